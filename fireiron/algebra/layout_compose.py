@@ -1,0 +1,275 @@
+"""The layout algebra's base: composition, complement and inverses, and the predicates about them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from fireiron.algebra.layout import Index, Layout, Leaf, from_leaves
+from fireiron.base.errors import LayoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+Tiler: TypeAlias = "int | Layout | tuple[Tiler, ...]"
+Profile: TypeAlias = "int | None | tuple[Profile, ...]"
+
+_DIVIDE = "choose extents and strides that divide each other"
+
+
+def concat(*layouts: Layout) -> Layout:
+    """Put layouts side by side as the modes of one."""
+    return Layout(tuple(item.shape for item in layouts), tuple(item.stride for item in layouts))
+
+
+def coalesce(layout: Layout) -> Layout:
+    """Give the same function with the fewest modes, a single extent where one is enough.
+
+    Example:
+        >>> coalesce(Layout((2, (1, 6)), (1, (6, 2))))
+        Layout(12:1)
+    """
+    return _unwrap(_merge(layout.leaves))
+
+
+def coalesce_modes(layout: Layout, profile: Profile) -> Layout:
+    """Coalesce each mode for itself where the profile nests, and the whole where it does not.
+
+    Args:
+        profile: a tuple with one entry for each mode to be kept apart; later modes stay as they are.
+
+    Raises:
+        LayoutError: `tiler-rank` when the profile has more entries than the layout has modes.
+    """
+    if not isinstance(profile, tuple):
+        return coalesce(layout)
+    check_rank(layout, profile)
+    merged = map(coalesce_modes, layout.modes, profile)
+    return concat(*merged, *layout.modes[len(profile) :])
+
+
+def compose(a: Layout, b: Tiler) -> Layout:
+    """Give the layout `c -> a(b(c))`, in the shape of `b`.
+
+    Args:
+        b: a layout; an int n is n:1; a tuple composes with `a` mode by mode and leaves later modes alone.
+
+    Raises:
+        LayoutError: `composition-undefined`, `symbolic-extent`, `tiler-rank`.
+
+    Example:
+        >>> compose(Layout((6, 2), (8, 2)), Layout((4, 3), (3, 1)))
+        Layout(((2,2),3):((24,2),8))
+    """
+    if isinstance(b, tuple):
+        check_rank(a, b)
+        return concat(*map(compose, a.modes, b), *a.modes[len(b) :])
+    b = as_layout(b)
+    if not isinstance(a.shape, tuple):
+        return _scale(b, cast("Index", a.stride))
+    return _compose(a, _merge(a.leaves), b)
+
+
+def complement(layout: Layout, size: Index) -> Layout:
+    """Give the offsets that repeat the layout without overlap until `size` offsets are covered.
+
+    Args:
+        size: offsets to cover; a size that the layout does not divide is rounded up. It may be symbolic.
+
+    Raises:
+        LayoutError: `not-injective`, `complement-undefined`, `symbolic-extent`.
+
+    Example:
+        >>> complement(Layout((4, 2), (1, 16)), 32)
+        Layout(4:4)
+    """
+    gaps: list[Leaf] = []
+    step = 1
+    for extent, stride in _ascending(layout, "complement"):
+        if stride % step:
+            raise LayoutError(
+                "complement-undefined",
+                f"the layout {layout} has no complement: stride {stride} is no multiple of the {step} offsets below it",
+                fix=_DIVIDE,
+            )
+        gaps.append((stride // step, step))
+        step = stride * extent
+    gaps.append((size if step == 1 else (size + (step - 1)) // step, step))
+    return _unwrap(_merge(gaps))
+
+
+def right_inverse(layout: Layout) -> Layout:
+    """Give r with `layout(r(i)) == i` for every i below r's size, the longest run of offsets from 0.
+
+    Raises:
+        LayoutError: `not-injective`, `symbolic-extent`.
+    """
+    return _unwrap(_merge(_run(layout, "right inverse")))
+
+
+def left_inverse(layout: Layout) -> Layout:
+    """Give l with `l(layout(i)) == i`; an offset that the layout skips gives an index past its size.
+
+    Raises:
+        LayoutError: `not-injective`, `complement-undefined`, `symbolic-extent`.
+    """
+    return right_inverse(concat(layout, complement(layout, 1)))
+
+
+def is_injective(layout: Layout) -> bool:
+    """Tell whether different coordinates have different offsets.
+
+    Raises:
+        LayoutError: `symbolic-extent`.
+    """
+    leaves = _static(layout, "injectivity")
+    span = 0
+    for extent, stride in sorted(leaves, key=_by_stride):
+        if stride <= span:
+            break
+        span += (extent - 1) * stride
+    else:
+        return True
+    if layout.cosize < layout.size:
+        return False
+    import numpy as np
+
+    offsets = np.asarray(layout(np.arange(layout.size)))
+    return len(np.unique(offsets)) == layout.size
+
+
+def is_compact(layout: Layout) -> bool:
+    """Tell whether the offsets are exactly 0 to size - 1, each once.
+
+    Raises:
+        LayoutError: `symbolic-extent`.
+    """
+    return is_injective(layout) and layout.cosize == layout.size
+
+
+def equal_functions(a: Layout, b: Layout) -> bool:
+    """Tell whether two layouts have the same offset at every index; symbolic ones are compared as written."""
+    return coalesce(a) == coalesce(b)
+
+
+def as_layout(tiler: int | Layout) -> Layout:
+    """Read the int n as n:1."""
+    return tiler if isinstance(tiler, Layout) else Layout(tiler, 1)
+
+
+def check_rank(layout: Layout, tilers: Sequence[object]) -> None:
+    """Refuse more tilers than modes."""
+    if len(tilers) > layout.rank:
+        raise LayoutError(
+            "tiler-rank",
+            f"{len(tilers)} tilers are given for the {layout.rank} modes of the layout {layout}",
+            fix="give at most one tiler for each mode",
+        )
+
+
+def _merge(leaves: Iterable[Leaf]) -> list[Leaf]:
+    """Drop extents of 1 and join neighbours that run on into each other."""
+    merged: list[Leaf] = []
+    for extent, stride in leaves:
+        if extent == 1:
+            continue
+        if merged and stride == merged[-1][0] * merged[-1][1]:
+            merged[-1] = (merged[-1][0] * extent, merged[-1][1])
+        else:
+            merged.append((extent, stride))
+    return merged or [(1, 0)]
+
+
+def _unwrap(leaves: Sequence[Leaf]) -> Layout:
+    return Layout(*leaves[0]) if len(leaves) == 1 else from_leaves(leaves)
+
+
+def _scale(b: Layout, stride: Index) -> Layout:
+    """Compose a single extent of the given stride with `b`."""
+    if isinstance(b.shape, tuple):
+        return concat(*(_scale(mode, stride) for mode in b.modes))
+    return Layout(b.shape, 0 if b.shape == 1 else cast("Index", b.stride) * stride)
+
+
+def _compose(a: Layout, leaves: list[Leaf], b: Layout) -> Layout:
+    if isinstance(b.shape, tuple):
+        return concat(*(_compose(a, leaves, mode) for mode in b.modes))
+    (rest, step) = b.leaves[0]
+    if rest == 1 or step == 0:
+        return Layout(rest, 0)
+    found: list[Leaf] = []
+    for extent, stride in leaves[:-1]:
+        if isinstance(extent, int) and isinstance(rest, int) and isinstance(step, int):
+            if step * (rest - 1) < extent:
+                found.append((rest, step * stride))
+                rest = 1
+                break
+            if step >= extent and step % extent == 0:
+                step //= extent
+                continue
+            taken = extent // step
+            if step > extent or extent % step or rest % taken:
+                raise LayoutError(
+                    "composition-undefined",
+                    f"cannot compose {a} with {b}: {rest} steps of {step} do not fit the extent {extent} evenly",
+                    fix=_DIVIDE,
+                )
+            found.append((taken, step * stride))
+            rest //= taken
+            step = 1
+        else:
+            raise symbolic(a if not isinstance(extent, int) else b, f"composition of {a} with {b}")
+    if rest != 1:
+        found.append((rest, step * leaves[-1][1]))
+    return _unwrap(_merge(found))
+
+
+def symbolic(layout: Layout, what: str) -> LayoutError:
+    """Give the refusal of an operation that would have to divide or compare a symbol."""
+    return LayoutError(
+        "symbolic-extent",
+        f"the {what} would have to divide or compare the symbols of {layout}",
+        fix="keep symbols in an outer mode, and apply this to the static modes",
+    )
+
+
+def _static(layout: Layout, what: str) -> list[tuple[int, int]]:
+    """List the leaves longer than 1, refusing symbols."""
+    if not layout.is_static:
+        raise symbolic(layout, f"{what} of {layout}")
+    return [leaf for leaf in cast("tuple[tuple[int, int], ...]", layout.leaves) if leaf[0] != 1]
+
+
+def _by_stride(leaf: Any) -> Any:
+    return leaf[1]
+
+
+def _ascending(layout: Layout, what: str) -> list[tuple[int, int]]:
+    """Sort the leaves by stride, refusing layouts whose offsets repeat."""
+    leaves = sorted(_static(layout, what), key=_by_stride)
+    span = 0
+    for extent, stride in leaves:
+        if stride <= span and (stride == 0 or not is_injective(layout)):
+            raise LayoutError(
+                "not-injective",
+                f"the layout {layout} has no {what}: two of its coordinates share an offset",
+                fix="drop the modes that repeat offsets",
+            )
+        span += (extent - 1) * stride
+    return leaves
+
+
+def _run(layout: Layout, what: str) -> list[Leaf]:
+    """List the leaves of the inverse over the offsets that run on from 0."""
+    weights: dict[int, int] = {}
+    weight = 1
+    for extent, stride in _static(layout, what):
+        weights[stride] = weight
+        weight *= extent
+    run: list[Leaf] = []
+    step = 1
+    for extent, stride in _ascending(layout, what):
+        if stride != step:
+            break
+        run.append((extent, weights[stride]))
+        step *= extent
+    return run

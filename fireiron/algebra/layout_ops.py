@@ -1,0 +1,53 @@
+"""The layout algebra in one place: everything that makes layouts from layouts."""
+
+from fireiron.algebra.layout_compose import (
+    Profile,
+    Tiler,
+    coalesce,
+    coalesce_modes,
+    complement,
+    compose,
+    concat,
+    equal_functions,
+    is_compact,
+    is_injective,
+    left_inverse,
+    right_inverse,
+)
+from fireiron.algebra.layout_tile import (
+    blocked_product,
+    bracket,
+    logical_divide,
+    logical_product,
+    raked_product,
+    reshape,
+    tile_tensor,
+    tiled_divide,
+    zipped_divide,
+    zipped_product,
+)
+
+__all__ = [
+    "Profile",
+    "Tiler",
+    "blocked_product",
+    "bracket",
+    "coalesce",
+    "coalesce_modes",
+    "complement",
+    "compose",
+    "concat",
+    "equal_functions",
+    "is_compact",
+    "is_injective",
+    "left_inverse",
+    "logical_divide",
+    "logical_product",
+    "raked_product",
+    "reshape",
+    "right_inverse",
+    "tile_tensor",
+    "tiled_divide",
+    "zipped_divide",
+    "zipped_product",
+]

@@ -1,0 +1,92 @@
+"""Scalar expressions: what is computed on one element, apart from where the element lives.
+
+One tree serves the pointwise language of epilogues, the CUDA printer and the simulator. Leaves are numbered arguments (`Arg`), so a tree
+never mentions a buffer; the statement that owns it says which view each argument reads.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import attrs
+
+from fireiron.algebra.dtypes import DType
+
+UnaryOp = Literal["neg", "abs", "exp", "log", "tanh", "sqrt", "rsqrt", "erf"]
+BinaryOp = Literal["add", "sub", "mul", "div", "max", "min", "lt", "le", "eq"]
+
+UNARY: tuple[UnaryOp, ...] = ("neg", "abs", "exp", "log", "tanh", "sqrt", "rsqrt", "erf")
+BINARY: tuple[BinaryOp, ...] = ("add", "sub", "mul", "div", "max", "min", "lt", "le", "eq")
+
+
+@attrs.frozen
+class Arg:
+    """Read the statement's argument number `index`, of element type `dtype`."""
+
+    index: int
+    dtype: DType
+
+
+@attrs.frozen
+class Constant:
+    """Hold a number."""
+
+    value: float | int
+    dtype: DType
+
+
+@attrs.frozen
+class Parameter:
+    """Read a scalar kernel parameter (`alpha`), given by keyword at the call."""
+
+    name: str
+    dtype: DType
+
+
+@attrs.frozen
+class Unary:
+    """Apply a function of one value; the result has the operand's dtype."""
+
+    op: UnaryOp
+    x: Scalar
+
+    @property
+    def dtype(self) -> DType:
+        return self.x.dtype
+
+
+@attrs.frozen
+class Binary:
+    """Apply a function of two values of one dtype; comparisons give 1 or 0 in that dtype."""
+
+    op: BinaryOp
+    x: Scalar
+    y: Scalar
+
+    @property
+    def dtype(self) -> DType:
+        return self.x.dtype
+
+
+@attrs.frozen
+class Select:
+    """Give `x` where `condition` is not zero, else `y`."""
+
+    condition: Scalar
+    x: Scalar
+    y: Scalar
+
+    @property
+    def dtype(self) -> DType:
+        return self.x.dtype
+
+
+@attrs.frozen
+class Cast:
+    """Convert to another dtype, rounding to nearest even; integers saturate."""
+
+    x: Scalar
+    dtype: DType
+
+
+Scalar: TypeAlias = Arg | Constant | Parameter | Unary | Binary | Select | Cast

@@ -1,0 +1,78 @@
+"""Swizzles: exclusive-or permutations of offsets that spread shared-memory accesses over the banks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import attrs
+
+from fireiron.base.errors import LayoutError
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from fireiron.algebra.expr import Expr
+
+Offset = TypeVar("Offset", int, "Expr", "npt.NDArray[np.integer[Any]]")
+
+
+@attrs.frozen
+class Swizzle:
+    """Exclusive-or `bits` bits of an offset, from bit `base + shift` on, into the bits from `base` on.
+
+    The offsets' unit is the caller's: TMA's 128-byte mode is `Swizzle(3, 4, 3)` on bytes. Applied twice, it gives
+    the offset back; a multiple of `period` can be added before or after.
+
+    Args:
+        bits: how many bits are mixed; 0 changes nothing.
+        base: the low bits kept, so that `2**base` offsets stay together.
+        shift: how far above the mixed bits their masks stand; at least `bits`, so that they do not overlap.
+
+    Raises:
+        LayoutError: `bad-swizzle` for negative or overlapping parameters.
+
+    Source:
+        PTX ISA, tensor swizzling modes; CuTe: `Swizzle<B, M, S>`.
+
+    Example:
+        >>> [Swizzle(2, 0, 2)(offset) for offset in (0, 4, 5, 14)]
+        [0, 5, 4, 13]
+    """
+
+    bits: int
+    base: int
+    shift: int
+
+    def __attrs_post_init__(self) -> None:
+        if min(self.bits, self.base, self.shift) < 0:
+            raise LayoutError(
+                "bad-swizzle", f"{self} has a negative parameter", fix="give bits, base and shift of at least 0"
+            )
+        if self.shift < self.bits:
+            raise LayoutError(
+                "bad-swizzle",
+                f"{self} mixes overlapping bits: {self.bits} bits do not fit below a shift of {self.shift}",
+                fix=f"give a shift of at least {self.bits}",
+            )
+
+    def __call__(self, offset: Offset) -> Offset:
+        """Permute an int, an expression or an array of ints."""
+        if not self.bits:
+            return offset
+        return offset ^ ((offset >> self.shift) & (((1 << self.bits) - 1) << self.base))
+
+    def __str__(self) -> str:
+        return f"Swizzle({self.bits}, {self.base}, {self.shift})"
+
+    @property
+    def period(self) -> int:
+        """Count the offsets after which the pattern repeats."""
+        return 1 << (self.base + self.shift + self.bits) if self.bits else 1
+
+    @property
+    def contiguous(self) -> int:
+        """Count the neighbouring offsets that stay together."""
+        return 1 << self.base

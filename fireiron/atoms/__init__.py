@@ -1,0 +1,1 @@
+"""Instructions as rows of tables, one file a family."""

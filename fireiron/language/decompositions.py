@@ -1,0 +1,194 @@
+"""Decompositions: the links of a chain, as data. Each turns a spec into a smaller one and says which code stands between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import attrs
+
+from fireiron.algebra.dtypes import DType
+from fireiron.algebra.expr import Expr
+from fireiron.algebra.layout import Layout
+from fireiron.algebra.swizzle import Swizzle
+from fireiron.atoms.atom import Atom
+from fireiron.base.link import Link
+from fireiron.language.levels import Level, Memory
+from fireiron.language.pointwise import Op
+from fireiron.language.tensor import ColMajor, Order, RowMajor
+
+_link = attrs.field(default=None, eq=False, repr=False)
+
+
+@attrs.frozen
+class Strided:
+    """Size a tile as chunks at a stride: `Strided((4, 32), (4, 16))` takes 4 rows every 32 and 4 columns every 16."""
+
+    rows: tuple[int, int]
+    cols: tuple[int, int]
+
+
+@attrs.frozen
+class Chunks:
+    """Size one dimension of a tile: `chunk` neighbours every `stride`."""
+
+    chunk: int
+    stride: int
+
+    def __str__(self) -> str:
+        return f"{self.chunk} every {self.stride}"
+
+
+@attrs.frozen
+class Widest:
+    """Size a tile as the widest vector that both sides of a Move allow.
+
+    Args:
+        nbytes: the widest wanted.
+        exact: whether a narrower one is an error.
+    """
+
+    nbytes: int = 16
+    exact: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.nbytes} B" if self.exact else f"up to {self.nbytes} B"
+
+
+Extent: TypeAlias = int | Chunks
+
+
+@attrs.frozen
+class Tile:
+    """Cut the output dimensions into tiles.
+
+    Args:
+        sizes: extent of a tile in each named dimension, or a vector width for Moves.
+        level: whose units take the tiles; None loops over them.
+        units: at most this many units take part.
+        unrolled: whether loops are unrolled.
+        order: how unit ids count tiles.
+        permute: a permutation of unit ids, applied first.
+    """
+
+    sizes: tuple[tuple[str, Extent], ...] | Widest
+    level: Level | None = None
+    units: int | None = None
+    unrolled: bool = False
+    order: Order | Layout = RowMajor
+    permute: Callable[[Expr], Expr] | None = None
+    link: Link | None = _link
+
+
+@attrs.frozen
+class Split:
+    """Cut K into chunks that one loop visits in order.
+
+    Args:
+        size: extent of a chunk.
+        unrolled: whether the loop is unrolled.
+        stages: ring slots of the loads below it; they run stages-1 chunks ahead.
+    """
+
+    size: int
+    unrolled: bool = False
+    stages: int = 1
+    link: Link | None = _link
+
+
+@attrs.frozen
+class Load:
+    """Move one operand to another memory, by a finished chain of its own.
+
+    Args:
+        role: which operand of the residual.
+        memory: where it goes.
+        move: the links that execute the Move.
+        pad: elements added to the buffer's leading stride.
+        swizzle: applied to element offsets in the buffer.
+        storage: the buffer's order or layout; None keeps the source's order.
+        reuse: whether it may overlay buffers that are dead by then.
+        no_sync: whether the author claims that no barrier is needed for this load alone.
+        dtype: element type in the buffer, None for the source's.
+    """
+
+    role: str
+    memory: Memory
+    move: tuple[Decomposition, ...]
+    pad: int = 0
+    swizzle: Swizzle | None = None
+    storage: Order | Layout | None = None
+    reuse: bool = False
+    no_sync: bool = False
+    dtype: DType | None = None
+    link: Link | None = _link
+
+
+@attrs.frozen
+class Epilog:
+    """Accumulate C in registers; then run pointwise ops, and store.
+
+    Args:
+        ops: pointwise ops on the accumulator, first to last.
+        memory: FR or RF.
+        dtype: the accumulator's element type, None for the default of the inputs'.
+        init: the accumulator's first value.
+        store: the links of the Move that stores.
+    """
+
+    ops: tuple[Op, ...]
+    memory: Memory
+    dtype: DType
+    init: float
+    store: tuple[Decomposition, ...]
+    link: Link | None = _link
+
+
+@attrs.frozen
+class Own:
+    """Descend a register Move to the elements that each unit of `level` holds."""
+
+    level: Level
+    link: Link | None = _link
+
+
+@attrs.frozen
+class Microkernel:
+    """Close a spec with CUDA source.
+
+    Args:
+        source: statements; operands are pointers by role with `A_row`, `A_col` strides, and `M`, `N`, `K` the residual's extents.
+        numpy: its meaning, numpy(A, B, C) -> new C (numpy(src) -> dst for a Move); None refuses simulation.
+        name: for comments and errors.
+    """
+
+    source: str
+    numpy: Callable[..., Any] | None = attrs.field(default=None, eq=False)
+    name: str = "microkernel"
+
+
+@attrs.frozen
+class Done:
+    """Close the chain with an atom: the first match of the table (None), the given one, or a microkernel."""
+
+    atom: Atom | Microkernel | None = None
+    link: Link | None = _link
+
+
+Decomposition: TypeAlias = Tile | Split | Load | Epilog | Own | Done
+
+__all__ = [
+    "Chunks",
+    "ColMajor",
+    "Decomposition",
+    "Done",
+    "Epilog",
+    "Extent",
+    "Load",
+    "Microkernel",
+    "Own",
+    "Split",
+    "Strided",
+    "Tile",
+    "Widest",
+]

@@ -1,0 +1,77 @@
+"""Levels of the machine and its memories, as records that a user can add to.
+
+Source: CUDA programming guide, thread hierarchy; quad-pairs: PTX ISA 9.7.14, mma.m8n8k4.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from fireiron.algebra.layout import Layout
+
+
+@attrs.frozen
+class Level:
+    """Name a group of threads, and say how it sits inside its parent.
+
+    Args:
+        name: what prints.
+        parent: the enclosing level, None for the kernel.
+        threads: the positions of its threads inside one parent unit (`(4,2):(1,16)` for a quad-pair of a warp), or None where the count
+            follows from the schedule (blocks of a kernel).
+        size: threads in one unit, or None where it follows from the schedule.
+    """
+
+    name: str
+    parent: Level | None = attrs.field(default=None, repr=False)
+    threads: Layout | None = attrs.field(default=None, repr=False)
+    size: int | None = attrs.field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def ancestors(self) -> tuple[Level, ...]:
+        """List the enclosing levels, nearest first."""
+        return () if self.parent is None else (self.parent, *self.parent.ancestors)
+
+    def is_inside(self, other: Level) -> bool:
+        """Say whether this level nests strictly inside `other`."""
+        return any(level.name == other.name for level in self.ancestors)
+
+
+Kernel = Level("Kernel")
+Cluster = Level("Cluster", Kernel)
+Block = Level("Block", Cluster)
+Warpgroup = Level("Warpgroup", Block, Layout(128, 1), 128)
+Warp = Level("Warp", Warpgroup, Layout(32, 1), 32)
+QuadPair = Level("QuadPair", Warp, Layout((4, 2), (1, 16)), 8)
+Thread = Level("Thread", QuadPair, Layout(1, 1), 1)
+
+LEVELS = (Kernel, Cluster, Block, Warpgroup, Warp, QuadPair, Thread)
+
+
+@attrs.frozen
+class Memory:
+    """Name a memory, and the level at which one copy of a buffer in it is shared.
+
+    Args:
+        name: what prints.
+        scope: the widest level whose threads see the same copy.
+        registers: whether elements live in registers, addressed by ownership and not by address.
+    """
+
+    name: str
+    scope: Level
+    registers: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+
+GL = Memory("GL", Kernel)
+SH = Memory("SH", Block)
+FR = Memory("FR", Warp, registers=True)
+RF = Memory("RF", Thread, registers=True)
+
+MEMORIES = (GL, SH, FR, RF)

@@ -1,0 +1,154 @@
+"""Specs: what is to be computed, never how."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import attrs
+
+from fireiron.algebra.expr import Index
+from fireiron.algebra.scalar import Scalar
+from fireiron.base.errors import SpecError
+from fireiron.language.tensor import Tensor
+
+BATCH = "batch"
+
+
+@attrs.frozen
+class Coefficient:
+    """Scale by a number that is baked in, or by a kernel parameter of this name given at the call."""
+
+    name: str = ""
+    value: float = 1.0
+
+    @property
+    def is_one(self) -> bool:
+        return not self.name and self.value == 1.0
+
+    @property
+    def is_zero(self) -> bool:
+        return not self.name and self.value == 0.0
+
+
+@attrs.frozen
+class MatMul:
+    """Compute C = alpha * A @ B + beta * C."""
+
+    A: Tensor
+    B: Tensor
+    C: Tensor
+    alpha: Coefficient = Coefficient()
+    beta: Coefficient = Coefficient(value=0.0)
+
+    @property
+    def sizes(self) -> tuple[tuple[str, Index], ...]:
+        """Name the problem's extents."""
+        batch = ((BATCH, self.C.shape[0]),) if len(self.C.shape) == 3 else ()
+        return (*batch, ("M", self.C.shape[-2]), ("N", self.C.shape[-1]), ("K", self.A.shape[-1]))
+
+
+@attrs.frozen
+class Move:
+    """Copy `src` to `dst`, converting the element type where they differ."""
+
+    src: Tensor
+    dst: Tensor
+
+
+@attrs.frozen
+class Init:
+    """Set every element of `dst`."""
+
+    dst: Tensor
+    value: float = 0.0
+
+
+@attrs.frozen
+class Pointwise:
+    """Compute `out` element by element: `Arg(i)` of `op` reads `ins[i]`, which may broadcast."""
+
+    op: Scalar
+    ins: tuple[Tensor, ...]
+    out: Tensor
+
+
+Spec: TypeAlias = MatMul | Move | Init | Pointwise
+
+
+@attrs.frozen
+class Step:
+    """Name one step of a program."""
+
+    name: str
+    spec: Spec
+
+
+@attrs.frozen
+class Program:
+    """Run specs one after another in one kernel; a MatMul is the one-step case."""
+
+    steps: tuple[Step, ...]
+    temps: tuple[Tensor, ...] = ()
+
+
+def one_step(spec: Spec) -> Program:
+    """Wrap a spec as a program of one step.
+
+    Raises:
+        SpecError: `shape-mismatch` where the operands' extents disagree.
+    """
+    match spec:
+        case MatMul():
+            _check_matmul(spec)
+        case Move():
+            _same_shape(spec.src, spec.dst)
+        case Init():
+            pass
+        case Pointwise():
+            for tensor in spec.ins:
+                _broadcasts(tensor, spec.out)
+    return Program((Step(type(spec).__name__.lower(), spec),))
+
+
+def _check_matmul(spec: MatMul) -> None:
+    a, b, c = spec.A, spec.B, spec.C
+    if not len(a.shape) == len(b.shape) == len(c.shape):
+        raise SpecError("shape-mismatch", f"{a}, {b} and {c} differ in rank", fix="give all three a batch, or none")
+    pairs = (("rows of A and C", a.shape[-2], c.shape[-2]), ("columns of B and C", b.shape[-1], c.shape[-1]))
+    pairs += (("columns of A and rows of B", a.shape[-1], b.shape[-2]),)
+    if len(a.shape) == 3:
+        pairs += (("batches of A and B", a.shape[0], b.shape[0]), ("batches of A and C", a.shape[0], c.shape[0]))
+    for what, x, y in pairs:
+        if x != y:
+            raise SpecError("shape-mismatch", f"{what} differ: {x} and {y} in {a}, {b}, {c}", fix="give both the same extent")
+
+
+def _same_shape(src: Tensor, dst: Tensor) -> None:
+    if src.shape != dst.shape:
+        raise SpecError("shape-mismatch", f"a Move keeps the shape, but {src} and {dst} differ", fix="give both the same shape")
+
+
+def _broadcasts(tensor: Tensor, out: Tensor) -> None:
+    tail = out.shape[len(out.shape) - len(tensor.shape) :]
+    if len(tensor.shape) > len(out.shape) or any(x not in (1, y) for x, y in zip(tensor.shape, tail, strict=True)):
+        raise SpecError(
+            "shape-mismatch", f"{tensor} does not broadcast over {out}", fix="extents must be equal, or 1 where a value repeats"
+        )
+
+
+def dims_of(spec: Spec, role: str) -> tuple[str, ...]:
+    """Name the dimensions of one operand (`A` of a MatMul: M, K)."""
+    match spec:
+        case MatMul():
+            names = {"A": ("M", "K"), "B": ("K", "N"), "C": ("M", "N")}[role]
+            return (BATCH, *names) if len(spec.C.shape) == 3 else names
+        case Move():
+            return _dims(spec.dst)
+        case Init():
+            return _dims(spec.dst)
+        case Pointwise():
+            return _dims(spec.out)
+
+
+def _dims(tensor: Tensor) -> tuple[str, ...]:
+    return (BATCH, "M", "N")[3 - len(tensor.shape) :] if len(tensor.shape) > 1 else ("N",)

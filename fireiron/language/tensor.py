@@ -1,0 +1,114 @@
+"""Tensors: a name, a shape, an element type, a memory and the strides between elements."""
+
+from __future__ import annotations
+
+import attrs
+
+from fireiron.algebra.dtypes import DType, dtype as find_dtype, f32
+from fireiron.algebra.expr import Index, simplest
+from fireiron.base.errors import SpecError
+from fireiron.language.levels import GL, Memory
+
+
+@attrs.frozen
+class Order:
+    """Name the order in which a matrix's elements, or a tile's units, follow each other."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+RowMajor = Order("RowMajor")
+ColMajor = Order("ColMajor")
+
+
+@attrs.frozen
+class Tensor:
+    """Describe an operand: shape and strides count elements, in mathematical order (batch, rows, columns).
+
+    Args:
+        name: how links, trees and the emitted CUDA call it.
+        shape: extents, ints or symbols.
+        dtype: element type.
+        memory: where it lies.
+        strides: elements between neighbours along each dimension (0 for a broadcast dimension).
+    """
+
+    name: str
+    shape: tuple[Index, ...]
+    dtype: DType
+    strides: tuple[Index, ...]
+    memory: Memory = GL
+
+    @property
+    def order(self) -> Order:
+        """Say which of the last two dimensions is contiguous."""
+        return ColMajor if len(self.shape) > 1 and self.strides[-2] == 1 and self.strides[-1] != 1 else RowMajor
+
+    @property
+    def storage(self) -> tuple[int, ...]:
+        """List the dimensions outermost first, as the user's array has them: a ColMajor matrix is a row-major array of its transpose."""
+        dims = tuple(range(len(self.shape)))
+        return (*dims[:-2], dims[-1], dims[-2]) if self.order is ColMajor else dims
+
+    def __str__(self) -> str:
+        return f"{self.name}[{', '.join(map(str, self.shape))}].{self.dtype}.{self.memory}"
+
+
+def Matrix(
+    rows: Index,
+    cols: Index,
+    dtype: object = f32,
+    order: Order = RowMajor,
+    *,
+    name: str = "",
+    ld: Index | None = None,
+    batch: Index | None = None,
+) -> Tensor:
+    """Describe a matrix in global memory, or a batch of them.
+
+    Args:
+        rows, cols: extents, ints or symbols.
+        dtype: element type.
+        order: RowMajor or ColMajor.
+        name: defaults to the role it plays (`A`, `B`, `C`).
+        ld: elements from one row (RowMajor) or column (ColMajor) to the next; the extent itself by default.
+        batch: number of matrices, stored one after another.
+
+    Raises:
+        SpecError: `unknown-dtype`, `bad-layout`, `bad-extent`.
+
+    Example:
+        >>> str(Matrix(1024, 512, "f16", name="X"))
+        'X[1024, 512].f16.GL'
+    """
+    if order not in (RowMajor, ColMajor):
+        raise SpecError("bad-layout", f"unknown layout {order!r} of a matrix", fix="use RowMajor or ColMajor")
+    for extent in (rows, cols, *(() if batch is None else (batch,))):
+        if isinstance(extent, int) and extent < 1:
+            raise SpecError("bad-extent", f"a matrix of {rows}x{cols} has no elements", fix="extents start at 1")
+    inner = cols if order is RowMajor else rows
+    outer = rows if order is RowMajor else cols
+    pitch = inner if ld is None else ld
+    if isinstance(pitch, int) and isinstance(inner, int) and pitch < inner:
+        raise SpecError("bad-extent", f"ld={pitch} is shorter than the {inner} elements of a line", fix=f"ld >= {inner}")
+    strides: tuple[Index, ...] = (pitch, 1) if order is RowMajor else (1, pitch)
+    shape: tuple[Index, ...] = (rows, cols)
+    if batch is not None:
+        shape, strides = (batch, *shape), (simplest(outer * pitch), *strides)
+    return Tensor(name, shape, find_dtype(dtype), strides)
+
+
+def Vector(extent: Index, dtype: object = f32, *, name: str, along: Order = RowMajor) -> Tensor:
+    """Describe a vector that broadcasts over a matrix: one value a column (`along=RowMajor`, a bias) or one a row (`along=ColMajor`).
+
+    Example:
+        >>> Vector(512, "f32", name="bias").shape
+        (1, 512)
+    """
+    d = find_dtype(dtype)
+    if along is RowMajor:
+        return Tensor(name, (1, extent), d, (0, 1))
+    return Tensor(name, (extent, 1), d, (1, 0))

@@ -1,0 +1,1 @@
+"""Presets, one file per architecture; imported as `fireiron.schedules`."""

@@ -1,0 +1,181 @@
+"""The house: what a file may import, how long it may be, and what `import fireiron` costs."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LAYERS = {
+    "base": 0,
+    "algebra": 1,
+    "language": 2,
+    "atoms": 3,
+    "check": 4,
+    "kernel": 5,
+    "estimate": 6,
+    "cuda": 6,
+    "simulate": 6,
+    "jit": 7,
+    "tune": 8,
+    "show": 8,
+    "front": 9,
+}
+MOST_LINES = 500
+IMPORT_LIMIT_MS = 150
+LAZY = ("cuda", "torch", "rich", "ml_dtypes")
+
+
+def python_files(root: Path) -> Iterator[Path]:
+    """List the package's files and the presets, each once."""
+    yield from (path for path in sorted((root / "fireiron").rglob("*.py")) if "schedules" not in path.parts)
+    yield from sorted((root / "schedules").rglob("*.py"))
+
+
+def module_name(path: Path, root: Path) -> tuple[str, ...]:
+    """Say under which name Python knows a file; presets are part of the package."""
+    parts = path.relative_to(root).with_suffix("").parts
+    return parts if parts[0] == "fireiron" else ("fireiron", *parts)
+
+
+def imported(path: Path, root: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """List every module of the package that a file imports, wherever in the file, with its line."""
+    package = module_name(path, root)[:-1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Import():
+                names = [tuple(alias.name.split(".")) for alias in node.names]
+            case ast.ImportFrom():
+                origin = tuple(node.module.split(".")) if node.module else ()
+                if node.level:
+                    origin = package[: len(package) - node.level + 1] + origin
+                names = [(*origin, alias.name) for alias in node.names]
+            case ast.Call(func=ast.Name(id="import_module") | ast.Attribute(attr="import_module"), args=[arg, *_]):
+                if not (isinstance(arg, ast.Constant) and isinstance(arg.value, str)):
+                    continue
+                names = [tuple(arg.value.split("."))]
+            case _:
+                continue
+        yield from ((node.lineno, name) for name in names if name[0] == "fireiron")
+
+
+def why_refused(importer: tuple[str, ...], target: tuple[str, ...]) -> str | None:
+    """Say why one module may not import another, or None."""
+    source = importer[1]
+    goal = target[1] if len(target) > 1 and target[1] in {*LAYERS, "schedules"} else "the public package"
+    if source in {"__init__", "__main__"}:
+        return None
+    if source == "schedules":
+        allowed = goal in {"the public package", "schedules", "front"}
+        return None if allowed else f"presets may only use the public package, not {goal}"
+    if source not in LAYERS:
+        return f"fireiron/{source} is no known layer"
+    if goal not in LAYERS:
+        return f"{source} may not import {goal}"
+    if source != goal and LAYERS[goal] >= LAYERS[source]:
+        return f"{source} (layer {LAYERS[source]}) may not import {goal} (layer {LAYERS[goal]})"
+    return None
+
+
+def violations(root: Path) -> list[str]:
+    """List each import that goes against the layers, as `file:line: reason`."""
+    return [
+        f"{path.relative_to(root).as_posix()}:{line}: {reason}"
+        for path in python_files(root)
+        for line, target in imported(path, root)
+        if (reason := why_refused(module_name(path, root), target))
+    ]
+
+
+def too_long(root: Path) -> list[str]:
+    """List each file of more lines than a reader can hold."""
+    files = [*python_files(root), *(path for name in ("tests", "bench") for path in sorted((root / name).rglob("*.py")))]
+    counts = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in files}
+    return [f"{path.relative_to(root).as_posix()}: {lines} lines" for path, lines in counts.items() if lines > MOST_LINES]
+
+
+def test_files_import_only_from_lower_layers() -> None:
+    assert violations(ROOT) == []
+
+
+def test_files_are_short() -> None:
+    assert too_long(ROOT) == []
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Path:
+    for name in ("fireiron", "schedules"):
+        ignored = shutil.ignore_patterns("__pycache__", "schedules" if name == "fireiron" else "")
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "reason"),
+    [
+        ("fireiron/base/bad.py", "from fireiron.algebra import layout", "base (layer 0) may not import algebra (layer 1)"),
+        ("fireiron/base/bad.py", "import fireiron.front.cli", "base (layer 0) may not import front (layer 9)"),
+        ("fireiron/base/bad.py", "from fireiron import kernel", "base (layer 0) may not import kernel (layer 5)"),
+        ("fireiron/base/bad.py", "from ..check import x", "base (layer 0) may not import check (layer 4)"),
+        ("fireiron/base/bad.py", "import_module('fireiron.jit')", "base (layer 0) may not import jit (layer 7)"),
+        ("fireiron/kernel/bad.py", "def f():\n    from fireiron.jit import x", "kernel (layer 5) may not import jit (layer 7)"),
+        ("fireiron/atoms/bad.py", "if TYPE_CHECKING:\n    import fireiron.tune", "atoms (layer 3) may not import tune (layer 8)"),
+        ("fireiron/cuda/bad.py", "from fireiron.simulate import x", "cuda (layer 6) may not import simulate (layer 6)"),
+        ("fireiron/show/bad.py", "from fireiron import Schedule", "show may not import the public package"),
+        ("fireiron/attic/bad.py", "import fireiron.base", "fireiron/attic is no known layer"),
+        ("schedules/bad.py", "from fireiron.language import specs", "presets may only use the public package, not language"),
+    ],
+)
+def test_a_planted_import_is_found(house: Path, file: str, source: str, reason: str) -> None:
+    planted = house / file
+    planted.parent.mkdir(exist_ok=True)
+    planted.write_text(source + "\n")
+    found = [line for line in violations(house) if line.startswith(f"{file}:")]
+    assert found == [f"{file}:{source.count(chr(10)) + 1}: {reason}"]
+
+
+def test_a_planted_long_file_is_found(house: Path) -> None:
+    (house / "fireiron/base/long.py").write_text("x = 1\n" * (MOST_LINES + 1))
+    assert "fireiron/base/long.py: 501 lines" in too_long(house)
+
+
+PROBE = """
+import json, sys, time
+start = time.perf_counter()
+import fireiron
+print(json.dumps([(time.perf_counter() - start) * 1e3, sorted({name.split(".")[0] for name in sys.modules})]))
+"""
+
+
+def probe_import(prelude: str = "") -> tuple[float, list[str]]:
+    """Import the package in a fresh interpreter: milliseconds beyond its start, and the top-level modules loaded."""
+    script = PROBE.replace("import fireiron\n", f"{prelude}\nimport fireiron\n")
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True)
+    elapsed_ms, modules = json.loads(done.stdout)
+    return elapsed_ms, modules
+
+
+def test_import_is_quick() -> None:
+    # Other work on a shared machine makes single runs slow, so one quiet round of three is enough.
+    medians = []
+    for _ in range(3):
+        medians.append(statistics.median(probe_import()[0] for _ in range(5)))
+        if medians[-1] < IMPORT_LIMIT_MS:
+            return
+    pytest.fail(f"import fireiron took {medians} ms (medians), limit {IMPORT_LIMIT_MS} ms")
+
+
+def test_import_loads_no_heavy_package() -> None:
+    assert not {*LAZY} & {*probe_import()[1]}
+
+
+def test_a_planted_heavy_import_is_found() -> None:
+    assert "rich" in probe_import("import rich")[1]

@@ -1,0 +1,95 @@
+"""The presets import as `fireiron.schedules` from a checkout, a wheel, and a checkout without symlinks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from fireiron.base.presets_path import presets_path
+
+ROOT = Path(__file__).resolve().parent.parent
+IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
+
+
+def run_python(script: str, path: Path, cwd: Path) -> str:
+    """Run a script that finds `path` before anything installed."""
+    env = {**os.environ, "PYTHONPATH": str(path)}
+    done = subprocess.run([sys.executable, "-c", script], cwd=cwd, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+WHERE = "import fireiron, fireiron.schedules as s; print(fireiron.__file__, s.__file__, sep='\\n')"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Copy what a clone holds, links as links."""
+    root = tmp_path / "clone"
+    for name in ("fireiron", "schedules"):
+        shutil.copytree(ROOT / name, root / name, symlinks=True, ignore=IGNORED)
+    for name in ("setup.cfg", "pyproject.toml", "LICENSE", "README.md"):
+        if (ROOT / name).exists():
+            shutil.copy(ROOT / name, root / name)
+    return root
+
+
+def without_links(checkout: Path) -> Path:
+    """Write the link as git does where it cannot make one."""
+    link = checkout / "fireiron/schedules"
+    link.unlink()
+    link.write_text("../schedules")
+    return checkout
+
+
+def test_the_link_is_committed_as_a_link() -> None:
+    link = ROOT / "fireiron/schedules"
+    if link.is_symlink():
+        assert os.readlink(link) == "../schedules"
+    else:
+        assert link.read_text().strip() == "../schedules"
+
+
+def test_presets_import_from_a_checkout(checkout: Path, tmp_path: Path) -> None:
+    package, presets = run_python(WHERE, checkout, tmp_path).splitlines()
+    assert Path(package) == checkout / "fireiron/__init__.py"
+    assert Path(presets) == checkout / "fireiron/schedules/__init__.py"
+
+
+def test_presets_import_where_the_link_is_a_text_file(checkout: Path, tmp_path: Path) -> None:
+    package, presets = run_python(WHERE, without_links(checkout), tmp_path).splitlines()
+    assert Path(package) == checkout / "fireiron/__init__.py"
+    assert Path(presets) == checkout / "schedules/__init__.py"
+
+
+def test_without_the_hook_the_text_file_is_no_package(checkout: Path, tmp_path: Path) -> None:
+    (without_links(checkout) / "fireiron/base/presets_path.py").write_text("def presets_path(package):\n    return ()\n")
+    with pytest.raises(AssertionError, match=r"No module named 'fireiron\.schedules'"):
+        run_python(WHERE, checkout, tmp_path)
+
+
+def test_a_file_that_names_no_folder_is_ignored(tmp_path: Path) -> None:
+    (tmp_path / "schedules").write_text("../nowhere")
+    assert presets_path(str(tmp_path)) == ()
+
+
+def test_the_wheel_holds_the_presets_as_files(checkout: Path, tmp_path: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    subprocess.run([*pip, "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(checkout)], check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    sources = {p.relative_to(ROOT).as_posix() for p in (ROOT / "schedules").rglob("*.py")}
+    assert {f"fireiron/{name}" for name in sources} | {"fireiron/py.typed"} <= names
+    assert not [name for name in names if name.startswith(("schedules/", "tests/", "bench/"))]
+
+    site = tmp_path / "site"
+    subprocess.run([*pip, "install", "-q", "--no-deps", "--no-index", "--target", str(site), str(wheel)], check=True)
+    package, presets = run_python(WHERE, site, tmp_path).splitlines()
+    assert Path(package) == site / "fireiron/__init__.py"
+    assert Path(presets) == site / "fireiron/schedules/__init__.py"
