@@ -26,7 +26,9 @@ def missing_outputs(notebook: nbformat.NotebookNode) -> list[str]:
     """Say what a committed notebook lacks: cells that never ran, errors, or any output at all."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
     found = [f"cell {i} was not run" for i, cell in enumerate(cells) if cell.execution_count is None]
-    found += [f"cell {i} shows an error" for i, cell in enumerate(cells) for o in cell.outputs if o.output_type == "error"]
+    found += [
+        f"cell {i} shows an error" for i, cell in enumerate(cells) for o in cell.outputs if o.output_type == "error"
+    ]
     return found if any(cell.outputs for cell in cells) else [*found, "no cell has an output"]
 
 

@@ -17,10 +17,16 @@ ROOT = Path(__file__).resolve().parent.parent
 IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
 
 
+# An editable install finds `fireiron.schedules` for every copy of the package, and would hide what a copy lacks.
+ALONE = (
+    "import sys; sys.meta_path[:] = [f for f in sys.meta_path if '__editable__' not in getattr(f, '__module__', '')]\n"
+)
+
+
 def run_python(script: str, path: Path, cwd: Path) -> str:
-    """Run a script that finds `path` before anything installed."""
+    """Run a script that finds `path` before anything installed, and no editable install."""
     env = {**os.environ, "PYTHONPATH": str(path)}
-    done = subprocess.run([sys.executable, "-c", script], cwd=cwd, env=env, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", ALONE + script], cwd=cwd, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -69,7 +75,9 @@ def test_presets_import_where_the_link_is_a_text_file(checkout: Path, tmp_path: 
 
 
 def test_without_the_hook_the_text_file_is_no_package(checkout: Path, tmp_path: Path) -> None:
-    (without_links(checkout) / "fireiron/base/presets_path.py").write_text("def presets_path(package):\n    return ()\n")
+    (without_links(checkout) / "fireiron/base/presets_path.py").write_text(
+        "def presets_path(package):\n    return ()\n"
+    )
     with pytest.raises(AssertionError, match=r"No module named 'fireiron\.schedules'"):
         run_python(WHERE, checkout, tmp_path)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
@@ -11,7 +11,7 @@ from fireiron.base.errors import SpecError
 if TYPE_CHECKING:
     import numpy as np
 
-type Kind = Literal["float", "int"]
+Kind: TypeAlias = Literal["float", "int"]
 
 
 @attrs.frozen

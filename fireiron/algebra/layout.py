@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import attrs
 
-from fireiron.algebra.expr import Expr
+from fireiron.algebra.index.nodes import Expr, Index, simplest
 from fireiron.base.errors import LayoutError
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-Index: TypeAlias = "int | Expr"
 IndexTree: TypeAlias = "Index | tuple[IndexTree, ...]"
 Coord: TypeAlias = "Index | npt.NDArray[np.integer[Any]] | tuple[Coord, ...]"
 Leaf: TypeAlias = "tuple[Index, Index]"
@@ -48,7 +47,9 @@ class Layout:
     stride: IndexTree
 
     def __attrs_post_init__(self) -> None:
-        _validate(self.shape, self.stride, self)
+        if _validate(self.shape, self.stride, self):
+            object.__setattr__(self, "shape", _simplest(self.shape))
+            object.__setattr__(self, "stride", _simplest(self.stride))
 
     @classmethod
     def parse(cls, text: str) -> Layout:
@@ -86,12 +87,12 @@ class Layout:
     @cached_property
     def size(self) -> Any:
         """Count the coordinates; an Expr when an extent is symbolic."""
-        return product(extent for extent, _ in self.leaves)
+        return simplest(product(extent for extent, _ in self.leaves))
 
     @cached_property
     def cosize(self) -> Any:
         """Give the largest offset plus one."""
-        return sum(((extent - 1) * stride for extent, stride in self.leaves if extent != 1), 1)
+        return simplest(sum(((extent - 1) * stride for extent, stride in self.leaves if extent != 1), 1))
 
     @property
     def rank(self) -> int:
@@ -212,27 +213,39 @@ def _compact(shape: IndexTree, step: Index) -> tuple[IndexTree, Index]:
     return tuple(strides), step
 
 
-def _validate(shape: IndexTree, stride: IndexTree, whole: Layout) -> None:
+def _validate(shape: IndexTree, stride: IndexTree, whole: Layout) -> bool:
+    """Refuse what is no layout, and tell whether there are expressions in it."""
     if isinstance(shape, tuple):
         if not isinstance(stride, tuple) or len(stride) != len(shape):
             raise _not_congruent(whole)
+        found = False
         for extent, step in zip(shape, stride, strict=True):
-            _validate(extent, step, whole)
-    elif isinstance(stride, tuple):
+            found = _validate(extent, step, whole) or found
+        return found
+    if isinstance(stride, tuple):
         raise _not_congruent(whole)
-    else:
-        if not isinstance(shape, (int, Expr)) or (isinstance(shape, int) and shape < 1):
-            raise LayoutError(
-                "bad-extent",
-                f"the layout {whole} has the extent {shape!r}: extents are positive ints or expressions",
-                fix="give every mode at least one element",
-            )
-        if not isinstance(stride, (int, Expr)) or (isinstance(stride, int) and stride < 0):
-            raise LayoutError(
-                "bad-stride",
-                f"the layout {whole} has the stride {stride!r}: strides are ints >= 0 or expressions",
-                fix="start at the smallest offset and count upwards",
-            )
+    if not (shape > 0 if isinstance(shape, int) else _is_expr(shape)):
+        raise LayoutError(
+            "bad-extent",
+            f"the layout {whole} has the extent {shape!r}: extents are positive ints or expressions",
+            fix="give every mode at least one element",
+        )
+    if not (stride >= 0 if isinstance(stride, int) else _is_expr(stride)):
+        raise LayoutError(
+            "bad-stride",
+            f"the layout {whole} has the stride {stride!r}: strides are ints >= 0 or expressions",
+            fix="start at the smallest offset and count upwards",
+        )
+    return isinstance(shape, Expr) or isinstance(stride, Expr)
+
+
+def _is_expr(leaf: object) -> bool:
+    return isinstance(leaf, Expr)
+
+
+def _simplest(tree: IndexTree) -> IndexTree:
+    """Turn the constant expressions of a tree into ints, which are what the operations look for."""
+    return tuple(map(_simplest, tree)) if isinstance(tree, tuple) else simplest(tree)
 
 
 def _not_congruent(whole: Layout) -> LayoutError:
@@ -308,4 +321,6 @@ def _parse_tree(tokens: Iterator[str], token: str, text: str) -> IndexTree:
 
 
 def _syntax(text: str, fact: str) -> LayoutError:
-    return LayoutError("layout-syntax", f"cannot read {text!r} as a layout: {fact}", fix='write "((4,8),2):((32,1),16)"')
+    return LayoutError(
+        "layout-syntax", f"cannot read {text!r} as a layout: {fact}", fix='write "((4,8),2):((32,1),16)"'
+    )

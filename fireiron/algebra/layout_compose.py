@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from fireiron.algebra.layout import Index, Layout, Leaf, from_leaves
+from fireiron.algebra.index.nodes import Index, simplest
+from fireiron.algebra.layout import Layout, Leaf, from_leaves
 from fireiron.base.errors import LayoutError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 Tiler: TypeAlias = "int | Layout | tuple[Tiler, ...]"
-Profile: TypeAlias = "int | None | tuple[Profile, ...]"
+Profile: TypeAlias = "int | tuple[Profile, ...] | None"
 
 _DIVIDE = "choose extents and strides that divide each other"
 
@@ -35,6 +36,7 @@ def coalesce_modes(layout: Layout, profile: Profile) -> Layout:
     """Coalesce each mode for itself where the profile nests, and the whole where it does not.
 
     Args:
+        layout: what to coalesce.
         profile: a tuple with one entry for each mode to be kept apart; later modes stay as they are.
 
     Raises:
@@ -51,6 +53,7 @@ def compose(a: Layout, b: Tiler) -> Layout:
     """Give the layout `c -> a(b(c))`, in the shape of `b`.
 
     Args:
+        a: what the offsets of `b` index.
         b: a layout; an int n is n:1; a tuple composes with `a` mode by mode and leaves later modes alone.
 
     Raises:
@@ -66,13 +69,25 @@ def compose(a: Layout, b: Tiler) -> Layout:
     b = as_layout(b)
     if not isinstance(a.shape, tuple):
         return _scale(b, cast("Index", a.stride))
-    return _compose(a, _merge(a.leaves), b)
+    leaves = _merge(a.leaves)
+    used = [0] * len(leaves)
+    result = _compose(a, leaves, b, used)
+    for (extent, _), reach in zip(leaves[:-1], used, strict=False):
+        # Modes are composed one by one, which is right only where their digits never carry into the next extent.
+        if isinstance(extent, int) and reach >= extent:
+            raise LayoutError(
+                "composition-undefined",
+                f"cannot compose {a} with {b}: together the modes of {b} reach {reach} in the extent {extent}",
+                fix=_DIVIDE,
+            )
+    return result
 
 
 def complement(layout: Layout, size: Index) -> Layout:
     """Give the offsets that repeat the layout without overlap until `size` offsets are covered.
 
     Args:
+        layout: offsets that are not to be met again.
         size: offsets to cover; a size that the layout does not divide is rounded up. It may be symbolic.
 
     Raises:
@@ -93,7 +108,7 @@ def complement(layout: Layout, size: Index) -> Layout:
             )
         gaps.append((stride // step, step))
         step = stride * extent
-    gaps.append((size if step == 1 else (size + (step - 1)) // step, step))
+    gaps.append((simplest(size if step == 1 else (size + (step - 1)) // step), step))
     return _unwrap(_merge(gaps))
 
 
@@ -133,7 +148,7 @@ def is_injective(layout: Layout) -> bool:
         return False
     import numpy as np
 
-    offsets = np.asarray(layout(np.arange(layout.size)))
+    offsets = np.asarray(layout(np.arange(layout.size, dtype=np.int64)))
     return len(np.unique(offsets)) == layout.size
 
 
@@ -190,34 +205,33 @@ def _scale(b: Layout, stride: Index) -> Layout:
     return Layout(b.shape, 0 if b.shape == 1 else cast("Index", b.stride) * stride)
 
 
-def _compose(a: Layout, leaves: list[Leaf], b: Layout) -> Layout:
+def _compose(a: Layout, leaves: list[Leaf], b: Layout, used: list[int]) -> Layout:
+    """Compose leaf by leaf, adding to `used` the largest digit that is asked of each of a's leaves."""
     if isinstance(b.shape, tuple):
-        return concat(*(_compose(a, leaves, mode) for mode in b.modes))
+        return concat(*(_compose(a, leaves, mode, used) for mode in b.modes))
     (rest, step) = b.leaves[0]
     if rest == 1 or step == 0:
         return Layout(rest, 0)
     found: list[Leaf] = []
-    for extent, stride in leaves[:-1]:
-        if isinstance(extent, int) and isinstance(rest, int) and isinstance(step, int):
-            if step * (rest - 1) < extent:
-                found.append((rest, step * stride))
-                rest = 1
-                break
-            if step >= extent and step % extent == 0:
-                step //= extent
-                continue
-            taken = extent // step
-            if step > extent or extent % step or rest % taken:
-                raise LayoutError(
-                    "composition-undefined",
-                    f"cannot compose {a} with {b}: {rest} steps of {step} do not fit the extent {extent} evenly",
-                    fix=_DIVIDE,
-                )
-            found.append((taken, step * stride))
-            rest //= taken
-            step = 1
-        else:
-            raise symbolic(a if not isinstance(extent, int) else b, f"composition of {a} with {b}")
+    for place, (extent, stride) in enumerate(leaves[:-1]):
+        if not (isinstance(extent, int) and isinstance(rest, int) and isinstance(step, int)):
+            raise symbolic(b if isinstance(extent, int) else a, f"composition of {a} with {b}")
+        if step % extent == 0:
+            step //= extent
+            continue
+        taken = rest if step * (rest - 1) < extent else extent // step
+        if taken != rest and (step > extent or extent % step or rest % taken):
+            raise LayoutError(
+                "composition-undefined",
+                f"cannot compose {a} with {b}: {rest} steps of {step} do not fit the extent {extent} evenly",
+                fix=_DIVIDE,
+            )
+        found.append((taken, step * stride))
+        used[place] += step * (taken - 1)
+        rest //= taken
+        step = 1
+        if rest == 1:
+            break
     if rest != 1:
         found.append((rest, step * leaves[-1][1]))
     return _unwrap(_merge(found))

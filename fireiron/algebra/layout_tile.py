@@ -19,6 +19,7 @@ def logical_divide(layout: Layout, tiler: Tiler) -> Layout:
     """Split a layout into (inside a tile, over the tiles), mode by mode for a tuple.
 
     Args:
+        layout: what to divide.
         tiler: which indices make the first tile: a layout, an int n for n:1, or a tuple of tilers for the modes.
 
     Raises:
@@ -63,6 +64,7 @@ def logical_product(layout: Layout, tiler: Tiler) -> Layout:
     """Repeat a layout as (inside a tile, over the repetitions), placed by `tiler` over the offsets it leaves free.
 
     Args:
+        layout: what to repeat.
         tiler: the repetitions' layout, an int n for n:1, or a tuple for the modes.
 
     Raises:
@@ -115,6 +117,7 @@ def tile_tensor(layout: Layout, tilers: Sequence[int | Layout | None]) -> tuple[
     """Tile every dimension of a tensor; a dimension is a top-level mode.
 
     Args:
+        layout: the tensor's dimensions and strides.
         tilers: for each dimension the layout of a tile's indices, n for n:1, or None for a whole dimension.
 
     Shapes:
@@ -156,6 +159,7 @@ def reshape(layout: Layout, shape: tuple[IndexTree, ...], order: Literal["row", 
     """Number a tensor's elements in the given order of its dimensions, and give those numbers a new shape.
 
     Args:
+        layout: the tensor's dimensions and strides.
         shape: as many elements as before; inside a nested dimension the first extent is fastest.
         order: "row" counts the last dimension fastest on both sides, "col" the first.
 

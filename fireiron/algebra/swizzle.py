@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import attrs
 
 from fireiron.base.errors import LayoutError
 
 if TYPE_CHECKING:
-    from typing import Any
-
     import numpy as np
     import numpy.typing as npt
 
-    from fireiron.algebra.expr import Expr
+    from fireiron.algebra.index.nodes import Expr
 
 Offset = TypeVar("Offset", int, "Expr", "npt.NDArray[np.integer[Any]]")
 
@@ -62,7 +60,8 @@ class Swizzle:
         """Permute an int, an expression or an array of ints."""
         if not self.bits:
             return offset
-        return offset ^ ((offset >> self.shift) & (((1 << self.bits) - 1) << self.base))
+        mixed: Any = (offset >> self.shift) & (((1 << self.bits) - 1) << self.base)
+        return cast("Offset", offset ^ mixed)
 
     def __str__(self) -> str:
         return f"Swizzle({self.bits}, {self.base}, {self.shift})"

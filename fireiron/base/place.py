@@ -51,13 +51,13 @@ class Place:
         return f"{name}:{self.line}" if self.column is None else f"{name}:{self.line}:{self.column + 1}"
 
     def excerpt(self, gutter: int) -> list[str]:
-        """Return the source line and the carets below it, none where the source is missing.
+        r"""Return the source line and the carets below it, none where the source is missing.
 
         Args:
             gutter: characters for the line number.
 
         Example:
-            >>> print(*Place("<string>", 3, 2, 10, "a.to(Block)").excerpt(2), sep="\\n")
+            >>> print(*Place("<string>", 3, 2, 10, "a.to(Block)").excerpt(2), sep="\n")
              3 | a.to(Block)
                |   ^^^^^^^^
         """

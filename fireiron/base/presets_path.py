@@ -1,7 +1,7 @@
 """Find the presets where git could not make a symlink.
 
-`fireiron/schedules` is a link to the `schedules` folder beside the package. Where git cannot make links (Windows by default) it writes
-a text file that holds the link's target instead, and Python finds no package there.
+`fireiron/schedules` is a link to the `schedules` folder beside the package. Where git cannot make links (Windows by
+default) it writes a text file that holds the link's target instead, and Python finds no package there.
 """
 
 from __future__ import annotations

@@ -26,26 +26,26 @@ class Writer:
         self._lines: list[str] = []
 
     def line(self, text: str = "") -> None:
-        """Write one line; text of several lines is written at the same indent, and an empty line bare.
+        r"""Write one line; text of several lines is written at the same indent, and an empty line bare.
 
         Example:
             >>> w = Writer()
             >>> with w.indent():
-            ...     w.line("a = 1;\\n\\nb = 2;")
+            ...     w.line("a = 1;\n\nb = 2;")
             >>> w.text()
-            '  a = 1;\\n\\n  b = 2;\\n'
+            '  a = 1;\n\n  b = 2;\n'
         """
         prefix = self._step * self._depth
         self._lines += [prefix + part if part else "" for part in text.split("\n")]
 
     def lines(self, texts: Iterable[str]) -> None:
-        """Write several lines.
+        r"""Write several lines.
 
         Example:
             >>> w = Writer()
             >>> w.lines(f"x{i} = 0;" for i in range(2))
             >>> w.text()
-            'x0 = 0;\\nx1 = 0;\\n'
+            'x0 = 0;\nx1 = 0;\n'
         """
         for text in texts:
             self.line(text)

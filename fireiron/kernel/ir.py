@@ -15,7 +15,7 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Symbol, Var
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Scalar
-from fireiron.atoms.atom import Atom
+from fireiron.language.atom import Atom
 from fireiron.base.link import Link
 from fireiron.language.levels import Level, Memory
 
@@ -108,12 +108,14 @@ class Call:
         views: one a operand, in the atom's order (A, B, C or src, dst).
         read: where false, a Move's destination receives zeros and the source is not touched (None: always true).
         write: where false, nothing is written (None: always true). `write` false wins over `read`.
+        lane: the source lane of a Shuffle, 0 <= lane < 32, as an expression of `thread`; None for other atoms.
     """
 
     atom: Atom
     views: tuple[View, ...]
     read: Expr | None = None
     write: Expr | None = None
+    lane: Expr | None = None
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
 
 

@@ -11,10 +11,10 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.swizzle import Swizzle
-from fireiron.atoms.atom import Atom
+from fireiron.language.atom import Atom
 from fireiron.base.link import Link
 from fireiron.language.levels import Level, Memory
-from fireiron.language.pointwise import Op
+from fireiron.language.pointwise import Value
 from fireiron.language.tensor import ColMajor, Order, RowMajor
 
 _link = attrs.field(default=None, eq=False, repr=False)
@@ -129,14 +129,14 @@ class Epilog:
     """Accumulate C in registers; then run pointwise ops, and store.
 
     Args:
-        ops: pointwise ops on the accumulator, first to last.
+        value: what is stored, an expression of the accumulator.
         memory: FR or RF.
         dtype: the accumulator's element type, None for the default of the inputs'.
         init: the accumulator's first value.
         store: the links of the Move that stores.
     """
 
-    ops: tuple[Op, ...]
+    value: Value
     memory: Memory
     dtype: DType
     init: float

@@ -51,7 +51,7 @@ def run_as() -> Run:
         if known:
             linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
         module: Module = {"__name__": "module", **names}
-        exec(compile(source, filename, "exec"), module)  # noqa: S102 - the source stands in the test
+        exec(compile(source, filename, "exec"), module)
         return module
 
     return run
@@ -85,7 +85,8 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(source, encoding="utf-8")
         spec = importlib.util.spec_from_file_location(f"written_{next(numbers)}", path)
-        assert spec is not None and spec.loader is not None
+        assert spec is not None
+        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         vars(module).update(names)
         spec.loader.exec_module(module)

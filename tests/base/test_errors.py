@@ -161,5 +161,6 @@ def test_a_finding_prints_its_severity_and_becomes_an_error(chain: Any, write: A
 
 def test_findings_are_equal_wherever_they_were_written(chain: Any) -> None:
     first, second = (Finding("a", "b", link=chain.tile(n).link) for n in (1, 2))
-    assert first == second and hash(first) == hash(second)
+    assert first == second
+    assert hash(first) == hash(second)
     assert first != Finding("a", "c")

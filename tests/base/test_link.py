@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-import fireiron
+import fireiron.schedules
 from fireiron.base.link import Link, here
 from fireiron.base.place import Place, _node_at
 
@@ -240,21 +240,23 @@ def test_a_call_whose_end_the_compiler_moved_is_found_by_its_name() -> None:
     # Some Python versions report only the method's name for a call that spans lines.
     tree = ast.parse("s = (a\n    .tile(8,\n    8).to(1))")
     node = _node_at(tree, (2, 5), (2, 9))
-    assert node is not None and ast.unparse(node) == "a.tile(8, 8)"
+    assert node is not None
+    assert ast.unparse(node) == "a.tile(8, 8)"
     assert _node_at(tree, (2, 6), (2, 9)) is None
 
 
 def test_a_preset_that_nobody_called_has_no_caller(tmp_path: Path) -> None:
-    # A copy of the package, whose folder of presets is linked as in a checkout, with a preset run as a module.
+    # A copy of the package as a wheel installs it, its presets inside, with a preset run as a module.
     package = Path(next(iter(fireiron.__path__)))
     shutil.copytree(package / "base", tmp_path / "fireiron" / "base")
-    (tmp_path / "schedules").mkdir()
-    (tmp_path / "fireiron" / "schedules").symlink_to(Path(os.pardir, "schedules"), target_is_directory=True)
+    presets = tmp_path / "fireiron" / "schedules"
+    presets.mkdir()
+    (presets.parent / "__init__.py").touch()
     source = "from fireiron.base.link import here\ndef gemm(): return here()\n"
-    (tmp_path / "schedules" / "ampere.py").write_text(source + "if __name__ == '__main__': print(gemm().render())\n")
+    (presets / "ampere.py").write_text(source + "if __name__ == '__main__': print(gemm().render())\n")
     (tmp_path / "user.py").write_text("from fireiron.schedules.ampere import gemm\nprint(gemm().render())\n")
     assert _output(tmp_path, "-m", "fireiron.schedules.ampere") == (
-        f"  --> {Path('schedules', 'ampere.py')}:2:20\n"
+        f"  --> {Path('fireiron', 'schedules', 'ampere.py')}:2:20\n"
         " 2 | def gemm(): return here()\n"
         "   |                    ^^^^^^\n"
     )  # fmt: skip
@@ -263,6 +265,13 @@ def test_a_preset_that_nobody_called_has_no_caller(tmp_path: Path) -> None:
         " 2 | print(gemm().render())\n"
         "   |       ^^^^^^\n"
     )  # fmt: skip
+
+
+def test_the_presets_of_this_checkout_are_presets(chain: Any, run_as: Any, write: Any) -> None:
+    folder = Path(next(iter(fireiron.schedules.__path__)))
+    gemm = run_as(str(folder / "imported_for_tests.py"), PRESET)["gemm"]
+    s = write("user.py", "s = gemm(spec, 64)\n", gemm=gemm, spec=chain).s
+    assert (s.link.underlined, s.link.called_from.underlined) == ('to("Block")', "gemm(spec, 64)")
 
 
 def test_a_link_is_made_of_a_plain_place() -> None:

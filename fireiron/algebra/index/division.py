@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import gcd
 
 from fireiron.algebra.index import prove
-from fireiron.algebra.index.nodes import Const, Expr, FloorDiv, Mod, Product, Term, const
+from fireiron.algebra.index.nodes import Const, Expr, FloorDiv, Mod, Product, Sum, Term, const
 from fireiron.algebra.index.sums import add, build, divide_term, multiply, scale, subtract, terms_of
 
 WORTH_SHIFTING = 1 << 20
@@ -68,7 +68,8 @@ def _quotient(a: Expr, size: int) -> Expr:
     whole, rest = _extract(a, size)
     if whole is not None:
         return add(whole, _quotient(rest, size))
-    coarse = _coarsen(a, size)
+    # A bare atom stays whole: M // 32 rather than M // 8 // 4, though 8 divides M.
+    coarse = _coarsen(a, size) if type(a) is Sum or type(a) is Product else None
     if coarse is not None:
         grain, multiple, _ = coarse
         return _quotient(multiple, size // grain)
@@ -117,7 +118,7 @@ def _extract(a: Expr, size: int) -> tuple[Expr | None, Expr]:
             whole[monomial] = whole.get(monomial, 0) + count
         rest[monomial] = coefficient - count * size
     offset = constant % size
-    if not whole and offset == constant and not (len(terms) > 1 or terms[0][1] < 0):
+    if not whole and offset == constant and len(terms) == 1 and terms[0][1] > 0:
         return None, a
     changing = build(rest, 0)
     low = changing.range[0]

@@ -56,11 +56,11 @@ def _below_zero(difference: Expr) -> Expr:
         return FALSE
     terms, constant = terms_of(difference)
     common = gcd(*(coefficient for _, coefficient in terms))
-    if common > 1:  # over the integers, g * x + c < 0 is x + ceil(c / g) < 0 rounded down: x < -(c / g)
+    if common > 1:  # g * x < -c holds for the integers x < ceil(-c / g)
         terms = tuple((monomial, coefficient // common) for monomial, coefficient in terms)
-        constant = -(-constant // common)
+        constant = constant // common
         difference = build(dict(terms), constant)
-    if len(terms) > 1 or low is None or high is None:
+    if prove.worthwhile(difference):
         if prove.negative(difference):
             return TRUE
         if prove.non_negative(difference):

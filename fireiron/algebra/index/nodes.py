@@ -1,6 +1,6 @@
 """Define the nodes of index expressions: mathematical integers over loop variables and run-time sizes.
 
-Nodes are made by the constructors (`+`, `lt`, `select`, ...), which keep them canonical; making one directly skips that.
+Nodes are made by the constructors (`+`, `lt`, `select`, ...), which keep them canonical; making one directly does not.
 Sums and products remember the order in which their operands first appeared, but equality ignores it.
 """
 

@@ -9,6 +9,20 @@ MOST_STEPS = 12
 """How many bounds are put in before giving up: far more than index arithmetic nests."""
 
 
+def worthwhile(e: Expr) -> bool:
+    """Tell whether a sum holds anything to put a symbolic bound in for; else its range says all."""
+    if type(e) is not Sum:
+        return False
+    for monomial, _ in e.terms:
+        for factor in _factors(monomial):
+            kind = type(factor)
+            if kind is FloorDiv or kind is Mod or kind is Extremum:
+                return True
+            if type(factor) is Var and factor.extent is not None and type(factor.extent) is not Const:
+                return True
+    return False
+
+
 def negative(e: Expr) -> bool:
     """Tell whether every value is proved to be below 0."""
     return _negative(e, MOST_STEPS)
@@ -30,10 +44,13 @@ def _negative(e: Expr, steps: int) -> bool:
         return False
     if len(e.terms) == 1 and high is not None and type(e.terms[0][0]) is not Product:
         return False
+    choices = _relaxed(e, Extremum)  # first, since an extremum may cancel against the variables in it
+    if choices:
+        return any(_negative(above, steps - 1) for above in choices)
     variable = _outermost(e)
     if variable is not None:
         return _negative(_bound_variable(e, variable), steps - 1)
-    return any(_negative(above, steps - 1) for above in _relaxed(e))
+    return any(_negative(above, steps - 1) for above in _relaxed(e, FloorDiv, Mod))
 
 
 def _factors(monomial: Expr) -> tuple[Expr, ...]:
@@ -48,7 +65,7 @@ def _outermost(e: Sum) -> Var | None:
             if type(factor) is Var and factor.extent is not None and type(factor.extent) is not Const:
                 found.append(factor)
     for variable in found:
-        if not any(other != variable and other.extent is not None and _mentions(other.extent, variable) for other in found):
+        if not any(other.extent is not None and _mentions(other.extent, variable) for other in found):
             return variable
     return None
 
@@ -112,11 +129,11 @@ def _bound_term(e: Sum, monomial: Expr, coefficient: int) -> Expr:
     return add(rest, _top(build({monomial: coefficient}, 0)))
 
 
-def _relaxed(e: Sum) -> list[Expr]:
-    """List upper bounds of a sum with a quotient, remainder, minimum or maximum replaced by what bounds it."""
+def _relaxed(e: Sum, *kinds: type[Expr]) -> list[Expr]:
+    """List upper bounds of a sum with its first node of these kinds that can be bounded replaced by what bounds it."""
     for monomial, coefficient in e.terms:
         for factor in _factors(monomial):
-            bounds = _bounds(factor, coefficient)
+            bounds = _bounds(factor, coefficient) if type(factor) in kinds else ()
             if bounds and _others_positive(monomial, factor):
                 return [_swap(e, (monomial, coefficient), factor, bound) for bound in bounds]
     return []
@@ -135,10 +152,10 @@ def _bounds(factor: Expr, coefficient: int) -> tuple[tuple[Expr, int], ...]:
         if coefficient % size == 0:
             above = factor.numerator if coefficient > 0 else subtract(factor.numerator, const(size - 1))
             return ((above, size),)
-    if type(factor) is Mod and coefficient > 0:
+    if type(factor) is Mod and type(factor.denominator) is not Const and coefficient > 0:
         low = factor.numerator.range[0]
-        ends: tuple[tuple[Expr, int], ...] = ((subtract(factor.denominator, const(1)), 1),)
-        return (*ends, (factor.numerator, 1)) if low is not None and low >= 0 else ends
+        end = (subtract(factor.denominator, const(1)), 1)
+        return (end, (factor.numerator, 1)) if low is not None and low >= 0 else (end,)
     if type(factor) is Extremum and (factor.op == "min") == (coefficient > 0):
         return tuple((operand, 1) for operand in factor.operands)
     return ()

@@ -48,8 +48,8 @@ def interval(e: Expr) -> Interval:
             return _quotient(a.range, b.range)
         case Mod(numerator=a, denominator=b):
             return _remainder(a.range, b.range)
-        case Bitwise():
-            return _bitwise(e)
+        case Bitwise() as node:
+            return _bitwise(node)
         case Shift(op=op, value=a, amount=b):
             return _shift(op, a.range, b.range)
         case Extremum(op=op, operands=operands):

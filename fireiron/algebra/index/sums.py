@@ -59,8 +59,9 @@ def scale(e: Expr, factor: int) -> Expr:
         return const(0)
     terms, constant = terms_of(e)
     scaled = tuple([(monomial, coefficient * factor) for monomial, coefficient in terms])
-    if any(_has_exact(monomial) for monomial, _ in scaled):
-        return build(dict(scaled), constant * factor)
+    for monomial, _ in scaled:
+        if _has_exact(monomial):
+            return build(dict(scaled), constant * factor)
     return _close(scaled, constant * factor)
 
 
@@ -193,6 +194,9 @@ def _fold_remainder(
     found: dict[Expr, int], monomial: Mod, coefficient: int, size: int
 ) -> tuple[Expr, int, tuple[Expr, ...]] | None:
     whole = monomial.numerator
+    present = found.values()
+    if coefficient * size not in present and -coefficient not in present:
+        return None
     quotient = _quotient_of(monomial)
     if found.get(quotient) == coefficient * size:  # d * (e // d) + e % d -> e
         return whole, coefficient, (quotient, monomial)

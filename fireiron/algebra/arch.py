@@ -1,0 +1,227 @@
+"""Architectures: what one SM holds, which features a target compiles, and a GPU that stands for it in estimates."""
+
+from __future__ import annotations
+
+import attrs
+
+from fireiron.base.errors import SpecError
+
+KIB = 1024
+MIB = 1024 * KIB
+
+GUIDE = "CUDA programming guide 13, section 5.1, tables 30 and 31"
+SAFE = "not in the CUDA programming guide's tables: the smallest limits of compute capability 8.x"
+
+
+@attrs.frozen
+class Gpu:
+    """Name a GPU, and give the rates that estimates start from.
+
+    Args:
+        name: the product.
+        sms: streaming multiprocessors.
+        clock_mhz: boost clock.
+        dram_gbps: peak DRAM bandwidth in 1e9 bytes a second.
+        fp32_lanes: fp32 fused multiply-adds that one SM issues in one clock.
+        l2_nbytes: size of the L2 cache.
+        source: where the numbers were read.
+    """
+
+    name: str
+    sms: int
+    clock_mhz: float
+    dram_gbps: float
+    fp32_lanes: int
+    l2_nbytes: int
+    source: str
+
+    @property
+    def fp32_tflops(self) -> float:
+        """Give the peak rate of fp32 multiply-adds, two operations each, in 1e12 a second."""
+        return self.sms * self.fp32_lanes * 2 * self.clock_mhz * 1e-6
+
+
+@attrs.frozen
+class Arch:
+    """Describe one compilation target and the limits of its SM.
+
+    Args:
+        name: what compilers call it (`sm_90a`).
+        number: compute capability as an integer (90 for 9.0).
+        features: instruction families that it compiles, by name.
+        shared_per_block: bytes that one block may have, static and dynamic, after opting in.
+        shared_per_sm: bytes that all blocks of an SM share, what the system reserves included.
+        shared_reserved: bytes that the system takes from an SM for each block.
+        shared_unit: bytes by which shared memory is handed out.
+        threads_per_sm: threads resident on an SM.
+        blocks_per_sm: blocks resident on an SM.
+        source: where the limits were read.
+        gpu: a GPU of this architecture, for estimates.
+        registers_per_sm: 32-bit registers of an SM, and the most that one block may have.
+        registers_per_thread: the most that one thread may have.
+        register_unit: registers by which a warp's share is rounded up.
+        threads_per_block: threads of the largest block.
+        shared_without_opt_in: bytes of dynamic shared memory that a launch may ask for without an attribute.
+        partitions: warp schedulers of an SM; each owns an equal part of the registers.
+    """
+
+    name: str
+    number: int
+    features: tuple[str, ...]
+    shared_per_block: int
+    shared_per_sm: int
+    shared_reserved: int
+    shared_unit: int
+    threads_per_sm: int
+    blocks_per_sm: int
+    source: str
+    gpu: Gpu
+    registers_per_sm: int = 65536
+    registers_per_thread: int = 255
+    register_unit: int = 256
+    threads_per_block: int = 1024
+    shared_without_opt_in: int = 48 * KIB
+    partitions: int = 4
+
+    @property
+    def warps_per_sm(self) -> int:
+        """Give the warps resident on an SM."""
+        return self.threads_per_sm // 32
+
+    @property
+    def virtual(self) -> str:
+        """Name the PTX target (`compute_90a`)."""
+        return self.name.replace("sm_", "compute_")
+
+    def has(self, feature: str) -> bool:
+        """Say whether the target compiles an instruction family."""
+        return feature in self.features
+
+    def runs_on(self, number: int) -> bool:
+        """Say whether a GPU of this compute capability runs a cubin of this target.
+
+        Example:
+            >>> arch("sm_80").runs_on(86), arch("sm_90a").runs_on(100)
+            (True, False)
+        """
+        if self.name.endswith("a"):
+            return number == self.number
+        return number // 10 == self.number // 10 and number >= self.number
+
+    def __str__(self) -> str:
+        return self.name
+
+
+# The smallest compute capability of each family. Source: PTX ISA, "Target ISA Notes" of each instruction; compiled with NVRTC 13.
+_SINCE = {
+    "mma.m8n8k4": 70, "ldmatrix": 75, "mma.m16n8k8": 75, "mma.s8": 75, "tanh.approx": 75,
+    "mma.m16n8k16": 80, "mma.bf16": 80, "mma.tf32": 80, "cp.async": 80,
+    "mma.fp8": 89,
+    "tma": 90, "mbarrier.expect_tx": 90, "stmatrix": 90, "cluster": 90, "griddepcontrol": 90,
+}  # fmt: skip
+# Families that only one architecture's `a` target compiles, and setmaxnreg, which several share.
+_ACCELERATED = {
+    90: ("setmaxnreg", "wgmma"),
+    100: ("setmaxnreg", "tcgen05"),
+    103: ("setmaxnreg", "tcgen05"),
+    110: ("setmaxnreg", "tcgen05"),
+    120: ("setmaxnreg",),
+    121: ("setmaxnreg",),
+}
+
+_GPUS = {
+    75: Gpu("T4", 40, 1590, 320, 64, 4 * MIB, "NVIDIA T4 data sheet; Turing whitepaper"),
+    80: Gpu("A100 80GB SXM", 108, 1410, 2039, 64, 40 * MIB, "NVIDIA A100 data sheet; Ampere whitepaper"),
+    86: Gpu("RTX 3090", 82, 1695, 936, 128, 6 * MIB, "NVIDIA GA102 whitepaper"),
+    87: Gpu("Jetson AGX Orin 64GB", 16, 1300, 204.8, 128, 4 * MIB, "NVIDIA Jetson AGX Orin technical brief"),
+    88: Gpu("Jetson AGX Orin 64GB", 16, 1300, 204.8, 128, 4 * MIB, "no product data sheet: the 8.7 product stands in"),
+    89: Gpu("RTX 4090", 128, 2520, 1008, 128, 72 * MIB, "NVIDIA Ada whitepaper"),
+    90: Gpu("H200 SXM", 132, 1980, 4800, 128, 60 * MIB, "NVIDIA H200 data sheet; clock and L2 as its driver reports them"),
+    100: Gpu("B200", 148, 1965, 8000, 128, 126 * MIB, "NVIDIA Blackwell architecture brief; clock as its driver reports it"),
+    103: Gpu("B300", 148, 1920, 8000, 128, 126 * MIB, "NVIDIA Blackwell Ultra data sheet; clock as its driver reports it"),
+    110: Gpu("Jetson T5000", 20, 1575, 273, 128, 32 * MIB, "NVIDIA Jetson Thor data sheet"),
+    120: Gpu("RTX 5090", 170, 2407, 1792, 128, 96 * MIB, "NVIDIA RTX Blackwell whitepaper"),
+    121: Gpu("GB10", 48, 2418, 273, 128, 24 * MIB, "NVIDIA DGX Spark data sheet; clock as its driver reports it"),
+}
+
+# number: shared KiB a block, shared KiB an SM, threads an SM, blocks an SM, source
+_LIMITS = {
+    75: (64, 64, 1024, 16, GUIDE),
+    80: (163, 164, 2048, 32, GUIDE),
+    86: (99, 100, 1536, 16, GUIDE),
+    87: (163, 164, 1536, 16, GUIDE),
+    88: (99, 100, 1536, 16, SAFE),
+    89: (99, 100, 1536, 24, GUIDE),
+    90: (227, 228, 2048, 32, GUIDE),
+    100: (227, 228, 2048, 32, GUIDE),
+    103: (227, 228, 2048, 32, GUIDE),
+    110: (227, 228, 1536, 24, GUIDE),
+    120: (99, 100, 1536, 24, GUIDE),
+    121: (99, 100, 1536, 24, GUIDE),
+}
+
+
+def _row(number: int, accelerated: bool) -> Arch:
+    block, sm, threads, blocks, source = _LIMITS[number]
+    common = tuple(feature for feature, since in _SINCE.items() if since <= number)
+    return Arch(
+        name=f"sm_{number}{'a' if accelerated else ''}",
+        number=number,
+        features=common + (_ACCELERATED[number] if accelerated else ()),
+        shared_per_block=block * KIB,
+        shared_per_sm=sm * KIB,
+        # From 8.0 the system keeps 1 KiB of each block, and hands out 128 bytes at a time. Source: the guide, and cuda_occupancy.h.
+        shared_reserved=KIB if number >= 80 else 0,
+        shared_unit=128 if number >= 80 else 256,
+        threads_per_sm=threads,
+        blocks_per_sm=blocks,
+        source=source,
+        gpu=_GPUS[number],
+    )
+
+
+ARCHS: tuple[Arch, ...] = tuple(
+    row
+    for number in _LIMITS
+    for row in ((_row(number, False), _row(number, True)) if number in _ACCELERATED else (_row(number, False),))
+)
+
+_BY_NAME = {row.name: row for row in ARCHS}
+
+
+def arch(name: object) -> Arch:
+    """Find an architecture by its name (`sm_90a`, `90a`, `compute_90`, `9.0`) or number (90).
+
+    Raises:
+        SpecError: `unknown-arch`.
+
+    Example:
+        >>> arch("sm_90a").number, arch(80).shared_per_block // 1024, arch("8.6").name
+        (90, 163, 'sm_86')
+    """
+    if isinstance(name, Arch):
+        return name
+    text = str(name).lower().strip().removeprefix("sm_").removeprefix("compute_").replace(".", "")
+    found = _BY_NAME.get(f"sm_{text}")
+    if found is None:
+        known = ", ".join(row.name for row in ARCHS)
+        raise SpecError("unknown-arch", f"unknown architecture {name!r}", fix=f"use one of {known}")
+    return found
+
+
+def native(number: int) -> Arch:
+    """Choose the target that gets the most from a GPU of this compute capability: the `a` target where there is one.
+
+    A newer minor capability than the table knows takes the nearest older target of its major one.
+
+    Raises:
+        SpecError: `unknown-arch`.
+
+    Example:
+        >>> native(90).name, native(89).name
+        ('sm_90a', 'sm_89')
+    """
+    if number in _ACCELERATED:
+        return _BY_NAME[f"sm_{number}a"]
+    older = [known for known in _LIMITS if known // 10 == number // 10 and known <= number]
+    return arch(max(older) if older else number)

@@ -1,0 +1,210 @@
+"""Walk expressions: substitute, list the leaves, evaluate, and read them as affine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from operator import mul as times
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never, cast
+
+from fireiron.algebra.index import logic
+from fireiron.algebra.index.nodes import (
+    Bitwise,
+    Compare,
+    Const,
+    Expr,
+    Extremum,
+    FloorDiv,
+    Index,
+    Leaf,
+    Logic,
+    Mod,
+    Product,
+    Select,
+    Shift,
+    Sum,
+    Symbol,
+    Var,
+    as_expr,
+    closed,
+    const,
+    operands,
+    simplest,
+)
+from fireiron.algebra.index.sums import build, terms_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Value: TypeAlias = int | NDArray[np.integer[Any]]
+
+BITWISE: dict[str, Callable[[Any, Any], Any]] = {
+    "&": lambda a, b: a & b,
+    "|": lambda a, b: a | b,
+    "^": lambda a, b: a ^ b,
+}
+
+
+def free(value: Index) -> frozenset[Leaf]:
+    """Return the variables and symbols of an expression, without those of their extents."""
+    found: set[Leaf] = set()
+    pending = [as_expr(value)]
+    while pending:
+        e = pending.pop()
+        if isinstance(e, Var | Symbol):
+            found.add(e)
+        else:
+            pending.extend(operands(e))
+    return frozenset(found)
+
+
+def substitute(value: Index, by: Mapping[Any, Index]) -> Expr:
+    """Replace variables, symbols or whole subexpressions, and simplify; extents of variables stay.
+
+    Args:
+        value: the expression.
+        by: what replaces each of them; all are replaced at once.
+    """
+    known: dict[Expr, Expr] = {key: as_expr(to) for key, to in by.items()}
+    return _substitute(as_expr(value), known)
+
+
+def _substitute(e: Expr, known: dict[Expr, Expr]) -> Expr:
+    found = known.get(e)
+    if found is None:
+        found = _rebuild(e, known)
+        known[e] = found
+    return found
+
+
+def _rebuild(e: Expr, known: dict[Expr, Expr]) -> Expr:
+    node = closed(e)
+    if isinstance(node, Const | Var | Symbol):
+        return node
+    old = operands(node)
+    new = [_substitute(operand, known) for operand in old]
+    if all(a is b for a, b in zip(old, new, strict=True)):
+        return node
+    match node:
+        case Sum(terms=terms, constant=constant):
+            total: Expr = const(0)
+            for operand, (_, coefficient) in zip(new, terms, strict=True):
+                total = total + operand * coefficient
+            return total + constant
+        case Product():
+            return reduce(times, new)
+        case FloorDiv():
+            return new[0] // new[1]
+        case Mod():
+            return new[0] % new[1]
+        case Bitwise(op=op):
+            return reduce(BITWISE[op], new)
+        case Shift(op=op):
+            return new[0] << new[1] if op == "<<" else new[0] >> new[1]
+        case Extremum(op=op):
+            return logic.minimum(*new) if op == "min" else logic.maximum(*new)
+        case Compare(op=op):
+            make = {"<": logic.lt, "==": logic.eq, "!=": logic.ne}[op]
+            return make(new[0], new[1])
+        case Logic(op=op):
+            return logic.and_(*new) if op == "&&" else logic.or_(*new)
+        case Select():
+            return logic.select(new[0], new[1], new[2])
+        case _ as never:
+            assert_never(never)
+
+
+def evaluate(value: Index, env: Mapping[str, Value]) -> Value:
+    """Compute an expression from the values of its leaves by name, integers or integer arrays; conditions give 0 or 1.
+
+    Raises:
+        KeyError: if a leaf has no value.
+
+    Example:
+        >>> i = Var("i", 32)
+        >>> evaluate(i // 4 * 16 + i % 4, {"i": 9})
+        33
+    """
+    return _evaluate(as_expr(value), env)
+
+
+def _evaluate(e: Expr, env: Mapping[str, Any]) -> Any:
+    match closed(e):
+        case Const(value=value):
+            return value
+        case Var(name=name) | Symbol(name=name):
+            return env[name]
+        case Sum(terms=terms, constant=constant):
+            total: Any = constant
+            for monomial, coefficient in terms:
+                total = total + coefficient * _evaluate(monomial, env)
+            return total
+        case Product(factors=factors):
+            return reduce(times, [_evaluate(factor, env) for factor in factors])
+        case FloorDiv(numerator=a, denominator=b):
+            return _evaluate(a, env) // _evaluate(b, env)
+        case Mod(numerator=a, denominator=b):
+            return _evaluate(a, env) % _evaluate(b, env)
+        case Bitwise(op=op, operands=found):
+            return reduce(BITWISE[op], [_evaluate(operand, env) for operand in found])
+        case Shift(op=op, value=a, amount=b):
+            return _evaluate(a, env) << _evaluate(b, env) if op == "<<" else _evaluate(a, env) >> _evaluate(b, env)
+        case Extremum(op=op, operands=found):
+            return _choose(op, [_evaluate(operand, env) for operand in found])
+        case Compare(op=op, left=left, right=right):
+            a, b = _evaluate(left, env), _evaluate(right, env)
+            truth: Any = a < b if op == "<" else a == b if op == "==" else a != b
+            return truth * 1
+        case Logic(op=op, operands=found):
+            truths: list[Any] = [_evaluate(operand, env) != 0 for operand in found]
+            joined: Any = reduce(BITWISE["&" if op == "&&" else "|"], truths)
+            return joined * 1
+        case Select(condition=condition, then=then, otherwise=otherwise):
+            chosen: Any = _evaluate(condition, env)
+            if isinstance(chosen, int):
+                return _evaluate(then if chosen else otherwise, env)
+            import numpy as np
+
+            where = cast("Callable[[Any, Any, Any], Any]", np.where)
+            return where(chosen != 0, _evaluate(then, env), _evaluate(otherwise, env))
+        case _ as never:
+            assert_never(never)
+
+
+def _choose(op: str, values: list[Any]) -> Any:
+    if all(isinstance(value, int) for value in values):
+        return min(values) if op == "min" else max(values)
+    import numpy as np
+
+    choose: Callable[[Any, Any], Any] = np.minimum if op == "min" else np.maximum
+    return reduce(choose, values)
+
+
+def affine(value: Index, variables: Sequence[Var]) -> tuple[dict[Var, Index], Expr] | None:
+    """Read an expression as the sum of coefficient times variable, and a rest without these variables.
+
+    Returns:
+        The coefficients (an int where constant, 0 where a variable does not occur) and the rest; None if not affine.
+    """
+    wanted = set(variables)
+    slopes: dict[Var, Expr] = {variable: const(0) for variable in variables}
+    terms, constant = terms_of(as_expr(value))
+    rest: Expr = const(constant)
+    for monomial, coefficient in terms:
+        if wanted.isdisjoint(free(monomial)):
+            rest = rest + build({monomial: coefficient}, 0)
+            continue
+        variable: Var | None = None
+        others: Expr = const(coefficient)
+        for factor in monomial.factors if isinstance(monomial, Product) else (monomial,):
+            if isinstance(factor, Var) and factor in wanted and variable is None:
+                variable = factor
+            elif wanted.isdisjoint(free(factor)):
+                others = others * factor
+            else:
+                return None
+        if variable is None:
+            return None
+        slopes[variable] = slopes[variable] + others
+    return {variable: simplest(slope) for variable, slope in slopes.items()}, rest

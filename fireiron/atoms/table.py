@@ -1,0 +1,153 @@
+"""Every instruction that the compiler knows, in order of preference, and look-ups in that table."""
+
+from __future__ import annotations
+
+import attrs
+
+from fireiron.algebra.dtypes import DType
+from fireiron.atoms.atom import Atom
+from fireiron.atoms.copy import COPIES
+from fireiron.atoms.shuffle import SHUFFLES
+from fireiron.atoms.simt import SIMT
+from fireiron.language.levels import Level, Memory
+
+TABLE: tuple[Atom, ...] = (*SIMT, *COPIES, *SHUFFLES)
+
+
+@attrs.frozen
+class Near:
+    """Name an atom that does not execute a spec, and every fact that differs.
+
+    Args:
+        atom: the candidate.
+        differs: one phrase a fact, as in `B is f32, not f16`: first what the atom takes, then what was asked.
+    """
+
+    atom: Atom
+    differs: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.atom.name}: {'; '.join(self.differs)}"
+
+
+def find(name: str) -> Atom | None:
+    """Find an atom by its name.
+
+    Example:
+        >>> find("fma.f32").shape
+        (1, 1, 1)
+    """
+    return next((atom for atom in TABLE if atom.name == name), None)
+
+
+def matching(
+    kind: str,
+    shape: tuple[int, ...],
+    dtypes: tuple[DType, ...],
+    memories: tuple[Memory, ...],
+    level: Level,
+    arch: int | None = None,
+    table: tuple[Atom, ...] = TABLE,
+) -> tuple[Atom, ...]:
+    """List the atoms that execute a spec, the preferred one first.
+
+    Args:
+        kind: `MatMul`, `Move` or `Shuffle`.
+        shape: (m, n, k) of a MatMul; (elements,) that one thread moves.
+        dtypes: element types in the atom's operand order.
+        memories: memories in the same order.
+        level: whose unit executes it.
+        arch: the architecture, None where any will do.
+        table: where to look.
+
+    Example:
+        >>> from fireiron.algebra.dtypes import f32
+        >>> from fireiron.language.levels import GL, SH, Thread
+        >>> [atom.name for atom in matching("Move", (4,), (f32, f32), (GL, SH), Thread)]
+        ['copy.16B.GL.SH']
+    """
+    return tuple(
+        atom
+        for atom in table
+        if atom.kind == kind and not any(_differences(atom, shape, dtypes, memories, level, arch))
+    )
+
+
+def nearest(
+    kind: str,
+    shape: tuple[int, ...],
+    dtypes: tuple[DType, ...],
+    memories: tuple[Memory, ...],
+    level: Level,
+    arch: int | None = None,
+    table: tuple[Atom, ...] = TABLE,
+    most: int = 3,
+) -> tuple[Near, ...]:
+    """List the atoms of a kind that differ from a spec in the fewest facts, with those facts.
+
+    Args:
+        kind: as in `matching`, and so on.
+        shape: of the spec.
+        dtypes: of the operands.
+        memories: of the operands.
+        level: of the spec.
+        arch: the architecture, None where any will do.
+        table: where to look.
+        most: how many to list.
+
+    Example:
+        >>> from fireiron.algebra.dtypes import f32
+        >>> from fireiron.language.levels import GL, SH, Thread
+        >>> print(nearest("Move", (3,), (f32, f32), (GL, SH), Thread, most=1)[0])
+        copy.16B.GL.SH: it moves 4 elements of f32, not 3
+    """
+    found = [
+        Near(atom, tuple(_differences(atom, shape, dtypes, memories, level, arch)))
+        for atom in table
+        if atom.kind == kind
+    ]
+    # Sorting is stable: equally near atoms stay in order of preference.
+    return tuple(sorted((near for near in found if near.differs), key=lambda near: len(near.differs)))[:most]
+
+
+def _differences(
+    atom: Atom,
+    shape: tuple[int, ...],
+    dtypes: tuple[DType, ...],
+    memories: tuple[Memory, ...],
+    level: Level,
+    arch: int | None,
+) -> list[str]:
+    """Say in which facts an atom differs from a spec of its kind."""
+    found: list[str] = []
+    if atom.nbytes:
+        found += _width_differs(atom, shape, dtypes)
+    elif atom.shape != shape:
+        found.append(f"its shape is {_by(atom.shape)}, not {_by(shape)}")
+    for operand, dtype, memory in zip(atom.operands, dtypes, memories, strict=True):
+        if operand.dtype is not None and operand.dtype != dtype:
+            found.append(f"{operand.role} is {operand.dtype}, not {dtype}")
+        if operand.memory != memory:
+            found.append(f"{operand.role} lies in {operand.memory}, not {memory}")
+    if atom.unit != level:
+        found.append(f"a {atom.unit} executes it, not a {level}")
+    if arch is not None and arch < atom.arch:
+        found.append(f"it needs sm_{atom.arch}, not sm_{arch}")
+    return found
+
+
+def _width_differs(atom: Atom, shape: tuple[int, ...], dtypes: tuple[DType, ...]) -> list[str]:
+    """Say how the bytes that an atom moves differ from those of a spec, and that it converts nothing."""
+    src, dst = dtypes
+    if src != dst:
+        return [f"it converts nothing, not {src} to {dst}"]
+    (elements,) = shape
+    if elements * src.nbytes == atom.nbytes:
+        return []
+    if atom.nbytes % src.nbytes:
+        return [f"it moves {atom.nbytes} B, not {elements} elements of {src}"]
+    return [f"it moves {atom.nbytes // src.nbytes} elements of {src}, not {elements}"]
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))

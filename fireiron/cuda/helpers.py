@@ -1,0 +1,102 @@
+"""Small device functions that printed code calls; each is printed only where something calls it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+# In an order in which each comes after those that it calls. A conversion that two roundings would spoil goes through
+# f32 with a sticky last bit: truncated, then set where something was lost.
+HELPERS: Final = {
+    "half_to_float": """\
+__device__ __forceinline__ float half_to_float(half x) {
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+    return y;
+}
+""",
+    "float_to_half": """\
+__device__ __forceinline__ half float_to_half(float x) {
+    half y;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    return y;
+}
+""",
+    "double_to_half": """\
+__device__ __forceinline__ half double_to_half(double x) {
+    half y;
+    asm("cvt.rn.f16.f64 %0, %1;" : "=h"(y.bits) : "d"(x));
+    return y;
+}
+""",
+    "int_to_half": """\
+__device__ __forceinline__ half int_to_half(int x) {
+    half y;
+    asm("cvt.rn.f16.s32 %0, %1;" : "=h"(y.bits) : "r"(x));
+    return y;
+}
+""",
+    "bf16_to_float": """\
+__device__ __forceinline__ float bf16_to_float(bf16 x) {
+    return __uint_as_float(x.bits << 16);
+}
+""",
+    "float_to_bf16": """\
+__device__ __forceinline__ bf16 float_to_bf16(float x) {
+    bf16 y;
+#if __CUDA_ARCH__ >= 800
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+#else
+    const unsigned bits = __float_as_uint(x);
+    y.bits = x == x ? (bits + 0x7fff + (bits >> 16 & 1)) >> 16 : 0x7fff;
+#endif
+    return y;
+}
+""",
+    "double_to_bf16": """\
+__device__ __forceinline__ bf16 double_to_bf16(double x) {
+    const float near = __double2float_rz(x);
+    return float_to_bf16((double)near == x ? near : __uint_as_float(__float_as_uint(near) | 1));
+}
+""",
+    "int_to_bf16": """\
+__device__ __forceinline__ bf16 int_to_bf16(int x) {
+    const float near = __int2float_rz(x);
+    return float_to_bf16((int)near == x ? near : __uint_as_float(__float_as_uint(near) | 1));
+}
+""",
+    "saturate_i8": """\
+__device__ __forceinline__ signed char saturate_i8(int x) {
+    return max(-128, min(127, x));
+}
+""",
+    "saturate_u8": """\
+__device__ __forceinline__ unsigned char saturate_u8(int x) {
+    return max(0, min(255, x));
+}
+""",
+    "sync_threads": """\
+__device__ __forceinline__ void sync_threads(int barrier, int threads) {
+    asm volatile("barrier.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
+}
+""",
+}
+
+_CALL = re.compile(r"\b(" + "|".join(HELPERS) + r")\b")
+
+
+def called(texts: Iterable[str]) -> list[str]:
+    """List the helpers that texts call, and those that these call, in the order in which to print them.
+
+    Example:
+        >>> called(["y = double_to_bf16(x);"])
+        ['float_to_bf16', 'double_to_bf16']
+    """
+    found: set[str] = set()
+    rest = list(texts)
+    while rest:
+        new = set(_CALL.findall(rest.pop())) - found
+        found |= new
+        rest += [HELPERS[name] for name in new]
+    return [name for name in HELPERS if name in found]

@@ -1,0 +1,120 @@
+"""Declarations of what a kernel reads and writes, and the text of one element of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+import attrs
+
+from fireiron.algebra.dtypes import DType
+from fireiron.algebra.expr import Expr, as_int, fits_int32, to_c
+from fireiron.base.errors import CheckError
+from fireiron.cuda.types import c_type
+from fireiron.kernel.ir import Buffer, Call, Compute, Kernel, Micro, Number, Parameter, Pointer, Size, View, walk
+from fireiron.language.levels import GL, SH
+
+VECTOR_NBYTES = 16
+
+
+def number(value: Expr) -> str:
+    """Print an index expression; in `long long` unless everything in it fits an int."""
+    return to_c(value, wide=not fits_int32(value))
+
+
+def integer_type(value: Expr) -> str:
+    """Name the C type that holds an index expression."""
+    return "int" if fits_int32(value) else "long long"
+
+
+@attrs.frozen
+class Element:
+    """Print as an lvalue of a view's first element; indexing gives the others in the view's order."""
+
+    view: View
+
+    def __str__(self) -> str:
+        return f"{self.view.buffer.name}[{number(self.view.offset)}]"
+
+    def __getitem__(self, place: int) -> str:
+        return f"{self.view.buffer.name}[{number(self.view.offset + self.view.layout(place))}]"
+
+
+def parameter(p: Parameter) -> str:
+    """Declare a kernel parameter; what the kernel only reads may go through the read-only cache."""
+    match p:
+        case Pointer(buffer=buffer):
+            const = "" if buffer.written else "const "
+            return f"{const}{c_type(buffer.dtype)}* __restrict__ {buffer.name}"
+        case Size(symbol=symbol):
+            return f"int {symbol.name}"
+        case Number(name=name, dtype=dtype):
+            return f"{c_type(dtype)} {name}"
+        case _ as never:
+            assert_never(never)
+
+
+def buffers(kernel: Kernel) -> Iterator[str]:
+    """Declare the buffers in shared memory and in registers, those of shared memory first.
+
+    Raises:
+        CheckError: `register-size` where the size of a register array is not a number.
+    """
+    shared = [buffer for buffer in kernel.buffers if buffer.memory == SH]
+    if shared:
+        yield "extern __shared__ __align__(1024) unsigned char shared[];"
+    for buffer in shared:
+        place = f"shared + {buffer.offset}" if buffer.offset else "shared"
+        yield f"{c_type(buffer.dtype)}* {buffer.name} = reinterpret_cast<{c_type(buffer.dtype)}*>({place});"
+    vectors = _vector_names(kernel)
+    for buffer in kernel.buffers:
+        if buffer.memory not in (GL, SH):
+            align = f"alignas({VECTOR_NBYTES}) " if buffer.name in vectors else ""
+            yield f"{align}{c_type(buffer.dtype)} {buffer.name}[{_registers(buffer)}];"
+
+
+def dtypes(kernel: Kernel) -> set[DType]:
+    """Collect the element types that declarations name."""
+    found = {buffer.dtype for buffer in kernel.buffers}
+    for p in kernel.parameters:
+        match p:
+            case Pointer(buffer=buffer):
+                found.add(buffer.dtype)
+            case Number(dtype=dtype):
+                found.add(dtype)
+            case Size():
+                pass
+            case _ as never:
+                assert_never(never)
+    return found
+
+
+def views(kernel: Kernel) -> Iterator[tuple[View, int]]:
+    """List each view of the kernel with the bytes that one access to it touches."""
+    for statement in walk(kernel.body):
+        match statement:
+            case Call(atom=atom, views=operands):
+                for operand, view in zip(atom.operands, operands, strict=True):
+                    yield view, atom.nbytes or operand.registers * view.buffer.dtype.nbytes
+            case Compute(dst=dst, inputs=inputs):
+                yield from ((view, view.buffer.dtype.nbytes) for view in (dst, *inputs))
+            case Micro(views=operands):
+                yield from ((view, view.buffer.dtype.nbytes) for view in operands)
+            case _:
+                pass
+
+
+def _vector_names(kernel: Kernel) -> set[str]:
+    """Name the buffers that some access touches more than one element of at once: their arrays must be aligned."""
+    return {view.buffer.name for view, nbytes in views(kernel) if nbytes > view.buffer.dtype.nbytes}
+
+
+def _registers(buffer: Buffer) -> int:
+    size = as_int(buffer.size)
+    if size is None:
+        raise CheckError(
+            "register-size",
+            f"the register array {buffer.name} has {buffer.size} elements, which is known only at launch",
+            fix="give it a tile of constant size",
+        )
+    return size * buffer.slots

@@ -1,0 +1,66 @@
+"""Microkernels: a user's statements as a device function, so that its names meet no others."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+from fireiron.algebra.expr import Expr, as_expr
+from fireiron.algebra.layout import Layout
+from fireiron.base.errors import CheckError
+from fireiron.cuda.memory import Element, integer_type, number
+from fireiron.cuda.types import c_type
+from fireiron.kernel.ir import Micro
+
+
+def function(micro: Micro) -> str:
+    """Print the function: a pointer and two strides for each role, an integer for each binding."""
+    parameters: list[str] = []
+    for role, view in zip(micro.roles, micro.views, strict=True):
+        const = "" if role in micro.written else "const "
+        parameters.append(f"{const}{c_type(view.buffer.dtype)}* {role}")
+        parameters += [
+            f"{integer_type(s)} {role}_{axis}" for axis, s in zip(("row", "col"), _strides(micro, role), strict=True)
+        ]
+    parameters += [f"{integer_type(binding.value)} {binding.name}" for binding in micro.bindings]
+    body = textwrap.indent(textwrap.dedent(micro.source).strip("\n"), "    ")
+    return f"// Microkernel {micro.name}\n__device__ __forceinline__ void {name(micro)}({', '.join(parameters)}) {{\n{body}\n}}\n"
+
+
+def call(micro: Micro) -> str:
+    """Print the call."""
+    operands: list[str] = []
+    for role, view in zip(micro.roles, micro.views, strict=True):
+        operands += [f"&{Element(view)}", *map(number, _strides(micro, role))]
+    operands += [number(binding.value) for binding in micro.bindings]
+    return f"{name(micro)}({', '.join(operands)});"
+
+
+def name(micro: Micro) -> str:
+    """Make an identifier of a microkernel's name."""
+    found = re.sub(r"\W+", "_", micro.name).strip("_") or "micro"
+    return f"micro_{found}" if found[0].isdigit() else found
+
+
+def _strides(micro: Micro, role: str) -> tuple[Expr, Expr]:
+    """Give the steps from row to row and from column to column."""
+    layout = micro.views[micro.roles.index(role)].layout
+    rows, columns = (*layout.modes, Layout(1, 0))[:2]
+    return _stride(micro, role, "rows", rows), _stride(micro, role, "columns", columns)
+
+
+def _stride(micro: Micro, role: str, axis: str, mode: Layout) -> Expr:
+    """Give the one step of a mode.
+
+    Raises:
+        CheckError: `microkernel-stride` where it has several.
+    """
+    leaves = [leaf for leaf in mode.leaves if leaf[0] != 1]
+    if any(after[1] != before[0] * before[1] for before, after in zip(leaves, leaves[1:], strict=False)):
+        raise CheckError(
+            "microkernel-stride",
+            f"microkernel {micro.name} takes {role} with one stride a dimension, but its {axis} lie at {mode}",
+            fix=f"give {role} a storage layout without swizzle or interleaving",
+            link=micro.link,
+        )
+    return as_expr(leaves[0][1]) if leaves else as_expr(0)

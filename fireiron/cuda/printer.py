@@ -1,0 +1,58 @@
+"""A kernel as one self-contained CUDA C++ source, without includes."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from fireiron.base.text import Writer
+from fireiron.cuda.helpers import HELPERS, called
+from fireiron.cuda.memory import buffers, dtypes, parameter
+from fireiron.cuda.statements import Body
+from fireiron.cuda.types import DECLARED, c_type
+from fireiron.kernel.ir import BLOCK, THREAD, Kernel
+
+INDENT: Final = "    "
+_SPECIAL: Final = {THREAD: "threadIdx.x", BLOCK: "blockIdx.x"}
+
+
+def source(kernel: Kernel) -> str:
+    """Print a kernel: element types, the small functions that it calls, then the kernel itself.
+
+    Raises:
+        CheckError: `register-size`, `float-operation`, `masked-atom`, `no-barrier`, `microkernel-stride`, of kernels that no
+            lowering should make.
+    """
+    writer = Writer(INDENT)
+    with writer.indent():
+        body = Body(kernel.threads, writer)
+        body.statements(kernel.body)
+    text = writer.text()
+    functions = list(body.functions)
+    helpers = [HELPERS[name] for name in called([text, *functions])]
+    used = "\n".join([text, *helpers, *functions])
+    named = {c_type(dtype) for dtype in dtypes(kernel)}
+    types = [
+        declared for declared in DECLARED.values() if _mentions(used, (name := declared.split()[1])) or name in named
+    ]
+    head = ["\n".join(types) + "\n"] if types else []
+    return "\n".join([*head, *helpers, *functions, _entry(kernel, text)])
+
+
+def _entry(kernel: Kernel, body: str) -> str:
+    """Print the kernel's head, its declarations and its body."""
+    bounds = f"{kernel.threads}, {kernel.minimum_blocks}" if kernel.minimum_blocks else f"{kernel.threads}"
+    parameters = ",\n".join(INDENT + parameter(p) for p in kernel.parameters)
+    lines = [f"const int {name} = {value};" for name, value in _SPECIAL.items() if _mentions(body, name)]
+    lines += buffers(kernel)
+    declarations = "".join(f"{INDENT}{line}\n" for line in lines)
+    # A region heads itself with an empty line, which the start of the function needs only after declarations.
+    body = body if declarations else body.removeprefix("\n")
+    return (
+        f'extern "C" __global__ void __launch_bounds__({bounds})\n'
+        f"{kernel.name}(\n{parameters}) {{\n{declarations}{body}}}\n"
+    )
+
+
+def _mentions(text: str, name: str) -> bool:
+    return re.search(rf"\b{name}\b", text) is not None

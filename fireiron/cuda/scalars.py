@@ -1,0 +1,173 @@
+"""Scalar expressions as C, each operation rounded once.
+
+16-bit floats are computed in float and rounded after each operation that needs it: f32 has enough bits more that the
+two roundings of + - * / and sqrt are as good as one. Products are `__fmul_rn`, which the compiler may not contract
+with a sum into an fma.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, assert_never
+
+from fireiron.algebra.dtypes import DType, f32, f64, i32
+from fireiron.algebra.index.printing import ATOM, CHOICE, EITHER, EQUAL, LESS, PLUS, TIMES, UNARY, Text
+from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Parameter, Scalar, Select, Unary
+from fireiron.base.errors import CheckError
+from fireiron.cuda.types import bits16, c_type, is_half, literal
+
+_FUNCTIONS: Final = {"exp": "exp", "log": "log", "tanh": "tanh", "sqrt": "sqrt", "rsqrt": "rsqrt", "erf": "erf"}
+_COMPARE: Final = {"lt": ("<", LESS), "le": ("<=", LESS), "eq": ("==", EQUAL)}
+_INFIX: Final = {"add": ("+", PLUS), "sub": ("-", PLUS), "mul": ("*", TIMES), "div": ("/", TIMES)}
+
+
+class _Value(NamedTuple):
+    """Hold an expression twice: to compute with (16-bit floats as float), and to store.
+
+    The second is not rounded or wrapped where storing does that.
+    """
+
+    text: Text
+    stored: Text
+
+
+def scalar(tree: Scalar, args: tuple[str, ...]) -> str:
+    """Print an expression that gives an element of the tree's dtype.
+
+    Args:
+        tree: what to compute.
+        args: an lvalue for each `Arg`.
+
+    Raises:
+        CheckError: `float-operation` for exp, sqrt, ... of integers.
+
+    Example:
+        >>> scalar(Binary("max", Arg(0, f32), Constant(0, f32)), ("acc[0]",))
+        'fmaxf(acc[0], 0.0f)'
+    """
+    return _value(tree, args).stored.code
+
+
+def _value(tree: Scalar, args: tuple[str, ...]) -> _Value:
+    match tree:
+        case Arg(index=index, dtype=dtype):
+            return _loaded(Text(args[index], ATOM), dtype)
+        case Parameter(name=name, dtype=dtype):
+            return _loaded(Text(name, ATOM), dtype)
+        case Constant(value=value, dtype=dtype):
+            return _constant(value, dtype)
+        case Unary():
+            return _unary(tree, _value(tree.x, args))
+        case Binary(op=("lt" | "le" | "eq"), x=x):
+            return _truth(_comparison(tree, args), x.dtype)
+        case Binary():
+            return _binary(tree, _value(tree.x, args), _value(tree.y, args))
+        case Select(condition=condition, x=x, y=y):
+            return _select(_condition(condition, args), x.dtype, _value(x, args), _value(y, args))
+        case Cast(x=x, dtype=dtype):
+            value = _value(x, args)
+            return value if x.dtype == dtype else _cast(value, x.dtype, dtype)
+        case _ as never:
+            assert_never(never)
+
+
+def _loaded(text: Text, dtype: DType) -> _Value:
+    """Take a stored element: a 16-bit float is converted to be computed with."""
+    return _Value(_call(f"{c_type(dtype)}_to_float", text), text) if is_half(dtype) else _Value(text, text)
+
+
+def _exact(text: Text, dtype: DType) -> _Value:
+    """Take a result that its dtype holds as it is."""
+    return _Value(text, _call(f"float_to_{c_type(dtype)}", text)) if is_half(dtype) else _Value(text, text)
+
+
+def _inexact(text: Text, dtype: DType) -> _Value:
+    """Take a result that its dtype may have to round (16-bit floats) or wrap (8-bit integers)."""
+    if is_half(dtype):
+        return _loaded(_call(f"float_to_{c_type(dtype)}", text), dtype)
+    if dtype.bits == 8:
+        return _Value(Text(f"({c_type(dtype)}){text.within(ATOM)}", UNARY), text)
+    return _Value(text, text)
+
+
+def _call(function: str, *operands: Text) -> Text:
+    return Text(f"{function}({', '.join(operand.code for operand in operands)})", ATOM)
+
+
+def _constant(value: float, dtype: DType) -> _Value:
+    code = literal(value, dtype)
+    text = Text(code, UNARY if code.startswith("-") else ATOM)
+    if not is_half(dtype):
+        return _Value(text, text)
+    return _Value(text, Text(f"{c_type(dtype)}{{{bits16(value, dtype):#06x}}}", ATOM))
+
+
+def _unary(tree: Unary, x: _Value) -> _Value:
+    dtype = tree.dtype
+    if tree.op == "neg":
+        text = Text(f"-{x.text.within(ATOM)}", UNARY)
+        return _inexact(text, dtype) if dtype.kind == "int" else _exact(text, dtype)
+    suffix = "" if dtype == f64 else "f"
+    if tree.op == "abs":
+        if dtype.kind == "int":
+            return _inexact(_call("abs", x.text), dtype)
+        return _exact(_call(f"fabs{suffix}", x.text), dtype)
+    if dtype.kind == "int":
+        raise CheckError(
+            "float-operation",
+            f"{tree.op} of {dtype}, which is no floating-point type",
+            fix="cast the operand to a float first",
+        )
+    return _inexact(_call(_FUNCTIONS[tree.op] + suffix, x.text), dtype)
+
+
+def _binary(tree: Binary, x: _Value, y: _Value) -> _Value:
+    dtype, op = tree.dtype, tree.op
+    if op in ("max", "min"):
+        name = op if dtype.kind == "int" else f"f{op}" if dtype == f64 else f"f{op}f"
+        return _exact(_call(name, x.text, y.text), dtype)
+    if op == "mul" and dtype in (f32, f64):
+        return _exact(_call("__dmul_rn" if dtype == f64 else "__fmul_rn", x.text, y.text), dtype)
+    sign, binding = _INFIX[op]
+    return _inexact(Text(f"{x.text.within(binding)} {sign} {y.text.within(binding + 1)}", binding), dtype)
+
+
+def _comparison(tree: Binary, args: tuple[str, ...]) -> Text:
+    sign, binding = _COMPARE[tree.op]
+    x, y = _value(tree.x, args).text, _value(tree.y, args).text
+    return Text(f"{x.within(PLUS)} {sign} {y.within(PLUS)}", binding)
+
+
+def _condition(tree: Scalar, args: tuple[str, ...]) -> Text:
+    if isinstance(tree, Binary) and tree.op in _COMPARE:
+        return _comparison(tree, args)
+    return Text(f"{_value(tree, args).text.within(PLUS)} != {literal(0, tree.dtype)}", EQUAL)
+
+
+def _truth(condition: Text, dtype: DType) -> _Value:
+    return _select(condition, dtype, _constant(1, dtype), _constant(0, dtype))
+
+
+def _select(condition: Text, dtype: DType, x: _Value, y: _Value) -> _Value:
+    test = condition.within(EITHER)
+    text = Text(f"{test} ? {x.text.within(EITHER)} : {y.text.within(CHOICE)}", CHOICE)
+    if not is_half(dtype):
+        return _Value(text, text)
+    return _Value(text, Text(f"{test} ? {x.stored.within(EITHER)} : {y.stored.within(CHOICE)}", CHOICE))
+
+
+def _cast(x: _Value, source: DType, target: DType) -> _Value:
+    text = x.text
+    if is_half(target):
+        name = "double" if source == f64 else "int" if source == i32 else "float"
+        return _loaded(_call(f"{name}_to_{c_type(target)}", text), target)
+    if target.kind == "float":
+        # A 16-bit float already is computed as float.
+        converted = (
+            text if is_half(source) and target == f32 else Text(f"({c_type(target)}){text.within(UNARY)}", UNARY)
+        )
+        return _Value(converted, converted)
+    if source.kind == "float":
+        text = _call("__double2int_rn" if source == f64 else "__float2int_rn", text)
+    if target.bits == 8:
+        text = _call(f"saturate_{target.name}", text)
+    return _Value(text, text)

@@ -1,0 +1,120 @@
+"""Statements of the kernel IR as C++ statements."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import attrs
+
+from fireiron.algebra.expr import Expr, to_c
+from fireiron.base.errors import CheckError
+from fireiron.base.text import Writer
+from fireiron.cuda import micro
+from fireiron.cuda.memory import Element, integer_type, number
+from fireiron.cuda.scalars import scalar
+from fireiron.kernel.ir import Call, Compute, For, If, Let, Micro, Region, Statement, Sync
+from fireiron.language.levels import Block
+
+WARP_THREADS = 32
+HARDWARE_BARRIERS = 16
+
+
+@attrs.define
+class Body:
+    """Collect a kernel's statements, and the device functions that they call.
+
+    Args:
+        threads: of a block.
+        writer: takes the statements.
+        functions: texts of wrappers and microkernels, in the order of first use.
+    """
+
+    threads: int
+    writer: Writer
+    functions: dict[str, None] = attrs.field(factory=dict[str, None])
+
+    def statements(self, body: tuple[Statement, ...]) -> None:
+        """Print statements in order."""
+        for statement in body:
+            self.statement(statement)
+
+    def statement(self, statement: Statement) -> None:
+        """Print one statement."""
+        write = self.writer.line
+        match statement:
+            case Let(var=var, value=value):
+                write(f"const {integer_type(value)} {var.name} = {number(value)};")
+            case For(var=var, extent=extent, body=body, unroll=unroll):
+                # Without the 1 the compiler would choose: what is written is what runs.
+                write("#pragma unroll" if unroll else "#pragma unroll 1")
+                head = f"for ({integer_type(extent)} {var.name} = 0; {var.name} < {number(extent)}; ++{var.name}) {{"
+                with self.writer.block(head):
+                    self.statements(body)
+            case If(condition=condition, body=body):
+                with self.writer.block(f"if ({to_c(condition, wide=True)}) {{"):
+                    self.statements(body)
+            case Call():
+                write(_where(statement.write) + self._call(statement))
+            case Compute(dst=dst, expr=expr, inputs=inputs):
+                value = scalar(expr, tuple(str(Element(view)) for view in inputs))
+                write(f"{_where(statement.write)}{Element(dst)} = {value};")
+            case Sync():
+                write(f"{_sync(statement, self.threads)}  // {statement.reason}")
+            case Micro():
+                self.functions[micro.function(statement)] = None
+                write(_where(statement.write) + micro.call(statement))
+            case Region(title=title, body=body):
+                write()
+                write(f"// {title}")
+                self.statements(body)
+            case _ as never:
+                assert_never(never)
+
+    def _call(self, call: Call) -> str:
+        """Print an atom's call, and keep its wrapper."""
+        atom = call.atom
+        fields: dict[str, object] = {o.role: Element(v) for o, v in zip(atom.operands, call.views, strict=True)}
+        if atom.kind == "Shuffle":
+            if call.lane is None or call.read is not None or call.write is not None:
+                raise _refused(call, "every lane of the warp must take part, and name a source lane")
+            fields["lane"] = to_c(call.lane)
+        text, wrapper = atom.call, atom.cuda
+        if call.read is not None:
+            if not atom.guarded_call:
+                raise _refused(call, "it has no form that reads nothing and writes zeros")
+            text, wrapper = atom.guarded_call, atom.guarded_cuda
+            fields["read"] = to_c(call.read, wide=True)
+        if wrapper:
+            self.functions[wrapper] = None
+        return text.format_map(fields)
+
+
+def _where(condition: Expr | None) -> str:
+    """Print the guard of a statement that some threads skip."""
+    return "" if condition is None else f"if ({to_c(condition, wide=True)}) "
+
+
+def _sync(sync: Sync, threads: int) -> str:
+    """Choose the barrier of a level's units: the block's, the warp's, or one of the 16 numbered ones for each unit.
+
+    Raises:
+        CheckError: `no-barrier` where neither fits.
+    """
+    size = threads if sync.level.name == Block.name else sync.level.size
+    if size is not None and size <= WARP_THREADS and threads > size:
+        return "__syncwarp();"
+    if size == threads:
+        return "__syncthreads();"
+    if size is None or size % WARP_THREADS or threads // size >= HARDWARE_BARRIERS:
+        raise CheckError(
+            "no-barrier",
+            f"no barrier waits for the threads of each {sync.level} alone in a block of {threads} threads",
+            fix="wait for the whole Block or for a Warp",
+            link=sync.link,
+        )
+    # Barrier 0 is the block's own.
+    return f"sync_threads(1 + thread / {size}, {size});"
+
+
+def _refused(call: Call, fact: str) -> CheckError:
+    return CheckError("masked-atom", f"{call.atom.name} cannot run under the masks given to it: {fact}", link=call.link)

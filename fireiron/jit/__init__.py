@@ -1,0 +1,1 @@
+"""Compile, cache, launch and time kernels."""

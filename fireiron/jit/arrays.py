@@ -1,0 +1,227 @@
+"""What an argument is: address, shape, strides, dtype and device of anything that holds an array."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Literal
+
+import attrs
+
+from fireiron.base.errors import CallError
+
+Library = Literal["torch", "cupy", "numpy", "other"]
+
+
+@attrs.frozen
+class ArrayFacts:
+    """Hold what a launch needs of one array.
+
+    Args:
+        address: of the first element.
+        shape: extents.
+        strides: in elements.
+        dtype: name of the element type as its library has it (`float16`).
+        device: ordinal of the GPU, or None for host memory.
+        library: which library made it.
+        stream: the stream on which its contents become ready, None where it does not say.
+        writable: whether it may be written.
+        owner: keeps the memory while the launch is prepared.
+    """
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    device: int | None
+    library: Library
+    stream: int | None = None
+    writable: bool = True
+    owner: Any = attrs.field(default=None, eq=False, repr=False)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Give all that validation looks at, the address apart."""
+        return (self.shape, self.strides, self.dtype, self.device, self.library, self.writable)
+
+    @property
+    def is_host(self) -> bool:
+        """Say whether it lies in host memory."""
+        return self.device is None
+
+
+def is_torch(value: object) -> bool:
+    """Say whether a value is a torch tensor, without importing torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def describe(value: Any, name: str) -> ArrayFacts:
+    """Read an array's facts.
+
+    Args:
+        value: a torch tensor, a NumPy array, or anything with `__cuda_array_interface__` or DLPack.
+        name: the parameter's, for messages.
+
+    Raises:
+        CallError: `not-an-array`, `wrong-device`.
+    """
+    if is_torch(value):
+        return _torch(value, name)
+    interface = getattr(value, "__cuda_array_interface__", None)
+    if interface is not None:
+        return _cuda_interface(value, interface)
+    import numpy as np
+
+    if isinstance(value, np.ndarray):
+        return _numpy(value)
+    if hasattr(value, "__dlpack__"):
+        return _dlpack(value, name)
+    raise CallError(
+        "not-an-array",
+        f"{name} is a {type(value).__name__}, which is no array",
+        fix="pass a torch tensor, a CuPy or NumPy array, or anything with __cuda_array_interface__ or __dlpack__",
+    )
+
+
+def _torch(tensor: Any, name: str) -> ArrayFacts:
+    if tensor.device.type != "cuda":
+        raise CallError(
+            "wrong-device",
+            f"{name} is a torch tensor on {tensor.device}",
+            fix=f"pass {name}.cuda(), or {name}.numpy() to simulate where there is no GPU",
+        )
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return ArrayFacts(
+        tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), dtype, tensor.get_device(), "torch", owner=tensor
+    )
+
+
+def _numpy(array: Any) -> ArrayFacts:
+    itemsize = max(array.itemsize, 1)
+    return ArrayFacts(
+        int(array.ctypes.data),
+        tuple(map(int, array.shape)),
+        tuple(s // itemsize if s % itemsize == 0 else -1 for s in array.strides),
+        array.dtype.name,
+        None,
+        "numpy",
+        writable=bool(array.flags.writeable),
+        owner=array,
+    )
+
+
+def _cuda_interface(value: Any, interface: dict[str, Any]) -> ArrayFacts:
+    import numpy as np
+
+    address, read_only = interface["data"]
+    shape = tuple(map(int, interface["shape"]))
+    typestr = str(interface["typestr"])
+    # bfloat16 has no letter of its own in the protocol: ml_dtypes arrays come as two opaque bytes.
+    dtype = "bfloat16" if typestr[1:] == "V2" else np.dtype(typestr).name
+    itemsize = int(typestr[2:])
+    steps = interface.get("strides")
+    strides = contiguous(shape) if steps is None else tuple(int(s) // itemsize for s in steps)
+    return ArrayFacts(
+        int(address or 0),
+        shape,
+        strides,
+        dtype,
+        _ordinal(value),
+        "cupy" if type(value).__module__.partition(".")[0] == "cupy" else "other",
+        stream=interface.get("stream"),
+        writable=not read_only,
+        owner=value,
+    )
+
+
+def _ordinal(value: Any) -> int:
+    """Find the GPU of an array that does not name it in its interface: its `device`, else the first."""
+    device = getattr(value, "device", None)
+    number = getattr(device, "id", device)
+    return number if isinstance(number, int) else 0
+
+
+def _dlpack(value: Any, name: str) -> ArrayFacts:
+    kind, ordinal = value.__dlpack_device__()
+    try:
+        from cuda.core.utils import StridedMemoryView
+    except ImportError:
+        raise CallError("not-an-array", f"reading {name} through DLPack needs cuda.core", fix="pip install cuda-python") from None
+    # Stream -1 of the protocol: the exporter inserts no synchronisation, so the caller's stream order stands, and graph capture works.
+    view: Any = StridedMemoryView.from_dlpack(value, stream_ptr=-1)
+    if int(kind) not in (1, 2, 3, 13):  # kDLCPU, kDLCUDA, kDLCUDAHost, kDLCUDAManaged
+        raise CallError("wrong-device", f"{name} lies on a DLPack device of kind {int(kind)}", fix="move it to a CUDA GPU")
+    shape = tuple(map(int, view.shape))
+    strides = contiguous(shape) if view.strides is None else tuple(map(int, view.strides))
+    if int(kind) == 1:
+        import numpy as np
+
+        return _numpy(np.from_dlpack(value))
+    return ArrayFacts(
+        int(view.ptr), shape, strides, str(view.dtype), int(ordinal), "other", writable=not view.readonly, owner=view
+    )
+
+
+def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Give the element strides of a dense row-major array.
+
+    Example:
+        >>> contiguous((2, 3, 4))
+        (12, 4, 1)
+    """
+    strides: list[int] = []
+    step = 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))
+
+
+def span(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """Count the elements from the first to the last of an array, both included; 0 for an empty one.
+
+    Example:
+        >>> span((2, 3), (8, 1))
+        11
+    """
+    if 0 in shape:
+        return 0
+    return 1 + sum((extent - 1) * abs(stride) for extent, stride in zip(shape, strides, strict=True))
+
+
+def share_elements(a: ArrayFacts, b: ArrayFacts, nbytes: tuple[int, int]) -> bool:
+    """Say whether two arrays hold a byte in common, exactly: interleaved columns of one matrix do not.
+
+    Args:
+        a: one array.
+        b: the other.
+        nbytes: bytes of one element of each.
+    """
+    import numpy as np
+
+    if 0 in a.shape or 0 in b.shape:
+        return False
+    try:
+        return bool(np.shares_memory(_view(a, nbytes[0]), _view(b, nbytes[1]), max_work=100_000))
+    except np.exceptions.TooHardError:
+        return True
+
+
+@attrs.frozen
+class _Addressed:
+    """Let NumPy solve for overlap: it compares addresses, and reads none of the memory."""
+
+    __array_interface__: dict[str, Any]
+
+
+def _view(array: ArrayFacts, nbytes: int) -> Any:
+    import numpy as np
+
+    interface = {
+        "data": (array.address, True),
+        "shape": array.shape,
+        "strides": tuple(s * nbytes for s in array.strides),
+        "typestr": f"|V{nbytes}",
+        "version": 3,
+    }
+    return np.asarray(_Addressed(interface))

@@ -1,0 +1,62 @@
+"""From a schedule's digest to a callable kernel: the cache first, lowering and NVRTC only where it has nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fireiron.algebra.arch import Arch
+from fireiron.jit.cache import Entry, cache_key, cache_path, load, store
+from fireiron.jit.compile import CompileOptions, compile_source
+from fireiron.jit.interface import Interface
+from fireiron.jit.kernel import CompiledKernel, Simulator
+
+if TYPE_CHECKING:
+    from fireiron.kernel.ir import Kernel
+
+
+def build(
+    digest: str,
+    lower: Callable[[], tuple[Kernel, str]],
+    arch: Arch,
+    options: CompileOptions | None = None,
+    *,
+    simulator: Simulator | None = None,
+    cache: bool = True,
+) -> CompiledKernel:
+    """Give the kernel of a schedule.
+
+    Args:
+        digest: of the schedule's structure: two schedules of one digest must lower to one kernel.
+        lower: gives the kernel and its CUDA C++; called only where the cache has no entry.
+        arch: the target.
+        options: how to compile.
+        simulator: runs the kernel on NumPy arrays where there is no GPU.
+        cache: whether the disk cache is read and written.
+
+    Raises:
+        CompileError: `nvrtc`, `no-nvrtc`, `unsupported-arch`, `no-entry`.
+    """
+    options = options or CompileOptions()
+    key = cache_key(digest, arch.name, options) if cache else ""
+    entry = load(key) if cache else None
+    if entry is None:
+        kernel, source = lower()
+        path = _source_file(key, kernel.name, source) if cache and (options.lineinfo or options.debug) else None
+        binary = compile_source(source, kernel.name, arch, options, path=path)
+        entry = Entry(binary, Interface.of(kernel))
+        # An edit to the library while it compiled would put an older library's kernel under the newer one's name.
+        if cache and cache_key(digest, arch.name, options) == key:
+            store(key, entry)
+    return CompiledKernel(entry.binary, entry.interface, simulator=simulator)
+
+
+def _source_file(key: str, name: str, source: str) -> str | None:
+    """Keep the source where line information can point at it: profilers open the file that it names."""
+    path = cache_path() / "sources" / f"{name}-{key[:12]}.cu"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+    except OSError:
+        return None  # profilers then show machine code alone
+    return str(path)

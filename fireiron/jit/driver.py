@@ -1,0 +1,185 @@
+"""The CUDA driver: found or told missing, kernels loaded once a device, and launches through the shortest path that Python has."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import attrs
+
+from fireiron.algebra.arch import arch as find_arch
+from fireiron.base.errors import CallError
+from fireiron.jit.compile import Binary
+
+LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+INVALID_CONTEXT = 201
+
+
+@attrs.frozen
+class DriverFacts:
+    """Hold what a probe of the driver found.
+
+    Args:
+        version: (major, minor) of the newest CUDA that it runs, None where no driver loads.
+        gpus: number of GPUs.
+        problem: why nothing can run, "" where it can.
+    """
+
+    version: tuple[int, int] | None
+    gpus: int
+    problem: str = ""
+
+
+@cache
+def probe() -> DriverFacts:
+    """Look for the driver and its GPUs, without cuda.bindings, whose first failing call cannot be repeated."""
+    try:
+        library = ctypes.CDLL(LIBRARY)
+    except OSError as error:
+        return DriverFacts(None, 0, f"{LIBRARY} does not load ({error})")
+    number = ctypes.c_int()
+    if library.cuDriverGetVersion(ctypes.byref(number)):
+        return DriverFacts(None, 0, "the driver does not tell its version")
+    version = number.value // 1000, number.value % 1000 // 10
+    if code := library.cuInit(0):
+        return DriverFacts(version, 0, f"cuInit fails with error {code}")
+    library.cuDeviceGetCount(ctypes.byref(number))
+    return DriverFacts(version, number.value, "" if number.value else "the driver sees no GPU")
+
+
+def require(binary: Binary, facts: DriverFacts) -> None:
+    """Make sure that a driver can run what NVRTC made.
+
+    Raises:
+        CallError: `no-gpu`, `old-driver`.
+    """
+    if facts.version is not None and facts.version[0] < binary.compiler.version[0]:
+        has, needs = ("{}.{}".format(*v) for v in (facts.version, binary.compiler.version))
+        raise CallError(
+            "old-driver",
+            f"the driver runs CUDA {has}, and NVRTC {needs} compiled {binary.name}: it needs a driver of CUDA "
+            f"{binary.compiler.version[0]}.0 or later",
+            fix="upgrade the NVIDIA driver (580 or later runs CUDA 13)",
+        )
+    if facts.problem:
+        raise CallError(
+            "no-gpu",
+            f"{binary.name} cannot run here: {facts.problem}",
+            fix="run it on a machine with an NVIDIA GPU, or simulate: pass NumPy arrays, or use schedule.simulate(...)",
+        )
+
+
+@attrs.frozen
+class Loaded:
+    """Hold a kernel loaded on one device.
+
+    Args:
+        handle: the CUkernel.
+        device: the GPU's ordinal.
+        context: its primary context.
+    """
+
+    handle: int
+    device: int
+    context: int
+
+
+class Driver:
+    """Reach the driver; one instance serves a process.
+
+    Cold calls go through cuda.bindings. `launch` and `current_context` are the driver's own functions through ctypes: called with ready-made
+    arguments they cost a third of what the bindings' conversions cost.
+    """
+
+    def __init__(self) -> None:
+        from cuda.bindings import driver
+
+        self.cu: Any = driver
+        library = ctypes.CDLL(LIBRARY)
+        self.launch: Callable[..., int] = library.cuLaunchKernel
+        self.current_context: Callable[..., int] = library.cuCtxGetCurrent
+        self._contexts: dict[int, int] = {}
+        self._lock = threading.Lock()
+        self.call(driver.cuInit(0))
+
+    def call(self, answer: tuple[Any, ...]) -> Any:
+        """Return what a driver function gives beside its status.
+
+        Raises:
+            CallError: `driver`.
+        """
+        if int(answer[0]):
+            raise CallError("driver", f"the CUDA driver reports {answer[0].name}", fix="see the CUDA driver API's CUresult")
+        return answer[1] if len(answer) == 2 else answer[1:]
+
+    def context(self, device: int) -> int:
+        """Give the primary context of a device, kept alive from the first use."""
+        with self._lock:
+            if device not in self._contexts:
+                handle = self.call(self.cu.cuDeviceGet(device))
+                self._contexts[device] = int(self.call(self.cu.cuDevicePrimaryCtxRetain(handle)))
+            return self._contexts[device]
+
+    def push(self, context: int) -> None:
+        """Make a context current in this thread."""
+        self.call(self.cu.cuCtxPushCurrent(self.cu.CUcontext(context)))
+
+    def pop(self) -> None:
+        """Restore the context before the last push."""
+        self.call(self.cu.cuCtxPopCurrent())
+
+    def current_device(self) -> int | None:
+        """Give the ordinal of the current context's device, None without a context."""
+        result, device = self.cu.cuCtxGetDevice()
+        return None if int(result) else int(device)
+
+    def compute_capability(self, device: int) -> int:
+        """Give a device's compute capability as an integer (90)."""
+        names = self.cu.CUdevice_attribute
+        major = self.attribute(names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device)
+        return 10 * major + self.attribute(names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device)
+
+    def attribute(self, name: Any, device: int) -> int:
+        """Give one attribute of a device."""
+        return int(self.call(self.cu.cuDeviceGetAttribute(name, device)))
+
+    def load(self, binary: Binary, shared_nbytes: int, device: int) -> Loaded:
+        """Load a kernel on a device, and opt in to its shared memory.
+
+        Raises:
+            CallError: `wrong-arch`, `driver`.
+        """
+        cu, target = self.cu, find_arch(binary.arch)
+        number = self.compute_capability(device)
+        if not target.runs_on(number):
+            raise CallError(
+                "wrong-arch",
+                f"{binary.name} is compiled for {target}, and GPU {device} is sm_{number}",
+                fix=f"compile(arch='sm_{number}')",
+            )
+        context = self.context(device)
+        self.push(context)
+        # Another thread or this one may be capturing a CUDA graph: loading is not part of it.
+        mode = self.call(cu.cuThreadExchangeStreamCaptureMode(cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
+        try:
+            library = self.call(cu.cuLibraryLoadData(binary.cubin, [], [], 0, [], [], 0))
+            kernel = self.call(cu.cuLibraryGetKernel(library, binary.name.encode()))
+            if shared_nbytes > target.shared_without_opt_in:
+                name = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                self.call(cu.cuKernelSetAttribute(name, shared_nbytes, kernel, cu.CUdevice(device)))
+            # Lazy loading would otherwise put the code on the device at the first launch, which a capture forbids.
+            self.call(cu.cuKernelGetFunction(kernel))
+        finally:
+            cu.cuThreadExchangeStreamCaptureMode(mode)
+            self.pop()
+        return Loaded(int(kernel), device, context)
+
+
+@cache
+def driver() -> Driver:
+    """Give the process's driver."""
+    return Driver()

@@ -1,0 +1,223 @@
+"""How to launch a kernel, as data: enough for a launch from another language, and for a cached kernel to be called without lowering."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+import attrs
+
+if TYPE_CHECKING:
+    from fireiron.algebra.expr import Expr
+    from fireiron.kernel.ir import Kernel
+
+Role = Literal["input", "output", "update"]
+
+
+@attrs.frozen
+class PointerParameter:
+    """Pass the address of an array.
+
+    Args:
+        name: the tensor's name.
+        dtype: short name of the element type (`f16`).
+        shape: extents as expressions of sizes, in the order that the user's array has them.
+        strides: element strides in the same order.
+        role: input, output (written only), or update (read and written).
+        align: bytes by which the address must be aligned.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[str, ...]
+    strides: tuple[str, ...]
+    role: Role
+    align: int = 16
+
+
+@attrs.frozen
+class SizeParameter:
+    """Pass a size as a 32-bit integer."""
+
+    name: str
+
+
+@attrs.frozen
+class NumberParameter:
+    """Pass a scalar of a dtype, with the default where it has one."""
+
+    name: str
+    dtype: str
+    default: float | int | None = None
+
+
+InterfaceParameter: TypeAlias = PointerParameter | SizeParameter | NumberParameter
+
+
+@attrs.frozen
+class SizeSymbol:
+    """Say which values a size may have."""
+
+    name: str
+    multiple_of: int = 1
+    minimum: int = 1
+    maximum: int = 2**31 - 1
+
+
+@attrs.frozen
+class Demand:
+    """Demand a condition of the sizes at the call, with the message and the fix where it does not hold."""
+
+    condition: str
+    message: str
+    fix: str = ""
+
+
+@attrs.frozen
+class Interface:
+    """Describe how a kernel is launched.
+
+    Args:
+        entry: name of the `extern "C"` function.
+        grid: number of blocks, an expression of sizes.
+        threads: threads of a block.
+        shared_nbytes: dynamic shared memory of a block.
+        parameters: in launch order.
+        symbols: every size that an expression of this record names.
+        preconditions: what the sizes must fulfil.
+    """
+
+    entry: str
+    grid: str
+    threads: int
+    shared_nbytes: int
+    parameters: tuple[InterfaceParameter, ...]
+    symbols: tuple[SizeSymbol, ...] = ()
+    preconditions: tuple[Demand, ...] = ()
+
+    @property
+    def pointers(self) -> tuple[PointerParameter, ...]:
+        """List the array parameters in launch order."""
+        return tuple(p for p in self.parameters if isinstance(p, PointerParameter))
+
+    @property
+    def inputs(self) -> tuple[PointerParameter, ...]:
+        """List the arrays that a call takes by position."""
+        return tuple(p for p in self.pointers if p.role == "input")
+
+    @property
+    def outputs(self) -> tuple[PointerParameter, ...]:
+        """List the arrays that `out=` stands for."""
+        return tuple(p for p in self.pointers if p.role != "input")
+
+    @property
+    def numbers(self) -> tuple[NumberParameter, ...]:
+        """List the scalars that a call takes by keyword."""
+        return tuple(p for p in self.parameters if isinstance(p, NumberParameter))
+
+    @property
+    def signature(self) -> str:
+        """Write the call as Python.
+
+        Example:
+            >>> a = PointerParameter("A", "f32", ("M",), ("1",), "input")
+            >>> Interface("k", "1", 32, 0, (a, NumberParameter("alpha", "f32", 1.0))).signature
+            'kernel(A, *, out=None, stream=None, alpha=1.0)'
+        """
+        numbers = [n.name if n.default is None else f"{n.name}={n.default}" for n in self.numbers]
+        out = "out" if any(p.role == "update" for p in self.outputs) else "out=None"
+        return f"kernel({', '.join([*(p.name for p in self.inputs), '*', out, 'stream=None', *numbers])})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the record as JSON data; parameters name their kind."""
+        data = attrs.asdict(self)
+        data["parameters"] = [{"kind": _KIND_OF[type(p)], **attrs.asdict(p)} for p in self.parameters]
+        # Launch facts that every kernel of this interface shares, for readers that launch from another language.
+        return data | {"cluster": 1, "block": [self.threads, 1, 1], "tensor_maps": []}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Interface:
+        """Read the record back.
+
+        Raises:
+            KeyError, TypeError, ValueError: where the data is not such a record.
+        """
+        return Interface(
+            entry=str(data["entry"]),
+            grid=str(data["grid"]),
+            threads=int(data["threads"]),
+            shared_nbytes=int(data["shared_nbytes"]),
+            parameters=tuple(_parameter(p) for p in data["parameters"]),
+            symbols=tuple(SizeSymbol(**s) for s in data["symbols"]),
+            preconditions=tuple(Demand(**p) for p in data["preconditions"]),
+        )
+
+    @staticmethod
+    def of(kernel: Kernel) -> Interface:
+        """Derive the record from a lowered kernel."""
+        from fireiron.algebra.expr import Symbol
+        from fireiron.jit.expression import text_of
+        from fireiron.kernel import ir
+
+        parameters: list[InterfaceParameter] = []
+        for parameter in kernel.parameters:
+            match parameter:
+                case ir.Pointer(buffer=buffer, shape=shape, strides=strides, role=role):
+                    texts = tuple(map(text_of, shape)), tuple(map(text_of, strides))
+                    parameters.append(PointerParameter(buffer.name, buffer.dtype.name, *texts, role, buffer.align))
+                case ir.Size(symbol=symbol):
+                    parameters.append(SizeParameter(symbol.name))
+                case ir.Number(name=name, dtype=dtype, default=default):
+                    parameters.append(NumberParameter(name, dtype.name, default))
+        symbols: dict[str, SizeSymbol] = {}
+        for e in _expressions(kernel):
+            for leaf in _leaves(e):
+                if isinstance(leaf, Symbol):
+                    symbols[leaf.name] = SizeSymbol(leaf.name, leaf.multiple_of, leaf.minimum, leaf.maximum)
+        return Interface(
+            entry=kernel.name,
+            grid=text_of(kernel.grid),
+            threads=kernel.threads,
+            shared_nbytes=kernel.shared_nbytes,
+            parameters=tuple(parameters),
+            symbols=tuple(symbols.values()),
+            preconditions=tuple(Demand(text_of(p.condition), p.message, p.fix) for p in kernel.preconditions),
+        )
+
+
+_KINDS: dict[str, type[InterfaceParameter]] = {
+    "pointer": PointerParameter,
+    "size": SizeParameter,
+    "number": NumberParameter,
+}
+_KIND_OF = {record: kind for kind, record in _KINDS.items()}
+
+
+def _parameter(data: dict[str, Any]) -> InterfaceParameter:
+    fields = {k: tuple(cast("list[str]", v)) if isinstance(v, list) else v for k, v in data.items() if k != "kind"}
+    return _KINDS[data["kind"]](**fields)
+
+
+def _expressions(kernel: Kernel) -> Iterator[Expr]:
+    from fireiron.kernel import ir
+
+    for parameter in kernel.parameters:
+        match parameter:
+            case ir.Pointer(shape=shape, strides=strides):
+                yield from (*shape, *strides)
+            case ir.Size(symbol=symbol):
+                yield symbol
+            case ir.Number():
+                pass
+    yield kernel.grid
+    yield from (p.condition for p in kernel.preconditions)
+
+
+def _leaves(e: Expr) -> Iterator[Expr]:
+    from fireiron.algebra.index.nodes import operands
+
+    below = operands(e)
+    if not below:
+        yield e
+    for operand in below:
+        yield from _leaves(operand)

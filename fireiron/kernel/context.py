@@ -1,0 +1,269 @@
+"""What lowering carries along: facts of the whole kernel (`Context`) and of the place in the tree (`State`)."""
+
+from __future__ import annotations
+
+import re
+
+import attrs
+
+from fireiron.algebra.expr import Expr, Index, Var, as_expr, free, simplest, substitute
+from fireiron.algebra.layout import Layout
+from fireiron.algebra.layout_compose import complement, compose
+from fireiron.base.errors import DecompositionError
+from fireiron.base.link import Link
+from fireiron.kernel.ir import BLOCK, THREAD, Buffer, Let, Precondition, View
+from fireiron.kernel.ownership import Access, Ownership, RegisterLoop, access
+from fireiron.kernel.window import Cut, Storage, Window, advance
+from fireiron.language.levels import Block, Cluster, Kernel, Level, Thread
+from fireiron.language.residual import Residual
+from fireiron.language.specs import Spec
+
+MAX_THREADS = 1024
+
+
+@attrs.define(eq=False)
+class Context:
+    """Collect what concerns the whole kernel.
+
+    Args:
+        arch: the architecture's number; atoms that need a later one do not match.
+        spec: the step that is lowered.
+    """
+
+    arch: int
+    spec: Spec
+    threads: int | None = None
+    grid: Expr = attrs.field(factory=lambda: as_expr(1))
+    storages: dict[str, Storage] = attrs.field(factory=dict[str, Storage])
+    names: set[str] = attrs.field(factory=set[str])
+    definitions: dict[Var, Expr] = attrs.field(factory=dict[Var, Expr])
+    lets: list[Let] = attrs.field(factory=list[Let])
+    temporaries: list[Buffer] = attrs.field(factory=list[Buffer])
+    preconditions: list[Precondition] = attrs.field(factory=list[Precondition])
+    numbers: dict[str, object] = attrs.field(factory=dict[str, object])
+
+    def name(self, wanted: str) -> str:
+        """Make a C identifier that nothing else has."""
+        wanted = re.sub(r"\W", "_", wanted)
+        found, i = wanted, 2
+        while found in self.names:
+            found, i = f"{wanted}{i}", i + 1
+        self.names.add(found)
+        return found
+
+    def variable(self, wanted: str, extent: Index) -> Var:
+        """Make a variable with a name of its own."""
+        return Var(self.name(wanted), simplest(extent))
+
+    @property
+    def thread(self) -> Var:
+        """Give the variable of a thread's index in its block."""
+        assert self.threads is not None
+        return Var(THREAD, self.threads)
+
+    def define(self, wanted: str, value: Expr, extent: Index) -> Expr:
+        """Name an index expression of thread and block at the kernel's start; shorter and loop-dependent ones stay as they are."""
+        expanded = self.expanded(value)
+        if isinstance(value, Var) or not value.range[1] or any(v.name not in (THREAD, BLOCK) for v in free(expanded) if isinstance(v, Var)):
+            return value
+        for var, known in self.definitions.items():
+            if known == expanded:
+                return var
+        var = self.variable(wanted, extent)
+        self.definitions[var] = expanded
+        self.lets.append(Let(var, value))
+        return var
+
+    def expanded(self, e: Expr) -> Expr:
+        """Replace named index expressions by what they mean."""
+        return substitute(e, self.definitions) if self.definitions else e
+
+
+@attrs.frozen
+class State:
+    """Hold the place in the tree.
+
+    Args:
+        residual: the spec that remains.
+        windows: where each operand lies, by role.
+        position: this thread's index in the executing unit, of `width` threads (None above Block).
+        loops: the enclosing loops.
+        links: how many links led here, for error paths.
+        path: the links that led here, in words.
+    """
+
+    residual: Residual
+    windows: dict[str, Window]
+    position: Expr | None = None
+    width: int | None = None
+    loops: tuple[RegisterLoop, ...] = ()
+    path: str = ""
+    link: Link | None = None
+
+    @property
+    def level(self) -> Level:
+        """Give the level whose unit executes the residual."""
+        return self.residual.level
+
+    def with_window(self, role: str, window: Window) -> State:
+        """Replace one operand's window."""
+        return attrs.evolve(self, windows={**self.windows, role: window})
+
+    def under(self, words: str, link: Link | None) -> State:
+        """Descend by a link, for error paths."""
+        return attrs.evolve(self, path=f"{self.path} > {words}" if self.path else words, link=link)
+
+
+def descend(state: State, parts: dict[str, Cut], tiles: dict[str, Expr], level: Level | None = None) -> State:
+    """Give the state inside the tile with these numbers along the cut dimensions."""
+    windows = {
+        role: attrs.evolve(
+            window, axes=tuple(advance(a, parts[a.dim], tiles[a.dim]) if a.dim in parts else a for a in window.axes)
+        )
+        for role, window in state.windows.items()
+    }
+    sizes = tuple((dim, parts[dim].size if dim in parts else extent) for dim, extent in state.residual.sizes)
+    residual = attrs.evolve(state.residual, sizes=sizes, level=level or state.level)
+    return attrs.evolve(state, windows=windows, residual=residual)
+
+
+@attrs.frozen
+class Units:
+    """Say how many units of a level a unit of another holds, which one this thread is in, and its position there."""
+
+    count: int
+    index: Expr
+    position: Expr
+    width: int
+
+
+def units_of(level: Level, state: State, context: Context, tiles: int, cap: int | None) -> Units:
+    """Divide the executing unit into units of an inner level.
+
+    Raises:
+        DecompositionError: `level-nests`, `too-many-threads`.
+    """
+    if level.size is None:
+        raise DecompositionError(
+            "level-nests", f"cannot map tiles to {level} inside a {state.level}", fix="map to a level inside the block"
+        )
+    if state.level in (Block, Cluster, Kernel) and context.threads is None:
+        count = tiles if cap is None else min(tiles, cap)
+        context.threads = count * level.size
+        if context.threads > MAX_THREADS:
+            raise DecompositionError(
+                "too-many-threads",
+                f"{count} units of {level} are {context.threads} threads a block, above {MAX_THREADS}",
+                fix="use larger tiles, or cap them by to(level, units=n)",
+            )
+    if state.position is None or state.width is None:
+        assert context.threads is not None
+        state = attrs.evolve(state, position=context.thread, width=context.threads)
+    position, width = state.position, state.width
+    assert position is not None and width is not None
+    if state.level.name == level.name:
+        return Units(1, as_expr(0), position, width)
+    if width % level.size:
+        raise DecompositionError(
+            "level-nests",
+            f"{width} threads of this {state.level} are no whole number of units of {level} ({level.size} threads)",
+            fix=f"give the block a multiple of {level.size} threads",
+        )
+    inside = _layout(level)
+    outside = complement(inside, width)
+    count = width // level.size
+    if cap is not None and cap < count:
+        count = cap
+    return Units(count, _digits(position, outside), _digits(position, inside), level.size)
+
+
+def _layout(level: Level) -> Layout:
+    """Give the positions of a level's threads inside any enclosing level."""
+    if level.size == 1 or level.parent is None or level.threads is None:
+        return Layout(1, 0)
+    parent = level.parent
+    if parent.threads is None or parent.size is None:
+        return level.threads
+    outer = _layout(parent)
+    return level.threads if outer == Layout(parent.size, 1) else compose(outer, level.threads)
+
+
+def _digits(position: Expr, layout: Layout) -> Expr:
+    """Read off the digits of a position that a layout's modes stand for."""
+    total, weight = as_expr(0), 1
+    for extent, stride in layout.leaves:
+        if extent == 1:
+            continue
+        total = total + (position // stride) % extent * weight
+        weight = weight * int(extent)  # pyright: ignore[reportArgumentType]
+    return total
+
+
+def register_access(context: Context, window: Window, loops: tuple[RegisterLoop, ...]) -> Access:
+    """Describe which elements of a register tensor a window touches at this place."""
+    coordinates = tuple(context.expanded(a.offset) for a in window.axes)
+    return access(coordinates, tuple(a.layout for a in window.axes), loops, window.storage.name)
+
+
+def register_view(context: Context, window: Window, state: State, user: str) -> View:
+    """Find the registers of a window: defines the tensor's ownership at first use, resolves against it later."""
+    storage = window.storage
+    wanted = register_access(context, window, state.loops)
+    if storage.ownership is None:
+        storage.ownership = Ownership(wanted, context.threads or 1, user)
+        storage.size = as_expr(storage.ownership.size)
+    try:
+        offset, steps = storage.ownership.resolve(wanted, storage.name, user)
+    except DecompositionError as error:
+        raise error.located(state.link, state.path) from None
+    if storage.slots > 1 and window.slot is not None:
+        offset = (window.slot % storage.slots) * storage.size + offset
+    return View(buffer_of(storage), offset, steps, window.slot, window.origin)
+
+
+def buffer_of(storage: Storage) -> Buffer:
+    """Freeze what is known of a storage; offsets in shared memory come with allocation."""
+    return Buffer(storage.name, storage.memory, storage.dtype, storage.size, storage.slots, storage.unit)
+
+
+def memory_view(window: Window) -> View:
+    """Address a window's elements in shared or global memory.
+
+    Raises:
+        DecompositionError: `irregular-steps` where the elements' places depend on run-time coordinates.
+    """
+    storage = window.storage
+    steps = elements(window)
+    offset = window.linear()
+    if storage.swizzle is not None:
+        count = steps.size
+        swizzled = storage.swizzle(offset)
+        if count > 1 and (count > storage.swizzle.contiguous or offset.divisor % count):
+            raise DecompositionError(
+                "irregular-steps",
+                f"{count} elements of {storage.name} are not together under {storage.swizzle}",
+                fix=f"access at most {storage.swizzle.contiguous} aligned elements at once",
+            )
+        offset = as_expr(swizzled)
+    return View(buffer_of(storage), window.base() + offset, steps, window.slot, window.origin)
+
+
+def elements(window: Window) -> Layout:
+    """Give the element steps of a window's whole tile, dimension by dimension, first dimension fastest."""
+    leaves: list[tuple[Index, Index]] = []
+    for i, axis in enumerate(window.axes):
+        layout = window.steps_along(i)
+        if layout is None:
+            raise DecompositionError(
+                "irregular-steps",
+                f"the {axis.size} elements along {axis.dim} of {window.storage.name} lie at run-time places",
+                fix="use smaller tiles, or a plain row- or column-major storage",
+            )
+        leaves += [leaf for leaf in layout.leaves if leaf[0] != 1]
+    if not leaves:
+        return Layout(1, 0)
+    if len(leaves) == 1:
+        return Layout(*leaves[0])
+    return Layout(tuple(e for e, _ in leaves), tuple(s for _, s in leaves))
+
+

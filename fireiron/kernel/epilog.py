@@ -1,0 +1,144 @@
+"""Epilog: C accumulates in registers; then pointwise ops run on it, and a Move stores it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from fireiron.algebra.expr import Expr, and_, as_expr, lt, proves, substitute
+
+from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, Select, Unary
+from fireiron.algebra.scalar import Parameter as ScalarParameter
+from fireiron.base.errors import DecompositionError
+from fireiron.kernel.context import Context, State, buffer_of
+from fireiron.kernel.ir import Compute, For, Region, Statement, View
+from fireiron.kernel.storage import fresh_window, register_storage, tensor_window
+from fireiron.kernel.window import Window
+from fireiron.language.decompositions import Decomposition, Epilog
+from fireiron.language.pointwise import Value
+from fireiron.language.residual import apply, store_of
+
+Body: TypeAlias = tuple[Statement, ...]
+Recur: TypeAlias = Callable[[Sequence[Decomposition], State, Context], Body]
+
+
+def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+    """Lower the accumulator's life: Init, the rest of the chain, pointwise ops, the store.
+
+    The compute atom at the end of the chain decides which thread owns which element, so the rest is lowered first.
+    """
+    output = state.windows["C"]
+    storage = register_storage("acc", output, link.memory, link.dtype, state, context, link.link)
+    window = fresh_window(storage, output)
+    inside = attrs.evolve(state.with_window("C", window), residual=apply(link, state.residual)).under("epilog", link.link)
+    main = recur(rest, inside, context)
+    if storage.ownership is None:
+        raise DecompositionError(
+            "ownership-unknown", "nothing below epilog computes with the accumulator", fix="close the chain by an atom on C"
+        )
+    init = Region(f"Init({link.init:g})({link.memory})({state.level})", (_fill(storage, link.init, context),), inside.path, link.link)
+    ops = _ops(link.value, output, window, state, context, link)
+    move = store_of(state.residual, link.memory, link.dtype)
+    store_state = attrs.evolve(
+        state, residual=move, windows={"src": window, "dst": output}, path=f"{inside.path} > store", link=link.link
+    )
+    store = Region(f"store C: {move}", recur(link.store, store_state, context), inside.path, link.link)
+    return (init, *main, *ops, store)
+
+
+def _fill(storage: object, value: float, context: Context) -> Statement:
+    from fireiron.kernel.window import Storage
+
+    assert isinstance(storage, Storage)
+    size = storage.size
+    r = context.variable("i", size)
+    kind = float(value) if storage.dtype.kind == "float" else int(value)
+    return For(r, size, (Compute(View(buffer_of(storage), r), Constant(kind, storage.dtype)),), unroll=True)
+
+
+def initialise(state: State, context: Context) -> Body:
+    """Zero a C that accumulates in memory, before its loop over K."""
+    window = state.windows["C"]
+    if state.level.size != 1:
+        raise DecompositionError(
+            "init-level",
+            f"C accumulates in {window.storage.memory} over a split at level {state.level}: no thread owns its zeroes",
+            fix="accumulate in registers by .epilog(...) above the split, or split below .to(Thread)",
+        )
+    body: Body = ()
+    offset, loops = window.linear(), []
+    condition: Expr | None = None
+    for i, axis in enumerate(window.axes):
+        steps = window.steps_along(i)
+        assert steps is not None
+        var = as_expr(0) if axis.size == 1 else context.variable("i", axis.size)
+        if axis.size != 1:
+            loops.append((var, axis.size))
+        offset = offset + steps(var)
+        for bound in axis.bounds:
+            one = bound.condition(axis.layout(var))
+            condition = one if condition is None else and_(condition, one)
+    zero = Constant(0.0 if window.storage.dtype.kind == "float" else 0, window.storage.dtype)
+    mask = None if condition is None or proves(condition) else condition
+    body = (Compute(View(buffer_of(window.storage), offset, origin=window.origin), zero, write=mask),)
+    for var, extent in reversed(loops):
+        body = (For(var, as_expr(extent), body, unroll=True),)
+    return (Region(f"Init(0)({window.storage.memory})(Thread)", body, state.path, state.link),)
+
+
+def _ops(value: Value, output: Window, window: Window, state: State, context: Context, link: Epilog) -> Body:
+    if value.tree == Arg(0, link.dtype):
+        return ()
+    ownership = window.storage.ownership
+    assert ownership is not None
+    access = ownership.access
+    fresh = {loop.var: context.variable(loop.var.name, extent) for loop, extent in zip(access.loops, access.extents, strict=True)}
+    element = context.variable("e", access.count) if access.count > 1 else None
+    index: Expr = as_expr(0) if element is None else element
+    coordinates: list[Expr] = []
+    condition: Expr = as_expr(1)
+    rest = index
+    for coordinate, steps, axis in zip(access.coordinates, access.elements, output.axes, strict=True):
+        at = substitute(coordinate, fresh) + steps(rest % steps.size)
+        rest = rest // steps.size
+        assert axis.steps is None and isinstance(axis.size, int)
+        coordinates.append(axis.offset + at)
+        condition = and_(condition, lt(at, axis.size), *(b.condition(at) for b in axis.bounds))
+    register = substitute(ownership.register(), fresh) + index
+    dst = View(buffer_of(window.storage), register, origin=tuple(coordinates))
+    inputs = [dst]
+    for tensor in value.tensors:
+        source = tensor_window(tensor, state, context)
+        picked = coordinates[len(coordinates) - len(tensor.shape) :]
+        shared = tuple(as_expr(0) if extent == 1 else c for c, extent in zip(picked, tensor.shape, strict=True))
+        inputs.append(View(buffer_of(source.storage), source.storage.address(shared), origin=shared))
+    _numbers(value.tree, context)
+    mask = None if not value.tensors or proves(condition) else condition
+    body: Body = (Compute(dst, value.tree, tuple(inputs), mask, link.link),)
+    if element is not None:
+        body = (For(element, as_expr(access.count), body, unroll=True),)
+    for loop, extent in reversed(list(zip(access.loops, access.extents, strict=True))):
+        body = (For(fresh[loop.var], as_expr(extent), body, unroll=True),)
+    title = f"Pointwise({link.memory})({state.level})"
+    return (Region(title, body, f"{state.path} > epilog", link.link),)
+
+
+def _numbers(tree: Scalar, context: Context) -> None:
+    """Note the scalar parameters that an expression reads."""
+    match tree:
+        case ScalarParameter(name, dtype):
+            context.numbers[name] = dtype
+        case Unary(_, x) | Cast(x, _):
+            _numbers(x, context)
+        case Binary(_, x, y):
+            _numbers(x, context)
+            _numbers(y, context)
+        case Select(c, x, y):
+            for part in (c, x, y):
+                _numbers(part, context)
+        case Arg() | Constant():
+            pass
+
+

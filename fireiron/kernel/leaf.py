@@ -1,0 +1,220 @@
+"""Leaves: a residual spec becomes an atom's call, or a microkernel."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import attrs
+
+from fireiron.algebra.dtypes import DType
+from fireiron.algebra.expr import Expr, and_, as_expr, gt, minimum, proves
+from fireiron.algebra.layout import Layout
+from fireiron.algebra.scalar import Arg, Cast, Constant
+from fireiron.language.atom import Atom
+from fireiron.atoms.table import TABLE, matching, nearest
+from fireiron.base.errors import DecompositionError
+from fireiron.kernel.context import Context, State, buffer_of, memory_view, register_view
+from fireiron.kernel.ir import Binding, Buffer, Call, Compute, For, If, Micro, Region, Statement, View
+from fireiron.kernel.storage import tensor_window
+from fireiron.kernel.window import Window
+from fireiron.language.decompositions import Done, Microkernel
+from fireiron.language.levels import RF, Thread
+from fireiron.language.specs import Init, Pointwise
+
+Body: TypeAlias = tuple[Statement, ...]
+
+
+def lower_done(link: Done, state: State, context: Context) -> Body:
+    """Lower the end of a chain.
+
+    Raises:
+        DecompositionError: `no-atom` where no instruction executes the residual spec.
+    """
+    if isinstance(link.atom, Microkernel):
+        return _micro(link.atom, state, context)
+    if state.residual.kind == "MatMul":
+        return _matmul(link.atom, state, context)
+    if state.level.name != Thread.name:
+        raise _no_atom(state, link.atom, f"it is at level {state.level}, and atoms of its kind execute one Thread's part")
+    if state.residual.kind == "Move":
+        return _move(link.atom, state, context)
+    return _elementwise(state, context)
+
+
+def _no_atom(state: State, chosen: Atom | None, why: str) -> DecompositionError:
+    what = f"{chosen.name} does not execute" if chosen else "no atom executes"
+    return DecompositionError("no-atom", f"{what} {state.residual}: {why}", fix="decompose further before done()")
+
+
+def _matmul(chosen: Atom | None, state: State, context: Context) -> Body:
+    operands = state.residual.operands
+    shape = tuple(size if isinstance(size, int) else 0 for dim, size in state.residual.sizes if dim != "batch" or size != 1)
+    memories = tuple(RF if o.memory.registers else o.memory for o in operands)
+    asked = ("MatMul", shape, tuple(o.dtype for o in operands), memories, state.level, context.arch)
+    table = TABLE if chosen is None else (chosen,)
+    found = next(iter(matching(*asked, table=table)), None)
+    if found is None:
+        raise _no_atom(state, chosen, "; ".join(map(str, nearest(*asked, table=table))))
+    views: list[View] = []
+    for role in ("A", "B", "C"):
+        view = register_view(context, state.windows[role], state, f"{found.name} (done)")
+        count = view.layout.size
+        if view.layout != Layout(count, 1) and count > 1:
+            raise DecompositionError(
+                "fragment-order", f"{found.name} needs its {count} elements of {role} in consecutive registers", fix="load it by conform()"
+            )
+        views.append(view)
+    return (Call(found, tuple(views), link=state.link),)
+
+
+def _view(window: Window, state: State, context: Context) -> View:
+    if window.storage.memory.registers:
+        return register_view(context, window, state, f"{state.residual}")
+    return memory_view(window)
+
+
+def _move(chosen: Atom | None, state: State, context: Context) -> Body:
+    src, dst = state.windows["src"], state.windows["dst"]
+    count = 1
+    for _, size in state.residual.sizes:
+        assert isinstance(size, int)
+        count *= size
+    source, target = _view(src, state, context), _view(dst, state, context)
+    read, write = src.condition(), dst.condition()
+    same = src.storage.dtype == dst.storage.dtype
+    straight = same and all(_packed(v, count) for v in (source, target))
+    if straight:
+        return (Call(_copy(chosen, source, target, count, state), (source, target), read, write, link=state.link),)
+    body: Body = ()
+    if not src.storage.memory.registers:
+        held = _temporary(f"{src.storage.name}_vec", src.storage.dtype, count, state, context)
+        body += (Call(_copy(chosen, source, held, count, state), (source, held), read, link=state.link),)
+        source = held
+    into = target
+    if not dst.storage.memory.registers:
+        into = _temporary(f"{dst.storage.name}_vec", dst.storage.dtype, count, state, context)
+    e = context.variable("e", count) if count > 1 else as_expr(0)
+    value = Arg(0, src.storage.dtype)
+    one = Compute(_element(into, e), value if same else Cast(value, dst.storage.dtype), (_element(source, e),), link=state.link)
+    body += (one,) if count == 1 else (For(e, as_expr(count), (one,), unroll=True),)  # pyright: ignore[reportArgumentType]
+    if into is not target:
+        body += (Call(_copy(chosen, into, target, count, state), (into, target), None, write, link=state.link),)
+    elif write is not None:
+        body = (If(write, body),)
+    return body
+
+
+def _packed(view: View, count: int) -> bool:
+    """Say whether a view's elements lie together and aligned, as one access needs them."""
+    if count == 1:
+        return True
+    if view.layout != Layout(count, 1):
+        return False
+    return not view.buffer.memory.registers or view.offset.divisor % count == 0
+
+
+def _element(view: View, e: Expr) -> View:
+    return attrs.evolve(view, offset=view.offset + (view.layout(e) if view.layout.size > 1 else 0), layout=Layout(1, 0))
+
+
+def _temporary(name: str, dtype: DType, count: int, state: State, context: Context) -> View:
+    name = context.name(name)
+    buffer = Buffer(name, RF, dtype, as_expr(count), unit=Thread)
+    context.temporaries.append(buffer)
+    return View(buffer, as_expr(0), Layout(count, 1) if count > 1 else Layout(1, 0))
+
+
+def _copy(chosen: Atom | None, src: View, dst: View, count: int, state: State) -> Atom:
+    for view in (src, dst):
+        if not _packed(view, count):
+            raise _no_atom(state, chosen, f"its {count} elements do not lie together in {view.buffer.name}")
+    memories = tuple(RF if v.buffer.memory.registers else v.buffer.memory for v in (src, dst))
+    dtypes = (src.buffer.dtype, dst.buffer.dtype)
+    table = TABLE if chosen is None else (chosen,)
+    found = matching("Move", (count,), dtypes, memories, Thread, table=table)
+    if not found:
+        raise _no_atom(state, chosen, "; ".join(map(str, nearest("Move", (count,), dtypes, memories, Thread, table=table))))
+    return found[0]
+
+
+def _elementwise(state: State, context: Context) -> Body:
+    """Lower Init and Pointwise on one thread's part."""
+    spec = context.spec
+    role = "dst" if isinstance(spec, Init) else "out"
+    window = state.windows[role]
+    loops: list[tuple[Expr, int]] = []
+    shifts: list[Expr] = []
+    conditions: list[Expr] = []
+    for axis in window.axes:
+        assert isinstance(axis.size, int)
+        var = as_expr(0) if axis.size == 1 else context.variable(axis.dim.lower(), axis.size)
+        if axis.size > 1:
+            loops.append((var, axis.size))
+        shift = as_expr(axis.layout(var))
+        shifts.append(axis.offset + shift)
+        conditions += [b.condition(b.steps(var) if b.steps else var) for b in axis.bounds]
+    dst = View(buffer_of(window.storage), window.storage.address(tuple(shifts)), origin=tuple(shifts))
+    condition = and_(*conditions) if conditions else as_expr(1)
+    mask = None if proves(condition) else condition
+    if isinstance(spec, Init):
+        kind = window.storage.dtype
+        one = Compute(dst, Constant(float(spec.value) if kind.kind == "float" else int(spec.value), kind), (), mask, state.link)
+    else:
+        assert isinstance(spec, Pointwise)
+        inputs: list[View] = [dst]
+        for tensor in spec.ins:
+            source = tensor_window(tensor, state, context)
+            picked = shifts[len(shifts) - len(tensor.shape) :]
+            at = tuple(as_expr(0) if extent == 1 else c for c, extent in zip(picked, tensor.shape, strict=True))
+            inputs.append(View(buffer_of(source.storage), source.storage.address(at), origin=at))
+        one = Compute(dst, spec.op, tuple(inputs), mask, state.link)
+    body: Body = (one,)
+    for var, extent in reversed(loops):
+        body = (For(var, as_expr(extent), body, unroll=True),)  # pyright: ignore[reportArgumentType]
+    return body
+
+
+def _micro(micro: Microkernel, state: State, context: Context) -> Body:
+    views: list[View] = []
+    bindings: dict[str, Expr] = {dim: as_expr(size) for dim, size in state.residual.sizes if size is not None}
+    present: list[Expr] = []
+    for window in state.windows.values():
+        storage = window.storage
+        if storage.memory.registers:
+            view = register_view(context, window, state, f"microkernel {micro.name}")
+            rows = window.axes[0].size
+            assert isinstance(rows, int)
+            modes = [(rows, view.layout(1) if rows > 1 else 0), (view.layout.size // rows, view.layout(rows) if view.layout.size > rows else 0)]
+        else:
+            modes = [(a.size, s) for i, a in enumerate(window.axes) for s in (_stride(window, i, micro),)][-2:]
+            view = attrs.evolve(_origin(window))
+        for axis in window.axes:
+            for bound in axis.bounds:
+                inside = bound.limit - bound.offset
+                bindings[axis.dim] = minimum(bindings[axis.dim], inside)
+                present.append(gt(inside, 0))
+        layout = Layout(tuple(n for n, _ in modes), tuple(s for _, s in modes))  # pyright: ignore[reportArgumentType]
+        views.append(attrs.evolve(view, layout=layout))
+    roles = tuple(state.windows)
+    call = Micro(
+        micro.name, micro.source, micro.numpy, roles, tuple(views),
+        tuple(Binding(dim, value) for dim, value in bindings.items()), (roles[-1],), state.level, None, state.link,
+    )  # fmt: skip
+    condition = and_(*present) if present else as_expr(1)
+    body: Body = (call,) if proves(condition) else (If(condition, (call,)),)
+    return (Region(f"{state.residual} by {micro.name}", body, state.path, state.link),)
+
+
+def _origin(window: Window) -> View:
+    return View(buffer_of(window.storage), window.base() + window.linear(), slot=window.slot, origin=window.origin)
+
+
+def _stride(window: Window, index: int, micro: Microkernel) -> object:
+    axis, strides = window.axes[index], window.storage.strides
+    if axis.steps is not None and axis.steps.stride != 1 or isinstance(strides, Layout) or window.storage.swizzle is not None:
+        raise DecompositionError(
+            "microkernel-strides",
+            f"microkernel {micro.name} would see {window.storage.name} at irregular places along {axis.dim}",
+            fix="microkernels take plainly strided tiles: no Strided tile, swizzle or hierarchical storage above them",
+        )
+    return strides[index]

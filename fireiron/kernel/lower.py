@@ -1,0 +1,136 @@
+"""Lowering: a finished chain becomes a kernel, by one walk over its links and three passes over the statements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import attrs
+
+from fireiron.algebra.dtypes import DType
+from fireiron.algebra.expr import Expr, Symbol, as_expr, free
+from fireiron.base.errors import SpecError
+from fireiron.kernel.allocate import allocate, rebind
+from fireiron.kernel.context import Context, State
+from fireiron.kernel.ir import Buffer, Call, Compute, Kernel, Micro, Number, Parameter, Pointer, Size, Statement, walk
+from fireiron.kernel.storage import tensor_window
+from fireiron.kernel.synchronise import synchronise
+from fireiron.kernel.walk import lower_links
+from fireiron.kernel.window import Axis, Storage, Window
+from fireiron.language.decompositions import Decomposition
+from fireiron.language.residual import start
+from fireiron.language.specs import Program, Spec
+from fireiron.language.tensor import Tensor
+
+RESERVED = ("thread", "block", "shared", "int", "float", "double", "half", "if", "for", "while", "return", "char", "short", "long", "register")
+
+
+def lower(
+    program: Program,
+    links: Sequence[Decomposition],
+    name: str,
+    arch: int = 90,
+    numbers: Sequence[Number] = (),
+    trust_no_sync: bool = False,
+) -> Kernel:
+    """Lower a finished chain.
+
+    Args:
+        program: what to compute.
+        links: how.
+        name: the kernel's entry point.
+        arch: architecture number; atoms of later ones do not match.
+        numbers: defaults of the scalar parameters that the program names.
+        trust_no_sync: believe every `no_sync` instead of proving it, to show what the simulator then finds.
+
+    Raises:
+        FireironError: located at the offending link.
+    """
+    (step,) = program.steps
+    spec = step.spec
+    context = Context(arch, spec)
+    context.names.update(RESERVED)
+    residual = start(spec)
+    state = State(residual, {}, path=f"{residual.short} @ Kernel")
+    windows: dict[str, Window] = {}
+    tensors: set[str] = set()
+    for operand in residual.operands:
+        if operand.tensor.name in tensors:
+            raise SpecError("same-name", f"two operands are named {operand.tensor.name}", fix="name each Matrix differently")
+        tensors.add(operand.tensor.name)
+        whole = tensor_window(operand.tensor, state, context)
+        extents = residual.extents
+        axes = tuple(Axis(dim, _extent(extents[dim]), as_expr(0)) for dim in operand.dims)
+        windows[operand.role] = Window(whole.storage, axes)
+    body = lower_links(links, attrs.evolve(state, windows=windows), context)
+    body = (*context.lets, *body)
+    buffers, shared = allocate(tuple(s for s in context.storages.values() if s.tensor is None), body)
+    buffers = {**buffers, **{b.name: b for b in context.temporaries}}
+    parameters = _parameters(spec, context, body, numbers)
+    known = {**buffers, **{p.buffer.name: p.buffer for p in parameters if isinstance(p, Pointer)}}
+    body = synchronise(rebind(body, known), context.storages, context.definitions, trust_no_sync)
+    return Kernel(
+        name, parameters, context.grid, context.threads or 1, shared, tuple(buffers.values()), body, tuple(context.preconditions)
+    )
+
+
+def _extent(extent: object) -> int | Expr:
+    assert isinstance(extent, int | Expr)
+    return extent
+
+
+def _parameters(spec: Spec, context: Context, body: tuple[Statement, ...], numbers: Sequence[Number]) -> tuple[Parameter, ...]:
+    """List the kernel's parameters: tensors in the spec's order, then epilogue operands, sizes, numbers."""
+    read, written, align = _accesses(body)
+    pointers: list[Pointer] = []
+    symbols: dict[Symbol, None] = {}
+    for storage in (s for s in context.storages.values() if s.tensor is not None):
+        tensor = storage.tensor
+        assert tensor is not None
+        pointers.append(_pointer(tensor, storage, storage.name in read, storage.name in written, align.get(storage.name, 1)))
+        for e in (*tensor.shape, *tensor.strides):
+            for leaf in free(as_expr(e)):
+                if isinstance(leaf, Symbol):
+                    symbols[leaf] = None
+    defaults = {n.name: n for n in numbers}
+    named = tuple(
+        defaults.get(name, Number(name, dtype)) for name, dtype in context.numbers.items() if isinstance(dtype, DType)
+    )
+    return (*pointers, *(Size(s) for s in symbols), *named)
+
+
+def _pointer(tensor: Tensor, storage: Storage, read: bool, written: bool, align: int) -> Pointer:
+    role: Literal["input", "output", "update"] = "input" if not written else ("update" if read else "output")
+    buffer = Buffer(
+        storage.name, tensor.memory, tensor.dtype, storage.size, unit=storage.unit, align=align, written=written, read=read
+    )
+    shape = tuple(as_expr(tensor.shape[d]) for d in tensor.storage)
+    strides = tuple(as_expr(tensor.strides[d]) for d in tensor.storage)
+    return Pointer(buffer, shape, strides, role)
+
+
+def _accesses(body: tuple[Statement, ...]) -> tuple[set[str], set[str], dict[str, int]]:
+    """Collect which global tensors are read, which written, and the widest access of each in bytes."""
+    read: set[str] = set()
+    written: set[str] = set()
+    align: dict[str, int] = {}
+    for statement in walk(body):
+        match statement:
+            case Call(atom, views):
+                for operand, view in zip(atom.operands, views, strict=True):
+                    (read if operand.access == "read" else written).add(view.buffer.name)
+                    nbytes = atom.nbytes or view.buffer.dtype.nbytes
+                    align[view.buffer.name] = max(align.get(view.buffer.name, 1), nbytes)
+            case Compute(dst, _, inputs):
+                written.add(dst.buffer.name)
+                for view in inputs:
+                    read.add(view.buffer.name)
+                for view in (dst, *inputs):
+                    align[view.buffer.name] = max(align.get(view.buffer.name, 1), view.buffer.dtype.nbytes)
+            case Micro(roles=roles, views=views, written=outputs):
+                for role, view in zip(roles, views, strict=True):
+                    (written if role in outputs else read).add(view.buffer.name)
+                    align[view.buffer.name] = max(align.get(view.buffer.name, 1), view.buffer.dtype.nbytes)
+            case _:
+                pass
+    return read, written, align

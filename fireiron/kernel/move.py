@@ -1,0 +1,258 @@
+"""Moves: a load brings an operand to another memory by a chain of its own, in one hop or several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from fireiron.algebra.expr import Expr, Index, affine, as_expr, ge, lt, proves, substitute
+from fireiron.algebra.layout import Layout
+from fireiron.base.errors import DecompositionError
+from fireiron.kernel.context import Context, State
+from fireiron.kernel.ir import For, Region, Statement
+from fireiron.kernel.ownership import RegisterLoop
+from fireiron.kernel.storage import fresh_window, make_storage, order_of
+from fireiron.kernel.window import Axis, Bound, Storage, Window
+from fireiron.language.decompositions import Decomposition, Extent, Load, Own, Widest
+from fireiron.language.levels import Block, Thread
+from fireiron.language.residual import apply, move_of
+from fireiron.language.tensor import ColMajor, Order, RowMajor
+
+Body: TypeAlias = tuple[Statement, ...]
+Recur: TypeAlias = Callable[[Sequence[Decomposition], State, Context], Body]
+
+
+@attrs.frozen
+class Copy:
+    """Hold a load's code: what starts it, and what later hops finish."""
+
+    start: Body
+    finish: Body
+
+
+def open_load(link: Load, state: State, context: Context, slots: int = 1, slot: Expr | None = None) -> State:
+    """Make a load's buffer, and let the operand lie there from now on."""
+    source = state.windows[link.role]
+    target = state.windows.get("dst") if link.role == "src" else None
+    storage = make_storage(link, source, target, state, context, slots)
+    window = fresh_window(storage, source, slot)
+    below = state.under(f"load {link.role} to {link.memory}", link.link)
+    return attrs.evolve(below.with_window(link.role, window), residual=apply(link, state.residual))
+
+
+def lower_copy(link: Load, state: State, storage: Storage, slot: Expr | None, context: Context, recur: Recur) -> Copy:
+    """Lower the Move that fills a load's buffer; a chain that starts with a load of its own has two parts."""
+    source = state.windows[link.role]
+    move = move_of(state.residual, link.role, link.memory, storage.dtype)
+    inner = attrs.evolve(
+        state, residual=move, windows={"src": source, "dst": fresh_window(storage, source, slot)}
+    ).under(f"load {link.role} to {link.memory}", link.link)
+    title = f"load {source.storage.name} to {storage.name}: {move}"
+    first = link.move[0] if link.move else None
+    if not isinstance(first, Load):
+        return Copy((Region(title, recur(link.move, inner, context), inner.path, link.link),), ())
+    opened = open_load(first, inner, context)
+    staging = opened.windows["src"].storage
+    known = context.storages.get(f"staging {storage.name}")
+    if known is not None:  # the prologue and the loop stage through the same registers
+        del context.storages[staging.name]
+        context.names.discard(staging.name)
+        staging = known
+        opened = opened.with_window("src", attrs.evolve(opened.windows["src"], storage=known))
+    elif staging.memory.registers:
+        context.storages[f"staging {storage.name}"] = staging
+    start = lower_copy(first, inner, staging, None, context, recur)
+    finish = recur(link.move[1:], opened, context)
+    return Copy((*start.start, *start.finish), (Region(title, finish, inner.path, link.link),))
+
+
+def _defines_ownership(link: Load) -> bool:
+    """Say whether a load's own schedule decides which thread holds which register."""
+    return link.memory.registers and not any(isinstance(x, Own) for x in link.move)
+
+
+def lower_load(link: Load, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+    """Lower a load and what follows it.
+
+    What follows is lowered first where it decides ownership and thread counts; it still runs second.
+    """
+    inner = open_load(link, state, context)
+    storage = inner.windows[link.role].storage
+    if state.residual.kind == "Move" and _defines_ownership(link):
+        copy = lower_copy(link, state, storage, None, context, recur)
+        body = recur(rest, inner, context)
+    else:
+        body = recur(rest, inner, context)
+        copy = lower_copy(link, state, storage, None, context, recur)
+    return (*copy.start, *copy.finish, *body)
+
+
+def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+    """Descend a register Move to each thread's own elements.
+
+    Raises:
+        DecompositionError: `own-level`, `ownership-unknown`.
+    """
+    if link.level.name in (state.level.name, Block.name):
+        return recur(rest, state, context)
+    if link.level.name != Thread.name:
+        raise DecompositionError("own-level", f"cannot descend by ownership to {link.level}", fix="use own(Thread)")
+    role = next((r for r in ("src", "dst") if state.windows[r].storage.memory.registers), None)
+    storage = state.windows[role].storage if role else None
+    if role is None or storage is None or storage.ownership is None:
+        raise DecompositionError(
+            "ownership-unknown",
+            f"no side of {state.residual} is a register tensor whose owner is known",
+            fix="give the Move a schedule of its own, for example vector()",
+        )
+    held = storage.ownership.access
+    fresh = {loop.var: context.variable(loop.var.name, extent) for loop, extent in zip(held.loops, held.extents, strict=True)}
+    coordinates = tuple(substitute(c, fresh) for c in held.coordinates)
+    regular, irregular = _sort_loops(coordinates, [(fresh[x.var], n) for x, n in zip(held.loops, held.extents, strict=True)])
+    window, other_role = state.windows[role], "dst" if role == "src" else "src"
+    axes: dict[str, list[Axis]] = {role: [], other_role: []}
+    sizes: list[tuple[str, Index | None]] = []
+    for i, (mine, other) in enumerate(zip(window.axes, state.windows[other_role].axes, strict=True)):
+        offset, leaves = coordinates[i], [*((s, n) for n, s in held.elements[i].leaves if n != 1)]
+        for var, extent, steps in regular:
+            if steps[i]:
+                leaves.append((steps[i], extent))
+            offset = substitute(offset, {var: as_expr(0)}) if steps[i] else offset
+        leaves.sort()
+        shape, stride = tuple(n for _, n in leaves) or (1,), tuple(s for s, _ in leaves) or (0,)
+        layout = Layout(shape[0], stride[0]) if len(shape) == 1 else Layout(shape, stride)
+        at = offset - mine.offset
+        assert isinstance(mine.size, int)
+        inside = tuple(
+            b
+            for b in (Bound(at, layout, as_expr(mine.size)), Bound(at, layout, as_expr(0), lower=True))
+            if not _holds(b, layout)
+        )
+        axes[role].append(Axis(mine.dim, layout.size, offset, layout, ()))
+        outer = tuple(attrs.evolve(b, offset=b.offset + at, steps=layout) for b in other.bounds)
+        moved = Axis(other.dim, layout.size, other.offset + at, layout, (*outer, *inside))
+        axes[other_role].append(moved)
+        sizes.append((mine.dim, layout.size))
+    residual = attrs.evolve(state.residual, level=Thread, sizes=tuple(sizes))
+    windows = {r: attrs.evolve(state.windows[r], axes=tuple(a)) for r, a in axes.items()}
+    loops = tuple(RegisterLoop(v, as_expr(n), unrolled=True) for v, n in irregular)
+    inner = attrs.evolve(
+        state.under("own Thread", link.link), residual=residual, windows=windows, loops=(*state.loops, *loops),
+        position=as_expr(0), width=1,
+    )  # fmt: skip
+    body = recur(rest, inner, context)
+    for loop in reversed(loops):
+        body = (For(loop.var, loop.trips, body, unroll=True),)
+    return body
+
+
+def _holds(bound: Bound, layout: Layout) -> bool:
+    """Say whether a bound holds for every element that a thread owns."""
+    last = int(layout.cosize) - 1
+    return proves(ge(bound.offset, 0)) if bound.lower else proves(lt(bound.offset + last, bound.limit))
+
+
+def _sort_loops(
+    coordinates: tuple[Expr, ...], loops: list[tuple[Expr, int]]
+) -> tuple[list[tuple[Expr, int, list[int]]], list[tuple[Expr, int]]]:
+    """Part register loops into those that step one dimension regularly, and the rest."""
+    regular: list[tuple[Expr, int, list[int]]] = []
+    irregular: list[tuple[Expr, int]] = []
+    for var, extent in loops:
+        steps: list[int] = []
+        for coordinate in coordinates:
+            split = affine(coordinate, [var])
+            coefficient = split[0].get(var, 0) if split is not None else None
+            steps.append(coefficient if isinstance(coefficient, int) else -1)
+        if sum(1 for s in steps if s) == 1 and min(steps) >= 0:
+            regular.append((var, extent, steps))
+        else:
+            irregular.append((var, extent))
+    return regular, irregular
+
+
+def widest_sizes(
+    size: Widest, state: State, order: Order | Layout
+) -> tuple[tuple[tuple[str, Extent], ...], Order | Layout]:
+    """Choose the widest vector tile that a Move's sides allow, and let neighbouring units take neighbouring vectors.
+
+    Raises:
+        DecompositionError: `vector-alignment` where an exact width is not to be had.
+    """
+    sides = [w for w in state.windows.values() if not w.storage.memory.registers]
+    dims = [dim for dim, _ in state.residual.sizes]
+    limits = [_widths(w, size.nbytes) for w in sides]
+    candidates = [(min(found[i][0] for found in limits), i) for i in range(len(dims))] if limits else [(1, len(dims) - 1)]
+    best, index = max(candidates, key=lambda c: (c[0], c[1]))
+    nbytes = min((w.storage.dtype.nbytes for w in sides), default=size.nbytes)
+    if size.exact and best * nbytes < size.nbytes:
+        found = limits[0] if len(limits) == 1 else min(limits, key=lambda x: x[index][0])
+        raise DecompositionError(
+            "vector-alignment",
+            f"a vector of {size.nbytes} bytes is wider than {best * nbytes} bytes, the most that {found[index][1]}",
+            fix=f"use {best * nbytes} bytes, or vector() for the widest that fits; declare symbols by symbol(name, multiple_of=n)",
+        )
+    sizes = tuple((dim, best if i == index else 1) for i, dim in enumerate(dims))
+    if order is RowMajor and best == 1 and sides:
+        order = order_of(sides[0]) or RowMajor
+    elif order is RowMajor and len(dims) > 1 and index == len(dims) - 2:
+        order = ColMajor
+    return sizes, order
+
+
+def _widths(window: Window, nbytes: int) -> list[tuple[int, str]]:
+    """For each dimension, count the elements that one aligned access may take along it, and say what limits them."""
+    storage = window.storage
+    most = max(1, nbytes // storage.dtype.nbytes)
+    base = window.linear()
+    out: list[tuple[int, str]] = []
+    for i, axis in enumerate(window.axes):
+        steps = window.steps_along(i)
+        limits = [(most, f"{nbytes} bytes hold")]
+        run = _run(steps) if steps is not None else 1
+        limits.append((run, f"lie together along {axis.dim} of {storage.name}"))
+        limits.append((_power(base.divisor), f"the offset {_short(base)} in {storage.name} is aligned to"))
+        limits.append((_power(as_expr(window.base()).divisor), f"the slots of {storage.name} are aligned to"))
+        for stride in _other_steps(window, i):
+            limits.append((_power(stride), f"the other strides of {storage.name} are aligned to"))
+        if storage.swizzle is not None:
+            limits.append((storage.swizzle.contiguous, f"{storage.swizzle} keeps together"))
+        for bound in axis.bounds:
+            divisor = _power(bound.offset.divisor) if bound.lower else min(_power(bound.offset.divisor), _power(bound.limit.divisor))
+            limits.append((divisor, f"the extent {bound.limit} of {axis.dim} divides by"))
+        if axis.steps is None and isinstance(axis.size, int):
+            limits.append((_power(axis.size), f"the tile's {axis.size} elements along {axis.dim} divide by"))
+        out.append(min(limits, key=lambda x: x[0]))
+    return out
+
+
+def _other_steps(window: Window, index: int) -> list[int]:
+    """List what the element offset is made of beside the contiguous run."""
+    out: list[int] = []
+    for i in range(len(window.axes)):
+        steps = window.steps_along(i)
+        if steps is None:
+            continue
+        leaves = [(n, s) for n, s in steps.leaves if n != 1]
+        out += [as_expr(s).divisor for n, s in (leaves[1:] if i == index else leaves)]
+    return out
+
+
+def _run(steps: Layout) -> int:
+    """Count the leading elements that lie together."""
+    extent, stride = steps.leaves[0]
+    if stride != 1 or not isinstance(extent, int):
+        return 1
+    return extent & -extent
+
+
+def _power(divisor: int) -> int:
+    """Give the largest power of two in a divisor, at most 16; 0 divides everything."""
+    return 16 if divisor == 0 else min(16, divisor & -divisor)
+
+
+def _short(e: Expr) -> str:
+    text = str(e)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,224 @@
+"""Ownership: which thread holds which element of a register tensor, and in which of its registers.
+
+A register tensor has one map (thread, register) -> coordinate. The atom that computes with it, or the schedule that produces it, defines the
+map; every other access is resolved against it, numerically over all threads, so that a contradiction is found and named.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from fireiron.algebra.expr import Expr, Var, as_expr, evaluate, free
+from fireiron.algebra.layout import Layout
+from fireiron.base.errors import DecompositionError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+
+# Coordinates are flattened with this span a dimension; no tile of registers is wider.
+SPAN = 1 << 16
+
+
+@attrs.frozen
+class RegisterLoop:
+    """Name a loop around an access: its variable, its trips, whether it is unrolled."""
+
+    var: Var
+    trips: Expr
+    unrolled: bool
+
+
+@attrs.frozen
+class Access:
+    """Describe the elements of a register tensor that one place in the program touches.
+
+    Args:
+        coordinates: of the first element, one expression a dimension, over `thread` and the loops' variables.
+        elements: local index -> coordinate steps, one layout a dimension; elements count colexicographically.
+        loops: the enclosing loops that the coordinates depend on, outermost first.
+    """
+
+    coordinates: tuple[Expr, ...]
+    elements: tuple[Layout, ...]
+    loops: tuple[RegisterLoop, ...]
+
+    @property
+    def count(self) -> int:
+        """Count the elements of one visit."""
+        return int(np.prod([layout.size for layout in self.elements]))
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """List the trips of the loops."""
+        out: list[int] = []
+        for loop in self.loops:
+            low, high = loop.trips.range
+            assert low is not None and low == high
+            out.append(low)
+        return tuple(out)
+
+    def keys(self, threads: int) -> Ints:
+        """Tabulate the flattened coordinate of every element: rows are threads (one row where they do not matter), columns
+        loop values and elements, innermost fastest."""
+        count, extents = self.count, self.extents
+        total = int(np.prod(extents)) * count
+        column = np.arange(total, dtype=np.int64)
+        env: dict[str, Any] = {"thread": np.arange(threads, dtype=np.int64)[:, None]}
+        weight = count
+        for loop, extent in reversed(list(zip(self.loops, extents, strict=True))):
+            env[loop.var.name] = ((column // weight) % extent)[None, :]
+            weight *= extent
+        element = column % count
+        key: Any = np.zeros((1, total), dtype=np.int64)
+        for coordinate, layout in zip(self.coordinates, self.elements, strict=True):
+            steps = layout(element % layout.size) if layout.size > 1 else 0
+            element = element // layout.size
+            value = evaluate(coordinate, env) + np.asarray(steps)
+            key = key * SPAN + value
+        return np.atleast_2d(key)
+
+
+def access(
+    coordinates: tuple[Expr, ...], elements: tuple[Layout, ...], loops: tuple[RegisterLoop, ...], name: str
+) -> Access:
+    """Keep the loops that matter.
+
+    Raises:
+        DecompositionError: `register-loop` where one of them is not unrolled: registers have no run-time index.
+    """
+    used = frozenset[Any]().union(*(free(c) for c in coordinates)) if coordinates else frozenset[Any]()
+    kept = tuple(loop for loop in loops if loop.var in used)
+    for loop in kept:
+        low, high = loop.trips.range
+        if not loop.unrolled or low != high:
+            raise DecompositionError(
+                "register-loop",
+                f"the loop over {loop.var.name} indexes the registers of {name}, but is not unrolled",
+                fix="refine that link by .unroll()",
+            )
+    return Access(coordinates, elements, kept)
+
+
+@attrs.frozen
+class Ownership:
+    """Hold the map (thread, register) -> coordinate of one register tensor, as its defining access.
+
+    Args:
+        access: registers count its loops' trips, outermost slowest, then its elements.
+        threads: of the block.
+        owner: what defined it, for messages.
+    """
+
+    access: Access
+    threads: int
+    owner: str
+
+    @property
+    def size(self) -> int:
+        """Count the registers of one thread."""
+        return int(np.prod(self.access.extents)) * self.access.count
+
+    def register(self) -> Expr:
+        """Give the register of the defining access's first element."""
+        total, weight = as_expr(0), self.access.count
+        for loop, extent in reversed(list(zip(self.access.loops, self.access.extents, strict=True))):
+            total = loop.var * weight + total
+            weight *= extent
+        return total
+
+    def resolve(self, other: Access, name: str, user: str) -> tuple[Expr, Layout]:
+        """Find the registers that another access touches: the first one, and the steps to the others.
+
+        Raises:
+            DecompositionError: `ownership-conflict` where a thread touches an element that it does not hold, or where threads hold it
+                in different registers.
+        """
+        if other.coordinates == self.access.coordinates and other.elements == self.access.elements:
+            return self.register(), Layout(self.access.count, 1)
+        found = self._lookup(other, name, user)
+        count, extents = other.count, other.extents
+        table = found[0].reshape((*extents, count))
+        total = as_expr(int(table[(0,) * table.ndim]))
+        check = np.full(table.shape, table[(0,) * table.ndim], dtype=np.int64)
+        for i, loop in enumerate(other.loops):
+            column = table[tuple(slice(None) if j == i else 0 for j in range(table.ndim))] - table[(0,) * table.ndim]
+            layout = fit(column)
+            if layout is None:
+                raise self._irregular(name, user)
+            total = total + layout(loop.var)
+            check += column.reshape([-1 if j == i else 1 for j in range(table.ndim)])
+        column = table[(0,) * len(extents)] - table[(0,) * table.ndim]
+        steps = fit(column)
+        check += column
+        if steps is None or not np.array_equal(check, table):
+            raise self._irregular(name, user)
+        return total, steps
+
+    def _lookup(self, other: Access, name: str, user: str) -> Ints:
+        held, wanted = self.access.keys(self.threads), other.keys(self.threads)
+        rows = max(len(held), len(wanted))
+        held, wanted = (np.broadcast_to(t, (rows, t.shape[1])) for t in (held, wanted))
+        span = max(int(held.max()), int(wanted.max())) + 1
+        row = np.arange(rows, dtype=np.int64)[:, None] * span
+        flat = (held + row).ravel()
+        order = np.argsort(flat, kind="stable")
+        place = np.searchsorted(flat, (wanted + row).ravel(), sorter=order)
+        place = order[np.minimum(place, len(order) - 1)]
+        if not np.array_equal(flat[place], (wanted + row).ravel()):
+            bad = int(np.flatnonzero(flat[place] != (wanted + row).ravel())[0])
+            thread, column = divmod(bad, wanted.shape[1])
+            raise DecompositionError(
+                "ownership-conflict",
+                f"{user} lets thread {thread} touch element {self._coordinate(int(wanted[thread, column]))} of {name}, "
+                f"which {self.owner} gives to another thread",
+                fix="descend the Move by conform() or own(Thread), or convert by a Move through shared memory",
+            )
+        found = (place % held.shape[1]).reshape(wanted.shape)
+        if not (found == found[0]).all():
+            raise self._irregular(name, user)
+        return found
+
+    def _coordinate(self, key: int) -> tuple[int, ...]:
+        out: list[int] = []
+        for _ in self.access.coordinates:
+            out.append(key % SPAN)
+            key //= SPAN
+        return tuple(reversed(out))
+
+    def _irregular(self, name: str, user: str) -> DecompositionError:
+        return DecompositionError(
+            "ownership-conflict",
+            f"{user} visits the registers of {name} in an order that {self.owner} does not give to all threads alike",
+            fix="descend the Move by conform() or own(Thread)",
+        )
+
+
+def fit(values: Ints) -> Layout | None:
+    """Find a layout that tabulates as `values` (which start at 0), None where there is none.
+
+    Example:
+        >>> str(fit(np.array([0, 1, 2, 3, 64, 65, 66, 67])))
+        '(4,2):(1,64)'
+    """
+    n = len(values)
+    if n == 1:
+        return Layout(1, 0)
+    step = int(values[1])
+    breaks = np.flatnonzero(np.diff(values) != step)
+    run = n if not len(breaks) else int(breaks[0]) + 1
+    if run == n:
+        return Layout(n, step)
+    if n % run:
+        return None
+    blocks = values.reshape(-1, run)
+    outer = fit(blocks[:, 0])
+    if outer is None or not (blocks - blocks[:, :1] == blocks[:1]).all():
+        return None
+    leaves = ((run, step), *outer.leaves)
+    return Layout(tuple(e for e, _ in leaves), tuple(s for _, s in leaves))

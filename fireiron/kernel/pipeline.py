@@ -1,0 +1,77 @@
+"""Split: the loop over K, and its pipeline, whose loads run ahead of the compute by ring slots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from fireiron.algebra.expr import Expr, as_expr, lt, proves
+from fireiron.base.errors import DecompositionError
+from fireiron.kernel.context import Context, State, descend
+from fireiron.kernel.epilog import initialise
+from fireiron.kernel.ir import For, If, Statement
+from fireiron.kernel.move import Copy, lower_copy, open_load
+from fireiron.kernel.ownership import RegisterLoop
+from fireiron.kernel.window import cut
+from fireiron.language.decompositions import Decomposition, Load, Split
+
+Body: TypeAlias = tuple[Statement, ...]
+Recur: TypeAlias = Callable[[Sequence[Decomposition], State, Context], Body]
+
+
+def lower_split(link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+    """Lower the loop over chunks of K.
+
+    With n stages, chunk k+n-1 is started before chunk k is computed with, and finished after it; the first n-1 chunks come before the loop.
+
+    Raises:
+        DecompositionError: `register-loop`, `pipeline-empty`.
+    """
+    extent = state.residual.extents["K"]
+    assert extent is not None
+    parts = {"K": cut(link.size, extent)}
+    trips = as_expr(parts["K"].trips)
+    k = context.variable("k", trips)
+    below = state.under(f"split {link.size}", link.link)
+    looped = attrs.evolve(below, loops=(*state.loops, RegisterLoop(k, trips, link.unrolled)))
+
+    def at(chunk: Expr, inside: State) -> State:
+        return descend(inside, parts, {"K": chunk})
+
+    before = () if state.windows["C"].storage.memory.registers else initialise(state, context)
+    if link.stages == 1:
+        return (*before, For(k, trips, recur(rest, at(k, looped), context), link.unrolled))
+
+    loads = [x for i, x in enumerate(rest) if isinstance(x, Load) and all(isinstance(y, Load) for y in rest[:i])]
+    if not loads:
+        raise DecompositionError(
+            "pipeline-empty", f"pipeline({link.stages}) has no load below it to run ahead", fix="load A or B right below the split"
+        )
+    inner = at(k, looped)
+    for load in loads:
+        if load.memory.registers and not link.unrolled:
+            raise DecompositionError(
+                "register-loop", "a pipeline of registers has no run-time slot", fix="refine the split by .unroll() too"
+            )
+        inner = open_load(load, inner, context, link.stages, k)
+    compute = recur(rest[len(loads) :], inner, context)
+
+    def copies(chunk: Expr, inside: State) -> list[Copy]:
+        return [lower_copy(x, at(chunk, inside), inner.windows[x.role].storage, chunk, context, recur) for x in loads]
+
+    def guarded(chunk: Expr, body: Body) -> Body:
+        present = lt(chunk, trips)
+        return body if proves(present) or not body else (If(present, body),)
+
+    ahead = k + (link.stages - 1)
+    next_chunk = copies(ahead, looped)
+    first: Body = ()
+    for d in range(link.stages - 1):
+        chunk = as_expr(d)
+        body = copies(chunk, below)
+        first += guarded(chunk, tuple(s for c in body for s in (*c.start, *c.finish)))
+    start = guarded(ahead, tuple(s for c in next_chunk for s in c.start))
+    finish = guarded(ahead, tuple(s for c in next_chunk for s in c.finish))
+    return (*before, *first, For(k, trips, (*start, *compute, *finish), link.unrolled))

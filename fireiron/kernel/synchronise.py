@@ -1,0 +1,223 @@
+"""Derived barriers: every read after a write, write after a read and write after a write of shared memory gets one, where it is needed first.
+
+Statements are walked in order. Accesses since the last barrier are pending; a statement that conflicts with one gets a barrier before it, and
+a barrier clears everything pending in its scope. A loop's end meets its own beginning: what conflicts there gets a barrier at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import attrs
+
+from fireiron.algebra.expr import Expr, Var, as_int, free, substitute
+from fireiron.base.errors import DecompositionError
+from fireiron.kernel.ir import THREAD, Call, Compute, For, If, Micro, Region, Statement, Sync, View
+from fireiron.kernel.window import Storage
+from fireiron.language.levels import SH, Block, Level
+
+
+@attrs.frozen
+class Touch:
+    """Note one access of shared memory."""
+
+    view: View
+    kind: Literal["read", "write"]
+
+    def conflicts(self, later: Touch) -> bool:
+        """Say whether the order of two accesses matters."""
+        if self.kind == later.kind == "read":
+            return False
+        a, b = self.view.buffer, later.view.buffer
+        if a.name != b.name:
+            return a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
+        if self.view.slot is None or later.view.slot is None or a.slots == 1:
+            return True
+        return as_int((self.view.slot - later.view.slot) % a.slots) in (None, 0)
+
+
+@attrs.frozen
+class Edge:
+    """Name a conflict: an earlier access, and a later one that must wait for it."""
+
+    first: Touch
+    then: Touch
+
+    @property
+    def scope(self) -> Level:
+        """Give the level whose units must wait: the narrowest that both buffers are private to."""
+        units = [t.view.buffer.unit or Block for t in (self.first, self.then)]
+        if any(not u.is_inside(Block) for u in units):
+            return Block
+        return max(units, key=lambda u: u.size or 0)
+
+    def words(self) -> str:
+        """Say why a barrier stands."""
+        a, b = self.first.view.buffer.name, self.then.view.buffer.name
+        if self.first.kind == "write" and self.then.kind == "read":
+            return f"{b} is written before it is read"
+        if self.first.kind == "read":
+            return f"{a} is read before {'it is' if a == b else f'{b} is'} overwritten"
+        return f"{a} is written before {'it is' if a == b else f'{b} is'} written again"
+
+
+def touches(statement: Statement) -> list[Touch]:
+    """List the accesses of shared memory in a statement, nested ones included."""
+    match statement:
+        case For(body=body) | If(body=body) | Region(body=body):
+            return [t for s in body for t in touches(s)]
+        case Call(atom, views):
+            found: list[Touch] = []
+            for operand, view in zip(atom.operands, views, strict=True):
+                if view.buffer.memory == SH:
+                    kinds: tuple[Literal["read", "write"], ...] = ("read", "write") if operand.access == "update" else (operand.access,)
+                    found += [Touch(view, kind) for kind in kinds]
+            return found
+        case Compute(dst, _, inputs):
+            reads = [Touch(v, "read") for v in inputs if v.buffer.memory == SH]
+            return [*reads, *([Touch(dst, "write")] if dst.buffer.memory == SH else [])]
+        case Micro(roles=roles, views=views, written=written):
+            pairs = [(r, v) for r, v in zip(roles, views, strict=True) if v.buffer.memory == SH]
+            return [*(Touch(v, "read") for _, v in pairs), *(Touch(v, "write") for r, v in pairs if r in written)]
+        case _:
+            return []
+
+
+@attrs.define
+class _Pass:
+    storages: Mapping[str, Storage]
+    varying: frozenset[Expr]
+    trust: bool
+
+    def conflicts(self, pending: list[Touch], statement: Statement, shift: tuple[Var, Expr] | None = None) -> list[Edge]:
+        later = touches(statement)
+        if shift is not None:
+            later = [_shifted(t, *shift) for t in later]
+        edges = [Edge(a, b) for b in later for a in pending if a.conflicts(b)]
+        edges = [e for e in edges if e.scope.size != 1]
+        if self.trust:
+            edges = [e for e in edges if not self._claimed(e)]
+        elif edges and all(self._claimed(e) for e in edges):
+            self._refuse(edges[0])
+        return edges
+
+    def _claimed(self, edge: Edge) -> bool:
+        """Say whether `no_sync` claims that this edge needs no barrier of its own."""
+        storage = self.storages.get(edge.first.view.buffer.name)
+        return edge.first.kind == "write" and edge.then.kind == "read" and storage is not None and storage.no_sync
+
+    def _refuse(self, edge: Edge) -> None:
+        storage = self.storages[edge.first.view.buffer.name]
+        raise DecompositionError(
+            "no-sync-needed",
+            f"no_sync() would drop the only barrier between writing {storage.name} and reading it",
+            fix="drop no_sync(); barriers that another load needs anyway are never doubled",
+            link=storage.link,
+        )
+
+    def run(self, body: tuple[Statement, ...], pending: list[Touch], uniform: bool) -> tuple[list[Statement], list[Touch]]:
+        out: list[Statement] = []
+        for statement in body:
+            if not isinstance(statement, Region | If):
+                pending = self.separate(out, pending, self.conflicts(pending, statement), uniform)
+            match statement:
+                case Region():
+                    inner, pending = self.run(statement.body, pending, uniform)
+                    out.append(attrs.evolve(statement, body=tuple(inner)))
+                case If():
+                    same = not (free(statement.condition) & self.varying)
+                    if not same:
+                        pending = self.separate(out, pending, self.conflicts(pending, statement), uniform)
+                    inner, after = self.run(statement.body, pending, uniform and same)
+                    pending = [*pending, *(t for t in after if t not in pending)]
+                    out.append(attrs.evolve(statement, body=tuple(inner)))
+                case For():
+                    inner, pending = self.loop(statement, pending, uniform)
+                    out.append(attrs.evolve(statement, body=tuple(inner)))
+                case _:
+                    pending = [*pending, *(t for t in touches(statement) if t not in pending)]
+                    out.append(statement)
+        return out, pending
+
+    def loop(self, statement: For, pending: list[Touch], uniform: bool) -> tuple[list[Statement], list[Touch]]:
+        inner, after = self.run(statement.body, pending, uniform)
+        open_ends = self.carried(inner, after, statement.var)
+        after = self.separate(inner, after, open_ends, uniform)
+        return inner, after
+
+    def carried(self, body: list[Statement], pending: list[Touch], var: Var) -> list[Edge]:
+        """Collect the conflicts of a loop's end with its next trip, up to the barriers that stand there."""
+        edges: list[Edge] = []
+        waiting = list(pending)
+        for statement in body:
+            if isinstance(statement, Sync):
+                waiting = [t for t in waiting if not _cleared(t, statement.level)]
+                continue
+            if isinstance(statement, Region | If | For):
+                found = self.carried(list(statement.body), waiting, var)
+                edges += found
+                if isinstance(statement, Region):
+                    for level in _syncs(statement):
+                        waiting = [t for t in waiting if not _cleared(t, level)]
+                continue
+            edges += self.conflicts(waiting, statement, (var, var + 1))
+        return edges
+
+    def separate(self, out: list[Statement], pending: list[Touch], edges: list[Edge], uniform: bool) -> list[Touch]:
+        """Insert the barriers that edges need; returns what stays pending."""
+        scopes = {e.scope.name: e for e in reversed(edges)}
+        if Block.name in scopes:
+            scopes = {Block.name: scopes[Block.name]}
+        for edge in scopes.values():
+            storage = self.storages.get(edge.then.view.buffer.name)
+            if not uniform:
+                raise DecompositionError(
+                    "barrier-in-guard",
+                    f"a barrier is needed ({edge.words()}) where only some threads arrive",
+                    fix="map a number of tiles that keeps every unit busy, or load above this link",
+                    link=storage.link if storage else None,
+                )
+            out.append(Sync(edge.scope, edge.words(), storage.link if storage else None))
+            pending = [t for t in pending if not _cleared(t, edge.scope)]
+        return pending
+
+
+def _syncs(statement: Region) -> list[Level]:
+    found: list[Level] = []
+    for s in statement.body:
+        if isinstance(s, Sync):
+            found.append(s.level)
+        elif isinstance(s, Region):
+            found += _syncs(s)
+    return found
+
+
+def _cleared(touch: Touch, level: Level) -> bool:
+    unit = touch.view.buffer.unit or Block
+    return level == Block or unit.name == level.name or unit.is_inside(level)
+
+
+def _shifted(touch: Touch, var: Var, value: Expr) -> Touch:
+    slot = touch.view.slot
+    return touch if slot is None else Touch(attrs.evolve(touch.view, slot=substitute(slot, {var: value})), touch.kind)
+
+
+def synchronise(
+    body: tuple[Statement, ...], storages: Mapping[str, Storage], definitions: Mapping[Var, Expr], trust_no_sync: bool = False
+) -> tuple[Statement, ...]:
+    """Insert the barriers that a kernel's shared memory needs.
+
+    Args:
+        body: the kernel's statements.
+        storages: the buffers by name.
+        definitions: what named index expressions mean; those that depend on the thread make a condition non-uniform.
+        trust_no_sync: believe every `no_sync`.
+
+    Raises:
+        DecompositionError: `no-sync-needed`, `barrier-in-guard`.
+    """
+    varying = {v for v, meaning in definitions.items() if any(isinstance(x, Var) and x.name == THREAD for x in free(meaning))}
+    threads = {x for meaning in definitions.values() for x in free(meaning) if isinstance(x, Var) and x.name == THREAD}
+    out, _ = _Pass(storages, frozenset(varying | threads), trust_no_sync).run(body, [], uniform=True)
+    return tuple(out)

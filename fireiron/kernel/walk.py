@@ -1,0 +1,178 @@
+"""Lowering, link by link: each decomposition emits its piece of code around what the rest of its chain emits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from fireiron.algebra.expr import Expr, Index, Var, as_expr, lt, proves, simplest
+from fireiron.algebra.layout import Layout
+from fireiron.base.errors import DecompositionError, FireironError
+from fireiron.kernel.context import Context, State, descend, units_of
+from fireiron.kernel.epilog import lower_epilog
+from fireiron.kernel.ir import BLOCK, For, If, Region, Statement
+from fireiron.kernel.leaf import lower_done
+from fireiron.kernel.move import lower_load, lower_own, widest_sizes
+from fireiron.kernel.ownership import RegisterLoop
+from fireiron.kernel.pipeline import lower_split
+from fireiron.kernel.window import Cut, cut
+from fireiron.language.decompositions import Decomposition, Done, Epilog, Extent, Load, Own, Split, Tile, Widest
+from fireiron.language.levels import Block, Kernel
+from fireiron.language.tensor import ColMajor, Order, RowMajor
+
+Body = tuple[Statement, ...]
+
+
+def lower_links(links: Sequence[Decomposition], state: State, context: Context) -> Body:
+    """Lower a chain from its first remaining link on.
+
+    Raises:
+        FireironError: located at the link that cannot be lowered.
+    """
+    if not links:
+        raise DecompositionError(
+            "unfinished", f"{state.residual} is not decomposed to the end", fix="close the chain by .done()", path=state.path
+        )
+    link, rest = links[0], links[1:]
+    try:
+        match link:
+            case Tile():
+                return _lower_tile(link, rest, state, context)
+            case Split():
+                return lower_split(link, rest, state, context, lower_links)
+            case Load():
+                return lower_load(link, rest, state, context, lower_links)
+            case Epilog():
+                return lower_epilog(link, rest, state, context, lower_links)
+            case Own():
+                return lower_own(link, rest, state, context, lower_links)
+            case Done():
+                return lower_done(link, state.under("done", link.link), context)
+    except FireironError as error:
+        raise error.located(link.link, state.path) from None
+
+
+def _lower_tile(link: Tile, rest: Sequence[Decomposition], state: State, context: Context) -> Body:
+    order, named = link.order, link.sizes
+    if isinstance(named, Widest):
+        named, order = widest_sizes(named, state, link.order)
+    sizes: dict[str, Extent] = dict(named)
+    extents = state.residual.extents
+    parts = {dim: cut(sizes[dim], _known(extents[dim])) for dim in extents if dim in sizes}
+    words = f"tile {'x'.join(str(size) for size in sizes.values())}" + (f" to {link.level}" if link.level else "")
+    below = state.under(words, link.link)
+    if link.level is None:
+        return _loop_tile(link, parts, order, rest, below, context)
+    if link.level.name == Block.name and state.level.name == Kernel.name:
+        return _grid_tile(link, parts, order, rest, below, context)
+    return _unit_tile(link, parts, order, rest, below, context)
+
+
+def _known(extent: Index | None) -> Index:
+    assert extent is not None
+    return extent
+
+
+def _loop_tile(
+    link: Tile, parts: dict[str, Cut], order: Order | Layout, rest: Sequence[Decomposition], state: State, context: Context
+) -> Body:
+    dims = list(parts)
+    if order is ColMajor:
+        dims.reverse()
+    tiles: dict[str, Expr] = {dim: as_expr(0) for dim in parts}
+    loops: list[tuple[Var, Expr]] = []
+    for dim in dims:
+        trips = as_expr(parts[dim].trips)
+        if trips.range != (1, 1):
+            var = context.variable(dim.lower(), trips)
+            tiles[dim] = var
+            loops.append((var, trips))
+    inner = attrs.evolve(state, loops=(*state.loops, *(RegisterLoop(v, t, link.unrolled) for v, t in loops)))
+    body = lower_links(rest, descend(inner, parts, tiles), context)
+    for var, trips in reversed(loops):
+        body = (For(var, trips, body, link.unrolled),)
+    return body
+
+
+def _numbers(index: Expr, parts: dict[str, Cut], order: Order | Layout) -> dict[str, Expr]:
+    """Turn a tile's id into its number along each dimension."""
+    dims = list(parts)
+    if isinstance(order, Layout):
+        index, order = as_expr(order(index)), ColMajor
+    if order is RowMajor:
+        dims.reverse()
+    numbers: dict[str, Expr] = {}
+    for i, dim in enumerate(dims):
+        trips = as_expr(parts[dim].trips)
+        last = i == len(dims) - 1
+        numbers[dim] = index if last else index % trips
+        index = index if last else index // trips
+    return {dim: numbers[dim] for dim in parts}
+
+
+def _count(parts: dict[str, Cut]) -> Expr:
+    total = as_expr(1)
+    for part in parts.values():
+        total = total * part.trips
+    return total
+
+
+def _named(numbers: dict[str, Expr], prefix: str, parts: dict[str, Cut], context: Context) -> dict[str, Expr]:
+    return {dim: context.define(f"{prefix}_{dim.lower()}", number, parts[dim].trips) for dim, number in numbers.items()}
+
+
+def _grid_tile(
+    link: Tile, parts: dict[str, Cut], order: Order | Layout, rest: Sequence[Decomposition], state: State, context: Context
+) -> Body:
+    missing = [dim for dim, extent in state.residual.sizes if dim not in parts and dim != "K" and simplest(_known(extent)) != 1]
+    if missing:
+        raise DecompositionError(
+            "tile-gaps",
+            f"tiles of {state.residual.short} leave {', '.join(missing)} whole in every block",
+            fix="size the tile in that dimension too: tile(m, n, batch=1)",
+        )
+    total = _count(parts)
+    context.grid = total
+    index: Expr = Var(BLOCK, simplest(total))
+    if link.permute is not None:
+        index = as_expr(link.permute(index))
+    tiles = _named(_numbers(index, parts, order), "block", parts, context)
+    inside = descend(state, parts, tiles, link.level)
+    body = lower_links(rest, inside, context)
+    return (Region(str(inside.residual), body, state.path, link.link),)
+
+
+def _unit_tile(
+    link: Tile, parts: dict[str, Cut], order: Order | Layout, rest: Sequence[Decomposition], state: State, context: Context
+) -> Body:
+    level = link.level
+    assert level is not None
+    total = simplest(_count(parts))
+    if not isinstance(total, int):
+        raise DecompositionError(
+            "symbolic-tiles", f"{total} tiles cannot be mapped to {level}: the count is not known", fix="tile to Block first"
+        )
+    units = units_of(level, state, context, total, link.units)
+    unit = context.define(level.name.lower(), units.index, units.count)
+    index = unit if link.permute is None else as_expr(link.permute(unit))
+    trips = -(-total // units.count)
+    loops = state.loops
+    var: Var | None = None
+    if trips > 1:
+        var = context.variable("r", trips)
+        index = index + var * units.count
+        loops = (*loops, RegisterLoop(var, as_expr(trips), link.unrolled or trips <= 32))
+    numbers = _named(_numbers(index, parts, order), level.name.lower(), parts, context)
+    inside = descend(attrs.evolve(state, loops=loops), parts, numbers, level)
+    inside = attrs.evolve(inside, position=units.position, width=units.width)
+    body = lower_links(rest, inside, context)
+    if state.residual.kind == "MatMul":
+        body = (Region(str(inside.residual), body, state.path, link.link),)
+    present = lt(index, total)
+    if not proves(present):
+        body = (If(present, body),)
+    if var is not None:
+        body = (For(var, as_expr(trips), body, loops[-1].unrolled),)
+    return body
+

@@ -1,0 +1,85 @@
+"""The record of an instruction; everything the compiler knows of it is derived from this row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import attrs
+
+from fireiron.algebra.dtypes import DType
+from fireiron.algebra.layout import Layout
+from fireiron.language.levels import Level, Memory
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Meaning: TypeAlias = "Callable[..., np.ndarray[Any, Any]]"
+
+
+@attrs.frozen
+class Operand:
+    """Say what an atom takes in one of its operand places.
+
+    Args:
+        role: `A`, `B`, `C` of a MatMul; `src`, `dst` of a Move.
+        memory: where the operand must lie.
+        dtype: its element type, or None where any type of the right size will do.
+        shape: rows and columns of the operand (a Move's vector: (1, elements)).
+        layout: thread-value layout ((thread), (register)) -> row + rows * column, threads of one unit first.
+        access: read, write, or both.
+    """
+
+    role: str
+    memory: Memory
+    dtype: DType | None
+    shape: tuple[int, int]
+    layout: Layout
+    access: Literal["read", "write", "update"] = "read"
+
+    @property
+    def registers(self) -> int:
+        """Count the elements that one thread holds."""
+        return self.layout[1].size
+
+
+@attrs.frozen
+class Atom:
+    """Describe one instruction.
+
+    Args:
+        name: unique, the field's name of it (`fma.f32`, `copy.16B.GL.SH`).
+        kind: the spec it executes.
+        shape: (m, n, k) of a MatMul; (elements,) of a Move in elements, or (0,) where `nbytes` says it.
+        unit: the level whose unit executes it.
+        operands: in the order of the spec: A, B, C or src, dst.
+        arch: smallest architecture as an integer (75 for sm_75).
+        source: where the row was read (PTX ISA section).
+        cuda: one wrapper function's text in CUDA C++, or "" where the call is a plain expression.
+        call: the statement that calls it, with named fields `{A}`, `{B}`, `{C}` or `{src}`, `{dst}`: an lvalue of each
+            view's first element (`{A[1]}`: of its second); `{lane}` of a Shuffle.
+        guarded_cuda: the wrapper of `guarded_call`.
+        guarded_call: the statement of a Move that writes zeros where `{read}` is false, or "" where there is none.
+        nbytes: bytes a Move carries (its dtype is then free and its operands' elements are bytes), else 0.
+        numpy: meaning of a MatMul on arrays (units, threads, registers): numpy(a, b, c) -> new c. Moves move.
+        clocks: issue clocks of one warp instruction on one SM sub-partition, for the cost model.
+    """
+
+    name: str
+    kind: Literal["MatMul", "Move", "Shuffle"]
+    shape: tuple[int, ...]
+    unit: Level
+    operands: tuple[Operand, ...]
+    arch: int
+    source: str
+    cuda: str
+    call: str
+    guarded_cuda: str = ""
+    guarded_call: str = ""
+    nbytes: int = 0
+    numpy: Meaning | None = attrs.field(default=None, eq=False, repr=False)
+    clocks: float = 1.0
+
+    def operand(self, role: str) -> Operand:
+        """Find an operand by its role."""
+        return next(o for o in self.operands if o.role == role)

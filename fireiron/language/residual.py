@@ -1,0 +1,161 @@
+"""Residual specs: what remains to be done after each link of a chain."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import attrs
+
+from fireiron.algebra.dtypes import DType
+from fireiron.algebra.expr import Index
+from fireiron.language.decompositions import Chunks, Decomposition, Done, Epilog, Extent, Load, Own, Split, Tile, Widest
+from fireiron.language.levels import Kernel, Level, Memory
+from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, dims_of
+from fireiron.language.tensor import Tensor
+
+Kind: TypeAlias = Literal["MatMul", "Move", "Init", "Pointwise"]
+
+
+@attrs.frozen
+class Operand:
+    """Say where one operand of a residual spec lies now.
+
+    Args:
+        role: `A`, `B`, `C`; `src`, `dst`; `out`.
+        tensor: the spec's tensor that it is a tile of.
+        memory: where it lies now.
+        dtype: its element type there.
+        dims: the dimensions that index it.
+    """
+
+    role: str
+    tensor: Tensor
+    memory: Memory
+    dtype: DType
+    dims: tuple[str, ...]
+
+
+@attrs.frozen
+class Residual:
+    """Describe the spec that a chain has left to decompose.
+
+    Args:
+        kind: MatMul, Move, Init or Pointwise.
+        level: the level whose unit executes it.
+        sizes: extent of each dimension; None where a vector's width is still open.
+        operands: in the spec's order.
+        closed: whether an atom or a microkernel executes it.
+    """
+
+    kind: Kind
+    level: Level
+    sizes: tuple[tuple[str, Index | None], ...]
+    operands: tuple[Operand, ...]
+    closed: bool = False
+
+    @property
+    def extents(self) -> dict[str, Index | None]:
+        """Map each dimension to its extent."""
+        return dict(self.sizes)
+
+    def operand(self, role: str) -> Operand | None:
+        """Find an operand by its role."""
+        return next((o for o in self.operands if o.role == role), None)
+
+    @property
+    def short(self) -> str:
+        """Print kind and extents: `MatMul 128x128x8`."""
+        return f"{self.kind} {'x'.join('?' if size is None else str(size) for _, size in self.sizes)}"
+
+    def __str__(self) -> str:
+        sizes = ", ".join("?" if size is None else str(size) for _, size in self.sizes)
+        places = ", ".join(str(o.memory) for o in self.operands)
+        return f"{self.kind}({sizes})({places})({self.level})"
+
+
+def start(spec: Spec) -> Residual:
+    """Give the residual of an empty chain: the whole spec, at the kernel."""
+
+    def operand(role: str, tensor: Tensor) -> Operand:
+        return Operand(role, tensor, tensor.memory, tensor.dtype, dims_of(spec, role))
+
+    match spec:
+        case MatMul(A, B, C):
+            return Residual("MatMul", Kernel, spec.sizes, (operand("A", A), operand("B", B), operand("C", C)))
+        case Move(src, dst):
+            return Residual("Move", Kernel, _sizes(dst, spec), (operand("src", src), operand("dst", dst)))
+        case Init(dst):
+            return Residual("Init", Kernel, _sizes(dst, spec), (operand("dst", dst),))
+        case Pointwise(_, _, out):
+            return Residual("Pointwise", Kernel, _sizes(out, spec), (operand("out", out),))
+
+
+def _sizes(tensor: Tensor, spec: Spec) -> tuple[tuple[str, Index], ...]:
+    return tuple(zip(dims_of(spec, "dst"), tensor.shape, strict=True))
+
+
+def move_of(residual: Residual, role: str, memory: Memory, dtype: DType) -> Residual:
+    """Give the Move that brings one operand of a residual to another memory."""
+    operand = residual.operand(role)
+    assert operand is not None
+    sizes = tuple((dim, residual.extents[dim]) for dim in operand.dims)
+    src = attrs.evolve(operand, role="src")
+    return Residual("Move", residual.level, sizes, (src, attrs.evolve(operand, role="dst", memory=memory, dtype=dtype)))
+
+
+def store_of(residual: Residual, memory: Memory, dtype: DType) -> Residual:
+    """Give the Move that stores the accumulator of an epilog."""
+    c = residual.operand("C")
+    assert c is not None
+    sizes = tuple((dim, residual.extents[dim]) for dim in c.dims)
+    src = attrs.evolve(c, role="src", memory=memory, dtype=dtype)
+    return Residual("Move", residual.level, sizes, (src, attrs.evolve(c, role="dst")))
+
+
+def apply(link: Decomposition, residual: Residual) -> Residual:
+    """Give what remains after one more link."""
+    match link:
+        case Tile():
+            level = link.level or residual.level
+            return attrs.evolve(residual, level=level, sizes=_tiled(link, residual))
+        case Split(size):
+            sizes = tuple((dim, size if dim == "K" else extent) for dim, extent in residual.sizes)
+            return attrs.evolve(residual, sizes=sizes)
+        case Load(role, memory):
+            return _moved(residual, role, memory, link.dtype)
+        case Epilog():
+            return _moved(residual, "C", link.memory, link.dtype)
+        case Own(level):
+            sizes = tuple((dim, None) for dim, _ in residual.sizes)
+            return attrs.evolve(residual, level=level, sizes=sizes)
+        case Done():
+            return attrs.evolve(residual, closed=True)
+
+
+def _tiled(link: Tile, residual: Residual) -> tuple[tuple[str, Index | None], ...]:
+    if isinstance(link.sizes, Widest):
+        return tuple((dim, None) for dim, _ in residual.sizes)
+    new = dict(link.sizes)
+    return tuple((dim, extent_in(new[dim], extent) if dim in new else extent) for dim, extent in residual.sizes)
+
+
+def extent_in(size: Extent, extent: Index | None) -> Index | None:
+    """Count the elements that a tile takes of a dimension."""
+    if isinstance(size, Chunks):
+        return None if not isinstance(extent, int) else size.chunk * -(-extent // size.stride)
+    return size
+
+
+def _moved(residual: Residual, role: str, memory: Memory, dtype: DType | None) -> Residual:
+    operands = tuple(
+        attrs.evolve(o, memory=memory, dtype=dtype or o.dtype) if o.role == role else o for o in residual.operands
+    )
+    return attrs.evolve(residual, operands=operands)
+
+
+def after(spec: Spec, links: tuple[Decomposition, ...]) -> Residual:
+    """Give what remains after a whole chain."""
+    residual = start(spec)
+    for link in links:
+        residual = apply(link, residual)
+    return residual

@@ -1,0 +1,225 @@
+"""One view, for all lanes of one execution: which elements, whether they may be touched, and what that costs.
+
+Lanes are (iterations, threads): a nest of loops that runs at once gives the iterations. Elements are (iterations, elements, threads), so
+that the flat order of one thread's elements is the order in which it would touch them one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import attrs
+import numpy as np
+
+from fireiron.algebra.layout import Layout
+from fireiron.simulate.memory import Storage
+from fireiron.simulate.order import MANY, Array
+from fireiron.simulate.traffic import Traffic, sectors, wavefronts
+
+Env: TypeAlias = "dict[str, Any]"
+Value: TypeAlias = "Callable[[Env], Any]"
+
+MOST_NBYTES = 16
+
+
+class Fault(Exception):
+    """Carry a bad access to the statement that can name it.
+
+    Args:
+        code: the error's code.
+        thread: who.
+        text: what is wrong with the element, after the statement and the thread.
+        fix: what to do.
+    """
+
+    def __init__(self, code: str, thread: int, text: str, fix: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.thread = thread
+        self.text = text
+        self.fix = fix
+
+
+@attrs.define(eq=False)
+class Access:
+    """Hold the elements of one view.
+
+    Args:
+        storage: where.
+        rows: registers (iterations, elements), where all threads touch the same ones.
+        index: flat elements (iterations, elements, threads), safe to gather with; for RF register * threads + thread.
+        touched: flat elements of active lanes alone.
+        who: threads plus one, like `touched`.
+        traffic: what one execution costs.
+        granules: what the tracker sees, and who (deduplicated where it may be).
+    """
+
+    storage: Storage
+    rows: Array | None
+    index: Array | None
+    touched: Array
+    who: Array
+    traffic: Traffic
+    granules: tuple[Array, Array] | None = None
+
+    @property
+    def weight(self) -> int:
+        """Give the elements that keeping it costs."""
+        return (0 if self.index is None else 2 * self.index.size) + (0 if self.granules is None else 2 * self.who.size)
+
+
+def steps_of(layout: Layout, env: Mapping[str, Any]) -> Array:
+    """List a view's element offsets from its first one."""
+    if layout.is_static:
+        return np.array([layout(i) for i in range(layout.size)], np.int64)
+    from fireiron.algebra.expr import evaluate
+
+    return np.array([evaluate(layout(i), env) for i in range(int(evaluate(layout.size, env)))], np.int64)
+
+
+def build(
+    storage: Storage,
+    offset: Any,
+    steps: Array,
+    lanes: tuple[int, int],
+    mask: Array | None,
+    origin: tuple[Any, ...] = (),
+) -> Access:
+    """Check a view's elements and list them.
+
+    Args:
+        storage: where.
+        offset: first element, an int or an array that broadcasts to the lanes.
+        steps: offsets of the others.
+        lanes: iterations and threads.
+        mask: active lanes, or None for all.
+        origin: coordinates of the first element in a GL array, like `offset`.
+
+    Raises:
+        Fault: `out-of-bounds`, `misaligned`.
+    """
+    count, threads = lanes
+    if storage.kind == "RF":
+        return _registers(storage, offset, steps, lanes, mask)
+    first = np.broadcast_to(np.asarray(offset, np.int64), lanes)
+    _within(storage, first, steps, mask)
+    if origin and storage.kind == "GL":
+        _inside(storage, first, steps, mask, [np.broadcast_to(np.asarray(o, np.int64), lanes) for o in origin])
+    traffic = _traffic(storage, first, steps, mask)
+    index = first[:, None, :] + steps[None, :, None]
+    who = np.broadcast_to(np.arange(1, threads + 1, dtype=np.int32), index.shape)
+    if mask is None:
+        return Access(storage, None, index, index.reshape(-1), who.reshape(-1), traffic)
+    active = np.broadcast_to(mask[:, None, :], index.shape)
+    return Access(storage, None, np.where(active, index, 0), index[active], who[active], traffic)
+
+
+def _registers(storage: Storage, offset: Any, steps: Array, lanes: tuple[int, int], mask: Array | None) -> Access:
+    count, threads = lanes
+    first = np.asarray(offset, np.int64)
+    shared = first.ndim == 0 or first.shape[-1] == 1
+    if shared and mask is None:
+        rows = np.broadcast_to(first.reshape(-1, 1) if first.ndim else first, (count, 1)) + steps
+        if rows.size and (rows.min() < 0 or rows.max() >= storage.size):
+            _within(storage, np.broadcast_to(first, lanes), steps, None)
+        return Access(storage, rows, None, rows.reshape(-1), rows[:0].reshape(-1), Traffic())
+    first = np.broadcast_to(first, lanes)
+    _within(storage, first, steps, mask)
+    index = (first[:, None, :] + steps[None, :, None]) * threads + np.arange(threads)
+    if mask is None:
+        return Access(storage, None, index, index.reshape(-1), index[:0].reshape(-1), Traffic())
+    active = np.broadcast_to(mask[:, None, :], index.shape)
+    return Access(storage, None, np.where(active, index, 0), index[active], index[:0].reshape(-1), Traffic())
+
+
+def _within(storage: Storage, first: Array, steps: Array, mask: Array | None) -> None:
+    low, high = int(steps.min()), int(steps.max())
+    inside = (first + low >= 0) & (first + high < storage.size)
+    if mask is not None:
+        inside |= ~mask
+    if inside.all():
+        return
+    at, thread = (int(x) for x in np.argwhere(~inside)[0])
+    element = int(first[at, thread]) + (low if first[at, thread] + low < 0 else high)
+    unit = "registers" if storage.kind == "RF" else "elements"
+    raise Fault(
+        "out-of-bounds",
+        thread,
+        f"element {element} of {storage.buffer.name}, which has {storage.size} {unit}",
+        "guard the access, or check the tile's strides",
+    )
+
+
+def _inside(storage: Storage, first: Array, steps: Array, mask: Array | None, origin: list[Array]) -> None:
+    """Compare coordinates with extents, where the view gives them in the array's own order."""
+    if len(origin) != len(storage.shape):
+        return
+    flat = sum((o * s for o, s in zip(origin, storage.strides, strict=True)), np.zeros_like(first))
+    active = np.ones(first.shape, bool) if mask is None else mask
+    if (flat != first)[active].any():
+        return
+    for axis, (o, extent, more) in enumerate(zip(origin, storage.shape, storage.reach(steps), strict=True)):
+        bad = active & ((o < 0) | (o + more >= extent))
+        if bad.any():
+            at, thread = (int(x) for x in np.argwhere(bad)[0])
+            place = [int(each[at, thread]) for each in origin]
+            place[axis] += more if place[axis] >= 0 else 0
+            raise Fault(
+                "out-of-bounds",
+                thread,
+                f"{storage.buffer.name}[{', '.join(map(str, place))}], whose shape is {storage.shape}",
+                "guard the access where the tile is partial",
+            )
+
+
+def _traffic(storage: Storage, first: Array, steps: Array, mask: Array | None) -> Traffic:
+    """Cut the view into hardware accesses: one vector where elements are consecutive, else one an element."""
+    item = storage.itemsize
+    vector = len(steps) > 1 and bool((steps == np.arange(len(steps))).all())
+    width = len(steps) * item if vector else item
+    starts = steps[:1] if vector else steps
+    if width > MOST_NBYTES and width % MOST_NBYTES == 0:
+        starts, width = np.arange(0, len(steps), MOST_NBYTES // item), MOST_NBYTES
+    address = ((first[None] + starts[:, None, None]) * item + storage.base).reshape(-1, first.shape[1])
+    active = None if mask is None else np.tile(mask, (len(starts), 1))
+    unaligned = address % width != 0
+    if active is not None:
+        unaligned &= active
+    if unaligned.any():
+        at, thread = (int(x) for x in np.argwhere(unaligned)[0])
+        raise Fault(
+            "misaligned",
+            thread,
+            f"{width} bytes at byte {int(address[at, thread])} of {'shared memory' if storage.base else storage.buffer.name} "
+            f"({storage.name((int(address[at, thread]) - storage.base) // item)}), which {width} does not divide",
+            f"use a narrower vector, or pad rows to a multiple of {width} bytes",
+        )
+    return (sectors if storage.kind == "GL" else wavefronts)(address, active, width)
+
+
+def granules_of(access: Access, keep: bool, exact: bool) -> tuple[Array, Array]:
+    """Give what the tracker sees; merged to one entry a granule where the access is kept and threads need not be told apart.
+
+    Args:
+        access: whose.
+        keep: whether it will run again, so that merging pays.
+        exact: whether each reader counts.
+    """
+    if access.granules is not None:
+        return access.granules
+    found = access.storage.granules(access.touched, access.who)
+    if keep:
+        if not exact:
+            found = _merged(*found)
+        access.granules = found
+    return found
+
+
+def _merged(granules: Array, who: Array) -> tuple[Array, Array]:
+    order = np.lexsort((who, granules))
+    granules, who = granules[order], who[order]
+    starts = np.flatnonzero(np.concatenate([[True], np.diff(granules) != 0]))
+    ends = np.concatenate([starts[1:], [len(granules)]]) - 1
+    first, last = who[starts], who[ends]
+    return granules[starts], np.where(first == last, first, MANY).astype(np.int32)

@@ -1,0 +1,81 @@
+"""How long a simulation will take, so that a hopeless one is refused before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from fireiron.algebra.expr import Expr, evaluate, free
+from fireiron.kernel.ir import Call, Compute, For, If, Kernel, Let, Micro, Region, Statement, Sync
+
+STATEMENT_S = 2.0e-4  # planning and running one statement
+ELEMENT_S = 4.0e-8  # one element of one lane
+MICRO_S = 1.0e-5  # one call of a microkernel's meaning
+LET_S = 2.0e-5
+BLOCK_S = 1.0e-3
+
+
+def cost(kernel: Kernel, sizes: Mapping[str, int] | None = None, blocks: int | None = None) -> float:
+    """Predict the seconds that `simulate` takes, within a small factor.
+
+    Args:
+        kernel: what would run.
+        sizes: values of the symbols.
+        blocks: how many blocks; None for all.
+    """
+    env = dict(sizes or {})
+    grid = _value(kernel.grid, env)
+    run = grid if blocks is None else min(blocks, grid)
+    return run * (BLOCK_S + _body(kernel.body, env, kernel.threads))
+
+
+def _body(body: tuple[Statement, ...], env: Mapping[str, int], threads: int) -> float:
+    return sum(_statement(statement, env, threads) for statement in body)
+
+
+def _statement(statement: Statement, env: Mapping[str, int], threads: int) -> float:
+    match statement:
+        case Let():
+            return LET_S
+        case Sync():
+            return STATEMENT_S / 4
+        case For(extent=extent, body=body):
+            trips = _value(extent, env)
+            if _is_nest(body):
+                # The iterations run at once: only elements count.
+                once = _body(body, env, threads)
+                return max(once, STATEMENT_S) + trips * max(once - STATEMENT_S, 0.0)
+            return trips * _body(body, env, threads)
+        case If(body=body) | Region(body=body):
+            return _body(body, env, threads)
+        case Call(views=views):
+            return STATEMENT_S + ELEMENT_S * threads * sum(_size(view.layout.size, env) for view in views)
+        case Compute(inputs=inputs):
+            return STATEMENT_S + ELEMENT_S * threads * (1 + len(inputs))
+        case Micro(views=views, level=level):
+            elements = sum(_size(view.layout.size, env) for view in views)
+            return STATEMENT_S + threads * (MICRO_S / (level.size or threads) + ELEMENT_S * elements)
+        case _ as never:
+            assert_never(never)
+
+
+def _is_nest(body: tuple[Statement, ...]) -> bool:
+    """Say whether a loop's body is one Call or Compute below Lets, loops, conditions and regions."""
+    *lets, last = body or (Sync,)
+    if not all(isinstance(let, Let) for let in lets):
+        return False
+    if isinstance(last, For | If | Region):
+        return _is_nest(last.body)
+    return isinstance(last, Call | Compute)
+
+
+def _size(size: int | Expr, env: Mapping[str, int]) -> int:
+    return size if isinstance(size, int) else _value(size, env)
+
+
+def _value(expr: Expr, env: Mapping[str, int]) -> int:
+    """Evaluate with loop variables at 0."""
+    zeros = {leaf.name: 0 for leaf in free(expr)}
+    found = evaluate(expr, {**zeros, **env})
+    assert isinstance(found, int)
+    return found

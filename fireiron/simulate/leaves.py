@@ -1,0 +1,313 @@
+"""Statements that touch data: plan their accesses once for each set of loop values that they depend on, then run on whole arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import attrs
+import numpy as np
+
+from fireiron.algebra.expr import Const, Expr
+from fireiron.base.errors import SimulationError
+from fireiron.kernel.ir import View
+from fireiron.simulate.access import Access, Env, Fault, build, granules_of, steps_of
+from fireiron.simulate.memory import Storage
+from fireiron.simulate.order import Array
+from fireiron.simulate.state import ITERATIONS, Machine, Place, State
+from fireiron.simulate.tracker import Race
+
+MOST_KEPT = 24 << 20  # elements of cached index arrays, 8 bytes each
+
+
+@attrs.define(eq=False)
+class Operand:
+    """Bind a view to its memory and compiled index expressions.
+
+    Args:
+        view: what the statement says.
+        storage: the memory.
+        offset: its first element.
+        origin: that element's coordinates.
+        peek: whether it is gathered unchecked, for who knows better which elements count.
+    """
+
+    view: View
+    storage: Storage
+    offset: Callable[[Env], Any]
+    origin: tuple[Callable[[Env], Any], ...]
+    peek: bool = False
+
+    def access(self, env: Env, lanes: tuple[int, int], mask: Array | None) -> Access:
+        """List the elements for these lanes."""
+        steps = steps_of(self.view.layout, env)
+        origin = tuple(o(env) for o in self.origin) if self.storage.kind == "GL" else ()
+        return build(self.storage, self.offset(env), steps, lanes, mask, origin)
+
+
+@attrs.define(eq=False)
+class Plan:
+    """Hold one execution's accesses.
+
+    Args:
+        reads: in the statement's order, None where no lane reads.
+        writes: the destinations.
+        mask: lanes that run, or None for all.
+        zero: lanes that read nothing and give zeros (iterations, 1, threads), or None.
+        count: active lanes.
+        together: whether all iterations may run at once.
+        extra: what a kind of statement adds.
+    """
+
+    reads: list[Access | None]
+    writes: list[Access]
+    mask: Array | None
+    zero: Array | None
+    count: int
+    together: bool = True
+    extra: Any = None
+
+
+SKIP = "skip"  # the plan, or mask, of an execution in which no lane is active
+Key: TypeAlias = "tuple[Any, ...]"
+
+
+@attrs.define(eq=False)
+class Leaf:
+    """Execute one statement for all lanes.
+
+    Args:
+        machine: shared state.
+        place: where counters and errors go.
+        sources: operands that are read.
+        targets: operands that are written.
+        compute: arrays (iterations, elements, threads) of the sources -> of the targets.
+        finish: completes a plan, or refuses it.
+        read: predicate under which sources are read (else zeros), or None.
+        write: predicate under which anything happens, or None.
+        needs: the loop variables on which addresses and predicates depend.
+        keep: whether plans are kept: never those that depend on the block.
+    """
+
+    machine: Machine
+    place: Place
+    sources: tuple[Operand, ...]
+    targets: tuple[Operand, ...]
+    compute: Callable[[Plan, list[Array | None]], tuple[Array, ...]]
+    finish: Callable[[Plan, Env], None]
+    read: Callable[[Env], Any] | None
+    write: Callable[[Env], Any] | None
+    needs: tuple[str, ...]
+    keep: bool
+    plans: dict[Key, Plan | str] = attrs.field(factory=dict)
+
+    def plan(self, state: State, act: Array | None) -> Plan | str:
+        """Find or make the plan for the current loop values."""
+        if not self.keep:
+            return self._make(state.env, act)
+        key = tuple(state.env[name] for name in self.needs)
+        found = self.plans.get(key)
+        if found is None:
+            found = self._make(state.env, act)
+            if self.machine.kept < MOST_KEPT:
+                self.plans[key] = found
+                if isinstance(found, Plan):
+                    self.machine.kept += sum(a.weight for a in (*found.reads, *found.writes) if a is not None)
+        return found
+
+    def run(self, plan: Plan | str) -> None:
+        """Read, compute, write, and count."""
+        if isinstance(plan, str):
+            return
+        machine, place = self.machine, self.place
+        machine.order.tick(place.number)
+        values: list[Array | None] = []
+        for operand, access in zip(self.sources, plan.reads, strict=True):
+            values.append(None if access is None else gather(access) if operand.peek else self.load(access))
+        for access, result in zip(plan.writes, self.compute(plan, values), strict=True):
+            self.store(access, plan.mask, result)
+        place.count += plan.count
+
+    def load(self, access: Access) -> Array:
+        """Gather a source, after checking that it holds values and that nobody writes it meanwhile."""
+        storage = access.storage
+        if storage.kind == "RF":
+            assert storage.initialised is not None
+            if access.rows is not None:
+                if not storage.initialised[access.rows].all():
+                    self._uninitialised_registers(access)
+            elif not storage.initialised.reshape(-1)[access.touched].all():
+                self._uninitialised_registers(access)
+            return gather(access)
+        self.place.charge(storage.kind, "read", access.traffic)
+        if storage.tracker is not None:
+            granules, who = granules_of(access, self.keep, self.machine.order.partial)
+            if storage.must_write:
+                self._written(access, granules)
+            try:
+                storage.tracker.read(granules, who)
+            except Race as race:
+                raise self.machine.race(self.place, race, storage, *storage.granules(access.touched, access.who)) from None
+        return gather(access)
+
+    def store(self, access: Access, mask: Array | None, values: Array) -> None:
+        """Scatter a result from the active lanes."""
+        storage = access.storage
+        if storage.kind == "RF":
+            assert storage.initialised is not None
+            if access.rows is not None:
+                storage.data[access.rows] = values
+                storage.initialised[access.rows] = True
+            else:
+                storage.data.reshape(-1)[access.touched] = _active(values, access, mask)
+                storage.initialised.reshape(-1)[access.touched] = True
+            return
+        self.place.charge(storage.kind, "write", access.traffic)
+        if storage.tracker is None:
+            who = f"{self.place} writes {storage.buffer.name}, which is an input"
+            raise self.machine.error(self.place, "write-to-input", who, "give the pointer the role output or update")
+        granules, who = granules_of(access, self.keep, exact=True)
+        try:
+            storage.tracker.write(granules, who)
+        except Race as race:
+            raise self.machine.race(self.place, race, storage, granules, who) from None
+        storage.data[access.touched] = _active(values, access, mask)
+
+    def _make(self, env: Env, act: Array | None) -> Plan | str:
+        lanes = (int(env[ITERATIONS]), self.machine.threads)
+        mask = both(act, self.write(env) if self.write else None, lanes)
+        if isinstance(mask, str):
+            return SKIP
+        if mask is not None:
+            mask = np.broadcast_to(mask, lanes)
+        reading = both(mask, self.read(env) if self.read else None, lanes)
+        reads: list[Access | None] = []
+        zero: Array | None = None
+        try:
+            for operand in self.sources:
+                reads.append(None if isinstance(reading, str) else operand.access(env, lanes, reading))
+        except Fault as fault:
+            raise self.machine.fault(self.place, fault, "reads") from None
+        if reading is not mask:
+            zero = np.ones((lanes[0], 1, lanes[1]), bool) if isinstance(reading, str) else ~_full(reading, lanes)[:, None]
+        try:
+            writes = [operand.access(env, lanes, mask) for operand in self.targets]
+        except Fault as fault:
+            raise self.machine.fault(self.place, fault, "writes") from None
+        count = lanes[0] * lanes[1] if mask is None else int(mask.sum())
+        plan = Plan(reads, writes, mask, zero, count)
+        plan.together = lanes[0] == 1 or independent(plan)
+        self.finish(plan, env)
+        return plan
+
+    def _uninitialised_registers(self, access: Access) -> None:
+        storage, threads = access.storage, self.machine.threads
+        assert storage.initialised is not None
+        if access.rows is not None:
+            bad = np.argwhere(~storage.initialised[access.rows])[0]
+            register, thread = int(access.rows[bad[0], bad[1]]), int(bad[2])
+        else:
+            missing = ~storage.initialised.reshape(-1)[access.touched]
+            register, thread = divmod(int(access.touched[np.argmax(missing)]), threads)
+        raise self.uninitialised(storage, register, thread)
+
+    def _written(self, access: Access, granules: Array) -> None:
+        storage = access.storage
+        assert storage.tracker is not None
+        written = storage.tracker.written(granules)
+        if written.all():
+            return
+        element = storage.element_of(int(granules[np.argmin(written)]))
+        raise self.uninitialised(storage, element, int(access.who[np.argmax(access.touched == element)]) - 1)
+
+    def uninitialised(self, storage: Storage, element: int, thread: int) -> SimulationError:
+        """Make the error of a read that comes before any write."""
+        who = f"thread {thread} of block {self.machine.order.block}"
+        text = f"{self.place}: {who} reads {storage.name(element)}, which nobody wrote"
+        fix = "load it first, or initialise it" if storage.kind != "GL" else "give the pointer the role update"
+        return self.machine.error(self.place, "uninitialised-read", text, fix)
+
+
+def gather(access: Access) -> Array:
+    """Read a view's elements as they stand."""
+    storage = access.storage
+    if access.rows is not None:
+        return storage.data[access.rows]
+    return storage.data.reshape(-1)[access.index] if storage.kind == "RF" else storage.data[access.index]
+
+
+def both(first: Any, second: Any, lanes: tuple[int, int]) -> Any:
+    """Join two masks: None where all lanes are active, SKIP where none is.
+
+    Args:
+        first: a mask already in this form.
+        second: a truth value, an array that broadcasts to the lanes, or None for true.
+        lanes: iterations and threads.
+    """
+    if second is None or isinstance(first, str):
+        return first
+    truth = np.asarray(second) != 0
+    if truth.ndim == 0:
+        return first if truth else SKIP
+    joined = np.broadcast_to(truth, lanes) if first is None else np.broadcast_to(first & truth, lanes)
+    if joined.all():
+        return None
+    return joined if joined.any() else SKIP
+
+
+def independent(plan: Plan) -> bool:
+    """Say whether no iteration touches what another iteration of the same thread writes in the same memory."""
+    (write,) = plan.writes
+    storage = write.storage
+    inside = [a for a in plan.reads if a is not None and a.storage.kind == storage.kind]
+    shared = [a for a in inside if a.storage is storage or storage.kind == "SH"]
+    if storage.kind != "RF":
+        if not shared:
+            return True
+        return all(_same(a, write) for a in shared) and _distinct(write)
+    if not _distinct(write):
+        return False
+    return all(_same(a, write) or _disjoint(a, write) for a in shared)
+
+
+def _place_of(access: Access) -> Array:
+    return access.touched if access.rows is None else access.rows
+
+
+def _same(read: Access, write: Access) -> bool:
+    if read.storage is not write.storage or (read.rows is None) != (write.rows is None):
+        return False
+    return np.array_equal(_place_of(read), _place_of(write))
+
+
+def _disjoint(read: Access, write: Access) -> bool:
+    if (read.rows is None) != (write.rows is None):
+        return False
+    return not np.isin(_place_of(read), _place_of(write)).any()
+
+
+def _distinct(access: Access) -> bool:
+    flat = _place_of(access).reshape(-1)
+    return len(np.unique(flat)) == len(flat)
+
+
+def _full(mask: Array | None, lanes: tuple[int, int]) -> Array:
+    return np.ones(lanes, bool) if mask is None else np.broadcast_to(mask, lanes)
+
+
+def _active(values: Array, access: Access, mask: Array | None) -> Array:
+    assert access.index is not None
+    values = np.broadcast_to(values, access.index.shape)
+    if mask is None:
+        return values.reshape(-1)
+    return values[np.broadcast_to(mask[:, None, :], values.shape)]
+
+
+def compiled(expr: Expr | None, make: Callable[[Expr], Callable[[Env], Any]]) -> Callable[[Env], Any] | None:
+    """Compile a predicate, None where it is always true."""
+    return None if expr is None or as_true(expr) else make(expr)
+
+
+def as_true(expr: Expr) -> bool:
+    """Say whether an expression is a constant other than 0."""
+    return isinstance(expr, Const) and expr.value != 0

@@ -1,0 +1,303 @@
+"""The meaning of Call, Compute and Micro on whole arrays (iterations, elements, threads)."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, assert_never
+
+import numpy as np
+
+from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Parameter, Scalar, Select, Unary
+from fireiron.atoms.atom import Atom
+from fireiron.base.errors import SimulationError
+from fireiron.kernel.ir import Compute, Micro
+from fireiron.language.levels import Level
+from fireiron.simulate.access import Env, Value
+from fireiron.simulate.arithmetic import evaluate_scalar
+from fireiron.simulate.leaves import Leaf, Plan
+from fireiron.simulate.order import Array
+from fireiron.simulate.state import ITERATIONS, Machine, Place
+from fireiron.simulate.units import unit_threads
+
+WARP = 32
+Values = list[Array | None]
+
+
+class Meaning:
+    """Say what a statement computes, and which executions of it make no sense."""
+
+    def __init__(self, machine: Machine, place: Place) -> None:
+        self.machine = machine
+        self.place = place
+
+    def compute(self, plan: Plan, values: Values) -> tuple[Array, ...]:
+        """Give the targets' new values."""
+        raise NotImplementedError
+
+    def finish(self, plan: Plan, env: Env) -> None:
+        """Complete or refuse a plan."""
+
+    def error(self, code: str, message: str, fix: str) -> SimulationError:
+        """Make an error at the statement's site."""
+        return self.machine.error(self.place, code, f"{self.place}: {message}", fix)
+
+    def converged(self, plan: Plan, level: Level) -> Array:
+        """Give the threads of each unit (units, threads) that runs, or refuse where a unit runs in part."""
+        units = unit_threads(level, self.machine.threads)
+        size = level.size or self.machine.threads
+        runs: list[Array] = []
+        for unit in units:
+            active = np.ones(len(unit), bool) if plan.mask is None else plan.mask[0, unit]
+            if active.any():
+                if not active.all() or len(unit) < size:
+                    idle = int(unit[np.argmin(active)]) if not active.all() else int(unit[-1]) + 1
+                    raise self.error(
+                        "divergent-call",
+                        f"a {level} of {size} threads executes it together, but thread {idle} of block "
+                        f"{self.machine.order.block} does not take part",
+                        f"make the condition uniform in each {level}",
+                    )
+                runs.append(unit)
+        return np.array(runs)
+
+
+class MoveMeaning(Meaning):
+    """Copy, with zeros where the predicate forbids reading."""
+
+    def compute(self, plan: Plan, values: Values) -> tuple[Array, ...]:
+        """Give the copied elements."""
+        (value,) = values
+        storage = plan.writes[0].storage
+        if value is None:
+            return (np.zeros((1, 1, 1), storage.data.dtype),)
+        if plan.zero is not None:
+            value = np.where(plan.zero, np.zeros((), value.dtype), value)
+        return (value,)
+
+    def finish(self, plan: Plan, env: Env) -> None:
+        """Refuse a Move that would convert or change its size."""
+        (read,), (write,) = plan.reads, plan.writes
+        if read is None:
+            return
+        if read.storage.data.dtype != write.storage.data.dtype:
+            raise self.error(
+                "move-dtype",
+                f"a Move from {read.storage.buffer.dtype} to {write.storage.buffer.dtype} would convert",
+                "convert in a Compute",
+            )
+        here, there = (a.rows.shape[1] if a.rows is not None else _elements(a.index) for a in (read, write))
+        if here != there:
+            raise self.error("move-size", f"{here} elements move into {there}", "give both views the same extent")
+
+
+class MatMulMeaning(Meaning):
+    """Call the atom's own meaning, for all units and iterations at once."""
+
+    def __init__(self, machine: Machine, place: Place, atom: Atom) -> None:
+        super().__init__(machine, place)
+        self.atom = atom
+        self.alone = atom.unit.size == 1
+        self.flops = 2 * prod(atom.shape)
+
+    def compute(self, plan: Plan, values: Values) -> tuple[Array, ...]:
+        """Give the new C."""
+        assert self.atom.numpy is not None
+        threads: Array = plan.extra
+        shaped = [self._units(value, threads) for value in values if value is not None]
+        result = self.atom.numpy(*shaped)
+        count, _, lanes = values[-1].shape if values[-1] is not None else (1, 1, 1)
+        self.machine.flops += self.flops * (plan.count // max(self.atom.unit.size or 1, 1))
+        if self.alone:
+            if result.shape[-1] == 1:
+                return (result.reshape(count, 1, lanes),)
+            return (result.reshape(count, lanes, -1).transpose(0, 2, 1),)
+        out = np.array(values[-1])
+        units, each = threads.shape
+        out[:, :, threads] = result.reshape(count, units, each, -1).transpose(0, 3, 1, 2)
+        return (out,)
+
+    def finish(self, plan: Plan, env: Env) -> None:
+        """Find the units that run."""
+        if self.atom.numpy is None:
+            raise self.error("atom-numpy", f"the atom {self.atom.name} has no NumPy meaning", "give its row a `numpy`")
+        if not self.alone:
+            # Masks may differ between iterations: then they run one by one.
+            plan.together &= plan.mask is None or len(plan.mask) == 1
+            plan.extra = self.converged(plan, self.atom.unit)
+
+    def _units(self, value: Array, threads: Array) -> Array:
+        count, registers, lanes = value.shape
+        if self.alone:
+            if registers == 1:
+                return value.reshape(count * lanes, 1, 1)
+            return value.transpose(0, 2, 1).reshape(count * lanes, 1, registers)
+        units, each = threads.shape
+        return value[:, :, threads].transpose(0, 2, 3, 1).reshape(count * units, each, registers)
+
+
+class ShuffleMeaning(Meaning):
+    """Read a register of another lane of the warp."""
+
+    def __init__(self, machine: Machine, place: Place, lane: Value) -> None:
+        super().__init__(machine, place)
+        self.lane = lane
+        self.leaf: Leaf | None = None
+
+    def compute(self, plan: Plan, values: Values) -> tuple[Array, ...]:
+        """Give what the source lanes hold, which must be something."""
+        access = plan.reads[0]
+        assert access is not None
+        assert self.leaf is not None
+        storage, threads = access.storage, self.machine.threads
+        assert storage.initialised is not None
+        index = access.index
+        if index is None:
+            assert access.rows is not None
+            index = access.rows[:, :, None] * threads + np.arange(threads)
+        source = np.broadcast_to(plan.extra[:, None, :], index.shape)
+        index = np.take_along_axis(index, source, axis=2)
+        missing = ~storage.initialised.reshape(-1)[index]
+        if plan.mask is not None:
+            missing &= plan.mask[:, None, :]
+        if missing.any():
+            register, thread = divmod(int(index[missing][0]), threads)
+            raise self.leaf.uninitialised(storage, register, thread)
+        return (storage.data.reshape(-1)[index],)
+
+    def finish(self, plan: Plan, env: Env) -> None:
+        """Find the source threads, which must be lanes of the warp that take part."""
+        threads = self.machine.threads
+        lanes = (int(env[ITERATIONS]), threads)
+        lane = np.broadcast_to(np.asarray(self.lane(env), np.int64), lanes)
+        thread = np.arange(threads)
+        source = thread // WARP * WARP + lane
+        active = np.ones(lanes, bool) if plan.mask is None else plan.mask
+        bad = active & ((lane < 0) | (lane >= WARP))
+        if bad.any():
+            at, who = (int(x) for x in np.argwhere(bad)[0])
+            raise self.error(
+                "out-of-bounds",
+                f"thread {who} of block {self.machine.order.block} reads lane {int(lane[at, who])} of its warp",
+                "lanes are 0 to 31",
+            )
+        # Inactive lanes read themselves, which nobody sees.
+        source = np.where(active, source, thread)
+        idle = (source >= threads) | ~np.take_along_axis(active, np.minimum(source, threads - 1), axis=1)
+        idle &= active
+        if idle.any():
+            at, who = (int(x) for x in np.argwhere(idle)[0])
+            raise self.error(
+                "inactive-lane",
+                f"thread {who} of block {self.machine.order.block} reads lane {int(lane[at, who])}, which does not take part",
+                "let the whole warp execute the shuffle",
+            )
+        plan.extra = source
+
+
+class ComputeMeaning(Meaning):
+    """Evaluate a scalar expression."""
+
+    def __init__(self, machine: Machine, place: Place, statement: Compute) -> None:
+        super().__init__(machine, place)
+        self.expr = statement.expr
+        self.dtype = statement.dst.buffer.dtype
+        self.operations = operations(statement.expr)
+        if self.expr.dtype != self.dtype:
+            raise self.error("compute-dtype", f"a value of {self.expr.dtype} goes to {self.dtype}", "add a Cast")
+
+    def compute(self, plan: Plan, values: Values) -> tuple[Array, ...]:
+        """Give the values."""
+        inputs = [value for value in values if value is not None]
+        self.machine.flops += self.operations * plan.count
+        try:
+            return (evaluate_scalar(self.expr, inputs, self.machine.numbers),)
+        except SimulationError as error:
+            raise error.located(self.place.link, self.place.path or self.place.title) from None
+
+
+class MicroMeaning(Meaning):
+    """Call a user's own meaning once a unit, on matrices."""
+
+    def __init__(self, machine: Machine, place: Place, statement: Micro) -> None:
+        super().__init__(machine, place)
+        self.statement = statement
+        self.shapes = [_matrix(view.layout) for view in statement.views]
+        self.targets = [statement.roles.index(role) for role in statement.written]
+        if statement.numpy is None:
+            raise self.error(
+                "microkernel-numpy",
+                f"the microkernel {statement.name} says in CUDA C++ alone what it does",
+                "give it a meaning: microkernel(source, numpy=lambda A, B, C: ...)",
+            )
+
+    def compute(self, plan: Plan, values: Values) -> tuple[Array, ...]:
+        """Call it for each unit that runs."""
+        assert self.statement.numpy is not None
+        arrays = [value for value in values if value is not None]
+        results = [np.array(arrays[at]) for at in self.targets]
+        for thread in plan.extra:
+            matrices = [
+                array[0, :, thread].reshape(columns, rows).T
+                for array, (rows, columns) in zip(arrays, self.shapes, strict=True)
+            ]
+            given: Any = self.statement.numpy(*matrices)
+            outputs: tuple[Any, ...] = given if isinstance(given, tuple) else (given,)
+            for result, output, at in zip(results, outputs, self.targets, strict=True):
+                new = np.asarray(output)
+                if new.shape != self.shapes[at]:
+                    raise self.error(
+                        "microkernel-numpy",
+                        f"numpy of {self.statement.name} gave {self.statement.roles[at]} the shape {new.shape} instead "
+                        f"of {self.shapes[at]}",
+                        "return the whole new matrix",
+                    )
+                result[0, :, thread] = new.T.reshape(-1)
+        return tuple(results)
+
+    def finish(self, plan: Plan, env: Env) -> None:
+        """Let the first thread of each unit stand for it."""
+        if self.statement.level.size == 1:
+            active = np.ones(self.machine.threads, bool) if plan.mask is None else plan.mask[0]
+            plan.extra = np.flatnonzero(active).tolist()
+            return
+        if any(access.storage.kind == "RF" for access in (*plan.reads, *plan.writes) if access is not None):
+            raise self.error(
+                "microkernel-numpy",
+                f"the microkernel {self.statement.name} has operands in the registers of a {self.statement.level}: which "
+                "thread holds which element is known to its CUDA C++ alone",
+                "simulate it with operands in SH or GL",
+            )
+        leaders = self.converged(plan, self.statement.level)[:, 0]
+        plan.extra = leaders.tolist()
+        plan.mask = np.zeros((1, self.machine.threads), bool)
+        plan.mask[0, leaders] = True
+        for access in plan.writes:
+            assert access.index is not None
+            active = np.broadcast_to(plan.mask[:, None, :], access.index.shape)
+            access.touched = access.index[active]
+            access.who = np.broadcast_to(np.arange(1, self.machine.threads + 1, dtype=np.int32), active.shape)[active]
+
+
+def operations(expr: Scalar) -> int:
+    """Count the arithmetic operations of an expression."""
+    match expr:
+        case Arg() | Constant() | Parameter():
+            return 0
+        case Cast(x=x):
+            return operations(x)
+        case Unary(x=x):
+            return 1 + operations(x)
+        case Binary(x=x, y=y):
+            return 1 + operations(x) + operations(y)
+        case Select(condition=condition, x=x, y=y):
+            return operations(condition) + operations(x) + operations(y)
+        case _ as never:
+            assert_never(never)
+
+
+def _matrix(layout: Any) -> tuple[int, int]:
+    return (layout[0].size, layout[1].size) if layout.rank == 2 else (layout.size, 1)
+
+
+def _elements(index: Array | None) -> int:
+    return 1 if index is None else index.shape[1]

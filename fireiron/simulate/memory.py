@@ -1,0 +1,209 @@
+"""The simulated memories: user arrays as flat GL, one block's shared bytes, registers as (register, thread)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import gcd
+
+import attrs
+import numpy as np
+
+from fireiron.algebra.expr import evaluate
+from fireiron.base.errors import SimulationError
+from fireiron.kernel.ir import Buffer, Kernel, Pointer
+from fireiron.simulate.order import Array, Order
+from fireiron.simulate.tracker import Tracker
+
+
+@attrs.define(eq=False)
+class Storage:
+    """Hold one buffer's elements.
+
+    Args:
+        buffer: what it stands for.
+        kind: GL, SH or RF; fragment registers count as RF.
+        data: flat elements; RF registers are rows of one element a thread.
+        size: elements that an access may touch (for RF in one thread).
+        base: first byte in shared memory.
+        tracker: who accessed what, where that matters.
+        granule: bytes of one granule of the tracker.
+        initialised: for RF, which elements hold a value.
+        shape: extents of a GL array.
+        strides: its element strides.
+        must_write: whether reading needs an earlier write.
+        reaches: what `reach` found, by steps.
+    """
+
+    buffer: Buffer
+    kind: str
+    data: Array
+    size: int
+    base: int = 0
+    tracker: Tracker | None = None
+    granule: int = 1
+    initialised: Array | None = None
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+    must_write: bool = False
+    reaches: dict[bytes, tuple[int, ...]] = attrs.field(factory=dict)
+
+    def reach(self, steps: Array) -> tuple[int, ...]:
+        """Give how far a view's elements go beyond its first one along each dimension."""
+        key = steps.tobytes()
+        if key not in self.reaches:
+            places = [self.coordinates(int(step)) for step in steps]
+            self.reaches[key] = tuple(max(along) for along in zip(*places, strict=True))
+        return self.reaches[key]
+
+    @property
+    def itemsize(self) -> int:
+        """Give the bytes of one element."""
+        return self.data.itemsize
+
+    def granules(self, elements: Array, who: Array) -> tuple[Array, Array]:
+        """Give the granules of flat elements, and who touches each."""
+        if self.granule == self.itemsize:
+            return (elements + self.base // self.granule if self.base else elements), who
+        each = self.itemsize // self.granule
+        first = elements * each + self.base // self.granule
+        return (first[:, None] + np.arange(each)).reshape(-1), np.repeat(who, each)
+
+    def element_of(self, granule: int) -> int:
+        """Give the flat element that a granule lies in."""
+        return (granule * self.granule - self.base) // self.itemsize
+
+    def name(self, element: int) -> str:
+        """Name an element as a reader would: coordinates of a GL array, else the place in the buffer."""
+        if self.kind == "GL" and self.shape:
+            return f"{self.buffer.name}[{', '.join(map(str, self.coordinates(element)))}]"
+        if self.kind == "SH":
+            return f"{self.buffer.name}[{element}] (byte {self.base + element * self.itemsize} of shared memory)"
+        return f"{self.buffer.name}[{element}]"
+
+    def coordinates(self, element: int) -> tuple[int, ...]:
+        """Read coordinates off a flat GL element, largest stride first."""
+        found = [0] * len(self.shape)
+        for at in sorted(range(len(self.shape)), key=lambda at: (-self.strides[at], self.shape[at] == 1)):
+            if self.strides[at] and self.shape[at] != 1:
+                found[at], element = divmod(element, self.strides[at])
+        return tuple(found)
+
+
+def registers(buffer: Buffer, sizes: Mapping[str, int], threads: int) -> Storage:
+    """Make one block's copy of a register buffer, holding nothing yet."""
+    size = _int(evaluate(buffer.size, sizes)) * buffer.slots
+    rows = max(size, 1)
+    return Storage(
+        buffer=buffer,
+        kind="RF",
+        data=np.zeros((rows, threads), buffer.dtype.numpy),
+        size=size,
+        initialised=np.zeros((rows, threads), bool),
+    )
+
+
+def shared(kernel: Kernel, sizes: Mapping[str, int], order: Order, check: bool) -> list[Storage]:
+    """Lay the SH buffers over one block's bytes; overlaid buffers share them, and what is known of them.
+
+    Raises:
+        SimulationError: `out-of-bounds` where a buffer does not fit the block's shared memory.
+    """
+    buffers = [buffer for buffer in kernel.buffers if buffer.memory.name == "SH"]
+    if not buffers:
+        return []
+    granule = gcd(*(buffer.offset for buffer in buffers), *(buffer.dtype.nbytes for buffer in buffers))
+    content = np.zeros(max(kernel.shared_nbytes, 1), np.uint8)
+    tracker = Tracker(-(-kernel.shared_nbytes // granule), order, "SH", check)
+    found: list[Storage] = []
+    for buffer in buffers:
+        item = buffer.dtype.nbytes
+        nbytes = buffer.nbytes or _int(evaluate(buffer.size, sizes)) * buffer.slots * item
+        if buffer.offset + nbytes > kernel.shared_nbytes:
+            raise SimulationError(
+                "out-of-bounds",
+                f"the buffer {buffer.name} takes bytes {buffer.offset} to {buffer.offset + nbytes} of shared memory, "
+                f"of which the block has {kernel.shared_nbytes}",
+                fix="raise shared_nbytes or move the buffer",
+            )
+        found.append(
+            Storage(
+                buffer=buffer,
+                kind="SH",
+                data=content[buffer.offset : buffer.offset + nbytes // item * item].view(buffer.dtype.numpy),
+                size=nbytes // item,
+                base=buffer.offset,
+                tracker=tracker,
+                granule=granule,
+                must_write=True,
+            )
+        )
+    return found
+
+
+def pointer(parameter: Pointer, array: Array | None, sizes: Mapping[str, int], order: Order, check: bool) -> Storage:
+    """View a user's array as flat GL memory.
+
+    Raises:
+        SimulationError: `array-missing`, `array-dtype`, `array-shape`, `array-strides`.
+    """
+    buffer = parameter.buffer
+    shape = tuple(_int(evaluate(extent, sizes)) for extent in parameter.shape)
+    strides = tuple(_int(evaluate(stride, sizes)) for stride in parameter.strides)
+    if array is None:
+        raise SimulationError("array-missing", f"no array was given for {buffer.name}", fix=f"pass {buffer.name}=...")
+    if array.dtype != buffer.dtype.numpy:
+        raise SimulationError(
+            "array-dtype",
+            f"{buffer.name} is an array of {array.dtype}, the kernel reads {buffer.dtype}",
+            fix=f"convert it with .astype({str(buffer.dtype.numpy)!r})",
+        )
+    if array.shape != shape:
+        raise SimulationError(
+            "array-shape",
+            f"{buffer.name} has the shape {array.shape}, the kernel takes {shape}",
+            fix="pass the sizes that the arrays have",
+        )
+    actual = tuple(step // array.itemsize for step in array.strides)
+    empty = 0 in shape
+    if not empty and any(n > 1 and a != s for n, a, s in zip(shape, actual, strides, strict=True)):
+        raise SimulationError(
+            "array-strides",
+            f"{buffer.name} has element strides {actual}, the kernel takes {strides}",
+            fix="copy it into an array with these strides",
+        )
+    size = 0 if empty else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    if size:
+        data = np.lib.stride_tricks.as_strided(array, shape=(size,), strides=(array.itemsize,))
+    else:
+        data = np.zeros(1, array.dtype)  # masked lanes still gather from element 0
+    writes = parameter.role != "input"
+    return Storage(
+        buffer=buffer,
+        kind="GL",
+        data=data,
+        size=size,
+        tracker=Tracker(max(size, 1), order, "GL", check) if writes else None,
+        granule=array.itemsize,
+        shape=shape,
+        strides=strides,
+        must_write=parameter.role == "output",
+    )
+
+
+def uncovered(storage: Storage) -> tuple[int, str]:
+    """Count the elements of an output that nobody wrote, and name the first."""
+    tracker = storage.tracker
+    if tracker is None or not storage.size:
+        return 0, ""
+    steps = tuple(stride * tracker.write_time.itemsize for stride in storage.strides)
+    times = np.lib.stride_tricks.as_strided(tracker.write_time, storage.shape, steps)
+    missing = times == 0
+    if not missing.any():
+        return 0, ""
+    first = np.unravel_index(int(np.argmax(missing)), missing.shape)
+    return int(missing.sum()), f"{storage.buffer.name}[{', '.join(str(int(at)) for at in first)}]"
+
+
+def _int(value: object) -> int:
+    assert isinstance(value, int)
+    return value

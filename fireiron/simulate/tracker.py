@@ -1,0 +1,190 @@
+"""Races: who wrote and who read each granule last, checked against happens-before at every access.
+
+Kept for each granule: the last writer, and of the readers since either one thread or MANY. That is exact while only whole-block barriers
+order threads: two readers since the last one mean that at least one is not the writer. With barriers of less than a block the reads since
+the last block barrier are kept in full, and searched when MANY meets a writer.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import attrs
+import numpy as np
+
+from fireiron.simulate.order import MANY, NOBODY, Array, Order
+
+
+class Race(Exception):
+    """Carry a race to the statement that can name it.
+
+    Args:
+        kind: the earlier access, then the later one.
+        granule: where.
+        mine: the later access's thread plus one (blocks counted for GL), or MANY where several met.
+        other: the earlier access's, or MANY.
+        time: when the earlier access was.
+    """
+
+    def __init__(self, kind: str, granule: int, mine: int, other: int, time: int) -> None:
+        super().__init__(kind)
+        self.kind = kind
+        self.granule = granule
+        self.mine = mine
+        self.other = other
+        self.time = time
+
+
+@attrs.define
+class _Read:
+    granules: Array
+    who: Array
+    time: int
+
+
+class Tracker:
+    """Track the granules of one memory.
+
+    Args:
+        granules: how many there are.
+        order: the clock of the running block.
+        scope: GL outlives a block and is shared by all; SH is new in each.
+        check: whether races are looked for; first writes are remembered in any case.
+    """
+
+    def __init__(self, granules: int, order: Order, scope: Literal["GL", "SH"], check: bool) -> None:
+        self.order = order
+        self.is_global = scope == "GL"
+        self.check = check
+        self.writer = np.zeros(granules, np.int32)
+        self.write_time = np.zeros(granules, np.int32)
+        self.reader = np.zeros(granules, np.int32)
+        self.read_time = np.zeros(granules, np.int32)
+        # For GL: some reader of an earlier block, which no barrier of this one can order.
+        self.foreign_reader = np.zeros(granules if self.is_global else 0, np.int32)
+        self.foreign_time = np.zeros(granules if self.is_global else 0, np.int32)
+        self.reads: list[_Read] = []
+        self.reads_since = 0
+
+    def identify(self, who: Array) -> Array:
+        """Number threads over the whole grid for GL."""
+        if not self.is_global or self.order.block == 0:
+            return who
+        return np.where(who > 0, who + self.order.block * self.order.threads, who).astype(np.int32)
+
+    def written(self, granules: Array) -> Array:
+        """Say which granules hold a value: written by any block for GL, by this block for SH."""
+        return self.write_time[granules] > (0 if self.is_global else self.order.start)
+
+    def read(self, granules: Array, who: Array) -> None:
+        """Record reads.
+
+        Args:
+            granules: places.
+            who: threads plus one of the block, or MANY where several read one place (not with barriers of less than a block).
+
+        Raises:
+            Race: if a write is not ordered before them.
+        """
+        if not self.check:
+            return
+        order = self.order
+        who = self.identify(who)
+        self._against_writer(granules, who, "write-read")
+        if order.partial:
+            self._keep(granules, who)
+        old, time = self.reader[granules], self.read_time[granules]
+        if self.is_global:
+            foreign = (time > 0) & (time <= order.start)
+            if foreign.any():
+                self.foreign_reader[granules[foreign]] = old[foreign]
+                self.foreign_time[granules[foreign]] = time[foreign]
+        # A reader that is ordered before this one may be forgotten: who is ordered after this one is after both.
+        new = np.where(self._concurrent(who, old, time), MANY, who).astype(np.int32)
+        self.reader[granules] = new
+        self.read_time[granules] = order.now
+        clash = self.reader[granules] != new
+        if clash.any():
+            self.reader[granules[clash]] = MANY
+
+    def write(self, granules: Array, who: Array) -> None:
+        """Record writes.
+
+        Raises:
+            Race: if an earlier write or read is not ordered before them, or two threads write one place at once.
+        """
+        order = self.order
+        if not self.check:
+            self.write_time[granules] = order.now
+            return
+        who = self.identify(who)
+        self._against_writer(granules, who, "write-write")
+        self._against_readers(granules, who)
+        self.writer[granules] = who
+        self.write_time[granules] = order.now
+        clash = self.writer[granules] != who
+        if clash.any():
+            at = int(np.flatnonzero(clash)[0])
+            raise Race("write-write", int(granules[at]), int(who[at]), int(self.writer[granules[at]]), order.now)
+
+    def _concurrent(self, who: Array, other: Array, time: Array) -> Array:
+        shift = self.order.block * self.order.threads if self.is_global else 0
+        if shift and self.order.known is not None:
+            return self.order.concurrent(who - shift, np.where(other == MANY, MANY, other - shift), time)
+        return self.order.concurrent(who, other, time)
+
+    def _against_writer(self, granules: Array, who: Array, kind: str) -> None:
+        time = self.write_time[granules]
+        other = self.writer[granules]
+        bad = self._concurrent(who, other, time)
+        if self.is_global:
+            bad |= (time > 0) & (time <= self.order.start)
+        if bad.any():
+            self._raise(kind, granules, who, other, time, bad)
+
+    def _against_readers(self, granules: Array, who: Array) -> None:
+        order = self.order
+        time, other = self.read_time[granules], self.reader[granules]
+        bad = self._concurrent(who, other, time)
+        if order.partial and bad.any():
+            several = bad & (other == MANY)
+            if several.any():
+                self._search(granules[several], who[several])
+                bad &= ~several
+        if self.is_global:
+            bad |= (time > 0) & (time <= order.start)
+            foreign = self.foreign_reader[granules] != NOBODY
+            if foreign.any():
+                self._raise("read-write", granules, who, self.foreign_reader[granules], self.foreign_time[granules], foreign)
+        if bad.any():
+            self._raise("read-write", granules, who, other, time, bad)
+
+    def _keep(self, granules: Array, who: Array) -> None:
+        if self.reads_since != self.order.base:
+            self.reads.clear()
+            self.reads_since = self.order.base
+        self.reads.append(_Read(granules, who, self.order.now))
+
+    def _search(self, granules: Array, who: Array) -> None:
+        """Compare writers with every read since the last block barrier."""
+        if self.reads_since != self.order.base:
+            return
+        by_granule = np.argsort(granules, kind="stable")
+        places, writers = granules[by_granule], who[by_granule]
+        for read in self.reads:
+            first = np.searchsorted(places, read.granules, side="left")
+            last = np.searchsorted(places, read.granules, side="right")
+            count = last - first
+            if not count.any():
+                continue
+            which = np.repeat(np.arange(len(count)), count)
+            offset = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
+            mine, theirs = writers[np.repeat(first, count) + offset], read.who[which]
+            time = np.full(len(which), read.time, np.int32)
+            bad = self._concurrent(mine, theirs, time)
+            if bad.any():
+                self._raise("read-write", read.granules[which], mine, theirs, time, bad)
+
+    def _raise(self, kind: str, granules: Array, who: Array, other: Array, time: Array, bad: Array) -> None:
+        at = int(np.flatnonzero(bad)[0])
+        raise Race(kind, int(granules[at]), int(who[at]), int(other[at]), int(time[at]))
