@@ -136,9 +136,15 @@ _GPUS = {
     87: Gpu("Jetson AGX Orin 64GB", 16, 1300, 204.8, 128, 4 * MIB, "NVIDIA Jetson AGX Orin technical brief"),
     88: Gpu("Jetson AGX Orin 64GB", 16, 1300, 204.8, 128, 4 * MIB, "no product data sheet: the 8.7 product stands in"),
     89: Gpu("RTX 4090", 128, 2520, 1008, 128, 72 * MIB, "NVIDIA Ada whitepaper"),
-    90: Gpu("H200 SXM", 132, 1980, 4800, 128, 60 * MIB, "NVIDIA H200 data sheet; clock and L2 as its driver reports them"),
-    100: Gpu("B200", 148, 1965, 8000, 128, 126 * MIB, "NVIDIA Blackwell architecture brief; clock as its driver reports it"),
-    103: Gpu("B300", 148, 1920, 8000, 128, 126 * MIB, "NVIDIA Blackwell Ultra data sheet; clock as its driver reports it"),
+    90: Gpu(
+        "H200 SXM", 132, 1980, 4800, 128, 60 * MIB, "NVIDIA H200 data sheet; clock and L2 as its driver reports them"
+    ),
+    100: Gpu(
+        "B200", 148, 1965, 8000, 128, 126 * MIB, "NVIDIA Blackwell architecture brief; clock as its driver reports it"
+    ),
+    103: Gpu(
+        "B300", 148, 1920, 8000, 128, 126 * MIB, "NVIDIA Blackwell Ultra data sheet; clock as its driver reports it"
+    ),
     110: Gpu("Jetson T5000", 20, 1575, 273, 128, 32 * MIB, "NVIDIA Jetson Thor data sheet"),
     120: Gpu("RTX 5090", 170, 2407, 1792, 128, 96 * MIB, "NVIDIA RTX Blackwell whitepaper"),
     121: Gpu("GB10", 48, 2418, 273, 128, 24 * MIB, "NVIDIA DGX Spark data sheet; clock as its driver reports it"),

@@ -67,6 +67,12 @@ class Link:
         """Return the source text above the first carets, empty where none are printed."""
         return self.place.underlined
 
+    @property
+    def function(self) -> str:
+        """Return the name of the function that holds the call, empty for modules, cells and lambdas."""
+        name = "" if isinstance(self._place, Place) else self._place[0].co_name
+        return name if name.isidentifier() else ""
+
     def where(self) -> str:
         """Return `file:line:column` of the call, with as much of it as is known."""
         return self.place.where()

@@ -92,7 +92,13 @@ def _torch(tensor: Any, name: str) -> ArrayFacts:
         )
     dtype = str(tensor.dtype).removeprefix("torch.")
     return ArrayFacts(
-        tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), dtype, tensor.get_device(), "torch", owner=tensor
+        tensor.data_ptr(),
+        tuple(tensor.shape),
+        tuple(tensor.stride()),
+        dtype,
+        tensor.get_device(),
+        "torch",
+        owner=tensor,
     )
 
 
@@ -146,11 +152,15 @@ def _dlpack(value: Any, name: str) -> ArrayFacts:
     try:
         from cuda.core.utils import StridedMemoryView
     except ImportError:
-        raise CallError("not-an-array", f"reading {name} through DLPack needs cuda.core", fix="pip install cuda-python") from None
+        raise CallError(
+            "not-an-array", f"reading {name} through DLPack needs cuda.core", fix="pip install cuda-python"
+        ) from None
     # Stream -1 of the protocol: the exporter inserts no synchronisation, so the caller's stream order stands, and graph capture works.
     view: Any = StridedMemoryView.from_dlpack(value, stream_ptr=-1)
     if int(kind) not in (1, 2, 3, 13):  # kDLCPU, kDLCUDA, kDLCUDAHost, kDLCUDAManaged
-        raise CallError("wrong-device", f"{name} lies on a DLPack device of kind {int(kind)}", fix="move it to a CUDA GPU")
+        raise CallError(
+            "wrong-device", f"{name} lies on a DLPack device of kind {int(kind)}", fix="move it to a CUDA GPU"
+        )
     shape = tuple(map(int, view.shape))
     strides = contiguous(shape) if view.strides is None else tuple(map(int, view.strides))
     if int(kind) == 1:

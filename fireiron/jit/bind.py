@@ -170,7 +170,9 @@ def check_array(pointer: PointerParameter, array: ArrayFacts, sizes: Mapping[str
             else f"pass a copy of {name} in this layout",
         )
     if pointer.role != "input" and not array.writable:
-        raise CallError("read-only", f"{name} is written, and its array is read-only", fix=f"pass a writable array for {name}")
+        raise CallError(
+            "read-only", f"{name} is written, and its array is read-only", fix=f"pass a writable array for {name}"
+        )
 
 
 def check_address(pointer: PointerParameter, array: ArrayFacts) -> None:
@@ -294,7 +296,9 @@ def _number(parameter: NumberParameter, value: Any) -> float | int:
     elif isinstance(value, Real):
         return float(value)
     raise CallError(
-        "wrong-dtype", f"{parameter.name} is {value!r}, the kernel takes a number of {wanted}", fix="pass a Python number"
+        "wrong-dtype",
+        f"{parameter.name} is {value!r}, the kernel takes a number of {wanted}",
+        fix="pass a Python number",
     )
 
 

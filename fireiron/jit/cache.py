@@ -21,7 +21,7 @@ from typing import Any
 import attrs
 
 import fireiron
-from fireiron.jit.compile import Binary, Compiler, CompileOptions
+from fireiron.jit.compile import Binary, CompileOptions, Compiler
 from fireiron.jit.interface import Interface
 from fireiron.jit.resources import Resources
 
@@ -41,7 +41,7 @@ class Entry:
     interface: Interface
 
 
-class BrokenEntry(Exception):  # noqa: N818  (never leaves this file)
+class BrokenEntry(Exception):
     """Say why a file is no entry."""
 
 

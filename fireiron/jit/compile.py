@@ -173,7 +173,9 @@ def _nvrtc() -> Any:
         _version(nvrtc)
     except (ImportError, RuntimeError, OSError) as error:  # pathfinder's "not found" is a RuntimeError
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise CompileError("no-nvrtc", f"NVRTC, the CUDA compiler, is not installed: {reason}", fix=INSTALL_NVRTC) from None
+        raise CompileError(
+            "no-nvrtc", f"NVRTC, the CUDA compiler, is not installed: {reason}", fix=INSTALL_NVRTC
+        ) from None
     return nvrtc
 
 
@@ -210,7 +212,9 @@ def _failure(nvrtc: Any, result: Any, log: str, source: str, file: str, arch: Ar
     ]
     if not found:
         return CompileError(
-            "nvrtc", f"NVRTC refuses the source for {arch.name} ({result.name}):\n{log}", fix="read the compiler's message above"
+            "nvrtc",
+            f"NVRTC refuses the source for {arch.name} ({result.name}):\n{log}",
+            fix="read the compiler's message above",
         )
     shown = [
         f"{file}:{number}: {message}\n{number:>5} | {lines[number - 1] if number <= len(lines) else ''}"

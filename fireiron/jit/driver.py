@@ -113,7 +113,9 @@ class Driver:
             CallError: `driver`.
         """
         if int(answer[0]):
-            raise CallError("driver", f"the CUDA driver reports {answer[0].name}", fix="see the CUDA driver API's CUresult")
+            raise CallError(
+                "driver", f"the CUDA driver reports {answer[0].name}", fix="see the CUDA driver API's CUresult"
+            )
         return answer[1] if len(answer) == 2 else answer[1:]
 
     def context(self, device: int) -> int:

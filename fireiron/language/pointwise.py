@@ -158,13 +158,12 @@ def scale(factor: Operand) -> Op:
     return lambda acc: acc * factor
 
 
-def expression(ops: tuple[Op, ...], dtype: DType) -> Value:
-    """Apply ops to an accumulator of `dtype`, first to last.
+def expression(ops: tuple[Op, ...], value: Value) -> Value:
+    """Apply ops to an expression, first to last.
 
     Raises:
         SpecError: `bad-op` where an op does not return an expression.
     """
-    value = accumulator(dtype)
     for op in ops:
         result = op(value)
         if not isinstance(result, Value):

@@ -1,0 +1,1 @@
+"""Checks at a link: one rule, one function."""

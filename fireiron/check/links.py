@@ -1,0 +1,144 @@
+"""Rules that a link must obey as soon as it is written; each raises a coded error with numbers and a fix."""
+
+from __future__ import annotations
+
+from fireiron.algebra.dtypes import DType
+from fireiron.base.errors import DecompositionError
+from fireiron.language.decompositions import Chunks, Extent, Widest
+from fireiron.language.levels import LEVELS, MEMORIES, SH, Block, Kernel, Level, Memory, Thread
+from fireiron.language.residual import Operand, Residual
+
+
+def still_open(residual: Residual, method: str) -> None:
+    """Refuse links after `done`."""
+    if residual.closed:
+        raise DecompositionError(
+            "chain-closed", f"{method} comes after done(): {residual.short} is executed already", fix="move it before done()"
+        )
+
+
+def only_for(residual: Residual, method: str, *kinds: str) -> None:
+    """Refuse a decomposition of another spec."""
+    if residual.kind not in kinds:
+        raise DecompositionError(
+            "wrong-spec", f"{method} decomposes {' or '.join(kinds)}, not {residual.short}", fix="see the language's table"
+        )
+
+
+def tile_sizes(residual: Residual, sizes: tuple[tuple[str, Extent], ...] | Widest) -> None:
+    """Refuse tiles of extents that are no extents, of dimensions that are not there, and of gaps."""
+    if isinstance(sizes, Widest):
+        return
+    for dim, size in sizes:
+        if dim not in residual.extents:
+            raise DecompositionError(
+                "no-such-dimension", f"{residual.short} has no dimension {dim} to tile", fix="dimensions: " + ", ".join(residual.extents)
+            )
+        extent = residual.extents[dim]
+        if isinstance(size, Chunks):
+            _chunks(size, dim, extent)
+        elif size < 1:
+            raise DecompositionError(
+                "tile-extent", f"a tile of {size} along {dim} holds nothing", fix="tile sizes are whole numbers of 1 and more"
+            )
+        elif isinstance(extent, int) and size > extent and residual.level.name != Kernel.name:
+            raise DecompositionError(
+                "tile-too-large",
+                f"a tile of {size} along {dim} is larger than the {extent} elements that {residual.level} has",
+                fix=f"use at most {extent}",
+            )
+
+
+def _chunks(size: Chunks, dim: str, extent: object) -> None:
+    if not isinstance(extent, int):
+        raise DecompositionError("tile-gaps", f"a strided tile along {dim} needs a known extent", fix="tile to Block first")
+    if size.chunk < 1 or size.stride % size.chunk or extent % size.stride:
+        raise DecompositionError(
+            "tile-gaps",
+            f"{size.chunk} elements every {size.stride} along {dim} do not cover its {extent} elements without gaps or overlap",
+            fix="the stride must be a multiple of the chunk, and divide the extent",
+        )
+
+
+def level_nests(residual: Residual, level: Level) -> None:
+    """Refuse a level that does not lie inside the present one."""
+    if level.name == residual.level.name and level.name != Kernel.name:
+        return
+    if not level.is_inside(residual.level):
+        inner = [x.name for x in LEVELS if x.is_inside(residual.level)]
+        fix = f"tile to {level} before {residual.level}, or drop this link" if inner or residual.level == Thread else ""
+        raise DecompositionError(
+            "level-nests",
+            f"cannot map tiles of {residual.short} to {level}: the spec is already at level {residual.level}",
+            fix=fix,
+        )
+    if residual.level.name == Kernel.name and level.is_inside(Block):
+        raise DecompositionError(
+            "level-nests",
+            f"cannot map tiles of {residual.short} to {level}: a {residual.level} holds blocks, and blocks hold {level}s",
+            fix=f"tile to Block first, then to {level}",
+        )
+
+
+def operand(residual: Residual, wanted: str) -> Operand:
+    """Find an operand by its role, or by its tensor's name."""
+    for o in residual.operands:
+        if wanted in (o.role, o.tensor.name):
+            return o
+    known = ", ".join(dict.fromkeys(n for o in residual.operands for n in (o.role, o.tensor.name)))
+    raise DecompositionError("unknown-operand", f"{residual.short} has no operand {wanted}", fix=f"operands: {known}")
+
+
+def load(residual: Residual, wanted: Operand, memory: Memory) -> None:
+    """Refuse loads of what is there already, of results, and to memories that no load fills."""
+    if memory not in MEMORIES or memory.name == "GL":
+        raise DecompositionError("load-memory", f"cannot load {wanted.role} to {memory}", fix="load to SH, FR or RF")
+    if wanted.memory == memory and memory != SH:
+        raise DecompositionError(
+            "already-there", f"{wanted.role} of {residual.short} lies in {memory} already", fix="drop this load, or load another operand"
+        )
+    if wanted.memory == memory == SH:
+        raise DecompositionError(
+            "already-there", f"{wanted.role} of {residual.short} lies in SH already", fix="drop this load, or load it to RF"
+        )
+    if wanted.memory.registers and not memory.registers and residual.kind == "MatMul":
+        raise DecompositionError(
+            "load-uphill", f"{wanted.role} lies in {wanted.memory}, nearer to the atoms than {memory}", fix="load to SH before RF"
+        )
+    if wanted.role in ("C", "dst", "out"):
+        raise DecompositionError(
+            "load-output", f"{wanted.role} is written, not read: it has no load", fix="accumulate C by epilog(...), and store it there"
+        )
+    if residual.level.name == Kernel.name:
+        raise DecompositionError(
+            "load-level", f"cannot load {wanted.role} at level Kernel: no block owns the buffer", fix="tile to Block above this link"
+        )
+
+
+def epilog(residual: Residual, memory: Memory, dtype: DType) -> None:
+    """Refuse a second epilog, and accumulators outside registers or of fewer bits than the products."""
+    c = residual.operand("C")
+    assert c is not None
+    if c.memory.name != "GL":
+        raise DecompositionError("second-epilog", f"C accumulates in {c.memory} already", fix="give all ops to one epilog(...)")
+    if not memory.registers:
+        raise DecompositionError("epilog-memory", f"C cannot accumulate in {memory}", fix="use memory=RF")
+    if residual.level.name == Kernel.name:
+        raise DecompositionError("load-level", "no block owns an accumulator at level Kernel", fix="tile to Block above epilog")
+    a = residual.operand("A")
+    assert a is not None
+    if dtype.kind != a.dtype.kind:
+        raise DecompositionError(
+            "accumulator-dtype", f"products of {a.dtype} do not accumulate in {dtype}", fix="use an accumulator of the same kind"
+        )
+
+
+def split_size(residual: Residual, size: int) -> None:
+    """Refuse chunks that hold nothing, or more than there is."""
+    extent = residual.extents.get("K")
+    if size < 1:
+        raise DecompositionError("split-extent", f"a chunk of {size} along K holds nothing", fix="split by 1 or more")
+    if isinstance(extent, int) and size > extent and residual.level.name not in (Kernel.name, Block.name):
+        raise DecompositionError(
+            "split-extent", f"a chunk of {size} along K is larger than the {extent} elements left", fix=f"use at most {extent}"
+        )

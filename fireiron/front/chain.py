@@ -1,0 +1,304 @@
+"""Chains: immutable schedules that grow by one decomposition a call, and refine the last one.
+
+A chain is (program, links). Each method checks what it can know, and returns a new chain whose type offers what may come next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+
+import attrs
+
+from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.algebra.expr import Expr
+from fireiron.algebra.layout import Layout
+from fireiron.algebra.swizzle import Swizzle
+from fireiron.base.errors import DecompositionError, FireironError
+from fireiron.base.link import here
+from fireiron.check import links as rules
+from fireiron.front.roles import Role, role_name
+from fireiron.language.atom import Atom
+from fireiron.language.decompositions import (
+    Chunks,
+    Decomposition,
+    Done,
+    Extent,
+    Load,
+    Microkernel,
+    Own,
+    Split,
+    Strided,
+    Tile,
+    Widest,
+)
+from fireiron.language.levels import Level, Memory
+from fireiron.language.residual import Residual, apply, move_of
+from fireiron.language.specs import BATCH, Program
+from fireiron.language.tensor import Order, Tensor
+
+if TYPE_CHECKING:
+    from fireiron.front.moves import MoveChain
+
+Strategy = Callable[["MoveChain"], "MoveChain"]
+C_ = TypeVar("C_", bound="Chain")
+
+
+class RefinementError(DecompositionError, AttributeError):
+    """Report a method that what was written last does not have."""
+
+
+@attrs.frozen(eq=False, repr=False, slots=False)
+class Chain:
+    """Hold a program, the links so far, and what they leave to do.
+
+    Args:
+        program: what is computed.
+        links: the decompositions, outermost first.
+        origin: the residual spec before the first link.
+        trail: the residual specs after each link.
+        path: the links that led to `origin`, for nested chains.
+    """
+
+    program: Program
+    links: tuple[Decomposition, ...]
+    origin: Residual
+    trail: tuple[Residual, ...] = ()
+    path: str = ""
+
+    @property
+    def residual(self) -> Residual:
+        """Give the spec that remains."""
+        return self.trail[-1] if self.trail else self.origin
+
+    @property
+    def where(self) -> str:
+        """Give the path in the tree, for errors."""
+        words = [self.path] if self.path else [f"{self.origin.short} @ {self.origin.level}"]
+        return " > ".join((*words, *(describe(link) for link in self.links)))
+
+    def _check(self, rule: Callable[..., Any], *args: Any) -> Any:
+        """Apply a rule, locating what it raises at the method that the user called."""
+        try:
+            return rule(*args)
+        except FireironError as error:
+            raise error.located(here(), self.where) from None
+
+    def _as(self, cls: type[C_], link: Decomposition) -> C_:
+        return cls(
+            self.program, (*self.links, link), self.origin, (*self.trail, apply(link, self.residual)), self.path
+        )
+
+    def _refine(self, **changes: Any) -> Self:
+        """Replace the last link by one with these changes."""
+        link = attrs.evolve(self.links[-1], **changes)
+        before = self.trail[-2] if len(self.trail) > 1 else self.origin
+        trail = (*self.trail[:-1], apply(link, before))
+        return attrs.evolve(self, links=(*self.links[:-1], link), trail=trail)
+
+    @property
+    def _before(self) -> Residual:
+        return self.trail[-2] if len(self.trail) > 1 else self.origin
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        methods = sorted(m for m in dir(type(self)) if not m.startswith("_"))
+        last = describe(self.links[-1]) if self.links else self.residual.short
+        owner = _REFINES.get(name)
+        why = f"{name} refines {owner}, and the last link is {last}" if owner else f"nothing here is called {name}"
+        raise RefinementError(
+            "no-such-link", f"{last} has no {name}: {why}", fix="next may come: " + ", ".join(methods), link=here(), path=self.where
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Chain) and (self.program, self.links, self.origin) == (other.program, other.links, other.origin)
+
+    def __hash__(self) -> int:
+        return hash((self.program, self.links, self.origin))
+
+    def __str__(self) -> str:
+        return " ".join((str(self.origin), *(f".{describe(link)}" for link in self.links)))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self}>"
+
+    # Decompositions that MatMuls and Moves share; the typed methods of their chains call these.
+
+    def _tile_link(self, sizes: tuple[tuple[str, Extent], ...] | Widest) -> Tile:
+        self._check(rules.still_open, self.residual, "tile")
+        self._check(rules.tile_sizes, self.residual, sizes)
+        return Tile(sizes, link=here())
+
+    def _sizes(self, sizes: tuple[int | Strided, ...], batch: int | None, dims: tuple[str, str]) -> tuple[tuple[str, Extent], ...]:
+        named = _named(sizes, dims)
+        if named is None:
+            raise DecompositionError(
+                "tile-arguments",
+                f"tile({', '.join(map(str, sizes))}) is no tile of {self.residual.short}",
+                fix="tile(rows, cols), or tile(Strided((chunk, stride), (chunk, stride)))",
+                link=here(),
+                path=self.where,
+            )
+        return ((BATCH, batch), *named) if batch is not None else named
+
+    def _load_link(self, operand: Role | Tensor | str, memory: Memory, strategy: Strategy | None, dtype: object) -> Load:
+        from fireiron.front.moves import MoveChain, default_load
+
+        self._check(rules.still_open, self.residual, "load")
+        found = self._check(rules.operand, self.residual, role_name(operand))
+        self._check(rules.load, self.residual, found, memory)
+        kind = found.dtype if dtype is None else self._check(find_dtype, dtype)
+        move = MoveChain(self.program, (), move_of(self.residual, found.role, memory, kind), (), self.where)
+        finished = self._finished(strategy or default_load(memory), move)
+        return Load(found.role, memory, finished.links, dtype=None if dtype is None else kind, link=here())
+
+    def _finished(self, strategy: Strategy, move: MoveChain) -> MoveChain:
+        """Run a strategy on a Move, and see that it closes it."""
+        from fireiron.front.moves import MoveChain
+
+        result: object = strategy(move)
+        if not isinstance(result, MoveChain) or not result.residual.closed:
+            name = getattr(strategy, "__name__", str(strategy))
+            left = result.residual if isinstance(result, Chain) else repr(result)
+            raise DecompositionError(
+                "unfinished-move",
+                f"strategy {name} leaves {left}: a Move must be decomposed to atoms",
+                fix="end the strategy's chain by .done()",
+                link=here(),
+                path=self.where,
+            )
+        return result
+
+    def _done_link(self, atom: Atom | Microkernel | None) -> Done:
+        self._check(rules.still_open, self.residual, "done")
+        return Done(atom, link=here())
+
+
+def _named(sizes: tuple[int | Strided, ...], dims: tuple[str, str]) -> tuple[tuple[str, Extent], ...] | None:
+    match sizes:
+        case (Strided(rows, cols),):
+            return ((dims[0], Chunks(*rows)), (dims[1], Chunks(*cols)))
+        case (int(m), int(n)):
+            return ((dims[0], m), (dims[1], n))
+        case _:
+            return None
+
+
+class TileRefinements(Chain):
+    """Refine the tile written last."""
+
+    def to(self, level: Level, units: int | None = None) -> Self:
+        """Give the tiles to the units of a level.
+
+        Args:
+            level: inside the present one; the outermost level inside a block decides how many units the block has.
+            units: at most this many take part; they loop over the rest.
+
+        Shapes:
+            (m, n, k)(L) -> (m, n, k)(level)
+
+        Raises:
+            DecompositionError: `level-nests`.
+        """
+        self._check(rules.level_nests, self._before, level)
+        return self._refine(level=level, units=units, link=here())
+
+    def unroll(self) -> Self:
+        """Unroll the loops over the tiles."""
+        return self._refine(unrolled=True)
+
+    def layout(self, order: Order | Layout) -> Self:
+        """Count tiles along columns first (ColMajor), along rows first (RowMajor), or by a layout of unit ids."""
+        return self._refine(order=order)
+
+    def permute(self, permutation: Callable[[Expr], Expr]) -> Self:
+        """Permute unit ids before they count tiles (the paper's thread swizzle).
+
+        Args:
+            permutation: a function of an index expression, for example `lambda i: (i >> 1) | ((i & 1) << 3)`.
+        """
+        return self._refine(permute=permutation, link=here())
+
+
+class SplitRefinements(Chain):
+    """Refine the split written last."""
+
+    def unroll(self) -> Self:
+        """Unroll the loop over chunks."""
+        return self._refine(unrolled=True)
+
+    def pipeline(self, stages: int) -> Self:
+        """Let the loads below run `stages - 1` chunks ahead, in as many ring slots.
+
+        Raises:
+            DecompositionError: `pipeline-stages`.
+        """
+        if stages < 1:
+            raise DecompositionError(
+                "pipeline-stages", f"a pipeline of {stages} stages has no slot", fix="use 2 or more", link=here(), path=self.where
+            )
+        return self._refine(stages=stages, link=here())
+
+
+class LoadRefinements(Chain):
+    """Refine the load written last."""
+
+    def pad(self, elements: int) -> Self:
+        """Add elements to the buffer's leading stride, so that its rows start in other banks."""
+        if elements < 0:
+            raise DecompositionError("pad", f"a pad of {elements} elements", fix="pad by 0 or more", link=here(), path=self.where)
+        self._check(_addressed, self.links[-1], "pad")
+        return self._refine(pad=elements)
+
+    def swizzle(self, swizzle: Swizzle) -> Self:
+        """Permute the buffer's elements by XOR, so that columns spread over the banks."""
+        self._check(_addressed, self.links[-1], "swizzle")
+        return self._refine(swizzle=swizzle)
+
+    def storage_layout(self, layout: Order | Layout) -> Self:
+        """Store the buffer in this order, or by this layout, instead of in its source's order."""
+        self._check(_addressed, self.links[-1], "storage_layout")
+        return self._refine(storage=layout)
+
+    def reuse_buffer(self) -> Self:
+        """Let the buffer overlay others that are dead by then."""
+        self._check(_addressed, self.links[-1], "reuse_buffer")
+        return self._refine(reuse=True)
+
+    def no_sync(self) -> Self:
+        """Claim that no barrier is needed for this load alone; lowering proves it, or refuses."""
+        return self._refine(no_sync=True, link=here())
+
+
+def _addressed(link: Load, method: str) -> None:
+    if link.memory.registers:
+        raise DecompositionError(
+            "register-storage", f"{method} places a buffer in memory, and {link.memory} has no addresses", fix="drop it"
+        )
+
+
+_REFINES = {
+    "to": "tile", "layout": "tile", "permute": "tile", "unroll": "tile and split", "pipeline": "split", "pad": "load",
+    "swizzle": "load", "storage_layout": "load", "reuse_buffer": "load", "no_sync": "load",
+}  # fmt: skip
+
+
+def describe(link: Decomposition) -> str:
+    """Give a link in a few words, as trees and errors name it."""
+    match link:
+        case Tile():
+            sizes = f"widest {link.sizes}" if isinstance(link.sizes, Widest) else "x".join(str(n) for _, n in link.sizes)
+            return f"tile {sizes}" + (f" to {link.level}" if link.level else "")
+        case Split(size):
+            return f"split {size}"
+        case Load(role, memory):
+            return f"load {role} to {memory}"
+        case Own(level):
+            return f"own {level}"
+        case Done(None):
+            return "done"
+        case Done(atom):
+            return f"done {atom.name if atom else ''}".rstrip()
+        case _:
+            return f"epilog {link.memory}"

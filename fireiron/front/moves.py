@@ -1,0 +1,158 @@
+"""Chains of Moves, and strategies: functions from a Move to a finished Move."""
+
+from __future__ import annotations
+
+from fireiron.base.errors import DecompositionError
+from fireiron.base.link import here
+from fireiron.check import links as rules
+from fireiron.front.chain import Chain, LoadRefinements, Strategy, TileRefinements
+from fireiron.front.roles import SRC, Role
+from fireiron.language.atom import Atom
+from fireiron.language.decompositions import Microkernel, Own, Strided, Widest
+from fireiron.language.levels import RF, SH, Level, Memory, Thread
+from fireiron.language.tensor import Order, Tensor
+
+
+class MoveChain(Chain):
+    """Decompose a Move."""
+
+    def tile(self, *sizes: int | Strided, batch: int | None = None) -> TiledMove:
+        """Cut both sides into tiles of rows and columns.
+
+        Args:
+            sizes: rows and columns of a tile, or one `Strided(...)`.
+            batch: matrices of a tile, where the Move has a batch.
+
+        Shapes:
+            (M, N) -> (m, n)
+
+        Raises:
+            DecompositionError: `tile-arguments`, `tile-extent`, `tile-too-large`, `tile-gaps`, `no-such-dimension`, `chain-closed`.
+        """
+        dims = [dim for dim, _ in self.residual.sizes][-2:]
+        return self._as(TiledMove, self._tile_link(self._sizes(sizes, batch, (dims[0], dims[-1]))))
+
+    def vectors(self, nbytes: int | None = None) -> TiledMove:
+        """Cut both sides into vectors along the dimension that is contiguous on both.
+
+        Args:
+            nbytes: bytes of a vector; None takes the widest that both sides' layouts, bounds and alignments allow, up to 16.
+
+        Raises:
+            DecompositionError: `vector-bytes`; `vector-alignment` when the chain is finished.
+        """
+        if nbytes not in (None, 1, 2, 4, 8, 16):
+            raise DecompositionError(
+                "vector-bytes", f"no instruction moves {nbytes} bytes", fix="use 1, 2, 4, 8 or 16", link=here(), path=self.where
+            )
+        return self._as(TiledMove, self._tile_link(Widest(nbytes or 16, exact=nbytes is not None)))
+
+    def load(self, operand: Role | Tensor | str, memory: Memory, strategy: Strategy | None = None) -> LoadedMove:
+        """Go by way of another memory: the first hop is `strategy`, the rest of this chain the second.
+
+        Shapes:
+            (src, dst) -> (memory, dst)
+
+        Raises:
+            DecompositionError: `unknown-operand`, `already-there`, `load-output`, `unfinished-move`.
+        """
+        return self._as(LoadedMove, self._load_link(operand, memory, strategy, None))
+
+    def own(self, level: Level) -> MoveChain:
+        """Descend to the elements that each unit of `level` holds of the register side.
+
+        Raises:
+            DecompositionError: `ownership-unknown` when the chain is finished.
+        """
+        self._check(rules.still_open, self.residual, "own")
+        return self._as(MoveChain, Own(level, link=here()))
+
+    def done(self, atom: Atom | Microkernel | None = None) -> MoveChain:
+        """Close the chain by the instruction that moves what is left, by a chosen one, or by a microkernel.
+
+        Raises:
+            DecompositionError: `no-atom` when the schedule is finished.
+        """
+        return self._as(MoveChain, self._done_link(atom))
+
+
+class TiledMove(TileRefinements, MoveChain):
+    """A Move whose last link is a tile."""
+
+
+class LoadedMove(LoadRefinements, MoveChain):
+    """A Move whose last link is a load."""
+
+
+def vector(nbytes: int | None = None) -> Strategy:
+    """Move by vectors, dealt out to all threads in turn.
+
+    Args:
+        nbytes: bytes of a vector, None for the widest that fits.
+    """
+
+    def strategy(move: MoveChain) -> MoveChain:
+        return move.vectors(nbytes).to(Thread).unroll().done()
+
+    return strategy
+
+
+def conform(nbytes: int | None = None) -> Strategy:
+    """Move each thread's own elements of the register side, by the widest vectors that they form.
+
+    Args:
+        nbytes: bytes of a vector, None for the widest that fits.
+    """
+
+    def strategy(move: MoveChain) -> MoveChain:
+        return move.own(Thread).vectors(nbytes).unroll().done()
+
+    return strategy
+
+
+def staged(nbytes: int | None = None) -> Strategy:
+    """Move by way of registers: vectors from the source, then what forms on the other side.
+
+    In a pipeline the first hop starts a chunk, and the second finishes it after the compute.
+
+    Args:
+        nbytes: bytes of a vector of the first hop, None for the widest that fits.
+    """
+
+    def strategy(move: MoveChain) -> MoveChain:
+        return conform()(move.load(SRC, RF, vector(nbytes)))
+
+    return strategy
+
+
+def through_shared(
+    put: Strategy | None = None,
+    take: Strategy | None = None,
+    panel: tuple[int, int] | None = None,
+    pad: int = 0,
+    order: Order | None = None,
+    reuse: bool = False,
+) -> Strategy:
+    """Move by way of shared memory, so that threads exchange elements and store whole lines.
+
+    Args:
+        put: into shared memory, conform() by default.
+        take: out of it, vector() by default.
+        panel: rows and columns that are staged at once; None stages the whole tile.
+        pad: elements added to the staging buffer's leading stride.
+        order: the staging buffer's order, None for the destination's.
+        reuse: overlay the operands' buffers, which are dead by then.
+    """
+
+    def strategy(move: MoveChain) -> MoveChain:
+        start = move if panel is None else move.tile(*panel).unroll()
+        staging = start.load(SRC, SH, put or conform()).pad(pad)
+        staging = staging if order is None else staging.storage_layout(order)
+        return (take or vector())(staging.reuse_buffer() if reuse else staging)
+
+    return strategy
+
+
+def default_load(memory: Memory) -> Strategy:
+    """Choose the strategy of a load that names none."""
+    return conform() if memory.registers else vector()

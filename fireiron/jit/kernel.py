@@ -1,0 +1,276 @@
+"""A compiled kernel: everything to read about it, and a call that checks its arguments once and then only launches."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from fireiron.algebra.arch import Arch
+from fireiron.algebra.arch import arch as find_arch
+from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.base.errors import CallError
+from fireiron.jit import bind
+from fireiron.jit.arrays import ArrayFacts, describe, is_torch, span
+from fireiron.jit.compile import Binary
+from fireiron.jit.disassemble import disassemble
+from fireiron.jit.driver import Loaded, driver, probe, require
+from fireiron.jit.interface import Interface, PointerParameter
+from fireiron.jit.launch import LaunchPlan, encode_number, plan
+from fireiron.jit.resources import Resources
+from fireiron.jit.streams import default_stream, stream_handle, torch_current_stream
+
+if TYPE_CHECKING:
+    from fireiron.jit.timing import Timing
+
+Simulator: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, int], Mapping[str, float | int]], None]
+"""Run a kernel on NumPy arrays: simulate(arrays by name, sizes, numbers) writes the outputs in place."""
+
+MOST_PLANS = 1024
+
+
+class CompiledKernel:
+    """Hold a kernel that is compiled, and call it.
+
+    Args:
+        binary: what NVRTC made.
+        interface: how it is launched.
+        simulator: runs it on NumPy arrays where there is no GPU.
+    """
+
+    def __init__(self, binary: Binary, interface: Interface, *, simulator: Simulator | None = None) -> None:
+        self.binary = binary
+        self.interface = interface
+        self.simulator = simulator
+        self._plans: dict[Any, LaunchPlan] = {}
+        self._loaded: dict[int, Loaded] = {}
+        self._lock = threading.Lock()
+        # The types of torch tensors met so far; others take the general path.
+        self._torch_types: set[type] = set()
+        self._current_stream: Callable[[int], int] | None = None
+        self._has_one_output = len(interface.outputs) == 1
+        self._defaults: tuple[float | int, ...] | None = None
+        if all(n.default is not None for n in interface.numbers):
+            self._defaults = tuple(
+                encode_number(n.default, n.dtype) for n in interface.numbers if n.default is not None
+            )
+
+    @property
+    def name(self) -> str:
+        """Name the entry point, as profilers show it."""
+        return self.binary.name
+
+    @property
+    def source(self) -> str:
+        """Give the CUDA C++."""
+        return self.binary.source
+
+    @property
+    def ptx(self) -> str:
+        """Give the intermediate assembly."""
+        return self.binary.ptx
+
+    @property
+    def cubin(self) -> bytes:
+        """Give the machine code."""
+        return self.binary.cubin
+
+    @cached_property
+    def sass(self) -> str:
+        """Give the machine code as text.
+
+        Raises:
+            CompileError: `no-nvdisasm`.
+        """
+        return disassemble(self.binary.cubin)
+
+    @property
+    def resources(self) -> Resources:
+        """Give registers, stack, spills and static shared memory."""
+        return self.binary.resources
+
+    @property
+    def arch(self) -> Arch:
+        """Give the target."""
+        return find_arch(self.binary.arch)
+
+    def __repr__(self) -> str:
+        return f"<{self.name} for {self.binary.arch}: {self.interface.signature}>"
+
+    def __call__(self, *inputs: Any, out: Any = None, stream: Any = None, **scalars: Any) -> Any:
+        """Run the kernel.
+
+        Args:
+            inputs: arrays in the order of the interface: the spec's, then those of epilogues.
+            out: array to write, a tuple of them where the kernel has several outputs; allocated where None.
+            stream: a handle, an object with `__cuda_stream__`, a torch or CuPy stream; None for the arrays' current one.
+            scalars: numbers by name (`alpha`), and sizes that stand in no shape.
+
+        Returns:
+            `out`.
+
+        Raises:
+            CallError: `wrong-count`, `not-an-array`, `wrong-shape`, `wrong-dtype`, `wrong-stride`, `wrong-device`, `misaligned`, `overlap`,
+                `size-mismatch`, `precondition`, `read-only`, `unknown-argument`, `unknown-size`, `no-gpu`, `old-driver`, `wrong-arch`,
+                `driver`.
+        """
+        # The steady state: torch tensors of shapes seen before, and no scalars but defaults.
+        if out is not None and self._has_one_output and not scalars and self._defaults is not None:
+            arrays = (*inputs, out)
+            key: list[Any] = []
+            for array in arrays:
+                if type(array) not in self._torch_types:
+                    break
+                key += (array.shape, array.stride(), array.dtype, array.get_device())
+            else:
+                found = self._plans.get(tuple(key))
+                if found is not None:
+                    addresses = [array.data_ptr() for array in arrays]
+                    if not found.suspicious(addresses):
+                        if stream is None:
+                            assert self._current_stream is not None
+                            handle = self._current_stream(key[-1])
+                        else:
+                            handle = stream_handle(stream)
+                        found.run(addresses, self._defaults, handle)
+                        return out
+        return self._call(inputs, out, stream, scalars)
+
+    def _call(self, inputs: Sequence[Any], out: Any, stream: Any, scalars: Mapping[str, Any]) -> Any:
+        """Run the kernel on whatever the arguments are, checking all of it."""
+        interface = self.interface
+        outs: tuple[Any, ...] = () if out is None else tuple(out) if isinstance(out, tuple | list) else (out,)
+        bind.check_count(interface, len(inputs), len(outs))
+        given, numbers = bind.split_scalars(interface, scalars)
+        arrays = {p.name: describe(a, p.name) for p, a in zip(interface.inputs, inputs, strict=True)}
+        arrays |= {p.name: describe(a, p.name) for p, a in zip(interface.outputs, outs, strict=False)}
+        binding = bind.bind(interface, arrays, given)
+        if not outs:
+            outs = tuple(self._allocate(p, binding.sizes, arrays) for p in interface.outputs)
+            arrays |= {p.name: describe(a, p.name) for p, a in zip(interface.outputs, outs, strict=True)}
+        bind.check_overlap(interface, arrays)
+        result = outs[0] if self._has_one_output else outs
+        if binding.device is None:
+            self._run_on_host(arrays, binding, numbers)
+            return result
+        for pointer in interface.pointers:
+            bind.check_address(pointer, arrays[pointer.name])
+        self._launch(
+            arrays, binding, numbers, default_stream(arrays.values()) if stream is None else stream_handle(stream)
+        )
+        return result
+
+    def _launch(
+        self, arrays: Mapping[str, ArrayFacts], binding: bind.Binding, numbers: Mapping[str, float | int], stream: int
+    ) -> None:
+        """Launch with checked arguments, and remember the plan where the quick path can find it."""
+        assert binding.device is not None
+        ordered = [arrays[p.name] for p in (*self.interface.inputs, *self.interface.outputs)]
+        made = plan(self.interface, binding, driver(), self.load(binding.device))
+        values = [encode_number(numbers[n.name], n.dtype) for n in self.interface.numbers]
+        made.run([array.address for array in ordered], values, stream)
+        if all(array.library == "torch" for array in ordered):
+            key: list[Any] = []
+            for array in ordered:
+                tensor = array.owner
+                self._torch_types.add(type(tensor))
+                key += (tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device())
+            self._current_stream = torch_current_stream()
+            if len(self._plans) >= MOST_PLANS:
+                self._plans.clear()
+            self._plans[tuple(key)] = made
+
+    def load(self, device: int = 0) -> Loaded:
+        """Load the kernel on a device, once.
+
+        Raises:
+            CallError: `no-gpu`, `old-driver`, `wrong-arch`, `driver`.
+        """
+        found = self._loaded.get(device)
+        if found is None:
+            require(self.binary, probe())
+            with self._lock:
+                found = self._loaded.get(device)
+                if found is None:
+                    found = driver().load(self.binary, self.interface.shared_nbytes, device)
+                    self._loaded[device] = found
+        return found
+
+    def _allocate(self, pointer: PointerParameter, sizes: Mapping[str, int], arrays: Mapping[str, ArrayFacts]) -> Any:
+        """Make an output with the inputs' library, on their device."""
+        shape, strides = bind.concrete(pointer.shape, sizes), bind.concrete(pointer.strides, sizes)
+        like = next(iter(arrays.values()), None)
+        name = find_dtype(pointer.dtype)
+        if like is not None and is_torch(like.owner):
+            import torch  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+
+            module: Any = torch
+            return module.empty_strided(
+                shape, strides, dtype=getattr(module, name.numpy_name), device=like.owner.device
+            )
+        if like is None or like.is_host:
+            import numpy as np
+
+            return np.lib.stride_tricks.as_strided(
+                np.empty(max(1, span(shape, strides)), name.numpy), shape, [s * name.nbytes for s in strides]
+            )
+        if like.library == "cupy":
+            import cupy  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+
+            array: Any = cupy
+            with array.cuda.Device(like.device):
+                flat = array.empty(max(1, span(shape, strides)), name.numpy)
+                return array.lib.stride_tricks.as_strided(flat, shape, [s * name.nbytes for s in strides])
+        raise CallError(
+            "wrong-count",
+            f"fireiron cannot allocate {pointer.name} for arrays of this library",
+            fix="pass the array to write as out=",
+        )
+
+    def _run_on_host(
+        self, arrays: Mapping[str, ArrayFacts], binding: bind.Binding, numbers: Mapping[str, float | int]
+    ) -> None:
+        """Run on NumPy arrays: through a copy on the GPU where there is one, else on the simulator."""
+        if probe().problem:
+            if self.simulator is None:
+                require(self.binary, probe())
+            else:
+                self.simulator({name: a.owner for name, a in arrays.items()}, binding.sizes, numbers)
+            return
+        from fireiron.jit.memory import DeviceArray
+
+        require(self.binary, probe())
+        used = driver()
+        copies: dict[str, DeviceArray] = {}
+        try:
+            for pointer in self.interface.pointers:
+                owner = arrays[pointer.name].owner
+                strides = bind.concrete(pointer.strides, binding.sizes)
+                copy = DeviceArray(used, owner.shape, owner.dtype, strides=strides)
+                copies[pointer.name] = copy
+                if pointer.role != "output":
+                    copy.upload(owner)
+            facts = {name: describe(copy, name) for name, copy in copies.items()}
+            self._launch(facts, bind.Binding(binding.sizes, binding.grid, 0), numbers, 0)
+            for pointer in self.interface.outputs:
+                copies[pointer.name].download(arrays[pointer.name].owner)
+        finally:
+            for copy in copies.values():
+                copy.free()
+
+    def time(self, *inputs: Any, out: Any = None, flops: float = 0.0, **scalars: Any) -> Timing:
+        """Time the kernel: see `fireiron.jit.timing`.
+
+        Args:
+            inputs: arrays on the GPU; random ones are made where none are given.
+            out: array to write.
+            flops: operations of one run, for the rate.
+            scalars: numbers by name, and every size by name where no inputs are given.
+
+        Raises:
+            CallError: as a call does.
+        """
+        from fireiron.jit.timing import time_call
+
+        return time_call(self, inputs, out, flops, scalars)

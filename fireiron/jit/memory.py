@@ -1,0 +1,101 @@
+"""Device memory for arrays that come from the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fireiron.jit.arrays import contiguous
+from fireiron.jit.driver import Driver
+
+
+class DeviceArray:
+    """Own device memory shaped like a NumPy array; freed with the object, or by `free`.
+
+    Args:
+        driver: the process's.
+        shape: extents.
+        strides: in elements.
+        dtype: NumPy dtype of the elements.
+        device: the GPU's ordinal.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        shape: tuple[int, ...],
+        dtype: Any,
+        device: int = 0,
+        strides: tuple[int, ...] | None = None,
+    ) -> None:
+        self.shape = shape
+        self.strides = contiguous(shape) if strides is None else strides
+        self.dtype = dtype
+        self.device = device
+        self._driver = driver
+        self._context = driver.context(device)
+        self.nbytes = max(1, _elements(shape, self.strides)) * int(dtype.itemsize)
+        self.address = 0
+        driver.push(self._context)
+        try:
+            self.address = int(driver.call(driver.cu.cuMemAlloc(self.nbytes)))
+        finally:
+            driver.pop()
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        itemsize = int(self.dtype.itemsize)
+        return {
+            "data": (self.address, False),
+            "shape": self.shape,
+            "strides": tuple(s * itemsize for s in self.strides),
+            "typestr": self.dtype.str,
+            "version": 3,
+            "stream": None,
+        }
+
+    def upload(self, host: Any) -> None:
+        """Copy a NumPy array of the same shape in; its layout there is this object's."""
+        import numpy as np
+
+        packed = np.zeros(self.nbytes // int(self.dtype.itemsize), self.dtype)
+        self._like(packed)[...] = host
+        self._copy(lambda cu: cu.cuMemcpyHtoD(self.address, packed.ctypes.data, self.nbytes))
+
+    def download(self, host: Any) -> None:
+        """Copy the contents out into a NumPy array of the same shape, after all work on the device."""
+        import numpy as np
+
+        packed = np.zeros(self.nbytes // int(self.dtype.itemsize), self.dtype)
+        self._copy(lambda cu: cu.cuMemcpyDtoH(packed.ctypes.data, self.address, self.nbytes))
+        host[...] = self._like(packed)
+
+    def free(self) -> None:
+        """Return the memory; a second call does nothing."""
+        address, self.address = self.address, 0
+        if address:
+            self._copy(lambda cu: cu.cuMemFree(address))
+
+    def __del__(self) -> None:
+        # At interpreter exit the driver may be gone already, and takes the memory with it.
+        if getattr(self, "address", 0) and self._driver.cu is not None:
+            self.free()
+
+    def _like(self, packed: Any) -> Any:
+        import numpy as np
+
+        steps = tuple(s * int(self.dtype.itemsize) for s in self.strides)
+        return np.lib.stride_tricks.as_strided(packed, self.shape, steps)
+
+    def _copy(self, action: Any) -> None:
+        self._driver.push(self._context)
+        try:
+            answer = action(self._driver.cu)
+            self._driver.call(answer)
+        finally:
+            self._driver.pop()
+
+
+def _elements(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    if 0 in shape:
+        return 0
+    return 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
