@@ -1,8 +1,94 @@
-"""Schedule GPU kernels as method chains: a checked tree, CUDA a person can read, a simulation and a timed kernel."""
+"""Write GPU tensor kernels as short, checked schedules: immutable specs, refined by chained decompositions into CUDA."""
 
+from __future__ import annotations
+
+from fireiron.algebra.dtypes import DType, bf16, f16, f32, f64, i8, i32, u8
+from fireiron.algebra.expr import symbol
+from fireiron.algebra.layout import Layout
+from fireiron.algebra.swizzle import Swizzle
+from fireiron.base.errors import FireironError
 from fireiron.base.presets_path import presets_path
+from fireiron.front.moves import Strategy, conform, staged, through_shared, vector
+from fireiron.front.roles import DST, SRC, A, B, C
+from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
+from fireiron.language.decompositions import Microkernel as microkernel
+from fireiron.language.decompositions import Strided
+from fireiron.language.levels import (
+    FR,
+    GL,
+    RF,
+    SH,
+    Block,
+    Cluster,
+    Kernel,
+    Level,
+    Memory,
+    QuadPair,
+    Thread,
+    Warp,
+    Warpgroup,
+)
+from fireiron.language.pointwise import add, exp, maximum, minimum, relu, scale, tanh
+from fireiron.language.tensor import ColMajor, Matrix, RowMajor, Tensor, Vector
 
 __version__ = "0.1.0"
 
-# Windows checkouts hold `fireiron/schedules` as a text file instead of a link.
+# Presets live in the top-level folder schedules/ and are imported as fireiron.schedules.
 __path__.extend(presets_path(__path__[0]))
+
+__all__ = [
+    "DST",
+    "FR",
+    "GL",
+    "RF",
+    "SH",
+    "SRC",
+    "A",
+    "B",
+    "Block",
+    "C",
+    "Cluster",
+    "ColMajor",
+    "DType",
+    "FireironError",
+    "Init",
+    "Kernel",
+    "Layout",
+    "Level",
+    "MatMul",
+    "Matrix",
+    "Memory",
+    "Move",
+    "Pointwise",
+    "QuadPair",
+    "RowMajor",
+    "Strategy",
+    "Strided",
+    "Swizzle",
+    "Tensor",
+    "Thread",
+    "Vector",
+    "Warp",
+    "Warpgroup",
+    "add",
+    "bf16",
+    "conform",
+    "exp",
+    "f16",
+    "f32",
+    "f64",
+    "i8",
+    "i32",
+    "matmul",
+    "maximum",
+    "microkernel",
+    "minimum",
+    "relu",
+    "scale",
+    "staged",
+    "symbol",
+    "tanh",
+    "through_shared",
+    "u8",
+    "vector",
+]

@@ -112,7 +112,8 @@ class Arch:
         return self.name
 
 
-# The smallest compute capability of each family. Source: PTX ISA, "Target ISA Notes" of each instruction; compiled with NVRTC 13.
+# The smallest compute capability of each family.
+# Source: PTX ISA, "Target ISA Notes" of each instruction; compiled with NVRTC 13.
 _SINCE = {
     "mma.m8n8k4": 70, "ldmatrix": 75, "mma.m16n8k8": 75, "mma.s8": 75, "tanh.approx": 75,
     "mma.m16n8k16": 80, "mma.bf16": 80, "mma.tf32": 80, "cp.async": 80,
@@ -176,7 +177,8 @@ def _row(number: int, accelerated: bool) -> Arch:
         features=common + (_ACCELERATED[number] if accelerated else ()),
         shared_per_block=block * KIB,
         shared_per_sm=sm * KIB,
-        # From 8.0 the system keeps 1 KiB of each block, and hands out 128 bytes at a time. Source: the guide, and cuda_occupancy.h.
+        # From 8.0 the system keeps 1 KiB of each block, and hands out 128 bytes at a time. Source: the guide, and
+        # cuda_occupancy.h.
         shared_reserved=KIB if number >= 80 else 0,
         shared_unit=128 if number >= 80 else 256,
         threads_per_sm=threads,

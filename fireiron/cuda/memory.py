@@ -18,8 +18,8 @@ VECTOR_NBYTES = 16
 
 
 def number(value: Expr) -> str:
-    """Print an index expression; in `long long` unless everything in it fits an int."""
-    return to_c(value, wide=not fits_int32(value))
+    """Print an index expression, in `long long` where it might not fit an int."""
+    return to_c(value, wide=True)
 
 
 def integer_type(value: Expr) -> str:

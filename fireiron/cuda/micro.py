@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from itertools import pairwise
 
 from fireiron.algebra.expr import Expr, as_expr
 from fireiron.algebra.layout import Layout
@@ -19,12 +20,12 @@ def function(micro: Micro) -> str:
     for role, view in zip(micro.roles, micro.views, strict=True):
         const = "" if role in micro.written else "const "
         parameters.append(f"{const}{c_type(view.buffer.dtype)}* {role}")
-        parameters += [
-            f"{integer_type(s)} {role}_{axis}" for axis, s in zip(("row", "col"), _strides(micro, role), strict=True)
-        ]
+        row, column = _strides(micro, role)
+        parameters += [f"{integer_type(row)} {role}_row", f"{integer_type(column)} {role}_col"]
     parameters += [f"{integer_type(binding.value)} {binding.name}" for binding in micro.bindings]
     body = textwrap.indent(textwrap.dedent(micro.source).strip("\n"), "    ")
-    return f"// Microkernel {micro.name}\n__device__ __forceinline__ void {name(micro)}({', '.join(parameters)}) {{\n{body}\n}}\n"
+    head = f"__device__ __forceinline__ void {name(micro)}({', '.join(parameters)})"
+    return f"// Microkernel {micro.name}\n{head} {{\n{body}\n}}\n"
 
 
 def call(micro: Micro) -> str:
@@ -56,7 +57,7 @@ def _stride(micro: Micro, role: str, axis: str, mode: Layout) -> Expr:
         CheckError: `microkernel-stride` where it has several.
     """
     leaves = [leaf for leaf in mode.leaves if leaf[0] != 1]
-    if any(after[1] != before[0] * before[1] for before, after in zip(leaves, leaves[1:], strict=False)):
+    if any(after[1] != before[0] * before[1] for before, after in pairwise(leaves)):
         raise CheckError(
             "microkernel-stride",
             f"microkernel {micro.name} takes {role} with one stride a dimension, but its {axis} lie at {mode}",

@@ -9,7 +9,7 @@ from fireiron.base.text import Writer
 from fireiron.cuda.helpers import HELPERS, called
 from fireiron.cuda.memory import buffers, dtypes, parameter
 from fireiron.cuda.statements import Body
-from fireiron.cuda.types import DECLARED, c_type
+from fireiron.cuda.types import C_TYPES, DECLARED, c_type
 from fireiron.kernel.ir import BLOCK, THREAD, Kernel
 
 INDENT: Final = "    "
@@ -20,23 +20,21 @@ def source(kernel: Kernel) -> str:
     """Print a kernel: element types, the small functions that it calls, then the kernel itself.
 
     Raises:
-        CheckError: `register-size`, `float-operation`, `masked-atom`, `no-barrier`, `microkernel-stride`, of kernels that no
-            lowering should make.
+        CheckError: `register-size`, `float-operation`, `masked-atom`, `no-barrier`, `microkernel-stride`, of kernels that
+            no lowering should make.
     """
     writer = Writer(INDENT)
     with writer.indent():
         body = Body(kernel.threads, writer)
         body.statements(kernel.body)
-    text = writer.text()
+    statements = writer.text()
     functions = list(body.functions)
-    helpers = [HELPERS[name] for name in called([text, *functions])]
-    used = "\n".join([text, *helpers, *functions])
+    helpers = [HELPERS[name] for name in called([statements, *functions])]
+    used = "\n".join([statements, *helpers, *functions])
     named = {c_type(dtype) for dtype in dtypes(kernel)}
-    types = [
-        declared for declared in DECLARED.values() if _mentions(used, (name := declared.split()[1])) or name in named
-    ]
+    types = [text for name, text in DECLARED.items() if C_TYPES[name] in named or _mentions(used, C_TYPES[name])]
     head = ["\n".join(types) + "\n"] if types else []
-    return "\n".join([*head, *helpers, *functions, _entry(kernel, text)])
+    return "\n".join([*head, *helpers, *functions, _entry(kernel, statements)])
 
 
 def _entry(kernel: Kernel, body: str) -> str:

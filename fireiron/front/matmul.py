@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fireiron.algebra.dtypes import default_accumulator, dtype as find_dtype
+from fireiron.algebra.dtypes import DType
+from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.scalar import Arg, Cast
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import here
@@ -18,7 +19,6 @@ from fireiron.language.pointwise import Op, Value, accumulator, expression, para
 from fireiron.language.residual import store_of
 from fireiron.language.specs import Coefficient, MatMul
 from fireiron.language.tensor import Tensor
-from fireiron.algebra.dtypes import DType
 
 
 class MatMulChain(Verbs, Chain):
@@ -90,7 +90,7 @@ class MatMulChain(Verbs, Chain):
         """
         self._check(rules.still_open, self.residual, "epilog")
         spec = self.matmul
-        kind = default_accumulator(spec.A.dtype) if dtype is None else self._check(find_dtype, dtype)
+        kind = spec.accumulator if dtype is None else self._check(find_dtype, dtype)
         self._check(rules.epilog, self.residual, memory, kind)
         move = MoveChain(self.program, (), store_of(self.residual, memory, kind), (), f"{self.where} > store")
         stored = self._finished(store or conform(), move)

@@ -7,13 +7,14 @@ from fireiron.base.link import here
 from fireiron.check import links as rules
 from fireiron.front.chain import Chain, LoadRefinements, Strategy, TileRefinements
 from fireiron.front.roles import SRC, Role
+from fireiron.front.verbs import Verbs
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import Microkernel, Own, Strided, Widest
 from fireiron.language.levels import RF, SH, Level, Memory, Thread
 from fireiron.language.tensor import Order, Tensor
 
 
-class MoveChain(Chain):
+class MoveChain(Verbs, Chain):
     """Decompose a Move."""
 
     def tile(self, *sizes: int | Strided, batch: int | None = None) -> TiledMove:
@@ -73,7 +74,10 @@ class MoveChain(Chain):
         Raises:
             DecompositionError: `no-atom` when the schedule is finished.
         """
-        return self._as(MoveChain, self._done_link(atom))
+        closed = self._as(MoveChain, self._done_link(atom))
+        if not self.path:  # nested Moves are elaborated with the schedule that they belong to
+            closed.lowered()
+        return closed
 
 
 class TiledMove(TileRefinements, MoveChain):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import Any, Literal
 
 import attrs
@@ -150,13 +151,14 @@ def _ordinal(value: Any) -> int:
 def _dlpack(value: Any, name: str) -> ArrayFacts:
     kind, ordinal = value.__dlpack_device__()
     try:
-        from cuda.core.utils import StridedMemoryView
+        utils: Any = import_module("cuda.core.utils")
     except ImportError:
         raise CallError(
             "not-an-array", f"reading {name} through DLPack needs cuda.core", fix="pip install cuda-python"
         ) from None
-    # Stream -1 of the protocol: the exporter inserts no synchronisation, so the caller's stream order stands, and graph capture works.
-    view: Any = StridedMemoryView.from_dlpack(value, stream_ptr=-1)
+    # Stream -1 of the protocol: the exporter inserts no synchronisation, so the caller's stream order stands, and
+    # graph capture works.
+    view: Any = utils.StridedMemoryView.from_dlpack(value, stream_ptr=-1)
     if int(kind) not in (1, 2, 3, 13):  # kDLCPU, kDLCUDA, kDLCUDAHost, kDLCUDAManaged
         raise CallError(
             "wrong-device", f"{name} lies on a DLPack device of kind {int(kind)}", fix="move it to a CUDA GPU"
@@ -211,8 +213,9 @@ def share_elements(a: ArrayFacts, b: ArrayFacts, nbytes: tuple[int, int]) -> boo
 
     if 0 in a.shape or 0 in b.shape:
         return False
+    shares_memory: Any = np.shares_memory
     try:
-        return bool(np.shares_memory(_view(a, nbytes[0]), _view(b, nbytes[1]), max_work=100_000))
+        return bool(shares_memory(_view(a, nbytes[0]), _view(b, nbytes[1]), max_work=100_000))
     except np.exceptions.TooHardError:
         return True
 

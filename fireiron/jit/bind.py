@@ -1,4 +1,4 @@
-"""Check a call's arguments against a kernel's interface, and solve its sizes from their shapes. No GPU is touched here."""
+"""Check a call's arguments against a kernel's interface, and solve its sizes from shapes; no GPU is touched here."""
 
 from __future__ import annotations
 
@@ -97,7 +97,8 @@ def solve(interface: Interface, arrays: Mapping[str, ArrayFacts], given: Mapping
                     fix=f"pass arrays that agree on {text}",
                 )
             witness.setdefault(text, where)
-    # A leading dimension that is no extent of any array comes from the strides. The stride of a dimension of one element says nothing.
+    # A leading dimension that is no extent of any array comes from the strides. The stride of a dimension of one
+    # element says nothing.
     for pointer in interface.pointers:
         array = arrays.get(pointer.name)
         for axis, text in enumerate(pointer.strides):
@@ -184,7 +185,8 @@ def check_address(pointer: PointerParameter, array: ArrayFacts) -> None:
     if array.address % pointer.align:
         raise CallError(
             "misaligned",
-            f"{pointer.name} starts at address {array.address:#x}, {array.address % pointer.align} bytes past a multiple of {pointer.align}",
+            f"{pointer.name} starts at address {array.address:#x}, {array.address % pointer.align}"
+            f" bytes past a multiple of {pointer.align}",
             fix=f"pass a copy of {pointer.name}, or a view that starts at a multiple of {pointer.align} bytes",
         )
 
@@ -204,7 +206,8 @@ def check_overlap(interface: Interface, arrays: Mapping[str, ArrayFacts]) -> Non
             if ranges_meet(a, b, sizes) and share_elements(a, b, sizes):
                 raise CallError(
                     "overlap",
-                    f"{out.name}, which is written, overlaps {other.name}: {_range(a, sizes[0])} and {_range(b, sizes[1])}",
+                    f"{out.name}, which is written, overlaps {other.name}: "
+                    f"{_range(a, sizes[0])} and {_range(b, sizes[1])}",
                     fix=f"pass an out that shares no memory with {other.name}",
                 )
 

@@ -62,8 +62,8 @@ def cache_path() -> Path:
 def library_digest() -> str:
     """Digest the library's own source files, so that an edited or upgraded fireiron never meets its older kernels.
 
-    A file's path, size and modification time stand for its text. Where a file changed after this process imported the library, the running code
-    may be older than the files: the digest then belongs to this process alone.
+    A file's path, size and modification time stand for its text. Where a file changed after this process imported the
+    library, the running code may be older than the files: the digest then belongs to this process alone.
     """
     root = os.path.dirname(os.path.abspath(fireiron.__file__))
     now = time.time_ns()
@@ -96,8 +96,9 @@ def cache_key(digest: str, arch: str, options: CompileOptions) -> str:
         arch: name of the target.
         options: how it is compiled.
 
-    The NVRTC library is not part of the name, since finding it means loading it: the entry records which file compiled it, and `load` takes it
-    only while that file is unchanged. The environment's prefix keeps two environments with different NVRTCs apart.
+    The NVRTC library is not part of the name, since finding it means loading it: the entry records which file
+    compiled it, and `load` takes it only while that file is unchanged. The environment's prefix keeps two
+    environments with different NVRTCs apart.
     """
     facts = (digest, arch, repr(options), library_digest(), sys.prefix, platform.machine(), str(FORMAT))
     return hashlib.blake2b("\0".join(facts).encode(), digest_size=20).hexdigest()
@@ -111,7 +112,8 @@ def entry_path(key: str) -> Path:
 def load(key: str) -> Entry | None:
     """Read an entry, None where there is none that may be used.
 
-    A file that is damaged, or that something else wrote, is reported by a warning; the caller then builds and stores the kernel again.
+    A file that is damaged, or that something else wrote, is reported by a warning; the caller then builds and stores
+    the kernel again.
     """
     path = entry_path(key)
     try:
@@ -150,7 +152,7 @@ def store(key: str, entry: Entry) -> None:
 
 
 def clear() -> int:
-    """Delete every entry, the sources kept for profilers, and what interrupted writers left; return how many files went. Other files are left alone."""
+    """Delete every entry, kept source, and leftover of an interrupted writer; return how many files went."""
     folder = cache_path()
     if not folder.is_dir():
         return 0

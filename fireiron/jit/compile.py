@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from importlib import import_module
 from typing import Any
 
 import attrs
@@ -111,8 +112,8 @@ def compile_source(
     Raises:
         CompileError: `nvrtc`, `no-nvrtc`, `unsupported-arch`.
     """
-    # cuda.bindings and not cuda.core's Program: it loads in a quarter of the time (0.06 s against 0.25 s, of a budget of 0.5 s), gives PTX and
-    # cubin of one compilation, and never asks for a driver.
+    # cuda.bindings and not cuda.core's Program: it loads in a quarter of the time (0.06 s against 0.25 s, of a budget
+    # of 0.5 s), gives PTX and cubin of one compilation, and never asks for a driver.
     nvrtc = _nvrtc()
     options = options or CompileOptions()
     supported = _checked(nvrtc, nvrtc.nvrtcGetSupportedArchs())
@@ -155,8 +156,7 @@ def compiler() -> Compiler:
     """
     nvrtc = _nvrtc()
     version = _version(nvrtc)
-    from cuda import pathfinder
-
+    pathfinder: Any = import_module("cuda.pathfinder")
     path = str(pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path)
     try:
         found = os.stat(path)
@@ -168,8 +168,7 @@ def compiler() -> Compiler:
 def _nvrtc() -> Any:
     """Import NVRTC's bindings and make sure that the library itself loads."""
     try:
-        from cuda.bindings import nvrtc
-
+        nvrtc: Any = import_module("cuda.bindings.nvrtc")
         _version(nvrtc)
     except (ImportError, RuntimeError, OSError) as error:  # pathfinder's "not found" is a RuntimeError
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

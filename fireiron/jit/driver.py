@@ -1,4 +1,4 @@
-"""The CUDA driver: found or told missing, kernels loaded once a device, and launches through the shortest path that Python has."""
+"""The CUDA driver: found or told missing, kernels loaded once a device, launches by the shortest path there is."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import attrs
@@ -91,20 +92,18 @@ class Loaded:
 class Driver:
     """Reach the driver; one instance serves a process.
 
-    Cold calls go through cuda.bindings. `launch` and `current_context` are the driver's own functions through ctypes: called with ready-made
-    arguments they cost a third of what the bindings' conversions cost.
+    Cold calls go through cuda.bindings. `launch` and `current_context` are the driver's own functions through ctypes:
+    called with ready-made arguments they cost a third of what the bindings' conversions cost.
     """
 
     def __init__(self) -> None:
-        from cuda.bindings import driver
-
-        self.cu: Any = driver
+        self.cu: Any = import_module("cuda.bindings.driver")
         library = ctypes.CDLL(LIBRARY)
         self.launch: Callable[..., int] = library.cuLaunchKernel
         self.current_context: Callable[..., int] = library.cuCtxGetCurrent
         self._contexts: dict[int, int] = {}
         self._lock = threading.Lock()
-        self.call(driver.cuInit(0))
+        self.call(self.cu.cuInit(0))
 
     def call(self, answer: tuple[Any, ...]) -> Any:
         """Return what a driver function gives beside its status.

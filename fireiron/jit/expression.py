@@ -61,8 +61,8 @@ def text_of(e: Expr) -> str:
             return f"({(' and ' if op == '&&' else ' or ').join(map(text_of, operands))})"
         case Select(condition=c, then=a, otherwise=b):
             return f"({text_of(a)} if {text_of(c)} else {text_of(b)})"
-        case other:
-            assert_never(other)
+        case _ as never:
+            assert_never(never)
 
 
 def _term(monomial: Expr, coefficient: int) -> str:
@@ -96,9 +96,9 @@ def names_in(text: str) -> tuple[str, ...]:
 
 
 _ALLOWED = (
-    ast.Expression, ast.Constant, ast.Name, ast.Load, ast.BinOp, ast.UnaryOp, ast.USub, ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod,
-    ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift, ast.Compare, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq,
-    ast.BoolOp, ast.And, ast.Or, ast.IfExp, ast.Call,
+    ast.Expression, ast.Constant, ast.Name, ast.Load, ast.BinOp, ast.UnaryOp, ast.USub, ast.Add, ast.Sub, ast.Mult,
+    ast.FloorDiv, ast.Mod, ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift, ast.Compare, ast.Lt, ast.LtE,
+    ast.Gt, ast.GtE, ast.Eq, ast.NotEq, ast.BoolOp, ast.And, ast.Or, ast.IfExp, ast.Call,
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""How to launch a kernel, as data: enough for a launch from another language, and for a cached kernel to be called without lowering."""
+"""How to launch a kernel, as data: enough for another language, and to call a cached kernel without lowering."""
 
 from __future__ import annotations
 
@@ -194,7 +194,9 @@ _KIND_OF = {record: kind for kind, record in _KINDS.items()}
 
 
 def _parameter(data: dict[str, Any]) -> InterfaceParameter:
-    fields = {k: tuple(cast("list[str]", v)) if isinstance(v, list) else v for k, v in data.items() if k != "kind"}
+    fields: dict[str, Any] = {
+        k: tuple(cast("list[str]", v)) if isinstance(v, list) else v for k, v in data.items() if k != "kind"
+    }
     return _KINDS[data["kind"]](**fields)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from fireiron.algebra.arch import Arch
 from fireiron.algebra.arch import arch as find_arch
@@ -28,6 +28,13 @@ Simulator: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, int], Mapping[s
 """Run a kernel on NumPy arrays: simulate(arrays by name, sizes, numbers) writes the outputs in place."""
 
 MOST_PLANS = 1024
+
+
+def as_tuple(out: Any) -> tuple[Any, ...]:
+    """Give what `out=` stands for: nothing, one array, or several."""
+    if out is None:
+        return ()
+    return tuple(cast("tuple[Any, ...]", out)) if isinstance(out, tuple | list) else (out,)
 
 
 class CompiledKernel:
@@ -104,15 +111,17 @@ class CompiledKernel:
         Args:
             inputs: arrays in the order of the interface: the spec's, then those of epilogues.
             out: array to write, a tuple of them where the kernel has several outputs; allocated where None.
-            stream: a handle, an object with `__cuda_stream__`, a torch or CuPy stream; None for the arrays' current one.
+            stream: a handle, an object with `__cuda_stream__`, a torch or CuPy stream; None for the arrays' current
+                one.
             scalars: numbers by name (`alpha`), and sizes that stand in no shape.
 
         Returns:
             `out`.
 
         Raises:
-            CallError: `wrong-count`, `not-an-array`, `wrong-shape`, `wrong-dtype`, `wrong-stride`, `wrong-device`, `misaligned`, `overlap`,
-                `size-mismatch`, `precondition`, `read-only`, `unknown-argument`, `unknown-size`, `no-gpu`, `old-driver`, `wrong-arch`,
+            CallError: `wrong-count`, `not-an-array`, `wrong-shape`, `wrong-dtype`, `wrong-stride`, `wrong-device`,
+                `misaligned`, `overlap`, `size-mismatch`, `precondition`, `read-only`, `unknown-argument`, `unknown-
+                size`, `no-gpu`, `old-driver`, `wrong-arch`,
                 `driver`.
         """
         # The steady state: torch tensors of shapes seen before, and no scalars but defaults.
@@ -140,7 +149,7 @@ class CompiledKernel:
     def _call(self, inputs: Sequence[Any], out: Any, stream: Any, scalars: Mapping[str, Any]) -> Any:
         """Run the kernel on whatever the arguments are, checking all of it."""
         interface = self.interface
-        outs: tuple[Any, ...] = () if out is None else tuple(out) if isinstance(out, tuple | list) else (out,)
+        outs: tuple[Any, ...] = as_tuple(out)
         bind.check_count(interface, len(inputs), len(outs))
         given, numbers = bind.split_scalars(interface, scalars)
         arrays = {p.name: describe(a, p.name) for p, a in zip(interface.inputs, inputs, strict=True)}
@@ -161,20 +170,38 @@ class CompiledKernel:
         )
         return result
 
+    def prepare(
+        self, arrays: Mapping[str, ArrayFacts], binding: bind.Binding, numbers: Mapping[str, float | int]
+    ) -> Callable[[int], None]:
+        """Give a function that launches on a stream with these checked arguments, and does nothing else.
+
+        Raises:
+            CallError: `no-gpu`, `old-driver`, `wrong-arch`, `driver`.
+        """
+        return self._prepare(arrays, binding, numbers)[1]
+
+    def _prepare(
+        self, arrays: Mapping[str, ArrayFacts], binding: bind.Binding, numbers: Mapping[str, float | int]
+    ) -> tuple[LaunchPlan, Callable[[int], None]]:
+        assert binding.device is not None
+        loaded = self.load(binding.device)  # tells first where there is no driver
+        made = plan(self.interface, binding, driver(), loaded)
+        addresses = [arrays[p.name].address for p in (*self.interface.inputs, *self.interface.outputs)]
+        values = [encode_number(numbers[n.name], n.dtype) for n in self.interface.numbers]
+        return made, lambda stream: made.run(addresses, values, stream)
+
     def _launch(
         self, arrays: Mapping[str, ArrayFacts], binding: bind.Binding, numbers: Mapping[str, float | int], stream: int
     ) -> None:
         """Launch with checked arguments, and remember the plan where the quick path can find it."""
-        assert binding.device is not None
+        made, launch = self._prepare(arrays, binding, numbers)
+        launch(stream)
         ordered = [arrays[p.name] for p in (*self.interface.inputs, *self.interface.outputs)]
-        made = plan(self.interface, binding, driver(), self.load(binding.device))
-        values = [encode_number(numbers[n.name], n.dtype) for n in self.interface.numbers]
-        made.run([array.address for array in ordered], values, stream)
         if all(array.library == "torch" for array in ordered):
             key: list[Any] = []
             for array in ordered:
                 tensor = array.owner
-                self._torch_types.add(type(tensor))
+                self._torch_types.add(cast("type", tensor.__class__))
                 key += (tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device())
             self._current_stream = torch_current_stream()
             if len(self._plans) >= MOST_PLANS:

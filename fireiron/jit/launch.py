@@ -21,9 +21,9 @@ _FORMATS = {"f64": "d", "f32": "f", "f16": "e", "bf16": "H", "i32": "i", "i8": "
 
 
 class Arguments:
-    """Hold the memory of one launch's arguments: values in 8-byte slots, and the table of their addresses in parameter order."""
+    """Hold one launch's arguments: values in 8-byte slots, and the table of their addresses in parameter order."""
 
-    __slots__ = ("context", "context_address", "table", "values", "writable")
+    __slots__ = ("context", "context_address", "table", "values")
 
     def __init__(self, slots: Sequence[int]) -> None:
         self.values = (ctypes.c_uint64 * max(len(slots), 1))()
@@ -54,7 +54,7 @@ class LaunchPlan:
     run: Callable[[Sequence[int], Sequence[float | int], int], None]
 
     def suspicious(self, addresses: Sequence[int]) -> bool:
-        """Say whether addresses may be misaligned or overlap: cheap, run at every call, and never wrong when it says no."""
+        """Say whether addresses may be misaligned or overlap: cheap, and never wrong when it says no."""
         bits = 0
         for address in addresses:
             bits |= address

@@ -59,21 +59,21 @@ class DeviceArray:
 
         packed = np.zeros(self.nbytes // int(self.dtype.itemsize), self.dtype)
         self._like(packed)[...] = host
-        self._copy(lambda cu: cu.cuMemcpyHtoD(self.address, packed.ctypes.data, self.nbytes))
+        self._do(self._driver.cu.cuMemcpyHtoD, self.address, packed.ctypes.data, self.nbytes)
 
     def download(self, host: Any) -> None:
         """Copy the contents out into a NumPy array of the same shape, after all work on the device."""
         import numpy as np
 
         packed = np.zeros(self.nbytes // int(self.dtype.itemsize), self.dtype)
-        self._copy(lambda cu: cu.cuMemcpyDtoH(packed.ctypes.data, self.address, self.nbytes))
+        self._do(self._driver.cu.cuMemcpyDtoH, packed.ctypes.data, self.address, self.nbytes)
         host[...] = self._like(packed)
 
     def free(self) -> None:
         """Return the memory; a second call does nothing."""
         address, self.address = self.address, 0
         if address:
-            self._copy(lambda cu: cu.cuMemFree(address))
+            self._do(self._driver.cu.cuMemFree, address)
 
     def __del__(self) -> None:
         # At interpreter exit the driver may be gone already, and takes the memory with it.
@@ -86,11 +86,10 @@ class DeviceArray:
         steps = tuple(s * int(self.dtype.itemsize) for s in self.strides)
         return np.lib.stride_tricks.as_strided(packed, self.shape, steps)
 
-    def _copy(self, action: Any) -> None:
+    def _do(self, function: Any, *arguments: int) -> None:
         self._driver.push(self._context)
         try:
-            answer = action(self._driver.cu)
-            self._driver.call(answer)
+            self._driver.call(function(*arguments))
         finally:
             self._driver.pop()
 

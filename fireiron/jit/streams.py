@@ -18,10 +18,11 @@ def stream_handle(stream: Any) -> int:
     """
     if isinstance(stream, int) and not isinstance(stream, bool):
         return stream
-    protocol = getattr(stream, "__cuda_stream__", None)
+    protocol: Any = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:
         # cuda.core once had it as a property.
-        return int((protocol() if callable(protocol) else protocol)[1])
+        found: Any = protocol() if callable(protocol) else protocol
+        return int(found[1])
     for name in ("cuda_stream", "ptr"):
         handle = getattr(stream, name, None)
         if isinstance(handle, int):
@@ -48,7 +49,10 @@ def torch_current_stream() -> Callable[[int], int]:
 
 
 def default_stream(arrays: Iterable[ArrayFacts]) -> int:
-    """Choose the stream of a call that names none: the arrays' library's current one, else the one they name, else the default stream."""
+    """Choose the stream of a call that names none.
+
+    It is the current one of the arrays' library, else the one that they name, else the default stream.
+    """
     named: list[int] = []
     for array in arrays:
         if array.library == "torch" and array.device is not None:

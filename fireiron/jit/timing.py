@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.base.errors import CallError
 from fireiron.jit import bind
 from fireiron.jit.arrays import describe
 from fireiron.jit.driver import Driver, driver, probe, require
@@ -133,6 +134,8 @@ def time_call(
     Raises:
         CallError: as a call does, and `unknown-size` where neither arrays nor keywords give every size.
     """
+    from fireiron.jit.kernel import as_tuple
+
     require(kernel.binary, probe())
     interface = kernel.interface
     given, numbers = bind.split_scalars(interface, scalars)
@@ -141,11 +144,11 @@ def time_call(
         if not inputs:
             sizes = bind.solve(interface, {}, given)
             owned = [random_array(driver(), kernel, p.name, sizes) for p in (*interface.inputs, *interface.outputs)]
-            inputs, outs = owned[: len(interface.inputs)], owned[len(interface.inputs) :]
-            out = outs[0] if len(outs) == 1 else tuple(outs)
+            inputs, made = owned[: len(interface.inputs)], owned[len(interface.inputs) :]
+            out = made[0] if len(made) == 1 else tuple(made)
         # The first call checks everything and allocates what is missing.
         out = kernel(*inputs, out=out, **scalars)
-        outs = tuple(out) if isinstance(out, tuple) else (out,)
+        outs = as_tuple(out)
         facts = {
             p.name: describe(a, p.name)
             for p, a in zip((*interface.inputs, *interface.outputs), (*inputs, *outs), strict=True)
@@ -154,11 +157,18 @@ def time_call(
             find_dtype(p.dtype).nbytes * _elements(facts[p.name].shape) * (2 if p.role == "update" else 1)
             for p in interface.pointers
         )
-        device = bind.check_device(interface, facts)
-        keywords = {name: value for name, value in scalars.items() if name in numbers or name in given}
+        binding = bind.bind(interface, facts, given)
+        if binding.device is None:
+            raise CallError(
+                "wrong-device",
+                "time needs arrays on the GPU, and these lie in host memory",
+                fix="pass torch or CuPy arrays, or none: random ones are then made",
+            )
+        # A checked call would take longer than the flush, and its own time would show.
+        launch = kernel.prepare(facts, binding, numbers)
         return time_kernel(
-            lambda queue: kernel(*inputs, out=out, stream=queue, **keywords),
-            device=device or 0,
+            launch,
+            device=binding.device,
             flops=flops,
             nbytes=nbytes,
         )
@@ -239,7 +249,7 @@ def _in_graph(used: Driver, events: Sequence[Any], queue: int, launch: Callable[
 
 
 @contextmanager
-def _current(used: Driver, device: int) -> Iterator[None]:
+def _current(used: Driver, device: int) -> Generator[None]:
     used.push(used.context(device))
     try:
         yield
@@ -248,7 +258,7 @@ def _current(used: Driver, device: int) -> Iterator[None]:
 
 
 @contextmanager
-def _stream(used: Driver, stream: Any) -> Iterator[int]:
+def _stream(used: Driver, stream: Any) -> Generator[int]:
     if stream is not None:
         yield stream_handle(stream)
         return
@@ -261,7 +271,7 @@ def _stream(used: Driver, stream: Any) -> Iterator[int]:
 
 
 @contextmanager
-def _flusher(used: Driver, device: int, queue: int) -> Iterator[Callable[[], None]]:
+def _flusher(used: Driver, device: int, queue: int) -> Generator[Callable[[], None]]:
     """Give a function that writes a buffer of twice the L2 on the stream; the launch is enqueued while it runs."""
     cu = used.cu
     size = 2 * max(used.attribute(cu.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, device), 1 << 24)

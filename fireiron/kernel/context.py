@@ -210,7 +210,7 @@ def register_view(context: Context, window: Window, state: State, user: str) -> 
     storage = window.storage
     wanted = register_access(context, window, state.loops)
     if storage.ownership is None:
-        storage.ownership = Ownership(wanted, context.threads or 1, user)
+        storage.ownership = Ownership(wanted, window.origin, context.threads or 1, user)
         storage.size = as_expr(storage.ownership.size)
     try:
         offset, steps = storage.ownership.resolve(wanted, storage.name, user)

@@ -100,7 +100,7 @@ def _ops(value: Value, output: Window, window: Window, state: State, context: Co
     coordinates: list[Expr] = []
     condition: Expr = as_expr(1)
     rest = index
-    for coordinate, steps, axis in zip(access.coordinates, access.elements, output.axes, strict=True):
+    for coordinate, steps, axis in zip(ownership.written, access.elements, output.axes, strict=True):
         at = substitute(coordinate, fresh) + steps(rest % steps.size)
         rest = rest // steps.size
         assert axis.steps is None and isinstance(axis.size, int)

@@ -109,7 +109,7 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
         )
     held = storage.ownership.access
     fresh = {loop.var: context.variable(loop.var.name, extent) for loop, extent in zip(held.loops, held.extents, strict=True)}
-    coordinates = tuple(substitute(c, fresh) for c in held.coordinates)
+    coordinates = tuple(substitute(c, fresh) for c in storage.ownership.written)
     regular, irregular = _sort_loops(coordinates, [(fresh[x.var], n) for x, n in zip(held.loops, held.extents, strict=True)])
     window, other_role = state.windows[role], "dst" if role == "src" else "src"
     axes: dict[str, list[Axis]] = {role: [], other_role: []}

@@ -111,11 +111,13 @@ class Ownership:
 
     Args:
         access: registers count its loops' trips, outermost slowest, then its elements.
+        written: the access's coordinates as the kernel writes them, by its named index expressions.
         threads: of the block.
         owner: what defined it, for messages.
     """
 
     access: Access
+    written: tuple[Expr, ...]
     threads: int
     owner: str
 

@@ -20,14 +20,18 @@ from fireiron.language.levels import SH, Block, Level
 
 @attrs.frozen
 class Touch:
-    """Note one access of shared memory."""
+    """Note one access of shared memory; `place` is the identity of its statement."""
 
     view: View
     kind: Literal["read", "write"]
+    place: int
 
     def conflicts(self, later: Touch) -> bool:
-        """Say whether the order of two accesses matters."""
-        if self.kind == later.kind == "read":
+        """Say whether the order of two accesses matters.
+
+        A statement does not conflict with itself on another trip: tiles do not overlap, and chunks are read in between.
+        """
+        if self.kind == later.kind and (self.kind == "read" or self.place == later.place):
             return False
         a, b = self.view.buffer, later.view.buffer
         if a.name != b.name:
@@ -72,14 +76,15 @@ def touches(statement: Statement) -> list[Touch]:
             for operand, view in zip(atom.operands, views, strict=True):
                 if view.buffer.memory == SH:
                     kinds: tuple[Literal["read", "write"], ...] = ("read", "write") if operand.access == "update" else (operand.access,)
-                    found += [Touch(view, kind) for kind in kinds]
+                    found += [Touch(view, kind, id(statement)) for kind in kinds]
             return found
         case Compute(dst, _, inputs):
-            reads = [Touch(v, "read") for v in inputs if v.buffer.memory == SH]
-            return [*reads, *([Touch(dst, "write")] if dst.buffer.memory == SH else [])]
+            reads = [Touch(v, "read", id(statement)) for v in inputs if v.buffer.memory == SH]
+            return [*reads, *([Touch(dst, "write", id(statement))] if dst.buffer.memory == SH else [])]
         case Micro(roles=roles, views=views, written=written):
             pairs = [(r, v) for r, v in zip(roles, views, strict=True) if v.buffer.memory == SH]
-            return [*(Touch(v, "read") for _, v in pairs), *(Touch(v, "write") for r, v in pairs if r in written)]
+            reads = [Touch(v, "read", id(statement)) for _, v in pairs]
+            return [*reads, *(Touch(v, "write", id(statement)) for r, v in pairs if r in written)]
         case _:
             return []
 
@@ -126,7 +131,7 @@ class _Pass:
                     inner, pending = self.run(statement.body, pending, uniform)
                     out.append(attrs.evolve(statement, body=tuple(inner)))
                 case If():
-                    same = not (free(statement.condition) & self.varying)
+                    same = not any(isinstance(x, Var) and (x.name == THREAD or x in self.varying) for x in free(statement.condition))
                     if not same:
                         pending = self.separate(out, pending, self.conflicts(pending, statement), uniform)
                     inner, after = self.run(statement.body, pending, uniform and same)
@@ -200,7 +205,7 @@ def _cleared(touch: Touch, level: Level) -> bool:
 
 def _shifted(touch: Touch, var: Var, value: Expr) -> Touch:
     slot = touch.view.slot
-    return touch if slot is None else Touch(attrs.evolve(touch.view, slot=substitute(slot, {var: value})), touch.kind)
+    return touch if slot is None else Touch(attrs.evolve(touch.view, slot=substitute(slot, {var: value})), touch.kind, touch.place)
 
 
 def synchronise(
@@ -218,6 +223,5 @@ def synchronise(
         DecompositionError: `no-sync-needed`, `barrier-in-guard`.
     """
     varying = {v for v, meaning in definitions.items() if any(isinstance(x, Var) and x.name == THREAD for x in free(meaning))}
-    threads = {x for meaning in definitions.values() for x in free(meaning) if isinstance(x, Var) and x.name == THREAD}
-    out, _ = _Pass(storages, frozenset(varying | threads), trust_no_sync).run(body, [], uniform=True)
+    out, _ = _Pass(storages, frozenset(varying), trust_no_sync).run(body, [], uniform=True)
     return tuple(out)

@@ -18,10 +18,11 @@ from fireiron.kernel.ownership import RegisterLoop
 from fireiron.kernel.pipeline import lower_split
 from fireiron.kernel.window import Cut, cut
 from fireiron.language.decompositions import Decomposition, Done, Epilog, Extent, Load, Own, Split, Tile, Widest
-from fireiron.language.levels import Block, Kernel
+from fireiron.language.levels import Block, Kernel, Warp
 from fireiron.language.tensor import ColMajor, Order, RowMajor
 
 Body = tuple[Statement, ...]
+WARP_WIDTH = Warp.size
 
 
 def lower_links(links: Sequence[Decomposition], state: State, context: Context) -> Body:
@@ -154,7 +155,8 @@ def _unit_tile(
             "symbolic-tiles", f"{total} tiles cannot be mapped to {level}: the count is not known", fix="tile to Block first"
         )
     units = units_of(level, state, context, total, link.units)
-    unit = context.define(level.name.lower(), units.index, units.count)
+    word = "lane" if level.size == 1 and state.width == WARP_WIDTH else level.name.lower()
+    unit = context.define(word, units.index, units.count)
     index = unit if link.permute is None else as_expr(link.permute(unit))
     trips = -(-total // units.count)
     loops = state.loops
@@ -163,7 +165,7 @@ def _unit_tile(
         var = context.variable("r", trips)
         index = index + var * units.count
         loops = (*loops, RegisterLoop(var, as_expr(trips), link.unrolled or trips <= 32))
-    numbers = _named(_numbers(index, parts, order), level.name.lower(), parts, context)
+    numbers = _named(_numbers(index, parts, order), word, parts, context)
     inside = descend(attrs.evolve(state, loops=loops), parts, numbers, level)
     inside = attrs.evolve(inside, position=units.position, width=units.width)
     body = lower_links(rest, inside, context)

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import attrs
 
+from fireiron.algebra.dtypes import DType, default_accumulator
 from fireiron.algebra.expr import Index
 from fireiron.algebra.scalar import Scalar
 from fireiron.base.errors import SpecError
@@ -32,13 +33,19 @@ class Coefficient:
 
 @attrs.frozen
 class MatMul:
-    """Compute C = alpha * A @ B + beta * C."""
+    """Compute C = alpha * A @ B + beta * C, accumulating in `acc` (None: the default of A's element type)."""
 
     A: Tensor
     B: Tensor
     C: Tensor
     alpha: Coefficient = Coefficient()
     beta: Coefficient = Coefficient(value=0.0)
+    acc: DType | None = None
+
+    @property
+    def accumulator(self) -> DType:
+        """Give the accumulator's element type."""
+        return self.acc or default_accumulator(self.A.dtype)
 
     @property
     def sizes(self) -> tuple[tuple[str, Index], ...]:
@@ -85,13 +92,20 @@ class Step:
 
 @attrs.frozen
 class Program:
-    """Run specs one after another in one kernel; a MatMul is the one-step case."""
+    """Run specs one after another in one kernel; a MatMul is the one-step case.
+
+    Args:
+        steps: in execution order.
+        temps: tensors that live between steps.
+        arch: the architecture whose rules links must obey as they are written, None to leave that to `check(arch)`.
+    """
 
     steps: tuple[Step, ...]
     temps: tuple[Tensor, ...] = ()
+    arch: str | None = None
 
 
-def one_step(spec: Spec) -> Program:
+def one_step(spec: Spec, arch: str | None = None) -> Program:
     """Wrap a spec as a program of one step.
 
     Raises:
@@ -107,7 +121,7 @@ def one_step(spec: Spec) -> Program:
         case Pointwise():
             for tensor in spec.ins:
                 _broadcasts(tensor, spec.out)
-    return Program((Step(type(spec).__name__.lower(), spec),))
+    return Program((Step(type(spec).__name__.lower(), spec),), arch=arch)
 
 
 def _check_matmul(spec: MatMul) -> None:

@@ -1,7 +1,8 @@
 """One view, for all lanes of one execution: which elements, whether they may be touched, and what that costs.
 
-Lanes are (iterations, threads): a nest of loops that runs at once gives the iterations. Elements are (iterations, elements, threads), so
-that the flat order of one thread's elements is the order in which it would touch them one after the other.
+Lanes are (iterations, threads): a nest of loops that runs at once gives the iterations. Elements are (iterations,
+elements, threads), so that the flat order of one thread's elements is the order in which it would touch them one after
+the other.
 """
 
 from __future__ import annotations
@@ -99,13 +100,13 @@ def build(
     Raises:
         Fault: `out-of-bounds`, `misaligned`.
     """
-    count, threads = lanes
+    threads = lanes[1]
     if storage.kind == "RF":
         return _registers(storage, offset, steps, lanes, mask)
     first = np.broadcast_to(np.asarray(offset, np.int64), lanes)
-    _within(storage, first, steps, mask)
     if origin and storage.kind == "GL":
         _inside(storage, first, steps, mask, [np.broadcast_to(np.asarray(o, np.int64), lanes) for o in origin])
+    _within(storage, first, steps, mask)
     traffic = _traffic(storage, first, steps, mask)
     index = first[:, None, :] + steps[None, :, None]
     who = np.broadcast_to(np.arange(1, threads + 1, dtype=np.int32), index.shape)
@@ -188,18 +189,20 @@ def _traffic(storage: Storage, first: Array, steps: Array, mask: Array | None) -
         unaligned &= active
     if unaligned.any():
         at, thread = (int(x) for x in np.argwhere(unaligned)[0])
+        byte = int(address[at, thread])
+        whole = "shared memory" if storage.kind == "SH" else storage.buffer.name
         raise Fault(
             "misaligned",
             thread,
-            f"{width} bytes at byte {int(address[at, thread])} of {'shared memory' if storage.base else storage.buffer.name} "
-            f"({storage.name((int(address[at, thread]) - storage.base) // item)}), which {width} does not divide",
+            f"{width} bytes at byte {byte} of {whole}, which {width} does not divide: they start with "
+            f"{storage.name((byte - storage.base) // item)}",
             f"use a narrower vector, or pad rows to a multiple of {width} bytes",
         )
     return (sectors if storage.kind == "GL" else wavefronts)(address, active, width)
 
 
 def granules_of(access: Access, keep: bool, exact: bool) -> tuple[Array, Array]:
-    """Give what the tracker sees; merged to one entry a granule where the access is kept and threads need not be told apart.
+    """Give what the tracker sees, merged to one entry a granule where that pays and threads need not be told apart.
 
     Args:
         access: whose.

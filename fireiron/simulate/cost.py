@@ -8,8 +8,8 @@ from typing import assert_never
 from fireiron.algebra.expr import Expr, evaluate, free
 from fireiron.kernel.ir import Call, Compute, For, If, Kernel, Let, Micro, Region, Statement, Sync
 
-STATEMENT_S = 2.0e-4  # planning and running one statement
-ELEMENT_S = 4.0e-8  # one element of one lane
+STATEMENT_S = 1.0e-4  # planning and running one statement
+ELEMENT_S = 5.0e-9  # one element of one lane
 MICRO_S = 1.0e-5  # one call of a microkernel's meaning
 LET_S = 2.0e-5
 BLOCK_S = 1.0e-3

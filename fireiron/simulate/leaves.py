@@ -1,4 +1,4 @@
-"""Statements that touch data: plan their accesses once for each set of loop values that they depend on, then run on whole arrays."""
+"""Statements that touch data, on whole arrays: accesses are planned once for each set of loop values they depend on."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Leaf:
     write: Callable[[Env], Any] | None
     needs: tuple[str, ...]
     keep: bool
-    plans: dict[Key, Plan | str] = attrs.field(factory=dict)
+    plans: dict[Key, Plan | str] = attrs.field(factory=dict[Key, "Plan | str"])
 
     def plan(self, state: State, act: Array | None) -> Plan | str:
         """Find or make the plan for the current loop values."""
@@ -147,7 +147,9 @@ class Leaf:
             try:
                 storage.tracker.read(granules, who)
             except Race as race:
-                raise self.machine.race(self.place, race, storage, *storage.granules(access.touched, access.who)) from None
+                raise self.machine.race(
+                    self.place, race, storage, *storage.granules(access.touched, access.who)
+                ) from None
         return gather(access)
 
     def store(self, access: Access, mask: Array | None, values: Array) -> None:
@@ -189,7 +191,9 @@ class Leaf:
         except Fault as fault:
             raise self.machine.fault(self.place, fault, "reads") from None
         if reading is not mask:
-            zero = np.ones((lanes[0], 1, lanes[1]), bool) if isinstance(reading, str) else ~_full(reading, lanes)[:, None]
+            zero = (
+                np.ones((lanes[0], 1, lanes[1]), bool) if isinstance(reading, str) else ~_full(reading, lanes)[:, None]
+            )
         try:
             writes = [operand.access(env, lanes, mask) for operand in self.targets]
         except Fault as fault:

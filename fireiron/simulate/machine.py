@@ -133,9 +133,8 @@ def _deadlock(machine: Machine, coroutines: list[Coroutine]) -> SimulationError:
             units = [u for u in unit_threads(level, machine.threads) if coroutine.present[u].any()]
             needed = np.concatenate([unit[~coroutine.present[unit]] for unit in units])
             reason = coroutine.arrival.statement.reason
-            lines.append(
-                f"{spans(np.flatnonzero(coroutine.present))} wait at a barrier of their {level} ({reason}) for {spans(needed)}"
-            )
+            here = spans(np.flatnonzero(coroutine.present))
+            lines.append(f"{here} wait at a barrier of their {level} ({reason}) for {spans(needed)}")
         else:
             lines.append(f"{spans(np.flatnonzero(coroutine.threads))} have finished")
     assert first is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, assert_never
+from typing import Any, assert_never, cast
 
 import numpy as np
 
@@ -188,7 +188,8 @@ class ShuffleMeaning(Meaning):
             at, who = (int(x) for x in np.argwhere(idle)[0])
             raise self.error(
                 "inactive-lane",
-                f"thread {who} of block {self.machine.order.block} reads lane {int(lane[at, who])}, which does not take part",
+                f"thread {who} of block {self.machine.order.block} reads lane {int(lane[at, who])}, "
+                "which does not take part",
                 "let the whole warp execute the shuffle",
             )
         plan.extra = source
@@ -241,7 +242,7 @@ class MicroMeaning(Meaning):
                 for array, (rows, columns) in zip(arrays, self.shapes, strict=True)
             ]
             given: Any = self.statement.numpy(*matrices)
-            outputs: tuple[Any, ...] = given if isinstance(given, tuple) else (given,)
+            outputs = cast("tuple[Any, ...]", given) if isinstance(given, tuple) else (given,)
             for result, output, at in zip(results, outputs, self.targets, strict=True):
                 new = np.asarray(output)
                 if new.shape != self.shapes[at]:
@@ -263,8 +264,8 @@ class MicroMeaning(Meaning):
         if any(access.storage.kind == "RF" for access in (*plan.reads, *plan.writes) if access is not None):
             raise self.error(
                 "microkernel-numpy",
-                f"the microkernel {self.statement.name} has operands in the registers of a {self.statement.level}: which "
-                "thread holds which element is known to its CUDA C++ alone",
+                f"the microkernel {self.statement.name} has operands in the registers of a {self.statement.level}: "
+                "which thread holds which element is known to its CUDA C++ alone",
                 "simulate it with operands in SH or GL",
             )
         leaders = self.converged(plan, self.statement.level)[:, 0]

@@ -45,7 +45,7 @@ class Storage:
     shape: tuple[int, ...] = ()
     strides: tuple[int, ...] = ()
     must_write: bool = False
-    reaches: dict[bytes, tuple[int, ...]] = attrs.field(factory=dict)
+    reaches: dict[bytes, tuple[int, ...]] = attrs.field(factory=dict[bytes, tuple[int, ...]])
 
     def reach(self, steps: Array) -> tuple[int, ...]:
         """Give how far a view's elements go beyond its first one along each dimension."""

@@ -1,7 +1,8 @@
 """Happens-before: which earlier accesses of a block's other threads a thread may rely on.
 
-A vector clock is kept in global time: `known[t, u] = s` says that all that thread u did up to time s happened before what thread t does
-now. A barrier of the whole block makes one number, `base`, stand for the whole matrix, so most kernels never build it.
+A vector clock is kept in global time: `known[t, u] = s` says that all that thread u did up to time s happened before
+what thread t does now. A barrier of the whole block makes one number, `base`, stand for the whole matrix, so most
+kernels never build it.
 """
 
 from __future__ import annotations

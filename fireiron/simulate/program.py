@@ -1,9 +1,12 @@
-"""Turn a kernel's statements into closures over an environment of loop values; nests of loops around one statement run at once."""
+"""Turn a kernel's statements into closures over an environment of loop values.
+
+A nest of loops around one statement runs at once, as more lanes, where its iterations do not depend on each other.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias, assert_never
+from typing import Any, TypeAlias, assert_never, cast
 
 import attrs
 import numpy as np
@@ -66,6 +69,27 @@ class Scope:
     def enter(self, region: Region) -> Scope:
         """Go into a region."""
         return attrs.evolve(self, region=region, titles=(*self.titles, region.title))
+
+
+@attrs.frozen
+class Nest:
+    """Hold loops around one statement.
+
+    Args:
+        loops: variables and extents, outermost first.
+        steps: named values, and conditions under an empty name, in order.
+        varying: all variables that differ between iterations.
+        leaf: the statement.
+    """
+
+    loops: tuple[tuple[str, Value], ...] = ()
+    steps: tuple[tuple[str, Value], ...] = ()
+    varying: Needs = frozenset()
+    leaf: Leaf | None = None
+
+    def vary(self, name: str) -> Nest:
+        """Add a variable."""
+        return attrs.evolve(self, varying=self.varying | {name})
 
 
 class Compiler:
@@ -169,7 +193,7 @@ class Compiler:
         return Step(None, walk)
 
     def loop(self, statement: For, scope: Scope) -> Step:
-        """Compile a loop; where it is a nest around one statement, its iterations run at once if they are independent."""
+        """Compile a loop; where it is a nest around one statement, independent iterations run at once."""
         name, extent = statement.var.name, self.value(statement.extent)
         inner = self.body(statement.body, scope.bind(name, frozenset([name])))
         if inner.walk is not None:
@@ -190,41 +214,43 @@ class Compiler:
                 body(state, act)
 
         nest = self.nest(statement, scope)
-        return Step(run if nest is None else together(nest, run, self.machine.threads))
+        return Step(run if nest is None or nest.leaf is None else together(nest, nest.leaf, run, self.machine.threads))
 
-    def nest(self, statement: For, scope: Scope) -> Nest | None:
-        """Read loops around a single Call or Compute, with the Lets, Ifs and Regions between them."""
-        loops: list[tuple[str, Value]] = []
-        steps: list[tuple[str, Value]] = []
-        varying: set[str] = set()
-        here: Statement = statement
-        while True:
-            match here:
-                case For(var=var, extent=extent, body=body):
-                    if any(leaf.name in varying for leaf in free(extent)):
-                        return None
-                    loops.append((var.name, self.value(extent)))
-                    varying.add(var.name)
-                    scope = scope.bind(var.name, scope.of(extent))
-                case Region(body=body):
-                    scope = scope.enter(here)
-                case If(condition=condition, body=body):
-                    steps.append(("", self.value(condition)))
-                    scope = attrs.evolve(scope, guard=scope.guard | scope.of(condition))
-                case Call() | Compute():
-                    # Loops decide how many lanes there are even where no address depends on them.
-                    return Nest(tuple(loops), tuple(steps), self.leaf(here, scope, frozenset(varying)))
-                case _:
+    def nest(self, statement: Statement, scope: Scope, found: Nest | None = None) -> Nest | None:
+        """Read loops around a single Call or Compute, with the Lets, Ifs and Regions between them.
+
+        Args:
+            statement: the rest of the nest.
+            scope: what surrounds it.
+            found: what lies outside it, itself still without a statement.
+        """
+        nest = found or Nest()
+        match statement:
+            case For(var=var, extent=extent, body=body):
+                if any(leaf.name in nest.varying for leaf in free(extent)):
                     return None
-            *lets, here = body or (here,)
-            if not body:
+                nest = attrs.evolve(nest, loops=(*nest.loops, (var.name, self.value(extent))))
+                nest = nest.vary(var.name)
+                scope = scope.bind(var.name, scope.of(extent))
+            case Region(body=body):
+                scope = scope.enter(statement)
+            case If(condition=condition, body=body):
+                nest = attrs.evolve(nest, steps=(*nest.steps, ("", self.value(condition))))
+                scope = attrs.evolve(scope, guard=scope.guard | scope.of(condition))
+            case Call() | Compute():
+                return attrs.evolve(nest, leaf=self.leaf(statement, scope, nest.varying))
+            case Let() | Sync() | Micro():
                 return None
-            for let in lets:
-                if not isinstance(let, Let):
-                    return None
-                steps.append((let.var.name, self.value(let.value)))
-                scope = scope.bind(let.var.name, scope.of(let.value))
-                varying.add(let.var.name)
+            case _ as never:
+                assert_never(never)
+        if not body:
+            return None
+        for let in body[:-1]:
+            if not isinstance(let, Let):
+                return None
+            nest = attrs.evolve(nest, steps=(*nest.steps, (let.var.name, self.value(let.value)))).vary(let.var.name)
+            scope = scope.bind(let.var.name, scope.of(let.value))
+        return self.nest(body[-1], scope, nest)
 
     def leaf(self, statement: Call | Compute | Micro, scope: Scope, loops: Needs = frozenset()) -> Leaf:
         """Compile a statement that touches data."""
@@ -256,6 +282,7 @@ class Compiler:
                 meaning = MicroMeaning(machine, place, statement)
             case _ as never:
                 assert_never(never)
+        # Loops decide how many lanes there are even where no address depends on them.
         extents = frozenset[str]().union(*(dict(scope.needs).get(name, frozenset()) for name in loops))
         offsets = [view.offset for view in (*sources, *targets)]
         needs = scope.of(*offsets, read, statement.write, lane) | scope.guard | extents
@@ -305,34 +332,31 @@ class Compiler:
         if found is None:
             constant = as_int(expr)
             if constant is not None:
-                fixed: int = constant
-                found = lambda env: fixed  # noqa: E731
+                found = _constant(constant)
             elif isinstance(expr, Var):
-                name = expr.name
-                found = lambda env: env[name]  # noqa: E731
+                found = _variable(expr.name)
             else:
                 names = {leaf.name: f"e[{leaf.name!r}]" for leaf in free(expr)}
-                found = eval(f"lambda e: {to_python(expr, names)}", {"np": np})
+                found = cast("Value", eval(f"lambda e: {to_python(expr, names)}", {"np": np}))
             self.values[expr] = found
         return found
 
 
-@attrs.frozen
-class Nest:
-    """Hold loops around one statement.
+def _constant(value: int) -> Value:
+    def give(env: Env) -> int:
+        return value
 
-    Args:
-        loops: variables and extents, outermost first.
-        steps: named values, and conditions under an empty name, in order.
-        leaf: the statement.
-    """
-
-    loops: tuple[tuple[str, Value], ...]
-    steps: tuple[tuple[str, Value], ...]
-    leaf: Leaf
+    return give
 
 
-def together(nest: Nest, one_by_one: Run, threads: int) -> Run:
+def _variable(name: str) -> Value:
+    def give(env: Env) -> Any:
+        return env[name]
+
+    return give
+
+
+def together(nest: Nest, leaf: Leaf, one_by_one: Run, threads: int) -> Run:
     """Run a nest's iterations at once, or one after the other where one depends on another."""
 
     def run(state: State, act: Act) -> None:
@@ -352,7 +376,7 @@ def together(nest: Nest, one_by_one: Run, threads: int) -> Run:
         if isinstance(plan, Plan) and not plan.together:
             one_by_one(state, act)
         else:
-            nest.leaf.run(plan)
+            leaf.run(plan)
 
     def narrowed(state: State, act: Act) -> Plan | str:
         env = state.env
@@ -364,7 +388,7 @@ def together(nest: Nest, one_by_one: Run, threads: int) -> Run:
                 act = both(act, give(env), lanes)
                 if isinstance(act, str):
                     return SKIP
-        return nest.leaf.plan(state, act)
+        return leaf.plan(state, act)
 
     return run
 

@@ -38,8 +38,10 @@ def simulate(
         track: whether to look for races; all other checks are always made.
 
     Raises:
-        SimulationError: `out-of-bounds`, `misaligned`, `uninitialised-read`, `race`, `divergent-barrier`, `deadlock`, `divergent-call`,
-            `inactive-lane`, `microkernel-numpy`, `precondition`, `size-missing`, `number-missing` and `array-*`.
+        SimulationError: `out-of-bounds`, `misaligned`, `uninitialised-read`, `race`, `divergent-barrier`, `deadlock`;
+            `divergent-call`, `inactive-lane`, `write-to-input`, `move-dtype`, `move-size`, `compute-dtype`,
+            `atom-numpy`, `microkernel-numpy`; `precondition`, `no-such-block`, `size-missing`, `number-missing`,
+            `array-missing`, `array-dtype`, `array-shape`, `array-strides`.
     """
     began = time.perf_counter()
     machine = _machine(kernel, arrays, dict(sizes or {}), dict(numbers or {}), track)
@@ -83,7 +85,9 @@ def _machine(
     for parameter in kernel.parameters:
         if isinstance(parameter, Size) and parameter.symbol.name not in sizes:
             name = parameter.symbol.name
-            raise SimulationError("size-missing", f"no value was given for the size {name}", fix=f"pass sizes={{{name!r}: ...}}")
+            raise SimulationError(
+                "size-missing", f"no value was given for the size {name}", fix=f"pass sizes={{{name!r}: ...}}"
+            )
         if isinstance(parameter, Number) and parameter.default is not None:
             numbers.setdefault(parameter.name, parameter.default)
     for precondition in kernel.preconditions:

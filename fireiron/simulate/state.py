@@ -41,7 +41,7 @@ class Place:
     what: str
     link: Link | None
     count: int = 0
-    traffic: dict[tuple[str, str], Traffic] = attrs.field(factory=dict)
+    traffic: dict[tuple[str, str], Traffic] = attrs.field(factory=dict[tuple[str, str], Traffic])
 
     def charge(self, kind: str, direction: str, traffic: Traffic) -> None:
         """Add what an execution cost."""
@@ -83,7 +83,7 @@ class Machine:
     order: Order
     check: bool
     storages: dict[str, Storage]
-    places: list[Place] = attrs.field(factory=list)
+    places: list[Place] = attrs.field(factory=list[Place])
     barriers: int = 0
     flops: int = 0
     kept: int = 0

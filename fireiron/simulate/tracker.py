@@ -1,8 +1,9 @@
 """Races: who wrote and who read each granule last, checked against happens-before at every access.
 
-Kept for each granule: the last writer, and of the readers since either one thread or MANY. That is exact while only whole-block barriers
-order threads: two readers since the last one mean that at least one is not the writer. With barriers of less than a block the reads since
-the last block barrier are kept in full, and searched when MANY meets a writer.
+Kept for each granule: the last writer, and of the readers since either one thread or MANY. That is exact while only
+whole-block barriers order threads: two readers since the last one mean that at least one is not the writer. With
+barriers of less than a block the reads since the last block barrier are kept in full, and searched when MANY meets a
+writer.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ class Tracker:
 
         Args:
             granules: places.
-            who: threads plus one of the block, or MANY where several read one place (not with barriers of less than a block).
+            who: threads plus one of the block, or MANY where several read one place (not with barriers of less than a
+                block).
 
         Raises:
             Race: if a write is not ordered before them.
@@ -155,7 +157,9 @@ class Tracker:
             bad |= (time > 0) & (time <= order.start)
             foreign = self.foreign_reader[granules] != NOBODY
             if foreign.any():
-                self._raise("read-write", granules, who, self.foreign_reader[granules], self.foreign_time[granules], foreign)
+                self._raise(
+                    "read-write", granules, who, self.foreign_reader[granules], self.foreign_time[granules], foreign
+                )
         if bad.any():
             self._raise("read-write", granules, who, other, time, bad)
 

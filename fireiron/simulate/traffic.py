@@ -1,7 +1,7 @@
 """What the memory system does with a warp's request: 32-byte sectors of GL, wavefronts of SH.
 
-Source: CUDA programming guide, "Global memory" (32-byte transactions) and "Shared memory" (32 banks of 4 bytes). Accesses of 8 and 16
-bytes are served a half-warp and a quarter-warp at a time.
+Source: CUDA programming guide, "Global memory" (32-byte transactions) and "Shared memory" (32 banks of 4 bytes).
+Accesses of 8 and 16 bytes are served a half-warp and a quarter-warp at a time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class Traffic:
         nbytes: bytes that threads asked for.
         requests: warp-wide requests.
         units: sectors for GL, wavefronts for SH.
-        ideal: the fewest that could have done: the distinct bytes' sectors, or one wavefront a group of lanes served together.
+        ideal: the fewest that could have done: the sectors that hold the distinct bytes, or one wavefront for each
+            group of lanes served together.
     """
 
     nbytes: int = 0

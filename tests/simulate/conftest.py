@@ -58,7 +58,9 @@ class Kit:
     others: list[Any] = attrs.field(factory=list)
     buffers: list[Buffer] = attrs.field(factory=list)
 
-    def gl(self, name: str, shape: Sequence[Index], role: Any = "input", dtype: DType = f32, strides: Any = None) -> Buffer:
+    def gl(
+        self, name: str, shape: Sequence[Index], role: Any = "input", dtype: DType = f32, strides: Any = None
+    ) -> Buffer:
         extents = [as_expr(n) for n in shape]
         steps = [as_expr(1)]
         for n in reversed(extents[1:]):
@@ -84,7 +86,9 @@ class Kit:
     def number(self, name: str, dtype: DType = f32, default: float | None = None) -> None:
         self.others.append(Number(name, dtype, default))
 
-    def kernel(self, *body: Statement, threads: int = 32, grid: Index = 1, conditions: Sequence[Precondition] = ()) -> Kernel:
+    def kernel(
+        self, *body: Statement, threads: int = 32, grid: Index = 1, conditions: Sequence[Precondition] = ()
+    ) -> Kernel:
         shared = max((b.offset + b.nbytes for b in self.buffers if b.memory == SH), default=0)
         return Kernel(
             "test",

@@ -70,7 +70,9 @@ def test_strided_arrays(k: Any, rng: np.random.Generator) -> None:
     assert report.uncovered == ()
 
 
-def sgemm(k: Any, m: int, n: int, depth: int, chunk: int = 8, syncs: tuple[bool, bool] = (True, True), slots: int = 1) -> Any:
+def sgemm(
+    k: Any, m: int, n: int, depth: int, chunk: int = 8, syncs: tuple[bool, bool] = (True, True), slots: int = 1
+) -> Any:
     """Tile 128x128 a block of 256 threads, 8x8 a thread; with two slots one barrier a chunk is enough."""
     a, b, c = k.gl("A", (m, depth)), k.gl("B", (depth, n)), k.gl("C", (m, n), "output")
     a_sh, b_sh = k.sh("a_sh", 128 * chunk, slots=slots), k.sh("b_sh", 128 * chunk, 128 * chunk * 4 * slots, slots=slots)
@@ -97,7 +99,9 @@ def sgemm(k: Any, m: int, n: int, depth: int, chunk: int = 8, syncs: tuple[bool,
             )
             return (
                 k.loop("i", 8, lambda i: k.move(k.at(a_sh, slot + kk * 128 + row * 8 + i), k.at(a_rf, i)), unroll=True),
-                k.loop("j", 8, lambda j: k.move(k.at(b_sh, slot + kk * 128 + column + j * 16), k.at(b_rf, j)), unroll=True),
+                k.loop(
+                    "j", 8, lambda j: k.move(k.at(b_sh, slot + kk * 128 + column + j * 16), k.at(b_rf, j)), unroll=True
+                ),
                 k.loop("i", 8, fma, unroll=True),
             )
 
@@ -151,7 +155,7 @@ def test_sgemm(k: Any, rng: np.random.Generator) -> None:
     assert report.site("Move B").sector_ratio == 1
     assert report.site("Move A").sectors_per_request == 4
     assert elapsed < 2.0
-    assert elapsed / 5 < cost(kernel) < elapsed * 20
+    assert elapsed / 20 < cost(kernel) < elapsed * 20
 
 
 def test_sgemm_with_two_slots_needs_one_barrier_a_chunk(k: Any, rng: np.random.Generator) -> None:
@@ -161,13 +165,19 @@ def test_sgemm_with_two_slots_needs_one_barrier_a_chunk(k: Any, rng: np.random.G
 
 
 @pytest.mark.parametrize(
-    ("syncs", "words"), [((False, True), "which nobody wrote"), ((True, False), "no barrier in between")]
+    ("syncs", "words"),
+    [
+        ((False, True), "thread 1 of block 0 reads a_sh[0] (byte 0 of shared memory), which thread 0 of block 0 wrote"),
+        ((True, False), "thread 0 of block 0 writes a_sh[0] (byte 0 of shared memory), which several threads read"),
+    ],
 )
 def test_sgemm_without_a_barrier_is_refused(k: Any, rng: np.random.Generator, syncs: Any, words: str) -> None:
     with pytest.raises(SimulationError) as caught:
         simulate(sgemm(k, 128, 128, 16, syncs=syncs), operands(rng, 128, 128, 16))
     # In lock-step the first chunk is there when it is read: only happens-before knows that nothing ordered it.
-    assert caught.value.code == "race", words
+    assert caught.value.code == "race"
+    assert words in caught.value.message
+    assert caught.value.path == ("MatMul 8x8x1" if not syncs[0] else "Move A")
 
 
 def test_some_blocks(k: Any, rng: np.random.Generator) -> None:
@@ -194,14 +204,14 @@ def test_a_loop_that_carries_a_sum_is_not_run_at_once(k: Any, rng: np.random.Gen
 
 
 def test_a_loop_that_shifts_registers_is_not_run_at_once(k: Any) -> None:
-    c, r = k.gl("C", (32 * 4,), "output"), k.rf("r", 4)
+    c, r, n = k.gl("C", (32 * 4,), "output"), k.rf("r", 4), k.gl("n", (4,), dtype=i32)
     kernel = k.kernel(
-        k.loop("i", 4, lambda i: Compute(k.at(r, i), Cast(Arg(0, i32), r.dtype), (k.at(n, 0),))),
+        k.loop("i", 4, lambda i: Compute(k.at(r, i), Cast(Arg(0, i32), r.dtype), (k.at(n, i),)), unroll=True),
         k.loop("i", 3, lambda i: k.move(k.at(r, i), k.at(r, i + 1)), unroll=True),
-        k.loop("i", 4, lambda i: k.move(k.at(r, i), k.at(c, k.thread * 4 + i))),
-    ) if (n := k.gl("n", (1,), dtype=i32)) else None
+        k.loop("i", 4, lambda i: k.move(k.at(r, i), k.at(c, k.thread * 4 + i)), unroll=True),
+    )
     out = np.zeros(128, np.float32)
-    simulate(kernel, {"n": np.array([7], np.int32), "C": out})
+    simulate(kernel, {"n": np.array([7, 1, 2, 3], np.int32), "C": out})
     assert (out == 7).all()
 
 
@@ -302,7 +312,7 @@ def test_shuffle_needs_only_the_source_lane(k: Any) -> None:
     out = np.zeros(32, np.float32)
     simulate(body(0), {"C": out})
     assert (out == 4).all()
-    with pytest.raises(SimulationError, match="thread 1 of block 0 reads r.0., which nobody wrote") as caught:
+    with pytest.raises(SimulationError, match=r"thread 1 of block 0 reads r\[0\], which nobody wrote") as caught:
         simulate(body(1), {"C": out})
     assert caught.value.code == "uninitialised-read"
     with pytest.raises(SimulationError) as caught:
@@ -442,3 +452,14 @@ def test_cost_grows_with_blocks_and_depth(k: Any) -> None:
     assert cost(large) > 1000 * cost(small)
     assert cost(large, blocks=1) < cost(large) / 60
     assert Block.size is None
+
+
+def test_nests_at_once_and_one_by_one_agree(k: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = operands(rng, 128, 128, 8)
+    together = simulate(sgemm(k, 128, 128, 8), arrays)
+    first = arrays["C"].copy()
+    monkeypatch.setattr("fireiron.simulate.program.MOST_LANES", 0)
+    single = simulate(sgemm(type(k)(), 128, 128, 8), arrays)
+    assert np.array_equal(first, arrays["C"])
+    assert single.sites == together.sites
+    assert single.flops == together.flops

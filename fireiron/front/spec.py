@@ -1,0 +1,168 @@
+"""Where chains start: specs as users write them, each an empty schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.algebra.expr import Index
+from fireiron.base.errors import FireironError, SpecError
+from fireiron.base.link import here
+from fireiron.front.elementwise import ElementwiseChain
+from fireiron.front.matmul import MatMulChain
+from fireiron.front.moves import MoveChain
+from fireiron.language import specs
+from fireiron.language.pointwise import Value, read
+from fireiron.language.residual import start
+from fireiron.language.specs import Coefficient, one_step
+from fireiron.language.tensor import ColMajor, Matrix, RowMajor, Tensor
+
+LAYOUTS = ("NN", "NT", "TN", "TT")
+
+
+def _named(tensor: Tensor, name: str) -> Tensor:
+    return tensor if tensor.name else attrs.evolve(tensor, name=name)
+
+
+def _coefficient(value: float | str) -> Coefficient:
+    return Coefficient(name=value) if isinstance(value, str) else Coefficient(value=float(value))
+
+
+def MatMul(
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    *,
+    alpha: float | str = 1.0,
+    beta: float | str = 0.0,
+    acc: object = None,
+    arch: str | None = None,
+) -> MatMulChain:
+    """Start a schedule of C = alpha * A @ B + beta * C.
+
+    Args:
+        A, B, C: matrices, or batches of them; unnamed ones are called A, B, C.
+        alpha, beta: numbers baked in, or names of scalars given at the call.
+        acc: the accumulator's element type; f32 for 16-bit floats, i32 for integers by default.
+        arch: the architecture (`"sm_80"`) whose rules links must obey at once.
+
+    Raises:
+        SpecError: `shape-mismatch`, `unknown-dtype`.
+
+    Example:
+        >>> print(MatMul(Matrix(128, 64), Matrix(64, 256), Matrix(128, 256)))
+        MatMul(128, 256, 64)(GL, GL, GL)(Kernel)
+    """
+    kind = None if acc is None else find_dtype(acc)
+    try:
+        spec = specs.MatMul(_named(A, "A"), _named(B, "B"), _named(C, "C"), _coefficient(alpha), _coefficient(beta), kind)
+        program = one_step(spec, arch)
+    except FireironError as error:
+        raise error.located(here()) from None
+    return MatMulChain(program, (), start(spec))
+
+
+def matmul(
+    M: Index,
+    N: Index,
+    K: Index,
+    dtype: object = "f32",
+    *,
+    acc: object = None,
+    out: object = None,
+    layout: str = "NN",
+    batch: Index | None = None,
+    alpha: float | str = 1.0,
+    beta: float | str = 0.0,
+    arch: str | None = None,
+) -> MatMulChain:
+    """Start a schedule of an M x N x K product.
+
+    Args:
+        M, N, K: extents, ints or symbols.
+        dtype: element type of A and B.
+        acc: the accumulator's; f32 for 16-bit floats, i32 for integers by default.
+        out: C's; `dtype` by default, i32 for integers.
+        layout: how the row-major arrays lie. The second letter is A's, T meaning A[K, M]; the first is B's, T meaning B[N, K].
+        batch: number of products.
+        alpha, beta: numbers baked in, or names of scalars given at the call.
+        arch: the architecture whose rules links must obey at once.
+
+    Raises:
+        SpecError: `bad-layout`, `unknown-dtype`, `bad-extent`.
+
+    Example:
+        >>> print(matmul(1024, 512, 256, "f16", layout="TN").load)  # doctest: +ELLIPSIS
+        <bound method MatMulChain.load of <MatMulChain MatMul(1024, 512, 256)(GL, GL, GL)(Kernel)>>
+    """
+    try:
+        if layout not in LAYOUTS:
+            raise SpecError("bad-layout", f"unknown layout {layout!r} of a product", fix="use " + ", ".join(LAYOUTS))
+        kind = find_dtype(dtype)
+        result = find_dtype(out) if out is not None else find_dtype("i32") if kind.kind == "int" else kind
+        a = Matrix(M, K, kind, ColMajor if layout[1] == "T" else RowMajor, name="A", batch=batch)
+        b = Matrix(K, N, kind, ColMajor if layout[0] == "T" else RowMajor, name="B", batch=batch)
+        c = Matrix(M, N, result, name="C", batch=batch)
+    except FireironError as error:
+        raise error.located(here()) from None
+    return MatMul(a, b, c, alpha=alpha, beta=beta, acc=acc, arch=arch)
+
+
+def Move(src: Tensor, dst: Tensor, *, arch: str | None = None) -> MoveChain:
+    """Start a schedule of a copy in global memory; the element type is converted where it differs.
+
+    Raises:
+        SpecError: `shape-mismatch`.
+
+    Example:
+        >>> print(Move(Matrix(64, 32), Matrix(64, 32)))
+        Move(64, 32)(GL, GL)(Kernel)
+    """
+    try:
+        spec = specs.Move(_named(src, "X"), _named(dst, "Y"))
+        program = one_step(spec, arch)
+    except FireironError as error:
+        raise error.located(here()) from None
+    return MoveChain(program, (), start(spec))
+
+
+def Init(dst: Tensor, value: float = 0.0, *, arch: str | None = None) -> ElementwiseChain:
+    """Start a schedule that sets every element.
+
+    Example:
+        >>> print(Init(Matrix(64, 32), 1.0))
+        Init(64, 32)(GL)(Kernel)
+    """
+    spec = specs.Init(_named(dst, "Y"), value)
+    return ElementwiseChain(one_step(spec, arch), (), start(spec))
+
+
+def Pointwise(op: Callable[..., Value], *tensors: Tensor, arch: str | None = None) -> ElementwiseChain:
+    """Start a schedule that computes the last tensor from the others, element by element.
+
+    Args:
+        op: a function of the inputs' expressions.
+        tensors: inputs, then the output; an input broadcasts over the output.
+
+    Raises:
+        SpecError: `shape-mismatch`, `bad-op`, `dtype-mismatch`.
+
+    Example:
+        >>> x, bias, y = Matrix(64, 32, name="x"), Matrix(1, 32, name="bias"), Matrix(64, 32, name="y")
+        >>> print(Pointwise(lambda x, bias: x * 2 + bias, x, bias, y))
+        Pointwise(64, 32)(GL)(Kernel)
+    """
+    *ins, out = [_named(t, f"X{i}" if i < len(tensors) - 1 else "Y") for i, t in enumerate(tensors)]
+    try:
+        value = op(*(read(t) for t in ins))
+        if not isinstance(value, Value):
+            raise SpecError("bad-op", f"the op returned {value!r}", fix="return an expression of the inputs")
+        if value.dtype != out.dtype:
+            raise SpecError("dtype-mismatch", f"the op gives {value.dtype}, and {out} holds {out.dtype}", fix="cast the result")
+        spec = specs.Pointwise(value.tree, value.tensors, out)
+        program = one_step(spec, arch)
+    except FireironError as error:
+        raise error.located(here()) from None
+    return ElementwiseChain(program, (), start(spec))

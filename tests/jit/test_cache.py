@@ -1,0 +1,234 @@
+import os
+import subprocess
+import sys
+import time
+import warnings
+
+import pytest
+from tiny_kernel import SOURCE, make_kernel
+
+from fireiron.algebra.arch import arch
+from fireiron.jit import build as jit_build
+from fireiron.jit import cache
+from fireiron.jit.build import build
+from fireiron.jit.cache import Entry, cache_key, entry_path, load, store
+from fireiron.jit.compile import CompileOptions, compile_source
+from fireiron.jit.interface import Interface
+
+KEY = "k" * 40
+
+
+@pytest.fixture(scope="module")
+def entry():
+    return Entry(compile_source(SOURCE, "axpy", arch(80)), Interface.of(make_kernel()))
+
+
+@pytest.fixture
+def lowered():
+    calls = []
+
+    def lower():
+        calls.append(1)
+        return make_kernel(), SOURCE
+
+    lower.calls = calls
+    return lower
+
+
+def test_a_warm_build_lowers_nothing(lowered):
+    first = build("digest", lowered, arch(80))
+    second = build("digest", lowered, arch(80))
+    assert len(lowered.calls) == 1
+    assert second.binary == first.binary
+    assert second.interface == first.interface
+
+
+def test_everything_that_matters_makes_another_entry(lowered):
+    build("digest", lowered, arch(80))
+    build("other", lowered, arch(80))
+    build("digest", lowered, arch(86))
+    build("digest", lowered, arch(80), CompileOptions(max_registers=64))
+    assert len(lowered.calls) == 4
+    assert cache.usage()[0] == 4
+
+
+def test_without_the_cache(lowered):
+    build("digest", lowered, arch(80), cache=False)
+    build("digest", lowered, arch(80), cache=False)
+    assert len(lowered.calls) == 2
+    assert cache.usage() == (0, 0)
+
+
+def test_a_hit_is_quick_and_imports_no_cuda(entry, cache_dir):
+    store(KEY, entry)
+    load(KEY)
+    best = min(_seconds(lambda: load(KEY)) for _ in range(5))
+    assert best < 3e-3
+    code = f"import sys; from fireiron.jit.cache import load; assert load({KEY!r}); print('cuda' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ)
+    )
+    assert done.stdout.strip() == "False"
+
+
+def test_the_library_digest_is_quick():
+    assert min(_seconds(cache.library_digest) for _ in range(5)) < 10e-3
+
+
+def _seconds(work):
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda data: data[:-7], "checksum"),
+        (lambda data: data[:-1] + bytes([data[-1] ^ 1]), "checksum"),
+        (lambda data: b"", "not a file of this cache"),
+        (lambda data: b"somebody else's file", "not a file of this cache"),
+        (lambda data: data[:16] + b"\x63\0\0\0" + data[20:], "format is 99"),
+    ],
+)
+def test_damaged_entries_are_rebuilt_with_a_warning(lowered, damage, reason):
+    build("digest", lowered, arch(80))
+    path = entry_path(cache_key("digest", "sm_80", CompileOptions()))
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.warns(UserWarning, match=reason):
+        again = build("digest", lowered, arch(80))
+    assert len(lowered.calls) == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert build("digest", lowered, arch(80)).binary == again.binary
+    assert len(lowered.calls) == 2
+
+
+def test_an_entry_under_another_name_is_foreign(entry):
+    store(KEY, entry)
+    entry_path("f" * 40).write_bytes(entry_path(KEY).read_bytes())
+    with pytest.warns(UserWarning, match="another name"):
+        assert load("f" * 40) is None
+
+
+def test_another_nvrtc_is_a_quiet_miss(entry, tmp_path):
+    library = tmp_path / "libnvrtc.so"
+    library.write_bytes(b"one")
+    found = library.stat()
+    import attrs
+
+    made_by = attrs.evolve(entry.binary.compiler, path=str(library), size=found.st_size, modified_ns=found.st_mtime_ns)
+    store(KEY, attrs.evolve(entry, binary=attrs.evolve(entry.binary, compiler=made_by)))
+    assert load(KEY) is not None
+    library.write_bytes(b"another")
+    assert load(KEY) is None
+
+
+def test_an_interrupted_write_leaves_nothing(entry, cache_dir, monkeypatch):
+    def interrupted(path, data):
+        path.write_bytes(data[: len(data) // 2])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cache, "_write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store(KEY, entry)
+    assert list(cache_dir.iterdir()) == []
+    assert load(KEY) is None
+
+
+def test_an_interrupted_rename_keeps_the_older_entry(entry, cache_dir, monkeypatch):
+    store(KEY, entry)
+
+    def interrupted(a, b):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store(KEY, entry)
+    assert [p.name for p in cache_dir.iterdir()] == [f"{KEY}.kernel"]
+    assert load(KEY) == entry
+
+
+def test_an_unwritable_cache_costs_a_warning(lowered, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FIREIRON_CACHE_DIR", str(tmp_path / "file" / "below"))
+    with pytest.warns(UserWarning, match="cannot"):
+        assert build("digest", lowered, arch(80)).name == "axpy"
+
+
+WRITER = """
+import sys, warnings
+sys.path[:0] = sys.argv[1:]
+warnings.simplefilter("error")
+from fireiron.algebra.arch import arch
+from fireiron.jit.build import build
+from fireiron.jit.cache import entry_path, load, store
+from tiny_kernel import SOURCE, make_kernel
+kernel = build("digest", lambda: (make_kernel(), SOURCE), arch(80))
+from fireiron.jit.cache import Entry
+for i in range(60):
+    store("c" * 40, Entry(kernel.binary, kernel.interface))
+    assert load("c" * 40) is not None
+"""
+
+
+def test_two_processes_write_at_once(cache_dir):
+    paths = [os.path.dirname(os.path.abspath(__file__)), os.getcwd()]
+    both = [
+        subprocess.Popen([sys.executable, "-c", WRITER, *paths], stderr=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    for process in both:
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors
+    assert sorted(p.suffix for p in cache_dir.iterdir()) == [".kernel", ".kernel"]
+
+
+def test_clear_takes_entries_and_leftovers_alone(entry, cache_dir):
+    store(KEY, entry)
+    (cache_dir / f".{KEY}.1.aa.tmp").write_bytes(b"half")
+    (cache_dir / "notes.txt").write_text("mine")
+    assert cache.clear() == 2
+    assert [p.name for p in cache_dir.iterdir()] == ["notes.txt"]
+
+
+def test_lineinfo_keeps_the_source_for_profilers(lowered, cache_dir):
+    kernel = build("digest", lowered, arch(80), CompileOptions(lineinfo=True))
+    (kept,) = (cache_dir / "sources").iterdir()
+    assert kept.read_text() == SOURCE
+    assert str(kept) in kernel.ptx
+
+
+def test_default_path(monkeypatch):
+    monkeypatch.delenv("FIREIRON_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    if sys.platform == "linux":
+        assert str(cache.cache_path()) == "/somewhere/fireiron"
+
+
+def test_an_edited_library_has_another_digest(tmp_path, monkeypatch):
+    (tmp_path / "deep").mkdir()
+    file = tmp_path / "deep" / "a.py"
+    file.write_text("x = 1")
+    os.utime(file, ns=(10**18, 10**18))
+    monkeypatch.setattr(cache.fireiron, "__file__", str(tmp_path / "__init__.py"))
+    first = cache.library_digest()
+    assert cache.library_digest() == first
+    file.write_text("x = 22")
+    os.utime(file, ns=(10**18, 10**18))
+    second = cache.library_digest()
+    os.utime(file, ns=(10**18 + 1, 10**18 + 1))
+    third = cache.library_digest()
+    assert len({first, second, third}) == 3
+    # Edited after this process imported the library: nothing that it compiles may be shared.
+    os.utime(file, ns=(cache._IMPORTED_NS + 1, cache._IMPORTED_NS + 1))
+    ours = cache.library_digest()
+    monkeypatch.setattr(cache, "_PROCESS", "another process")
+    assert cache.library_digest() != ours
+
+
+def test_an_edit_while_compiling_is_not_stored(lowered, monkeypatch):
+    keys = iter(["a" * 40, "b" * 40])
+    monkeypatch.setattr(jit_build, "cache_key", lambda *_: next(keys))
+    build("digest", lowered, arch(80))
+    assert cache.usage() == (0, 0)

@@ -1,0 +1,167 @@
+"""Every scalar operation and conversion means what the hardware does."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fireiron.algebra.dtypes import DTYPES, bf16, f16, f32, f64, i8, i32, u8
+from fireiron.algebra.scalar import BINARY, UNARY, Arg, Binary, Cast, Constant, Select, Unary
+from fireiron.kernel.ir import Compute
+from fireiron.simulate import simulate
+from fireiron.simulate.arithmetic import cast, evaluate_scalar
+
+FLOATS = (f64, f32, f16, bf16)
+INTS = (i32, i8, u8)
+
+
+def unary(op: str, dtype: Any, values: Any) -> Any:
+    return evaluate_scalar(Unary(op, Arg(0, dtype)), [np.asarray(values).astype(dtype.numpy)], {})
+
+
+def binary(op: str, dtype: Any, x: Any, y: Any) -> Any:
+    inputs = [np.asarray(v).astype(dtype.numpy) for v in (x, y)]
+    with np.errstate(all="ignore"):
+        return evaluate_scalar(Binary(op, Arg(0, dtype), Arg(1, dtype)), inputs, {})
+
+
+EXACT = {
+    "neg": lambda x: -x,
+    "abs": abs,
+    "exp": math.exp,
+    "log": math.log,
+    "tanh": math.tanh,
+    "sqrt": math.sqrt,
+    "rsqrt": lambda x: 1 / math.sqrt(x),
+    "erf": math.erf,
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("op", UNARY)
+def test_unary(op: str, dtype: Any) -> None:
+    values = np.array([0.125, 0.7, 1.0, 2.5, 3.9]).astype(dtype.numpy)
+    found = unary(op, dtype, values)
+    assert found.dtype == dtype.numpy
+    exact = np.array([EXACT[op](float(v)) for v in values])
+    assert np.allclose(found.astype(np.float64), exact, rtol=4 * dtype.epsilon, atol=0)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("op", BINARY)
+def test_binary_of_floats(op: str, dtype: Any) -> None:
+    x, y = (np.array(v).astype(dtype.numpy) for v in ([1.5, -2.3, 0.1, 7.0], [0.3, 4.5, 0.1, -3.0]))
+    found = binary(op, dtype, x, y)
+    exact = {
+        "add": lambda a, b: a + b,
+        "sub": lambda a, b: a - b,
+        "mul": lambda a, b: a * b,
+        "div": lambda a, b: a / b,
+        "max": max,
+        "min": min,
+        "lt": lambda a, b: Fraction(a < b),
+        "le": lambda a, b: Fraction(a <= b),
+        "eq": lambda a, b: Fraction(a == b),
+    }[op]
+    expected = np.array([float(exact(Fraction(float(a)), Fraction(float(b)))) for a, b in zip(x, y, strict=True)])
+    assert found.dtype == dtype.numpy
+    assert np.array_equal(found, expected.astype(dtype.numpy))
+
+
+def test_a_number_beats_nan() -> None:
+    assert binary("max", f32, [math.nan, 1.0], [2.0, math.nan]).tolist() == [2.0, 1.0]
+    assert binary("min", f16, [math.nan, 1.0], [2.0, math.nan]).tolist() == [2.0, 1.0]
+
+
+def test_binary_of_integers() -> None:
+    assert binary("add", i8, [100, -100], [100, -100]).tolist() == [-56, 56]
+    assert binary("mul", i32, [1 << 20, 3], [1 << 12, -4]).tolist() == [0, -12]
+    assert binary("div", i32, [7, -7, 7, -7, 5], [2, 2, -2, -2, 0]).tolist() == [3, -3, -3, 3, 0]
+    assert binary("div", u8, [255, 7], [16, 8]).tolist() == [15, 0]
+    assert binary("sub", u8, [1], [2]).tolist() == [255]
+    assert binary("max", i8, [-5, 3], [4, -9]).tolist() == [4, 3]
+    assert binary("lt", i32, [1, 2, 3], [2, 2, 2]).tolist() == [1, 0, 0]
+    assert unary("neg", i8, [-128, 5]).tolist() == [-128, -5]
+    assert unary("abs", i32, [-7, 7]).tolist() == [7, 7]
+
+
+def test_each_operation_is_rounded() -> None:
+    # 2048 + 1 is not an f16: the 1 is lost before it could come back.
+    x = Binary("sub", Binary("add", Arg(0, f16), Constant(1.0, f16)), Arg(0, f16))
+    assert evaluate_scalar(x, [np.array([2048, 1024], np.float16)], {}).tolist() == [0.0, 1.0]
+
+
+def test_select() -> None:
+    expr = Select(Binary("lt", Arg(0, f32), Constant(0.0, f32)), Constant(0.5, f32), Arg(0, f32))
+    assert evaluate_scalar(expr, [np.array([-1, 2], np.float32)], {}).tolist() == [0.5, 2.0]
+
+
+@pytest.mark.parametrize("target", DTYPES, ids=str)
+@pytest.mark.parametrize("source", DTYPES, ids=str)
+def test_cast(source: Any, target: Any) -> None:
+    rng = np.random.default_rng(5)
+    if source.kind == "int":
+        limits = np.iinfo(source.numpy)
+        values = rng.integers(limits.min, limits.max, 400, endpoint=True).astype(source.numpy)
+    else:
+        values = (rng.standard_normal(400) * 10.0 ** rng.integers(-3, 4, 400)).astype(source.numpy)
+    with np.errstate(over="ignore"):
+        found = cast(values, target)
+    assert found.dtype == target.numpy
+    for value, result in zip(values, found, strict=True):
+        exact = Fraction(float(value))
+        if target.kind == "int":
+            limits = np.iinfo(target.numpy)
+            assert int(result) == min(max(round(exact), int(limits.min)), int(limits.max))
+        else:
+            assert float(result) == nearest(exact, target)
+
+
+def nearest(exact: Fraction, target: Any) -> float:
+    """Round to nearest even with rational numbers."""
+    if exact == 0:
+        return 0.0
+    exponent = max(math.floor(math.log2(abs(exact))), {"f64": -1022, "f16": -14}.get(target.name, -126))
+    step = Fraction(2) ** (exponent - target.mantissa)
+    rounded = round(exact / step) * step
+    largest = {"f16": 65504.0}.get(target.name, math.inf)
+    return math.copysign(math.inf, exact) if abs(rounded) > largest else float(rounded)
+
+
+def test_f64_to_bf16_rounds_once() -> None:
+    # Just above a tie of bf16, but a tie once rounded to f32.
+    value = 1 + 2.0**-8 + 2.0**-40
+    assert float(cast(np.array([value]), bf16)[0]) == 1 + 2.0**-7
+    assert float(cast(np.array([-value]), bf16)[0]) == -1 - 2.0**-7
+    below = 1 + 3 * 2.0**-8 - 2.0**-40
+    assert float(cast(np.array([below]), bf16)[0]) == 1 + 2.0**-7
+    with np.errstate(over="ignore"):
+        assert np.isinf(cast(np.array([1e300]), bf16)[0])
+
+
+def test_nan_and_infinities_in_integers() -> None:
+    assert cast(np.array([math.nan, math.inf, -math.inf], np.float32), u8).tolist() == [0, 255, 0]
+
+
+def test_compute_in_a_kernel(k: Any) -> None:
+    a, c = k.gl("A", (32,), dtype=f16), k.gl("C", (32,), "output")
+    relu = Binary("max", Cast(Arg(0, f16), f32), Constant(0.0, f32))
+    kernel = k.kernel(Compute(k.at(c, k.thread), relu, (k.at(a, k.thread),)))
+    source, out = np.linspace(-2, 2, 32).astype(np.float16), np.zeros(32, np.float32)
+    report = simulate(kernel, {"A": source, "C": out})
+    assert np.array_equal(out, np.maximum(source, 0).astype(np.float32))
+    assert report.flops == 32
+
+
+def test_a_guarded_compute_reads_nothing_where_it_is_off(k: Any) -> None:
+    from fireiron.algebra.expr import lt
+
+    a, c = k.gl("A", (8,)), k.gl("C", (32,), "update")
+    kernel = k.kernel(Compute(k.at(c, k.thread), Arg(0, f32), (k.at(a, k.thread),), write=lt(k.thread, 8)))
+    out = np.full(32, 9, np.float32)
+    simulate(kernel, {"A": np.ones(8, np.float32), "C": out})
+    assert out.tolist() == [1.0] * 8 + [9.0] * 24
