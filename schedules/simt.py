@@ -20,7 +20,7 @@ from fireiron import (
     microkernel,
     staged,
 )
-from fireiron.algebra.expr import Expr
+from fireiron.algebra.expr import Expr, as_expr
 from fireiron.front.matmul import MatMulChain
 from fireiron.front.moves import MoveChain
 
@@ -52,6 +52,92 @@ def listing2(spec: MatMulChain, m: int = 128, n: int = 128, k: int = 8) -> MatMu
         .tile(m // 2, n // 4)
         .to(Warp)
         .tile(m // 16, n // 16)
+        .to(Thread)
+        .split(1)
+        .unroll()
+        .load(A, RF)
+        .load(B, RF)
+        .tile(1, 1)
+        .unroll()
+        .done()
+    )
+
+
+def _lanes_of_listing4(lane: Expr) -> Expr:
+    """Permute lanes as the paper does, so that a quarter-warp's rows and columns fall into different banks."""
+    return ((lane >> 1) & 7) | (lane & 0x30) | ((lane & 1) << 3)
+
+
+def listing4(spec: MatMulChain) -> MatMulChain:
+    """Schedule as the paper's Listing 4, its kernel tuned for Maxwell: strided tiles, permuted lanes, a padded buffer.
+
+    The paper's operands are column-major; where A is row-major its rows do not form vectors, and lanes copy single elements.
+    """
+    a = spec.matmul.A
+    pair = 2 if a.order is ColMajor and all(as_expr(x).divisor % 2 == 0 for x in (a.shape[0], a.strides[1])) else 1
+
+    def load_a(move: MoveChain) -> MoveChain:
+        warp = move.tile(128, 1).to(Warp).tile(64, 1).unroll()
+        return warp.tile(pair, 1).to(Thread).layout(ColMajor).unroll().done()
+
+    def load_b(move: MoveChain) -> MoveChain:
+        warp = move.tile(8, 16).to(Warp).tile(8, 4).unroll()
+        return warp.tile(1, 1).to(Thread).layout(ColMajor).done()
+
+    return (
+        spec.tile(128, 128)
+        .to(Block)
+        .layout(ColMajor)
+        .epilog(memory=RF)
+        .split(8)
+        .load(A, SH, load_a)
+        .storage_layout(ColMajor)
+        .no_sync()
+        .load(B, SH, load_b)
+        .storage_layout(RowMajor)
+        .pad(4)
+        .tile(64, 32)
+        .to(Warp)
+        .tile(Strided((4, 32), (4, 16)))
+        .to(Thread)
+        .layout(ColMajor)
+        .permute(_lanes_of_listing4)
+        .split(1)
+        .unroll()
+        .load(A, RF, lambda move: move.tile(4, 1).unroll().done())
+        .load(B, RF, lambda move: move.tile(1, 4).unroll().done())
+        .tile(1, 1)
+        .unroll()
+        .done()
+    )
+
+
+def sgemm(
+    spec: MatMulChain, m: int = 128, n: int = 128, k: int = 8, warp: tuple[int, int] = (64, 32), stages: int = 2
+) -> MatMulChain:
+    """Schedule a tuned product for CUDA cores: loads staged through registers ahead of the compute, 8x8 elements a thread.
+
+    Args:
+        m, n, k: tile of a block, chunk of K.
+        warp: tile of a warp; a thread takes a 32nd of it, in chunks of four by four.
+        stages: ring slots of the shared buffers.
+    """
+    rows, cols = warp
+    return (
+        spec.tile(m, n)
+        .to(Block)
+        .epilog(memory=RF, store=conform())
+        .split(k)
+        .pipeline(stages)
+        .load(A, SH, staged())
+        .storage_layout(ColMajor)
+        .pad(4)
+        .load(B, SH, staged())
+        .storage_layout(RowMajor)
+        .pad(4)
+        .tile(rows, cols)
+        .to(Warp)
+        .tile(Strided((4, rows // 2), (4, cols // 2)))
         .to(Thread)
         .split(1)
         .unroll()

@@ -10,7 +10,11 @@ TESTS = Path(__file__).resolve().parent
 def orphans(tests: Path) -> list[str]:
     """List the golden files whose name stands in no test's source."""
     sources = "\n".join(path.read_text(encoding="utf-8") for path in sorted(tests.rglob("test_*.py")))
-    names = (path.relative_to(tests / "golden").as_posix() for path in sorted((tests / "golden").rglob("*")) if path.is_file())
+    names = (
+        path.relative_to(tests / "golden").as_posix()
+        for path in sorted((tests / "golden").rglob("*"))
+        if path.is_file()
+    )
     return [name for name in names if f'"{name}"' not in sources]
 
 

@@ -20,8 +20,8 @@ def source(kernel: Kernel) -> str:
     """Print a kernel: element types, the small functions that it calls, then the kernel itself.
 
     Raises:
-        CheckError: `register-size`, `float-operation`, `masked-atom`, `no-barrier`, `microkernel-stride`, of kernels that
-            no lowering should make.
+        CheckError: `register-size`, `float-operation`, `masked-atom`, `no-barrier`, `microkernel-stride`, of kernels
+            that no lowering should make.
     """
     writer = Writer(INDENT)
     with writer.indent():

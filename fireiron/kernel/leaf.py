@@ -79,6 +79,8 @@ def _move(chosen: Atom | None, state: State, context: Context) -> Body:
     for _, size in state.residual.sizes:
         assert isinstance(size, int)
         count *= size
+    for window in (src, dst):
+        _check_alignment(window, count)
     source, target = _view(src, state, context), _view(dst, state, context)
     read, write = src.condition(), dst.condition()
     same = src.storage.dtype == dst.storage.dtype
@@ -102,6 +104,29 @@ def _move(chosen: Atom | None, state: State, context: Context) -> Body:
     elif write is not None:
         body = (If(write, body),)
     return body
+
+
+def _check_alignment(window: Window, count: int) -> None:
+    """Refuse a vector that may start off its alignment, or that a bound may cut."""
+    storage = window.storage
+    if count == 1 or storage.memory.registers:
+        return
+    for what, e in (("starts at", window.linear()), ("lies in slots at", window.base())):
+        if e.divisor % count:
+            raise DecompositionError(
+                "vector-alignment",
+                f"a vector of {count} elements of {storage.name} {what} {e}, which {count} does not divide",
+                fix="use narrower tiles, or declare sizes by symbol(name, multiple_of=n)",
+            )
+    for axis in window.axes:
+        for bound in axis.bounds if axis.size != 1 else ():
+            size = as_expr(axis.size).divisor
+            if bound.limit.divisor % size or bound.offset.divisor % size:
+                raise DecompositionError(
+                    "vector-alignment",
+                    f"the end of {axis.dim} ({bound.limit}) may cut a vector of {size} elements of {storage.name}",
+                    fix="use narrower tiles, or declare sizes by symbol(name, multiple_of=n)",
+                )
 
 
 def _packed(view: View, count: int) -> bool:

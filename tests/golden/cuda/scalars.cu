@@ -1,0 +1,275 @@
+struct half { unsigned short bits; };
+struct bf16 { unsigned short bits; };
+
+__device__ __forceinline__ float half_to_float(half x) {
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+    return y;
+}
+
+__device__ __forceinline__ half float_to_half(float x) {
+    half y;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    return y;
+}
+
+__device__ __forceinline__ half double_to_half(double x) {
+    half y;
+    asm("cvt.rn.f16.f64 %0, %1;" : "=h"(y.bits) : "d"(x));
+    return y;
+}
+
+__device__ __forceinline__ half int_to_half(int x) {
+    half y;
+    asm("cvt.rn.f16.s32 %0, %1;" : "=h"(y.bits) : "r"(x));
+    return y;
+}
+
+__device__ __forceinline__ float bf16_to_float(bf16 x) {
+    return __uint_as_float(x.bits << 16);
+}
+
+__device__ __forceinline__ bf16 float_to_bf16(float x) {
+    bf16 y;
+#if __CUDA_ARCH__ >= 800
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+#else
+    const unsigned bits = __float_as_uint(x);
+    y.bits = x == x ? (bits + 0x7fff + (bits >> 16 & 1)) >> 16 : 0x7fff;
+#endif
+    return y;
+}
+
+__device__ __forceinline__ bf16 double_to_bf16(double x) {
+    const float near = __double2float_rz(x);
+    return float_to_bf16((double)near == x ? near : __uint_as_float(__float_as_uint(near) | 1));
+}
+
+__device__ __forceinline__ bf16 int_to_bf16(int x) {
+    const float near = __int2float_rz(x);
+    return float_to_bf16((int)near == x ? near : __uint_as_float(__float_as_uint(near) | 1));
+}
+
+__device__ __forceinline__ signed char saturate_i8(int x) {
+    return max(-128, min(127, x));
+}
+
+__device__ __forceinline__ unsigned char saturate_u8(int x) {
+    return max(0, min(255, x));
+}
+
+extern "C" __global__ void __launch_bounds__(32)
+every_scalar(
+    const double* __restrict__ x_f64,
+    const float* __restrict__ x_f32,
+    const half* __restrict__ x_f16,
+    const bf16* __restrict__ x_bf16,
+    const int* __restrict__ x_i32,
+    const signed char* __restrict__ x_i8,
+    const unsigned char* __restrict__ x_u8,
+    double* __restrict__ y_f64,
+    float* __restrict__ y_f32,
+    half* __restrict__ y_f16,
+    bf16* __restrict__ y_bf16,
+    int* __restrict__ y_i32,
+    signed char* __restrict__ y_i8,
+    unsigned char* __restrict__ y_u8,
+    double p_f64,
+    float p_f32,
+    half p_f16,
+    bf16 p_bf16,
+    int p_i32,
+    signed char p_i8,
+    unsigned char p_u8) {
+    // f64
+    y_f64[0] = -x_f64[0];
+    y_f64[1] = fabs(x_f64[0]);
+    y_f64[2] = exp(x_f64[0]);
+    y_f64[3] = log(x_f64[0]);
+    y_f64[4] = tanh(x_f64[0]);
+    y_f64[5] = sqrt(x_f64[0]);
+    y_f64[6] = rsqrt(x_f64[0]);
+    y_f64[7] = erf(x_f64[0]);
+    y_f64[8] = x_f64[0] + x_f64[1];
+    y_f64[9] = x_f64[0] - x_f64[1];
+    y_f64[10] = __dmul_rn(x_f64[0], x_f64[1]);
+    y_f64[11] = x_f64[0] / x_f64[1];
+    y_f64[12] = fmax(x_f64[0], x_f64[1]);
+    y_f64[13] = fmin(x_f64[0], x_f64[1]);
+    y_f64[14] = x_f64[0] < x_f64[1] ? 1.0 : 0.0;
+    y_f64[15] = x_f64[0] <= x_f64[1] ? 1.0 : 0.0;
+    y_f64[16] = x_f64[0] == x_f64[1] ? 1.0 : 0.0;
+    y_f32[0] = (float)x_f64[0];
+    y_f16[0] = double_to_half(x_f64[0]);
+    y_bf16[0] = double_to_bf16(x_f64[0]);
+    y_i32[0] = __double2int_rn(x_f64[0]);
+    y_i8[0] = saturate_i8(__double2int_rn(x_f64[0]));
+    y_u8[0] = saturate_u8(__double2int_rn(x_f64[0]));
+    y_f64[17] = x_f64[0] - (x_f64[0] + x_f64[1] - p_f64);
+    y_f64[18] = __dmul_rn(x_f64[0], x_f64[1]) + -(-x_f64[0]);
+    y_f64[19] = x_f64[0] / __dmul_rn(x_f64[0], x_f64[0] == x_f64[1] ? 1.0 : 0.0);
+    y_f64[20] = x_f64[0] < x_f64[1] ? x_f64[0] : fabs(x_f64[1]);
+    y_f64[21] = x_f64[0] != 0.0 ? -2.5 : 0.1;
+
+    // f32
+    y_f32[1] = -x_f32[0];
+    y_f32[2] = fabsf(x_f32[0]);
+    y_f32[3] = expf(x_f32[0]);
+    y_f32[4] = logf(x_f32[0]);
+    y_f32[5] = tanhf(x_f32[0]);
+    y_f32[6] = sqrtf(x_f32[0]);
+    y_f32[7] = rsqrtf(x_f32[0]);
+    y_f32[8] = erff(x_f32[0]);
+    y_f32[9] = x_f32[0] + x_f32[1];
+    y_f32[10] = x_f32[0] - x_f32[1];
+    y_f32[11] = __fmul_rn(x_f32[0], x_f32[1]);
+    y_f32[12] = x_f32[0] / x_f32[1];
+    y_f32[13] = fmaxf(x_f32[0], x_f32[1]);
+    y_f32[14] = fminf(x_f32[0], x_f32[1]);
+    y_f32[15] = x_f32[0] < x_f32[1] ? 1.0f : 0.0f;
+    y_f32[16] = x_f32[0] <= x_f32[1] ? 1.0f : 0.0f;
+    y_f32[17] = x_f32[0] == x_f32[1] ? 1.0f : 0.0f;
+    y_f64[22] = (double)x_f32[0];
+    y_f16[1] = float_to_half(x_f32[0]);
+    y_bf16[1] = float_to_bf16(x_f32[0]);
+    y_i32[1] = __float2int_rn(x_f32[0]);
+    y_i8[1] = saturate_i8(__float2int_rn(x_f32[0]));
+    y_u8[1] = saturate_u8(__float2int_rn(x_f32[0]));
+    y_f32[18] = x_f32[0] - (x_f32[0] + x_f32[1] - p_f32);
+    y_f32[19] = __fmul_rn(x_f32[0], x_f32[1]) + -(-x_f32[0]);
+    y_f32[20] = x_f32[0] / __fmul_rn(x_f32[0], x_f32[0] == x_f32[1] ? 1.0f : 0.0f);
+    y_f32[21] = x_f32[0] < x_f32[1] ? x_f32[0] : fabsf(x_f32[1]);
+    y_f32[22] = x_f32[0] != 0.0f ? -2.5f : 0.1f;
+
+    // f16
+    y_f16[2] = float_to_half(-half_to_float(x_f16[0]));
+    y_f16[3] = float_to_half(fabsf(half_to_float(x_f16[0])));
+    y_f16[4] = float_to_half(expf(half_to_float(x_f16[0])));
+    y_f16[5] = float_to_half(logf(half_to_float(x_f16[0])));
+    y_f16[6] = float_to_half(tanhf(half_to_float(x_f16[0])));
+    y_f16[7] = float_to_half(sqrtf(half_to_float(x_f16[0])));
+    y_f16[8] = float_to_half(rsqrtf(half_to_float(x_f16[0])));
+    y_f16[9] = float_to_half(erff(half_to_float(x_f16[0])));
+    y_f16[10] = float_to_half(half_to_float(x_f16[0]) + half_to_float(x_f16[1]));
+    y_f16[11] = float_to_half(half_to_float(x_f16[0]) - half_to_float(x_f16[1]));
+    y_f16[12] = float_to_half(half_to_float(x_f16[0]) * half_to_float(x_f16[1]));
+    y_f16[13] = float_to_half(half_to_float(x_f16[0]) / half_to_float(x_f16[1]));
+    y_f16[14] = float_to_half(fmaxf(half_to_float(x_f16[0]), half_to_float(x_f16[1])));
+    y_f16[15] = float_to_half(fminf(half_to_float(x_f16[0]), half_to_float(x_f16[1])));
+    y_f16[16] = half_to_float(x_f16[0]) < half_to_float(x_f16[1]) ? half{0x3c00} : half{0x0000};
+    y_f16[17] = half_to_float(x_f16[0]) <= half_to_float(x_f16[1]) ? half{0x3c00} : half{0x0000};
+    y_f16[18] = half_to_float(x_f16[0]) == half_to_float(x_f16[1]) ? half{0x3c00} : half{0x0000};
+    y_f64[23] = (double)half_to_float(x_f16[0]);
+    y_f32[23] = half_to_float(x_f16[0]);
+    y_bf16[2] = float_to_bf16(half_to_float(x_f16[0]));
+    y_i32[2] = __float2int_rn(half_to_float(x_f16[0]));
+    y_i8[2] = saturate_i8(__float2int_rn(half_to_float(x_f16[0])));
+    y_u8[2] = saturate_u8(__float2int_rn(half_to_float(x_f16[0])));
+    y_f16[19] = float_to_half(half_to_float(x_f16[0]) - half_to_float(float_to_half(half_to_float(float_to_half(half_to_float(x_f16[0]) + half_to_float(x_f16[1]))) - half_to_float(p_f16))));
+    y_f16[20] = float_to_half(half_to_float(float_to_half(half_to_float(x_f16[0]) * half_to_float(x_f16[1]))) + -(-half_to_float(x_f16[0])));
+    y_f16[21] = float_to_half(half_to_float(x_f16[0]) / half_to_float(float_to_half(half_to_float(x_f16[0]) * (half_to_float(x_f16[0]) == half_to_float(x_f16[1]) ? 1.0f : 0.0f))));
+    y_f16[22] = half_to_float(x_f16[0]) < half_to_float(x_f16[1]) ? x_f16[0] : float_to_half(fabsf(half_to_float(x_f16[1])));
+    y_f16[23] = half_to_float(x_f16[0]) != 0.0f ? half{0xc100} : half{0x2e66};
+
+    // bf16
+    y_bf16[3] = float_to_bf16(-bf16_to_float(x_bf16[0]));
+    y_bf16[4] = float_to_bf16(fabsf(bf16_to_float(x_bf16[0])));
+    y_bf16[5] = float_to_bf16(expf(bf16_to_float(x_bf16[0])));
+    y_bf16[6] = float_to_bf16(logf(bf16_to_float(x_bf16[0])));
+    y_bf16[7] = float_to_bf16(tanhf(bf16_to_float(x_bf16[0])));
+    y_bf16[8] = float_to_bf16(sqrtf(bf16_to_float(x_bf16[0])));
+    y_bf16[9] = float_to_bf16(rsqrtf(bf16_to_float(x_bf16[0])));
+    y_bf16[10] = float_to_bf16(erff(bf16_to_float(x_bf16[0])));
+    y_bf16[11] = float_to_bf16(bf16_to_float(x_bf16[0]) + bf16_to_float(x_bf16[1]));
+    y_bf16[12] = float_to_bf16(bf16_to_float(x_bf16[0]) - bf16_to_float(x_bf16[1]));
+    y_bf16[13] = float_to_bf16(bf16_to_float(x_bf16[0]) * bf16_to_float(x_bf16[1]));
+    y_bf16[14] = float_to_bf16(bf16_to_float(x_bf16[0]) / bf16_to_float(x_bf16[1]));
+    y_bf16[15] = float_to_bf16(fmaxf(bf16_to_float(x_bf16[0]), bf16_to_float(x_bf16[1])));
+    y_bf16[16] = float_to_bf16(fminf(bf16_to_float(x_bf16[0]), bf16_to_float(x_bf16[1])));
+    y_bf16[17] = bf16_to_float(x_bf16[0]) < bf16_to_float(x_bf16[1]) ? bf16{0x3f80} : bf16{0x0000};
+    y_bf16[18] = bf16_to_float(x_bf16[0]) <= bf16_to_float(x_bf16[1]) ? bf16{0x3f80} : bf16{0x0000};
+    y_bf16[19] = bf16_to_float(x_bf16[0]) == bf16_to_float(x_bf16[1]) ? bf16{0x3f80} : bf16{0x0000};
+    y_f64[24] = (double)bf16_to_float(x_bf16[0]);
+    y_f32[24] = bf16_to_float(x_bf16[0]);
+    y_f16[24] = float_to_half(bf16_to_float(x_bf16[0]));
+    y_i32[3] = __float2int_rn(bf16_to_float(x_bf16[0]));
+    y_i8[3] = saturate_i8(__float2int_rn(bf16_to_float(x_bf16[0])));
+    y_u8[3] = saturate_u8(__float2int_rn(bf16_to_float(x_bf16[0])));
+    y_bf16[20] = float_to_bf16(bf16_to_float(x_bf16[0]) - bf16_to_float(float_to_bf16(bf16_to_float(float_to_bf16(bf16_to_float(x_bf16[0]) + bf16_to_float(x_bf16[1]))) - bf16_to_float(p_bf16))));
+    y_bf16[21] = float_to_bf16(bf16_to_float(float_to_bf16(bf16_to_float(x_bf16[0]) * bf16_to_float(x_bf16[1]))) + -(-bf16_to_float(x_bf16[0])));
+    y_bf16[22] = float_to_bf16(bf16_to_float(x_bf16[0]) / bf16_to_float(float_to_bf16(bf16_to_float(x_bf16[0]) * (bf16_to_float(x_bf16[0]) == bf16_to_float(x_bf16[1]) ? 1.0f : 0.0f))));
+    y_bf16[23] = bf16_to_float(x_bf16[0]) < bf16_to_float(x_bf16[1]) ? x_bf16[0] : float_to_bf16(fabsf(bf16_to_float(x_bf16[1])));
+    y_bf16[24] = bf16_to_float(x_bf16[0]) != 0.0f ? bf16{0xc020} : bf16{0x3dcd};
+
+    // i32
+    y_i32[4] = -x_i32[0];
+    y_i32[5] = abs(x_i32[0]);
+    y_i32[6] = x_i32[0] + x_i32[1];
+    y_i32[7] = x_i32[0] - x_i32[1];
+    y_i32[8] = x_i32[0] * x_i32[1];
+    y_i32[9] = x_i32[0] / x_i32[1];
+    y_i32[10] = max(x_i32[0], x_i32[1]);
+    y_i32[11] = min(x_i32[0], x_i32[1]);
+    y_i32[12] = x_i32[0] < x_i32[1] ? 1 : 0;
+    y_i32[13] = x_i32[0] <= x_i32[1] ? 1 : 0;
+    y_i32[14] = x_i32[0] == x_i32[1] ? 1 : 0;
+    y_f64[25] = (double)x_i32[0];
+    y_f32[25] = (float)x_i32[0];
+    y_f16[25] = int_to_half(x_i32[0]);
+    y_bf16[25] = int_to_bf16(x_i32[0]);
+    y_i8[4] = saturate_i8(x_i32[0]);
+    y_u8[4] = saturate_u8(x_i32[0]);
+    y_i32[15] = x_i32[0] - (x_i32[0] + x_i32[1] - p_i32);
+    y_i32[16] = x_i32[0] * x_i32[1] + -(-x_i32[0]);
+    y_i32[17] = x_i32[0] / (x_i32[0] * (x_i32[0] == x_i32[1] ? 1 : 0));
+    y_i32[18] = x_i32[0] < x_i32[1] ? x_i32[0] : abs(x_i32[1]);
+    y_i32[19] = x_i32[0] != 0 ? 3 : 7;
+
+    // i8
+    y_i8[5] = -x_i8[0];
+    y_i8[6] = abs(x_i8[0]);
+    y_i8[7] = x_i8[0] + x_i8[1];
+    y_i8[8] = x_i8[0] - x_i8[1];
+    y_i8[9] = x_i8[0] * x_i8[1];
+    y_i8[10] = x_i8[0] / x_i8[1];
+    y_i8[11] = max(x_i8[0], x_i8[1]);
+    y_i8[12] = min(x_i8[0], x_i8[1]);
+    y_i8[13] = x_i8[0] < x_i8[1] ? 1 : 0;
+    y_i8[14] = x_i8[0] <= x_i8[1] ? 1 : 0;
+    y_i8[15] = x_i8[0] == x_i8[1] ? 1 : 0;
+    y_f64[26] = (double)x_i8[0];
+    y_f32[26] = (float)x_i8[0];
+    y_f16[26] = float_to_half(x_i8[0]);
+    y_bf16[26] = float_to_bf16(x_i8[0]);
+    y_i32[20] = x_i8[0];
+    y_u8[5] = saturate_u8(x_i8[0]);
+    y_i8[16] = x_i8[0] - (signed char)((signed char)(x_i8[0] + x_i8[1]) - p_i8);
+    y_i8[17] = (signed char)(x_i8[0] * x_i8[1]) + (signed char)(-((signed char)(-x_i8[0])));
+    y_i8[18] = x_i8[0] / (signed char)(x_i8[0] * (x_i8[0] == x_i8[1] ? 1 : 0));
+    y_i8[19] = x_i8[0] < x_i8[1] ? x_i8[0] : (signed char)abs(x_i8[1]);
+    y_i8[20] = x_i8[0] != 0 ? 3 : 7;
+
+    // u8
+    y_u8[6] = -x_u8[0];
+    y_u8[7] = abs(x_u8[0]);
+    y_u8[8] = x_u8[0] + x_u8[1];
+    y_u8[9] = x_u8[0] - x_u8[1];
+    y_u8[10] = x_u8[0] * x_u8[1];
+    y_u8[11] = x_u8[0] / x_u8[1];
+    y_u8[12] = max(x_u8[0], x_u8[1]);
+    y_u8[13] = min(x_u8[0], x_u8[1]);
+    y_u8[14] = x_u8[0] < x_u8[1] ? 1 : 0;
+    y_u8[15] = x_u8[0] <= x_u8[1] ? 1 : 0;
+    y_u8[16] = x_u8[0] == x_u8[1] ? 1 : 0;
+    y_f64[27] = (double)x_u8[0];
+    y_f32[27] = (float)x_u8[0];
+    y_f16[27] = float_to_half(x_u8[0]);
+    y_bf16[27] = float_to_bf16(x_u8[0]);
+    y_i32[21] = x_u8[0];
+    y_i8[21] = saturate_i8(x_u8[0]);
+    y_u8[17] = x_u8[0] - (unsigned char)((unsigned char)(x_u8[0] + x_u8[1]) - p_u8);
+    y_u8[18] = (unsigned char)(x_u8[0] * x_u8[1]) + (unsigned char)(-((unsigned char)(-x_u8[0])));
+    y_u8[19] = x_u8[0] / (unsigned char)(x_u8[0] * (x_u8[0] == x_u8[1] ? 1 : 0));
+    y_u8[20] = x_u8[0] < x_u8[1] ? x_u8[0] : (unsigned char)abs(x_u8[1]);
+    y_u8[21] = x_u8[0] != 0 ? 3 : 7;
+}
