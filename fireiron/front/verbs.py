@@ -1,26 +1,239 @@
-"""Verbs of a finished schedule: lower it, print it, check it, run it."""
+"""Verbs of a schedule: lower it, print it, check it, simulate it, compile it, run it, time it."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fireiron.base.errors import Finding, UsageError
+from fireiron.base.link import here
 from fireiron.front.chain import Chain
+from fireiron.front.digest import digest
+from fireiron.front.naming import kernel_name
+from fireiron.language.specs import MatMul
 
 if TYPE_CHECKING:
+    from fireiron.algebra.arch import Arch
+    from fireiron.estimate.facts import Facts
+    from fireiron.estimate.model import Estimate
+    from fireiron.front.simulation import Simulation
+    from fireiron.jit.kernel import CompiledKernel
+    from fireiron.jit.timing import Timing
     from fireiron.kernel.ir import Kernel
+    from fireiron.show.diff import Diff
+    from fireiron.show.explain import Explanation
 
 
 class Verbs(Chain):
     """What one can do with a schedule."""
 
-    def lowered(self, arch: int = 90) -> Kernel:
-        """Lower the schedule for an architecture; the result is kept."""
-        return _lowered(self, arch)
+    @property
+    def name(self) -> str:
+        """Name the kernel: preset, tile, dtypes."""
+        return kernel_name(self.program, self.links)
+
+    def _closed(self, verb: str) -> None:
+        if not self.residual.closed:
+            raise UsageError(
+                "unfinished",
+                f"{verb} needs a finished schedule, and this one leaves {self.residual}",
+                fix="close the chain by .done()",
+                link=here(),
+                path=self.where,
+            )
+
+    def lowered(self, arch: str | int | None = None) -> Kernel:
+        """Lower the schedule to kernel IR; the result is kept.
+
+        Args:
+            arch: whose atoms may match; the spec's, or any, where None.
+
+        Raises:
+            FireironError: located at the link that cannot be lowered.
+        """
+        self._closed("lowered")
+        return _lowered(self, _arch(self, arch).number)
+
+    def cuda(self, arch: str | int | None = None) -> str:
+        """Print the kernel as CUDA C++."""
+        from fireiron.cuda.printer import source
+
+        return source(self.lowered(arch))
+
+    def check(self, arch: str | int | None = None) -> tuple[Finding, ...]:
+        """Check the schedule against an architecture's limits; unfinished ones as far as they go.
+
+        Returns:
+            Warnings and notes: bank conflicts, uncoalesced access, idle threads, low occupancy, partial tiles.
+
+        Raises:
+            CheckError: `shared-memory`, `too-many-threads`, `registers`, at the link that asks for too much.
+        """
+        found = self.facts(arch).findings
+        for finding in found:
+            if finding.severity == "error":
+                raise finding.error()
+        return found
+
+    def facts(self, arch: str | int | None = None) -> Facts:
+        """Give threads, shared memory, registers, occupancy, bank conflicts and coalescing, of unfinished schedules too."""
+        from fireiron.estimate.facts import facts
+
+        return facts(self, _arch(self, arch))
+
+    def estimate(self, arch: str | int | None = None, **sizes: int) -> Estimate:
+        """Estimate the time by a model of bytes, instruction issue and waves; names what bounds it.
+
+        Args:
+            arch: the architecture.
+            sizes: values of symbols.
+        """
+        from fireiron.estimate.model import estimate
+
+        return estimate(self.lowered(arch), _arch(self, arch), sizes)
+
+    def simulate(
+        self, *inputs: Any, out: Any = None, blocks: int | Sequence[int] | None = None, track: bool = True, **scalars: Any
+    ) -> Simulation:
+        """Run the schedule on the NumPy simulator, with races, bad addresses and missing values found.
+
+        Args:
+            inputs: NumPy arrays in the spec's order, then epilogue operands; random ones where none are given.
+            out: array to write.
+            blocks: how many blocks, or which; None runs all.
+            track: whether to look for races.
+            scalars: numbers by name, and sizes by name where no inputs are given.
+
+        Raises:
+            SimulationError: what was found, with the link that made the access.
+        """
+        from fireiron.front.simulation import simulate_schedule
+
+        return simulate_schedule(self.lowered(), inputs, out, blocks, track, scalars)
+
+    def compile(
+        self,
+        arch: str | int | None = None,
+        *,
+        lineinfo: bool = False,
+        debug: bool = False,
+        max_registers: int | None = None,
+        cache: bool = True,
+    ) -> CompiledKernel:
+        """Compile the schedule; no driver is needed.
+
+        Args:
+            arch: `"sm_80"`; the spec's, else the GPU's, else sm_90a where None.
+            lineinfo: keep the source lines for profilers.
+            debug: compile without optimisation.
+            max_registers: cap of registers a thread.
+            cache: whether the disk cache is used; a warm one lowers nothing.
+
+        Raises:
+            CheckError: as `check` does. CompileError: `nvrtc`, `no-nvrtc`, `unsupported-arch`.
+        """
+        from fireiron.jit.build import build
+        from fireiron.jit.compile import CompileOptions
+
+        self._closed("compile")
+        target = _arch(self, arch)
+        options = CompileOptions(lineinfo=lineinfo, debug=debug, max_registers=max_registers)
+
+        def lower() -> tuple[Kernel, str]:
+            self.check(arch)
+            return self.lowered(arch), self.cuda(arch)
+
+        def simulator(arrays: Mapping[str, Any], sizes: Mapping[str, int], numbers: Mapping[str, Any]) -> None:
+            from fireiron.simulate import simulate
+
+            simulate(self.lowered(arch), arrays, sizes, numbers, track=False)
+
+        return build(digest(self.program, self.links, self.name), lower, target, options, simulator=simulator, cache=cache)
+
+    def __call__(self, *inputs: Any, out: Any = None, stream: Any = None, **scalars: Any) -> Any:
+        """Compile for the GPU at hand and run; NumPy arrays run on the simulator where there is none."""
+        return _compiled(self)(*inputs, out=out, stream=stream, **scalars)
+
+    def time(self, *inputs: Any, out: Any = None, **scalars: Any) -> Timing:
+        """Time the schedule on the GPU: medians with quantiles, L2 flushed; random inputs if none are given."""
+        return _compiled(self).time(*inputs, out=out, flops=self.flops(**scalars), **scalars)
+
+    def flops(self, **sizes: Any) -> float:
+        """Count the floating-point (or integer) operations of a MatMul, 0 for other specs."""
+        from fireiron.algebra.expr import as_expr, evaluate
+
+        spec = self.program.steps[0].spec
+        if not isinstance(spec, MatMul):
+            return 0.0
+        total = 2.0
+        for _, size in spec.sizes:
+            try:
+                total *= int(evaluate(as_expr(size), sizes))
+            except KeyError:
+                return 0.0
+        return total
+
+    def explain(self, arch: str | int | None = None) -> Explanation:
+        """Say of each link what it changed, which bytes it moves, how often they are reused, and which CUDA lines it made."""
+        from fireiron.show.explain import explain
+
+        if not self.residual.closed:
+            return explain(self, None, "")
+        return explain(self, self.lowered(arch), self.cuda(arch))
+
+    def diff(self, other: Verbs) -> Diff:
+        """Say in words how another schedule differs: stages, pads, tiles, threads, bytes, conflicts."""
+        from fireiron.show.diff import diff
+
+        rows = [s.facts().rows if s.residual.closed else () for s in (self, other)]
+        kernels = [s.lowered() if s.residual.closed else None for s in (self, other)]
+        return diff(self, other, kernels=(kernels[0], kernels[1]), accesses=(rows[0], rows[1]))
+
+    def tree(self, width: int = 80) -> str:
+        """Print the decomposition tree as plain text."""
+        from fireiron.show.tree import text
+
+        return text(self, width)
+
+    def __rich__(self) -> Any:
+        from fireiron.show.tree import tree
+
+        return tree(self)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        from fireiron.show.tree import mimebundle
+
+        return mimebundle(self)
+
+
+def _arch(chain: Chain, wanted: str | int | None) -> Arch:
+    """Choose the architecture: the one asked for, the spec's, the GPU's, else Hopper."""
+    from fireiron.algebra.arch import arch, native
+
+    if wanted is not None:
+        return arch(wanted)
+    if chain.program.arch is not None:
+        return arch(chain.program.arch)
+    found = _gpu()
+    return native(found) if found else native(90)
+
+
+@functools.cache
+def _gpu() -> int:
+    """Give the compute capability of the GPU at hand as a number, 0 where there is none."""
+    from fireiron.jit.driver import driver, probe
+
+    return 0 if probe().problem else driver().compute_capability(0)
 
 
 @functools.lru_cache(maxsize=256)
-def _lowered(chain: Any, arch: int) -> Kernel:
+def _lowered(chain: Verbs, arch: int) -> Kernel:
     from fireiron.kernel.lower import lower
 
-    return lower(chain.program, chain.links, "kernel", arch)
+    return lower(chain.program, chain.links, chain.name, arch)
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(chain: Verbs) -> CompiledKernel:
+    return chain.compile()

@@ -1,0 +1,40 @@
+"""The structural digest of a schedule: equal for schedules that lower to one kernel, computed without lowering."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import attrs
+
+from fireiron.algebra.expr import Var
+from fireiron.language.decompositions import Decomposition, Done, Epilog, Load, Microkernel, Tile
+from fireiron.language.specs import Program
+
+
+def digest(program: Program, links: Sequence[Decomposition], name: str) -> str:
+    """Digest what lowering depends on.
+
+    Functions take part by what they mean to the kernel: a permutation by its expression, a microkernel by its source; a strategy has left
+    only the links that it made.
+    """
+    text = f"{name}\n{program!r}\n{_words(links)}"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _words(links: Sequence[Decomposition]) -> str:
+    return "\n".join(_word(link) for link in links)
+
+
+def _word(link: Decomposition) -> str:
+    match link:
+        case Tile(permute=permute) if permute is not None:
+            return f"{attrs.evolve(link, permute=None)!r} permuted {permute(Var('id', None))}"
+        case Load(move=move):
+            return f"{attrs.evolve(link, move=())!r} [{_words(move)}]"
+        case Epilog(store=store):
+            return f"{attrs.evolve(link, store=())!r} [{_words(store)}]"
+        case Done(Microkernel(source, _, name)):
+            return f"Done {name} {source!r}"
+        case _:
+            return repr(link)

@@ -1,0 +1,39 @@
+"""Names of kernels: preset, tile and dtypes, as profilers show them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fireiron.language.decompositions import Chunks, Decomposition, Epilog, Split, Tile, Widest
+from fireiron.language.levels import Block
+from fireiron.language.specs import Init, MatMul, Move, Pointwise, Program
+
+
+def kernel_name(program: Program, links: Sequence[Decomposition]) -> str:
+    """Name a schedule's kernel.
+
+    The preset is the function that wrote the first link; then come the block's tile with the chunk of K, and the element types.
+    """
+    spec = program.steps[0].spec
+    link = links[0].link if links else None
+    preset = link.function.lstrip("_") if link is not None else ""
+    tile = next((_sizes(x) for x in links if isinstance(x, Tile) and x.level is not None and x.level.name == Block.name), "")
+    chunk = next((f"x{x.size}" for x in links if isinstance(x, Split)), "")
+    match spec:
+        case MatMul(A=a, C=c):
+            acc = next((x.dtype for x in links if isinstance(x, Epilog)), None)
+            types = list(dict.fromkeys(str(t) for t in (a.dtype, acc, c.dtype) if t is not None))
+        case Move(src, dst):
+            types = list(dict.fromkeys((str(src.dtype), str(dst.dtype))))
+        case Init(dst):
+            types = [str(dst.dtype)]
+        case Pointwise(out=out):
+            types = [str(out.dtype)]
+    words = (preset or type(spec).__name__.lower(), f"{tile}{chunk}", *types)
+    return "_".join(word for word in words if word)
+
+
+def _sizes(tile: Tile) -> str:
+    if isinstance(tile.sizes, Widest):
+        return ""
+    return "x".join(str(n.chunk if isinstance(n, Chunks) else n) for dim, n in tile.sizes if dim != "batch")

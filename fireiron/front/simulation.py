@@ -1,0 +1,94 @@
+"""Simulation of a schedule: arrays in and out, the report, and the comparison with a reference in higher precision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from fireiron.base.errors import UsageError
+from fireiron.jit import bind
+from fireiron.jit.arrays import describe
+from fireiron.jit.interface import Interface
+from fireiron.jit.kernel import as_tuple
+from fireiron.kernel.ir import Kernel
+from fireiron.simulate import Report, simulate
+
+
+@attrs.frozen(eq=False, repr=False)
+class Simulation:
+    """Hold what a simulation gave.
+
+    Args:
+        out: the array written, a tuple of them where there are several.
+        report: traffic, conflicts, barriers, findings.
+        arrays: all arrays by name.
+    """
+
+    out: Any
+    report: Report
+    arrays: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return f"<Simulation of {self.report.blocks} of {self.report.grid} blocks: {self.report.barriers} barriers>"
+
+
+def random_arrays(interface: Interface, sizes: Mapping[str, int], seed: int = 0) -> dict[str, Any]:
+    """Make random inputs, and outputs filled with NaN or an odd number so that unwritten elements show."""
+    from fireiron.algebra.dtypes import dtype
+
+    rng = np.random.default_rng(seed)
+    arrays: dict[str, Any] = {}
+    for pointer in interface.pointers:
+        kind = dtype(pointer.dtype)
+        shape, strides = bind.concrete(pointer.shape, sizes), bind.concrete(pointer.strides, sizes)
+        flat = np.empty(1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)), kind.numpy)
+        if pointer.role == "output":
+            flat[...] = np.asarray(np.nan if kind.kind == "float" else 85).astype(kind.numpy)
+        elif kind.kind == "float":
+            flat[...] = rng.standard_normal(flat.shape).astype(kind.numpy)
+        else:
+            low = 0 if kind.name == "u8" else -8
+            flat[...] = rng.integers(low, 9, flat.shape).astype(kind.numpy)
+        arrays[pointer.name] = np.lib.stride_tricks.as_strided(flat, shape, [s * flat.itemsize for s in strides])
+    return arrays
+
+
+def simulate_schedule(
+    kernel: Kernel,
+    inputs: Sequence[Any],
+    out: Any,
+    blocks: int | Sequence[int] | None,
+    track: bool,
+    scalars: Mapping[str, Any],
+) -> Simulation:
+    """Bind arguments as a call does, and run on the simulator.
+
+    Raises:
+        CallError: as a call does. SimulationError: what was found.
+    """
+    interface = Interface.of(kernel)
+    if not inputs:
+        given, numbers = bind.split_scalars(interface, scalars)
+        missing = [p.name for p in interface.sizes if p.name not in given]
+        if missing:
+            raise UsageError(
+                "unknown-size", f"no inputs and no value for the size {missing[0]}", fix=f"pass {missing[0]}=..., or arrays"
+            )
+        arrays = random_arrays(interface, given)
+        sizes = dict(given)
+    else:
+        outs: tuple[Any, ...] = as_tuple(out)
+        bind.check_count(interface, len(inputs), len(outs))
+        given, numbers = bind.split_scalars(interface, scalars)
+        described = {p.name: describe(a, p.name) for p, a in zip(interface.inputs, inputs, strict=True)}
+        described |= {p.name: describe(a, p.name) for p, a in zip(interface.outputs, outs, strict=False)}
+        sizes = bind.bind(interface, described, given).sizes
+        arrays = random_arrays(interface, sizes)
+        arrays |= {p.name: a for p, a in zip(interface.inputs, inputs, strict=True)}
+        arrays |= {p.name: a for p, a in zip(interface.outputs, outs, strict=False)}
+    report = simulate(kernel, arrays, sizes, numbers, blocks, track)
+    written = tuple(arrays[p.name] for p in interface.outputs)
+    return Simulation(written[0] if len(written) == 1 else written, report, arrays)
