@@ -16,7 +16,6 @@ from fireiron import (
     Strided,
     Thread,
     Warp,
-    conform,
     microkernel,
     staged,
 )
@@ -113,34 +112,46 @@ def listing4(spec: MatMulChain) -> MatMulChain:
 
 
 def sgemm(
-    spec: MatMulChain, m: int = 128, n: int = 128, k: int = 8, warp: tuple[int, int] = (64, 32), stages: int = 2
+    spec: MatMulChain,
+    m: int = 128,
+    n: int = 128,
+    k: int = 8,
+    warp: tuple[int, int] = (64, 32),
+    thread: tuple[int, int] = (8, 8),
+    stages: int = 2,
+    ahead: int = 1,
+    pad: int = 4,
 ) -> MatMulChain:
-    """Schedule a tuned product for CUDA cores: loads staged through registers ahead of the compute, 8x8 elements a thread.
+    """Schedule a tuned product for CUDA cores: loads staged through registers ahead of the compute, chunks of 4x4 elements a thread.
 
     Args:
         m, n, k: tile of a block, chunk of K.
-        warp: tile of a warp; a thread takes a 32nd of it, in chunks of four by four.
+        warp: tile of a warp.
+        thread: elements of a thread, in chunks of four by four; a warp's tile is 32 of them.
         stages: ring slots of the shared buffers.
+        ahead: slots of the register fragments.
+        pad: elements added to the shared buffers' leading strides.
     """
-    rows, cols = warp
+    (rows, cols), (i, j) = warp, thread
     return (
         spec.tile(m, n)
         .to(Block)
-        .epilog(memory=RF, store=conform())
+        .epilog(memory=RF)
         .split(k)
         .pipeline(stages)
         .load(A, SH, staged())
         .storage_layout(ColMajor)
-        .pad(4)
+        .pad(pad)
         .load(B, SH, staged())
         .storage_layout(RowMajor)
-        .pad(4)
+        .pad(pad)
         .tile(rows, cols)
         .to(Warp)
-        .tile(Strided((4, rows // 2), (4, cols // 2)))
+        .tile(Strided((4, 4 * rows // i), (4, 4 * cols // j)))
         .to(Thread)
         .split(1)
         .unroll()
+        .pipeline(ahead)
         .load(A, RF)
         .load(B, RF)
         .tile(1, 1)

@@ -9,6 +9,7 @@ from fireiron.atoms.atom import Atom
 from fireiron.atoms.copy import COPIES
 from fireiron.atoms.shuffle import SHUFFLES
 from fireiron.atoms.simt import SIMT
+from fireiron.base.text import count
 from fireiron.language.levels import Level, Memory
 
 TABLE: tuple[Atom, ...] = (*SIMT, *COPIES, *SHUFFLES)
@@ -146,7 +147,7 @@ def _width_differs(atom: Atom, shape: tuple[int, ...], dtypes: tuple[DType, ...]
         return []
     if atom.nbytes % src.nbytes:
         return [f"it moves {atom.nbytes} B, not {elements} elements of {src}"]
-    return [f"it moves {atom.nbytes // src.nbytes} elements of {src}, not {elements}"]
+    return [f"it moves {count(atom.nbytes // src.nbytes, 'element')} of {src}, not {elements}"]
 
 
 def _by(shape: tuple[int, ...]) -> str:

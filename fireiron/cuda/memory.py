@@ -17,9 +17,18 @@ from fireiron.language.levels import GL, SH
 VECTOR_NBYTES = 16
 
 
-def number(value: Expr) -> str:
-    """Print an index expression, in `long long` where it might not fit an int."""
-    return to_c(value, wide=True)
+class Numbers:
+    """Print index expressions, each once for a kernel, in `long long` where they might not fit an int."""
+
+    def __init__(self) -> None:
+        self._printed: dict[Expr, str] = {}
+
+    def __call__(self, value: Expr) -> str:
+        """Print an expression."""
+        text = self._printed.get(value)
+        if text is None:
+            text = self._printed[value] = to_c(value, wide=True)
+        return text
 
 
 def integer_type(value: Expr) -> str:
@@ -32,12 +41,13 @@ class Element:
     """Print as an lvalue of a view's first element; indexing gives the others in the view's order."""
 
     view: View
+    number: Numbers
 
     def __str__(self) -> str:
-        return f"{self.view.buffer.name}[{number(self.view.offset)}]"
+        return f"{self.view.buffer.name}[{self.number(self.view.offset)}]"
 
     def __getitem__(self, place: int) -> str:
-        return f"{self.view.buffer.name}[{number(self.view.offset + self.view.layout(place))}]"
+        return f"{self.view.buffer.name}[{self.number(self.view.offset + self.view.layout(place))}]"
 
 
 def parameter(p: Parameter) -> str:

@@ -9,30 +9,32 @@ from itertools import pairwise
 from fireiron.algebra.expr import Expr, as_expr
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import CheckError
-from fireiron.cuda.memory import Element, integer_type, number
+from fireiron.cuda.memory import Element, Numbers, integer_type
 from fireiron.cuda.types import c_type
 from fireiron.kernel.ir import Micro
 
 
 def function(micro: Micro) -> str:
     """Print the function: a pointer and two strides for each role, an integer for each binding."""
-    parameters: list[str] = []
+    lines: list[str] = []
     for role, view in zip(micro.roles, micro.views, strict=True):
         const = "" if role in micro.written else "const "
-        parameters.append(f"{const}{c_type(view.buffer.dtype)}* {role}")
         row, column = _strides(micro, role)
-        parameters += [f"{integer_type(row)} {role}_row", f"{integer_type(column)} {role}_col"]
-    parameters += [f"{integer_type(binding.value)} {binding.name}" for binding in micro.bindings]
+        strides = f"{integer_type(row)} {role}_row, {integer_type(column)} {role}_col"
+        lines.append(f"{const}{c_type(view.buffer.dtype)}* {role}, {strides}")
+    if micro.bindings:
+        lines.append(", ".join(f"{integer_type(binding.value)} {binding.name}" for binding in micro.bindings))
+    parameters = ",\n    ".join(lines)
     body = textwrap.indent(textwrap.dedent(micro.source).strip("\n"), "    ")
-    head = f"__device__ __forceinline__ void {name(micro)}({', '.join(parameters)})"
+    head = f"__device__ __forceinline__ void {name(micro)}(\n    {parameters})"
     return f"// Microkernel {micro.name}\n{head} {{\n{body}\n}}\n"
 
 
-def call(micro: Micro) -> str:
+def call(micro: Micro, number: Numbers) -> str:
     """Print the call."""
     operands: list[str] = []
     for role, view in zip(micro.roles, micro.views, strict=True):
-        operands += [f"&{Element(view)}", *map(number, _strides(micro, role))]
+        operands += [f"&{Element(view, number)}", *map(number, _strides(micro, role))]
     operands += [number(binding.value) for binding in micro.bindings]
     return f"{name(micro)}({', '.join(operands)});"
 
@@ -56,7 +58,7 @@ def _stride(micro: Micro, role: str, axis: str, mode: Layout) -> Expr:
     Raises:
         CheckError: `microkernel-stride` where it has several.
     """
-    leaves = [leaf for leaf in mode.leaves if leaf[0] != 1]
+    leaves = [leaf for leaf in mode.leaves if leaf[0] != 1] or list(mode.leaves[:1])
     if any(after[1] != before[0] * before[1] for before, after in pairwise(leaves)):
         raise CheckError(
             "microkernel-stride",

@@ -6,11 +6,11 @@ from typing import assert_never
 
 import attrs
 
-from fireiron.algebra.expr import Expr, to_c
+from fireiron.algebra.expr import Expr, as_int, fits_int32
 from fireiron.base.errors import CheckError
 from fireiron.base.text import Writer
 from fireiron.cuda import micro
-from fireiron.cuda.memory import Element, integer_type, number
+from fireiron.cuda.memory import Element, Numbers, integer_type
 from fireiron.cuda.scalars import scalar
 from fireiron.kernel.ir import Call, Compute, For, If, Let, Micro, Region, Statement, Sync
 from fireiron.language.levels import Block
@@ -27,11 +27,13 @@ class Body:
         threads: of a block.
         writer: takes the statements.
         functions: texts of wrappers and microkernels, in the order of first use.
+        number: prints index expressions.
     """
 
     threads: int
     writer: Writer
     functions: dict[str, None] = attrs.field(factory=dict[str, None])
+    number: Numbers = attrs.field(factory=Numbers)
 
     def statements(self, body: tuple[Statement, ...]) -> None:
         """Print statements in order."""
@@ -40,10 +42,12 @@ class Body:
 
     def statement(self, statement: Statement) -> None:
         """Print one statement."""
-        write = self.writer.line
+        write, number = self.writer.line, self.number
         match statement:
             case Let(var=var, value=value):
-                write(f"const {integer_type(value)} {var.name} = {number(value)};")
+                # The variable may be known to be small where its value's parts are not.
+                c_type = "int" if fits_int32(var) else integer_type(value)
+                write(f"const {c_type} {var.name} = {number(value)};")
             case For(var=var, extent=extent, body=body, unroll=unroll):
                 # Without the 1 the compiler would choose: what is written is what runs.
                 write("#pragma unroll" if unroll else "#pragma unroll 1")
@@ -51,18 +55,18 @@ class Body:
                 with self.writer.block(head):
                     self.statements(body)
             case If(condition=condition, body=body):
-                with self.writer.block(f"if ({to_c(condition, wide=True)}) {{"):
+                with self.writer.block(f"if ({number(condition)}) {{"):
                     self.statements(body)
             case Call():
-                write(_where(statement.write) + self._call(statement))
+                write(self._where(statement.write) + self._call(statement))
             case Compute(dst=dst, expr=expr, inputs=inputs):
-                value = scalar(expr, tuple(str(Element(view)) for view in inputs))
-                write(f"{_where(statement.write)}{Element(dst)} = {value};")
+                value = scalar(expr, tuple(str(Element(view, number)) for view in inputs))
+                write(f"{self._where(statement.write)}{Element(dst, number)} = {value};")
             case Sync():
                 write(f"{_sync(statement, self.threads)}  // {statement.reason}")
             case Micro():
                 self.functions[micro.function(statement)] = None
-                write(_where(statement.write) + micro.call(statement))
+                write(self._where(statement.write) + micro.call(statement, number))
             case Region(title=title, body=body):
                 write()
                 write(f"// {title}")
@@ -73,25 +77,26 @@ class Body:
     def _call(self, call: Call) -> str:
         """Print an atom's call, and keep its wrapper."""
         atom = call.atom
-        fields: dict[str, object] = {o.role: Element(v) for o, v in zip(atom.operands, call.views, strict=True)}
+        fields: dict[str, object] = {
+            o.role: Element(v, self.number) for o, v in zip(atom.operands, call.views, strict=True)
+        }
         if atom.kind == "Shuffle":
             if call.lane is None or call.read is not None or call.write is not None:
                 raise _refused(call, "every lane of the warp must take part, and name a source lane")
-            fields["lane"] = to_c(call.lane)
+            fields["lane"] = self.number(call.lane)
         text, wrapper = atom.call, atom.cuda
-        if call.read is not None:
+        if call.read is not None and as_int(call.read) != 1:
             if not atom.guarded_call:
                 raise _refused(call, "it has no form that reads nothing and writes zeros")
             text, wrapper = atom.guarded_call, atom.guarded_cuda
-            fields["read"] = to_c(call.read, wide=True)
+            fields["read"] = self.number(call.read)
         if wrapper:
             self.functions[wrapper] = None
         return text.format_map(fields)
 
-
-def _where(condition: Expr | None) -> str:
-    """Print the guard of a statement that some threads skip."""
-    return "" if condition is None else f"if ({to_c(condition, wide=True)}) "
+    def _where(self, condition: Expr | None) -> str:
+        """Print the guard of a statement that some threads skip."""
+        return "" if condition is None or as_int(condition) == 1 else f"if ({self.number(condition)}) "
 
 
 def _sync(sync: Sync, threads: int) -> str:

@@ -72,7 +72,7 @@ def simulate_schedule(
     interface = Interface.of(kernel)
     if not inputs:
         given, numbers = bind.split_scalars(interface, scalars)
-        missing = [p.name for p in interface.sizes if p.name not in given]
+        missing = [p.name for p in interface.symbols if p.name not in given]
         if missing:
             raise UsageError(
                 "unknown-size", f"no inputs and no value for the size {missing[0]}", fix=f"pass {missing[0]}=..., or arrays"

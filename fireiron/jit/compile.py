@@ -36,7 +36,8 @@ class CompileOptions:
 
     def arguments(self, arch: Arch) -> tuple[str, ...]:
         """List the NVRTC command line."""
-        chosen = [f"--gpu-architecture={arch.name}", "--std=c++17", "--ptxas-options=-v"]
+        # NVRTC's own cache answers a second compile of one source without the log that holds its registers and spills.
+        chosen = [f"--gpu-architecture={arch.name}", "--std=c++17", "--ptxas-options=-v", "--no-cache"]
         if self.lineinfo:
             chosen.append("--generate-line-info")
         if self.debug:

@@ -276,7 +276,7 @@ def micro_kernel(columns: Layout = Layout(8, 1)) -> Kernel:
         bindings=(Binding("M", as_expr(1)), Binding("N", as_expr(1)), Binding("K", as_expr(8))),
         written=("C",),
         level=Thread,
-        write=lt(as_expr(3), N),
+        write=lt(as_expr(4), N),
     )
     return kernel("dot_128", (a, b, c, Size(N)), (Region("MatMul 1x1x8 (Thread): microkernel dot", (run,)),))
 
@@ -388,7 +388,15 @@ def test_every_copy_compiles(compiles: Compiles) -> None:
         ),
         (
             lambda: kernel(
-                "k", (), (Call(atom("fma.f32"), (View(registers("r", f32, 1), as_expr(0)),) * 3, read=as_expr(1)),)
+                "k",
+                (),
+                (
+                    Call(
+                        atom("fma.f32"),
+                        (View(registers("r", f32, 1), as_expr(0)),) * 3,
+                        read=lt(Var(THREAD, 128), as_expr(1)),
+                    ),
+                ),
             ),
             "masked-atom",
         ),

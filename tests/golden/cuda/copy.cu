@@ -19,7 +19,7 @@ copy_f32(
     alignas(16) float part[4];
     const long long index = (long long)block * 1024 + thread * 4;
     const long long row = index / N;
-    const long long column = index % N;
+    const int column = index % N;
 
     // Move 1x4 GL -> RF (Thread): zeros past row M
     copy_or_zero_16B(&part[0], &src[(long long)row * N + column], row < M);

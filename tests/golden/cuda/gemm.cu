@@ -29,8 +29,8 @@ gemm_64x64x8_f32(
     float a_rf[4];
     alignas(16) float b_rf[4];
     alignas(16) float acc[16];
-    const long long block_m = block / ((N / 4 + 15) / 16);
-    const long long block_n = block % ((N / 4 + 15) / 16);
+    const int block_m = block / ((N / 4 + 15) / 16);
+    const int block_n = block % ((N / 4 + 15) / 16);
 
     // Init acc 4x4 (Thread)
     #pragma unroll

@@ -1,5 +1,9 @@
 // Microkernel dot
-__device__ __forceinline__ void dot(const float* A, int A_row, int A_col, const float* B, int B_row, int B_col, float* C, int C_row, int C_col, int M, int N, int K) {
+__device__ __forceinline__ void dot(
+    const float* A, int A_row, int A_col,
+    const float* B, int B_row, int B_col,
+    float* C, int C_row, int C_col,
+    int M, int N, int K) {
     float sum = 0.0f;
     for (int k = 0; k < K; ++k)
         sum = fmaf(A[k * A_col], B[k * B_row], sum);
@@ -15,5 +19,5 @@ dot_128(
     const int thread = threadIdx.x;
 
     // MatMul 1x1x8 (Thread): microkernel dot
-    if (1) dot(&A[thread * 8], 0, 1, &B[3], N, 0, &C[(long long)thread * N + 3], 0, 0, 1, 1, 8);
+    if (N > 4) dot(&A[thread * 8], 8, 1, &B[3], N, 1, &C[(long long)thread * N + 3], N, 1, 1, 1, 8);
 }

@@ -1,0 +1,1 @@
+"""Show schedules: their trees, what distinguishes two of them, and what each link does."""

@@ -1,0 +1,203 @@
+"""What a lowered kernel says about a schedule's links: regions by path, buffers, atoms, barriers and lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import attrs
+
+from fireiron.algebra.expr import as_int
+from fireiron.base.text import Writer
+from fireiron.cuda.printer import INDENT
+from fireiron.cuda.statements import Body
+from fireiron.kernel.ir import Buffer, Call, Compute, For, If, Kernel, Micro, Region, Statement, Sync, walk
+from fireiron.language.decompositions import Epilog, Load, Tile
+from fireiron.show.steps import Nested, Step
+
+REGISTER_NBYTES = 4
+_LOADED = re.compile(r"load \S+ to (\S+): ")
+
+
+def regions(kernel: Kernel, path: str, head: str = "") -> tuple[Region, ...]:
+    """List the regions that a path led to, of those whose title starts with `head`."""
+    found = (s for s in walk(kernel.body) if isinstance(s, Region))
+    return tuple(r for r in found if r.path == path and r.title.startswith(head))
+
+
+def of_step(kernel: Kernel, step: Step) -> tuple[Region, ...]:
+    """List the regions that a link made: a load's prologue and loop, an epilog's start and end, a tile's inside."""
+    match step.link:
+        case Tile(level=None):
+            return ()
+        case Tile():
+            return regions(kernel, step.path, step.after.kind)
+        case Load():
+            return _loads(kernel, step)
+        case Epilog():
+            return regions(kernel, step.path)
+        case _:
+            return ()
+
+
+def _loads(kernel: Kernel, step: Step) -> tuple[Region, ...]:
+    """List a load's regions in program order: its hops stand beside each other."""
+    hops = f"{step.path} > load src"
+    found = (s for s in walk(kernel.body) if isinstance(s, Region))
+    return tuple(r for r in found if r.path.startswith(hops) or (r.path == step.path and r.title.startswith("load ")))
+
+
+def buffer(kernel: Kernel, step: Step) -> Buffer | None:
+    """Find the buffer that a load fills, or the accumulator of an epilog."""
+    match step.link:
+        case Load():
+            for region in regions(kernel, step.path, "load "):
+                name = _LOADED.match(region.title)
+                return next((b for b in kernel.buffers if name and b.name == name[1]), None)
+        case Epilog():
+            for region in regions(kernel, step.path, "Init("):
+                return next((s.dst.buffer for s in walk(region.body) if isinstance(s, Compute)), None)
+        case _:
+            pass
+    return None
+
+
+def registers(buffer: Buffer) -> int:
+    """Count the registers that one thread's part of a register tensor takes."""
+    size = as_int(buffer.size)
+    return 0 if size is None else -(-size * buffer.slots * buffer.dtype.nbytes // REGISTER_NBYTES)
+
+
+def register_total(kernel: Kernel) -> int:
+    """Count the registers of all register tensors; addresses and temporaries come on top."""
+    return sum(registers(b) for b in kernel.buffers if b.memory.registers)
+
+
+def compute(kernel: Kernel) -> Call | Micro | None:
+    """Find the instruction or microkernel that multiplies."""
+    for statement in walk(kernel.body):
+        if isinstance(statement, Micro) or (isinstance(statement, Call) and statement.atom.kind == "MatMul"):
+            return statement
+    return None
+
+
+def compute_name(kernel: Kernel) -> str:
+    """Name what multiplies, empty where nothing does."""
+    match compute(kernel):
+        case Call(atom):
+            return atom.name
+        case Micro(name):
+            return name
+        case _:
+            return ""
+
+
+def move_atoms(kernel: Kernel, move: Nested, step: Step) -> tuple[str, ...]:
+    """Name the instructions that end a Move, those of hops of its own apart."""
+    head = "store " if isinstance(step.link, Epilog) else "load "
+    path = step.path if isinstance(step.link, Epilog) else move.path
+    atoms: dict[str, None] = {}
+    for region in regions(kernel, path, head):
+        for statement in _direct(region.body):
+            if isinstance(statement, Call):
+                atoms[statement.atom.name] = None
+            elif isinstance(statement, Micro):
+                atoms[statement.name] = None
+    return tuple(atoms)
+
+
+def _direct(body: tuple[Statement, ...]) -> Iterator[Statement]:
+    """Visit statements as `walk` does, without those of inner regions."""
+    for statement in body:
+        if isinstance(statement, Region):
+            continue
+        yield statement
+        if isinstance(statement, For | If):
+            yield from _direct(statement.body)
+
+
+def barriers(kernel: Kernel) -> tuple[Sync, ...]:
+    """List the barriers in program order."""
+    return tuple(s for s in walk(kernel.body) if isinstance(s, Sync))
+
+
+def barriers_of(kernel: Kernel, name: str) -> tuple[Sync, ...]:
+    """List the barriers whose reason names a buffer."""
+    return tuple(s for s in barriers(kernel) if re.search(rf"\b{re.escape(name)}\b", s.reason))
+
+
+def enclosing(kernel: Kernel) -> tuple[For, ...]:
+    """List the loops around what multiplies, outermost first."""
+    goal = compute(kernel)
+
+    def search(body: tuple[Statement, ...], loops: tuple[For, ...]) -> tuple[For, ...] | None:
+        for statement in body:
+            if statement is goal:
+                return loops
+            if isinstance(statement, For | If | Region):
+                inner = (*loops, statement) if isinstance(statement, For) else loops
+                found = search(statement.body, inner)
+                if found is not None:
+                    return found
+        return None
+
+    return search(kernel.body, ()) or ()
+
+
+@attrs.frozen
+class Lines:
+    """Give the lines of a printed kernel that each statement takes.
+
+    Args:
+        found: statements with their first and last line, counted from 1, in program order.
+    """
+
+    found: tuple[tuple[Statement, int, int], ...]
+
+    def of(self, statement: Statement) -> tuple[int, int] | None:
+        """Give first and last line of a statement."""
+        return next(((first, last) for s, first, last in self.found if s is statement), None)
+
+
+class _Counting(Writer):
+    """Count the lines as they are written."""
+
+    def __init__(self) -> None:
+        super().__init__(INDENT)
+        self.count = 0
+
+    def line(self, text: str = "") -> None:
+        super().line(text)
+        self.count += text.count("\n") + 1
+
+
+@attrs.define
+class _Marking(Body):
+    """Print statements, and note the lines that each takes."""
+
+    marks: list[tuple[Statement, int, int]] = attrs.field(factory=list[tuple[Statement, int, int]])
+
+    def statement(self, statement: Statement) -> None:
+        assert isinstance(self.writer, _Counting)
+        first, place = self.writer.count, len(self.marks)
+        # A region heads itself with an empty line, which is not its own.
+        blank = 1 if isinstance(statement, Region) else 0
+        Body.statement(self, statement)
+        self.marks.insert(place, (statement, first + blank, self.writer.count - 1))
+
+
+def lines(kernel: Kernel, source: str) -> Lines:
+    """Find each statement's lines in the kernel's printed source; none where the source is another kernel's."""
+    writer = _Counting()
+    with writer.indent():
+        body = _Marking(kernel.threads, writer)
+        body.statements(kernel.body)
+    text = writer.text()
+    at = source.find(text)
+    start = source[:at].count("\n")
+    if at < 0:  # the printer drops an empty line at the very start
+        at = source.find(text.removeprefix("\n"))
+        start = source[:at].count("\n") - 1
+    if at < 0:
+        return Lines(())
+    return Lines(tuple((s, first + start + 1, last + start + 1) for s, first, last in body.marks))

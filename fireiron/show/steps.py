@@ -1,0 +1,256 @@
+"""Steps: a schedule's links, each with the spec before and after it, and its path as the kernel's regions name it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import attrs
+
+from fireiron.algebra.expr import Index, as_expr, ceil_div, simplest
+from fireiron.algebra.layout import Layout
+from fireiron.language.decompositions import Chunks, Decomposition, Done, Epilog, Extent, Load, Own, Split, Tile, Widest
+from fireiron.language.levels import SH, Block, Thread
+from fireiron.language.residual import Operand, Residual, apply, move_of, store_of
+from fireiron.language.specs import Program
+from fireiron.language.tensor import ColMajor, Order, RowMajor
+
+
+class Scheduled(Protocol):
+    """Hold a program, the links so far, and what they leave to do: a chain, or anything shaped like one."""
+
+    @property
+    def program(self) -> Program:
+        """Give what is computed."""
+        ...
+
+    @property
+    def links(self) -> tuple[Decomposition, ...]:
+        """Give the decompositions, outermost first."""
+        ...
+
+    @property
+    def origin(self) -> Residual:
+        """Give the spec before the first link."""
+        ...
+
+    @property
+    def trail(self) -> tuple[Residual, ...]:
+        """Give the specs after each link."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """Give the links that led to `origin`, empty for a whole schedule."""
+        ...
+
+
+@attrs.frozen
+class Step:
+    """Put one link between the specs that it turns into each other.
+
+    Args:
+        link: the decomposition.
+        before: the spec that it decomposes.
+        after: the spec that it leaves.
+        path: the links down to this one, in the words of the kernel's regions.
+        slots: ring slots of the buffer that a load makes.
+        threads: threads of a block, None above the tile that decides them.
+        order: how the operand that a load moves lies in its source, None in registers.
+    """
+
+    link: Decomposition
+    before: Residual
+    after: Residual
+    path: str
+    slots: int = 1
+    threads: int | None = None
+    order: Order | None = None
+
+    @property
+    def trips(self) -> Index:
+        """Count how often the spec after the link runs for each run of the one before it, by loops or by units."""
+        match self.link:
+            case Tile(sizes=Widest()):
+                return 1
+            case Tile(sizes=tuple(sizes)):
+                named = dict(sizes)
+            case Split(size):
+                named: dict[str, Extent] = {"K": size}
+            case _:
+                return 1
+        total: Index = 1
+        for dim, extent in self.before.sizes:
+            total = total * tiles(named[dim], extent) if dim in named else total
+        return simplest(as_expr(total))
+
+
+@attrs.frozen
+class Nested:
+    """Hold the Move that a load or an epilog's store is made of, with the steps that execute it."""
+
+    origin: Residual
+    steps: tuple[Step, ...]
+    path: str
+
+
+def tiles(size: Extent, extent: Index | None) -> Index:
+    """Count the tiles of one dimension, the last one perhaps partial.
+
+    Example:
+        >>> tiles(8, 258), tiles(Chunks(4, 32), 128)
+        (33, 8)
+    """
+    if extent is None:
+        return 1
+    if isinstance(size, Chunks):
+        return size.stride // size.chunk
+    return -(-extent // size) if isinstance(extent, int) else simplest(ceil_div(extent, size))
+
+
+def steps(schedule: Scheduled) -> tuple[Step, ...]:
+    """List the steps of a schedule, outermost first."""
+    return chain(schedule.origin, schedule.links, root(schedule))
+
+
+def root(schedule: Scheduled) -> str:
+    """Give the path of a schedule's origin."""
+    return schedule.path or f"{schedule.origin.short} @ {schedule.origin.level}"
+
+
+def left(schedule: Scheduled) -> Residual:
+    """Give the spec that a schedule leaves to do."""
+    return schedule.trail[-1] if schedule.trail else schedule.origin
+
+
+def chain(origin: Residual, links: tuple[Decomposition, ...], path: str, threads: int | None = None) -> tuple[Step, ...]:
+    """List the steps of a chain that starts at `origin`.
+
+    Loads right below a pipelined split are siblings there, and share its ring slots.
+    """
+    found: list[Step] = []
+    before, slots, above = origin, 1, path
+    orders = {o.role: _order(o) for o in origin.operands}
+    for link in links:
+        after = apply(link, before)
+        within = path
+        if isinstance(link, Load):
+            within = above if slots > 1 else path
+        else:
+            slots = link.stages if isinstance(link, Split) else 1
+        step = Step(link, before, after, f"{within} > {_word(link)}", slots if isinstance(link, Load) else 1)
+        if threads is None and isinstance(link, Tile):
+            threads = _threads(link, step.trips)
+        order = orders.get(link.role) if isinstance(link, Load) else None
+        if isinstance(link, Load):
+            order = order or orders.get("dst")
+            orders[link.role] = None if link.memory.registers else _stored(link, order)
+        found.append(attrs.evolve(step, threads=threads, order=order))
+        path = f"{path} > {_word(link)}"
+        above = path if isinstance(link, Split) else above
+        before = after
+    return tuple(found)
+
+
+def nested(step: Step) -> Nested | None:
+    """Give the Move of a load, or the Move that stores an epilog's accumulator."""
+    match step.link:
+        case Load(role, memory, links, dtype=dtype):
+            source = step.before.operand(role)
+            assert source is not None
+            origin, path = move_of(step.before, role, memory, dtype or source.dtype), step.path
+        case Epilog(_, memory, dtype, _, links):
+            origin, path = store_of(step.before, memory, dtype), f"{step.path} > store"
+        case _:
+            return None
+    return Nested(origin, chain(origin, links, path, step.threads), path)
+
+
+def static(sizes: tuple[Index | None, ...]) -> tuple[int, ...] | None:
+    """Give extents where all of them are known numbers."""
+    known = tuple(size for size in sizes if isinstance(size, int))
+    return known if len(known) == len(sizes) else None
+
+
+def shared_nbytes(step: Step) -> int | None:
+    """Count the bytes of a load's buffer in shared memory: pad, slots, and a copy for each unit of its level included.
+
+    None where its size or the number of its units is not known yet.
+    """
+    link = step.link
+    assert isinstance(link, Load)
+    operand = step.after.operand(link.role)
+    if operand is None or link.memory != SH:
+        return None
+    shape = static(tuple(step.before.extents[dim] for dim in operand.dims))
+    if shape is None:
+        return None
+    level, copies = step.before.level, 1
+    if level.name != Block.name and level.is_inside(Block):
+        if step.threads is None or level.size is None:
+            return None
+        copies = step.threads // level.size
+    vector = max(1, 16 // operand.dtype.nbytes)
+    elements = -(-_elements(link, shape, step.order or RowMajor) // vector) * vector
+    if link.swizzle is not None:
+        elements = -(-elements // link.swizzle.period) * link.swizzle.period
+    return elements * step.slots * copies * operand.dtype.nbytes
+
+
+def _elements(link: Load, shape: tuple[int, ...], order: Order) -> int:
+    batch, rows, cols = (1, 1, *shape)[-3:]
+    if isinstance(link.storage, Layout):
+        return int(link.storage.cosize) * batch
+    inner, outer = (cols, rows) if (link.storage or order) is RowMajor else (rows, cols)
+    return (inner + link.pad) * outer * batch
+
+
+def _order(operand: Operand) -> Order | None:
+    return None if operand.memory.registers else operand.tensor.order
+
+
+def _stored(link: Load, order: Order | None) -> Order | None:
+    if isinstance(link.storage, Layout):
+        leaves = link.storage.modes[-1].leaves
+        return RowMajor if leaves[0][1] == 1 else ColMajor
+    return link.storage or order
+
+
+def _threads(link: Tile, trips: Index) -> int | None:
+    """Count the threads of a block where this tile is the one that decides them."""
+    level = link.level
+    if level is None or level.size is None or not level.is_inside(Block) or not isinstance(trips, int):
+        return None
+    return min(trips, link.units or trips) * level.size
+
+
+def _word(link: Decomposition) -> str:
+    match link:
+        case Tile(sizes=Widest()):
+            return "vectors"
+        case Tile(sizes=tuple(sizes), level=level):
+            return f"tile {'x'.join(str(size) for _, size in sizes)}" + (f" to {level}" if level else "")
+        case Split(size):
+            return f"split {size}"
+        case Load(role, memory):
+            return f"load {role} to {memory}"
+        case Epilog():
+            return "epilog"
+        case Own():
+            return f"own {Thread}"
+        case Done():
+            return "done"
+
+
+__all__ = [
+    "Nested",
+    "Scheduled",
+    "Step",
+    "chain",
+    "left",
+    "nested",
+    "root",
+    "shared_nbytes",
+    "static",
+    "steps",
+    "tiles",
+]

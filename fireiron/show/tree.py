@@ -1,0 +1,173 @@
+"""Trees: a schedule as the specs and decompositions that it is made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fireiron.algebra.dtypes import DType
+from fireiron.algebra.scalar import Arg
+from fireiron.base.text import count
+from fireiron.kernel.ir import Kernel
+from fireiron.language.decompositions import Done, Epilog, Load
+from fireiron.language.levels import SH, Memory
+from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec
+from fireiron.language.tensor import Tensor
+from fireiron.show import lowered, page
+from fireiron.show.page import ATOM, LINK, MEMORY, NOTEBOOK_WIDTH, OPEN, SPEC, WIDTH, Row
+from fireiron.show.steps import Nested, Scheduled, Step, left, nested, shared_nbytes, steps
+from fireiron.show.words import amount, by, formula, infix, tensor, words
+
+if TYPE_CHECKING:
+    from rich.text import Text
+    from rich.tree import Tree
+
+_WIDEST = 34
+
+
+def tree(schedule: Scheduled, kernel: Kernel | None = None) -> Tree:
+    """Draw a schedule: each link with the spec that it leaves, Moves and buffers below their loads.
+
+    Args:
+        schedule: finished or not.
+        kernel: the schedule lowered, for registers, atoms and counts; None leaves them out.
+    """
+    from rich.text import Text
+    from rich.tree import Tree
+
+    top = Tree(Text(str(schedule.origin), SPEC))
+    for step in schedule.program.steps:
+        said = formula(step.spec)
+        if said:
+            top.add(Text(said))
+        for operand in _tensors(step.spec):
+            top.add(Row(Text(tensor(operand)), Text()))
+    if kernel is not None:
+        top.add(Row(Text(summary(kernel), MEMORY), Text()))
+    _grow(top, steps(schedule), kernel, None)
+    rest = left(schedule)
+    if not rest.closed:
+        top.add(Row(Text(f"… left to do: {rest}", OPEN), Text()))
+    return top
+
+
+def text(schedule: Scheduled, width: int = WIDTH, kernel: Kernel | None = None) -> str:
+    """Draw a schedule as plain text."""
+    return page.plain(tree(schedule, kernel), width)
+
+
+def mimebundle(schedule: Scheduled, width: int = NOTEBOOK_WIDTH, kernel: Kernel | None = None) -> dict[str, str]:
+    """Draw a schedule for a notebook, as plain text and as HTML."""
+    return page.bundle(tree(schedule, kernel), width)
+
+
+def summary(kernel: Kernel) -> str:
+    """Say in a line what a kernel takes: blocks, threads, shared memory, registers of tensors, barriers."""
+    shared = f"{amount(kernel.shared_nbytes)} of SH" if kernel.shared_nbytes else "no SH"
+    return (
+        f"{_blocks(kernel)} of {count(kernel.threads, 'thread')}, {shared}, "
+        f"{count(lowered.register_total(kernel), 'register')} a thread for tensors, "
+        f"{count(len(lowered.barriers(kernel)), 'barrier')}"
+    )
+
+
+def held(step: Step, kernel: Kernel | None) -> str:
+    """Describe the buffer that a load or an epilog makes: extents, element type, memory, slots, bytes or registers."""
+    memory, dtype, role = _target(step)
+    operand = step.before.operand(role)
+    assert operand is not None
+    buffer = None if kernel is None else lowered.buffer(kernel, step)
+    said = f"{by(tuple(step.before.extents[dim] for dim in operand.dims))} {dtype} in {memory}"
+    if buffer is not None and memory.registers:
+        said += f", {count(lowered.registers(buffer), 'register')} a thread"
+    elif memory.registers:
+        said += f" over the {step.before.level}"
+    else:
+        size = shared_nbytes(step) if buffer is None else buffer.nbytes
+        said += f", {count(step.slots, 'slot')}" if step.slots > 1 else ""
+        said += f", {amount(size)}" if size is not None and memory == SH else ""
+    name = buffer.name if buffer else "acc" if isinstance(step.link, Epilog) else ""
+    return f"{name}: {said}" if name else said
+
+
+def result(link: Epilog) -> str:
+    """Say what an epilog computes of the accumulator, empty where it stores it as it is."""
+    if link.value.tree == Arg(0, link.dtype):
+        return ""
+    return infix(link.value.tree, link.value.tensors)
+
+
+def _grow(parent: Tree, chain: tuple[Step, ...], kernel: Kernel | None, within: tuple[Nested, Step] | None) -> None:
+    """Add the steps of a chain below a node; `within` is the Move that they execute, and the step it belongs to."""
+    from rich.text import Text
+
+    said = [(step, _said(step, kernel, within)) for step in chain]
+    column = 2 + max((len(first) for _, first in said if len(first) <= _WIDEST), default=0)
+    for step, first in said:
+        done = isinstance(step.link, Done)
+        after = Text() if done else Text.assemble("→ ", (str(step.after), SPEC))
+        node = parent.add(Row(_coloured(step, first), after, column))
+        if isinstance(step.link, Load):
+            node.add(Row(Text(held(step, kernel), MEMORY), Text()))
+        if isinstance(step.link, Epilog):
+            _epilog(node, step, step.link, kernel)
+        inner = nested(step)
+        if inner is not None:
+            label = f"store C: {inner.origin}" if isinstance(step.link, Epilog) else str(inner.origin)
+            _grow(node.add(Text(label, SPEC)), inner.steps, kernel, (inner, step))
+
+
+def _epilog(node: Tree, step: Step, link: Epilog, kernel: Kernel | None) -> None:
+    from rich.text import Text
+
+    node.add(Row(Text(held(step, kernel), MEMORY), Text()))
+    node.add(Text(f"start: acc = {link.init:g}"))
+    if result(link):
+        node.add(Row(Text(f"end: acc = {result(link)}"), Text()))
+
+
+def _said(step: Step, kernel: Kernel | None, within: tuple[Nested, Step] | None) -> str:
+    """Say a link, and at the end of a chain the instructions that execute it."""
+    said = words(step.link)
+    if not isinstance(step.link, Done) or step.link.atom is not None or kernel is None:
+        return said
+    names = lowered.move_atoms(kernel, *within) if within else (lowered.compute_name(kernel),)
+    named = " and ".join(name for name in names if name)
+    return f"{said} by {named}" if named else said
+
+
+def _coloured(step: Step, said: str) -> Text:
+    from rich.text import Text
+
+    head, by_, atom = said.partition(" by ")
+    return Text.assemble((head, LINK), by_, (atom, ATOM)) if isinstance(step.link, Done) else Text(said, LINK)
+
+
+def _target(step: Step) -> tuple[Memory, DType, str]:
+    match step.link:
+        case Load(role, memory):
+            operand = step.after.operand(role)
+            assert operand is not None
+            return memory, operand.dtype, role
+        case Epilog(_, memory, dtype):
+            return memory, dtype, "C"
+        case _:
+            raise AssertionError(f"{step.link} makes no buffer")
+
+
+def _blocks(kernel: Kernel) -> str:
+    low, high = kernel.grid.range
+    return count(low, "block") if low is not None and low == high else f"{kernel.grid} blocks"
+
+
+def _tensors(spec: Spec) -> tuple[Tensor, ...]:
+    match spec:
+        case MatMul(A, B, C):
+            return (A, B, C)
+        case Move(src, dst):
+            return (src, dst)
+        case Init(dst):
+            return (dst,)
+        case Pointwise(_, ins, out):
+            return (*ins, out)
+
+

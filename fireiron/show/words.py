@@ -1,0 +1,189 @@
+"""Words: links, expressions and tensors as a person would say them; trees, differences and explanations share these."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from fireiron.algebra.expr import Index, as_expr, simplest
+from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Parameter, Scalar, Select, Unary
+from fireiron.base.text import nbytes
+from fireiron.language.decompositions import Decomposition, Done, Epilog, Load, Microkernel, Own, Split, Tile, Widest
+from fireiron.language.specs import BATCH, Coefficient, MatMul, Spec
+from fireiron.language.tensor import RowMajor, Tensor
+
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "eq": "=="}
+_BINDS = {"lt": 1, "le": 1, "eq": 1, "add": 2, "sub": 2, "mul": 3, "div": 3}
+_TIGHTEST = 5
+
+
+def words(link: Decomposition) -> str:
+    """Say a link with all its refinements.
+
+    Example:
+        >>> from fireiron.language.levels import Block
+        >>> words(Tile((("M", 128), ("N", 64)), Block)), words(Split(8, stages=2))
+        ('tile 128x64 to Block', 'split 8 pipeline 2')
+    """
+    return " ".join(said for said in ((head(link), *refinements(link).values())) if said)
+
+
+def head(link: Decomposition) -> str:
+    """Say which decomposition a link is, without refinements."""
+    match link:
+        case Tile(sizes=Widest() as widest):
+            return f"vectors {'of' if widest.exact else 'up to'} {widest.nbytes} B"
+        case Tile(sizes=tuple(sizes)):
+            named = [str(size) for dim, size in sizes if dim != BATCH]
+            batch = [f" batch {size}" for dim, size in sizes if dim == BATCH]
+            return f"tile {('x' if all(n.isdigit() for n in named) else ' x ').join(named)}{''.join(batch)}"
+        case Split(size):
+            return f"split {size}"
+        case Load(role, memory):
+            return f"load {role} to {memory}"
+        case Epilog():
+            return "epilog"
+        case Own(level):
+            return f"own {level}"
+        case Done(None):
+            return "done"
+        case Done(Microkernel(name=name)):
+            return "done by a microkernel" if name == "microkernel" else f"done by microkernel {name}"
+        case Done(atom):
+            return f"done by {atom.name}"
+    assert_never(link)
+
+
+def refinements(link: Decomposition) -> dict[str, str]:
+    """Say each refinement that differs from what a link does without it, by the name of what it changes."""
+    said: dict[str, str] = {}
+    match link:
+        case Tile():
+            said["to"] = f"to {link.level}" if link.level else ""
+            said["units"] = f"units {link.units}" if link.units is not None else ""
+            said["layout"] = "" if link.order is RowMajor else f"layout {link.order}"
+            said["permute"] = "" if link.permute is None else f"permute {function(link.permute)}".rstrip()
+            said["unroll"] = "unroll" if link.unrolled else ""
+        case Split():
+            said["unroll"] = "unroll" if link.unrolled else ""
+            said["stages"] = f"pipeline {link.stages}" if link.stages > 1 else ""
+        case Load():
+            said["dtype"] = f"as {link.dtype}" if link.dtype else ""
+            said["pad"] = f"pad {link.pad}" if link.pad else ""
+            said["swizzle"] = f"swizzle {str(link.swizzle).removeprefix('Swizzle')}" if link.swizzle else ""
+            said["storage"] = f"storage {link.storage}" if link.storage else ""
+            said["reuse"] = "reuse_buffer" if link.reuse else ""
+            said["sync"] = "no_sync" if link.no_sync else ""
+        case Epilog():
+            said["memory"] = f"in {link.memory}"
+            said["dtype"] = str(link.dtype)
+            said["init"] = "" if link.init == 0 else f"init {link.init:g}"
+        case Own() | Done():
+            pass
+        case _ as never:
+            assert_never(never)
+    return said
+
+
+def function(f: object) -> str:
+    """Name a function, with no name for a lambda."""
+    name = getattr(f, "__name__", "")
+    return "" if name == "<lambda>" else str(name)
+
+
+def infix(tree: Scalar, tensors: tuple[Tensor, ...] = (), accumulator: str = "acc") -> str:
+    """Print a scalar expression as one would write it.
+
+    Args:
+        tree: the expression; `Arg(0)` is the accumulator and `Arg(i)` reads `tensors[i - 1]`.
+        tensors: what the other arguments read.
+        accumulator: what `Arg(0)` is called.
+
+    Example:
+        >>> from fireiron.algebra.dtypes import f32
+        >>> from fireiron.language.pointwise import accumulator, relu
+        >>> infix(relu(accumulator(f32) * 2 + 1).tree)
+        'max(acc * 2 + 1, 0)'
+    """
+    names = (accumulator, *(tensor.name for tensor in tensors))
+    return _infix(tree, names, 0)
+
+
+def _infix(tree: Scalar, names: tuple[str, ...], binds: int) -> str:
+    match tree:
+        case Arg(index):
+            return names[index] if index < len(names) else f"arg{index}"
+        case Constant(value):
+            return f"{value:g}"
+        case Parameter(name):
+            return name
+        case Unary("neg", x):
+            return f"-{_infix(x, names, _TIGHTEST)}"
+        case Unary(op, x):
+            return f"{op}({_infix(x, names, 0)})"
+        case Binary("max" | "min" as op, x, y):
+            return f"{op}({_infix(x, names, 0)}, {_infix(y, names, 0)})"
+        case Binary(op, x, y):
+            mine = _BINDS[op]
+            # The right side of a - b and a / b keeps its parentheses: it does not associate.
+            text = f"{_infix(x, names, mine)} {_SIGNS[op]} {_infix(y, names, mine + 1)}"
+            return f"({text})" if mine < binds else text
+        case Select(condition, x, y):
+            return f"select({', '.join(_infix(part, names, 0) for part in (condition, x, y))})"
+        case Cast(x, dtype):
+            return f"{dtype}({_infix(x, names, 0)})"
+    assert_never(tree)
+
+
+def by(sizes: tuple[Index | None, ...]) -> str:
+    """Print extents.
+
+    Example:
+        >>> by((128, 8)), by((None, 8))
+        ('128x8', '?x8')
+    """
+    said = ["?" if size is None else str(size) for size in sizes]
+    return ("x" if all(s.isalnum() or s == "?" for s in said) else " x ").join(said)
+
+
+def tensor(t: Tensor) -> str:
+    """Describe an operand in memory: extents, element type, order where it matters, bytes where they are known."""
+    order = "" if len(t.shape) < 2 else f" {t.order}"
+    total = amount(elements(t.shape) * t.dtype.nbytes)
+    return f"{t.name}: {by(t.shape)} {t.dtype}{order} in {t.memory}, {total}"
+
+
+def elements(shape: tuple[Index | None, ...]) -> Index:
+    """Count the elements of a shape."""
+    total: Index = 1
+    for extent in shape:
+        total = total * (1 if extent is None else extent)
+    return simplest(as_expr(total))
+
+
+def amount(size: Index) -> str:
+    """Print a number of bytes exactly, or the formula of one.
+
+    Example:
+        >>> from fireiron.algebra.expr import symbol
+        >>> amount(4096), amount(8448), amount(symbol("M") * 4)
+        ('4 KiB', '8448 B', 'M * 4 B')
+    """
+    if not isinstance(size, int):
+        return f"{size} B"
+    rounded = nbytes(size)
+    return f"{size} B" if "." in rounded else rounded
+
+
+def coefficient(c: Coefficient) -> str:
+    """Print alpha or beta."""
+    return c.name or f"{c.value:g}"
+
+
+def formula(spec: Spec) -> str:
+    """Say what a MatMul scaled by alpha and beta computes, empty where there is nothing to add to its name."""
+    if not isinstance(spec, MatMul) or (spec.alpha.is_one and spec.beta.is_zero):
+        return ""
+    a, b, c = spec.A.name, spec.B.name, spec.C.name
+    scaled = "" if spec.alpha.is_one else f"{coefficient(spec.alpha)} * "
+    old = "" if spec.beta.is_zero else f" + {c}" if spec.beta.is_one else f" + {coefficient(spec.beta)} * {c}"
+    return f"{c} = {scaled}{a} @ {b}{old}"
