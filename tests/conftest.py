@@ -1,11 +1,17 @@
-"""What every test may use: texts compared whole with the files under tests/golden."""
+"""What every test may use: texts compared whole with the files under tests/golden, and drawn numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from fireiron.algebra.dtypes import DType
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
 
@@ -34,3 +40,34 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_bytes().decode("utf-8")
 
     return compare
+
+
+@pytest.fixture
+def draw() -> Callable[[np.random.Generator, DType, int], np.ndarray[Any, Any]]:
+    """Draw any bit patterns, numbers near 1, and the edges: zeros, subnormals, the largest, infinities, NaN."""
+    import numpy as np
+
+    def drawn(rng: np.random.Generator, d: DType, count: int) -> np.ndarray[Any, Any]:
+        unsigned = np.dtype(f"u{d.nbytes}")
+        wild = rng.integers(0, 2**d.bits, count, dtype=np.uint64).astype(unsigned).view(d.numpy)
+        if d.kind == "int":
+            return wild
+        tame = (rng.integers(-4096, 4096, count) / rng.choice([1, 64, 4096, 3], count)).astype(d.numpy)
+        last = 2 ** (d.bits - 1)
+        exponents = ((1 << (d.bits - 1 - d.mantissa)) - 1) << d.mantissa
+        one = (1.0 + np.zeros(1)).astype(d.numpy).view(unsigned)[0]
+        patterns = [
+            0,
+            last,
+            1,
+            last + 1,
+            exponents - 1,
+            last + exponents - 1,
+            exponents,
+            last + exponents,
+            exponents + 1,
+        ]
+        edges = np.array([*patterns, one, one + 1, one - 1, 1 << d.mantissa], dtype=unsigned).view(d.numpy)
+        return np.choose(rng.integers(0, 3, count), [wild, tame, rng.choice(edges, count)]).astype(d.numpy)
+
+    return drawn

@@ -60,7 +60,8 @@ def fma_f32(a: Array, b: Array, c: Array) -> Array:
         # f64 decides unless it lies exactly between two f32 values, where what the sum lost breaks the tie.
         if (total.view(np.int64) & 0x0FFF_FFFF).all():
             return total.astype(np.float32)
-        return _odd(*_two_sum(product, np.asarray(c, np.float64))).astype(np.float32)
+        total, error = _two_sum(product, np.asarray(c, np.float64))
+        return (_odd(total, error) if error.any() else total).astype(np.float32)
 
 
 def fma_f16(a: Array, b: Array, c: Array) -> Array:
@@ -80,7 +81,8 @@ def fma_bf16(a: Array, b: Array, c: Array) -> Array:
 
     with np.errstate(all="ignore"):
         wide = a.astype(np.float64) * b.astype(np.float64)
-        total = _odd(*_two_sum(wide, c.astype(np.float64)))
+        total, error = _two_sum(wide, c.astype(np.float64))
+        total = _odd(total, error) if error.any() else total
         # The conversion to bf16 goes through f32: that step keeps a sticky bit too.
         near = total.astype(np.float32)
         return _odd(near, total - near).astype(c.dtype)

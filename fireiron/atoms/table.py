@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import attrs
 
 from fireiron.algebra.dtypes import DType
@@ -70,7 +72,7 @@ def matching(
     return tuple(
         atom
         for atom in table
-        if atom.kind == kind and not any(_differences(atom, shape, dtypes, memories, level, arch))
+        if atom.kind == kind and next(_differences(atom, shape, dtypes, memories, level, arch), None) is None
     )
 
 
@@ -118,23 +120,21 @@ def _differences(
     memories: tuple[Memory, ...],
     level: Level,
     arch: int | None,
-) -> list[str]:
+) -> Iterator[str]:
     """Say in which facts an atom differs from a spec of its kind."""
-    found: list[str] = []
     if atom.nbytes:
-        found += _width_differs(atom, shape, dtypes)
+        yield from _width_differs(atom, shape, dtypes)
     elif atom.shape != shape:
-        found.append(f"its shape is {_by(atom.shape)}, not {_by(shape)}")
+        yield f"its shape is {_by(atom.shape)}, not {_by(shape)}"
     for operand, dtype, memory in zip(atom.operands, dtypes, memories, strict=True):
         if operand.dtype is not None and operand.dtype != dtype:
-            found.append(f"{operand.role} is {operand.dtype}, not {dtype}")
+            yield f"{operand.role} is {operand.dtype}, not {dtype}"
         if operand.memory != memory:
-            found.append(f"{operand.role} lies in {operand.memory}, not {memory}")
+            yield f"{operand.role} lies in {operand.memory}, not {memory}"
     if atom.unit != level:
-        found.append(f"a {atom.unit} executes it, not a {level}")
+        yield f"a {atom.unit} executes it, not a {level}"
     if arch is not None and arch < atom.arch:
-        found.append(f"it needs sm_{atom.arch}, not sm_{arch}")
-    return found
+        yield f"it needs sm_{atom.arch}, not sm_{arch}"
 
 
 def _width_differs(atom: Atom, shape: tuple[int, ...], dtypes: tuple[DType, ...]) -> list[str]:

@@ -66,6 +66,12 @@ __device__ __forceinline__ bf16 int_to_bf16(int x) {
     return float_to_bf16((int)near == x ? near : __uint_as_float(__float_as_uint(near) | 1));
 }
 """,
+    # The conversion itself makes the least int of NaN, where that of a float makes 0.
+    "double_to_int": """\
+__device__ __forceinline__ int double_to_int(double x) {
+    return x == x ? __double2int_rn(x) : 0;
+}
+""",
     "saturate_i8": """\
 __device__ __forceinline__ signed char saturate_i8(int x) {
     return max(-128, min(127, x));

@@ -41,7 +41,10 @@ def _entry(kernel: Kernel, body: str) -> str:
     """Print the kernel's head, its declarations and its body."""
     bounds = f"{kernel.threads}, {kernel.minimum_blocks}" if kernel.minimum_blocks else f"{kernel.threads}"
     parameters = ",\n".join(INDENT + parameter(p) for p in kernel.parameters)
-    lines = [f"const int {name} = {value};" for name, value in _SPECIAL.items() if _mentions(body, name)]
+    used = [name for name in _SPECIAL if _mentions(body, name)]
+    lines = [f"const int {name} = {_SPECIAL[name]};" for name in used]
+    # Not being negative, they are divided by shifting and masking; the compiler does not see it from the conversion.
+    lines += [f"__builtin_assume({name} >= 0);" for name in used]
     lines += buffers(kernel)
     declarations = "".join(f"{INDENT}{line}\n" for line in lines)
     # A region heads itself with an empty line, which the start of the function needs only after declarations.

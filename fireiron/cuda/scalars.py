@@ -167,7 +167,7 @@ def _cast(x: _Value, source: DType, target: DType) -> _Value:
         )
         return _Value(converted, converted)
     if source.kind == "float":
-        text = _call("__double2int_rn" if source == f64 else "__float2int_rn", text)
+        text = _call("double_to_int" if source == f64 else "__float2int_rn", text)
     if target.bits == 8:
         text = _call(f"saturate_{target.name}", text)
     return _Value(text, text)

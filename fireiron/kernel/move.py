@@ -213,7 +213,7 @@ def _widths(window: Window, nbytes: int) -> list[tuple[int, str]]:
         limits = [(most, f"{nbytes} bytes hold")]
         run = _run(steps) if steps is not None else 1
         limits.append((run, f"lie together along {axis.dim} of {storage.name}"))
-        limits.append((_power(base.divisor), f"the offset {_short(base)} in {storage.name} is aligned to"))
+        limits.append((_power(base.divisor), f"the offset of {storage.name}'s tile is aligned to"))
         limits.append((_power(as_expr(window.base()).divisor), f"the slots of {storage.name} are aligned to"))
         for stride in _other_steps(window, i):
             limits.append((_power(stride), f"the other strides of {storage.name} are aligned to"))
@@ -251,8 +251,3 @@ def _run(steps: Layout) -> int:
 def _power(divisor: int) -> int:
     """Give the largest power of two in a divisor, at most 16; 0 divides everything."""
     return 16 if divisor == 0 else min(16, divisor & -divisor)
-
-
-def _short(e: Expr) -> str:
-    text = str(e)
-    return text if len(text) <= 60 else f"{text[:57]}..."

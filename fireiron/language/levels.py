@@ -10,7 +10,7 @@ import attrs
 from fireiron.algebra.layout import Layout
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Level:
     """Name a group of threads, and say how it sits inside its parent.
 
@@ -24,11 +24,21 @@ class Level:
 
     name: str
     parent: Level | None = attrs.field(default=None, repr=False)
-    threads: Layout | None = attrs.field(default=None, repr=False)
-    size: int | None = attrs.field(default=None, repr=False)
+    threads: Layout | None = None
+    size: int | None = None
 
     def __str__(self) -> str:
         return self.name
+
+    def __eq__(self, other: object) -> bool:
+        # Levels are compared thousands of times a schedule, nearly always with themselves.
+        return self is other or (
+            isinstance(other, Level)
+            and (self.name, self.size, self.threads, self.parent) == (other.name, other.size, other.threads, other.parent)
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
     @property
     def ancestors(self) -> tuple[Level, ...]:
@@ -51,7 +61,7 @@ Thread = Level("Thread", QuadPair, Layout(1, 1), 1)
 LEVELS = (Kernel, Cluster, Block, Warpgroup, Warp, QuadPair, Thread)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Memory:
     """Name a memory, and the level at which one copy of a buffer in it is shared.
 
@@ -67,6 +77,14 @@ class Memory:
 
     def __str__(self) -> str:
         return self.name
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Memory) and (self.name, self.scope, self.registers) == (other.name, other.scope, other.registers)
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
 
 GL = Memory("GL", Kernel)

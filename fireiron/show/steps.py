@@ -2,46 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import attrs
 
-from fireiron.algebra.expr import Index, as_expr, ceil_div, simplest
+from fireiron.algebra.expr import Index, ceil_div, simplest
 from fireiron.algebra.layout import Layout
 from fireiron.language.decompositions import Chunks, Decomposition, Done, Epilog, Extent, Load, Own, Split, Tile, Widest
-from fireiron.language.levels import SH, Block, Thread
+from fireiron.language.levels import SH, Block
 from fireiron.language.residual import Operand, Residual, apply, move_of, store_of
-from fireiron.language.specs import Program
 from fireiron.language.tensor import ColMajor, Order, RowMajor
-
-
-class Scheduled(Protocol):
-    """Hold a program, the links so far, and what they leave to do: a chain, or anything shaped like one."""
-
-    @property
-    def program(self) -> Program:
-        """Give what is computed."""
-        ...
-
-    @property
-    def links(self) -> tuple[Decomposition, ...]:
-        """Give the decompositions, outermost first."""
-        ...
-
-    @property
-    def origin(self) -> Residual:
-        """Give the spec before the first link."""
-        ...
-
-    @property
-    def trail(self) -> tuple[Residual, ...]:
-        """Give the specs after each link."""
-        ...
-
-    @property
-    def path(self) -> str:
-        """Give the links that led to `origin`, empty for a whole schedule."""
-        ...
+from fireiron.show.scheduled import Scheduled
 
 
 @attrs.frozen
@@ -67,21 +36,32 @@ class Step:
     order: Order | None = None
 
     @property
-    def trips(self) -> Index:
-        """Count how often the spec after the link runs for each run of the one before it, by loops or by units."""
+    def cuts(self) -> tuple[tuple[str, Index], ...]:
+        """Count the tiles or chunks along each dimension that the link cuts."""
         match self.link:
             case Tile(sizes=Widest()):
-                return 1
+                return ()
             case Tile(sizes=tuple(sizes)):
                 named = dict(sizes)
             case Split(size):
                 named: dict[str, Extent] = {"K": size}
             case _:
-                return 1
-        total: Index = 1
-        for dim, extent in self.before.sizes:
-            total = total * tiles(named[dim], extent) if dim in named else total
-        return simplest(as_expr(total))
+                return ()
+        return tuple((dim, tiles(named[dim], extent)) for dim, extent in self.before.sizes if dim in named)
+
+    @property
+    def trips(self) -> Index:
+        """Count how often the spec after the link runs for each run of the one before it, by loops or by units."""
+        return product(tuple(n for _, n in self.cuts))
+
+    @property
+    def units(self) -> int | None:
+        """Count the units that share the tiles of one unit of the level above, None where that is not known."""
+        if not isinstance(self.link, Tile) or self.link.level is None or self.link.level.size is None:
+            return None
+        outer = self.before.level.size or self.threads
+        count = None if outer is None else max(1, outer // self.link.level.size)
+        return count if count is None or self.link.units is None else min(count, self.link.units)
 
 
 @attrs.frozen
@@ -91,6 +71,14 @@ class Nested:
     origin: Residual
     steps: tuple[Step, ...]
     path: str
+
+
+def product(factors: tuple[Index | None, ...]) -> Index:
+    """Multiply extents; those still open count as 1."""
+    total: Index = 1
+    for factor in factors:
+        total = total * (1 if factor is None else factor)
+    return total if isinstance(total, int) else simplest(total)
 
 
 def tiles(size: Extent, extent: Index | None) -> Index:
@@ -122,7 +110,9 @@ def left(schedule: Scheduled) -> Residual:
     return schedule.trail[-1] if schedule.trail else schedule.origin
 
 
-def chain(origin: Residual, links: tuple[Decomposition, ...], path: str, threads: int | None = None) -> tuple[Step, ...]:
+def chain(
+    origin: Residual, links: tuple[Decomposition, ...], path: str, threads: int | None = None
+) -> tuple[Step, ...]:
     """List the steps of a chain that starts at `origin`.
 
     Loads right below a pipelined split are siblings there, and share its ring slots.
@@ -225,32 +215,16 @@ def _threads(link: Tile, trips: Index) -> int | None:
 
 def _word(link: Decomposition) -> str:
     match link:
-        case Tile(sizes=Widest()):
-            return "vectors"
-        case Tile(sizes=tuple(sizes), level=level):
-            return f"tile {'x'.join(str(size) for _, size in sizes)}" + (f" to {level}" if level else "")
+        case Tile(sizes, level):
+            sized = "vectors" if isinstance(sizes, Widest) else f"tile {'x'.join(str(size) for _, size in sizes)}"
+            return sized + (f" to {level}" if level else "")
         case Split(size):
             return f"split {size}"
         case Load(role, memory):
             return f"load {role} to {memory}"
         case Epilog():
             return "epilog"
-        case Own():
-            return f"own {Thread}"
+        case Own(level):
+            return f"own {level}"
         case Done():
             return "done"
-
-
-__all__ = [
-    "Nested",
-    "Scheduled",
-    "Step",
-    "chain",
-    "left",
-    "nested",
-    "root",
-    "shared_nbytes",
-    "static",
-    "steps",
-    "tiles",
-]

@@ -14,7 +14,8 @@ from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec
 from fireiron.language.tensor import Tensor
 from fireiron.show import lowered, page
 from fireiron.show.page import ATOM, LINK, MEMORY, NOTEBOOK_WIDTH, OPEN, SPEC, WIDTH, Row
-from fireiron.show.steps import Nested, Scheduled, Step, left, nested, shared_nbytes, steps
+from fireiron.show.scheduled import Scheduled
+from fireiron.show.steps import Nested, Step, left, nested, shared_nbytes, steps
 from fireiron.show.words import amount, by, formula, infix, tensor, words
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def tree(schedule: Scheduled, kernel: Kernel | None = None) -> Tree:
         said = formula(step.spec)
         if said:
             top.add(Text(said))
-        for operand in _tensors(step.spec):
+        for operand in tensors(step.spec):
             top.add(Row(Text(tensor(operand)), Text()))
     if kernel is not None:
         top.add(Row(Text(summary(kernel), MEMORY), Text()))
@@ -159,7 +160,8 @@ def _blocks(kernel: Kernel) -> str:
     return count(low, "block") if low is not None and low == high else f"{kernel.grid} blocks"
 
 
-def _tensors(spec: Spec) -> tuple[Tensor, ...]:
+def tensors(spec: Spec) -> tuple[Tensor, ...]:
+    """List the operands of a spec, inputs first."""
     match spec:
         case MatMul(A, B, C):
             return (A, B, C)
@@ -169,5 +171,3 @@ def _tensors(spec: Spec) -> tuple[Tensor, ...]:
             return (dst,)
         case Pointwise(_, ins, out):
             return (*ins, out)
-
-

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from fireiron.algebra.expr import Index, as_expr, simplest
+from fireiron.algebra.expr import Index
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Parameter, Scalar, Select, Unary
 from fireiron.base.text import nbytes
-from fireiron.language.decompositions import Decomposition, Done, Epilog, Load, Microkernel, Own, Split, Tile, Widest
+from fireiron.language.atom import Atom
+from fireiron.language.decompositions import (
+    Decomposition,
+    Done,
+    Epilog,
+    Extent,
+    Load,
+    Microkernel,
+    Own,
+    Split,
+    Tile,
+    Widest,
+)
 from fireiron.language.specs import BATCH, Coefficient, MatMul, Spec
 from fireiron.language.tensor import RowMajor, Tensor
+from fireiron.show.steps import product
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "eq": "=="}
 _BINDS = {"lt": 1, "le": 1, "eq": 1, "add": 2, "sub": 2, "mul": 3, "div": 3}
@@ -30,12 +43,8 @@ def words(link: Decomposition) -> str:
 def head(link: Decomposition) -> str:
     """Say which decomposition a link is, without refinements."""
     match link:
-        case Tile(sizes=Widest() as widest):
-            return f"vectors {'of' if widest.exact else 'up to'} {widest.nbytes} B"
-        case Tile(sizes=tuple(sizes)):
-            named = [str(size) for dim, size in sizes if dim != BATCH]
-            batch = [f" batch {size}" for dim, size in sizes if dim == BATCH]
-            return f"tile {('x' if all(n.isdigit() for n in named) else ' x ').join(named)}{''.join(batch)}"
+        case Tile(sizes):
+            return _tile(sizes)
         case Split(size):
             return f"split {size}"
         case Load(role, memory):
@@ -44,13 +53,28 @@ def head(link: Decomposition) -> str:
             return "epilog"
         case Own(level):
             return f"own {level}"
-        case Done(None):
-            return "done"
-        case Done(Microkernel(name=name)):
-            return "done by a microkernel" if name == "microkernel" else f"done by microkernel {name}"
         case Done(atom):
-            return f"done by {atom.name}"
-    assert_never(link)
+            return _done(atom)
+
+
+def _tile(sizes: tuple[tuple[str, Extent], ...] | Widest) -> str:
+    if isinstance(sizes, Widest):
+        return f"vectors {'of' if sizes.exact else 'up to'} {sizes.nbytes} B"
+    named = [str(size) for dim, size in sizes if dim != BATCH]
+    batch = [f" batch {size}" for dim, size in sizes if dim == BATCH]
+    return f"tile {('x' if all(n.isdigit() for n in named) else ' x ').join(named)}{''.join(batch)}"
+
+
+def _done(atom: Atom | Microkernel | None) -> str:
+    match atom:
+        case None:
+            return "done"
+        case Microkernel(name="microkernel"):
+            return "done by a microkernel"
+        case Microkernel(name=name):
+            return f"done by microkernel {name}"
+        case Atom(name=name):
+            return f"done by {name}"
 
 
 def refinements(link: Decomposition) -> dict[str, str]:
@@ -148,16 +172,8 @@ def by(sizes: tuple[Index | None, ...]) -> str:
 def tensor(t: Tensor) -> str:
     """Describe an operand in memory: extents, element type, order where it matters, bytes where they are known."""
     order = "" if len(t.shape) < 2 else f" {t.order}"
-    total = amount(elements(t.shape) * t.dtype.nbytes)
+    total = amount(product(t.shape) * t.dtype.nbytes)
     return f"{t.name}: {by(t.shape)} {t.dtype}{order} in {t.memory}, {total}"
-
-
-def elements(shape: tuple[Index | None, ...]) -> Index:
-    """Count the elements of a shape."""
-    total: Index = 1
-    for extent in shape:
-        total = total * (1 if extent is None else extent)
-    return simplest(as_expr(total))
 
 
 def amount(size: Index) -> str:

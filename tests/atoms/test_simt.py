@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -16,6 +17,7 @@ from fireiron.cuda.types import rounded
 from fireiron.language.levels import GL, RF, SH, Thread, Warp
 
 Array = np.ndarray[Any, Any]
+Draw = Callable[[np.random.Generator, DType, int], Array]
 THREADS = 256
 FLOATS = ("fma.f64", "fma.f32", "fma.f16", "fma.f16x2", "fma.bf16", "fma.f32.f16", "fma.f32.bf16")
 INTEGERS = ("imad.i32", "imad.i32.i8", "imad.i32.u8", "dp4a.i8", "dp4a.u8")
@@ -31,21 +33,6 @@ def dtype_of(row: Atom, role: str) -> DType:
     found = row.operand(role).dtype
     assert found is not None
     return found
-
-
-def draw(rng: np.random.Generator, d: DType, count: int) -> Array:
-    """Draw any bit patterns, numbers near 1, and the edges: zeros, subnormals, the largest, infinities, NaN."""
-    unsigned = np.dtype(f"u{d.nbytes}")
-    wild = rng.integers(0, 2**d.bits, count, dtype=np.uint64).astype(unsigned).view(d.numpy)
-    if d.kind == "int":
-        return wild
-    tame = (rng.integers(-4096, 4096, count) / rng.choice([1, 64, 4096, 3], count)).astype(d.numpy)
-    last = 2 ** (d.bits - 1)
-    exponents = ((1 << (d.bits - 1 - d.mantissa)) - 1) << d.mantissa
-    one = (1.0 + np.zeros(1)).astype(d.numpy).view(unsigned)[0]
-    patterns = [0, last, 1, last + 1, exponents - 1, last + exponents - 1, exponents, last + exponents, exponents + 1]
-    edges = np.array([*patterns, one, one + 1, one - 1, 1 << d.mantissa], dtype=unsigned).view(d.numpy)
-    return np.choose(rng.integers(0, 3, count), [wild, tame, rng.choice(edges, count)]).astype(d.numpy)
 
 
 def exact_fma(a: float, b: float, c: float, to: DType) -> float:
@@ -88,7 +75,7 @@ def same(got: Array, expected: list[float]) -> Array:
 
 @pytest.mark.parametrize("name", FLOATS)
 @pytest.mark.parametrize("seed", range(4))
-def test_a_float_row_rounds_once(name: str, seed: int) -> None:
+def test_a_float_row_rounds_once(name: str, seed: int, draw: Draw) -> None:
     row = atom(name)
     rng = np.random.default_rng(seed)
     accumulator = dtype_of(row, "C")
@@ -147,7 +134,7 @@ def test_bf16_through_f32_rounds_twice() -> None:
 
 
 @pytest.mark.parametrize("name", INTEGERS)
-def test_an_integer_row_wraps(name: str) -> None:
+def test_an_integer_row_wraps(name: str, draw: Draw) -> None:
     row = atom(name)
     rng = np.random.default_rng(0)
     a, b, c = (draw(rng, dtype_of(row, r), THREADS * row.operand(r).registers).reshape(1, THREADS, -1) for r in "ABC")

@@ -16,6 +16,8 @@ copy_f32(
     int N) {
     const int thread = threadIdx.x;
     const int block = blockIdx.x;
+    __builtin_assume(thread >= 0);
+    __builtin_assume(block >= 0);
     alignas(16) float part[4];
     const long long index = (long long)block * 1024 + thread * 4;
     const long long row = index / N;

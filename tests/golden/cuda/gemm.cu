@@ -23,6 +23,8 @@ gemm_64x64x8_f32(
     float alpha) {
     const int thread = threadIdx.x;
     const int block = blockIdx.x;
+    __builtin_assume(thread >= 0);
+    __builtin_assume(block >= 0);
     extern __shared__ __align__(1024) unsigned char shared[];
     float* a_sh = reinterpret_cast<float*>(shared);
     float* b_sh = reinterpret_cast<float*>(shared + 2048);

@@ -17,6 +17,7 @@ dot_128(
     float* __restrict__ C,
     int N) {
     const int thread = threadIdx.x;
+    __builtin_assume(thread >= 0);
 
     // MatMul 1x1x8 (Thread): microkernel dot
     if (N > 4) dot(&A[thread * 8], 8, 1, &B[3], N, 1, &C[(long long)thread * N + 3], N, 1, 1, 1, 8);

@@ -50,6 +50,10 @@ __device__ __forceinline__ bf16 int_to_bf16(int x) {
     return float_to_bf16((int)near == x ? near : __uint_as_float(__float_as_uint(near) | 1));
 }
 
+__device__ __forceinline__ int double_to_int(double x) {
+    return x == x ? __double2int_rn(x) : 0;
+}
+
 __device__ __forceinline__ signed char saturate_i8(int x) {
     return max(-128, min(127, x));
 }
@@ -102,9 +106,9 @@ every_scalar(
     y_f32[0] = (float)x_f64[0];
     y_f16[0] = double_to_half(x_f64[0]);
     y_bf16[0] = double_to_bf16(x_f64[0]);
-    y_i32[0] = __double2int_rn(x_f64[0]);
-    y_i8[0] = saturate_i8(__double2int_rn(x_f64[0]));
-    y_u8[0] = saturate_u8(__double2int_rn(x_f64[0]));
+    y_i32[0] = double_to_int(x_f64[0]);
+    y_i8[0] = saturate_i8(double_to_int(x_f64[0]));
+    y_u8[0] = saturate_u8(double_to_int(x_f64[0]));
     y_f64[17] = x_f64[0] - (x_f64[0] + x_f64[1] - p_f64);
     y_f64[18] = __dmul_rn(x_f64[0], x_f64[1]) + -(-x_f64[0]);
     y_f64[19] = x_f64[0] / __dmul_rn(x_f64[0], x_f64[0] == x_f64[1] ? 1.0 : 0.0);

@@ -37,6 +37,7 @@ reverse(
     const double* __restrict__ x_f64,
     double* __restrict__ y_f64) {
     const int thread = threadIdx.x;
+    __builtin_assume(thread >= 0);
     half own_f16[1];
     half other_f16[1];
     float own_f32[1];

@@ -1,0 +1,194 @@
+"""Arithmetic on a value and its error: what an operation makes of both, as the scalar expressions of epilogues combine them.
+
+A `Bounded` says that whatever a right kernel computes lies within `error` of `value`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, assert_never
+
+import attrs
+import numpy as np
+
+from fireiron.algebra.dtypes import DType
+from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Parameter, Scalar, Select, Unary
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+F64_ROUNDING = 2.0**-53
+FUNCTION_ROUNDINGS = 4  # exp, tanh and their like are right within two units in the last place: four roundings
+
+
+@attrs.frozen(eq=False)
+class Bounded:
+    """Hold what should come out, and how far from it a right kernel's result may lie.
+
+    Args:
+        value: in f64.
+        error: absolute, element by element; 0 where the result must be exact.
+    """
+
+    value: Array
+    error: Array
+
+    @property
+    def size(self) -> Array:
+        """Give the largest magnitude that a right result may have."""
+        return np.abs(self.value) + self.error
+
+
+def largest(dtype: DType) -> float:
+    """Give the largest finite number of a floating-point type."""
+    return (2.0 - 2.0**-dtype.mantissa) * 2.0 ** _bias(dtype)
+
+
+def smallest(dtype: DType) -> float:
+    """Give the smallest number above 0, which bounds what underflow loses; 0 for integers."""
+    return 2.0 ** (1 - _bias(dtype) - dtype.mantissa) if dtype.kind == "float" else 0.0
+
+
+def _bias(dtype: DType) -> int:
+    return 2 ** (dtype.bits - 2 - dtype.mantissa) - 1
+
+
+def unit(dtype: DType) -> float:
+    """Give the relative error of one operation, that of the reference's own included."""
+    return dtype.epsilon + F64_ROUNDING if dtype.kind == "float" else 0.0
+
+
+def exact(array: Array) -> Bounded:
+    value = array.astype(np.float64)
+    return Bounded(value, np.zeros(value.shape))
+
+
+def broadcast(x: Bounded, shape: tuple[int, ...]) -> Bounded:
+    return Bounded(np.broadcast_to(x.value, shape), np.broadcast_to(x.error, shape))
+
+
+def rounded(value: Array, error: Array, dtype: DType, roundings: int = 1) -> Bounded:
+    """Let an operation's result be rounded to its dtype."""
+    lost = roundings * unit(dtype) * (np.abs(value) + error) + smallest(dtype)
+    return Bounded(value, error + lost if dtype.kind == "float" else error)
+
+
+def cast(x: Bounded, dtype: DType, source: DType | None = None) -> Bounded:
+    """Convert: floats round, integers saturate.
+
+    Args:
+        x: what is converted.
+        dtype: to what.
+        source: from what; widening then loses nothing.
+    """
+    if dtype.kind == "int":
+        limits = np.iinfo(dtype.numpy)
+        whole = np.clip(np.rint(x.value), limits.min, limits.max)
+        whole = np.where(np.isnan(x.value), 0.0, whole)
+        return Bounded(whole, np.where(x.error == 0, 0.0, np.floor(x.error + 1)))
+    if source is not None and source.kind == "float" and source.mantissa <= dtype.mantissa:
+        return x
+    # A number that the type holds already stays what it is.
+    held = (x.error == 0) & (x.value.astype(dtype.numpy).astype(np.float64) == x.value)
+    return Bounded(x.value, np.where(held, 0.0, rounded(x.value, x.error, dtype).error))
+
+
+def evaluate(tree: Scalar, inputs: Sequence[Bounded], numbers: Mapping[str, float]) -> Bounded:
+    """Compute an expression's value and error.
+
+    Args:
+        tree: what to compute.
+        inputs: one for each argument.
+        numbers: scalars by name.
+
+    Raises:
+        KeyError: for a scalar without a value.
+    """
+    match tree:
+        case Arg(index):
+            return inputs[index]
+        case Constant(value, dtype):
+            return exact(np.asarray(value).astype(dtype.numpy))
+        case Parameter(name, dtype):
+            return exact(np.asarray(numbers[name]).astype(dtype.numpy))
+        case Unary(op, x):
+            return _unary(op, evaluate(x, inputs, numbers), tree.dtype)
+        case Binary(op, x, y):
+            return _binary(op, evaluate(x, inputs, numbers), evaluate(y, inputs, numbers), tree.dtype)
+        case Select(condition, x, y):
+            return _select(*(evaluate(part, inputs, numbers) for part in (condition, x, y)))
+        case Cast(x, dtype):
+            return cast(evaluate(x, inputs, numbers), dtype, x.dtype)
+        case _ as never:
+            assert_never(never)
+
+
+def _erf(x: Array) -> Array:
+    return np.asarray(np.frompyfunc(math.erf, 1, 1)(x), np.float64)
+
+
+# All of them are monotone, so that the ends of an interval bound what becomes of it.
+_FUNCTIONS: Mapping[str, tuple[Callable[[Array], Array], float]] = {
+    "exp": (np.exp, -np.inf),
+    "log": (np.log, 0.0),
+    "tanh": (np.tanh, -np.inf),
+    "sqrt": (np.sqrt, 0.0),
+    "rsqrt": (lambda x: 1.0 / np.sqrt(x), 0.0),
+    "erf": (_erf, -np.inf),
+}
+
+
+def _unary(op: str, x: Bounded, dtype: DType) -> Bounded:
+    if op == "neg":
+        return Bounded(-x.value, x.error)
+    if op == "abs":
+        return Bounded(np.abs(x.value), x.error)
+    function, start = _FUNCTIONS[op]
+    value = function(x.value)
+    ends = [np.abs(function(np.maximum(x.value + sign * x.error, start)) - value) for sign in (-1, 1)]
+    return rounded(value, np.maximum(*ends), dtype, FUNCTION_ROUNDINGS)
+
+
+_COMPARED: Mapping[str, Callable[[Array, Array], Array]] = {"lt": np.less, "le": np.less_equal, "eq": np.equal}
+
+
+def _binary(op: str, x: Bounded, y: Bounded, dtype: DType) -> Bounded:
+    match op:
+        case "add":
+            return rounded(x.value + y.value, x.error + y.error, dtype)
+        case "sub":
+            return rounded(x.value - y.value, x.error + y.error, dtype)
+        case "mul":
+            error = np.abs(x.value) * y.error + np.abs(y.value) * x.error + x.error * y.error
+            return rounded(x.value * y.value, error, dtype)
+        case "div":
+            return _quotient(x, y, dtype)
+        case "max":
+            return Bounded(np.fmax(x.value, y.value), np.maximum(x.error, y.error))
+        case "min":
+            return Bounded(np.fmin(x.value, y.value), np.maximum(x.error, y.error))
+        case "lt" | "le" | "eq":
+            truth = np.asarray(_COMPARED[op](x.value, y.value)).astype(np.float64)
+            reach = x.error + y.error
+            # Where the errors reach over the difference, either answer is right.
+            return Bounded(truth, np.where((reach == 0) | (np.abs(x.value - y.value) > reach), 0.0, 1.0))
+        case _:
+            raise AssertionError(op)
+
+
+def _quotient(x: Bounded, y: Bounded, dtype: DType) -> Bounded:
+    value = x.value / y.value
+    if dtype.kind == "int":  # C's division goes towards zero; one by zero is undefined, and 0 in the simulator
+        return Bounded(np.where(y.value == 0, 0.0, np.trunc(value)), np.where(x.error + y.error == 0, 0.0, np.inf))
+    least = np.abs(y.value) - y.error
+    error = np.where(least > 0, (x.error + np.abs(value) * y.error) / least, np.inf)
+    error = np.where(x.error + y.error == 0, 0.0, error)
+    return rounded(value, error, dtype)
+
+
+def _select(condition: Bounded, x: Bounded, y: Bounded) -> Bounded:
+    chosen = condition.value != 0
+    value = np.where(chosen, x.value, y.value)
+    error = np.where(chosen, x.error, y.error)
+    other = np.where(chosen, np.abs(y.value - x.value) + y.error, np.abs(x.value - y.value) + x.error)
+    return Bounded(value, np.where(condition.error == 0, error, np.maximum(error, other)))

@@ -1,0 +1,121 @@
+"""Consequences: what differs between two kernels where their schedules do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, Protocol
+
+import attrs
+
+from fireiron.kernel.ir import Kernel
+from fireiron.language.decompositions import Done, Epilog
+from fireiron.show import lowered
+from fireiron.show.scheduled import Scheduled
+from fireiron.show.steps import nested, steps
+from fireiron.show.words import amount, head
+
+Part = Literal["spec", "links", "kernel"]
+
+
+class AccessRow(Protocol):
+    """Describe one access of a Move: its region's title, memory, bank-conflict degree and sectors of a request."""
+
+    @property
+    def title(self) -> str:
+        """Name the Move."""
+        ...
+
+    @property
+    def memory(self) -> object:
+        """Give the memory that it touches."""
+        ...
+
+    @property
+    def conflicts(self) -> float:
+        """Give the bank-conflict degree, 1 for none."""
+        ...
+
+    @property
+    def sectors(self) -> float:
+        """Give the sectors of a request."""
+        ...
+
+
+@attrs.frozen
+class Difference:
+    """Say one difference.
+
+    Args:
+        part: of the specs, of the links, or of the kernels.
+        place: what differs (`load A to SH`), empty where `what` says it.
+        what: what about it: `pad 0 → 4`, `added`, `removed`.
+    """
+
+    part: Part
+    place: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.what}" if self.place else self.what
+
+
+def arrow(name: str, old: object, new: object) -> str:
+    """Say a change."""
+    return f"{name} {old} → {new}".lstrip()
+
+
+def consequences(a: Scheduled, b: Scheduled, kernels: tuple[Kernel, Kernel]) -> Iterable[Difference]:
+    """Say what differs between two schedules' kernels: threads, memory, barriers, instructions."""
+    facts = [
+        ("blocks", *(str(k.grid) for k in kernels)),
+        ("threads", *(str(k.threads) for k in kernels)),
+        ("shared memory", *_amounts(kernels)),
+        ("registers a thread for tensors", *(str(lowered.register_total(k)) for k in kernels)),
+        ("barriers", *(str(len(lowered.barriers(k))) for k in kernels)),
+        ("computed by", *(lowered.compute_name(k) or "nothing" for k in kernels)),
+    ]
+    yield from (Difference("kernel", "", arrow(name, old, new)) for name, old, new in facts if old != new)
+    atoms = [_atoms(s, k) for s, k in zip((a, b), kernels, strict=True)]
+    for place, old in atoms[0].items():
+        new = atoms[1].get(place, old)
+        if new != old:
+            yield Difference("kernel", place, arrow("", " and ".join(old), " and ".join(new)))
+
+
+def _amounts(kernels: tuple[Kernel, Kernel]) -> tuple[str, ...]:
+    """Print both sizes in one unit."""
+    rounded = tuple(amount(k.shared_nbytes) for k in kernels)
+    same = len({text.split(" ")[1] for text in rounded if text != "0 B"}) < 2
+    return rounded if same else tuple(f"{k.shared_nbytes} B" for k in kernels)
+
+
+def _atoms(schedule: Scheduled, kernel: Kernel) -> dict[str, tuple[str, ...]]:
+    """Map each load and store to the instructions of its last hop."""
+    found: dict[str, tuple[str, ...]] = {}
+    for step in steps(schedule):
+        move = nested(step)
+        names = lowered.move_atoms(kernel, move, step) if move else ()
+        if names and move and isinstance(move.steps[-1].link, Done):
+            found["store C" if isinstance(step.link, Epilog) else head(step.link)] = names
+    return found
+
+
+def traffic(a: Sequence[AccessRow], b: Sequence[AccessRow]) -> Iterable[Difference]:
+    """Compare the worst access of each Move that both kernels have; sizes in a title may differ."""
+    before, after = _worst(a), _worst(b)
+    for (place, memory), (conflicts, sectors) in before.items():
+        if (place, memory) not in after:
+            continue
+        later = after[place, memory]
+        for name, old, new in (("conflicts", conflicts, later[0]), ("sectors", sectors, later[1])):
+            if old != new:
+                yield Difference("kernel", f"{place}, {memory}", arrow(name, f"{old:g}", f"{new:g}"))
+
+
+def _worst(rows: Sequence[AccessRow]) -> dict[tuple[str, str], tuple[float, float]]:
+    worst: dict[tuple[str, str], tuple[float, float]] = {}
+    for row in rows:
+        key = (row.title.split(":")[0], str(row.memory))
+        conflicts, sectors = worst.get(key, (0, 0))
+        worst[key] = (max(conflicts, row.conflicts), max(sectors, row.sectors))
+    return worst

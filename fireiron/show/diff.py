@@ -1,0 +1,203 @@
+"""Differences of two schedules in words: their specs, their links, and what follows from those."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from fireiron.kernel.ir import Kernel
+from fireiron.language.decompositions import Decomposition, Epilog, Load
+from fireiron.language.residual import Residual
+from fireiron.language.specs import Init, MatMul, Move, Pointwise, Program, Spec
+from fireiron.language.tensor import Tensor
+from fireiron.show import page
+from fireiron.show.align import align
+from fireiron.show.consequences import AccessRow, Difference, Part, arrow, consequences, traffic
+from fireiron.show.page import LINK, NOTEBOOK_WIDTH, SPEC, WIDTH, Row
+from fireiron.show.scheduled import Scheduled
+from fireiron.show.tree import result, tensors
+from fireiron.show.words import by, coefficient, head, refinements, words
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.tree import Tree
+
+
+@attrs.frozen
+class Diff:
+    """List what distinguishes two schedules; true where something does."""
+
+    differences: tuple[Difference, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.differences)
+
+    def tree(self) -> Tree:
+        """Make the tree for rich."""
+        from rich.text import Text
+        from rich.tree import Tree
+
+        if not self.differences:
+            return Tree(Text("no difference"))
+        top = Tree(Text(""), hide_root=True)
+        parts: dict[Part, None] = dict.fromkeys(d.part for d in self.differences)
+        for part in parts:
+            node = top.add(Text(part, SPEC))
+            for d in (d for d in self.differences if d.part == part):
+                node.add(Row(Text.assemble((d.place, LINK), ": " if d.place else "", d.what), Text()))
+        return top
+
+    def text(self, width: int = WIDTH) -> str:
+        """Print as plain text."""
+        return page.plain(self.tree(), width)
+
+    def __str__(self) -> str:
+        return self.text().rstrip("\n")
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self.tree()
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        return page.bundle(self.tree(), NOTEBOOK_WIDTH)
+
+
+def diff(
+    a: Scheduled,
+    b: Scheduled,
+    kernels: tuple[Kernel, Kernel] | None = None,
+    rows: tuple[Sequence[AccessRow], Sequence[AccessRow]] | None = None,
+) -> Diff:
+    """Say what distinguishes schedule b from schedule a.
+
+    Args:
+        a, b: the schedules.
+        kernels: both lowered, for what follows from the differences; None leaves that out.
+        rows: the accesses of both kernels, for bank conflicts and sectors.
+    """
+    found = [*_sizes(a.origin, b.origin), *_programs(a.program, b.program), *_links(a.links, b.links)]
+    if kernels is not None:
+        found += consequences(a, b, kernels)
+    if rows is not None:
+        found += traffic(*rows)
+    return Diff(tuple(found))
+
+
+def _sizes(a: Residual, b: Residual) -> Iterable[Difference]:
+    for dim, old in a.sizes:
+        new = b.extents.get(dim, old)
+        if old != new:
+            yield Difference("spec", "", arrow(dim, old, new))
+
+
+def _programs(a: Program, b: Program) -> Iterable[Difference]:
+    for old, new in zip(a.steps, b.steps, strict=False):
+        if type(old.spec) is not type(new.spec):
+            yield Difference("spec", "", arrow("", type(old.spec).__name__, type(new.spec).__name__))
+            continue
+        for x, y in zip(tensors(old.spec), tensors(new.spec), strict=False):
+            yield from (Difference("spec", x.name, what) for what in _tensors(x, y))
+        yield from _coefficients(old.spec, new.spec)
+    if len(a.steps) != len(b.steps):
+        yield Difference("spec", "", arrow("steps", len(a.steps), len(b.steps)))
+
+
+def _tensors(a: Tensor, b: Tensor) -> Iterable[str]:
+    facts = (
+        ("named", a.name, b.name),
+        ("", f"{len(a.shape)} dimensions", f"{len(b.shape)} dimensions"),
+        ("", a.dtype, b.dtype),
+        ("", a.order, b.order),
+        ("in", a.memory, b.memory),
+    )
+    changed = [arrow(name, old, new) for name, old, new in facts if old != new]
+    if not changed and a.shape == b.shape and a.strides != b.strides:
+        changed = [arrow("strides", by(a.strides), by(b.strides))]
+    return changed
+
+
+def _coefficients(a: Spec, b: Spec) -> Iterable[Difference]:
+    match a, b:
+        case MatMul(), MatMul():
+            for name, old, new in (("alpha", a.alpha, b.alpha), ("beta", a.beta, b.beta)):
+                if old != new:
+                    yield Difference("spec", "", arrow(name, coefficient(old), coefficient(new)))
+        case Init(), Init() if a.value != b.value:
+            yield Difference("spec", "", arrow("value", f"{a.value:g}", f"{b.value:g}"))
+        case Pointwise(), Pointwise() if a.op != b.op:
+            yield Difference("spec", "", "another op")
+        case ((MatMul() | Move() | Init() | Pointwise()), _):
+            pass
+
+
+def _links(a: Sequence[Decomposition], b: Sequence[Decomposition], within: str = "") -> Iterable[Difference]:
+    for old, new in align(a, b):
+        if old is None and new is not None:
+            yield Difference("links", within, f"added: {words(new)}")
+        elif new is None and old is not None:
+            yield Difference("links", within, f"removed: {words(old)}")
+        elif old is not None and new is not None and old != new:
+            place = f"{within} > {head(old)}" if within else head(old)
+            changed = tuple(_changes(old, new))
+            yield from (Difference("links", place, what) for what in changed)
+            inner = [_inner(link) for link in (old, new)]
+            yield from _links(inner[0], inner[1], f"{place}'s Move" if isinstance(old, Load) else f"{place}'s store")
+
+
+def _inner(link: Decomposition) -> tuple[Decomposition, ...]:
+    match link:
+        case Load():
+            return link.move
+        case Epilog():
+            return link.store
+        case _:
+            return ()
+
+
+# What a refinement is where a link does without it.
+_WITHOUT = {
+    "to": "loops",
+    "stages": "1",
+    "pad": "0",
+    "layout": "RowMajor",
+    "init": "0",
+    "units": "all",
+    "storage": "the source's",
+    "dtype": "the source's",
+}
+_PREFIX = {"stages": "pipeline ", "memory": "in ", "dtype": "as "}
+_FLAGS = ("unroll", "reuse", "sync")
+
+
+def _changes(old: Decomposition, new: Decomposition) -> Iterable[str]:
+    """Say what distinguishes two links of a kind, without their Moves."""
+    if head(old) != head(new):
+        # The kind's word is in the place already.
+        kind = head(old).split(" ", 1)[0] + " "
+        yield arrow("", head(old).removeprefix(kind), head(new).removeprefix(kind))
+    before, after = refinements(old), refinements(new)
+    for name in before:
+        x, y = before[name], after.get(name, "")
+        if x == y:
+            continue
+        if name in _FLAGS:
+            yield f"{y} added" if y else f"{x} removed"
+            continue
+        values = [v.removeprefix(_PREFIX.get(name, f"{name} ")) or _WITHOUT.get(name, "none") for v in (x, y)]
+        yield arrow(name, *values)
+    if isinstance(old, Epilog) and isinstance(new, Epilog) and old.value != new.value:
+        yield arrow("stores", result(old) or "acc", result(new) or "acc")
+    if before == after and head(old) == head(new) and _silent(old, new):
+        yield "another function or layout under the same name"
+
+
+def _silent(old: Decomposition, new: Decomposition) -> bool:
+    """Say whether links differ in something that words do not show."""
+    match old, new:
+        case Load(), Load():
+            return attrs.evolve(old, move=()) != attrs.evolve(new, move=())
+        case Epilog(), Epilog():
+            return False
+        case _:
+            return True

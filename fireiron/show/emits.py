@@ -1,0 +1,175 @@
+"""Sentences: what each link becomes in the kernel, and which of its loops and regions are whose."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from fireiron.algebra.expr import Index, as_expr
+from fireiron.base.text import count
+from fireiron.kernel.ir import For, Kernel
+from fireiron.language.decompositions import Chunks, Done, Epilog, Load, Own, Split, Tile, Widest
+from fireiron.language.levels import Block
+from fireiron.language.tensor import ColMajor
+from fireiron.show import lowered
+from fireiron.show.steps import Nested, Step, nested
+from fireiron.show.tree import held, result
+from fireiron.show.words import function
+
+
+def emits(step: Step, kernel: Kernel | None = None) -> str:
+    """Say in a sentence or two what a link becomes: loops, units, buffers, barriers, instructions."""
+    link = step.link
+    match link:
+        case Tile(sizes=Widest()):
+            return "one vector at a time"
+        case Tile(level=None):
+            return _loops(step, link.unrolled)
+        case Tile():
+            return _units(step, link)
+        case Split():
+            ahead = ""
+            if link.stages > 1:
+                ahead = f"; the loads below run {count(link.stages - 1, 'chunk')} ahead in {link.stages} slots"
+            return _loops(step, link.unrolled) + ahead
+        case Load():
+            return _load(step, link, kernel)
+        case Epilog():
+            return _epilog(step, link, kernel)
+        case Own(level):
+            return f"each {level} takes the elements that it holds"
+        case Done():
+            name = lowered.compute_name(kernel) if kernel else ""
+            return f"{name or 'the instruction'} executes {step.before.short}, one {step.before.level} at a time"
+    assert_never(link)
+
+
+def change(step: Step) -> str:
+    """Say which facts of the spec a link changes.
+
+    Example:
+        >>> from fireiron.language.residual import start
+        >>> from fireiron.language.specs import MatMul
+        >>> from fireiron.language.tensor import Matrix
+        >>> from fireiron.show.steps import chain
+        >>> spec = start(MatMul(Matrix(64, 32, name="A"), Matrix(32, 64, name="B"), Matrix(64, 64, name="C")))
+        >>> change(chain(spec, (Tile((("M", 8), ("N", 64)), Block),), "")[0])
+        'M 64 → 8, Kernel → Block'
+    """
+    before, after = step.before, step.after
+    said = [
+        f"{dim} {_extent(old)} → {_extent(new)}"
+        for (dim, old), (_, new) in zip(before.sizes, after.sizes, strict=True)
+        if old != new
+    ]
+    for old, new in zip(before.operands, after.operands, strict=True):
+        said += [f"{old.role} {old.memory} → {new.memory}"] if old.memory != new.memory else []
+        said += [f"{old.role} {old.dtype} → {new.dtype}"] if old.dtype != new.dtype else []
+    said += [f"{before.level} → {after.level}"] if before.level != after.level else []
+    return ", ".join(said)
+
+
+def loops(chain: tuple[Step, ...], kernel: Kernel) -> tuple[tuple[For, ...], ...]:
+    """Find the loops that each link of a chain made around what multiplies, by order and name."""
+    rest = list(lowered.enclosing(kernel))
+    found: list[tuple[For, ...]] = []
+    for step in chain:
+        mine: list[For] = []
+        for name in _variables(step):
+            if rest and rest[0].var.name.rstrip("0123456789") == name:
+                mine.append(rest.pop(0))
+        found.append(tuple(mine))
+    return tuple(found)
+
+
+def _variables(step: Step) -> tuple[str, ...]:
+    """Name the loop variables that a link asks for, outermost first."""
+    match step.link:
+        case Split():
+            return ("k",)
+        case Tile(level=None):
+            return tuple(dim.lower() for dim, n in _order(step) if as_expr(n).range != (1, 1))
+        case Tile():
+            several = isinstance(step.trips, int) and step.units is not None and step.trips > step.units
+            return ("r",) if several else ()
+        case _:
+            return ()
+
+
+def _order(step: Step) -> tuple[tuple[str, Index], ...]:
+    link = step.link
+    return tuple(reversed(step.cuts)) if isinstance(link, Tile) and link.order is ColMajor else step.cuts
+
+
+def _loops(step: Step, unrolled: bool) -> str:
+    said = [f"{n} along {dim}{_partial(step, dim)}" for dim, n in step.cuts if n != 1]
+    if not said:
+        return "one pass, no loop"
+    word = "a loop of" if len(said) == 1 else "loops of"
+    return f"{word} {' and '.join(said)}" + (", unrolled" if unrolled else "")
+
+
+def _units(step: Step, link: Tile) -> str:
+    level = str(link.level).lower()
+    along = " x ".join(f"{n} along {dim}{_partial(step, dim)}" for dim, n in step.cuts)
+    said = f"{_count(step.trips, 'tile')} ({along})"
+    if link.level is not None and link.level.name == Block.name:
+        said = f"{_count(step.trips, 'block')} ({along})"
+    elif step.units is None or not isinstance(step.trips, int):
+        said += f", one a {level}"
+    elif step.trips > step.units:
+        said += f", dealt out to {count(step.units, level)} in turn"
+    elif step.trips < step.units:
+        said += f", one a {level}; {step.units - step.trips} of {count(step.units, level)} have none"
+    else:
+        said += f", one a {level}"
+    if link.permute is None:
+        return said
+    name = function(link.permute)
+    return f"{said}; ids permuted by {name}" if name else f"{said}; ids permuted"
+
+
+def _load(step: Step, link: Load, kernel: Kernel | None) -> str:
+    said = held(step, kernel)
+    if kernel is None:
+        return said
+    move = nested(step)
+    atoms = _atoms(kernel, move, step)
+    said += f"; filled by {' then '.join(atoms)}" if atoms else ""
+    buffer = lowered.buffer(kernel, step)
+    waits = len(lowered.barriers_of(kernel, buffer.name)) if buffer else 0
+    return said + (f"; {count(waits, 'barrier')}" if waits else "")
+
+
+def _epilog(step: Step, link: Epilog, kernel: Kernel | None) -> str:
+    said = f"{held(step, kernel)}; starts at {link.init:g}"
+    if result(link):
+        said += f", ends as {result(link)}"
+    atoms = _atoms(kernel, nested(step), step) if kernel else ()
+    return said + (f"; stored by {' then '.join(atoms)}" if atoms else "")
+
+
+def _atoms(kernel: Kernel, move: Nested | None, step: Step) -> tuple[str, ...]:
+    """Name the instructions of a Move, those of its first hops first."""
+    if move is None:
+        return ()
+    hops = [name for s in move.steps if isinstance(s.link, Load) for name in _atoms(kernel, nested(s), s)]
+    return (*hops, *lowered.move_atoms(kernel, move, step))
+
+
+def _partial(step: Step, dim: str) -> str:
+    """Mark a cut whose last piece is not whole."""
+    old, new = step.before.extents[dim], step.after.extents[dim]
+    match step.link:
+        case Tile(sizes=tuple(sizes)) if isinstance(dict(sizes)[dim], Chunks):
+            return ""
+        case _:
+            whole = not isinstance(old, int) or not isinstance(new, int) or old % new == 0
+            return "" if whole else ", the last partial"
+
+
+def _count(n: Index, one: str) -> str:
+    return count(n, one) if isinstance(n, int) else f"{n} {one}s"
+
+
+def _extent(size: Index | None) -> str:
+    return "?" if size is None else str(size)

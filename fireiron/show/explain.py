@@ -1,0 +1,179 @@
+"""Explanations: what each link of a schedule changed, became, moved, and which CUDA lines it made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from fireiron.kernel.ir import Kernel, Region
+from fireiron.language.decompositions import Done, Epilog, Load, Split, Tile
+from fireiron.show import lowered, page
+from fireiron.show.emits import change, emits, loops
+from fireiron.show.page import LINK, NOTEBOOK_WIDTH, SPEC, WIDTH
+from fireiron.show.scheduled import Scheduled
+from fireiron.show.steps import Step, left, steps
+from fireiron.show.traffic import Traffic, traffic
+from fireiron.show.words import words
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.table import Table
+
+Range = tuple[int, int]
+
+
+@attrs.frozen
+class Explained:
+    """Explain one link.
+
+    Args:
+        link: the link in words.
+        before, after: the specs around it.
+        change: what distinguishes them.
+        emits: what it became.
+        traffic: what it moves, None where it moves nothing.
+        lines: first and last line of each piece of CUDA that it made, counted from 1.
+    """
+
+    link: str
+    before: str
+    after: str
+    change: str
+    emits: str
+    traffic: Traffic | None = None
+    lines: tuple[Range, ...] = ()
+
+    @property
+    def sentences(self) -> str:
+        """Say what the link became, and what it moves."""
+        moved = "" if self.traffic is None else f". {_moves(self.traffic)}"
+        return f"{self.emits}{moved}"
+
+    @property
+    def where(self) -> str:
+        """Print the lines."""
+        return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in self.lines)
+
+
+@attrs.frozen
+class Explanation:
+    """Explain a schedule, one row a link; prints as a table.
+
+    Args:
+        origin: the spec that the schedule starts from.
+        rows: its links, outermost first.
+        left: the spec that an unfinished schedule leaves to do, empty for a finished one.
+    """
+
+    origin: str
+    rows: tuple[Explained, ...]
+    left: str = ""
+
+    def table(self) -> Table:
+        """Make the table for rich."""
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(
+            box=box.HORIZONTALS,
+            show_lines=True,
+            expand=True,
+            title=Text(self.origin, SPEC),
+            title_justify="left",
+            padding=(0, 1, 0, 0),
+        )
+        table.add_column("link", ratio=22, overflow="fold")
+        table.add_column("changes", ratio=17, overflow="fold")
+        table.add_column("becomes", ratio=34, overflow="fold")
+        table.add_column("CUDA lines", width=10, overflow="fold")
+        for row in self.rows:
+            table.add_row(Text(row.link, LINK), Text(row.change), Text(row.sentences), Text(row.where))
+        if self.left:
+            table.caption = Text(f"… left to do: {self.left}")
+            table.caption_justify = "left"
+        return table
+
+    def text(self, width: int = WIDTH) -> str:
+        """Print as plain text."""
+        return page.plain(self.table(), width)
+
+    def __str__(self) -> str:
+        return self.text().rstrip("\n")
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self.table()
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        return page.bundle(self.table(), NOTEBOOK_WIDTH)
+
+
+def explain(schedule: Scheduled, kernel: Kernel | None = None, source: str = "") -> Explanation:
+    """Explain each link of a schedule.
+
+    Args:
+        schedule: finished or not.
+        kernel: the schedule lowered; None leaves out what only lowering knows.
+        source: that kernel's printed CUDA; without it no lines are given.
+    """
+    chain = steps(schedule)
+    lines = _lines(chain, kernel, source) if kernel is not None and source else ((),) * len(chain)
+    rows = tuple(
+        Explained(
+            words(step.link),
+            str(step.before),
+            str(step.after),
+            change(step),
+            emits(step, kernel),
+            traffic(chain, i),
+            lines[i],
+        )
+        for i, step in enumerate(chain)
+    )
+    rest = left(schedule)
+    return Explanation(str(schedule.origin), rows, "" if rest.closed else str(rest))
+
+
+def _lines(chain: tuple[Step, ...], kernel: Kernel, source: str) -> tuple[tuple[Range, ...], ...]:
+    """Find each link's lines: of its regions, of its loops, or of the instruction."""
+    printed = lowered.lines(kernel, source)
+    looped = loops(chain, kernel)
+    found: list[tuple[Range, ...]] = []
+    for step, mine in zip(chain, looped, strict=True):
+        match step.link:
+            case Tile() | Split() if mine:
+                made = mine[:1]
+            case Tile() | Load() | Epilog():
+                made = _outermost(lowered.of_step(kernel, step))
+            case Done():
+                last = lowered.compute(kernel)
+                made = () if last is None else (last,)
+            case _:
+                made = ()
+        ranges = (printed.of(statement) for statement in made)
+        found.append(_joined(tuple(r for r in ranges if r is not None)))
+    return tuple(found)
+
+
+def _outermost(regions: tuple[Region, ...]) -> tuple[Region, ...]:
+    inner = {id(r) for region in regions for r in lowered.walk(region.body)}
+    return tuple(region for region in regions if id(region) not in inner)
+
+
+def _joined(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
+    """Join ranges that follow each other, but for an empty line between them."""
+    joined: list[Range] = []
+    for first, last in sorted(ranges):
+        if joined and first <= joined[-1][1] + 2:
+            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
+        else:
+            joined.append((first, last))
+    return tuple(joined)
+
+
+def _moves(moved: Traffic) -> str:
+    if moved.reads is None:
+        return f"Moves {moved}"
+    times = f"{float(moved.reads):g} times" if moved.reads != 1 else "once"
+    return f"Moves {moved}; each element is then read {times}"

@@ -1,0 +1,38 @@
+"""What is shown: anything with a program, links, and the specs that they leave."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from fireiron.language.decompositions import Decomposition
+from fireiron.language.residual import Residual
+from fireiron.language.specs import Program
+
+
+class Scheduled(Protocol):
+    """Hold a program, the links so far, and what they leave to do: a chain, or anything shaped like one."""
+
+    @property
+    def program(self) -> Program:
+        """Give what is computed."""
+        ...
+
+    @property
+    def links(self) -> tuple[Decomposition, ...]:
+        """Give the decompositions, outermost first."""
+        ...
+
+    @property
+    def origin(self) -> Residual:
+        """Give the spec before the first link."""
+        ...
+
+    @property
+    def trail(self) -> tuple[Residual, ...]:
+        """Give the specs after each link."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """Give the links that led to `origin`, empty for a whole schedule."""
+        ...

@@ -1,0 +1,91 @@
+"""Traffic: how many bytes a link moves in a block, and how often each element is then read."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import attrs
+
+from fireiron.algebra.expr import Index, simplest
+from fireiron.language.decompositions import Done, Epilog, Load, Microkernel, Tile
+from fireiron.language.levels import Block, Memory
+from fireiron.language.residual import Operand, Residual
+from fireiron.show.steps import Step, product
+from fireiron.show.words import amount
+
+
+@attrs.frozen
+class Traffic:
+    """Count what one link moves; partial tiles count as whole ones.
+
+    Args:
+        memory: from where a load reads, or to where an epilog stores.
+        each: bytes of one unit's Move.
+        total: bytes of all of them, in a block or (above the tile to Block) in the kernel.
+        scope: `block` or `kernel`.
+        stores: whether it is an epilog's.
+        reads: how often each element is then read from the buffer; None where the chain does not say yet.
+    """
+
+    memory: Memory
+    each: Index
+    total: Index
+    scope: str
+    stores: bool = False
+    reads: Fraction | None = None
+
+    def __str__(self) -> str:
+        word = "to" if self.stores else "from"
+        some = "" if self.each == self.total else f"{amount(self.each)} at a time, "
+        return f"{some}{amount(self.total)} a {self.scope} {word} {self.memory}"
+
+
+def traffic(chain: tuple[Step, ...], index: int) -> Traffic | None:
+    """Count what a load or an epilog's store moves, None for other links.
+
+    Args:
+        chain: all steps of the schedule.
+        index: which of them.
+    """
+    step = chain[index]
+    match step.link:
+        case Load(role):
+            operand = step.before.operand(role)
+        case Epilog():
+            operand = step.before.operand("C")
+        case _:
+            return None
+    assert operand is not None
+    each = simplest(_elements(step.before, operand) * operand.dtype.nbytes)
+    blocks = [i for i, s in enumerate(chain[:index]) if isinstance(s.link, Tile) and s.after.level.name == Block.name]
+    above = chain[blocks[-1] + 1 : index] if blocks else chain[:index]
+    total = product((each, *(s.trips for s in above)))
+    stores = isinstance(step.link, Epilog)
+    reads = None if stores else _reads(chain, index, operand)
+    return Traffic(operand.memory, each, total, "block" if blocks else "kernel", stores, reads)
+
+
+def _elements(residual: Residual, operand: Operand) -> Index:
+    return product(tuple(residual.extents[dim] for dim in operand.dims))
+
+
+def _reads(chain: tuple[Step, ...], index: int, operand: Operand) -> Fraction | None:
+    """Divide the elements that the rest of the chain reads from a load's buffer by those that fill it."""
+    if operand.role == "src":
+        return Fraction(1)
+    later = chain[index + 1 :]
+    for i, step in enumerate(later):
+        match step.link:
+            case Load(role) if role == operand.role:
+                taken = _elements(step.before, operand)
+            case Done(Microkernel()):
+                # A microkernel's source is its own matter; the least it can do is one read a multiply-add.
+                taken = product(tuple(extent for _, extent in step.before.sizes))
+            case Done():
+                taken = _elements(step.before, operand)
+            case _:
+                continue
+        filled = _elements(chain[index].before, operand)
+        total = product((taken, *(s.trips for s in later[:i])))
+        return Fraction(total, filled) if isinstance(total, int) and isinstance(filled, int) else None
+    return None
