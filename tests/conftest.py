@@ -71,3 +71,60 @@ def draw() -> Callable[[np.random.Generator, DType, int], np.ndarray[Any, Any]]:
         return np.choose(rng.integers(0, 3, count), [wild, tame, rng.choice(edges, count)]).astype(d.numpy)
 
     return drawn
+
+
+@pytest.fixture
+def right() -> Callable[..., Any]:
+    """Simulate a MatMul's schedule with races looked for, and compare with NumPy in f64; returns the report.
+
+    The bound of a float result is (K + 2) eps_acc |A| |B| for sums in any order, plus one rounding to C's type; integers are exact.
+    """
+    import numpy as np
+
+    from fireiron.front.simulation import random_arrays
+    from fireiron.jit.interface import Interface
+    from fireiron.language.decompositions import Epilog
+    from fireiron.simulate import simulate
+
+    def check(
+        schedule: Any,
+        expect: Callable[[Any, dict[str, Any]], Any] | None = None,
+        numbers: dict[str, float] | None = None,
+        blocks: Any = None,
+        slack: float = 1.0,
+        **sizes: int,
+    ) -> Any:
+        kernel, spec = schedule.lowered(), schedule.matmul
+        arrays = random_arrays(Interface.of(kernel), sizes)
+        wide = np.float64 if spec.A.dtype.kind == "float" else np.int64
+
+        def plain(tensor: Any) -> Any:
+            x = arrays[tensor.name].astype(wide)
+            return x if tensor.storage == tuple(range(len(tensor.shape))) else x.swapaxes(-1, -2)
+
+        a, b, before = plain(spec.A), plain(spec.B), {name: x.astype(wide) for name, x in arrays.items()}
+        old = plain(spec.C)
+        report = simulate(kernel, arrays, sizes, numbers or {}, blocks=blocks)
+        product, bound = a @ b, np.abs(a) @ np.abs(b)
+        if expect is not None:
+            wanted = expect(product, before)
+        else:
+            values = {"": 0.0, **(numbers or {})}
+            alpha, beta = (values[c.name] if c.name else c.value for c in (spec.alpha, spec.beta))
+            wanted = product * alpha if beta == 0 else product * alpha + beta * old
+            slack *= abs(alpha)
+        got = plain(spec.C)
+        assert got.shape == wanted.shape
+        acc = next((x.dtype for x in schedule.links if isinstance(x, Epilog)), spec.C.dtype)
+        if acc.kind == "int":
+            assert np.array_equal(got, wanted)
+            return report
+        # Ops of the epilog round in the accumulator's type too.
+        room = slack * (a.shape[-1] + 2) * acc.epsilon * bound + 4 * acc.epsilon * np.abs(wanted)
+        room = room + (spec.C.dtype.epsilon * np.abs(wanted) if spec.C.dtype != acc else 0)
+        excess = np.abs(got - wanted) - room
+        assert not np.isnan(got).any(), f"{int(np.isnan(got).sum())} elements are NaN"
+        assert (excess <= 1e-30).all(), f"error {float(np.abs(got - wanted).max())} where {float(room.min())} is allowed"
+        return report
+
+    return check

@@ -69,10 +69,11 @@ def matching(
         >>> [atom.name for atom in matching("Move", (4,), (f32, f32), (GL, SH), Thread)]
         ['copy.16B.GL.SH']
     """
+    nbytes = shape[0] * dtypes[0].nbytes if kind == "Move" else 0
     return tuple(
         atom
         for atom in table
-        if atom.kind == kind and next(_differences(atom, shape, dtypes, memories, level, arch), None) is None
+        if atom.kind == kind and atom.nbytes == nbytes and next(_differences(atom, shape, dtypes, memories, level, arch), None) is None
     )
 
 

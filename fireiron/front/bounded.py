@@ -1,4 +1,4 @@
-"""Arithmetic on a value and its error: what an operation makes of both, as the scalar expressions of epilogues combine them.
+"""Arithmetic on a value and its error: what each operation of a scalar expression makes of both.
 
 A `Bounded` says that whatever a right kernel computes lies within `error` of `value`.
 """
@@ -59,11 +59,13 @@ def unit(dtype: DType) -> float:
 
 
 def exact(array: Array) -> Bounded:
+    """Hold numbers that are what they are."""
     value = array.astype(np.float64)
     return Bounded(value, np.zeros(value.shape))
 
 
 def broadcast(x: Bounded, shape: tuple[int, ...]) -> Bounded:
+    """Repeat a value over a shape."""
     return Bounded(np.broadcast_to(x.value, shape), np.broadcast_to(x.error, shape))
 
 

@@ -114,7 +114,7 @@ def reference(schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[str
             case Move(src, dst):
                 return cast(_converted(read(src), src.dtype, links, "src"), dst.dtype)
             case Init(dst, value):
-                return cast(exact(np.full(arrays[dst.name].shape, value, np.float64)), dst.dtype)
+                return cast(exact(np.full(mathematical(dst, arrays[dst.name]).shape, value)), dst.dtype)
             case Pointwise(op, ins, out):
                 result = evaluate(op, (exact(np.zeros(())), *(read(x) for x in ins)), numbers)
                 return broadcast(cast(result, out.dtype), mathematical(out, arrays[out.name]).shape)

@@ -68,6 +68,16 @@ class AccessRow:
         """Give how many times the ideal is spent: the conflict degree of SH, the overfetch of GL."""
         return self.units / self.ideal if self.ideal else 1.0
 
+    @property
+    def conflicts(self) -> float:
+        """Give the bank-conflict degree: 1 for none, and for GL."""
+        return self.degree if self.memory == "SH" else 1.0
+
+    @property
+    def sectors(self) -> float:
+        """Give the sectors of an average request, 0 for SH."""
+        return self.per_request if self.memory == "GL" else 0.0
+
 
 def accesses(
     kernel: Kernel, sizes: Mapping[str, int] | None = None, keep: Callable[[Site], bool] | None = None

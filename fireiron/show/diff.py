@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from fireiron.kernel.ir import Kernel
-from fireiron.language.decompositions import Decomposition, Epilog, Load
+from fireiron.language.decompositions import Decomposition, Epilog, Load, Tile
 from fireiron.language.residual import Residual
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Program, Spec
 from fireiron.language.tensor import Tensor
@@ -138,11 +138,20 @@ def _links(a: Sequence[Decomposition], b: Sequence[Decomposition], within: str =
         elif new is None and old is not None:
             yield Difference("links", within, f"removed: {words(old)}")
         elif old is not None and new is not None and old != new:
-            place = f"{within} > {head(old)}" if within else head(old)
+            place = f"{within} > {_place(old, new)}" if within else _place(old, new)
             changed = tuple(_changes(old, new))
             yield from (Difference("links", place, what) for what in changed)
             inner = [_inner(link) for link in (old, new)]
             yield from _links(inner[0], inner[1], f"{place}'s Move" if isinstance(old, Load) else f"{place}'s store")
+
+
+def _place(old: Decomposition, new: Decomposition) -> str:
+    """Name a pair of links by what both share."""
+    if head(old) == head(new):
+        return head(old)
+    kind = head(old).split(" ", 1)[0]
+    both = isinstance(old, Tile) and isinstance(new, Tile) and old.level is not None and old.level == new.level
+    return f"{kind} {refinements(old)['to']}" if both else kind
 
 
 def _inner(link: Decomposition) -> tuple[Decomposition, ...]:
@@ -173,7 +182,7 @@ _FLAGS = ("unroll", "reuse", "sync")
 def _changes(old: Decomposition, new: Decomposition) -> Iterable[str]:
     """Say what distinguishes two links of a kind, without their Moves."""
     if head(old) != head(new):
-        # The kind's word is in the place already.
+        # The kind's word stands in the place already.
         kind = head(old).split(" ", 1)[0] + " "
         yield arrow("", head(old).removeprefix(kind), head(new).removeprefix(kind))
     before, after = refinements(old), refinements(new)

@@ -30,7 +30,9 @@ def emits(step: Step, kernel: Kernel | None = None) -> str:
             ahead = ""
             if link.stages > 1:
                 ahead = f"; the loads below run {count(link.stages - 1, 'chunk')} ahead in {link.stages} slots"
-            return _loops(step, link.unrolled) + ahead
+            c = step.before.operand("C")
+            zeroed = f"; C starts at 0 in {c.memory}" if c is not None and not c.memory.registers else ""
+            return _loops(step, link.unrolled) + ahead + zeroed
         case Load():
             return _load(step, link, kernel)
         case Epilog():
@@ -38,8 +40,11 @@ def emits(step: Step, kernel: Kernel | None = None) -> str:
         case Own(level):
             return f"each {level} takes the elements that it holds"
         case Done():
+            if step.before.kind in ("Init", "Pointwise"):
+                return f"each {step.before.level} computes its elements one after another"
             name = lowered.compute_name(kernel) if kernel else ""
-            return f"{name or 'the instruction'} executes {step.before.short}, one {step.before.level} at a time"
+            what = step.before.kind if "?" in step.before.short else step.before.short
+            return f"{name or 'the instruction'} executes {what}, one {step.before.level} at a time"
     assert_never(link)
 
 
@@ -57,7 +62,7 @@ def change(step: Step) -> str:
     """
     before, after = step.before, step.after
     said = [
-        f"{dim} {_extent(old)} → {_extent(new)}"
+        f"{dim} → {_extent(new)}" if str(old) == dim else f"{dim} {_extent(old)} → {_extent(new)}"
         for (dim, old), (_, new) in zip(before.sizes, after.sizes, strict=True)
         if old != new
     ]

@@ -69,20 +69,22 @@ def registers(buffer: Buffer) -> int:
 
 
 def register_total(kernel: Kernel) -> int:
-    """Count the registers of all register tensors; addresses and temporaries come on top."""
+    """Count the registers of all register tensors and vectors under conversion; addresses and indices come on top."""
     return sum(registers(b) for b in kernel.buffers if b.memory.registers)
 
 
-def compute(kernel: Kernel) -> Call | Micro | None:
-    """Find the instruction or microkernel that multiplies."""
+def compute(kernel: Kernel) -> Call | Compute | Micro | None:
+    """Find the instruction or microkernel that multiplies; where nothing does, the last one that moves or computes."""
+    last: Call | Compute | None = None
     for statement in walk(kernel.body):
         if isinstance(statement, Micro) or (isinstance(statement, Call) and statement.atom.kind == "MatMul"):
             return statement
-    return None
+        last = statement if isinstance(statement, Call | Compute) else last
+    return last
 
 
 def compute_name(kernel: Kernel) -> str:
-    """Name what multiplies, empty where nothing does."""
+    """Name the instruction or microkernel that `compute` finds, empty where that is plain arithmetic."""
     match compute(kernel):
         case Call(atom):
             return atom.name
@@ -127,7 +129,7 @@ def barriers_of(kernel: Kernel, name: str) -> tuple[Sync, ...]:
 
 
 def enclosing(kernel: Kernel) -> tuple[For, ...]:
-    """List the loops around what multiplies, outermost first."""
+    """List the loops around what `compute` finds, outermost first."""
     goal = compute(kernel)
 
     def search(body: tuple[Statement, ...], loops: tuple[For, ...]) -> tuple[For, ...] | None:

@@ -166,7 +166,7 @@ def by(sizes: tuple[Index | None, ...]) -> str:
         ('128x8', '?x8')
     """
     said = ["?" if size is None else str(size) for size in sizes]
-    return ("x" if all(s.isalnum() or s == "?" for s in said) else " x ").join(said)
+    return ("x" if all(s.isdigit() or s == "?" for s in said) else " x ").join(said)
 
 
 def tensor(t: Tensor) -> str:

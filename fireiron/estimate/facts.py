@@ -1,0 +1,261 @@
+"""Facts: what is known of a schedule after any of its links, on any architecture."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import attrs
+
+from fireiron.algebra.arch import Arch
+from fireiron.algebra.occupancy import Occupancy, occupancy
+from fireiron.base.errors import FireironError, Finding, UsageError
+from fireiron.base.link import Link
+from fireiron.estimate import resources
+from fireiron.estimate.findings import findings, ranked, traffic
+from fireiron.estimate.partial import HOLE, OPEN, Completion, added, complete
+from fireiron.estimate.registers import REGISTER_NBYTES, least_registers, registers_of
+from fireiron.kernel.access import AccessRow, accesses
+from fireiron.kernel.ir import Buffer, Kernel
+from fireiron.kernel.lower import lower
+from fireiron.kernel.sites import Site, reads_and_writes, sites
+from fireiron.language.decompositions import Decomposition
+from fireiron.language.levels import Kernel as KernelLevel
+from fireiron.language.residual import Residual
+from fireiron.language.specs import Program
+
+LATER = "set by a later link"
+
+
+class Schedule(Protocol):
+    """A chain, finished or not."""
+
+    @property
+    def program(self) -> Program:
+        """Give what is computed."""
+        ...
+
+    @property
+    def links(self) -> tuple[Decomposition, ...]:
+        """Give the decompositions, outermost first."""
+        ...
+
+    @property
+    def origin(self) -> Residual:
+        """Give the residual spec before the first link."""
+        ...
+
+
+@attrs.frozen
+class BufferFact:
+    """Describe one buffer.
+
+    Args:
+        name: the C identifier.
+        memory: SH, FR or RF.
+        dtype: element type.
+        nbytes: its bytes, ring slots and copies included.
+        scope: whether `nbytes` counts a block's or a thread's.
+        slots: of its ring.
+        link: the load or epilog that made it.
+    """
+
+    name: str
+    memory: str
+    dtype: str
+    nbytes: int
+    scope: Literal["block", "thread"]
+    slots: int = 1
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+
+@attrs.frozen
+class Facts:
+    """Hold what is known of a schedule.
+
+    Args:
+        spec: what remains to be decomposed, in words.
+        arch: the architecture's name.
+        complete: whether the chain is closed.
+        threads: of a block; None where a later link sets them.
+        shared_nbytes: shared memory of a block, as far as buffers are loaded.
+        registers: of a thread, at least: those of its tensors where the most are alive; None like `threads`.
+        occupancy: of an SM, at most: with that many registers; None like `threads`.
+        buffers: in shared memory and registers.
+        rows: GL and SH accesses of the Moves that are written.
+        findings: errors, warnings and notes, located at links.
+        unknown: what stays open, in words.
+    """
+
+    spec: str
+    arch: str
+    complete: bool
+    threads: int | None
+    shared_nbytes: int
+    registers: int | None
+    occupancy: Occupancy | None
+    buffers: tuple[BufferFact, ...]
+    rows: tuple[AccessRow, ...]
+    findings: tuple[Finding, ...]
+    unknown: tuple[str, ...]
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """List what keeps the schedule from running."""
+        return tuple(f for f in self.findings if f.severity == "error")
+
+    def __str__(self) -> str:
+        lines = [f"{self.spec} on {self.arch}"]
+        lines.append(f"threads: {LATER if self.threads is None else self.threads}")
+        lines.append(f"shared memory: {resources.nbytes(self.shared_nbytes)}")
+        lines.append(f"registers: {LATER if self.registers is None else f'at least {self.registers} a thread'}")
+        if self.occupancy is not None:
+            o = self.occupancy
+            lines.append(f"occupancy: at most {o.fraction:.0%}, {o.blocks} blocks of an SM, limited by {o.limit}")
+        for row in self.rows:
+            unit = "wavefronts" if row.memory == "SH" else "sectors"
+            what = f"{row.title}: {row.direction}s {row.buffer}"
+            lines.append(f"{what}, {unit} a request: {row.per_request:.3g}, {row.degree:.3g} times the fewest")
+        return "\n".join((*lines, *self.unknown, *(f"{f.severity}[{f.code}]: {f.message}" for f in self.findings)))
+
+
+def facts(schedule: Schedule, arch: Arch, kernel: Kernel | None = None) -> Facts:
+    """Measure a schedule, finished or not.
+
+    An unfinished one is closed by plain links below what is written; their own accesses and registers are left out. Where
+    no thread count is set yet, the Moves that are written are measured with 256 threads, which `unknown` says.
+
+    Args:
+        schedule: a chain of a whole program.
+        arch: where it would run.
+        kernel: a finished schedule's kernel, where it is lowered already.
+
+    Raises:
+        UsageError: `nested-chain` for the chain of a Move inside another schedule.
+    """
+    if schedule.origin.level.name != KernelLevel.name:
+        raise UsageError(
+            "nested-chain",
+            f"{schedule.origin} is a Move inside another schedule",
+            fix="ask the schedule that loads it",
+        )
+    (step,) = schedule.program.steps
+    whole = complete(step.spec, schedule.links)
+    links, problems, unknown = schedule.links, list[Finding](), list[str]()
+    for count in range(len(links), -1, -1):
+        completion = complete(step.spec, links[:count])
+        if completion is None:
+            break
+        closed = completion.residual.closed
+        if kernel is not None and closed:
+            return _measure(kernel, completion, arch, (), (), whole)
+        try:
+            lowered = lower(schedule.program, completion.links, "kernel", arch.number, trust_no_sync=not closed)
+        except FireironError as error:
+            if error.link is HOLE or (error.code in OPEN and not closed):
+                words = type(links[count - 1]).__name__.lower()
+                unknown += [f"link {count} ({words}) is not measured yet: {error.message}"] if not unknown else []
+            elif not problems:
+                problems.append(Finding(error.code, error.message, "error", error.fix, error.link, error.path))
+            continue
+        return _measure(lowered, completion, arch, tuple(problems), tuple(unknown), whole)
+    spec = str(schedule.origin if whole is None else whole.residual)
+    unknown.append(f"blocks, threads, shared memory and registers: {LATER}, which tiles to Block")
+    return Facts(spec, arch.name, False, None, 0, None, None, (), (), tuple(problems), tuple(unknown))
+
+
+def _measure(
+    kernel: Kernel,
+    completion: Completion,
+    arch: Arch,
+    problems: tuple[Finding, ...],
+    unknown: tuple[str, ...],
+    whole: Completion | None,
+) -> Facts:
+    spec = str((whole or completion).residual)
+    everything = sites(kernel.body)
+    made = resources.origins(kernel)
+    real = {name for name, origin in made.items() if origin.link is not HOLE}
+    if completion.residual.closed:
+        least = least_registers(kernel)
+        rows = accesses(kernel)
+        return Facts(
+            spec, arch.name, True, kernel.threads, kernel.shared_nbytes, least,
+            occupancy(arch, kernel.threads, least, kernel.shared_nbytes), _buffers(kernel, real, made, True), rows,
+            ranked([*problems, *findings(kernel, arch, rows)]), unknown,
+        )  # fmt: skip
+    open_registers = frozenset[str]() if completion.owners_known else _hole_registers(everything)
+
+    def keep(site: Site) -> bool:
+        return not added(site) and not any(v.buffer.name in open_registers for v, _ in reads_and_writes(site.statement))
+
+    rows = accesses(kernel, keep=keep)
+    least = least_registers(kernel, real.__contains__)
+    found = [*problems, *resources.shared_memory(kernel, arch), *traffic(kernel, rows)]
+    more = [*unknown]
+    threads = kernel.threads if completion.threads_known else None
+    if threads is not None:
+        found += [*resources.limits(kernel, arch, None), *resources.registers(kernel, arch, least)]
+    elif least * kernel.threads > arch.registers_per_sm:
+        found += _too_many_registers(kernel, arch, least, real)
+    if threads is None:
+        more.append(f"threads: {LATER}; Moves are measured with {kernel.threads}")
+    if open_registers & real:
+        names = ", ".join(sorted(open_registers & real))
+        more.append(f"which thread holds which element of {names}: {LATER}, so their Moves are not measured")
+    return Facts(
+        spec, arch.name, False, threads, kernel.shared_nbytes, None if threads is None else least,
+        None if threads is None else occupancy(arch, threads, least, kernel.shared_nbytes),
+        _buffers(kernel, real, made, threads is not None), rows, ranked(found), tuple(more),
+    )  # fmt: skip
+
+
+def _hole_registers(everything: tuple[Site, ...]) -> frozenset[str]:
+    """List the register tensors that the added links decide the owners of."""
+    return frozenset(
+        view.buffer.name
+        for site in everything
+        if added(site)
+        for view, _ in reads_and_writes(site.statement)
+        if view.buffer.memory.registers
+    )
+
+
+def _too_many_registers(kernel: Kernel, arch: Arch, least: int, real: set[str]) -> list[Finding]:
+    """Find register tensors that a block cannot hold, however many threads it gets."""
+    made = resources.origins(kernel)
+    buffers = sorted((b for b in kernel.buffers if b.memory.registers and b.name in real), key=lambda b: -registers_of(b))
+    listed = ", ".join(f"{b.name} {resources.nbytes(_nbytes(b, kernel.threads))}" for b in buffers)
+    have = resources.nbytes(arch.registers_per_sm * REGISTER_NBYTES)
+    origin = made[buffers[0].name]
+    return [
+        Finding(
+            "registers",
+            f"a block's register tensors take {resources.nbytes(least * kernel.threads * REGISTER_NBYTES)}, "
+            f"an SM of {arch} has {have}: {listed}",
+            "error",
+            fix="use a smaller tile a block",
+            link=origin.link,
+            path=origin.path,
+        )
+    ]
+
+
+def _nbytes(buffer: Buffer, threads: int) -> int:
+    return registers_of(buffer) * REGISTER_NBYTES * threads
+
+
+def _buffers(
+    kernel: Kernel, real: set[str], made: dict[str, resources.Origin], threads_known: bool
+) -> tuple[BufferFact, ...]:
+    found: list[BufferFact] = []
+    for buffer in kernel.buffers:
+        if buffer.name not in real:
+            continue
+        registers = buffer.memory.registers
+        size = _nbytes(buffer, 1 if threads_known else kernel.threads) if registers else buffer.nbytes
+        scope: Literal["block", "thread"] = "thread" if registers and threads_known else "block"
+        link = made[buffer.name].link
+        found.append(
+            BufferFact(buffer.name, str(buffer.memory), str(buffer.dtype), size, scope, buffer.slots, link)
+        )
+    return tuple(found)

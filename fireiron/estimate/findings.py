@@ -1,0 +1,104 @@
+"""Findings: everything static that is wrong with a kernel on an architecture, slow about it, or worth a note."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from fireiron.algebra.arch import Arch
+from fireiron.algebra.expr import as_int
+from fireiron.base.errors import Finding
+from fireiron.estimate import resources
+from fireiron.estimate.registers import least_registers
+from fireiron.kernel.access import AccessRow
+from fireiron.kernel.ir import Kernel, Pointer
+from fireiron.kernel.traffic import SECTOR
+
+CONFLICT = 1.05  # a degree below is a partial tile's ragged edge
+OVERFETCH = 1.25
+WIDEST = 16
+
+
+def findings(
+    kernel: Kernel, arch: Arch, rows: tuple[AccessRow, ...], sizes: Mapping[str, int] | None = None
+) -> tuple[Finding, ...]:
+    """Check a kernel against an architecture.
+
+    Args:
+        kernel: what would run.
+        arch: where.
+        rows: what `accesses` found.
+        sizes: values of the symbols, where they are known.
+
+    Returns:
+        Errors (`shared-memory`, `registers`, `too-many-threads`, `grid`, `arch`), then warnings (`bank-conflicts`,
+        `uncoalesced`, `idle-threads`, `low-occupancy`, `spills-likely`), then notes (`partial-tiles`, `waves`).
+    """
+    least = least_registers(kernel)
+    found = [
+        *resources.shared_memory(kernel, arch),
+        *resources.limits(kernel, arch, sizes),
+        *resources.registers(kernel, arch, least),
+        *traffic(kernel, rows),
+        *resources.idle(kernel, sizes),
+        *resources.low_occupancy(kernel, arch, least),
+        *resources.notes(kernel, arch, least, sizes),
+    ]
+    return ranked(found)
+
+
+def ranked(found: list[Finding]) -> tuple[Finding, ...]:
+    """Sort findings: errors, warnings, notes."""
+    order = ("error", "warning", "note")
+    return tuple(sorted(found, key=lambda f: order.index(f.severity)))
+
+
+def traffic(kernel: Kernel, rows: tuple[AccessRow, ...]) -> Iterator[Finding]:
+    """Find bank conflicts and sectors fetched in vain."""
+    pointers = {p.buffer.name: p for p in kernel.parameters if isinstance(p, Pointer)}
+    widths: dict[str, int] = {}
+    for row in rows:
+        widths[row.buffer] = max(widths.get(row.buffer, 1), row.lane_nbytes)
+    items = {b.name: b.dtype.nbytes for b in kernel.buffers}
+    for row in rows:
+        if row.memory == "SH" and row.degree > CONFLICT:
+            yield _conflict(row, max(1, widths[row.buffer] // items.get(row.buffer, 4)))
+        elif row.memory == "GL" and row.degree > OVERFETCH:
+            yield _uncoalesced(row, pointers.get(row.buffer))
+
+
+def _conflict(row: AccessRow, pad: int) -> Finding:
+    verb = "reads" if row.direction == "read" else "writes"
+    return Finding(
+        "bank-conflicts",
+        f"{row.what} {verb} {row.buffer} by {row.per_request:.3g} wavefronts a request, not "
+        f"{row.per_request / row.degree:.3g}: bank conflicts of degree {row.degree:.3g} in {row.title}",
+        "warning",
+        fix=f"where {row.buffer} is loaded, add .pad({pad}) or .swizzle(...), or the other order by .storage_layout(...)",
+        link=row.link,
+        path=row.path,
+    )
+
+
+def _uncoalesced(row: AccessRow, pointer: Pointer | None) -> Finding:
+    verb = "reads" if row.direction == "read" else "writes"
+    message = (
+        f"{row.what} {verb} {row.buffer} by {row.per_request:.3g} sectors a request, not "
+        f"{row.per_request / row.degree:.3g}: {row.degree:.2g} times the bytes that are used, in {row.title}"
+    )
+    pitch = _pitch(pointer)
+    if pitch is not None and pitch % SECTOR:
+        message += f"; lines of {row.buffer} are {pitch} B apart, so that they start inside sectors"
+    fix = "let neighbouring threads take neighbouring elements: vector() in the tensor's own order"
+    if row.direction == "write":
+        fix = "store by through_shared(), so that neighbouring threads store neighbouring elements"
+    elif row.lane_nbytes < WIDEST:
+        fix += ", staged() where the buffer's order differs"
+    return Finding("uncoalesced", message, "warning", fix=fix, link=row.link, path=row.path)
+
+
+def _pitch(pointer: Pointer | None) -> int | None:
+    """Give the bytes between two lines of a tensor, None where they are not known."""
+    if pointer is None or len(pointer.strides) < 2:
+        return None
+    stride = as_int(pointer.strides[-2])
+    return None if stride is None else stride * pointer.buffer.dtype.nbytes

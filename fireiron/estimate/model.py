@@ -1,0 +1,304 @@
+"""The cost model: a lower bound of a kernel's time, from what it must issue and move. The only one of the project.
+
+Clocks of one block on one SM, each resource alone:
+
+- issue: every warp instruction takes a slot of one of the schedulers, a MatMul atom `atom.clocks` of them;
+- shared memory: one wavefront a clock;
+- L2: 64 bytes of sectors a clock, the width of an SM's port.
+
+The slowest of them is the block's throughput. Its critical path adds, for each round of an outer loop, what a load from
+global memory takes longer than the stages ahead of it cover, and a barrier. A wave of b blocks an SM takes b times the
+throughput, or the critical path where that is longer; the last wave has as many blocks as are left. DRAM must deliver every
+tensor once, or what the blocks of a wave have distinct in each wave where the tensors do not fit in L2. The larger of both,
+after the launch, is the time. Addresses, instruction latencies and power limits are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+import numpy as np
+
+from fireiron.algebra.arch import Arch
+from fireiron.algebra.expr import evaluate
+from fireiron.algebra.occupancy import occupancy
+from fireiron.base.errors import CheckError
+from fireiron.estimate.registers import ADDRESSING, least_registers, register_cap
+from fireiron.kernel.access import AccessRow, accesses
+from fireiron.kernel.ir import BLOCK, THREAD, Call, Compute, Kernel, Micro, Pointer
+from fireiron.kernel.sites import Sample, Site, reads_and_writes, sample, sites, symbols, typical_sizes
+from fireiron.kernel.traffic import SECTOR, WARP
+
+LAUNCH_US = 3.2  # an empty kernel between two events, measured on an H200
+L2_NBYTES_PER_CLOCK = 64  # of one SM
+GL_LATENCY = 600  # clocks from a load to its data, an L2 miss on an H200
+ROUND_CLOCKS = 60  # a barrier, and the first shared read after it
+F32_LANES = 128  # fp32 lanes of the SM that atoms' clocks are for
+MOST_BASES = 4096  # blocks of a wave that are looked at
+
+
+@attrs.frozen
+class Term:
+    """Say how long one resource alone would take."""
+
+    name: str
+    us: float
+
+
+@attrs.frozen
+class Estimate:
+    """Hold a modelled time; nothing here was measured.
+
+    Args:
+        arch: the architecture's name.
+        gpu: the product whose rates were taken.
+        time_us: a lower bound of the time, launch included.
+        bound: the resource that takes most of it: an atom's issue, `shared memory`, `l2`, `latency`, `dram`, `launch`.
+        flops: operations issued; those on the padding of partial tiles count.
+        dram_nbytes: bytes that DRAM moves.
+        gl_nbytes: bytes of the sectors that SMs ask for.
+        grid: blocks.
+        blocks_per_sm: resident at a time.
+        waves: of blocks, the last one counted in full.
+        terms: each resource alone, slowest first.
+        sizes: values of the symbols.
+        assumed: symbols that were given typical values.
+    """
+
+    arch: str
+    gpu: str
+    time_us: float
+    bound: str
+    flops: float
+    dram_nbytes: float
+    gl_nbytes: float
+    grid: int
+    blocks_per_sm: int
+    waves: int
+    terms: tuple[Term, ...]
+    sizes: tuple[tuple[str, int], ...] = ()
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def tflops(self) -> float:
+        """Give 1e12 operations a second, modelled."""
+        return self.flops / self.time_us * 1e-6
+
+    @property
+    def gbps(self) -> float:
+        """Give 1e9 DRAM bytes a second, modelled."""
+        return self.dram_nbytes / self.time_us * 1e-3
+
+    def __str__(self) -> str:
+        lines = [
+            f"modelled: at least {self.time_us:.4g} us on {self.gpu} ({self.arch}), bound by {self.bound}: "
+            f"{self.tflops:.3g} TFLOP/s, {self.gbps:.4g} GB/s",
+            f"{self.grid} blocks, {self.blocks_per_sm} an SM: {self.waves} waves",
+            *(f"{term.name}: {term.us:.4g} us" for term in self.terms),
+        ]
+        if self.assumed:
+            known = dict(self.sizes)
+            lines.append("assumed: " + ", ".join(f"{name}={known[name]}" for name in self.assumed))
+        return "\n".join(lines)
+
+
+@attrs.frozen
+class _Work:
+    """Count what an average block issues.
+
+    Args:
+        math: clocks of MatMul atoms, by name, of all warps.
+        slots: warp instructions of any kind.
+        flops: operations.
+    """
+
+    math: Mapping[str, float]
+    slots: float
+    flops: float
+
+
+def estimate(
+    kernel: Kernel,
+    arch: Arch,
+    sizes: Mapping[str, int] | None = None,
+    registers: int | None = None,
+    rows: tuple[AccessRow, ...] | None = None,
+) -> Estimate:
+    """Model a kernel's time.
+
+    Args:
+        kernel: what would run.
+        arch: where; its `gpu` gives the rates.
+        sizes: values of the symbols; a typical one stands for what is missing.
+        registers: of a thread, as compiled; guessed from the register tensors where None.
+        rows: what `accesses(kernel, sizes)` found, where it is known already.
+
+    Raises:
+        CheckError: `does-not-fit` where an SM cannot hold one block.
+    """
+    gpu, values = arch.gpu, typical_sizes(kernel, sizes)
+    rows = accesses(kernel, values) if rows is None else rows
+    everything = sites(kernel.body)
+    guess = min(least_registers(kernel) + ADDRESSING, register_cap(arch, kernel.threads, kernel.minimum_blocks))
+    found = occupancy(arch, kernel.threads, guess if registers is None else registers, kernel.shared_nbytes)
+    if not found.blocks:
+        raise CheckError(
+            "does-not-fit", f"an SM of {arch} cannot hold one block: {found.limit}", fix="check() says what is too much"
+        )
+    grid = max(1, int(evaluate(kernel.grid, values)))  # pyright: ignore[reportArgumentType]
+    each = -(-grid // gpu.sms)
+    resident = min(found.blocks, each)
+    work = _work(kernel, everything, values, arch)
+    issue = max(sum(work.math.values()), work.slots) / arch.partitions
+    atom = max(work.math, key=lambda name: work.math[name], default="")
+    mostly = atom if work.math and 2 * sum(work.math.values()) >= work.slots else "instruction"
+    shared = sum(row.units for row in rows if row.memory == "SH")
+    sectors = sum(row.units for row in rows if row.memory == "GL") * SECTOR
+    clocks = {f"{mostly} issue": issue, "shared memory": shared, "l2": sectors / L2_NBYTES_PER_CLOCK}
+    slowest = max(clocks, key=lambda name: clocks[name])
+    critical = _critical(everything, kernel, values, clocks[slowest])
+    slots = resident * gpu.sms
+    waves, rest = divmod(grid, slots)
+    last = -(-rest // gpu.sms)
+    total = waves * max(resident * clocks[slowest], critical) + (max(last * clocks[slowest], critical) if last else 0)
+    busy = each * clocks[slowest]
+    dram = _dram(kernel, everything, rows, values, slots, grid, gpu.l2_nbytes)
+    terms = {name: each * count / gpu.clock_mhz for name, count in clocks.items()}
+    terms |= {"latency": (total - busy) / gpu.clock_mhz, "dram": dram / gpu.dram_gbps * 1e-3, "launch": LAUNCH_US}
+    sm_us = total / gpu.clock_mhz
+    time_us = LAUNCH_US + max(sm_us, terms["dram"])
+    if 2 * LAUNCH_US >= time_us:
+        bound = "launch"
+    elif terms["dram"] >= sm_us:
+        bound = "dram"
+    else:
+        bound = slowest if busy >= total / 2 else "latency"
+    return Estimate(
+        arch=arch.name,
+        gpu=gpu.name,
+        time_us=time_us,
+        bound=bound,
+        flops=work.flops * grid,
+        dram_nbytes=dram,
+        gl_nbytes=sectors * grid,
+        grid=grid,
+        blocks_per_sm=resident,
+        waves=waves + bool(rest),
+        terms=tuple(Term(name, us) for name, us in sorted(terms.items(), key=lambda item: -item[1])),
+        sizes=tuple(values.items()),
+        assumed=tuple(s.name for s in symbols(kernel) if s.name not in (sizes or {})),
+    )
+
+
+def _work(kernel: Kernel, everything: tuple[Site, ...], values: Mapping[str, int], arch: Arch) -> _Work:
+    math: dict[str, float] = {}
+    slots, flops = 0.0, 0.0
+    for site in everything:
+        statement = site.statement
+        bindings = tuple(b.value for b in statement.bindings) if isinstance(statement, Micro) else ()
+        known = sample(site, kernel, values, (*site.guards, *bindings))
+        warps = known.warps(known.mask(*site.guards))
+        match statement:
+            case Call(atom=atom) if atom.kind == "MatMul":
+                narrow = F32_LANES / arch.gpu.fp32_lanes if atom.name.startswith("fma.f32") else 1.0
+                math[atom.name] = math.get(atom.name, 0.0) + warps * atom.clocks * narrow
+                flops += 2.0 * float(np.prod(atom.shape)) * warps * WARP / (atom.unit.size or 1)
+                slots += warps
+            case Micro(name=name, level=level):
+                # A microkernel is taken to issue one multiply-add for each product of its residual spec.
+                products = warps * WARP / (level.size or kernel.threads) * _volume(known, bindings)
+                math[name] = math.get(name, 0.0) + products / WARP
+                flops += 2.0 * products
+                slots += products / WARP
+            case Compute():
+                flops += warps * WARP
+                slots += warps
+            case _:
+                slots += warps
+    return _Work(math, slots, flops)
+
+
+def _volume(known: Sample, bindings: tuple[object, ...]) -> float:
+    total = 1.0
+    for binding in bindings:
+        total *= max(0.0, float(known.of(binding).max()))  # pyright: ignore[reportArgumentType]
+    return total
+
+
+def _critical(everything: tuple[Site, ...], kernel: Kernel, values: Mapping[str, int], throughput: float) -> float:
+    """Count the clocks of one block alone on its SM."""
+    rounds: dict[str, float] = {}
+    ahead: dict[str, int] = {}
+    for site in everything:
+        rolled = [loop for loop in site.loops if not loop.unroll]
+        outer = rolled[0].var.name if rolled else ""
+        for view, direction in reads_and_writes(site.statement):
+            if view.buffer.memory.name == "GL" and direction == "read":
+                trips = [int(evaluate(loop.extent, {**_zeros(site), **values})) for loop in rolled]  # pyright: ignore[reportArgumentType]
+                rounds[outer] = max(rounds.get(outer, 0.0), float(np.prod(trips)) if trips else 1.0)
+            if view.buffer.memory.name == "SH":
+                ahead[outer] = max(ahead.get(outer, 0), view.buffer.slots - 1)
+    total = throughput
+    for outer, count in rounds.items():
+        covered = ahead.get(outer, 0) * throughput / count if outer else 0.0
+        total += count * (max(0.0, GL_LATENCY - covered) + ROUND_CLOCKS)
+    return total
+
+
+def _zeros(site: Site) -> dict[str, int]:
+    return {THREAD: 0, BLOCK: 0, **{loop.var.name: 0 for loop in site.loops}, **{let.var.name: 0 for let in site.lets}}
+
+
+def _dram(
+    kernel: Kernel,
+    everything: tuple[Site, ...],
+    rows: tuple[AccessRow, ...],
+    values: Mapping[str, int],
+    slots: int,
+    grid: int,
+    l2_nbytes: int,
+) -> float:
+    """Count the bytes that DRAM moves: each tensor once, or once for each wave that needs it again."""
+    pointers = {p.buffer.name: p for p in kernel.parameters if isinstance(p, Pointer)}
+    whole = {name: _tensor_nbytes(p, values) for name, p in pointers.items()}
+    fits = sum(whole.values()) <= l2_nbytes
+    asked: dict[tuple[str, str], float] = {}
+    for row in rows:
+        if row.memory == "GL":
+            key = (row.buffer, row.direction)
+            asked[key] = asked.get(key, 0.0) + row.ideal * SECTOR
+    wave = min(slots, grid)
+    distinct = _distinct(kernel, everything, values, wave)
+    total = 0.0
+    for (name, direction), nbytes in asked.items():
+        once = min(whole[name], nbytes * grid)
+        if direction == "write" or fits:
+            total += once
+            continue
+        share = min(whole[name], nbytes * distinct.get(name, wave))
+        total += max(once, min(share * -(-grid // wave), nbytes * grid))
+    return total
+
+
+def _tensor_nbytes(pointer: Pointer, values: Mapping[str, int]) -> float:
+    total = float(pointer.buffer.dtype.nbytes)
+    for extent, stride in zip(pointer.shape, pointer.strides, strict=True):
+        total *= float(evaluate(extent, values)) if evaluate(stride, values) != 0 else 1.0  # pyright: ignore[reportArgumentType]
+    return total
+
+
+def _distinct(kernel: Kernel, everything: tuple[Site, ...], values: Mapping[str, int], wave: int) -> dict[str, float]:
+    """Count how many different parts of each tensor the blocks of one wave read, at the first iteration of every loop."""
+    looked = min(wave, MOST_BASES)
+    found: dict[str, float] = {}
+    for site in everything:
+        for view, direction in reads_and_writes(site.statement):
+            if view.buffer.memory.name != "GL" or direction != "read" or view.buffer.name in found:
+                continue
+            env = {**_zeros(site), **values, BLOCK: np.arange(looked)}
+            for let in site.lets:
+                env[let.var.name] = evaluate(let.value, env)
+            bases = np.broadcast_to(np.asarray(evaluate(view.offset, env)), (looked,))
+            found[view.buffer.name] = len(np.unique(bases)) * wave / looked
+    return found

@@ -1,0 +1,87 @@
+"""Unfinished chains: closed by the plainest links that make them a kernel, so that what is written already can be measured."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from fireiron.algebra.dtypes import default_accumulator
+from fireiron.base.link import Link
+from fireiron.base.place import Place
+from fireiron.kernel.sites import Site
+from fireiron.language.decompositions import Decomposition, Done, Epilog, Load, Own, Split, Tile, Widest
+from fireiron.language.levels import RF, Kernel, Thread
+from fireiron.language.pointwise import accumulator
+from fireiron.language.residual import Residual, after
+from fireiron.language.specs import Spec
+
+# The link of everything that a completion adds; it compares by identity.
+HOLE: Final = Link(Place("<later links>", 0))
+ASSUMED_THREADS = 256
+# What later links may still put right.
+OPEN: Final = frozenset(
+    ("unfinished", "ownership-conflict", "ownership-unknown", "register-loop", "fragment-order", "no-atom",
+     "pipeline-empty", "no-sync-needed", "barrier-in-guard")
+)  # fmt: skip
+
+
+@attrs.frozen
+class Completion:
+    """Hold a chain that was closed for the author.
+
+    Args:
+        links: the author's, then those that were added.
+        residual: what the author left to do.
+        threads_known: whether the author has mapped a level inside the block.
+        owners_known: whether the author has come down to single threads, so that it is known who holds which registers.
+    """
+
+    links: tuple[Decomposition, ...]
+    residual: Residual
+    threads_known: bool
+    owners_known: bool
+
+
+def complete(spec: Spec, links: tuple[Decomposition, ...]) -> Completion | None:
+    """Close a chain; None where nothing is mapped to blocks yet."""
+    residual = after(spec, links)
+    if residual.closed:
+        return Completion(links, residual, True, True)
+    if residual.level.name == Kernel.name:
+        return None
+    threads_known = any(isinstance(x, Tile) and x.level is not None and x.level.size is not None for x in links)
+    at_thread = residual.level.size == 1
+    last = links[-1]
+    if isinstance(last, Split) and last.stages > 1:
+        links = (*links[:-1], attrs.evolve(last, stages=1))
+    added: list[Decomposition] = []
+    ones = tuple((dim, 1) for dim, _ in residual.sizes if dim != "K")
+    if residual.kind == "MatMul":
+        c, a = residual.operand("C"), residual.operand("A")
+        assert c is not None and a is not None
+        if not c.memory.registers:
+            kind = default_accumulator(a.dtype)
+            added.append(Epilog(accumulator(kind), RF, kind, 0.0, _OWN, HOLE))
+    if not at_thread:
+        units = None if threads_known else ASSUMED_THREADS
+        added.append(Tile(ones, Thread, units, unrolled=True, link=HOLE))
+    if residual.kind == "MatMul":
+        added.append(Split(1, unrolled=True, link=HOLE))
+        for role in ("A", "B"):
+            operand = residual.operand(role)
+            assert operand is not None
+            if not operand.memory.registers:
+                added.append(Load(role, RF, _OWN, link=HOLE))
+    if at_thread:
+        added.append(Tile(ones, unrolled=True, link=HOLE))
+    return Completion((*links, *added, Done(link=HOLE)), residual, threads_known, at_thread)
+
+
+# Each thread's own elements, one vector after another.
+_OWN: tuple[Decomposition, ...] = (Own(Thread, HOLE), Tile(Widest(), unrolled=True, link=HOLE), Done(link=HOLE))
+
+
+def added(site: Site) -> bool:
+    """Say whether a statement comes from what a completion added."""
+    return site.statement.link is HOLE or (site.region is not None and site.region.link is HOLE)

@@ -1,0 +1,76 @@
+"""Registers: the fewest that a thread's register tensors take at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from fireiron.algebra.arch import Arch
+from fireiron.algebra.expr import evaluate
+from fireiron.algebra.occupancy import occupancy
+from fireiron.kernel.ir import Buffer, Kernel
+from fireiron.kernel.sites import Site, reads_and_writes, sites
+
+REGISTER_NBYTES = 4
+ADDRESSING = 24  # registers for indices, addresses and the loop, beside the tensors: what small kernels were seen to take
+
+
+def registers_of(buffer: Buffer) -> int:
+    """Count the 32-bit registers that one register tensor takes in each thread."""
+    size = evaluate(buffer.size, {})
+    assert isinstance(size, int)
+    return -(-size * buffer.slots * buffer.dtype.nbytes // REGISTER_NBYTES)
+
+
+def least_registers(kernel: Kernel, keep: Callable[[str], bool] | None = None) -> int:
+    """Count the registers of a thread that hold tensors where the most are alive.
+
+    The compiler adds addresses and loop counters, and may keep less of a tensor alive by reordering what is unrolled.
+
+    Args:
+        kernel: whose.
+        keep: which buffers count, by name; None counts all.
+    """
+    everything = sites(kernel.body)
+    lives = _lives(everything)
+    alive = [0] * len(everything)
+    for buffer in kernel.buffers:
+        if not buffer.memory.registers or buffer.name not in lives or (keep is not None and not keep(buffer.name)):
+            continue
+        first, last = lives[buffer.name]
+        for index in range(first, last + 1):
+            alive[index] += registers_of(buffer)
+    return max(alive, default=0)
+
+
+def _lives(everything: tuple[Site, ...]) -> Mapping[str, tuple[int, int]]:
+    """Give the first and last site where each buffer's content is needed; what enters a loop is needed until the loop ends."""
+    ends: dict[str, int] = {}
+    starts: dict[str, int] = {}
+    for site in everything:
+        for loop in site.loops:
+            starts.setdefault(loop.var.name, site.index)
+            ends[loop.var.name] = site.index
+    lives: dict[str, tuple[int, int]] = {}
+    for site in everything:
+        for view, _ in reads_and_writes(site.statement):
+            name = view.buffer.name
+            first, last = lives.get(name, (site.index, site.index))
+            entered = [ends[x.var.name] for x in site.loops if first < starts[x.var.name]]
+            lives[name] = (first, max(last, site.index, *entered))
+    return lives
+
+
+def register_cap(arch: Arch, threads: int, minimum_blocks: int = 1) -> int:
+    """Give the most registers a thread may have for so many blocks to fit on an SM, in steps of 8.
+
+    Example:
+        >>> from fireiron.algebra.arch import arch
+        >>> register_cap(arch(90), 256), register_cap(arch(90), 1024), register_cap(arch(90), 256, 2)
+        (255, 64, 128)
+    """
+    if threads > arch.threads_per_block:
+        return arch.registers_per_thread
+    for registers in (arch.registers_per_thread, *range(arch.registers_per_thread // 8 * 8, 0, -8)):
+        if occupancy(arch, threads, registers).blocks >= max(1, minimum_blocks):
+            return registers
+    return 0

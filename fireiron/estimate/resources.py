@@ -1,0 +1,238 @@
+"""Findings about what a block takes from its SM: shared memory, registers, threads, and what is left idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import attrs
+
+from fireiron.algebra.arch import Arch
+from fireiron.algebra.expr import evaluate, free
+from fireiron.algebra.occupancy import Occupancy, occupancy
+from fireiron.base.errors import Finding
+from fireiron.base.link import Link
+from fireiron.estimate.registers import ADDRESSING, register_cap, registers_of
+from fireiron.kernel.ir import BLOCK, Buffer, Call, Compute, Kernel
+from fireiron.kernel.sites import Site, reads_and_writes, sample, sites, symbols, typical_sizes
+
+FEW_WARPS = 8  # two for each scheduler: fewer leave every stall exposed
+FULL = 0.9  # of the machine's block slots, above which a last wave is not worth a word
+MOST_BLOCKS = 2**31 - 1  # of a grid's first dimension
+
+
+@attrs.frozen
+class Origin:
+    """Say which link made a buffer.
+
+    Args:
+        link: the chain method.
+        path: where in the tree.
+        title: the region that fills it.
+    """
+
+    link: Link | None = None
+    path: str = ""
+    title: str = ""
+
+
+def origins(kernel: Kernel) -> dict[str, Origin]:
+    """Map each SH and RF buffer to the link whose Move, or Init, fills it first."""
+    found: dict[str, Origin] = {}
+    for site in sites(kernel.body):
+        for view, direction in reads_and_writes(site.statement):
+            if direction == "write":
+                found.setdefault(view.buffer.name, Origin(site.link, site.path, site.title))
+    return found
+
+
+def nbytes(count: int) -> str:
+    """Print bytes as a reader counts them.
+
+    Example:
+        >>> nbytes(49152), nbytes(512)
+        ('48 KiB', '512 B')
+    """
+    return f"{count} B" if count < 1024 else f"{count / 1024:.4g} KiB"
+
+
+def shared_memory(kernel: Kernel, arch: Arch) -> Iterator[Finding]:
+    """Find a block that wants more shared memory than the architecture has, at the load that passes the limit."""
+    limit = arch.shared_per_block
+    if kernel.shared_nbytes <= limit:
+        return
+    made = origins(kernel)
+    buffers = sorted((b for b in kernel.buffers if b.memory.name == "SH"), key=lambda b: -b.nbytes)
+    passing = [b for b in kernel.buffers if b.memory.name == "SH" and b.offset + b.nbytes > limit]
+    origin = made.get(passing[0].name, Origin()) if passing else Origin()
+    listed = ", ".join(f"{b.name} {nbytes(b.nbytes)}{_ring(b)}" for b in buffers)
+    yield Finding(
+        "shared-memory",
+        f"a block takes {nbytes(kernel.shared_nbytes)} of shared memory, {arch} gives at most {nbytes(limit)}: {listed}",
+        "error",
+        fix=_less_shared(buffers, kernel.shared_nbytes - limit),
+        link=origin.link,
+        path=origin.path,
+    )
+
+
+def _ring(buffer: Buffer) -> str:
+    return f" ({buffer.slots} slots)" if buffer.slots > 1 else ""
+
+
+def _less_shared(buffers: Iterable[Buffer], excess: int) -> str:
+    rings = [b for b in buffers if b.slots > 1]
+    each = sum(b.nbytes // b.slots for b in rings)
+    stages = max((b.slots for b in rings), default=1)
+    if rings and stages - -(-excess // each) >= 1:
+        return f"pipeline({stages - -(-excess // each)}) fits; or use smaller tiles"
+    return "use smaller tiles or a smaller split, or reuse_buffer() where a buffer is dead"
+
+
+def registers(kernel: Kernel, arch: Arch, least: int) -> Iterator[Finding]:
+    """Find register tensors that no thread can hold, or that leave too little beside them."""
+    cap = register_cap(arch, kernel.threads, kernel.minimum_blocks)
+    if least + ADDRESSING <= cap:
+        return
+    made = origins(kernel)
+    buffers = sorted((b for b in kernel.buffers if b.memory.registers), key=lambda b: -registers_of(b))
+    listed = ", ".join(f"{b.name} {registers_of(b)}" for b in buffers[:4])
+    origin = made.get(buffers[0].name, Origin()) if buffers else Origin()
+    why = f"{arch} gives at most {cap} to each of {kernel.threads} threads"
+    fits = least <= cap
+    yield Finding(
+        "spills-likely" if fits else "registers",
+        f"a thread's tensors take {least} registers at once, {why}: {listed}"
+        + (f"; addresses want about {ADDRESSING} more" if fits else ""),
+        "warning" if fits else "error",
+        fix="give each thread a smaller tile, or the block more threads",
+        link=origin.link,
+        path=origin.path,
+    )
+
+
+def limits(kernel: Kernel, arch: Arch, sizes: Mapping[str, int] | None) -> Iterator[Finding]:
+    """Find blocks, grids and atoms that the architecture does not have."""
+    everything = sites(kernel.body)
+    top = next((site for site in everything if site.region is not None), None)
+    link, path = (top.link, top.path) if top else (None, "")
+    if kernel.threads > arch.threads_per_block:
+        yield Finding(
+            "too-many-threads",
+            f"a block has {kernel.threads} threads, {arch} allows {arch.threads_per_block}",
+            fix="use larger tiles a thread, or cap them by to(level, units=n)",
+            link=link,
+            path=path,
+        )
+    grid = grid_of(kernel, sizes)
+    if grid is not None and grid > MOST_BLOCKS:
+        yield Finding(
+            "grid", f"the grid has {grid} blocks, above {MOST_BLOCKS}", fix="use larger tiles a block", link=link, path=path
+        )
+    wanted = {s.statement.atom: s for s in everything if isinstance(s.statement, Call)}
+    for atom, site in wanted.items():
+        if atom.arch > arch.number:
+            yield Finding(
+                "arch",
+                f"{atom.name} needs sm_{atom.arch}, not {arch}",
+                fix="lower the schedule for this architecture",
+                link=site.link,
+                path=site.path,
+            )
+
+
+def grid_of(kernel: Kernel, sizes: Mapping[str, int] | None) -> int | None:
+    """Count the blocks, None where sizes are missing."""
+    if any(s.name not in (sizes or {}) for s in symbols(kernel)):
+        return None
+    return int(evaluate(kernel.grid, dict(sizes or {})))  # pyright: ignore[reportArgumentType]
+
+
+def idle(kernel: Kernel, sizes: Mapping[str, int] | None) -> Iterator[Finding]:
+    """Find threads that a mapping leaves without a tile."""
+    values = typical_sizes(kernel, sizes)
+    seen: set[str] = set()
+    for site in sites(kernel.body):
+        if not site.guards or not isinstance(site.statement, Call) or site.title in seen:
+            continue
+        mask = sample(site, kernel, values, site.guards)
+        never = mask.mask(*site.guards)
+        count = 0 if never is None else int((~never.any(axis=0)).sum())
+        if count:
+            seen.add(site.title)
+            yield Finding(
+                "idle-threads",
+                f"{count} of {kernel.threads} threads have no tile of {site.title or site.statement.atom.name}",
+                "warning" if site.statement.atom.kind == "MatMul" else "note",
+                fix="choose a tile whose count is a multiple of the threads, or narrower vectors",
+                link=site.link,
+                path=site.path,
+            )
+
+
+def low_occupancy(kernel: Kernel, arch: Arch, least: int) -> Iterator[Finding]:
+    """Find an SM that holds too few warps to hide what they wait for."""
+    found = resident(kernel, arch, least)
+    if 0 < found.warps < FEW_WARPS:
+        yield Finding(
+            "low-occupancy",
+            f"an SM of {arch} holds {found.warps} warps ({found.blocks} blocks of {kernel.threads} threads), "
+            f"{found.fraction:.0%} of what it could: {found.limit} stops one more block",
+            "warning",
+            fix=f"use less of it ({found.limit}), or more warps a block",
+        )
+
+
+def resident(kernel: Kernel, arch: Arch, least: int) -> Occupancy:
+    """Give the occupancy that is likely: with addresses beside the tensors, capped as launch bounds cap them."""
+    likely = min(least + ADDRESSING, register_cap(arch, kernel.threads, kernel.minimum_blocks))
+    return occupancy(arch, kernel.threads, likely, kernel.shared_nbytes)
+
+
+def notes(kernel: Kernel, arch: Arch, least: int, sizes: Mapping[str, int] | None) -> Iterator[Finding]:
+    """Note predicated Moves, and a last wave that leaves SMs idle."""
+    seen: set[str] = set()
+    for site in sites(kernel.body):
+        if _predicated(site) and site.title not in seen:
+            seen.add(site.title)
+            yield Finding(
+                "partial-tiles",
+                f"{site.title or 'an access'} is predicated: its tiles do not divide the sizes, or sizes are not known",
+                "note",
+                fix="none is needed; sizes that tiles divide, or symbol(name, multiple_of=n), drop the predicate",
+                link=site.link,
+                path=site.path,
+            )
+    grid, found = grid_of(kernel, sizes), resident(kernel, arch, least)
+    slots = found.blocks * arch.gpu.sms
+    if grid is None or not slots:
+        return
+    if grid < arch.gpu.sms:
+        idle_sms = arch.gpu.sms - grid
+        yield Finding(
+            "waves",
+            f"{grid} blocks leave {idle_sms} of {arch.gpu.sms} SMs of a {arch.gpu.name} idle",
+            "note",
+            fix="use smaller tiles a block, or split K over blocks",
+        )
+        return
+    waves = -(-grid // slots)
+    share = grid / (waves * slots)
+    if waves > 1 and share < FULL:
+        yield Finding(
+            "waves",
+            f"{grid} blocks are {waves} waves of {slots} ({arch.gpu.name}: {arch.gpu.sms} SMs of {found.blocks} blocks), "
+            f"the last one {(grid - 1) % slots + 1} blocks: {share:.0%} of the machine is used",
+            "note",
+            fix="choose tiles whose count comes close to a multiple, from below",
+        )
+
+
+def _predicated(site: Site) -> bool:
+    statement = site.statement
+    if not isinstance(statement, Call | Compute):
+        return False
+    own = (statement.read, statement.write) if isinstance(statement, Call) else (statement.write,)
+    if any(condition is not None for condition in own):
+        return True
+    outside = {BLOCK, *(let.var.name for let in site.lets if any(x.name == BLOCK for x in free(let.value)))}
+    return any(leaf.name in outside for guard in site.guards for leaf in free(guard))

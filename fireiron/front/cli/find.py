@@ -1,0 +1,202 @@
+"""Find a schedule: a preset by its name, or a function or schedule in a Python file."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import pkgutil
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import attrs
+
+from fireiron.base.errors import FireironError, UsageError
+from fireiron.front.cli.keywords import Keyword, keywords
+from fireiron.front.cli.problem import DEFAULT_SHAPE, Problem
+from fireiron.front.verbs import Verbs
+
+PRESETS = "fireiron.schedules"
+
+
+@attrs.frozen
+class Target:
+    """Hold what a reference leads to.
+
+    Args:
+        reference: as it was written.
+        made: a function that gives a schedule, or a schedule.
+        takes_spec: whether the function is given a spec.
+        keywords: what else it may be given.
+    """
+
+    reference: str
+    made: Any
+    takes_spec: bool
+    keywords: tuple[Keyword, ...] = ()
+
+    @property
+    def about(self) -> str:
+        """Give the first line of the docstring."""
+        return (inspect.getdoc(self.made) or "").partition("\n")[0] if callable(self.made) else ""
+
+    @property
+    def default(self) -> Problem:
+        """Give the problem where nothing is said: small, of a shape of the preset's own if it has the attribute."""
+        return Problem(shape=tuple(getattr(self.made, "shape", DEFAULT_SHAPE)), dtype="f32", layout="NN")
+
+    def build(self, problem: Problem, values: Mapping[str, Any]) -> Verbs:
+        """Build the schedule.
+
+        Args:
+            problem: the spec; what it leaves open takes defaults.
+            values: keywords.
+
+        Raises:
+            FireironError: as the links do. UsageError: `fixed-spec`, `schedule-failed`, `not-a-schedule`.
+        """
+        if not self.takes_spec and problem.said:
+            raise UsageError(
+                "fixed-spec",
+                f"{self.reference} has a spec of its own, and {', '.join(problem.said)} cannot change it",
+                fix="drop the option, or name a function whose first parameter is a spec",
+            )
+        made = self.made
+        if not isinstance(made, Verbs):
+            arguments = (problem.over(self.default).spec(),) if self.takes_spec else ()
+            try:
+                made = made(*arguments, **values)
+            except FireironError:
+                raise
+            except Exception as error:
+                raise _failed(self.reference, error) from None
+        if not isinstance(made, Verbs):
+            raise UsageError(
+                "not-a-schedule", f"{self.reference} gives {made!r}, which is no schedule", fix="return the chain"
+            )
+        return made
+
+
+def is_reference(word: str) -> bool:
+    """Say whether a word of a command names a schedule.
+
+    Example:
+        >>> is_reference("simt.sgemm"), is_reference("my/file.py:gemm"), is_reference("64x32"), is_reference("0.5")
+        (True, True, False, False)
+    """
+    parts = word.split(".")
+    return ".py" in word or (len(parts) > 1 and all(part.isidentifier() for part in parts))
+
+
+def find(reference: str) -> Target:
+    """Find what a reference names.
+
+    Raises:
+        UsageError: `unknown-preset`, `no-such-file`, `no-such-function`, `schedule-failed`.
+    """
+    if ".py" in reference:
+        return _in_file(reference)
+    found = {target.reference: target for target in presets()}
+    if reference in found:
+        return found[reference]
+    # A preset's own name goes a long way: `sgemm` is near `simt.sgemm`.
+    near = [name for name in found if name.rpartition(".")[2] == reference.rpartition(".")[2]]
+    near += [name for name in difflib.get_close_matches(reference, found, 3, 0.5) if name not in near]
+    raise UsageError(
+        "unknown-preset",
+        f"there is no preset {reference}",
+        fix=f"did you mean {' or '.join(near)}?" if near else "see fireiron list, or name a file as path/file.py:function",
+    )
+
+
+def presets() -> tuple[Target, ...]:
+    """List every preset: the public functions of fireiron.schedules whose first parameter is a spec."""
+    package = import_module(PRESETS)
+    found: list[Target] = []
+    for entry in sorted(pkgutil.iter_modules(package.__path__), key=lambda entry: entry.name):
+        if not entry.name.startswith("_"):
+            module = import_module(f"{PRESETS}.{entry.name}")
+            found += (_target(f"{entry.name}.{name}", function) for name, function in _functions(module) if _takes_spec(function))
+    return tuple(found)
+
+
+def _functions(module: ModuleType) -> list[tuple[str, Callable[..., Any]]]:
+    """List a module's own public functions in the order of its text."""
+    return [
+        (name, value)
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
+    ]
+
+
+def _takes_spec(function: Callable[..., Any]) -> bool:
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters or parameters[0].default is not inspect.Parameter.empty:
+        return False
+    first = parameters[0]
+    return first.name == "spec" or "MatMulChain" in str(first.annotation)
+
+
+def _target(reference: str, made: Any) -> Target:
+    if isinstance(made, Verbs):
+        return Target(reference, made, takes_spec=False)
+    parameters = list(inspect.signature(made).parameters.values())
+    wants = bool(parameters) and parameters[0].default is inspect.Parameter.empty
+    return Target(reference, made, wants, keywords(made, skip=int(wants)))
+
+
+def _in_file(reference: str) -> Target:
+    name, colon, wanted = reference.rpartition(".py:")
+    path = Path(f"{name}.py" if colon else reference)
+    if not path.is_file():
+        raise UsageError("no-such-file", f"there is no file {path}", fix="name a schedule as path/file.py:function")
+    module = _imported(path, reference)
+    candidates = dict(_functions(module)) | {
+        name: value for name, value in vars(module).items() if isinstance(value, Verbs) and not name.startswith("_")
+    }
+    if not colon and len(candidates) == 1:
+        return _target(reference, *candidates.values())
+    if wanted in vars(module) and (callable(vars(module)[wanted]) or isinstance(vars(module)[wanted], Verbs)):
+        return _target(reference, vars(module)[wanted])
+    has = ", ".join(candidates) or "no public function"
+    raise UsageError(
+        "no-such-function",
+        f"{path} has no {wanted}" if colon else f"{path} has several schedules, or none",
+        fix=f"it has {has}; name one as {path}:function",
+    )
+
+
+def _imported(path: Path, reference: str) -> ModuleType:
+    name = f"_schedule_file_{path.stem}"
+    spec = spec_from_file_location(name, path.resolve())
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    # Files beside it can be imported, as when Python runs it.
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    except FireironError:
+        raise
+    except Exception as error:
+        raise _failed(reference, error) from None
+    finally:
+        sys.path.remove(str(path.resolve().parent))
+    return module
+
+
+def _failed(reference: str, error: Exception) -> UsageError:
+    """Say where the user's own code failed."""
+    frames = traceback.extract_tb(error.__traceback__)
+    at = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    if isinstance(error, SyntaxError):
+        at = f" at {error.filename}:{error.lineno}"
+    return UsageError(
+        "schedule-failed", f"{reference} fails with {type(error).__name__}: {error}{at}", fix="mend the function"
+    )

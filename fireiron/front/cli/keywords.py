@@ -1,0 +1,155 @@
+"""A preset's keywords as options of the command line, found from its signature."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import types
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+PREFIX = "keyword_"
+
+
+@attrs.frozen
+class Keyword:
+    """Describe one keyword of a preset.
+
+    Args:
+        name: the parameter's.
+        kind: int, float, str, bool, or tuple.
+        default: None where it has none, or has None.
+        required: whether it must be given.
+        choices: the values of a Literal.
+        element: type of a tuple's elements.
+        about: its line in the docstring.
+    """
+
+    name: str
+    kind: type
+    default: Any = None
+    required: bool = False
+    choices: tuple[Any, ...] = ()
+    element: type = int
+    about: str = ""
+
+    @property
+    def option(self) -> str:
+        """Write the option.
+
+        Example:
+            >>> Keyword("max_stages", int).option
+            '--max-stages'
+        """
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def text(self) -> str:
+        """Write the option with its default, as `list` shows it.
+
+        Example:
+            >>> Keyword("warp", tuple, (64, 32)).text
+            '--warp 64x32'
+        """
+        if self.kind is bool:
+            return f"--no-{self.option[2:]}" if self.default else self.option
+        value = "x".join(map(str, self.default)) if isinstance(self.default, tuple) else self.default  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return f"{self.option} {value if value is not None else self.kind.__name__.upper()}"
+
+    def add_to(self, parser: Any, taken: frozenset[str]) -> None:
+        """Offer the keyword; one whose name an option of every schedule has is offered as `--preset-NAME`.
+
+        Args:
+            parser: argparse's parser, or a group of one.
+            taken: the other options.
+        """
+        option = f"--preset-{self.option[2:]}" if self.option in taken else self.option
+        about = " ".join(filter(None, (self.about, "" if self.required else f"(default: {_said(self.default)})")))
+        common: dict[str, Any] = {"dest": PREFIX + self.name, "default": argparse.SUPPRESS, "help": about}
+        if self.kind is bool:
+            parser.add_argument(option, action=argparse.BooleanOptionalAction, required=self.required, **common)
+            return
+        parser.add_argument(
+            option,
+            type=self.read,
+            required=self.required,
+            metavar="|".join(map(str, self.choices)) or ("AxB" if self.kind is tuple else self.kind.__name__.upper()),
+            **common,
+        )
+
+    def read(self, text: str) -> Any:
+        """Read a value.
+
+        Raises:
+            argparse.ArgumentTypeError: where it is of another type.
+        """
+        try:
+            if self.kind is tuple:
+                return tuple(self.element(word) for word in text.split("x"))
+            value = self.kind(text)
+        except ValueError:
+            wanted = f"{self.element.__name__}s joined by x" if self.kind is tuple else self.kind.__name__
+            raise argparse.ArgumentTypeError(f"{text!r} is no {wanted}") from None
+        if self.choices and value not in self.choices:
+            raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(map(str, self.choices))}")
+        return value
+
+
+def keywords(function: Callable[..., Any], skip: int) -> tuple[Keyword, ...]:
+    """List the keywords that can be given as text.
+
+    Args:
+        function: the preset.
+        skip: how many parameters stand before them.
+    """
+    try:
+        hints = typing.get_type_hints(function)
+    except Exception:  # a name that exists only while types are checked
+        hints = {}
+    found: list[Keyword] = []
+    for parameter in list(inspect.signature(function).parameters.values())[skip:]:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        keyword = _keyword(parameter, hints.get(parameter.name), _about(function, parameter.name))
+        if keyword is not None:
+            found.append(keyword)
+    return tuple(found)
+
+
+def _keyword(parameter: inspect.Parameter, hint: Any, about: str) -> Keyword | None:
+    required = parameter.default is parameter.empty
+    default = None if required else parameter.default
+    options = [
+        arg for arg in (typing.get_args(hint) if _is_union(hint) else (hint,)) if arg not in (None, types.NoneType)
+    ]
+    hint = options[0] if options else None
+    made = Keyword(parameter.name, str, default, required, about=about)
+    if typing.get_origin(hint) is typing.Literal:
+        values = typing.get_args(hint)
+        return attrs.evolve(made, kind=type(values[0]), choices=values)
+    kind = typing.get_origin(hint) or hint or type(default)
+    if kind is tuple:
+        inside = [arg for arg in typing.get_args(hint) if arg is not ...]
+        element: Any = inside[0] if inside else type(default[0]) if default else int
+        return attrs.evolve(made, kind=tuple, element=element) if element in (int, float, str) else None
+    return attrs.evolve(made, kind=kind) if kind in (int, float, str, bool) else None
+
+
+def _is_union(hint: Any) -> bool:
+    return typing.get_origin(hint) in (typing.Union, types.UnionType)
+
+
+def _about(function: Callable[..., Any], name: str) -> str:
+    """Find a parameter's line in the docstring's Args."""
+    for line in (inspect.getdoc(function) or "").splitlines():
+        names, colon, text = line.strip().partition(": ")
+        if colon and name in [word.strip() for word in names.split(",")]:
+            return text.strip().rstrip(".")
+    return ""
+
+
+def _said(value: Any) -> str:
+    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]

@@ -1,0 +1,84 @@
+"""Verbs that look at a schedule: list, show, check, explain, diff, estimate."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+from fireiron.base.text import count
+from fireiron.front.cli.find import presets
+from fireiron.front.cli.options import Command
+from fireiron.front.cli.output import Answer, plain, progress
+
+
+def list(command: Command) -> Answer:
+    """List the presets with their options."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    found = presets()
+    parts: builtins.list[Any] = []
+    for target in found:
+        parts += [Text(target.reference, style="bold"), Padding(Text(target.about), (0, 0, 0, 4))]
+        if target.keywords:
+            parts.append(Padding(Text("  ".join(k.text for k in target.keywords), style="dim"), (0, 0, 0, 4)))
+    rows = [
+        {
+            "name": target.reference,
+            "about": target.about,
+            "shape": target.default.shape,
+            "keywords": [
+                {"name": k.name, "option": k.option, "type": k.kind.__name__, "default": k.default} for k in target.keywords
+            ],
+        }
+        for target in found
+    ]
+    return Answer({"presets": rows}, tuple(parts))
+
+
+def show(command: Command) -> Answer:
+    """Print the decomposition tree."""
+    schedule = command.schedule
+    data = {
+        "schedule": str(schedule),
+        "name": schedule.name,
+        "finished": schedule.residual.closed,
+        "tree": schedule.tree(command.options.width or 80).splitlines(),
+    }
+    return Answer(data, (schedule,), width=command.options.width)
+
+
+def check(command: Command) -> Answer:
+    """Check against an architecture's limits; every finding is told, not the first error alone."""
+    schedule = command.schedule
+    found = schedule.facts(command.options.arch)
+    wrong = any(finding.severity == "error" for finding in found.findings)
+    kinds = [finding.severity for finding in found.findings]
+    total = ", ".join(count(kinds.count(kind), kind) for kind in ("error", "warning", "note") if kind in kinds)
+    parts: builtins.list[Any] = []
+    for finding in found.findings:
+        parts += [str(finding), ""]
+    parts += [found, "", f"{'wrong' if wrong else 'right'}: {total or 'nothing to say'}"]
+    data = {"right": not wrong, "findings": plain(found.findings), "facts": plain(found)}
+    return Answer(data, tuple(parts), int(wrong))
+
+
+def explain(command: Command) -> Answer:
+    """Explain each link."""
+    found = command.schedule.explain(command.options.arch)
+    return Answer({"explanation": plain(found)}, (found,), width=command.options.width)
+
+
+def diff(command: Command) -> Answer:
+    """Say how two schedules differ."""
+    left, right = (request.build() for request in command.requests)
+    found = left.diff(right)
+    names = [request.text for request in command.requests]
+    return Answer({"schedules": names, "diff": plain(found)}, (found,), width=command.options.width)
+
+
+def estimate(command: Command) -> Answer:
+    """Estimate the time."""
+    with progress("estimating"):
+        found = command.schedule.estimate(command.options.arch, **dict(command.options.settings))
+    return Answer({"estimate": plain(found)}, (found,))

@@ -1,0 +1,112 @@
+"""Verbs that make files, and those about the machine: emit, compile, doctor, cache."""
+
+from __future__ import annotations
+
+import sys
+
+import attrs
+
+from fireiron.base.errors import UsageError
+from fireiron.base.text import count, nbytes
+from fireiron.front.cli.options import Command
+from fireiron.front.cli.output import Answer, pairs, plain, progress, write
+
+
+def emit(command: Command) -> Answer:
+    """Print the CUDA; as data, with all that a launch from another language needs."""
+    from fireiron.jit.interface import Interface
+
+    schedule, arch = command.schedule, command.options.arch
+    kernel, source = schedule.lowered(arch), schedule.cuda(arch)
+    data = Interface.of(kernel).to_json() | {"arch": arch, "source": source}
+    if command.options.output:
+        write(command.options.output, source)
+        lines = count(len(source.splitlines()), "line")
+        return Answer(data | {"file": command.options.output}, (f"{command.options.output}: {kernel.name}, {lines}",))
+    return Answer(data, (source.rstrip("\n"),))
+
+
+def compile(command: Command) -> Answer:
+    """Compile, and say what it takes."""
+    from fireiron.front.digest import digest
+    from fireiron.jit.cache import cache_key, load
+    from fireiron.jit.compile import CompileOptions
+
+    options, schedule = command.options, command.schedule
+    if options.ptx and options.sass:
+        raise UsageError("one-listing", "--ptx and --sass both want stdout", fix="ask for one of them")
+    cache = not options.no_cache
+    chosen = CompileOptions(lineinfo=options.lineinfo, debug=options.debug, max_registers=options.max_registers)
+    target = schedule.target(options.arch)
+    key = cache_key(digest(schedule.program, schedule.links, schedule.name), target.name, chosen)
+    hit = cache and load(key) is not None
+    with progress(f"compiling {schedule.name} for {target.name}"):
+        kernel = schedule.compile(
+            options.arch, lineinfo=options.lineinfo, debug=options.debug, max_registers=options.max_registers, cache=cache
+        )
+        listing = kernel.sass if options.sass else kernel.ptx if options.ptx else None
+    found = kernel.resources
+    interface = kernel.interface
+    if options.output:
+        write(options.output, kernel.cubin)
+    facts = {
+        "kernel": kernel.name,
+        "arch": kernel.binary.arch,
+        "registers": f"{found.registers} a thread",
+        "spills": f"{found.spill_stores} B stored, {found.spill_loads} B loaded" if found.spills else "none",
+        "stack": nbytes(found.stack) if found.stack else "none",
+        "shared": nbytes(found.shared_nbytes + interface.shared_nbytes),
+        "threads": f"{interface.threads} a block",
+        "cubin": nbytes(len(kernel.cubin)) + (f", {options.output}" if options.output else ""),
+        "cache": "hit" if hit else "miss" if cache else "not used",
+    }
+    data = {
+        "kernel": kernel.name,
+        "arch": kernel.binary.arch,
+        **attrs.asdict(found),
+        "shared_nbytes": found.shared_nbytes + interface.shared_nbytes,
+        "threads": interface.threads,
+        "cubin_nbytes": len(kernel.cubin),
+        "cache": "hit" if hit else "miss" if cache else "off",
+        "interface": interface.to_json(),
+    }
+    if options.output:
+        data["file"] = options.output
+    if listing is None:
+        return Answer(data, (pairs(facts), *found.warnings))
+    data["sass" if options.sass else "ptx"] = listing
+    if not options.json:
+        for name, value in facts.items():
+            print(f"{name}: {value}", file=sys.stderr)
+    return Answer(data, (listing.rstrip("\n"),))
+
+
+def doctor(command: Command) -> Answer:
+    """Say what this machine has; wrong where it cannot compile."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from fireiron.jit.doctor import facts
+
+    found = facts()
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for fact in found:
+        mark = Text("+", style="green") if fact.ok else Text("-", style="yellow")
+        table.add_row(mark, Text(fact.what), Text(fact.value))
+    works = all(fact.ok for fact in found if fact.what == "works")
+    return Answer({"facts": [plain(fact._asdict()) for fact in found], "right": works}, (table,), int(not works))
+
+
+def cache(command: Command) -> Answer:
+    """Print the path of the cache, or clear it."""
+    from fireiron.jit.cache import cache_path, clear, usage
+
+    path = str(cache_path())
+    if command.options.action == "clear":
+        gone = clear()
+        return Answer({"path": path, "deleted": gone}, (f"{path}: {count(gone, 'file')} deleted",))
+    kernels, size = usage()
+    return Answer({"path": path, "kernels": kernels, "nbytes": size}, (path,))

@@ -1,0 +1,271 @@
+"""Read a command: the verb, the schedule, and then the options that the schedule's own signature adds."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from fireiron.base.errors import UsageError
+from fireiron.front.cli.problem import Problem, coefficient, dtypes, extent, setting, shape
+
+if TYPE_CHECKING:
+    from fireiron.front.cli.find import Target
+    from fireiron.front.cli.output import Answer
+    from fireiron.front.verbs import Verbs
+
+HERE = "fireiron.front.cli"
+ARCH_HELP = "architecture, for example sm_90a (default: the GPU's, else sm_90a)"
+SPEC_OPTIONS = tuple(field.name for field in attrs.fields(Problem))
+
+
+@attrs.frozen
+class Verb:
+    """Describe a verb.
+
+    Args:
+        about: one line of help.
+        module: where its function stands, named as the verb.
+        schedules: how many schedules it takes.
+        options: adds its own options to a parser.
+    """
+
+    about: str
+    module: str
+    schedules: int = 1
+    options: Callable[[Any], None] = lambda parser: None
+
+
+@attrs.frozen
+class Command:
+    """Hold a command that was understood.
+
+    Args:
+        verb: its name.
+        options: as argparse read them; those of the first schedule, where there are two.
+        requests: the schedules asked for.
+    """
+
+    verb: str
+    options: argparse.Namespace
+    requests: tuple[Request, ...] = ()
+
+    @property
+    def request(self) -> Request:
+        """Give the only schedule's request."""
+        return self.requests[0]
+
+    @property
+    def schedule(self) -> Verbs:
+        """Build the only schedule."""
+        return self.requests[0].build()
+
+    def run(self) -> Answer:
+        """Do what was asked for."""
+        module = import_module(f"{HERE}.{VERBS[self.verb].module}")
+        return getattr(module, self.verb)(self)
+
+
+@attrs.frozen
+class Request:
+    """Hold one schedule that a command asks for.
+
+    Args:
+        target: what the reference leads to.
+        problem: the spec's options.
+        values: the preset's keywords.
+    """
+
+    target: Target
+    problem: Problem
+    values: dict[str, Any]
+
+    def build(self) -> Verbs:
+        """Build the schedule."""
+        return self.target.build(self.problem, self.values)
+
+    @property
+    def text(self) -> str:
+        """Write the reference with the keywords that were given."""
+        return " ".join((self.target.reference, *(f"{name}={value}" for name, value in self.values.items())))
+
+
+def _show(parser: Any) -> None:
+    parser.add_argument("--width", type=int, help="columns (default: the terminal's)")
+
+
+def _settings(parser: Any) -> None:
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        type=setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="value of a symbol or of a scalar",
+    )
+
+
+def _emit(parser: Any) -> None:
+    parser.add_argument("-o", "--output", metavar="FILE.cu", help="write the CUDA there")
+
+
+def _compile(parser: Any) -> None:
+    parser.add_argument("-o", "--output", metavar="FILE.cubin", help="write the machine code there")
+    parser.add_argument("--ptx", action="store_true", help="print the PTX; facts go to stderr")
+    parser.add_argument("--sass", action="store_true", help="print the machine code as text; facts go to stderr")
+    parser.add_argument("--lineinfo", action="store_true", help="keep source lines for profilers")
+    parser.add_argument("--debug", action="store_true", help="compile without optimisation")
+    parser.add_argument("--max-registers", type=int, metavar="N", help="cap of registers a thread")
+    parser.add_argument("--no-cache", action="store_true", help="neither read nor write the disk cache")
+
+
+def _execute(parser: Any) -> None:
+    _settings(parser)
+    parser.add_argument("--blocks", type=_positive, metavar="N", help="simulate the first N blocks, and verify what they write")
+    parser.add_argument("--seed", type=int, default=0, help="of the random inputs (default: 0)")
+
+
+def _simulate(parser: Any) -> None:
+    _execute(parser)
+    parser.add_argument("--no-track", action="store_true", help="do not look for races")
+
+
+def _cache(parser: Any) -> None:
+    parser.add_argument("action", choices=("path", "clear"))
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError(text)
+    return value
+
+
+VERBS = {
+    "list": Verb("list the presets", "look", 0),
+    "show": Verb("print the decomposition tree", "look", options=_show),
+    "check": Verb("check against an architecture's limits", "look"),
+    "explain": Verb("say of each link what it changed, moved and emitted", "look", options=_show),
+    "diff": Verb("say how two schedules differ", "look", 2, options=_show),
+    "estimate": Verb("estimate the time, and name what bounds it", "look", options=_settings),
+    "emit": Verb("print the CUDA", "make", options=_emit),
+    "compile": Verb("compile, and print registers, spills and sizes", "make", options=_compile),
+    "simulate": Verb("run on the simulator, and verify", "execute", options=_simulate),
+    "run": Verb("run on the GPU, else on the simulator, and verify", "execute", options=_execute),
+    "doctor": Verb("say what this machine has, and what works on it", "make", 0),
+    "cache": Verb("print the path of the disk cache, or clear it", "make", 0, options=_cache),
+}
+
+
+def parse(words: Sequence[str]) -> Command:
+    """Read a command.
+
+    Raises:
+        UsageError: as `find` does. SystemExit: where argparse has printed help or an error.
+    """
+    top = argparse.ArgumentParser(
+        prog="fireiron",
+        description="Check, show, simulate, compile and run GPU kernels that are written as schedules.",
+        epilog="A SCHEDULE is a preset (fireiron list) or path/file.py:function. fireiron VERB SCHEDULE --help shows its options.",
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"fireiron {sys.modules['fireiron'].__version__}")
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for name, verb in VERBS.items():
+        verbs.add_parser(name, help=verb.about, add_help=False)
+    if not words or words[0] not in VERBS:
+        top.parse_args(words)  # prints help, the version, or what is wrong
+        raise AssertionError(words)
+    name, rest = words[0], list(words[1:])
+    match VERBS[name].schedules:
+        case 0:
+            return Command(name, _parser(name, None).parse_args(rest))
+        case 1:
+            options, request = _request(name, rest)
+            return Command(name, options, (request,))
+        case _:
+            return _two(name, rest)
+
+
+def _two(name: str, words: list[str]) -> Command:
+    """Read two schedules, each followed by options of its own; a spec's option given for one holds for both."""
+    if "--" in words:
+        at = words.index("--")
+        left, right = words[:at], words[at + 1 :]
+    else:
+        places = [i for i, word in enumerate(words) if is_schedule(word)]
+        at = places[1] if len(places) > 1 else len(words)
+        left, right = words[:at], words[at:]
+    if not right and not {"-h", "--help"} & {*words}:
+        _parser(name, None).error("name two schedules, each followed by its options")
+    options, first = _request(name, left)
+    others, second = _request(name, right)
+    for field in ("json", "arch", "width"):
+        setattr(options, field, getattr(options, field) or getattr(others, field))
+    both = (
+        attrs.evolve(first, problem=first.problem.over(second.problem)),
+        attrs.evolve(second, problem=second.problem.over(first.problem)),
+    )
+    return Command(name, options, both)
+
+
+def is_schedule(word: str) -> bool:
+    """Say whether a word names a schedule."""
+    from fireiron.front.cli.find import is_reference
+
+    return is_reference(word)
+
+
+def _request(name: str, words: list[str]) -> tuple[argparse.Namespace, Request]:
+    """Read a schedule and its options: first the schedule alone, then all that its signature allows."""
+    from fireiron.front.cli.find import find
+    from fireiron.front.cli.keywords import PREFIX
+
+    first, _ = _parser(name, None, strict=False).parse_known_args([w for w in words if w not in ("-h", "--help")])
+    if first.schedule is None:
+        parser = _parser(name, None)
+        parser.parse_args(words)
+        parser.error(f"name a schedule: a preset (fireiron list), or path/file.py:function")
+    if not is_schedule(first.schedule) and words[0] != first.schedule:
+        raise UsageError(
+            "schedule-first",
+            f"{first.schedule} is no schedule",
+            fix=f"name the schedule before its options: fireiron {name} SCHEDULE ...",
+        )
+    target = find(first.schedule)
+    options = _parser(name, target).parse_args(words)
+    values = {k.removeprefix(PREFIX): v for k, v in vars(options).items() if k.startswith(PREFIX)}
+    problem = Problem(**{field: getattr(options, field) for field in SPEC_OPTIONS})
+    return options, Request(target, problem, values)
+
+
+def _parser(name: str, target: Target | None, *, strict: bool = True) -> argparse.ArgumentParser:
+    verb = VERBS[name]
+    parser = argparse.ArgumentParser(
+        prog=f"fireiron {name}", description=f"{verb.about[0].upper()}{verb.about[1:]}.", add_help=strict, allow_abbrev=False
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON alone on stdout")
+    if verb.schedules:
+        # A reference may be missing in the first reading, where help or an error is due.
+        parser.add_argument("schedule", nargs=None if target else "?", help="a preset, or path/file.py:function")
+        parser.add_argument("--arch", help=ARCH_HELP)
+    verb.options(parser)
+    if verb.schedules:
+        spec = parser.add_argument_group("spec")
+        spec.add_argument("--shape", type=shape, metavar="MxNxK", help="numbers, or letters for sizes known at the call")
+        spec.add_argument("--dtype", type=dtypes, metavar="IN[:ACC[:OUT]]", help="element types, for example float16")
+        spec.add_argument("--layout", choices=("NN", "NT", "TN", "TT"), help="the first letter is B's, the second A's")
+        spec.add_argument("--batch", type=extent, metavar="N", help="number of products")
+        spec.add_argument("--alpha", type=coefficient, help="factor of the product, a number or a name")
+        spec.add_argument("--beta", type=coefficient, help="factor of C's old value, a number or a name")
+    if target is not None and target.keywords:
+        taken = frozenset(parser._option_string_actions)  # pyright: ignore[reportPrivateUsage]
+        group = parser.add_argument_group(f"options of {target.reference}", target.about or None)
+        for keyword in target.keywords:
+            keyword.add_to(group, taken)
+    return parser

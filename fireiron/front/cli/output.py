@@ -1,0 +1,187 @@
+"""What a command answers, and how it reaches the terminal, a file, or a program that reads JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+import attrs
+
+from fireiron.base.errors import Finding, FireironError, UsageError
+from fireiron.base.link import Link
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+WIDTH = 80
+PATIENCE_S = 1.0
+
+
+@attrs.frozen
+class Answer:
+    """Hold what a verb found.
+
+    Args:
+        data: for --json.
+        parts: for people, in order: texts, printed as they are, and what rich can draw.
+        code: the exit code.
+        width: columns, None for the terminal's.
+    """
+
+    data: Mapping[str, Any]
+    parts: tuple[Any, ...] = ()
+    code: int = 0
+    width: int | None = None
+
+
+def console(file: TextIO, width: int | None = None) -> Console:
+    """Open a console as wide as the terminal that the file is, 80 columns where it is none."""
+    from rich.console import Console
+
+    if width is None and not file.isatty() and not os.environ.get("COLUMNS", "").isdigit():
+        width = WIDTH
+    return Console(file=file, width=width, highlight=False, soft_wrap=False)
+
+
+def show(answer: Answer, *, as_json: bool) -> None:
+    """Print an answer on stdout, as JSON alone or for people."""
+    if as_json:
+        print(json.dumps(plain(answer.data), indent=2, allow_nan=False))
+        return
+    drawn = None
+    for part in answer.parts:
+        if isinstance(part, str):
+            print(part)
+        else:
+            drawn = drawn or console(sys.stdout, answer.width)
+            drawn.print(part)
+
+
+def report_error(error: FireironError, *, as_json: bool) -> None:
+    """Print an error on stderr; on stdout too, as data, where JSON was asked for."""
+    print(error, file=sys.stderr)
+    if as_json:
+        print(json.dumps({"error": plain(error)}, indent=2))
+
+
+def pairs(rows: Mapping[str, Any]) -> Table:
+    """Draw names and values in two columns."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for name, value in rows.items():
+        table.add_row(Text(name), Text(str(value)))
+    return table
+
+
+def columns(*heads: str, right: tuple[int, ...] = ()) -> Table:
+    """Open a table with these heads; columns in `right` hold numbers."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for i, head in enumerate(heads):
+        table.add_column(head, justify="right" if i in right else "left", overflow="fold")
+    return table
+
+
+def row(table: Table, *cells: object) -> None:
+    """Add a row of values as plain text."""
+    from rich.text import Text
+
+    table.add_row(*(Text(str(cell)) for cell in cells))
+
+
+def write(path: str, content: str | bytes) -> None:
+    """Write what -o asks for.
+
+    Raises:
+        UsageError: `cannot-write`.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        Path(path).write_bytes(data)
+    except OSError as error:
+        raise UsageError(
+            "cannot-write", f"{path} cannot be written: {error.strerror}", fix="name a file in a folder that exists"
+        ) from None
+
+
+@contextmanager
+def progress(doing: str) -> Generator[None]:
+    """Say on stderr what takes so long, once it takes longer than a second."""
+    lock = threading.Lock()
+    spinning: list[Any] = []
+    finished = False
+
+    def begin() -> None:
+        with lock:
+            if finished:
+                return
+            if not sys.stderr.isatty():
+                print(f"{doing} ...", file=sys.stderr, flush=True)
+                return
+            from rich.text import Text
+
+            status = console(sys.stderr).status(Text(doing))
+            status.start()
+            spinning.append(status)
+
+    timer = threading.Timer(PATIENCE_S, begin)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        with lock:
+            finished = True
+        for status in spinning:
+            status.stop()
+
+
+def plain(value: Any) -> Any:
+    """Turn records into what JSON holds; numbers that it lacks become their names.
+
+    Example:
+        >>> plain((1, float("inf"), Finding("idle-threads", "64 idle", "warning"))[:2])
+        [1, 'inf']
+    """
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case FireironError():
+            return {"family": type(value).__name__, **_located(value)}
+        case Finding():
+            return {"severity": value.severity, **_located(value)}
+        case Mapping():
+            found = cast("Mapping[Any, Any]", value)
+            return {str(k): plain(v) for k, v in found.items()}
+        case list() | tuple() | set() | frozenset():
+            return [plain(v) for v in cast("tuple[Any, ...]", value)]
+        case _ if hasattr(value, "to_json"):
+            return plain(value.to_json())
+        case _ if attrs.has(type(value)) and not isinstance(value, Link) and type(value).__str__ is object.__str__:
+            return {f.name: plain(getattr(value, f.name)) for f in attrs.fields(type(value)) if f.name != "link"}
+        case _ if hasattr(value, "item"):  # NumPy's scalars
+            return plain(value.item())
+        case _:
+            return str(value)
+
+
+def _located(value: FireironError | Finding) -> dict[str, Any]:
+    found = {"code": value.code, "message": value.message, "fix": value.fix, "path": value.path}
+    return found if value.link is None else found | {"where": value.link.where(), "underlined": value.link.underlined}

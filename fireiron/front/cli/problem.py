@@ -1,0 +1,144 @@
+"""The spec that a command asks for: shape, dtypes, layout, batch and coefficients."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import attrs
+
+from fireiron.base.errors import FireironError, UsageError
+
+if TYPE_CHECKING:
+    from fireiron.front.matmul import MatMulChain
+
+Extent = int | str
+DEFAULT_SHAPE: tuple[Extent, ...] = (256, 256, 128)
+
+
+@attrs.frozen
+class Problem:
+    """Describe a MatMul as the options of the command line do; None is what was not said.
+
+    Args:
+        shape: M, N, K, numbers or names of symbols.
+        dtype: element types of the inputs, the accumulator and the output, as `in[:acc[:out]]`.
+        layout: NN, NT, TN or TT.
+        batch: number of products.
+        alpha: a number, or the name of a scalar given at the call.
+        beta: likewise.
+    """
+
+    shape: tuple[Extent, ...] | None = None
+    dtype: str | None = None
+    layout: str | None = None
+    batch: Extent | None = None
+    alpha: float | str | None = None
+    beta: float | str | None = None
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """List the options that were given."""
+        return tuple(f"--{name}" for name, value in attrs.asdict(self).items() if value is not None)
+
+    def over(self, other: Problem) -> Problem:
+        """Take from another problem what this one leaves open."""
+        mine, theirs = attrs.asdict(self), attrs.asdict(other)
+        return Problem(**{name: theirs[name] if mine[name] is None else mine[name] for name in mine})
+
+    def spec(self) -> MatMulChain:
+        """Build the spec.
+
+        Raises:
+            UsageError: `bad-layout`, `unknown-dtype`, `bad-extent`.
+        """
+        from fireiron.algebra.expr import symbol
+        from fireiron.front.spec import matmul
+
+        def extent(value: Extent) -> object:
+            return symbol(value) if isinstance(value, str) else value
+
+        names = [name or None for name in (self.dtype or "f32").split(":")]
+        dtype, acc, out = (*names, None, None)[:3]
+        m, n, k = (extent(value) for value in self.shape or DEFAULT_SHAPE)
+        try:
+            return matmul(
+                m,  # pyright: ignore[reportArgumentType]
+                n,  # pyright: ignore[reportArgumentType]
+                k,  # pyright: ignore[reportArgumentType]
+                dtype,
+                acc=acc,
+                out=out,
+                layout=self.layout or "NN",
+                batch=None if self.batch is None else extent(self.batch),  # pyright: ignore[reportArgumentType]
+                alpha=1.0 if self.alpha is None else self.alpha,
+                beta=0.0 if self.beta is None else self.beta,
+            )
+        except FireironError as error:
+            # The user's mistake stands in the command, not in the file that reads it.
+            raise UsageError(error.code, error.message, fix=error.fix) from None
+
+
+def shape(text: str) -> tuple[Extent, ...]:
+    """Read `MxNxK`.
+
+    Raises:
+        ValueError: where it is not three extents.
+
+    Example:
+        >>> shape("512x512x64"), shape("Mx4096xK")
+        ((512, 512, 64), ('M', 4096, 'K'))
+    """
+    words = text.split("x")
+    if len(words) != 3:
+        raise ValueError(f"{text!r} is not MxNxK")
+    return tuple(extent(word) for word in words)
+
+
+def extent(text: str) -> Extent:
+    """Read a number, or the name of a symbol.
+
+    Raises:
+        ValueError: where it is neither.
+    """
+    if re.fullmatch(r"[A-Za-z_]\w*", text):
+        return text
+    value = int(text)
+    if value < 1:
+        raise ValueError("extents start at 1")
+    return value
+
+
+def dtypes(text: str) -> str:
+    """Check the form of `in[:acc[:out]]`; the names are checked where the spec is built.
+
+    Raises:
+        ValueError: where there are more than three.
+    """
+    if not 1 <= len(text.split(":")) <= 3 or not text.split(":")[0]:
+        raise ValueError(f"{text!r} is not in[:acc[:out]]")
+    return text
+
+
+def coefficient(text: str) -> float | str:
+    """Read a number, or the name of a scalar.
+
+    Raises:
+        ValueError: where it is neither.
+    """
+    return text if re.fullmatch(r"[A-Za-z_]\w*", text) else float(text)
+
+
+def setting(text: str) -> tuple[str, int | float]:
+    """Read `NAME=VALUE`.
+
+    Raises:
+        ValueError: where it is none.
+    """
+    name, _, value = text.partition("=")
+    if not re.fullmatch(r"[A-Za-z_]\w*", name):
+        raise ValueError(f"{text!r} is not NAME=VALUE")
+    try:
+        return name, int(value)
+    except ValueError:
+        return name, float(value)
