@@ -8,6 +8,7 @@ from fireiron.algebra.layout import Layout
 from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.errors import FireironError
 from fireiron.base.presets_path import presets_path
+from fireiron.base.version import VERSION
 from fireiron.front.moves import Strategy, conform, staged, through_shared, vector
 from fireiron.front.roles import DST, SRC, A, B, C
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
@@ -29,9 +30,9 @@ from fireiron.language.levels import (
     Warpgroup,
 )
 from fireiron.language.pointwise import add, exp, maximum, minimum, relu, scale, tanh
-from fireiron.language.tensor import ColMajor, Matrix, RowMajor, Tensor, Vector
+from fireiron.language.tensor import ColMajor, Grouped, Matrix, RowMajor, Tensor, Vector
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 # Presets live in the top-level folder schedules/ and are imported as fireiron.schedules.
 __path__.extend(presets_path(__path__[0]))
@@ -51,6 +52,7 @@ __all__ = [
     "ColMajor",
     "DType",
     "FireironError",
+    "Grouped",
     "Init",
     "Kernel",
     "Layout",

@@ -5,6 +5,8 @@ Source: Hagedorn et al., Fireiron, PACT 2020 (arXiv 2003.06324), Listings 1, 2 a
 
 from __future__ import annotations
 
+from typing import Any
+
 from fireiron import (
     RF,
     SH,
@@ -12,6 +14,8 @@ from fireiron import (
     B,
     Block,
     ColMajor,
+    DType,
+    Grouped,
     RowMajor,
     Strided,
     Thread,
@@ -22,21 +26,33 @@ from fireiron import (
 from fireiron.algebra.expr import Expr, as_expr
 from fireiron.front.matmul import MatMulChain
 from fireiron.front.moves import MoveChain
+from fireiron.language.decompositions import Microkernel
 
-DOT = microkernel(
-    """\
-auto sum = C[0];
-sum = 0;
-for (int k = 0; k < K; ++k) sum = sum + A[k * A_col] * B[k * B_row];
-C[0] = sum;""",
-    numpy=lambda a, b, c: a.astype(c.dtype) @ b.astype(c.dtype),
-    name="dot",
-)
+def _dot(dtype: DType, out: DType) -> Microkernel:
+    """Write the paper's dot.cu for one element type; 16-bit floats are added in f32."""
+    read = {"f16": "half_to_float({})", "bf16": "bf16_to_float({})"}.get(dtype.name, "{}")
+    write = {"f16": "float_to_half(sum)", "bf16": "float_to_bf16(sum)"}.get(out.name, "sum")
+    total = {"f64": "double", "i32": "int", "i8": "int", "u8": "int"}.get(dtype.name, "float")
+    a, b = read.format("A[k * A_col]"), read.format("B[k * B_row]")
+    return microkernel(
+        f"{total} sum = 0;\nfor (int k = 0; k < K; ++k) sum = sum + {a} * {b};\nC[0] = {write};",
+        numpy=_dot_in_numpy,
+        name="dot",
+    )
+
+
+def _dot_in_numpy(a: Any, b: Any, c: Any) -> Any:
+    """Multiply in the accumulator's type, and round once to the result's."""
+    import numpy as np
+
+    wide = np.float64 if a.dtype == np.float64 else np.int32 if a.dtype.kind in "iu" else np.float32
+    return (a.astype(wide) @ b.astype(wide)).astype(c.dtype)
 
 
 def listing1(spec: MatMulChain) -> MatMulChain:
     """Schedule as the paper's Listing 1: each thread computes one element by a dot-product microkernel."""
-    return spec.tile(16, 16).to(Block).tile(1, 1).to(Thread).done(DOT)
+    dot = _dot(spec.matmul.A.dtype, spec.matmul.C.dtype)
+    return spec.tile(16, 16).to(Block).tile(1, 1).to(Thread).done(dot)
 
 
 def listing2(spec: MatMulChain, m: int = 128, n: int = 128, k: int = 8) -> MatMulChain:
@@ -121,6 +137,8 @@ def sgemm(
     stages: int = 2,
     ahead: int = 1,
     pad: int = 4,
+    group: int = 8,
+    resident: int = 2,
 ) -> MatMulChain:
     """Schedule a tuned product for CUDA cores: loads staged through registers ahead of the compute, chunks of 4x4 elements a thread.
 
@@ -131,11 +149,14 @@ def sgemm(
         stages: ring slots of the shared buffers.
         ahead: slots of the register fragments.
         pad: elements added to the shared buffers' leading strides.
+        group: rows of tiles that blocks visit together, so that they meet in the L2 cache.
+        resident: blocks of an SM that registers should allow.
     """
     (rows, cols), (i, j) = warp, thread
     return (
         spec.tile(m, n)
-        .to(Block)
+        .to(Block, resident=resident)
+        .layout(Grouped(group))
         .epilog(memory=RF)
         .split(k)
         .pipeline(stages)

@@ -65,7 +65,7 @@ from fireiron.algebra.index.python import to_python
 from fireiron.algebra.index.walk import affine, evaluate, free, substitute
 
 
-def symbol(name: str, multiple_of: int = 1, minimum: int = 1, maximum: int = 2**31 - 1) -> Symbol:
+def symbol(name: str, multiple_of: int = 1, minimum: int = 1, maximum: int = 2**30) -> Symbol:
     """Make a run-time size: a kernel parameter that is known to be a multiple of `multiple_of`.
 
     Raises:

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, Protocol
 
 import attrs
 
 from fireiron.algebra.arch import Arch
 from fireiron.algebra.occupancy import Occupancy, occupancy
-from fireiron.base.errors import FireironError, Finding, UsageError
+from fireiron.base.errors import Finding, FireironError, UsageError
 from fireiron.base.link import Link
 from fireiron.estimate import resources
 from fireiron.estimate.findings import findings, ranked, traffic
-from fireiron.estimate.partial import HOLE, OPEN, Completion, added, complete
+from fireiron.estimate.partial import HOLE, OPEN, Completion, added, complete, shares
 from fireiron.estimate.registers import REGISTER_NBYTES, least_registers, registers_of
 from fireiron.kernel.access import AccessRow, accesses
-from fireiron.kernel.ir import Buffer, Kernel
+from fireiron.kernel.ir import Kernel
 from fireiron.kernel.lower import lower
 from fireiron.kernel.sites import Site, reads_and_writes, sites
 from fireiron.language.decompositions import Decomposition
 from fireiron.language.levels import Kernel as KernelLevel
 from fireiron.language.residual import Residual
-from fireiron.language.specs import Program
+from fireiron.language.specs import Program, Spec
 
 LATER = "set by a later link"
 
@@ -121,8 +122,8 @@ class Facts:
 def facts(schedule: Schedule, arch: Arch, kernel: Kernel | None = None) -> Facts:
     """Measure a schedule, finished or not.
 
-    An unfinished one is closed by plain links below what is written; their own accesses and registers are left out. Where
-    no thread count is set yet, the Moves that are written are measured with 256 threads, which `unknown` says.
+    An unfinished one is closed by plain links below what is written; their own accesses and registers are left out.
+    Where no thread count is set yet, the Moves that are written are measured with 256 threads, which `unknown` says.
 
     Args:
         schedule: a chain of a whole program.
@@ -147,7 +148,7 @@ def facts(schedule: Schedule, arch: Arch, kernel: Kernel | None = None) -> Facts
             break
         closed = completion.residual.closed
         if kernel is not None and closed:
-            return _measure(kernel, completion, arch, (), (), whole)
+            return _measure(step.spec, kernel, completion, arch, (), (), whole)
         try:
             lowered = lower(schedule.program, completion.links, "kernel", arch.number, trust_no_sync=not closed)
         except FireironError as error:
@@ -157,13 +158,14 @@ def facts(schedule: Schedule, arch: Arch, kernel: Kernel | None = None) -> Facts
             elif not problems:
                 problems.append(Finding(error.code, error.message, "error", error.fix, error.link, error.path))
             continue
-        return _measure(lowered, completion, arch, tuple(problems), tuple(unknown), whole)
+        return _measure(step.spec, lowered, completion, arch, tuple(problems), tuple(unknown), whole)
     spec = str(schedule.origin if whole is None else whole.residual)
     unknown.append(f"blocks, threads, shared memory and registers: {LATER}, which tiles to Block")
     return Facts(spec, arch.name, False, None, 0, None, None, (), (), tuple(problems), tuple(unknown))
 
 
 def _measure(
+    spec: Spec,
     kernel: Kernel,
     completion: Completion,
     arch: Arch,
@@ -171,41 +173,47 @@ def _measure(
     unknown: tuple[str, ...],
     whole: Completion | None,
 ) -> Facts:
-    spec = str((whole or completion).residual)
+    words = str((whole or completion).residual)
     everything = sites(kernel.body)
     made = resources.origins(kernel)
-    real = {name for name, origin in made.items() if origin.link is not HOLE}
     if completion.residual.closed:
         least = least_registers(kernel)
         rows = accesses(kernel)
         return Facts(
-            spec, arch.name, True, kernel.threads, kernel.shared_nbytes, least,
-            occupancy(arch, kernel.threads, least, kernel.shared_nbytes), _buffers(kernel, real, made, True), rows,
+            words, arch.name, True, kernel.threads, kernel.shared_nbytes, least,
+            occupancy(arch, kernel.threads, least, kernel.shared_nbytes), _buffers(kernel, None, made, True), rows,
             ranked([*problems, *findings(kernel, arch, rows)]), unknown,
         )  # fmt: skip
+    real = {name for name, origin in made.items() if origin.link is not HOLE}
     open_registers = frozenset[str]() if completion.owners_known else _hole_registers(everything)
 
     def keep(site: Site) -> bool:
         return not added(site) and not any(v.buffer.name in open_registers for v, _ in reads_and_writes(site.statement))
 
     rows = accesses(kernel, keep=keep)
-    least = least_registers(kernel, real.__contains__)
+    held = {b.name: registers_of(b) for b in kernel.buffers if b.memory.registers and b.name in real}
+    even = {} if completion.owners_known else shares(spec, completion.links, kernel.threads)
+    for buffer in kernel.buffers:
+        link = made[buffer.name].link if buffer.name in open_registers & real else None
+        if link is not None and link in even:
+            held[buffer.name] = -(-even[link] * buffer.slots * buffer.dtype.nbytes // REGISTER_NBYTES)
+    least = least_registers(kernel, held)
     found = [*problems, *resources.shared_memory(kernel, arch), *traffic(kernel, rows)]
     more = [*unknown]
     threads = kernel.threads if completion.threads_known else None
     if threads is not None:
-        found += [*resources.limits(kernel, arch, None), *resources.registers(kernel, arch, least)]
+        found += [*resources.limits(kernel, arch, None), *resources.registers(kernel, arch, least, held)]
     elif least * kernel.threads > arch.registers_per_sm:
-        found += _too_many_registers(kernel, arch, least, real)
+        found.append(_too_many_registers(kernel, arch, least, held))
     if threads is None:
         more.append(f"threads: {LATER}; Moves are measured with {kernel.threads}")
     if open_registers & real:
         names = ", ".join(sorted(open_registers & real))
         more.append(f"which thread holds which element of {names}: {LATER}, so their Moves are not measured")
     return Facts(
-        spec, arch.name, False, threads, kernel.shared_nbytes, None if threads is None else least,
+        words, arch.name, False, threads, kernel.shared_nbytes, None if threads is None else least,
         None if threads is None else occupancy(arch, threads, least, kernel.shared_nbytes),
-        _buffers(kernel, real, made, threads is not None), rows, ranked(found), tuple(more),
+        _buffers(kernel, held, made, threads is not None), rows, ranked(found), tuple(more),
     )  # fmt: skip
 
 
@@ -220,42 +228,35 @@ def _hole_registers(everything: tuple[Site, ...]) -> frozenset[str]:
     )
 
 
-def _too_many_registers(kernel: Kernel, arch: Arch, least: int, real: set[str]) -> list[Finding]:
-    """Find register tensors that a block cannot hold, however many threads it gets."""
-    made = resources.origins(kernel)
-    buffers = sorted((b for b in kernel.buffers if b.memory.registers and b.name in real), key=lambda b: -registers_of(b))
-    listed = ", ".join(f"{b.name} {resources.nbytes(_nbytes(b, kernel.threads))}" for b in buffers)
+def _too_many_registers(kernel: Kernel, arch: Arch, least: int, held: Mapping[str, int]) -> Finding:
+    """Say which register tensors a block cannot hold, however many threads it gets."""
+    block = REGISTER_NBYTES * kernel.threads
+    names = sorted(held, key=lambda name: -held[name])
+    listed = ", ".join(f"{name} {resources.nbytes(held[name] * block)}" for name in names)
     have = resources.nbytes(arch.registers_per_sm * REGISTER_NBYTES)
-    origin = made[buffers[0].name]
-    return [
-        Finding(
-            "registers",
-            f"a block's register tensors take {resources.nbytes(least * kernel.threads * REGISTER_NBYTES)}, "
-            f"an SM of {arch} has {have}: {listed}",
-            "error",
-            fix="use a smaller tile a block",
-            link=origin.link,
-            path=origin.path,
-        )
-    ]
-
-
-def _nbytes(buffer: Buffer, threads: int) -> int:
-    return registers_of(buffer) * REGISTER_NBYTES * threads
+    origin = resources.origins(kernel)[names[0]]
+    return Finding(
+        "registers",
+        f"a block's register tensors take {resources.nbytes(least * block)}, an SM of {arch} has {have}: {listed}",
+        "error",
+        fix="use a smaller tile a block",
+        link=origin.link,
+        path=origin.path,
+    )
 
 
 def _buffers(
-    kernel: Kernel, real: set[str], made: dict[str, resources.Origin], threads_known: bool
+    kernel: Kernel, held: Mapping[str, int] | None, made: Mapping[str, resources.Origin], threads_known: bool
 ) -> tuple[BufferFact, ...]:
+    """List the author's buffers; `held` gives registers a thread by name, None where the kernel's own are final."""
     found: list[BufferFact] = []
     for buffer in kernel.buffers:
-        if buffer.name not in real:
-            continue
         registers = buffer.memory.registers
-        size = _nbytes(buffer, 1 if threads_known else kernel.threads) if registers else buffer.nbytes
+        if buffer.name not in made or made[buffer.name].link is HOLE:
+            continue
+        each = registers_of(buffer) if held is None or not registers else held[buffer.name]
+        size = each * REGISTER_NBYTES * (1 if threads_known else kernel.threads) if registers else buffer.nbytes
         scope: Literal["block", "thread"] = "thread" if registers and threads_known else "block"
         link = made[buffer.name].link
-        found.append(
-            BufferFact(buffer.name, str(buffer.memory), str(buffer.dtype), size, scope, buffer.slots, link)
-        )
+        found.append(BufferFact(buffer.name, str(buffer.memory), str(buffer.dtype), size, scope, buffer.slots, link))
     return tuple(found)

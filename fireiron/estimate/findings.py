@@ -73,7 +73,7 @@ def _conflict(row: AccessRow, pad: int) -> Finding:
         f"{row.what} {verb} {row.buffer} by {row.per_request:.3g} wavefronts a request, not "
         f"{row.per_request / row.degree:.3g}: bank conflicts of degree {row.degree:.3g} in {row.title}",
         "warning",
-        fix=f"where {row.buffer} is loaded, add .pad({pad}) or .swizzle(...), or the other order by .storage_layout(...)",
+        fix=f"load {row.buffer} with .pad({pad}) or .swizzle(...), or in the other order by .storage_layout(...)",
         link=row.link,
         path=row.path,
     )

@@ -6,16 +6,18 @@ Clocks of one block on one SM, each resource alone:
 - shared memory: one wavefront a clock;
 - L2: 64 bytes of sectors a clock, the width of an SM's port.
 
-The slowest of them is the block's throughput. Its critical path adds, for each round of an outer loop, what a load from
-global memory takes longer than the stages ahead of it cover, and a barrier. A wave of b blocks an SM takes b times the
-throughput, or the critical path where that is longer; the last wave has as many blocks as are left. DRAM must deliver every
-tensor once, or what the blocks of a wave have distinct in each wave where the tensors do not fit in L2. The larger of both,
-after the launch, is the time. Addresses, instruction latencies and power limits are left out.
+The slowest of them is the block's throughput. Its critical path adds, for each round of an outer loop, what a load
+from global memory takes longer than the stages ahead of it cover, and a barrier. A wave of b blocks an SM takes b times
+the throughput, or the critical path where that is longer; the last wave has as many blocks as are left. DRAM must
+deliver every tensor once, or what the blocks of a wave have distinct in each wave where the tensors do not fit in L2.
+The larger of both, after the launch, is the time. Addresses, instruction latencies and power limits are left out.
+Clocks of atoms are those of compute capability 9.0, but for fp32, which follows the GPU's lanes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import attrs
 import numpy as np
@@ -94,7 +96,7 @@ class Estimate:
         lines = [
             f"modelled: at least {self.time_us:.4g} us on {self.gpu} ({self.arch}), bound by {self.bound}: "
             f"{self.tflops:.3g} TFLOP/s, {self.gbps:.4g} GB/s",
-            f"{self.grid} blocks, {self.blocks_per_sm} an SM: {self.waves} waves",
+            f"{self.grid} blocks, {self.blocks_per_sm} an SM: {self.waves} wave{'s' * (self.waves != 1)}",
             *(f"{term.name}: {term.us:.4g} us" for term in self.terms),
         ]
         if self.assumed:
@@ -168,7 +170,7 @@ def estimate(
     terms |= {"latency": (total - busy) / gpu.clock_mhz, "dram": dram / gpu.dram_gbps * 1e-3, "launch": LAUNCH_US}
     sm_us = total / gpu.clock_mhz
     time_us = LAUNCH_US + max(sm_us, terms["dram"])
-    if 2 * LAUNCH_US >= time_us:
+    if time_us <= 2 * LAUNCH_US:
         bound = "launch"
     elif terms["dram"] >= sm_us:
         bound = "dram"
@@ -211,8 +213,8 @@ def _work(kernel: Kernel, everything: tuple[Site, ...], values: Mapping[str, int
                 math[name] = math.get(name, 0.0) + products / WARP
                 flops += 2.0 * products
                 slots += products / WARP
-            case Compute():
-                flops += warps * WARP
+            case Compute(inputs=inputs):
+                flops += warps * WARP if inputs else 0.0
                 slots += warps
             case _:
                 slots += warps
@@ -289,14 +291,14 @@ def _tensor_nbytes(pointer: Pointer, values: Mapping[str, int]) -> float:
 
 
 def _distinct(kernel: Kernel, everything: tuple[Site, ...], values: Mapping[str, int], wave: int) -> dict[str, float]:
-    """Count how many different parts of each tensor the blocks of one wave read, at the first iteration of every loop."""
+    """Count how many different parts of each tensor the blocks of one wave read, in the first iteration of loops."""
     looked = min(wave, MOST_BASES)
     found: dict[str, float] = {}
     for site in everything:
         for view, direction in reads_and_writes(site.statement):
             if view.buffer.memory.name != "GL" or direction != "read" or view.buffer.name in found:
                 continue
-            env = {**_zeros(site), **values, BLOCK: np.arange(looked)}
+            env: dict[str, Any] = {**_zeros(site), **values, BLOCK: np.arange(looked)}
             for let in site.lets:
                 env[let.var.name] = evaluate(let.value, env)
             bases = np.broadcast_to(np.asarray(evaluate(view.offset, env)), (looked,))

@@ -1,7 +1,8 @@
-"""Unfinished chains: closed by the plainest links that make them a kernel, so that what is written already can be measured."""
+"""Unfinished chains: closed by the plainest links that make a kernel, so that what is written can be measured."""
 
 from __future__ import annotations
 
+from math import prod
 from typing import Final
 
 import attrs
@@ -13,7 +14,7 @@ from fireiron.kernel.sites import Site
 from fireiron.language.decompositions import Decomposition, Done, Epilog, Load, Own, Split, Tile, Widest
 from fireiron.language.levels import RF, Kernel, Thread
 from fireiron.language.pointwise import accumulator
-from fireiron.language.residual import Residual, after
+from fireiron.language.residual import Residual, after, apply, start
 from fireiron.language.specs import Spec
 
 # The link of everything that a completion adds; it compares by identity.
@@ -76,6 +77,28 @@ def complete(spec: Spec, links: tuple[Decomposition, ...]) -> Completion | None:
     if at_thread:
         added.append(Tile(ones, unrolled=True, link=HOLE))
     return Completion((*links, *added, Done(link=HOLE)), residual, threads_known, at_thread)
+
+
+def shares(spec: Spec, links: tuple[Decomposition, ...], threads: int) -> dict[Link, int]:
+    """Count the elements that each thread holds of a register tensor at least: an even share of its tile, by link.
+
+    Args:
+        spec: what the chain decomposes.
+        links: the author's.
+        threads: of a block.
+    """
+    found: dict[Link, int] = {}
+    residual = start(spec)
+    for link in links:
+        if isinstance(link, Load | Epilog) and link.memory.registers and link.link is not None:
+            operand = residual.operand("C" if isinstance(link, Epilog) else link.role)
+            assert operand is not None
+            extents = [residual.extents[dim] for dim in operand.dims]
+            if all(isinstance(extent, int) for extent in extents):
+                elements = prod(extent for extent in extents if isinstance(extent, int))
+                found[link.link] = -(-elements // (residual.level.size or threads))
+        residual = apply(link, residual)
+    return found
 
 
 # Each thread's own elements, one vector after another.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from fireiron.algebra.arch import Arch
 from fireiron.algebra.expr import evaluate
@@ -11,7 +11,7 @@ from fireiron.kernel.ir import Buffer, Kernel
 from fireiron.kernel.sites import Site, reads_and_writes, sites
 
 REGISTER_NBYTES = 4
-ADDRESSING = 24  # registers for indices, addresses and the loop, beside the tensors: what small kernels were seen to take
+ADDRESSING = 24  # registers for indices, addresses and loops, beside the tensors; the presets take 20 to 40
 
 
 def registers_of(buffer: Buffer) -> int:
@@ -21,29 +21,30 @@ def registers_of(buffer: Buffer) -> int:
     return -(-size * buffer.slots * buffer.dtype.nbytes // REGISTER_NBYTES)
 
 
-def least_registers(kernel: Kernel, keep: Callable[[str], bool] | None = None) -> int:
+def least_registers(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> int:
     """Count the registers of a thread that hold tensors where the most are alive.
 
     The compiler adds addresses and loop counters, and may keep less of a tensor alive by reordering what is unrolled.
 
     Args:
         kernel: whose.
-        keep: which buffers count, by name; None counts all.
+        sizes: registers of each buffer that counts, by name; None counts all, as the kernel has them.
     """
     everything = sites(kernel.body)
     lives = _lives(everything)
     alive = [0] * len(everything)
     for buffer in kernel.buffers:
-        if not buffer.memory.registers or buffer.name not in lives or (keep is not None and not keep(buffer.name)):
+        if not buffer.memory.registers or buffer.name not in lives:
             continue
+        size = registers_of(buffer) if sizes is None else sizes.get(buffer.name, 0)
         first, last = lives[buffer.name]
         for index in range(first, last + 1):
-            alive[index] += registers_of(buffer)
+            alive[index] += size
     return max(alive, default=0)
 
 
 def _lives(everything: tuple[Site, ...]) -> Mapping[str, tuple[int, int]]:
-    """Give the first and last site where each buffer's content is needed; what enters a loop is needed until the loop ends."""
+    """Give the first and last site where each buffer is needed; what enters a loop is needed until the loop ends."""
     ends: dict[str, int] = {}
     starts: dict[str, int] = {}
     for site in everything:

@@ -67,7 +67,7 @@ def shared_memory(kernel: Kernel, arch: Arch) -> Iterator[Finding]:
     listed = ", ".join(f"{b.name} {nbytes(b.nbytes)}{_ring(b)}" for b in buffers)
     yield Finding(
         "shared-memory",
-        f"a block takes {nbytes(kernel.shared_nbytes)} of shared memory, {arch} gives at most {nbytes(limit)}: {listed}",
+        f"a block takes {nbytes(kernel.shared_nbytes)} of shared memory, {arch} gives {nbytes(limit)}: {listed}",
         "error",
         fix=_less_shared(buffers, kernel.shared_nbytes - limit),
         link=origin.link,
@@ -88,15 +88,23 @@ def _less_shared(buffers: Iterable[Buffer], excess: int) -> str:
     return "use smaller tiles or a smaller split, or reuse_buffer() where a buffer is dead"
 
 
-def registers(kernel: Kernel, arch: Arch, least: int) -> Iterator[Finding]:
-    """Find register tensors that no thread can hold, or that leave too little beside them."""
+def registers(kernel: Kernel, arch: Arch, least: int, held: Mapping[str, int] | None = None) -> Iterator[Finding]:
+    """Find register tensors that no thread can hold, or that leave too little beside them.
+
+    Args:
+        kernel: whose.
+        arch: where.
+        least: registers that tensors take at once.
+        held: registers of each tensor, by name; the kernel's own where None.
+    """
     cap = register_cap(arch, kernel.threads, kernel.minimum_blocks)
     if least + ADDRESSING <= cap:
         return
     made = origins(kernel)
-    buffers = sorted((b for b in kernel.buffers if b.memory.registers), key=lambda b: -registers_of(b))
-    listed = ", ".join(f"{b.name} {registers_of(b)}" for b in buffers[:4])
-    origin = made.get(buffers[0].name, Origin()) if buffers else Origin()
+    held = {b.name: registers_of(b) for b in kernel.buffers if b.memory.registers} if held is None else held
+    names = sorted(held, key=lambda name: -held[name])
+    listed = ", ".join(f"{name} {held[name]}" for name in names[:4])
+    origin = made.get(names[0], Origin()) if names else Origin()
     why = f"{arch} gives at most {cap} to each of {kernel.threads} threads"
     fits = least <= cap
     yield Finding(
@@ -126,7 +134,11 @@ def limits(kernel: Kernel, arch: Arch, sizes: Mapping[str, int] | None) -> Itera
     grid = grid_of(kernel, sizes)
     if grid is not None and grid > MOST_BLOCKS:
         yield Finding(
-            "grid", f"the grid has {grid} blocks, above {MOST_BLOCKS}", fix="use larger tiles a block", link=link, path=path
+            "grid",
+            f"the grid has {grid} blocks, above {MOST_BLOCKS}",
+            fix="use larger tiles a block",
+            link=link,
+            path=path,
         )
     wanted = {s.statement.atom: s for s in everything if isinstance(s.statement, Call)}
     for atom, site in wanted.items():
@@ -220,7 +232,7 @@ def notes(kernel: Kernel, arch: Arch, least: int, sizes: Mapping[str, int] | Non
     if waves > 1 and share < FULL:
         yield Finding(
             "waves",
-            f"{grid} blocks are {waves} waves of {slots} ({arch.gpu.name}: {arch.gpu.sms} SMs of {found.blocks} blocks), "
+            f"{grid} blocks are {waves} waves of {slots} ({arch.gpu.name}: {arch.gpu.sms} SMs, {found.blocks} each), "
             f"the last one {(grid - 1) % slots + 1} blocks: {share:.0%} of the machine is used",
             "note",
             fix="choose tiles whose count comes close to a multiple, from below",

@@ -16,6 +16,7 @@ from fireiron.algebra.layout import Layout
 from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.base.link import here
+from fireiron.check import limits
 from fireiron.check import links as rules
 from fireiron.front.roles import Role, role_name
 from fireiron.language.atom import Atom
@@ -35,7 +36,7 @@ from fireiron.language.decompositions import (
 from fireiron.language.levels import Level, Memory
 from fireiron.language.residual import Residual, apply, move_of
 from fireiron.language.specs import BATCH, Program
-from fireiron.language.tensor import Order, Tensor
+from fireiron.language.tensor import Grouped, Order, Tensor
 
 if TYPE_CHECKING:
     from fireiron.front.moves import MoveChain
@@ -87,14 +88,23 @@ class Chain:
     def _as(self, cls: type[C_], link: Decomposition) -> C_:
         return cls(
             self.program, (*self.links, link), self.origin, (*self.trail, apply(link, self.residual)), self.path
-        )
+        )._within_limits()
+
+    def _within_limits(self) -> Self:
+        """Apply the rules of blocks and of the spec's architecture to what the last link asks for."""
+        link = self.links[-1]
+        if isinstance(link, Tile):
+            self._check(limits.threads_fit, link, self._before, self.residual)
+        elif isinstance(link, Load | Split) and self.program.arch is not None and not self.path:
+            self._check(limits.shared_fits, self.links, (self.origin, *self.trail[:-1]), self.program.arch)
+        return self
 
     def _refine(self, **changes: Any) -> Self:
         """Replace the last link by one with these changes."""
         link = attrs.evolve(self.links[-1], **changes)
         before = self.trail[-2] if len(self.trail) > 1 else self.origin
         trail = (*self.trail[:-1], apply(link, before))
-        return attrs.evolve(self, links=(*self.links[:-1], link), trail=trail)
+        return attrs.evolve(self, links=(*self.links[:-1], link), trail=trail)._within_limits()
 
     @property
     def _before(self) -> Residual:
@@ -188,12 +198,13 @@ def _named(sizes: tuple[int | Strided, ...], dims: tuple[str, str]) -> tuple[tup
 class TileRefinements(Chain):
     """Refine the tile written last."""
 
-    def to(self, level: Level, units: int | None = None) -> Self:
+    def to(self, level: Level, units: int | None = None, resident: int = 0) -> Self:
         """Give the tiles to the units of a level.
 
         Args:
             level: inside the present one; the outermost level inside a block decides how many units the block has.
             units: at most this many take part; they loop over the rest.
+            resident: with Block, how many blocks an SM should hold at once: the compiler keeps registers below what that allows.
 
         Shapes:
             (m, n, k)(L) -> (m, n, k)(level)
@@ -202,14 +213,14 @@ class TileRefinements(Chain):
             DecompositionError: `level-nests`.
         """
         self._check(rules.level_nests, self._before, level)
-        return self._refine(level=level, units=units, link=here())
+        return self._refine(level=level, units=units, resident=resident, link=here())
 
     def unroll(self) -> Self:
         """Unroll the loops over the tiles."""
         return self._refine(unrolled=True)
 
-    def layout(self, order: Order | Layout) -> Self:
-        """Count tiles along columns first (ColMajor), along rows first (RowMajor), or by a layout of unit ids."""
+    def layout(self, order: Order | Grouped | Layout) -> Self:
+        """Count tiles along rows first (RowMajor), along columns first (ColMajor), in groups of rows (`Grouped(n)`), or by a layout of ids."""
         return self._refine(order=order)
 
     def permute(self, permutation: Callable[[Expr], Expr]) -> Self:

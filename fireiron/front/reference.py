@@ -16,6 +16,7 @@ import attrs
 import numpy as np
 
 from fireiron.algebra.dtypes import DType
+from fireiron.algebra.scalar import Arg
 from fireiron.front.bounded import Array, Bounded, broadcast, cast, evaluate, exact, largest, rounded, smallest, unit
 from fireiron.language.decompositions import Decomposition, Epilog, Load
 from fireiron.language.specs import Init, MatMul, Move, Pointwise
@@ -85,8 +86,15 @@ def bound_in_words(schedule: Chain) -> str:
     kind = _accumulator(spec, schedule.links)
     if kind.kind == "int":
         return "exact"
-    words = f"(K+2) · 2^-{kind.mantissa + 1} · |A|·|B|"
-    return words if kind == spec.C.dtype else f"{words} + 2^-{spec.C.dtype.mantissa + 1} · |C|"
+    words = [f"(K+2) · 2^-{kind.mantissa + 1} · |A|·|B|"]
+    if spec.C.dtype.mantissa < kind.mantissa:
+        words.append(f"2^-{spec.C.dtype.mantissa + 1} · |C|")
+    epilog = next((link for link in schedule.links if isinstance(link, Epilog)), None)
+    if epilog is not None and not isinstance(epilog.value.tree, Arg):
+        words.append("the epilogue's roundings")
+    if any(isinstance(link, Load) and link.dtype is not None for link in schedule.links):
+        words.append("the loads' conversions")
+    return " + ".join(words)
 
 
 def reference(schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[str, float]) -> Bounded:

@@ -178,33 +178,36 @@ class Verbs(Chain):
         """Say of each link what it changed, which bytes it moves, how often they are reused, and which CUDA lines it made."""
         from fireiron.show.explain import explain
 
-        if not self.residual.closed:
-            return explain(self, None, "")
-        return explain(self, self.lowered(arch), self.cuda(arch))
+        return explain(self, self._kernel(arch), self.cuda(arch) if self.residual.closed else "")
 
     def diff(self, other: Verbs) -> Diff:
         """Say in words how another schedule differs: stages, pads, tiles, threads, bytes, conflicts."""
+        from fireiron.kernel.access import accesses
         from fireiron.show.diff import diff
 
-        rows = [s.facts().rows if s.residual.closed else () for s in (self, other)]
-        kernels = [s.lowered() if s.residual.closed else None for s in (self, other)]
-        return diff(self, other, kernels=(kernels[0], kernels[1]), accesses=(rows[0], rows[1]))
+        kernels = (self._kernel(), other._kernel())
+        mine, others = (() if k is None else accesses(k) for k in kernels)
+        return diff(self, other, kernels=kernels, rows=(mine, others))
+
+    def _kernel(self, arch: str | int | None = None) -> Kernel | None:
+        """Give the lowered kernel of a finished schedule."""
+        return self.lowered(arch) if self.residual.closed and not self.path else None
 
     def tree(self, width: int = 80) -> str:
         """Print the decomposition tree as plain text."""
         from fireiron.show.tree import text
 
-        return text(self, width)
+        return text(self, width, self._kernel())
 
     def __rich__(self) -> Any:
         from fireiron.show.tree import tree
 
-        return tree(self)
+        return tree(self, self._kernel())
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         from fireiron.show.tree import mimebundle
 
-        return mimebundle(self)
+        return mimebundle(self, kernel=self._kernel())
 
 
 def _arch(chain: Chain, wanted: str | int | None) -> Arch:

@@ -20,7 +20,7 @@ from typing import Any
 
 import attrs
 
-import fireiron
+from fireiron.base.version import VERSION
 from fireiron.jit.compile import Binary, CompileOptions, Compiler
 from fireiron.jit.interface import Interface
 from fireiron.jit.resources import Resources
@@ -65,9 +65,9 @@ def library_digest() -> str:
     A file's path, size and modification time stand for its text. Where a file changed after this process imported the
     library, the running code may be older than the files: the digest then belongs to this process alone.
     """
-    root = os.path.dirname(os.path.abspath(fireiron.__file__))
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     now = time.time_ns()
-    facts: list[str] = [fireiron.__version__, root]
+    facts: list[str] = [VERSION, root]
     stale = False
     for path, found in _sources(root):
         facts.append(f"{path[len(root) :]} {found.st_size} {found.st_mtime_ns}")

@@ -6,7 +6,7 @@ import os
 import platform
 from typing import NamedTuple
 
-import fireiron
+from fireiron.base.version import VERSION
 from fireiron.base.errors import FireironError
 from fireiron.jit.cache import cache_path, usage
 from fireiron.jit.compile import INSTALL_NVRTC, compiler
@@ -26,7 +26,7 @@ def facts() -> list[Fact]:
     """List Python, fireiron, driver, GPUs, NVRTC, nvdisasm, the cache, and what works with them."""
     found = [
         Fact("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}", True),
-        Fact("fireiron", fireiron.__version__, True),
+        Fact("fireiron", VERSION, True),
     ]
     driver_facts = probe()
     if driver_facts.version is None:

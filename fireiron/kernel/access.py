@@ -1,7 +1,7 @@
 """Static traffic: sectors of GL and bank conflicts of SH for each access of a kernel, from its index expressions alone.
 
-Counts mean what the simulator's counters mean; they are of an average block, and exact where the grid is small enough to be
-enumerated.
+Counts mean what the simulator's counters mean; they are of an average block, and exact where grid and loops are small
+enough to be enumerated.
 """
 
 from __future__ import annotations

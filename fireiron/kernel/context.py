@@ -12,7 +12,7 @@ from fireiron.algebra.layout_compose import complement, compose
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.ir import BLOCK, THREAD, Buffer, Let, Precondition, View
-from fireiron.kernel.ownership import Access, Ownership, RegisterLoop, access
+from fireiron.kernel.ownership import Access, Limit, Ownership, RegisterLoop, access
 from fireiron.kernel.window import Cut, Storage, Window, advance
 from fireiron.language.levels import Block, Cluster, Kernel, Level, Thread
 from fireiron.language.residual import Residual
@@ -34,6 +34,7 @@ class Context:
     spec: Spec
     threads: int | None = None
     grid: Expr = attrs.field(factory=lambda: as_expr(1))
+    resident: int = 0
     storages: dict[str, Storage] = attrs.field(factory=dict[str, Storage])
     names: set[str] = attrs.field(factory=set[str])
     definitions: dict[Var, Expr] = attrs.field(factory=dict[Var, Expr])
@@ -64,7 +65,7 @@ class Context:
     def define(self, wanted: str, value: Expr, extent: Index) -> Expr:
         """Name an index expression of thread and block at the kernel's start; shorter and loop-dependent ones stay as they are."""
         expanded = self.expanded(value)
-        if isinstance(value, Var) or not value.range[1] or any(v.name not in (THREAD, BLOCK) for v in free(expanded) if isinstance(v, Var)):
+        if isinstance(value, Var) or value.range[1] == 0 or any(v.name not in (THREAD, BLOCK) for v in free(expanded) if isinstance(v, Var)):
             return value
         for var, known in self.definitions.items():
             if known == expanded:
@@ -88,6 +89,7 @@ class State:
         windows: where each operand lies, by role.
         position: this thread's index in the executing unit, of `width` threads (None above Block).
         loops: the enclosing loops.
+        guards: what holds here where units outnumber tiles.
         links: how many links led here, for error paths.
         path: the links that led here, in words.
     """
@@ -97,6 +99,7 @@ class State:
     position: Expr | None = None
     width: int | None = None
     loops: tuple[RegisterLoop, ...] = ()
+    guards: tuple[Expr, ...] = ()
     path: str = ""
     link: Link | None = None
 
@@ -199,18 +202,34 @@ def _digits(position: Expr, layout: Layout) -> Expr:
     return total
 
 
-def register_access(context: Context, window: Window, loops: tuple[RegisterLoop, ...]) -> Access:
+def register_access(window: Window, state: State) -> Access:
     """Describe which elements of a register tensor a window touches at this place."""
-    coordinates = tuple(context.expanded(a.offset) for a in window.axes)
-    return access(coordinates, tuple(a.layout for a in window.axes), loops, window.storage.name)
+    layouts = tuple(a.layout for a in window.axes)
+    limits = tuple(
+        Limit(i, b.offset, layouts[i] if b.steps is None and layouts[i].size == 1 else b.steps or Layout(layouts[i].size, 1), b.limit)
+        for i, a in enumerate(window.axes)
+        for b in a.bounds
+    )
+    return access(window.origin, layouts, state.loops, window.storage.name, limits, state.guards)
+
+
+def _expanded(context: Context, written: Access) -> Access:
+    """Write an access over thread and loops alone."""
+    return attrs.evolve(
+        written,
+        coordinates=tuple(context.expanded(c) for c in written.coordinates),
+        limits=tuple(attrs.evolve(x, offset=context.expanded(x.offset)) for x in written.limits),
+        guards=tuple(context.expanded(g) for g in written.guards),
+    )
 
 
 def register_view(context: Context, window: Window, state: State, user: str) -> View:
     """Find the registers of a window: defines the tensor's ownership at first use, resolves against it later."""
     storage = window.storage
-    wanted = register_access(context, window, state.loops)
+    written = register_access(window, state)
+    wanted = _expanded(context, written)
     if storage.ownership is None:
-        storage.ownership = Ownership(wanted, window.origin, context.threads or 1, user)
+        storage.ownership = Ownership(wanted, written, context.threads or 1, user)
         storage.size = as_expr(storage.ownership.size)
     try:
         offset, steps = storage.ownership.resolve(wanted, storage.name, user)

@@ -100,12 +100,18 @@ def _ops(value: Value, output: Window, window: Window, state: State, context: Co
     coordinates: list[Expr] = []
     condition: Expr = as_expr(1)
     rest = index
-    for coordinate, steps, axis in zip(ownership.written, access.elements, output.axes, strict=True):
-        at = substitute(coordinate, fresh) + steps(rest % steps.size)
+    locals_: list[Expr] = []
+    for coordinate, steps, axis in zip(ownership.written.coordinates, access.elements, output.axes, strict=True):
+        local = rest % steps.size
+        locals_.append(local)
+        at = substitute(coordinate, fresh) + steps(local)
         rest = rest // steps.size
         assert axis.steps is None and isinstance(axis.size, int)
         coordinates.append(axis.offset + at)
         condition = and_(condition, lt(at, axis.size), *(b.condition(at) for b in axis.bounds))
+    written = ownership.written
+    limits = (lt(substitute(x.offset, fresh) + x.steps(locals_[x.axis]), x.limit) for x in written.limits)
+    condition = and_(condition, *limits, *(substitute(g, fresh) for g in written.guards))
     register = substitute(ownership.register(), fresh) + index
     dst = View(buffer_of(window.storage), register, origin=tuple(coordinates))
     inputs = [dst]

@@ -82,7 +82,8 @@ def _move(chosen: Atom | None, state: State, context: Context) -> Body:
     for window in (src, dst):
         _check_alignment(window, count)
     source, target = _view(src, state, context), _view(dst, state, context)
-    read, write = src.condition(), dst.condition()
+    # Every register exists: what a thread holds beyond a tile's end is neither read nor stored by the other side.
+    read, write = (None if w.storage.memory.registers else w.condition() for w in (src, dst))
     same = src.storage.dtype == dst.storage.dtype
     straight = same and all(_packed(v, count) for v in (source, target))
     if straight:

@@ -70,7 +70,8 @@ def lower(
     known = {**buffers, **{p.buffer.name: p.buffer for p in parameters if isinstance(p, Pointer)}}
     body = synchronise(rebind(body, known), context.storages, context.definitions, trust_no_sync)
     return Kernel(
-        name, parameters, context.grid, context.threads or 1, shared, tuple(buffers.values()), body, tuple(context.preconditions)
+        name, parameters, context.grid, context.threads or 1, shared, tuple(buffers.values()), body,
+        tuple(context.preconditions), context.resident,
     )
 
 

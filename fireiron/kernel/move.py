@@ -7,18 +7,18 @@ from typing import TypeAlias
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Index, affine, as_expr, ge, lt, proves, substitute
+from fireiron.algebra.expr import Expr, Index, Var, affine, and_, as_expr, free, lt, proves, substitute
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Context, State
-from fireiron.kernel.ir import For, Region, Statement
-from fireiron.kernel.ownership import RegisterLoop
+from fireiron.kernel.ir import For, If, Region, Statement
+from fireiron.kernel.ownership import Limit, RegisterLoop
 from fireiron.kernel.storage import fresh_window, make_storage, order_of
 from fireiron.kernel.window import Axis, Bound, Storage, Window
 from fireiron.language.decompositions import Decomposition, Extent, Load, Own, Widest
 from fireiron.language.levels import Block, Thread
 from fireiron.language.residual import apply, move_of
-from fireiron.language.tensor import ColMajor, Order, RowMajor
+from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
 
 Body: TypeAlias = tuple[Statement, ...]
 Recur: TypeAlias = Callable[[Sequence[Decomposition], State, Context], Body]
@@ -107,32 +107,32 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
             f"no side of {state.residual} is a register tensor whose owner is known",
             fix="give the Move a schedule of its own, for example vector()",
         )
-    held = storage.ownership.access
+    held, written = storage.ownership.access, storage.ownership.written
     fresh = {loop.var: context.variable(loop.var.name, extent) for loop, extent in zip(held.loops, held.extents, strict=True)}
-    coordinates = tuple(substitute(c, fresh) for c in storage.ownership.written)
-    regular, irregular = _sort_loops(coordinates, [(fresh[x.var], n) for x, n in zip(held.loops, held.extents, strict=True)])
+    coordinates = tuple(substitute(c, fresh) for c in written.coordinates)
+    limits = tuple(attrs.evolve(x, offset=substitute(x.offset, fresh)) for x in written.limits)
+    guards = tuple(g for g in (substitute(g, fresh) for g in written.guards) if g not in state.guards)
+    loops_of = [(fresh[x.var], n) for x, n in zip(held.loops, held.extents, strict=True)]
+    coordinates, limits, regular, irregular = _sort_loops(coordinates, limits, guards, loops_of)
     window, other_role = state.windows[role], "dst" if role == "src" else "src"
     axes: dict[str, list[Axis]] = {role: [], other_role: []}
     sizes: list[tuple[str, Index | None]] = []
     for i, (mine, other) in enumerate(zip(window.axes, state.windows[other_role].axes, strict=True)):
-        offset, leaves = coordinates[i], [*((s, n) for n, s in held.elements[i].leaves if n != 1)]
-        for var, extent, steps in regular:
-            if steps[i]:
-                leaves.append((steps[i], extent))
-            offset = substitute(offset, {var: as_expr(0)}) if steps[i] else offset
+        along = [(var, extent, steps[i]) for var, extent, steps in regular if steps[i]]
+        first = {var: as_expr(0) for var, _, _ in along}
+        ends = [x for x in limits if x.axis == i]
+        leaves = _element_leaves(held.elements[i], [x.steps for x in ends])
+        leaves += [(step, extent, [_step(end.offset, var) or 0 for end in ends]) for var, extent, step in along]
         leaves.sort()
-        shape, stride = tuple(n for _, n in leaves) or (1,), tuple(s for s, _ in leaves) or (0,)
-        layout = Layout(shape[0], stride[0]) if len(shape) == 1 else Layout(shape, stride)
+        layout = _leafwise([(n, s) for s, n, _ in leaves])
+        offset = substitute(coordinates[i], first)
         at = offset - mine.offset
-        assert isinstance(mine.size, int)
-        inside = tuple(
-            b
-            for b in (Bound(at, layout, as_expr(mine.size)), Bound(at, layout, as_expr(0), lower=True))
-            if not _holds(b, layout)
-        )
-        axes[role].append(Axis(mine.dim, layout.size, offset, layout, ()))
+        inside = [
+            Bound(substitute(end.offset, first), _leafwise([(n, s[j]) for _, n, s in leaves]), end.limit) for j, end in enumerate(ends)
+        ]
+        axes[role].append(Axis(mine.dim, layout.size, offset, layout, tuple(inside)))
         outer = tuple(attrs.evolve(b, offset=b.offset + at, steps=layout) for b in other.bounds)
-        moved = Axis(other.dim, layout.size, other.offset + at, layout, (*outer, *inside))
+        moved = Axis(other.dim, layout.size, other.offset + at, layout, (*outer, *(b for b in inside if not _holds(b))))
         axes[other_role].append(moved)
         sizes.append((mine.dim, layout.size))
     residual = attrs.evolve(state.residual, level=Thread, sizes=tuple(sizes))
@@ -140,42 +140,101 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
     loops = tuple(RegisterLoop(v, as_expr(n), unrolled=True) for v, n in irregular)
     inner = attrs.evolve(
         state.under("own Thread", link.link), residual=residual, windows=windows, loops=(*state.loops, *loops),
+        guards=(*state.guards, *guards),
         position=as_expr(0), width=1,
     )  # fmt: skip
     body = recur(rest, inner, context)
+    if guards:
+        body = (If(and_(*guards), body),)
     for loop in reversed(loops):
         body = (For(loop.var, loop.trips, body, unroll=True),)
     return body
 
 
-def _holds(bound: Bound, layout: Layout) -> bool:
+def _holds(bound: Bound) -> bool:
     """Say whether a bound holds for every element that a thread owns."""
-    last = int(layout.cosize) - 1
-    return proves(ge(bound.offset, 0)) if bound.lower else proves(lt(bound.offset + last, bound.limit))
+    assert bound.steps is not None
+    return proves(lt(bound.offset + int(bound.steps.cosize) - 1, bound.limit))
+
+
+def _leafwise(leaves: list[tuple[int, int]]) -> Layout:
+    """Make a layout of (extent, stride) pairs, fastest first."""
+    if len(leaves) < 2:
+        return Layout(*leaves[0]) if leaves else Layout(1, 0)
+    return Layout(tuple(n for n, _ in leaves), tuple(s for _, s in leaves))
+
+
+def _element_leaves(elements: Layout, ends: list[Layout]) -> list[tuple[int, int, list[int]]]:
+    """List (stride, extent, strides of the limits) of the elements that one visit touches along a dimension."""
+    found: list[tuple[int, int, list[int]]] = []
+    place = 1
+    for extent, stride in elements.leaves:
+        n, s = int(extent), int(stride)  # pyright: ignore[reportArgumentType]
+        if n != 1:
+            found.append((s, n, [int(end(place)) for end in ends]))  # pyright: ignore[reportArgumentType]
+        place *= n
+    return found
+
+
+Digit: TypeAlias = tuple[Var, int, list[int]]
 
 
 def _sort_loops(
-    coordinates: tuple[Expr, ...], loops: list[tuple[Expr, int]]
-) -> tuple[list[tuple[Expr, int, list[int]]], list[tuple[Expr, int]]]:
-    """Part register loops into those that step one dimension regularly, and the rest."""
-    regular: list[tuple[Expr, int, list[int]]] = []
-    irregular: list[tuple[Expr, int]] = []
+    coordinates: tuple[Expr, ...], limits: tuple[Limit, ...], guards: tuple[Expr, ...], loops: list[tuple[Var, int]]
+) -> tuple[tuple[Expr, ...], tuple[Limit, ...], list[Digit], list[tuple[Var, int]]]:
+    """Part register loops into digits that step one dimension (and its limits) regularly, and the rest.
+
+    A loop over a strided tile steps in chunks: it is two digits, and coordinates and limits come back written by them.
+    """
+    regular: list[Digit] = []
+    irregular: list[tuple[Var, int]] = []
     for var, extent in loops:
-        steps: list[int] = []
-        for coordinate in coordinates:
-            split = affine(coordinate, [var])
-            coefficient = split[0].get(var, 0) if split is not None else None
-            steps.append(coefficient if isinstance(coefficient, int) else -1)
-        if sum(1 for s in steps if s) == 1 and min(steps) >= 0:
-            regular.append((var, extent, steps))
+        if any(var in free(g) for g in guards):
+            irregular.append((var, extent))
+            continue
+        whole = _steps(coordinates, limits, var)
+        if whole is not None:
+            regular.append((var, extent, whole))
+            continue
+        for chunk in (n for n in range(extent // 2, 1, -1) if extent % n == 0):
+            low, high = Var(f"{var.name}_low", chunk), Var(f"{var.name}_high", extent // chunk)
+            digits = {var: low + high * chunk}
+            written = tuple(substitute(c, digits) for c in coordinates)
+            ends = tuple(attrs.evolve(x, offset=substitute(x.offset, digits)) for x in limits)
+            steps = [_steps(written, ends, digit) for digit in (low, high)]
+            if steps[0] is not None and steps[1] is not None:
+                coordinates, limits = written, ends
+                regular += [(low, chunk, steps[0]), (high, extent // chunk, steps[1])]
+                break
         else:
             irregular.append((var, extent))
-    return regular, irregular
+    return coordinates, limits, regular, irregular
+
+
+def _steps(coordinates: tuple[Expr, ...], limits: tuple[Limit, ...], var: Var) -> list[int] | None:
+    """Give the constant step of each coordinate along a variable, None unless exactly one of them steps, and forward."""
+    steps: list[int] = []
+    for coordinate in coordinates:
+        step = _step(coordinate, var)
+        if step is None:
+            return None
+        steps.append(step)
+    if sum(1 for s in steps if s) != 1:
+        return None
+    ends = [(x.axis, _step(x.offset, var)) for x in limits]
+    return None if any(s is None or (s and not steps[axis]) for axis, s in ends) else steps
+
+
+def _step(e: Expr, var: Var) -> int | None:
+    """Give the step of an expression along a variable, None where it is not constant or goes back."""
+    split = affine(e, [var])
+    step = split[0].get(var, 0) if split is not None else None
+    return step if isinstance(step, int) and step >= 0 else None
 
 
 def widest_sizes(
-    size: Widest, state: State, order: Order | Layout
-) -> tuple[tuple[tuple[str, Extent], ...], Order | Layout]:
+    size: Widest, state: State, order: Order | Grouped | Layout
+) -> tuple[tuple[tuple[str, Extent], ...], Order | Grouped | Layout]:
     """Choose the widest vector tile that a Move's sides allow, and let neighbouring units take neighbouring vectors.
 
     Raises:

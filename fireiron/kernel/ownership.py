@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # Coordinates are flattened with this span a dimension; no tile of registers is wider.
 SPAN = 1 << 16
+# Added to the keys of registers that stand for no element, so that nothing else is taken for them.
+ABSENT = 1 << 62
 
 
 @attrs.frozen
@@ -35,6 +37,23 @@ class RegisterLoop:
 
 
 @attrs.frozen
+class Limit:
+    """Demand `offset + steps(x) < limit` of the local index x along a dimension: a tile's end that a thread's elements may cross.
+
+    Args:
+        axis: the dimension's number.
+        offset: over `thread` and the loops' variables.
+        steps: local index -> steps.
+        limit: the tile's extent.
+    """
+
+    axis: int
+    offset: Expr
+    steps: Layout
+    limit: Expr
+
+
+@attrs.frozen
 class Access:
     """Describe the elements of a register tensor that one place in the program touches.
 
@@ -42,11 +61,15 @@ class Access:
         coordinates: of the first element, one expression a dimension, over `thread` and the loops' variables.
         elements: local index -> coordinate steps, one layout a dimension; elements count colexicographically.
         loops: the enclosing loops that the coordinates depend on, outermost first.
+        limits: which elements exist, where tiles do not divide.
+        guards: in which threads and trips any exist, where units outnumber tiles.
     """
 
     coordinates: tuple[Expr, ...]
     elements: tuple[Layout, ...]
     loops: tuple[RegisterLoop, ...]
+    limits: tuple[Limit, ...] = ()
+    guards: tuple[Expr, ...] = ()
 
     @property
     def count(self) -> int:
@@ -81,13 +104,33 @@ class Access:
             element = element // layout.size
             value = evaluate(coordinate, env) + np.asarray(steps)
             key = key * SPAN + value
-        return np.atleast_2d(key)
+        return np.atleast_2d(np.where(self._there(env, total), key, key + ABSENT))
+
+    def _there(self, env: dict[str, Any], total: int) -> Any:
+        """Tabulate which elements exist."""
+        there: Any = np.ones((1, total), dtype=bool)
+        for guard in self.guards:
+            there = there & (evaluate(guard, env) != 0)
+        element = np.arange(total, dtype=np.int64) % self.count
+        index: list[Any] = []
+        for layout in self.elements:
+            index.append(element % layout.size)
+            element = element // layout.size
+        for limit in self.limits:
+            steps = limit.steps(index[limit.axis]) if limit.steps.size > 1 else 0
+            there = there & (evaluate(limit.offset, env) + np.asarray(steps) < evaluate(limit.limit, env))
+        return there
 
 
 def access(
-    coordinates: tuple[Expr, ...], elements: tuple[Layout, ...], loops: tuple[RegisterLoop, ...], name: str
+    coordinates: tuple[Expr, ...],
+    elements: tuple[Layout, ...],
+    loops: tuple[RegisterLoop, ...],
+    name: str,
+    limits: tuple[Limit, ...] = (),
+    guards: tuple[Expr, ...] = (),
 ) -> Access:
-    """Keep the loops that matter.
+    """Keep the loops that matter, and the conditions on them.
 
     Raises:
         DecompositionError: `register-loop` where one of them is not unrolled: registers have no run-time index.
@@ -102,7 +145,10 @@ def access(
                 f"the loop over {loop.var.name} indexes the registers of {name}, but is not unrolled",
                 fix="refine that link by .unroll()",
             )
-    return Access(coordinates, elements, kept)
+    # An element that only some trips of another loop touch exists all the same.
+    others = frozenset[Any](loop.var for loop in loops) - frozenset[Any](loop.var for loop in kept)
+    limits = tuple(x for x in limits if others.isdisjoint(free(x.offset) | free(x.limit)))
+    return Access(coordinates, elements, kept, limits, tuple(g for g in guards if others.isdisjoint(free(g))))
 
 
 @attrs.frozen
@@ -111,13 +157,13 @@ class Ownership:
 
     Args:
         access: registers count its loops' trips, outermost slowest, then its elements.
-        written: the access's coordinates as the kernel writes them, by its named index expressions.
+        written: the access as the kernel writes it, by its named index expressions.
         threads: of the block.
         owner: what defined it, for messages.
     """
 
     access: Access
-    written: tuple[Expr, ...]
+    written: Access
     threads: int
     owner: str
 
@@ -166,15 +212,16 @@ class Ownership:
         held, wanted = self.access.keys(self.threads), other.keys(self.threads)
         rows = max(len(held), len(wanted))
         held, wanted = (np.broadcast_to(t, (rows, t.shape[1])) for t in (held, wanted))
-        span = max(int(held.max()), int(wanted.max())) + 1
-        row = np.arange(rows, dtype=np.int64)[:, None] * span
-        flat = (held + row).ravel()
+        # Keys are numbered in order, so that one of them and its thread make one number.
+        numbers = np.unique(np.concatenate((held.ravel(), wanted.ravel())))
+        row = np.arange(rows, dtype=np.int64)[:, None] * len(numbers)
+        flat, sought = ((np.searchsorted(numbers, t) + row).ravel() for t in (held, wanted))
         order = np.argsort(flat, kind="stable")
-        place = np.searchsorted(flat, (wanted + row).ravel(), sorter=order)
+        place = np.searchsorted(flat, sought, sorter=order)
         place = order[np.minimum(place, len(order) - 1)]
-        if not np.array_equal(flat[place], (wanted + row).ravel()):
-            bad = int(np.flatnonzero(flat[place] != (wanted + row).ravel())[0])
-            thread, column = divmod(bad, wanted.shape[1])
+        missing = (flat[place] != sought) & (wanted.ravel() < ABSENT // 2)
+        if missing.any():
+            thread, column = divmod(int(np.flatnonzero(missing)[0]), wanted.shape[1])
             raise DecompositionError(
                 "ownership-conflict",
                 f"{user} lets thread {thread} touch element {self._coordinate(int(wanted[thread, column]))} of {name}, "
@@ -182,6 +229,9 @@ class Ownership:
                 fix="descend the Move by conform() or own(Thread), or convert by a Move through shared memory",
             )
         found = (place % held.shape[1]).reshape(wanted.shape)
+        # Where a thread has no element any register will do: the one that the other threads use.
+        certain = (wanted < ABSENT // 2) | ~(wanted < ABSENT // 2).any(axis=0)
+        found = np.where(certain, found, found[certain.argmax(axis=0), np.arange(found.shape[1])])
         if not (found == found[0]).all():
             raise self._irregular(name, user)
         return found

@@ -1,4 +1,4 @@
-"""Sites: every statement that does something, with the loops, names and conditions around it, and samples of their values."""
+"""Sites: every statement that does something, its loops, names and conditions, and samples of their values."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
 def reads_and_writes(statement: Call | Compute | Micro | Sync) -> tuple[tuple[View, str], ...]:
     """List the views that a statement touches, each with `read` or `write`; an atom's updated one comes twice.
 
-    What a microkernel writes counts as written only, as on the simulator: whether it reads it too, its source knows alone.
+    What a microkernel writes counts as written only, as on the simulator: its source alone knows whether it reads it.
     """
     found: list[tuple[View, str]] = []
     match statement:
@@ -204,7 +204,8 @@ def sample(site: Site, kernel: Kernel, sizes: Mapping[str, int], wanted: tuple[E
             continue
         values, each = _iterations(most, name in few)
         count = len(values)
-        env = {k: np.repeat(v, count, axis=0) if isinstance(v, np.ndarray) else v for k, v in env.items()}
+        for known in (k for k, v in env.items() if not isinstance(v, int)):
+            env[known] = np.repeat(env[known], count, axis=0)
         column = np.tile(values, len(weights))
         weights = np.repeat(weights, count) * np.tile(each, len(weights)) * (column < np.repeat(bound, count))
         env[name] = column[:, None]

@@ -106,10 +106,12 @@ def wavefronts(address: Array, mask: Array | None, width: int) -> Traffic:
     words = max(width // WORD, 1)
     groups = rows.reshape(-1, WARP // words)
     groups = groups[(groups != _NOWHERE).any(axis=1)]
+    if not len(groups):
+        return Traffic()
     word = np.sort((groups[:, :, None] // WORD + np.arange(words)).reshape(len(groups), -1), axis=1)
     distinct = np.ones(word.shape, bool)
     distinct[:, 1:] = np.diff(word, axis=1) != 0
     distinct &= word < _NOWHERE // WORD
     place = np.arange(len(groups))[:, None] * BANKS + word % BANKS
     load = np.bincount(place[distinct], minlength=len(groups) * BANKS).reshape(-1, BANKS)
-    return Traffic(nbytes, requests, int(load.max(axis=1).sum()) if len(groups) else 0, len(groups))
+    return Traffic(nbytes, requests, int(load.max(axis=1).sum()), len(groups))

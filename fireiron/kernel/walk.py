@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Index, Var, as_expr, lt, proves, simplest
+from fireiron.algebra.expr import Expr, Index, Var, as_expr, eq, lt, minimum, proves, simplest
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.context import Context, State, descend, units_of
@@ -19,10 +19,11 @@ from fireiron.kernel.pipeline import lower_split
 from fireiron.kernel.window import Cut, cut
 from fireiron.language.decompositions import Decomposition, Done, Epilog, Extent, Load, Own, Split, Tile, Widest
 from fireiron.language.levels import Block, Kernel, Warp
-from fireiron.language.tensor import ColMajor, Order, RowMajor
+from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
 
 Body = tuple[Statement, ...]
 WARP_WIDTH = Warp.size
+MAX_GRID = 2**31 - 1
 
 
 def lower_links(links: Sequence[Decomposition], state: State, context: Context) -> Body:
@@ -76,7 +77,7 @@ def _known(extent: Index | None) -> Index:
 
 
 def _loop_tile(
-    link: Tile, parts: dict[str, Cut], order: Order | Layout, rest: Sequence[Decomposition], state: State, context: Context
+    link: Tile, parts: dict[str, Cut], order: Order | Grouped | Layout, rest: Sequence[Decomposition], state: State, context: Context
 ) -> Body:
     dims = list(parts)
     if order is ColMajor:
@@ -96,9 +97,11 @@ def _loop_tile(
     return body
 
 
-def _numbers(index: Expr, parts: dict[str, Cut], order: Order | Layout) -> dict[str, Expr]:
+def _numbers(index: Expr, parts: dict[str, Cut], order: Order | Grouped | Layout) -> dict[str, Expr]:
     """Turn a tile's id into its number along each dimension."""
     dims = list(parts)
+    if isinstance(order, Grouped):
+        return _grouped(index, parts, order)
     if isinstance(order, Layout):
         index, order = as_expr(order(index)), ColMajor
     if order is RowMajor:
@@ -110,6 +113,18 @@ def _numbers(index: Expr, parts: dict[str, Cut], order: Order | Layout) -> dict[
         numbers[dim] = index if last else index % trips
         index = index if last else index // trips
     return {dim: numbers[dim] for dim in parts}
+
+
+def _grouped(index: Expr, parts: dict[str, Cut], order: Grouped) -> dict[str, Expr]:
+    """Walk down the rows of a group before the next column; the last group may be shorter."""
+    *outer, rows, cols = parts
+    if outer or (as_expr(parts[rows].trips) == as_expr(1)):
+        return _numbers(index, parts, RowMajor)
+    high, wide = as_expr(parts[rows].trips), as_expr(parts[cols].trips)
+    first = index // (wide * order.rows) * order.rows
+    inside = index % (wide * order.rows)
+    height = minimum(high - first, order.rows) if not proves(eq(high % order.rows, 0)) else as_expr(order.rows)
+    return {rows: first + inside % height, cols: inside // height}
 
 
 def _count(parts: dict[str, Cut]) -> Expr:
@@ -124,7 +139,7 @@ def _named(numbers: dict[str, Expr], prefix: str, parts: dict[str, Cut], context
 
 
 def _grid_tile(
-    link: Tile, parts: dict[str, Cut], order: Order | Layout, rest: Sequence[Decomposition], state: State, context: Context
+    link: Tile, parts: dict[str, Cut], order: Order | Grouped | Layout, rest: Sequence[Decomposition], state: State, context: Context
 ) -> Body:
     missing = [dim for dim, extent in state.residual.sizes if dim not in parts and dim != "K" and simplest(_known(extent)) != 1]
     if missing:
@@ -135,7 +150,9 @@ def _grid_tile(
         )
     total = _count(parts)
     context.grid = total
-    index: Expr = Var(BLOCK, simplest(total))
+    context.resident = link.resident
+    # A grid holds fewer blocks than 2^31, whatever the sizes: its index and what is made of it are 32-bit.
+    index: Expr = Var(BLOCK, simplest(minimum(total, MAX_GRID)))
     if link.permute is not None:
         index = as_expr(link.permute(index))
     tiles = _named(_numbers(index, parts, order), "block", parts, context)
@@ -145,7 +162,7 @@ def _grid_tile(
 
 
 def _unit_tile(
-    link: Tile, parts: dict[str, Cut], order: Order | Layout, rest: Sequence[Decomposition], state: State, context: Context
+    link: Tile, parts: dict[str, Cut], order: Order | Grouped | Layout, rest: Sequence[Decomposition], state: State, context: Context
 ) -> Body:
     level = link.level
     assert level is not None
@@ -166,12 +183,13 @@ def _unit_tile(
         index = index + var * units.count
         loops = (*loops, RegisterLoop(var, as_expr(trips), link.unrolled or trips <= 32))
     numbers = _named(_numbers(index, parts, order), word, parts, context)
-    inside = descend(attrs.evolve(state, loops=loops), parts, numbers, level)
+    present = lt(index, total)
+    guards = state.guards if proves(present) else (*state.guards, present)
+    inside = descend(attrs.evolve(state, loops=loops, guards=guards), parts, numbers, level)
     inside = attrs.evolve(inside, position=units.position, width=units.width)
     body = lower_links(rest, inside, context)
     if state.residual.kind == "MatMul":
         body = (Region(str(inside.residual), body, state.path, link.link),)
-    present = lt(index, total)
     if not proves(present):
         body = (If(present, body),)
     if var is not None:

@@ -216,6 +216,8 @@ def _hierarchical(mode: Layout, axis: Axis) -> Layout | None:
     """Step through a hierarchical mode where the first element's place does not matter: it starts a whole run."""
     run = int(mode.leaves[0][0])
     layout = axis.layout
+    if layout.size == 1:
+        return Layout(1, 0)
     if axis.offset.divisor % run == 0 and layout.size <= run and layout.stride == 1:
         return Layout(layout.shape, mode.leaves[0][1])
     return None

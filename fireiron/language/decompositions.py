@@ -15,7 +15,7 @@ from fireiron.language.atom import Atom
 from fireiron.base.link import Link
 from fireiron.language.levels import Level, Memory
 from fireiron.language.pointwise import Value
-from fireiron.language.tensor import ColMajor, Order, RowMajor
+from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
 
 _link = attrs.field(default=None, eq=False, repr=False)
 
@@ -68,6 +68,7 @@ class Tile:
         units: at most this many units take part.
         unrolled: whether loops are unrolled.
         order: how unit ids count tiles.
+        resident: blocks of an SM that the compiler's register budget should allow, 0 where it is free.
         permute: a permutation of unit ids, applied first.
     """
 
@@ -75,7 +76,8 @@ class Tile:
     level: Level | None = None
     units: int | None = None
     unrolled: bool = False
-    order: Order | Layout = RowMajor
+    order: Order | Grouped | Layout = RowMajor
+    resident: int = 0
     permute: Callable[[Expr], Expr] | None = None
     link: Link | None = _link
 

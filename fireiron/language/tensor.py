@@ -25,6 +25,19 @@ ColMajor = Order("ColMajor")
 
 
 @attrs.frozen
+class Grouped:
+    """Count tiles so that blocks in flight together share operands: `rows` tile rows at a time, column by column.
+
+    Triton: "grouped ordering for L2 reuse".
+    """
+
+    rows: int
+
+    def __str__(self) -> str:
+        return f"Grouped({self.rows})"
+
+
+@attrs.frozen
 class Tensor:
     """Describe an operand: shape and strides count elements, in mathematical order (batch, rows, columns).
 

@@ -54,6 +54,7 @@ class Access:
         who: threads plus one, like `touched`.
         traffic: what one execution costs.
         granules: what the tracker sees, and who (deduplicated where it may be).
+        active: which of `index` are touched, where that differs between the elements of a lane.
     """
 
     storage: Storage
@@ -63,6 +64,7 @@ class Access:
     who: Array
     traffic: Traffic
     granules: tuple[Array, Array] | None = None
+    active: Array | None = None
 
     @property
     def weight(self) -> int:
@@ -114,6 +116,28 @@ def build(
         return Access(storage, None, index, index.reshape(-1), who.reshape(-1), traffic)
     active = np.broadcast_to(mask[:, None, :], index.shape)
     return Access(storage, None, np.where(active, index, 0), index[active], who[active], traffic)
+
+
+def build_partial(storage: Storage, offset: Any, steps: Array, lanes: tuple[int, int], there: Array) -> Access:
+    """List a view of which only the elements `there` (iterations, elements, threads) exist, accessed one by one.
+
+    Raises:
+        Fault: `out-of-bounds`.
+    """
+    threads = lanes[1]
+    index = np.broadcast_to(np.asarray(offset, np.int64), lanes)[:, None, :] + steps[None, :, None]
+    bad = there & ((index < 0) | (index >= storage.size))
+    if bad.any():
+        at, element, thread = (int(x) for x in np.argwhere(bad)[0])
+        text = f"element {int(index[at, element, thread])} of {storage.buffer.name}, which has {storage.size}"
+        raise Fault("out-of-bounds", thread, text, "let the microkernel keep to M, N and K")
+    who = np.broadcast_to(np.arange(1, threads + 1, dtype=np.int32), index.shape)
+    if storage.kind == "RF":
+        index = index * threads + np.arange(threads)
+        return Access(storage, None, np.where(there, index, 0), index[there], who[:0, 0, 0], Traffic(), active=there)
+    address = (index * storage.itemsize + storage.base).reshape(-1, threads)
+    traffic = (sectors if storage.kind == "GL" else wavefronts)(address, there.reshape(-1, threads), storage.itemsize)
+    return Access(storage, None, np.where(there, index, 0), index[there], who[there], traffic, active=there)
 
 
 def _registers(storage: Storage, offset: Any, steps: Array, lanes: tuple[int, int], mask: Array | None) -> Access:

@@ -11,7 +11,7 @@ import numpy as np
 from fireiron.algebra.expr import Const, Expr
 from fireiron.base.errors import SimulationError
 from fireiron.kernel.ir import View
-from fireiron.simulate.access import Access, Env, Fault, build, granules_of, steps_of
+from fireiron.simulate.access import Access, Env, Fault, build, build_partial, granules_of, steps_of
 from fireiron.simulate.memory import Storage
 from fireiron.simulate.order import Array
 from fireiron.simulate.state import ITERATIONS, Machine, Place, State
@@ -30,6 +30,7 @@ class Operand:
         offset: its first element.
         origin: that element's coordinates.
         peek: whether it is gathered unchecked, for who knows better which elements count.
+        extents: how many rows and columns of it exist, where that is less than the view's.
     """
 
     view: View
@@ -37,10 +38,18 @@ class Operand:
     offset: Callable[[Env], Any]
     origin: tuple[Callable[[Env], Any], ...]
     peek: bool = False
+    extents: tuple[Callable[[Env], Any], Callable[[Env], Any]] | None = None
 
     def access(self, env: Env, lanes: tuple[int, int], mask: Array | None) -> Access:
         """List the elements for these lanes."""
         steps = steps_of(self.view.layout, env)
+        if self.extents is not None:
+            rows = steps_of(self.view.layout[0], env).size
+            element = np.arange(steps.size).reshape(1, -1, 1)
+            limits = [np.broadcast_to(np.asarray(e(env), np.int64), lanes)[:, None, :] for e in self.extents]
+            there = (element % rows < limits[0]) & (element // rows < limits[1])
+            there &= np.True_ if mask is None else mask[:, None, :]
+            return build_partial(self.storage, self.offset(env), steps, lanes, there)
         origin = tuple(o(env) for o in self.origin) if self.storage.kind == "GL" else ()
         return build(self.storage, self.offset(env), steps, lanes, mask, origin)
 
@@ -302,6 +311,8 @@ def _full(mask: Array | None, lanes: tuple[int, int]) -> Array:
 def _active(values: Array, access: Access, mask: Array | None) -> Array:
     assert access.index is not None
     values = np.broadcast_to(values, access.index.shape)
+    if access.active is not None:
+        return values[access.active]
     if mask is None:
         return values.reshape(-1)
     return values[np.broadcast_to(mask[:, None, :], values.shape)]

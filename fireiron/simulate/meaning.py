@@ -7,6 +7,7 @@ from typing import Any, assert_never, cast
 
 import numpy as np
 
+from fireiron.algebra.expr import Expr, as_expr, evaluate
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Parameter, Scalar, Select, Unary
 from fireiron.atoms.atom import Atom
 from fireiron.base.errors import SimulationError
@@ -222,7 +223,7 @@ class MicroMeaning(Meaning):
     def __init__(self, machine: Machine, place: Place, statement: Micro) -> None:
         super().__init__(machine, place)
         self.statement = statement
-        self.shapes = [_matrix(view.layout) for view in statement.views]
+        self.extents: list[tuple[Value, Value]] = []
         self.targets = [statement.roles.index(role) for role in statement.written]
         if statement.numpy is None:
             raise self.error(
@@ -236,30 +237,36 @@ class MicroMeaning(Meaning):
         assert self.statement.numpy is not None
         arrays = [value for value in values if value is not None]
         results = [np.array(arrays[at]) for at in self.targets]
-        for thread in plan.extra:
+        threads, whole, present = plan.extra
+        for thread in threads:
+            shapes = [(int(rows[thread]), int(columns[thread])) for rows, columns in present]
             matrices = [
-                array[0, :, thread].reshape(columns, rows).T
-                for array, (rows, columns) in zip(arrays, self.shapes, strict=True)
+                array[0, :, thread].reshape(columns, rows).T[: shape[0], : shape[1]]
+                for array, (rows, columns), shape in zip(arrays, whole, shapes, strict=True)
             ]
             given: Any = self.statement.numpy(*matrices)
             outputs = cast("tuple[Any, ...]", given) if isinstance(given, tuple) else (given,)
             for result, output, at in zip(results, outputs, self.targets, strict=True):
                 new = np.asarray(output)
-                if new.shape != self.shapes[at]:
+                if new.shape != shapes[at]:
                     raise self.error(
                         "microkernel-numpy",
                         f"numpy of {self.statement.name} gave {self.statement.roles[at]} the shape {new.shape} instead "
-                        f"of {self.shapes[at]}",
+                        f"of {shapes[at]}",
                         "return the whole new matrix",
                     )
-                result[0, :, thread] = new.T.reshape(-1)
+                rows, columns = whole[at]
+                result[0, :, thread].reshape(columns, rows).T[: shapes[at][0], : shapes[at][1]] = new
         return tuple(results)
 
     def finish(self, plan: Plan, env: Env) -> None:
         """Let the first thread of each unit stand for it."""
+        lanes = self.machine.threads
+        whole = [_matrix(view.layout, env) for view in self.statement.views]
+        present = [tuple(np.broadcast_to(np.asarray(e(env)), (1, lanes))[0] for e in each) for each in self.extents]
         if self.statement.level.size == 1:
             active = np.ones(self.machine.threads, bool) if plan.mask is None else plan.mask[0]
-            plan.extra = np.flatnonzero(active).tolist()
+            plan.extra = np.flatnonzero(active).tolist(), whole, present
             return
         if any(access.storage.kind == "RF" for access in (*plan.reads, *plan.writes) if access is not None):
             raise self.error(
@@ -269,12 +276,14 @@ class MicroMeaning(Meaning):
                 "simulate it with operands in SH or GL",
             )
         leaders = self.converged(plan, self.statement.level)[:, 0]
-        plan.extra = leaders.tolist()
+        plan.extra = leaders.tolist(), whole, present
         plan.mask = np.zeros((1, self.machine.threads), bool)
         plan.mask[0, leaders] = True
         for access in plan.writes:
             assert access.index is not None
             active = np.broadcast_to(plan.mask[:, None, :], access.index.shape)
+            active = active if access.active is None else active & access.active
+            access.active = active if access.active is not None else None
             access.touched = access.index[active]
             access.who = np.broadcast_to(np.arange(1, self.machine.threads + 1, dtype=np.int32), active.shape)[active]
 
@@ -296,8 +305,21 @@ def operations(expr: Scalar) -> int:
             assert_never(never)
 
 
-def _matrix(layout: Any) -> tuple[int, int]:
-    return (layout[0].size, layout[1].size) if layout.rank == 2 else (layout.size, 1)
+def matrix_extents(statement: Micro) -> list[tuple[Expr, Expr]]:
+    """Give the rows and columns of each view that exist: the bindings of its dimensions, or the view's own extents."""
+    known = {binding.name: binding.value for binding in statement.bindings}
+    found: list[tuple[Expr, Expr]] = []
+    for role, view in zip(statement.roles, statement.views, strict=True):
+        rows, columns = {"A": ("M", "K"), "B": ("K", "N")}.get(role, ("M", "N"))
+        sizes = (view.layout[0].size, view.layout[1].size) if view.layout.rank == 2 else (view.layout.size, 1)
+        found.append((known.get(rows, as_expr(sizes[0])), known.get(columns, as_expr(sizes[1]))))
+    return found
+
+
+def _matrix(layout: Any, env: Env) -> tuple[int, int]:
+    sizes = (layout[0].size, layout[1].size) if layout.rank == 2 else (layout.size, 1)
+    rows, columns = (int(evaluate(as_expr(size), env)) for size in sizes)
+    return rows, columns
 
 
 def _elements(index: Array | None) -> int:

@@ -11,12 +11,12 @@ from typing import Any, TypeAlias, assert_never, cast
 import attrs
 import numpy as np
 
-from fireiron.algebra.expr import Expr, Var, as_int, free, to_python
+from fireiron.algebra.expr import Expr, Var, as_expr, as_int, free, to_python
 from fireiron.kernel.ir import BLOCK, THREAD, Call, Compute, For, If, Let, Micro, Region, Statement, Sync, View, walk
 from fireiron.simulate.access import Env, Value
 from fireiron.simulate.leaves import SKIP, Leaf, Operand, Plan, as_true, both
 from fireiron.simulate.machine import Arrival, barrier_mask
-from fireiron.simulate.meaning import ComputeMeaning, MatMulMeaning, Meaning, MicroMeaning, MoveMeaning, ShuffleMeaning
+from fireiron.simulate.meaning import ComputeMeaning, MatMulMeaning, Meaning, MicroMeaning, MoveMeaning, ShuffleMeaning, matrix_extents
 from fireiron.simulate.order import Array
 from fireiron.simulate.state import ITERATIONS, Machine, Place, State
 
@@ -280,6 +280,7 @@ class Compiler:
                 sources = views
                 targets = tuple(views[roles.index(role)] for role in written)
                 meaning = MicroMeaning(machine, place, statement)
+                meaning.extents = [(self.value(rows), self.value(columns)) for rows, columns in matrix_extents(statement)]
             case _ as never:
                 assert_never(never)
         # Loops decide how many lanes there are even where no address depends on them.
@@ -287,13 +288,21 @@ class Compiler:
         offsets = [view.offset for view in (*sources, *targets)]
         needs = scope.of(*offsets, read, statement.write, lane) | scope.guard | extents
         peeks = isinstance(statement, Micro) or meaning.__class__ is ShuffleMeaning
+        made = [self.operand(view, peeks and (isinstance(statement, Call) or view in targets)) for view in sources]
+        goals = [self.operand(view) for view in targets]
+        if isinstance(statement, Micro):
+            extents = matrix_extents(statement)
+            needs |= scope.of(*(e for each in extents for e in each))
+            for operand in (*made, *goals):
+                each = extents[statement.views.index(operand.view)]
+                sizes = [mode.size for mode in operand.view.layout.modes]
+                if [as_expr(size) for size in sizes] != list(each) and len(sizes) == 2:
+                    operand.extents = self.value(each[0]), self.value(each[1])
         leaf = Leaf(
             machine=machine,
             place=place,
-            sources=tuple(
-                self.operand(view, peeks and (isinstance(statement, Call) or view in targets)) for view in sources
-            ),
-            targets=tuple(self.operand(view) for view in targets),
+            sources=tuple(made),
+            targets=tuple(goals),
             compute=meaning.compute,
             finish=meaning.finish,
             read=self.predicate(read),

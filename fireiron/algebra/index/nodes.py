@@ -177,7 +177,7 @@ class Symbol(Expr):
     name: str
     multiple_of: int = 1
     minimum: int = 1
-    maximum: int = 2**31 - 1
+    maximum: int = 2**30
 
     def _key(self) -> Hashable:
         return (self.name, self.multiple_of, self.minimum, self.maximum)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import os
 import pkgutil
 import sys
 import traceback
@@ -22,6 +23,7 @@ from fireiron.front.cli.problem import DEFAULT_SHAPE, Problem
 from fireiron.front.verbs import Verbs
 
 PRESETS = "fireiron.schedules"
+PACKAGE = str(Path(__file__).parents[2])
 
 
 @attrs.frozen
@@ -74,6 +76,8 @@ class Target:
             except FireironError:
                 raise
             except Exception as error:
+                if _is_ours(error):
+                    raise
                 raise _failed(self.reference, error) from None
         if not isinstance(made, Verbs):
             raise UsageError(
@@ -110,7 +114,7 @@ def find(reference: str) -> Target:
     raise UsageError(
         "unknown-preset",
         f"there is no preset {reference}",
-        fix=f"did you mean {' or '.join(near)}?" if near else "see fireiron list, or name a file as path/file.py:function",
+        fix=f"did you mean {' or '.join(near)}?" if near else "see fireiron list, or name path/file.py:function",
     )
 
 
@@ -121,7 +125,8 @@ def presets() -> tuple[Target, ...]:
     for entry in sorted(pkgutil.iter_modules(package.__path__), key=lambda entry: entry.name):
         if not entry.name.startswith("_"):
             module = import_module(f"{PRESETS}.{entry.name}")
-            found += (_target(f"{entry.name}.{name}", function) for name, function in _functions(module) if _takes_spec(function))
+            own = [(name, function) for name, function in _functions(module) if _takes_spec(function)]
+            found += (_target(f"{entry.name}.{name}", function) for name, function in own)
     return tuple(found)
 
 
@@ -185,10 +190,18 @@ def _imported(path: Path, reference: str) -> ModuleType:
     except FireironError:
         raise
     except Exception as error:
+        if _is_ours(error):
+            raise
         raise _failed(reference, error) from None
     finally:
         sys.path.remove(str(path.resolve().parent))
     return module
+
+
+def _is_ours(error: Exception) -> bool:
+    """Say whether an exception comes from the library: then it is a defect, whose traceback must be seen."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return any(frame.filename.startswith(f"{PACKAGE}{os.sep}") for frame in frames[-1:])
 
 
 def _failed(reference: str, error: Exception) -> UsageError:

@@ -56,8 +56,7 @@ class Keyword:
         """
         if self.kind is bool:
             return f"--no-{self.option[2:]}" if self.default else self.option
-        value = "x".join(map(str, self.default)) if isinstance(self.default, tuple) else self.default  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        return f"{self.option} {value if value is not None else self.kind.__name__.upper()}"
+        return f"{self.option} {self.kind.__name__.upper() if self.default is None else _said(self.default)}"
 
     def add_to(self, parser: Any, taken: frozenset[str]) -> None:
         """Offer the keyword; one whose name an option of every schedule has is offered as `--preset-NAME`.
@@ -122,24 +121,18 @@ def keywords(function: Callable[..., Any], skip: int) -> tuple[Keyword, ...]:
 def _keyword(parameter: inspect.Parameter, hint: Any, about: str) -> Keyword | None:
     required = parameter.default is parameter.empty
     default = None if required else parameter.default
-    options = [
-        arg for arg in (typing.get_args(hint) if _is_union(hint) else (hint,)) if arg not in (None, types.NoneType)
-    ]
-    hint = options[0] if options else None
+    either = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    hint = next((one for one in either if one not in (None, types.NoneType)), None)
     made = Keyword(parameter.name, str, default, required, about=about)
     if typing.get_origin(hint) is typing.Literal:
         values = typing.get_args(hint)
         return attrs.evolve(made, kind=type(values[0]), choices=values)
-    kind = typing.get_origin(hint) or hint or type(default)
+    kind: Any = typing.get_origin(hint) or hint or default.__class__
     if kind is tuple:
         inside = [arg for arg in typing.get_args(hint) if arg is not ...]
-        element: Any = inside[0] if inside else type(default[0]) if default else int
+        element: Any = inside[0] if inside else default[0].__class__ if default else int
         return attrs.evolve(made, kind=tuple, element=element) if element in (int, float, str) else None
     return attrs.evolve(made, kind=kind) if kind in (int, float, str, bool) else None
-
-
-def _is_union(hint: Any) -> bool:
-    return typing.get_origin(hint) in (typing.Union, types.UnionType)
 
 
 def _about(function: Callable[..., Any], name: str) -> str:

@@ -28,7 +28,8 @@ def list(command: Command) -> Answer:
             "about": target.about,
             "shape": target.default.shape,
             "keywords": [
-                {"name": k.name, "option": k.option, "type": k.kind.__name__, "default": k.default} for k in target.keywords
+                {"name": k.name, "option": k.option, "type": k.kind.__name__, "default": k.default}
+                for k in target.keywords
             ],
         }
         for target in found

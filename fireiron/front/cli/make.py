@@ -29,7 +29,7 @@ def emit(command: Command) -> Answer:
 def compile(command: Command) -> Answer:
     """Compile, and say what it takes."""
     from fireiron.front.digest import digest
-    from fireiron.jit.cache import cache_key, load
+    from fireiron.jit.cache import cache_key, entry_path
     from fireiron.jit.compile import CompileOptions
 
     options, schedule = command.options, command.schedule
@@ -37,14 +37,19 @@ def compile(command: Command) -> Answer:
         raise UsageError("one-listing", "--ptx and --sass both want stdout", fix="ask for one of them")
     cache = not options.no_cache
     chosen = CompileOptions(lineinfo=options.lineinfo, debug=options.debug, max_registers=options.max_registers)
-    target = schedule.target(options.arch)
-    key = cache_key(digest(schedule.program, schedule.links, schedule.name), target.name, chosen)
-    hit = cache and load(key) is not None
-    with progress(f"compiling {schedule.name} for {target.name}"):
+    before = _entries() if cache else {}
+    with progress(f"compiling {schedule.name}"):
         kernel = schedule.compile(
-            options.arch, lineinfo=options.lineinfo, debug=options.debug, max_registers=options.max_registers, cache=cache
+            options.arch,
+            lineinfo=options.lineinfo,
+            debug=options.debug,
+            max_registers=options.max_registers,
+            cache=cache,
         )
         listing = kernel.sass if options.sass else kernel.ptx if options.ptx else None
+    # A compilation writes its entry: one that is as it was has been read.
+    key = cache_key(digest(schedule.program, schedule.links, schedule.name), kernel.binary.arch, chosen)
+    hit = cache and entry_path(key).name in before and before[entry_path(key).name] == _entries()[entry_path(key).name]
     found = kernel.resources
     interface = kernel.interface
     if options.output:
@@ -79,6 +84,13 @@ def compile(command: Command) -> Answer:
         for name, value in facts.items():
             print(f"{name}: {value}", file=sys.stderr)
     return Answer(data, (listing.rstrip("\n"),))
+
+
+def _entries() -> dict[str, int]:
+    """Give the time at which each entry of the cache was written."""
+    from fireiron.jit.cache import SUFFIX, cache_path
+
+    return {path.name: path.stat().st_mtime_ns for path in cache_path().glob(f"*{SUFFIX}")}
 
 
 def doctor(command: Command) -> Answer:

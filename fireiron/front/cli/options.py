@@ -126,7 +126,8 @@ def _compile(parser: Any) -> None:
 
 def _execute(parser: Any) -> None:
     _settings(parser)
-    parser.add_argument("--blocks", type=_positive, metavar="N", help="simulate the first N blocks, and verify what they write")
+    about = "simulate the first N blocks, and verify what they write"
+    parser.add_argument("--blocks", type=_positive, metavar="N", help=about)
     parser.add_argument("--seed", type=int, default=0, help="of the random inputs (default: 0)")
 
 
@@ -171,7 +172,8 @@ def parse(words: Sequence[str]) -> Command:
     top = argparse.ArgumentParser(
         prog="fireiron",
         description="Check, show, simulate, compile and run GPU kernels that are written as schedules.",
-        epilog="A SCHEDULE is a preset (fireiron list) or path/file.py:function. fireiron VERB SCHEDULE --help shows its options.",
+        epilog="A SCHEDULE is a preset (fireiron list) or path/file.py:function. fireiron VERB SCHEDULE --help shows its "
+        "options.",
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"fireiron {sys.modules['fireiron'].__version__}")
@@ -230,7 +232,7 @@ def _request(name: str, words: list[str]) -> tuple[argparse.Namespace, Request]:
     if first.schedule is None:
         parser = _parser(name, None)
         parser.parse_args(words)
-        parser.error(f"name a schedule: a preset (fireiron list), or path/file.py:function")
+        parser.error("name a schedule: a preset (fireiron list), or path/file.py:function")
     if not is_schedule(first.schedule) and words[0] != first.schedule:
         raise UsageError(
             "schedule-first",
@@ -247,7 +249,10 @@ def _request(name: str, words: list[str]) -> tuple[argparse.Namespace, Request]:
 def _parser(name: str, target: Target | None, *, strict: bool = True) -> argparse.ArgumentParser:
     verb = VERBS[name]
     parser = argparse.ArgumentParser(
-        prog=f"fireiron {name}", description=f"{verb.about[0].upper()}{verb.about[1:]}.", add_help=strict, allow_abbrev=False
+        prog=f"fireiron {name}",
+        description=f"{verb.about[0].upper()}{verb.about[1:]}.",
+        add_help=strict,
+        allow_abbrev=False,
     )
     parser.add_argument("--json", action="store_true", help="print JSON alone on stdout")
     if verb.schedules:
@@ -257,7 +262,7 @@ def _parser(name: str, target: Target | None, *, strict: bool = True) -> argpars
     verb.options(parser)
     if verb.schedules:
         spec = parser.add_argument_group("spec")
-        spec.add_argument("--shape", type=shape, metavar="MxNxK", help="numbers, or letters for sizes known at the call")
+        spec.add_argument("--shape", type=shape, metavar="MxNxK", help="numbers, or names of symbols")
         spec.add_argument("--dtype", type=dtypes, metavar="IN[:ACC[:OUT]]", help="element types, for example float16")
         spec.add_argument("--layout", choices=("NN", "NT", "TN", "TT"), help="the first letter is B's, the second A's")
         spec.add_argument("--batch", type=extent, metavar="N", help="number of products")

@@ -58,11 +58,16 @@ def show(answer: Answer, *, as_json: bool) -> None:
         return
     drawn = None
     for part in answer.parts:
-        if isinstance(part, str):
+        if not (hasattr(part, "__rich_console__") or hasattr(part, "__rich__")):
             print(part)
-        else:
-            drawn = drawn or console(sys.stdout, answer.width)
+            continue
+        drawn = drawn or console(sys.stdout, answer.width)
+        if sys.stdout.isatty():
             drawn.print(part)
+        else:  # files and pipes want no blanks at the ends of lines
+            with drawn.capture() as captured:
+                drawn.print(part)
+            print("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def report_error(error: FireironError, *, as_json: bool) -> None:
@@ -174,12 +179,20 @@ def plain(value: Any) -> Any:
             return [plain(v) for v in cast("tuple[Any, ...]", value)]
         case _ if hasattr(value, "to_json"):
             return plain(value.to_json())
-        case _ if attrs.has(type(value)) and not isinstance(value, Link) and type(value).__str__ is object.__str__:
-            return {f.name: plain(getattr(value, f.name)) for f in attrs.fields(type(value)) if f.name != "link"}
+        case _ if _is_record(value):
+            return {f.name: plain(getattr(value, f.name)) for f in value.__attrs_attrs__ if f.name != "link"}
         case _ if hasattr(value, "item"):  # NumPy's scalars
             return plain(value.item())
         case _:
             return str(value)
+
+
+def _is_record(value: Any) -> bool:
+    """Say whether a value is told field by field; links, and the language's words that print short, are text."""
+    if not hasattr(value, "__attrs_attrs__") or isinstance(value, Link):
+        return False
+    words = value.__class__.__module__.startswith(("fireiron.algebra", "fireiron.language"))
+    return not words or value.__class__.__str__ is object.__str__
 
 
 def _located(value: FireironError | Finding) -> dict[str, Any]:

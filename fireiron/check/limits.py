@@ -1,0 +1,74 @@
+"""Limits that a chain can break before it is finished: threads of a block, shared memory of an architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fireiron.algebra.arch import arch as find_arch
+from fireiron.base.errors import DecompositionError
+from fireiron.base.text import nbytes as human
+from fireiron.language.decompositions import Decomposition, Load, Split, Tile, Widest
+from fireiron.language.levels import SH, Block
+from fireiron.language.residual import Residual
+
+MAX_THREADS = 1024  # of a block, on every architecture (CUDA programming guide, compute capabilities)
+
+
+def threads_fit(link: Tile, before: Residual, after: Residual) -> None:
+    """Refuse tiles that would take more threads than a block has.
+
+    Raises:
+        DecompositionError: `too-many-threads`.
+    """
+    level = link.level
+    if level is None or level.size is None or before.level.name != Block.name or isinstance(link.sizes, Widest):
+        return
+    units = 1
+    for dim, _ in link.sizes:
+        whole, tile = before.extents[dim], after.extents[dim]
+        if not isinstance(whole, int) or not isinstance(tile, int):
+            return
+        units *= -(-whole // tile)
+    units = units if link.units is None else min(units, link.units)
+    if units * level.size > MAX_THREADS:
+        raise DecompositionError(
+            "too-many-threads",
+            f"{units} tiles for a {level} each are {units * level.size} threads a block, above {MAX_THREADS}",
+            fix=f"use larger tiles, or cap the units by to({level}, units={MAX_THREADS // level.size})",
+        )
+
+
+def shared_fits(links: Sequence[Decomposition], specs: Sequence[Residual], arch: str) -> None:
+    """Refuse loads whose buffers cannot lie in shared memory together; pads and overlays are left to the whole schedule's check.
+
+    Args:
+        links: so far.
+        specs: the residual spec before each of them.
+        arch: the architecture.
+
+    Raises:
+        DecompositionError: `shared-memory`.
+    """
+    limit = find_arch(arch).shared_per_block
+    slots, total = 1, 0
+    buffers: list[str] = []
+    for link, before in zip(links, specs, strict=True):
+        if isinstance(link, Split):
+            slots = link.stages
+        elif not isinstance(link, Load):
+            slots = 1
+        elif link.memory == SH and not link.reuse:
+            operand = before.operand(link.role)
+            assert operand is not None
+            size = slots * (link.dtype or operand.dtype).nbytes
+            for dim in operand.dims:
+                extent = before.extents[dim]
+                size *= extent if isinstance(extent, int) else 1
+            total += size
+            buffers.append(f"{link.role} {human(size)}")
+    if total > limit:
+        raise DecompositionError(
+            "shared-memory",
+            f"the buffers of {' and '.join(buffers)} need {human(total)} of shared memory, and a block of {arch} has {human(limit)}",
+            fix="use smaller tiles, shorter chunks or fewer stages",
+        )

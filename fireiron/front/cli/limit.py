@@ -1,0 +1,119 @@
+"""Refuse a simulation that would take too long, and say what would not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from fireiron.algebra.expr import as_expr, evaluate
+from fireiron.base.errors import FireironError, UsageError
+from fireiron.front.cli.options import Request
+from fireiron.front.cli.problem import Extent
+from fireiron.front.verbs import Verbs
+from fireiron.kernel.ir import Kernel
+from fireiron.language.specs import MatMul
+from fireiron.simulate import cost
+
+LIMIT_S = 30.0
+GRANULE = 64
+STEPS = 9
+
+
+def refuse_long(
+    request: Request, schedule: Verbs, kernel: Kernel, sizes: Mapping[str, int], blocks: int | None, arch: str | None
+) -> float:
+    """Predict a simulation's seconds.
+
+    Raises:
+        UsageError: `long-simulation`, naming the largest shape and the number of blocks that fit.
+    """
+    seconds = cost(kernel, sizes, blocks)
+    if seconds <= LIMIT_S:
+        return seconds
+    one = cost(kernel, sizes, 1)
+    most = int(LIMIT_S / one)
+    advice: list[str] = []
+    shape = largest_shape(request, schedule, sizes, arch)
+    if shape:
+        advice.append(f"--shape {shape} is the largest of this form that fits")
+    if most:
+        advice.append(f"--blocks {most} simulates as many blocks of this one")
+    grid = evaluate(kernel.grid, sizes)
+    what = f"{grid} blocks" if blocks is None else f"{min(blocks, int(grid))} of {grid} blocks"
+    raise UsageError(
+        "long-simulation",
+        f"simulating {what} takes about {duration(seconds)}, and the limit is {LIMIT_S:.0f} s",
+        fix="; ".join(advice) or "simulate a smaller problem",
+    )
+
+
+def largest_shape(request: Request, schedule: Verbs, sizes: Mapping[str, int], arch: str | None) -> str:
+    """Search the shapes of the same proportions for the largest that fits; empty where the spec is the file's own."""
+    if not request.target.takes_spec:
+        return ""
+    problem = request.problem.over(request.target.default)
+    assert problem.shape is not None
+    extents = tuple(sizes[n] if isinstance(n, str) else n for n in problem.shape)
+    low, high, best = 0.0, 1.0, ""
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        scaled = tuple(_scaled(n, middle) for n in extents)
+        seconds = _seconds(request, problem.shape, scaled, sizes, arch)
+        if seconds <= LIMIT_S:
+            low, best = middle, "x".join(map(str, scaled))
+        else:
+            high = middle
+    return best
+
+
+def _seconds(
+    request: Request, shape: tuple[Extent, ...], scaled: tuple[int, ...], sizes: Mapping[str, int], arch: str | None
+) -> float:
+    """Predict the seconds of another shape, infinitely many where the schedule refuses it."""
+    numbers = tuple(name if isinstance(name, str) else n for name, n in zip(shape, scaled, strict=True))
+    named = {name: n for name, n in zip(shape, scaled, strict=True) if isinstance(name, str)}
+    other = attrs.evolve(request, problem=attrs.evolve(request.problem, shape=numbers))
+    try:
+        return cost(other.build().lowered(arch), {**sizes, **named})
+    except FireironError:
+        return float("inf")
+
+
+def _scaled(extent: int, by: float) -> int:
+    """Scale an extent, to a multiple of what tiles usually divide."""
+    return extent if extent <= GRANULE else max(GRANULE, int(extent * by) // GRANULE * GRANULE)
+
+
+def duration(seconds: float) -> str:
+    """Say a time as a person would.
+
+    Example:
+        >>> duration(48.2), duration(3000), duration(90000)
+        ('48 s', '50 min', '25 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+
+
+def default_sizes(
+    request: Request, schedule: Verbs, names: Mapping[str, int], given: Mapping[str, int]
+) -> dict[str, int]:
+    """Give every symbol a value: the one said, else that of the default shape, rounded up to what the symbol demands.
+
+    Args:
+        request: whose target knows the default shape.
+        schedule: the schedule.
+        names: the symbols, and what each must be a multiple of.
+        given: values said.
+    """
+    spec = schedule.program.steps[0].spec
+    default = request.target.default.shape or ()
+    usual: dict[str, int] = {}
+    if isinstance(spec, MatMul):
+        for (_, size), value in zip(spec.sizes[-3:], default, strict=False):
+            if isinstance(value, int) and not isinstance(size, int):
+                usual.setdefault(str(as_expr(size)), value)
+    made = {name: -(-usual.get(name, 256) // multiple) * multiple for name, multiple in names.items()}
+    return {**made, **given}

@@ -1,0 +1,156 @@
+"""Findings: the code, the link and the numbers of each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fireiron import RF, SH, A, B, Block, Thread, Warp, matmul, symbol, through_shared
+from fireiron.algebra.arch import arch
+from fireiron.base.errors import CheckError, Finding
+from fireiron.estimate.facts import Facts, facts
+from fireiron.estimate.findings import findings
+from fireiron.estimate.registers import least_registers
+from fireiron.kernel.access import accesses
+from fireiron.schedules import simt
+
+HOPPER = arch(90)
+
+
+def only(found: Facts | tuple[Finding, ...], code: str) -> Finding:
+    (one,) = (f for f in (found.findings if isinstance(found, Facts) else found) if f.code == code)
+    return one
+
+
+def codes(found: tuple[Finding, ...]) -> set[str]:
+    return {f.code for f in found}
+
+
+def big(stages: int = 2) -> Any:
+    chain = matmul(4096, 4096, 4096).tile(128, 128).to(Block).epilog().split(64).pipeline(stages)
+    chain = chain.load(A, SH).load(B, SH).tile(64, 32).to(Warp).tile(8, 8).to(Thread).split(1).unroll()
+    return chain.load(A, RF).load(B, RF).tile(1, 1).unroll().done()
+
+
+def test_shared_memory_above_the_limit_names_the_load_that_passes_it() -> None:
+    found = only(facts(big(2), arch(86)), "shared-memory")
+    assert found.severity == "error"
+    assert found.message == (
+        "a block takes 128 KiB of shared memory, sm_86 gives 99 KiB: a_sh 64 KiB (2 slots), b_sh 64 KiB (2 slots)"
+    )
+    assert found.fix == "pipeline(1) fits; or use smaller tiles"
+    assert found.link is not None
+    assert found.link.underlined == "load(B, SH)"
+    assert "load B to SH" in found.path
+    assert not facts(big(2), HOPPER).errors
+    assert only(facts(big(4), HOPPER), "shared-memory").fix == "pipeline(3) fits; or use smaller tiles"
+
+
+def test_check_raises_the_error_at_its_link() -> None:
+    with pytest.raises(CheckError) as error:
+        big(2).check("sm_75")
+    assert (error.value.code, error.value.underlined) == ("shared-memory", "load(B, SH)")
+
+
+def test_bank_conflicts_underline_the_move_and_say_the_degree() -> None:
+    found = only(facts(simt.listing2(matmul(512, 512, 512)), HOPPER), "bank-conflicts")
+    assert found.severity == "warning"
+    assert found.message.startswith(
+        "copy.4B.SH.RF reads a_sh by 8 wavefronts a request, not 1: bank conflicts of degree 8"
+    )
+    assert found.fix.startswith("load a_sh with .pad(4) or .swizzle(...)")
+    assert found.link is not None
+    assert found.link.underlined == "load(A, RF)"
+
+
+def test_uncoalesced_stores_point_at_the_epilog() -> None:
+    found = only(facts(simt.listing2(matmul(512, 512, 512)), HOPPER), "uncoalesced")
+    assert found.link is not None
+    assert found.link.underlined.startswith("epilog(")
+    assert "32 sectors a request, not 16" in found.message
+    assert "through_shared" in found.fix
+
+
+def test_lines_that_start_inside_sectors_are_named() -> None:
+    found = facts(simt.listing2(matmul(512, 512, 513)), HOPPER).findings
+    assert any(f.code == "uncoalesced" and "lines of A are 2052 B apart" in f.message for f in found)
+
+
+def test_a_store_through_shared_memory_is_coalesced() -> None:
+    chain = matmul(512, 512, 512).tile(64, 64).to(Block).epilog(store=through_shared(pad=4)).split(8)
+    chain = chain.load(A, SH).load(B, SH).tile(32, 32).to(Warp).tile(8, 4).to(Thread).split(1).unroll()
+    schedule = chain.load(A, RF).load(B, RF).tile(1, 1).unroll().done()
+    rows = [r for r in facts(schedule, HOPPER).rows if r.memory == "GL" and r.direction == "write"]
+    assert [r.degree for r in rows] == [1]
+
+
+def thin(m: int, n: int, units: int | None = None) -> Any:
+    chain = matmul(1024, 1024, 64).tile(m, n).to(Block).epilog().tile(16, 16).to(Thread, units=units)
+    return chain.split(1).load(A, RF).load(B, RF).tile(1, 1).unroll().done()
+
+
+def test_registers_that_cannot_fit() -> None:
+    found = only(facts(thin(32, 32), HOPPER), "registers")
+    assert found.severity == "error"
+    assert found.message.startswith("a thread's tensors take 288 registers at once, sm_90 gives at most 255")
+    assert "acc 256" in found.message
+    assert found.link is not None
+    assert found.link.underlined == "epilog()"
+
+
+def test_spills_are_likely_where_addresses_have_no_room() -> None:
+    chain = matmul(1024, 1024, 64).tile(128, 256).to(Block).epilog().split(8).load(A, SH).load(B, SH)
+    chain = chain.tile(4, 8).to(Thread).split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll()
+    found = only(facts(chain.done(), HOPPER), "spills-likely")
+    assert found.severity == "warning"
+    assert "44 registers" in found.message
+    assert "at most 64 to each of 1024 threads" in found.message
+
+
+def test_idle_threads() -> None:
+    chain = matmul(1024, 1024, 64).tile(64, 64).to(Block).epilog().split(8).load(A, SH).load(B, SH)
+    chain = chain.tile(4, 4).to(Thread).split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll()
+    found = [f for f in facts(chain.done(), HOPPER).findings if f.code == "idle-threads"]
+    assert [f.severity for f in found] == ["note", "note"]
+    assert found[0].message.startswith("128 of 256 threads have no tile of load A to a_sh")
+    assert found[0].link is not None
+    assert found[0].link.underlined == "load(A, SH)"
+
+
+def test_low_occupancy_names_what_limits() -> None:
+    chain = matmul(1024, 1024, 1024).tile(64, 64).to(Block).epilog().split(256).load(A, SH).load(B, SH)
+    chain = chain.tile(8, 4).to(Thread).split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll()
+    found = only(facts(chain.done(), HOPPER), "low-occupancy")
+    assert "4 warps (1 blocks of 128 threads)" in found.message
+    assert "shared memory stops one more block" in found.message
+
+
+def test_partial_tiles_and_waves_are_notes() -> None:
+    found = facts(simt.listing2(matmul(1000, 4096, 512)), HOPPER).findings
+    assert {f.code for f in found if f.severity == "note"} == {"partial-tiles"}
+    wasted = only(facts(simt.listing2(matmul(2176, 2048, 512)), HOPPER), "waves")
+    assert wasted.message.startswith("272 blocks are 2 waves of 264")
+    few = only(facts(simt.listing2(matmul(512, 512, 512)), HOPPER), "waves")
+    assert few.message == "16 blocks leave 116 of 132 SMs of a H200 SXM idle"
+    kernel = simt.listing2(matmul(symbol("M"), 512, 512)).lowered()
+    assert "waves" not in codes(findings(kernel, HOPPER, accesses(kernel)))
+    assert "waves" in codes(findings(kernel, HOPPER, accesses(kernel), {"M": 512}))
+
+
+def test_atoms_of_a_later_architecture() -> None:
+    chain = matmul(512, 512, 512, "bf16").tile(32, 32).to(Block).epilog(dtype="bf16").tile(4, 4).to(Thread).split(1)
+    kernel = chain.load(A, RF).load(B, RF).tile(1, 1).unroll().done().lowered(80)
+    assert only(findings(kernel, arch(75), ()), "arch").message == "fma.bf16 needs sm_80, not sm_75"
+    assert "arch" not in codes(findings(kernel, arch(80), ()))
+
+
+def test_errors_come_first() -> None:
+    found = facts(big(4), HOPPER).findings
+    assert [f.severity for f in found] == sorted((f.severity for f in found), key=["error", "warning", "note"].index)
+
+
+def test_registers_that_a_loop_carries_count_until_it_ends() -> None:
+    assert least_registers(simt.listing2(matmul(512, 512, 512)).lowered()) == 64 + 8 + 8
+    # Two operands wait in registers, four elements each, while the fragments are used.
+    assert least_registers(simt.sgemm(matmul(512, 512, 512)).lowered()) == 64 + 8 + 8 + 4 + 4

@@ -1,0 +1,101 @@
+"""The cost model: what bounds what, and which way it moves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fireiron import RF, SH, A, B, Block, Thread, Warp, matmul, symbol
+from fireiron.algebra.arch import arch
+from fireiron.base.errors import CheckError
+from fireiron.estimate.model import LAUNCH_US, Estimate, estimate
+from fireiron.schedules import simt
+
+HOPPER = arch(90)
+
+
+def of(schedule: Any, target: Any = HOPPER, **sizes: int) -> Estimate:
+    return estimate(schedule.lowered(target), target, sizes)
+
+
+def test_a_large_product_is_bound_by_its_multiply_adds() -> None:
+    found = of(simt.sgemm(matmul(4096, 4096, 4096)))
+    assert found.bound == "fma.f32 issue"
+    assert found.flops == 2 * 4096**3
+    assert 40 < found.tflops < HOPPER.gpu.fp32_tflops
+
+
+def test_bank_conflicts_bound_listing2() -> None:
+    assert of(simt.listing2(matmul(4096, 4096, 4096))).bound == "shared memory"
+
+
+def test_a_thin_product_is_bound_by_memory() -> None:
+    found = of(simt.sgemm(matmul(32768, 32768, 8)))
+    assert found.bound == "dram"
+    assert found.dram_nbytes >= 32768 * 32768 * 4
+    assert 0.5 * HOPPER.gpu.dram_gbps < found.gbps <= HOPPER.gpu.dram_gbps
+
+
+def test_a_small_product_is_bound_by_its_launch() -> None:
+    found = of(simt.listing1(matmul(64, 64, 64)))
+    assert found.bound == "launch"
+    assert found.time_us >= LAUNCH_US
+
+
+def test_unstaged_operands_are_bound_by_l2() -> None:
+    assert of(simt.listing1(matmul(1024, 1024, 1024))).bound == "l2"
+
+
+def test_time_grows_with_each_size() -> None:
+    schedule = simt.sgemm(matmul(symbol("M"), symbol("N"), symbol("K")))
+    last = 0.0
+    for n in (64, 128, 300, 1024, 2048, 4096):
+        found = of(schedule, M=n, N=n, K=n)
+        assert found.time_us > last
+        assert found.assumed == ()
+        last = found.time_us
+
+
+def test_missing_sizes_are_assumed_and_said() -> None:
+    found = of(simt.sgemm(matmul(symbol("M"), 512, 512)))
+    assert found.assumed == ("M",)
+    assert "assumed: M=1024" in str(found)
+    assert str(found).startswith("modelled: at least")
+
+
+def test_tensors_that_fit_in_l2_are_read_once() -> None:
+    assert of(simt.sgemm(matmul(1024, 1024, 1024))).dram_nbytes == 3 * 1024 * 1024 * 4
+    assert of(simt.sgemm(matmul(8192, 8192, 8192))).dram_nbytes > 3 * 8192 * 8192 * 4
+
+
+def test_stages_hide_latency() -> None:
+    shape = (256, 256, 8192)
+    slow, fast = (of(simt.sgemm(matmul(*shape), stages=stages)).time_us for stages in (1, 2))
+    assert fast < slow
+
+
+def test_a_tail_wave_costs_a_wave() -> None:
+    full, more = (of(simt.sgemm(matmul(128 * m, 128 * 12, 1024))) for m in (22, 23))
+    assert (full.grid, full.waves, more.waves) == (264, 1, 2)
+    assert more.time_us > 1.4 * full.time_us
+
+
+def test_a_narrower_gpu_takes_longer() -> None:
+    schedule = simt.sgemm(matmul(4096, 4096, 4096))
+    assert of(schedule, arch(80)).time_us > of(schedule, arch(90)).time_us
+    assert of(schedule, arch(80)).tflops < arch(80).gpu.fp32_tflops
+
+
+def test_a_block_that_does_not_fit_is_refused() -> None:
+    chain = matmul(4096, 4096, 4096).tile(128, 128).to(Block).epilog().split(64).pipeline(4)
+    chain = chain.load(A, SH).load(B, SH).tile(64, 32).to(Warp).tile(8, 8).to(Thread).split(1).unroll()
+    schedule = chain.load(A, RF).load(B, RF).tile(1, 1).unroll().done()
+    with pytest.raises(CheckError, match="does-not-fit"):
+        of(schedule)
+
+
+def test_compiled_registers_replace_the_guess() -> None:
+    kernel = simt.sgemm(matmul(4096, 4096, 4096)).lowered()
+    assert estimate(kernel, HOPPER).blocks_per_sm == 2
+    assert estimate(kernel, HOPPER, registers=200).blocks_per_sm == 1

@@ -1,0 +1,299 @@
+"""The command line: each verb on a preset, as people read it and as JSON, and what each mistake says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fireiron.front.cli import RIGHT, USAGE, WRONG, main
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = ("--shape", "128x128x32")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FIREIRON_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Run a command: its exit code, stdout and stderr."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = main(words)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.fixture
+def data(call: Callable[..., tuple[int, str, str]]) -> Callable[..., Any]:
+    """Run a command that succeeds with --json: the data, which is all of stdout."""
+
+    def run(*words: str) -> Any:
+        code, out, err = call(*words, "--json")
+        assert code == RIGHT, err
+        return json.loads(out)
+
+    return run
+
+
+def test_list_names_presets_with_their_keywords(call: Any, data: Any) -> None:
+    code, out, _ = call("list")
+    assert code == RIGHT
+    assert "simt.listing2\n    Schedule as the paper's Listing 2" in out
+    assert "--m 128" in out
+    found = {preset["name"]: preset for preset in data("list")["presets"]}
+    assert found["simt.listing1"]["keywords"] == []
+    assert found["simt.listing2"]["shape"] == [256, 256, 128]
+    warp = next(k for k in found["simt.sgemm"]["keywords"] if k["name"] == "warp")
+    assert warp == {"name": "warp", "option": "--warp", "type": "tuple", "default": [64, 32]}
+
+
+def test_show_prints_the_tree(call: Any, data: Any) -> None:
+    code, out, _ = call("show", "simt.listing2", "--k", "16")
+    assert code == RIGHT
+    assert out.startswith("MatMul(256, 256, 128)(GL, GL, GL)(Kernel)\n")
+    assert "split 16" in out
+    assert max(map(len, out.splitlines())) <= 80
+    found = data("show", "simt.listing2", "--width", "100")
+    assert found["finished"] is True
+    assert found["name"] == "listing2_128x128x8_f32"
+    assert found["tree"][0] == "MatMul(256, 256, 128)(GL, GL, GL)(Kernel)"
+
+
+def test_check_tells_findings_and_facts(call: Any, data: Any) -> None:
+    code, out, _ = call("check", "simt.listing2", "--arch", "sm_80")
+    assert code == RIGHT
+    assert "threads: 256" in out
+    found = data("check", "simt.listing2", "--arch", "sm_80")
+    assert found["right"] is True
+    assert found["facts"]["threads"] == 256
+    assert {"severity", "code", "message"} <= found["findings"][0].keys()
+
+
+def test_check_tells_every_error_and_is_wrong(call: Any) -> None:
+    # 64 KiB of A and 64 KiB of B, where a block of sm_86 has 99 KiB.
+    words = ("check", "simt.listing2", "--k", "128", "--arch", "sm_86", "--json")
+    code, out, _ = call(*words)
+    found = json.loads(out)
+    assert code == WRONG
+    assert found["right"] is False
+    assert "shared-memory" in {f["code"] for f in found["findings"] if f["severity"] == "error"}
+
+
+def test_explain_and_estimate(call: Any, data: Any) -> None:
+    code, out, _ = call("explain", "simt.listing2")
+    assert code == RIGHT
+    assert "split 8" in out
+    assert data("explain", "simt.listing2")["explanation"]["rows"]
+    code, out, _ = call("estimate", "simt.listing2", "--arch", "sm_90a")
+    assert code == RIGHT
+    assert out
+    assert data("estimate", "simt.listing2", "--arch", "sm_90a")["estimate"]
+
+
+@pytest.mark.parametrize("between", [(), ("--",)])
+def test_diff_takes_two_schedules_with_options_of_their_own(call: Any, data: Any, between: tuple[str, ...]) -> None:
+    words = ("diff", "simt.listing2", "--k", "8", *between, "simt.listing2", "--k", "16", *SMALL)
+    code, out, _ = call(*words)
+    assert code == RIGHT
+    assert "8" in out
+    assert "16" in out
+    assert data(*words)["schedules"] == ["simt.listing2 k=8", "simt.listing2 k=16"]
+
+
+def test_diff_of_one_schedule_is_usage(call: Any) -> None:
+    code, _, err = call("diff", "simt.listing2")
+    assert code == USAGE
+    assert "name two schedules" in err
+
+
+def test_emit_prints_cuda_alone(call: Any, tmp_path: Path) -> None:
+    code, out, _ = call("emit", "simt.listing1")
+    assert code == RIGHT
+    assert 'extern "C"' in out
+    path = tmp_path / "kernel.cu"
+    code, said, _ = call("emit", "simt.listing1", "-o", str(path))
+    assert code == RIGHT
+    assert path.read_text() == out
+    assert said.startswith(f"{path}: listing1")
+
+
+def test_emit_json_is_enough_to_launch(data: Any) -> None:
+    found = data("emit", "simt.listing2", "--shape", "Mx256x64")
+    assert found["entry"] in found["source"]
+    assert found["block"] == [256, 1, 1]
+    assert found["cluster"] == 1
+    assert found["tensor_maps"] == []
+    assert "M" in found["grid"]
+    assert isinstance(found["shared_nbytes"], int)
+    assert [p["name"] for p in found["parameters"]] == ["A", "B", "C", "M"]
+
+
+def test_compile_tells_resources_and_the_cache(call: Any, data: Any, tmp_path: Path) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    path = tmp_path / "k.cubin"
+    words = ("compile", "simt.listing1", "--arch", "sm_80")
+    first = data(*words, "-o", str(path))
+    assert first["cache"] == "miss"
+    assert first["registers"] > 0
+    assert first["spill_stores"] == 0
+    assert path.read_bytes()[:4] == b"\x7fELF"
+    assert first["cubin_nbytes"] == path.stat().st_size
+    code, out, _ = call(*words)
+    assert code == RIGHT
+    assert "cache      hit" in out
+    assert data(*words, "--no-cache")["cache"] == "off"
+    code, out, err = call(*words, "--ptx")
+    assert ".visible .entry" in out
+    assert "registers:" in err
+    assert call(*words, "--ptx", "--sass")[0] == USAGE
+
+
+@pytest.mark.parametrize("dtype", ["float16", "f16:f16:f32", "i8", "bf16", "f64"])
+def test_simulate_verifies_every_dtype(data: Any, dtype: str) -> None:
+    found = data("simulate", "simt.listing2", *SMALL, "--dtype", dtype, "--layout", "TN")
+    assert found["right"] is True
+    assert found["comparison"]["compared"] == 128 * 128
+    assert found["comparison"]["ratio"] <= 1
+    assert found["report"]["blocks"] == found["report"]["grid"] == 1
+    assert found["bound"] == "exact" if dtype == "i8" else "(K+2)" in found["bound"]
+
+
+def test_simulate_prints_traffic(call: Any) -> None:
+    code, out, _ = call("simulate", "simt.listing2", *SMALL)
+    assert code == RIGHT
+    assert "simulated   1 of 1 block" in out
+    assert "all 16384 elements right" in out
+    assert not any(line.endswith(" ") for line in out.splitlines())
+
+
+def test_blocks_verifies_what_was_written(data: Any) -> None:
+    found = data("simulate", "simt.listing2", "--shape", "1024x1024x64", "--blocks", "2")
+    assert found["right"] is True
+    assert found["report"]["blocks"] == 2
+    assert found["comparison"]["compared"] == 2 * 128 * 128
+    assert found["comparison"]["total"] == 1024 * 1024
+
+
+def test_run_says_where(call: Any, data: Any) -> None:
+    # --blocks is the simulator's, so that this holds with and without a GPU.
+    code, out, _ = call("run", "simt.sgemm", "--blocks", "4")
+    assert code == RIGHT
+    assert out.startswith("ran on    simulator (")
+    assert data("run", "simt.sgemm", "--blocks", "4", "--seed", "7")["where"] == "simulator"
+
+
+def test_symbols_batches_and_scalars(data: Any) -> None:
+    found = data(
+        "simulate", "simt.listing2", "--shape", "Mx100xK", "--set", "M=70", "--set", "beta=0.5", "--beta", "beta",
+        "--batch", "2", "--alpha", "2",
+    )  # fmt: skip
+    assert found["scalars"] == {"K": 128, "M": 70, "beta": 0.5}
+    assert found["comparison"]["compared"] == 2 * 70 * 100
+
+
+def test_a_long_simulation_is_refused_naming_what_fits(call: Any) -> None:
+    code, out, err = call("run", "simt.sgemm", "--shape", "8192x4096x4096", "--blocks", "2000")
+    assert (code, out) == (USAGE, "")
+    assert "UsageError[long-simulation]: simulating 2000 of 2048 blocks takes about" in err
+    words = dict(part.split(" ")[:2] for part in err.split("fix: ")[1].split("; "))
+    assert words.keys() == {"--shape", "--blocks"}
+    m, n, k = map(int, words["--shape"].split("x"))
+    assert 0 < k == n < m < 4096
+    assert 0 < int(words["--blocks"]) < 2000
+
+
+def test_a_refused_shape_fits(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fireiron.front.cli import limit
+
+    monkeypatch.setattr(limit, "LIMIT_S", 0.5)
+    _, _, err = call("simulate", "simt.listing2", "--shape", "1024x1024x1024")
+    shape = err.split("--shape ")[1].split(" ")[0]
+    assert call("simulate", "simt.listing2", "--shape", shape)[0] == RIGHT
+
+
+def test_doctor_and_cache(call: Any, data: Any, tmp_path: Path) -> None:
+    found = {fact["what"]: fact for fact in json.loads(call("doctor", "--json")[1])["facts"]}
+    assert {"Python", "driver", "NVRTC", "nvdisasm", "cache", "works"} <= found.keys()
+    code, out, _ = call("doctor")
+    assert code == (RIGHT if found["works"]["ok"] else WRONG)
+    assert "Python" in out
+    folder = tmp_path / "cache"
+    assert call("cache", "path") == (RIGHT, f"{folder}\n", "")
+    folder.mkdir()
+    (folder / "x.kernel").write_bytes(b"old")
+    assert data("cache", "clear") == {"path": str(folder), "deleted": 1}
+    assert not list(folder.iterdir())
+
+
+def test_version_and_help_are_quick() -> None:
+    began = time.perf_counter()
+    script = (
+        "import sys; from fireiron.front.cli import main; code = main(['--help']);"
+        "print(sorted({'rich', 'cuda', 'torch', 'ml_dtypes'} & {n.split('.')[0] for n in sys.modules})); sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert time.perf_counter() - began < 5  # 0.4 s on a quiet machine
+    done = subprocess.run([sys.executable, "-m", "fireiron", "--version"], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (RIGHT, "fireiron 0.1.0\n")
+
+
+def test_help_shows_the_presets_options(call: Any) -> None:
+    code, out, _ = call("run", "simt.sgemm", "--help")
+    assert code == RIGHT
+    assert "--warp" in out
+    assert "(default: 64x32)" in out
+    assert "options of simt.sgemm" in out
+    assert "--shape MxNxK" in call("run", "--help")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ((), "arguments are required: VERB"),
+        (("paint", "simt.sgemm"), "invalid choice: 'paint'"),
+        (("run",), "name a schedule"),
+        (("run", "--stages", "3", "simt.sgemm"), "UsageError[schedule-first]: 3 is no schedule"),
+        (("run", "simt.sgem"), "there is no preset simt.sgem\nfix: did you mean simt.sgemm?"),
+        (("show", "listing4"), "there is no preset listing4\nfix: did you mean simt.listing4?"),
+        (("show", "zzz.zzz"), "there is no preset zzz.zzz\nfix: see fireiron list, or name path/file.py:function"),
+        (("run", "simt.sgemm", "--shape", "12x12"), "argument --shape: invalid shape value: '12x12'"),
+        (("run", "simt.sgemm", "--shape", "0x12x12"), "argument --shape: invalid shape value: '0x12x12'"),
+        (("run", "simt.sgemm", "--layout", "XY"), "argument --layout: invalid choice: 'XY'"),
+        (("run", "simt.sgemm", "--dtype", "f7"), "UsageError[unknown-dtype]: unknown dtype 'f7'"),
+        (("run", "simt.sgemm", "--dtype", "a:b:c:d"), "argument --dtype: invalid dtypes value"),
+        (("run", "simt.sgemm", "--warp", "6.5"), "argument --warp: '6.5' is no ints joined by x"),
+        (("run", "simt.sgemm", "--stages", "two"), "argument --stages: 'two' is no int"),
+        (("run", "simt.sgemm", "--paint", "1"), "unrecognized arguments: --paint 1"),
+        (("run", "simt.sgemm", "--blocks", "0"), "argument --blocks: invalid"),
+        (("run", "simt.sgemm", "--set", "Q=3"), "UsageError[unknown-argument]"),
+        (("check", "simt.sgemm", "--arch", "sm_1"), "[unknown-arch]: unknown architecture 'sm_1'"),
+        (("emit", "simt.listing1", "-o", "/nowhere/x.cu"), "UsageError[cannot-write]: /nowhere/x.cu"),
+    ],
+)
+def test_commands_that_cannot_be_understood(call: Any, words: tuple[str, ...], text: str) -> None:
+    code, out, err = call(*words)
+    assert code == USAGE
+    assert out == ""
+    assert text in err
+    assert "Traceback" not in err
+
+
+def test_errors_are_data_too(call: Any) -> None:
+    code, out, err = call("run", "simt.sgem", "--json")
+    assert code == USAGE
+    assert json.loads(out)["error"]["code"] == "unknown-preset"
+    assert err.startswith("UsageError[unknown-preset]")

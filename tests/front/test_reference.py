@@ -1,0 +1,114 @@
+"""The reference and its bound: right results pass, and each way to be wrong fails."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fireiron import A, B, Block, Matrix, Move, Pointwise, RF, SH, Thread, Vector, add, exp, matmul, relu, tanh
+from fireiron.algebra.dtypes import bf16, dtype, f16, f32, f64, i8, i32
+from fireiron.front.bounded import Bounded, exact, largest, smallest
+from fireiron.front.reference import compare, reference
+
+
+def pair(value: float, error: float) -> Bounded:
+    return Bounded(np.array([value]), np.array([error]))
+
+
+def test_limits_of_float_types_are_numpys() -> None:
+    for kind in (f16, f32, f64):
+        assert largest(kind) == float(np.finfo(kind.numpy).max)
+        assert smallest(kind) == float(np.finfo(kind.numpy).smallest_subnormal)
+    assert largest(bf16) == pytest.approx(3.3895313892515355e38)
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "error", "right"),
+    [
+        (1.0, 1.0, 0.0, True),
+        (1.0, 1.5, 0.5, True),
+        (1.0, 1.6, 0.5, False),
+        (np.nan, 1.0, np.inf, False),
+        (1.0, np.nan, 1.0, False),
+        (np.nan, np.nan, 1.0, False),
+        (np.inf, 7e4, 1.0, True),
+        (-np.inf, 7e4, 1.0, False),
+        (np.inf, 1.0, 1.0, False),
+        (2.0, 1.0, 0.0, False),
+    ],
+)
+def test_comparisons(got: float, expected: float, error: float, right: bool) -> None:
+    found = compare("C", np.array([got], np.float16), pair(expected, error), f16)
+    assert found.right is right
+    assert found.wrong == int(not right)
+    assert (found.ratio <= 1) is right
+    assert str(found).startswith("C: all 1 elements right" if right else "C: 1 of 1 elements wrong")
+
+
+def test_only_written_elements_count() -> None:
+    expected = exact(np.zeros(3))
+    result = np.array([0.0, np.nan, 0.0])
+    assert not compare("C", result, expected, f64).right
+    assert compare("C", result, expected, f64, np.array([True, False, True])).compared == 2
+    none = compare("C", result, expected, f64, np.zeros(3, bool))
+    assert not none.right
+    assert str(none) == "C: none of 3 elements were written"
+
+
+def schedule(kind: str, layout: str = "NN", ops: tuple = (), **options: object):
+    spec = matmul(16, 8, 32, kind, layout=layout, **options)
+    inner = spec.tile(16, 8).to(Block).epilog(*ops).split(8).load(A, SH).load(B, SH).tile(2, 2).to(Thread)
+    return inner.split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll().done()
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64", "i8"])
+@pytest.mark.parametrize("layout", ["NN", "TT"])
+def test_a_product_in_any_order_is_within_its_bound(kind: str, layout: str) -> None:
+    chain = schedule(kind, layout)
+    rng = np.random.default_rng(0)
+    low = dtype(kind)
+    a, b = (rng.integers(-128, 127, s) if kind == "i8" else rng.standard_normal(s) for s in ((16, 32), (32, 8)))
+    a, b = a.astype(low.numpy), b.astype(low.numpy)
+    stored = {"A": a.T if layout[1] == "T" else a, "B": b.T if layout[0] == "T" else b}
+    out = chain.matmul.C.dtype
+    wide = i32.numpy if kind == "i8" else np.float64 if kind == "f64" else np.float32
+    for order in (slice(None), slice(None, None, -1)):
+        total = np.zeros((16, 8), wide)
+        for k in range(32)[order]:
+            total += a[:, k : k + 1].astype(wide) * b[k : k + 1].astype(wide)
+        expected = reference(chain, stored | {"C": total}, {})
+        assert compare("C", total.astype(out.numpy), expected, out).right
+        # An element too many, or one too few, shows.
+        assert not compare("C", (total + a[:, :1].astype(wide)).astype(out.numpy), expected, out).right
+    assert (expected.error == 0).all() == (kind == "i8")
+
+
+def test_epilogues_are_part_of_the_reference() -> None:
+    bias = Vector(8, name="bias")
+    chain = schedule("f32", ops=(add(bias), tanh, relu, lambda x: exp(x) * 2.0 / 3.0 - 1.0), alpha="alpha", beta=0.5)
+    rng = np.random.default_rng(0)
+    arrays = {n: rng.standard_normal(s) for n, s in (("A", (16, 32)), ("B", (32, 8)), ("C", (16, 8)), ("bias", (1, 8)))}
+    arrays = {n: x.astype(np.float32) for n, x in arrays.items()}
+    a, b, c, v = (arrays[n].astype(np.float64) for n in ("A", "B", "C", "bias"))
+    exact_result = np.exp(np.maximum(np.tanh(0.25 * a @ b + 0.5 * c + v), 0)) * 2 / 3 - 1
+    expected = reference(chain, arrays, {"alpha": 0.25})
+    assert np.abs(expected.value - exact_result).max() < 1e-12
+    assert 0 < expected.error.max() < 1e-4
+    a, b, c, v = (arrays[n] for n in ("A", "B", "C", "bias"))
+    single = np.exp(np.maximum(np.tanh(np.float32(0.25) * (a @ b) + np.float32(0.5) * c + v), 0)) * 2 / 3 - 1
+    assert compare("C", single.astype(np.float32), expected, f32).right
+    assert not compare("C", single.astype(np.float32) + np.float32(1e-4), expected, f32).right
+
+
+def test_moves_and_pointwise() -> None:
+    x = np.array([[0.1, 300.0], [-2.5, 1e9]], np.float32)
+    whole = reference(Move(Matrix(2, 2), Matrix(2, 2, "i8")), {"X": x, "Y": x.astype(np.int8)}, {})
+    assert whole.value.tolist() == [[0, 127], [-2, 127]]
+    assert compare("Y", np.array([[0, 127], [-2, 127]], np.int8), whole, i8).right
+    half = reference(Move(Matrix(2, 2), Matrix(2, 2, "f16")), {"X": x, "Y": x}, {})
+    with np.errstate(over="ignore"):
+        assert compare("Y", x.astype(np.float16), half, f16).right
+    t, row = Matrix(2, 2, name="x"), Vector(2, name="row")
+    chain = Pointwise(lambda t, row: t * 2 + row, t, row, Matrix(2, 2, name="y"))
+    found = reference(chain, {"x": x, "row": x[:1], "y": x}, {})
+    assert compare("y", x * 2 + x[:1], found, f32).right
