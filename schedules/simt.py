@@ -90,6 +90,7 @@ def listing4(spec: MatMulChain) -> MatMulChain:
     """
     a = spec.matmul.A
     pair = 2 if a.order is ColMajor and all(as_expr(x).divisor % 2 == 0 for x in (a.shape[0], a.strides[1])) else 1
+    width = min(4, 16 // a.dtype.nbytes)
 
     def load_a(move: MoveChain) -> MoveChain:
         warp = move.tile(128, 1).to(Warp).tile(64, 1).unroll()
@@ -119,12 +120,20 @@ def listing4(spec: MatMulChain) -> MatMulChain:
         .permute(_lanes_of_listing4)
         .split(1)
         .unroll()
-        .load(A, RF, lambda move: move.tile(4, 1).unroll().done())
-        .load(B, RF, lambda move: move.tile(1, 4).unroll().done())
+        .load(A, RF, lambda move: move.tile(width, 1).unroll().done())
+        .load(B, RF, lambda move: move.tile(1, width).unroll().done())
         .tile(1, 1)
         .unroll()
         .done()
     )
+
+
+def _elements(move: MoveChain) -> MoveChain:
+    """Store each thread's elements one by one.
+
+    Vectors would tie accumulators to aligned quads of registers, and the main loop pays in register-bank conflicts: 4 % at 4096 on an H200.
+    """
+    return move.own(Thread).tile(1, 1).unroll().done()
 
 
 def sgemm(
@@ -132,32 +141,32 @@ def sgemm(
     m: int = 128,
     n: int = 128,
     k: int = 8,
-    warp: tuple[int, int] = (64, 32),
-    thread: tuple[int, int] = (8, 8),
+    warp: tuple[int, int] | None = None,
+    thread: tuple[int, int] | None = None,
     stages: int = 2,
     ahead: int = 1,
     pad: int = 4,
     group: int = 8,
-    resident: int = 2,
 ) -> MatMulChain:
     """Schedule a tuned product for CUDA cores: loads staged through registers ahead of the compute, chunks of 4x4 elements a thread.
 
     Args:
         m, n, k: tile of a block, chunk of K.
-        warp: tile of a warp.
-        thread: elements of a thread, in chunks of four by four; a warp's tile is 32 of them.
+        warp: tile of a warp; (64, 64), or (64, 32) for accumulators of 8 bytes.
+        thread: elements of a thread, in chunks of four by four; (16, 8), or (8, 8) for accumulators of 8 bytes.
         stages: ring slots of the shared buffers.
         ahead: slots of the register fragments.
         pad: elements added to the shared buffers' leading strides.
         group: rows of tiles that blocks visit together, so that they meet in the L2 cache.
-        resident: blocks of an SM that registers should allow.
     """
-    (rows, cols), (i, j) = warp, thread
+    wide = spec.matmul.accumulator.nbytes == 8
+    rows, cols = warp or ((64, 32) if wide else (64, 64))
+    i, j = thread or ((8, 8) if wide else (16, 8))
     return (
         spec.tile(m, n)
-        .to(Block, resident=resident)
+        .to(Block)
         .layout(Grouped(group))
-        .epilog(memory=RF)
+        .epilog(memory=RF, store=_elements)
         .split(k)
         .pipeline(stages)
         .load(A, SH, staged())

@@ -11,6 +11,7 @@ from fireiron.algebra.arch import Arch
 from fireiron.algebra.occupancy import Occupancy, occupancy
 from fireiron.base.errors import Finding, FireironError, UsageError
 from fireiron.base.link import Link
+from fireiron.base.text import nbytes
 from fireiron.estimate import resources
 from fireiron.estimate.findings import findings, ranked, traffic
 from fireiron.estimate.partial import HOLE, OPEN, Completion, added, complete, shares
@@ -107,7 +108,7 @@ class Facts:
     def __str__(self) -> str:
         lines = [f"{self.spec} on {self.arch}"]
         lines.append(f"threads: {LATER if self.threads is None else self.threads}")
-        lines.append(f"shared memory: {resources.nbytes(self.shared_nbytes)}")
+        lines.append(f"shared memory: {nbytes(self.shared_nbytes)}")
         lines.append(f"registers: {LATER if self.registers is None else f'at least {self.registers} a thread'}")
         if self.occupancy is not None:
             o = self.occupancy
@@ -232,12 +233,12 @@ def _too_many_registers(kernel: Kernel, arch: Arch, least: int, held: Mapping[st
     """Say which register tensors a block cannot hold, however many threads it gets."""
     block = REGISTER_NBYTES * kernel.threads
     names = sorted(held, key=lambda name: -held[name])
-    listed = ", ".join(f"{name} {resources.nbytes(held[name] * block)}" for name in names)
-    have = resources.nbytes(arch.registers_per_sm * REGISTER_NBYTES)
+    listed = ", ".join(f"{name} {nbytes(held[name] * block)}" for name in names)
+    have = nbytes(arch.registers_per_sm * REGISTER_NBYTES)
     origin = resources.origins(kernel)[names[0]]
     return Finding(
         "registers",
-        f"a block's register tensors take {resources.nbytes(least * block)}, an SM of {arch} has {have}: {listed}",
+        f"a block's register tensors take {nbytes(least * block)}, an SM of {arch} has {have}: {listed}",
         "error",
         fix="use a smaller tile a block",
         link=origin.link,

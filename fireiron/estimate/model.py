@@ -26,6 +26,7 @@ from fireiron.algebra.arch import Arch
 from fireiron.algebra.expr import evaluate
 from fireiron.algebra.occupancy import occupancy
 from fireiron.base.errors import CheckError
+from fireiron.base.text import count
 from fireiron.estimate.registers import ADDRESSING, least_registers, register_cap
 from fireiron.kernel.access import AccessRow, accesses
 from fireiron.kernel.ir import BLOCK, THREAD, Call, Compute, Kernel, Micro, Pointer
@@ -96,7 +97,7 @@ class Estimate:
         lines = [
             f"modelled: at least {self.time_us:.4g} us on {self.gpu} ({self.arch}), bound by {self.bound}: "
             f"{self.tflops:.3g} TFLOP/s, {self.gbps:.4g} GB/s",
-            f"{self.grid} blocks, {self.blocks_per_sm} an SM: {self.waves} wave{'s' * (self.waves != 1)}",
+            f"{count(self.grid, 'block')}, {self.blocks_per_sm} an SM: {count(self.waves, 'wave')}",
             *(f"{term.name}: {term.us:.4g} us" for term in self.terms),
         ]
         if self.assumed:
@@ -242,9 +243,9 @@ def _critical(everything: tuple[Site, ...], kernel: Kernel, values: Mapping[str,
             if view.buffer.memory.name == "SH":
                 ahead[outer] = max(ahead.get(outer, 0), view.buffer.slots - 1)
     total = throughput
-    for outer, count in rounds.items():
-        covered = ahead.get(outer, 0) * throughput / count if outer else 0.0
-        total += count * (max(0.0, GL_LATENCY - covered) + ROUND_CLOCKS)
+    for outer, trips in rounds.items():
+        covered = ahead.get(outer, 0) * throughput / trips if outer else 0.0
+        total += trips * (max(0.0, GL_LATENCY - covered) + ROUND_CLOCKS)
     return total
 
 

@@ -11,6 +11,8 @@ from fireiron.algebra.expr import evaluate, free
 from fireiron.algebra.occupancy import Occupancy, occupancy
 from fireiron.base.errors import Finding
 from fireiron.base.link import Link
+from fireiron.base.text import count as counted
+from fireiron.base.text import nbytes
 from fireiron.estimate.registers import ADDRESSING, register_cap, registers_of
 from fireiron.kernel.ir import BLOCK, Buffer, Call, Compute, Kernel
 from fireiron.kernel.sites import Site, reads_and_writes, sample, sites, symbols, typical_sizes
@@ -43,16 +45,6 @@ def origins(kernel: Kernel) -> dict[str, Origin]:
             if direction == "write":
                 found.setdefault(view.buffer.name, Origin(site.link, site.path, site.title))
     return found
-
-
-def nbytes(count: int) -> str:
-    """Print bytes as a reader counts them.
-
-    Example:
-        >>> nbytes(49152), nbytes(512)
-        ('48 KiB', '512 B')
-    """
-    return f"{count} B" if count < 1024 else f"{count / 1024:.4g} KiB"
 
 
 def shared_memory(kernel: Kernel, arch: Arch) -> Iterator[Finding]:
@@ -187,8 +179,8 @@ def low_occupancy(kernel: Kernel, arch: Arch, least: int) -> Iterator[Finding]:
     if 0 < found.warps < FEW_WARPS:
         yield Finding(
             "low-occupancy",
-            f"an SM of {arch} holds {found.warps} warps ({found.blocks} blocks of {kernel.threads} threads), "
-            f"{found.fraction:.0%} of what it could: {found.limit} stops one more block",
+            f"an SM of {arch} holds {found.warps} warps ({counted(found.blocks, 'block')} of {kernel.threads} "
+            f"threads), {found.fraction:.0%} of what it could: {found.limit} stops one more block",
             "warning",
             fix=f"use less of it ({found.limit}), or more warps a block",
         )
@@ -233,7 +225,7 @@ def notes(kernel: Kernel, arch: Arch, least: int, sizes: Mapping[str, int] | Non
         yield Finding(
             "waves",
             f"{grid} blocks are {waves} waves of {slots} ({arch.gpu.name}: {arch.gpu.sms} SMs, {found.blocks} each), "
-            f"the last one {(grid - 1) % slots + 1} blocks: {share:.0%} of the machine is used",
+            f"the last one {counted((grid - 1) % slots + 1, 'block')}: {share:.0%} of the machine is used",
             "note",
             fix="choose tiles whose count comes close to a multiple, from below",
         )

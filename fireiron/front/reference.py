@@ -68,7 +68,9 @@ class Comparison:
         if not self.compared:
             return f"{self.name}: none of {self.total} elements were written"
         if self.right:
-            near = f"largest error {self.max_error:.3g}, nearest to its bound {self.ratio:.3g} of it"
+            near = "no error"
+            if self.max_error > 0:
+                near = f"largest error {self.max_error:.3g}, at most {self.ratio:.2g} of its bound"
             return f"{self.name}: {part} {self.total} elements right, {near}"
         nans = f", {self.nans} of them NaN" if self.nans else ""
         at = ", ".join(map(str, self.worst))

@@ -70,17 +70,17 @@ def simulate_schedule(
         CallError: as a call does. SimulationError: what was found.
     """
     interface = Interface.of(kernel)
-    if not inputs:
+    outs: tuple[Any, ...] = as_tuple(out)
+    if not inputs and not outs:
         given, numbers = bind.split_scalars(interface, scalars)
         missing = [p.name for p in interface.symbols if p.name not in given]
         if missing:
             raise UsageError(
                 "unknown-size", f"no inputs and no value for the size {missing[0]}", fix=f"pass {missing[0]}=..., or arrays"
             )
-        arrays = random_arrays(interface, given)
-        sizes = dict(given)
+        sizes = bind.solve(interface, {}, given)
+        arrays = random_arrays(interface, sizes)
     else:
-        outs: tuple[Any, ...] = as_tuple(out)
         bind.check_count(interface, len(inputs), len(outs))
         given, numbers = bind.split_scalars(interface, scalars)
         described = {p.name: describe(a, p.name) for p, a in zip(interface.inputs, inputs, strict=True)}

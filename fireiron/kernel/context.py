@@ -209,6 +209,7 @@ def register_access(window: Window, state: State) -> Access:
         Limit(i, b.offset, layouts[i] if b.steps is None and layouts[i].size == 1 else b.steps or Layout(layouts[i].size, 1), b.limit)
         for i, a in enumerate(window.axes)
         for b in a.bounds
+        if not b.lower
     )
     return access(window.origin, layouts, state.loops, window.storage.name, limits, state.guards)
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Index, Var, affine, and_, as_expr, free, lt, proves, substitute
+from fireiron.algebra.expr import Expr, Index, Var, affine, and_, as_expr, free, ge, lt, proves, substitute
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Context, State
@@ -130,6 +130,9 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
         inside = [
             Bound(substitute(end.offset, first), _leafwise([(n, s[j]) for _, n, s in leaves]), end.limit) for j, end in enumerate(ends)
         ]
+        if mine.size != storage.shape[i]:  # a panel: some threads' elements lie before it, some behind
+            assert isinstance(mine.size, int)
+            inside += [Bound(at, layout, as_expr(mine.size)), Bound(at, layout, as_expr(0), lower=True)]
         axes[role].append(Axis(mine.dim, layout.size, offset, layout, tuple(inside)))
         outer = tuple(attrs.evolve(b, offset=b.offset + at, steps=layout) for b in other.bounds)
         moved = Axis(other.dim, layout.size, other.offset + at, layout, (*outer, *(b for b in inside if not _holds(b))))
@@ -154,7 +157,7 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
 def _holds(bound: Bound) -> bool:
     """Say whether a bound holds for every element that a thread owns."""
     assert bound.steps is not None
-    return proves(lt(bound.offset + int(bound.steps.cosize) - 1, bound.limit))
+    return proves(ge(bound.offset, 0)) if bound.lower else proves(lt(bound.offset + int(bound.steps.cosize) - 1, bound.limit))
 
 
 def _leafwise(leaves: list[tuple[int, int]]) -> Layout:

@@ -46,7 +46,9 @@ class Level:
         return () if self.parent is None else (self.parent, *self.parent.ancestors)
 
     def is_inside(self, other: Level) -> bool:
-        """Say whether this level nests strictly inside `other`."""
+        """Say whether this level nests strictly inside `other`; single threads nest inside every group of threads."""
+        if self.size == 1 and (other.size or 1) > 1:
+            return True
         return any(level.name == other.name for level in self.ancestors)
 
 

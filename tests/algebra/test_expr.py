@@ -214,7 +214,7 @@ def test_fits_int32_looks_at_all_steps() -> None:
     assert fits_int32(x * 8 + y)
     assert not fits_int32(M * x)
     assert not fits_int32((M + N) // 4)
-    assert not fits_int32(M + x - 63)
+    assert not fits_int32(M * 2 + x - 63)
 
 
 def test_affine() -> None:

@@ -122,7 +122,7 @@ def test_low_occupancy_names_what_limits() -> None:
     chain = matmul(1024, 1024, 1024).tile(64, 64).to(Block).epilog().split(256).load(A, SH).load(B, SH)
     chain = chain.tile(8, 4).to(Thread).split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll()
     found = only(facts(chain.done(), HOPPER), "low-occupancy")
-    assert "4 warps (1 blocks of 128 threads)" in found.message
+    assert "4 warps (1 block of 128 threads)" in found.message
     assert "shared memory stops one more block" in found.message
 
 

@@ -96,7 +96,7 @@ def test_explain_and_estimate(call: Any, data: Any) -> None:
     code, out, _ = call("explain", "simt.listing2")
     assert code == RIGHT
     assert "split 8" in out
-    assert data("explain", "simt.listing2")["explanation"]["rows"]
+    assert data("explain", "simt.listing2")["explanation"]["rows"][0]["link"] == "tile 128x128 to Block"
     code, out, _ = call("estimate", "simt.listing2", "--arch", "sm_90a")
     assert code == RIGHT
     assert out
@@ -195,13 +195,44 @@ def test_run_says_where(call: Any, data: Any) -> None:
     assert data("run", "simt.sgemm", "--blocks", "4", "--seed", "7")["where"] == "simulator"
 
 
-def test_symbols_batches_and_scalars(data: Any) -> None:
+@pytest.mark.parametrize("error", [0.0, 1.0])
+def test_run_on_a_gpu_verifies_before_it_times(call: Any, monkeypatch: pytest.MonkeyPatch, error: float) -> None:
+    from fireiron.front import verbs
+    from fireiron.front.cli import execute
+    from fireiron.jit import driver
+    from fireiron.jit.timing import summarise
+
+    class Kernel:
+        """Stand for a compiled kernel on a GPU."""
+
+        def __call__(self, a: Any, b: Any, out: Any) -> None:
+            out[...] = a @ b + error
+
+        def time(self, flops: float) -> object:
+            return summarise([2.0], "events", flops=flops)
+
+    monkeypatch.setattr(driver, "probe", lambda: driver.DriverFacts((13, 0), 1))
+    monkeypatch.setattr(verbs, "_gpu", lambda: 90)
+    monkeypatch.setattr(execute, "_gpu_name", lambda: "H200")
+    monkeypatch.setattr(verbs.Verbs, "compile", lambda self, arch: Kernel())
+    code, out, _ = call("run", "simt.sgemm", "--json")
+    found = json.loads(out)
+    assert found["where"] == "GPU H200"
+    assert found["right"] is (error == 0)
+    assert code == (WRONG if error else RIGHT)
+    if error:
+        assert "timing" not in found
+    else:
+        assert found["timing"]["tflops"] == 2 * 256 * 256 * 128 / 2e-6 / 1e12
+
+
+def test_symbols_and_scalars(data: Any) -> None:
     found = data(
         "simulate", "simt.listing2", "--shape", "Mx100xK", "--set", "M=70", "--set", "beta=0.5", "--beta", "beta",
-        "--batch", "2", "--alpha", "2",
+        "--alpha", "2",
     )  # fmt: skip
     assert found["scalars"] == {"K": 128, "M": 70, "beta": 0.5}
-    assert found["comparison"]["compared"] == 2 * 70 * 100
+    assert found["comparison"]["compared"] == 70 * 100
 
 
 def test_a_long_simulation_is_refused_naming_what_fits(call: Any) -> None:

@@ -15,7 +15,7 @@ HEAD = "from fireiron import *\nfrom fireiron.front.matmul import MatMulChain\n\
 
 DOT = """
 def gemm(spec):
-    return spec.tile(16, 16).to(Block).tile(1, 1).to(Thread).done(microkernel({source!r}, numpy={numpy}))
+    return spec.tile(16, 16).to(Block).tile(1, 1).to(Thread).done(microkernel({source!r} " // {numpy}", numpy={numpy}))
 """
 RIGHT_SOURCE = "auto s = C[0]; s = 0; for (int k = 0; k < K; ++k) s = s + A[k * A_col] * B[k * B_row]; C[0] = s;"
 MANY = """
@@ -51,7 +51,12 @@ def broken(spec):
     return 1 / 0
 
 def illegal(spec):
-    return spec.tile(16, 16).to(Thread).tile(8, 8).to(Block)
+    return spec.tile(16, 16).to(Thread)
+
+def batched(spec):
+    return (spec.tile(16, 16, batch=1).to(Block).epilog(relu).split(8).load(A, SH).load(B, SH)
+            .tile(2, 2, batch=1).to(Thread).split(1).unroll().load(A, RF).load(B, RF)
+            .tile(1, 1, batch=1).unroll().done())
 
 def _private(spec):
     return spec
@@ -85,7 +90,7 @@ def file(tmp_path: Path) -> Callable[[str], str]:
     [
         ("lambda a, b, c: a @ b", (), RIGHT),
         ("lambda a, b, c: a @ b + 1e-3", (), WRONG),
-        ("lambda a, b, c: (a @ b) * float('nan')", (), WRONG),
+        ("lambda a, b, c: (a @ b) * 1e999 * 0", (), WRONG),
         ("lambda a, b, c: a @ b + 1", ("--dtype", "i32"), WRONG),
         ("lambda a, b, c: a @ b + 1e-3", ("--blocks", "1"), WRONG),
     ],
@@ -103,7 +108,7 @@ def test_a_wrong_kernel_is_wrong(call: Any, file: Any, numpy: str, words: tuple[
 
 
 def test_a_wrong_kernel_says_where(call: Any, file: Any) -> None:
-    path = file(DOT.format(source=RIGHT_SOURCE, numpy="lambda a, b, c: c * float('nan')"))
+    path = file(DOT.format(source=RIGHT_SOURCE, numpy="lambda a, b, c: c * 1e999 * 0"))
     code, out, _ = call("simulate", f"{path}:gemm", "--shape", "32x32x16")
     assert code == WRONG
     assert "C: 1024 of 1024 elements wrong, 1024 of them NaN; C[0, 0] is nan, expected" in " ".join(out.split())
@@ -130,6 +135,13 @@ def test_keywords_become_options(call: Any, file: Any) -> None:
     code, _, err = call("show", f"{path}:tiled", "--order", "up")
     assert code == USAGE
     assert "'up' is none of row, col" in err
+
+
+def test_batches(call: Any, file: Any) -> None:
+    words = ("simulate", f"{file(MANY)}:batched", "--shape", "20x20x20", "--batch", "3", "--layout", "TT", "--json")
+    code, out, err = call(*words)
+    assert code == RIGHT, err
+    assert json.loads(out)["comparison"]["compared"] == 3 * 20 * 20
 
 
 @pytest.mark.parametrize("name", ["fixed", "finished"])
@@ -159,8 +171,12 @@ def test_unfinished_schedules_show_and_check_but_do_not_run(call: Any, file: Any
     [
         (":nothing", USAGE, "nothing gives 3, which is no schedule"),
         (":broken", USAGE, "broken fails with ZeroDivisionError: division by zero at "),
-        (":illegal", WRONG, "DecompositionError[level-nests]"),
-        (":missing", USAGE, "mine.py has no missing\nfix: it has tiled, fixed, nothing, broken, illegal, finished, unfi"),
+        (":illegal", WRONG, "DecompositionError["),
+        (
+            ":missing",
+            USAGE,
+            "mine.py has no missing\nfix: it has tiled, fixed, nothing, broken, illegal, batched, finished, unfi",
+        ),
         ("", USAGE, "mine.py has several schedules, or none"),
     ],
 )
@@ -183,6 +199,6 @@ def test_files_that_cannot_be_read(call: Any, file: Any, tmp_path: Path) -> None
 def test_the_link_in_a_users_file_is_underlined(call: Any, file: Any) -> None:
     _, out, err = call("show", f"{file(MANY)}:illegal", "--json")
     error = json.loads(out)["error"]
-    assert error["underlined"] == "to(Block)"
+    assert error["underlined"] == "to(Thread)"
     assert "mine.py:" in error["where"]
-    assert "return spec.tile(16, 16).to(Thread).tile(8, 8).to(Block)" in err
+    assert "return spec.tile(16, 16).to(Thread)" in err

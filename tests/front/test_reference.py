@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fireiron import A, B, Block, Matrix, Move, Pointwise, RF, SH, Thread, Vector, add, exp, matmul, relu, tanh
+from fireiron import RF, SH, A, B, Block, Matrix, Move, Pointwise, Thread, Vector, add, exp, matmul, relu, tanh
 from fireiron.algebra.dtypes import bf16, dtype, f16, f32, f64, i8, i32
 from fireiron.front.bounded import Bounded, exact, largest, smallest
 from fireiron.front.reference import compare, reference

@@ -210,13 +210,3 @@ def test_leading_dimension(right: Right) -> None:
     for order in (RowMajor, ColMajor):
         a, b, c = Matrix(45, 19, order=order, ld=52), Matrix(19, 37, order=order, ld=40), Matrix(45, 37, order=order, ld=47)
         right(plain(MatMul(a, b, c)))
-
-
-DOT_SOURCE = """\
-for (int m = 0; m < M; ++m)
-    for (int n = 0; n < N; ++n) {
-        auto sum = C[m * C_row + n * C_col];
-        sum = 0;
-        for (int k = 0; k < K; ++k) sum = sum + A[m * A_row + k * A_col] * B[k * B_row + n * B_col];
-        C[m * C_row + n * C_col] = sum;
-    }"""

@@ -12,12 +12,12 @@ from fireiron.base.errors import UsageError
 from fireiron.base.text import count, nbytes
 from fireiron.front.bounded import Array
 from fireiron.front.cli.limit import default_sizes, duration, refuse_long
-from fireiron.front.cli.options import Command
+from fireiron.front.cli.options import Command, architecture
 from fireiron.front.cli.output import Answer, columns, pairs, plain, progress, row
 from fireiron.front.reference import Comparison, bound_in_words, compare, mathematical, reference
 from fireiron.front.simulation import random_arrays, simulate_schedule
 from fireiron.front.verbs import Verbs
-from fireiron.jit.interface import Interface, NumberParameter, PointerParameter
+from fireiron.jit.interface import Interface, NumberParameter
 from fireiron.kernel.ir import Kernel
 from fireiron.language.tensor import Tensor
 
@@ -96,7 +96,7 @@ def prepare(command: Command, schedule: Verbs) -> Run:
     Raises:
         UsageError: `unknown-argument` for a --set of something that the kernel does not take.
     """
-    kernel = schedule.lowered(command.options.arch)
+    kernel = schedule.lowered(architecture(command.options.arch))
     interface = Interface.of(kernel)
     given = dict(command.options.settings)
     numbers = {p.name: given.pop(p.name, _default(p)) for p in interface.numbers}
@@ -114,7 +114,8 @@ def filled(run: Run, seed: int) -> Run:
     arrays = random_arrays(run.interface, run.sizes, seed)
     for pointer in run.interface.outputs:
         if pointer.role == "output":
-            _mark(arrays[pointer.name], pointer)
+            bits = arrays[pointer.name].view(f"u{arrays[pointer.name].itemsize}")
+            bits[...] = MARKS[bits.itemsize]
     before = {pointer.name: arrays[pointer.name].copy() for pointer in run.interface.outputs}
     return attrs.evolve(run, arrays=arrays, before=before)
 
@@ -141,7 +142,7 @@ def run(command: Command) -> Answer:
         return _run_simulated(command, made)
     made = filled(made, command.options.seed)
     with progress(f"compiling {schedule.name}"):
-        kernel = schedule.compile(command.options.arch)
+        kernel = schedule.compile(architecture(command.options.arch))
     with progress("running on the GPU"):
         kernel(*made.inputs, out=made.out, **made.scalars)
     found = made.verify(partial=False)
@@ -189,11 +190,6 @@ def _tensor(schedule: Verbs, name: str) -> Tensor:
     spec = schedule.program.steps[0].spec
     tensors = [value for field in attrs.fields(type(spec)) if isinstance(value := getattr(spec, field.name), Tensor)]
     return next(tensor for tensor in tensors if tensor.name == name)
-
-
-def _mark(array: Array, pointer: PointerParameter) -> None:
-    bits = array.view(f"u{array.itemsize}")
-    bits[...] = MARKS[array.itemsize]
 
 
 def _differs(array: Array, before: Array) -> Array:

@@ -73,8 +73,8 @@ class Target:
             arguments = (problem.over(self.default).spec(),) if self.takes_spec else ()
             try:
                 made = made(*arguments, **values)
-            except FireironError:
-                raise
+            except FireironError as error:
+                raise self.own(error) from None
             except Exception as error:
                 if _is_ours(error):
                     raise
@@ -84,6 +84,12 @@ class Target:
                 "not-a-schedule", f"{self.reference} gives {made!r}, which is no schedule", fix="return the chain"
             )
         return made
+
+    def own(self, error: FireironError) -> FireironError:
+        """Leave out who called a preset: it is the command line itself, and not what the user wrote."""
+        if error.link is not None and ".py" not in self.reference:
+            error.link = attrs.evolve(error.link, caller=None)
+        return error
 
 
 def is_reference(word: str) -> bool:
@@ -110,7 +116,7 @@ def find(reference: str) -> Target:
         return found[reference]
     # A preset's own name goes a long way: `sgemm` is near `simt.sgemm`.
     near = [name for name in found if name.rpartition(".")[2] == reference.rpartition(".")[2]]
-    near += [name for name in difflib.get_close_matches(reference, found, 3, 0.5) if name not in near]
+    near += [name for name in difflib.get_close_matches(reference, found, 3, 0.75) if not near]
     raise UsageError(
         "unknown-preset",
         f"there is no preset {reference}",

@@ -5,9 +5,12 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
+import attrs
+
+from fireiron.base.errors import Finding
 from fireiron.base.text import count
 from fireiron.front.cli.find import presets
-from fireiron.front.cli.options import Command
+from fireiron.front.cli.options import Command, architecture
 from fireiron.front.cli.output import Answer, plain, progress
 
 
@@ -52,21 +55,26 @@ def show(command: Command) -> Answer:
 def check(command: Command) -> Answer:
     """Check against an architecture's limits; every finding is told, not the first error alone."""
     schedule = command.schedule
-    found = schedule.facts(command.options.arch)
+    found = schedule.facts(architecture(command.options.arch))
     wrong = any(finding.severity == "error" for finding in found.findings)
     kinds = [finding.severity for finding in found.findings]
     total = ", ".join(count(kinds.count(kind), kind) for kind in ("error", "warning", "note") if kind in kinds)
     parts: builtins.list[Any] = []
     for finding in found.findings:
-        parts += [str(finding), ""]
-    parts += [found, "", f"{'wrong' if wrong else 'right'}: {total or 'nothing to say'}"]
+        parts += [str(_own(command, finding)), ""]
+    parts += [attrs.evolve(found, findings=()), "", f"{'wrong' if wrong else 'right'}: {total or 'nothing to say'}"]
     data = {"right": not wrong, "findings": plain(found.findings), "facts": plain(found)}
     return Answer(data, tuple(parts), int(wrong))
 
 
+def _own(command: Command, finding: Finding) -> Finding:
+    """Leave out of a finding who called a preset, as errors do."""
+    return attrs.evolve(finding, link=command.request.target.own(finding.error()).link)
+
+
 def explain(command: Command) -> Answer:
     """Explain each link."""
-    found = command.schedule.explain(command.options.arch)
+    found = command.schedule.explain(architecture(command.options.arch))
     return Answer({"explanation": plain(found)}, (found,), width=command.options.width)
 
 
@@ -81,5 +89,5 @@ def diff(command: Command) -> Answer:
 def estimate(command: Command) -> Answer:
     """Estimate the time."""
     with progress("estimating"):
-        found = command.schedule.estimate(command.options.arch, **dict(command.options.settings))
+        found = command.schedule.estimate(architecture(command.options.arch), **dict(command.options.settings))
     return Answer({"estimate": plain(found)}, (found,))

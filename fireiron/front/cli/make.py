@@ -8,7 +8,7 @@ import attrs
 
 from fireiron.base.errors import UsageError
 from fireiron.base.text import count, nbytes
-from fireiron.front.cli.options import Command
+from fireiron.front.cli.options import Command, architecture
 from fireiron.front.cli.output import Answer, pairs, plain, progress, write
 
 
@@ -16,7 +16,7 @@ def emit(command: Command) -> Answer:
     """Print the CUDA; as data, with all that a launch from another language needs."""
     from fireiron.jit.interface import Interface
 
-    schedule, arch = command.schedule, command.options.arch
+    schedule, arch = command.schedule, architecture(command.options.arch)
     kernel, source = schedule.lowered(arch), schedule.cuda(arch)
     data = Interface.of(kernel).to_json() | {"arch": arch, "source": source}
     if command.options.output:
@@ -40,7 +40,7 @@ def compile(command: Command) -> Answer:
     before = _entries() if cache else {}
     with progress(f"compiling {schedule.name}"):
         kernel = schedule.compile(
-            options.arch,
+            architecture(options.arch),
             lineinfo=options.lineinfo,
             debug=options.debug,
             max_registers=options.max_registers,

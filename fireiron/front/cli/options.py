@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from fireiron.base.errors import UsageError
+from fireiron.base.errors import FireironError, UsageError
 from fireiron.front.cli.problem import Problem, coefficient, dtypes, extent, setting, shape
 
 if TYPE_CHECKING:
@@ -172,8 +172,7 @@ def parse(words: Sequence[str]) -> Command:
     top = argparse.ArgumentParser(
         prog="fireiron",
         description="Check, show, simulate, compile and run GPU kernels that are written as schedules.",
-        epilog="A SCHEDULE is a preset (fireiron list) or path/file.py:function. fireiron VERB SCHEDULE --help shows its "
-        "options.",
+        epilog="A SCHEDULE is a preset (fireiron list) or path/file.py:function; VERB SCHEDULE --help tells more.",
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"fireiron {sys.modules['fireiron'].__version__}")
@@ -192,6 +191,20 @@ def parse(words: Sequence[str]) -> Command:
             return Command(name, options, (request,))
         case _:
             return _two(name, rest)
+
+
+def architecture(name: str | None) -> str | None:
+    """Check that an architecture exists.
+
+    Raises:
+        UsageError: `unknown-arch`.
+    """
+    from fireiron.algebra.arch import arch
+
+    try:
+        return None if name is None else arch(name).name
+    except FireironError as error:
+        raise UsageError(error.code, error.message, fix=error.fix) from None
 
 
 def _two(name: str, words: list[str]) -> Command:

@@ -180,7 +180,8 @@ def plain(value: Any) -> Any:
         case _ if hasattr(value, "to_json"):
             return plain(value.to_json())
         case _ if _is_record(value):
-            return {f.name: plain(getattr(value, f.name)) for f in value.__attrs_attrs__ if f.name != "link"}
+            fields = {field.name: getattr(value, field.name) for field in value.__attrs_attrs__}
+            return {name: plain(v) for name, v in fields.items() if not isinstance(v, Link)}
         case _ if hasattr(value, "item"):  # NumPy's scalars
             return plain(value.item())
         case _:
