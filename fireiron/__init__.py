@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from fireiron.algebra.dtypes import DType, bf16, f16, f32, f64, i8, i32, u8
-from fireiron.algebra.expr import symbol
+from fireiron.algebra.expr import Expr, symbol
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.errors import FireironError
 from fireiron.base.presets_path import presets_path
 from fireiron.base.version import VERSION
-from fireiron.front.moves import Strategy, conform, staged, through_shared, vector
+from fireiron.front.matmul import MatMulChain
+from fireiron.front.moves import MoveChain, Strategy, conform, staged, through_shared, vector
 from fireiron.front.roles import DST, SRC, A, B, C
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
 from fireiron.language.decompositions import Microkernel as microkernel
@@ -51,6 +52,7 @@ __all__ = [
     "Cluster",
     "ColMajor",
     "DType",
+    "Expr",
     "FireironError",
     "Grouped",
     "Init",
@@ -58,9 +60,11 @@ __all__ = [
     "Layout",
     "Level",
     "MatMul",
+    "MatMulChain",
     "Matrix",
     "Memory",
     "Move",
+    "MoveChain",
     "Pointwise",
     "QuadPair",
     "RowMajor",

@@ -15,7 +15,10 @@ from fireiron import (
     Block,
     ColMajor,
     DType,
+    Expr,
     Grouped,
+    MatMulChain,
+    MoveChain,
     RowMajor,
     Strided,
     Thread,
@@ -23,12 +26,9 @@ from fireiron import (
     microkernel,
     staged,
 )
-from fireiron.algebra.expr import Expr, as_expr
-from fireiron.front.matmul import MatMulChain
-from fireiron.front.moves import MoveChain
-from fireiron.language.decompositions import Microkernel
 
-def _dot(dtype: DType, out: DType) -> Microkernel:
+
+def _dot(dtype: DType, out: DType) -> microkernel:
     """Write the paper's dot.cu for one element type; 16-bit floats are added in f32."""
     read = {"f16": "half_to_float({})", "bf16": "bf16_to_float({})"}.get(dtype.name, "{}")
     write = {"f16": "float_to_half(sum)", "bf16": "float_to_bf16(sum)"}.get(out.name, "sum")
@@ -52,13 +52,13 @@ def _dot_in_numpy(a: Any, b: Any, c: Any) -> Any:
 def listing1(spec: MatMulChain) -> MatMulChain:
     """Schedule as the paper's Listing 1: each thread computes one element by a dot-product microkernel."""
     dot = _dot(spec.matmul.A.dtype, spec.matmul.C.dtype)
-    return spec.tile(16, 16).to(Block).tile(1, 1).to(Thread).done(dot)
+    return spec.tile(16, 16, batch=spec.batch).to(Block).tile(1, 1).to(Thread).done(dot)
 
 
 def listing2(spec: MatMulChain, m: int = 128, n: int = 128, k: int = 8) -> MatMulChain:
     """Schedule as the paper's Listing 2: tiles for blocks, warps and threads, staged through shared memory and registers."""
     return (
-        spec.tile(m, n)
+        spec.tile(m, n, batch=spec.batch)
         .to(Block)
         .epilog(memory=RF)
         .split(k)
@@ -89,7 +89,7 @@ def listing4(spec: MatMulChain) -> MatMulChain:
     The paper's operands are column-major; where A is row-major its rows do not form vectors, and lanes copy single elements.
     """
     a = spec.matmul.A
-    pair = 2 if a.order is ColMajor and all(as_expr(x).divisor % 2 == 0 for x in (a.shape[0], a.strides[1])) else 1
+    pair = 2 if a.order is ColMajor and a.aligned(2) else 1
     width = min(4, 16 // a.dtype.nbytes)
 
     def load_a(move: MoveChain) -> MoveChain:
@@ -101,7 +101,7 @@ def listing4(spec: MatMulChain) -> MatMulChain:
         return warp.tile(1, 1).to(Thread).layout(ColMajor).done()
 
     return (
-        spec.tile(128, 128)
+        spec.tile(128, 128, batch=spec.batch)
         .to(Block)
         .layout(ColMajor)
         .epilog(memory=RF)
@@ -163,7 +163,7 @@ def sgemm(
     rows, cols = warp or ((64, 32) if wide else (64, 64))
     i, j = thread or ((8, 8) if wide else (16, 8))
     return (
-        spec.tile(m, n)
+        spec.tile(m, n, batch=spec.batch)
         .to(Block)
         .layout(Grouped(group))
         .epilog(memory=RF, store=_elements)

@@ -73,7 +73,9 @@ def matching(
     return tuple(
         atom
         for atom in table
-        if atom.kind == kind and atom.nbytes == nbytes and next(_differences(atom, shape, dtypes, memories, level, arch), None) is None
+        if atom.kind == kind
+        and atom.nbytes == nbytes
+        and next(_differences(atom, shape, dtypes, memories, level, arch), None) is None
     )
 
 

@@ -13,7 +13,9 @@ def still_open(residual: Residual, method: str) -> None:
     """Refuse links after `done`."""
     if residual.closed:
         raise DecompositionError(
-            "chain-closed", f"{method} comes after done(): {residual.short} is executed already", fix="move it before done()"
+            "chain-closed",
+            f"{method} comes after done(): {residual.short} is executed already",
+            fix="move it before done()",
         )
 
 
@@ -21,7 +23,9 @@ def only_for(residual: Residual, method: str, *kinds: str) -> None:
     """Refuse a decomposition of another spec."""
     if residual.kind not in kinds:
         raise DecompositionError(
-            "wrong-spec", f"{method} decomposes {' or '.join(kinds)}, not {residual.short}", fix="see the language's table"
+            "wrong-spec",
+            f"{method} decomposes {' or '.join(kinds)}, not {residual.short}",
+            fix="see the language's table",
         )
 
 
@@ -32,14 +36,18 @@ def tile_sizes(residual: Residual, sizes: tuple[tuple[str, Extent], ...] | Wides
     for dim, size in sizes:
         if dim not in residual.extents:
             raise DecompositionError(
-                "no-such-dimension", f"{residual.short} has no dimension {dim} to tile", fix="dimensions: " + ", ".join(residual.extents)
+                "no-such-dimension",
+                f"{residual.short} has no dimension {dim} to tile",
+                fix="dimensions: " + ", ".join(residual.extents),
             )
         extent = residual.extents[dim]
         if isinstance(size, Chunks):
             _chunks(size, dim, extent)
         elif size < 1:
             raise DecompositionError(
-                "tile-extent", f"a tile of {size} along {dim} holds nothing", fix="tile sizes are whole numbers of 1 and more"
+                "tile-extent",
+                f"a tile of {size} along {dim} holds nothing",
+                fix="tile sizes are whole numbers of 1 and more",
             )
         elif isinstance(extent, int) and size > extent and residual.level.name != Kernel.name:
             raise DecompositionError(
@@ -51,7 +59,9 @@ def tile_sizes(residual: Residual, sizes: tuple[tuple[str, Extent], ...] | Wides
 
 def _chunks(size: Chunks, dim: str, extent: object) -> None:
     if not isinstance(extent, int):
-        raise DecompositionError("tile-gaps", f"a strided tile along {dim} needs a known extent", fix="tile to Block first")
+        raise DecompositionError(
+            "tile-gaps", f"a strided tile along {dim} needs a known extent", fix="tile to Block first"
+        )
     if size.chunk < 1 or size.stride % size.chunk or extent % size.stride:
         raise DecompositionError(
             "tile-gaps",
@@ -95,23 +105,33 @@ def load(residual: Residual, wanted: Operand, memory: Memory) -> None:
         raise DecompositionError("load-memory", f"cannot load {wanted.role} to {memory}", fix="load to SH, FR or RF")
     if wanted.memory == memory and memory != SH:
         raise DecompositionError(
-            "already-there", f"{wanted.role} of {residual.short} lies in {memory} already", fix="drop this load, or load another operand"
+            "already-there",
+            f"{wanted.role} of {residual.short} lies in {memory} already",
+            fix="drop this load, or load another operand",
         )
     if wanted.memory == memory == SH:
         raise DecompositionError(
-            "already-there", f"{wanted.role} of {residual.short} lies in SH already", fix="drop this load, or load it to RF"
+            "already-there",
+            f"{wanted.role} of {residual.short} lies in SH already",
+            fix="drop this load, or load it to RF",
         )
     if wanted.memory.registers and not memory.registers and residual.kind == "MatMul":
         raise DecompositionError(
-            "load-uphill", f"{wanted.role} lies in {wanted.memory}, nearer to the atoms than {memory}", fix="load to SH before RF"
+            "load-uphill",
+            f"{wanted.role} lies in {wanted.memory}, nearer to the atoms than {memory}",
+            fix="load to SH before RF",
         )
     if wanted.role in ("C", "dst", "out"):
         raise DecompositionError(
-            "load-output", f"{wanted.role} is written, not read: it has no load", fix="accumulate C by epilog(...), and store it there"
+            "load-output",
+            f"{wanted.role} is written, not read: it has no load",
+            fix="accumulate C by epilog(...), and store it there",
         )
     if residual.level.name == Kernel.name:
         raise DecompositionError(
-            "load-level", f"cannot load {wanted.role} at level Kernel: no block owns the buffer", fix="tile to Block above this link"
+            "load-level",
+            f"cannot load {wanted.role} at level Kernel: no block owns the buffer",
+            fix="tile to Block above this link",
         )
 
 
@@ -120,16 +140,22 @@ def epilog(residual: Residual, memory: Memory, dtype: DType) -> None:
     c = residual.operand("C")
     assert c is not None
     if c.memory.name != "GL":
-        raise DecompositionError("second-epilog", f"C accumulates in {c.memory} already", fix="give all ops to one epilog(...)")
+        raise DecompositionError(
+            "second-epilog", f"C accumulates in {c.memory} already", fix="give all ops to one epilog(...)"
+        )
     if not memory.registers:
         raise DecompositionError("epilog-memory", f"C cannot accumulate in {memory}", fix="use memory=RF")
     if residual.level.name == Kernel.name:
-        raise DecompositionError("load-level", "no block owns an accumulator at level Kernel", fix="tile to Block above epilog")
+        raise DecompositionError(
+            "load-level", "no block owns an accumulator at level Kernel", fix="tile to Block above epilog"
+        )
     a = residual.operand("A")
     assert a is not None
     if dtype.kind != a.dtype.kind:
         raise DecompositionError(
-            "accumulator-dtype", f"products of {a.dtype} do not accumulate in {dtype}", fix="use an accumulator of the same kind"
+            "accumulator-dtype",
+            f"products of {a.dtype} do not accumulate in {dtype}",
+            fix="use an accumulator of the same kind",
         )
 
 
@@ -140,5 +166,7 @@ def split_size(residual: Residual, size: int) -> None:
         raise DecompositionError("split-extent", f"a chunk of {size} along K holds nothing", fix="split by 1 or more")
     if isinstance(extent, int) and size > extent and residual.level.name not in (Kernel.name, Block.name):
         raise DecompositionError(
-            "split-extent", f"a chunk of {size} along K is larger than the {extent} elements left", fix=f"use at most {extent}"
+            "split-extent",
+            f"a chunk of {size} along K is larger than the {extent} elements left",
+            fix=f"use at most {extent}",
         )

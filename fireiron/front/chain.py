@@ -118,11 +118,19 @@ class Chain:
         owner = _REFINES.get(name)
         why = f"{name} refines {owner}, and the last link is {last}" if owner else f"nothing here is called {name}"
         raise RefinementError(
-            "no-such-link", f"{last} has no {name}: {why}", fix="next may come: " + ", ".join(methods), link=here(), path=self.where
+            "no-such-link",
+            f"{last} has no {name}: {why}",
+            fix="next may come: " + ", ".join(methods),
+            link=here(),
+            path=self.where,
         )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Chain) and (self.program, self.links, self.origin) == (other.program, other.links, other.origin)
+        return isinstance(other, Chain) and (self.program, self.links, self.origin) == (
+            other.program,
+            other.links,
+            other.origin,
+        )
 
     def __hash__(self) -> int:
         return hash((self.program, self.links, self.origin))
@@ -140,7 +148,9 @@ class Chain:
         self._check(rules.tile_sizes, self.residual, sizes)
         return Tile(sizes, link=here())
 
-    def _sizes(self, sizes: tuple[int | Strided, ...], batch: int | None, dims: tuple[str, str]) -> tuple[tuple[str, Extent], ...]:
+    def _sizes(
+        self, sizes: tuple[int | Strided, ...], batch: int | None, dims: tuple[str, str]
+    ) -> tuple[tuple[str, Extent], ...]:
         named = _named(sizes, dims)
         if named is None:
             raise DecompositionError(
@@ -152,7 +162,9 @@ class Chain:
             )
         return ((BATCH, batch), *named) if batch is not None else named
 
-    def _load_link(self, operand: Role | Tensor | str, memory: Memory, strategy: Strategy | None, dtype: object) -> Load:
+    def _load_link(
+        self, operand: Role | Tensor | str, memory: Memory, strategy: Strategy | None, dtype: object
+    ) -> Load:
         from fireiron.front.moves import MoveChain, default_load
 
         self._check(rules.still_open, self.residual, "load")
@@ -247,7 +259,11 @@ class SplitRefinements(Chain):
         """
         if stages < 1:
             raise DecompositionError(
-                "pipeline-stages", f"a pipeline of {stages} stages has no slot", fix="use 2 or more", link=here(), path=self.where
+                "pipeline-stages",
+                f"a pipeline of {stages} stages has no slot",
+                fix="use 2 or more",
+                link=here(),
+                path=self.where,
             )
         return self._refine(stages=stages, link=here())
 
@@ -258,7 +274,9 @@ class LoadRefinements(Chain):
     def pad(self, elements: int) -> Self:
         """Add elements to the buffer's leading stride, so that its rows start in other banks."""
         if elements < 0:
-            raise DecompositionError("pad", f"a pad of {elements} elements", fix="pad by 0 or more", link=here(), path=self.where)
+            raise DecompositionError(
+                "pad", f"a pad of {elements} elements", fix="pad by 0 or more", link=here(), path=self.where
+            )
         self._check(_addressed, self.links[-1], "pad")
         return self._refine(pad=elements)
 
@@ -299,7 +317,9 @@ def describe(link: Decomposition) -> str:
     """Give a link in a few words, as trees and errors name it."""
     match link:
         case Tile():
-            sizes = f"widest {link.sizes}" if isinstance(link.sizes, Widest) else "x".join(str(n) for _, n in link.sizes)
+            sizes = (
+                f"widest {link.sizes}" if isinstance(link.sizes, Widest) else "x".join(str(n) for _, n in link.sizes)
+            )
             return f"tile {sizes}" + (f" to {link.level}" if link.level else "")
         case Split(size):
             return f"split {size}"

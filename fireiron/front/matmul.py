@@ -104,6 +104,11 @@ class MatMulChain(Verbs, Chain):
         assert isinstance(step.spec, MatMul)
         return step.spec
 
+    @property
+    def batch(self) -> int | None:
+        """Size a tile of one matrix: 1 where the MatMul has a batch, None where it has none (`tile(m, n, batch=spec.batch)`)."""
+        return 1 if len(self.matmul.C.shape) == 3 else None
+
     def _value(self, ops: tuple[Op, ...], kind: DType) -> Value:
         spec = self.matmul
         value = accumulator(kind)

@@ -44,7 +44,11 @@ class MoveChain(Verbs, Chain):
         """
         if nbytes not in (None, 1, 2, 4, 8, 16):
             raise DecompositionError(
-                "vector-bytes", f"no instruction moves {nbytes} bytes", fix="use 1, 2, 4, 8 or 16", link=here(), path=self.where
+                "vector-bytes",
+                f"no instruction moves {nbytes} bytes",
+                fix="use 1, 2, 4, 8 or 16",
+                link=here(),
+                path=self.where,
             )
         return self._as(TiledMove, self._tile_link(Widest(nbytes or 16, exact=nbytes is not None)))
 

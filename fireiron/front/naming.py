@@ -17,7 +17,9 @@ def kernel_name(program: Program, links: Sequence[Decomposition]) -> str:
     spec = program.steps[0].spec
     link = links[0].link if links else None
     preset = link.function.lstrip("_") if link is not None else ""
-    tile = next((_sizes(x) for x in links if isinstance(x, Tile) and x.level is not None and x.level.name == Block.name), "")
+    tile = next(
+        (_sizes(x) for x in links if isinstance(x, Tile) and x.level is not None and x.level.name == Block.name), ""
+    )
     chunk = next((f"x{x.size}" for x in links if isinstance(x, Split)), "")
     match spec:
         case MatMul(A=a, C=c):

@@ -76,7 +76,9 @@ def simulate_schedule(
         missing = [p.name for p in interface.symbols if p.name not in given]
         if missing:
             raise UsageError(
-                "unknown-size", f"no inputs and no value for the size {missing[0]}", fix=f"pass {missing[0]}=..., or arrays"
+                "unknown-size",
+                f"no inputs and no value for the size {missing[0]}",
+                fix=f"pass {missing[0]}=..., or arrays",
             )
         sizes = bind.solve(interface, {}, given)
         arrays = random_arrays(interface, sizes)

@@ -57,7 +57,9 @@ def MatMul(
     """
     kind = None if acc is None else find_dtype(acc)
     try:
-        spec = specs.MatMul(_named(A, "A"), _named(B, "B"), _named(C, "C"), _coefficient(alpha), _coefficient(beta), kind)
+        spec = specs.MatMul(
+            _named(A, "A"), _named(B, "B"), _named(C, "C"), _coefficient(alpha), _coefficient(beta), kind
+        )
         program = one_step(spec, arch)
     except FireironError as error:
         raise error.located(here()) from None
@@ -160,7 +162,9 @@ def Pointwise(op: Callable[..., Value], *tensors: Tensor, arch: str | None = Non
         if not isinstance(value, Value):
             raise SpecError("bad-op", f"the op returned {value!r}", fix="return an expression of the inputs")
         if value.dtype != out.dtype:
-            raise SpecError("dtype-mismatch", f"the op gives {value.dtype}, and {out} holds {out.dtype}", fix="cast the result")
+            raise SpecError(
+                "dtype-mismatch", f"the op gives {value.dtype}, and {out} holds {out.dtype}", fix="cast the result"
+            )
         spec = specs.Pointwise(value.tree, value.tensors, out)
         program = one_step(spec, arch)
     except FireironError as error:

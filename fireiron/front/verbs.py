@@ -80,7 +80,7 @@ class Verbs(Chain):
         """Give threads, shared memory, registers, occupancy, bank conflicts and coalescing, of unfinished schedules too."""
         from fireiron.estimate.facts import facts
 
-        return facts(self, _arch(self, arch))
+        return facts(self, _arch(self, arch), self._kernel(arch))
 
     def estimate(self, arch: str | int | None = None, **sizes: int) -> Estimate:
         """Estimate the time by a model of bytes, instruction issue and waves; names what bounds it.
@@ -94,7 +94,12 @@ class Verbs(Chain):
         return estimate(self.lowered(arch), _arch(self, arch), sizes)
 
     def simulate(
-        self, *inputs: Any, out: Any = None, blocks: int | Sequence[int] | None = None, track: bool = True, **scalars: Any
+        self,
+        *inputs: Any,
+        out: Any = None,
+        blocks: int | Sequence[int] | None = None,
+        track: bool = True,
+        **scalars: Any,
     ) -> Simulation:
         """Run the schedule on the NumPy simulator, with races, bad addresses and missing values found.
 
@@ -149,7 +154,9 @@ class Verbs(Chain):
 
             simulate(self.lowered(arch), arrays, sizes, numbers, track=False)
 
-        return build(digest(self.program, self.links, self.name), lower, target, options, simulator=simulator, cache=cache)
+        return build(
+            digest(self.program, self.links, self.name), lower, target, options, simulator=simulator, cache=cache
+        )
 
     def __call__(self, *inputs: Any, out: Any = None, stream: Any = None, **scalars: Any) -> Any:
         """Compile for the GPU at hand and run; NumPy arrays run on the simulator where there is none."""

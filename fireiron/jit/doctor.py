@@ -6,8 +6,8 @@ import os
 import platform
 from typing import NamedTuple
 
-from fireiron.base.version import VERSION
 from fireiron.base.errors import FireironError
+from fireiron.base.version import VERSION
 from fireiron.jit.cache import cache_path, usage
 from fireiron.jit.compile import INSTALL_NVRTC, compiler
 from fireiron.jit.disassemble import find_nvdisasm

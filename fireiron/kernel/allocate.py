@@ -45,7 +45,9 @@ def _overlay(storage: Storage, placed: Mapping[str, Buffer], lives: Mapping[str,
     """Find the lowest offset above which every placed buffer is dead before this one's first access, or born after its last."""
     born, dies = lives.get(storage.name, (0, 0))
     alive = [
-        b for b in placed.values() if b.memory == SH and not (lives.get(b.name, (0, -1))[1] < born or lives.get(b.name, (0, 0))[0] > dies)
+        b
+        for b in placed.values()
+        if b.memory == SH and not (lives.get(b.name, (0, -1))[1] < born or lives.get(b.name, (0, 0))[0] > dies)
     ]
     return max((b.offset + b.nbytes for b in alive), default=0)
 

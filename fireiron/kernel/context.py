@@ -14,7 +14,7 @@ from fireiron.base.link import Link
 from fireiron.kernel.ir import BLOCK, THREAD, Buffer, Let, Precondition, View
 from fireiron.kernel.ownership import Access, Limit, Ownership, RegisterLoop, access
 from fireiron.kernel.window import Cut, Storage, Window, advance
-from fireiron.language.levels import Block, Cluster, Kernel, Level, Thread
+from fireiron.language.levels import Block, Cluster, Kernel, Level
 from fireiron.language.residual import Residual
 from fireiron.language.specs import Spec
 
@@ -65,7 +65,11 @@ class Context:
     def define(self, wanted: str, value: Expr, extent: Index) -> Expr:
         """Name an index expression of thread and block at the kernel's start; shorter and loop-dependent ones stay as they are."""
         expanded = self.expanded(value)
-        if isinstance(value, Var) or value.range[1] == 0 or any(v.name not in (THREAD, BLOCK) for v in free(expanded) if isinstance(v, Var)):
+        if (
+            isinstance(value, Var)
+            or value.range[1] == 0
+            or any(v.name not in (THREAD, BLOCK) for v in free(expanded) if isinstance(v, Var))
+        ):
             return value
         for var, known in self.definitions.items():
             if known == expanded:
@@ -206,7 +210,12 @@ def register_access(window: Window, state: State) -> Access:
     """Describe which elements of a register tensor a window touches at this place."""
     layouts = tuple(a.layout for a in window.axes)
     limits = tuple(
-        Limit(i, b.offset, layouts[i] if b.steps is None and layouts[i].size == 1 else b.steps or Layout(layouts[i].size, 1), b.limit)
+        Limit(
+            i,
+            b.offset,
+            layouts[i] if b.steps is None and layouts[i].size == 1 else b.steps or Layout(layouts[i].size, 1),
+            b.limit,
+        )
         for i, a in enumerate(window.axes)
         for b in a.bounds
         if not b.lower
@@ -285,5 +294,3 @@ def elements(window: Window) -> Layout:
     if len(leaves) == 1:
         return Layout(*leaves[0])
     return Layout(tuple(e for e, _ in leaves), tuple(s for _, s in leaves))
-
-

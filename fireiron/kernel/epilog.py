@@ -8,7 +8,6 @@ from typing import TypeAlias
 import attrs
 
 from fireiron.algebra.expr import Expr, and_, as_expr, lt, proves, substitute
-
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, Select, Unary
 from fireiron.algebra.scalar import Parameter as ScalarParameter
 from fireiron.base.errors import DecompositionError
@@ -32,13 +31,22 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     output = state.windows["C"]
     storage = register_storage("acc", output, link.memory, link.dtype, state, context, link.link)
     window = fresh_window(storage, output)
-    inside = attrs.evolve(state.with_window("C", window), residual=apply(link, state.residual)).under("epilog", link.link)
+    inside = attrs.evolve(state.with_window("C", window), residual=apply(link, state.residual)).under(
+        "epilog", link.link
+    )
     main = recur(rest, inside, context)
     if storage.ownership is None:
         raise DecompositionError(
-            "ownership-unknown", "nothing below epilog computes with the accumulator", fix="close the chain by an atom on C"
+            "ownership-unknown",
+            "nothing below epilog computes with the accumulator",
+            fix="close the chain by an atom on C",
         )
-    init = Region(f"Init({link.init:g})({link.memory})({state.level})", (_fill(storage, link.init, context),), inside.path, link.link)
+    init = Region(
+        f"Init({link.init:g})({link.memory})({state.level})",
+        (_fill(storage, link.init, context),),
+        inside.path,
+        link.link,
+    )
     ops = _ops(link.value, output, window, state, context, link)
     move = store_of(state.residual, link.memory, link.dtype)
     store_state = attrs.evolve(
@@ -94,7 +102,10 @@ def _ops(value: Value, output: Window, window: Window, state: State, context: Co
     ownership = window.storage.ownership
     assert ownership is not None
     access = ownership.access
-    fresh = {loop.var: context.variable(loop.var.name, extent) for loop, extent in zip(access.loops, access.extents, strict=True)}
+    fresh = {
+        loop.var: context.variable(loop.var.name, extent)
+        for loop, extent in zip(access.loops, access.extents, strict=True)
+    }
     element = context.variable("e", access.count) if access.count > 1 else None
     index: Expr = as_expr(0) if element is None else element
     coordinates: list[Expr] = []
@@ -146,5 +157,3 @@ def _numbers(tree: Scalar, context: Context) -> None:
                 _numbers(part, context)
         case Arg() | Constant():
             pass
-
-

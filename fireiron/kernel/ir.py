@@ -15,8 +15,8 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Symbol, Var
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Scalar
-from fireiron.language.atom import Atom
 from fireiron.base.link import Link
+from fireiron.language.atom import Atom
 from fireiron.language.levels import Level, Memory
 
 THREAD = "thread"  # the Var of a thread's index inside its block

@@ -10,13 +10,13 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, and_, as_expr, gt, minimum, proves
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Arg, Cast, Constant
-from fireiron.language.atom import Atom
 from fireiron.atoms.table import TABLE, matching, nearest
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Context, State, buffer_of, memory_view, register_view
 from fireiron.kernel.ir import Binding, Buffer, Call, Compute, For, If, Micro, Region, Statement, View
 from fireiron.kernel.storage import tensor_window
 from fireiron.kernel.window import Window
+from fireiron.language.atom import Atom
 from fireiron.language.decompositions import Done, Microkernel
 from fireiron.language.levels import RF, Thread
 from fireiron.language.specs import Init, Pointwise
@@ -35,7 +35,9 @@ def lower_done(link: Done, state: State, context: Context) -> Body:
     if state.residual.kind == "MatMul":
         return _matmul(link.atom, state, context)
     if state.level.name != Thread.name:
-        raise _no_atom(state, link.atom, f"it is at level {state.level}, and atoms of its kind execute one Thread's part")
+        raise _no_atom(
+            state, link.atom, f"it is at level {state.level}, and atoms of its kind execute one Thread's part"
+        )
     if state.residual.kind == "Move":
         return _move(link.atom, state, context)
     return _elementwise(state, context)
@@ -48,7 +50,9 @@ def _no_atom(state: State, chosen: Atom | None, why: str) -> DecompositionError:
 
 def _matmul(chosen: Atom | None, state: State, context: Context) -> Body:
     operands = state.residual.operands
-    shape = tuple(size if isinstance(size, int) else 0 for dim, size in state.residual.sizes if dim != "batch" or size != 1)
+    shape = tuple(
+        size if isinstance(size, int) else 0 for dim, size in state.residual.sizes if dim != "batch" or size != 1
+    )
     memories = tuple(RF if o.memory.registers else o.memory for o in operands)
     asked = ("MatMul", shape, tuple(o.dtype for o in operands), memories, state.level, context.arch)
     table = TABLE if chosen is None else (chosen,)
@@ -61,7 +65,9 @@ def _matmul(chosen: Atom | None, state: State, context: Context) -> Body:
         count = view.layout.size
         if view.layout != Layout(count, 1) and count > 1:
             raise DecompositionError(
-                "fragment-order", f"{found.name} needs its {count} elements of {role} in consecutive registers", fix="load it by conform()"
+                "fragment-order",
+                f"{found.name} needs its {count} elements of {role} in consecutive registers",
+                fix="load it by conform()",
             )
         views.append(view)
     return (Call(found, tuple(views), link=state.link),)
@@ -98,7 +104,9 @@ def _move(chosen: Atom | None, state: State, context: Context) -> Body:
         into = _temporary(f"{dst.storage.name}_vec", dst.storage.dtype, count, state, context)
     e = context.variable("e", count) if count > 1 else as_expr(0)
     value = Arg(0, src.storage.dtype)
-    one = Compute(_element(into, e), value if same else Cast(value, dst.storage.dtype), (_element(source, e),), link=state.link)
+    one = Compute(
+        _element(into, e), value if same else Cast(value, dst.storage.dtype), (_element(source, e),), link=state.link
+    )
     body += (one,) if count == 1 else (For(e, as_expr(count), (one,), unroll=True),)  # pyright: ignore[reportArgumentType]
     if into is not target:
         body += (Call(_copy(chosen, into, target, count, state), (into, target), None, write, link=state.link),)
@@ -159,7 +167,9 @@ def _copy(chosen: Atom | None, src: View, dst: View, count: int, state: State) -
     table = TABLE if chosen is None else (chosen,)
     found = matching("Move", (count,), dtypes, memories, Thread, table=table)
     if not found:
-        raise _no_atom(state, chosen, "; ".join(map(str, nearest("Move", (count,), dtypes, memories, Thread, table=table))))
+        raise _no_atom(
+            state, chosen, "; ".join(map(str, nearest("Move", (count,), dtypes, memories, Thread, table=table)))
+        )
     return found[0]
 
 
@@ -184,7 +194,9 @@ def _elementwise(state: State, context: Context) -> Body:
     mask = None if proves(condition) else condition
     if isinstance(spec, Init):
         kind = window.storage.dtype
-        one = Compute(dst, Constant(float(spec.value) if kind.kind == "float" else int(spec.value), kind), (), mask, state.link)
+        one = Compute(
+            dst, Constant(float(spec.value) if kind.kind == "float" else int(spec.value), kind), (), mask, state.link
+        )
     else:
         assert isinstance(spec, Pointwise)
         inputs: list[View] = [dst]
@@ -210,7 +222,10 @@ def _micro(micro: Microkernel, state: State, context: Context) -> Body:
             view = register_view(context, window, state, f"microkernel {micro.name}")
             rows = window.axes[0].size
             assert isinstance(rows, int)
-            modes = [(rows, view.layout(1) if rows > 1 else 0), (view.layout.size // rows, view.layout(rows) if view.layout.size > rows else 0)]
+            modes = [
+                (rows, view.layout(1) if rows > 1 else 0),
+                (view.layout.size // rows, view.layout(rows) if view.layout.size > rows else 0),
+            ]
         else:
             modes = [(a.size, s) for i, a in enumerate(window.axes) for s in (_stride(window, i, micro),)][-2:]
             view = attrs.evolve(_origin(window))
@@ -237,7 +252,11 @@ def _origin(window: Window) -> View:
 
 def _stride(window: Window, index: int, micro: Microkernel) -> object:
     axis, strides = window.axes[index], window.storage.strides
-    if axis.steps is not None and axis.steps.stride != 1 or isinstance(strides, Layout) or window.storage.swizzle is not None:
+    if (
+        (axis.steps is not None and axis.steps.stride != 1)
+        or isinstance(strides, Layout)
+        or window.storage.swizzle is not None
+    ):
         raise DecompositionError(
             "microkernel-strides",
             f"microkernel {micro.name} would see {window.storage.name} at irregular places along {axis.dim}",

@@ -22,7 +22,23 @@ from fireiron.language.residual import start
 from fireiron.language.specs import Program, Spec
 from fireiron.language.tensor import Tensor
 
-RESERVED = ("thread", "block", "shared", "int", "float", "double", "half", "if", "for", "while", "return", "char", "short", "long", "register")
+RESERVED = (
+    "thread",
+    "block",
+    "shared",
+    "int",
+    "float",
+    "double",
+    "half",
+    "if",
+    "for",
+    "while",
+    "return",
+    "char",
+    "short",
+    "long",
+    "register",
+)
 
 
 def lower(
@@ -56,7 +72,9 @@ def lower(
     tensors: set[str] = set()
     for operand in residual.operands:
         if operand.tensor.name in tensors:
-            raise SpecError("same-name", f"two operands are named {operand.tensor.name}", fix="name each Matrix differently")
+            raise SpecError(
+                "same-name", f"two operands are named {operand.tensor.name}", fix="name each Matrix differently"
+            )
         tensors.add(operand.tensor.name)
         whole = tensor_window(operand.tensor, state, context)
         extents = residual.extents
@@ -70,8 +88,15 @@ def lower(
     known = {**buffers, **{p.buffer.name: p.buffer for p in parameters if isinstance(p, Pointer)}}
     body = synchronise(rebind(body, known), context.storages, context.definitions, trust_no_sync)
     return Kernel(
-        name, parameters, context.grid, context.threads or 1, shared, tuple(buffers.values()), body,
-        tuple(context.preconditions), context.resident,
+        name,
+        parameters,
+        context.grid,
+        context.threads or 1,
+        shared,
+        tuple(buffers.values()),
+        body,
+        tuple(context.preconditions),
+        context.resident,
     )
 
 
@@ -80,7 +105,9 @@ def _extent(extent: object) -> int | Expr:
     return extent
 
 
-def _parameters(spec: Spec, context: Context, body: tuple[Statement, ...], numbers: Sequence[Number]) -> tuple[Parameter, ...]:
+def _parameters(
+    spec: Spec, context: Context, body: tuple[Statement, ...], numbers: Sequence[Number]
+) -> tuple[Parameter, ...]:
     """List the kernel's parameters: tensors in the spec's order, then epilogue operands, sizes, numbers."""
     read, written, align = _accesses(body)
     pointers: list[Pointer] = []
@@ -88,7 +115,9 @@ def _parameters(spec: Spec, context: Context, body: tuple[Statement, ...], numbe
     for storage in (s for s in context.storages.values() if s.tensor is not None):
         tensor = storage.tensor
         assert tensor is not None
-        pointers.append(_pointer(tensor, storage, storage.name in read, storage.name in written, align.get(storage.name, 1)))
+        pointers.append(
+            _pointer(tensor, storage, storage.name in read, storage.name in written, align.get(storage.name, 1))
+        )
         for e in (*tensor.shape, *tensor.strides):
             for leaf in free(as_expr(e)):
                 if isinstance(leaf, Symbol):
@@ -103,7 +132,14 @@ def _parameters(spec: Spec, context: Context, body: tuple[Statement, ...], numbe
 def _pointer(tensor: Tensor, storage: Storage, read: bool, written: bool, align: int) -> Pointer:
     role: Literal["input", "output", "update"] = "input" if not written else ("update" if read else "output")
     buffer = Buffer(
-        storage.name, tensor.memory, tensor.dtype, storage.size, unit=storage.unit, align=align, written=written, read=read
+        storage.name,
+        tensor.memory,
+        tensor.dtype,
+        storage.size,
+        unit=storage.unit,
+        align=align,
+        written=written,
+        read=read,
     )
     shape = tuple(as_expr(tensor.shape[d]) for d in tensor.storage)
     strides = tuple(as_expr(tensor.strides[d]) for d in tensor.storage)

@@ -108,7 +108,9 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
             fix="give the Move a schedule of its own, for example vector()",
         )
     held, written = storage.ownership.access, storage.ownership.written
-    fresh = {loop.var: context.variable(loop.var.name, extent) for loop, extent in zip(held.loops, held.extents, strict=True)}
+    fresh = {
+        loop.var: context.variable(loop.var.name, extent) for loop, extent in zip(held.loops, held.extents, strict=True)
+    }
     coordinates = tuple(substitute(c, fresh) for c in written.coordinates)
     limits = tuple(attrs.evolve(x, offset=substitute(x.offset, fresh)) for x in written.limits)
     guards = tuple(g for g in (substitute(g, fresh) for g in written.guards) if g not in state.guards)
@@ -128,7 +130,8 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
         offset = substitute(coordinates[i], first)
         at = offset - mine.offset
         inside = [
-            Bound(substitute(end.offset, first), _leafwise([(n, s[j]) for _, n, s in leaves]), end.limit) for j, end in enumerate(ends)
+            Bound(substitute(end.offset, first), _leafwise([(n, s[j]) for _, n, s in leaves]), end.limit)
+            for j, end in enumerate(ends)
         ]
         if mine.size != storage.shape[i]:  # a panel: some threads' elements lie before it, some behind
             assert isinstance(mine.size, int)
@@ -157,7 +160,11 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
 def _holds(bound: Bound) -> bool:
     """Say whether a bound holds for every element that a thread owns."""
     assert bound.steps is not None
-    return proves(ge(bound.offset, 0)) if bound.lower else proves(lt(bound.offset + int(bound.steps.cosize) - 1, bound.limit))
+    return (
+        proves(ge(bound.offset, 0))
+        if bound.lower
+        else proves(lt(bound.offset + int(bound.steps.cosize) - 1, bound.limit))
+    )
 
 
 def _leafwise(leaves: list[tuple[int, int]]) -> Layout:
@@ -246,7 +253,9 @@ def widest_sizes(
     sides = [w for w in state.windows.values() if not w.storage.memory.registers]
     dims = [dim for dim, _ in state.residual.sizes]
     limits = [_widths(w, size.nbytes) for w in sides]
-    candidates = [(min(found[i][0] for found in limits), i) for i in range(len(dims))] if limits else [(1, len(dims) - 1)]
+    candidates = (
+        [(min(found[i][0] for found in limits), i) for i in range(len(dims))] if limits else [(1, len(dims) - 1)]
+    )
     best, index = max(candidates, key=lambda c: (c[0], c[1]))
     nbytes = min((w.storage.dtype.nbytes for w in sides), default=size.nbytes)
     if size.exact and best * nbytes < size.nbytes:
@@ -282,7 +291,11 @@ def _widths(window: Window, nbytes: int) -> list[tuple[int, str]]:
         if storage.swizzle is not None:
             limits.append((storage.swizzle.contiguous, f"{storage.swizzle} keeps together"))
         for bound in axis.bounds:
-            divisor = _power(bound.offset.divisor) if bound.lower else min(_power(bound.offset.divisor), _power(bound.limit.divisor))
+            divisor = (
+                _power(bound.offset.divisor)
+                if bound.lower
+                else min(_power(bound.offset.divisor), _power(bound.limit.divisor))
+            )
             limits.append((divisor, f"the extent {bound.limit} of {axis.dim} divides by"))
         if axis.steps is None and isinstance(axis.size, int):
             limits.append((_power(axis.size), f"the tile's {axis.size} elements along {axis.dim} divide by"))

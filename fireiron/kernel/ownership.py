@@ -88,7 +88,8 @@ class Access:
 
     def keys(self, threads: int) -> Ints:
         """Tabulate the flattened coordinate of every element: rows are threads (one row where they do not matter), columns
-        loop values and elements, innermost fastest."""
+        loop values and elements, innermost fastest.
+        """
         count, extents = self.count, self.extents
         total = int(np.prod(extents)) * count
         column = np.arange(total, dtype=np.int64)

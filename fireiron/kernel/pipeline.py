@@ -47,7 +47,9 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
     loads = [x for i, x in enumerate(rest) if isinstance(x, Load) and all(isinstance(y, Load) for y in rest[:i])]
     if not loads:
         raise DecompositionError(
-            "pipeline-empty", f"pipeline({link.stages}) has no load below it to run ahead", fix="load A or B right below the split"
+            "pipeline-empty",
+            f"pipeline({link.stages}) has no load below it to run ahead",
+            fix="load A or B right below the split",
         )
     inner = at(k, looped)
     for load in loads:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-
+from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Index, as_expr, simplest
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
-from fireiron.algebra.dtypes import DType
 from fireiron.kernel.context import Context, State
 from fireiron.kernel.window import Axis, Storage, Window
 from fireiron.language.decompositions import Load
@@ -49,7 +48,14 @@ def _static(window: Window, what: str) -> tuple[int, ...]:
 
 
 def register_storage(
-    name: str, like: Window, memory: Memory, dtype: DType, state: State, context: Context, link: Link | None, slots: int = 1
+    name: str,
+    like: Window,
+    memory: Memory,
+    dtype: DType,
+    state: State,
+    context: Context,
+    link: Link | None,
+    slots: int = 1,
 ) -> Storage:
     """Make a register tensor; its ownership and size come from the atom or schedule that uses it."""
     if not memory.registers:
@@ -71,7 +77,9 @@ def order_of(window: Window) -> Order | None:
     return ColMajor if simplest(rows) == 1 and simplest(cols) != 1 else RowMajor
 
 
-def make_storage(link: Load, source: Window, target: Window | None, state: State, context: Context, slots: int) -> Storage:
+def make_storage(
+    link: Load, source: Window, target: Window | None, state: State, context: Context, slots: int
+) -> Storage:
     """Make the buffer that a load fills.
 
     Raises:
@@ -97,7 +105,9 @@ def make_storage(link: Load, source: Window, target: Window | None, state: State
         width = state.width
         if width % (Warp.size or 32) and width != Warp.size:
             raise DecompositionError(
-                "shared-unit", f"a shared buffer for each {state.level} cannot be synchronised", fix="load above to(Thread)"
+                "shared-unit",
+                f"a shared buffer for each {state.level} cannot be synchronised",
+                fix="load above to(Thread)",
             )
         storage.copies = context.threads // width
         storage.copy = context.thread // width
@@ -115,7 +125,9 @@ def _strides(link: Load, shape: tuple[int, ...], order: Order) -> tuple[tuple[In
                 f"storage layout {layout} holds {'x'.join(map(str, extents))} elements, the tile is {'x'.join(map(str, shape))}",
                 fix="give a layout with one mode a dimension of the tile",
             )
-        full = layout if len(shape) == len(extents) else Layout((shape[0], *layout.shape), (layout.cosize, *layout.stride))  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues]
+        full = (
+            layout if len(shape) == len(extents) else Layout((shape[0], *layout.shape), (layout.cosize, *layout.stride))
+        )  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues]
         return full, full.cosize
     order = link.storage or order
     rows, cols = (1, *shape)[-2:]
@@ -126,5 +138,3 @@ def _strides(link: Load, shape: tuple[int, ...], order: Order) -> tuple[tuple[In
     if len(shape) == 3:
         return (size, *matrix), size * shape[0]
     return matrix[-len(shape) :], size
-
-

@@ -75,7 +75,9 @@ def touches(statement: Statement) -> list[Touch]:
             found: list[Touch] = []
             for operand, view in zip(atom.operands, views, strict=True):
                 if view.buffer.memory == SH:
-                    kinds: tuple[Literal["read", "write"], ...] = ("read", "write") if operand.access == "update" else (operand.access,)
+                    kinds: tuple[Literal["read", "write"], ...] = (
+                        ("read", "write") if operand.access == "update" else (operand.access,)
+                    )
                     found += [Touch(view, kind, id(statement)) for kind in kinds]
             return found
         case Compute(dst, _, inputs):
@@ -95,7 +97,9 @@ class _Pass:
     varying: frozenset[Expr]
     trust: bool
 
-    def conflicts(self, pending: list[Touch], statement: Statement, shift: tuple[Var, Expr] | None = None) -> list[Edge]:
+    def conflicts(
+        self, pending: list[Touch], statement: Statement, shift: tuple[Var, Expr] | None = None
+    ) -> list[Edge]:
         later = touches(statement)
         if shift is not None:
             later = [_shifted(t, *shift) for t in later]
@@ -121,7 +125,9 @@ class _Pass:
             link=storage.link,
         )
 
-    def run(self, body: tuple[Statement, ...], pending: list[Touch], uniform: bool) -> tuple[list[Statement], list[Touch]]:
+    def run(
+        self, body: tuple[Statement, ...], pending: list[Touch], uniform: bool
+    ) -> tuple[list[Statement], list[Touch]]:
         out: list[Statement] = []
         for statement in body:
             if not isinstance(statement, Region | If):
@@ -131,7 +137,10 @@ class _Pass:
                     inner, pending = self.run(statement.body, pending, uniform)
                     out.append(attrs.evolve(statement, body=tuple(inner)))
                 case If():
-                    same = not any(isinstance(x, Var) and (x.name == THREAD or x in self.varying) for x in free(statement.condition))
+                    same = not any(
+                        isinstance(x, Var) and (x.name == THREAD or x in self.varying)
+                        for x in free(statement.condition)
+                    )
                     if not same:
                         pending = self.separate(out, pending, self.conflicts(pending, statement), uniform)
                     inner, after = self.run(statement.body, pending, uniform and same)
@@ -205,11 +214,18 @@ def _cleared(touch: Touch, level: Level) -> bool:
 
 def _shifted(touch: Touch, var: Var, value: Expr) -> Touch:
     slot = touch.view.slot
-    return touch if slot is None else Touch(attrs.evolve(touch.view, slot=substitute(slot, {var: value})), touch.kind, touch.place)
+    return (
+        touch
+        if slot is None
+        else Touch(attrs.evolve(touch.view, slot=substitute(slot, {var: value})), touch.kind, touch.place)
+    )
 
 
 def synchronise(
-    body: tuple[Statement, ...], storages: Mapping[str, Storage], definitions: Mapping[Var, Expr], trust_no_sync: bool = False
+    body: tuple[Statement, ...],
+    storages: Mapping[str, Storage],
+    definitions: Mapping[Var, Expr],
+    trust_no_sync: bool = False,
 ) -> tuple[Statement, ...]:
     """Insert the barriers that a kernel's shared memory needs.
 
@@ -222,6 +238,8 @@ def synchronise(
     Raises:
         DecompositionError: `no-sync-needed`, `barrier-in-guard`.
     """
-    varying = {v for v, meaning in definitions.items() if any(isinstance(x, Var) and x.name == THREAD for x in free(meaning))}
+    varying = {
+        v for v, meaning in definitions.items() if any(isinstance(x, Var) and x.name == THREAD for x in free(meaning))
+    }
     out, _ = _Pass(storages, frozenset(varying), trust_no_sync).run(body, [], uniform=True)
     return tuple(out)

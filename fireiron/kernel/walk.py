@@ -34,7 +34,10 @@ def lower_links(links: Sequence[Decomposition], state: State, context: Context) 
     """
     if not links:
         raise DecompositionError(
-            "unfinished", f"{state.residual} is not decomposed to the end", fix="close the chain by .done()", path=state.path
+            "unfinished",
+            f"{state.residual} is not decomposed to the end",
+            fix="close the chain by .done()",
+            path=state.path,
         )
     link, rest = links[0], links[1:]
     try:
@@ -77,7 +80,12 @@ def _known(extent: Index | None) -> Index:
 
 
 def _loop_tile(
-    link: Tile, parts: dict[str, Cut], order: Order | Grouped | Layout, rest: Sequence[Decomposition], state: State, context: Context
+    link: Tile,
+    parts: dict[str, Cut],
+    order: Order | Grouped | Layout,
+    rest: Sequence[Decomposition],
+    state: State,
+    context: Context,
 ) -> Body:
     dims = list(parts)
     if order is ColMajor:
@@ -139,9 +147,16 @@ def _named(numbers: dict[str, Expr], prefix: str, parts: dict[str, Cut], context
 
 
 def _grid_tile(
-    link: Tile, parts: dict[str, Cut], order: Order | Grouped | Layout, rest: Sequence[Decomposition], state: State, context: Context
+    link: Tile,
+    parts: dict[str, Cut],
+    order: Order | Grouped | Layout,
+    rest: Sequence[Decomposition],
+    state: State,
+    context: Context,
 ) -> Body:
-    missing = [dim for dim, extent in state.residual.sizes if dim not in parts and dim != "K" and simplest(_known(extent)) != 1]
+    missing = [
+        dim for dim, extent in state.residual.sizes if dim not in parts and dim != "K" and simplest(_known(extent)) != 1
+    ]
     if missing:
         raise DecompositionError(
             "tile-gaps",
@@ -162,14 +177,21 @@ def _grid_tile(
 
 
 def _unit_tile(
-    link: Tile, parts: dict[str, Cut], order: Order | Grouped | Layout, rest: Sequence[Decomposition], state: State, context: Context
+    link: Tile,
+    parts: dict[str, Cut],
+    order: Order | Grouped | Layout,
+    rest: Sequence[Decomposition],
+    state: State,
+    context: Context,
 ) -> Body:
     level = link.level
     assert level is not None
     total = simplest(_count(parts))
     if not isinstance(total, int):
         raise DecompositionError(
-            "symbolic-tiles", f"{total} tiles cannot be mapped to {level}: the count is not known", fix="tile to Block first"
+            "symbolic-tiles",
+            f"{total} tiles cannot be mapped to {level}: the count is not known",
+            fix="tile to Block first",
         )
     units = units_of(level, state, context, total, link.units)
     word = "lane" if level.size == 1 and state.width == WARP_WIDTH else level.name.lower()
@@ -195,4 +217,3 @@ def _unit_tile(
     if var is not None:
         body = (For(var, as_expr(trips), body, loops[-1].unrolled),)
     return body
-

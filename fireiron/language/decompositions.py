@@ -11,8 +11,8 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.swizzle import Swizzle
-from fireiron.language.atom import Atom
 from fireiron.base.link import Link
+from fireiron.language.atom import Atom
 from fireiron.language.levels import Level, Memory
 from fireiron.language.pointwise import Value
 from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
@@ -165,7 +165,7 @@ class Microkernel:
     """
 
     source: str
-    numpy: Callable[..., Any] | None = attrs.field(default=None, eq=False)
+    numpy: Callable[..., Any] | None = attrs.field(default=None, eq=id)
     name: str = "microkernel"
 
 

@@ -34,7 +34,8 @@ class Level:
         # Levels are compared thousands of times a schedule, nearly always with themselves.
         return self is other or (
             isinstance(other, Level)
-            and (self.name, self.size, self.threads, self.parent) == (other.name, other.size, other.threads, other.parent)
+            and (self.name, self.size, self.threads, self.parent)
+            == (other.name, other.size, other.threads, other.parent)
         )
 
     def __hash__(self) -> int:
@@ -82,7 +83,8 @@ class Memory:
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
-            isinstance(other, Memory) and (self.name, self.scope, self.registers) == (other.name, other.scope, other.registers)
+            isinstance(other, Memory)
+            and (self.name, self.scope, self.registers) == (other.name, other.scope, other.registers)
         )
 
     def __hash__(self) -> int:

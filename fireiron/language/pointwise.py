@@ -168,7 +168,9 @@ def expression(ops: tuple[Op, ...], value: Value) -> Value:
         result = op(value)
         if not isinstance(result, Value):
             name = getattr(op, "__name__", repr(op))
-            raise SpecError("bad-op", f"epilog op {name} returned {result!r}", fix="return an expression of the accumulator")
+            raise SpecError(
+                "bad-op", f"epilog op {name} returned {result!r}", fix="return an expression of the accumulator"
+            )
         value = result
     return value
 

@@ -134,19 +134,25 @@ def _check_matmul(spec: MatMul) -> None:
         pairs += (("batches of A and B", a.shape[0], b.shape[0]), ("batches of A and C", a.shape[0], c.shape[0]))
     for what, x, y in pairs:
         if x != y:
-            raise SpecError("shape-mismatch", f"{what} differ: {x} and {y} in {a}, {b}, {c}", fix="give both the same extent")
+            raise SpecError(
+                "shape-mismatch", f"{what} differ: {x} and {y} in {a}, {b}, {c}", fix="give both the same extent"
+            )
 
 
 def _same_shape(src: Tensor, dst: Tensor) -> None:
     if src.shape != dst.shape:
-        raise SpecError("shape-mismatch", f"a Move keeps the shape, but {src} and {dst} differ", fix="give both the same shape")
+        raise SpecError(
+            "shape-mismatch", f"a Move keeps the shape, but {src} and {dst} differ", fix="give both the same shape"
+        )
 
 
 def _broadcasts(tensor: Tensor, out: Tensor) -> None:
     tail = out.shape[len(out.shape) - len(tensor.shape) :]
     if len(tensor.shape) > len(out.shape) or any(x not in (1, y) for x, y in zip(tensor.shape, tail, strict=True)):
         raise SpecError(
-            "shape-mismatch", f"{tensor} does not broadcast over {out}", fix="extents must be equal, or 1 where a value repeats"
+            "shape-mismatch",
+            f"{tensor} does not broadcast over {out}",
+            fix="extents must be equal, or 1 where a value repeats",
         )
 
 

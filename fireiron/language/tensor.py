@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import attrs
 
-from fireiron.algebra.dtypes import DType, dtype as find_dtype, f32
-from fireiron.algebra.expr import Index, simplest
+from fireiron.algebra.dtypes import DType, f32
+from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.algebra.expr import Index, as_expr, simplest
 from fireiron.base.errors import SpecError
 from fireiron.language.levels import GL, Memory
 
@@ -60,6 +61,17 @@ class Tensor:
         """Say which of the last two dimensions is contiguous."""
         return ColMajor if len(self.shape) > 1 and self.strides[-2] == 1 and self.strides[-1] != 1 else RowMajor
 
+    def aligned(self, elements: int) -> bool:
+        """Say whether every line starts at a multiple of so many elements, and holds one.
+
+        Example:
+            >>> Matrix(64, 30).aligned(2), Matrix(64, 30).aligned(4)
+            (True, False)
+        """
+        line = self.shape[-2] if self.order is ColMajor else self.shape[-1]
+        others = tuple(s for s in self.strides if s != 1)
+        return all(as_expr(x).divisor % elements == 0 for x in (line, *others))
+
     @property
     def storage(self) -> tuple[int, ...]:
         """List the dimensions outermost first, as the user's array has them: a ColMajor matrix is a row-major array of its transpose."""
@@ -106,7 +118,9 @@ def Matrix(
     outer = rows if order is RowMajor else cols
     pitch = inner if ld is None else ld
     if isinstance(pitch, int) and isinstance(inner, int) and pitch < inner:
-        raise SpecError("bad-extent", f"ld={pitch} is shorter than the {inner} elements of a line", fix=f"ld >= {inner}")
+        raise SpecError(
+            "bad-extent", f"ld={pitch} is shorter than the {inner} elements of a line", fix=f"ld >= {inner}"
+        )
     strides: tuple[Index, ...] = (pitch, 1) if order is RowMajor else (1, pitch)
     shape: tuple[Index, ...] = (rows, cols)
     if batch is not None:

@@ -14,9 +14,9 @@ import attrs
 import numpy as np
 
 from fireiron.algebra.layout import Layout
+from fireiron.kernel.traffic import Traffic, sectors, wavefronts
 from fireiron.simulate.memory import Storage
 from fireiron.simulate.order import MANY, Array
-from fireiron.simulate.traffic import Traffic, sectors, wavefronts
 
 Env: TypeAlias = "dict[str, Any]"
 Value: TypeAlias = "Callable[[Env], Any]"

@@ -16,7 +16,15 @@ from fireiron.kernel.ir import BLOCK, THREAD, Call, Compute, For, If, Let, Micro
 from fireiron.simulate.access import Env, Value
 from fireiron.simulate.leaves import SKIP, Leaf, Operand, Plan, as_true, both
 from fireiron.simulate.machine import Arrival, barrier_mask
-from fireiron.simulate.meaning import ComputeMeaning, MatMulMeaning, Meaning, MicroMeaning, MoveMeaning, ShuffleMeaning, matrix_extents
+from fireiron.simulate.meaning import (
+    ComputeMeaning,
+    MatMulMeaning,
+    Meaning,
+    MicroMeaning,
+    MoveMeaning,
+    ShuffleMeaning,
+    matrix_extents,
+)
 from fireiron.simulate.order import Array
 from fireiron.simulate.state import ITERATIONS, Machine, Place, State
 
@@ -280,7 +288,9 @@ class Compiler:
                 sources = views
                 targets = tuple(views[roles.index(role)] for role in written)
                 meaning = MicroMeaning(machine, place, statement)
-                meaning.extents = [(self.value(rows), self.value(columns)) for rows, columns in matrix_extents(statement)]
+                meaning.extents = [
+                    (self.value(rows), self.value(columns)) for rows, columns in matrix_extents(statement)
+                ]
             case _ as never:
                 assert_never(never)
         # Loops decide how many lanes there are even where no address depends on them.

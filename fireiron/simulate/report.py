@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from fireiron.base.errors import Finding
-from fireiron.simulate.traffic import Traffic
+from fireiron.kernel.traffic import Traffic
 
 
 @attrs.frozen

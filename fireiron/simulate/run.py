@@ -10,13 +10,13 @@ import numpy as np
 from fireiron.algebra.expr import evaluate
 from fireiron.base.errors import Finding, SimulationError
 from fireiron.kernel.ir import Kernel, Number, Pointer, Size
+from fireiron.kernel.traffic import Traffic
 from fireiron.simulate.machine import Coroutine, run
 from fireiron.simulate.memory import pointer, registers, shared, uncovered
 from fireiron.simulate.order import Array, Order
 from fireiron.simulate.program import Compiler, Step, has_partial_barriers
 from fireiron.simulate.report import Report
 from fireiron.simulate.state import DIRECTIONS, Machine, State
-from fireiron.simulate.traffic import Traffic
 
 
 def simulate(

@@ -11,12 +11,12 @@ import numpy as np
 from fireiron.base.errors import SimulationError
 from fireiron.base.link import Link
 from fireiron.kernel.ir import BLOCK, THREAD, Kernel
+from fireiron.kernel.traffic import Traffic
 from fireiron.simulate.access import Env, Fault
 from fireiron.simulate.memory import Storage
 from fireiron.simulate.order import MANY, Array, Order
 from fireiron.simulate.report import Site
 from fireiron.simulate.tracker import Race
-from fireiron.simulate.traffic import Traffic
 
 ITERATIONS = "# iterations"  # no C identifier, so no variable's name
 

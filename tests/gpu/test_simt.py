@@ -5,7 +5,25 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fireiron import RF, SH, A, B, Block, Layout, Matrix, Move, RowMajor, Thread, Vector, Warp, add, matmul, relu, symbol, vector
+from fireiron import (
+    RF,
+    SH,
+    A,
+    B,
+    Block,
+    Layout,
+    Matrix,
+    Move,
+    RowMajor,
+    Thread,
+    Vector,
+    Warp,
+    add,
+    matmul,
+    relu,
+    symbol,
+    vector,
+)
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.language.decompositions import Epilog

@@ -8,7 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fireiron import ColMajor, Matrix, RowMajor, Vector, add, matmul, maximum, minimum, relu, scale, symbol, tanh, through_shared, vector
+from fireiron import (
+    ColMajor,
+    Matrix,
+    RowMajor,
+    Vector,
+    add,
+    matmul,
+    maximum,
+    minimum,
+    relu,
+    scale,
+    symbol,
+    tanh,
+    through_shared,
+    vector,
+)
 from fireiron.front.moves import conform
 
 Right = Callable[..., Any]

@@ -7,7 +7,26 @@ from typing import Any
 
 import pytest
 
-from fireiron import FR, RF, SH, A, B, Block, ColMajor, Layout, Level, MatMul, Matrix, RowMajor, Swizzle, Thread, Warp, matmul, symbol, vector
+from fireiron import (
+    FR,
+    RF,
+    SH,
+    A,
+    B,
+    Block,
+    ColMajor,
+    Layout,
+    Level,
+    MatMul,
+    Matrix,
+    RowMajor,
+    Swizzle,
+    Thread,
+    Warp,
+    matmul,
+    symbol,
+    vector,
+)
 from fireiron.base.errors import FireironError
 from fireiron.front.moves import staged
 from fireiron.schedules import simt
@@ -94,7 +113,7 @@ def test_multiples_widen_vectors(right: Right, chains: Any) -> None:
     schedule = chains.plain(matmul(*(symbol(name, multiple_of=8) for name in "MNK")))
     assert "copy_or_zero_16B" in schedule.cuda()
     right(schedule, M=40, N=48, K=24)
-    with pytest.raises(FireironError, match="M=41"):
+    with pytest.raises(FireironError, match="M is 41 in the call, and must be a multiple of 8"):
         schedule.simulate(M=41, N=48, K=24)
 
 

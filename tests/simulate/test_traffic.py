@@ -9,8 +9,8 @@ import pytest
 
 from fireiron.algebra.dtypes import f16, i8
 from fireiron.algebra.expr import lt
+from fireiron.kernel.traffic import sectors, wavefronts
 from fireiron.simulate import simulate
-from fireiron.simulate.traffic import sectors, wavefronts
 
 LANES = np.arange(32)[None]
 

@@ -215,5 +215,3 @@ def _monomial_quotient(monomial: Expr, by: Expr) -> Expr | None:
     if not left:
         return const(1)
     return left[0] if len(left) == 1 else Product(tuple(left))
-
-

@@ -140,9 +140,10 @@ def _relaxed(e: Sum, *kinds: type[Expr]) -> list[Expr]:
 
 
 def _others_positive(monomial: Expr, factor: Expr) -> bool:
-    return all(
-        other == factor or ((low := other.range[0]) is not None and low >= 0) for other in _factors(monomial)
-    ) and _factors(monomial).count(factor) == 1
+    return (
+        all(other == factor or ((low := other.range[0]) is not None and low >= 0) for other in _factors(monomial))
+        and _factors(monomial).count(factor) == 1
+    )
 
 
 def _bounds(factor: Expr, coefficient: int) -> tuple[tuple[Expr, int], ...]:
@@ -170,5 +171,3 @@ def _swap(e: Sum, term: Term, factor: Expr, bound: tuple[Expr, int]) -> Expr:
         if other != factor:
             others = multiply(others, other)
     return add(rest, multiply(scale(others, coefficient // size), value))
-
-
