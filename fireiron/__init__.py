@@ -1,4 +1,4 @@
-"""Write GPU tensor kernels as short, checked schedules: immutable specs, refined by chained decompositions into CUDA."""
+"""Write GPU tensor kernels as short, checked schedules: immutable specs refined by chained decompositions into CUDA."""
 
 from __future__ import annotations
 

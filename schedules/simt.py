@@ -56,7 +56,7 @@ def listing1(spec: MatMulChain) -> MatMulChain:
 
 
 def listing2(spec: MatMulChain, m: int = 128, n: int = 128, k: int = 8) -> MatMulChain:
-    """Schedule as the paper's Listing 2: tiles for blocks, warps and threads, staged through shared memory and registers."""
+    """Schedule as the paper's Listing 2: tiles for blocks, warps and threads, through shared memory and registers."""
     return (
         spec.tile(m, n, batch=spec.batch)
         .to(Block)
@@ -86,7 +86,8 @@ def _lanes_of_listing4(lane: Expr) -> Expr:
 def listing4(spec: MatMulChain) -> MatMulChain:
     """Schedule as the paper's Listing 4, its kernel tuned for Maxwell: strided tiles, permuted lanes, a padded buffer.
 
-    The paper's operands are column-major; where A is row-major its rows do not form vectors, and lanes copy single elements.
+    The paper's operands are column-major; where A is row-major its rows do not form vectors, and lanes copy
+    single elements.
     """
     a = spec.matmul.A
     pair = 2 if a.order is ColMajor and a.aligned(2) else 1
@@ -131,7 +132,8 @@ def listing4(spec: MatMulChain) -> MatMulChain:
 def _elements(move: MoveChain) -> MoveChain:
     """Store each thread's elements one by one.
 
-    Vectors would tie accumulators to aligned quads of registers, and the main loop pays in register-bank conflicts: 4 % at 4096 on an H200.
+    Vectors would tie accumulators to aligned quads of registers, and the main loop pays in register-bank
+    conflicts: 4 % at 4096 on an H200.
     """
     return move.own(Thread).tile(1, 1).unroll().done()
 
@@ -148,7 +150,9 @@ def sgemm(
     pad: int = 4,
     group: int = 8,
 ) -> MatMulChain:
-    """Schedule a tuned product for CUDA cores: loads staged through registers ahead of the compute, chunks of 4x4 elements a thread.
+    """Schedule a tuned product for CUDA cores.
+
+    Loads are staged through registers ahead of the compute; a thread holds chunks of 4x4 elements.
 
     Args:
         m, n, k: tile of a block, chunk of K.

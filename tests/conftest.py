@@ -77,7 +77,8 @@ def draw() -> Callable[[np.random.Generator, DType, int], np.ndarray[Any, Any]]:
 def right() -> Callable[..., Any]:
     """Simulate a MatMul's schedule with races looked for, and compare with NumPy in f64; returns the report.
 
-    The bound of a float result is (K + 2) eps_acc |A| |B| for sums in any order, plus one rounding to C's type; integers are exact.
+    The bound of a float result is (K + 2) eps_acc |A| |B| for sums in any order, plus one rounding to C's type;
+    integers are exact.
     """
     import numpy as np
 
@@ -124,7 +125,9 @@ def right() -> Callable[..., Any]:
         room = room + (spec.C.dtype.epsilon * np.abs(wanted) if spec.C.dtype != acc else 0)
         excess = np.abs(got - wanted) - room
         assert not np.isnan(got).any(), f"{int(np.isnan(got).sum())} elements are NaN"
-        assert (excess <= 1e-30).all(), f"error {float(np.abs(got - wanted).max())} where {float(room.min())} is allowed"
+        assert (excess <= 1e-30).all(), (
+            f"error {float(np.abs(got - wanted).max())} where {float(room.min())} is allowed"
+        )
         return report
 
     return check

@@ -1,1 +1,1 @@
-"""Index expressions, layouts, swizzles, dtypes, scalar expressions and architectures: mathematics that knows no schedule."""
+"""Index expressions, layouts, swizzles, dtypes, scalar expressions, architectures: mathematics that knows no schedule."""

@@ -1,7 +1,7 @@
 """Scalar expressions: what is computed on one element, apart from where the element lives.
 
-One tree serves the pointwise language of epilogues, the CUDA printer and the simulator. Leaves are numbered arguments (`Arg`), so a tree
-never mentions a buffer; the statement that owns it says which view each argument reads.
+One tree serves the pointwise language of epilogues, the CUDA printer and the simulator. Leaves are numbered arguments
+(`Arg`), so a tree never mentions a buffer; the statement that owns it says which view each argument reads.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ class Unary:
 
     @property
     def dtype(self) -> DType:
+        """Give the operand's dtype."""
         return self.x.dtype
 
 
@@ -65,6 +66,7 @@ class Binary:
 
     @property
     def dtype(self) -> DType:
+        """Give the operands' dtype."""
         return self.x.dtype
 
 
@@ -78,6 +80,7 @@ class Select:
 
     @property
     def dtype(self) -> DType:
+        """Give the dtype of both alternatives."""
         return self.x.dtype
 
 

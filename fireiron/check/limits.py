@@ -39,7 +39,9 @@ def threads_fit(link: Tile, before: Residual, after: Residual) -> None:
 
 
 def shared_fits(links: Sequence[Decomposition], specs: Sequence[Residual], arch: str) -> None:
-    """Refuse loads whose buffers cannot lie in shared memory together; pads and overlays are left to the whole schedule's check.
+    """Refuse loads whose buffers cannot lie in shared memory together.
+
+    Pads and overlays are left to the whole schedule's check.
 
     Args:
         links: so far.
@@ -69,6 +71,7 @@ def shared_fits(links: Sequence[Decomposition], specs: Sequence[Residual], arch:
     if total > limit:
         raise DecompositionError(
             "shared-memory",
-            f"the buffers of {' and '.join(buffers)} need {human(total)} of shared memory, and a block of {arch} has {human(limit)}",
+            f"the buffers of {' and '.join(buffers)} need {human(total)} of shared memory, "
+            f"and a block of {arch} has {human(limit)}",
             fix="use smaller tiles, shorter chunks or fewer stages",
         )

@@ -65,7 +65,8 @@ def _chunks(size: Chunks, dim: str, extent: object) -> None:
     if size.chunk < 1 or size.stride % size.chunk or extent % size.stride:
         raise DecompositionError(
             "tile-gaps",
-            f"{size.chunk} elements every {size.stride} along {dim} do not cover its {extent} elements without gaps or overlap",
+            f"{size.chunk} elements every {size.stride} along {dim} do not cover its {extent} elements "
+            "without gaps or overlap",
             fix="the stride must be a multiple of the chunk, and divide the extent",
         )
 
@@ -85,7 +86,8 @@ def level_nests(residual: Residual, level: Level) -> None:
     if residual.level.name == Kernel.name and level.is_inside(Block):
         raise DecompositionError(
             "level-nests",
-            f"cannot map tiles of {residual.short} to {level}: a {residual.level} holds blocks, and blocks hold {level}s",
+            f"cannot map tiles of {residual.short} to {level}: "
+            f"a {residual.level} holds blocks, and blocks hold {level}s",
             fix=f"tile to Block first, then to {level}",
         )
 

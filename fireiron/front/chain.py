@@ -1,12 +1,13 @@
 """Chains: immutable schedules that grow by one decomposition a call, and refine the last one.
 
-A chain is (program, links). Each method checks what it can know, and returns a new chain whose type offers what may come next.
+A chain is (program, links). Each method checks what it can know, and returns a new chain whose type offers what may
+come next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, cast
 
 import attrs
 
@@ -179,7 +180,8 @@ class Chain:
         """Run a strategy on a Move, and see that it closes it."""
         from fireiron.front.moves import MoveChain
 
-        result: object = strategy(move)
+        # A strategy is a user's function: nothing but this check holds it to its type.
+        result = cast(object, strategy(move))
         if not isinstance(result, MoveChain) or not result.residual.closed:
             name = getattr(strategy, "__name__", str(strategy))
             left = result.residual if isinstance(result, Chain) else repr(result)
@@ -216,7 +218,8 @@ class TileRefinements(Chain):
         Args:
             level: inside the present one; the outermost level inside a block decides how many units the block has.
             units: at most this many take part; they loop over the rest.
-            resident: with Block, how many blocks an SM should hold at once: the compiler keeps registers below what that allows.
+            resident: with Block, how many blocks an SM should hold at once: the compiler keeps registers below what
+                that allows.
 
         Shapes:
             (m, n, k)(L) -> (m, n, k)(level)
@@ -232,7 +235,12 @@ class TileRefinements(Chain):
         return self._refine(unrolled=True)
 
     def layout(self, order: Order | Grouped | Layout) -> Self:
-        """Count tiles along rows first (RowMajor), along columns first (ColMajor), in groups of rows (`Grouped(n)`), or by a layout of ids."""
+        """Choose the order in which unit ids count tiles.
+
+        Args:
+            order: along rows first (RowMajor), along columns first (ColMajor), in groups of rows (`Grouped(n)`), or by a
+                layout of ids.
+        """
         return self._refine(order=order)
 
     def permute(self, permutation: Callable[[Expr], Expr]) -> Self:

@@ -15,8 +15,8 @@ from fireiron.language.specs import Program
 def digest(program: Program, links: Sequence[Decomposition], name: str) -> str:
     """Digest what lowering depends on.
 
-    Functions take part by what they mean to the kernel: a permutation by its expression, a microkernel by its source; a strategy has left
-    only the links that it made.
+    Functions take part by what they mean to the kernel: a permutation by its expression, a microkernel by its source; a
+    strategy has left only the links that it made.
     """
     text = f"{name}\n{program!r}\n{_words(links)}"
     return hashlib.sha256(text.encode()).hexdigest()

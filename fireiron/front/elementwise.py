@@ -17,7 +17,8 @@ class ElementwiseChain(Verbs, Chain):
             (M, N) -> (m, n)
 
         Raises:
-            DecompositionError: `tile-arguments`, `tile-extent`, `tile-too-large`, `tile-gaps`, `no-such-dimension`, `chain-closed`.
+            DecompositionError: `tile-arguments`, `tile-extent`, `tile-too-large`, `tile-gaps`, `no-such-dimension`,
+                `chain-closed`.
         """
         dims = [dim for dim, _ in self.residual.sizes][-2:]
         return self._as(TiledElementwise, self._tile_link(self._sizes(sizes, batch, (dims[0], dims[-1]))))

@@ -35,7 +35,8 @@ class MatMulChain(Verbs, Chain):
             (M, N, K) -> (m, n, K)
 
         Raises:
-            DecompositionError: `tile-arguments`, `tile-extent`, `tile-too-large`, `tile-gaps`, `no-such-dimension`, `chain-closed`.
+            DecompositionError: `tile-arguments`, `tile-extent`, `tile-too-large`, `tile-gaps`, `no-such-dimension`,
+                `chain-closed`.
         """
         return self._as(TiledMatMul, self._tile_link(self._sizes(sizes, batch, ("M", "N"))))
 
@@ -64,7 +65,8 @@ class MatMulChain(Verbs, Chain):
             dtype: element type there, the source's by default; converting takes a register hop.
 
         Raises:
-            DecompositionError: `unknown-operand`, `already-there`, `load-memory`, `load-output`, `load-level`, `unfinished-move`.
+            DecompositionError: `unknown-operand`, `already-there`, `load-memory`, `load-output`, `load-level`,
+                `unfinished-move`.
         """
         return self._as(LoadedMatMul, self._load_link(operand, memory, strategy, dtype))
 
@@ -106,7 +108,7 @@ class MatMulChain(Verbs, Chain):
 
     @property
     def batch(self) -> int | None:
-        """Size a tile of one matrix: 1 where the MatMul has a batch, None where it has none (`tile(m, n, batch=spec.batch)`)."""
+        """Size a tile of one matrix, for `tile(m, n, batch=spec.batch)`: 1 with a batch, None without."""
         return 1 if len(self.matmul.C.shape) == 3 else None
 
     def _value(self, ops: tuple[Op, ...], kind: DType) -> Value:

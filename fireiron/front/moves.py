@@ -28,7 +28,8 @@ class MoveChain(Verbs, Chain):
             (M, N) -> (m, n)
 
         Raises:
-            DecompositionError: `tile-arguments`, `tile-extent`, `tile-too-large`, `tile-gaps`, `no-such-dimension`, `chain-closed`.
+            DecompositionError: `tile-arguments`, `tile-extent`, `tile-too-large`, `tile-gaps`, `no-such-dimension`,
+                `chain-closed`.
         """
         dims = [dim for dim, _ in self.residual.sizes][-2:]
         return self._as(TiledMove, self._tile_link(self._sizes(sizes, batch, (dims[0], dims[-1]))))
@@ -37,7 +38,8 @@ class MoveChain(Verbs, Chain):
         """Cut both sides into vectors along the dimension that is contiguous on both.
 
         Args:
-            nbytes: bytes of a vector; None takes the widest that both sides' layouts, bounds and alignments allow, up to 16.
+            nbytes: bytes of a vector; None takes the widest that both sides' layouts, bounds and alignments allow, up
+                to 16.
 
         Raises:
             DecompositionError: `vector-bytes`; `vector-alignment` when the chain is finished.

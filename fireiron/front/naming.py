@@ -12,7 +12,8 @@ from fireiron.language.specs import Init, MatMul, Move, Pointwise, Program
 def kernel_name(program: Program, links: Sequence[Decomposition]) -> str:
     """Name a schedule's kernel.
 
-    The preset is the function that wrote the first link; then come the block's tile with the chunk of K, and the element types.
+    The preset is the function that wrote the first link; then come the block's tile with the chunk of K, and the
+    element types.
     """
     spec = program.steps[0].spec
     link = links[0].link if links else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import attrs
 
@@ -87,7 +88,8 @@ def matmul(
         dtype: element type of A and B.
         acc: the accumulator's; f32 for 16-bit floats, i32 for integers by default.
         out: C's; `dtype` by default, i32 for integers.
-        layout: how the row-major arrays lie. The second letter is A's, T meaning A[K, M]; the first is B's, T meaning B[N, K].
+        layout: how the row-major arrays lie. The second letter is A's, T meaning A[K, M]; the first is B's,
+            T meaning B[N, K].
         batch: number of products.
         alpha, beta: numbers baked in, or names of scalars given at the call.
         arch: the architecture whose rules links must obey at once.
@@ -158,7 +160,8 @@ def Pointwise(op: Callable[..., Value], *tensors: Tensor, arch: str | None = Non
     """
     *ins, out = [_named(t, f"X{i}" if i < len(tensors) - 1 else "Y") for i, t in enumerate(tensors)]
     try:
-        value = op(*(read(t) for t in ins))
+        # The op is a user's function: nothing but this check holds it to its type.
+        value = cast(object, op(*(read(t) for t in ins)))
         if not isinstance(value, Value):
             raise SpecError("bad-op", f"the op returned {value!r}", fix="return an expression of the inputs")
         if value.dtype != out.dtype:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fireiron.base.errors import Finding, UsageError
+from fireiron.base.errors import Finding, FireironError, UsageError
 from fireiron.base.link import here
 from fireiron.front.chain import Chain
 from fireiron.front.digest import digest
@@ -53,7 +53,11 @@ class Verbs(Chain):
             FireironError: located at the link that cannot be lowered.
         """
         self._closed("lowered")
-        return _lowered(self, _arch(self, arch).number)
+        try:
+            return _lowered(self, _arch(self, arch).number)
+        except FireironError as error:
+            # The message says where in the schedule; a hundred frames of lowering would only bury it.
+            raise error.with_traceback(None) from None
 
     def cuda(self, arch: str | int | None = None) -> str:
         """Print the kernel as CUDA C++."""
@@ -77,7 +81,7 @@ class Verbs(Chain):
         return found
 
     def facts(self, arch: str | int | None = None) -> Facts:
-        """Give threads, shared memory, registers, occupancy, bank conflicts and coalescing, of unfinished schedules too."""
+        """Give threads, shared memory, registers, occupancy, conflicts and coalescing, of unfinished schedules too."""
         from fireiron.estimate.facts import facts
 
         return facts(self, _arch(self, arch), self._kernel(arch))
@@ -182,7 +186,7 @@ class Verbs(Chain):
         return total
 
     def explain(self, arch: str | int | None = None) -> Explanation:
-        """Say of each link what it changed, which bytes it moves, how often they are reused, and which CUDA lines it made."""
+        """Say of each link what it changed, which bytes it moves and reuses, and which CUDA lines it made."""
         from fireiron.show.explain import explain
 
         return explain(self, self._kernel(arch), self.cuda(arch) if self.residual.closed else "")
@@ -192,9 +196,10 @@ class Verbs(Chain):
         from fireiron.kernel.access import accesses
         from fireiron.show.diff import diff
 
-        kernels = (self._kernel(), other._kernel())
-        mine, others = (() if k is None else accesses(k) for k in kernels)
-        return diff(self, other, kernels=kernels, rows=(mine, others))
+        mine, others = self._kernel(), other._kernel()
+        if mine is None or others is None:
+            return diff(self, other)
+        return diff(self, other, kernels=(mine, others), rows=(accesses(mine), accesses(others)))
 
     def _kernel(self, arch: str | int | None = None) -> Kernel | None:
         """Give the lowered kernel of a finished schedule."""

@@ -213,6 +213,8 @@ class Ownership:
         held, wanted = self.access.keys(self.threads), other.keys(self.threads)
         rows = max(len(held), len(wanted))
         held, wanted = (np.broadcast_to(t, (rows, t.shape[1])) for t in (held, wanted))
+        if _shifted_alike(held, wanted):
+            held, wanted, rows = held[:1], wanted[:1], 1
         # Keys are numbered in order, so that one of them and its thread make one number.
         numbers = np.unique(np.concatenate((held.ravel(), wanted.ravel())))
         row = np.arange(rows, dtype=np.int64)[:, None] * len(numbers)
@@ -250,6 +252,12 @@ class Ownership:
             f"{user} visits the registers of {name} in an order that {self.owner} does not give to all threads alike",
             fix="descend the Move by conform() or own(Thread)",
         )
+
+
+def _shifted_alike(held: Ints, wanted: Ints) -> bool:
+    """Say whether every thread's keys are the first thread's moved by one distance: then one thread tells of all."""
+    origin = held[:, :1]
+    return all(bool((t - origin == t[:1] - origin[:1]).all()) for t in (held, wanted))
 
 
 def fit(values: Ints) -> Layout | None:

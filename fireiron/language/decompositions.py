@@ -1,4 +1,7 @@
-"""Decompositions: the links of a chain, as data. Each turns a spec into a smaller one and says which code stands between them."""
+"""Decompositions: the links of a chain, as data.
+
+Each turns a spec into a smaller one and says which code stands between them.
+"""
 
 from __future__ import annotations
 
@@ -159,7 +162,8 @@ class Microkernel:
     """Close a spec with CUDA source.
 
     Args:
-        source: statements; operands are pointers by role with `A_row`, `A_col` strides, and `M`, `N`, `K` the residual's extents.
+        source: statements; operands are pointers by role with `A_row`, `A_col` strides, and `M`, `N`, `K` the
+            residual's extents.
         numpy: its meaning, numpy(A, B, C) -> new C (numpy(src) -> dst for a Move); None refuses simulation.
         name: for comments and errors.
     """

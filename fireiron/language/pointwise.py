@@ -1,12 +1,13 @@
 """The pointwise language of epilogues: ordinary Python expressions that build an immutable tree.
 
-An op is a function from the accumulator's expression to a new one. Tensors take part by `operand(tensor)`, or directly in arithmetic.
+An op is a function from the accumulator's expression to a new one. Tensors take part by `operand(tensor)`, or
+directly in arithmetic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import attrs
 
@@ -28,6 +29,7 @@ class Value:
 
     @property
     def dtype(self) -> DType:
+        """Give the element type of the result."""
         return self.tree.dtype
 
     def __add__(self, other: Operand) -> Value:
@@ -72,7 +74,7 @@ def parameter(name: str, dtype: DType) -> Value:
     return Value(Parameter(name, dtype))
 
 
-def _lift(x: Operand, dtype: DType) -> Value:
+def _lift(x: object, dtype: DType) -> Value:
     if isinstance(x, Value):
         return x
     if isinstance(x, Tensor):
@@ -165,7 +167,8 @@ def expression(ops: tuple[Op, ...], value: Value) -> Value:
         SpecError: `bad-op` where an op does not return an expression.
     """
     for op in ops:
-        result = op(value)
+        # An op is a user's function: nothing but this check holds it to its type.
+        result = cast(object, op(value))
         if not isinstance(result, Value):
             name = getattr(op, "__name__", repr(op))
             raise SpecError(

@@ -24,10 +24,12 @@ class Coefficient:
 
     @property
     def is_one(self) -> bool:
+        """Tell whether scaling changes nothing."""
         return not self.name and self.value == 1.0
 
     @property
     def is_zero(self) -> bool:
+        """Tell whether what it scales need not be read."""
         return not self.name and self.value == 0.0
 
 

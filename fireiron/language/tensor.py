@@ -74,7 +74,10 @@ class Tensor:
 
     @property
     def storage(self) -> tuple[int, ...]:
-        """List the dimensions outermost first, as the user's array has them: a ColMajor matrix is a row-major array of its transpose."""
+        """List the dimensions outermost first, as the user's array has them.
+
+        A ColMajor matrix is a row-major array of its transpose.
+        """
         dims = tuple(range(len(self.shape)))
         return (*dims[:-2], dims[-1], dims[-2]) if self.order is ColMajor else dims
 
@@ -129,7 +132,13 @@ def Matrix(
 
 
 def Vector(extent: Index, dtype: object = f32, *, name: str, along: Order = RowMajor) -> Tensor:
-    """Describe a vector that broadcasts over a matrix: one value a column (`along=RowMajor`, a bias) or one a row (`along=ColMajor`).
+    """Describe a vector that broadcasts over a matrix.
+
+    Args:
+        extent: its elements.
+        dtype: their type.
+        name: what errors and kernels call it.
+        along: RowMajor gives one value a column (a bias), ColMajor one a row.
 
     Example:
         >>> Vector(512, "f32", name="bias").shape

@@ -11,7 +11,7 @@ import numpy as np
 from fireiron.algebra.expr import Const, Expr
 from fireiron.base.errors import SimulationError
 from fireiron.kernel.ir import View
-from fireiron.simulate.access import Access, Env, Fault, build, build_partial, granules_of, steps_of
+from fireiron.simulate.access import MOST_NBYTES, Access, Env, Fault, build, build_partial, granules_of, steps_of
 from fireiron.simulate.memory import Storage
 from fireiron.simulate.order import Array
 from fireiron.simulate.state import ITERATIONS, Machine, Place, State
@@ -48,10 +48,19 @@ class Operand:
             element = np.arange(steps.size).reshape(1, -1, 1)
             limits = [np.broadcast_to(np.asarray(e(env), np.int64), lanes)[:, None, :] for e in self.extents]
             there = (element % rows < limits[0]) & (element // rows < limits[1])
+            whole = bool(there.all())
             there &= np.True_ if mask is None else mask[:, None, :]
-            return build_partial(self.storage, self.offset(env), steps, lanes, there)
+            # A microkernel may read in vectors what lies together, and need not.
+            if not (whole and self._aligned(env, steps)):
+                return build_partial(self.storage, self.offset(env), steps, lanes, there)
         origin = tuple(o(env) for o in self.origin) if self.storage.kind == "GL" else ()
         return build(self.storage, self.offset(env), steps, lanes, mask, origin)
+
+
+    def _aligned(self, env: Env, steps: Array) -> bool:
+        width = min(len(steps) * self.storage.itemsize, MOST_NBYTES)
+        start = np.asarray(self.offset(env)) * self.storage.itemsize + self.storage.base
+        return self.storage.kind == "RF" or bool((start % width == 0).all())
 
 
 @attrs.define(eq=False)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, assert_never, cast
 import attrs
 import numpy as np
 
-from fireiron.algebra.expr import Expr, Var, as_expr, as_int, free, to_python
+from fireiron.algebra.expr import Expr, Var, as_int, free, to_python
 from fireiron.kernel.ir import BLOCK, THREAD, Call, Compute, For, If, Let, Micro, Region, Statement, Sync, View, walk
 from fireiron.simulate.access import Env, Value
 from fireiron.simulate.leaves import SKIP, Leaf, Operand, Plan, as_true, both
@@ -305,8 +305,7 @@ class Compiler:
             needs |= scope.of(*(e for each in extents for e in each))
             for operand in (*made, *goals):
                 each = extents[statement.views.index(operand.view)]
-                sizes = [mode.size for mode in operand.view.layout.modes]
-                if [as_expr(size) for size in sizes] != list(each) and len(sizes) == 2:
+                if operand.view.layout.rank == 2:
                     operand.extents = self.value(each[0]), self.value(each[1])
         leaf = Leaf(
             machine=machine,

@@ -34,10 +34,16 @@ SHAPES = [(256, 384, 128), (257, 130, 67), (33, 500, 9)]
 
 
 def check(schedule, numbers=None, expect=None, **sizes):
-    """Run a MatMul's schedule and compare: |error| <= (K + 2) eps_acc |A||B| plus one rounding to C's type; integers are exact."""
+    """Run a MatMul's schedule and compare.
+
+    |error| <= (K + 2) eps_acc |A||B| plus one rounding to C's type; integers are exact.
+    """
     spec = schedule.matmul
     arrays = random_arrays(Interface.of(schedule.lowered()), sizes, seed=1)
-    plain = {t.name: arrays[t.name] if t.storage == tuple(range(len(t.shape))) else arrays[t.name].swapaxes(-1, -2) for t in (spec.A, spec.B)}
+    plain = {
+        t.name: arrays[t.name] if t.storage == tuple(range(len(t.shape))) else arrays[t.name].swapaxes(-1, -2)
+        for t in (spec.A, spec.B)
+    }
     wide = np.float64 if spec.A.dtype.kind == "float" else np.int64
     a, b = (plain[t.name].astype(wide) for t in (spec.A, spec.B))
     before = {name: x.astype(wide) for name, x in arrays.items()}
@@ -76,7 +82,8 @@ def test_batch():
     spec = matmul(70, 60, 50, batch=3)
     schedule = (
         spec.tile(32, 32, batch=1).to(Block).epilog().split(8).load(A, SH).load(B, SH)
-        .tile(16, 16).to(Warp).tile(4, 2).to(Thread).split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll().done()
+        .tile(16, 16).to(Warp).tile(4, 2).to(Thread)
+        .split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll().done()
     )  # fmt: skip
     check(schedule)
 
@@ -86,7 +93,8 @@ def test_epilogue_operands_and_scalars():
     spec = matmul(130, 257, 40, alpha="alpha", beta=0.5)
     schedule = (
         spec.tile(64, 64).to(Block).epilog(add(bias), relu).split(8).load(A, SH).load(B, SH)
-        .tile(32, 32).to(Warp).tile(8, 4).to(Thread).split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll().done()
+        .tile(32, 32).to(Warp).tile(8, 4).to(Thread)
+        .split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll().done()
     )  # fmt: skip
     check(schedule, {"alpha": 2.0}, lambda ab, x: np.maximum(2.0 * ab + 0.5 * x["C"] + x["bias"], 0))
 
@@ -96,7 +104,8 @@ def test_transpose_through_shared_memory():
 
     schedule = (
         Move(Matrix(100, 75, name="X"), Matrix(100, 75, order=ColMajor, name="Y"))
-        .tile(32, 32).to(Block).load(SRC, SH, vector()).storage_layout(RowMajor).pad(1).tile(1, 1).to(Thread).layout(ColMajor).done()
+        .tile(32, 32).to(Block).load(SRC, SH, vector()).storage_layout(RowMajor).pad(1)
+        .tile(1, 1).to(Thread).layout(ColMajor).done()
     )  # fmt: skip
     x = np.random.default_rng(0).standard_normal((100, 75)).astype("f4")
     assert np.array_equal(schedule.compile()(x), x.T)
@@ -106,6 +115,7 @@ def test_hierarchical_storage():
     schedule = (
         matmul(128, 128, 64).tile(64, 64).to(Block).epilog().split(8)
         .load(A, SH).storage_layout(Layout((64, (4, 2)), (4, (1, 256)))).load(B, SH)
-        .tile(32, 32).to(Warp).tile(8, 4).to(Thread).split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll().done()
+        .tile(32, 32).to(Warp).tile(8, 4).to(Thread)
+        .split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll().done()
     )  # fmt: skip
     check(schedule)

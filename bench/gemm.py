@@ -1,0 +1,81 @@
+"""Time a preset against torch.mm: random data, checked against f64 first, L2 flushed, rounds interleaved in one process."""
+
+from __future__ import annotations
+
+import importlib
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from fireiron import matmul
+from fireiron.algebra.dtypes import dtype as find_dtype
+
+FLUSH_NBYTES = 256 << 20  # several times the L2 of any GPU so far
+
+
+def run(preset: str, shapes: Sequence[str], dtype: str, layout: str, rounds: int) -> int:
+    """Print a table of one row a shape; returns the exit code."""
+    try:
+        import torch
+    except ImportError:
+        print("nothing was timed: this benchmark needs torch and a GPU")
+        return 1
+    if not torch.cuda.is_available():
+        print("nothing was timed: torch sees no GPU")
+        return 1
+    torch.backends.cuda.matmul.allow_tf32 = False
+    module, name = preset.rsplit(".", 1)
+    make = getattr(importlib.import_module(f"fireiron.schedules.{module}"), name)
+    device = torch.cuda.get_device_name()
+    versions = f"torch {torch.__version__}, CUDA {torch.version.cuda}"
+    table = Table(title=f"{preset} {dtype} {layout} on {device}, {versions}, {rounds} interleaved rounds, L2 flushed")
+    for column in ("M x N x K", "fireiron us", "p20", "p80", "TFLOP/s", "torch us", "torch TFLOP/s", "ratio", "error"):
+        table.add_column(column, justify="right")
+    wrong = False
+    for shape in shapes:
+        m, n, k = (int(x) for x in shape.split("x"))
+        row, right = _row(torch, make, (m, n, k), dtype, layout, rounds)
+        table.add_row(shape, *row)
+        wrong = wrong or not right
+    Console(width=120).print(table)
+    print("ratio: torch's median time over fireiron's; error: relative norm against f64")
+    return int(wrong)
+
+
+def _row(
+    torch: Any, make: Callable[..., Any], shape: tuple[int, int, int], dtype: str, layout: str, rounds: int
+) -> tuple[list[str], bool]:
+    m, n, k = shape
+    kind = getattr(torch, find_dtype(dtype).numpy_name)
+    stored_a = torch.randn((k, m) if layout[1] == "T" else (m, k), device="cuda").to(kind)
+    stored_b = torch.randn((n, k) if layout[0] == "T" else (k, n), device="cuda").to(kind)
+    a = stored_a.T if layout[1] == "T" else stored_a
+    b = stored_b.T if layout[0] == "T" else stored_b
+    ours = torch.full((m, n), float("nan"), device="cuda", dtype=kind)
+    theirs = torch.empty_like(ours)
+    kernel = make(matmul(m, n, k, dtype, layout=layout)).compile()
+    kernel(stored_a, stored_b, out=ours)
+    exact = a.double() @ b.double()
+    error = float((ours.double() - exact).norm() / exact.norm())
+    flush = torch.empty(FLUSH_NBYTES, dtype=torch.int8, device="cuda")
+    times: dict[str, list[float]] = {"ours": [], "theirs": []}
+    work = {"ours": lambda: kernel(stored_a, stored_b, out=ours), "theirs": lambda: torch.mm(a, b, out=theirs)}
+    for warm in range(3 + rounds):
+        for who, once in work.items():
+            flush.zero_()
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begin.record()
+            once()
+            end.record()
+            torch.cuda.synchronize()
+            if warm >= 3:
+                times[who].append(begin.elapsed_time(end) * 1e3)
+    mine, peer = statistics.median(times["ours"]), statistics.median(times["theirs"])
+    quantiles = statistics.quantiles(times["ours"], n=10)
+    tflops = 2e-6 * m * n * k
+    limit = 4 * (k**0.5 * find_dtype(dtype).epsilon + find_dtype(dtype).epsilon)
+    cells = [mine, quantiles[1], quantiles[7], tflops / mine, peer, tflops / peer, peer / mine]
+    return [*(f"{x:.3f}" if i == 6 else f"{x:.2f}" for i, x in enumerate(cells)), f"{error:.1e}"], error <= limit

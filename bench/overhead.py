@@ -1,0 +1,54 @@
+"""Measure what a call costs the host beyond a bare cuda.core launch of the same kernel, in the steady state with torch tensors."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+from fireiron import matmul
+from fireiron.schedules import simt
+
+CALLS, ROUNDS = 2000, 15
+
+
+def run() -> int:
+    """Print both times and their difference."""
+    try:
+        import torch
+    except ImportError:
+        print("nothing was timed: this benchmark needs torch and a GPU")
+        return 1
+    if not torch.cuda.is_available():
+        print("nothing was timed: torch sees no GPU")
+        return 1
+    from cuda.core import Device, LaunchConfig, ObjectCode, launch
+
+    kernel = simt.sgemm(matmul(64, 64, 16)).compile()
+    a, b, c = (torch.randn(s, device="cuda") for s in ((64, 16), (16, 64), (64, 64)))
+    kernel(a, b, out=c)
+    device = Device()
+    device.set_current()
+    bare = ObjectCode.from_cubin(kernel.cubin).get_kernel(kernel.name)
+    interface = kernel.interface
+    config = LaunchConfig(grid=1, block=interface.threads, shmem_size=interface.shared_nbytes)
+    stream = device.create_stream(torch.cuda.current_stream())
+    pointers = (a.data_ptr(), b.data_ptr(), c.data_ptr())
+    direct = lambda: launch(stream, config, bare, *pointers)  # noqa: E731
+    call = lambda: kernel(a, b, out=c)  # noqa: E731
+    times = {"cuda.core launch": direct, "fireiron call": call}
+    found = {name: statistics.median(_host_us(f, torch.cuda.synchronize) for _ in range(ROUNDS)) for name, f in times.items()}
+    for name, us in found.items():
+        print(f"{name}: {us:.2f} us")
+    print(f"over a bare launch: {found['fireiron call'] - found['cuda.core launch']:.2f} us")
+    return 0
+
+
+def _host_us(once: Callable[[], object], settle: Callable[[], object]) -> float:
+    settle()
+    begin = time.perf_counter()
+    for _ in range(CALLS):
+        once()
+    spent = time.perf_counter() - begin
+    settle()
+    return spent / CALLS * 1e6

@@ -1,0 +1,25 @@
+"""Run one size of every preset on the GPU, for compute-sanitizer: `compute-sanitizer --tool racecheck python tests/gpu/one_size.py`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fireiron import matmul
+from fireiron.schedules import simt
+
+PRESETS = (simt.listing1, simt.listing2, simt.listing4, simt.sgemm)
+
+
+def main() -> None:
+    """Run, and compare with NumPy."""
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((130, 40)).astype("f4")
+    b = rng.standard_normal((40, 140)).astype("f4")
+    for preset in PRESETS:
+        c = preset(matmul(130, 140, 40)).compile()(a, b)
+        assert np.abs(c - a.astype("f8") @ b).max() < 1e-4
+        print(preset.__name__, "right")
+
+
+if __name__ == "__main__":
+    main()
