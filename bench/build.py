@@ -1,4 +1,7 @@
-"""Measure the authoring loop: building and checking a chain, lowering and printing, compiling cold and warm. Needs no GPU."""
+"""Measure the authoring loop: building and checking a chain, lowering and printing, compiling cold and warm.
+
+Needs no GPU.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ def run() -> int:
 
     sizes = iter(range(1, 10_000))
     fresh: Callable[[], MatMulChain] = lambda: matmul(128 * next(sizes), 512, 256)  # noqa: E731
-    print(f"simt.listing2, twelve links, built, checked and elaborated: {_ms(lambda: simt.listing2(fresh()), 30):.2f} ms")
+    listing2 = _ms(lambda: simt.listing2(fresh()), 30)
+    print(f"simt.listing2, twelve links, built, checked and elaborated: {listing2:.2f} ms")
     print(f"simt.sgemm, built, checked and elaborated: {_ms(lambda: simt.sgemm(fresh()), 30):.2f} ms")
     print(f"simt.sgemm, elaborated and printed as CUDA: {_ms(lambda: simt.sgemm(fresh()).cuda('sm_90a'), 30):.2f} ms")
     with tempfile.TemporaryDirectory() as folder:

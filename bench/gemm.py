@@ -1,4 +1,4 @@
-"""Time a preset against torch.mm: random data, checked against f64 first, L2 flushed, rounds interleaved in one process."""
+"""Time a preset against torch.mm: random data, checked against f64 first, L2 flushed, rounds interleaved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Measure what a call costs the host beyond a bare cuda.core launch of the same kernel, in the steady state with torch tensors."""
+"""Measure what a call costs the host beyond a bare cuda.core launch of the same kernel.
+
+Both run in the steady state with torch tensors.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,9 @@ def run() -> int:
     direct = lambda: launch(stream, config, bare, *pointers)  # noqa: E731
     call = lambda: kernel(a, b, out=c)  # noqa: E731
     times = {"cuda.core launch": direct, "fireiron call": call}
-    found = {name: statistics.median(_host_us(f, torch.cuda.synchronize) for _ in range(ROUNDS)) for name, f in times.items()}
+    found = {
+        name: statistics.median(_host_us(f, torch.cuda.synchronize) for _ in range(ROUNDS)) for name, f in times.items()
+    }
     for name, us in found.items():
         print(f"{name}: {us:.2f} us")
     print(f"over a bare launch: {found['fireiron call'] - found['cuda.core launch']:.2f} us")

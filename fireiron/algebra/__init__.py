@@ -1,1 +1,1 @@
-"""Index expressions, layouts, swizzles, dtypes, scalar expressions, architectures: mathematics that knows no schedule."""
+"""Mathematics that knows no schedule: index and scalar expressions, layouts, swizzles, dtypes, architectures."""

@@ -9,12 +9,13 @@ import attrs
 from fireiron.algebra.dtypes import DType
 from fireiron.atoms.atom import Atom
 from fireiron.atoms.copy import COPIES
+from fireiron.atoms.mma import MMA
 from fireiron.atoms.shuffle import SHUFFLES
 from fireiron.atoms.simt import SIMT
 from fireiron.base.text import count
 from fireiron.language.levels import Level, Memory
 
-TABLE: tuple[Atom, ...] = (*SIMT, *COPIES, *SHUFFLES)
+TABLE: tuple[Atom, ...] = (*SIMT, *MMA, *COPIES, *SHUFFLES)
 
 
 @attrs.frozen

@@ -138,6 +138,9 @@ def _node_at(tree: ast.AST, start: tuple[int, int], end: tuple[int, int]) -> ast
         *(c for c in calls if isinstance(c.func, ast.Attribute) and _start(c) == start),
         *(n for n in nodes if (n.lineno, n.col_offset) == start and _end(n) == end),
     )
+    if found and isinstance(found[0], ast.Attribute):
+        # A method that could not be looked up: its call says more than its name.
+        return next((c for c in calls if c.func is found[0]), found[0])
     return found[0] if found else None
 
 

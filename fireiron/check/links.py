@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from fireiron.algebra.dtypes import DType
+from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
 from fireiron.language.decompositions import Chunks, Extent, Widest
-from fireiron.language.levels import LEVELS, MEMORIES, SH, Block, Kernel, Level, Memory, Thread
+from fireiron.language.levels import MEMORIES, SH, Block, Kernel, Level, Memory
 from fireiron.language.residual import Operand, Residual
 
 
@@ -76,8 +79,11 @@ def level_nests(residual: Residual, level: Level) -> None:
     if level.name == residual.level.name and level.name != Kernel.name:
         return
     if not level.is_inside(residual.level):
-        inner = [x.name for x in LEVELS if x.is_inside(residual.level)]
-        fix = f"tile to {level} before {residual.level}, or drop this link" if inner or residual.level == Thread else ""
+        fix = (
+            f"tile to {level} before {residual.level}, or drop this link"
+            if level.name != Kernel.name
+            else "drop this link"
+        )
         raise DecompositionError(
             "level-nests",
             f"cannot map tiles of {residual.short} to {level}: the spec is already at level {residual.level}",
@@ -99,6 +105,40 @@ def operand(residual: Residual, wanted: str) -> Operand:
             return o
     known = ", ".join(dict.fromkeys(n for o in residual.operands for n in (o.role, o.tensor.name)))
     raise DecompositionError("unknown-operand", f"{residual.short} has no operand {wanted}", fix=f"operands: {known}")
+
+
+def storage(residual: Residual, role: str, layout: Layout, pad: int) -> None:
+    """Refuse a layout of another shape than the tile's, one that puts two elements in one place, and one with a pad."""
+    found = residual.operand(role)
+    assert found is not None
+    shape = tuple(residual.extents[dim] for dim in found.dims)
+    extents = tuple(mode.size for mode in layout.modes)
+    if len(extents) != min(2, len(shape)) or any(
+        isinstance(x, int) and x != y for x, y in zip(shape[-2:], extents, strict=False)
+    ):
+        raise DecompositionError(
+            "storage-shape",
+            f"storage layout {layout} holds {_by(extents)} elements, the tile of {role} is {_by(shape)}",
+            fix="give a layout with one mode a dimension of the tile",
+        )
+    if layout.is_static:
+        places = {layout(i) for i in range(int(layout.size))}  # pyright: ignore[reportArgumentType]
+        if len(places) != layout.size:
+            raise DecompositionError(
+                "storage-overlap",
+                f"storage layout {layout} puts {layout.size} elements of {role} in {len(places)} places",
+                fix="give every element a place of its own",
+            )
+    if pad:
+        raise DecompositionError(
+            "storage-pad",
+            f"pad({pad}) of {role} beside the layout {layout}, which has strides of its own",
+            fix="write the pad into the layout",
+        )
+
+
+def _by(extents: Iterable[object]) -> str:
+    return "x".join(map(str, extents))
 
 
 def load(residual: Residual, wanted: Operand, memory: Memory) -> None:

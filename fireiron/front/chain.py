@@ -121,7 +121,7 @@ class Chain:
         raise RefinementError(
             "no-such-link",
             f"{last} has no {name}: {why}",
-            fix="next may come: " + ", ".join(methods),
+            fix=_next(name, methods),
             link=here(),
             path=self.where,
         )
@@ -238,8 +238,8 @@ class TileRefinements(Chain):
         """Choose the order in which unit ids count tiles.
 
         Args:
-            order: along rows first (RowMajor), along columns first (ColMajor), in groups of rows (`Grouped(n)`), or by a
-                layout of ids.
+            order: along rows first (RowMajor), along columns first (ColMajor), in groups of rows (`Grouped(n)`), or by
+                a layout of ids.
         """
         return self._refine(order=order)
 
@@ -285,36 +285,57 @@ class LoadRefinements(Chain):
             raise DecompositionError(
                 "pad", f"a pad of {elements} elements", fix="pad by 0 or more", link=here(), path=self.where
             )
-        self._check(_addressed, self.links[-1], "pad")
+        link = self._addressed("pad")
+        if isinstance(link.storage, Layout):
+            self._check(rules.storage, self._before, link.role, link.storage, elements)
         return self._refine(pad=elements)
 
     def swizzle(self, swizzle: Swizzle) -> Self:
         """Permute the buffer's elements by XOR, so that columns spread over the banks."""
-        self._check(_addressed, self.links[-1], "swizzle")
+        self._addressed("swizzle")
         return self._refine(swizzle=swizzle)
 
     def storage_layout(self, layout: Order | Layout) -> Self:
         """Store the buffer in this order, or by this layout, instead of in its source's order."""
-        self._check(_addressed, self.links[-1], "storage_layout")
+        link = self._addressed("storage_layout")
+        if isinstance(layout, Layout):
+            self._check(rules.storage, self._before, link.role, layout, link.pad)
         return self._refine(storage=layout)
 
     def reuse_buffer(self) -> Self:
         """Let the buffer overlay others that are dead by then."""
-        self._check(_addressed, self.links[-1], "reuse_buffer")
+        self._addressed("reuse_buffer")
         return self._refine(reuse=True)
 
     def no_sync(self) -> Self:
         """Claim that no barrier is needed for this load alone; lowering proves it, or refuses."""
         return self._refine(no_sync=True, link=here())
 
+    def _addressed(self, method: str) -> Load:
+        """Give the load that a refinement places, or refuse one to registers."""
+        (*_, link) = self.links
+        assert isinstance(link, Load)
+        if link.memory.registers:
+            raise DecompositionError(
+                "register-storage",
+                f"{method} places a buffer in memory, and {link.memory} has no addresses",
+                fix="drop it",
+                link=here(),
+                path=self.where,
+            )
+        return link
 
-def _addressed(link: Load, method: str) -> None:
-    if link.memory.registers:
-        raise DecompositionError(
-            "register-storage", f"{method} places a buffer in memory, and {link.memory} has no addresses", fix="drop it"
-        )
+
+def _next(wrong: str, methods: list[str]) -> str:
+    """Name what was perhaps meant, and the links that may come."""
+    import difflib
+
+    meant = difflib.get_close_matches(wrong, methods, 1)
+    links = [m for m in methods if m in _DECOMPOSE or m in _REFINES]
+    return (f"write {meant[0]}; " if meant else "") + "next may come: " + ", ".join(links)
 
 
+_DECOMPOSE = ("tile", "split", "load", "epilog", "vectors", "own", "done")
 _REFINES = {
     "to": "tile", "layout": "tile", "permute": "tile", "unroll": "tile and split", "pipeline": "split", "pad": "load",
     "swizzle": "load", "storage_layout": "load", "reuse_buffer": "load", "no_sync": "load",

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fireiron.base.errors import Finding, FireironError, UsageError
+from fireiron.base.errors import CallError, Finding, FireironError, SpecError, UsageError
 from fireiron.base.link import here
 from fireiron.front.chain import Chain
 from fireiron.front.digest import digest
@@ -63,6 +63,7 @@ class Verbs(Chain):
         """Print the kernel as CUDA C++."""
         from fireiron.cuda.printer import source
 
+        self._closed("cuda")
         return source(self.lowered(arch))
 
     def check(self, arch: str | int | None = None) -> tuple[Finding, ...]:
@@ -95,6 +96,7 @@ class Verbs(Chain):
         """
         from fireiron.estimate.model import estimate
 
+        self._closed("estimate")
         return estimate(self.lowered(arch), _arch(self, arch), sizes)
 
     def simulate(
@@ -119,7 +121,11 @@ class Verbs(Chain):
         """
         from fireiron.front.simulation import simulate_schedule
 
-        return simulate_schedule(self.lowered(), inputs, out, blocks, track, scalars)
+        self._closed("simulate")
+        try:
+            return simulate_schedule(self.lowered(), inputs, out, blocks, track, scalars)
+        except (CallError, UsageError) as error:
+            raise error.located(here()) from None
 
     def compile(
         self,
@@ -164,10 +170,15 @@ class Verbs(Chain):
 
     def __call__(self, *inputs: Any, out: Any = None, stream: Any = None, **scalars: Any) -> Any:
         """Compile for the GPU at hand and run; NumPy arrays run on the simulator where there is none."""
-        return _compiled(self)(*inputs, out=out, stream=stream, **scalars)
+        self._closed("a call")
+        try:
+            return _compiled(self)(*inputs, out=out, stream=stream, **scalars)
+        except CallError as error:
+            raise error.located(here()) from None
 
     def time(self, *inputs: Any, out: Any = None, **scalars: Any) -> Timing:
         """Time the schedule on the GPU: medians with quantiles, L2 flushed; random inputs if none are given."""
+        self._closed("time")
         return _compiled(self).time(*inputs, out=out, flops=self.flops(**scalars), **scalars)
 
     def flops(self, **sizes: Any) -> float:
@@ -227,7 +238,10 @@ def _arch(chain: Chain, wanted: str | int | None) -> Arch:
     from fireiron.algebra.arch import arch, native
 
     if wanted is not None:
-        return arch(wanted)
+        try:
+            return arch(wanted)
+        except SpecError as error:
+            raise error.located(here()) from None
     if chain.program.arch is not None:
         return arch(chain.program.arch)
     found = _gpu()

@@ -155,9 +155,10 @@ def check_array(pointer: PointerParameter, array: ArrayFacts, sizes: Mapping[str
         raise CallError("wrong-dtype", f"{name} is {array.dtype}, the kernel takes {pointer.dtype}", fix=f"pass {fix}")
     shape = concrete(pointer.shape, sizes)
     if array.shape != shape:
+        solved = "" if _shape(pointer) == _numbers(shape) else f" = {_numbers(shape)}"
         raise CallError(
             "wrong-shape",
-            f"{name} is {_numbers(array.shape)}, the kernel takes {_shape(pointer)} = {_numbers(shape)}",
+            f"{name} is {_numbers(array.shape)}, the kernel takes {_shape(pointer)}{solved}",
             fix=f"pass an array of shape {shape}",
         )
     strides = concrete(pointer.strides, sizes)

@@ -17,7 +17,8 @@ ALIGN = 128
 def allocate(storages: tuple[Storage, ...], body: tuple[Statement, ...]) -> tuple[dict[str, Buffer], int]:
     """Give every buffer its size, and every shared one its offset; returns buffers by name and the bytes in all.
 
-    A buffer marked `reuse` starts at the lowest buffer that is dead before its own first access, with nothing alive above.
+    A buffer marked `reuse` starts at the lowest buffer that is dead before its own first access, with nothing
+    alive above.
     """
     lives = _lives(body)
     buffers: dict[str, Buffer] = {}
@@ -42,7 +43,7 @@ def _nbytes(storage: Storage) -> int:
 
 
 def _overlay(storage: Storage, placed: Mapping[str, Buffer], lives: Mapping[str, tuple[int, int]]) -> int:
-    """Find the lowest offset above which every placed buffer is dead before this one's first access, or born after its last."""
+    """Find the lowest offset above which no placed buffer is alive between this one's first access and its last."""
     born, dies = lives.get(storage.name, (0, 0))
     alive = [
         b
@@ -53,7 +54,10 @@ def _overlay(storage: Storage, placed: Mapping[str, Buffer], lives: Mapping[str,
 
 
 def _lives(body: tuple[Statement, ...]) -> dict[str, tuple[int, int]]:
-    """Give the first and last access of each buffer in program order; a loop is one point for what is alive around its back edge."""
+    """Give the first and last access of each buffer in program order.
+
+    A loop is one point for what is alive around its back edge.
+    """
     lives: dict[str, tuple[int, int]] = {}
     clock = 0
 

@@ -63,7 +63,7 @@ class Context:
         return Var(THREAD, self.threads)
 
     def define(self, wanted: str, value: Expr, extent: Index) -> Expr:
-        """Name an index expression of thread and block at the kernel's start; shorter and loop-dependent ones stay as they are."""
+        """Name an index expression of thread and block at the kernel's start; short and loop-dependent ones stay."""
         expanded = self.expanded(value)
         if (
             isinstance(value, Var)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import attrs
 
-from fireiron.algebra.expr import Expr, and_, as_expr, lt, proves, substitute
+from fireiron.algebra.expr import Expr, Index, Var, and_, as_expr, lt, proves, substitute
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, Select, Unary
 from fireiron.algebra.scalar import Parameter as ScalarParameter
 from fireiron.base.errors import DecompositionError
@@ -76,13 +76,15 @@ def initialise(state: State, context: Context) -> Body:
             fix="accumulate in registers by .epilog(...) above the split, or split below .to(Thread)",
         )
     body: Body = ()
-    offset, loops = window.linear(), []
+    offset = window.linear()
+    loops: list[tuple[Var, Index]] = []
     condition: Expr | None = None
     for i, axis in enumerate(window.axes):
         steps = window.steps_along(i)
         assert steps is not None
-        var = as_expr(0) if axis.size == 1 else context.variable("i", axis.size)
+        var: Expr = as_expr(0)
         if axis.size != 1:
+            var = context.variable("i", axis.size)
             loops.append((var, axis.size))
         offset = offset + steps(var)
         for bound in axis.bounds:

@@ -1,7 +1,7 @@
 """Kernel IR: one statement language between schedules and their backends.
 
-Everything is explicit here: which element each access touches, who is guarded, where barriers stand. `cuda/` prints it, `simulate/` runs it,
-and neither decides anything.
+Everything is explicit here: which element each access touches, who is guarded, where barriers stand. `cuda/` prints it,
+`simulate/` runs it, and neither decides anything.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class View:
     Args:
         buffer: where.
         offset: flat element index of the first element: swizzle, slot and unit copy already applied.
-        layout: steps from the first element to the others, in the atom's order (`4:1` for a vector, `1:0` for a scalar).
+        layout: steps from the first element to the others, in the atom's order (`4:1` for a vector, `1:0` for
+            a scalar).
         slot: which ring slot `offset` lies in (0 <= slot < slots), kept for hazard analysis.
         origin: coordinates of the first element in the whole tensor, one a dimension, for messages.
     """
@@ -135,9 +136,9 @@ class Compute:
 
 @attrs.frozen
 class Sync:
-    """Wait for all threads of each unit of `level` (Block, or Warp and groups of it); shared memory written before is seen after.
+    """Wait for all threads of each unit of `level` (Block, or Warp and groups of it).
 
-    `reason` says in words which edge needs it.
+    Shared memory written before is seen after.     `reason` says in words which edge needs it.
     """
 
     level: Level
@@ -159,8 +160,8 @@ class Micro:
 
     Args:
         name: for comments and errors.
-        source: CUDA C++ statements; `views` bind as pointers named by role (`A`, `B`, `C`) to their first element, with `A_row`, `A_col`
-            (and so on) element strides; bindings are integers (`M`, `N`, `K` of the residual spec).
+        source: CUDA C++ statements; `views` bind as pointers named by role (`A`, `B`, `C`) to their first element, with
+            `A_row`, `A_col` (and so on) element strides; bindings are integers (`M`, `N`, `K` of the residual spec).
         numpy: its meaning: numpy(A, B, C) on arrays of one unit -> new C, or None (then simulating it is an error).
         roles: names of the views.
         views: first elements; `layout` holds ((rows), (columns)) with their strides.
@@ -231,7 +232,13 @@ Parameter: TypeAlias = Pointer | Size | Number
 
 @attrs.frozen
 class Precondition:
-    """Demand something of the sizes at launch: `condition` is an expression of symbols; `message` and `fix` say what fails."""
+    """Demand something of the sizes at launch.
+
+    Args:
+        condition: an expression of symbols.
+        message: what fails.
+        fix: what to do about it.
+    """
 
     condition: Expr
     message: str

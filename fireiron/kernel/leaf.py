@@ -10,15 +10,16 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, and_, as_expr, gt, minimum, proves
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Arg, Cast, Constant
-from fireiron.atoms.table import TABLE, matching, nearest
+from fireiron.atoms.table import TABLE, Near, matching, nearest
 from fireiron.base.errors import DecompositionError
-from fireiron.kernel.context import Context, State, buffer_of, memory_view, register_view
+from fireiron.kernel.context import Context, State, buffer_of, elements, memory_view, register_view
+from fireiron.kernel.fragment import fragment_view
 from fireiron.kernel.ir import Binding, Buffer, Call, Compute, For, If, Micro, Region, Statement, View
 from fireiron.kernel.storage import tensor_window
 from fireiron.kernel.window import Window
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import Done, Microkernel
-from fireiron.language.levels import RF, Thread
+from fireiron.language.levels import FR, RF, Thread
 from fireiron.language.specs import Init, Pointwise
 
 Body: TypeAlias = tuple[Statement, ...]
@@ -43,9 +44,41 @@ def lower_done(link: Done, state: State, context: Context) -> Body:
     return _elementwise(state, context)
 
 
-def _no_atom(state: State, chosen: Atom | None, why: str) -> DecompositionError:
+def _no_atom(
+    state: State,
+    chosen: Atom | None,
+    why: str,
+    fix: str = "tile to a level's Thread and to an atom's shape before done()",
+) -> DecompositionError:
     what = f"{chosen.name} does not execute" if chosen else "no atom executes"
-    return DecompositionError("no-atom", f"{what} {state.residual}: {why}", fix="decompose further before done()")
+    return DecompositionError("no-atom", f"{what} {state.residual}: {why}", fix=fix)
+
+
+def _nearest(chosen: Atom | None, found: tuple[Near, ...]) -> str:
+    """Name the atoms that differ least, and in what."""
+    least = [near for near in found if len(near.differs) == len(found[0].differs)]
+    if chosen is not None:
+        return "; ".join(least[0].differs)
+    return "; ".join(f"of {near.atom.name} {' and '.join(near.differs)}" for near in least)
+
+
+def _steps_to(atom: Atom, state: State, shape: tuple[int, ...]) -> str:
+    """Say which links lead from a MatMul to the nearest atom."""
+    steps: list[str] = []
+    if state.level != atom.unit:
+        steps.append(f"tile to {atom.unit}")
+    if shape[:2] != atom.shape[:2]:
+        steps.append(f"tile({atom.shape[0]}, {atom.shape[1]})")
+    if shape[2] != atom.shape[2]:
+        steps.append(f"split({atom.shape[2]})")
+    steps += [
+        f"load {wanted.role} to {wanted.memory}" if wanted.role != "C" else "accumulate C by epilog(memory=RF)"
+        for wanted, o in zip(atom.operands, state.residual.operands, strict=True)
+        if not o.memory.registers
+    ]
+    if any(o.dtype != wanted.dtype for wanted, o in zip(atom.operands, state.residual.operands, strict=True)):
+        steps.append("choose an atom of these element types, or convert by load(..., dtype=...)")
+    return ", ".join(steps) or f"compile for sm_{atom.arch} or later"
 
 
 def _matmul(chosen: Atom | None, state: State, context: Context) -> Body:
@@ -53,14 +86,19 @@ def _matmul(chosen: Atom | None, state: State, context: Context) -> Body:
     shape = tuple(
         size if isinstance(size, int) else 0 for dim, size in state.residual.sizes if dim != "batch" or size != 1
     )
-    memories = tuple(RF if o.memory.registers else o.memory for o in operands)
+    held = RF if state.level.size == 1 else FR
+    memories = tuple(held if o.memory.registers else o.memory for o in operands)
     asked = ("MatMul", shape, tuple(o.dtype for o in operands), memories, state.level, context.arch)
     table = TABLE if chosen is None else (chosen,)
     found = next(iter(matching(*asked, table=table)), None)
     if found is None:
-        raise _no_atom(state, chosen, "; ".join(map(str, nearest(*asked, table=table))))
+        near = nearest(*asked, table=table)
+        raise _no_atom(state, chosen, _nearest(chosen, near), _steps_to(near[0].atom, state, shape))
     views: list[View] = []
     for role in ("A", "B", "C"):
+        if found.unit.size != 1:
+            views.append(fragment_view(found.operand(role), state.windows[role], state, context, f"{found.name} (done)"))
+            continue
         view = register_view(context, state.windows[role], state, f"{found.name} (done)")
         count = view.layout.size
         if view.layout != Layout(count, 1) and count > 1:
@@ -86,6 +124,13 @@ def _move(chosen: Atom | None, state: State, context: Context) -> Body:
         assert isinstance(size, int)
         count *= size
     for window in (src, dst):
+        if count > 1 and not window.storage.memory.registers and elements(window) != Layout(count, 1):
+            raise _no_atom(
+                state,
+                chosen,
+                f"its {count} elements do not lie together in {window.storage.name}",
+                "tile along the contiguous dimension, or tile(1, 1)",
+            )
         _check_alignment(window, count)
     source, target = _view(src, state, context), _view(dst, state, context)
     # Every register exists: what a thread holds beyond a tile's end is neither read nor stored by the other side.

@@ -222,7 +222,7 @@ def _sort_loops(
 
 
 def _steps(coordinates: tuple[Expr, ...], limits: tuple[Limit, ...], var: Var) -> list[int] | None:
-    """Give the constant step of each coordinate along a variable, None unless exactly one of them steps, and forward."""
+    """Give the constant step of each coordinate along a variable; None unless just one of them steps, and forward."""
     steps: list[int] = []
     for coordinate in coordinates:
         step = _step(coordinate, var)
@@ -263,7 +263,8 @@ def widest_sizes(
         raise DecompositionError(
             "vector-alignment",
             f"a vector of {size.nbytes} bytes is wider than {best * nbytes} bytes, the most that {found[index][1]}",
-            fix=f"use {best * nbytes} bytes, or vector() for the widest that fits; declare symbols by symbol(name, multiple_of=n)",
+            fix=f"use {best * nbytes} bytes, or vector() for the widest that fits; "
+            "declare symbols by symbol(name, multiple_of=n)",
         )
     sizes = tuple((dim, best if i == index else 1) for i, dim in enumerate(dims))
     if order is RowMajor and best == 1 and sides:
@@ -311,7 +312,7 @@ def _other_steps(window: Window, index: int) -> list[int]:
         if steps is None:
             continue
         leaves = [(n, s) for n, s in steps.leaves if n != 1]
-        out += [as_expr(s).divisor for n, s in (leaves[1:] if i == index else leaves)]
+        out += [as_expr(s).divisor for _, s in (leaves[1:] if i == index else leaves)]
     return out
 
 

@@ -1,7 +1,8 @@
 """Ownership: which thread holds which element of a register tensor, and in which of its registers.
 
-A register tensor has one map (thread, register) -> coordinate. The atom that computes with it, or the schedule that produces it, defines the
-map; every other access is resolved against it, numerically over all threads, so that a contradiction is found and named.
+A register tensor has one map (thread, register) -> coordinate. The atom that computes with it, or the schedule that
+produces it, defines the map; every other access is resolved against it, numerically over all threads, so that a
+contradiction is found and named.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from fireiron.algebra.expr import Expr, Var, as_expr, evaluate, free
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
+from fireiron.base.link import Link
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,16 +31,17 @@ ABSENT = 1 << 62
 
 @attrs.frozen
 class RegisterLoop:
-    """Name a loop around an access: its variable, its trips, whether it is unrolled."""
+    """Name a loop around an access: its variable, its trips, whether it is unrolled, and the link that made it."""
 
     var: Var
     trips: Expr
     unrolled: bool
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
 
 
 @attrs.frozen
 class Limit:
-    """Demand `offset + steps(x) < limit` of the local index x along a dimension: a tile's end that a thread's elements may cross.
+    """Demand `offset + steps(x) < limit` of the local index x: a tile's end that a thread's elements may cross.
 
     Args:
         axis: the dimension's number.
@@ -87,8 +90,9 @@ class Access:
         return tuple(out)
 
     def keys(self, threads: int) -> Ints:
-        """Tabulate the flattened coordinate of every element: rows are threads (one row where they do not matter), columns
-        loop values and elements, innermost fastest.
+        """Tabulate the flattened coordinate of every element.
+
+        Rows are threads (one row where they do not matter), columns loop values and elements, innermost fastest.
         """
         count, extents = self.count, self.extents
         total = int(np.prod(extents)) * count
@@ -99,13 +103,14 @@ class Access:
             env[loop.var.name] = ((column // weight) % extent)[None, :]
             weight *= extent
         element = column % count
-        key: Any = np.zeros((1, total), dtype=np.int64)
+        key: Ints = np.zeros((1, total), dtype=np.int64)
         for coordinate, layout in zip(self.coordinates, self.elements, strict=True):
             steps = layout(element % layout.size) if layout.size > 1 else 0
             element = element // layout.size
             value = evaluate(coordinate, env) + np.asarray(steps)
             key = key * SPAN + value
-        return np.atleast_2d(np.where(self._there(env, total), key, key + ABSENT))
+        there: NDArray[np.bool_] = self._there(env, total)
+        return np.atleast_2d(np.where(there, key, key + ABSENT))
 
     def _there(self, env: dict[str, Any], total: int) -> Any:
         """Tabulate which elements exist."""
@@ -144,7 +149,8 @@ def access(
             raise DecompositionError(
                 "register-loop",
                 f"the loop over {loop.var.name} indexes the registers of {name}, but is not unrolled",
-                fix="refine that link by .unroll()",
+                fix="refine this link by .unroll()",
+                link=loop.link,
             )
     # An element that only some trips of another loop touch exists all the same.
     others = frozenset[Any](loop.var for loop in loops) - frozenset[Any](loop.var for loop in kept)
@@ -185,8 +191,8 @@ class Ownership:
         """Find the registers that another access touches: the first one, and the steps to the others.
 
         Raises:
-            DecompositionError: `ownership-conflict` where a thread touches an element that it does not hold, or where threads hold it
-                in different registers.
+            DecompositionError: `ownership-conflict` where a thread touches an element that it does not hold, or where threads
+                hold it in different registers.
         """
         if other.coordinates == self.access.coordinates and other.elements == self.access.elements:
             return self.register(), Layout(self.access.count, 1)
@@ -231,7 +237,7 @@ class Ownership:
                 f"which {self.owner} gives to another thread",
                 fix="descend the Move by conform() or own(Thread), or convert by a Move through shared memory",
             )
-        found = (place % held.shape[1]).reshape(wanted.shape)
+        found: Ints = (place % held.shape[1]).reshape(wanted.shape)
         # Where a thread has no element any register will do: the one that the other threads use.
         certain = (wanted < ABSENT // 2) | ~(wanted < ABSENT // 2).any(axis=0)
         found = np.where(certain, found, found[certain.argmax(axis=0), np.arange(found.shape[1])])

@@ -24,7 +24,8 @@ Recur: TypeAlias = Callable[[Sequence[Decomposition], State, Context], Body]
 def lower_split(link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
     """Lower the loop over chunks of K.
 
-    With n stages, chunk k+n-1 is started before chunk k is computed with, and finished after it; the first n-1 chunks come before the loop.
+    With n stages, chunk k+n-1 is started before chunk k is computed with, and finished after it; the first n-1 chunks
+    come before the loop.
 
     Raises:
         DecompositionError: `register-loop`, `pipeline-empty`.
@@ -35,7 +36,7 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
     trips = as_expr(parts["K"].trips)
     k = context.variable("k", trips)
     below = state.under(f"split {link.size}", link.link)
-    looped = attrs.evolve(below, loops=(*state.loops, RegisterLoop(k, trips, link.unrolled)))
+    looped = attrs.evolve(below, loops=(*state.loops, RegisterLoop(k, trips, link.unrolled, link.link)))
 
     def at(chunk: Expr, inside: State) -> State:
         return descend(inside, parts, {"K": chunk})

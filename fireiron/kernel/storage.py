@@ -122,13 +122,14 @@ def _strides(link: Load, shape: tuple[int, ...], order: Order) -> tuple[tuple[In
         if extents != shape[-len(extents) :] or len(extents) != min(2, len(shape)):
             raise DecompositionError(
                 "storage-shape",
-                f"storage layout {layout} holds {'x'.join(map(str, extents))} elements, the tile is {'x'.join(map(str, shape))}",
+                f"storage layout {layout} holds {'x'.join(map(str, extents))} elements, "
+                f"the tile is {'x'.join(map(str, shape))}",
                 fix="give a layout with one mode a dimension of the tile",
             )
-        full = (
-            layout if len(shape) == len(extents) else Layout((shape[0], *layout.shape), (layout.cosize, *layout.stride))
-        )  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues]
-        return full, full.cosize
+        if len(shape) > len(extents):
+            assert isinstance(layout.shape, tuple) and isinstance(layout.stride, tuple)
+            layout = Layout((shape[0], *layout.shape), (layout.cosize, *layout.stride))
+        return layout, layout.cosize
     order = link.storage or order
     rows, cols = (1, *shape)[-2:]
     inner, outer = (cols, rows) if order is RowMajor else (rows, cols)

@@ -1,7 +1,10 @@
-"""Derived barriers: every read after a write, write after a read and write after a write of shared memory gets one, where it is needed first.
+"""Derived barriers: each is placed where it is needed first.
 
-Statements are walked in order. Accesses since the last barrier are pending; a statement that conflicts with one gets a barrier before it, and
-a barrier clears everything pending in its scope. A loop's end meets its own beginning: what conflicts there gets a barrier at the end.
+Every read after a write, write after a read and write after a write of shared memory gets one.
+
+Statements are walked in order. Accesses since the last barrier are pending; a statement that conflicts with one gets a barrier
+before it, and a barrier clears everything pending in its scope. A loop's end meets its own beginning: what conflicts
+there gets a barrier at the end.
 """
 
 from __future__ import annotations
@@ -96,6 +99,7 @@ class _Pass:
     storages: Mapping[str, Storage]
     varying: frozenset[Expr]
     trust: bool
+    path: str = ""
 
     def conflicts(
         self, pending: list[Touch], statement: Statement, shift: tuple[Var, Expr] | None = None
@@ -123,6 +127,7 @@ class _Pass:
             f"no_sync() would drop the only barrier between writing {storage.name} and reading it",
             fix="drop no_sync(); barriers that another load needs anyway are never doubled",
             link=storage.link,
+            path=self.path,
         )
 
     def run(
@@ -134,6 +139,7 @@ class _Pass:
                 pending = self.separate(out, pending, self.conflicts(pending, statement), uniform)
             match statement:
                 case Region():
+                    self.path = statement.path or self.path
                     inner, pending = self.run(statement.body, pending, uniform)
                     out.append(attrs.evolve(statement, body=tuple(inner)))
                 case If():
@@ -189,8 +195,9 @@ class _Pass:
                 raise DecompositionError(
                     "barrier-in-guard",
                     f"a barrier is needed ({edge.words()}) where only some threads arrive",
-                    fix="map a number of tiles that keeps every unit busy, or load above this link",
+                    fix="map a number of tiles that keeps every unit busy, or load above the tile that leaves units idle",
                     link=storage.link if storage else None,
+                    path=self.path,
                 )
             out.append(Sync(edge.scope, edge.words(), storage.link if storage else None))
             pending = [t for t in pending if not _cleared(t, edge.scope)]

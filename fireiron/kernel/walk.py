@@ -98,7 +98,7 @@ def _loop_tile(
             var = context.variable(dim.lower(), trips)
             tiles[dim] = var
             loops.append((var, trips))
-    inner = attrs.evolve(state, loops=(*state.loops, *(RegisterLoop(v, t, link.unrolled) for v, t in loops)))
+    inner = attrs.evolve(state, loops=(*state.loops, *(RegisterLoop(v, t, link.unrolled, link.link) for v, t in loops)))
     body = lower_links(rest, descend(inner, parts, tiles), context)
     for var, trips in reversed(loops):
         body = (For(var, trips, body, link.unrolled),)
@@ -203,7 +203,7 @@ def _unit_tile(
     if trips > 1:
         var = context.variable("r", trips)
         index = index + var * units.count
-        loops = (*loops, RegisterLoop(var, as_expr(trips), link.unrolled or trips <= 32))
+        loops = (*loops, RegisterLoop(var, as_expr(trips), link.unrolled or trips <= 32, link.link))
     numbers = _named(_numbers(index, parts, order), word, parts, context)
     present = lt(index, total)
     guards = state.guards if proves(present) else (*state.guards, present)

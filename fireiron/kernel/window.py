@@ -1,18 +1,17 @@
 """Windows: which part of a buffer an operand of the residual spec is, one axis a dimension.
 
-An axis maps the residual's local index to a buffer coordinate: `coordinate(x) = offset + steps(x)`. Tiling composes `steps` and moves
-`offset`; loading starts a fresh frame. Bounds travel along: a tile that does not divide its extent leaves a condition behind.
+An axis maps the residual's local index to a buffer coordinate: `coordinate(x) = offset + steps(x)`. Tiling composes
+`steps` and moves `offset`; loading starts a fresh frame. Bounds travel along: a tile that does not divide its extent
+leaves a condition behind.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import attrs
 
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Index, and_, as_expr, ceil_div, ge, lt, proves
-from fireiron.algebra.layout import Layout
+from fireiron.algebra.layout import IndexTree, Layout
 from fireiron.algebra.layout_compose import complement, compose
 from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.errors import DecompositionError
@@ -95,7 +94,15 @@ class Axis:
 
 @attrs.frozen
 class Cut:
-    """Say how a tile cuts one dimension: local index -> parent index, tile number -> parent index, and how many tiles."""
+    """Say how a tile cuts one dimension.
+
+    Args:
+        inner: local index -> parent index.
+        outer: tile number -> parent index, None where the number of tiles is no int.
+        trips: how many tiles.
+        size: elements of a tile.
+        ragged: whether the last tile may cross the extent.
+    """
 
     inner: Layout
     outer: Layout | None
@@ -124,7 +131,8 @@ def _cut_chunks(size: Chunks, extent: Index) -> Cut:
     if not isinstance(extent, int) or extent % size.stride or size.stride % size.chunk:
         raise DecompositionError(
             "tile-gaps",
-            f"chunks of {size.chunk} at stride {size.stride} do not cover an extent of {extent} without gaps or overlap",
+            f"chunks of {size.chunk} at stride {size.stride} do not cover an extent of {extent} "
+            "without gaps or overlap",
             fix="the stride must be a multiple of the chunk, and divide the extent",
         )
     inner = Layout((size.chunk, extent // size.stride), (1, size.stride))
@@ -197,9 +205,10 @@ class Window:
             mode = strides[index]
             if mode.depth > 0:
                 return _hierarchical(mode, axis)
-            stride: Any = mode.stride
+            stride = mode.stride
         else:
             stride = strides[index]
+        assert not isinstance(stride, tuple)
         layout = axis.layout
         return Layout(layout.shape, _scaled(layout.stride, stride))
 
@@ -210,13 +219,14 @@ class Window:
         return None if total is None or proves(total) else total
 
 
-def _scaled(stride: Any, by: Index) -> Any:
+def _scaled(stride: IndexTree, by: Index) -> IndexTree:
     return tuple(_scaled(s, by) for s in stride) if isinstance(stride, tuple) else stride * by
 
 
 def _hierarchical(mode: Layout, axis: Axis) -> Layout | None:
     """Step through a hierarchical mode where the first element's place does not matter: it starts a whole run."""
-    run = int(mode.leaves[0][0])
+    run = mode.leaves[0][0]
+    assert isinstance(run, int)
     layout = axis.layout
     if layout.size == 1:
         return Layout(1, 0)

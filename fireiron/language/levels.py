@@ -17,8 +17,8 @@ class Level:
     Args:
         name: what prints.
         parent: the enclosing level, None for the kernel.
-        threads: the positions of its threads inside one parent unit (`(4,2):(1,16)` for a quad-pair of a warp), or None where
-            the count follows from the schedule (blocks of a kernel).
+        threads: the positions of its threads inside one parent unit (`(4,2):(1,16)` for a quad-pair of a warp), or None
+            where the count follows from the schedule (blocks of a kernel).
         size: threads in one unit, or None where it follows from the schedule.
     """
 

@@ -130,6 +130,7 @@ def _check_matmul(spec: MatMul) -> None:
     a, b, c = spec.A, spec.B, spec.C
     if not len(a.shape) == len(b.shape) == len(c.shape):
         raise SpecError("shape-mismatch", f"{a}, {b} and {c} differ in rank", fix="give all three a batch, or none")
+    _different_names(a, b, c)
     pairs = (("rows of A and C", a.shape[-2], c.shape[-2]), ("columns of B and C", b.shape[-1], c.shape[-1]))
     pairs += (("columns of A and rows of B", a.shape[-1], b.shape[-2]),)
     if len(a.shape) == 3:
@@ -141,7 +142,16 @@ def _check_matmul(spec: MatMul) -> None:
             )
 
 
+def _different_names(*tensors: Tensor) -> None:
+    for i, tensor in enumerate(tensors):
+        if any(tensor.name == other.name for other in tensors[:i]):
+            raise SpecError(
+                "same-name", f"two operands are named {tensor.name}", fix="name each differently: Matrix(..., name='X')"
+            )
+
+
 def _same_shape(src: Tensor, dst: Tensor) -> None:
+    _different_names(src, dst)
     if src.shape != dst.shape:
         raise SpecError(
             "shape-mismatch", f"a Move keeps the shape, but {src} and {dst} differ", fix="give both the same shape"

@@ -8,6 +8,7 @@ from fireiron.algebra.dtypes import DType, f32
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.expr import Index, as_expr, simplest
 from fireiron.base.errors import SpecError
+from fireiron.base.link import here
 from fireiron.language.levels import GL, Memory
 
 
@@ -113,22 +114,36 @@ def Matrix(
         'X[1024, 512].f16.GL'
     """
     if order not in (RowMajor, ColMajor):
-        raise SpecError("bad-layout", f"unknown layout {order!r} of a matrix", fix="use RowMajor or ColMajor")
+        raise SpecError(
+            "bad-layout", f"unknown layout {order!r} of a matrix", fix="use RowMajor or ColMajor", link=here()
+        )
     for extent in (rows, cols, *(() if batch is None else (batch,))):
         if isinstance(extent, int) and extent < 1:
-            raise SpecError("bad-extent", f"a matrix of {rows}x{cols} has no elements", fix="extents start at 1")
+            raise SpecError(
+                "bad-extent", f"a matrix of {rows}x{cols} has no elements", fix="extents start at 1", link=here()
+            )
     inner = cols if order is RowMajor else rows
     outer = rows if order is RowMajor else cols
     pitch = inner if ld is None else ld
     if isinstance(pitch, int) and isinstance(inner, int) and pitch < inner:
         raise SpecError(
-            "bad-extent", f"ld={pitch} is shorter than the {inner} elements of a line", fix=f"ld >= {inner}"
+            "bad-extent",
+            f"ld={pitch} is shorter than the {inner} elements of a line",
+            fix=f"give ld={inner} or more",
+            link=here(),
         )
     strides: tuple[Index, ...] = (pitch, 1) if order is RowMajor else (1, pitch)
     shape: tuple[Index, ...] = (rows, cols)
     if batch is not None:
         shape, strides = (batch, *shape), (simplest(outer * pitch), *strides)
-    return Tensor(name, shape, find_dtype(dtype), strides)
+    return Tensor(name, shape, _found(dtype), strides)
+
+
+def _found(dtype: object) -> DType:
+    try:
+        return find_dtype(dtype)
+    except SpecError as error:
+        raise error.located(here()) from None
 
 
 def Vector(extent: Index, dtype: object = f32, *, name: str, along: Order = RowMajor) -> Tensor:
@@ -144,7 +159,7 @@ def Vector(extent: Index, dtype: object = f32, *, name: str, along: Order = RowM
         >>> Vector(512, "f32", name="bias").shape
         (1, 512)
     """
-    d = find_dtype(dtype)
+    d = _found(dtype)
     if along is RowMajor:
         return Tensor(name, (1, extent), d, (0, 1))
     return Tensor(name, (extent, 1), d, (1, 0))

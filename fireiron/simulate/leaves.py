@@ -56,7 +56,6 @@ class Operand:
         origin = tuple(o(env) for o in self.origin) if self.storage.kind == "GL" else ()
         return build(self.storage, self.offset(env), steps, lanes, mask, origin)
 
-
     def _aligned(self, env: Env, steps: Array) -> bool:
         width = min(len(steps) * self.storage.itemsize, MOST_NBYTES)
         start = np.asarray(self.offset(env)) * self.storage.itemsize + self.storage.base

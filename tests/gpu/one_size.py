@@ -1,4 +1,7 @@
-"""Run one size of every preset on the GPU, for compute-sanitizer: `compute-sanitizer --tool racecheck python tests/gpu/one_size.py`."""
+"""Run one size of every preset on the GPU, for compute-sanitizer.
+
+    compute-sanitizer --tool racecheck python tests/gpu/one_size.py
+"""
 
 from __future__ import annotations
 

@@ -61,7 +61,9 @@ def test_init(right: Right, chains: Any) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(("dtype", "out"), [("f32", "f16"), ("f16", "f32"), ("f16", "f16"), ("bf16", "bf16"), ("i8", "i32")])
+@pytest.mark.parametrize(
+    ("dtype", "out"), [("f32", "f16"), ("f16", "f32"), ("f16", "f16"), ("bf16", "bf16"), ("i8", "i32")]
+)
 def test_output_conversion(right: Right, chains: Any, size: tuple[int, int, int], dtype: str, out: str) -> None:
     for store in (conform(), through_shared(), through_shared(panel=(16, 32), pad=4, reuse=True)):
         right(chains.plain(matmul(*size, dtype, out=out), store=store))
@@ -71,13 +73,19 @@ def test_output_conversion(right: Right, chains: Any, size: tuple[int, int, int]
 @pytest.mark.parametrize("reuse", [False, True])
 @pytest.mark.parametrize("panel", [None, (16, 32), (32, 16), (8, 8)])
 @pytest.mark.parametrize("order", [None, RowMajor, ColMajor])
-def test_store_through_shared(right: Right, chains: Any, size: tuple[int, int, int], reuse: bool, panel: Any, order: Any) -> None:
+def test_store_through_shared(
+    right: Right, chains: Any, size: tuple[int, int, int], reuse: bool, panel: Any, order: Any
+) -> None:
     right(chains.plain(matmul(*size), store=through_shared(panel=panel, order=order, reuse=reuse)))
-    right(chains.plain(matmul(*size), store=through_shared(take=vector(4), panel=panel, pad=3, order=order, reuse=reuse)))
+    right(
+        chains.plain(matmul(*size), store=through_shared(take=vector(4), panel=panel, pad=3, order=order, reuse=reuse))
+    )
 
 
 def test_reused_buffers_cost_nothing(chains: Any) -> None:
-    sizes = [chains.plain(matmul(64, 64, 16), store=through_shared(reuse=r)).lowered().shared_nbytes for r in (False, True)]
+    sizes = [
+        chains.plain(matmul(64, 64, 16), store=through_shared(reuse=r)).lowered().shared_nbytes for r in (False, True)
+    ]
     assert sizes == [2048 + 4096, 4096]
 
 

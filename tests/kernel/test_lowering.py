@@ -208,5 +208,9 @@ def test_leading_dimension(right: Right) -> None:
     from fireiron import ColMajor, MatMul, RowMajor
 
     for order in (RowMajor, ColMajor):
-        a, b, c = Matrix(45, 19, order=order, ld=52), Matrix(19, 37, order=order, ld=40), Matrix(45, 37, order=order, ld=47)
+        a, b, c = (
+            Matrix(45, 19, order=order, ld=52),
+            Matrix(19, 37, order=order, ld=40),
+            Matrix(45, 37, order=order, ld=47),
+        )
         right(plain(MatMul(a, b, c)))

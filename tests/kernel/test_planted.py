@@ -102,7 +102,9 @@ def test_every_removed_barrier_is_found(name: str) -> None:
 @pytest.mark.parametrize("stages", [1, 2, 3])
 @pytest.mark.parametrize("store", ["whole", "panel", "reuse", "panel, reuse"])
 @pytest.mark.parametrize("load", ["vector", "staged"])
-def test_every_removed_barrier_is_found_with_a_store_through_shared(chains: Any, stages: int, store: str, load: str) -> None:
+def test_every_removed_barrier_is_found_with_a_store_through_shared(
+    chains: Any, stages: int, store: str, load: str
+) -> None:
     from fireiron import SH, A, B
 
     strategy = staged() if load == "staged" else vector()
@@ -123,8 +125,12 @@ def test_a_no_sync_too_many() -> None:
     """Trusted, listing2's claims drop the barriers between writing A and B and reading them; unproved, they are refused."""
     from fireiron import RF, SH, A, B, Block, Thread, Warp
 
-    chain = matmul(64, 64, 16).tile(32, 32).to(Block).epilog(memory=RF).split(8).load(A, SH).no_sync().load(B, SH).no_sync()
-    chain = chain.tile(16, 16).to(Warp).tile(4, 2).to(Thread).split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll()
+    chain = (
+        matmul(64, 64, 16).tile(32, 32).to(Block).epilog(memory=RF).split(8).load(A, SH).no_sync().load(B, SH).no_sync()
+    )
+    chain = (
+        chain.tile(16, 16).to(Warp).tile(4, 2).to(Thread).split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll()
+    )
     with pytest.raises(FireironError) as caught:
         chain.done()
     assert caught.value.code == "no-sync-needed"
@@ -145,7 +151,9 @@ def with_view(change: Callable[[View], View], name: str) -> Rewrite:
 
 
 def moves(kernel: Kernel, src: str, dst: str) -> Callable[[Statement], bool]:
-    return lambda s: isinstance(s, Call) and s.atom.kind == "Move" and (s.views[0].buffer.name, s.views[1].buffer.name) == (src, dst)
+    return lambda s: (
+        isinstance(s, Call) and s.atom.kind == "Move" and (s.views[0].buffer.name, s.views[1].buffer.name) == (src, dst)
+    )
 
 
 @pytest.mark.parametrize("name", ["listing2", "sgemm, 2 stages"])
@@ -186,7 +194,11 @@ def test_overlapping_tiles(name: str) -> None:
     again: dict[Var, Expr] = {block: block // 2}
 
     def rewrite(statement: Statement) -> tuple[Statement, ...]:
-        return (attrs.evolve(statement, value=substitute(statement.value, again)),) if isinstance(statement, Let) else (statement,)
+        return (
+            (attrs.evolve(statement, value=substitute(statement.value, again)),)
+            if isinstance(statement, Let)
+            else (statement,)
+        )
 
     found(attrs.evolve(kernel, body=rewritten(kernel.body, rewrite)), "race")
     lane = next(s for s in walk(kernel.body) if isinstance(s, Let) and s.var.name.startswith("lane"))
@@ -219,7 +231,9 @@ def test_a_dropped_guard(name: str) -> None:
     """
     kernel = SCHEDULES[name](40).lowered()
     assert run(kernel)
-    ifs = lambda s: isinstance(s, If) and any(isinstance(x, Call) and x.views[0].buffer.memory == GL for x in walk(s.body))  # noqa: E731
+    ifs = lambda s: (
+        isinstance(s, If) and any(isinstance(x, Call) and x.views[0].buffer.memory == GL for x in walk(s.body))
+    )  # noqa: E731
     assert (count(kernel, ifs) > 0) == (name not in ("listing2", "listing4", "sgemm, 1 stage"))
     for n in range(count(kernel, ifs)):
         broken = nth(kernel, n, ifs, lambda s: s.body)  # pyright: ignore[reportAttributeAccessIssue]
@@ -237,7 +251,9 @@ def test_a_read_before_its_load(name: str) -> None:
     reads = [i for i, s in enumerate(loop.body) if any(_reads_shared(x) for x in walk((s,)))]
     first = reads[0]
     swapped = attrs.evolve(loop, body=(*loop.body[first:], *loop.body[:first]))
-    broken = attrs.evolve(kernel, body=rewritten(kernel.body, lambda s: (swapped,) if isinstance(s, For) and s.var == loop.var else (s,)))
+    broken = attrs.evolve(
+        kernel, body=rewritten(kernel.body, lambda s: (swapped,) if isinstance(s, For) and s.var == loop.var else (s,))
+    )
     found(broken, "uninitialised-read")
 
 

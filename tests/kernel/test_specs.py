@@ -10,7 +10,26 @@ import numpy as np
 import pytest
 
 from fireiron import (
-    RF, SH, SRC, A, B, Block, ColMajor, Init, Matrix, Move, Pointwise, RowMajor, Thread, Vector, Warp, exp, matmul, microkernel, relu, symbol,
+    RF,
+    SH,
+    SRC,
+    A,
+    B,
+    Block,
+    ColMajor,
+    Init,
+    Matrix,
+    Move,
+    Pointwise,
+    RowMajor,
+    Thread,
+    Vector,
+    Warp,
+    exp,
+    matmul,
+    microkernel,
+    relu,
+    symbol,
 )
 from fireiron.atoms.table import find
 from fireiron.front.moves import conform, staged, through_shared, vector
@@ -85,7 +104,14 @@ def test_init(size: Any) -> None:
 def test_pointwise(size: Any) -> None:
     x, y, z = Matrix(*size, name="x"), Matrix(*size, order=ColMajor, name="y"), Matrix(*size, name="z")
     bias = Vector(size[1], name="bias")
-    schedule = Pointwise(lambda x, y, b: relu(x * 2 + y) - exp(b), x, y, bias, z).tile(32, 32).to(Block).tile(4, 2).to(Thread).done()
+    schedule = (
+        Pointwise(lambda x, y, b: relu(x * 2 + y) - exp(b), x, y, bias, z)
+        .tile(32, 32)
+        .to(Block)
+        .tile(4, 2)
+        .to(Thread)
+        .done()
+    )
     sim = schedule.simulate()
     given = {k: v.astype(np.float64) for k, v in sim.arrays.items()}
     wanted = np.maximum(given["x"] * 2 + given["y"].T, 0) - np.exp(given["bias"])
@@ -119,7 +145,10 @@ def test_microkernels(right: Right, size: Any, layout: str) -> None:
     right(spec.tile(16, 16).to(Block).done(PRODUCT))
     right(spec.tile(32, 32).to(Block).tile(16, 16).to(Warp).done(PRODUCT))
     right(spec.tile(16, 16).to(Block).tile(1, 1).to(Thread).split(8).done(UPDATE))
-    right(spec.tile(16, 16).to(Block).epilog(relu, memory=RF).tile(1, 1).to(Thread).split(8).done(UPDATE), lambda p, x: np.maximum(p, 0))
+    right(
+        spec.tile(16, 16).to(Block).epilog(relu, memory=RF).tile(1, 1).to(Thread).split(8).done(UPDATE),
+        lambda p, x: np.maximum(p, 0),
+    )
 
 
 def test_microkernel_on_shared_memory(right: Right) -> None:

@@ -41,14 +41,22 @@ SIZES = ((64, 64, 16), (45, 37, 19))
 @pytest.mark.parametrize("pad", [0, 1, 4])
 def test_orders_and_pads(right: Right, chains: Any, size: Any, layout: str, order: Any, pad: int) -> None:
     spec = matmul(*size, layout=layout)
-    right(chains.inner(chains.outer(spec).load(A, SH).storage_layout(order).pad(pad).load(B, SH).storage_layout(order).pad(pad)))
+    right(
+        chains.inner(
+            chains.outer(spec).load(A, SH).storage_layout(order).pad(pad).load(B, SH).storage_layout(order).pad(pad)
+        )
+    )
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("swizzle", [Swizzle(2, 0, 3), Swizzle(2, 2, 3), Swizzle(3, 2, 3), Swizzle(1, 0, 5)])
 def test_swizzles(right: Right, chains: Any, size: Any, swizzle: Swizzle) -> None:
     for strategy in (vector(), staged()):
-        right(chains.inner(chains.outer(matmul(*size)).load(A, SH, strategy).swizzle(swizzle).load(B, SH).swizzle(swizzle)))
+        right(
+            chains.inner(
+                chains.outer(matmul(*size)).load(A, SH, strategy).swizzle(swizzle).load(B, SH).swizzle(swizzle)
+            )
+        )
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -1,0 +1,26 @@
+"""An element type that does not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fireiron import matmul
+
+
+def wrong() -> Any:
+    return matmul(64, 64, 64, "f7")
+
+
+def test_unknown_dtype(refused: Callable[..., Any]) -> None:
+    refused(
+        wrong,
+        "unknown-dtype",
+        'matmul(64, 64, 64, "f7")',
+        """\
+SpecError[unknown-dtype]: unknown dtype 'f7'
+  --> test_unknown_dtype.py:12:12
+12 |     return matmul(64, 64, 64, "f7")
+   |            ^^^^^^^^^^^^^^^^^^^^^^^^
+fix: use one of f64, f32, f16, bf16, i32, i8, u8""",
+    )
