@@ -10,7 +10,7 @@ from fireiron.base.errors import FireironError
 from fireiron.base.presets_path import presets_path
 from fireiron.base.version import VERSION
 from fireiron.front.matmul import MatMulChain
-from fireiron.front.moves import MoveChain, Strategy, conform, staged, through_shared, vector
+from fireiron.front.moves import MoveChain, Strategy, conform, ldmatrix, staged, through_shared, vector
 from fireiron.front.roles import DST, SRC, A, B, C
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
 from fireiron.language.decompositions import Microkernel as microkernel
@@ -85,6 +85,7 @@ __all__ = [
     "f64",
     "i8",
     "i32",
+    "ldmatrix",
     "matmul",
     "maximum",
     "microkernel",

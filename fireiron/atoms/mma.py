@@ -1,7 +1,7 @@
 """Tensor-core instructions of sm_75 to sm_90: a warp multiplies fragments that its threads hold together.
 
-A fragment's layout is ((thread), (register)) -> row + rows * column. With g = lane / 4 and t = lane % 4, a thread holds rows g (and g + 8) of A
-and of C, and column g of B; along the other dimension its neighbours t follow each other.
+A fragment's layout is ((thread), (register)) -> row + rows * column. With g = lane / 4 and t = lane % 4, a thread
+holds rows g (and g + 8) of A and of C, and column g of B; along the other dimension its neighbours t follow each other.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ _SHAPES: dict[tuple[int, tuple[int, int, int]], tuple[Layout, Layout]] = {
 
 
 def _meaning(shape: tuple[int, int, int], layouts: tuple[Layout, Layout, Layout]) -> Meaning:
-    """Give the instruction's meaning on registers: exact products, summed in double (or int64), rounded once to C's type."""
+    """Give the instruction's meaning on registers.
+
+    Products are exact, summed in double (or int64), and rounded once to C's type.
+    """
     m, n, k = shape
     extents = ((m, k), (k, n), (m, n))
 
@@ -55,6 +58,7 @@ def _meaning(shape: tuple[int, int, int], layouts: tuple[Layout, Layout, Layout]
         import numpy as np
 
         threads, registers = layout[0].size, layout[1].size
+        assert isinstance(threads, int) and isinstance(registers, int)
         flat = layout[0](np.arange(threads))[:, None] + np.asarray(layout[1](np.arange(registers)))[None, :]
         return flat % rows, flat // rows
 

@@ -9,13 +9,14 @@ import attrs
 from fireiron.algebra.dtypes import DType
 from fireiron.atoms.atom import Atom
 from fireiron.atoms.copy import COPIES
+from fireiron.atoms.ldmatrix import LDMATRIX
 from fireiron.atoms.mma import MMA
 from fireiron.atoms.shuffle import SHUFFLES
 from fireiron.atoms.simt import SIMT
 from fireiron.base.text import count
 from fireiron.language.levels import Level, Memory
 
-TABLE: tuple[Atom, ...] = (*SIMT, *MMA, *COPIES, *SHUFFLES)
+TABLE: tuple[Atom, ...] = (*SIMT, *MMA, *LDMATRIX, *COPIES, *SHUFFLES)
 
 
 @attrs.frozen

@@ -120,6 +120,17 @@ def conform(nbytes: int | None = None) -> Strategy:
     return strategy
 
 
+def ldmatrix() -> Strategy:
+    """Load fragments from shared memory by the instruction that deals them out: tiles of 16 by 32 bytes of K, a whole warp at once."""
+
+    def strategy(move: MoveChain) -> MoveChain:
+        nbytes = move.residual.operands[0].dtype.nbytes
+        sizes = [32 // nbytes if dim == "K" else 16 for dim, _ in move.residual.sizes[-2:]]
+        return move.tile(*sizes).unroll().done()
+
+    return strategy
+
+
 def staged(nbytes: int | None = None) -> Strategy:
     """Move by way of registers: vectors from the source, then what forms on the other side.
 

@@ -12,6 +12,7 @@ from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Arg, Cast, Constant
 from fireiron.atoms.table import TABLE, Near, matching, nearest
 from fireiron.base.errors import DecompositionError
+from fireiron.kernel.collective import lower_collective
 from fireiron.kernel.context import Context, State, buffer_of, elements, memory_view, register_view
 from fireiron.kernel.fragment import fragment_view
 from fireiron.kernel.ir import Binding, Buffer, Call, Compute, For, If, Micro, Region, Statement, View
@@ -19,7 +20,7 @@ from fireiron.kernel.storage import tensor_window
 from fireiron.kernel.window import Window
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import Done, Microkernel
-from fireiron.language.levels import FR, RF, Thread
+from fireiron.language.levels import FR, RF, Thread, Warp
 from fireiron.language.specs import Init, Pointwise
 
 Body: TypeAlias = tuple[Statement, ...]
@@ -35,6 +36,8 @@ def lower_done(link: Done, state: State, context: Context) -> Body:
         return _micro(link.atom, state, context)
     if state.residual.kind == "MatMul":
         return _matmul(link.atom, state, context)
+    if state.residual.kind == "Move" and state.level.name == Warp.name:
+        return lower_collective(link.atom, state, context)
     if state.level.name != Thread.name:
         raise _no_atom(
             state, link.atom, f"it is at level {state.level}, and atoms of its kind execute one Thread's part"
@@ -48,7 +51,7 @@ def _no_atom(
     state: State,
     chosen: Atom | None,
     why: str,
-    fix: str = "tile to a level's Thread and to an atom's shape before done()",
+    fix: str = "tile to Thread, then to an atom's shape, before done()",
 ) -> DecompositionError:
     what = f"{chosen.name} does not execute" if chosen else "no atom executes"
     return DecompositionError("no-atom", f"{what} {state.residual}: {why}", fix=fix)
@@ -59,7 +62,7 @@ def _nearest(chosen: Atom | None, found: tuple[Near, ...]) -> str:
     least = [near for near in found if len(near.differs) == len(found[0].differs)]
     if chosen is not None:
         return "; ".join(least[0].differs)
-    return "; ".join(f"of {near.atom.name} {' and '.join(near.differs)}" for near in least)
+    return "nearest: " + "; ".join(f"{near.atom.name} ({', '.join(near.differs)})" for near in least)
 
 
 def _steps_to(atom: Atom, state: State, shape: tuple[int, ...]) -> str:
@@ -97,7 +100,9 @@ def _matmul(chosen: Atom | None, state: State, context: Context) -> Body:
     views: list[View] = []
     for role in ("A", "B", "C"):
         if found.unit.size != 1:
-            views.append(fragment_view(found.operand(role), state.windows[role], state, context, f"{found.name} (done)"))
+            views.append(
+                fragment_view(found.operand(role), state.windows[role], state, context, f"{found.name} (done)")
+            )
             continue
         view = register_view(context, state.windows[role], state, f"{found.name} (done)")
         count = view.layout.size

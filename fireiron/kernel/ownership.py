@@ -191,8 +191,8 @@ class Ownership:
         """Find the registers that another access touches: the first one, and the steps to the others.
 
         Raises:
-            DecompositionError: `ownership-conflict` where a thread touches an element that it does not hold, or where threads
-                hold it in different registers.
+            DecompositionError: `ownership-conflict` where a thread touches an element that it does not hold, or where
+                threads hold it in different registers.
         """
         if other.coordinates == self.access.coordinates and other.elements == self.access.elements:
             return self.register(), Layout(self.access.count, 1)

@@ -2,9 +2,9 @@
 
 Every read after a write, write after a read and write after a write of shared memory gets one.
 
-Statements are walked in order. Accesses since the last barrier are pending; a statement that conflicts with one gets a barrier
-before it, and a barrier clears everything pending in its scope. A loop's end meets its own beginning: what conflicts
-there gets a barrier at the end.
+Statements are walked in order. Accesses since the last barrier are pending; a statement that conflicts with one gets a
+barrier before it, and a barrier clears everything pending in its scope. A loop's end meets its own beginning: what
+conflicts there gets a barrier at the end.
 """
 
 from __future__ import annotations
@@ -23,11 +23,19 @@ from fireiron.language.levels import SH, Block, Level
 
 @attrs.frozen
 class Touch:
-    """Note one access of shared memory; `place` is the identity of its statement."""
+    """Note one access of shared memory.
+
+    Args:
+        view: what it touches.
+        kind: how.
+        place: the identity of its statement.
+        ordered: the level whose units have met since; what they share with others still waits for a wider barrier.
+    """
 
     view: View
     kind: Literal["read", "write"]
     place: int
+    ordered: Level | None = None
 
     def conflicts(self, later: Touch) -> bool:
         """Say whether the order of two accesses matters.
@@ -58,6 +66,12 @@ class Edge:
         if any(not u.is_inside(Block) for u in units):
             return Block
         return max(units, key=lambda u: u.size or 0)
+
+    @property
+    def waits(self) -> bool:
+        """Say whether no barrier yet orders the two."""
+        met = self.first.ordered
+        return met is None or not (self.scope.name == met.name or self.scope.is_inside(met))
 
     def words(self) -> str:
         """Say why a barrier stands."""
@@ -108,7 +122,7 @@ class _Pass:
         if shift is not None:
             later = [_shifted(t, *shift) for t in later]
         edges = [Edge(a, b) for b in later for a in pending if a.conflicts(b)]
-        edges = [e for e in edges if e.scope.size != 1]
+        edges = [e for e in edges if e.scope.size != 1 and e.waits]
         if self.trust:
             edges = [e for e in edges if not self._claimed(e)]
         elif edges and all(self._claimed(e) for e in edges):
@@ -172,14 +186,14 @@ class _Pass:
         waiting = list(pending)
         for statement in body:
             if isinstance(statement, Sync):
-                waiting = [t for t in waiting if not _cleared(t, statement.level)]
+                waiting = _after(waiting, statement.level)
                 continue
             if isinstance(statement, Region | If | For):
                 found = self.carried(list(statement.body), waiting, var)
                 edges += found
                 if isinstance(statement, Region):
                     for level in _syncs(statement):
-                        waiting = [t for t in waiting if not _cleared(t, level)]
+                        waiting = _after(waiting, level)
                 continue
             edges += self.conflicts(waiting, statement, (var, var + 1))
         return edges
@@ -195,12 +209,13 @@ class _Pass:
                 raise DecompositionError(
                     "barrier-in-guard",
                     f"a barrier is needed ({edge.words()}) where only some threads arrive",
-                    fix="map a number of tiles that keeps every unit busy, or load above the tile that leaves units idle",
+                    fix="map a number of tiles that keeps every unit busy, "
+                    "or load above the tile that leaves units idle",
                     link=storage.link if storage else None,
                     path=self.path,
                 )
             out.append(Sync(edge.scope, edge.words(), storage.link if storage else None))
-            pending = [t for t in pending if not _cleared(t, edge.scope)]
+            pending = _after(pending, edge.scope)
         return pending
 
 
@@ -214,9 +229,16 @@ def _syncs(statement: Region) -> list[Level]:
     return found
 
 
-def _cleared(touch: Touch, level: Level) -> bool:
-    unit = touch.view.buffer.unit or Block
-    return level == Block or unit.name == level.name or unit.is_inside(level)
+def _after(pending: list[Touch], level: Level) -> list[Touch]:
+    """Give what still waits after a barrier."""
+    if level == Block:
+        return []
+    found: list[Touch] = []
+    for touch in pending:
+        unit = touch.view.buffer.unit or Block
+        met = unit.name == level.name or unit.is_inside(level)
+        found.append(attrs.evolve(touch, ordered=level) if met else touch)
+    return found
 
 
 def _shifted(touch: Touch, var: Var, value: Expr) -> Touch:

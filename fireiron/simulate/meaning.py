@@ -91,6 +91,38 @@ class MoveMeaning(Meaning):
             raise self.error("move-size", f"{here} elements move into {there}", "give both views the same extent")
 
 
+class CollectiveMeaning(MoveMeaning):
+    """Deal a tile that a whole unit loads out again, by the atom's two thread-value layouts."""
+
+    def __init__(self, machine: Machine, place: Place, atom: Atom) -> None:
+        super().__init__(machine, place)
+        self.atom = atom
+        src, dst = atom.operands
+        self.threads = int(src.layout[0].size)
+        found = {
+            int(src.layout[0](t)) + int(src.layout[1](e)): (t, e) for t in range(self.threads) for e in range(src.registers)
+        }
+        origin = [
+            [found[int(dst.layout[0](t)) + int(dst.layout[1](r))] for t in range(self.threads)] for r in range(dst.registers)
+        ]
+        self.thread, self.element = (np.array([[pair[i] for pair in row] for row in origin]) for i in (0, 1))
+
+    def compute(self, plan: Plan, values: Values) -> tuple[Array, ...]:
+        """Give what each thread receives."""
+        (value,) = values
+        assert value is not None
+        units = plan.extra
+        out = np.zeros((len(value), len(self.thread), value.shape[2]), value.dtype)
+        for unit in units:
+            out[:, :, unit] = value[:, self.element, unit[self.thread]]
+        return (out,)
+
+    def finish(self, plan: Plan, env: Env) -> None:
+        """Find the units that run; all their threads must."""
+        plan.together &= plan.mask is None or len(plan.mask) == 1
+        plan.extra = self.converged(plan, self.atom.unit)
+
+
 class MatMulMeaning(Meaning):
     """Call the atom's own meaning, for all units and iterations at once."""
 

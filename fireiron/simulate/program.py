@@ -21,6 +21,7 @@ from fireiron.simulate.meaning import (
     MatMulMeaning,
     Meaning,
     MicroMeaning,
+    CollectiveMeaning,
     MoveMeaning,
     ShuffleMeaning,
     matrix_extents,
@@ -274,7 +275,11 @@ class Compiler:
                     meaning: Meaning = MatMulMeaning(machine, place, atom)
                 elif atom.kind == "Move":
                     sources, targets, read = views[:1], views[1:], statement.read
-                    meaning = MoveMeaning(machine, place)
+                    meaning = (
+                        MoveMeaning(machine, place)
+                        if atom.unit.size == 1
+                        else CollectiveMeaning(machine, place, atom)
+                    )
                 else:
                     sources, targets = views[:1], views[1:]
                     assert lane is not None

@@ -1,4 +1,4 @@
-"""What every mistake's test asserts: its code, the text above the carets, the whole message, and that there is a fix."""
+"""What every mistake's test asserts: code, the text above the carets, the whole message, and a fix."""
 
 from __future__ import annotations
 

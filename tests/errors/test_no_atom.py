@@ -35,7 +35,7 @@ def test_no_atom(refused: Callable[..., Any]) -> None:
         "no-atom",
         "done()",
         """\
-DecompositionError[no-atom]: no atom executes MatMul(4, 2, 1)(RF, RF, RF)(Thread): of fma.f32 its shape is 1x1x1, not 4x2x1
+DecompositionError[no-atom]: no atom executes MatMul(4, 2, 1)(RF, RF, RF)(Thread): nearest: fma.f32 (its shape is 1x1x1, not 4x2x1)
   --> test_no_atom.py:28:10
 28 |         .done()
    |          ^^^^^^

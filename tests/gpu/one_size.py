@@ -1,6 +1,6 @@
 """Run one size of every preset on the GPU, for compute-sanitizer.
 
-    compute-sanitizer --tool racecheck python tests/gpu/one_size.py
+Call it as `compute-sanitizer --tool racecheck python tests/gpu/one_size.py`.
 """
 
 from __future__ import annotations

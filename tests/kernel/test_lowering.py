@@ -152,7 +152,8 @@ def test_fewer_tiles_than_lanes(right: Right, size: tuple[int, int, int]) -> Non
 def test_capped_units(right: Right, units: int) -> None:
     for size in ((64, 64, 16), RAGGED):
         right(
-            small(matmul(*size)).load(A, SH).load(B, SH).tile(16, 16).to(Warp, units=units).unroll().tile(4, 2).to(Thread)
+            small(matmul(*size)).load(A, SH).load(B, SH)
+            .tile(16, 16).to(Warp, units=units).unroll().tile(4, 2).to(Thread)
             .split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll().done()
         )  # fmt: skip
 

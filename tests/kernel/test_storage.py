@@ -72,7 +72,8 @@ def test_operands_by_tensor_and_by_name(right: Right) -> None:
     for a, b in ((x, w), ("X", "W"), ("A", "B"), (A, B)):
         right(
             MatMul(x, w, y).tile(32, 32).to(Block).epilog(memory=RF).split(8).load(a, SH).load(b, SH)
-            .tile(16, 16).to(Warp).tile(4, 2).to(Thread).split(1).unroll().load(a, RF).load(b, RF).tile(1, 1).unroll().done()
+            .tile(16, 16).to(Warp).tile(4, 2).to(Thread)
+            .split(1).unroll().load(a, RF).load(b, RF).tile(1, 1).unroll().done()
         )  # fmt: skip
 
 
@@ -90,21 +91,25 @@ def test_batches(right: Right, size: Any) -> None:
         spec = matmul(*size, batch=count)
         right(
             spec.tile(32, 32, batch=1).to(Block).epilog(memory=RF).split(8).load(A, SH).load(B, SH)
-            .tile(16, 16).to(Warp).tile(4, 2).to(Thread).split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll().done()
+            .tile(16, 16).to(Warp).tile(4, 2).to(Thread)
+            .split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll().done()
         )  # fmt: skip
 
 
 def test_batches_within_a_block(right: Right) -> None:
     right(
         matmul(45, 37, 19, batch=5).tile(16, 16, batch=2).to(Block).epilog(memory=RF).split(8).load(A, SH).load(B, SH)
-        .tile(16, 16, batch=1).to(Warp).tile(4, 2).to(Thread).split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll().done()
+        .tile(16, 16, batch=1).to(Warp).tile(4, 2).to(Thread)
+        .split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll().done()
     )  # fmt: skip
 
 
 def test_symbolic_batch(right: Right) -> None:
     schedule = (
-        matmul(45, 37, 19, batch=symbol("n")).tile(32, 32, batch=1).to(Block).epilog(memory=RF).split(8).load(A, SH).load(B, SH)
-        .tile(16, 16).to(Warp).tile(4, 2).to(Thread).split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll().done()
+        matmul(45, 37, 19, batch=symbol("n")).tile(32, 32, batch=1).to(Block).epilog(memory=RF)
+        .split(8).load(A, SH).load(B, SH)
+        .tile(16, 16).to(Warp).tile(4, 2).to(Thread)
+        .split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll().done()
     )  # fmt: skip
     right(schedule, n=3)
 

@@ -1,0 +1,123 @@
+"""Every preset for CUDA cores: right on the simulator, compiled without spills, and printed as the golden files show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fireiron import matmul
+from fireiron.schedules import simt
+
+Right = Callable[..., Any]
+PRESETS = {"listing1": simt.listing1, "listing2": simt.listing2, "listing4": simt.listing4, "sgemm": simt.sgemm}
+LAYOUTS = ("NN", "NT", "TN", "TT")
+DTYPES = ("f64", "f32", "f16", "bf16", "i8", "u8", "i32")
+ARCHS = ("sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_103", "sm_120", "sm_121")
+SIZES = ((128, 128, 64), (256, 128, 16), (100, 90, 33), (257, 129, 70), (1, 1, 1), (127, 3, 9))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", PRESETS)
+def test_right_in_every_layout(right: Right, name: str, layout: str) -> None:
+    for size in SIZES:
+        report = right(PRESETS[name](matmul(*size, layout=layout)))
+        assert not report.uncovered
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", PRESETS)
+def test_right_for_every_dtype(right: Right, name: str, dtype: str) -> None:
+    for size in ((128, 128, 16), (130, 67, 9)):
+        right(PRESETS[name](matmul(*size, dtype)))
+
+
+@pytest.mark.parametrize("size", [(256, 256, 64), (130, 67, 9)])
+@pytest.mark.parametrize("stages", [1, 2, 3])
+@pytest.mark.parametrize("ahead", [1, 2])
+def test_keywords_of_sgemm(right: Right, size: Any, stages: int, ahead: int) -> None:
+    right(simt.sgemm(matmul(*size), stages=stages, ahead=ahead))
+    right(simt.sgemm(matmul(*size), m=64, n=64, k=16, warp=(32, 32), thread=(4, 8), stages=stages, ahead=ahead, pad=0))
+
+
+def compiled(schedule: Any, arch: str) -> None:
+    """Compile without a cache, and demand that nothing spills or lies on a stack."""
+    resources = schedule.compile(arch, cache=False).resources
+    assert (resources.stack, resources.spill_stores, resources.spill_loads, resources.warnings) == (0, 0, 0, ())
+    assert 0 < resources.registers <= 255
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("name", PRESETS)
+def test_compiles_without_spills(name: str, arch: str) -> None:
+    pytest.importorskip("cuda.core", reason="cuda.core is not installed")
+    for size in ((512, 512, 64), (510, 509, 61)):
+        compiled(PRESETS[name](matmul(*size)), arch)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", PRESETS)
+def test_compiles_everywhere(name: str, dtype: str, layout: str, arch: str) -> None:
+    pytest.importorskip("cuda.core", reason="cuda.core is not installed")
+    for size in ((512, 512, 64), (510, 509, 61)):
+        compiled(PRESETS[name](matmul(*size, dtype, layout=layout)), arch)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", PRESETS)
+def test_right_for_every_dtype_in_every_layout(right: Right, name: str, dtype: str, layout: str) -> None:
+    for size in SIZES:
+        right(PRESETS[name](matmul(*size, dtype, layout=layout)))
+
+
+def test_listing1_as_printed(golden: Callable[[str, str], None]) -> None:
+    golden(simt.listing1(matmul(512, 512, 512)).cuda(80), "schedules/simt_listing1.cu")
+
+
+def test_listing2_as_printed(golden: Callable[[str, str], None]) -> None:
+    golden(simt.listing2(matmul(512, 512, 512)).cuda(80), "schedules/simt_listing2.cu")
+
+
+def test_listing4_as_printed(golden: Callable[[str, str], None]) -> None:
+    golden(simt.listing4(matmul(512, 512, 512, layout="TT")).cuda(80), "schedules/simt_listing4.cu")
+
+
+def test_sgemm_as_printed(golden: Callable[[str, str], None]) -> None:
+    golden(simt.sgemm(matmul(512, 512, 512)).cuda(80), "schedules/simt_sgemm.cu")
+
+
+def test_sgemm_of_any_size_as_printed(golden: Callable[[str, str], None]) -> None:
+    from fireiron import symbol
+
+    golden(simt.sgemm(matmul(symbol("M"), symbol("N"), symbol("K"))).cuda(80), "schedules/simt_sgemm_symbols.cu")
+
+
+def test_the_listing_the_paper_tuned_has_few_conflicts() -> None:
+    """Listing 4's permuted lanes read shared memory without conflicts; listing 2's read A eight rows apart."""
+    degrees = {}
+    for name in ("listing2", "listing4", "sgemm"):
+        report = PRESETS[name](matmul(128, 128, 16, layout="TT" if name == "listing4" else "NN")).simulate().report
+        degrees[name] = max(site.conflict_degree for site in report.sites if site.sh_read.requests)
+    assert degrees["listing4"] == degrees["sgemm"] == 1
+    assert degrees["listing2"] > 1
+
+
+def test_names_for_profilers() -> None:
+    names = [PRESETS[name](matmul(512, 512, 512, "f16")).name for name in PRESETS]
+    assert names == [
+        "listing1_16x16_f16",
+        "listing2_128x128x8_f16_f32",
+        "listing4_128x128x8_f16_f32",
+        "sgemm_128x128x8_f16_f32",
+    ]
+
+
+def test_the_simulator_logs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    simt.listing2(matmul(128, 128, 8)).simulate()
+    assert capsys.readouterr() == ("", "")
