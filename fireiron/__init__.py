@@ -10,7 +10,7 @@ from fireiron.base.errors import FireironError
 from fireiron.base.presets_path import presets_path
 from fireiron.base.version import VERSION
 from fireiron.front.matmul import MatMulChain
-from fireiron.front.moves import MoveChain, Strategy, conform, ldmatrix, staged, through_shared, vector
+from fireiron.front.moves import MoveChain, Strategy, conform, cp_async, ldmatrix, staged, through_shared, vector
 from fireiron.front.roles import DST, SRC, A, B, C
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
 from fireiron.language.decompositions import Microkernel as microkernel
@@ -79,6 +79,7 @@ __all__ = [
     "add",
     "bf16",
     "conform",
+    "cp_async",
     "exp",
     "f16",
     "f32",

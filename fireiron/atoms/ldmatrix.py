@@ -1,8 +1,9 @@
-"""ldmatrix: a warp loads 8x8 matrices of 16-bit elements from shared memory, each lane giving the address of one row of 16 bytes.
+"""ldmatrix: a warp loads 8x8 matrices of 16-bit elements from shared memory.
 
-A row's source layout says which coordinates lane l's address covers, its destination layout which a thread receives: the same tile, dealt out
-again. The destination is the fragment of A or of B of an mma, so that no register moves afterwards. With `.trans` the rows in memory run along
-the dimension that is not contracted.
+Each lane gives the address of one row of 16 bytes. A row's source layout says which coordinates lane l's address
+covers, its destination layout which a thread receives: the same tile, dealt out again. The destination is the fragment
+of A or of B of an mma, so that no register moves afterwards. With `.trans` the rows in memory run along the dimension
+that is not contracted.
 """
 
 from __future__ import annotations

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.atoms.atom import Atom
+from fireiron.base.errors import DecompositionError
+from fireiron.language.atom import Atom
 from fireiron.atoms.copy import COPIES
+from fireiron.atoms.cp_async import CP_ASYNC
 from fireiron.atoms.ldmatrix import LDMATRIX
 from fireiron.atoms.mma import MMA
 from fireiron.atoms.shuffle import SHUFFLES
@@ -16,7 +18,7 @@ from fireiron.atoms.simt import SIMT
 from fireiron.base.text import count
 from fireiron.language.levels import Level, Memory
 
-TABLE: tuple[Atom, ...] = (*SIMT, *MMA, *LDMATRIX, *COPIES, *SHUFFLES)
+TABLE: tuple[Atom, ...] = (*SIMT, *MMA, *LDMATRIX, *COPIES, *CP_ASYNC, *SHUFFLES)
 
 
 @attrs.frozen
@@ -43,6 +45,27 @@ def find(name: str) -> Atom | None:
         (1, 1, 1)
     """
     return next((atom for atom in TABLE if atom.name == name), None)
+
+
+def chosen_from(chosen: Atom | str | None) -> tuple[Atom, ...]:
+    """Give the rows to choose from: one atom, those of a family by the start of their names, or the whole table.
+
+    Raises:
+        DecompositionError: `unknown-atom`.
+
+    Example:
+        >>> [atom.name for atom in chosen_from("cp.async")]
+        ['cp.async.16B', 'cp.async.8B', 'cp.async.4B']
+    """
+    if chosen is None:
+        return TABLE
+    if isinstance(chosen, Atom):
+        return (chosen,)
+    found = tuple(atom for atom in TABLE if atom.name.startswith(chosen))
+    if not found:
+        near = sorted({atom.name.split(".")[0] for atom in TABLE})
+        raise DecompositionError("unknown-atom", f"no atom's name starts with {chosen!r}", fix="families: " + ", ".join(near))
+    return found
 
 
 def matching(

@@ -82,6 +82,17 @@ __device__ __forceinline__ unsigned char saturate_u8(int x) {
     return max(0, min(255, x));
 }
 """,
+    "cp_async_commit": """\
+__device__ __forceinline__ void cp_async_commit() {
+    asm volatile("cp.async.commit_group;" : : : "memory");
+}
+""",
+    "cp_async_wait": """\
+template <int pending>
+__device__ __forceinline__ void cp_async_wait() {
+    asm volatile("cp.async.wait_group %0;" : : "n"(pending) : "memory");
+}
+""",
     "sync_threads": """\
 __device__ __forceinline__ void sync_threads(int barrier, int threads) {
     asm volatile("barrier.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");

@@ -12,7 +12,7 @@ from fireiron.base.text import Writer
 from fireiron.cuda import micro
 from fireiron.cuda.memory import Element, Numbers, integer_type
 from fireiron.cuda.scalars import scalar
-from fireiron.kernel.ir import Call, Compute, For, If, Let, Micro, Region, Statement, Sync
+from fireiron.kernel.ir import Call, Commit, Compute, For, If, Let, Micro, Region, Statement, Sync, Wait
 from fireiron.language.levels import Block
 
 WARP_THREADS = 32
@@ -64,6 +64,10 @@ class Body:
                 write(f"{self._where(statement.write)}{Element(dst, number)} = {value};")
             case Sync():
                 write(f"{_sync(statement, self.threads)}  // {statement.reason}")
+            case Commit(group=group):
+                write(f"{_name(group)}_commit();")
+            case Wait(group=group, pending=pending):
+                write(f"{_name(group)}_wait<{pending}>();")
             case Micro():
                 self.functions[micro.function(statement)] = None
                 write(self._where(statement.write) + micro.call(statement, number))
@@ -97,6 +101,10 @@ class Body:
     def _where(self, condition: Expr | None) -> str:
         """Print the guard of a statement that some threads skip."""
         return "" if condition is None or as_int(condition) == 1 else f"if ({self.number(condition)}) "
+
+
+def _name(group: str) -> str:
+    return group.replace(".", "_")
 
 
 def _sync(sync: Sync, threads: int) -> str:

@@ -194,7 +194,7 @@ class Chain:
             )
         return result
 
-    def _done_link(self, atom: Atom | Microkernel | None) -> Done:
+    def _done_link(self, atom: Atom | Microkernel | str | None) -> Done:
         self._check(rules.still_open, self.residual, "done")
         return Done(atom, link=here())
 
@@ -241,7 +241,7 @@ class TileRefinements(Chain):
             order: along rows first (RowMajor), along columns first (ColMajor), in groups of rows (`Grouped(n)`), or by
                 a layout of ids.
         """
-        return self._refine(order=order)
+        return self._refine(order=order, link=here())
 
     def permute(self, permutation: Callable[[Expr], Expr]) -> Self:
         """Permute unit ids before they count tiles (the paper's thread swizzle).
@@ -359,6 +359,6 @@ def describe(link: Decomposition) -> str:
         case Done(None):
             return "done"
         case Done(atom):
-            return f"done {atom.name if atom else ''}".rstrip()
+            return f"done {atom if isinstance(atom, str) else atom.name}"
         case _:
             return f"epilog {link.memory}"

@@ -122,7 +122,7 @@ class MatMulChain(Verbs, Chain):
             value = value + (old if spec.beta.is_one else old * _coefficient(spec.beta, kind))
         return expression(ops, value)
 
-    def done(self, atom: Atom | Microkernel | None = None) -> MatMulChain:
+    def done(self, atom: Atom | Microkernel | str | None = None) -> MatMulChain:
         """Close the chain: the first atom of the table that executes the residual spec, a chosen one, or a microkernel.
 
         The whole schedule is elaborated here: ownership, thread counts, vector widths, barriers.

@@ -74,7 +74,7 @@ class MoveChain(Verbs, Chain):
         self._check(rules.still_open, self.residual, "own")
         return self._as(MoveChain, Own(level, link=here()))
 
-    def done(self, atom: Atom | Microkernel | None = None) -> MoveChain:
+    def done(self, atom: Atom | Microkernel | str | None = None) -> MoveChain:
         """Close the chain by the instruction that moves what is left, by a chosen one, or by a microkernel.
 
         Raises:
@@ -121,12 +121,30 @@ def conform(nbytes: int | None = None) -> Strategy:
 
 
 def ldmatrix() -> Strategy:
-    """Load fragments from shared memory by the instruction that deals them out: tiles of 16 by 32 bytes of K, a whole warp at once."""
+    """Load fragments from shared memory by the instruction that deals them out.
+
+    Tiles are of 16 by 32 bytes of K, a whole warp at once.
+    """
 
     def strategy(move: MoveChain) -> MoveChain:
         nbytes = move.residual.operands[0].dtype.nbytes
         sizes = [32 // nbytes if dim == "K" else 16 for dim, _ in move.residual.sizes[-2:]]
         return move.tile(*sizes).unroll().done()
+
+    return strategy
+
+
+def cp_async(nbytes: int | None = None) -> Strategy:
+    """Move from global to shared memory by asynchronous copies, dealt out to all threads in turn.
+
+    In a pipeline they are in flight while earlier chunks are computed with.
+
+    Args:
+        nbytes: 4, 8 or 16 bytes of a copy, None for the widest that fits.
+    """
+
+    def strategy(move: MoveChain) -> MoveChain:
+        return move.vectors(nbytes).to(Thread).unroll().done("cp.async")
 
     return strategy
 

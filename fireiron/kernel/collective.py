@@ -6,7 +6,7 @@ import attrs
 
 from fireiron.algebra.expr import Expr
 from fireiron.algebra.layout import Layout
-from fireiron.atoms.table import TABLE
+from fireiron.atoms.table import chosen_from
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.context import Context, State, memory_view
 from fireiron.kernel.fragment import at, digits_of, fragment_view, leaves_of, parts_of
@@ -15,7 +15,7 @@ from fireiron.kernel.window import Window
 from fireiron.language.atom import Atom, Operand
 
 
-def lower_collective(chosen: Atom | None, state: State, context: Context) -> tuple[Statement, ...]:
+def lower_collective(chosen: Atom | str | None, state: State, context: Context) -> tuple[Statement, ...]:
     """Lower a warp's Move by the first atom whose rows fit the buffer and whose fragment fits the registers.
 
     Raises:
@@ -24,14 +24,20 @@ def lower_collective(chosen: Atom | None, state: State, context: Context) -> tup
     src, dst = state.windows["src"], state.windows["dst"]
     shape = tuple(size for _, size in state.residual.sizes[-2:])
     why: list[str] = []
-    for atom in TABLE if chosen is None else (chosen,):
+    for atom in chosen_from(chosen):
         if atom.kind != "Move" or atom.unit != state.level:
             continue
         row = atom.operand("src")
         if row.shape != shape or atom.nbytes // row.registers != src.storage.dtype.nbytes:
-            why.append(f"{atom.name} moves {row.shape[0]}x{row.shape[1]} elements of {atom.nbytes * 8 // row.registers} bits")
+            why.append(
+                f"{atom.name} moves {row.shape[0]}x{row.shape[1]} elements of {atom.nbytes * 8 // row.registers} bits"
+            )
             continue
-        if src.storage.memory != row.memory or not dst.storage.memory.registers or src.storage.dtype != dst.storage.dtype:
+        if (
+            src.storage.memory != row.memory
+            or not dst.storage.memory.registers
+            or src.storage.dtype != dst.storage.dtype
+        ):
             why.append(f"{atom.name} moves {row.memory} to FR and converts nothing")
             continue
         try:

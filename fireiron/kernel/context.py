@@ -72,7 +72,8 @@ class Context:
         ):
             return value
         for var, known in self.definitions.items():
-            if known == expanded:
+            # A range that holds where one tile's units are busy need not hold for another's.
+            if known == expanded and var == Var(var.name, simplest(extent)):
                 return var
         var = self.variable(wanted, extent)
         self.definitions[var] = expanded

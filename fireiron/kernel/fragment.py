@@ -37,7 +37,8 @@ def fragment_view(operand: Operand, window: Window, state: State, context: Conte
     for i, (thread, register) in enumerate(zip(local, held, strict=True), start=len(axes) - 2):
         axes[i] = at(axes[i], thread + register)
     loops = tuple(
-        RegisterLoop(v, as_expr(n), unrolled=True) for v, (n, _) in zip(digits, leaves_of(operand.layout[1]), strict=True)
+        RegisterLoop(v, as_expr(n), unrolled=True)
+        for v, (n, _) in zip(digits, leaves_of(operand.layout[1]), strict=True)
     )
     inside = attrs.evolve(state, loops=(*state.loops, *reversed(loops)))
     view = register_view(context, attrs.evolve(window, axes=tuple(axes)), inside, user)

@@ -147,6 +147,21 @@ class Sync:
 
 
 @attrs.frozen
+class Commit:
+    """Close a thread's group of asynchronous atoms; groups are counted even where they are empty."""
+
+    group: str
+
+
+@attrs.frozen
+class Wait:
+    """Wait until at most `pending` of a thread's groups are in flight, the oldest landing first; the issuing thread then sees them."""
+
+    group: str
+    pending: int
+
+
+@attrs.frozen
 class Binding:
     """Give a microkernel one named index value."""
 
@@ -191,7 +206,7 @@ class Region:
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
 
 
-Statement: TypeAlias = Let | For | If | Call | Compute | Sync | Micro | Region
+Statement: TypeAlias = Let | For | If | Call | Compute | Sync | Commit | Wait | Micro | Region
 
 
 @attrs.frozen

@@ -10,7 +10,7 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, and_, as_expr, gt, minimum, proves
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Arg, Cast, Constant
-from fireiron.atoms.table import TABLE, Near, matching, nearest
+from fireiron.atoms.table import Near, chosen_from, matching, nearest
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.collective import lower_collective
 from fireiron.kernel.context import Context, State, buffer_of, elements, memory_view, register_view
@@ -49,15 +49,15 @@ def lower_done(link: Done, state: State, context: Context) -> Body:
 
 def _no_atom(
     state: State,
-    chosen: Atom | None,
+    chosen: Atom | str | None,
     why: str,
     fix: str = "tile to Thread, then to an atom's shape, before done()",
 ) -> DecompositionError:
-    what = f"{chosen.name} does not execute" if chosen else "no atom executes"
+    what = "no atom executes" if chosen is None else f"{getattr(chosen, 'name', chosen)} does not execute"
     return DecompositionError("no-atom", f"{what} {state.residual}: {why}", fix=fix)
 
 
-def _nearest(chosen: Atom | None, found: tuple[Near, ...]) -> str:
+def _nearest(chosen: Atom | str | None, found: tuple[Near, ...]) -> str:
     """Name the atoms that differ least, and in what."""
     least = [near for near in found if len(near.differs) == len(found[0].differs)]
     if chosen is not None:
@@ -84,7 +84,7 @@ def _steps_to(atom: Atom, state: State, shape: tuple[int, ...]) -> str:
     return ", ".join(steps) or f"compile for sm_{atom.arch} or later"
 
 
-def _matmul(chosen: Atom | None, state: State, context: Context) -> Body:
+def _matmul(chosen: Atom | str | None, state: State, context: Context) -> Body:
     operands = state.residual.operands
     shape = tuple(
         size if isinstance(size, int) else 0 for dim, size in state.residual.sizes if dim != "batch" or size != 1
@@ -92,7 +92,7 @@ def _matmul(chosen: Atom | None, state: State, context: Context) -> Body:
     held = RF if state.level.size == 1 else FR
     memories = tuple(held if o.memory.registers else o.memory for o in operands)
     asked = ("MatMul", shape, tuple(o.dtype for o in operands), memories, state.level, context.arch)
-    table = TABLE if chosen is None else (chosen,)
+    table = chosen_from(chosen)
     found = next(iter(matching(*asked, table=table)), None)
     if found is None:
         near = nearest(*asked, table=table)
@@ -122,7 +122,7 @@ def _view(window: Window, state: State, context: Context) -> View:
     return memory_view(window)
 
 
-def _move(chosen: Atom | None, state: State, context: Context) -> Body:
+def _move(chosen: Atom | str | None, state: State, context: Context) -> Body:
     src, dst = state.windows["src"], state.windows["dst"]
     count = 1
     for _, size in state.residual.sizes:
@@ -208,13 +208,13 @@ def _temporary(name: str, dtype: DType, count: int, state: State, context: Conte
     return View(buffer, as_expr(0), Layout(count, 1) if count > 1 else Layout(1, 0))
 
 
-def _copy(chosen: Atom | None, src: View, dst: View, count: int, state: State) -> Atom:
+def _copy(chosen: Atom | str | None, src: View, dst: View, count: int, state: State) -> Atom:
     for view in (src, dst):
         if not _packed(view, count):
             raise _no_atom(state, chosen, f"its {count} elements do not lie together in {view.buffer.name}")
     memories = tuple(RF if v.buffer.memory.registers else v.buffer.memory for v in (src, dst))
     dtypes = (src.buffer.dtype, dst.buffer.dtype)
-    table = TABLE if chosen is None else (chosen,)
+    table = chosen_from(chosen)
     found = matching("Move", (count,), dtypes, memories, Thread, table=table)
     if not found:
         raise _no_atom(

@@ -11,7 +11,8 @@ from fireiron.algebra.expr import Expr, Index, Var, affine, and_, as_expr, free,
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Context, State
-from fireiron.kernel.ir import For, If, Region, Statement
+from fireiron.atoms.cp_async import GROUP
+from fireiron.kernel.ir import Call, Commit, For, If, Region, Statement, Wait, walk
 from fireiron.kernel.ownership import Limit, RegisterLoop
 from fireiron.kernel.storage import fresh_window, make_storage, order_of
 from fireiron.kernel.window import Axis, Bound, Storage, Window
@@ -68,6 +69,11 @@ def lower_copy(link: Load, state: State, storage: Storage, slot: Expr | None, co
     return Copy((*start.start, *start.finish), (Region(title, finish, inner.path, link.link),))
 
 
+def asynchronous(body: Body) -> bool:
+    """Say whether some statement's result is there only after a wait."""
+    return any(isinstance(s, Call) and s.atom.completion for s in walk(body))
+
+
 def _defines_ownership(link: Load) -> bool:
     """Say whether a load's own schedule decides which thread holds which register."""
     return link.memory.registers and not any(isinstance(x, Own) for x in link.move)
@@ -86,7 +92,8 @@ def lower_load(link: Load, rest: Sequence[Decomposition], state: State, context:
     else:
         body = recur(rest, inner, context)
         copy = lower_copy(link, state, storage, None, context, recur)
-    return (*copy.start, *copy.finish, *body)
+    landing = (Commit(GROUP), Wait(GROUP, 0)) if asynchronous(copy.start) else ()
+    return (*copy.start, *landing, *copy.finish, *body)
 
 
 def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:

@@ -11,8 +11,9 @@ from fireiron.algebra.expr import Expr, as_expr, lt, proves
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Context, State, descend
 from fireiron.kernel.epilog import initialise
-from fireiron.kernel.ir import For, If, Statement
-from fireiron.kernel.move import Copy, lower_copy, open_load
+from fireiron.atoms.cp_async import GROUP
+from fireiron.kernel.ir import Commit, For, If, Statement, Wait
+from fireiron.kernel.move import Copy, asynchronous, lower_copy, open_load
 from fireiron.kernel.ownership import RegisterLoop
 from fireiron.kernel.window import cut
 from fireiron.language.decompositions import Decomposition, Load, Split
@@ -66,15 +67,22 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
 
     def guarded(chunk: Expr, body: Body) -> Body:
         present = lt(chunk, trips)
+        if present == as_expr(0):
+            return ()
         return body if proves(present) or not body else (If(present, body),)
 
     ahead = k + (link.stages - 1)
     next_chunk = copies(ahead, looped)
+    flying = asynchronous(tuple(s for c in next_chunk for s in c.start))
     first: Body = ()
     for d in range(link.stages - 1):
         chunk = as_expr(d)
         body = copies(chunk, below)
-        first += guarded(chunk, tuple(s for c in body for s in (*c.start, *c.finish)))
+        now = tuple(s for c in body for s in (*c.start, *c.finish))
+        first += (*guarded(chunk, now), *((Commit(GROUP),) if flying else ()))
     start = guarded(ahead, tuple(s for c in next_chunk for s in c.start))
+    if flying:
+        # Before chunk k is computed with, at most the n-2 newer ones may be in flight; groups are counted even where they are empty.
+        start = (Wait(GROUP, link.stages - 2), *start, Commit(GROUP))
     finish = guarded(ahead, tuple(s for c in next_chunk for s in c.finish))
     return (*before, *first, For(k, trips, (*start, *compute, *finish), link.unrolled))

@@ -16,7 +16,7 @@ import attrs
 
 from fireiron.algebra.expr import Expr, Var, as_int, free, substitute
 from fireiron.base.errors import DecompositionError
-from fireiron.kernel.ir import THREAD, Call, Compute, For, If, Micro, Region, Statement, Sync, View
+from fireiron.kernel.ir import THREAD, Call, Compute, For, If, Micro, Region, Statement, Sync, View, Wait
 from fireiron.kernel.window import Storage
 from fireiron.language.levels import SH, Block, Level
 
@@ -149,7 +149,7 @@ class _Pass:
     ) -> tuple[list[Statement], list[Touch]]:
         out: list[Statement] = []
         for statement in body:
-            if not isinstance(statement, Region | If):
+            if not isinstance(statement, Region | If) and not _awaits(statement):
                 pending = self.separate(out, pending, self.conflicts(pending, statement), uniform)
             match statement:
                 case Region():
@@ -175,10 +175,24 @@ class _Pass:
         return out, pending
 
     def loop(self, statement: For, pending: list[Touch], uniform: bool) -> tuple[list[Statement], list[Touch]]:
+        if _awaits(statement):
+            return self.awaiting(statement, pending, uniform)
         inner, after = self.run(statement.body, pending, uniform)
         open_ends = self.carried(inner, after, statement.var)
         after = self.separate(inner, after, open_ends, uniform)
         return inner, after
+
+    def awaiting(self, statement: For, pending: list[Touch], uniform: bool) -> tuple[list[Statement], list[Touch]]:
+        """Give a loop that begins with a wait its barrier right behind it: there what landed becomes seen by all, and what the
+        trip before has read may be overwritten."""
+        wait, *rest = statement.body
+        _, after = self.run(tuple(rest), pending, uniform)
+        edges = [e for s in rest for e in self.conflicts(pending, s)] + self.carried(list(rest), after, statement.var)
+        head: list[Statement] = [wait]
+        pending = self.separate(head, [*pending, *after], edges, uniform)
+        inner, after = self.run(tuple(rest), pending, uniform)
+        left = self.carried(inner, after, statement.var) if not edges else []
+        return [*head, *inner], self.separate(inner, after, left, uniform)
 
     def carried(self, body: list[Statement], pending: list[Touch], var: Var) -> list[Edge]:
         """Collect the conflicts of a loop's end with its next trip, up to the barriers that stand there."""
@@ -217,6 +231,11 @@ class _Pass:
             out.append(Sync(edge.scope, edge.words(), storage.link if storage else None))
             pending = _after(pending, edge.scope)
         return pending
+
+
+def _awaits(statement: Statement) -> bool:
+    """Say whether a statement is a loop whose trips begin with a wait."""
+    return isinstance(statement, For) and bool(statement.body) and isinstance(statement.body[0], Wait)
 
 
 def _syncs(statement: Region) -> list[Level]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Index, Var, as_expr, eq, lt, minimum, proves, simplest
+from fireiron.algebra.expr import Expr, Index, Var, as_expr, eq, evaluate, lt, minimum, proves, simplest
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.context import Context, State, descend, units_of
@@ -105,12 +105,45 @@ def _loop_tile(
     return body
 
 
+def _permuted(link: Tile, unit: Expr, count: Index) -> Expr:
+    """Permute unit ids as the link says.
+
+    Raises:
+        DecompositionError: `not-a-permutation` where two units would take one tile.
+    """
+    if link.permute is None:
+        return unit
+    if isinstance(count, int):
+        var = Var("id", count)
+        _check_permutation(as_expr(link.permute(var)), var, count, "permute")
+    return as_expr(link.permute(unit))
+
+
+def _check_permutation(image: Expr, var: Var, count: int, what: str) -> None:
+    import numpy as np
+
+    found = np.broadcast_to(np.asarray(evaluate(image, {var.name: np.arange(count)})), (count,))
+    if not np.array_equal(np.sort(found), np.arange(count)):
+        wrong = next((i for i in range(count) if not 0 <= found[i] < count or found[i] in found[:i]), 0)
+        twin = next((i for i in range(wrong) if found[i] == found[wrong]), None)
+        which = f"{wrong} to {int(found[wrong])}" if twin is None else f"both {twin} and {wrong} to {int(found[wrong])}"
+        raise DecompositionError(
+            "not-a-permutation",
+            f"{what} sends {which}: it does not permute the ids of {count} units",
+            fix=f"map 0..{count - 1} one to one onto 0..{count - 1}",
+        )
+
+
 def _numbers(index: Expr, parts: dict[str, Cut], order: Order | Grouped | Layout) -> dict[str, Expr]:
     """Turn a tile's id into its number along each dimension."""
     dims = list(parts)
     if isinstance(order, Grouped):
         return _grouped(index, parts, order)
     if isinstance(order, Layout):
+        total = simplest(_count(parts))
+        if isinstance(total, int):
+            var = Var("id", total)
+            _check_permutation(as_expr(order(var)), var, total, f"layout {order}")
         index, order = as_expr(order(index)), ColMajor
     if order is RowMajor:
         dims.reverse()
@@ -168,8 +201,7 @@ def _grid_tile(
     context.resident = link.resident
     # A grid holds fewer blocks than 2^31, whatever the sizes: its index and what is made of it are 32-bit.
     index: Expr = Var(BLOCK, simplest(minimum(total, MAX_GRID)))
-    if link.permute is not None:
-        index = as_expr(link.permute(index))
+    index = _permuted(link, index, simplest(total))
     tiles = _named(_numbers(index, parts, order), "block", parts, context)
     inside = descend(state, parts, tiles, link.level)
     body = lower_links(rest, inside, context)
@@ -196,7 +228,7 @@ def _unit_tile(
     units = units_of(level, state, context, total, link.units)
     word = "lane" if level.size == 1 and state.width == WARP_WIDTH else level.name.lower()
     unit = context.define(word, units.index, units.count)
-    index = unit if link.permute is None else as_expr(link.permute(unit))
+    index = _permuted(link, unit, units.count)
     trips = -(-total // units.count)
     loops = state.loops
     var: Var | None = None

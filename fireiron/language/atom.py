@@ -61,6 +61,7 @@ class Atom:
         guarded_cuda: the wrapper of `guarded_call`.
         guarded_call: the statement of a Move that writes zeros where `{read}` is false, or "" where there is none.
         nbytes: bytes a Move carries (its dtype is then free and its operands' elements are bytes), else 0.
+        completion: the group (`cp.async`) that is awaited before the result is there, or "" where it is there at once.
         numpy: meaning of a MatMul on arrays (units, threads, registers): numpy(a, b, c) -> new c. Moves move.
         clocks: issue clocks of one warp instruction on one SM sub-partition, for the cost model.
     """
@@ -77,6 +78,7 @@ class Atom:
     guarded_cuda: str = ""
     guarded_call: str = ""
     nbytes: int = 0
+    completion: str = ""
     numpy: Meaning | None = attrs.field(default=None, eq=False, repr=False)
     clocks: float = 1.0
 

@@ -177,7 +177,7 @@ class Microkernel:
 class Done:
     """Close the chain with an atom: the first match of the table (None), the given one, or a microkernel."""
 
-    atom: Atom | Microkernel | None = None
+    atom: Atom | Microkernel | str | None = None
     link: Link | None = _link
 
 

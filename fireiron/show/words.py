@@ -65,7 +65,7 @@ def _tile(sizes: tuple[tuple[str, Extent], ...] | Widest) -> str:
     return f"tile {('x' if all(n.isdigit() for n in named) else ' x ').join(named)}{''.join(batch)}"
 
 
-def _done(atom: Atom | Microkernel | None) -> str:
+def _done(atom: Atom | Microkernel | str | None) -> str:
     match atom:
         case None:
             return "done"
@@ -73,6 +73,8 @@ def _done(atom: Atom | Microkernel | None) -> str:
             return "done by a microkernel"
         case Microkernel(name=name):
             return f"done by microkernel {name}"
+        case str():
+            return f"done by {atom}"
         case Atom(name=name):
             return f"done by {name}"
 

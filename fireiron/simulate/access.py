@@ -184,6 +184,9 @@ def _inside(storage: Storage, first: Array, steps: Array, mask: Array | None, or
     active = np.ones(first.shape, bool) if mask is None else mask
     if (flat != first)[active].any():
         return
+    # Coordinates come in mathematical order; with equal strides nothing tells which of two dimensions is which.
+    if len(origin) > 1 and storage.strides[-1] == storage.strides[-2]:
+        return
     for axis, (o, extent, more) in enumerate(zip(origin, storage.shape, storage.reach(steps), strict=True)):
         bad = active & ((o < 0) | (o + more >= extent))
         if bad.any():

@@ -14,6 +14,7 @@ from fireiron.kernel.ir import View
 from fireiron.simulate.access import MOST_NBYTES, Access, Env, Fault, build, build_partial, granules_of, steps_of
 from fireiron.simulate.memory import Storage
 from fireiron.simulate.order import Array
+from fireiron.simulate.flights import Flight
 from fireiron.simulate.state import ITERATIONS, Machine, Place, State
 from fireiron.simulate.tracker import Race
 
@@ -104,6 +105,7 @@ class Leaf:
         write: predicate under which anything happens, or None.
         needs: the loop variables on which addresses and predicates depend.
         keep: whether plans are kept: never those that depend on the block.
+        flies: whether results land only when the atom's group is waited for.
     """
 
     machine: Machine
@@ -116,6 +118,7 @@ class Leaf:
     write: Callable[[Env], Any] | None
     needs: tuple[str, ...]
     keep: bool
+    flies: bool = False
     plans: dict[Key, Plan | str] = attrs.field(factory=dict[Key, "Plan | str"])
 
     def plan(self, state: State, act: Array | None) -> Plan | str:
@@ -159,6 +162,7 @@ class Leaf:
         self.place.charge(storage.kind, "read", access.traffic)
         if storage.tracker is not None:
             granules, who = granules_of(access, self.keep, self.machine.order.partial)
+            self._landed(storage, granules, "reads")
             if storage.must_write:
                 self._written(access, granules)
             try:
@@ -186,11 +190,26 @@ class Leaf:
             who = f"{self.place} writes {storage.buffer.name}, which is an input"
             raise self.machine.error(self.place, "write-to-input", who, "give the pointer the role output or update")
         granules, who = granules_of(access, self.keep, exact=True)
+        self._landed(storage, granules, "writes")
+        if self.flies:
+            flight = Flight(self.place, storage, access.touched, _active(values, access, mask), granules, who)
+            self.machine.flights.launch(flight)
+            return
         try:
             storage.tracker.write(granules, who)
         except Race as race:
             raise self.machine.race(self.place, race, storage, granules, who) from None
         storage.data[access.touched] = _active(values, access, mask)
+
+    def _landed(self, storage: Storage, granules: Array, verb: str) -> None:
+        """Refuse to touch what an asynchronous write has not reached yet."""
+        assert storage.tracker is not None
+        flying = storage.tracker.flying
+        if flying is None or not flying[granules].any():
+            return
+        element = storage.element_of(int(granules[np.argmax(flying[granules])]))
+        text = f"{self.place} {verb} {storage.name(element)}, which an asynchronous copy may still write"
+        raise self.machine.error(self.place, "not-arrived", text, "wait for the copy's group first")
 
     def _make(self, env: Env, act: Array | None) -> Plan | str:
         lanes = (int(env[ITERATIONS]), self.machine.threads)

@@ -100,10 +100,13 @@ class CollectiveMeaning(MoveMeaning):
         src, dst = atom.operands
         self.threads = int(src.layout[0].size)
         found = {
-            int(src.layout[0](t)) + int(src.layout[1](e)): (t, e) for t in range(self.threads) for e in range(src.registers)
+            int(src.layout[0](t)) + int(src.layout[1](e)): (t, e)
+            for t in range(self.threads)
+            for e in range(src.registers)
         }
         origin = [
-            [found[int(dst.layout[0](t)) + int(dst.layout[1](r))] for t in range(self.threads)] for r in range(dst.registers)
+            [found[int(dst.layout[0](t)) + int(dst.layout[1](r))] for t in range(self.threads)]
+            for r in range(dst.registers)
         ]
         self.thread, self.element = (np.array([[pair[i] for pair in row] for row in origin]) for i in (0, 1))
 

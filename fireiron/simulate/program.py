@@ -12,7 +12,23 @@ import attrs
 import numpy as np
 
 from fireiron.algebra.expr import Expr, Var, as_int, free, to_python
-from fireiron.kernel.ir import BLOCK, THREAD, Call, Compute, For, If, Let, Micro, Region, Statement, Sync, View, walk
+from fireiron.kernel.ir import (
+    BLOCK,
+    THREAD,
+    Call,
+    Commit,
+    Compute,
+    For,
+    If,
+    Let,
+    Micro,
+    Region,
+    Statement,
+    Sync,
+    View,
+    Wait,
+    walk,
+)
 from fireiron.simulate.access import Env, Value
 from fireiron.simulate.leaves import SKIP, Leaf, Operand, Plan, as_true, both
 from fireiron.simulate.machine import Arrival, barrier_mask
@@ -165,6 +181,10 @@ class Compiler:
                     yield Arrival(statement, place, barrier_mask(act))
 
                 return Step(None, sync)
+            case Commit():
+                return Step(lambda state, act: self.machine.flights.commit())
+            case Wait(pending=pending):
+                return Step(lambda state, act: self.machine.flights.wait(pending))
             case Call() | Compute() | Micro():
                 leaf = self.leaf(statement, scope)
 
@@ -248,7 +268,7 @@ class Compiler:
                 scope = attrs.evolve(scope, guard=scope.guard | scope.of(condition))
             case Call() | Compute():
                 return attrs.evolve(nest, leaf=self.leaf(statement, scope, nest.varying))
-            case Let() | Sync() | Micro():
+            case Let() | Sync() | Micro() | Commit() | Wait():
                 return None
             case _ as never:
                 assert_never(never)
@@ -321,6 +341,7 @@ class Compiler:
             finish=meaning.finish,
             read=self.predicate(read),
             write=self.predicate(statement.write),
+            flies=isinstance(statement, Call) and bool(statement.atom.completion),
             needs=tuple(sorted(needs)),
             keep=BLOCK not in needs,
         )

@@ -112,6 +112,7 @@ def _grid(kernel: Kernel, sizes: Mapping[str, int]) -> int:
 
 def _block(machine: Machine, program: Step, block: int) -> None:
     machine.order.begin_block(block)
+    machine.flights.begin(machine)
     for storage in machine.storages.values():
         if storage.initialised is not None:
             storage.initialised[:] = False

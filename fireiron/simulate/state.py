@@ -14,6 +14,7 @@ from fireiron.kernel.ir import BLOCK, THREAD, Kernel
 from fireiron.kernel.traffic import Traffic
 from fireiron.simulate.access import Env, Fault
 from fireiron.simulate.memory import Storage
+from fireiron.simulate.flights import Flights
 from fireiron.simulate.order import MANY, Array, Order
 from fireiron.simulate.report import Site
 from fireiron.simulate.tracker import Race
@@ -75,6 +76,7 @@ class Machine:
         barriers: barriers passed.
         flops: operations done.
         kept: elements of cached accesses.
+        flights: asynchronous writes of the running block.
     """
 
     kernel: Kernel
@@ -87,6 +89,7 @@ class Machine:
     barriers: int = 0
     flops: int = 0
     kept: int = 0
+    flights: Flights = attrs.field(factory=Flights)
 
     @property
     def threads(self) -> int:

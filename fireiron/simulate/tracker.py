@@ -64,6 +64,8 @@ class Tracker:
         # For GL: some reader of an earlier block, which no barrier of this one can order.
         self.foreign_reader = np.zeros(granules if self.is_global else 0, np.int32)
         self.foreign_time = np.zeros(granules if self.is_global else 0, np.int32)
+        # Granules that an asynchronous write will reach, once any has been started.
+        self.flying: Array | None = None
         self.reads: list[_Read] = []
         self.reads_since = 0
 

@@ -57,7 +57,7 @@ def test_list_names_presets_with_their_keywords(call: Any, data: Any) -> None:
     assert found["simt.listing1"]["keywords"] == []
     assert found["simt.listing2"]["shape"] == [256, 256, 128]
     warp = next(k for k in found["simt.sgemm"]["keywords"] if k["name"] == "warp")
-    assert warp == {"name": "warp", "option": "--warp", "type": "tuple", "default": [64, 32]}
+    assert warp == {"name": "warp", "option": "--warp", "type": "tuple", "default": None}
 
 
 def test_show_prints_the_tree(call: Any, data: Any) -> None:
@@ -286,7 +286,7 @@ def test_help_shows_the_presets_options(call: Any) -> None:
     code, out, _ = call("run", "simt.sgemm", "--help")
     assert code == RIGHT
     assert "--warp" in out
-    assert "(default: 64x32)" in out
+    assert "(default: 128)" in out
     assert "options of simt.sgemm" in out
     assert "--shape MxNxK" in call("run", "--help")[1]
 

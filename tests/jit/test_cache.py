@@ -211,7 +211,7 @@ def test_an_edited_library_has_another_digest(tmp_path, monkeypatch):
     file = tmp_path / "deep" / "a.py"
     file.write_text("x = 1")
     os.utime(file, ns=(10**18, 10**18))
-    monkeypatch.setattr(cache.fireiron, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(cache, "__file__", str(tmp_path / "jit" / "cache.py"))
     first = cache.library_digest()
     assert cache.library_digest() == first
     file.write_text("x = 22")

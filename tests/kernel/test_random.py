@@ -31,7 +31,9 @@ from fireiron import (
     vector,
 )
 
-SEEDS = 40
+# Some of the first, and those that once found a mistake: barriers of warps taken for barriers of blocks, ranges of
+# idle threads taken for those of busy ones, permutations that are none, coordinates of equal strides.
+SEEDS = (*range(30), 50, 70, 124, 185, 246, 253, 260, 261)
 
 
 def random_schedule(seed: int) -> tuple[Any, dict[str, int]]:
@@ -42,12 +44,15 @@ def random_schedule(seed: int) -> tuple[Any, dict[str, int]]:
     symbols = rng.random() < 0.2
     dims = [symbol(d) if symbols else n for d, n in size.items()]
     dtype = pick(["f32", "f32", "f16", "i8", "f64"])
-    chain: Any = matmul(*dims, dtype, layout=pick(["NN", "NT", "TN", "TT"]), out=pick([None, "f32"]) if dtype == "f16" else None)
+    layout = pick(["NN", "NT", "TN", "TT"])
+    chain: Any = matmul(*dims, dtype, layout=layout, out=pick([None, "f32"]) if dtype == "f16" else None)
     tm, tn = pick([8, 16, 24, 32, 48]), pick([8, 16, 20, 32, 64])
     chain = chain.tile(tm, tn).to(Block)
     if rng.random() < 0.3:
         chain = chain.layout(ColMajor)
-    store = pick([None, None, conform(), through_shared(), through_shared(panel=(8, 8)), through_shared(pad=1, reuse=True)])
+    store = pick(
+        [None, None, conform(), through_shared(), through_shared(panel=(8, 8)), through_shared(pad=1, reuse=True)]
+    )
     chain = chain.epilog(*pick([(), (relu,)]), memory=pick([RF, FR]), store=store)
     loads = pick([(A, B), (A, B), (B, A), (A,), (B,), ()])
     deep = rng.random() < 0.25  # load below the tile to warps
@@ -55,8 +60,11 @@ def random_schedule(seed: int) -> tuple[Any, dict[str, int]]:
     def shared(chain: Any) -> Any:
         for operand in loads:
             chain = chain.load(operand, SH, pick([None, vector(), staged()]))
-            chain = pick([lambda c: c, lambda c: c.pad(1), lambda c: c.storage_layout(ColMajor), lambda c: c.storage_layout(RowMajor),
-                          lambda c: c.swizzle(Swizzle(2, 2, 3)), lambda c: c.reuse_buffer()])(chain)  # fmt: skip
+            refine = pick([
+                lambda c: c, lambda c: c.pad(1), lambda c: c.storage_layout(ColMajor),
+                lambda c: c.storage_layout(RowMajor), lambda c: c.swizzle(Swizzle(2, 2, 3)), lambda c: c.reuse_buffer(),
+            ])  # fmt: skip
+            chain = refine(chain)
         return chain
 
     chain = chain.split(pick([4, 8, 12]))
@@ -86,25 +94,33 @@ def random_schedule(seed: int) -> tuple[Any, dict[str, int]]:
     return chain, size if symbols else {}
 
 
+def attempt(seed: int) -> tuple[Any, dict[str, int]] | FireironError:
+    """Give a schedule with the values of its symbols, or the refusal."""
+    try:
+        return random_schedule(seed)
+    except FireironError as error:
+        return error
+
+
 def outcome(seed: int, right: Callable[..., Any]) -> str:
     """Give `right`, or the code of the refusal."""
-    try:
-        schedule, sizes = random_schedule(seed)
-    except FireironError as error:
-        assert error.fix, str(error)
-        assert error.underlined, str(error)
-        return error.code
+    made = attempt(seed)
+    if isinstance(made, FireironError):
+        assert made.fix, str(made)
+        assert made.underlined, str(made)
+        return made.code
+    schedule, sizes = made
     product = (lambda p, x: p.clip(0)) if "max" in str(schedule.links[1]) else None
     right(schedule, product, **sizes)
     return "right"
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_random_schedules(right: Callable[..., Any], seed: int) -> None:
     outcome(seed, right)
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("seed", range(SEEDS, 2000))
+@pytest.mark.parametrize("seed", range(2000))
 def test_many_random_schedules(right: Callable[..., Any], seed: int) -> None:
     outcome(seed, right)

@@ -28,7 +28,8 @@ from fireiron import (
     vector,
 )
 from fireiron.base.errors import FireironError
-from fireiron.front.moves import staged
+from fireiron.front.moves import staged, through_shared
+from fireiron.kernel.ir import Sync, walk
 from fireiron.schedules import simt
 
 Right = Callable[..., Any]
@@ -179,3 +180,31 @@ def test_fragments(right: Right, chains: Any, size: Any) -> None:
         matmul(*size).tile(32, 32).to(Block).epilog(memory=FR).split(8).load(A, SH).load(B, SH).tile(16, 16).to(Warp)
         .split(2).unroll().load(A, FR).load(B, FR).tile(4, 2).to(Thread).tile(1, 1).unroll().split(1).unroll().done()
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("reuse", [False, True])
+def test_a_staging_buffer_over_the_buffers_of_warps(right: Right, reuse: bool) -> None:
+    """Barriers of each warp order its own buffer; what the whole block lays over it waits for all warps."""
+    schedule = (
+        matmul(64, 64, 24)
+        .tile(32, 32)
+        .to(Block)
+        .epilog(memory=RF, store=through_shared(reuse=reuse))
+        .split(8)
+        .tile(16, 16)
+        .to(Warp)
+        .load(A, SH)
+        .load(B, SH)
+        .tile(4, 2)
+        .to(Thread)
+        .split(1)
+        .unroll()
+        .load(A, RF)
+        .load(B, RF)
+        .tile(1, 1)
+        .unroll()
+        .done()
+    )
+    right(schedule)
+    barriers = [s for s in walk(schedule.lowered().body) if isinstance(s, Sync) and s.level == Block]
+    assert len(barriers) == 1 + reuse

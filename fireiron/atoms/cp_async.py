@@ -1,0 +1,52 @@
+"""cp.async: one thread starts a copy from global to shared memory, and goes on; a group of them is awaited later.
+
+The copy may land at any time until its group is waited for, and is then seen by the issuing thread alone: others need a barrier after the wait.
+"""
+
+from __future__ import annotations
+
+from fireiron.algebra.layout import Layout
+from fireiron.language.atom import Atom, Operand
+from fireiron.language.levels import GL, SH, Thread
+
+GROUP = "cp.async"
+
+
+def _row(nbytes: int) -> Atom:
+    # Only 16 bytes can go past the L1 cache, which nothing here reads twice.
+    cache = "cg" if nbytes == 16 else "ca"
+    address = "static_cast<unsigned>(__cvta_generic_to_shared(dst))"
+    wrapper = f"""\
+__device__ __forceinline__ void cp_async_{nbytes}B(void* dst, const void* src) {{
+    asm volatile("cp.async.{cache}.shared.global [%0], [%1], {nbytes};" : : "r"({address}), "l"(src) : "memory");
+}}
+"""
+    guarded = f"""\
+__device__ __forceinline__ void cp_async_or_zero_{nbytes}B(void* dst, const void* src, bool read) {{
+    asm volatile("cp.async.{cache}.shared.global [%0], [%1], {nbytes}, %2;"
+        : : "r"({address}), "l"(src), "r"(read ? {nbytes} : 0) : "memory");
+}}
+"""
+    places = Layout((1, nbytes), (0, 1))
+    return Atom(
+        name=f"cp.async.{nbytes}B",
+        kind="Move",
+        shape=(0,),
+        unit=Thread,
+        operands=(
+            Operand("src", GL, None, (1, nbytes), places),
+            Operand("dst", SH, None, (1, nbytes), places, "write"),
+        ),
+        arch=80,
+        source="PTX ISA 9.7.9.25.3.1, cp.async",
+        cuda=wrapper,
+        call=f"cp_async_{nbytes}B(&{{dst}}, &{{src}});",
+        guarded_cuda=guarded,
+        guarded_call=f"cp_async_or_zero_{nbytes}B(&{{dst}}, &{{src}}, {{read}});",
+        nbytes=nbytes,
+        completion=GROUP,
+        clocks=nbytes,
+    )
+
+
+CP_ASYNC: tuple[Atom, ...] = tuple(_row(n) for n in (16, 8, 4))
