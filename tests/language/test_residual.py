@@ -98,7 +98,8 @@ HALF = Level("Half", Warp, Layout(16, 1), 16)
     [
         (Block, Kernel, True), (Warp, Block, True), (Thread, Warp, True), (Thread, Kernel, True), (Block, Block, False),
         (Block, Warp, False), (Kernel, Thread, False), (Warp, Warpgroup, True), (QuadPair, Warp, True),
-        (Warp, QuadPair, False), (Thread, Thread, False), (Thread, HALF, True), (HALF, Block, True), (HALF, QuadPair, False),
+        (Warp, QuadPair, False), (Thread, Thread, False), (Thread, HALF, True), (HALF, Block, True),
+        (HALF, QuadPair, False),
     ],
 )  # fmt: skip
 def test_nesting(inner: Level, outer: Level, nests: bool) -> None:

@@ -20,12 +20,12 @@ copy_f32(
     __builtin_assume(block >= 0);
     alignas(16) float part[4];
     const long long index = (long long)block * 1024 + thread * 4;
-    const long long row = index / N;
+    const int row = index / N;
     const int column = index % N;
 
     // Move 1x4 GL -> RF (Thread): zeros past row M
     copy_or_zero_16B(&part[0], &src[(long long)row * N + column], row < M);
 
     // Move 1x4 RF -> GL (Thread)
-    if (row < M + (long long)8) copy_16B(&dst[(long long)row * N + column], &part[0]);
+    if (row < M + 8) copy_16B(&dst[(long long)row * N + column], &part[0]);
 }

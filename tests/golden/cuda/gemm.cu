@@ -46,7 +46,7 @@ gemm_64x64x8_f32(
 
         // load A 64x8 GL -> SH, zeros past row M
         if (thread < 128) {
-            copy_or_zero_16B(&a_sh[thread * 4], &A[(long long)block_m * K * 64 + (long long)(thread / 2) * K + k0 * 8 + thread % 2 * 4], block_m * 64 + (long long)(thread / 2) < M);
+            copy_or_zero_16B(&a_sh[thread * 4], &A[(long long)block_m * K * 64 + (long long)(thread / 2) * K + k0 * 8 + thread % 2 * 4], block_m * 64 + thread / 2 < M);
         }
 
         // load B 8x64 GL -> SH, zeros past column N
