@@ -27,7 +27,8 @@ ROW_NBYTES = 64  # of a chunk of K: four lanes of 16 bytes
 def _load(chain: MatMulChain, tensor: Tensor, along_k: bool, lines: int) -> MatMulChain:
     """Load an operand to shared memory, swizzled so that copies and ldmatrix meet no bank conflicts.
 
-    Asynchronous copies move 4 bytes and more; where lines do not divide so, or bytes must be transposed, registers stage the copy.
+    Asynchronous copies move 4 bytes and more; where lines do not divide so, or bytes are transposed, registers stage
+    the copy.
     """
     role, nbytes = (A, tensor.dtype.nbytes) if tensor is chain.matmul.A else (B, tensor.dtype.nbytes)
     kept = along_k or nbytes == 2
@@ -61,7 +62,9 @@ def gemm(
     chunk = ROW_NBYTES // nbytes * (2 if nbytes == 8 else 1)
     step, tile = {1: (32, (16, 8)), 2: (16, (16, 8)), 8: (4, (8, 8))}[nbytes]
     fragments = conform() if nbytes == 8 else ldmatrix()
-    chain = spec.tile(m, n, batch=spec.batch).to(Block).layout(Grouped(8)).epilog(memory=FR).split(chunk).pipeline(stages)
+    chain = (
+        spec.tile(m, n, batch=spec.batch).to(Block).layout(Grouped(8)).epilog(memory=FR).split(chunk).pipeline(stages)
+    )
     chain = _load(chain, a, a.order is RowMajor, m)
     chain = _load(chain, b, b.order is ColMajor, n)
     chain = chain.tile(*warp).to(Warp).split(step).unroll()

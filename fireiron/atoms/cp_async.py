@@ -1,6 +1,7 @@
 """cp.async: one thread starts a copy from global to shared memory, and goes on; a group of them is awaited later.
 
-The copy may land at any time until its group is waited for, and is then seen by the issuing thread alone: others need a barrier after the wait.
+The copy may land at any time until its group is waited for, and is then seen by the issuing thread alone: others need a
+barrier after the wait.
 """
 
 from __future__ import annotations

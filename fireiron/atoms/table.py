@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.base.errors import DecompositionError
-from fireiron.language.atom import Atom
 from fireiron.atoms.copy import COPIES
 from fireiron.atoms.cp_async import CP_ASYNC
 from fireiron.atoms.ldmatrix import LDMATRIX
 from fireiron.atoms.mma import MMA
 from fireiron.atoms.shuffle import SHUFFLES
 from fireiron.atoms.simt import SIMT
+from fireiron.base.errors import DecompositionError
 from fireiron.base.text import count
+from fireiron.language.atom import Atom
 from fireiron.language.levels import Level, Memory
 
 TABLE: tuple[Atom, ...] = (*SIMT, *MMA, *LDMATRIX, *COPIES, *CP_ASYNC, *SHUFFLES)
@@ -64,7 +64,9 @@ def chosen_from(chosen: Atom | str | None) -> tuple[Atom, ...]:
     found = tuple(atom for atom in TABLE if atom.name.startswith(chosen))
     if not found:
         near = sorted({atom.name.split(".")[0] for atom in TABLE})
-        raise DecompositionError("unknown-atom", f"no atom's name starts with {chosen!r}", fix="families: " + ", ".join(near))
+        raise DecompositionError(
+            "unknown-atom", f"no atom's name starts with {chosen!r}", fix="families: " + ", ".join(near)
+        )
     return found
 
 

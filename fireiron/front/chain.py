@@ -359,6 +359,6 @@ def describe(link: Decomposition) -> str:
         case Done(None):
             return "done"
         case Done(atom):
-            return f"done {atom if isinstance(atom, str) else atom.name}"
+            return f"done {atom if isinstance(atom, str) or atom is None else atom.name}"
         case _:
             return f"epilog {link.memory}"

@@ -49,7 +49,8 @@ def lower_collective(chosen: Atom | str | None, state: State, context: Context) 
         return (Call(atom, (source, target), link=state.link),)
     raise DecompositionError(
         "no-atom",
-        f"no atom of a {state.level} executes {state.residual}: {'; '.join(why) or 'none moves between these memories'}",
+        f"no atom of a {state.level} executes {state.residual}: "
+        f"{'; '.join(why) or 'none moves between these memories'}",
         fix="tile to the atom's shape, or load by conform(), which moves each thread's own elements",
     )
 

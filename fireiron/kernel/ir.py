@@ -155,7 +155,10 @@ class Commit:
 
 @attrs.frozen
 class Wait:
-    """Wait until at most `pending` of a thread's groups are in flight, the oldest landing first; the issuing thread then sees them."""
+    """Wait until at most `pending` of a thread's groups are in flight, the oldest landing first.
+
+    The issuing thread then sees what landed.
+    """
 
     group: str
     pending: int

@@ -9,9 +9,9 @@ import attrs
 
 from fireiron.algebra.expr import Expr, Index, Var, affine, and_, as_expr, free, ge, lt, proves, substitute
 from fireiron.algebra.layout import Layout
+from fireiron.atoms.cp_async import GROUP
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Context, State
-from fireiron.atoms.cp_async import GROUP
 from fireiron.kernel.ir import Call, Commit, For, If, Region, Statement, Wait, walk
 from fireiron.kernel.ownership import Limit, RegisterLoop
 from fireiron.kernel.storage import fresh_window, make_storage, order_of

@@ -8,10 +8,10 @@ from typing import TypeAlias
 import attrs
 
 from fireiron.algebra.expr import Expr, as_expr, lt, proves
+from fireiron.atoms.cp_async import GROUP
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Context, State, descend
 from fireiron.kernel.epilog import initialise
-from fireiron.atoms.cp_async import GROUP
 from fireiron.kernel.ir import Commit, For, If, Statement, Wait
 from fireiron.kernel.move import Copy, asynchronous, lower_copy, open_load
 from fireiron.kernel.ownership import RegisterLoop
@@ -82,7 +82,8 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
         first += (*guarded(chunk, now), *((Commit(GROUP),) if flying else ()))
     start = guarded(ahead, tuple(s for c in next_chunk for s in c.start))
     if flying:
-        # Before chunk k is computed with, at most the n-2 newer ones may be in flight; groups are counted even where they are empty.
+        # Before chunk k is computed with, at most the n-2 newer ones may be in flight.
+        # Groups are counted even where they are empty.
         start = (Wait(GROUP, link.stages - 2), *start, Commit(GROUP))
     finish = guarded(ahead, tuple(s for c in next_chunk for s in c.finish))
     return (*before, *first, For(k, trips, (*start, *compute, *finish), link.unrolled))

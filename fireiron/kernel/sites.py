@@ -14,6 +14,7 @@ from fireiron.kernel.ir import (
     BLOCK,
     THREAD,
     Call,
+    Commit,
     Compute,
     For,
     If,
@@ -26,6 +27,7 @@ from fireiron.kernel.ir import (
     Statement,
     Sync,
     View,
+    Wait,
 )
 from fireiron.kernel.traffic import Array
 
@@ -86,6 +88,8 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
                 yield from _sites(inner, attrs.evolve(around, guards=(*around.guards, condition)))
             case Region(body=inner):
                 yield from _sites(inner, attrs.evolve(around, region=statement))
+            case Commit() | Wait():
+                pass
             case Call() | Compute() | Micro() | Sync():
                 yield attrs.evolve(around, statement=statement)
 

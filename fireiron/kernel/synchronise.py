@@ -183,8 +183,10 @@ class _Pass:
         return inner, after
 
     def awaiting(self, statement: For, pending: list[Touch], uniform: bool) -> tuple[list[Statement], list[Touch]]:
-        """Give a loop that begins with a wait its barrier right behind it: there what landed becomes seen by all, and what the
-        trip before has read may be overwritten."""
+        """Give a loop that begins with a wait its barrier right behind it.
+
+        There what landed becomes seen by all, and what the trip before has read may be overwritten.
+        """
         wait, *rest = statement.body
         _, after = self.run(tuple(rest), pending, uniform)
         edges = [e for s in rest for e in self.conflicts(pending, s)] + self.carried(list(rest), after, statement.var)

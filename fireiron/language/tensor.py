@@ -157,9 +157,9 @@ def Vector(extent: Index, dtype: object = f32, *, name: str, along: Order = RowM
 
     Example:
         >>> Vector(512, "f32", name="bias").shape
-        (1, 512)
+        (512,)
     """
     d = _found(dtype)
     if along is RowMajor:
-        return Tensor(name, (1, extent), d, (0, 1))
+        return Tensor(name, (extent,), d, (1,))
     return Tensor(name, (extent, 1), d, (1, 0))

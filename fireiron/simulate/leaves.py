@@ -12,9 +12,9 @@ from fireiron.algebra.expr import Const, Expr
 from fireiron.base.errors import SimulationError
 from fireiron.kernel.ir import View
 from fireiron.simulate.access import MOST_NBYTES, Access, Env, Fault, build, build_partial, granules_of, steps_of
+from fireiron.simulate.flights import Flight
 from fireiron.simulate.memory import Storage
 from fireiron.simulate.order import Array
-from fireiron.simulate.flights import Flight
 from fireiron.simulate.state import ITERATIONS, Machine, Place, State
 from fireiron.simulate.tracker import Race
 

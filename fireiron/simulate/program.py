@@ -33,11 +33,11 @@ from fireiron.simulate.access import Env, Value
 from fireiron.simulate.leaves import SKIP, Leaf, Operand, Plan, as_true, both
 from fireiron.simulate.machine import Arrival, barrier_mask
 from fireiron.simulate.meaning import (
+    CollectiveMeaning,
     ComputeMeaning,
     MatMulMeaning,
     Meaning,
     MicroMeaning,
-    CollectiveMeaning,
     MoveMeaning,
     ShuffleMeaning,
     matrix_extents,
@@ -296,9 +296,7 @@ class Compiler:
                 elif atom.kind == "Move":
                     sources, targets, read = views[:1], views[1:], statement.read
                     meaning = (
-                        MoveMeaning(machine, place)
-                        if atom.unit.size == 1
-                        else CollectiveMeaning(machine, place, atom)
+                        MoveMeaning(machine, place) if atom.unit.size == 1 else CollectiveMeaning(machine, place, atom)
                     )
                 else:
                     sources, targets = views[:1], views[1:]

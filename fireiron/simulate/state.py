@@ -13,8 +13,8 @@ from fireiron.base.link import Link
 from fireiron.kernel.ir import BLOCK, THREAD, Kernel
 from fireiron.kernel.traffic import Traffic
 from fireiron.simulate.access import Env, Fault
-from fireiron.simulate.memory import Storage
 from fireiron.simulate.flights import Flights
+from fireiron.simulate.memory import Storage
 from fireiron.simulate.order import MANY, Array, Order
 from fireiron.simulate.report import Site
 from fireiron.simulate.tracker import Race

@@ -30,7 +30,10 @@ def test_the_meaning_is_a_product(row):
     rng = np.random.default_rng(0)
     low = 0 if row.operands[0].dtype.name == "u8" else -4
     full = [rng.integers(low, 5, o.shape).astype(o.dtype.numpy) for o in row.operands]
-    held = [np.array([[m.ravel(order="F")[c] for c in t] for t in places(o)])[None] for m, o in zip(full, row.operands)]
+    held = [
+        np.array([[m.ravel(order="F")[c] for c in t] for t in places(o)])[None]
+        for m, o in zip(full, row.operands, strict=True)
+    ]
     a, b, c = (m.astype(np.float64) for m in full)
     got = row.numpy(*held)[0]
     wanted = (a @ b + c).ravel(order="F")
@@ -70,8 +73,14 @@ def test_wrappers_compile(row):
     names = [o.role for o in row.operands]
     places_ = ", ".join(f"{name}[{size}]" for name in names)
     text = row.call.format_map({name: f"{name}[0]" for name in names})
-    body = f"__shared__ __align__(16) char {places_};\n    {text}" if row.kind == "Move" else f"alignas(16) char {places_};\n    {text}"
-    source = f'{types}{row.cuda}extern "C" __global__ void k(char* out) {{\n    {body}\n    out[0] = {names[-1]}[0];\n}}\n'
+    body = (
+        f"__shared__ __align__(16) char {places_};\n    {text}"
+        if row.kind == "Move"
+        else f"alignas(16) char {places_};\n    {text}"
+    )
+    source = (
+        f'{types}{row.cuda}extern "C" __global__ void k(char* out) {{\n    {body}\n    out[0] = {names[-1]}[0];\n}}\n'
+    )
     if row in CP_ASYNC:
         source = source.replace("&src[0]", "out + 16")
     compile_source(source, "k", arch("sm_90a" if row.arch == 90 else f"sm_{row.arch}"))

@@ -153,4 +153,6 @@ def test_errors_come_first() -> None:
 def test_registers_that_a_loop_carries_count_until_it_ends() -> None:
     assert least_registers(simt.listing2(matmul(512, 512, 512)).lowered()) == 64 + 8 + 8
     # Two operands wait in registers, four elements each, while the fragments are used.
-    assert least_registers(simt.sgemm(matmul(512, 512, 512)).lowered()) == 64 + 8 + 8 + 4 + 4
+    assert (
+        least_registers(simt.sgemm(matmul(512, 512, 512), warp=(64, 32), thread=(8, 8)).lowered()) == 64 + 8 + 8 + 4 + 4
+    )

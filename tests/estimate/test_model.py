@@ -31,7 +31,7 @@ def test_bank_conflicts_bound_listing2() -> None:
 
 
 def test_a_thin_product_is_bound_by_memory() -> None:
-    found = of(simt.sgemm(matmul(32768, 32768, 8)))
+    found = of(simt.listing4(matmul(32768, 32768, 8)))
     assert found.bound == "dram"
     assert found.dram_nbytes >= 32768 * 32768 * 4
     assert 0.5 * HOPPER.gpu.dram_gbps < found.gbps <= HOPPER.gpu.dram_gbps
@@ -96,6 +96,6 @@ def test_a_block_that_does_not_fit_is_refused() -> None:
 
 
 def test_compiled_registers_replace_the_guess() -> None:
-    kernel = simt.sgemm(matmul(4096, 4096, 4096)).lowered()
+    kernel = simt.sgemm(matmul(4096, 4096, 4096), warp=(64, 32), thread=(8, 8)).lowered()
     assert estimate(kernel, HOPPER).blocks_per_sm == 2
     assert estimate(kernel, HOPPER, registers=200).blocks_per_sm == 1

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from fireiron import matmul
-from fireiron.algebra.expr import Var
+from fireiron.algebra.arch import native
+from fireiron.algebra.expr import Var, as_expr
 from fireiron.algebra.layout import Layout
 from fireiron.atoms.mma import MMA
 from fireiron.atoms.table import find
-from fireiron.algebra.arch import native
-from fireiron.algebra.expr import as_expr
 from fireiron.cuda.printer import source
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.build import build
@@ -78,5 +77,7 @@ def test_gemm(dtype, layout):
         a, b = a.T if layout[1] == "T" else a, b.T if layout[0] == "T" else b
         got = schedule.compile()(arrays["A"], arrays["B"], out=arrays["C"]).astype("f8")
         kinds = schedule.matmul
-        room = (shape[2] + 4) * kinds.accumulator.epsilon * (np.abs(a) @ np.abs(b)) + kinds.C.dtype.epsilon * np.abs(a @ b)
+        room = (shape[2] + 4) * kinds.accumulator.epsilon * (np.abs(a) @ np.abs(b)) + kinds.C.dtype.epsilon * np.abs(
+            a @ b
+        )
         assert (np.abs(got - a @ b) <= room).all()

@@ -1,4 +1,4 @@
-"""Tensor cores through ordinary chains: fragments loaded in every way, asynchronous copies in every depth, planted mistakes."""
+"""Tensor cores through ordinary chains: fragments loaded in every way, copies in every depth, planted mistakes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,22 @@ import attrs
 import numpy as np
 import pytest
 
-from fireiron import FR, SH, A, B, Block, ColMajor, FireironError, RowMajor, Warp, conform, cp_async, ldmatrix, matmul, staged
+from fireiron import (
+    FR,
+    SH,
+    A,
+    B,
+    Block,
+    ColMajor,
+    FireironError,
+    RowMajor,
+    Warp,
+    conform,
+    cp_async,
+    ldmatrix,
+    matmul,
+    staged,
+)
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir import For, If, Region, Sync, Wait
@@ -53,7 +68,9 @@ def test_fragment_loads(right, fragments, inner):
     right(gemm(matmul(72, 80, 64, "f16", layout="TN"), fragments=fragments, inner=inner))
 
 
-@pytest.mark.parametrize("orders", [(RowMajor, ColMajor), (ColMajor, ColMajor), (RowMajor, RowMajor), (ColMajor, RowMajor)])
+@pytest.mark.parametrize(
+    "orders", [(RowMajor, ColMajor), (ColMajor, ColMajor), (RowMajor, RowMajor), (ColMajor, RowMajor)]
+)
 def test_transposing_ldmatrix(right, orders):
     schedule = gemm(matmul(72, 80, 64, "f16", layout="TN"), staged, orders=orders)
     assert ("ldmatrix_x4_trans" in schedule.cuda()) == (orders != (RowMajor, ColMajor))
@@ -135,7 +152,10 @@ def test_cp_async_of_two_bytes():
 
 def test_an_unknown_family():
     with pytest.raises(FireironError) as caught:
-        gemm(matmul(64, 64, 64, "f16", layout="TN"), fragments=lambda: lambda move: move.tile(16, 16).unroll().done("ldmtrx"))
+        gemm(
+            matmul(64, 64, 64, "f16", layout="TN"),
+            fragments=lambda: lambda move: move.tile(16, 16).unroll().done("ldmtrx"),
+        )
     assert caught.value.code == "unknown-atom"
 
 
