@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from fireiron.algebra.layout import Layout
-from fireiron.atoms.atom import Atom, Operand
+from fireiron.language.atom import Atom, Operand
 from fireiron.language.levels import GL, RF, SH, Memory, Thread
 
 _VECTORS = {16: "uint4", 8: "uint2", 4: "unsigned", 2: "unsigned short", 1: "unsigned char"}

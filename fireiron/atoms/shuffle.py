@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fireiron.algebra.layout import Layout
-from fireiron.atoms.atom import Atom, Operand
+from fireiron.language.atom import Atom, Operand
 from fireiron.language.levels import RF, Warp
 
 _WORDS = {8: "unsigned long long", 4: "unsigned", 2: "unsigned short"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fireiron.algebra.dtypes import DType, bf16, f16, f32, f64, i8, i32, u8
 from fireiron.algebra.layout import Layout
-from fireiron.atoms.atom import Atom, Meaning, Operand
 from fireiron.atoms.rounding import dp4a, fma_bf16, fma_bf16_through_f32, fma_f16, fma_f32, fma_f64, imad
+from fireiron.language.atom import Atom, Meaning, Operand
 from fireiron.language.levels import RF, Thread
 
 _FMA_F16 = """\

@@ -9,9 +9,9 @@ import numpy as np
 
 from fireiron.algebra.expr import Expr, as_expr, evaluate
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Parameter, Scalar, Select, Unary
-from fireiron.atoms.atom import Atom
 from fireiron.base.errors import SimulationError
 from fireiron.kernel.ir import Compute, Micro
+from fireiron.language.atom import Atom
 from fireiron.language.levels import Level
 from fireiron.simulate.access import Env, Value
 from fireiron.simulate.arithmetic import evaluate_scalar

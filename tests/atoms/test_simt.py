@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from fireiron.algebra.dtypes import DType, bf16, f16, f32, f64, i8, i32, u8
-from fireiron.atoms.atom import Atom
 from fireiron.atoms.table import TABLE, find, matching, nearest
 from fireiron.cuda.types import rounded
+from fireiron.language.atom import Atom
 from fireiron.language.levels import GL, RF, SH, Thread, Warp
 
 Array = np.ndarray[Any, Any]

@@ -12,7 +12,6 @@ from fireiron.algebra.dtypes import DTYPES, DType, bf16, f16, f32, f64, i8, i32,
 from fireiron.algebra.expr import Expr, Var, and_, as_expr, ceil_div, lt, symbol
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import BINARY, UNARY, Arg, Binary, Cast, Constant, Parameter, Scalar, Select, Unary
-from fireiron.atoms.atom import Atom
 from fireiron.atoms.table import TABLE, find
 from fireiron.base.errors import CheckError
 from fireiron.cuda.printer import source
@@ -37,6 +36,7 @@ from fireiron.kernel.ir import (
     View,
     walk,
 )
+from fireiron.language.atom import Atom
 from fireiron.language.levels import GL, RF, SH, Block, Memory, Thread, Warp, Warpgroup
 
 Golden = Callable[[str, str], None]
