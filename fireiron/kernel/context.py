@@ -95,8 +95,8 @@ class State:
         position: this thread's index in the executing unit, of `width` threads (None above Block).
         loops: the enclosing loops.
         guards: what holds here where units outnumber tiles.
-        links: how many links led here, for error paths.
         path: the links that led here, in words.
+        link: where the last of them was written.
     """
 
     residual: Residual

@@ -14,7 +14,7 @@ from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Context, State, buffer_of
 from fireiron.kernel.ir import Compute, For, Region, Statement, View
 from fireiron.kernel.storage import fresh_window, register_storage, tensor_window
-from fireiron.kernel.window import Window
+from fireiron.kernel.window import Storage, Window
 from fireiron.language.decompositions import Decomposition, Epilog
 from fireiron.language.pointwise import Value
 from fireiron.language.residual import apply, store_of
@@ -56,10 +56,7 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     return (init, *main, *ops, store)
 
 
-def _fill(storage: object, value: float, context: Context) -> Statement:
-    from fireiron.kernel.window import Storage
-
-    assert isinstance(storage, Storage)
+def _fill(storage: Storage, value: float, context: Context) -> Statement:
     size = storage.size
     r = context.variable("i", size)
     kind = float(value) if storage.dtype.kind == "float" else int(value)

@@ -190,6 +190,7 @@ class _Pass:
         wait, *rest = statement.body
         _, after = self.run(tuple(rest), pending, uniform)
         edges = [e for s in rest for e in self.conflicts(pending, s)] + self.carried(list(rest), after, statement.var)
+        edges.sort(key=lambda e: (e.first.kind, e.then.kind) != ("write", "read"))  # the reason that a reader expects
         head: list[Statement] = [wait]
         pending = self.separate(head, [*pending, *after], edges, uniform)
         inner, after = self.run(tuple(rest), pending, uniform)
