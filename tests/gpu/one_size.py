@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from fireiron import matmul
-from fireiron.schedules import simt
+from fireiron.schedules import ampere, simt
 
 PRESETS = (simt.listing1, simt.listing2, simt.listing4, simt.sgemm)
 
@@ -22,6 +22,9 @@ def main() -> None:
         c = preset(matmul(130, 140, 40)).compile()(a, b)
         assert np.abs(c - a.astype("f8") @ b).max() < 1e-4
         print(preset.__name__, "right")
+    c = ampere.gemm(matmul(130, 140, 40, "f16")).compile()(a.astype("f2"), b.astype("f2"))
+    assert np.abs(c - a.astype("f2").astype("f8") @ b.astype("f2")).max() < 2e-2
+    print("ampere.gemm right")
 
 
 if __name__ == "__main__":
