@@ -8,7 +8,7 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
 from fireiron.language.decompositions import Chunks, Extent, Widest
-from fireiron.language.levels import MEMORIES, SH, Block, Kernel, Level, Memory
+from fireiron.language.levels import MEMORIES, SH, Block, Cluster, Kernel, Level, Memory
 from fireiron.language.residual import Operand, Residual
 
 
@@ -78,6 +78,12 @@ def level_nests(residual: Residual, level: Level) -> None:
     """Refuse a level that does not lie inside the present one."""
     if level.name == residual.level.name and level.name != Kernel.name:
         return
+    if level.name == Cluster.name:
+        raise DecompositionError(
+            "no-clusters",
+            f"cannot map tiles of {residual.short} to Cluster: no kernel launches clusters yet",
+            fix="tile to Block",
+        )
     if not level.is_inside(residual.level):
         fix = (
             f"tile to {level} before {residual.level}, or drop this link"

@@ -55,25 +55,21 @@ def ranked(found: list[Finding]) -> tuple[Finding, ...]:
 def traffic(kernel: Kernel, rows: tuple[AccessRow, ...]) -> Iterator[Finding]:
     """Find bank conflicts and sectors fetched in vain."""
     pointers = {p.buffer.name: p for p in kernel.parameters if isinstance(p, Pointer)}
-    widths: dict[str, int] = {}
-    for row in rows:
-        widths[row.buffer] = max(widths.get(row.buffer, 1), row.lane_nbytes)
-    items = {b.name: b.dtype.nbytes for b in kernel.buffers}
     for row in rows:
         if row.memory == "SH" and row.degree > CONFLICT:
-            yield _conflict(row, max(1, widths[row.buffer] // items.get(row.buffer, 4)))
+            yield _conflict(row)
         elif row.memory == "GL" and row.degree > OVERFETCH:
             yield _uncoalesced(row, pointers.get(row.buffer))
 
 
-def _conflict(row: AccessRow, pad: int) -> Finding:
+def _conflict(row: AccessRow) -> Finding:
     verb = "reads" if row.direction == "read" else "writes"
     return Finding(
         "bank-conflicts",
         f"{row.what} {verb} {row.buffer} by {row.per_request:.3g} wavefronts a request, not "
         f"{row.per_request / row.degree:.3g}: bank conflicts of degree {row.degree:.3g} in {row.title}",
         "warning",
-        fix=f"load {row.buffer} with .pad({pad}) or .swizzle(...), or in the other order by .storage_layout(...)",
+        fix=f"load {row.buffer} with .pad(n) or .swizzle(...), or in the other order by .storage_layout(...)",
         link=row.link,
         path=row.path,
     )

@@ -267,7 +267,7 @@ def split_scalars(interface: Interface, scalars: Mapping[str, Any]) -> tuple[dic
     """Split a call's keywords into sizes and the numbers that the kernel takes, defaults filled in.
 
     Raises:
-        CallError: `unknown-argument`, `wrong-dtype`, `wrong-count`.
+        CallError: `unknown-argument`, `wrong-dtype`, `missing-scalar`.
     """
     symbols = {s.name for s in interface.symbols}
     numbers: dict[str, NumberParameter] = {n.name: n for n in interface.numbers}
@@ -286,7 +286,9 @@ def split_scalars(interface: Interface, scalars: Mapping[str, Any]) -> tuple[dic
     for number in numbers.values():
         if number.name not in values:
             if number.default is None:
-                raise CallError("wrong-count", f"{interface.entry} needs {number.name}", fix=f"pass {number.name}=...")
+                raise CallError(
+                    "missing-scalar", f"{interface.entry} needs {number.name}", fix=f"pass {number.name}=..."
+                )
             values[number.name] = number.default
     return given, {name: values[name] for name in numbers}
 

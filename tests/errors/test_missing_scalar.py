@@ -16,10 +16,10 @@ def wrong(product: Callable[..., Any]) -> Any:
 def test_missing_scalar(refused: Callable[..., Any], product: Callable[..., Any]) -> None:
     refused(
         lambda: wrong(product),
-        "wrong-count",
+        "missing-scalar",
         "simulate(np.zeros((64, 16), np.float32), np.zeros((16, 64), np.float32))",
         """\
-CallError[wrong-count]: make_32x32x8_f32 needs alpha
+CallError[missing-scalar]: make_32x32x8_f32 needs alpha
   --> test_missing_scalar.py:13:21
 13 |     return schedule.simulate(np.zeros((64, 16), np.float32), np.zeros((16, 64), np.float32))
    |                     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

@@ -59,7 +59,7 @@ def test_bank_conflicts_underline_the_move_and_say_the_degree() -> None:
     assert found.message.startswith(
         "copy.4B.SH.RF reads a_sh by 8 wavefronts a request, not 1: bank conflicts of degree 8"
     )
-    assert found.fix.startswith("load a_sh with .pad(4) or .swizzle(...)")
+    assert found.fix.startswith("load a_sh with .pad(n) or .swizzle(...)")
     assert found.link is not None
     assert found.link.underlined == "load(A, RF)"
 

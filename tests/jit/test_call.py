@@ -88,7 +88,7 @@ def test_an_update_needs_out(binary, x):
 
 def test_a_number_without_default(binary, x):
     kernel = CompiledKernel(binary, Interface.of(make_kernel(default=None)), simulator=simulate)
-    assert refused(kernel, x) == ("wrong-count", "axpy needs alpha")
+    assert refused(kernel, x) == ("missing-scalar", "axpy needs alpha")
     assert np.array_equal(kernel(x, alpha=5), 5 * x)
 
 
