@@ -94,7 +94,7 @@ def matching(
         >>> from fireiron.algebra.dtypes import f32
         >>> from fireiron.language.levels import GL, SH, Thread
         >>> [atom.name for atom in matching("Move", (4,), (f32, f32), (GL, SH), Thread)]
-        ['copy.16B.GL.SH']
+        ['copy.16B.GL.SH', 'cp.async.16B']
     """
     nbytes = shape[0] * dtypes[0].nbytes if kind == "Move" else 0
     return tuple(

@@ -40,6 +40,9 @@ def lower_collective(chosen: Atom | str | None, state: State, context: Context) 
         ):
             why.append(f"{atom.name} moves {row.memory} to FR and converts nothing")
             continue
+        if atom.arch > context.arch:
+            why.append(f"{atom.name} needs sm_{atom.arch}, not sm_{context.arch}")
+            continue
         try:
             source = _rows(row, src, state)
             target = fragment_view(atom.operand("dst"), dst, state, context, atom.name)

@@ -143,11 +143,13 @@ def _move(chosen: Atom | str | None, state: State, context: Context) -> Body:
     same = src.storage.dtype == dst.storage.dtype
     straight = same and all(_packed(v, count) for v in (source, target))
     if straight:
-        return (Call(_copy(chosen, source, target, count, state), (source, target), read, write, link=state.link),)
+        return (
+            Call(_copy(chosen, source, target, count, state, context), (source, target), read, write, link=state.link),
+        )
     body: Body = ()
     if not src.storage.memory.registers:
         held = _temporary(f"{src.storage.name}_vec", src.storage.dtype, count, state, context)
-        body += (Call(_copy(chosen, source, held, count, state), (source, held), read, link=state.link),)
+        body += (Call(_copy(chosen, source, held, count, state, context), (source, held), read, link=state.link),)
         source = held
     into = target
     if not dst.storage.memory.registers:
@@ -159,7 +161,9 @@ def _move(chosen: Atom | str | None, state: State, context: Context) -> Body:
     )
     body += (one,) if count == 1 else (For(e, as_expr(count), (one,), unroll=True),)  # pyright: ignore[reportArgumentType]
     if into is not target:
-        body += (Call(_copy(chosen, into, target, count, state), (into, target), None, write, link=state.link),)
+        body += (
+            Call(_copy(chosen, into, target, count, state, context), (into, target), None, write, link=state.link),
+        )
     elif write is not None:
         body = (If(write, body),)
     return body
@@ -208,18 +212,17 @@ def _temporary(name: str, dtype: DType, count: int, state: State, context: Conte
     return View(buffer, as_expr(0), Layout(count, 1) if count > 1 else Layout(1, 0))
 
 
-def _copy(chosen: Atom | str | None, src: View, dst: View, count: int, state: State) -> Atom:
+def _copy(chosen: Atom | str | None, src: View, dst: View, count: int, state: State, context: Context) -> Atom:
     for view in (src, dst):
         if not _packed(view, count):
             raise _no_atom(state, chosen, f"its {count} elements do not lie together in {view.buffer.name}")
     memories = tuple(RF if v.buffer.memory.registers else v.buffer.memory for v in (src, dst))
     dtypes = (src.buffer.dtype, dst.buffer.dtype)
+    asked = ("Move", (count,), dtypes, memories, Thread, context.arch)
     table = chosen_from(chosen)
-    found = matching("Move", (count,), dtypes, memories, Thread, table=table)
+    found = matching(*asked, table=table)
     if not found:
-        raise _no_atom(
-            state, chosen, "; ".join(map(str, nearest("Move", (count,), dtypes, memories, Thread, table=table)))
-        )
+        raise _no_atom(state, chosen, "; ".join(map(str, nearest(*asked, table=table))))
     return found[0]
 
 

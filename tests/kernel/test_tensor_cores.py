@@ -150,6 +150,17 @@ def test_cp_async_of_two_bytes():
     assert caught.value.underlined == "load(A, SH, copy())"
 
 
+def test_atoms_of_a_later_architecture():
+    with pytest.raises(FireironError) as caught:
+        gemm(matmul(64, 64, 64, "f16", layout="TN")).compile("sm_75")
+    assert caught.value.code == "no-atom"
+    assert "mma.m16n8k16.f32.f16 (it needs sm_80, not sm_75)" in caught.value.message
+    with pytest.raises(FireironError) as caught:
+        gemm(matmul(64, 64, 64, "f16", layout="TN"), fragments=conform, k=8).compile("sm_75")
+    assert caught.value.code == "no-atom"
+    assert "cp.async.16B: it needs sm_80, not sm_75" in caught.value.message
+
+
 def test_an_unknown_family():
     with pytest.raises(FireironError) as caught:
         gemm(
