@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Var
+from fireiron.algebra.expr import Symbol, Var, as_expr, free
 from fireiron.language.decompositions import Decomposition, Done, Epilog, Load, Microkernel, Tile
-from fireiron.language.specs import Program
+from fireiron.language.specs import Program, tensors_of
 
 
 def digest(program: Program, links: Sequence[Decomposition], name: str) -> str:
@@ -18,8 +18,22 @@ def digest(program: Program, links: Sequence[Decomposition], name: str) -> str:
     Functions take part by what they mean to the kernel: a permutation by its expression, a microkernel by its source; a
     strategy has left only the links that it made.
     """
-    text = f"{name}\n{program!r}\n{_words(links)}"
+    text = f"{name}\n{program!r}\n{_symbols(program, links)}\n{_words(links)}"
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _symbols(program: Program, links: Sequence[Decomposition]) -> list[tuple[str, int, int, int]]:
+    """List what is known of each size: a symbol prints as its name alone, and its multiple decides vector widths."""
+    tensors = [t for step in program.steps for t in tensors_of(step.spec)]
+    tensors += [t for link in links if isinstance(link, Epilog) for t in link.value.tensors]
+    found = {
+        leaf
+        for tensor in tensors
+        for extent in (*tensor.shape, *tensor.strides)
+        for leaf in free(as_expr(extent))
+        if isinstance(leaf, Symbol)
+    }
+    return sorted((s.name, s.multiple_of, s.minimum, s.maximum) for s in found)
 
 
 def _words(links: Sequence[Decomposition]) -> str:

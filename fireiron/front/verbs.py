@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fireiron.base.errors import CallError, Finding, FireironError, SpecError, UsageError
+from fireiron.base.errors import CallError, Finding, FireironError, UsageError
 from fireiron.base.link import here
 from fireiron.front.chain import Chain
 from fireiron.front.digest import digest
@@ -54,7 +54,7 @@ class Verbs(Chain):
         """
         self._closed("lowered")
         try:
-            return _lowered(self, _arch(self, arch).number)
+            return _lowered(self, _target(self, arch).number)
         except FireironError as error:
             # The message says where in the schedule; a hundred frames of lowering would only bury it.
             raise error.with_traceback(None) from None
@@ -85,7 +85,8 @@ class Verbs(Chain):
         """Give threads, shared memory, registers, occupancy, conflicts and coalescing, of unfinished schedules too."""
         from fireiron.estimate.facts import facts
 
-        return facts(self, _arch(self, arch), self._kernel(arch))
+        target = _target(self, arch, gpu=True)
+        return facts(self, target, self._kernel(target.name))
 
     def estimate(self, arch: str | int | None = None, **sizes: int) -> Estimate:
         """Estimate the time by a model of bytes, instruction issue and waves; names what bounds it.
@@ -97,7 +98,8 @@ class Verbs(Chain):
         from fireiron.estimate.model import estimate
 
         self._closed("estimate")
-        return estimate(self.lowered(arch), _arch(self, arch), sizes)
+        target = _target(self, arch, gpu=True)
+        return estimate(self.lowered(target.name), target, sizes)
 
     def simulate(
         self,
@@ -152,17 +154,17 @@ class Verbs(Chain):
         from fireiron.jit.compile import CompileOptions
 
         self._closed("compile")
-        target = _arch(self, arch)
+        target = _target(self, arch, gpu=True)
         options = CompileOptions(lineinfo=lineinfo, debug=debug, max_registers=max_registers)
 
         def lower() -> tuple[Kernel, str]:
-            self.check(arch)
-            return self.lowered(arch), self.cuda(arch)
+            self.check(target.name)
+            return self.lowered(target.name), self.cuda(target.name)
 
         def simulator(arrays: Mapping[str, Any], sizes: Mapping[str, int], numbers: Mapping[str, Any]) -> None:
             from fireiron.simulate import simulate
 
-            simulate(self.lowered(arch), arrays, sizes, numbers, track=False)
+            simulate(self.lowered(target.name), arrays, sizes, numbers, track=False)
 
         return build(
             digest(self.program, self.links, self.name), lower, target, options, simulator=simulator, cache=cache
@@ -233,19 +235,25 @@ class Verbs(Chain):
         return mimebundle(self, kernel=self._kernel())
 
 
-def _arch(chain: Chain, wanted: str | int | None) -> Arch:
-    """Choose the architecture: the one asked for, the spec's, the GPU's, else Hopper."""
+def _target(chain: Chain, wanted: str | int | None, gpu: bool = False) -> Arch:
+    """Choose the architecture: the one asked for, the spec's, the GPU's, else Hopper.
+
+    Args:
+        chain: a schedule.
+        wanted: what the caller asked for.
+        gpu: whether to ask the driver for the GPU at hand. Writing a schedule does not: that starts no driver in a
+            process which may fork.
+    """
     from fireiron.algebra.arch import arch, native
 
     if wanted is not None:
         try:
             return arch(wanted)
-        except SpecError as error:
+        except FireironError as error:
             raise error.located(here()) from None
     if chain.program.arch is not None:
         return arch(chain.program.arch)
-    found = _gpu()
-    return native(found) if found else native(90)
+    return native((_gpu() if gpu else 0) or 90)
 
 
 @functools.cache

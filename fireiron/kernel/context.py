@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import attrs
 
@@ -11,9 +13,10 @@ from fireiron.algebra.layout import Layout
 from fireiron.algebra.layout_compose import complement, compose
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
-from fireiron.kernel.ir import BLOCK, THREAD, Buffer, Let, Precondition, View
+from fireiron.kernel.ir import BLOCK, THREAD, Buffer, Let, Precondition, Statement, View
 from fireiron.kernel.ownership import Access, Limit, Ownership, RegisterLoop, access
 from fireiron.kernel.window import Cut, Storage, Window, advance
+from fireiron.language.decompositions import Decomposition
 from fireiron.language.levels import Block, Cluster, Kernel, Level
 from fireiron.language.residual import Residual
 from fireiron.language.specs import Spec
@@ -133,6 +136,11 @@ def descend(state: State, parts: dict[str, Cut], tiles: dict[str, Expr], level: 
     sizes = tuple((dim, parts[dim].size if dim in parts else extent) for dim, extent in state.residual.sizes)
     residual = attrs.evolve(state.residual, sizes=sizes, level=level or state.level)
     return attrs.evolve(state, windows=windows, residual=residual)
+
+
+Body: TypeAlias = tuple[Statement, ...]
+# Lowers the rest of a chain: what each decomposition is given to put its own code around.
+Recur: TypeAlias = Callable[[Sequence[Decomposition], State, Context], Body]
 
 
 @attrs.frozen

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
 
 import attrs
 
@@ -11,16 +10,13 @@ from fireiron.algebra.expr import Expr, Index, Var, and_, as_expr, lt, proves, s
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, Select, Unary
 from fireiron.algebra.scalar import Parameter as ScalarParameter
 from fireiron.base.errors import DecompositionError
-from fireiron.kernel.context import Context, State, buffer_of
+from fireiron.kernel.context import Body, Context, Recur, State, buffer_of
 from fireiron.kernel.ir import Compute, For, Region, Statement, View
 from fireiron.kernel.storage import fresh_window, register_storage, tensor_window
 from fireiron.kernel.window import Storage, Window
 from fireiron.language.decompositions import Decomposition, Epilog
 from fireiron.language.pointwise import Value
 from fireiron.language.residual import apply, store_of
-
-Body: TypeAlias = tuple[Statement, ...]
-Recur: TypeAlias = Callable[[Sequence[Decomposition], State, Context], Body]
 
 
 def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import attrs
 
 from fireiron.algebra.dtypes import DType
@@ -13,17 +11,15 @@ from fireiron.algebra.scalar import Arg, Cast, Constant
 from fireiron.atoms.table import Near, chosen_from, matching, nearest
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.collective import lower_collective
-from fireiron.kernel.context import Context, State, buffer_of, elements, memory_view, register_view
+from fireiron.kernel.context import Body, Context, State, buffer_of, elements, memory_view, register_view
 from fireiron.kernel.fragment import fragment_view
-from fireiron.kernel.ir import Binding, Buffer, Call, Compute, For, If, Micro, Region, Statement, View
+from fireiron.kernel.ir import Binding, Buffer, Call, Compute, For, If, Micro, Region, View
 from fireiron.kernel.storage import tensor_window
 from fireiron.kernel.window import Window
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import Done, Microkernel
 from fireiron.language.levels import FR, RF, Thread, Warp
 from fireiron.language.specs import Init, Pointwise
-
-Body: TypeAlias = tuple[Statement, ...]
 
 
 def lower_done(link: Done, state: State, context: Context) -> Body:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import attrs
@@ -11,8 +11,8 @@ from fireiron.algebra.expr import Expr, Index, Var, affine, and_, as_expr, free,
 from fireiron.algebra.layout import Layout
 from fireiron.atoms.cp_async import GROUP
 from fireiron.base.errors import DecompositionError
-from fireiron.kernel.context import Context, State
-from fireiron.kernel.ir import Call, Commit, For, If, Region, Statement, Wait, walk
+from fireiron.kernel.context import Body, Context, Recur, State
+from fireiron.kernel.ir import Call, Commit, For, If, Region, Wait, walk
 from fireiron.kernel.ownership import Limit, RegisterLoop
 from fireiron.kernel.storage import fresh_window, make_storage, order_of
 from fireiron.kernel.window import Axis, Bound, Storage, Window
@@ -20,9 +20,6 @@ from fireiron.language.decompositions import Decomposition, Extent, Load, Own, W
 from fireiron.language.levels import Block, Thread
 from fireiron.language.residual import apply, move_of
 from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
-
-Body: TypeAlias = tuple[Statement, ...]
-Recur: TypeAlias = Callable[[Sequence[Decomposition], State, Context], Body]
 
 
 @attrs.frozen

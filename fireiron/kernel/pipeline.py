@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
 
 import attrs
 
 from fireiron.algebra.expr import Expr, as_expr, lt, proves
 from fireiron.atoms.cp_async import GROUP
 from fireiron.base.errors import DecompositionError
-from fireiron.kernel.context import Context, State, descend
+from fireiron.kernel.context import Body, Context, Recur, State, descend
 from fireiron.kernel.epilog import initialise
-from fireiron.kernel.ir import Commit, For, If, Statement, Wait
+from fireiron.kernel.ir import Commit, For, If, Wait
 from fireiron.kernel.move import Copy, asynchronous, lower_copy, open_load
 from fireiron.kernel.ownership import RegisterLoop
 from fireiron.kernel.window import cut
 from fireiron.language.decompositions import Decomposition, Load, Split
-
-Body: TypeAlias = tuple[Statement, ...]
-Recur: TypeAlias = Callable[[Sequence[Decomposition], State, Context], Body]
 
 
 def lower_split(link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:

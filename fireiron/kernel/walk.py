@@ -9,9 +9,9 @@ import attrs
 from fireiron.algebra.expr import Expr, Index, Var, as_expr, eq, evaluate, lt, minimum, proves, simplest
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError, FireironError
-from fireiron.kernel.context import Context, State, descend, units_of
+from fireiron.kernel.context import Body, Context, State, descend, units_of
 from fireiron.kernel.epilog import lower_epilog
-from fireiron.kernel.ir import BLOCK, For, If, Region, Statement
+from fireiron.kernel.ir import BLOCK, For, If, Region
 from fireiron.kernel.leaf import lower_done
 from fireiron.kernel.move import lower_load, lower_own, widest_sizes
 from fireiron.kernel.ownership import RegisterLoop
@@ -21,7 +21,6 @@ from fireiron.language.decompositions import Decomposition, Done, Epilog, Extent
 from fireiron.language.levels import Block, Kernel, Warp
 from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
 
-Body = tuple[Statement, ...]
 WARP_WIDTH = Warp.size
 MAX_GRID = 2**31 - 1
 

@@ -168,6 +168,19 @@ def _broadcasts(tensor: Tensor, out: Tensor) -> None:
         )
 
 
+def tensors_of(spec: Spec) -> tuple[Tensor, ...]:
+    """List a spec's tensors in the order of its operands."""
+    match spec:
+        case MatMul(A, B, C):
+            return A, B, C
+        case Move(src, dst):
+            return src, dst
+        case Init(dst):
+            return (dst,)
+        case Pointwise(_, ins, out):
+            return *ins, out
+
+
 def dims_of(spec: Spec, role: str) -> tuple[str, ...]:
     """Name the dimensions of one operand (`A` of a MatMul: M, K)."""
     match spec:
