@@ -1,4 +1,4 @@
-"""Time a preset against torch.mm: random data, checked against f64 first, L2 flushed, rounds interleaved."""
+"""Time a preset against torch.mm (torch._int_mm for int8): random data, checked against f64 first, L2 flushed, rounds interleaved."""
 
 from __future__ import annotations
 
@@ -50,19 +50,27 @@ def _row(
 ) -> tuple[list[str], bool]:
     m, n, k = shape
     kind = getattr(torch, find_dtype(dtype).numpy_name)
-    stored_a = torch.randn((k, m) if layout[1] == "T" else (m, k), device="cuda").to(kind)
-    stored_b = torch.randn((n, k) if layout[0] == "T" else (k, n), device="cuda").to(kind)
+    whole = find_dtype(dtype).kind == "int"
+
+    def random(*extents: int) -> Any:
+        if whole:
+            return torch.randint(-8, 9, extents, device="cuda", dtype=kind)
+        return torch.randn(extents, device="cuda").to(kind)
+
+    stored_a = random(k, m) if layout[1] == "T" else random(m, k)
+    stored_b = random(n, k) if layout[0] == "T" else random(k, n)
     a = stored_a.T if layout[1] == "T" else stored_a
     b = stored_b.T if layout[0] == "T" else stored_b
-    ours = torch.full((m, n), float("nan"), device="cuda", dtype=kind)
+    ours = torch.full((m, n), -1 if whole else float("nan"), device="cuda", dtype=torch.int32 if whole else kind)
     theirs = torch.empty_like(ours)
+    peer_of = torch._int_mm if whole else torch.mm
     kernel = make(matmul(m, n, k, dtype, layout=layout)).compile()
     kernel(stored_a, stored_b, out=ours)
     exact = a.double() @ b.double()
     error = float((ours.double() - exact).norm() / exact.norm())
     flush = torch.empty(FLUSH_NBYTES, dtype=torch.int8, device="cuda")
     times: dict[str, list[float]] = {"ours": [], "theirs": []}
-    work = {"ours": lambda: kernel(stored_a, stored_b, out=ours), "theirs": lambda: torch.mm(a, b, out=theirs)}
+    work = {"ours": lambda: kernel(stored_a, stored_b, out=ours), "theirs": lambda: peer_of(a, b, out=theirs)}
     for warm in range(3 + rounds):
         for who, once in work.items():
             flush.zero_()
@@ -76,6 +84,7 @@ def _row(
     mine, peer = statistics.median(times["ours"]), statistics.median(times["theirs"])
     quantiles = statistics.quantiles(times["ours"], n=10)
     tflops = 2e-6 * m * n * k
-    limit = 4 * (k**0.5 * find_dtype(dtype).epsilon + find_dtype(dtype).epsilon)
+    epsilon = find_dtype(dtype).epsilon  # 0 for integers, which must be exact
+    limit = 4 * (k**0.5 * epsilon + epsilon)
     cells = [mine, quantiles[1], quantiles[7], tflops / mine, peer, tflops / peer, peer / mine]
     return [*(f"{x:.3f}" if i == 6 else f"{x:.2f}" for i, x in enumerate(cells)), f"{error:.1e}"], error <= limit

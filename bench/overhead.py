@@ -40,9 +40,8 @@ def run() -> int:
     direct = lambda: launch(stream, config, bare, *pointers)  # noqa: E731
     call = lambda: kernel(a, b, out=c)  # noqa: E731
     times = {"cuda.core launch": direct, "fireiron call": call}
-    found = {
-        name: statistics.median(_host_us(f, torch.cuda.synchronize) for _ in range(ROUNDS)) for name, f in times.items()
-    }
+    rounds = [{name: _host_us(once, torch.cuda.synchronize) for name, once in times.items()} for _ in range(ROUNDS)]
+    found = {name: statistics.median(each[name] for each in rounds) for name in times}
     for name, us in found.items():
         print(f"{name}: {us:.2f} us")
     print(f"over a bare launch: {found['fireiron call'] - found['cuda.core launch']:.2f} us")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fireiron import ColMajor, MatMul, Matrix, Swizzle, matmul, relu, scale, symbol
+from fireiron import RF, SH, A, Block, ColMajor, MatMul, Matrix, Swizzle, Vector, add, matmul, relu, scale, symbol
 from fireiron.front.digest import digest
 from fireiron.schedules import ampere, simt
 
@@ -42,13 +42,32 @@ def test_what_lowers_apart_is_told_apart(one, other):
     assert of(one) != of(other)
 
 
-def test_functions_count_by_what_they_mean(chain=matmul(64, 64, 64)):
-    from fireiron import RF, SH, A, Block
-
-    block = chain.tile(32, 32).to(Block)
+def test_functions_count_by_what_they_mean():
+    block = matmul(64, 64, 64).tile(32, 32).to(Block)
     shifts = [block.permute(lambda i, n=n: i ^ n) for n in (1, 1, 2)]
     assert of(shifts[0]) == of(shifts[1]) != of(shifts[2])
     ops = [block.epilog(op, memory=RF) for op in (relu, relu, scale(2))]
     assert of(ops[0]) == of(ops[1]) != of(ops[2])
     loads = [block.split(8).load(A, SH).swizzle(Swizzle(1, 2, s)) for s in (1, 2)]
     assert of(loads[0]) != of(loads[1]) != of(block.split(8).load(A, SH).storage_layout(ColMajor))
+
+
+def test_an_epilogue_operand_counts_too():
+    biases = [Vector(symbol("N", multiple_of=n), name="bias") for n in (1, 4)]
+    block = matmul(64, symbol("N"), 64).tile(32, 32).to(Block)
+    assert len({of(block.epilog(add(bias), memory=RF)) for bias in biases}) == 2
+
+
+def test_writing_a_schedule_starts_no_driver(monkeypatch):
+    from fireiron.front import verbs
+
+    def asked() -> int:
+        raise AssertionError("the driver was asked for the GPU")
+
+    monkeypatch.setattr(verbs, "_gpu", asked)
+    schedule = simt.sgemm(matmul(96, 64, 48))
+    assert schedule.tree()
+    assert schedule.cuda()
+    assert schedule.simulate().report.findings == ()
+    with pytest.raises(AssertionError, match="asked"):
+        schedule.check()
