@@ -1,4 +1,4 @@
-"""Time a preset against torch.mm (torch._int_mm for int8): random data, checked against f64 first, L2 flushed, rounds interleaved."""
+"""Time a preset against torch.mm, or torch._int_mm for int8: checked against f64, L2 flushed, rounds interleaved."""
 
 from __future__ import annotations
 

@@ -132,7 +132,8 @@ def listing4(spec: MatMulChain) -> MatMulChain:
 def _elements(move: MoveChain) -> MoveChain:
     """Store each thread's elements one by one.
 
-    Vectors would tie accumulators to aligned quads of registers, and the main loop would pay in register-bank conflicts.
+    Vectors would tie accumulators to aligned quads of registers,
+    and the main loop would pay in register-bank conflicts.
     """
     return move.own(Thread).tile(1, 1).unroll().done()
 
