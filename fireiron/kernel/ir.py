@@ -15,12 +15,15 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Symbol, Var
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Scalar
+from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.link import Link
 from fireiron.language.atom import Atom
 from fireiron.language.levels import Level, Memory
 
 THREAD = "thread"  # the Var of a thread's index inside its block
 BLOCK = "block"  # the Var of a block's index inside the grid (grids are one-dimensional)
+BLOCKS = "blocks"  # the Var of the number of blocks launched, which a persistent kernel's loops step by
+RANK = "rank"  # the Var of a block's index inside its cluster
 
 
 @attrs.frozen
@@ -39,6 +42,7 @@ class Buffer:
         align: byte alignment that every access may rely on.
         written: whether the kernel writes it (a GL output).
         read: whether the kernel reads it.
+        guarded: whether mbarriers order every access of it, so that no other barrier is derived.
     """
 
     name: str
@@ -52,6 +56,66 @@ class Buffer:
     align: int = 16
     written: bool = True
     read: bool = True
+    guarded: bool = False
+
+
+@attrs.frozen
+class Barrier:
+    """Hold a ring of mbarriers in shared memory, one a slot.
+
+    Args:
+        name: the C identifier.
+        slots: how many.
+        count: arrivals that complete a phase, from all blocks of the cluster that arrive here.
+        offset: first byte inside the block's shared memory; each takes 8.
+    """
+
+    name: str
+    slots: int
+    count: int
+    offset: int = 0
+
+
+@attrs.frozen
+class Cursor:
+    """Walk a ring: mutable state of a role, which starts at slot 0 with parity 0.
+
+    Args:
+        name: prefix of its two variables.
+        slots: of the ring.
+    """
+
+    name: str
+    slots: int
+
+    @property
+    def slot(self) -> Var:
+        """Give the variable of the slot that is next."""
+        return Var(f"{self.name}_slot", self.slots)
+
+    @property
+    def parity(self) -> Var:
+        """Give the variable of that slot's phase parity: it flips whenever the ring wraps."""
+        return Var(f"{self.name}_parity", 2)
+
+
+@attrs.frozen
+class TensorMap:
+    """Pass a tensor map: how bulk copies cut a GL buffer into boxes; encoded at the call.
+
+    Args:
+        name: the C identifier of the parameter.
+        buffer: the buffer that it describes, a Pointer of the kernel too.
+        axes: which axes of the Pointer's shape it counts, innermost first; the first has stride 1.
+        box: elements of a box along these axes.
+        swizzle: bytes of the swizzle's span in shared memory: 0, 32, 64 or 128.
+    """
+
+    name: str
+    buffer: Buffer
+    axes: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int = 0
 
 
 @attrs.frozen
@@ -64,7 +128,10 @@ class View:
         layout: steps from the first element to the others, in the atom's order (`4:1` for a vector, `1:0` for
             a scalar).
         slot: which ring slot `offset` lies in (0 <= slot < slots), kept for hazard analysis.
-        origin: coordinates of the first element in the whole tensor, one a dimension, for messages.
+        origin: coordinates of the first element in the whole tensor, one a dimension: for messages, and for bulk
+            copies, which count by them.
+        swizzle: permutes the element offset of each element, first one included, where an instruction addresses a
+            whole tile by its first element (bulk copies, wgmma); `offset` is then not yet permuted.
     """
 
     buffer: Buffer
@@ -72,6 +139,7 @@ class View:
     layout: Layout = Layout(1, 0)
     slot: Expr | None = None
     origin: tuple[Expr, ...] = ()
+    swizzle: Swizzle | None = None
 
 
 @attrs.frozen
@@ -110,6 +178,11 @@ class Call:
         read: where false, a Move's destination receives zeros and the source is not touched (None: always true).
         write: where false, nothing is written (None: always true). `write` false wins over `read`.
         lane: the source lane of a Shuffle, 0 <= lane < 32, as an expression of `thread`; None for other atoms.
+        accumulate: where false, a MatMul takes C's old value for zero (None: always true).
+        map: the tensor map through which a bulk copy sees its GL view, whose `origin` gives the box's coordinates.
+        signal: the mbarrier that counts the bytes of a bulk copy as they land, with its slot.
+        peers: a bit for each block of the cluster that a bulk copy lands in, at the same offset and on the same
+            barrier of each; None for this block alone.
     """
 
     atom: Atom
@@ -117,6 +190,10 @@ class Call:
     read: Expr | None = None
     write: Expr | None = None
     lane: Expr | None = None
+    accumulate: Expr | None = None
+    map: TensorMap | None = None
+    signal: tuple[Barrier, Expr] | None = None
+    peers: Expr | None = None
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
 
 
@@ -157,11 +234,114 @@ class Commit:
 class Wait:
     """Wait until at most `pending` of a thread's groups are in flight, the oldest landing first.
 
-    The issuing thread then sees what landed.
+    The issuing thread then sees what landed. `reads_only`: wait until the sources were read, not until results landed.
     """
 
     group: str
     pending: int
+    reads_only: bool = False
+
+
+@attrs.frozen
+class InitBarriers:
+    """Initialise mbarriers, by one thread of the block; a barrier of the block or cluster must follow."""
+
+    barriers: tuple[Barrier, ...]
+
+
+@attrs.frozen
+class Await:
+    """Wait, in every thread that is here, until the phase of this parity of a barrier's slot is complete."""
+
+    barrier: Barrier
+    slot: Expr
+    parity: Expr
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+
+@attrs.frozen
+class Arrive:
+    """Arrive at a barrier's slot, once for each thread that is here.
+
+    Args:
+        barrier: where.
+        slot: which of the ring.
+        nbytes: bytes that the phase must also see land (expect_tx), 0 for none.
+        peer: rank of the cluster's block whose barrier it is, None for this block's own.
+    """
+
+    barrier: Barrier
+    slot: Expr
+    nbytes: int = 0
+    peer: Expr | None = None
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+
+@attrs.frozen
+class Advance:
+    """Move a cursor on by a number of slots."""
+
+    cursor: Cursor
+    by: Expr
+
+
+@attrs.frozen
+class Fence:
+    """Order memory accesses of the threads that are here.
+
+    Args:
+        kind: `proxy.async` (generic accesses before, asynchronous ones after), `wgmma` (registers written before,
+            wgmma after), `barrier.init` (initialised mbarriers before, others' use after).
+        reason: which edge needs it.
+    """
+
+    kind: Literal["proxy.async", "wgmma", "barrier.init"]
+    reason: str = ""
+
+
+@attrs.frozen
+class Turn:
+    """Meet at a numbered barrier of the block: wait there, or only arrive.
+
+    Args:
+        number: the hardware barrier, a constant.
+        threads: all that take part, those that arrive and those that wait.
+        waits: whether to wait.
+        reason: which edge needs it.
+    """
+
+    number: int
+    threads: int
+    waits: bool
+    reason: str
+
+
+@attrs.frozen
+class Role:
+    """Name some warps of a block, and what they run; `thread` counts from the role's first.
+
+    Args:
+        name: `load`, `math`.
+        first: its first thread in the block.
+        threads: how many.
+        registers: a thread's budget (setmaxnreg), 0 where it keeps what the launch gives.
+        cursors: rings that it walks.
+        body: what its threads run.
+    """
+
+    name: str
+    first: int
+    threads: int
+    registers: int
+    cursors: tuple[Cursor, ...]
+    body: tuple[Statement, ...]
+
+
+@attrs.frozen
+class Roles:
+    """Part a block's warps into roles, which run at the same time."""
+
+    roles: tuple[Role, ...]
 
 
 @attrs.frozen
@@ -209,7 +389,10 @@ class Region:
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
 
 
-Statement: TypeAlias = Let | For | If | Call | Compute | Sync | Commit | Wait | Micro | Region
+Statement: TypeAlias = (
+    Let | For | If | Call | Compute | Sync | Commit | Wait | Micro | Region
+    | InitBarriers | Await | Arrive | Advance | Fence | Turn | Roles
+)  # fmt: skip
 
 
 @attrs.frozen
@@ -245,7 +428,7 @@ class Number:
     default: float | int | None = None
 
 
-Parameter: TypeAlias = Pointer | Size | Number
+Parameter: TypeAlias = Pointer | Size | Number | TensorMap
 
 
 @attrs.frozen
@@ -269,13 +452,16 @@ class Kernel:
 
     Args:
         name: entry point, with preset, tile and dtype in it.
-        parameters: in launch order: pointers, sizes, numbers.
-        grid: number of blocks, an expression of symbols.
+        parameters: in launch order: pointers, tensor maps, sizes, numbers.
+        grid: number of blocks, an expression of symbols; of a persistent kernel the most that have work.
         threads: threads of a block.
         shared_nbytes: dynamic shared memory of a block.
         buffers: SH and RF buffers (GL ones are parameters).
         body: what every thread runs.
         minimum_blocks: blocks per SM that the register budget should allow (0: no promise).
+        cluster: blocks of a cluster.
+        persistent: whether the blocks loop over the work: at most as many are launched as run at once.
+        barriers: mbarriers in shared memory.
     """
 
     name: str
@@ -287,6 +473,9 @@ class Kernel:
     body: tuple[Statement, ...]
     preconditions: tuple[Precondition, ...] = ()
     minimum_blocks: int = 0
+    cluster: int = 1
+    persistent: bool = False
+    barriers: tuple[Barrier, ...] = ()
 
 
 def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
@@ -295,3 +484,6 @@ def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
         yield statement
         if isinstance(statement, For | If | Region):
             yield from walk(statement.body)
+        elif isinstance(statement, Roles):
+            for role in statement.roles:
+                yield from walk(role.body)

@@ -28,6 +28,8 @@ class Operand:
         shape: rows and columns of the operand (a Move's vector: (1, elements)).
         layout: thread-value layout ((thread), (register)) -> row + rows * column, threads of one unit first.
         access: read, write, or both.
+        span: bytes of the rows in which shared memory must hold it, swizzled (128, 64, 32), or 0 where any place
+            will do: then each thread addresses its own elements.
     """
 
     role: str
@@ -36,6 +38,7 @@ class Operand:
     shape: tuple[int, int]
     layout: Layout
     access: Literal["read", "write", "update"] = "read"
+    span: int = 0
 
     @property
     def registers(self) -> int:
@@ -61,7 +64,9 @@ class Atom:
         guarded_cuda: the wrapper of `guarded_call`.
         guarded_call: the statement of a Move that writes zeros where `{read}` is false, or "" where there is none.
         nbytes: bytes a Move carries (its dtype is then free and its operands' elements are bytes), else 0.
-        completion: the group (`cp.async`) that is awaited before the result is there, or "" where it is there at once.
+        completion: the group (`cp.async`, `wgmma`, `bulk`) that is awaited before the result is there, `mbarrier` where
+            a barrier counts the bytes that land, or "" where it is there at once.
+        zeroes: whether a MatMul can take C for zero, by the Call's `accumulate`.
         numpy: meaning of a MatMul on arrays (units, threads, registers): numpy(a, b, c) -> new c. Moves move.
         clocks: issue clocks of one warp instruction on one SM sub-partition, for the cost model.
     """
@@ -79,6 +84,7 @@ class Atom:
     guarded_call: str = ""
     nbytes: int = 0
     completion: str = ""
+    zeroes: bool = False
     numpy: Meaning | None = attrs.field(default=None, eq=False, repr=False)
     clocks: float = 1.0
 
