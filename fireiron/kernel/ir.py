@@ -107,7 +107,8 @@ class TensorMap:
         name: the C identifier of the parameter.
         buffer: the buffer that it describes, a Pointer of the kernel too.
         axes: which axes of the Pointer's shape it counts, innermost first; the first has stride 1.
-        box: elements of a box along these axes.
+        box: elements of a box along these axes. Both views of a bulk copy list a box's elements in this order, the
+            first axis fastest; the `origin` of its GL view has one coordinate for each axis of the Pointer's shape.
         swizzle: bytes of the swizzle's span in shared memory: 0, 32, 64 or 128.
     """
 
