@@ -29,6 +29,7 @@ from fireiron.language.decompositions import (
     Load,
     Microkernel,
     Own,
+    Specialised,
     Split,
     Strided,
     Tile,
@@ -252,6 +253,36 @@ class TileRefinements(Chain):
         return self._refine(permute=permutation, link=here())
 
 
+    def persistent(self, order: Order | Grouped | Layout | None = None) -> Self:
+        """Launch as many units as run at once, and let each loop over tiles.
+
+        Args:
+            order: in which they are counted, as in `layout`; None keeps what stands.
+
+        Raises:
+            DecompositionError: `persistent-level` where the tiles do not go to the grid's blocks or clusters.
+        """
+        (*_, link) = self.links
+        assert isinstance(link, Tile)
+        self._check(rules.persistent, self._before, link.level)
+        return self._refine(persistent=True, order=link.order if order is None else order, link=here())
+
+    def staggered(self, units: int) -> Self:
+        """Let units take whole tiles of the persistent loop in turn: main loops follow each other, and one unit's
+        epilogue runs under another's math (ping-pong).
+
+        Args:
+            units: of the level that the tile goes to; each takes one trip in so many.
+
+        Raises:
+            DecompositionError: `staggered-units`.
+        """
+        (*_, link) = self.links
+        assert isinstance(link, Tile)
+        self._check(rules.staggered, self._before, self.residual, link.level, units)
+        return self._refine(staggered=units, link=here())
+
+
 class SplitRefinements(Chain):
     """Refine the split written last."""
 
@@ -259,12 +290,25 @@ class SplitRefinements(Chain):
         """Unroll the loop over chunks."""
         return self._refine(unrolled=True)
 
-    def pipeline(self, stages: int) -> Self:
+    def pipeline(self, stages: int, inflight: int = 0) -> Self:
         """Let the loads below run `stages - 1` chunks ahead, in as many ring slots.
+
+        Args:
+            stages: ring slots.
+            inflight: 1 lets asynchronous instructions (wgmma) of one chunk still read its slot while the next chunk's
+                begin, so that they follow each other without a gap; 0 waits for them.
 
         Raises:
             DecompositionError: `pipeline-stages`.
         """
+        if inflight not in (0, 1) or inflight >= stages:
+            raise DecompositionError(
+                "pipeline-stages",
+                f"{inflight} groups in flight over {stages} slots leave none to load into",
+                fix="use inflight=0 or 1, below the number of stages",
+                link=here(),
+                path=self.where,
+            )
         if stages < 1:
             raise DecompositionError(
                 "pipeline-stages",
@@ -273,7 +317,20 @@ class SplitRefinements(Chain):
                 link=here(),
                 path=self.where,
             )
-        return self._refine(stages=stages, link=here())
+        return self._refine(stages=stages, inflight=inflight, link=here())
+
+    def specialize(self, producers: int = 1, registers: tuple[int, int] | None = None) -> Self:
+        """Give the loads below to warps of their own, which run ahead as slots fall free.
+
+        Args:
+            producers: warpgroups that load.
+            registers: budgets of a thread that loads, and of one that computes; multiples of 8 from 24 to 256.
+
+        Raises:
+            DecompositionError: `role-registers`.
+        """
+        self._check(rules.specialised, self.residual, producers, registers)
+        return self._refine(specialised=Specialised(producers, registers), link=here())
 
 
 class LoadRefinements(Chain):
@@ -339,6 +396,7 @@ _DECOMPOSE = ("tile", "split", "load", "epilog", "vectors", "own", "done")
 _REFINES = {
     "to": "tile", "layout": "tile", "permute": "tile", "unroll": "tile and split", "pipeline": "split", "pad": "load",
     "swizzle": "load", "storage_layout": "load", "reuse_buffer": "load", "no_sync": "load",
+    "persistent": "tile", "staggered": "tile", "specialize": "split",
 }  # fmt: skip
 
 

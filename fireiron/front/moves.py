@@ -10,8 +10,11 @@ from fireiron.front.roles import SRC, Role
 from fireiron.front.verbs import Verbs
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import Microkernel, Own, Strided, Widest
-from fireiron.language.levels import RF, SH, Level, Memory, Thread
-from fireiron.language.tensor import Order, Tensor
+from fireiron.language.levels import GL, RF, SH, Level, Memory, Thread, Warp
+from fireiron.language.tensor import Order, RowMajor, Tensor
+
+
+MOST_BOX = 256  # elements of a tensor map's box along one dimension
 
 
 class MoveChain(Verbs, Chain):
@@ -145,6 +148,56 @@ def cp_async(nbytes: int | None = None) -> Strategy:
 
     def strategy(move: MoveChain) -> MoveChain:
         return move.vectors(nbytes).to(Thread).unroll().done("cp.async")
+
+    return strategy
+
+
+def tma(span: int = 128) -> Strategy:
+    """Move whole boxes between global and shared memory by bulk copies, which one thread starts.
+
+    The buffer is laid out as they demand: rows of `span` bytes of the contiguous dimension, swizzled.
+
+    Args:
+        span: 128, 64 or 32 bytes, or 0 for plain rows.
+    """
+
+    def strategy(move: MoveChain) -> MoveChain:
+        src, dst = move.residual.operands
+        load = src.memory == GL
+        tensor = src.tensor
+        width = span // (dst if load else src).dtype.nbytes
+        sizes: list[int] = []
+        for i, (_, extent) in enumerate(move.residual.sizes[-2:]):
+            contiguous = (i == 1) == (tensor.order is RowMajor)
+            assert isinstance(extent, int) or extent is None
+            whole = width if extent is None else extent
+            sizes.append(min(whole, width) if contiguous and span else _part(whole))
+        batch = 1 if len(move.residual.sizes) == 3 else None
+        name = f"tma.{'load' if load else 'store'}.{len(move.residual.sizes)}d.{span}B"
+        return move.tile(*sizes, batch=batch).unroll().tile(*sizes, batch=batch).to(Thread, units=1).done(name)
+
+    return strategy
+
+
+def _part(extent: int) -> int:
+    """Give the largest equal part of an extent that a box takes."""
+    return next(extent // n for n in range(1, extent + 1) if extent % n == 0 and extent // n <= MOST_BOX)
+
+
+def stmatrix(trans: bool = False) -> Strategy:
+    """Store fragments to shared memory by the instruction that collects them, rounded to 16 bits.
+
+    Args:
+        trans: rows in memory run down the fragment's columns.
+    """
+
+    def strategy(move: MoveChain) -> MoveChain:
+        (_, rows), (_, cols) = move.residual.sizes[-2:]
+        assert isinstance(rows, int) and isinstance(cols, int)
+        wide = 16 if cols % 16 == 0 else 8
+        own = move.tile(16, cols).to(Warp) if move.residual.level.name != Warp.name else move
+        name = f"stmatrix.x{4 if wide == 16 else 2}{'.trans' if trans else ''}"
+        return own.tile(16, wide).unroll().done(name)
 
     return strategy
 

@@ -25,6 +25,9 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     The compute atom at the end of the chain decides which thread owns which element, so the rest is lowered first.
     """
     output = state.windows["C"]
+    if context.role != "math":  # it has no part in the accumulator's life
+        below = attrs.evolve(state, residual=apply(link, state.residual)).under("epilog", link.link)
+        return recur(rest, below, context)
     storage = register_storage("acc", output, link.memory, link.dtype, state, context, link.link)
     window = fresh_window(storage, output)
     inside = attrs.evolve(state.with_window("C", window), residual=apply(link, state.residual)).under(
@@ -49,7 +52,8 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
         state, residual=move, windows={"src": window, "dst": output}, path=f"{inside.path} > store", link=link.link
     )
     store = Region(f"store C: {move}", recur(link.store, store_state, context), inside.path, link.link)
-    return (init, *main, *ops, store)
+    zeroed = storage.name in context.zeroed and link.init == 0
+    return (*(() if zeroed else (init,)), *main, *ops, store)
 
 
 def _fill(storage: Storage, value: float, context: Context) -> Statement:

@@ -12,6 +12,7 @@ from fireiron.algebra.expr import Expr, Symbol, as_expr, free
 from fireiron.base.errors import SpecError
 from fireiron.kernel.allocate import allocate, rebind
 from fireiron.kernel.context import Context, State
+from fireiron.kernel.assemble import part, place_barriers
 from fireiron.kernel.ir import Buffer, Call, Compute, Kernel, Micro, Number, Parameter, Pointer, Size, Statement, walk
 from fireiron.kernel.storage import tensor_window
 from fireiron.kernel.synchronise import synchronise
@@ -80,23 +81,33 @@ def lower(
         extents = residual.extents
         axes = tuple(Axis(dim, _extent(extents[dim]), as_expr(0)) for dim in operand.dims)
         windows[operand.role] = Window(whole.storage, axes)
-    body = lower_links(links, attrs.evolve(state, windows=windows), context)
+    state = attrs.evolve(state, windows=windows)
+    taken = set(context.names)
+    body = lower_links(links, state, context)
     body = (*context.lets, *body)
+    if context.rings:
+        body = part(links, state, context, body, taken)
     buffers, shared = allocate(tuple(s for s in context.storages.values() if s.tensor is None), body)
+    body, barriers, shared = place_barriers(body, context, shared)
     buffers = {**buffers, **{b.name: b for b in context.temporaries}}
     parameters = _parameters(spec, context, body, numbers)
     known = {**buffers, **{p.buffer.name: p.buffer for p in parameters if isinstance(p, Pointer)}}
     body = synchronise(rebind(body, known), context.storages, context.definitions, trust_no_sync)
+    maps = {s.map.name: s.map for s in walk(body) if isinstance(s, Call) and s.map is not None}
+    pointers = sum(isinstance(p, Pointer) for p in parameters)
     return Kernel(
         name,
-        parameters,
+        (*parameters[:pointers], *maps.values(), *parameters[pointers:]),
         context.grid,
-        context.threads or 1,
+        (context.threads or 1) + context.loaders,
         shared,
         tuple(buffers.values()),
         body,
         tuple(context.preconditions),
         context.resident,
+        context.cluster,
+        context.persistent,
+        barriers,
     )
 
 

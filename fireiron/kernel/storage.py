@@ -5,12 +5,14 @@ from __future__ import annotations
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Index, as_expr, simplest
 from fireiron.algebra.layout import Layout
+from fireiron.atoms.table import chosen_from
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.context import Context, State
+from fireiron.kernel.span import PANEL_ALIGN, swizzle_of
 from fireiron.kernel.window import Axis, Storage, Window
-from fireiron.language.decompositions import Load
-from fireiron.language.levels import Block, Memory, Warp
+from fireiron.language.decompositions import Done, Load, Microkernel
+from fireiron.language.levels import SH, Block, Memory, Warp
 from fireiron.language.tensor import ColMajor, Order, RowMajor, Tensor
 
 
@@ -90,7 +92,11 @@ def make_storage(
     if link.memory.registers:
         return register_storage(name, source, link.memory, dtype, state, context, link.link, slots)
     shape = _static(source, name)
-    strides, size = _strides(link, shape, order_of(source) or (order_of(target) if target else None) or RowMajor)
+    order = order_of(source) or (order_of(target) if target else None) or RowMajor
+    span = _demanded_span(link)
+    if span is not None:
+        return _panels(link, name, shape, dtype, order, span, state, context, slots)
+    strides, size = _strides(link, shape, order)
     vector = max(1, 16 // dtype.nbytes)
     size = -(-size // vector) * vector
     if link.swizzle is not None:
@@ -100,6 +106,17 @@ def make_storage(
         name, link.memory, dtype, shape, strides, as_expr(size), state.level,
         swizzle=link.swizzle, slots=slots, reuse=link.reuse, no_sync=link.no_sync, link=link.link,
     )  # fmt: skip
+    _per_unit(storage, state, context)
+    context.storages[name] = storage
+    return storage
+
+
+def _per_unit(storage: Storage, state: State, context: Context) -> None:
+    """Give each unit inside the block a copy of its own.
+
+    Raises:
+        DecompositionError: `shared-unit`.
+    """
     if state.level.name != Block.name and state.level.is_inside(Block):
         assert context.threads is not None and state.width is not None
         width = state.width
@@ -111,6 +128,57 @@ def make_storage(
             )
         storage.copies = context.threads // width
         storage.copy = context.thread // width
+
+
+def _demanded_span(link: Load) -> int | None:
+    """Give the bytes of the rows that the filling atom lays down, None where the schedule decides."""
+    last = link.move[-1] if link.move else None
+    atom = last.atom if isinstance(last, Done) else None
+    if atom is None or isinstance(atom, Microkernel) or isinstance(link.storage, Layout):
+        return None
+    dst = chosen_from(atom)[0].operand("dst")
+    return dst.span if dst.memory == SH and dst.span and not link.pad and link.swizzle is None else None
+
+
+def _panels(
+    link: Load,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: DType,
+    order: Order,
+    span: int,
+    state: State,
+    context: Context,
+    slots: int,
+) -> Storage:
+    """Make a buffer of panels: `span` bytes of the contiguous dimension, row after row, swizzled.
+
+    Raises:
+        DecompositionError: `bulk-storage` where a row is no whole number of spans.
+    """
+    *outer, rows, cols = shape
+    inner, lines = (cols, rows) if order is RowMajor else (rows, cols)
+    width = span // dtype.nbytes
+    if inner % width:
+        raise DecompositionError(
+            "bulk-storage",
+            f"rows of {inner} elements of {dtype} are no whole number of {span}-byte spans",
+            fix=f"use a multiple of {width} elements, or a narrower span: tma(64)",
+        )
+    line = Layout(inner, 1) if inner == width else Layout((width, inner // width), (1, lines * width))
+    step = Layout(lines, width)
+    pair = (step, line) if order is RowMajor else (line, step)
+    size = inner * lines
+    modes = (*(() if not outer else (Layout(outer[0], size),)), *pair)
+    strides = Layout(tuple(m.shape for m in modes), tuple(m.stride for m in modes))
+    total = size * (outer[0] if outer else 1)
+    name = context.name(name)
+    storage = Storage(
+        name, link.memory, dtype, shape, strides, as_expr(total), state.level,
+        swizzle=swizzle_of(span, dtype.nbytes), slots=slots, reuse=link.reuse, no_sync=link.no_sync, link=link.link,
+        align=PANEL_ALIGN,
+    )  # fmt: skip
+    _per_unit(storage, state, context)
     context.storages[name] = storage
     return storage
 

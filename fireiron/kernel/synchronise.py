@@ -16,7 +16,7 @@ import attrs
 
 from fireiron.algebra.expr import Expr, Var, as_int, free, substitute
 from fireiron.base.errors import DecompositionError
-from fireiron.kernel.ir import THREAD, Call, Compute, For, If, Micro, Region, Statement, Sync, View, Wait
+from fireiron.kernel.ir import THREAD, Call, Compute, For, If, Micro, Region, Roles, Statement, Sync, View, Wait
 from fireiron.kernel.window import Storage
 from fireiron.language.levels import SH, Block, Level
 
@@ -91,7 +91,7 @@ def touches(statement: Statement) -> list[Touch]:
         case Call(atom, views):
             found: list[Touch] = []
             for operand, view in zip(atom.operands, views, strict=True):
-                if view.buffer.memory == SH:
+                if view.buffer.memory == SH and not view.buffer.guarded:
                     kinds: tuple[Literal["read", "write"], ...] = (
                         ("read", "write") if operand.access == "update" else (operand.access,)
                     )
@@ -169,6 +169,11 @@ class _Pass:
                 case For():
                     inner, pending = self.loop(statement, pending, uniform)
                     out.append(attrs.evolve(statement, body=tuple(inner)))
+                case Roles(roles=roles):  # what roles share is guarded; the rest is each one's own
+                    bodies = [tuple(self.run(role.body, pending, uniform)[0]) for role in roles]
+                    out.append(
+                        Roles(tuple(attrs.evolve(r, body=b) for r, b in zip(roles, bodies, strict=True)))
+                    )
                 case _:
                     pending = [*pending, *(t for t in touches(statement) if t not in pending)]
                     out.append(statement)

@@ -6,23 +6,24 @@ from collections.abc import Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Index, Var, as_expr, eq, evaluate, lt, minimum, proves, simplest
+from fireiron.algebra.expr import Expr, Index, Var, as_expr, ceil_div, eq, evaluate, lt, maximum, minimum, proves, simplest
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.context import Body, Context, State, descend, units_of
 from fireiron.kernel.epilog import lower_epilog
-from fireiron.kernel.ir import BLOCK, For, If, Region
+from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, For, If, Let, Region, Statement
 from fireiron.kernel.leaf import lower_done
 from fireiron.kernel.move import lower_load, lower_own, widest_sizes
 from fireiron.kernel.ownership import RegisterLoop
 from fireiron.kernel.pipeline import lower_split
 from fireiron.kernel.window import Cut, cut
 from fireiron.language.decompositions import Decomposition, Done, Epilog, Extent, Load, Own, Split, Tile, Widest
-from fireiron.language.levels import Block, Kernel, Warp
+from fireiron.language.levels import Block, Cluster, Kernel, Warp
 from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
 
 WARP_WIDTH = Warp.size
 MAX_GRID = 2**31 - 1
+MAX_CLUSTER = 8  # blocks, on every GPU that has clusters
 
 
 def lower_links(links: Sequence[Decomposition], state: State, context: Context) -> Body:
@@ -68,8 +69,10 @@ def _lower_tile(link: Tile, rest: Sequence[Decomposition], state: State, context
     below = state.under(words, link.link)
     if link.level is None:
         return _loop_tile(link, parts, order, rest, below, context)
-    if link.level.name == Block.name and state.level.name == Kernel.name:
+    if state.level.name == Kernel.name:
         return _grid_tile(link, parts, order, rest, below, context)
+    if link.level.name == Block.name and state.level.name == Cluster.name:
+        return _cluster_tile(link, parts, order, rest, below, context)
     return _unit_tile(link, parts, order, rest, below, context)
 
 
@@ -196,13 +199,109 @@ def _grid_tile(
             fix="size the tile in that dimension too: tile(m, n, batch=1)",
         )
     total = _count(parts)
-    context.grid = total
-    context.resident = link.resident
+    assert link.level is not None
+    size = _blocks_of(link, rest, {dim: part.size for dim, part in parts.items()})
+    context.grid, context.cluster = total * size, size
+    context.resident, context.persistent = link.resident, link.persistent
     # A grid holds fewer blocks than 2^31, whatever the sizes: its index and what is made of it are 32-bit.
-    index: Expr = Var(BLOCK, simplest(minimum(total, MAX_GRID)))
-    index = _permuted(link, index, simplest(total))
-    tiles = _named(_numbers(index, parts, order), "block", parts, context)
+    block = Var(BLOCK, simplest(minimum(total * size, MAX_GRID)))
+    unit = block // size
+    if link.persistent:
+        return _work_loop(link, parts, order, rest, state, context, unit, size)
+    index = _permuted(link, unit, simplest(total))
+    tiles = _named(_numbers(index, parts, order), "block" if size == 1 else "cluster", parts, context)
     inside = descend(state, parts, tiles, link.level)
+    body = lower_links(rest, inside, context)
+    return (Region(str(inside.residual), body, state.path, link.link),)
+
+
+def _blocks_of(link: Tile, rest: Sequence[Decomposition], sizes: dict[str, int]) -> int:
+    """Count the blocks of a cluster, which the next tile says.
+
+    Raises:
+        DecompositionError: `cluster-blocks`.
+    """
+    if link.level is None or link.level.name != Cluster.name:
+        return 1
+    inner = next((x for x in rest if isinstance(x, Tile)), None)
+    if inner is None or inner.level is None or inner.level.name != Block.name or isinstance(inner.sizes, Widest):
+        raise DecompositionError(
+            "cluster-blocks",
+            "a tile for a Cluster says nothing of its blocks",
+            fix="follow it by tile(m, n).to(Block)",
+            link=link.link,
+        )
+    count = 1
+    for dim, size in inner.sizes:
+        found = cut(size, sizes[dim]).trips if dim in sizes else 1
+        assert isinstance(found, int)
+        count *= found
+    if count > MAX_CLUSTER:
+        raise DecompositionError(
+            "cluster-blocks",
+            f"a cluster of {count} blocks is larger than the {MAX_CLUSTER} that every GPU takes",
+            fix=f"use clusters of at most {MAX_CLUSTER} blocks",
+            link=inner.link,
+        )
+    return count
+
+
+def _work_loop(
+    link: Tile,
+    parts: dict[str, Cut],
+    order: Order | Grouped | Layout,
+    rest: Sequence[Decomposition],
+    state: State,
+    context: Context,
+    unit: Expr,
+    size: int,
+) -> Body:
+    """Let each launched unit take every so-manieth tile."""
+    total = _count(parts)
+    most = simplest(minimum(total, MAX_GRID))
+    units = Var(BLOCKS, simplest(minimum(total * size, MAX_GRID))) // size
+    stagger = next((x.staggered for x in rest if isinstance(x, Tile) and x.staggered > 1), 1)
+    step, first = units, unit
+    if stagger > 1 and context.role == "math":
+        # This unit takes one trip in so many, starting with its own number.
+        context.staggered = stagger
+        context.threads = stagger * (next(x.level.size for x in rest if isinstance(x, Tile) and x.staggered > 1 and x.level) or 1)
+        turn = context.thread // (context.threads // stagger)
+        step, first = units * stagger, unit + turn * units
+    trips = ceil_div(maximum(total - first, 0), step)
+    trip = context.variable("trip", simplest(ceil_div(total, 1)))
+    item = context.variable("tile", most)
+    lets: list[Statement] = [Let(item, first + trip * step)]
+    numbers: dict[str, Expr] = {}
+    for dim, number in _numbers(_permuted(link, item, simplest(total)), parts, order).items():
+        var = context.variable(f"tile_{dim.lower()}", parts[dim].trips)
+        lets.append(Let(var, number))
+        numbers[dim] = var
+    inside = descend(state, parts, numbers, link.level)
+    body = lower_links(rest, inside, context)
+    region = Region(str(inside.residual), (*lets, *body), state.path, link.link)
+    return (For(trip, trips, (region,)),)
+
+
+def _cluster_tile(
+    link: Tile,
+    parts: dict[str, Cut],
+    order: Order | Grouped | Layout,
+    rest: Sequence[Decomposition],
+    state: State,
+    context: Context,
+) -> Body:
+    rank: Expr = Var(RANK, context.cluster) if context.cluster > 1 else as_expr(0)
+    if order is not RowMajor or link.permute is not None:
+        raise DecompositionError(
+            "cluster-blocks", "the blocks of a cluster count its tiles row by row", fix="drop layout() and permute()"
+        )
+    context.resident = max(context.resident, link.resident)
+    numbers = _numbers(rank, parts, order)
+    for dim, part in parts.items():
+        assert isinstance(part.trips, int)
+        context.ranks[dim] = (part.trips, numbers[dim])
+    inside = descend(state, parts, numbers, link.level)
     body = lower_links(rest, inside, context)
     return (Region(str(inside.residual), body, state.path, link.link),)
 
@@ -225,6 +324,16 @@ def _unit_tile(
             fix="tile to Block first",
         )
     units = units_of(level, state, context, total, link.units)
+    if link.staggered > 1:  # all units run this, each in its own trip of the persistent loop
+        if not context.persistent:
+            raise DecompositionError(
+                "staggered-units",
+                f"staggered({link.staggered}) shares out the trips of a persistent loop, and there is none",
+                fix="refine the grid's tile by .persistent()",
+            )
+        inside = descend(state, parts, {dim: as_expr(0) for dim in parts}, level)
+        inside = attrs.evolve(inside, position=units.position, width=units.width)
+        return (Region(str(inside.residual), lower_links(rest, inside, context), state.path, link.link),)
     word = "lane" if level.size == 1 and state.width == WARP_WIDTH else level.name.lower()
     unit = context.define(word, units.index, units.count)
     index = _permuted(link, unit, units.count)

@@ -30,7 +30,9 @@ class Storage:
         strides: elements between neighbours of each dimension, or a layout of coordinates.
         size: elements of one slot (RF: that one thread holds; known once ownership is).
         unit: the level whose units each own one copy; `copy` is this thread's copy, of `copies`.
-        fixed: whether the author's schedule claims `no_sync`, and the link that does.
+        no_sync: whether the author's schedule claims that no barrier is needed, and the link that does.
+        align: bytes to which the buffer is aligned.
+        guarded: whether mbarriers order every access.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Storage:
     no_sync: bool = False
     link: Link | None = None
     align: int = 1
+    guarded: bool = False
 
     def address(self, coordinates: tuple[Expr, ...]) -> Expr:
         """Give the flat element offset of a coordinate, before swizzling."""

@@ -73,6 +73,8 @@ class Tile:
         order: how unit ids count tiles.
         resident: blocks of an SM that the compiler's register budget should allow, 0 where it is free.
         permute: a permutation of unit ids, applied first.
+        persistent: whether as many units are launched as run at once, each looping over tiles.
+        staggered: how many units take the persistent loop's trips in turn, each a whole tile; 1 where all share it.
     """
 
     sizes: tuple[tuple[str, Extent], ...] | Widest
@@ -81,8 +83,23 @@ class Tile:
     unrolled: bool = False
     order: Order | Grouped | Layout = RowMajor
     resident: int = 0
+    persistent: bool = False
+    staggered: int = 1
     permute: Callable[[Expr], Expr] | None = None
     link: Link | None = _link
+
+
+@attrs.frozen
+class Specialised:
+    """Give a split's loads to warps of their own.
+
+    Args:
+        producers: warpgroups that load.
+        registers: budgets of a thread that loads and of one that computes, None where each keeps its launch's.
+    """
+
+    producers: int = 1
+    registers: tuple[int, int] | None = None
 
 
 @attrs.frozen
@@ -92,12 +109,16 @@ class Split:
     Args:
         size: extent of a chunk.
         unrolled: whether the loop is unrolled.
-        stages: ring slots of the loads below it; they run stages-1 chunks ahead.
+        stages: ring slots of the loads below it; they run stages-1 chunks ahead, or stages where they have a role.
+        inflight: groups of asynchronous instructions that may read a slot still when the next chunk's begin.
+        specialised: whether the loads have warps of their own.
     """
 
     size: int
     unrolled: bool = False
     stages: int = 1
+    inflight: int = 0
+    specialised: Specialised | None = None
     link: Link | None = _link
 
 
@@ -193,6 +214,7 @@ __all__ = [
     "Load",
     "Microkernel",
     "Own",
+    "Specialised",
     "Split",
     "Strided",
     "Tile",
