@@ -104,12 +104,12 @@ def _recipe(interface: Interface, parameter: MapParameter, sizes: Mapping[str, i
     for axis, extent, stride in zip(axes[1:], extents[1:], strides[1:], strict=True):
         step = stride * nbytes if extent > 1 else UNIT
         if step % UNIT or not 0 < step < MAX_STRIDE:
-            most = f"more than 0 and less than 2^40, and a multiple of {UNIT}"
             raise CallError(
                 "map-stride",
                 f"dimension {axis} of {array} has a stride of {stride} {parameter.dtype}, {step} bytes: "
-                f"bulk copies need {most}",
-                fix=f"pad the rows of {array} to a multiple of {UNIT // nbytes} elements, or load it without bulk copies",
+                f"bulk copies need more than 0 and less than 2^40, and a multiple of {UNIT}",
+                fix=f"pad {array} so that this stride is a multiple of {UNIT // nbytes} elements, "
+                "or load it without bulk copies",
             )
         steps.append(step)
     return Recipe(parameter.name, array, kind, extents, tuple(steps), parameter.box, _SWIZZLES[parameter.swizzle])
