@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import assert_never
 
 import attrs
+import numpy as np
 
-from fireiron.algebra.expr import Expr, as_int, fits_int32
+from fireiron.algebra.expr import Expr, as_int, evaluate, fits_int32, free
 from fireiron.base.errors import CheckError
 from fireiron.base.text import Writer
 from fireiron.cuda import micro
 from fireiron.cuda.memory import Element, Numbers, integer_type
 from fireiron.cuda.scalars import scalar
 from fireiron.kernel.ir import (
+    THREAD,
     Advance,
     Arrive,
     Await,
@@ -72,7 +74,11 @@ class Body:
             case Let(var=var, value=value):
                 # The variable may be known to be small where its value's parts are not.
                 c_type = "int" if fits_int32(var) else integer_type(value)
-                write(f"const {c_type} {var.name} = {number(value)};")
+                text = number(value)
+                if self.roles > 1 and _same_in_warps(value, self.threads):
+                    # Read from one lane, so that the compiler keeps it once for the warp.
+                    text = f"__shfl_sync(0xffffffff, {text}, 0)"
+                write(f"const {c_type} {var.name} = {text};")
             case For(var=var, extent=extent, body=body, unroll=unroll):
                 # Without the 1 the compiler would choose: what is written is what runs.
                 write("#pragma unroll" if unroll else "#pragma unroll 1")
@@ -205,6 +211,15 @@ def _name(group: str) -> str:
     return group.replace(".", "_")
 
 
+def _same_in_warps(value: Expr, threads: int) -> bool:
+    """Say whether a value differs between threads, but not between those of a warp."""
+    if {leaf.name for leaf in free(value)} != {THREAD}:
+        return False
+    table = np.broadcast_to(np.asarray(evaluate(value, {THREAD: np.arange(threads)})), (threads,))
+    warps = table.reshape(-1, WARP_THREADS)
+    return bool((warps == warps[:, :1]).all())
+
+
 _FENCES = {
     "proxy.async": "fence_proxy_async",
     "wgmma": "wgmma_fence",
@@ -222,7 +237,7 @@ def _sync(sync: Sync, threads: int, roles: int = 1) -> str:
         return "cluster_sync();"
     size = threads if sync.level.name == Block.name else sync.level.size
     if roles > 1 and size == threads and size > WARP_THREADS:
-        return f"barrier_sync<1, {threads}>();"
+        return f"barrier_sync<0, {threads}>();"
     if size is not None and size <= WARP_THREADS and threads > size:
         return "__syncwarp();"
     if size == threads:

@@ -60,13 +60,17 @@ class MoveChain(Verbs, Chain):
     def load(self, operand: Role | Tensor | str, memory: Memory, strategy: Strategy | None = None) -> LoadedMove:
         """Go by way of another memory: the first hop is `strategy`, the rest of this chain the second.
 
+        What comes from registers is converted to the destination's element type on the first hop.
+
         Shapes:
             (src, dst) -> (memory, dst)
 
         Raises:
             DecompositionError: `unknown-operand`, `already-there`, `load-output`, `unfinished-move`.
         """
-        return self._as(LoadedMove, self._load_link(operand, memory, strategy, None))
+        src, dst = self.residual.operands
+        converted = dst.dtype if src.memory.registers and not memory.registers else None
+        return self._as(LoadedMove, self._load_link(operand, memory, strategy, converted))
 
     def own(self, level: Level) -> MoveChain:
         """Descend to the elements that each unit of `level` holds of the register side.
@@ -91,6 +95,27 @@ class MoveChain(Verbs, Chain):
 
 class TiledMove(TileRefinements, MoveChain):
     """A Move whose last link is a tile."""
+
+    def pipeline(self, stages: int) -> TiledMove:
+        """Give the buffers right below a ring of slots, which the tiles take in turn.
+
+        A slot that a bulk store reads is waited for when its turn comes again.
+
+        Args:
+            stages: slots.
+
+        Raises:
+            DecompositionError: `pipeline-stages`.
+        """
+        if stages < 1:
+            raise DecompositionError(
+                "pipeline-stages",
+                f"a pipeline of {stages} stages has no slot",
+                fix="use 1 or more",
+                link=here(),
+                path=self.where,
+            )
+        return self._refine(stages=stages, link=here())
 
 
 class LoadedMove(LoadRefinements, MoveChain):
@@ -224,6 +249,8 @@ def through_shared(
     pad: int = 0,
     order: Order | None = None,
     reuse: bool = False,
+    at: Level | None = None,
+    ring: int = 1,
 ) -> Strategy:
     """Move by way of shared memory, so that threads exchange elements and store whole lines.
 
@@ -234,10 +261,13 @@ def through_shared(
         pad: elements added to the staging buffer's leading stride.
         order: the staging buffer's order, None for the destination's.
         reuse: overlay the operands' buffers, which are dead by then.
+        at: the level whose units each stage what they hold, in buffers of their own; None stages for the whole block.
+        ring: slots of the staging buffer, which panels take in turn.
     """
 
     def strategy(move: MoveChain) -> MoveChain:
-        start = move if panel is None else move.tile(*panel).unroll()
+        own = move if at is None else move.own(at)
+        start = own if panel is None else own.tile(*panel).unroll().pipeline(ring)
         staging = start.load(SRC, SH, put or conform()).pad(pad)
         staging = staging if order is None else staging.storage_layout(order)
         return (take or vector())(staging.reuse_buffer() if reuse else staging)

@@ -47,8 +47,7 @@ def part(links: Sequence[Decomposition], state: State, context: Context, math: B
         taken: names that stood before; roles are scopes of their own, and may use the same ones.
     """
     assert context.threads is not None
-    names, math_lets = context.names, len(context.lets)
-    del math_lets
+    names, math_lets = context.names, tuple(context.lets)
     context.names = taken | set(context.storages) | {b.name for r in context.rings for b in (r.full, r.empty)}
     context.names |= {r.cursor.name for r in context.rings}
     context.lets, definitions = [], context.definitions
@@ -66,7 +65,7 @@ def part(links: Sequence[Decomposition], state: State, context: Context, math: B
     roles = Roles(
         (
             Role("load", 0, context.loaders, budgets[0], cursors, load),
-            Role("math", context.loaders, context.threads, budgets[1], cursors, (*math, *_settle(math, context))),
+            Role("math", context.loaders, context.threads, budgets[1], cursors, (*math_lets, *context.prologue, *math, *_settle(math))),
         )
     )
     return (*_set_up(context), roles)
@@ -95,7 +94,7 @@ def _drain(context: Context) -> Body:
     return tuple(out)
 
 
-def _settle(math: Body, context: Context) -> Body:
+def _settle(math: Body) -> Body:
     """Wait, before the block ends, until bulk stores have read their sources."""
     stores = any(isinstance(s, Call) and s.atom.completion == BULK for s in walk(math))
     return (Wait(BULK, 0, reads_only=True),) if stores else ()

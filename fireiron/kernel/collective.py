@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import attrs
 
-from fireiron.algebra.expr import Expr
+from fireiron.algebra.expr import Expr, as_expr
 from fireiron.algebra.layout import Layout
+from fireiron.algebra.scalar import Arg, Cast
 from fireiron.atoms.table import chosen_from
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.context import Context, State, memory_view
 from fireiron.kernel.fragment import at, digits_of, fragment_view, leaves_of, parts_of
-from fireiron.kernel.ir import Call, Statement, View
+from fireiron.kernel.ir import Buffer, Call, Compute, For, Statement, View
 from fireiron.kernel.window import Window
 from fireiron.language.atom import Atom, Operand
+from fireiron.language.levels import RF, Thread
 
 
 def lower_collective(chosen: Atom | str | None, state: State, context: Context) -> tuple[Statement, ...]:
@@ -22,6 +24,8 @@ def lower_collective(chosen: Atom | str | None, state: State, context: Context) 
         DecompositionError: `no-atom`, naming what does not fit of each candidate.
     """
     src, dst = state.windows["src"], state.windows["dst"]
+    if src.storage.memory.registers and not dst.storage.memory.registers:
+        return _store(chosen, state, context)
     shape = tuple(size for _, size in state.residual.sizes[-2:])
     why: list[str] = []
     for atom in chosen_from(chosen):
@@ -55,6 +59,54 @@ def lower_collective(chosen: Atom | str | None, state: State, context: Context) 
         f"no atom of a {state.level} executes {state.residual}: "
         f"{'; '.join(why) or 'none moves between these memories'}",
         fix="tile to the atom's shape, or load by conform(), which moves each thread's own elements",
+    )
+
+
+def _store(chosen: Atom | str | None, state: State, context: Context) -> tuple[Statement, ...]:
+    """Lower a warp's Move from a fragment to shared memory, converting in registers on the way.
+
+    Raises:
+        DecompositionError: `no-atom`, naming what does not fit of each candidate.
+    """
+    src, dst = state.windows["src"], state.windows["dst"]
+    shape = tuple(size for _, size in state.residual.sizes[-2:])
+    why: list[str] = []
+    for atom in chosen_from(chosen):
+        if atom.kind != "Move" or atom.unit != state.level or not atom.operands[0].memory.registers:
+            continue
+        held, row = atom.operand("src"), atom.operand("dst")
+        bits = atom.nbytes * 8 // row.registers
+        if row.shape != shape or bits != dst.storage.dtype.bits:
+            why.append(f"{atom.name} moves {row.shape[0]}x{row.shape[1]} elements of {bits} bits")
+            continue
+        if atom.arch > context.arch:
+            why.append(f"{atom.name} needs sm_{atom.arch}, not sm_{context.arch}")
+            continue
+        try:
+            source = fragment_view(held, src, state, context, atom.name)
+            target = _rows(row, dst, state)
+        except FireironError as error:
+            why.append(f"{atom.name}: {error.message}")
+            continue
+        body: tuple[Statement, ...] = ()
+        if src.storage.dtype != dst.storage.dtype:
+            count = source.layout.size
+            assert isinstance(count, int)
+            buffer = Buffer(
+                context.name(f"{dst.storage.name}_packed"), RF, dst.storage.dtype, as_expr(count), unit=Thread
+            )
+            context.temporaries.append(buffer)
+            e = context.variable("e", count)
+            cast = Cast(Arg(0, src.storage.dtype), dst.storage.dtype)
+            one = attrs.evolve(source, offset=source.offset + source.layout(e), layout=Layout(1, 0))
+            body = (For(e, as_expr(count), (Compute(View(buffer, e), cast, (one,), link=state.link),), unroll=True),)
+            source = View(buffer, as_expr(0), Layout(count, 1))
+        return (*body, Call(atom, (source, target), link=state.link))
+    raise DecompositionError(
+        "no-atom",
+        f"no atom of a {state.level} executes {state.residual}: "
+        f"{'; '.join(why) or 'none moves between these memories'}",
+        fix="tile to the atom's shape, or store by conform(), which moves each thread's own elements",
     )
 
 

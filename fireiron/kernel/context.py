@@ -60,6 +60,7 @@ class Context:
         persistent: whether blocks loop over tiles.
         staggered: units that take these trips in turn.
         maps: tensor maps by tensor, box and span.
+        prologue: what the role that computes runs once, before all else.
         zeroed: accumulators that their first MatMul takes for zero, so that nothing initialises them.
     """
 
@@ -84,6 +85,7 @@ class Context:
     ranks: dict[str, tuple[int, Expr]] = attrs.field(factory=dict[str, tuple[int, Expr]])
     persistent: bool = False
     staggered: int = 1
+    prologue: list[Statement] = attrs.field(factory=list[Statement])
     zeroed: set[str] = attrs.field(factory=set[str])
     maps: dict[tuple[str, tuple[int, ...], int], TensorMap] = attrs.field(
         factory=dict[tuple[str, tuple[int, ...], int], TensorMap]
@@ -142,6 +144,7 @@ class State:
         loops: the enclosing loops.
         guards: what holds here where units outnumber tiles.
         begun: under which condition an earlier chunk of K was already accumulated.
+        ring: slots of the buffers right below, and which of them this trip takes.
         path: the links that led here, in words.
         link: where the last of them was written.
     """
@@ -153,6 +156,7 @@ class State:
     loops: tuple[RegisterLoop, ...] = ()
     guards: tuple[Expr, ...] = ()
     begun: Expr = FALSE
+    ring: tuple[int, Expr, int] | None = None
     path: str = ""
     link: Link | None = None
 
@@ -190,9 +194,18 @@ Recur: TypeAlias = Callable[[Sequence[Decomposition], State, Context], Body]
 
 @attrs.frozen
 class Units:
-    """Say how many units of a level a unit of another holds, which one this thread is in, and its position there."""
+    """Say how many units of a level a unit of another holds, which one this thread is in, and its position there.
+
+    Args:
+        count: units that take part.
+        present: units that there are; those from `count` on idle.
+        index: this thread's unit.
+        position: this thread's place in it.
+        width: threads of it.
+    """
 
     count: int
+    present: int
     index: Expr
     position: Expr
     width: int
@@ -223,7 +236,7 @@ def units_of(level: Level, state: State, context: Context, tiles: int, cap: int 
     position, width = state.position, state.width
     assert position is not None and width is not None
     if state.level.name == level.name:
-        return Units(1, as_expr(0), position, width)
+        return Units(1, 1, as_expr(0), position, width)
     if width % level.size:
         raise DecompositionError(
             "level-nests",
@@ -232,10 +245,9 @@ def units_of(level: Level, state: State, context: Context, tiles: int, cap: int 
         )
     inside = _layout(level)
     outside = complement(inside, width)
-    count = width // level.size
-    if cap is not None and cap < count:
-        count = cap
-    return Units(count, _digits(position, outside), _digits(position, inside), level.size)
+    present = width // level.size
+    count = present if cap is None else min(cap, present)
+    return Units(count, present, _digits(position, outside), _digits(position, inside), level.size)
 
 
 def _layout(level: Level) -> Layout:

@@ -84,9 +84,7 @@ def lower(
     state = attrs.evolve(state, windows=windows)
     taken = set(context.names)
     body = lower_links(links, state, context)
-    body = (*context.lets, *body)
-    if context.rings:
-        body = part(links, state, context, body, taken)
+    body = part(links, state, context, body, taken) if context.rings else (*context.lets, *body)
     buffers, shared = allocate(tuple(s for s in context.storages.values() if s.tensor is None), body)
     body, barriers, shared = place_barriers(body, context, shared)
     buffers = {**buffers, **{b.name: b for b in context.temporaries}}

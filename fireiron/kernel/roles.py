@@ -29,6 +29,7 @@ from fireiron.kernel.ir import (
     Region,
     Statement,
     Sync,
+    Turn,
     Wait,
     walk,
 )
@@ -39,6 +40,7 @@ from fireiron.language.decompositions import Decomposition, Load, Split
 from fireiron.language.levels import SH, Level, Warp, Warpgroup
 
 WARPGROUP = Warpgroup.size or 128
+FIRST_TURN = 8  # numbers below are those of levels' barriers
 
 
 def lower_specialised(
@@ -110,10 +112,30 @@ def _empty(
         generic = Fence("proxy.async", "the slot is read before a bulk copy overwrites it")
         body += (*compute, generic, Sync(Warp, "all lanes have read the slot", link.link))
     body += (*_release(empty, last, level, ge(k, late), context, link), Advance(cursor, as_expr(1)))
+    before, behind, after = _turns(cursor, trips, level, context)
     loop = For(k, trips, body, link.unrolled)
-    if not late:
-        return (loop,)
-    return (loop, Wait(GROUP, 0), *_release(empty, last, level, None, context, link))
+    rest_of = (Wait(GROUP, 0), *_release(empty, last, level, None, context, link)) if late else ()
+    return (*before, loop, *behind, *rest_of, *after)
+
+
+def _turns(cursor: Cursor, trips: Expr, level: Level, context: Context) -> tuple[Body, Body, Body]:
+    """Let staggered units compute one after the other: what stands before a main loop, right behind it, and at the end.
+
+    A unit skips the chunks of the others' tiles. Its main loop begins when the one before has ended: a barrier's phase
+    cannot be told from the one before the last, so no unit may wait a whole ring ahead.
+    """
+    n = context.staggered
+    if n == 1:
+        return (), (), ()
+    assert level.size is not None and context.threads is not None
+    unit = context.define("warpgroup", context.thread // level.size, n)
+    pair = 2 * level.size
+    why = "main loops take turns"
+    waits = tuple(If(eq(unit, i), (Turn(FIRST_TURN + i, pair, True, why),)) for i in range(n))
+    tells = tuple(If(eq(unit, i), (Turn(FIRST_TURN + (i + 1) % n, pair, False, why),)) for i in range(n))
+    context.prologue.append(Advance(cursor, unit * trips))
+    context.prologue.append(If(eq(unit, n - 1), (Turn(FIRST_TURN, pair, False, "the first main loop may begin"),)))
+    return waits, tells, (Advance(cursor, trips * (n - 1)),)
 
 
 def _readers(compute: Body) -> Level:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Literal
+
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Index, as_expr, simplest
 from fireiron.algebra.layout import Layout
@@ -11,7 +14,7 @@ from fireiron.base.link import Link
 from fireiron.kernel.context import Context, State
 from fireiron.kernel.span import PANEL_ALIGN, swizzle_of
 from fireiron.kernel.window import Axis, Storage, Window
-from fireiron.language.decompositions import Done, Load, Microkernel
+from fireiron.language.decompositions import Decomposition, Done, Load, Microkernel
 from fireiron.language.levels import SH, Block, Memory, Warp
 from fireiron.language.tensor import ColMajor, Order, RowMajor, Tensor
 
@@ -80,9 +83,15 @@ def order_of(window: Window) -> Order | None:
 
 
 def make_storage(
-    link: Load, source: Window, target: Window | None, state: State, context: Context, slots: int
+    link: Load,
+    source: Window,
+    target: Window | None,
+    state: State,
+    context: Context,
+    slots: int,
+    rest: Sequence[Decomposition] = (),
 ) -> Storage:
-    """Make the buffer that a load fills.
+    """Make the buffer that a load fills, laid out as its schedule says, else as an atom demands that touches it.
 
     Raises:
         DecompositionError: `symbolic-buffer`, `storage-shape`, `swizzle-period`.
@@ -93,8 +102,8 @@ def make_storage(
         return register_storage(name, source, link.memory, dtype, state, context, link.link, slots)
     shape = _static(source, name)
     order = order_of(source) or (order_of(target) if target else None) or RowMajor
-    span = _demanded_span(link)
-    if span is not None:
+    span = demanded_span(link, link.move, "dst") or demanded_span(link, rest, "src")
+    if span:
         return _panels(link, name, shape, dtype, order, span, state, context, slots)
     strides, size = _strides(link, shape, order)
     vector = max(1, 16 // dtype.nbytes)
@@ -130,14 +139,14 @@ def _per_unit(storage: Storage, state: State, context: Context) -> None:
         storage.copy = context.thread // width
 
 
-def _demanded_span(link: Load) -> int | None:
-    """Give the bytes of the rows that the filling atom lays down, None where the schedule decides."""
-    last = link.move[-1] if link.move else None
+def demanded_span(link: Load, chain: Sequence[Decomposition], role: Literal["src", "dst"]) -> int:
+    """Give the bytes of the rows in which the atom of a Move's chain wants one side, 0 where the schedule decides."""
+    last = chain[-1] if chain else None
     atom = last.atom if isinstance(last, Done) else None
-    if atom is None or isinstance(atom, Microkernel) or isinstance(link.storage, Layout):
-        return None
-    dst = chosen_from(atom)[0].operand("dst")
-    return dst.span if dst.memory == SH and dst.span and not link.pad and link.swizzle is None else None
+    if atom is None or isinstance(atom, Microkernel) or link.storage is not None or link.pad or link.swizzle is not None:
+        return 0
+    row = chosen_from(atom)[0]
+    return 0 if row.kind != "Move" or row.operand(role).memory != SH else row.operand(role).span
 
 
 def _panels(

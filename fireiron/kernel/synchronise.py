@@ -169,6 +169,9 @@ class _Pass:
                 case For():
                     inner, pending = self.loop(statement, pending, uniform)
                     out.append(attrs.evolve(statement, body=tuple(inner)))
+                case Sync(level):
+                    pending = _after(pending, level)
+                    out.append(statement)
                 case Roles(roles=roles):  # what roles share is guarded; the rest is each one's own
                     bodies = [tuple(self.run(role.body, pending, uniform)[0]) for role in roles]
                     out.append(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Index, Var, as_expr, ceil_div, eq, evaluate, lt, maximum, minimum, proves, simplest
+from fireiron.algebra.expr import Expr, Index, Var, and_, as_expr, as_int, ceil_div, eq, evaluate, lt, maximum, minimum, proves, simplest
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.context import Body, Context, State, descend, units_of
@@ -101,6 +101,16 @@ def _loop_tile(
             tiles[dim] = var
             loops.append((var, trips))
     inner = attrs.evolve(state, loops=(*state.loops, *(RegisterLoop(v, t, link.unrolled, link.link) for v, t in loops)))
+    if link.stages > 1:
+        trip, total = as_expr(0), 1
+        for var, trips in loops:
+            many = as_int(trips)
+            if many is None:
+                raise DecompositionError(
+                    "symbolic-tiles", f"{trips} tiles cannot go through a ring: their number is not known", fix=""
+                )
+            trip, total = trip * many + var, total * many
+        inner = attrs.evolve(inner, ring=(link.stages, trip, total))
     body = lower_links(rest, descend(inner, parts, tiles), context)
     for var, trips in reversed(loops):
         body = (For(var, trips, body, link.unrolled),)
@@ -264,11 +274,13 @@ def _work_loop(
     step, first = units, unit
     if stagger > 1 and context.role == "math":
         # This unit takes one trip in so many, starting with its own number.
-        context.staggered = stagger
-        context.threads = stagger * (next(x.level.size for x in rest if isinstance(x, Tile) and x.staggered > 1 and x.level) or 1)
-        turn = context.thread // (context.threads // stagger)
+        level = next(x.level for x in rest if isinstance(x, Tile) and x.staggered > 1)
+        assert level is not None and level.size is not None
+        context.staggered, context.threads = stagger, stagger * level.size
+        turn = context.define("warpgroup", context.thread // (context.threads // stagger), stagger)
         step, first = units * stagger, unit + turn * units
-    trips = ceil_div(maximum(total - first, 0), step)
+    always = proves(lt(first, total))
+    trips = ceil_div(total - first, step) if always else maximum(total - first + step - 1, 0) // step
     trip = context.variable("trip", simplest(ceil_div(total, 1)))
     item = context.variable("tile", most)
     lets: list[Statement] = [Let(item, first + trip * step)]
@@ -335,7 +347,7 @@ def _unit_tile(
         inside = attrs.evolve(inside, position=units.position, width=units.width)
         return (Region(str(inside.residual), lower_links(rest, inside, context), state.path, link.link),)
     word = "lane" if level.size == 1 and state.width == WARP_WIDTH else level.name.lower()
-    unit = context.define(word, units.index, units.count)
+    unit = context.define(word, units.index, units.present)
     index = _permuted(link, unit, units.count)
     trips = -(-total // units.count)
     loops = state.loops
@@ -345,7 +357,7 @@ def _unit_tile(
         index = index + var * units.count
         loops = (*loops, RegisterLoop(var, as_expr(trips), link.unrolled or trips <= 32, link.link))
     numbers = _named(_numbers(index, parts, order), word, parts, context)
-    present = lt(index, total)
+    present = lt(index, total) if units.count == units.present else and_(lt(unit, units.count), lt(index, total))
     guards = state.guards if proves(present) else (*state.guards, present)
     inside = descend(attrs.evolve(state, loops=loops, guards=guards), parts, numbers, level)
     inside = attrs.evolve(inside, position=units.position, width=units.width)

@@ -75,6 +75,7 @@ class Tile:
         permute: a permutation of unit ids, applied first.
         persistent: whether as many units are launched as run at once, each looping over tiles.
         staggered: how many units take the persistent loop's trips in turn, each a whole tile; 1 where all share it.
+        stages: ring slots of the buffers right below the loop over tiles.
     """
 
     sizes: tuple[tuple[str, Extent], ...] | Widest
@@ -85,6 +86,7 @@ class Tile:
     resident: int = 0
     persistent: bool = False
     staggered: int = 1
+    stages: int = 1
     permute: Callable[[Expr], Expr] | None = None
     link: Link | None = _link
 
