@@ -10,7 +10,18 @@ from fireiron.base.errors import FireironError
 from fireiron.base.presets_path import presets_path
 from fireiron.base.version import VERSION
 from fireiron.front.matmul import MatMulChain
-from fireiron.front.moves import MoveChain, Strategy, conform, cp_async, ldmatrix, staged, stmatrix, through_shared, tma, vector
+from fireiron.front.moves import (
+    MoveChain,
+    Strategy,
+    conform,
+    cp_async,
+    ldmatrix,
+    staged,
+    stmatrix,
+    through_shared,
+    tma,
+    vector,
+)
 from fireiron.front.roles import DST, SRC, A, B, C
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
 from fireiron.language.decompositions import Microkernel as microkernel

@@ -163,9 +163,7 @@ def wgmma(n: int) -> tuple[Atom, ...]:
         ['wgmma.m64n256k16.f32.f16', 'wgmma.m64n256k16.f32.f16.ra']
     """
     kinds = ((f16, f32), (f16, f16), (bf16, f32), (i8, i32), (u8, i32))
-    return tuple(
-        _row(n, inputs, acc, held) for inputs, acc in kinds if n in _widths(inputs) for held in (False, True)
-    )
+    return tuple(_row(n, inputs, acc, held) for inputs, acc in kinds if n in _widths(inputs) for held in (False, True))
 
 
 WIDTHS = tuple(range(8, 257, 8))

@@ -154,7 +154,13 @@ class Body:
         for i, role in enumerate(roles):
             last = i == len(roles) - 1
             end = (role.first + role.threads) // WARP_THREADS
-            head = "} else {" if last else f"if (warp_of_block < {end}) {{" if i == 0 else f"}} else if (warp_of_block < {end}) {{"
+            head = (
+                "} else {"
+                if last
+                else f"if (warp_of_block < {end}) {{"
+                if i == 0
+                else f"}} else if (warp_of_block < {end}) {{"
+            )
             write(f"{head}  // {role.name}")
             with self.writer.indent():
                 self.threads = role.threads
@@ -236,7 +242,7 @@ def _sync(sync: Sync, threads: int, roles: int = 1) -> str:
     if sync.level.name == Cluster.name:
         return "cluster_sync();"
     size = threads if sync.level.name == Block.name else sync.level.size
-    if roles > 1 and size == threads and size > WARP_THREADS:
+    if roles > 1 and size is not None and size == threads and size > WARP_THREADS:
         return f"barrier_sync<0, {threads}>();"
     if size is not None and size <= WARP_THREADS and threads > size:
         return "__syncwarp();"

@@ -252,7 +252,6 @@ class TileRefinements(Chain):
         """
         return self._refine(permute=permutation, link=here())
 
-
     def persistent(self, order: Order | Grouped | Layout | None = None) -> Self:
         """Launch as many units as run at once, and let each loop over tiles.
 
@@ -268,8 +267,9 @@ class TileRefinements(Chain):
         return self._refine(persistent=True, order=link.order if order is None else order, link=here())
 
     def staggered(self, units: int) -> Self:
-        """Let units take whole tiles of the persistent loop in turn: main loops follow each other, and one unit's
-        epilogue runs under another's math (ping-pong).
+        """Let units take whole tiles of the persistent loop in turn (ping-pong).
+
+        Main loops follow each other, and one unit's epilogue runs under another's math.
 
         Args:
             units: of the level that the tile goes to; each takes one trip in so many.
@@ -301,19 +301,19 @@ class SplitRefinements(Chain):
         Raises:
             DecompositionError: `pipeline-stages`.
         """
-        if inflight not in (0, 1) or inflight >= stages:
-            raise DecompositionError(
-                "pipeline-stages",
-                f"{inflight} groups in flight over {stages} slots leave none to load into",
-                fix="use inflight=0 or 1, below the number of stages",
-                link=here(),
-                path=self.where,
-            )
         if stages < 1:
             raise DecompositionError(
                 "pipeline-stages",
                 f"a pipeline of {stages} stages has no slot",
                 fix="use 2 or more",
+                link=here(),
+                path=self.where,
+            )
+        if inflight not in (0, 1) or inflight >= stages:
+            raise DecompositionError(
+                "pipeline-stages",
+                f"{inflight} groups in flight over {stages} slots leave none to load into",
+                fix="use inflight=0 or 1, below the number of stages",
                 link=here(),
                 path=self.where,
             )

@@ -13,7 +13,6 @@ from fireiron.language.decompositions import Microkernel, Own, Strided, Widest
 from fireiron.language.levels import GL, RF, SH, Level, Memory, Thread, Warp
 from fireiron.language.tensor import Order, RowMajor, Tensor
 
-
 MOST_BOX = 256  # elements of a tensor map's box along one dimension
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import attrs
 
-from fireiron.algebra.expr import as_expr, eq
+from fireiron.algebra.expr import Var, as_expr, eq
+from fireiron.atoms.tma import GROUP as BULK
 from fireiron.kernel.context import Body, Context, State
 from fireiron.kernel.ir import (
     THREAD,
@@ -27,8 +28,6 @@ from fireiron.kernel.ir import (
     Wait,
     walk,
 )
-from fireiron.algebra.expr import Var
-from fireiron.atoms.tma import GROUP as BULK
 from fireiron.kernel.walk import lower_links
 from fireiron.language.decompositions import Decomposition
 from fireiron.language.levels import Block, Cluster
@@ -65,7 +64,14 @@ def part(links: Sequence[Decomposition], state: State, context: Context, math: B
     roles = Roles(
         (
             Role("load", 0, context.loaders, budgets[0], cursors, load),
-            Role("math", context.loaders, context.threads, budgets[1], cursors, (*math_lets, *context.prologue, *math, *_settle(math))),
+            Role(
+                "math",
+                context.loaders,
+                context.threads,
+                budgets[1],
+                cursors,
+                (*math_lets, *context.prologue, *math, *_settle(math)),
+            ),
         )
     )
     return (*_set_up(context), roles)

@@ -27,10 +27,10 @@ def descriptor_view(operand: Operand, window: Window, user: str) -> View:
     k = 1 if operand.role == "A" else 0
     fix = "load by tma(), which lays the buffer out for it"
     if span is None or None in strides or any(axis.bounds for axis in window.axes):
+        fact = "not swizzled so" if span is None else "laid out in jumps" if None in strides else "cut by a bound"
         raise DecompositionError(
             "descriptor-layout",
-            f"{user} takes {operand.role} in swizzled rows of 128, 64 or 32 bytes, and {storage.name} is "
-            f"{'not swizzled so' if span is None else 'cut by a bound' if None not in strides else 'laid out in jumps'}",
+            f"{user} takes {operand.role} in swizzled rows of 128, 64 or 32 bytes, and {storage.name} is {fact}",
             fix=fix,
         )
     pitch = span // nbytes

@@ -11,8 +11,8 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Symbol, as_expr, free
 from fireiron.base.errors import SpecError
 from fireiron.kernel.allocate import allocate, rebind
-from fireiron.kernel.context import Context, State
 from fireiron.kernel.assemble import part, place_barriers
+from fireiron.kernel.context import Context, State
 from fireiron.kernel.ir import Buffer, Call, Compute, Kernel, Micro, Number, Parameter, Pointer, Size, Statement, walk
 from fireiron.kernel.storage import tensor_window
 from fireiron.kernel.synchronise import synchronise

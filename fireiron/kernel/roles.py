@@ -43,9 +43,7 @@ WARPGROUP = Warpgroup.size or 128
 FIRST_TURN = 8  # numbers below are those of levels' barriers
 
 
-def lower_specialised(
-    link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur
-) -> Body:
+def lower_specialised(link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
     """Lower the loop over chunks of K for the role that is being lowered.
 
     Raises:
@@ -104,7 +102,11 @@ def _empty(
     )
     flying = any(isinstance(s, Call) and s.atom.completion == GROUP for s in walk(compute))
     late = link.inflight if flying else 0
-    last = cursor.slot if not late else select(lt(cursor.slot, late), cursor.slot + (link.stages - late), cursor.slot - late)
+    last = (
+        cursor.slot
+        if not late
+        else select(lt(cursor.slot, late), cursor.slot + (link.stages - late), cursor.slot - late)
+    )
     body: Body = (Await(full, cursor.slot, cursor.parity, link.link),)
     if flying:
         body += (Fence("wgmma", "accumulators are registers"), *compute, Commit(GROUP), Wait(GROUP, late))
@@ -207,9 +209,7 @@ def rank_of(context: Context) -> Var:
     return Var(RANK, context.cluster)
 
 
-def _fill(
-    link: Split, loads: list[Load], inner: State, k: Var, trips: Expr, context: Context, recur: Recur
-) -> Body:
+def _fill(link: Split, loads: list[Load], inner: State, k: Var, trips: Expr, context: Context, recur: Recur) -> Body:
     ring = next(r for r in context.rings if r.link is link)
     cursor = ring.cursor
     context.signal = (ring.full, cursor.slot)

@@ -143,7 +143,13 @@ def demanded_span(link: Load, chain: Sequence[Decomposition], role: Literal["src
     """Give the bytes of the rows in which the atom of a Move's chain wants one side, 0 where the schedule decides."""
     last = chain[-1] if chain else None
     atom = last.atom if isinstance(last, Done) else None
-    if atom is None or isinstance(atom, Microkernel) or link.storage is not None or link.pad or link.swizzle is not None:
+    if (
+        atom is None
+        or isinstance(atom, Microkernel)
+        or link.storage is not None
+        or link.pad
+        or link.swizzle is not None
+    ):
         return 0
     row = chosen_from(atom)[0]
     return 0 if row.kind != "Move" or row.operand(role).memory != SH else row.operand(role).span

@@ -174,9 +174,7 @@ class _Pass:
                     out.append(statement)
                 case Roles(roles=roles):  # what roles share is guarded; the rest is each one's own
                     bodies = [tuple(self.run(role.body, pending, uniform)[0]) for role in roles]
-                    out.append(
-                        Roles(tuple(attrs.evolve(r, body=b) for r, b in zip(roles, bodies, strict=True)))
-                    )
+                    out.append(Roles(tuple(attrs.evolve(r, body=b) for r, b in zip(roles, bodies, strict=True))))
                 case _:
                     pending = [*pending, *(t for t in touches(statement) if t not in pending)]
                     out.append(statement)

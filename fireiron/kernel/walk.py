@@ -6,7 +6,22 @@ from collections.abc import Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Index, Var, and_, as_expr, as_int, ceil_div, eq, evaluate, lt, maximum, minimum, proves, simplest
+from fireiron.algebra.expr import (
+    Expr,
+    Index,
+    Var,
+    and_,
+    as_expr,
+    as_int,
+    ceil_div,
+    eq,
+    evaluate,
+    lt,
+    maximum,
+    minimum,
+    proves,
+    simplest,
+)
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.context import Body, Context, State, descend, units_of

@@ -169,7 +169,8 @@ def test_a_row_is_consistent(row: Atom) -> None:
         m, n, k = row.shape
         assert [o.shape for o in row.operands] == [(m, k), (k, n), (m, n)]
         assert row.numpy is not None
-    fields = {o.role: "x" for o in row.operands} | {"lane": "0", "read": "true"}
+    bulk = {name: "x" for name in ("map", "signal", "peers", "coordinates")}
+    fields = {o.role: "x" for o in row.operands} | {"lane": "0", "read": "true"} | bulk
     assert row.call.format_map(fields).endswith(";")
     assert bool(row.guarded_call) == bool(row.guarded_cuda)
 
