@@ -98,13 +98,15 @@ def level_nests(residual: Residual, level: Level) -> None:
         )
 
 
-def operand(residual: Residual, wanted: str) -> Operand:
-    """Find an operand by its role, or by its tensor's name."""
-    for o in residual.operands:
-        if wanted in (o.role, o.tensor.name):
-            return o
-    known = ", ".join(dict.fromkeys(n for o in residual.operands for n in (o.role, o.tensor.name)))
-    raise DecompositionError("unknown-operand", f"{residual.short} has no operand {wanted}", fix=f"operands: {known}")
+def operand(residual: Residual, wanted: str, by_tensor: bool = False) -> Operand:
+    """Find an operand by its role, else by its tensor's name; `by_tensor`: the other way round."""
+    roles = {o.role: o for o in residual.operands}
+    tensors = {o.tensor.name: o for o in residual.operands}
+    for known in (tensors, roles) if by_tensor else (roles, tensors):
+        if wanted in known:
+            return known[wanted]
+    names = ", ".join(dict.fromkeys(n for o in residual.operands for n in (o.role, o.tensor.name)))
+    raise DecompositionError("unknown-operand", f"{residual.short} has no operand {wanted}", fix=f"operands: {names}")
 
 
 def storage(residual: Residual, role: str, layout: Layout, pad: int) -> None:

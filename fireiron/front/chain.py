@@ -170,7 +170,7 @@ class Chain:
         from fireiron.front.moves import MoveChain, default_load
 
         self._check(rules.still_open, self.residual, "load")
-        found = self._check(rules.operand, self.residual, role_name(operand))
+        found = self._check(rules.operand, self.residual, role_name(operand), isinstance(operand, Tensor))
         self._check(rules.load, self.residual, found, memory)
         kind = found.dtype if dtype is None else self._check(find_dtype, dtype)
         move = MoveChain(self.program, (), move_of(self.residual, found.role, memory, kind), (), self.where)

@@ -25,14 +25,16 @@ from fireiron.kernel.ir import (
     Roles,
     Statement,
     Sync,
+    Turn,
     Wait,
     walk,
 )
 from fireiron.kernel.walk import lower_links
 from fireiron.language.decompositions import Decomposition
-from fireiron.language.levels import Block, Cluster
+from fireiron.language.levels import Cluster
 
 BARRIER_NBYTES = 8
+READY = 7  # the numbered barrier at which roles learn that their barriers are there
 
 
 def part(links: Sequence[Decomposition], state: State, context: Context, math: Body, taken: set[str]) -> Body:
@@ -61,6 +63,11 @@ def part(links: Sequence[Decomposition], state: State, context: Context, math: B
     context.role = "math"
     cursors = tuple(ring.cursor for ring in context.rings)
     budgets = context.registers
+    if context.cluster == 1:
+        # The thread that initialises the barriers is the one that loads: it need not wait for itself.
+        everyone, why = context.loaders + context.threads, "barriers are initialised before they are used"
+        load = (Turn(READY, everyone, False, why), *load)
+        math_lets = (Turn(READY, everyone, True, why), *math_lets)
     roles = Roles(
         (
             Role("load", 0, context.loaders, budgets[0], cursors, load),
@@ -79,12 +86,9 @@ def part(links: Sequence[Decomposition], state: State, context: Context, math: B
 
 def _set_up(context: Context) -> Body:
     barriers = tuple(b for ring in context.rings for b in (ring.full, ring.empty))
-    level = Cluster if context.cluster > 1 else Block
-    return (
-        InitBarriers(barriers),
-        Fence("barrier.init", "barriers are initialised before others use them"),
-        Sync(level, "barriers are initialised before they are used"),
-    )
+    made = (InitBarriers(barriers), Fence("barrier.init", "others use the barriers, and bulk copies do"))
+    together = Sync(Cluster, "barriers are initialised before peers use them")
+    return (*made, together) if context.cluster > 1 else made
 
 
 def _drain(context: Context) -> Body:

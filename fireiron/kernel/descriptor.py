@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from fireiron.algebra.expr import as_int
+from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
-from fireiron.kernel.context import buffer_of, elements
+from fireiron.kernel.context import buffer_of
 from fireiron.kernel.ir import View
 from fireiron.kernel.span import swizzle_of
 from fireiron.kernel.window import Window
@@ -42,7 +43,9 @@ def descriptor_view(operand: Operand, window: Window, user: str) -> View:
             f"one after another, and {storage.name} has strides {strides[0]} and {strides[1]}",
             fix=fix if nbytes == 2 else "store the operand with K contiguous: other orders need 16-bit elements",
         )
+    lines = [s for s in steps if s is not None]
+    layout = Layout(tuple(s.shape for s in lines), tuple(s.stride for s in lines))
     return View(
-        buffer_of(storage), window.base() + window.linear(), elements(window), window.slot, window.origin,
+        buffer_of(storage), window.base() + window.linear(), layout, window.slot, window.origin,
         swizzle=storage.swizzle,
     )  # fmt: skip

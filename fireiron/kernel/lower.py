@@ -20,7 +20,7 @@ from fireiron.kernel.walk import lower_links
 from fireiron.kernel.window import Axis, Storage, Window
 from fireiron.language.decompositions import Decomposition
 from fireiron.language.residual import start
-from fireiron.language.specs import Program, Spec
+from fireiron.language.specs import Program, Spec, tensors_of
 from fireiron.language.tensor import Tensor
 
 RESERVED = (
@@ -71,6 +71,9 @@ def lower(
     state = State(residual, {}, path=f"{residual.short} @ Kernel")
     windows: dict[str, Window] = {}
     tensors: set[str] = set()
+    for tensor in tensors_of(spec)[:2]:  # parameters come in the caller's order
+        if residual.kind == "MatMul":
+            tensor_window(tensor, state, context)
     for operand in residual.operands:
         if operand.tensor.name in tensors:
             raise SpecError(

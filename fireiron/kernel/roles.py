@@ -40,6 +40,7 @@ from fireiron.language.decompositions import Decomposition, Load, Split
 from fireiron.language.levels import SH, Level, Warp, Warpgroup
 
 WARPGROUP = Warpgroup.size or 128
+REGISTERS = 65536  # of an SM, 32 bits each
 FIRST_TURN = 8  # numbers below are those of levels' barriers
 
 
@@ -92,6 +93,7 @@ def _empty(
         inner.windows[load.role].storage.guarded = True
     compute = recur(rest, inner, context)
     assert context.threads is not None
+    _budgets(link, context)
     level = _readers(compute)
     assert level.size is not None
     units = context.threads // level.size // context.staggered
@@ -138,6 +140,25 @@ def _turns(cursor: Cursor, trips: Expr, level: Level, context: Context) -> tuple
     context.prologue.append(Advance(cursor, unit * trips))
     context.prologue.append(If(eq(unit, n - 1), (Turn(FIRST_TURN, pair, False, "the first main loop may begin"),)))
     return waits, tells, (Advance(cursor, trips * (n - 1)),)
+
+
+def _budgets(link: Split, context: Context) -> None:
+    """Refuse budgets that an SM's registers do not hold.
+
+    Raises:
+        DecompositionError: `role-registers`.
+    """
+    assert context.threads is not None
+    load, math = context.registers
+    total = load * context.loaders + math * context.threads
+    if total > REGISTERS:
+        raise DecompositionError(
+            "role-registers",
+            f"{context.loaders} threads of {load} registers and {context.threads} of {math} take {total}, "
+            f"above an SM's {REGISTERS}",
+            fix=f"give the threads that compute at most {(REGISTERS // context.threads - load) // 8 * 8} registers",
+            link=link.link,
+        )
 
 
 def _readers(compute: Body) -> Level:

@@ -221,7 +221,8 @@ def sample(site: Site, kernel: Kernel, sizes: Mapping[str, int], wanted: tuple[E
         env[BLOCK] = blocks[:, None]
         weights = np.full(len(blocks), 1 / len(blocks))
     for loop, extent, most in zip(site.loops, extents, trips, strict=True):
-        bound = np.broadcast_to(np.asarray(evaluate(extent, env)).reshape(-1), weights.shape)
+        # Trips are the same in each warp; where warps take turns, the first stands for all.
+        bound = np.broadcast_to(np.asarray(evaluate(extent, {**env, THREAD: 0})).reshape(-1), weights.shape)
         name = loop.var.name
         if name not in needed:
             weights = weights * bound

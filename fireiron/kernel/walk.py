@@ -363,7 +363,7 @@ def _unit_tile(
         return (Region(str(inside.residual), lower_links(rest, inside, context), state.path, link.link),)
     word = "lane" if level.size == 1 and state.width == WARP_WIDTH else level.name.lower()
     unit = context.define(word, units.index, units.present)
-    index = _permuted(link, unit, units.count)
+    index = _permuted(link, unit, units.count) if units.count > 1 else as_expr(0)
     trips = -(-total // units.count)
     loops = state.loops
     var: Var | None = None
@@ -372,7 +372,9 @@ def _unit_tile(
         index = index + var * units.count
         loops = (*loops, RegisterLoop(var, as_expr(trips), link.unrolled or trips <= 32, link.link))
     numbers = _named(_numbers(index, parts, order), word, parts, context)
-    present = lt(index, total) if units.count == units.present else and_(lt(unit, units.count), lt(index, total))
+    present = lt(index, total)
+    if units.count < units.present:
+        present = and_(lt(unit, units.count), present)
     guards = state.guards if proves(present) else (*state.guards, present)
     inside = descend(attrs.evolve(state, loops=loops, guards=guards), parts, numbers, level)
     inside = attrs.evolve(inside, position=units.position, width=units.width)

@@ -233,6 +233,10 @@ def _hierarchical(mode: Layout, axis: Axis) -> Layout | None:
     layout = axis.layout
     if layout.size == 1:
         return Layout(1, 0)
-    if axis.offset.divisor % run == 0 and layout.size <= run and layout.stride == 1:
+    if axis.offset.divisor % run or layout.stride != 1:
+        return None
+    if layout.size <= run:
         return Layout(layout.shape, mode.leaves[0][1])
+    if layout.size % run == 0 and len(mode.leaves) == 2:
+        return Layout((run, layout.size // run), (mode.leaves[0][1], mode.leaves[1][1]))
     return None
