@@ -77,7 +77,7 @@ class Plan:
     def ring(self, nbytes: int) -> int:
         """Count the staging slots of a consumer."""
         panels = self.n // self.panel(nbytes)[1] * (self.m // ROWS // (1 if self.pingpong else self.consumers))
-        return 2 if panels % 2 == 0 else 1
+        return min(2, panels)
 
     def depth(self, nbytes: int, out_nbytes: int) -> int:
         """Count the chunks that fit beside the staging buffers, or take the given number."""

@@ -7,9 +7,10 @@ from typing import TypeAlias
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Index, Var, affine, and_, as_expr, eq, free, ge, lt, proves, substitute
+from fireiron.algebra.expr import Expr, Index, Var, affine, and_, as_expr, eq, free, ge, lt, ne, proves, substitute
 from fireiron.algebra.layout import Layout
 from fireiron.atoms.cp_async import GROUP
+from fireiron.atoms.table import chosen_from
 from fireiron.atoms.tma import GROUP as BULK
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Body, Context, Recur, State
@@ -18,7 +19,7 @@ from fireiron.kernel.own_units import own_units
 from fireiron.kernel.ownership import Limit, RegisterLoop
 from fireiron.kernel.storage import fresh_window, make_storage, order_of
 from fireiron.kernel.window import Axis, Bound, Storage, Window
-from fireiron.language.decompositions import Decomposition, Extent, Load, Own, Widest
+from fireiron.language.decompositions import Decomposition, Done, Extent, Load, Microkernel, Own, Widest
 from fireiron.language.levels import SH, Block, Thread
 from fireiron.language.residual import apply, move_of
 from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
@@ -90,7 +91,7 @@ def lower_load(link: Load, rest: Sequence[Decomposition], state: State, context:
 
     What follows is lowered first where it decides ownership and thread counts; it still runs second.
     """
-    if state.ring is not None and link.memory == SH:
+    if link.memory == SH and _stores_in_bulk(rest):
         return _through_ring(link, rest, state, context, recur)
     inner = open_load(link, state, context, rest=rest if state.residual.kind == "Move" else ())
     storage = inner.windows[link.role].storage
@@ -104,27 +105,33 @@ def lower_load(link: Load, rest: Sequence[Decomposition], state: State, context:
     return (*copy.start, *landing, *copy.finish, *body)
 
 
+def _stores_in_bulk(rest: Sequence[Decomposition]) -> bool:
+    """Say whether a chain ends in a bulk store."""
+    last = rest[-1] if rest else None
+    if not isinstance(last, Done) or last.atom is None or isinstance(last.atom, Microkernel):
+        return False
+    return chosen_from(last.atom)[0].completion == BULK
+
+
 def _through_ring(link: Load, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
     """Lower one tile's way through a slot of a staging ring: its last readers are awaited, it is filled, and read.
 
     A bulk store reads as late as it likes: the thread that started it waits for the slot, and the others for that
     thread; and what they wrote is made visible to it.
     """
-    assert state.ring is not None
-    slots, trip, total = state.ring
+    slots, trip, total = state.ring or (1, as_expr(0), 1)
     inner = open_load(link, attrs.evolve(state, ring=None), context, slots, trip, rest)
     storage = inner.windows[link.role].storage
     copy = lower_copy(link, attrs.evolve(state, ring=None), storage, trip, context, recur)
     body = recur(rest, inner, context)
-    stores = [s for s in walk(body) if isinstance(s, Call) and s.atom.completion == BULK]
-    if not stores:
-        return (*copy.start, *copy.finish, *body)
-    # Where the tiles' number is no multiple of the slots', a tile may meet the one right before in its slot.
-    pending = slots - 1 if total % slots == 0 else 0
     first = eq(state.position if state.position is not None else context.thread, 0)
     name = storage.name
+    free: Body = (If(first, (Wait(BULK, slots - 1, reads_only=True),)),)
+    if total % slots:  # the first tile meets the slot of the last one of the round before
+        again = (If(and_(first, ne(trip, 0)), (Wait(BULK, slots - 1, reads_only=True),)),) if total > 1 else ()
+        free = (If(and_(first, eq(trip, 0)), (Wait(BULK, 0, reads_only=True),)), *again)
     return (
-        If(first, (Wait(BULK, pending, reads_only=True),)),
+        *free,
         Sync(state.level, f"{name} is read before it is overwritten", link.link),
         *copy.start,
         *copy.finish,
