@@ -12,7 +12,7 @@ from fireiron.base.text import Writer
 from fireiron.cuda import micro
 from fireiron.cuda.memory import Element, Numbers, integer_type
 from fireiron.cuda.scalars import scalar
-from fireiron.kernel.ir import Call, Commit, Compute, For, If, Let, Micro, Region, Statement, Sync, Wait
+from fireiron.kernel.ir import Call, Commit, Compute, CountIn, Fence, For, If, Let, Micro, Region, Statement, Sync, Wait
 from fireiron.language.levels import Block
 
 WARP_THREADS = 32
@@ -64,6 +64,10 @@ class Body:
                 write(f"{self._where(statement.write)}{Element(dst, number)} = {value};")
             case Sync():
                 write(f"{_sync(statement, self.threads)}  // {statement.reason}")
+            case Fence(reason=reason):
+                write(f"fence_device();  // {reason}")
+            case CountIn(var=var, counter=counter, count=count):
+                write(f"const int {var.name} = count_in(&{Element(counter, number)}, {number(count)});")
             case Commit(group=group):
                 write(f"{_name(group)}_commit();")
             case Wait(group=group, pending=pending):

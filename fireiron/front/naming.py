@@ -21,7 +21,10 @@ def kernel_name(program: Program, links: Sequence[Decomposition]) -> str:
     tile = next(
         (_sizes(x) for x in links if isinstance(x, Tile) and x.level is not None and x.level.name == Block.name), ""
     )
-    chunk = next((f"x{x.size}" for x in links if isinstance(x, Split)), "")
+    splits = [x for x in links if isinstance(x, Split)]
+    chunk = next((f"x{x.size}" for x in splits if x.level is None), "")
+    # What K is split by over units, as in k4: a number of chunks, or their extent.
+    chunk += "".join(f"_k{x.ways or f'every{x.size}'}" for x in splits if x.level is not None)
     match spec:
         case MatMul(A=a, C=c):
             acc = next((x.dtype for x in links if isinstance(x, Epilog)), None)

@@ -11,9 +11,10 @@ from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, Select,
 from fireiron.algebra.scalar import Parameter as ScalarParameter
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Body, Context, Recur, State, buffer_of
-from fireiron.kernel.ir import Compute, For, Region, Statement, View
+from fireiron.kernel.ir import Compute, For, Region, View
+from fireiron.kernel.reduce import add_constant, fill, gather, share
 from fireiron.kernel.storage import fresh_window, register_storage, tensor_window
-from fireiron.kernel.window import Storage, Window
+from fireiron.kernel.window import Window
 from fireiron.language.decompositions import Decomposition, Epilog
 from fireiron.language.pointwise import Value
 from fireiron.language.residual import apply, store_of
@@ -31,6 +32,7 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
         "epilog", link.link
     )
     main = recur(rest, inside, context)
+    parts = storage.partials
     if storage.ownership is None:
         raise DecompositionError(
             "ownership-unknown",
@@ -39,24 +41,19 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
         )
     init = Region(
         f"Init({link.init:g})({link.memory})({state.level})",
-        (_fill(storage, link.init, context),),
+        (fill(storage, 0 if parts else link.init, context),),
         inside.path,
         link.link,
     )
+    window, gathered = gather(window, inside, context)
     ops = _ops(link.value, output, window, state, context, link)
     move = store_of(state.residual, link.memory, link.dtype)
     store_state = attrs.evolve(
         state, residual=move, windows={"src": window, "dst": output}, path=f"{inside.path} > store", link=link.link
     )
     store = Region(f"store C: {move}", recur(link.store, store_state, context), inside.path, link.link)
-    return (init, *main, *ops, store)
-
-
-def _fill(storage: Storage, value: float, context: Context) -> Statement:
-    size = storage.size
-    r = context.variable("i", size)
-    kind = float(value) if storage.dtype.kind == "float" else int(value)
-    return For(r, size, (Compute(View(buffer_of(storage), r), Constant(kind, storage.dtype)),), unroll=True)
+    start = (add_constant(window.storage, link.init, context),) if parts and link.init != 0 else ()
+    return (init, *main, *gathered, *share(window, parts, (*start, *ops, store), inside, context))
 
 
 def initialise(state: State, context: Context) -> Body:

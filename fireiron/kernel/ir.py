@@ -147,6 +147,41 @@ class Sync:
 
 
 @attrs.frozen
+class Fence:
+    """Order a thread's memory accesses before the fence ahead of those after it, as all of `kind` sees them.
+
+    With a barrier between the fence and a CountIn, the whole block's writes are there for blocks that count in later,
+    once these have passed a fence of their own behind it.
+
+    Args:
+        kind: `device`: all threads of the GPU.
+        reason: in words.
+    """
+
+    kind: Literal["device"]
+    reason: str
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+
+@attrs.frozen
+class CountIn:
+    """Count this block in at a counter in global memory, by one thread; all threads wait, and learn who was last.
+
+    The last block to count in sets the counter back to 0.
+
+    Args:
+        var: 1 in the last of `count` blocks, 0 in the others.
+        counter: one i32.
+        count: how many blocks count in.
+    """
+
+    var: Var
+    counter: View
+    count: Expr
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+
+@attrs.frozen
 class Commit:
     """Close a thread's group of asynchronous atoms; groups are counted even where they are empty."""
 
@@ -209,7 +244,7 @@ class Region:
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
 
 
-Statement: TypeAlias = Let | For | If | Call | Compute | Sync | Commit | Wait | Micro | Region
+Statement: TypeAlias = Let | For | If | Call | Compute | Sync | Fence | CountIn | Commit | Wait | Micro | Region
 
 
 @attrs.frozen
@@ -245,7 +280,20 @@ class Number:
     default: float | int | None = None
 
 
-Parameter: TypeAlias = Pointer | Size | Number
+@attrs.frozen
+class Workspace:
+    """Pass global memory that belongs to the kernel, zeroed before its first launch; callers never see it.
+
+    Args:
+        buffer: its name, element type and size, an expression of sizes.
+        zero: whether it is zero whenever a launch begins: each launch leaves it so.
+    """
+
+    buffer: Buffer
+    zero: bool = False
+
+
+Parameter: TypeAlias = Pointer | Size | Number | Workspace
 
 
 @attrs.frozen
@@ -269,7 +317,7 @@ class Kernel:
 
     Args:
         name: entry point, with preset, tile and dtype in it.
-        parameters: in launch order: pointers, sizes, numbers.
+        parameters: in launch order: pointers, sizes, numbers, workspaces.
         grid: number of blocks, an expression of symbols.
         threads: threads of a block.
         shared_nbytes: dynamic shared memory of a block.

@@ -12,7 +12,20 @@ from fireiron.algebra.expr import Expr, Symbol, as_expr, free
 from fireiron.base.errors import SpecError
 from fireiron.kernel.allocate import allocate, rebind
 from fireiron.kernel.context import Context, State
-from fireiron.kernel.ir import Buffer, Call, Compute, Kernel, Micro, Number, Parameter, Pointer, Size, Statement, walk
+from fireiron.kernel.ir import (
+    Buffer,
+    Call,
+    Compute,
+    Kernel,
+    Micro,
+    Number,
+    Parameter,
+    Pointer,
+    Size,
+    Statement,
+    Workspace,
+    walk,
+)
 from fireiron.kernel.storage import tensor_window
 from fireiron.kernel.synchronise import synchronise
 from fireiron.kernel.walk import lower_links
@@ -85,7 +98,7 @@ def lower(
     buffers, shared = allocate(tuple(s for s in context.storages.values() if s.tensor is None), body)
     buffers = {**buffers, **{b.name: b for b in context.temporaries}}
     parameters = _parameters(spec, context, body, numbers)
-    known = {**buffers, **{p.buffer.name: p.buffer for p in parameters if isinstance(p, Pointer)}}
+    known = {**buffers, **{p.buffer.name: p.buffer for p in parameters if isinstance(p, Pointer | Workspace)}}
     body = synchronise(rebind(body, known), context.storages, context.definitions, trust_no_sync)
     return Kernel(
         name,
@@ -108,7 +121,7 @@ def _extent(extent: object) -> int | Expr:
 def _parameters(
     spec: Spec, context: Context, body: tuple[Statement, ...], numbers: Sequence[Number]
 ) -> tuple[Parameter, ...]:
-    """List the kernel's parameters: tensors in the spec's order, then epilogue operands, sizes, numbers."""
+    """List the kernel's parameters: tensors in the spec's order, then epilogue operands, sizes, numbers, workspaces."""
     read, written, align = _accesses(body)
     pointers: list[Pointer] = []
     symbols: dict[Symbol, None] = {}
@@ -126,7 +139,7 @@ def _parameters(
     named = tuple(
         defaults.get(name, Number(name, dtype)) for name, dtype in context.numbers.items() if isinstance(dtype, DType)
     )
-    return (*pointers, *(Size(s) for s in symbols), *named)
+    return (*pointers, *(Size(s) for s in symbols), *named, *context.workspaces)
 
 
 def _pointer(tensor: Tensor, storage: Storage, read: bool, written: bool, align: int) -> Pointer:
@@ -155,7 +168,10 @@ def _accesses(body: tuple[Statement, ...]) -> tuple[set[str], set[str], dict[str
         match statement:
             case Call(atom, views):
                 for operand, view in zip(atom.operands, views, strict=True):
-                    (read if operand.access == "read" else written).add(view.buffer.name)
+                    if operand.access != "write":
+                        read.add(view.buffer.name)
+                    if operand.access != "read":
+                        written.add(view.buffer.name)
                     nbytes = atom.nbytes or view.buffer.dtype.nbytes
                     align[view.buffer.name] = max(align.get(view.buffer.name, 1), nbytes)
             case Compute(dst, _, inputs):

@@ -16,6 +16,7 @@ from fireiron.kernel.ir import (
     Call,
     Commit,
     Compute,
+    Fence,
     For,
     If,
     Kernel,
@@ -26,6 +27,7 @@ from fireiron.kernel.ir import (
     Size,
     Statement,
     Sync,
+    CountIn,
     View,
     Wait,
 )
@@ -88,7 +90,7 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
                 yield from _sites(inner, attrs.evolve(around, guards=(*around.guards, condition)))
             case Region(body=inner):
                 yield from _sites(inner, attrs.evolve(around, region=statement))
-            case Commit() | Wait():
+            case Commit() | Wait() | Fence() | CountIn():
                 pass
             case Call() | Compute() | Micro() | Sync():
                 yield attrs.evolve(around, statement=statement)
@@ -103,7 +105,9 @@ def reads_and_writes(statement: Call | Compute | Micro | Sync) -> tuple[tuple[Vi
     match statement:
         case Call(atom=atom, views=views):
             for operand, view in zip(atom.operands, views, strict=True):
-                found += [(view, way) for way in ("read", "write") if operand.access in (way, "update")]
+                # Memory adds by itself: nothing comes back.
+                ways = ("write",) if atom.kind == "Add" and operand.access == "update" else ("read", "write")
+                found += [(view, way) for way in ways if operand.access in (way, "update")]
         case Compute(dst=dst, inputs=inputs):
             found = [*((view, "read") for view in inputs), (dst, "write")]
         case Micro(roles=roles, views=views, written=written):

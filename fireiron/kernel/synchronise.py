@@ -16,7 +16,7 @@ import attrs
 
 from fireiron.algebra.expr import Expr, Var, as_int, free, substitute
 from fireiron.base.errors import DecompositionError
-from fireiron.kernel.ir import THREAD, Call, Compute, For, If, Micro, Region, Statement, Sync, View, Wait
+from fireiron.kernel.ir import THREAD, Call, Compute, For, If, Micro, Region, Statement, Sync, CountIn, View, Wait
 from fireiron.kernel.window import Storage
 from fireiron.language.levels import SH, Block, Level
 
@@ -169,6 +169,12 @@ class _Pass:
                 case For():
                     inner, pending = self.loop(statement, pending, uniform)
                     out.append(attrs.evolve(statement, body=tuple(inner)))
+                case Sync(level=level):
+                    pending = _after(pending, level)
+                    out.append(statement)
+                case CountIn():
+                    pending = _after(pending, Block)
+                    out.append(statement)
                 case _:
                     pending = [*pending, *(t for t in touches(statement) if t not in pending)]
                     out.append(statement)

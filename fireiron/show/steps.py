@@ -43,8 +43,9 @@ class Step:
                 return ()
             case Tile(sizes=tuple(sizes)):
                 named = dict(sizes)
-            case Split(size):
-                named: dict[str, Extent] = {"K": size}
+            case Split(size, ways=ways):
+                extent = self.before.extents["K"]
+                return (("K", ways if ways is not None else tiles(size, extent)),)
             case _:
                 return ()
         return tuple((dim, tiles(named[dim], extent)) for dim, extent in self.before.sizes if dim in named)
@@ -81,7 +82,7 @@ def product(factors: tuple[Index | None, ...]) -> Index:
     return total if isinstance(total, int) else simplest(total)
 
 
-def tiles(size: Extent, extent: Index | None) -> Index:
+def tiles(size: Extent | Index, extent: Index | None) -> Index:
     """Count the tiles of one dimension, the last one perhaps partial.
 
     Example:
@@ -92,7 +93,9 @@ def tiles(size: Extent, extent: Index | None) -> Index:
         return 1
     if isinstance(size, Chunks):
         return size.stride // size.chunk
-    return -(-extent // size) if isinstance(extent, int) else simplest(ceil_div(extent, size))
+    if isinstance(extent, int) and isinstance(size, int):
+        return -(-extent // size)
+    return simplest(ceil_div(extent, size))
 
 
 def steps(schedule: Scheduled) -> tuple[Step, ...]:
@@ -218,8 +221,8 @@ def _word(link: Decomposition) -> str:
         case Tile(sizes, level):
             sized = "vectors" if isinstance(sizes, Widest) else f"tile {'x'.join(str(size) for _, size in sizes)}"
             return sized + (f" to {level}" if level else "")
-        case Split(size):
-            return f"split {size}"
+        case Split(size, level=level):
+            return f"split {size}" + (f" to {level}" if level else "")
         case Load(role, memory):
             return f"load {role} to {memory}"
         case Epilog():

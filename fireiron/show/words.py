@@ -90,6 +90,8 @@ def refinements(link: Decomposition) -> dict[str, str]:
             said["permute"] = "" if link.permute is None else f"permute {function(link.permute)}".rstrip()
             said["unroll"] = "unroll" if link.unrolled else ""
         case Split():
+            said["parallel"] = f"parallel {link.level}" if link.level else ""
+            said["reduce"] = str(link.reduce) if link.level else ""
             said["unroll"] = "unroll" if link.unrolled else ""
             said["stages"] = f"pipeline {link.stages}" if link.stages > 1 else ""
         case Load():
