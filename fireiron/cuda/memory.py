@@ -11,7 +11,20 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, as_int, fits_int32, to_c
 from fireiron.base.errors import CheckError
 from fireiron.cuda.types import c_type
-from fireiron.kernel.ir import Buffer, Call, Compute, Kernel, Micro, Number, Parameter, Pointer, Size, View, Workspace, walk
+from fireiron.kernel.ir import (
+    Buffer,
+    Call,
+    Compute,
+    Kernel,
+    Micro,
+    Number,
+    Parameter,
+    Pointer,
+    Size,
+    View,
+    Workspace,
+    walk,
+)
 from fireiron.language.levels import GL, SH
 
 VECTOR_NBYTES = 16

@@ -394,8 +394,8 @@ def describe(link: Decomposition) -> str:
                 f"widest {link.sizes}" if isinstance(link.sizes, Widest) else "x".join(str(n) for _, n in link.sizes)
             )
             return f"tile {sizes}" + (f" to {link.level}" if link.level else "")
-        case Split(size, level=level):
-            return f"split {size}" + (f" to {level}" if level else "")
+        case Split():
+            return link.words
         case Load(role, memory):
             return f"load {role} to {memory}"
         case Own(level):

@@ -34,7 +34,7 @@ def lower_parallel(link: Split, rest: Sequence[Decomposition], state: State, con
     assert level is not None and extent is not None
     part = cut_chunk(link.size, extent, link.ways)
     sums = state.windows["C"].storage.partials
-    below = state.under(f"split {link.size} to {level}", link.link)
+    below = state.under(link.words, link.link)
     if level == Block:
         sums.append(Partial(context.ways, context.way, level, context.tile, context.tiles, link.reduce, link.link))
         return recur(rest, descend(below, {"K": part}, {"K": context.way}, level), context)
@@ -58,5 +58,3 @@ def lower_parallel(link: Split, rest: Sequence[Decomposition], state: State, con
     inside = attrs.evolve(inside, position=units.position, width=units.width)
     body = recur(rest, inside, context)
     return (Region(str(inside.residual), body, below.path, link.link),)
-
-

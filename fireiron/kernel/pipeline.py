@@ -32,7 +32,7 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
     parts = {"K": cut_chunk(link.size, extent, link.ways)}
     trips = as_expr(parts["K"].trips)
     k = context.variable("k", trips)
-    below = state.under(f"split {link.size}", link.link)
+    below = state.under(link.words, link.link)
     looped = attrs.evolve(below, loops=(*state.loops, RegisterLoop(k, trips, link.unrolled, link.link)))
 
     def at(chunk: Expr, inside: State) -> State:

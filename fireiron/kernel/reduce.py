@@ -136,7 +136,10 @@ def _exchange(storage: Storage, result: Storage, share: Share, partial: Partial,
             def one(i: Expr) -> Body:
                 source = _vector(shared, place(way * (ways - 1) + s, i), count)
                 into = _vector(vec, as_expr(0), count)
-                return (Call(take, (source, into), link=partial.link), *_add(summed, first + i * count, vec, count, context))
+                return (
+                    Call(take, (source, into), link=partial.link),
+                    *_add(summed, first + i * count, vec, count, context),
+                )
 
             return _loop(context, "i", panel // count, one)
 
@@ -226,7 +229,6 @@ def share(window: Window, partials: list[Partial], finish: Body, state: State, c
             *_loop(context, "i", size // count, leave),
             Fence("device", "this block's sums are written before it counts in", partial.link),
             Sync(Block, "all threads have written their sums", partial.link),
-            CountIn(is_last, View(arrived, partial.seat), as_expr(partial.ways), partial.link),
         ),
         state.path,
         partial.link,
@@ -236,7 +238,8 @@ def share(window: Window, partials: list[Partial], finish: Body, state: State, c
         *whole,
         *finish,
     )
-    return (head, If(is_last, last))
+    count_in = CountIn(is_last, View(arrived, partial.seat), as_expr(partial.ways), partial.link)
+    return (head, count_in, If(is_last, last))
 
 
 def _collected(
@@ -281,5 +284,3 @@ def _atomic(dtype: DType, size: int, arch: int) -> Atom:
         if found:
             return found[0]
     raise AssertionError(f"atomics of {dtype} are refused at the link")
-
-

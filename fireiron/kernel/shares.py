@@ -69,7 +69,9 @@ def divide(held: Ownership, partial: Partial, context: Context) -> Share:
     return Share(Ownership(owned, written, held.threads, "the sum of the ways"), taken, _joined(ways), steps, run)
 
 
-def _placed(access: Access, place: dict[Expr, Expr], loops: tuple[RegisterLoop, ...], absent: tuple[Expr, ...]) -> Access:
+def _placed(
+    access: Access, place: dict[Expr, Expr], loops: tuple[RegisterLoop, ...], absent: tuple[Expr, ...]
+) -> Access:
     return Access(
         tuple(substitute(c, place) for c in access.coordinates),
         access.elements,

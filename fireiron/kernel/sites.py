@@ -49,6 +49,7 @@ class Site:
         lets: names in scope.
         guards: conditions around it.
         region: the innermost one.
+        arrivals: counters that the block has counted in at.
     """
 
     statement: Call | Compute | Micro | Sync
@@ -57,6 +58,7 @@ class Site:
     lets: tuple[Let, ...]
     guards: tuple[Expr, ...]
     region: Region | None
+    arrivals: tuple[CountIn, ...] = ()
 
     @property
     def link(self) -> Link | None:
@@ -90,7 +92,9 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
                 yield from _sites(inner, attrs.evolve(around, guards=(*around.guards, condition)))
             case Region(body=inner):
                 yield from _sites(inner, attrs.evolve(around, region=statement))
-            case Commit() | Wait() | Fence() | CountIn():
+            case CountIn():
+                around = attrs.evolve(around, arrivals=(*around.arrivals, statement))
+            case Commit() | Wait() | Fence():
                 pass
             case Call() | Compute() | Micro() | Sync():
                 yield attrs.evolve(around, statement=statement)
@@ -218,6 +222,10 @@ def sample(site: Site, kernel: Kernel, sizes: Mapping[str, int], wanted: tuple[E
         weights = np.repeat(weights, count) * np.tile(each, len(weights)) * (column < np.repeat(bound, count))
         env[name] = column[:, None]
     env[THREAD] = np.arange(kernel.threads)[None, :]
+    for arrival in site.arrivals:
+        if arrival.var.name in needed:  # what depends on it runs in the last block alone
+            env[arrival.var.name] = 1
+            weights = weights / float(np.mean(np.asarray(evaluate(arrival.count, env))))
     for let in site.lets:
         if let.var.name in needed:
             env[let.var.name] = evaluate(let.value, env)

@@ -129,6 +129,12 @@ class Split:
     reduce: InOrder | ByAtomics = InOrder()
     link: Link | None = _link
 
+    @property
+    def words(self) -> str:
+        """Name the link in paths: by its chunk, or by their number, and by who takes them."""
+        cut = f"split {self.size}" if self.ways is None else f"split {self.ways} ways"
+        return cut if self.level is None else f"{cut} to {self.level}"
+
 
 @attrs.frozen
 class Load:

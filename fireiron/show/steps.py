@@ -221,8 +221,8 @@ def _word(link: Decomposition) -> str:
         case Tile(sizes, level):
             sized = "vectors" if isinstance(sizes, Widest) else f"tile {'x'.join(str(size) for _, size in sizes)}"
             return sized + (f" to {level}" if level else "")
-        case Split(size, level=level):
-            return f"split {size}" + (f" to {level}" if level else "")
+        case Split():
+            return link.words
         case Load(role, memory):
             return f"load {role} to {memory}"
         case Epilog():

@@ -45,8 +45,8 @@ def head(link: Decomposition) -> str:
     match link:
         case Tile(sizes):
             return _tile(sizes)
-        case Split(size):
-            return f"split {size}"
+        case Split(size, ways=ways):
+            return f"split {size}" if ways is None else f"split {ways} ways"
         case Load(role, memory):
             return f"load {role} to {memory}"
         case Epilog():
