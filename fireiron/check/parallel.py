@@ -74,9 +74,10 @@ def parallel(
         )
     above = [x for x in links if isinstance(x, Split)]
     if any(x.level is not None and (x.level == Block) == (level == Block) for x in above):
+        first = "blocks" if level == Block else "units of the block"
         raise DecompositionError(
             "second-parallel",
-            f"K is given to units of a second level, {level}, {'of the grid' if level == Block else 'inside the block'}",
+            f"K is given to {level}s, and {first} have it from a split above",
             fix="split K once over blocks, and once inside the block",
         )
     if level == Block and above:

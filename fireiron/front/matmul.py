@@ -42,7 +42,7 @@ class MatMulChain(Verbs, Chain):
         return self._as(TiledMatMul, self._tile_link(self._sizes(sizes, batch, ("M", "N"))))
 
     def split(self, k: int | None = None, *, ways: int | None = None, multiple_of: int = 1) -> SplitMatMul:
-        """Cut K into chunks that one loop visits in order, or units take by `parallel`; the residual accumulates into C.
+        """Cut K into chunks that one loop visits, or units take by `parallel`; the residual accumulates into C.
 
         Args:
             k: extent of a chunk.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from fireiron.algebra.expr import as_int
-from fireiron.kernel.ir import Buffer, Call, Compute, For, If, Micro, Region, Statement, CountIn, View
+from fireiron.kernel.ir import Buffer, Call, Compute, CountIn, For, If, Micro, Region, Statement, View
 from fireiron.kernel.window import Storage
 from fireiron.language.levels import SH
 

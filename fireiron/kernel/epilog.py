@@ -53,7 +53,7 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     )
     store = Region(f"store C: {move}", recur(link.store, store_state, context), inside.path, link.link)
     start = (add_constant(window.storage, link.init, context),) if parts and link.init != 0 else ()
-    return (init, *main, *gathered, *share(window, parts, (*start, *ops, store), inside, context))
+    return (init, *main, *gathered, *share(window, parts, (*start, *ops, store), context))
 
 
 def initialise(state: State, context: Context) -> Body:

@@ -36,7 +36,9 @@ def lower_parallel(link: Split, rest: Sequence[Decomposition], state: State, con
     sums = state.windows["C"].storage.partials
     below = state.under(link.words, link.link)
     if level == Block:
-        sums.append(Partial(context.ways, context.way, level, context.tile, context.tiles, link.reduce, link.link))
+        sums.append(
+            Partial(context.ways, context.way, level, context.tile, context.tiles, link.reduce, below.path, link.link)
+        )
         return recur(rest, descend(below, {"K": part}, {"K": context.way}, level), context)
     ways = part.trips
     assert isinstance(ways, int)
@@ -53,7 +55,7 @@ def lower_parallel(link: Split, rest: Sequence[Decomposition], state: State, con
     if outer > 1:
         assert state.width is not None
         seat = context.thread // state.width * units.width + seat
-    sums.append(Partial(ways, way, level, seat, outer * units.width, link.reduce, link.link))
+    sums.append(Partial(ways, way, level, seat, outer * units.width, link.reduce, below.path, link.link))
     inside = descend(below, {"K": part}, {"K": way}, level)
     inside = attrs.evolve(inside, position=units.position, width=units.width)
     body = recur(rest, inside, context)

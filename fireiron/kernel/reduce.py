@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import gcd
 
-
 from fireiron.algebra.dtypes import DType, i32
 from fireiron.algebra.expr import Expr, Index, as_expr, as_int, eq, lt, ne
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Arg, Binary, Constant
 from fireiron.atoms.table import matching
 from fireiron.kernel.context import Body, Context, State, buffer_of
-from fireiron.kernel.ir import Buffer, Call, Compute, Fence, For, If, Region, Statement, Sync, CountIn, View, Workspace
+from fireiron.kernel.ir import Buffer, Call, Compute, CountIn, Fence, For, If, Region, Statement, Sync, View, Workspace
 from fireiron.kernel.shares import Share, divide
 from fireiron.kernel.storage import fresh_window, register_storage
 from fireiron.kernel.window import Partial, Storage, Window
@@ -90,7 +89,7 @@ def gather(window: Window, state: State, context: Context) -> tuple[Window, Body
     result.ownership, result.size = share.ownership, as_expr(share.ownership.size)
     body = _exchange(storage, result, share, partial, context)
     title = f"Reduce({partial.ways})({storage.memory})({partial.level})"
-    return fresh_window(result, window), (Region(title, body, state.path, partial.link),)
+    return fresh_window(result, window), (Region(title, body, partial.path, partial.link),)
 
 
 def _exchange(storage: Storage, result: Storage, share: Share, partial: Partial, context: Context) -> Body:
@@ -188,7 +187,7 @@ def _panel(size: int, count: int, nbytes: int, reduce: InOrder | ByAtomics, cont
     return max(fitting, default=count)
 
 
-def share(window: Window, partials: list[Partial], finish: Body, state: State, context: Context) -> Body:
+def share(window: Window, partials: list[Partial], finish: Body, context: Context) -> Body:
     """Add the sums of the blocks of a tile; the last of them to arrive has the whole, and finishes the tile.
 
     Blocks leave their sums in the kernel's workspace and count in. The last one knows that all sums are there: it adds
@@ -230,7 +229,7 @@ def share(window: Window, partials: list[Partial], finish: Body, state: State, c
             Fence("device", "this block's sums are written before it counts in", partial.link),
             Sync(Block, "all threads have written their sums", partial.link),
         ),
-        state.path,
+        partial.path,
         partial.link,
     )
     last = (
@@ -274,7 +273,7 @@ def _collected(
             return _loop(context, "i", size // count, one)
 
         body = (fill(storage, 0, context), *_loop(context, "w", partial.ways, of, unroll=False))
-    return (Region(f"sum of {partial.ways} blocks", body, "", partial.link),)
+    return (Region(f"Reduce: sum of {partial.ways} {Block}s", body, partial.path, partial.link),)
 
 
 def _atomic(dtype: DType, size: int, arch: int) -> Atom:

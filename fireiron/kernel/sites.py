@@ -16,6 +16,7 @@ from fireiron.kernel.ir import (
     Call,
     Commit,
     Compute,
+    CountIn,
     Fence,
     For,
     If,
@@ -27,7 +28,6 @@ from fireiron.kernel.ir import (
     Size,
     Statement,
     Sync,
-    CountIn,
     View,
     Wait,
 )

@@ -16,7 +16,7 @@ import attrs
 
 from fireiron.algebra.expr import Expr, Var, as_int, free, substitute
 from fireiron.base.errors import DecompositionError
-from fireiron.kernel.ir import THREAD, Call, Compute, For, If, Micro, Region, Statement, Sync, CountIn, View, Wait
+from fireiron.kernel.ir import THREAD, Call, Compute, CountIn, For, If, Micro, Region, Statement, Sync, View, Wait
 from fireiron.kernel.window import Storage
 from fireiron.language.levels import SH, Block, Level
 

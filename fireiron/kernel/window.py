@@ -32,6 +32,7 @@ class Partial:
         level: the units' level.
         seat: this thread's place among `seats` of one way; threads of equal seats hold sums of the same elements.
         reduce: how the sums become one.
+        path: of the split.
     """
 
     ways: Index
@@ -40,6 +41,7 @@ class Partial:
     seat: Expr
     seats: Index
     reduce: InOrder | ByAtomics
+    path: str
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
 
 

@@ -77,7 +77,7 @@ QuadPair = Level("QuadPair", Warp, Layout((4, 2), (1, 16)), 8)
 Thread = Level("Thread", QuadPair, Layout(1, 1), 1)
 
 
-def Group(level: Level, count: int) -> Level:  # noqa: N802 - it makes a level, and reads like one
+def Group(level: Level, count: int) -> Level:
     """Make a level of `count` neighbouring units of another; `Group(Warp, 4)` is the Warpgroup.
 
     Raises:

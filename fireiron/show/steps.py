@@ -58,11 +58,12 @@ class Step:
     @property
     def units(self) -> int | None:
         """Count the units that share the tiles of one unit of the level above, None where that is not known."""
-        if not isinstance(self.link, Tile) or self.link.level is None or self.link.level.size is None:
+        if not isinstance(self.link, Tile | Split) or self.link.level is None or self.link.level.size is None:
             return None
         outer = self.before.level.size or self.threads
         count = None if outer is None else max(1, outer // self.link.level.size)
-        return count if count is None or self.link.units is None else min(count, self.link.units)
+        cap = self.link.units if isinstance(self.link, Tile) else None
+        return count if count is None or cap is None else min(count, cap)
 
 
 @attrs.frozen
@@ -131,7 +132,7 @@ def chain(
         else:
             slots = link.stages if isinstance(link, Split) else 1
         step = Step(link, before, after, f"{within} > {_word(link)}", slots if isinstance(link, Load) else 1)
-        if threads is None and isinstance(link, Tile):
+        if threads is None and isinstance(link, Tile | Split):
             threads = _threads(link, step.trips)
         order = orders.get(link.role) if isinstance(link, Load) else None
         if isinstance(link, Load):
@@ -208,12 +209,13 @@ def _stored(link: Load, order: Order | None) -> Order | None:
     return link.storage or order
 
 
-def _threads(link: Tile, trips: Index) -> int | None:
-    """Count the threads of a block where this tile is the one that decides them."""
+def _threads(link: Tile | Split, trips: Index) -> int | None:
+    """Count the threads of a block where this tile or parallel split is the one that decides them."""
     level = link.level
     if level is None or level.size is None or not level.is_inside(Block) or not isinstance(trips, int):
         return None
-    return min(trips, link.units or trips) * level.size
+    most = link.units if isinstance(link, Tile) else None
+    return min(trips, most or trips) * level.size
 
 
 def _word(link: Decomposition) -> str:

@@ -9,6 +9,7 @@ from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Parameter, Scal
 from fireiron.base.text import nbytes
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import (
+    ByAtomics,
     Decomposition,
     Done,
     Epilog,
@@ -20,6 +21,7 @@ from fireiron.language.decompositions import (
     Tile,
     Widest,
 )
+from fireiron.language.levels import Block
 from fireiron.language.specs import BATCH, Coefficient, MatMul, Spec
 from fireiron.language.tensor import RowMajor, Tensor
 from fireiron.show.steps import product
@@ -110,6 +112,15 @@ def refinements(link: Decomposition) -> dict[str, str]:
         case _ as never:
             assert_never(never)
     return said
+
+
+def summed(link: Split) -> str:
+    """Say how the sums of a parallel split's units become one."""
+    if isinstance(link.reduce, ByAtomics):
+        return "their sums meet in the workspace by atomics, in the order of arrival; the last block finishes the tile"
+    if link.level == Block:
+        return "their sums meet in the workspace; the last block adds them in order, and finishes the tile"
+    return "their sums meet in SH, and are added in order; each ends with a share of the tile"
 
 
 def function(f: object) -> str:

@@ -10,6 +10,7 @@ from fireiron.kernel.ir import (
     Call,
     Commit,
     Compute,
+    CountIn,
     Fence,
     For,
     If,
@@ -19,7 +20,6 @@ from fireiron.kernel.ir import (
     Region,
     Statement,
     Sync,
-    CountIn,
     Wait,
 )
 

@@ -13,7 +13,7 @@ from typing import Literal
 import attrs
 import numpy as np
 
-from fireiron.simulate.order import MANY, NOBODY, Array, Order
+from fireiron.simulate.order import MANY, Array, Order
 
 
 class Race(Exception):
