@@ -126,7 +126,7 @@ def _units(before: Residual, split: Split, level: Level) -> None:
     if split.ways is None and not isinstance(extent, int):
         raise DecompositionError(
             "parallel-ways",
-            f"K is {extent}: how many chunks of {split.size} there are for {level}s is not known",
+            f"how many chunks of {split.size} there are for {level}s is not known: the extent of K is {extent}",
             fix=f"write split(ways=n, multiple_of={split.size}), or split above by a number",
         )
     assert split.ways is not None or (isinstance(extent, int) and isinstance(split.size, int))
@@ -142,7 +142,7 @@ def _units(before: Residual, split: Split, level: Level) -> None:
     if before.level.size is not None and before.level.size != threads:
         raise DecompositionError(
             "parallel-units",
-            f"{ways} chunks of K are given to {before.level.size // (level.size or 1)} units of {level}, "
-            f"all that a {before.level} has: each must take one",
+            f"{ways} chunks of K are given to the {before.level.size // (level.size or 1)} units of {level} in a "
+            f"{before.level}: each must take one",
             fix=f"split K into {before.level.size // (level.size or 1)} chunks, or choose another level",
         )

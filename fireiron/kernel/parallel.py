@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import attrs
 
 from fireiron.algebra.expr import simplest
-from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Body, Context, Recur, State, descend, units_of
 from fireiron.kernel.ir import Region
 from fireiron.kernel.window import Partial, cut_chunk
@@ -25,11 +24,7 @@ def count_ways(rest: Sequence[Decomposition], state: State, context: Context) ->
 
 
 def lower_parallel(link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
-    """Give each unit its chunk; what becomes of the units' sums is the epilog's part.
-
-    Raises:
-        DecompositionError: `parallel-units` where there are not as many units as chunks.
-    """
+    """Give each unit its chunk; what becomes of the units' sums is the epilog's part."""
     level, extent = link.level, state.residual.extents["K"]
     assert level is not None and extent is not None
     part = cut_chunk(link.size, extent, link.ways)
@@ -43,12 +38,7 @@ def lower_parallel(link: Split, rest: Sequence[Decomposition], state: State, con
     ways = part.trips
     assert isinstance(ways, int)
     units = units_of(level, state, context, ways, None)
-    if units.count != ways:
-        raise DecompositionError(
-            "parallel-units",
-            f"{ways} chunks of K are given to {units.count} units of {level}: each unit must take one",
-            fix=f"split K into {units.count} chunks, or choose another level",
-        )
+    assert units.count == ways, "the rule of the link counts the units"
     way = context.define("way", units.index, ways)
     seat = units.position
     outer = 1 if state.width is None or state.position is None else (context.threads or 1) // state.width
