@@ -93,24 +93,24 @@ __device__ __forceinline__ void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" : : "n"(pending) : "memory");
 }
 """,
-    "fence_device": """\
-__device__ __forceinline__ void fence_device() {
-    asm volatile("fence.acq_rel.gpu;" : : : "memory");
-}
-""",
-    # The counter wraps to 0 with the last one.
-    "count_in": """\
-__device__ __forceinline__ int count_in(int* counter, int count) {
-    return __syncthreads_or(
-        threadIdx.x == 0 && (int)atomicInc(reinterpret_cast<unsigned*>(counter), count - 1) == count - 1);
-}
-""",
     "sync_threads": """\
 __device__ __forceinline__ void sync_threads(int barrier, int threads) {
     asm volatile("barrier.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
 }
 """,
 }
+
+# The counter wraps to 0 with the last one.
+COUNT_IN: Final = """\
+__device__ __forceinline__ int count_in(int* counter, int count) {{
+    unsigned before = 0;
+    if (threadIdx.x == 0) {{
+        asm volatile("atom.{order}.gpu.global.inc.u32 %0, [%1], %2;"
+            : "=r"(before) : "l"(__cvta_generic_to_global(counter)), "r"(count - 1) : "memory");
+    }}
+    return __syncthreads_or(threadIdx.x == 0 && (int)before == count - 1);
+}}
+"""
 
 _CALL = re.compile(r"\b(" + "|".join(HELPERS) + r")\b")
 

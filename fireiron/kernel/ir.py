@@ -147,37 +147,23 @@ class Sync:
 
 
 @attrs.frozen
-class Fence:
-    """Order a thread's memory accesses before the fence ahead of those after it, as all of `kind` sees them.
-
-    With a barrier between the fence and a CountIn, the whole block's writes are there for blocks that count in later,
-    once these have passed a fence of their own behind it.
-
-    Args:
-        kind: `device`: all threads of the GPU.
-        reason: in words.
-    """
-
-    kind: Literal["device"]
-    reason: str
-    link: Link | None = attrs.field(default=None, eq=False, repr=False)
-
-
-@attrs.frozen
 class CountIn:
     """Count this block in at a counter in global memory, by one thread; all threads wait, and learn who was last.
 
-    The last block to count in sets the counter back to 0.
+    The last block to count in sets the counter back to 0. What all threads of a block did before a barrier ahead of
+    this is released to blocks that count in later and acquire it (device scope).
 
     Args:
         var: 1 in the last of `count` blocks, 0 in the others.
         counter: one i32.
         count: how many blocks count in.
+        order: which of the two its atomic does.
     """
 
     var: Var
     counter: View
     count: Expr
+    order: Literal["acq_rel", "release", "acquire", "relaxed"] = "acq_rel"
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
 
 
@@ -244,7 +230,7 @@ class Region:
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
 
 
-Statement: TypeAlias = Let | For | If | Call | Compute | Sync | Fence | CountIn | Commit | Wait | Micro | Region
+Statement: TypeAlias = Let | For | If | Call | Compute | Sync | CountIn | Commit | Wait | Micro | Region
 
 
 @attrs.frozen

@@ -15,7 +15,7 @@ from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Arg, Binary, Constant
 from fireiron.atoms.table import matching
 from fireiron.kernel.context import Body, Context, State, buffer_of
-from fireiron.kernel.ir import Buffer, Call, Compute, CountIn, Fence, For, If, Region, Statement, Sync, View, Workspace
+from fireiron.kernel.ir import Buffer, Call, Compute, CountIn, For, If, Region, Statement, Sync, View, Workspace
 from fireiron.kernel.shares import Share, divide
 from fireiron.kernel.storage import fresh_window, register_storage
 from fireiron.kernel.window import Partial, Storage, Window
@@ -226,19 +226,13 @@ def share(window: Window, partials: list[Partial], finish: Body, context: Contex
         title,
         (
             *_loop(context, "i", size // count, leave),
-            Fence("device", "this block's sums are written before it counts in", partial.link),
             Sync(Block, "all threads have written their sums", partial.link),
         ),
         partial.path,
         partial.link,
     )
-    last = (
-        Fence("device", "the other blocks have counted in before their sums are read", partial.link),
-        *whole,
-        *finish,
-    )
-    count_in = CountIn(is_last, View(arrived, partial.seat), as_expr(partial.ways), partial.link)
-    return (head, count_in, If(is_last, last))
+    count_in = CountIn(is_last, View(arrived, partial.seat), as_expr(partial.ways), link=partial.link)
+    return (head, count_in, If(is_last, (*whole, *finish)))
 
 
 def _collected(

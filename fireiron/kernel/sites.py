@@ -17,7 +17,6 @@ from fireiron.kernel.ir import (
     Commit,
     Compute,
     CountIn,
-    Fence,
     For,
     If,
     Kernel,
@@ -94,7 +93,7 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
                 yield from _sites(inner, attrs.evolve(around, region=statement))
             case CountIn():
                 around = attrs.evolve(around, arrivals=(*around.arrivals, statement))
-            case Commit() | Wait() | Fence():
+            case Commit() | Wait():
                 pass
             case Call() | Compute() | Micro() | Sync():
                 yield attrs.evolve(around, statement=statement)

@@ -11,7 +11,6 @@ from fireiron.kernel.ir import (
     Commit,
     Compute,
     CountIn,
-    Fence,
     For,
     If,
     Kernel,
@@ -52,7 +51,7 @@ def _statement(statement: Statement, env: Mapping[str, int], threads: int) -> fl
     match statement:
         case Let():
             return LET_S
-        case Sync() | Commit() | Wait() | Fence() | CountIn():
+        case Sync() | Commit() | Wait() | CountIn():
             return STATEMENT_S / 4
         case For(extent=extent, body=body):
             trips = _value(extent, env)

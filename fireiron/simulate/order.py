@@ -35,11 +35,8 @@ class Order:
         self.block = 0
         self.known: Array | None = None
         self.places: list[int] = [0]  # at each time, the number of the site that ran
-        self.fenced = 0  # accesses of this block up to here come before a fence of the thread that made them
-        self.published = 0  # and up to here before a fence and a barrier, so before what any thread does now
         self.starts: list[int] = []  # of all blocks that ran, in that order
         self.released: dict[tuple[str, int], list[tuple[int, int]]] = {}  # counter: (block in that order, up to when)
-        self.seen: list[tuple[int, int]] = []  # released by blocks that counted in before, until a fence acquires it
         self.acquired = np.zeros(0, np.int32)  # for each block in that order, what is ordered before this one
 
     def tick(self, place: int) -> int:
@@ -51,32 +48,26 @@ class Order:
     def begin_block(self, block: int) -> None:
         """Forget the order inside the block before; nothing orders two blocks."""
         self.block = block
-        self.start = self.base = self.fenced = self.published = self.now
+        self.start = self.base = self.now
         self.known = None
         self.starts.append(self.now)
-        self.seen = []
         self.acquired = np.zeros(0, np.int32)
 
     def join_all(self) -> None:
         """Order everything so far before everything that follows in this block."""
         self.base = self.now
-        self.published = max(self.published, self.fenced)
         self.known = None
 
-    def fence(self) -> None:
-        """Let all threads fence: what they did may be published, and what others published is acquired."""
-        self.fenced = self.now
-        self.published = max(self.published, self.base)
-        if self.seen:
-            self.acquired = np.zeros(len(self.starts), np.int32)
-            for block, time in self.seen:
-                self.acquired[block] = max(self.acquired[block], time)
-
-    def count_in(self, counter: tuple[str, int], published: int) -> None:
-        """Release what this block had published at a counter, and see what blocks before it released there."""
+    def count_in(self, counter: tuple[str, int], released: int, acquires: bool) -> None:
+        """Release this block's accesses up to a time at a counter, and acquire what blocks before it released there."""
         earlier = self.released.setdefault(counter, [])
-        self.seen += earlier
-        earlier.append((len(self.starts) - 1, published))
+        if acquires:
+            known = np.zeros(len(self.starts), np.int32)
+            known[: len(self.acquired)] = self.acquired
+            for block, time in earlier:
+                known[block] = max(known[block], time)
+            self.acquired = known
+        earlier.append((len(self.starts) - 1, released))
 
     def foreign(self, time: Array) -> Array:
         """Say which accesses, by their times, other blocks made that nothing orders before this one."""

@@ -19,7 +19,6 @@ from fireiron.kernel.ir import (
     Commit,
     Compute,
     CountIn,
-    Fence,
     For,
     If,
     Let,
@@ -184,8 +183,6 @@ class Compiler:
                     yield Arrival(statement, place, barrier_mask(act))
 
                 return Step(None, sync)
-            case Fence():
-                return Step(lambda state, act: self.machine.order.fence() if act is None else None)
             case CountIn():
                 return self.count_in(statement, scope)
             case Commit():
@@ -203,19 +200,19 @@ class Compiler:
                 assert_never(never)
 
     def count_in(self, statement: CountIn, scope: Scope) -> Step:
-        """Compile a block's arrival at a counter: published before the barrier that tells all threads of it."""
+        """Compile a block's arrival at a counter: it releases what came before the last barrier, not its own."""
         meeting = Sync(Block, "the block counts in", statement.link)
         place = self.place(meeting, "CountIn", scope)
         counter, count, name = self.operand(statement.counter), self.value(statement.count), statement.var.name
         order = self.machine.order
 
         def walk(state: State, act: Act) -> Iterator[Arrival]:
-            published = order.published
+            released = order.base if statement.order in ("acq_rel", "release") else order.start
             yield Arrival(meeting, place, barrier_mask(act))
             at, last = int(counter.offset(state.env)), int(count(state.env)) - 1
             here = int(counter.storage.data[at])
             counter.storage.data[at] = 0 if here == last else here + 1
-            order.count_in((counter.view.buffer.name, at), published)
+            order.count_in((counter.view.buffer.name, at), released, statement.order in ("acq_rel", "acquire"))
             state.env[name] = int(here == last)
 
         return Step(None, walk)
@@ -293,7 +290,7 @@ class Compiler:
                 scope = attrs.evolve(scope, guard=scope.guard | scope.of(condition))
             case Call() | Compute():
                 return attrs.evolve(nest, leaf=self.leaf(statement, scope, nest.varying))
-            case Let() | Sync() | Micro() | Commit() | Wait() | Fence() | CountIn():
+            case Let() | Sync() | Micro() | Commit() | Wait() | CountIn():
                 return None
             case _ as never:
                 assert_never(never)

@@ -1,12 +1,3 @@
-__device__ __forceinline__ void fence_device() {
-    asm volatile("fence.acq_rel.gpu;" : : : "memory");
-}
-
-__device__ __forceinline__ int count_in(int* counter, int count) {
-    return __syncthreads_or(
-        threadIdx.x == 0 && (int)atomicInc(reinterpret_cast<unsigned*>(counter), count - 1) == count - 1);
-}
-
 __device__ __forceinline__ void copy_16B(void* dst, const void* src) {
     *static_cast<uint4*>(dst) = *static_cast<const uint4*>(src);
 }
@@ -17,6 +8,15 @@ __device__ __forceinline__ void copy_4B(void* dst, const void* src) {
 
 __device__ __forceinline__ void copy_8B(void* dst, const void* src) {
     *static_cast<uint2*>(dst) = *static_cast<const uint2*>(src);
+}
+
+__device__ __forceinline__ int count_in(int* counter, int count) {
+    unsigned before = 0;
+    if (threadIdx.x == 0) {
+        asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+            : "=r"(before) : "l"(__cvta_generic_to_global(counter)), "r"(count - 1) : "memory");
+    }
+    return __syncthreads_or(threadIdx.x == 0 && (int)before == count - 1);
 }
 
 extern "C" __global__ void __launch_bounds__(128)
@@ -138,11 +138,9 @@ atomics_32x32x8_k3_f32(
     for (int i3 = 0; i3 < 8; ++i3) {
         atomicAdd(&partial[tile * 1024 + i3 * 128 + thread], acc[i3]);
     }
-    fence_device();  // this block's sums are written before it counts in
     __syncthreads();  // all threads have written their sums
     const int last = count_in(&arrived[tile], 3);
     if (last) {
-        fence_device();  // the other blocks have counted in before their sums are read
 
         // Reduce: sum of 3 Blocks
         zeros[0] = 0.0f;

@@ -15,15 +15,6 @@ __device__ __forceinline__ void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" : : "n"(pending) : "memory");
 }
 
-__device__ __forceinline__ void fence_device() {
-    asm volatile("fence.acq_rel.gpu;" : : : "memory");
-}
-
-__device__ __forceinline__ int count_in(int* counter, int count) {
-    return __syncthreads_or(
-        threadIdx.x == 0 && (int)atomicInc(reinterpret_cast<unsigned*>(counter), count - 1) == count - 1);
-}
-
 __device__ __forceinline__ void cp_async_16B(void* dst, const void* src) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(static_cast<unsigned>(__cvta_generic_to_shared(dst))), "l"(src) : "memory");
 }
@@ -52,6 +43,15 @@ __device__ __forceinline__ void mma_m16n8k16_f32_f16(void* c_registers, const vo
 
 __device__ __forceinline__ void copy_16B(void* dst, const void* src) {
     *static_cast<uint4*>(dst) = *static_cast<const uint4*>(src);
+}
+
+__device__ __forceinline__ int count_in(int* counter, int count) {
+    unsigned before = 0;
+    if (threadIdx.x == 0) {
+        asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+            : "=r"(before) : "l"(__cvta_generic_to_global(counter)), "r"(count - 1) : "memory");
+    }
+    return __syncthreads_or(threadIdx.x == 0 && (int)before == count - 1);
 }
 
 __device__ __forceinline__ void copy_4B(void* dst, const void* src) {
@@ -182,11 +182,9 @@ gemm_128x128x32_k3_f16_f32(
     for (int i4 = 0; i4 < 32; ++i4) {
         copy_16B(&partial[tile * 49152 + way * 16384 + i4 * 512 + thread * 4], &acc[i4 * 4]);
     }
-    fence_device();  // this block's sums are written before it counts in
     __syncthreads();  // all threads have written their sums
     const int last = count_in(&arrived[tile], 3);
     if (last) {
-        fence_device();  // the other blocks have counted in before their sums are read
 
         // Reduce: sum of 3 Blocks
         #pragma unroll
