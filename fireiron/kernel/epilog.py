@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import attrs
 
 from fireiron.algebra.expr import Expr, Index, Var, and_, as_expr, lt, proves, substitute
-from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, Select, Unary
-from fireiron.algebra.scalar import Parameter as ScalarParameter
+from fireiron.algebra.scalar import Arg, Constant, parameters
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Body, Context, Recur, State, buffer_of
 from fireiron.kernel.ir import Compute, For, Region, View
@@ -123,7 +122,7 @@ def _ops(value: Value, output: Window, window: Window, state: State, context: Co
         picked = coordinates[len(coordinates) - len(tensor.shape) :]
         shared = tuple(as_expr(0) if extent == 1 else c for c, extent in zip(picked, tensor.shape, strict=True))
         inputs.append(View(buffer_of(source.storage), source.storage.address(shared), origin=shared))
-    _numbers(value.tree, context)
+    context.numbers.update((p.name, p.dtype) for p in parameters(value.tree))
     mask = None if not value.tensors or proves(condition) else condition
     body: Body = (Compute(dst, value.tree, tuple(inputs), mask, link.link),)
     if element is not None:
@@ -132,20 +131,3 @@ def _ops(value: Value, output: Window, window: Window, state: State, context: Co
         body = (For(fresh[loop.var], as_expr(extent), body, unroll=True),)
     title = f"Pointwise({link.memory})({state.level})"
     return (Region(title, body, f"{state.path} > epilog", link.link),)
-
-
-def _numbers(tree: Scalar, context: Context) -> None:
-    """Note the scalar parameters that an expression reads."""
-    match tree:
-        case ScalarParameter(name, dtype):
-            context.numbers[name] = dtype
-        case Unary(_, x) | Cast(x, _):
-            _numbers(x, context)
-        case Binary(_, x, y):
-            _numbers(x, context)
-            _numbers(y, context)
-        case Select(c, x, y):
-            for part in (c, x, y):
-                _numbers(part, context)
-        case Arg() | Constant():
-            pass

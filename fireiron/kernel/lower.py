@@ -9,6 +9,7 @@ import attrs
 
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Symbol, as_expr, free
+from fireiron.algebra.scalar import parameters
 from fireiron.base.errors import SpecError
 from fireiron.kernel.allocate import allocate, rebind
 from fireiron.kernel.context import Context, State
@@ -30,9 +31,9 @@ from fireiron.kernel.storage import tensor_window
 from fireiron.kernel.synchronise import synchronise
 from fireiron.kernel.walk import lower_links
 from fireiron.kernel.window import Axis, Storage, Window
-from fireiron.language.decompositions import Decomposition
+from fireiron.language.decompositions import Decomposition, Epilog
 from fireiron.language.residual import start
-from fireiron.language.specs import Program, Spec
+from fireiron.language.specs import Program, Spec, tensors_of
 from fireiron.language.tensor import Tensor
 
 RESERVED = (
@@ -78,7 +79,7 @@ def lower(
     (step,) = program.steps
     spec = step.spec
     context = Context(arch, spec)
-    context.names.update(RESERVED)
+    context.names.update(RESERVED, _named(spec, links))
     residual = start(spec)
     state = State(residual, {}, path=f"{residual.short} @ Kernel")
     windows: dict[str, Window] = {}
@@ -111,6 +112,15 @@ def lower(
         tuple(context.preconditions),
         context.resident,
     )
+
+
+def _named(spec: Spec, links: Sequence[Decomposition]) -> set[str]:
+    """List the names that the author chose, of tensors, sizes, scalars: nothing that lowering makes may take them."""
+    values = [x.value for x in links if isinstance(x, Epilog)]
+    tensors = [*tensors_of(spec), *(t for value in values for t in value.tensors)]
+    sizes = (leaf for t in tensors for e in (*t.shape, *t.strides) for leaf in free(as_expr(e)))
+    scalars = (p for value in values for p in parameters(value.tree))
+    return {*(t.name for t in tensors), *(leaf.name for leaf in sizes), *(p.name for p in scalars)}
 
 
 def _extent(extent: object) -> int | Expr:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import attrs
 
 from fireiron.algebra.layout import Layout
+from fireiron.base.errors import SpecError
+from fireiron.base.link import here
 
 
 @attrs.frozen(eq=False)
@@ -81,14 +83,19 @@ def Group(level: Level, count: int) -> Level:
     """Make a level of `count` neighbouring units of another; `Group(Warp, 4)` is the Warpgroup.
 
     Raises:
-        ValueError: for a level whose threads do not follow each other, or fewer than one unit.
+        SpecError: `level-group` for a level whose threads do not follow each other, or fewer than one unit.
 
     Example:
         >>> str(Group(Warp, 2)), Group(Warp, 2).size, Group(Warp, 4) is Warpgroup
         ('Group(Warp, 2)', 64, True)
     """
     if not level.is_row or level.size is None or count < 1:
-        raise ValueError(f"{count} units of {level} make no group: its threads do not follow each other")
+        raise SpecError(
+            "level-group",
+            f"{count} units of {level} make no group",
+            fix="group 1 or more of a level whose threads follow each other: Warp, Warpgroup, or such a group",
+            link=here(),
+        )
     if count == 1 or (level.name, count) == (Warp.name, 4):
         return level if count == 1 else Warpgroup
     size = level.size * count
