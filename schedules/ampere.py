@@ -71,7 +71,8 @@ def gemm(
         m, n: tile of a block, powers of two.
         warp: tile of a warp.
         stages: ring slots of the shared buffers; stages - 1 chunks of K are in flight.
-        ways: as many groups of warps take a part of each chunk of K, 1, 2, 4 or 8; chunks are longer by this.
+        ways: as many groups of warps take a part of each chunk of K, 1, 2, 4 or 8; chunks are longer by this, so that
+            fewer stages may fit.
         split_k: as many blocks share a tile of C, each with a part of K: for tiles too few to fill the GPU.
     """
     a, b = spec.matmul.A, spec.matmul.B
