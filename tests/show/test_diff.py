@@ -115,7 +115,7 @@ def test_a_parallel_split_is_no_loop_that_changed() -> None:
     spec = matmul(512, 512, 512)
     assert str(simt.sgemm(spec).diff(simt.sgemm(spec, split_k=3))).splitlines()[:2] == [
         "links",
-        "├── added: split 3 ways parallel Block",
+        "└── added: split 3 ways parallel Block",
     ]
     changed = simt.sgemm(spec, split_k=2).diff(simt.sgemm(spec, split_k=3))
     assert str(changed).splitlines()[1] == "└── split: 2 ways → 3 ways"
