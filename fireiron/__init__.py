@@ -24,6 +24,8 @@ from fireiron.front.moves import (
 )
 from fireiron.front.roles import DST, SRC, A, B, C
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
+from fireiron.language.decompositions import ByAtomics as by_atomics
+from fireiron.language.decompositions import InOrder as in_order
 from fireiron.language.decompositions import Microkernel as microkernel
 from fireiron.language.decompositions import Strided
 from fireiron.language.levels import (
@@ -33,6 +35,7 @@ from fireiron.language.levels import (
     SH,
     Block,
     Cluster,
+    Group,
     Kernel,
     Level,
     Memory,
@@ -65,6 +68,7 @@ __all__ = [
     "DType",
     "Expr",
     "FireironError",
+    "Group",
     "Grouped",
     "Init",
     "Kernel",
@@ -89,6 +93,7 @@ __all__ = [
     "Warpgroup",
     "add",
     "bf16",
+    "by_atomics",
     "conform",
     "cp_async",
     "exp",
@@ -97,6 +102,7 @@ __all__ = [
     "f64",
     "i8",
     "i32",
+    "in_order",
     "ldmatrix",
     "matmul",
     "maximum",

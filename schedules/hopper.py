@@ -28,6 +28,7 @@ from fireiron import (
     through_shared,
     tma,
 )
+from fireiron.schedules import ampere
 
 ROWS = 64  # of one wgmma
 SPAN = 128  # bytes of a swizzled row
@@ -35,6 +36,12 @@ SHARED = 227 * 1024  # bytes of a block
 RESERVED = 1024  # bytes kept for barriers
 SMS = 132
 MOST_STAGES = 16
+
+# What `clocks` was fitted to.
+LATENCY = 2700.0  # clocks from asking for a chunk to having it
+STORE_RATE = 28.0  # bytes of C a clock
+SMALL_TILE = 0.03  # of its products that a tile of 128x128 loses to power, in the long run
+CLUSTER = 340.0  # clocks
 
 
 @attrs.frozen
@@ -127,7 +134,11 @@ def _schedule(spec: MatMulChain, plan: Plan) -> MatMulChain:
         .load(A, SH, tma(SPAN))
         .load(B, SH, tma(SPAN))
     )
-    chain = chain.tile(m, n).to(Warpgroup).staggered(2) if plan.pingpong else chain.tile(m // plan.consumers, n).to(Warpgroup)
+    chain = (
+        chain.tile(m, n).to(Warpgroup).staggered(2)
+        if plan.pingpong
+        else chain.tile(m // plan.consumers, n).to(Warpgroup)
+    )
     chain = chain.split(32 // a.dtype.nbytes).unroll()
     rows = m if plan.pingpong else m // plan.consumers
     return (chain.tile(ROWS, n).unroll() if rows > ROWS else chain).done()
@@ -145,9 +156,14 @@ def _store(plan: Plan, given: Tensor, stored: Tensor):
 def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
     """Schedule a product as the model finds fastest for its sizes.
 
+    Operands whose lines do not start at multiples of 16 bytes, which tensor maps demand, take `ampere.gemm`.
+
     Args:
         plan: the degrees of freedom, None for the best of `plans`.
     """
+    tensors = (spec.matmul.A, spec.matmul.B, spec.matmul.C)
+    if not all(tensor.aligned(16 // tensor.dtype.nbytes) for tensor in tensors):
+        return ampere.gemm(spec)
     if plan is None:
         plan = plans(spec)[0]
     return _schedule(spec, plan)
@@ -178,39 +194,27 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
 
 
 def clocks(plan: Plan, spec: MatMulChain) -> float:
-    """Estimate the clocks of a product on an H100 or H200: a model, ranked against measurements.
+    """Estimate the clocks of a product on an H100 or H200; its constants were fitted to 800 timings of 31 sizes.
 
-    A chunk takes what its products take (two operands of 32 bytes of K a row: m * n / 32 clocks for 128 bytes), or what
-    its bytes take to arrive; a tile adds its epilogue where no other tile hides it, and the launch its first fill.
+    A chunk takes what its products take (m * n / 32 clocks for 128 bytes of K), or, where too few chunks are in
+    flight, its share of the latency; a tile adds its store, unless another tile's products hide it.
     """
     sizes = dict(spec.matmul.sizes)
     rows, cols, depth = (_size(sizes[dim]) for dim in ("M", "N", "K"))
     if plan.swapped:
         rows, cols = cols, rows
     nbytes, out = spec.matmul.A.dtype.nbytes, spec.matmul.C.dtype.nbytes
-    m, n = plan.m, plan.n
-    chunks = -(-depth * nbytes // SPAN)
+    chunks = -(-depth * nbytes // (SPAN * plan.panels))
     blocks = plan.cluster[0] * plan.cluster[1]
-    tiles = -(-rows // (m * plan.cluster[0])) * -(-cols // (n * plan.cluster[1])) * blocks
-    sms = SMS // blocks * blocks
-    waves = -(-tiles // sms)
-    math = m * max(n / 32, (16 + n / 4) / 16)
-    shared = m / plan.cluster[1] + n / plan.cluster[0]
-    arrive = (0.5 * (m + n) + 0.5 * shared) * SPAN / 64
-    latency = 1500.0
-    ahead = plan.depth(nbytes, out) * math
-    chunk = max(math, arrive, math * latency / ahead if ahead < latency else 0.0)
-    store = m * n * out / 40 + 400
-    hidden = plan.pingpong or waves == 0
-    tile = chunks * chunk + (0 if hidden else store)
+    tiles = -(-rows // (plan.m * plan.cluster[0])) * -(-cols // (plan.n * plan.cluster[1])) * blocks
+    waves = -(-tiles // (SMS // blocks * blocks))
+    math = plan.m * max(plan.n / 32, (16 + plan.n / 4) / 16) * plan.panels
+    math *= 1 + SMALL_TILE * min(1, waves / 8) * (128 * 256 / (plan.m * plan.n) - 1)
+    chunk = max(math, LATENCY / plan.depth(nbytes, out))
+    store = plan.m * plan.n * out / STORE_RATE
     if plan.pingpong:
-        pairs = -(-waves // 2)
-        tile = max(tile, (chunks * chunk + store) / 2)
-        total = waves * tile + store
-        del pairs
-    else:
-        total = waves * tile
-    return total + 3000 + (800 if blocks > 1 else 0)
+        return waves * max(chunks * chunk, (chunks * chunk + store) / 2) + store + (CLUSTER if blocks > 1 else 0)
+    return waves * (chunks * chunk + store) + (CLUSTER if blocks > 1 else 0)
 
 
 def _size(extent: object) -> int:

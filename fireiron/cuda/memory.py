@@ -23,6 +23,7 @@ from fireiron.kernel.ir import (
     Size,
     TensorMap,
     View,
+    Workspace,
     walk,
 )
 from fireiron.language.levels import GL, SH
@@ -120,6 +121,8 @@ def parameter(p: Parameter) -> str:
             return f"{c_type(dtype)} {name}"
         case TensorMap(name=name):
             return f"const __grid_constant__ TensorMap {name}"
+        case Workspace(buffer=buffer):
+            return f"{c_type(buffer.dtype)}* {buffer.name}"  # other blocks write it too
         case _ as never:
             assert_never(never)
 
@@ -151,7 +154,7 @@ def dtypes(kernel: Kernel) -> set[DType]:
     found = {buffer.dtype for buffer in kernel.buffers}
     for p in kernel.parameters:
         match p:
-            case Pointer(buffer=buffer):
+            case Pointer(buffer=buffer) | Workspace(buffer=buffer):
                 found.add(buffer.dtype)
             case Number(dtype=dtype):
                 found.add(dtype)

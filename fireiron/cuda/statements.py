@@ -11,6 +11,7 @@ from fireiron.algebra.expr import Expr, as_int, evaluate, fits_int32, free
 from fireiron.base.errors import CheckError
 from fireiron.base.text import Writer
 from fireiron.cuda import micro
+from fireiron.cuda.helpers import COUNT_IN
 from fireiron.cuda.memory import Element, Numbers, integer_type
 from fireiron.cuda.scalars import scalar
 from fireiron.kernel.ir import (
@@ -21,6 +22,7 @@ from fireiron.kernel.ir import (
     Call,
     Commit,
     Compute,
+    CountIn,
     Cursor,
     Fence,
     For,
@@ -99,6 +101,9 @@ class Body:
                 write(f"{self._where(statement.write)}{Element(dst, number)} = {value};")
             case Sync():
                 write(f"{_sync(statement, self.threads, self.roles)}  // {statement.reason}")
+            case CountIn(var=var, counter=counter, count=count, order=order):
+                self.functions[COUNT_IN.format(order=order)] = None
+                write(f"const int {var.name} = count_in(&{Element(counter, number)}, {number(count)});")
             case Commit(group=group):
                 write(f"{_name(group)}_commit();")
             case Wait(group=group, pending=pending, reads_only=reads_only):

@@ -72,7 +72,22 @@ class MapParameter:
     dtype: str
 
 
-InterfaceParameter: TypeAlias = PointerParameter | SizeParameter | NumberParameter | MapParameter
+@attrs.frozen
+class WorkspaceParameter:
+    """Pass the address of memory that belongs to the kernel: zeroed before the first launch, no two launches' at once.
+
+    Args:
+        name: in the kernel.
+        dtype: short name of the element type.
+        count: elements, an expression of sizes.
+    """
+
+    name: str
+    dtype: str
+    count: str
+
+
+InterfaceParameter: TypeAlias = PointerParameter | SizeParameter | NumberParameter | MapParameter | WorkspaceParameter
 
 MAP_ALIGN = 16  # bytes by which the address in a tensor map must be aligned (CUDA driver API, cuTensorMapEncodeTiled)
 
@@ -148,6 +163,11 @@ class Interface:
         return tuple(p for p in self.parameters if isinstance(p, MapParameter))
 
     @property
+    def workspaces(self) -> tuple[WorkspaceParameter, ...]:
+        """List the arrays that the kernel keeps for itself."""
+        return tuple(p for p in self.parameters if isinstance(p, WorkspaceParameter))
+
+    @property
     def signature(self) -> str:
         """Write the call as Python.
 
@@ -215,6 +235,8 @@ class Interface:
                     parameters.append(NumberParameter(name, dtype.name, default))
                 case ir.TensorMap(name=name, buffer=buffer, axes=axes, box=box, swizzle=swizzle):
                     parameters.append(MapParameter(name, buffer.name, axes, box, swizzle, buffer.dtype.name))
+                case ir.Workspace(buffer=buffer):
+                    parameters.append(WorkspaceParameter(buffer.name, buffer.dtype.name, text_of(buffer.size)))
                 case _ as never:
                     assert_never(never)
         symbols: dict[str, SizeSymbol] = {}
@@ -240,6 +262,7 @@ _KINDS: dict[str, type[InterfaceParameter]] = {
     "size": SizeParameter,
     "number": NumberParameter,
     "map": MapParameter,
+    "workspace": WorkspaceParameter,
 }
 _KIND_OF = {record: kind for kind, record in _KINDS.items()}
 
@@ -260,6 +283,8 @@ def _expressions(kernel: Kernel) -> Iterator[Expr]:
                 yield from (*shape, *strides)
             case ir.Size(symbol=symbol):
                 yield symbol
+            case ir.Workspace(buffer=buffer):
+                yield buffer.size
             case ir.Number() | ir.TensorMap():
                 pass
             case _ as never:

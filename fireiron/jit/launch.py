@@ -18,6 +18,7 @@ from fireiron.jit.cluster import Configuration, check_cluster, configuration
 from fireiron.jit.driver import INVALID_CONTEXT, Driver, Loaded
 from fireiron.jit.interface import Interface, PointerParameter, SizeParameter
 from fireiron.jit.maps import EncodedMaps
+from fireiron.jit.workspace import Workspaces
 
 # How a number travels, by dtype; a 16-bit float travels as its bits.
 _FORMATS = {"f64": "d", "f32": "f", "f16": "e", "bf16": "H", "i32": "i", "i8": "b", "u8": "B"}
@@ -81,8 +82,17 @@ class LaunchPlan:
         return False
 
 
-def plan(interface: Interface, binding: Binding, driver: Driver, loaded: Loaded) -> LaunchPlan:
+def plan(
+    interface: Interface, binding: Binding, driver: Driver, loaded: Loaded, workspaces: Workspaces | None = None
+) -> LaunchPlan:
     """Prepare the launches of one combination of shapes, dtypes and device.
+
+    Args:
+        interface: the kernel's.
+        binding: what the call's arguments decide.
+        driver: the process's.
+        loaded: the kernel on the binding's device.
+        workspaces: its memory there, where it takes any.
 
     Raises:
         CallError: `cluster-size`, and `map-...` for arrays that no tensor map describes.
@@ -98,8 +108,23 @@ def plan(interface: Interface, binding: Binding, driver: Driver, loaded: Loaded)
         nbytes=nbytes,
         inputs=len(interface.inputs),
         align_mask=_align_mask(order),
-        run=_runner(interface, binding, driver, loaded) if binding.grid else _nothing,
+        run=_runner(
+            interface, binding, driver, loaded, None if workspaces is None else _kept(interface, binding, workspaces)
+        )
+        if binding.grid
+        else _nothing,
     )
+
+
+def _kept(interface: Interface, binding: Binding, workspaces: Workspaces) -> Callable[[int], tuple[int, ...]]:
+    """Give a function that finds the addresses of the workspaces of one stream."""
+    nbytes = [
+        n * find_dtype(p.dtype).nbytes
+        for p, n in zip(
+            interface.workspaces, concrete([p.count for p in interface.workspaces], binding.sizes), strict=True
+        )
+    ]
+    return lambda stream: workspaces.addresses(nbytes, stream)
 
 
 def encode_number(value: float | int, dtype: str) -> float | int:
@@ -126,7 +151,7 @@ class _Block:
     Args:
         places: first byte of each parameter's value, in launch order.
         nbytes: of all values.
-        pack: writes the maps, addresses, sizes and numbers: pack(buffer, start, *values).
+        pack: writes the maps, addresses, sizes, numbers and workspaces: pack(buffer, start, *values).
     """
 
     places: tuple[int, ...]
@@ -137,19 +162,24 @@ class _Block:
 def _block(interface: Interface) -> _Block:
     arrays = [*interface.inputs, *interface.outputs]
     sizes = [p for p in interface.parameters if isinstance(p, SizeParameter)]
+    kept = interface.workspaces
     # Maps stand first, where they are aligned; every other value starts its own 8-byte slot, whatever its size.
     values = len(interface.maps) * maps.NBYTES
     places = {p.name: i * maps.NBYTES for i, p in enumerate(interface.maps)}
-    places |= {p.name: values + 8 * i for i, p in enumerate([*arrays, *sizes, *interface.numbers])}
+    places |= {p.name: values + 8 * i for i, p in enumerate([*arrays, *sizes, *interface.numbers, *kept])}
     numbers = [_FORMATS[n.dtype] for n in interface.numbers]
     padded = [f + "x" * (8 - struct.calcsize(f)) for f in numbers]
     mapped = f"{maps.NBYTES}s" * len(interface.maps)
-    layout = struct.Struct(f"<{mapped}{'Q' * len(arrays)}{'i4x' * len(sizes)}{''.join(padded)}")
+    layout = struct.Struct(f"<{mapped}{'Q' * len(arrays)}{'i4x' * len(sizes)}{''.join(padded)}{'Q' * len(kept)}")
     return _Block(tuple(places[p.name] for p in interface.parameters), layout.size, layout.pack_into)
 
 
 def _runner(
-    interface: Interface, binding: Binding, driver: Driver, loaded: Loaded
+    interface: Interface,
+    binding: Binding,
+    driver: Driver,
+    loaded: Loaded,
+    workspaces: Callable[[int], tuple[int, ...]] | None,
 ) -> Callable[[Sequence[int], Sequence[float | int], int], None]:
     """Close over everything that does not change, as arguments that ctypes takes without conversion."""
     current_context = driver.current_context
@@ -168,6 +198,7 @@ def _runner(
     pool: list[Arguments] = []
 
     def run(addresses: Sequence[int], numbers: Sequence[float | int], stream: int) -> None:
+        kept = () if workspaces is None else workspaces(stream)
         try:
             arguments = pool.pop()
         except IndexError:
@@ -185,7 +216,7 @@ def _runner(
             driver.push(context)
         try:
             found = [known[addresses[i]] for i, known in encoded]
-            pack(arguments.values, arguments.start, *found, *addresses, *sizes, *numbers)
+            pack(arguments.values, arguments.start, *found, *addresses, *sizes, *numbers, *kept)
             if arguments.configuration is None:
                 code = launch(handle, grid, 1, 1, threads, 1, 1, shared, queue, arguments.table, None)
             else:

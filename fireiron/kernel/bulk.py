@@ -17,6 +17,7 @@ from fireiron.language.levels import GL, Thread
 from fireiron.language.tensor import Tensor
 
 MOST_BOX = 256  # elements along one dimension of a box
+MAP_ALIGN = 16  # bytes, of a tensor map's strides
 PATTERN_ROWS = 8  # a swizzle repeats after so many rows
 
 
@@ -48,6 +49,7 @@ def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
             f"{atom.name} converts nothing, not {windows['src'].storage.dtype} to {windows['dst'].storage.dtype}",
             fix="convert where registers hold the values",
         )
+    _check_strides(tensor, atom)
     order = tuple(reversed(tensor.storage))  # the tensor's dimensions, the contiguous one first
     far, near, mask = _shared_among_peers(far, near, order, context)
     box = tuple(_extent(far.axes[d], tensor, d, atom) for d in order)
@@ -69,6 +71,19 @@ def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
     views = (far_view, near_view) if far_role == "src" else (near_view, far_view)
     signal = context.signal if far_role == "src" else None
     return (Call(atom, views, map=described, signal=signal, peers=mask, link=state.link),)
+
+
+def _check_strides(tensor: Tensor, atom: Atom) -> None:
+    """Refuse lines that start off the alignment that tensor maps demand, where it is known."""
+    nbytes = tensor.dtype.nbytes
+    for stride in tensor.strides:
+        step = as_int(as_expr(stride))
+        if step is not None and step != 1 and step * nbytes % MAP_ALIGN:
+            raise DecompositionError(
+                "bulk-stride",
+                f"lines of {tensor} lie {step * nbytes} bytes apart, and {atom.name} takes multiples of {MAP_ALIGN}",
+                fix=f"pad lines to multiples of {MAP_ALIGN // nbytes} elements (ld=), or load by cp_async()",
+            )
 
 
 def _extent(axis: Axis, tensor: Tensor, dim: int, atom: Atom) -> int:

@@ -13,7 +13,19 @@ from fireiron.algebra.layout import Layout
 from fireiron.algebra.layout_compose import complement, compose
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
-from fireiron.kernel.ir import BLOCK, THREAD, Barrier, Buffer, Cursor, Let, Precondition, Statement, TensorMap, View
+from fireiron.kernel.ir import (
+    BLOCK,
+    THREAD,
+    Barrier,
+    Buffer,
+    Cursor,
+    Let,
+    Precondition,
+    Statement,
+    TensorMap,
+    View,
+    Workspace,
+)
 from fireiron.kernel.ownership import Access, Limit, Ownership, RegisterLoop, access
 from fireiron.kernel.window import Cut, Storage, Window, advance
 from fireiron.language.decompositions import Decomposition, Split
@@ -62,17 +74,25 @@ class Context:
         maps: tensor maps by tensor, box and span.
         prologue: what the role that computes runs once, before all else.
         zeroed: accumulators that their first MatMul takes for zero, so that nothing initialises them.
+        ways: blocks that share each tile of C, which they split K for; this block is number `way` of those for number
+            `tile` of `tiles`.
+        workspaces: global memory that the kernel keeps for itself.
     """
 
     arch: int
     spec: Spec
     threads: int | None = None
     grid: Expr = attrs.field(factory=lambda: as_expr(1))
+    ways: Index = 1
+    way: Expr = attrs.field(factory=lambda: as_expr(0))
+    tiles: Index = 1
+    tile: Expr = attrs.field(factory=lambda: as_expr(0))
     resident: int = 0
     storages: dict[str, Storage] = attrs.field(factory=dict[str, Storage])
     names: set[str] = attrs.field(factory=set[str])
     definitions: dict[Var, Expr] = attrs.field(factory=dict[Var, Expr])
     lets: list[Let] = attrs.field(factory=list[Let])
+    workspaces: list[Workspace] = attrs.field(factory=list[Workspace])
     temporaries: list[Buffer] = attrs.field(factory=list[Buffer])
     preconditions: list[Precondition] = attrs.field(factory=list[Precondition])
     numbers: dict[str, object] = attrs.field(factory=dict[str, object])

@@ -127,9 +127,10 @@ def _matmul(chosen: Atom | str | None, state: State, context: Context) -> Body:
             )
         views.append(view)
     accumulate = None
-    if found.zeroes:
+    sums = state.windows["C"].storage
+    if found.zeroes and not sums.seeded:
         accumulate = state.begun
-        context.zeroed.add(state.windows["C"].storage.name)
+        context.zeroed.add(sums.name)
     return (Call(found, tuple(views), accumulate=accumulate, link=state.link),)
 
 

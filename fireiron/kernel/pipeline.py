@@ -15,7 +15,7 @@ from fireiron.kernel.ir import Commit, For, If, Wait
 from fireiron.kernel.move import Copy, asynchronous, lower_copy, open_load
 from fireiron.kernel.ownership import RegisterLoop
 from fireiron.kernel.roles import lower_specialised
-from fireiron.kernel.window import cut
+from fireiron.kernel.window import cut_chunk
 from fireiron.language.decompositions import Decomposition, Load, Split
 
 
@@ -32,10 +32,10 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
         return lower_specialised(link, rest, state, context, recur)
     extent = state.residual.extents["K"]
     assert extent is not None
-    parts = {"K": cut(link.size, extent)}
+    parts = {"K": cut_chunk(link.size, extent, link.ways)}
     trips = as_expr(parts["K"].trips)
     k = context.variable("k", trips)
-    below = state.under(f"split {link.size}", link.link)
+    below = state.under(link.words, link.link)
     looped = attrs.evolve(
         below,
         loops=(*state.loops, RegisterLoop(k, trips, link.unrolled, link.link)),

@@ -35,7 +35,7 @@ from fireiron.kernel.ir import (
 )
 from fireiron.kernel.move import lower_copy, open_load
 from fireiron.kernel.ownership import RegisterLoop
-from fireiron.kernel.window import cut
+from fireiron.kernel.window import cut_chunk
 from fireiron.language.decompositions import Decomposition, Load, Split
 from fireiron.language.levels import SH, Level, Warp, Warpgroup
 
@@ -52,7 +52,7 @@ def lower_specialised(link: Split, rest: Sequence[Decomposition], state: State, 
     """
     extent = state.residual.extents["K"]
     assert extent is not None and link.specialised is not None
-    parts = {"K": cut(link.size, extent)}
+    parts = {"K": cut_chunk(link.size, extent, link.ways)}
     trips = as_expr(parts["K"].trips)
     k = context.variable("k", trips)
     below = state.under(f"split {link.size}", link.link)

@@ -21,6 +21,7 @@ from fireiron.kernel.ir import (
     Call,
     Commit,
     Compute,
+    CountIn,
     Fence,
     For,
     If,
@@ -58,6 +59,7 @@ class Site:
         guards: conditions around it.
         region: the innermost one.
         role: whose it is, None outside roles.
+        arrivals: counters that the block has counted in at.
     """
 
     statement: Call | Compute | Micro | Sync
@@ -67,6 +69,7 @@ class Site:
     guards: tuple[Expr, ...]
     region: Region | None
     role: Role | None = None
+    arrivals: tuple[CountIn, ...] = ()
 
     @property
     def link(self) -> Link | None:
@@ -103,6 +106,8 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
             case Roles(roles=roles):
                 for role in roles:
                     yield from _sites(role.body, attrs.evolve(around, role=role))
+            case CountIn():
+                around = attrs.evolve(around, arrivals=(*around.arrivals, statement))
             case Commit() | Wait() | InitBarriers() | Await() | Arrive() | Advance() | Fence() | Turn():
                 pass
             case Call() | Compute() | Micro() | Sync():
@@ -118,7 +123,9 @@ def reads_and_writes(statement: Call | Compute | Micro | Sync) -> tuple[tuple[Vi
     match statement:
         case Call(atom=atom, views=views):
             for operand, view in zip(atom.operands, views, strict=True):
-                found += [(view, way) for way in ("read", "write") if operand.access in (way, "update")]
+                # Memory adds by itself: nothing comes back.
+                ways = ("write",) if atom.kind == "Add" and operand.access == "update" else ("read", "write")
+                found += [(view, way) for way in ways if operand.access in (way, "update")]
         case Compute(dst=dst, inputs=inputs):
             found = [*((view, "read") for view in inputs), (dst, "write")]
         case Micro(roles=roles, views=views, written=written):
@@ -235,6 +242,10 @@ def sample(site: Site, kernel: Kernel, sizes: Mapping[str, int], wanted: tuple[E
         weights = np.repeat(weights, count) * np.tile(each, len(weights)) * (column < np.repeat(bound, count))
         env[name] = column[:, None]
     env[THREAD] = np.arange(threads)[None, :]
+    for arrival in site.arrivals:
+        if arrival.var.name in needed:  # what depends on it runs in the last block alone
+            env[arrival.var.name] = 1
+            weights = weights / float(np.mean(np.asarray(evaluate(arrival.count, env))))
     for let in site.lets:
         if let.var.name in needed:
             env[let.var.name] = evaluate(let.value, env)

@@ -16,7 +16,21 @@ import attrs
 
 from fireiron.algebra.expr import Expr, Var, as_int, free, substitute
 from fireiron.base.errors import DecompositionError
-from fireiron.kernel.ir import THREAD, Call, Compute, For, If, Micro, Region, Roles, Statement, Sync, View, Wait
+from fireiron.kernel.ir import (
+    THREAD,
+    Call,
+    Compute,
+    CountIn,
+    For,
+    If,
+    Micro,
+    Region,
+    Roles,
+    Statement,
+    Sync,
+    View,
+    Wait,
+)
 from fireiron.kernel.window import Storage
 from fireiron.language.levels import SH, Block, Level
 
@@ -169,8 +183,11 @@ class _Pass:
                 case For():
                     inner, pending = self.loop(statement, pending, uniform)
                     out.append(attrs.evolve(statement, body=tuple(inner)))
-                case Sync(level):
+                case Sync(level=level):
                     pending = _after(pending, level)
+                    out.append(statement)
+                case CountIn():
+                    pending = _after(pending, Block)
                     out.append(statement)
                 case Roles(roles=roles):  # what roles share is guarded; the rest is each one's own
                     bodies = [tuple(self.run(role.body, pending, uniform)[0]) for role in roles]

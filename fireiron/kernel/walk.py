@@ -30,6 +30,7 @@ from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, For, If, Let, Region, Statem
 from fireiron.kernel.leaf import lower_done
 from fireiron.kernel.move import lower_load, lower_own, widest_sizes
 from fireiron.kernel.ownership import RegisterLoop
+from fireiron.kernel.parallel import count_ways, lower_parallel
 from fireiron.kernel.pipeline import lower_split
 from fireiron.kernel.window import Cut, cut
 from fireiron.language.decompositions import Decomposition, Done, Epilog, Extent, Load, Own, Split, Tile, Widest
@@ -59,6 +60,8 @@ def lower_links(links: Sequence[Decomposition], state: State, context: Context) 
         match link:
             case Tile():
                 return _lower_tile(link, rest, state, context)
+            case Split() if link.level is not None:
+                return lower_parallel(link, rest, state, context, lower_links)
             case Split():
                 return lower_split(link, rest, state, context, lower_links)
             case Load():
@@ -226,21 +229,33 @@ def _grid_tile(
     total = _count(parts)
     assert link.level is not None
     size = _blocks_of(link, rest, {dim: part.size for dim, part in parts.items()})
-    context.grid, context.cluster = total * size, size
+    count_ways(rest, state, context)
+    context.grid, context.cluster = total * size * context.ways, size
     context.resident, context.persistent = link.resident, link.persistent
     # A grid holds fewer blocks than 2^31, whatever the sizes: its index and what is made of it are 32-bit.
-    block = Var(BLOCK, simplest(minimum(total * size, MAX_GRID)))
-    unit = block // size
+    block = Var(BLOCK, simplest(minimum(context.grid, MAX_GRID)))
+    index: Expr = block // size
+    if context.ways != 1:
+        if link.persistent or size > 1:
+            raise DecompositionError(
+                "parallel-grid",
+                "blocks of a cluster, and persistent ones, take no part of a tile's K yet",
+                fix="drop persistent() and the tile to Cluster, or split K over units inside the block",
+            )
+        # The blocks of a tile are neighbours: they end together, and their sums are still in the L2 cache.
+        context.way = context.define("way", index % context.ways, context.ways)
+        index = context.define("tile", index // context.ways, simplest(minimum(total, MAX_GRID)))
+    context.tiles, context.tile = simplest(total), index
     if link.persistent:
-        return _work_loop(link, parts, order, rest, state, context, unit, size)
-    index = _permuted(link, unit, simplest(total))
+        return _work_loop(link, parts, order, rest, state, context, index, size)
+    index = _permuted(link, index, simplest(total))
     tiles = _named(_numbers(index, parts, order), "block" if size == 1 else "cluster", parts, context)
     inside = descend(state, parts, tiles, link.level)
     body = lower_links(rest, inside, context)
     return (Region(str(inside.residual), body, state.path, link.link),)
 
 
-def _blocks_of(link: Tile, rest: Sequence[Decomposition], sizes: dict[str, int]) -> int:
+def _blocks_of(link: Tile, rest: Sequence[Decomposition], sizes: dict[str, Index]) -> int:
     """Count the blocks of a cluster, which the next tile says.
 
     Raises:
