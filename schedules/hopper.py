@@ -105,7 +105,7 @@ def cooperative(spec: MatMulChain, plan: Plan = Plan()) -> MatMulChain:
     Args:
         plan: the degrees of freedom.
     """
-    return _schedule(spec, attrs.evolve(plan, pingpong=False))
+    return _gemm(spec, attrs.evolve(plan, pingpong=False))
 
 
 def pingpong(spec: MatMulChain, plan: Plan = Plan(n=192)) -> MatMulChain:
@@ -114,10 +114,10 @@ def pingpong(spec: MatMulChain, plan: Plan = Plan(n=192)) -> MatMulChain:
     Args:
         plan: the degrees of freedom.
     """
-    return _schedule(spec, attrs.evolve(plan, pingpong=True, consumers=2))
+    return _gemm(spec, attrs.evolve(plan, pingpong=True, consumers=2))
 
 
-def _schedule(spec: MatMulChain, plan: Plan) -> MatMulChain:
+def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     a, c = spec.matmul.A, spec.matmul.C
     m, n, k = plan.m, plan.n, SPAN // a.dtype.nbytes * plan.panels
     chain = spec.swap() if plan.swapped else spec
@@ -166,7 +166,7 @@ def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
         return ampere.gemm(spec)
     if plan is None:
         plan = plans(spec)[0]
-    return _schedule(spec, plan)
+    return _gemm(spec, plan)
 
 
 def plans(spec: MatMulChain) -> tuple[Plan, ...]:
