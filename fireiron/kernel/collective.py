@@ -28,10 +28,9 @@ def lower_collective(chosen: Atom | str | None, state: State, context: Context) 
         if atom.kind != "Move" or atom.unit != state.level:
             continue
         row = atom.operand("src")
-        if row.shape != shape or atom.nbytes // row.registers != src.storage.dtype.nbytes:
-            why.append(
-                f"{atom.name} moves {row.shape[0]}x{row.shape[1]} elements of {atom.nbytes * 8 // row.registers} bits"
-            )
+        bits = atom.nbytes * 8 // row.registers
+        if row.shape != shape or bits != src.storage.dtype.bits:
+            why.append(f"{atom.name} moves {row.shape[0]}x{row.shape[1]} elements of {bits} bits")
             continue
         if (
             src.storage.memory != row.memory
