@@ -82,6 +82,7 @@ def right() -> Callable[..., Any]:
     """
     import numpy as np
 
+    from fireiron.algebra.elements import read
     from fireiron.front.simulation import random_arrays
     from fireiron.jit.interface import Interface
     from fireiron.language.decompositions import Epilog
@@ -100,13 +101,15 @@ def right() -> Callable[..., Any]:
         wide = np.float64 if spec.A.dtype.kind == "float" else np.int64
 
         def plain(tensor: Any) -> Any:
-            x = arrays[tensor.name].astype(wide)
+            x = read(arrays[tensor.name], tensor.dtype).astype(wide)
             return x if tensor.storage == tuple(range(len(tensor.shape))) else x.swapaxes(-1, -2)
 
         a, b, before = plain(spec.A), plain(spec.B), {name: x.astype(wide) for name, x in arrays.items()}
         old = plain(spec.C)
         report = simulate(kernel, arrays, sizes, numbers or {}, blocks=blocks)
         product, bound = a @ b, np.abs(a) @ np.abs(b)
+        if spec.product == "xor":
+            product = (a[..., :, :, None] != b[..., None, :, :]).sum(-2)
         if expect is not None:
             wanted = expect(product, before)
         else:

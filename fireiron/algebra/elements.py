@@ -78,3 +78,19 @@ def tf32_rounded(array: Array) -> Array:
     bits = np.ascontiguousarray(array).view(np.uint32)
     near = ((bits + np.uint32(_HALF_A_UNIT)) & np.uint32(TF32_READ)).view(np.float32).reshape(array.shape)
     return np.where(np.isnan(array), array, near)
+
+
+def strided(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+    """View an array's memory from its first element on, with strides that count elements.
+
+    Example:
+        >>> import numpy as np
+        >>> strided(np.arange(6), (2, 2), (3, 1)).tolist()
+        [[0, 1], [3, 4]]
+    """
+    import numpy as np
+
+    # As unsigned integers, because NumPy does not describe every type of ml_dtypes to itself.
+    size = array.itemsize
+    plain = array.view(f"u{size}") if array.dtype.kind in "fV" and size < 4 else array
+    return np.lib.stride_tricks.as_strided(plain, shape, [s * size for s in strides]).view(array.dtype)

@@ -12,7 +12,7 @@ a transposed matrix is one of 16-bit elements.
 from __future__ import annotations
 
 from fireiron.algebra.layout import Layout
-from fireiron.atoms.fragments import fragment_a, fragment_b
+from fireiron.atoms.fragments import fragment_a, fragment_b, together
 from fireiron.language.atom import Atom, Operand
 from fireiron.language.levels import FR, SH, Warp
 
@@ -41,7 +41,7 @@ def _row(
     """Describe one form.
 
     Args:
-        role: the operand of an mma that it loads.
+        role: the operand of an mma that it loads (A8: A, of one of 8 rows).
         count: matrices.
         bits: of an element.
         shape: rows and columns of the tile.
@@ -73,8 +73,13 @@ def _along_k(bits: int) -> tuple[Atom, ...]:
     down = Layout(((8, 2, 2), row), ((1, 8, 16 * row), 16))  # lanes down the rows of A, then along K
     across = Layout(((8, 2, 2), row), ((k, row, 8 * k), 1))  # lanes along the columns of B, K between
     two = Layout(((8, 2, 2), row), ((k, row, 0), 1))
+    # For atoms of 8 rows, which take the registers along K first.
+    eight = Layout(((8, 2, 2), row), ((1, 16 * row, 8), 16))
+    word = together(bits)
+    of_eight = Layout(((4, 8), (word, 2, 2)), ((16 * word, 1), (16, 64 * word, 8)))
     return (
         _row("A", 4, bits, (16, k), down, fragment_a(16, k, bits)),
+        *((_row("A8", 4, bits, (16, k), eight, of_eight),) if bits <= 8 else ()),
         _row("B", 4, bits, (k, 16), across, fragment_b(k, 16, bits)),
         _row("B", 2, bits, (k, 8), two, fragment_b(k, 8, bits)),
     )

@@ -1,0 +1,80 @@
+"""What the schedules for mma.sync share: a block's operands in swizzled shared memory, fragments by ldmatrix."""
+
+from __future__ import annotations
+
+from fireiron import (
+    FR,
+    SH,
+    A,
+    B,
+    Block,
+    ColMajor,
+    Grouped,
+    MatMulChain,
+    RowMajor,
+    Strategy,
+    Swizzle,
+    Tensor,
+    Warp,
+    conform,
+    cp_async,
+    ldmatrix,
+    staged,
+)
+
+ROW_NBYTES = 64  # of a chunk of K: four lanes of 16 bytes
+STEP_NBYTES = 32  # of K that ldmatrix loads at once
+
+
+def gemm(
+    spec: MatMulChain,
+    block: tuple[int, int],
+    warp: tuple[int, int],
+    stages: int,
+    atom: tuple[int, int, int],
+    asynchronous: bool,
+) -> MatMulChain:
+    """Schedule a product: tiles of a block in a pipeline, tiles of a warp, fragments, the atom.
+
+    Args:
+        spec: of at most 32 bits an element, or of f64.
+        block: rows and columns of a block's tile, powers of two.
+        warp: rows and columns of a warp's tile.
+        stages: ring slots of the shared buffers.
+        atom: (m, n, k) of the mma.
+        asynchronous: whether cp.async fills shared memory, else registers stage the copies.
+    """
+    a, b = spec.matmul.A, spec.matmul.B
+    m, n = block
+    wide = a.dtype.bits == 64
+    chunk = a.dtype.count_in(ROW_NBYTES * (2 if wide else 1))
+    step = atom[2] if wide else a.dtype.count_in(STEP_NBYTES)
+    fragments = conform() if wide else ldmatrix()
+    chain = (
+        spec.tile(m, n, batch=spec.batch).to(Block).layout(Grouped(8)).epilog(memory=FR).split(chunk).pipeline(stages)
+    )
+    chain = _load(chain, a, a.order is RowMajor, m, asynchronous)
+    chain = _load(chain, b, b.order is ColMajor, n, asynchronous)
+    chain = chain.tile(*warp).to(Warp).split(step).unroll()
+    chain = chain.load(A, FR, fragments).load(B, FR, fragments).tile(*atom[:2]).unroll()
+    return (chain if step == atom[2] else chain.split(atom[2]).unroll()).done()
+
+
+def _load(chain: MatMulChain, tensor: Tensor, along_k: bool, lines: int, asynchronous: bool) -> MatMulChain:
+    """Load an operand to shared memory, swizzled so that copies and ldmatrix meet no bank conflicts.
+
+    Fragments want K contiguous, but those of 16-bit elements, which ldmatrix can transpose. Asynchronous copies move
+    4 bytes and more; where lines do not divide so, or elements are transposed, registers stage the copy.
+    """
+    role, kind = (A, tensor.dtype) if tensor is chain.matmul.A else (B, tensor.dtype)
+    kept = along_k or kind.bits == 16
+    copied = asynchronous and kept and tensor.aligned(max(1, kind.count_in(4)))
+    copy: Strategy = cp_async() if copied else staged()
+    loaded = chain.load(role, SH, copy)
+    k_first = RowMajor if role is A else ColMajor
+    if kind.bits == 64:
+        return loaded.storage_layout(k_first).pad(4)
+    vector = kind.count_in(16).bit_length() - 1
+    if along_k or not kept:
+        return loaded.storage_layout(k_first).swizzle(Swizzle(2, vector, 3))
+    return loaded.storage_layout(ColMajor if role is A else RowMajor).swizzle(Swizzle(3, 3, lines.bit_length() - 4))
