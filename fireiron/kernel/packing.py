@@ -127,6 +127,6 @@ def packed_access(name: str, dtype: DType, what: str, link: Link | None = None) 
     return DecompositionError(
         "packed-access",
         f"{what}, and {dtype.pack} elements of {name} ({dtype}) share a byte",
-        fix="move whole vectors along the contiguous dimension, K, and multiply by a tensor-core atom",
+        fix="keep the order of memory on both sides, in whole bytes: of products that is layout='TN', K last in both arrays",
         link=link,
     )
