@@ -77,4 +77,7 @@ def _load(chain: MatMulChain, tensor: Tensor, along_k: bool, lines: int, asynchr
     vector = kind.count_in(16).bit_length() - 1
     if along_k or not kept:
         return loaded.storage_layout(k_first).swizzle(Swizzle(2, vector, 3))
-    return loaded.storage_layout(ColMajor if role is A else RowMajor).swizzle(Swizzle(3, 3, lines.bit_length() - 4))
+    pieces = lines.bit_length() - 4  # a power of two of 16 bytes in a line
+    return loaded.storage_layout(ColMajor if role is A else RowMajor).swizzle(
+        Swizzle(min(3, pieces), 3, max(3, pieces))
+    )

@@ -47,14 +47,21 @@ def draw() -> Callable[[np.random.Generator, DType, int], np.ndarray[Any, Any]]:
     """Draw any bit patterns, numbers near 1, and the edges: zeros, subnormals, the largest, infinities, NaN."""
     import numpy as np
 
+    from fireiron.algebra.dtypes import tf32
+    from fireiron.algebra.elements import TF32_READ
+
     def drawn(rng: np.random.Generator, d: DType, count: int) -> np.ndarray[Any, Any]:
         unsigned = np.dtype(f"u{d.nbytes}")
-        wild = rng.integers(0, 2**d.bits, count, dtype=np.uint64).astype(unsigned).view(d.numpy)
+        # Of tf32 the low bits are not read: numbers here have none.
+        mask = unsigned.type(TF32_READ if d == tf32 else 2**d.bits - 1)
+        wild = (rng.integers(0, 2**d.bits, count, dtype=np.uint64).astype(unsigned) & mask).view(d.numpy)
         if d.kind == "int":
             return wild
-        tame = (rng.integers(-4096, 4096, count) / rng.choice([1, 64, 4096, 3], count)).astype(d.numpy)
+        numbers = np.clip(rng.integers(-4096, 4096, count) / rng.choice([1, 64, 4096, 3], count), *d.limits)
+        tame = (numbers.astype(d.numpy).view(unsigned) & mask).view(d.numpy)
         last = 2 ** (d.bits - 1)
-        exponents = ((1 << (d.bits - 1 - d.mantissa)) - 1) << d.mantissa
+        below = d.bits - 1 - d.exponent  # bits below the exponent, of which tf32 reads the upper ones
+        exponents = ((1 << d.exponent) - 1) << below
         one = (1.0 + np.zeros(1)).astype(d.numpy).view(unsigned)[0]
         patterns = [
             0,
@@ -67,7 +74,7 @@ def draw() -> Callable[[np.random.Generator, DType, int], np.ndarray[Any, Any]]:
             last + exponents,
             exponents + 1,
         ]
-        edges = np.array([*patterns, one, one + 1, one - 1, 1 << d.mantissa], dtype=unsigned).view(d.numpy)
+        edges = (np.array([*patterns, one, one + 1, one - 1, 1 << below], dtype=unsigned) & mask).view(d.numpy)
         return np.choose(rng.integers(0, 3, count), [wild, tame, rng.choice(edges, count)]).astype(d.numpy)
 
     return drawn

@@ -117,9 +117,7 @@ def _row(
     names = [size, acc.name, kinds[0].name, *([kinds[1].name] if kinds[0] != kinds[1] else [])]
     names += [product] if product != "mul" else []
     function = "_".join(["mma", *names])
-    nbytes = [
-        kind.nbytes_of(layout[1].size) for kind, layout in zip((*kinds, acc), layouts, strict=True)
-    ]
+    nbytes = [kind.nbytes_of(layout[1].size) for kind, layout in zip((*kinds, acc), layouts, strict=True)]
     return Atom(
         name=".".join(["mma", *names]),
         kind="MatMul",

@@ -169,7 +169,7 @@ def check_array(pointer: PointerParameter, array: ArrayFacts, sizes: Mapping[str
         raise CallError(
             "wrong-shape",
             f"{name} is {_numbers(array.shape)}, the kernel takes {_shape(pointer)}{solved}",
-            fix=f"pass an array of shape {shape}",
+            fix=f"pass an array of shape {shape}" + _packing(find_dtype(pointer.dtype)),
         )
     strides = concrete(pointer.strides, sizes)
     wrong = [i for i in range(len(shape)) if shape[i] > 1 and array.strides[i] != strides[i]]
@@ -337,6 +337,10 @@ def _dtype(name: str) -> DType | None:
         return find_dtype(name)
     except SpecError:
         return None
+
+
+def _packing(dtype: DType) -> str:
+    return f", whose bytes hold {dtype.pack} elements of {dtype} each" if dtype.packed else ""
 
 
 def _shape(pointer: PointerParameter) -> str:

@@ -1,7 +1,8 @@
 """Elements of fewer than 8 bits: in the finished kernel their buffers, views and arrays count bytes.
 
 Schedules count elements. A byte holds several, and nothing can address one of them, so each access must take whole
-bytes; then dividing every extent, stride and offset along the packed dimension makes all that follows a matter of bytes.
+bytes; then dividing every extent, stride and offset along the packed dimension makes all that follows a matter of
+bytes.
 """
 
 from __future__ import annotations
@@ -127,6 +128,6 @@ def packed_access(name: str, dtype: DType, what: str, link: Link | None = None) 
     return DecompositionError(
         "packed-access",
         f"{what}, and {dtype.pack} elements of {name} ({dtype}) share a byte",
-        fix="keep the order of memory on both sides, in whole bytes: of products that is layout='TN', K last in both arrays",
+        fix="move whole bytes, in memory's order on both sides: of products that is layout='TN', K last in both arrays",
         link=link,
     )

@@ -59,10 +59,9 @@ def _value(expr: Scalar, inputs: Sequence[Array], numbers: Mapping[str, float]) 
             return cast(np.asarray(numbers[name]), dtype)
         case Unary(op=op, x=x):
             value = _value(x, inputs, numbers)
-            if op == "neg":
-                return -value
-            if op == "abs":
-                return np.abs(value)
+            if op in ("neg", "abs"):
+                exact = value.astype(np.float32) if x.dtype in THROUGH_F32 else value
+                return _rounded(-exact if op == "neg" else np.abs(exact), x.dtype)
             return cast(_WIDE[op](value.astype(np.float64)), x.dtype)
         case Binary(op=op, x=x, y=y):
             return _binary(op, _value(x, inputs, numbers), _value(y, inputs, numbers), x.dtype)
@@ -84,7 +83,9 @@ def _binary(op: str, x: Array, y: Array, dtype: DType) -> Array:
 
 
 def _rounded(value: Array, dtype: DType) -> Array:
-    """Round f32 results to a type that hardware computes in f32."""
+    """Round f32 results to a type that hardware computes in f32; results of other types are right already."""
+    if dtype not in THROUGH_F32:
+        return value
     return tf32_rounded(value.astype(np.float32)) if dtype == tf32 else cast(value, dtype)
 
 

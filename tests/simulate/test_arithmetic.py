@@ -109,7 +109,7 @@ def test_cast(source: Any, target: Any) -> None:
         limits = np.iinfo(source.numpy)
         values = rng.integers(limits.min, limits.max, 400, endpoint=True).astype(source.numpy)
     else:
-        values = (rng.standard_normal(400) * 10.0 ** rng.integers(-3, 4, 400))
+        values = rng.standard_normal(400) * 10.0 ** rng.integers(-3, 4, 400)
         values = cast(np.clip(values, *source.limits) if source.bits == 8 else values, source)
     if source == tf32:
         values = tf32_rounded(values)
