@@ -147,8 +147,9 @@ def nearest(
         for atom in table
         if atom.kind == kind
     ]
-    # Sorting is stable: equally near atoms stay in order of preference.
-    return tuple(sorted((near for near in found if near.differs), key=lambda near: len(near.differs)))[:most]
+    # Sorting is stable: equally near atoms stay in order of preference, after those that compute the same.
+    differing = (near for near in found if near.differs)
+    return tuple(sorted(differing, key=lambda near: len(near.differs) + (near.atom.product != product)))[:most]
 
 
 def _differences(
