@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _SECTION = "PTX ISA 9.7.14.5, mma"
-_PTX = {f16: "f16", bf16: "bf16", f32: "f32", f64: "f64", tf32: "tf32", e4m3: "e4m3", e5m2: "e5m2"}
-_PTX |= {i8: "s8", u8: "u8", i4: "s4", u4: "u4", b1: "b1", i32: "s32"}
+_PTX = {d: d.name.replace("i", "s") for d in (f16, bf16, f32, f64, tf32, e4m3, e5m2, i8, u8, i4, u4, b1, i32)}
 _CONSTRAINTS = {f32: "f", f64: "d", i32: "r"}
 
 

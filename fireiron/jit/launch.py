@@ -19,8 +19,9 @@ from fireiron.jit.interface import Interface, PointerParameter, SizeParameter
 from fireiron.jit.workspace import Workspaces
 
 # How a number travels, by dtype; a float that C lacks travels as its bits.
-_FORMATS = {"f64": "d", "f32": "f", "f16": "e", "bf16": "H", "i32": "i", "i8": "b", "u8": "B"}
-_FORMATS |= {"tf32": "I", "e4m3": "B", "e5m2": "B"}
+_FORMATS = {
+    "f64": "d", "f32": "f", "f16": "e", "bf16": "H", "i32": "i", "i8": "b", "u8": "B", "tf32": "I", "e4m3": "B", "e5m2": "B",
+}  # fmt: skip
 
 
 class Arguments:
