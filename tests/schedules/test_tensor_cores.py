@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from fireiron import FR, SH, A, B, Block, Matrix, Move, Thread, Warp, ldmatrix, matmul, staged, symbol
+from fireiron import FR, SH, A, B, Block, Matrix, Move, Thread, Warp, cp_async, ldmatrix, matmul, staged, symbol
 from fireiron.algebra.arch import arch
 from fireiron.algebra.elements import pack, read
 from fireiron.atoms.ldmatrix import LDMATRIX
@@ -135,6 +135,13 @@ def test_a_move_to_fp8_saturates():
     assert float(found.out.astype(np.float32).max()) == 448
     result = compare("Y", found.out, reference(schedule, found.arrays, {}), schedule.program.steps[0].spec.dst.dtype)
     assert result.right, str(result)
+
+
+def test_an_unfinished_schedule_of_packed_elements_is_measured():
+    chain = matmul(64, 64, 512, "b1", layout="TN").tile(64, 64).to(Block).epilog(memory=FR).split(512)
+    found = chain.load(A, SH, cp_async()).facts("sm_80")
+    assert found.shared_nbytes == 64 * 512 // 8
+    assert {row.nbytes for row in found.rows if row.buffer == "a_sh"} == {64 * 512 // 8}
 
 
 def no_spills(schedule, name):
