@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from fireiron.algebra.dtypes import DType
+from fireiron.algebra.dtypes import DType, e4m3, e5m2
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import CallError, SpecError
 from fireiron.jit.arrays import ArrayFacts, share_elements, span
@@ -157,11 +157,16 @@ def check_array(pointer: PointerParameter, array: ArrayFacts, sizes: Mapping[str
     """
     name = pointer.name
     if not _holds(array.dtype, find_dtype(pointer.dtype)):
+        kind = find_dtype(pointer.dtype)
         fix = f"{name}.astype({pointer.dtype!r})"
-        if array.library == "torch":
-            fix = f"{name}.to(torch.{find_dtype(pointer.dtype).numpy_name})"
+        if kind.packed:
+            fix = f"{name} as uint8{_packing(kind)}"
+        elif array.library == "torch":
+            fix = f"{name}.to(torch.{kind.numpy_name})"
+        elif kind in (e4m3, e5m2):
+            fix = f"{name}.astype(ml_dtypes.{kind.numpy_name})"
         elif pointer.dtype != "bf16":
-            fix = f"{name}.astype({find_dtype(pointer.dtype).numpy_name!r})"
+            fix = f"{name}.astype({kind.numpy_name!r})"
         raise CallError("wrong-dtype", f"{name} is {array.dtype}, the kernel takes {pointer.dtype}", fix=f"pass {fix}")
     shape = concrete(pointer.shape, sizes)
     if array.shape != shape:
