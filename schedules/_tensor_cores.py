@@ -49,25 +49,32 @@ def gemm(
     wide = a.dtype.bits == 64
     chunk = a.dtype.count_in(ROW_NBYTES * (2 if wide else 1))
     step = atom[2] if wide else a.dtype.count_in(STEP_NBYTES)
-    fragments = conform() if wide else ldmatrix()
+    a_along_k, b_along_k = a.order is RowMajor, b.order is ColMajor
     chain = (
         spec.tile(m, n, batch=spec.batch).to(Block).layout(Grouped(8)).epilog(memory=FR).split(chunk).pipeline(stages)
     )
-    chain = _load(chain, a, a.order is RowMajor, m, asynchronous)
-    chain = _load(chain, b, b.order is ColMajor, n, asynchronous)
+    chain = _load(chain, a, a_along_k, m, asynchronous)
+    chain = _load(chain, b, b_along_k, n, asynchronous)
     chain = chain.tile(*warp).to(Warp).split(step).unroll()
-    chain = chain.load(A, FR, fragments).load(B, FR, fragments).tile(*atom[:2]).unroll()
+    chain = chain.load(A, FR, _fragments(a, a_along_k)).load(B, FR, _fragments(b, b_along_k)).tile(*atom[:2]).unroll()
     return (chain if step == atom[2] else chain.split(atom[2]).unroll()).done()
+
+
+def _fragments(tensor: Tensor, along_k: bool) -> Strategy:
+    """Choose how fragments leave shared memory: by ldmatrix where it deals them out."""
+    bits = tensor.dtype.bits
+    return conform() if bits == 64 or (bits == 32 and not along_k) else ldmatrix()
 
 
 def _load(chain: MatMulChain, tensor: Tensor, along_k: bool, lines: int, asynchronous: bool) -> MatMulChain:
     """Load an operand to shared memory, swizzled so that copies and ldmatrix meet no bank conflicts.
 
-    Fragments want K contiguous, but those of 16-bit elements, which ldmatrix can transpose. Asynchronous copies move
-    4 bytes and more; where lines do not divide so, or elements are transposed, registers stage the copy.
+    Fragments want K contiguous, but those of 16-bit elements, which ldmatrix can transpose, and those of 32 bits, which
+    threads can load one by one. Asynchronous copies move 4 bytes and more; where lines do not divide so, or elements
+    are transposed, registers stage the copy.
     """
     role, kind = (A, tensor.dtype) if tensor is chain.matmul.A else (B, tensor.dtype)
-    kept = along_k or kind.bits == 16
+    kept = along_k or kind.bits in (16, 32)
     copied = asynchronous and kept and tensor.aligned(max(1, kind.count_in(4)))
     copy: Strategy = cp_async() if copied else staged()
     loaded = chain.load(role, SH, copy)
@@ -77,6 +84,8 @@ def _load(chain: MatMulChain, tensor: Tensor, along_k: bool, lines: int, asynchr
     vector = kind.count_in(16).bit_length() - 1
     if along_k or not kept:
         return loaded.storage_layout(k_first).swizzle(Swizzle(2, vector, 3))
+    if kind.bits == 32:
+        return loaded.storage_layout(ColMajor if role is A else RowMajor).pad(8)  # lanes t + 1 read 8 banks further on
     pieces = lines.bit_length() - 4  # a power of two of 16 bytes in a line
     return loaded.storage_layout(ColMajor if role is A else RowMajor).swizzle(
         Swizzle(min(3, pieces), 3, max(3, pieces))

@@ -53,6 +53,21 @@ def test_gemm(right, preset, dtype, layout):
     right(preset.gemm(matmul(61, 45, 40, dtype, layout=layout), m=64, n=64, warp=(32, 32)))
 
 
+@pytest.mark.parametrize(
+    ("preset", "dtype", "layout"),
+    [
+        *((ampere, "tf32", x) for x in LAYOUTS),
+        *((ampere, d, "TN") for d in PACKED),
+        (ada, "e4m3", "TN"),
+        (turing, "i4", "TN"),
+    ],
+    ids=named,
+)
+def test_gemm_has_no_bank_conflicts(preset, dtype, layout):
+    report = preset.gemm(matmul(128, 128, 512, dtype, layout=layout)).simulate().report
+    assert {site.conflict_degree for site in report.sites if site.conflict_degree} == {1.0}
+
+
 # The sizes of TVM's tutorial on tensor cores.
 TUTORIAL = [(dtype, layout) for dtype in ("f16", "i8", "i4", "b1") for layout in layouts(dtype)]
 
