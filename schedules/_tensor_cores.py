@@ -9,6 +9,7 @@ from fireiron import (
     B,
     Block,
     ColMajor,
+    Group,
     Grouped,
     MatMulChain,
     RowMajor,
@@ -33,6 +34,8 @@ def gemm(
     stages: int,
     atom: tuple[int, int, int],
     asynchronous: bool,
+    ways: int = 1,
+    split_k: int = 1,
 ) -> MatMulChain:
     """Schedule a product: tiles of a block in a pipeline, tiles of a warp, fragments, the atom.
 
@@ -43,6 +46,8 @@ def gemm(
         stages: ring slots of the shared buffers.
         atom: (m, n, k) of the mma.
         asynchronous: whether cp.async fills shared memory, else registers stage the copies.
+        ways: groups of warps that each take a part of a chunk of K.
+        split_k: blocks that share a tile of C, each with a part of K.
     """
     a, b = spec.matmul.A, spec.matmul.B
     m, n = block
@@ -50,11 +55,14 @@ def gemm(
     chunk = a.dtype.count_in(ROW_NBYTES * (2 if wide else 1))
     step = atom[2] if wide else a.dtype.count_in(STEP_NBYTES)
     a_along_k, b_along_k = a.order is RowMajor, b.order is ColMajor
-    chain = (
-        spec.tile(m, n, batch=spec.batch).to(Block).layout(Grouped(8)).epilog(memory=FR).split(chunk).pipeline(stages)
-    )
-    chain = _load(chain, a, a_along_k, m, asynchronous)
-    chain = _load(chain, b, b_along_k, n, asynchronous)
+    chain: MatMulChain = spec.tile(m, n, batch=spec.batch).to(Block).layout(Grouped(8)).epilog(memory=FR)
+    if split_k > 1:
+        chain = chain.split(ways=split_k, multiple_of=ways * chunk).parallel(Block)
+    chain = chain.split(ways * chunk).pipeline(stages)
+    chain = _load(chain, a, a_along_k, m, a.dtype.nbytes_of(ways * chunk), asynchronous)
+    chain = _load(chain, b, b_along_k, n, a.dtype.nbytes_of(ways * chunk), asynchronous)
+    if ways > 1:
+        chain = chain.split(chunk).parallel(Group(Warp, (m // warp[0]) * (n // warp[1])))
     chain = chain.tile(*warp).to(Warp).split(step).unroll()
     chain = chain.load(A, FR, _fragments(a, a_along_k)).load(B, FR, _fragments(b, b_along_k)).tile(*atom[:2]).unroll()
     return (chain if step == atom[2] else chain.split(atom[2]).unroll()).done()
@@ -66,12 +74,20 @@ def _fragments(tensor: Tensor, along_k: bool) -> Strategy:
     return conform() if bits == 64 or (bits == 32 and not along_k) else ldmatrix()
 
 
-def _load(chain: MatMulChain, tensor: Tensor, along_k: bool, lines: int, asynchronous: bool) -> MatMulChain:
+def _load(chain: MatMulChain, tensor: Tensor, along_k: bool, lines: int, row: int, asynchronous: bool) -> MatMulChain:
     """Load an operand to shared memory, swizzled so that copies and ldmatrix meet no bank conflicts.
 
     Fragments want K contiguous, but those of 16-bit elements, which ldmatrix can transpose, and those of 32 bits, which
     threads can load one by one. Asynchronous copies move 4 bytes and more; where lines do not divide so, or elements
     are transposed, registers stage the copy.
+
+    Args:
+        chain: whose operand.
+        tensor: the operand.
+        along_k: whether neighbours along K lie together.
+        lines: rows of A, or columns of B.
+        row: bytes along K of each of them.
+        asynchronous: whether cp.async may be used.
     """
     role, kind = (A, tensor.dtype) if tensor is chain.matmul.A else (B, tensor.dtype)
     kept = along_k or kind.bits in (16, 32)
@@ -83,7 +99,10 @@ def _load(chain: MatMulChain, tensor: Tensor, along_k: bool, lines: int, asynchr
         return loaded.storage_layout(k_first).pad(4)
     vector = kind.count_in(16).bit_length() - 1
     if along_k or not kept:
-        return loaded.storage_layout(k_first).swizzle(Swizzle(2, vector, 3))
+        # Eight lines that a phase of ldmatrix reads start in as many banks: their vectors are permuted by the line,
+        # by pairs of lines where 64 bytes make one.
+        pieces = (row // 16).bit_length() - 1
+        return loaded.storage_layout(k_first).swizzle(Swizzle(min(3, pieces), vector, max(3, pieces)))
     if kind.bits == 32:
         return loaded.storage_layout(ColMajor if role is A else RowMajor).pad(8)  # lanes t + 1 read 8 banks further on
     pieces = lines.bit_length() - 4  # a power of two of 16 bytes in a line

@@ -21,6 +21,7 @@ from fireiron.kernel.ir import (
     Call,
     Commit,
     Compute,
+    CountIn,
     For,
     If,
     Kernel,
@@ -96,7 +97,7 @@ def _statement(statement: Statement) -> Statement:
                 if view.buffer.dtype.packed:
                     raise _refused(view.buffer, f"microkernel {name} takes single elements", link)
             return statement
-        case Let() | Sync() | Commit() | Wait():
+        case Let() | Sync() | CountIn() | Commit() | Wait():
             return statement
         case _ as never:
             assert_never(never)
