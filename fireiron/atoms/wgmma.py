@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from fireiron.algebra.dtypes import DType, bf16, f16, f32, i8, i32, u8
+from fireiron.algebra.dtypes import DType, bf16, e4m3, e5m2, f16, f32, i8, i32, tf32, u8
 from fireiron.algebra.layout import Layout
 from fireiron.language.atom import Atom, Meaning, Operand
 from fireiron.language.levels import FR, SH, Warpgroup
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 GROUP = "wgmma"
 ROWS = 64
 _SECTION = "PTX ISA 9.7.15.5, wgmma.mma_async"
-_PTX = {f16: "f16", bf16: "bf16", f32: "f32", i8: "s8", u8: "u8", i32: "s32"}
+_PTX = {
+    f16: "f16", bf16: "bf16", f32: "f32", tf32: "tf32", e4m3: "e4m3", e5m2: "e5m2", i8: "s8", u8: "u8", i32: "s32",
+}  # fmt: skip
 
 # Source: PTX ISA 9.7.15.5.1.2.2, matrix descriptor. A panel's place is the part of an address that changes at run
 # time, `shift` bytes the part that does not: it is added to the field itself.
@@ -118,6 +120,7 @@ def _row(n: int, inputs: DType, acc: DType, held: bool) -> Atom:
     fragment = {
         2: Layout(((4, 8, 4), (2, 2, 2)), ((128, 1, 16), (64, 8, 512))),
         1: Layout(((4, 8, 4), (4, 2, 2)), ((256, 1, 16), (64, 8, 1024))),
+        4: Layout(((4, 8, 4), (2, 2)), ((64, 1, 16), (8, 256))),
     }[inputs.nbytes]
     function = f"wgmma_m64n{n}k{k}_{acc.name}_{inputs.name}{'_ra' if held else ''}"
     majors = "<{B.major}>" if held else "<{A.major}, {B.major}>"
@@ -162,7 +165,7 @@ def wgmma(n: int) -> tuple[Atom, ...]:
         >>> [atom.name for atom in wgmma(256)][:2]
         ['wgmma.m64n256k16.f32.f16', 'wgmma.m64n256k16.f32.f16.ra']
     """
-    kinds = ((f16, f32), (f16, f16), (bf16, f32), (i8, i32), (u8, i32))
+    kinds = ((f16, f32), (f16, f16), (bf16, f32), (tf32, f32), (e4m3, f32), (e5m2, f32), (i8, i32), (u8, i32))
     return tuple(_row(n, inputs, acc, held) for inputs, acc in kinds if n in _widths(inputs) for held in (False, True))
 
 

@@ -154,8 +154,8 @@ def ldmatrix() -> Strategy:
     """
 
     def strategy(move: MoveChain) -> MoveChain:
-        nbytes = move.residual.operands[0].dtype.nbytes
-        sizes = [32 // nbytes if dim == "K" else 16 for dim, _ in move.residual.sizes[-2:]]
+        kind = move.residual.operands[0].dtype
+        sizes = [kind.count_in(32) if dim == "K" else 16 for dim, _ in move.residual.sizes[-2:]]
         return move.tile(*sizes).unroll().done()
 
     return strategy

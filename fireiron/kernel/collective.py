@@ -28,14 +28,17 @@ def lower_collective(chosen: Atom | str | None, state: State, context: Context) 
         return _store(chosen, state, context)
     shape = tuple(size for _, size in state.residual.sizes[-2:])
     why: list[str] = []
+    sizes: set[int] = set()
     for atom in chosen_from(chosen):
         if atom.kind != "Move" or atom.unit != state.level:
             continue
         row = atom.operand("src")
-        if row.shape != shape or atom.nbytes // row.registers != src.storage.dtype.nbytes:
-            why.append(
-                f"{atom.name} moves {row.shape[0]}x{row.shape[1]} elements of {atom.nbytes * 8 // row.registers} bits"
-            )
+        bits = atom.nbytes * 8 // row.registers
+        if bits != src.storage.dtype.bits:
+            sizes.add(bits)
+            continue
+        if row.shape != shape:
+            why.append(f"{atom.name} moves {row.shape[0]}x{row.shape[1]} elements of {bits} bits")
             continue
         if (
             src.storage.memory != row.memory
@@ -54,6 +57,9 @@ def lower_collective(chosen: Atom | str | None, state: State, context: Context) 
             why.append(f"{atom.name}: {error.message}")
             continue
         return (Call(atom, (source, target), link=state.link),)
+    if not why and sizes:
+        listed = ", ".join(map(str, sorted(sizes)))
+        why.append(f"elements have {src.storage.dtype.bits} bits, those that it moves {listed}")
     raise DecompositionError(
         "no-atom",
         f"no atom of a {state.level} executes {state.residual}: "

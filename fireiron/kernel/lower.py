@@ -1,4 +1,4 @@
-"""Lowering: a finished chain becomes a kernel, by one walk over its links and three passes over the statements."""
+"""Lowering: a finished chain becomes a kernel, by one walk over its links and passes over the statements."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from fireiron.base.errors import SpecError
 from fireiron.kernel.allocate import allocate, rebind
 from fireiron.kernel.assemble import part, place_barriers
 from fireiron.kernel.context import Context, State
+from fireiron.kernel.conversions import check_conversions
 from fireiron.kernel.ir import (
     Buffer,
     Call,
@@ -28,6 +29,7 @@ from fireiron.kernel.ir import (
     Workspace,
     walk,
 )
+from fireiron.kernel.packing import in_bytes
 from fireiron.kernel.storage import tensor_window
 from fireiron.kernel.synchronise import synchronise
 from fireiron.kernel.walk import lower_links
@@ -110,7 +112,8 @@ def lower(
     body = synchronise(rebind(body, known), context.storages, context.definitions, trust_no_sync)
     maps = {s.map.name: s.map for s in walk(body) if isinstance(s, Call) and s.map is not None}
     pointers = sum(isinstance(p, Pointer) for p in parameters)
-    return Kernel(
+    check_conversions(body, context.arch)
+    kernel = Kernel(
         name,
         (*parameters[:pointers], *maps.values(), *parameters[pointers:]),
         context.grid,
@@ -124,6 +127,7 @@ def lower(
         context.persistent,
         barriers,
     )
+    return in_bytes(kernel)
 
 
 def _named(spec: Spec, links: Sequence[Decomposition]) -> set[str]:

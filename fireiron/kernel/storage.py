@@ -106,7 +106,7 @@ def make_storage(
     if span:
         return _panels(link, name, shape, dtype, order, span, state, context, slots)
     strides, size = _strides(link, shape, order)
-    vector = max(1, 16 // dtype.nbytes)
+    vector = max(1, dtype.count_in(16))
     size = -(-size // vector) * vector
     if link.swizzle is not None:
         size = -(-size // link.swizzle.period) * link.swizzle.period

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 Meaning: TypeAlias = "Callable[..., np.ndarray[Any, Any]]"
+# What a MatMul sums over K: products, or the bits of `a ^ b` or of `a & b`.
+Product: TypeAlias = Literal["mul", "xor", "and"]
 
 
 @attrs.frozen
@@ -67,8 +69,10 @@ class Atom:
         completion: the group (`cp.async`, `wgmma`, `bulk`) that is awaited before the result is there, `mbarrier` where
             a barrier counts the bytes that land, or "" where it is there at once.
         zeroes: whether a MatMul can take C for zero, by the Call's `accumulate`.
-        numpy: meaning of a MatMul on arrays (units, threads, registers): numpy(a, b, c) -> new c. Moves move.
+        numpy: meaning of a MatMul on arrays (units, threads, registers): numpy(a, b, c) -> new c. Moves move. Packed
+            elements come as the bytes that hold them.
         clocks: issue clocks of one warp instruction on one SM sub-partition, for the cost model.
+        product: what a MatMul sums.
     """
 
     name: str
@@ -87,6 +91,7 @@ class Atom:
     zeroes: bool = False
     numpy: Meaning | None = attrs.field(default=None, eq=False, repr=False)
     clocks: float = 1.0
+    product: Product = "mul"
 
     def operand(self, role: str) -> Operand:
         """Find an operand by its role."""
