@@ -58,7 +58,7 @@ class Body:
                 with self.writer.block(f"if ({number(condition)}) {{"):
                     self.statements(body)
             case Call():
-                write(self._where(statement.write) + self._call(statement))
+                write(self._call(statement))
             case Compute(dst=dst, expr=expr, inputs=inputs):
                 value = scalar(expr, tuple(str(Element(view, number)) for view in inputs))
                 write(f"{self._where(statement.write)}{Element(dst, number)} = {value};")
@@ -79,7 +79,7 @@ class Body:
                 assert_never(never)
 
     def _call(self, call: Call) -> str:
-        """Print an atom's call, and keep its wrapper."""
+        """Print an atom's call under its masks, and keep its wrapper."""
         atom = call.atom
         fields: dict[str, object] = {
             o.role: Element(v, self.number) for o, v in zip(atom.operands, call.views, strict=True)
@@ -88,7 +88,11 @@ class Body:
             if call.lane is None or call.read is not None or call.write is not None:
                 raise _refused(call, "every lane of the warp must take part, and name a source lane")
             fields["lane"] = self.number(call.lane)
-        text, wrapper = atom.call, atom.cuda
+        text, wrapper, where = atom.call, atom.cuda, self._where(call.write)
+        if where and atom.masked_call and call.read is None:
+            # The instruction's own predicate leaves no branch for others to be scheduled around.
+            text, wrapper, where = atom.masked_call, atom.masked_cuda, ""
+            fields["write"] = self.number(call.write)  # pyright: ignore[reportArgumentType]
         if call.read is not None and as_int(call.read) != 1:
             if not atom.guarded_call:
                 raise _refused(call, "it has no form that reads nothing and writes zeros")
@@ -96,7 +100,7 @@ class Body:
             fields["read"] = self.number(call.read)
         if wrapper:
             self.functions[wrapper] = None
-        return text.format_map(fields)
+        return where + text.format_map(fields)
 
     def _where(self, condition: Expr | None) -> str:
         """Print the guard of a statement that some threads skip."""

@@ -259,8 +259,14 @@ class SplitRefinements(Chain):
         """Unroll the loop over chunks."""
         return self._refine(unrolled=True)
 
-    def pipeline(self, stages: int) -> Self:
+    def pipeline(self, stages: int, drain: bool = False) -> Self:
         """Let the loads below run `stages - 1` chunks ahead, in as many ring slots.
+
+        A pipeline of registers inside one of shared memory flows: at the end of a chunk it loads from the next.
+
+        Args:
+            stages: ring slots.
+            drain: whether it ends with each chunk of the pipeline around it instead.
 
         Raises:
             DecompositionError: `pipeline-stages`.
@@ -273,7 +279,7 @@ class SplitRefinements(Chain):
                 link=here(),
                 path=self.where,
             )
-        return self._refine(stages=stages, link=here())
+        return self._refine(stages=stages, drain=drain, link=here())
 
 
 class LoadRefinements(Chain):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
@@ -20,6 +20,9 @@ from fireiron.language.decompositions import Decomposition
 from fireiron.language.levels import Block, Cluster, Kernel, Level
 from fireiron.language.residual import Residual
 from fireiron.language.specs import Spec
+
+if TYPE_CHECKING:
+    from fireiron.kernel.flow import Flow
 
 MAX_THREADS = 1024
 
@@ -100,6 +103,7 @@ class State:
         guards: what holds here where units outnumber tiles.
         path: the links that led here, in words.
         link: where the last of them was written.
+        flow: the pipeline around this place whose loop one below may take over.
     """
 
     residual: Residual
@@ -110,6 +114,7 @@ class State:
     guards: tuple[Expr, ...] = ()
     path: str = ""
     link: Link | None = None
+    flow: Flow | None = None
 
     @property
     def level(self) -> Level:

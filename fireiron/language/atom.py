@@ -60,6 +60,9 @@ class Atom:
             view's first element (`{A[1]}`: of its second); `{lane}` of a Shuffle.
         guarded_cuda: the wrapper of `guarded_call`.
         guarded_call: the statement of a Move that writes zeros where `{read}` is false, or "" where there is none.
+        masked_cuda: the wrapper of `masked_call`.
+        masked_call: the statement of a Move that does nothing where `{write}` is false by the instruction's own
+            predicate, or "" where a branch must do.
         nbytes: bytes a Move carries (its dtype is then free and its operands' elements are bytes), else 0.
         completion: the group (`cp.async`) that is awaited before the result is there, or "" where it is there at once.
         numpy: meaning of a MatMul on arrays (units, threads, registers): numpy(a, b, c) -> new c. Moves move.
@@ -77,6 +80,8 @@ class Atom:
     call: str
     guarded_cuda: str = ""
     guarded_call: str = ""
+    masked_cuda: str = ""
+    masked_call: str = ""
     nbytes: int = 0
     completion: str = ""
     numpy: Meaning | None = attrs.field(default=None, eq=False, repr=False)

@@ -93,11 +93,13 @@ class Split:
         size: extent of a chunk.
         unrolled: whether the loop is unrolled.
         stages: ring slots of the loads below it; they run stages-1 chunks ahead.
+        drain: whether a pipeline inside another ends with each of its chunks, instead of flowing on into the next.
     """
 
     size: int
     unrolled: bool = False
     stages: int = 1
+    drain: bool = False
     link: Link | None = _link
 
 

@@ -91,7 +91,7 @@ def refinements(link: Decomposition) -> dict[str, str]:
             said["unroll"] = "unroll" if link.unrolled else ""
         case Split():
             said["unroll"] = "unroll" if link.unrolled else ""
-            said["stages"] = f"pipeline {link.stages}" if link.stages > 1 else ""
+            said["stages"] = f"pipeline {link.stages}" + " drain" * link.drain if link.stages > 1 else ""
         case Load():
             said["dtype"] = f"as {link.dtype}" if link.dtype else ""
             said["pad"] = f"pad {link.pad}" if link.pad else ""
