@@ -48,9 +48,9 @@ class Body:
                 # The variable may be known to be small where its value's parts are not.
                 c_type = "int" if fits_int32(var) else integer_type(value)
                 write(f"const {c_type} {var.name} = {number(value)};")
-            case For(var=var, extent=extent, body=body, unroll=unroll):
-                # Without the 1 the compiler would choose: what is written is what runs.
-                write("#pragma unroll" if unroll else "#pragma unroll 1")
+            case For(var=var, extent=extent, body=body, unroll=unroll, together=together):
+                # Without the number the compiler would choose: what is written is what runs.
+                write("#pragma unroll" if unroll else f"#pragma unroll {together}")
                 head = f"for ({integer_type(extent)} {var.name} = 0; {var.name} < {number(extent)}; ++{var.name}) {{"
                 with self.writer.block(head):
                     self.statements(body)

@@ -255,9 +255,27 @@ class TileRefinements(Chain):
 class SplitRefinements(Chain):
     """Refine the split written last."""
 
-    def unroll(self) -> Self:
-        """Unroll the loop over chunks."""
-        return self._refine(unrolled=True)
+    def unroll(self, chunks: int | None = None) -> Self:
+        """Unroll the loop over chunks.
+
+        Args:
+            chunks: how many stand together in a trip of the loop that is left, None for all. As many as a pipeline has
+                stages make the numbers of ring slots constants.
+
+        Raises:
+            DecompositionError: `unroll-chunks`.
+        """
+        if chunks is None:
+            return self._refine(unrolled=True)
+        if chunks < 1:
+            raise DecompositionError(
+                "unroll-chunks",
+                f"{chunks} chunks cannot stand together in a trip of a loop",
+                fix="use 1 or more, or unroll() for no loop at all",
+                link=here(),
+                path=self.where,
+            )
+        return self._refine(together=chunks)
 
     def pipeline(self, stages: int, drain: bool = False) -> Self:
         """Let the loads below run `stages - 1` chunks ahead, in as many ring slots.

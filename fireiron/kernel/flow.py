@@ -13,11 +13,11 @@ from math import gcd
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, ge, lt, maximum, proves, simplest
+from fireiron.algebra.expr import Expr, Var, as_expr, as_int, ge, lt, maximum, proves, simplest
 from fireiron.atoms.cp_async import GROUP
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Body, Context, Recur, State, descend
-from fireiron.kernel.ir import Call, Commit, For, If, Wait
+from fireiron.kernel.ir import Commit, For, If, Wait
 from fireiron.kernel.move import Copy, asynchronous, lower_copy, open_load
 from fireiron.kernel.ownership import RegisterLoop
 from fireiron.kernel.rewrite import masked, replaced
@@ -37,16 +37,14 @@ class Flow:
     Args:
         k: the number of a chunk.
         trips: how many chunks there are.
-        stages: ring slots of its loads.
-        unrolled: whether its loop is.
+        link: its split.
         copies: lowers the loads of chunk k, once threads are counted.
         around: puts loop and copies around the compute of one chunk, where nothing takes the loop over.
     """
 
     k: Var
     trips: Expr
-    stages: int
-    unrolled: bool
+    link: Split
     copies: Callable[[], list[Copy]]
     around: Callable[[Body], Body]
 
@@ -78,20 +76,20 @@ class _Ring:
     def head(self) -> Body:
         """Start and finish the first chunks, as many as may be under way."""
         out: Body = ()
-        for d in range(self.flow.stages - 1):
+        for d in range(self.flow.link.stages - 1):
             chunk = as_expr(d)
             out += (*self._at((*self.start, *self.finish), chunk), *((Commit(GROUP),) if self.flying else ()))
         return out
 
     def acquire(self, chunk: Expr) -> Body:
         """Make a chunk ready to be fetched from, and start the one that takes the slot of its forerunner."""
-        last = chunk + (self.flow.stages - 2)
+        last = chunk + (self.flow.link.stages - 2)
         finish = () if as_int(chunk) == 0 else self._at(self.finish, last)
         start = self._at(self.start, last + 1)
         if not self.flying:
             return (*finish, *start)
         # Before fetches from a chunk, at most the n-2 newer ones may be in flight; groups count even where empty.
-        return (*finish, Wait(GROUP, self.flow.stages - 2), *start, Commit(GROUP))
+        return (*finish, Wait(GROUP, self.flow.link.stages - 2), *start, Commit(GROUP))
 
 
 def lower_flowing(link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
@@ -176,18 +174,23 @@ def _loop(flow: Flow, together: int, far: int, trip: Callable[[Expr], Body]) -> 
         for c in range(together):
             chunk = k * together + c
             body += _where(lt(chunk, flow.trips), trip(chunk))
-        return (For(k, as_expr(k.extent), body, flow.unrolled),)
+        return (_for(flow, k, body, together),)
     whole = maximum(flow.trips - far, 0)
     rounds = whole if together == 1 else whole // together
     k = Var(flow.k.name, simplest(rounds))
     out: Body = ()
     if as_int(rounds) != 0:
         body = tuple(s for c in range(together) for s in trip(k * together + c))
-        out = (For(k, as_expr(rounds), body, flow.unrolled),)
+        out = (_for(flow, k, body, together),)
     left: list[Expr] = [rounds * together + c for c in range(as_int(whole - rounds * together) or 0)]
     for chunk in (*left, *(flow.trips - far + p for p in range(far))):
         out += _where(ge(chunk, 0), trip(chunk))
     return out
+
+
+def _for(flow: Flow, k: Var, body: Body, together: int) -> For:
+    """Write the loop; some of the chunks that shall stand together do so already."""
+    return For(k, as_expr(k.extent), body, flow.link.unrolled, max(1, flow.link.together // together))
 
 
 def _where(condition: Expr, body: Body) -> Body:

@@ -84,12 +84,18 @@ class Let:
 
 @attrs.frozen
 class For:
-    """Repeat the body for var = 0 .. extent-1 (extent is block-uniform)."""
+    """Repeat the body for var = 0 .. extent-1 (extent is block-uniform).
+
+    Args:
+        unroll: whether no loop is left.
+        together: how many trips stand together in one of the compiled loop.
+    """
 
     var: Var
     extent: Expr
     body: tuple[Statement, ...]
     unroll: bool = False
+    together: int = 1
 
 
 @attrs.frozen

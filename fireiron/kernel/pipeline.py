@@ -46,7 +46,7 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
 
     before = () if state.windows["C"].storage.memory.registers else initialise(state, context)
     if link.stages == 1:
-        return (*before, For(k, trips, recur(rest, at(k, looped), context), link.unrolled))
+        return (*before, For(k, trips, recur(rest, at(k, looped), context), link.unrolled, link.together))
 
     loads = leading_loads(rest)
     if not loads:
@@ -90,11 +90,11 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
             # Groups are counted even where they are empty.
             start = (Wait(GROUP, link.stages - 2), *start, Commit(GROUP))
         finish = guarded(ahead, tuple(s for c in next_chunk for s in c.finish))
-        return (*first, For(k, trips, (*start, *compute, *finish), link.unrolled))
+        return (*first, For(k, trips, (*start, *compute, *finish), link.unrolled, link.together))
 
     if not _flows_into(link, loads, rest[len(loads) :]):
         return (*before, *around(recur(rest[len(loads) :], inner, context)))
-    flow = Flow(k, trips, link.stages, link.unrolled, lambda: copies(k, below), around)
+    flow = Flow(k, trips, link, lambda: copies(k, below), around)
     return (*before, *recur(rest[len(loads) :], attrs.evolve(inner, flow=flow), context))
 
 

@@ -220,7 +220,9 @@ class _Pass:
         """
         wait, *rest = statement.body
         _, after = self.run(tuple(rest), pending, uniform)
-        edges = [e for s in rest for e in self.conflicts(pending, s)] + self.carried(list(rest), after, statement.var, statement.var + 1)
+        edges = [e for s in rest for e in self.conflicts(pending, s)] + self.carried(
+            list(rest), after, statement.var, statement.var + 1
+        )
         edges.sort(key=lambda e: (e.first.kind, e.then.kind) != ("write", "read"))  # the reason that a reader expects
         head: list[Statement] = [wait]
         pending = self.separate(head, [*pending, *after], edges, uniform)
@@ -274,7 +276,9 @@ def _awaits(statement: Statement) -> bool:
 
 def _enters(statement: Statement) -> bool:
     """Say whether a statement is a loop over chunks: it may have barriers of its own."""
-    return isinstance(statement, For) and not statement.unroll and any(isinstance(s, Region) for s in walk(statement.body))
+    return (
+        isinstance(statement, For) and not statement.unroll and any(isinstance(s, Region) for s in walk(statement.body))
+    )
 
 
 def _syncs(body: tuple[Statement, ...]) -> list[Level]:

@@ -92,6 +92,7 @@ class Split:
     Args:
         size: extent of a chunk.
         unrolled: whether the loop is unrolled.
+        together: how many chunks stand together in a trip of the compiled loop.
         stages: ring slots of the loads below it; they run stages-1 chunks ahead.
         drain: whether a pipeline inside another ends with each of its chunks, instead of flowing on into the next.
     """
@@ -100,6 +101,7 @@ class Split:
     unrolled: bool = False
     stages: int = 1
     drain: bool = False
+    together: int = 1
     link: Link | None = _link
 
 

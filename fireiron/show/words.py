@@ -90,7 +90,7 @@ def refinements(link: Decomposition) -> dict[str, str]:
             said["permute"] = "" if link.permute is None else f"permute {function(link.permute)}".rstrip()
             said["unroll"] = "unroll" if link.unrolled else ""
         case Split():
-            said["unroll"] = "unroll" if link.unrolled else ""
+            said["unroll"] = "unroll" if link.unrolled else f"unroll {link.together}" if link.together > 1 else ""
             said["stages"] = f"pipeline {link.stages}" + " drain" * link.drain if link.stages > 1 else ""
         case Load():
             said["dtype"] = f"as {link.dtype}" if link.dtype else ""

@@ -142,9 +142,7 @@ def test_every_barrier_and_wait_is_needed(copy, stages, steps):
     kernel = gemm(chunks(steps, 7), copy, stages, steps).lowered()
     arrays = random_arrays(Interface.of(kernel), {})
     edits = [Nth(Sync, i) for i in range(count(kernel, Sync))] + [Nth(Wait, i) for i in range(count(kernel, Wait))]
-    edits += [
-        Nth(Wait, i, lambda s: attrs.evolve(s, pending=s.pending + 1)) for i in range(count(kernel, Wait))
-    ]
+    edits += [Nth(Wait, i, lambda s: attrs.evolve(s, pending=s.pending + 1)) for i in range(count(kernel, Wait))]
     assert count(kernel, Commit) == 0 or count(kernel, Wait) > 0
     for edit in edits:
         with pytest.raises(FireironError) as caught:
