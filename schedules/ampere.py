@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import attrs
+
 from fireiron import (
     FR,
     SH,
@@ -12,6 +14,7 @@ from fireiron import (
     Grouped,
     MatMulChain,
     RowMajor,
+    Strategy,
     Swizzle,
     Tensor,
     Warp,
@@ -21,51 +24,93 @@ from fireiron import (
     staged,
 )
 
-ROW_NBYTES = 64  # of a chunk of K: four lanes of 16 bytes
+
+@attrs.frozen
+class Sizes:
+    """Hold what suits one width of elements.
+
+    Args:
+        m, n, k: tile of a block, chunk of K.
+        warp: tile of a warp.
+        stages: ring slots of the shared buffers.
+        step: K of an mma, and of a fragment.
+        slots: of the fragments.
+    """
+
+    m: int
+    n: int
+    k: int
+    warp: tuple[int, int]
+    stages: int
+    step: int
+    slots: int = 2
 
 
-def _load(chain: MatMulChain, tensor: Tensor, along_k: bool, lines: int) -> MatMulChain:
+# By bytes of an element. Accumulators of 128 registers leave room for two slots of fragments; those of f64 do not.
+SIZES = {
+    1: Sizes(128, 256, 64, (64, 64), 4, 32),
+    2: Sizes(128, 256, 32, (64, 64), 4, 16),
+    8: Sizes(128, 64, 16, (64, 32), 3, 8, slots=1),
+}
+
+
+def _load(chain: MatMulChain, tensor: Tensor, along_k: bool, lines: int, k: int) -> MatMulChain:
     """Load an operand to shared memory, swizzled so that copies and ldmatrix meet no bank conflicts.
 
     Asynchronous copies move 4 bytes and more; where lines do not divide so, or bytes are transposed, registers stage
     the copy.
     """
     role, nbytes = (A, tensor.dtype.nbytes) if tensor is chain.matmul.A else (B, tensor.dtype.nbytes)
-    kept = along_k or nbytes == 2
+    kept = along_k or nbytes != 1
     copied = kept and tensor.aligned(max(1, 4 // nbytes))
     loaded = chain.load(role, SH, cp_async() if copied else staged())
     k_first = RowMajor if role is A else ColMajor
     vector = (16 // nbytes).bit_length() - 1
     if nbytes == 8:
-        return loaded.storage_layout(k_first).pad(4)
+        return loaded.pad(4)
     if along_k or not kept:
-        return loaded.storage_layout(k_first).swizzle(Swizzle(2, vector, 3))
+        spread = (k * nbytes // 16).bit_length() - 1
+        return loaded.storage_layout(k_first).swizzle(Swizzle(min(3, spread), vector, max(3, spread)))
     return loaded.storage_layout(ColMajor if role is A else RowMajor).swizzle(Swizzle(3, 3, lines.bit_length() - 4))
 
 
 def gemm(
-    spec: MatMulChain, m: int = 128, n: int = 128, warp: tuple[int, int] = (64, 64), stages: int = 4
+    spec: MatMulChain,
+    m: int | None = None,
+    n: int | None = None,
+    k: int | None = None,
+    warp: tuple[int, int] | None = None,
+    stages: int | None = None,
+    step: int | None = None,
+    slots: int | None = None,
+    ring: int | None = None,
+    fragments: Strategy | None = None,
+    store: Strategy | None = None,
 ) -> MatMulChain:
     """Schedule a product for tensor cores: asynchronous copies, ldmatrix, mma.sync.
 
-    Element types f16, bf16, i8, u8 and f64, in all layouts.
+    Element types f16, bf16, i8, u8 and f64, in all layouts. What is not given suits the element type.
 
     Args:
-        m, n: tile of a block, powers of two.
+        m, n, k: tile of a block, chunk of K; powers of two, a chunk 32 bytes or more.
         warp: tile of a warp.
         stages: ring slots of the shared buffers; stages - 1 chunks of K are in flight.
+        step: K of a fragment, that of an mma.
+        slots: of the fragments; with 2 they are loaded under the math of the step before, over the chunks' ends too.
+        ring: chunks that stand together in a trip of the main loop; as many as there are stages.
+        fragments: how fragments are loaded, ldmatrix() where elements of its width exist.
+        store: how the result goes to C; conform(), or through_shared(...) for whole lines.
     """
     a, b = spec.matmul.A, spec.matmul.B
     nbytes = a.dtype.nbytes
-    if nbytes == 8:
-        m, n, warp, stages = m // 2, n // 2, (32, 32), min(stages, 3)
-    chunk = ROW_NBYTES // nbytes * (2 if nbytes == 8 else 1)
-    step, tile = {1: (32, (16, 8)), 2: (16, (16, 8)), 8: (4, (8, 8))}[nbytes]
-    fragments = conform() if nbytes == 8 else ldmatrix()
-    chain = (
-        spec.tile(m, n, batch=spec.batch).to(Block).layout(Grouped(8)).epilog(memory=FR).split(chunk).pipeline(stages)
-    )
-    chain = _load(chain, a, a.order is RowMajor, m)
-    chain = _load(chain, b, b.order is ColMajor, n)
-    chain = chain.tile(*warp).to(Warp).split(step).unroll()
-    return chain.load(A, FR, fragments).load(B, FR, fragments).tile(*tile).unroll().done()
+    usual = SIZES[nbytes]
+    m, n, k, warp = m or usual.m, n or usual.n, k or usual.k, warp or usual.warp
+    stages, step, slots = stages or usual.stages, step or usual.step, slots or usual.slots
+    tile = (16, 8)
+    how = fragments or (conform() if nbytes == 8 else ldmatrix())
+    chain = spec.tile(m, n, batch=spec.batch).to(Block).layout(Grouped(8)).epilog(memory=FR, store=store)
+    chain = chain.split(k).pipeline(stages).unroll(ring or stages)
+    chain = _load(chain, a, a.order is RowMajor, m, k)
+    chain = _load(chain, b, b.order is ColMajor, n, k)
+    chain = chain.tile(*warp).to(Warp).split(step).unroll().pipeline(slots)
+    return chain.load(A, FR, how).load(B, FR, how).tile(*tile).unroll().done()

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from fireiron.algebra.dtypes import DType, bf16, f16, f32, f64, i8, i32, u8
 from fireiron.algebra.layout import Layout
 from fireiron.language.atom import Atom, Meaning, Operand
@@ -102,6 +104,27 @@ __device__ __forceinline__ void {name}(void* c_registers, const void* a_register
 """
 
 
+def _wide(shape: tuple[int, int, int]) -> Atom:
+    """Describe an f64 mma of sixteen rows: one instruction on sm_90, before it those of eight that it is made of.
+
+    The eight-row form takes one of A's registers, one of B's and two of C's, and the fragments fit each other.
+    """
+    atom = _row(shape, f64, f64, 80, 8 * shape[2])
+    small = "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+    head, whole = atom.cuda.split("    asm(", 1)
+    calls = "".join(
+        f"""\
+    asm("{small}"
+        : "+d"(d[{2 * i}]), "+d"(d[{2 * i + 1}])
+        : "d"(a[{2 * j + i}]), "d"(b[{j}]));
+"""
+        for j in range(shape[2] // 4)
+        for i in range(2)
+    )
+    whole = whole.removesuffix("}\n")
+    return attrs.evolve(atom, cuda=f"{head}#if __CUDA_ARCH__ >= 900\n    asm({whole}#else\n{calls}#endif\n}}\n")
+
+
 def _row(shape: tuple[int, int, int], inputs: DType, acc: DType, arch: int, clocks: float) -> Atom:
     """Describe one mma.sync."""
     m, n, k = shape
@@ -136,6 +159,6 @@ MMA: tuple[Atom, ...] = (
     *(_row((16, 8, k), bf16, f32, 80, k) for k in (16, 8)),
     *(_row((16, 8, k), kind, i32, 80, k / 2) for k in (32, 16) for kind in (i8, u8)),
     *(_row((8, 8, 16), kind, i32, 75, 4) for kind in (i8, u8)),
-    *(_row((16, 8, k), f64, f64, 90, 8 * k) for k in (16, 8, 4)),
+    *(_wide((16, 8, k)) for k in (16, 8, 4)),
     _row((8, 8, 4), f64, f64, 80, 16),
 )
