@@ -30,7 +30,7 @@ from fireiron.language.levels import (
     Warp,
     Warpgroup,
 )
-from fireiron.language.pointwise import add, exp, maximum, minimum, relu, scale, tanh
+from fireiron.language.pointwise import add, exp, maximum, minimum, relu, saturate, scale, tanh
 from fireiron.language.tensor import ColMajor, Grouped, Matrix, RowMajor, Tensor, Vector
 
 __version__ = VERSION
@@ -92,6 +92,7 @@ __all__ = [
     "microkernel",
     "minimum",
     "relu",
+    "saturate",
     "scale",
     "staged",
     "symbol",

@@ -22,6 +22,7 @@ from fireiron import (
     cp_async,
     ldmatrix,
     staged,
+    through_shared,
 )
 
 
@@ -74,6 +75,18 @@ def _load(chain: MatMulChain, tensor: Tensor, along_k: bool, lines: int, k: int)
     return loaded.storage_layout(ColMajor if role is A else RowMajor).swizzle(Swizzle(3, 3, lines.bit_length() - 4))
 
 
+def _lines(tensor: Tensor, m: int, n: int, ring_nbytes: int) -> Strategy:
+    """Store whole lines by way of the operands' ring, as many rows of the tile at once as it holds.
+
+    The pad parts the rows that four neighbouring threads write to by as much as they write.
+    """
+    nbytes = tensor.dtype.nbytes
+    pad, rows = max(8, 16 // nbytes), m
+    while rows > 16 and rows * (n + pad) * nbytes > ring_nbytes:
+        rows //= 2
+    return through_shared(panel=None if rows == m else (rows, n), pad=pad, reuse=True)
+
+
 def gemm(
     spec: MatMulChain,
     m: int | None = None,
@@ -99,7 +112,7 @@ def gemm(
         slots: of the fragments; with 2 they are loaded under the math of the step before, over the chunks' ends too.
         ring: chunks that stand together in a trip of the main loop; as many as there are stages.
         fragments: how fragments are loaded, ldmatrix() where elements of its width exist.
-        store: how the result goes to C; conform(), or through_shared(...) for whole lines.
+        store: how the result goes to C: whole lines by way of shared memory, or conform() for each thread's own.
     """
     a, b = spec.matmul.A, spec.matmul.B
     nbytes = a.dtype.nbytes
@@ -108,6 +121,7 @@ def gemm(
     stages, step, slots = stages or usual.stages, step or usual.step, slots or usual.slots
     tile = (16, 8)
     how = fragments or (conform() if nbytes == 8 else ldmatrix())
+    store = store or _lines(spec.matmul.C, m, n, (m + n) * k * nbytes * stages)
     chain = spec.tile(m, n, batch=spec.batch).to(Block).layout(Grouped(8)).epilog(memory=FR, store=store)
     chain = chain.split(k).pipeline(stages).unroll(ring or stages)
     chain = _load(chain, a, a.order is RowMajor, m, k)

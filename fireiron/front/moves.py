@@ -54,8 +54,16 @@ class MoveChain(Verbs, Chain):
             )
         return self._as(TiledMove, self._tile_link(Widest(nbytes or 16, exact=nbytes is not None)))
 
-    def load(self, operand: Role | Tensor | str, memory: Memory, strategy: Strategy | None = None) -> LoadedMove:
+    def load(
+        self, operand: Role | Tensor | str, memory: Memory, strategy: Strategy | None = None, dtype: object = None
+    ) -> LoadedMove:
         """Go by way of another memory: the first hop is `strategy`, the rest of this chain the second.
+
+        Args:
+            operand: `SRC`.
+            memory: by way of which.
+            strategy: the first hop, vector() or conform() by default.
+            dtype: element type there, the source's by default.
 
         Shapes:
             (src, dst) -> (memory, dst)
@@ -63,7 +71,7 @@ class MoveChain(Verbs, Chain):
         Raises:
             DecompositionError: `unknown-operand`, `already-there`, `load-output`, `unfinished-move`.
         """
-        return self._as(LoadedMove, self._load_link(operand, memory, strategy, None))
+        return self._as(LoadedMove, self._load_link(operand, memory, strategy, dtype))
 
     def own(self, level: Level) -> MoveChain:
         """Descend to the elements that each unit of `level` holds of the register side.
@@ -167,25 +175,30 @@ def staged(nbytes: int | None = None) -> Strategy:
 def through_shared(
     put: Strategy | None = None,
     take: Strategy | None = None,
-    panel: tuple[int, int] | None = None,
+    panel: tuple[int, int] | Strided | None = None,
     pad: int = 0,
     order: Order | None = None,
     reuse: bool = False,
 ) -> Strategy:
     """Move by way of shared memory, so that threads exchange elements and store whole lines.
 
+    What is staged has the destination's element type already.
+
     Args:
         put: into shared memory, conform() by default.
         take: out of it, vector() by default.
-        panel: rows and columns that are staged at once; None stages the whole tile.
+        panel: rows and columns that are staged at once, or `Strided(...)` so that each warp has some; None stages the
+            whole tile.
         pad: elements added to the staging buffer's leading stride.
         order: the staging buffer's order, None for the destination's.
         reuse: overlay the operands' buffers, which are dead by then.
     """
 
     def strategy(move: MoveChain) -> MoveChain:
-        start = move if panel is None else move.tile(*panel).unroll()
-        staging = start.load(SRC, SH, put or conform()).pad(pad)
+        sizes = (panel,) if isinstance(panel, Strided) else panel
+        start = move if sizes is None else move.tile(*sizes).unroll()
+        src, dst = move.residual.operands
+        staging = start.load(SRC, SH, put or conform(), dtype=None if src.dtype == dst.dtype else dst.dtype).pad(pad)
         staging = staging if order is None else staging.storage_layout(order)
         return (take or vector())(staging.reuse_buffer() if reuse else staging)
 
