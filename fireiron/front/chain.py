@@ -315,8 +315,13 @@ class LoadRefinements(Chain):
         return self._refine(pad=elements)
 
     def swizzle(self, swizzle: Swizzle) -> Self:
-        """Permute the buffer's elements by XOR, so that columns spread over the banks."""
-        self._addressed("swizzle")
+        """Permute the buffer's elements by XOR, so that columns spread over the banks.
+
+        Raises:
+            DecompositionError: `swizzle-row` where it is wider than a row.
+        """
+        link = self._addressed("swizzle")
+        self._check(rules.swizzle, self._before, attrs.evolve(link, swizzle=swizzle))
         return self._refine(swizzle=swizzle)
 
     def storage_layout(self, layout: Order | Layout) -> Self:
@@ -324,6 +329,7 @@ class LoadRefinements(Chain):
         link = self._addressed("storage_layout")
         if isinstance(layout, Layout):
             self._check(rules.storage, self._before, link.role, layout, link.pad)
+        self._check(rules.swizzle, self._before, attrs.evolve(link, storage=layout))
         return self._refine(storage=layout)
 
     def reuse_buffer(self) -> Self:
