@@ -30,7 +30,7 @@ from fireiron.language.levels import (
     Warp,
     Warpgroup,
 )
-from fireiron.language.pointwise import add, exp, maximum, minimum, relu, saturate, scale, tanh
+from fireiron.language.pointwise import Op, add, exp, maximum, minimum, relu, saturate, scale, tanh
 from fireiron.language.tensor import ColMajor, Grouped, Matrix, RowMajor, Tensor, Vector
 
 __version__ = VERSION
@@ -65,6 +65,7 @@ __all__ = [
     "Memory",
     "Move",
     "MoveChain",
+    "Op",
     "Pointwise",
     "QuadPair",
     "RowMajor",

@@ -13,6 +13,7 @@ from fireiron import (
     ColMajor,
     Grouped,
     MatMulChain,
+    Op,
     RowMajor,
     Strategy,
     Swizzle,
@@ -99,6 +100,7 @@ def gemm(
     ring: int | None = None,
     fragments: Strategy | None = None,
     store: Strategy | None = None,
+    ops: tuple[Op, ...] = (),
 ) -> MatMulChain:
     """Schedule a product for tensor cores: asynchronous copies, ldmatrix, mma.sync.
 
@@ -113,6 +115,7 @@ def gemm(
         ring: chunks that stand together in a trip of the main loop; as many as there are stages.
         fragments: how fragments are loaded, ldmatrix() where elements of its width exist.
         store: how the result goes to C: whole lines by way of shared memory, or conform() for each thread's own.
+        ops: pointwise functions of the accumulator, first to last.
     """
     a, b = spec.matmul.A, spec.matmul.B
     nbytes = a.dtype.nbytes
@@ -122,7 +125,7 @@ def gemm(
     tile = (16, 8)
     how = fragments or (conform() if nbytes == 8 else ldmatrix())
     store = store or _lines(spec.matmul.C, m, n, (m + n) * k * nbytes * stages)
-    chain = spec.tile(m, n, batch=spec.batch).to(Block).layout(Grouped(8)).epilog(memory=FR, store=store)
+    chain = spec.tile(m, n, batch=spec.batch).to(Block).layout(Grouped(8)).epilog(*ops, memory=FR, store=store)
     chain = chain.split(k).pipeline(stages).unroll(ring or stages)
     chain = _load(chain, a, a.order is RowMajor, m, k)
     chain = _load(chain, b, b.order is ColMajor, n, k)

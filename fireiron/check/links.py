@@ -159,7 +159,8 @@ def swizzle(residual: Residual, link: Load) -> None:
             "swizzle-row",
             f"{link.swizzle} exchanges elements among {mixed} neighbours, and a row of {link.role} in {link.memory} "
             f"holds {row}",
-            fix=f"use Swizzle({kept}, {link.swizzle.base}, {link.swizzle.shift}) at most, load wider tiles, or choose the other order before",
+            fix=f"use Swizzle({kept}, {link.swizzle.base}, {link.swizzle.shift}) at most, load wider tiles, "
+            "or choose the other order before",
         )
 
 

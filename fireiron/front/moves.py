@@ -175,7 +175,7 @@ def staged(nbytes: int | None = None) -> Strategy:
 def through_shared(
     put: Strategy | None = None,
     take: Strategy | None = None,
-    panel: tuple[int, int] | Strided | None = None,
+    panel: tuple[int, int] | None = None,
     pad: int = 0,
     order: Order | None = None,
     reuse: bool = False,
@@ -187,16 +187,14 @@ def through_shared(
     Args:
         put: into shared memory, conform() by default.
         take: out of it, vector() by default.
-        panel: rows and columns that are staged at once, or `Strided(...)` so that each warp has some; None stages the
-            whole tile.
+        panel: rows and columns that are staged at once; None stages the whole tile.
         pad: elements added to the staging buffer's leading stride.
         order: the staging buffer's order, None for the destination's.
         reuse: overlay the operands' buffers, which are dead by then.
     """
 
     def strategy(move: MoveChain) -> MoveChain:
-        sizes = (panel,) if isinstance(panel, Strided) else panel
-        start = move if sizes is None else move.tile(*sizes).unroll()
+        start = move if panel is None else move.tile(*panel).unroll()
         src, dst = move.residual.operands
         staging = start.load(SRC, SH, put or conform(), dtype=None if src.dtype == dst.dtype else dst.dtype).pad(pad)
         staging = staging if order is None else staging.storage_layout(order)

@@ -97,7 +97,7 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
     """Descend a register Move to each thread's own elements.
 
     Raises:
-        DecompositionError: `own-level`, `ownership-unknown`.
+        DecompositionError: `own-level`, `own-panel`, `ownership-unknown`.
     """
     if link.level.name in (state.level.name, Block.name):
         return recur(rest, state, context)
@@ -139,6 +139,13 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
         ]
         if mine.size != storage.shape[i]:  # a panel: some threads' elements lie before it, some behind
             assert isinstance(mine.size, int)
+            if mine.steps is not None:
+                raise DecompositionError(
+                    "own-panel",
+                    f"{mine.size} of {storage.shape[i]} elements of {storage.name} along {mine.dim}, in chunks, "
+                    "are no panel that a thread's own elements can be cut to",
+                    fix="tile(rows, cols) above own(Thread), no Strided(...)",
+                )
             inside += [Bound(at, layout, as_expr(mine.size)), Bound(at, layout, as_expr(0), lower=True)]
         axes[role].append(Axis(mine.dim, layout.size, offset, layout, tuple(inside)))
         outer = tuple(attrs.evolve(b, offset=b.offset + at, steps=layout) for b in other.bounds)

@@ -191,7 +191,7 @@ class _Pass:
     def entering(
         self, out: list[Statement], statement: For, pending: list[Touch], uniform: bool
     ) -> tuple[list[Statement], list[Touch]]:
-        """Let a loop that has barriers of its own be entered without one where its first trip conflicts with nothing."""
+        """Let a loop with barriers of its own be entered without one where its first trip conflicts with nothing."""
         inner, after = self.run(statement.body, [], uniform)
         after = self.separate(inner, after, self.carried(inner, after, statement.var, statement.var + 1), uniform)
         if Block not in _syncs(tuple(inner)):
