@@ -190,7 +190,8 @@ def _loop(flow: Flow, together: int, far: int, trip: Callable[[Expr], Body]) -> 
 
 def _for(flow: Flow, k: Var, body: Body, together: int) -> For:
     """Write the loop; some of the chunks that shall stand together do so already."""
-    return For(k, as_expr(k.extent), body, flow.link.unrolled, max(1, flow.link.together // together))
+    assert k.extent is not None
+    return For(k, k.extent, body, flow.link.unrolled, max(1, flow.link.together // together))
 
 
 def _where(condition: Expr, body: Body) -> Body:

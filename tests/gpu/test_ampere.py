@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fireiron import matmul
+from fireiron import conform, matmul, saturate, scale, through_shared
 from fireiron.algebra.arch import native
 from fireiron.algebra.expr import Var, as_expr
 from fireiron.algebra.layout import Layout
@@ -81,3 +81,39 @@ def test_gemm(dtype, layout):
             a @ b
         )
         assert (np.abs(got - a @ b) <= room).all()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {}, {"slots": 1}, {"slots": 3}, {"ring": 1}, {"stages": 2}, {"stages": 3, "k": 64},
+        {"m": 64, "n": 64, "warp": (32, 32), "k": 16},
+        {"n": 128, "store": conform()}, {"n": 128, "fragments": conform()},
+        {"store": through_shared(panel=(32, 256), pad=8)},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("shape", [(512, 512, 1024), (200, 328, 136)])
+def test_pipelines_and_stores(shape, more):
+    schedule = ampere.gemm(matmul(*shape, "f16", layout="TN"), **more)
+    arrays = random_arrays(Interface.of(schedule.lowered()), {}, seed=2)
+    a, b = arrays["A"].astype("f8"), arrays["B"].astype("f8").T
+    got = schedule.compile()(arrays["A"], arrays["B"], out=arrays["C"]).astype("f8")
+    room = (shape[2] + 4) * 2.0**-24 * (np.abs(a) @ np.abs(b)) + 2.0**-11 * np.abs(a @ b)
+    assert (np.abs(got - a @ b) <= room).all()
+
+
+@pytest.mark.parametrize(("dtype", "low", "high"), [("i8", -128, 127), ("u8", 0, 255)])
+def test_scaled_and_saturated_integers(dtype, low, high):
+    schedule = ampere.gemm(matmul(256, 512, 320, dtype, layout="TN", out=dtype), ops=(scale(0.03125), saturate(dtype)))
+    arrays = random_arrays(Interface.of(schedule.lowered()), {}, seed=3)
+    total = arrays["A"].astype("i8") @ arrays["B"].astype("i8").T
+    got = schedule.compile()(arrays["A"], arrays["B"], out=arrays["C"])
+    assert np.array_equal(got, np.clip(np.rint(total * 0.03125), low, high).astype(got.dtype))
+
+
+@pytest.mark.parametrize("step", [4, 8, 16])
+def test_f64_by_sixteen_rows(step):
+    schedule = ampere.gemm(matmul(256, 192, 160, "f64"), step=step)
+    arrays = random_arrays(Interface.of(schedule.lowered()), {}, seed=4)
+    got = schedule.compile()(arrays["A"], arrays["B"], out=arrays["C"])
+    assert np.allclose(got, arrays["A"] @ arrays["B"], rtol=1e-12, atol=1e-12)

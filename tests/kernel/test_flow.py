@@ -93,6 +93,20 @@ def test_slots_of_registers_are_known_to_the_compiler(right):
     assert symbolic.compile("sm_80", cache=False).resources.stack == 0
 
 
+def test_a_flow_as_it_is_printed(golden):
+    golden(gemm(chunks(2, 8)).cuda("sm_80"), "kernel/flow.cu")
+
+
+def test_chunks_that_stand_together(right):
+    chain = chunks(2, 7).tile(32, 32).to(Block).epilog(memory=FR).split(32).pipeline(3).unroll(3)
+    chain = chain.load(A, SH, cp_async()).pad(8).load(B, SH, cp_async()).pad(8).tile(16, 16).to(Warp)
+    chain = chain.split(16).unroll().pipeline(2).load(A, FR, ldmatrix()).load(B, FR, ldmatrix())
+    schedule = chain.tile(16, 8).unroll().done()
+    assert "#pragma unroll 3" in schedule.cuda()
+    assert "unroll 3" in str(schedule.tree())
+    right(schedule)
+
+
 def test_flow_on_cuda_cores(right):
     for ahead in (2, 3):
         right(simt.sgemm(matmul(130, 100, 40), ahead=ahead))
