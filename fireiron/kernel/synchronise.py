@@ -220,6 +220,7 @@ class _Pass:
         """
         wait, *rest = statement.body
         _, after = self.run(tuple(rest), pending, uniform)
+        pending = [*pending, *(t for t in self.flying.values() if t not in pending)]
         edges = [e for s in rest for e in self.conflicts(pending, s)] + self.carried(
             list(rest), after, statement.var, statement.var + 1
         )

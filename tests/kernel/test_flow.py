@@ -49,7 +49,7 @@ def chunks(steps: int, count: int, **more: Any) -> Any:
 @pytest.mark.parametrize("steps", [1, 2, 4])
 @pytest.mark.parametrize(("copy", "stages"), [(cp_async, 2), (cp_async, 3), (cp_async, 4), (staged, 2), (staged, 3)])
 def test_flowing_pipelines(right, copy, stages, steps, slots):
-    for count in (1, 2, 5):
+    for count in (1, 3, 5):  # of three chunks nothing is started in the loop
         right(gemm(chunks(steps, count), copy, stages, steps, slots))
 
 
