@@ -13,6 +13,8 @@ from fireiron.front.matmul import MatMulChain
 from fireiron.front.moves import MoveChain, Strategy, conform, cp_async, ldmatrix, staged, through_shared, vector
 from fireiron.front.roles import DST, SRC, A, B, C
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
+from fireiron.language.decompositions import ByAtomics as by_atomics
+from fireiron.language.decompositions import InOrder as in_order
 from fireiron.language.decompositions import Microkernel as microkernel
 from fireiron.language.decompositions import Strided
 from fireiron.language.levels import (
@@ -22,6 +24,7 @@ from fireiron.language.levels import (
     SH,
     Block,
     Cluster,
+    Group,
     Kernel,
     Level,
     Memory,
@@ -54,6 +57,7 @@ __all__ = [
     "DType",
     "Expr",
     "FireironError",
+    "Group",
     "Grouped",
     "Init",
     "Kernel",
@@ -79,6 +83,7 @@ __all__ = [
     "Warpgroup",
     "add",
     "bf16",
+    "by_atomics",
     "conform",
     "cp_async",
     "exp",
@@ -87,6 +92,7 @@ __all__ = [
     "f64",
     "i8",
     "i32",
+    "in_order",
     "ldmatrix",
     "matmul",
     "maximum",

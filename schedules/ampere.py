@@ -11,6 +11,7 @@ from fireiron import (
     B,
     Block,
     ColMajor,
+    Group,
     Grouped,
     MatMulChain,
     Op,
@@ -56,11 +57,34 @@ SIZES = {
 }
 
 
-def _load(chain: MatMulChain, tensor: Tensor, along_k: bool, lines: int, k: int) -> MatMulChain:
+def _usual(nbytes: int, ways: int) -> Sizes:
+    """Give what suits a width of elements: with several ways as many threads and hardly more shared memory as with one.
+
+    Ways halve the longer side of a block's tile, down to that of a warp. Their chunks together are longer than one,
+    so that fewer slots hold as much; where not even two would, chunks shrink, down to one step.
+    """
+    one = SIZES[nbytes]
+    m, n, k, (rows, columns) = one.m, one.n, one.k, one.warp
+    for _ in range(ways.bit_length() - 1):
+        m, n = (max(m // 2, rows), n) if m > n else (m, max(n // 2, columns))
+    held = (one.m + one.n) * one.k * one.stages
+    while k > one.step and held < 2 * (m + n) * k * ways:
+        k //= 2
+    return attrs.evolve(one, m=m, n=n, k=k, stages=min(one.stages, max(2, held // ((m + n) * k * ways))))
+
+
+def _load(chain: MatMulChain, tensor: Tensor, along_k: bool, lines: int, row: int) -> MatMulChain:
     """Load an operand to shared memory, swizzled so that copies and ldmatrix meet no bank conflicts.
 
     Asynchronous copies move 4 bytes and more; where lines do not divide so, or bytes are transposed, registers stage
     the copy.
+
+    Args:
+        chain: whose operand.
+        tensor: the operand.
+        along_k: whether neighbours along K lie together.
+        lines: rows of A, or columns of B.
+        row: bytes along K of each of them.
     """
     role, nbytes = (A, tensor.dtype.nbytes) if tensor is chain.matmul.A else (B, tensor.dtype.nbytes)
     kept = along_k or nbytes != 1
@@ -71,7 +95,9 @@ def _load(chain: MatMulChain, tensor: Tensor, along_k: bool, lines: int, k: int)
     if nbytes == 8:
         return loaded.pad(4)
     if along_k or not kept:
-        spread = (k * nbytes // 16).bit_length() - 1
+        # Eight lines that a phase of ldmatrix reads start in as many banks: their vectors are permuted by the line,
+        # by pairs of lines where 64 bytes make one.
+        spread = (row // 16).bit_length() - 1
         return loaded.storage_layout(k_first).swizzle(Swizzle(min(3, spread), vector, max(3, spread)))
     return loaded.storage_layout(ColMajor if role is A else RowMajor).swizzle(Swizzle(3, 3, lines.bit_length() - 4))
 
@@ -101,6 +127,8 @@ def gemm(
     fragments: Strategy | None = None,
     store: Strategy | None = None,
     ops: tuple[Op, ...] = (),
+    ways: int = 1,
+    split_k: int = 1,
 ) -> MatMulChain:
     """Schedule a product for tensor cores: asynchronous copies, ldmatrix, mma.sync.
 
@@ -116,18 +144,26 @@ def gemm(
         fragments: how fragments are loaded, ldmatrix() where elements of its width exist.
         store: how the result goes to C: whole lines by way of shared memory, or conform() for each thread's own.
         ops: pointwise functions of the accumulator, first to last.
+        ways: as many groups of warps take a chunk of K each at once, 1, 2, 4 or 8; their chunks are loaded together, so
+            that fewer stages and smaller tiles suit.
+        split_k: as many blocks share a tile of C, each with a part of K: for tiles too few to fill the GPU.
     """
     a, b = spec.matmul.A, spec.matmul.B
     nbytes = a.dtype.nbytes
-    usual = SIZES[nbytes]
+    usual = _usual(nbytes, ways)
     m, n, k, warp = m or usual.m, n or usual.n, k or usual.k, warp or usual.warp
     stages, step, slots = stages or usual.stages, step or usual.step, slots or usual.slots
-    tile = (16, 8)
+    tile, chunk = (16, 8), ways * k
     how = fragments or (conform() if nbytes == 8 else ldmatrix())
-    store = store or _lines(spec.matmul.C, m, n, (m + n) * k * nbytes * stages)
-    chain = spec.tile(m, n, batch=spec.batch).to(Block).layout(Grouped(8)).epilog(*ops, memory=FR, store=store)
-    chain = chain.split(k).pipeline(stages).unroll(ring or stages)
-    chain = _load(chain, a, a.order is RowMajor, m, k)
-    chain = _load(chain, b, b.order is ColMajor, n, k)
+    store = store or _lines(spec.matmul.C, m, n, (m + n) * chunk * nbytes * stages)
+    chain: MatMulChain = spec.tile(m, n, batch=spec.batch).to(Block).layout(Grouped(8))
+    chain = chain.epilog(*ops, memory=FR, store=store)
+    if split_k > 1:
+        chain = chain.split(ways=split_k, multiple_of=chunk).parallel(Block)
+    chain = chain.split(chunk).pipeline(stages).unroll(ring or stages)
+    chain = _load(chain, a, a.order is RowMajor, m, chunk * nbytes)
+    chain = _load(chain, b, b.order is ColMajor, n, chunk * nbytes)
+    if ways > 1:
+        chain = chain.split(k).parallel(Group(Warp, (m // warp[0]) * (n // warp[1])))
     chain = chain.tile(*warp).to(Warp).split(step).unroll().pipeline(slots)
     return chain.load(A, FR, how).load(B, FR, how).tile(*tile).unroll().done()

@@ -16,6 +16,7 @@ from fireiron import (
     ColMajor,
     DType,
     Expr,
+    Group,
     Grouped,
     MatMulChain,
     MoveChain,
@@ -149,6 +150,8 @@ def sgemm(
     ahead: int = 1,
     pad: int = 4,
     group: int = 8,
+    ways: int = 1,
+    split_k: int = 1,
 ) -> MatMulChain:
     """Schedule a tuned product for CUDA cores.
 
@@ -162,16 +165,19 @@ def sgemm(
         ahead: slots of the register fragments.
         pad: elements added to the shared buffers' leading strides.
         group: rows of tiles that blocks visit together, so that they meet in the L2 cache.
+        ways: as many groups of warps take a part of each chunk of K; chunks are longer by this.
+        split_k: as many blocks share a tile of C, each with a part of K: for tiles too few to fill the GPU.
     """
     wide = spec.matmul.accumulator.nbytes == 8
     rows, cols = warp or ((64, 32) if wide else (64, 64))
     i, j = thread or ((8, 8) if wide else (16, 8))
-    return (
-        spec.tile(m, n, batch=spec.batch)
-        .to(Block)
-        .layout(Grouped(group))
-        .epilog(memory=RF, store=_elements)
-        .split(k)
+    chain: MatMulChain = (
+        spec.tile(m, n, batch=spec.batch).to(Block).layout(Grouped(group)).epilog(memory=RF, store=_elements)
+    )
+    if split_k > 1:
+        chain = chain.split(ways=split_k, multiple_of=ways * k).parallel(Block)
+    chain = (
+        chain.split(ways * k)
         .pipeline(stages)
         .load(A, SH, staged())
         .storage_layout(ColMajor)
@@ -179,7 +185,11 @@ def sgemm(
         .load(B, SH, staged())
         .storage_layout(RowMajor)
         .pad(pad)
-        .tile(rows, cols)
+    )
+    if ways > 1:
+        chain = chain.split(k).parallel(Group(Warp, (m // rows) * (n // cols)))
+    return (
+        chain.tile(rows, cols)
         .to(Warp)
         .tile(Strided((4, 4 * rows // i), (4, 4 * cols // j)))
         .to(Thread)

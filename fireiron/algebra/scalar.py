@@ -93,3 +93,24 @@ class Cast:
 
 
 Scalar: TypeAlias = Arg | Constant | Parameter | Unary | Binary | Select | Cast
+
+
+def parameters(tree: Scalar) -> tuple[Parameter, ...]:
+    """List the scalar parameters that an expression reads.
+
+    Example:
+        >>> from fireiron.algebra.dtypes import f32
+        >>> parameters(Binary("mul", Arg(0, f32), Parameter("alpha", f32)))[0].name
+        'alpha'
+    """
+    match tree:
+        case Parameter():
+            return (tree,)
+        case Unary(_, x) | Cast(x, _):
+            return parameters(x)
+        case Binary(_, x, y):
+            return (*parameters(x), *parameters(y))
+        case Select(condition, x, y):
+            return (*parameters(condition), *parameters(x), *parameters(y))
+        case Arg() | Constant():
+            return ()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import attrs
 
 from fireiron.algebra.dtypes import DType
+from fireiron.atoms.atomics import ATOMICS
 from fireiron.atoms.copy import COPIES
 from fireiron.atoms.cp_async import CP_ASYNC
 from fireiron.atoms.ldmatrix import LDMATRIX
@@ -18,7 +19,7 @@ from fireiron.base.text import count
 from fireiron.language.atom import Atom
 from fireiron.language.levels import Level, Memory
 
-TABLE: tuple[Atom, ...] = (*SIMT, *MMA, *LDMATRIX, *COPIES, *CP_ASYNC, *SHUFFLES)
+TABLE: tuple[Atom, ...] = (*SIMT, *MMA, *LDMATRIX, *COPIES, *CP_ASYNC, *SHUFFLES, *ATOMICS)
 
 
 @attrs.frozen
@@ -82,8 +83,8 @@ def matching(
     """List the atoms that execute a spec, the preferred one first.
 
     Args:
-        kind: `MatMul`, `Move` or `Shuffle`.
-        shape: (m, n, k) of a MatMul; (elements,) that one thread moves.
+        kind: `MatMul`, `Move`, `Shuffle` or `Add`.
+        shape: (m, n, k) of a MatMul; (elements,) that one thread moves or adds.
         dtypes: element types in the atom's operand order.
         memories: memories in the same order.
         level: whose unit executes it.

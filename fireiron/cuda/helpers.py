@@ -100,6 +100,18 @@ __device__ __forceinline__ void sync_threads(int barrier, int threads) {
 """,
 }
 
+# The counter wraps to 0 with the last one.
+COUNT_IN: Final = """\
+__device__ __forceinline__ int count_in(int* counter, int count) {{
+    unsigned before = 0;
+    if (threadIdx.x == 0) {{
+        asm volatile("atom.{order}.gpu.global.inc.u32 %0, [%1], %2;"
+            : "=r"(before) : "l"(__cvta_generic_to_global(counter)), "r"(count - 1) : "memory");
+    }}
+    return __syncthreads_or(threadIdx.x == 0 && (int)before == count - 1);
+}}
+"""
+
 _CALL = re.compile(r"\b(" + "|".join(HELPERS) + r")\b")
 
 

@@ -11,7 +11,20 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, as_int, fits_int32, to_c
 from fireiron.base.errors import CheckError
 from fireiron.cuda.types import c_type
-from fireiron.kernel.ir import Buffer, Call, Compute, Kernel, Micro, Number, Parameter, Pointer, Size, View, walk
+from fireiron.kernel.ir import (
+    Buffer,
+    Call,
+    Compute,
+    Kernel,
+    Micro,
+    Number,
+    Parameter,
+    Pointer,
+    Size,
+    View,
+    Workspace,
+    walk,
+)
 from fireiron.language.levels import GL, SH
 
 VECTOR_NBYTES = 16
@@ -60,6 +73,8 @@ def parameter(p: Parameter) -> str:
             return f"int {symbol.name}"
         case Number(name=name, dtype=dtype):
             return f"{c_type(dtype)} {name}"
+        case Workspace(buffer=buffer):
+            return f"{c_type(buffer.dtype)}* {buffer.name}"  # other blocks write it too
         case _ as never:
             assert_never(never)
 
@@ -88,7 +103,7 @@ def dtypes(kernel: Kernel) -> set[DType]:
     found = {buffer.dtype for buffer in kernel.buffers}
     for p in kernel.parameters:
         match p:
-            case Pointer(buffer=buffer):
+            case Pointer(buffer=buffer) | Workspace(buffer=buffer):
                 found.add(buffer.dtype)
             case Number(dtype=dtype):
                 found.add(dtype)

@@ -10,9 +10,10 @@ from fireiron.algebra.expr import Expr, as_int, fits_int32
 from fireiron.base.errors import CheckError
 from fireiron.base.text import Writer
 from fireiron.cuda import micro
+from fireiron.cuda.helpers import COUNT_IN
 from fireiron.cuda.memory import Element, Numbers, integer_type
 from fireiron.cuda.scalars import scalar
-from fireiron.kernel.ir import Call, Commit, Compute, For, If, Let, Micro, Region, Statement, Sync, Wait
+from fireiron.kernel.ir import Call, Commit, Compute, CountIn, For, If, Let, Micro, Region, Statement, Sync, Wait
 from fireiron.language.levels import Block
 
 WARP_THREADS = 32
@@ -64,6 +65,9 @@ class Body:
                 write(f"{self._where(statement.write)}{Element(dst, number)} = {value};")
             case Sync():
                 write(f"{_sync(statement, self.threads)}  // {statement.reason}")
+            case CountIn(var=var, counter=counter, count=count, order=order):
+                self.functions[COUNT_IN.format(order=order)] = None
+                write(f"const int {var.name} = count_in(&{Element(counter, number)}, {number(count)});")
             case Commit(group=group):
                 write(f"{_name(group)}_commit();")
             case Wait(group=group, pending=pending):

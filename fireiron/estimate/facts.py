@@ -14,7 +14,7 @@ from fireiron.base.link import Link
 from fireiron.base.text import nbytes
 from fireiron.estimate import resources
 from fireiron.estimate.findings import findings, ranked, traffic
-from fireiron.estimate.partial import HOLE, OPEN, Completion, added, complete, shares
+from fireiron.estimate.partial import HOLE, OPEN, Completion, added, complete, idle_ways, shares
 from fireiron.estimate.registers import REGISTER_NBYTES, least_registers, registers_of
 from fireiron.kernel.access import AccessRow, accesses
 from fireiron.kernel.ir import Kernel
@@ -143,13 +143,14 @@ def facts(schedule: Schedule, arch: Arch, kernel: Kernel | None = None) -> Facts
     (step,) = schedule.program.steps
     whole = complete(step.spec, schedule.links)
     links, problems, unknown = schedule.links, list[Finding](), list[str]()
+    notes = tuple(idle_ways(step.spec, links))
     for count in range(len(links), -1, -1):
         completion = complete(step.spec, links[:count])
         if completion is None:
             break
         closed = completion.residual.closed
         if kernel is not None and closed:
-            return _measure(step.spec, kernel, completion, arch, (), (), whole)
+            return _measure(step.spec, kernel, completion, arch, notes, (), whole)
         try:
             lowered = lower(schedule.program, completion.links, "kernel", arch.number, trust_no_sync=not closed)
         except FireironError as error:
@@ -159,7 +160,7 @@ def facts(schedule: Schedule, arch: Arch, kernel: Kernel | None = None) -> Facts
             elif not problems:
                 problems.append(Finding(error.code, error.message, "error", error.fix, error.link, error.path))
             continue
-        return _measure(step.spec, lowered, completion, arch, tuple(problems), tuple(unknown), whole)
+        return _measure(step.spec, lowered, completion, arch, (*problems, *notes), tuple(unknown), whole)
     spec = str(schedule.origin if whole is None else whole.residual)
     unknown.append(f"blocks, threads, shared memory and registers: {LATER}, which tiles to Block")
     return Facts(spec, arch.name, False, None, 0, None, None, (), (), tuple(problems), tuple(unknown))

@@ -29,7 +29,7 @@ from fireiron.base.errors import CheckError
 from fireiron.base.text import count
 from fireiron.estimate.registers import ADDRESSING, least_registers, register_cap
 from fireiron.kernel.access import AccessRow, accesses
-from fireiron.kernel.ir import BLOCK, THREAD, Call, Compute, Kernel, Micro, Pointer
+from fireiron.kernel.ir import BLOCK, THREAD, Call, Compute, Kernel, Micro, Pointer, Workspace
 from fireiron.kernel.sites import Sample, Site, reads_and_writes, sample, sites, symbols, typical_sizes
 from fireiron.kernel.traffic import SECTOR, WARP
 
@@ -265,6 +265,9 @@ def _dram(
     """Count the bytes that DRAM moves: each tensor once, or once for each wave that needs it again."""
     pointers = {p.buffer.name: p for p in kernel.parameters if isinstance(p, Pointer)}
     whole = {name: _tensor_nbytes(p, values) for name, p in pointers.items()}
+    for p in kernel.parameters:
+        if isinstance(p, Workspace):
+            whole[p.buffer.name] = float(evaluate(p.buffer.size, values)) * p.buffer.dtype.nbytes  # pyright: ignore[reportArgumentType]
     fits = sum(whole.values()) <= l2_nbytes
     asked: dict[tuple[str, str], float] = {}
     for row in rows:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 from typing import Final
 
 import attrs
 
 from fireiron.algebra.dtypes import default_accumulator
+from fireiron.base.errors import Finding
 from fireiron.base.link import Link
 from fireiron.base.place import Place
 from fireiron.kernel.sites import Site
@@ -51,7 +53,7 @@ def complete(spec: Spec, links: tuple[Decomposition, ...]) -> Completion | None:
         return Completion(links, residual, True, True)
     if residual.level.name == Kernel.name:
         return None
-    threads_known = any(isinstance(x, Tile) and x.level is not None and x.level.size is not None for x in links)
+    threads_known = any(isinstance(x, Tile | Split) and x.level is not None and x.level.size is not None for x in links)
     at_thread = residual.level.size == 1
     last = links[-1]
     if isinstance(last, Split) and last.stages > 1:
@@ -99,6 +101,26 @@ def shares(spec: Spec, links: tuple[Decomposition, ...], threads: int) -> dict[L
                 found[link.link] = -(-elements // (residual.level.size or threads))
         residual = apply(link, residual)
     return found
+
+
+def idle_ways(spec: Spec, links: tuple[Decomposition, ...]) -> Iterator[Finding]:
+    """Find units of parallel splits that K has no chunk for."""
+    residual = start(spec)
+    for link in links:
+        extent = residual.extents.get("K")
+        if isinstance(link, Split) and link.ways is not None and isinstance(extent, int):
+            assert isinstance(link.size, int)
+            busy = -(-extent // link.size)
+            if link.level is not None and busy < link.ways:
+                yield Finding(
+                    "idle-units",
+                    f"{link.ways - busy} of {link.ways} units of {link.level} have no part of K: chunks of {link.size} "
+                    f"leave {busy} of {extent}",
+                    "note",
+                    fix="split into fewer ways, or in multiples of less",
+                    link=link.link,
+                )
+        residual = apply(link, residual)
 
 
 # Each thread's own elements, one vector after another.

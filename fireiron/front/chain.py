@@ -19,13 +19,16 @@ from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.base.link import here
 from fireiron.check import limits
 from fireiron.check import links as rules
+from fireiron.check import parallel as parallel_rules
 from fireiron.front.roles import Role, role_name
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import (
+    ByAtomics,
     Chunks,
     Decomposition,
     Done,
     Extent,
+    InOrder,
     Load,
     Microkernel,
     Own,
@@ -253,7 +256,7 @@ class TileRefinements(Chain):
 
 
 class SplitRefinements(Chain):
-    """Refine the split written last."""
+    """Refine the split written last: the loop over its chunks, or the units that take them."""
 
     def unroll(self, chunks: int | None = None) -> Self:
         """Unroll the loop over chunks.
@@ -263,10 +266,10 @@ class SplitRefinements(Chain):
                 stages make the numbers of ring slots constants.
 
         Raises:
-            DecompositionError: `unroll-chunks`.
+            DecompositionError: `unroll-chunks`; `parallel-pipeline` where units take the chunks, and no loop does.
         """
         if chunks is None:
-            return self._refine(unrolled=True)
+            return self._loops(unrolled=True)
         if chunks < 1:
             raise DecompositionError(
                 "unroll-chunks",
@@ -275,7 +278,43 @@ class SplitRefinements(Chain):
                 link=here(),
                 path=self.where,
             )
-        return self._refine(together=chunks)
+        return self._loops(together=chunks)
+
+    def parallel(self, level: Level, reduce: InOrder | ByAtomics | None = None) -> Self:
+        """Give the chunks to units of a level at once; after the main loop, before epilog's ops, their sums become one.
+
+        Args:
+            level: Block: as many blocks share each tile of C (split-K); inside the block Warpgroup, Warp or
+                `Group(Warp, n)`, whose units then share what loads above this split bring.
+            reduce: in_order() by default: the same bits in every run; by_atomics(), of blocks, in the order of arrival.
+
+        Shapes:
+            (M, N, k)(L) -> (M, N, k)(level)
+
+        Raises:
+            DecompositionError: `parallel-level`, `parallel-accumulator`, `parallel-order`, `second-parallel`,
+                `parallel-ways`, `parallel-units`, `parallel-reduce`, `parallel-pipeline`, `too-many-threads`.
+        """
+        (*above, link) = self.links
+        assert isinstance(link, Split)
+        how = InOrder() if reduce is None else reduce
+        self._check(parallel_rules.parallel, above, self._before, link, level, how)
+        return self._refine(level=level, reduce=how, link=here())
+
+    def _loops(self, **changes: Any) -> Self:
+        """Refine the loop over chunks, where there is one."""
+        (*above, link) = self.links
+        assert isinstance(link, Split)
+        if link.level is not None:
+            self._check(
+                parallel_rules.parallel,
+                above,
+                self._before,
+                attrs.evolve(link, **changes, level=None),
+                link.level,
+                link.reduce,
+            )
+        return self._refine(**changes)
 
     def pipeline(self, stages: int, drain: bool = False) -> Self:
         """Let the loads below run `stages - 1` chunks ahead, in as many ring slots.
@@ -297,7 +336,7 @@ class SplitRefinements(Chain):
                 link=here(),
                 path=self.where,
             )
-        return self._refine(stages=stages, drain=drain, link=here())
+        return self._loops(stages=stages, drain=drain, link=here())
 
 
 class LoadRefinements(Chain):
@@ -367,7 +406,8 @@ def _next(wrong: str, methods: list[str]) -> str:
 
 _DECOMPOSE = ("tile", "split", "load", "epilog", "vectors", "own", "done")
 _REFINES = {
-    "to": "tile", "layout": "tile", "permute": "tile", "unroll": "tile and split", "pipeline": "split", "pad": "load",
+    "to": "tile", "layout": "tile", "permute": "tile", "unroll": "tile and split", "pipeline": "split",
+    "parallel": "split", "pad": "load",
     "swizzle": "load", "storage_layout": "load", "reuse_buffer": "load", "no_sync": "load",
 }  # fmt: skip
 
@@ -380,8 +420,8 @@ def describe(link: Decomposition) -> str:
                 f"widest {link.sizes}" if isinstance(link.sizes, Widest) else "x".join(str(n) for _, n in link.sizes)
             )
             return f"tile {sizes}" + (f" to {link.level}" if link.level else "")
-        case Split(size):
-            return f"split {size}"
+        case Split():
+            return link.words
         case Load(role, memory):
             return f"load {role} to {memory}"
         case Own(level):

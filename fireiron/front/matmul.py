@@ -8,6 +8,7 @@ from fireiron.algebra.scalar import Arg, Cast
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import here
 from fireiron.check import links as rules
+from fireiron.check.parallel import chunk_of
 from fireiron.front.chain import Chain, LoadRefinements, SplitRefinements, Strategy, TileRefinements
 from fireiron.front.moves import MoveChain, conform
 from fireiron.front.roles import Role
@@ -40,18 +41,25 @@ class MatMulChain(Verbs, Chain):
         """
         return self._as(TiledMatMul, self._tile_link(self._sizes(sizes, batch, ("M", "N"))))
 
-    def split(self, k: int) -> SplitMatMul:
-        """Cut K into chunks that one loop visits in order; the residual accumulates into C.
+    def split(self, k: int | None = None, *, ways: int | None = None, multiple_of: int = 1) -> SplitMatMul:
+        """Cut K into chunks that one loop visits, or units take by `parallel`; the residual accumulates into C.
+
+        Args:
+            k: extent of a chunk.
+            ways: the number of chunks instead, for a K that is not known or that they need not divide.
+            multiple_of: with ways, what a chunk's extent is a multiple of: the chunk of the split below.
 
         Shapes:
             (M, N, K) -> (M, N, k)
 
         Raises:
-            DecompositionError: `split-extent`, `chain-closed`.
+            DecompositionError: `split-extent`, `split-arguments`, `chain-closed`.
         """
         self._check(rules.still_open, self.residual, "split")
-        self._check(rules.split_size, self.residual, k)
-        return self._as(SplitMatMul, Split(k, link=here()))
+        size = self._check(chunk_of, self.residual, k, ways, multiple_of)
+        if k is not None:
+            self._check(rules.split_size, self.residual, k)
+        return self._as(SplitMatMul, Split(size, ways=ways, link=here()))
 
     def load(
         self, operand: Role | Tensor | str, memory: Memory, strategy: Strategy | None = None, dtype: object = None

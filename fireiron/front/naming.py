@@ -21,7 +21,10 @@ def kernel_name(program: Program, links: Sequence[Decomposition]) -> str:
     tile = next(
         (_sizes(x) for x in links if isinstance(x, Tile) and x.level is not None and x.level.name == Block.name), ""
     )
-    chunk = next((f"x{x.size}" for x in links if isinstance(x, Split)), "")
+    splits = [x for x in links if isinstance(x, Split)]
+    chunk = next((f"x{x.size}" for x in splits if x.level is None), "")
+    # How units share K, as in k4: by a number of chunks, or as in per32: by their extent.
+    chunk += "".join(f"_k{x.ways}" if x.ways else f"_per{x.size}" for x in splits if x.level is not None)
     match spec:
         case MatMul(A=a, C=c):
             acc = next((x.dtype for x in links if isinstance(x, Epilog)), None)

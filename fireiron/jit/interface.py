@@ -51,7 +51,22 @@ class NumberParameter:
     default: float | int | None = None
 
 
-InterfaceParameter: TypeAlias = PointerParameter | SizeParameter | NumberParameter
+@attrs.frozen
+class WorkspaceParameter:
+    """Pass the address of memory that belongs to the kernel: zeroed before the first launch, no two launches' at once.
+
+    Args:
+        name: in the kernel.
+        dtype: short name of the element type.
+        count: elements, an expression of sizes.
+    """
+
+    name: str
+    dtype: str
+    count: str
+
+
+InterfaceParameter: TypeAlias = PointerParameter | SizeParameter | NumberParameter | WorkspaceParameter
 
 
 @attrs.frozen
@@ -116,6 +131,11 @@ class Interface:
         return tuple(p for p in self.parameters if isinstance(p, NumberParameter))
 
     @property
+    def workspaces(self) -> tuple[WorkspaceParameter, ...]:
+        """List the arrays that the kernel keeps for itself."""
+        return tuple(p for p in self.parameters if isinstance(p, WorkspaceParameter))
+
+    @property
     def signature(self) -> str:
         """Write the call as Python.
 
@@ -169,6 +189,8 @@ class Interface:
                     parameters.append(SizeParameter(symbol.name))
                 case ir.Number(name=name, dtype=dtype, default=default):
                     parameters.append(NumberParameter(name, dtype.name, default))
+                case ir.Workspace(buffer=buffer):
+                    parameters.append(WorkspaceParameter(buffer.name, buffer.dtype.name, text_of(buffer.size)))
         symbols: dict[str, SizeSymbol] = {}
         for e in _expressions(kernel):
             for leaf in _leaves(e):
@@ -189,6 +211,7 @@ _KINDS: dict[str, type[InterfaceParameter]] = {
     "pointer": PointerParameter,
     "size": SizeParameter,
     "number": NumberParameter,
+    "workspace": WorkspaceParameter,
 }
 _KIND_OF = {record: kind for kind, record in _KINDS.items()}
 
@@ -209,6 +232,8 @@ def _expressions(kernel: Kernel) -> Iterator[Expr]:
                 yield from (*shape, *strides)
             case ir.Size(symbol=symbol):
                 yield symbol
+            case ir.Workspace(buffer=buffer):
+                yield buffer.size
             case ir.Number():
                 pass
     yield kernel.grid

@@ -20,6 +20,7 @@ from fireiron.jit.interface import Interface, PointerParameter
 from fireiron.jit.launch import LaunchPlan, encode_number, plan
 from fireiron.jit.resources import Resources
 from fireiron.jit.streams import default_stream, stream_handle, torch_current_stream
+from fireiron.jit.workspace import Workspaces
 
 if TYPE_CHECKING:
     from fireiron.jit.timing import Timing
@@ -52,6 +53,7 @@ class CompiledKernel:
         self.simulator = simulator
         self._plans: dict[Any, LaunchPlan] = {}
         self._loaded: dict[int, Loaded] = {}
+        self._workspaces: dict[int, Workspaces] = {}
         self._lock = threading.Lock()
         # The types of torch tensors met so far; others take the general path.
         self._torch_types: set[type] = set()
@@ -185,7 +187,13 @@ class CompiledKernel:
     ) -> tuple[LaunchPlan, Callable[[int], None]]:
         assert binding.device is not None
         loaded = self.load(binding.device)  # tells first where there is no driver
-        made = plan(self.interface, binding, driver(), loaded)
+        workspaces: Workspaces | None = None
+        if self.interface.workspaces:
+            workspaces = self._workspaces.get(binding.device)
+            if workspaces is None:
+                with self._lock:
+                    workspaces = self._workspaces.setdefault(binding.device, Workspaces(driver(), binding.device))
+        made = plan(self.interface, binding, driver(), loaded, workspaces)
         addresses = [arrays[p.name].address for p in (*self.interface.inputs, *self.interface.outputs)]
         values = [encode_number(numbers[n.name], n.dtype) for n in self.interface.numbers]
         return made, lambda stream: made.run(addresses, values, stream)

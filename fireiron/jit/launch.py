@@ -15,6 +15,7 @@ from fireiron.jit.arrays import span
 from fireiron.jit.bind import Binding, concrete
 from fireiron.jit.driver import INVALID_CONTEXT, Driver, Loaded
 from fireiron.jit.interface import Interface, PointerParameter, SizeParameter
+from fireiron.jit.workspace import Workspaces
 
 # How a number travels, by dtype; a 16-bit float travels as its bits.
 _FORMATS = {"f64": "d", "f32": "f", "f16": "e", "bf16": "H", "i32": "i", "i8": "b", "u8": "B"}
@@ -71,16 +72,28 @@ class LaunchPlan:
         return False
 
 
-def plan(interface: Interface, binding: Binding, driver: Driver, loaded: Loaded) -> LaunchPlan:
-    """Prepare the launches of one combination of shapes, dtypes and device."""
+def plan(
+    interface: Interface, binding: Binding, driver: Driver, loaded: Loaded, workspaces: Workspaces | None = None
+) -> LaunchPlan:
+    """Prepare the launches of one combination of shapes, dtypes and device.
+
+    Args:
+        interface: the kernel's.
+        binding: what the call's arguments decide.
+        driver: the process's.
+        loaded: the kernel on the binding's device.
+        workspaces: its memory there, where it takes any.
+    """
     order = [*interface.inputs, *interface.outputs]
     sizes = [p for p in interface.parameters if isinstance(p, SizeParameter)]
-    slot = {p.name: i for i, p in enumerate([*order, *sizes, *interface.numbers])}
+    slot = {p.name: i for i, p in enumerate([*order, *sizes, *interface.numbers, *interface.workspaces])}
     slots = [slot[p.name] for p in interface.parameters]
     # Every value starts its own 8-byte slot, whatever its size.
     numbers = [_FORMATS[n.dtype] for n in interface.numbers]
     padded = [f + "x" * (8 - struct.calcsize(f)) for f in numbers]
-    pack = struct.Struct(f"<{'Q' * len(order)}{'i4x' * len(sizes)}{''.join(padded)}").pack_into
+    pack = struct.Struct(
+        f"<{'Q' * len(order)}{'i4x' * len(sizes)}{''.join(padded)}{'Q' * len(interface.workspaces)}"
+    ).pack_into
     nbytes = tuple(
         span(concrete(p.shape, binding.sizes), concrete(p.strides, binding.sizes)) * find_dtype(p.dtype).nbytes
         for p in order
@@ -90,8 +103,28 @@ def plan(interface: Interface, binding: Binding, driver: Driver, loaded: Loaded)
         nbytes=nbytes,
         inputs=len(interface.inputs),
         align_mask=_align_mask(order),
-        run=_runner(interface, binding, driver, loaded, slots, pack, tuple(binding.sizes[s.name] for s in sizes)),
+        run=_runner(
+            interface,
+            binding,
+            driver,
+            loaded,
+            slots,
+            pack,
+            tuple(binding.sizes[s.name] for s in sizes),
+            None if workspaces is None else _kept(interface, binding, workspaces),
+        ),
     )
+
+
+def _kept(interface: Interface, binding: Binding, workspaces: Workspaces) -> Callable[[int], tuple[int, ...]]:
+    """Give a function that finds the addresses of the workspaces of one stream."""
+    nbytes = [
+        n * find_dtype(p.dtype).nbytes
+        for p, n in zip(
+            interface.workspaces, concrete([p.count for p in interface.workspaces], binding.sizes), strict=True
+        )
+    ]
+    return lambda stream: workspaces.addresses(nbytes, stream)
 
 
 def encode_number(value: float | int, dtype: str) -> float | int:
@@ -115,6 +148,7 @@ def _runner(
     slots: Sequence[int],
     pack: Callable[..., None],
     sizes: tuple[int, ...],
+    workspaces: Callable[[int], tuple[int, ...]] | None,
 ) -> Callable[[Sequence[int], Sequence[float | int], int], None]:
     """Close over everything that does not change, as arguments that ctypes takes without conversion."""
     launch, current_context = driver.launch, driver.current_context
@@ -128,11 +162,12 @@ def _runner(
     def run(addresses: Sequence[int], numbers: Sequence[float | int], stream: int) -> None:
         if grid == 0:  # an empty output: CUDA refuses a launch of no blocks
             return
+        kept = () if workspaces is None else workspaces(stream)
         try:
             arguments = pool.pop()
         except IndexError:
             arguments = Arguments(slots)
-        pack(arguments.values, 0, *addresses, *sizes, *numbers)
+        pack(arguments.values, 0, *addresses, *sizes, *numbers, *kept)
         queue = streams.get(stream)
         if queue is None:
             if len(streams) > 64:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from fireiron.algebra.expr import as_int
-from fireiron.kernel.ir import Buffer, Call, Compute, For, If, Micro, Region, Statement, View
+from fireiron.kernel.ir import Buffer, Call, Compute, CountIn, For, If, Micro, Region, Statement, View
 from fireiron.kernel.window import Storage
 from fireiron.language.levels import SH
 
@@ -98,7 +98,7 @@ def rebind(body: tuple[Statement, ...], buffers: Mapping[str, Buffer]) -> tuple[
     """Replace provisional buffers by the final ones of the same name."""
 
     def final(view: View) -> View:
-        return View(buffers[view.buffer.name], view.offset, view.layout, view.slot, view.origin)
+        return attrs.evolve(view, buffer=buffers[view.buffer.name])
 
     out: list[Statement] = []
     for statement in body:
@@ -111,6 +111,8 @@ def rebind(body: tuple[Statement, ...], buffers: Mapping[str, Buffer]) -> tuple[
                 out.append(If(condition, rebind(inner, buffers)))
             case Call(views=views) | Micro(views=views):
                 out.append(attrs.evolve(statement, views=tuple(final(v) for v in views)))
+            case CountIn(counter=counter):
+                out.append(attrs.evolve(statement, counter=final(counter)))
             case Compute(dst, _, inputs):
                 out.append(attrs.evolve(statement, dst=final(dst), inputs=tuple(final(v) for v in inputs)))
             case _:

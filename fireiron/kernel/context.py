@@ -13,7 +13,7 @@ from fireiron.algebra.layout import Layout
 from fireiron.algebra.layout_compose import complement, compose
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
-from fireiron.kernel.ir import BLOCK, THREAD, Buffer, Let, Precondition, Statement, View
+from fireiron.kernel.ir import BLOCK, THREAD, Buffer, Let, Precondition, Statement, View, Workspace
 from fireiron.kernel.ownership import Access, Limit, Ownership, RegisterLoop, access
 from fireiron.kernel.window import Cut, Storage, Window, advance
 from fireiron.language.decompositions import Decomposition
@@ -34,17 +34,25 @@ class Context:
     Args:
         arch: the architecture's number; atoms that need a later one do not match.
         spec: the step that is lowered.
+        ways: blocks that share each tile of C, which they split K for; this block is number `way` of those for number
+            `tile` of `tiles`.
+        workspaces: global memory that the kernel keeps for itself.
     """
 
     arch: int
     spec: Spec
     threads: int | None = None
     grid: Expr = attrs.field(factory=lambda: as_expr(1))
+    ways: Index = 1
+    way: Expr = attrs.field(factory=lambda: as_expr(0))
+    tiles: Index = 1
+    tile: Expr = attrs.field(factory=lambda: as_expr(0))
     resident: int = 0
     storages: dict[str, Storage] = attrs.field(factory=dict[str, Storage])
     names: set[str] = attrs.field(factory=set[str])
     definitions: dict[Var, Expr] = attrs.field(factory=dict[Var, Expr])
     lets: list[Let] = attrs.field(factory=list[Let])
+    workspaces: list[Workspace] = attrs.field(factory=list[Workspace])
     temporaries: list[Buffer] = attrs.field(factory=list[Buffer])
     preconditions: list[Precondition] = attrs.field(factory=list[Precondition])
     numbers: dict[str, object] = attrs.field(factory=dict[str, object])

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import attrs
 
 from fireiron.algebra.expr import Expr, Index, Var, and_, as_expr, lt, proves, substitute
-from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, Select, Unary
-from fireiron.algebra.scalar import Parameter as ScalarParameter
+from fireiron.algebra.scalar import Arg, Constant, parameters
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Body, Context, Recur, State, buffer_of
-from fireiron.kernel.ir import Compute, For, Region, Statement, View
+from fireiron.kernel.ir import Compute, For, Region, View
+from fireiron.kernel.reduce import add_constant, fill, gather, share
 from fireiron.kernel.storage import fresh_window, register_storage, tensor_window
-from fireiron.kernel.window import Storage, Window
+from fireiron.kernel.window import Window
 from fireiron.language.decompositions import Decomposition, Epilog
 from fireiron.language.pointwise import Value
 from fireiron.language.residual import apply, store_of
@@ -31,6 +31,7 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
         "epilog", link.link
     )
     main = recur(rest, inside, context)
+    parts = storage.partials
     if storage.ownership is None:
         raise DecompositionError(
             "ownership-unknown",
@@ -39,24 +40,19 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
         )
     init = Region(
         f"Init({link.init:g})({link.memory})({state.level})",
-        (_fill(storage, link.init, context),),
+        (fill(storage, 0 if parts else link.init, context),),
         inside.path,
         link.link,
     )
+    window, gathered = gather(window, inside, context)
     ops = _ops(link.value, output, window, state, context, link)
     move = store_of(state.residual, link.memory, link.dtype)
     store_state = attrs.evolve(
         state, residual=move, windows={"src": window, "dst": output}, path=f"{inside.path} > store", link=link.link
     )
     store = Region(f"store C: {move}", recur(link.store, store_state, context), inside.path, link.link)
-    return (init, *main, *ops, store)
-
-
-def _fill(storage: Storage, value: float, context: Context) -> Statement:
-    size = storage.size
-    r = context.variable("i", size)
-    kind = float(value) if storage.dtype.kind == "float" else int(value)
-    return For(r, size, (Compute(View(buffer_of(storage), r), Constant(kind, storage.dtype)),), unroll=True)
+    start = (add_constant(window.storage, link.init, context),) if parts and link.init != 0 else ()
+    return (init, *main, *gathered, *share(window, parts, (*start, *ops, store), context))
 
 
 def initialise(state: State, context: Context) -> Body:
@@ -126,7 +122,7 @@ def _ops(value: Value, output: Window, window: Window, state: State, context: Co
         picked = coordinates[len(coordinates) - len(tensor.shape) :]
         shared = tuple(as_expr(0) if extent == 1 else c for c, extent in zip(picked, tensor.shape, strict=True))
         inputs.append(View(buffer_of(source.storage), source.storage.address(shared), origin=shared))
-    _numbers(value.tree, context)
+    context.numbers.update((p.name, p.dtype) for p in parameters(value.tree))
     mask = None if not value.tensors or proves(condition) else condition
     body: Body = (Compute(dst, value.tree, tuple(inputs), mask, link.link),)
     if element is not None:
@@ -135,20 +131,3 @@ def _ops(value: Value, output: Window, window: Window, state: State, context: Co
         body = (For(fresh[loop.var], as_expr(extent), body, unroll=True),)
     title = f"Pointwise({link.memory})({state.level})"
     return (Region(title, body, f"{state.path} > epilog", link.link),)
-
-
-def _numbers(tree: Scalar, context: Context) -> None:
-    """Note the scalar parameters that an expression reads."""
-    match tree:
-        case ScalarParameter(name, dtype):
-            context.numbers[name] = dtype
-        case Unary(_, x) | Cast(x, _):
-            _numbers(x, context)
-        case Binary(_, x, y):
-            _numbers(x, context)
-            _numbers(y, context)
-        case Select(c, x, y):
-            for part in (c, x, y):
-                _numbers(part, context)
-        case Arg() | Constant():
-            pass

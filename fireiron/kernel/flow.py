@@ -21,7 +21,7 @@ from fireiron.kernel.ir import Commit, For, If, Wait
 from fireiron.kernel.move import Copy, asynchronous, lower_copy, open_load
 from fireiron.kernel.ownership import RegisterLoop
 from fireiron.kernel.rewrite import masked, replaced
-from fireiron.kernel.window import cut
+from fireiron.kernel.window import cut_chunk
 from fireiron.language.decompositions import Decomposition, Load, Split
 
 
@@ -109,12 +109,12 @@ def lower_flowing(link: Split, rest: Sequence[Decomposition], state: State, cont
         )
     extent = state.residual.extents["K"]
     assert isinstance(extent, int)
-    parts = {"K": cut(link.size, extent)}
+    parts = {"K": cut_chunk(link.size, extent, link.ways)}
     steps, slots, ahead = simplest(parts["K"].trips), link.stages, link.stages - 1
     assert isinstance(steps, int)
     i, slot = context.variable("k", steps), Var("slot", slots)
     looped = RegisterLoop(i, as_expr(steps), unrolled=True, link=link.link)
-    below = attrs.evolve(state.under(f"split {link.size}", link.link), loops=(*state.loops, looped), flow=None)
+    below = attrs.evolve(state.under(link.words, link.link), loops=(*state.loops, looped), flow=None)
     chunk = descend(below, parts, {"K": i})
     loads, inner = leading_loads(rest), chunk
     for load in loads:

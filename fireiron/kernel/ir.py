@@ -153,6 +153,27 @@ class Sync:
 
 
 @attrs.frozen
+class CountIn:
+    """Count this block in at a counter in global memory, by one thread; all threads wait, and learn who was last.
+
+    The last block to count in sets the counter back to 0. What all threads of a block did before a barrier ahead of
+    this is released to blocks that count in later and acquire it (device scope).
+
+    Args:
+        var: 1 in the last of `count` blocks, 0 in the others.
+        counter: one i32.
+        count: how many blocks count in.
+        order: which of the two its atomic does.
+    """
+
+    var: Var
+    counter: View
+    count: Expr
+    order: Literal["acq_rel", "release", "acquire", "relaxed"] = "acq_rel"
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+
+@attrs.frozen
 class Commit:
     """Close a thread's group of asynchronous atoms; groups are counted even where they are empty."""
 
@@ -215,7 +236,7 @@ class Region:
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
 
 
-Statement: TypeAlias = Let | For | If | Call | Compute | Sync | Commit | Wait | Micro | Region
+Statement: TypeAlias = Let | For | If | Call | Compute | Sync | CountIn | Commit | Wait | Micro | Region
 
 
 @attrs.frozen
@@ -251,7 +272,20 @@ class Number:
     default: float | int | None = None
 
 
-Parameter: TypeAlias = Pointer | Size | Number
+@attrs.frozen
+class Workspace:
+    """Pass global memory that belongs to the kernel, zeroed before its first launch; callers never see it.
+
+    Args:
+        buffer: its name, element type and size, an expression of sizes.
+        zero: whether it is zero whenever a launch begins: each launch leaves it so.
+    """
+
+    buffer: Buffer
+    zero: bool = False
+
+
+Parameter: TypeAlias = Pointer | Size | Number | Workspace
 
 
 @attrs.frozen
@@ -275,7 +309,7 @@ class Kernel:
 
     Args:
         name: entry point, with preset, tile and dtype in it.
-        parameters: in launch order: pointers, sizes, numbers.
+        parameters: in launch order: pointers, sizes, numbers, workspaces.
         grid: number of blocks, an expression of symbols.
         threads: threads of a block.
         shared_nbytes: dynamic shared memory of a block.

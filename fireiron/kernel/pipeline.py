@@ -15,7 +15,7 @@ from fireiron.kernel.flow import Flow, leading_loads, lower_flowing
 from fireiron.kernel.ir import Commit, For, If, Wait
 from fireiron.kernel.move import Copy, asynchronous, lower_copy, open_load
 from fireiron.kernel.ownership import RegisterLoop
-from fireiron.kernel.window import cut
+from fireiron.kernel.window import cut_chunk
 from fireiron.language.decompositions import Decomposition, Load, Split, Tile
 
 
@@ -30,7 +30,7 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
     """
     extent = state.residual.extents["K"]
     assert extent is not None
-    parts = {"K": cut(link.size, extent)}
+    parts = {"K": cut_chunk(link.size, extent, link.ways)}
     trips = as_expr(parts["K"].trips)
     if state.flow is not None:
         if _takes_part(link, rest):
@@ -38,7 +38,7 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
         flow, state = state.flow, attrs.evolve(state, flow=None)
         return flow.around(lower_split(link, rest, state, context, recur))
     k = context.variable("k", trips)
-    below = state.under(f"split {link.size}", link.link)
+    below = state.under(link.words, link.link)
     looped = attrs.evolve(below, loops=(*state.loops, RegisterLoop(k, trips, link.unrolled, link.link)))
 
     def at(chunk: Expr, inside: State) -> State:
@@ -105,8 +105,9 @@ def _takes_part(link: Split, rest: Sequence[Decomposition]) -> bool:
 
 
 def _flows_into(link: Split, loads: Sequence[Load], rest: Sequence[Decomposition]) -> bool:
-    """Say whether only tiles for units stand between a pipeline of shared memory and one of registers."""
-    between = next((i for i, x in enumerate(rest) if not (isinstance(x, Tile) and x.level is not None)), len(rest))
+    """Say whether only links that map to units stand between a pipeline of shared memory and one of registers."""
+    mapped = [isinstance(x, Tile | Split) and x.level is not None for x in rest]
+    between = mapped.index(False) if False in mapped else len(rest)
     inner = rest[between] if between < len(rest) else None
     return (
         not any(load.memory.registers for load in loads)

@@ -13,6 +13,7 @@ from fireiron.kernel.ir import (
     Call,
     Commit,
     Compute,
+    CountIn,
     For,
     If,
     Let,
@@ -68,6 +69,8 @@ def replaced(body: Body, values: Mapping[Var, Expr]) -> Body:
                 out.append(attrs.evolve(s, views=views, bindings=bindings, write=condition(s.write)))
             case Let(value=value):
                 out.append(attrs.evolve(s, value=one(value)))
+            case CountIn():
+                out.append(attrs.evolve(s, counter=view(s.counter), count=one(s.count)))
             case Commit() | Wait() | Sync():
                 out.append(s)
             case _ as never:

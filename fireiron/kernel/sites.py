@@ -16,6 +16,7 @@ from fireiron.kernel.ir import (
     Call,
     Commit,
     Compute,
+    CountIn,
     For,
     If,
     Kernel,
@@ -47,6 +48,7 @@ class Site:
         lets: names in scope.
         guards: conditions around it.
         region: the innermost one.
+        arrivals: counters that the block has counted in at.
     """
 
     statement: Call | Compute | Micro | Sync
@@ -55,6 +57,7 @@ class Site:
     lets: tuple[Let, ...]
     guards: tuple[Expr, ...]
     region: Region | None
+    arrivals: tuple[CountIn, ...] = ()
 
     @property
     def link(self) -> Link | None:
@@ -88,6 +91,8 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
                 yield from _sites(inner, attrs.evolve(around, guards=(*around.guards, condition)))
             case Region(body=inner):
                 yield from _sites(inner, attrs.evolve(around, region=statement))
+            case CountIn():
+                around = attrs.evolve(around, arrivals=(*around.arrivals, statement))
             case Commit() | Wait():
                 pass
             case Call() | Compute() | Micro() | Sync():
@@ -103,7 +108,9 @@ def reads_and_writes(statement: Call | Compute | Micro | Sync) -> tuple[tuple[Vi
     match statement:
         case Call(atom=atom, views=views):
             for operand, view in zip(atom.operands, views, strict=True):
-                found += [(view, way) for way in ("read", "write") if operand.access in (way, "update")]
+                # Memory adds by itself: nothing comes back.
+                ways = ("write",) if atom.kind == "Add" and operand.access == "update" else ("read", "write")
+                found += [(view, way) for way in ways if operand.access in (way, "update")]
         case Compute(dst=dst, inputs=inputs):
             found = [*((view, "read") for view in inputs), (dst, "write")]
         case Micro(roles=roles, views=views, written=written):
@@ -214,6 +221,10 @@ def sample(site: Site, kernel: Kernel, sizes: Mapping[str, int], wanted: tuple[E
         weights = np.repeat(weights, count) * np.tile(each, len(weights)) * (column < np.repeat(bound, count))
         env[name] = column[:, None]
     env[THREAD] = np.arange(kernel.threads)[None, :]
+    for arrival in site.arrivals:
+        if arrival.var.name in needed:  # what depends on it runs in the last block alone
+            env[arrival.var.name] = 1
+            weights = weights / float(np.mean(np.asarray(evaluate(arrival.count, env))))
     for let in site.lets:
         if let.var.name in needed:
             env[let.var.name] = evaluate(let.value, env)

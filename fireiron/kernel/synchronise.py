@@ -16,7 +16,21 @@ import attrs
 
 from fireiron.algebra.expr import Expr, Var, as_expr, as_int, free, substitute
 from fireiron.base.errors import DecompositionError
-from fireiron.kernel.ir import THREAD, Call, Compute, For, If, Micro, Region, Statement, Sync, View, Wait, walk
+from fireiron.kernel.ir import (
+    THREAD,
+    Call,
+    Compute,
+    CountIn,
+    For,
+    If,
+    Micro,
+    Region,
+    Statement,
+    Sync,
+    View,
+    Wait,
+    walk,
+)
 from fireiron.kernel.window import Storage
 from fireiron.language.levels import SH, Block, Level
 
@@ -82,9 +96,10 @@ class Edge:
         a, b = self.first.view.buffer.name, self.then.view.buffer.name
         if self.first.kind == "write" and self.then.kind == "read":
             return f"{b} is written before it is read"
-        if self.first.kind == "read":
-            return f"{a} is read before {'it is' if a == b else f'{b} is'} overwritten"
-        return f"{a} is written before {'it is' if a == b else f'{b} is'} written again"
+        done = "read" if self.first.kind == "read" else "written"
+        if a != b:
+            return f"{a} is {done} before {b} takes its place"
+        return f"{a} is {done} before it is {'overwritten' if done == 'read' else 'written again'}"
 
 
 def touches(statement: Statement) -> list[Touch]:
@@ -174,6 +189,12 @@ class _Pass:
                 case For():
                     inner, pending = self.loop(out, statement, pending, uniform)
                     out.append(attrs.evolve(statement, body=tuple(inner)))
+                case Sync(level=level):
+                    pending = _after(pending, level)
+                    out.append(statement)
+                case CountIn():
+                    pending = _after(pending, Block)
+                    out.append(statement)
                 case Wait():
                     # What was in flight is there for its issuers: all others see it after a barrier from here on.
                     pending = [*pending, *(t for t in self.flying.values() if t not in pending)]
@@ -251,7 +272,9 @@ class _Pass:
 
     def separate(self, out: list[Statement], pending: list[Touch], edges: list[Edge], uniform: bool) -> list[Touch]:
         """Insert the barriers that edges need; returns what stays pending."""
-        scopes = {e.scope.name: e for e in reversed(edges)}
+        # Of several reasons the plainest: who reads, rather than who writes twice.
+        told = sorted(edges, key=lambda e: e.first.kind == e.then.kind)
+        scopes = {e.scope.name: e for e in reversed(told)}
         if Block.name in scopes:
             scopes = {Block.name: scopes[Block.name]}
         for edge in scopes.values():

@@ -15,6 +15,7 @@ from fireiron.kernel.ir import BLOCK, For, If, Region
 from fireiron.kernel.leaf import lower_done
 from fireiron.kernel.move import lower_load, lower_own, widest_sizes
 from fireiron.kernel.ownership import RegisterLoop
+from fireiron.kernel.parallel import count_ways, lower_parallel
 from fireiron.kernel.pipeline import lower_split
 from fireiron.kernel.window import Cut, cut
 from fireiron.language.decompositions import Decomposition, Done, Epilog, Extent, Load, Own, Split, Tile, Widest
@@ -43,6 +44,8 @@ def lower_links(links: Sequence[Decomposition], state: State, context: Context) 
         match link:
             case Tile():
                 return _lower_tile(link, rest, state, context)
+            case Split() if link.level is not None:
+                return lower_parallel(link, rest, state, context, lower_links)
             case Split():
                 return lower_split(link, rest, state, context, lower_links)
             case Load():
@@ -196,10 +199,16 @@ def _grid_tile(
             fix="size the tile in that dimension too: tile(m, n, batch=1)",
         )
     total = _count(parts)
-    context.grid = total
+    count_ways(rest, state, context)
+    context.grid = total * context.ways
     context.resident = link.resident
     # A grid holds fewer blocks than 2^31, whatever the sizes: its index and what is made of it are 32-bit.
-    index: Expr = Var(BLOCK, simplest(minimum(total, MAX_GRID)))
+    index: Expr = Var(BLOCK, simplest(minimum(context.grid, MAX_GRID)))
+    if context.ways != 1:
+        # The blocks of a tile are neighbours: they end together, and their sums are still in the L2 cache.
+        context.way = context.define("way", index % context.ways, context.ways)
+        index = context.define("tile", index // context.ways, simplest(minimum(total, MAX_GRID)))
+    context.tiles, context.tile = simplest(total), index
     index = _permuted(link, index, simplest(total))
     tiles = _named(_numbers(index, parts, order), "block", parts, context)
     inside = descend(state, parts, tiles, link.level)

@@ -10,16 +10,39 @@ from __future__ import annotations
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Expr, Index, and_, as_expr, ceil_div, ge, lt, proves
+from fireiron.algebra.expr import Expr, Index, and_, as_expr, ceil_div, ge, le, lt, proves
 from fireiron.algebra.layout import IndexTree, Layout
 from fireiron.algebra.layout_compose import complement, compose
 from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.ownership import Ownership
-from fireiron.language.decompositions import Chunks, Extent
+from fireiron.language.decompositions import ByAtomics, Chunks, Extent, InOrder
 from fireiron.language.levels import Level, Memory
 from fireiron.language.tensor import Tensor
+
+
+@attrs.frozen
+class Partial:
+    """Say who holds partial sums of an accumulator: the units of a parallel split, each of its own chunk of K.
+
+    Args:
+        ways: how many units add up to the sum.
+        way: which of them this thread belongs to.
+        level: the units' level.
+        seat: this thread's place among `seats` of one way; threads of equal seats hold sums of the same elements.
+        reduce: how the sums become one.
+        path: of the split.
+    """
+
+    ways: Index
+    way: Expr
+    level: Level
+    seat: Expr
+    seats: Index
+    reduce: InOrder | ByAtomics
+    path: str
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
 
 
 @attrs.define(eq=False)
@@ -31,6 +54,7 @@ class Storage:
         size: elements of one slot (RF: that one thread holds; known once ownership is).
         unit: the level whose units each own one copy; `copy` is this thread's copy, of `copies`.
         fixed: whether the author's schedule claims `no_sync`, and the link that does.
+        partials: of an accumulator, the parallel splits whose units each hold a partial sum, outermost first.
     """
 
     name: str
@@ -50,6 +74,7 @@ class Storage:
     no_sync: bool = False
     link: Link | None = None
     align: int = 1
+    partials: list[Partial] = attrs.field(factory=list[Partial])
 
     def address(self, coordinates: tuple[Expr, ...]) -> Expr:
         """Give the flat element offset of a coordinate, before swizzling."""
@@ -100,14 +125,14 @@ class Cut:
         inner: local index -> parent index.
         outer: tile number -> parent index, None where the number of tiles is no int.
         trips: how many tiles.
-        size: elements of a tile.
+        size: elements of a tile; an expression where the number of tiles is given, and the extent is not.
         ragged: whether the last tile may cross the extent.
     """
 
     inner: Layout
     outer: Layout | None
     trips: Index
-    size: int
+    size: Index
     ragged: bool
 
 
@@ -125,6 +150,15 @@ def cut(size: Extent, extent: Index) -> Cut:
     )
     outer = Layout(trips, size) if isinstance(trips, int) else None
     return Cut(Layout(size, 1), outer, trips, size, ragged)
+
+
+def cut_chunk(size: Index, extent: Index, ways: int | None) -> Cut:
+    """Cut K into chunks, as many as `ways` says where it does; the last ones may be partial or empty."""
+    if ways is None:
+        assert isinstance(size, int)
+        return cut(size, extent)
+    ragged = not proves(le(size * as_expr(ways), extent))
+    return Cut(Layout(size, 1), Layout(ways, size), ways, size, ragged)
 
 
 def _cut_chunks(size: Chunks, extent: Index) -> Cut:

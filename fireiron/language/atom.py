@@ -22,7 +22,7 @@ class Operand:
     """Say what an atom takes in one of its operand places.
 
     Args:
-        role: `A`, `B`, `C` of a MatMul; `src`, `dst` of a Move.
+        role: `A`, `B`, `C` of a MatMul; `src`, `dst` of a Move, and of an Add.
         memory: where the operand must lie.
         dtype: its element type, or None where any type of the right size will do.
         shape: rows and columns of the operand (a Move's vector: (1, elements)).
@@ -49,8 +49,8 @@ class Atom:
 
     Args:
         name: unique, the field's name of it (`fma.f32`, `copy.16B.GL.SH`).
-        kind: the spec it executes.
-        shape: (m, n, k) of a MatMul; (elements,) of a Move in elements, or (0,) where `nbytes` says it.
+        kind: the spec it executes; an Add adds registers to memory, indivisibly for each element.
+        shape: (m, n, k) of a MatMul; (elements,) of a Move or Add in elements, or (0,) where `nbytes` says it.
         unit: the level whose unit executes it.
         operands: in the order of the spec: A, B, C or src, dst.
         arch: smallest architecture as an integer (75 for sm_75).
@@ -70,7 +70,7 @@ class Atom:
     """
 
     name: str
-    kind: Literal["MatMul", "Move", "Shuffle"]
+    kind: Literal["MatMul", "Move", "Shuffle", "Add"]
     shape: tuple[int, ...]
     unit: Level
     operands: tuple[Operand, ...]

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Expr
+from fireiron.algebra.expr import Expr, Index
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.link import Link
@@ -86,8 +86,31 @@ class Tile:
 
 
 @attrs.frozen
+class InOrder:
+    """Add the sums of a parallel split's units in a fixed order: the same bits in every run.
+
+    Args:
+        nbytes: shared memory that units of a block may exchange sums through, None for what the operands' buffers, dead
+            by then, leave free; where it holds less than all sums, they go through it panel by panel.
+    """
+
+    nbytes: int | None = None
+
+    def __str__(self) -> str:
+        return "" if self.nbytes is None else f"through {self.nbytes} B"
+
+
+@attrs.frozen
+class ByAtomics:
+    """Add the sums of a parallel split's blocks by atomics, in the order in which they arrive: last bits may differ."""
+
+    def __str__(self) -> str:
+        return "by atomics"
+
+
+@attrs.frozen
 class Split:
-    """Cut K into chunks that one loop visits in order.
+    """Cut K into chunks: one loop visits them in order, or the units of a level take one each.
 
     Args:
         size: extent of a chunk.
@@ -95,14 +118,26 @@ class Split:
         together: how many chunks stand together in a trip of the compiled loop.
         stages: ring slots of the loads below it; they run stages-1 chunks ahead.
         drain: whether a pipeline inside another ends with each of its chunks, instead of flowing on into the next.
+        ways: the number of chunks where the author gave it, and not their extent.
+        level: whose units take the chunks, None for a loop; each then holds a partial sum of C.
+        reduce: how the units' sums become one.
     """
 
-    size: int
+    size: Index
     unrolled: bool = False
     stages: int = 1
     drain: bool = False
     together: int = 1
+    ways: int | None = None
+    level: Level | None = None
+    reduce: InOrder | ByAtomics = InOrder()
     link: Link | None = _link
+
+    @property
+    def words(self) -> str:
+        """Name the link in paths: by its chunk, or by their number, and by who takes them."""
+        cut = f"split {self.size}" if self.ways is None else f"split {self.ways} ways"
+        return cut if self.level is None else f"{cut} to {self.level}"
 
 
 @attrs.frozen
@@ -188,12 +223,14 @@ class Done:
 Decomposition: TypeAlias = Tile | Split | Load | Epilog | Own | Done
 
 __all__ = [
+    "ByAtomics",
     "Chunks",
     "ColMajor",
     "Decomposition",
     "Done",
     "Epilog",
     "Extent",
+    "InOrder",
     "Load",
     "Microkernel",
     "Own",

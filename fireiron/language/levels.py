@@ -8,6 +8,8 @@ from __future__ import annotations
 import attrs
 
 from fireiron.algebra.layout import Layout
+from fireiron.base.errors import SpecError
+from fireiron.base.link import here
 
 
 @attrs.frozen(eq=False)
@@ -47,10 +49,25 @@ class Level:
         return () if self.parent is None else (self.parent, *self.parent.ancestors)
 
     def is_inside(self, other: Level) -> bool:
-        """Say whether this level nests strictly inside `other`; single threads nest inside every group of threads."""
+        """Say whether this level nests strictly inside `other`; single threads nest inside every group of threads.
+
+        Units of threads in a row nest inside those of a multiple as many, named in their ancestry or not.
+        """
         if self.size == 1 and (other.size or 1) > 1:
             return True
-        return any(level.name == other.name for level in self.ancestors)
+        if any(level.name == other.name for level in self.ancestors):
+            return True
+        return other.is_row and any(
+            level.is_row and level.size != other.size and (other.size or 0) % (level.size or 1) == 0
+            for level in (self, *self.ancestors)
+        )
+
+    @property
+    def is_row(self) -> bool:
+        """Say whether a unit's threads follow each other in the block."""
+        if self.threads is None or self.size is None or self.threads != Layout(self.size, 1):
+            return False
+        return self.parent is not None and (self.parent.size is None or self.parent.is_row)
 
 
 Kernel = Level("Kernel")
@@ -60,6 +77,30 @@ Warpgroup = Level("Warpgroup", Block, Layout(128, 1), 128)
 Warp = Level("Warp", Warpgroup, Layout(32, 1), 32)
 QuadPair = Level("QuadPair", Warp, Layout((4, 2), (1, 16)), 8)
 Thread = Level("Thread", QuadPair, Layout(1, 1), 1)
+
+
+def Group(level: Level, count: int) -> Level:
+    """Make a level of `count` neighbouring units of another; `Group(Warp, 4)` is the Warpgroup.
+
+    Raises:
+        SpecError: `level-group` for a level whose threads do not follow each other, or fewer than one unit.
+
+    Example:
+        >>> str(Group(Warp, 2)), Group(Warp, 2).size, Group(Warp, 4) is Warpgroup
+        ('Group(Warp, 2)', 64, True)
+    """
+    if not level.is_row or level.size is None or count < 1:
+        raise SpecError(
+            "level-group",
+            f"{count} units of {level} make no group",
+            fix="group 1 or more of a level whose threads follow each other: Warp, Warpgroup, or such a group",
+            link=here(),
+        )
+    if count == 1 or (level.name, count) == (Warp.name, 4):
+        return level if count == 1 else Warpgroup
+    size = level.size * count
+    return Level(f"Group({level}, {count})", Block, Layout(size, 1), size)
+
 
 LEVELS = (Kernel, Cluster, Block, Warpgroup, Warp, QuadPair, Thread)
 

@@ -120,7 +120,7 @@ def apply(link: Decomposition, residual: Residual) -> Residual:
             return attrs.evolve(residual, level=level, sizes=_tiled(link, residual))
         case Split(size):
             sizes = tuple((dim, size if dim == "K" else extent) for dim, extent in residual.sizes)
-            return attrs.evolve(residual, sizes=sizes)
+            return attrs.evolve(residual, level=link.level or residual.level, sizes=sizes)
         case Load(role, memory):
             return _moved(residual, role, memory, link.dtype)
         case Epilog():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fireiron.language.decompositions import Decomposition, Epilog, Load, Tile, Widest
+from fireiron.language.decompositions import Decomposition, Epilog, Load, Split, Tile, Widest
 
 Pair = tuple[Decomposition | None, Decomposition | None]
 
@@ -18,9 +18,9 @@ def align(a: Sequence[Decomposition], b: Sequence[Decomposition]) -> tuple[Pair,
     Links pair only with links of their kind.
 
     Example:
-        >>> from fireiron.language.decompositions import Done, Split
-        >>> align((Split(8), Split(1), Done()), (Split(4), Done()))[1]
-        (Split(size=1, unrolled=False, stages=1), None)
+        >>> from fireiron.language.decompositions import Split
+        >>> [(a and a.size, b and b.size) for a, b in align((Split(8), Split(1)), (Split(4),))]
+        [(8, 4), (1, None)]
     """
     best: dict[tuple[int, int], tuple[int, tuple[Pair, ...]]] = {(len(a), len(b)): (0, ())}
     for i in range(len(a), -1, -1):
@@ -54,6 +54,8 @@ def place(link: Decomposition) -> tuple[str, ...]:
             return ("Vectors", str(link.level or ""))
         case Tile():
             return (kind, str(link.level or ""))
+        case Split(level=level):
+            return (kind, str(level or ""))
         case Load(role, memory):
             return (kind, role, str(memory))
         case Epilog():

@@ -8,12 +8,12 @@ from fireiron.algebra.expr import Index, as_expr
 from fireiron.base.text import count
 from fireiron.kernel.ir import For, Kernel
 from fireiron.language.decompositions import Chunks, Done, Epilog, Load, Own, Split, Tile, Widest
-from fireiron.language.levels import Block
+from fireiron.language.levels import Block, Level
 from fireiron.language.tensor import ColMajor
 from fireiron.show import lowered
 from fireiron.show.steps import Nested, Step, nested
 from fireiron.show.tree import held, result
-from fireiron.show.words import function
+from fireiron.show.words import function, summed
 
 
 def emits(step: Step, kernel: Kernel | None = None) -> str:
@@ -26,6 +26,8 @@ def emits(step: Step, kernel: Kernel | None = None) -> str:
             return _loops(step, link.unrolled)
         case Tile():
             return _units(step, link)
+        case Split() if link.level is not None:
+            return f"{_takers(step, link.level)}; {summed(link)}"
         case Split():
             ahead = ""
             if link.stages > 1:
@@ -91,7 +93,7 @@ def _variables(step: Step) -> tuple[str, ...]:
     """Name the loop variables that a link asks for, outermost first."""
     match step.link:
         case Split():
-            return ("k",)
+            return ("k",) if step.link.level is None else ()
         case Tile(level=None):
             return tuple(dim.lower() for dim, n in _order(step) if as_expr(n).range != (1, 1))
         case Tile():
@@ -132,6 +134,12 @@ def _units(step: Step, link: Tile) -> str:
         return said
     name = function(link.permute)
     return f"{said}; ids permuted by {name}" if name else f"{said}; ids permuted"
+
+
+def _takers(step: Step, level: Level) -> str:
+    one = str(level).lower() if level.name in (Block.name, "Warp", "Warpgroup") else str(level)
+    said = f"{_count(step.trips, 'chunk')} along K{_partial(step, 'K')}, one a {one}"
+    return f"{said}: {step.trips} blocks share each tile" if level == Block else said
 
 
 def _load(step: Step, link: Load, kernel: Kernel | None) -> str:

@@ -144,7 +144,7 @@ def _lines(chain: tuple[Step, ...], kernel: Kernel, source: str) -> tuple[tuple[
         match step.link:
             case Tile() | Split() if mine:
                 made = mine[:1]
-            case Tile() | Load() | Epilog():
+            case Tile() | Load() | Epilog() | Split():
                 made = _outermost(lowered.of_step(kernel, step))
             case Done():
                 last = lowered.compute(kernel)

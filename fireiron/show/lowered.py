@@ -12,7 +12,7 @@ from fireiron.base.text import Writer
 from fireiron.cuda.printer import INDENT
 from fireiron.cuda.statements import Body
 from fireiron.kernel.ir import Buffer, Call, Compute, For, If, Kernel, Micro, Region, Statement, Sync, walk
-from fireiron.language.decompositions import Epilog, Load, Tile
+from fireiron.language.decompositions import Epilog, Load, Split, Tile
 from fireiron.show.steps import Nested, Step
 
 REGISTER_NBYTES = 4
@@ -26,7 +26,7 @@ def regions(kernel: Kernel, path: str, head: str = "") -> tuple[Region, ...]:
 
 
 def of_step(kernel: Kernel, step: Step) -> tuple[Region, ...]:
-    """List the regions that a link made: a load's prologue and loop, an epilog's start and end, a tile's inside."""
+    """List the regions that a link made: a load's prologue and loop, an epilog's ends, a tile's inside, sums."""
     match step.link:
         case Tile(level=None):
             return ()
@@ -36,6 +36,8 @@ def of_step(kernel: Kernel, step: Step) -> tuple[Region, ...]:
             return _loads(kernel, step)
         case Epilog():
             return regions(kernel, step.path)
+        case Split(level=level) if level is not None:
+            return regions(kernel, step.path, "Reduce")
         case _:
             return ()
 
@@ -60,6 +62,17 @@ def buffer(kernel: Kernel, step: Step) -> Buffer | None:
         case _:
             pass
     return None
+
+
+def meeting(kernel: Kernel, step: Step) -> tuple[str, int | None]:
+    """Find the buffer that the sums of a parallel split meet in: its name, and its bytes where they are known."""
+    for region in regions(kernel, step.path, "Reduce"):
+        for statement in walk(region.body):
+            if isinstance(statement, Call) and not statement.views[1].buffer.memory.registers:
+                buffer = statement.views[1].buffer
+                size = as_int(buffer.size)
+                return buffer.name, buffer.nbytes or (None if size is None else size * buffer.dtype.nbytes)
+    return "", None
 
 
 def registers(buffer: Buffer) -> int:

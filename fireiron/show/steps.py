@@ -43,8 +43,9 @@ class Step:
                 return ()
             case Tile(sizes=tuple(sizes)):
                 named = dict(sizes)
-            case Split(size):
-                named: dict[str, Extent] = {"K": size}
+            case Split(size, ways=ways):
+                extent = self.before.extents["K"]
+                return (("K", ways if ways is not None else tiles(size, extent)),)
             case _:
                 return ()
         return tuple((dim, tiles(named[dim], extent)) for dim, extent in self.before.sizes if dim in named)
@@ -57,11 +58,12 @@ class Step:
     @property
     def units(self) -> int | None:
         """Count the units that share the tiles of one unit of the level above, None where that is not known."""
-        if not isinstance(self.link, Tile) or self.link.level is None or self.link.level.size is None:
+        if not isinstance(self.link, Tile | Split) or self.link.level is None or self.link.level.size is None:
             return None
         outer = self.before.level.size or self.threads
         count = None if outer is None else max(1, outer // self.link.level.size)
-        return count if count is None or self.link.units is None else min(count, self.link.units)
+        cap = self.link.units if isinstance(self.link, Tile) else None
+        return count if count is None or cap is None else min(count, cap)
 
 
 @attrs.frozen
@@ -81,7 +83,7 @@ def product(factors: tuple[Index | None, ...]) -> Index:
     return total if isinstance(total, int) else simplest(total)
 
 
-def tiles(size: Extent, extent: Index | None) -> Index:
+def tiles(size: Extent | Index, extent: Index | None) -> Index:
     """Count the tiles of one dimension, the last one perhaps partial.
 
     Example:
@@ -92,7 +94,9 @@ def tiles(size: Extent, extent: Index | None) -> Index:
         return 1
     if isinstance(size, Chunks):
         return size.stride // size.chunk
-    return -(-extent // size) if isinstance(extent, int) else simplest(ceil_div(extent, size))
+    if isinstance(extent, int) and isinstance(size, int):
+        return -(-extent // size)
+    return simplest(ceil_div(extent, size))
 
 
 def steps(schedule: Scheduled) -> tuple[Step, ...]:
@@ -128,7 +132,7 @@ def chain(
         else:
             slots = link.stages if isinstance(link, Split) else 1
         step = Step(link, before, after, f"{within} > {_word(link)}", slots if isinstance(link, Load) else 1)
-        if threads is None and isinstance(link, Tile):
+        if threads is None and isinstance(link, Tile | Split):
             threads = _threads(link, step.trips)
         order = orders.get(link.role) if isinstance(link, Load) else None
         if isinstance(link, Load):
@@ -205,12 +209,13 @@ def _stored(link: Load, order: Order | None) -> Order | None:
     return link.storage or order
 
 
-def _threads(link: Tile, trips: Index) -> int | None:
-    """Count the threads of a block where this tile is the one that decides them."""
+def _threads(link: Tile | Split, trips: Index) -> int | None:
+    """Count the threads of a block where this tile or parallel split is the one that decides them."""
     level = link.level
     if level is None or level.size is None or not level.is_inside(Block) or not isinstance(trips, int):
         return None
-    return min(trips, link.units or trips) * level.size
+    most = link.units if isinstance(link, Tile) else None
+    return min(trips, most or trips) * level.size
 
 
 def _word(link: Decomposition) -> str:
@@ -218,8 +223,8 @@ def _word(link: Decomposition) -> str:
         case Tile(sizes, level):
             sized = "vectors" if isinstance(sizes, Widest) else f"tile {'x'.join(str(size) for _, size in sizes)}"
             return sized + (f" to {level}" if level else "")
-        case Split(size):
-            return f"split {size}"
+        case Split():
+            return link.words
         case Load(role, memory):
             return f"load {role} to {memory}"
         case Epilog():

@@ -7,7 +7,7 @@ from fractions import Fraction
 import attrs
 
 from fireiron.algebra.expr import Index, simplest
-from fireiron.language.decompositions import Done, Epilog, Load, Microkernel, Tile
+from fireiron.language.decompositions import Done, Epilog, Load, Microkernel, Split, Tile
 from fireiron.language.levels import Block, Memory
 from fireiron.language.residual import Operand, Residual
 from fireiron.show.steps import Step, product
@@ -57,12 +57,23 @@ def traffic(chain: tuple[Step, ...], index: int) -> Traffic | None:
             return None
     assert operand is not None
     each = simplest(_elements(step.before, operand) * operand.dtype.nbytes)
-    blocks = [i for i, s in enumerate(chain[:index]) if isinstance(s.link, Tile) and s.after.level.name == Block.name]
+    blocks = [i for i, s in enumerate(chain[:index]) if _to_blocks(s)]
     above = chain[blocks[-1] + 1 : index] if blocks else chain[:index]
     total = product((each, *(s.trips for s in above)))
     stores = isinstance(step.link, Epilog)
     reads = None if stores else _reads(chain, index, operand)
     return Traffic(operand.memory, each, total, "block" if blocks else "kernel", stores, reads)
+
+
+def _to_blocks(step: Step) -> bool:
+    """Say whether a link gives parts to blocks."""
+    match step.link:
+        case Tile():
+            return step.after.level.name == Block.name
+        case Split(level=level):
+            return level == Block
+        case _:
+            return False
 
 
 def _elements(residual: Residual, operand: Operand) -> Index:

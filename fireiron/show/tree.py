@@ -8,8 +8,8 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.scalar import Arg
 from fireiron.base.text import count
 from fireiron.kernel.ir import Kernel
-from fireiron.language.decompositions import Done, Epilog, Load
-from fireiron.language.levels import SH, Memory
+from fireiron.language.decompositions import ByAtomics, Done, Epilog, Load, Split
+from fireiron.language.levels import SH, Block, Memory
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec
 from fireiron.language.tensor import Tensor
 from fireiron.show import lowered, page
@@ -109,6 +109,8 @@ def _grow(parent: Tree, chain: tuple[Step, ...], kernel: Kernel | None, within: 
         node = parent.add(Row(_coloured(step, first), after, column))
         if isinstance(step.link, Load):
             node.add(Row(Text(held(step, kernel), MEMORY), Text()))
+        if isinstance(step.link, Split) and step.link.level is not None:
+            node.add(Row(Text(_reduce(step, step.link, kernel), MEMORY), Text()))
         if isinstance(step.link, Epilog):
             _epilog(node, step, step.link, kernel)
         inner = nested(step)
@@ -124,6 +126,15 @@ def _epilog(node: Tree, step: Step, link: Epilog, kernel: Kernel | None) -> None
     node.add(Text(f"start: acc = {link.init:g}"))
     if result(link):
         node.add(Row(Text(f"end: acc = {result(link)}"), Text()))
+
+
+def _reduce(step: Step, link: Split, kernel: Kernel | None) -> str:
+    """Say where the sums of a parallel split meet, and by what."""
+    how = "by atomics" if isinstance(link.reduce, ByAtomics) else "in order"
+    name, size = lowered.meeting(kernel, step) if kernel else ("", None)
+    place = f"workspace {name}".rstrip() if link.level == Block else f"{name} in SH" if name else "SH"
+    bytes_ = f", {amount(size)}" if size is not None else ""
+    return f"reduce: {step.trips} sums {how} through {place}{bytes_}"
 
 
 def _said(step: Step, kernel: Kernel | None, within: tuple[Nested, Step] | None) -> str:

@@ -9,6 +9,7 @@ from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Parameter, Scal
 from fireiron.base.text import nbytes
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import (
+    ByAtomics,
     Decomposition,
     Done,
     Epilog,
@@ -20,6 +21,7 @@ from fireiron.language.decompositions import (
     Tile,
     Widest,
 )
+from fireiron.language.levels import Block
 from fireiron.language.specs import BATCH, Coefficient, MatMul, Spec
 from fireiron.language.tensor import RowMajor, Tensor
 from fireiron.show.steps import product
@@ -45,8 +47,8 @@ def head(link: Decomposition) -> str:
     match link:
         case Tile(sizes):
             return _tile(sizes)
-        case Split(size):
-            return f"split {size}"
+        case Split(size, ways=ways):
+            return f"split {size}" if ways is None else f"split {ways} ways"
         case Load(role, memory):
             return f"load {role} to {memory}"
         case Epilog():
@@ -90,6 +92,8 @@ def refinements(link: Decomposition) -> dict[str, str]:
             said["permute"] = "" if link.permute is None else f"permute {function(link.permute)}".rstrip()
             said["unroll"] = "unroll" if link.unrolled else ""
         case Split():
+            said["parallel"] = f"parallel {link.level}" if link.level else ""
+            said["reduce"] = str(link.reduce) if link.level else ""
             said["unroll"] = "unroll" if link.unrolled else f"unroll {link.together}" if link.together > 1 else ""
             said["stages"] = f"pipeline {link.stages}" + " drain" * link.drain if link.stages > 1 else ""
         case Load():
@@ -108,6 +112,15 @@ def refinements(link: Decomposition) -> dict[str, str]:
         case _ as never:
             assert_never(never)
     return said
+
+
+def summed(link: Split) -> str:
+    """Say how the sums of a parallel split's units become one."""
+    if isinstance(link.reduce, ByAtomics):
+        return "their sums meet in the workspace by atomics, in the order of arrival; the last block finishes the tile"
+    if link.level == Block:
+        return "their sums meet in the workspace; the last block adds them in order, and finishes the tile"
+    return "their sums meet in SH, and are added in order; each ends with a share of the tile"
 
 
 def function(f: object) -> str:

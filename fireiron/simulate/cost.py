@@ -6,7 +6,21 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from fireiron.algebra.expr import Expr, evaluate, free
-from fireiron.kernel.ir import Call, Commit, Compute, For, If, Kernel, Let, Micro, Region, Statement, Sync, Wait
+from fireiron.kernel.ir import (
+    Call,
+    Commit,
+    Compute,
+    CountIn,
+    For,
+    If,
+    Kernel,
+    Let,
+    Micro,
+    Region,
+    Statement,
+    Sync,
+    Wait,
+)
 
 STATEMENT_S = 1.0e-4  # planning and running one statement
 ELEMENT_S = 5.0e-9  # one element of one lane
@@ -37,7 +51,7 @@ def _statement(statement: Statement, env: Mapping[str, int], threads: int) -> fl
     match statement:
         case Let():
             return LET_S
-        case Sync() | Commit() | Wait():
+        case Sync() | Commit() | Wait() | CountIn():
             return STATEMENT_S / 4
         case For(extent=extent, body=body):
             trips = _value(extent, env)

@@ -106,6 +106,7 @@ class Leaf:
         needs: the loop variables on which addresses and predicates depend.
         keep: whether plans are kept: never those that depend on the block.
         flies: whether results land only when the atom's group is waited for.
+        adds: whether results are added to what is there, atomically.
     """
 
     machine: Machine
@@ -119,6 +120,7 @@ class Leaf:
     needs: tuple[str, ...]
     keep: bool
     flies: bool = False
+    adds: bool = False
     plans: dict[Key, Plan | str] = attrs.field(factory=dict[Key, "Plan | str"])
 
     def plan(self, state: State, act: Array | None) -> Plan | str:
@@ -196,10 +198,13 @@ class Leaf:
             self.machine.flights.launch(flight)
             return
         try:
-            storage.tracker.write(granules, who)
+            (storage.tracker.add if self.adds else storage.tracker.write)(granules, who)
         except Race as race:
             raise self.machine.race(self.place, race, storage, granules, who) from None
-        storage.data[access.touched] = _active(values, access, mask)
+        if self.adds:
+            np.add.at(storage.data, access.touched, _active(values, access, mask))
+        else:
+            storage.data[access.touched] = _active(values, access, mask)
 
     def _landed(self, storage: Storage, granules: Array, verb: str) -> None:
         """Refuse to touch what an asynchronous write has not reached yet."""

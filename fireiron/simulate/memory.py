@@ -10,7 +10,7 @@ import numpy as np
 
 from fireiron.algebra.expr import evaluate
 from fireiron.base.errors import SimulationError
-from fireiron.kernel.ir import Buffer, Kernel, Pointer
+from fireiron.kernel.ir import Buffer, Kernel, Pointer, Workspace
 from fireiron.simulate.order import Array, Order
 from fireiron.simulate.tracker import Tracker
 
@@ -187,6 +187,23 @@ def pointer(parameter: Pointer, array: Array | None, sizes: Mapping[str, int], o
         shape=shape,
         strides=strides,
         must_write=parameter.role == "output",
+    )
+
+
+def workspace(parameter: Workspace, sizes: Mapping[str, int], order: Order, check: bool) -> Storage:
+    """Make the memory that a kernel keeps for itself."""
+    buffer = parameter.buffer
+    size = _int(evaluate(buffer.size, sizes))
+    return Storage(
+        buffer=buffer,
+        kind="GL",
+        data=np.zeros(max(size, 1), buffer.dtype.numpy),
+        size=size,
+        tracker=Tracker(max(size, 1), order, "GL", check),
+        granule=buffer.dtype.nbytes,
+        shape=(size,),
+        strides=(1,),
+        must_write=not parameter.zero,
     )
 
 

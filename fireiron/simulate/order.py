@@ -35,6 +35,9 @@ class Order:
         self.block = 0
         self.known: Array | None = None
         self.places: list[int] = [0]  # at each time, the number of the site that ran
+        self.starts: list[int] = []  # of all blocks that ran, in that order
+        self.released: dict[tuple[str, int], list[tuple[int, int]]] = {}  # counter: (block in that order, up to when)
+        self.acquired = np.zeros(0, np.int32)  # for each block in that order, what is ordered before this one
 
     def tick(self, place: int) -> int:
         """Begin one access event at a site."""
@@ -47,11 +50,32 @@ class Order:
         self.block = block
         self.start = self.base = self.now
         self.known = None
+        self.starts.append(self.now)
+        self.acquired = np.zeros(0, np.int32)
 
     def join_all(self) -> None:
         """Order everything so far before everything that follows in this block."""
         self.base = self.now
         self.known = None
+
+    def count_in(self, counter: tuple[str, int], released: int, acquires: bool) -> None:
+        """Release this block's accesses up to a time at a counter, and acquire what blocks before it released there."""
+        earlier = self.released.setdefault(counter, [])
+        if acquires:
+            known = np.zeros(len(self.starts), np.int32)
+            known[: len(self.acquired)] = self.acquired
+            for block, time in earlier:
+                known[block] = max(known[block], time)
+            self.acquired = known
+        earlier.append((len(self.starts) - 1, released))
+
+    def foreign(self, time: Array) -> Array:
+        """Say which accesses, by their times, other blocks made that nothing orders before this one."""
+        found = (time > 0) & (time <= self.start)
+        if self.acquired.size and found.any():
+            block = np.searchsorted(np.asarray(self.starts), time, side="left") - 1
+            found &= time > self.acquired[np.clip(block, 0, len(self.acquired) - 1)]
+        return found
 
     def join(self, units: list[Array]) -> None:
         """Let the threads of each unit know all that any of them knows, and what each has done."""

@@ -18,6 +18,7 @@ from fireiron.kernel.ir import (
     Call,
     Commit,
     Compute,
+    CountIn,
     For,
     If,
     Let,
@@ -29,6 +30,7 @@ from fireiron.kernel.ir import (
     Wait,
     walk,
 )
+from fireiron.language.levels import Block
 from fireiron.simulate.access import Env, Value
 from fireiron.simulate.leaves import SKIP, Leaf, Operand, Plan, as_true, both
 from fireiron.simulate.machine import Arrival, barrier_mask
@@ -181,6 +183,8 @@ class Compiler:
                     yield Arrival(statement, place, barrier_mask(act))
 
                 return Step(None, sync)
+            case CountIn():
+                return self.count_in(statement, scope)
             case Commit():
                 return Step(lambda state, act: self.machine.flights.commit())
             case Wait(pending=pending):
@@ -194,6 +198,24 @@ class Compiler:
                 return Step(execute)
             case _ as never:
                 assert_never(never)
+
+    def count_in(self, statement: CountIn, scope: Scope) -> Step:
+        """Compile a block's arrival at a counter: it releases what came before the last barrier, not its own."""
+        meeting = Sync(Block, "the block counts in", statement.link)
+        place = self.place(meeting, "CountIn", scope)
+        counter, count, name = self.operand(statement.counter), self.value(statement.count), statement.var.name
+        order = self.machine.order
+
+        def walk(state: State, act: Act) -> Iterator[Arrival]:
+            released = order.base if statement.order in ("acq_rel", "release") else order.start
+            yield Arrival(meeting, place, barrier_mask(act))
+            at, last = int(counter.offset(state.env)), int(count(state.env)) - 1
+            here = int(counter.storage.data[at])
+            counter.storage.data[at] = 0 if here == last else here + 1
+            order.count_in((counter.view.buffer.name, at), released, statement.order in ("acq_rel", "acquire"))
+            state.env[name] = int(here == last)
+
+        return Step(None, walk)
 
     def conditional(self, condition: Value, inner: Step) -> Step:
         """Narrow the active threads for a body, which is skipped where none is left."""
@@ -268,7 +290,7 @@ class Compiler:
                 scope = attrs.evolve(scope, guard=scope.guard | scope.of(condition))
             case Call() | Compute():
                 return attrs.evolve(nest, leaf=self.leaf(statement, scope, nest.varying))
-            case Let() | Sync() | Micro() | Commit() | Wait():
+            case Let() | Sync() | Micro() | Commit() | Wait() | CountIn():
                 return None
             case _ as never:
                 assert_never(never)
@@ -293,7 +315,7 @@ class Compiler:
                 if atom.kind == "MatMul":
                     sources, targets = views, views[2:3]
                     meaning: Meaning = MatMulMeaning(machine, place, atom)
-                elif atom.kind == "Move":
+                elif atom.kind in ("Move", "Add"):
                     sources, targets, read = views[:1], views[1:], statement.read
                     meaning = (
                         MoveMeaning(machine, place) if atom.unit.size == 1 else CollectiveMeaning(machine, place, atom)
@@ -340,6 +362,7 @@ class Compiler:
             read=self.predicate(read),
             write=self.predicate(statement.write),
             flies=isinstance(statement, Call) and bool(statement.atom.completion),
+            adds=isinstance(statement, Call) and statement.atom.kind == "Add",
             needs=tuple(sorted(needs)),
             keep=BLOCK not in needs,
         )

@@ -9,10 +9,10 @@ import numpy as np
 
 from fireiron.algebra.expr import evaluate
 from fireiron.base.errors import Finding, SimulationError
-from fireiron.kernel.ir import Kernel, Number, Pointer, Size
+from fireiron.kernel.ir import Kernel, Number, Pointer, Size, Workspace
 from fireiron.kernel.traffic import Traffic
 from fireiron.simulate.machine import Coroutine, run
-from fireiron.simulate.memory import pointer, registers, shared, uncovered
+from fireiron.simulate.memory import pointer, registers, shared, uncovered, workspace
 from fireiron.simulate.order import Array, Order
 from fireiron.simulate.program import Compiler, Step, has_partial_barriers
 from fireiron.simulate.report import Report
@@ -41,7 +41,7 @@ def simulate(
         SimulationError: `out-of-bounds`, `misaligned`, `uninitialised-read`, `race`, `divergent-barrier`, `deadlock`;
             `divergent-call`, `inactive-lane`, `write-to-input`, `move-dtype`, `move-size`, `compute-dtype`,
             `atom-numpy`, `microkernel-numpy`; `precondition`, `no-such-block`, `size-missing`, `number-missing`,
-            `array-missing`, `array-dtype`, `array-shape`, `array-strides`.
+            `array-missing`, `array-dtype`, `array-shape`, `array-strides`, `workspace-left`.
     """
     began = time.perf_counter()
     machine = _machine(kernel, arrays, dict(sizes or {}), dict(numbers or {}), track)
@@ -54,6 +54,8 @@ def simulate(
                 raise SimulationError("no-such-block", f"block {block} was asked for, the grid has {grid}")
             _block(machine, program, block)
     missing = _uncovered(machine) if len(set(chosen)) == grid else ()
+    if len(set(chosen)) == grid:
+        _restored(machine)
     totals = [Traffic() for _ in DIRECTIONS]
     for place in machine.places:
         for total, key in zip(totals, DIRECTIONS, strict=True):
@@ -99,6 +101,7 @@ def _machine(
         for parameter in kernel.parameters
         if isinstance(parameter, Pointer)
     ]
+    found += [workspace(p, sizes, order, track) for p in kernel.parameters if isinstance(p, Workspace)]
     found += shared(kernel, sizes, order, track)
     found += [registers(b, sizes, kernel.threads) for b in kernel.buffers if b.memory.registers]
     return Machine(kernel, sizes, numbers, order, track, {storage.buffer.name: storage for storage in found})
@@ -122,6 +125,21 @@ def _block(machine: Machine, program: Step, block: int) -> None:
     elif program.walk is not None:
         everyone = np.ones(machine.threads, bool)
         run(machine, [Coroutine(everyone, program.walk(state, None))])
+
+
+def _restored(machine: Machine) -> None:
+    """Make sure that the next launch finds what this one found."""
+    for parameter in machine.kernel.parameters:
+        if isinstance(parameter, Workspace) and parameter.zero:
+            left = machine.storages[parameter.buffer.name].data
+            if left.any():
+                name = f"{parameter.buffer.name}[{int(np.flatnonzero(left)[0])}]"
+                raise SimulationError(
+                    "workspace-left",
+                    f"the launch leaves {left.flat[int(np.flatnonzero(left)[0])]} in {name}, "
+                    "which must be 0 for the next one",
+                    fix="let the last block of each tile set it back",
+                )
 
 
 def _uncovered(machine: Machine) -> tuple[tuple[str, int, str], ...]:

@@ -13,7 +13,7 @@ from typing import Literal
 import attrs
 import numpy as np
 
-from fireiron.simulate.order import MANY, NOBODY, Array, Order
+from fireiron.simulate.order import MANY, Array, Order
 
 
 class Race(Exception):
@@ -64,6 +64,9 @@ class Tracker:
         # For GL: some reader of an earlier block, which no barrier of this one can order.
         self.foreign_reader = np.zeros(granules if self.is_global else 0, np.int32)
         self.foreign_time = np.zeros(granules if self.is_global else 0, np.int32)
+        # For GL: whether the last write was an atomic addition; all of these.
+        self.added = np.zeros(granules if self.is_global else 0, bool)
+        self.adds: list[_Read] = []
         # Granules that an asynchronous write will reach, once any has been started.
         self.flying: Array | None = None
         self.reads: list[_Read] = []
@@ -95,6 +98,7 @@ class Tracker:
         order = self.order
         who = self.identify(who)
         self._against_writer(granules, who, "write-read")
+        self._against_adds(granules, who, "write-read")
         if order.partial:
             self._keep(granules, who)
         old, time = self.reader[granules], self.read_time[granules]
@@ -123,13 +127,46 @@ class Tracker:
             return
         who = self.identify(who)
         self._against_writer(granules, who, "write-write")
+        self._against_adds(granules, who, "write-write")
         self._against_readers(granules, who)
+        if self.is_global:
+            self.added[granules] = False
         self.writer[granules] = who
         self.write_time[granules] = order.now
         clash = self.writer[granules] != who
         if clash.any():
             at = int(np.flatnonzero(clash)[0])
             raise Race("write-write", int(granules[at]), int(who[at]), int(self.writer[granules[at]]), order.now)
+
+    def add(self, granules: Array, who: Array) -> None:
+        """Record atomic additions: they come in any order among themselves, but not with other accesses.
+
+        Raises:
+            Race: if an earlier write or read is not ordered before them.
+        """
+        if self.check:
+            who = self.identify(who)
+            self._against_writer(granules, who, "write-write")
+            self._against_readers(granules, who)
+            self.writer[granules] = who
+            self.added[granules] = True
+            self.adds.append(_Read(granules, who, self.order.now))
+        self.write_time[granules] = self.order.now
+
+    def _against_adds(self, granules: Array, who: Array, kind: str) -> None:
+        """Find an atomic addition that is not ordered before a plain access."""
+        if not self.adds or not self.added[granules].any():
+            return
+        low, high = granules.min(), granules.max()
+        for add in self.adds:
+            time = np.array([add.time], np.int32)
+            ordered = add.time <= self.order.base if add.time > self.order.start else not self.order.foreign(time)[0]
+            if ordered or add.granules.max() < low or add.granules.min() > high:
+                continue
+            hit = self.added[granules] & np.isin(granules, add.granules)
+            if hit.any():
+                several = np.full(len(granules), MANY, np.int32)
+                self._raise(kind, granules, who, several, np.full(len(granules), add.time, np.int32), hit)
 
     def _concurrent(self, who: Array, other: Array, time: Array) -> Array:
         shift = self.order.block * self.order.threads if self.is_global else 0
@@ -142,7 +179,8 @@ class Tracker:
         other = self.writer[granules]
         bad = self._concurrent(who, other, time)
         if self.is_global:
-            bad |= (time > 0) & (time <= self.order.start)
+            bad |= self.order.foreign(time)
+            bad &= ~self.added[granules]
         if bad.any():
             self._raise(kind, granules, who, other, time, bad)
 
@@ -156,8 +194,8 @@ class Tracker:
                 self._search(granules[several], who[several])
                 bad &= ~several
         if self.is_global:
-            bad |= (time > 0) & (time <= order.start)
-            foreign = self.foreign_reader[granules] != NOBODY
+            bad |= order.foreign(time)
+            foreign = order.foreign(self.foreign_time[granules])
             if foreign.any():
                 self._raise(
                     "read-write", granules, who, self.foreign_reader[granules], self.foreign_time[granules], foreign

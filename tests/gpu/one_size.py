@@ -25,6 +25,11 @@ def main() -> None:
     c = ampere.gemm(matmul(130, 140, 40, "f16")).compile()(a.astype("f2"), b.astype("f2"))
     assert np.abs(c - a.astype("f2").astype("f8") @ b.astype("f2")).max() < 2e-2
     print("ampere.gemm right")
+    c = ampere.gemm(matmul(130, 140, 40, "f16"), m=64, n=64, warp=(32, 32), ways=2, split_k=2).compile()(
+        a.astype("f2"), b.astype("f2")
+    )
+    assert np.abs(c - a.astype("f2").astype("f8") @ b.astype("f2")).max() < 2e-2
+    print("ampere.gemm with split K right")
 
 
 if __name__ == "__main__":

@@ -106,3 +106,16 @@ def test_lines_fit_the_page(rich_schedule: Any, matmul: Any, listing2: Any) -> N
     for width in (40, 80, 120):
         assert max(map(len, found.text(width).splitlines())) <= width
     assert set(found._repr_mimebundle_()) == {"text/plain", "text/html"}
+
+
+def test_a_parallel_split_is_no_loop_that_changed() -> None:
+    from fireiron import matmul
+    from fireiron.schedules import simt
+
+    spec = matmul(512, 512, 512)
+    assert str(simt.sgemm(spec).diff(simt.sgemm(spec, split_k=3))).splitlines()[:2] == [
+        "links",
+        "└── added: split 3 ways parallel Block",
+    ]
+    changed = simt.sgemm(spec, split_k=2).diff(simt.sgemm(spec, split_k=3))
+    assert str(changed).splitlines()[1] == "└── split: 2 ways → 3 ways"

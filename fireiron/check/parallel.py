@@ -1,0 +1,149 @@
+"""Rules of parallel splits: which units may take chunks of K, and what their sums become one by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fireiron.algebra.expr import Index, ceil_div, simplest
+from fireiron.base.errors import DecompositionError
+from fireiron.check.limits import MAX_THREADS
+from fireiron.language.decompositions import ByAtomics, Decomposition, InOrder, Split
+from fireiron.language.levels import Block, Level, Warp
+from fireiron.language.residual import Residual
+
+ATOMIC = ("f32", "f64", "i32")  # accumulators that memory adds
+
+
+def chunk_of(residual: Residual, k: int | None, ways: int | None, multiple_of: int) -> Index:
+    """Give the extent of a chunk, from itself or from the number of chunks.
+
+    Raises:
+        DecompositionError: `split-arguments`.
+    """
+    if (k is None) == (ways is None):
+        said = "neither a chunk nor a number of chunks" if k is None else f"chunks of {k} and {ways} chunks at once"
+        raise DecompositionError(
+            "split-arguments", f"split is given {said}", fix="write split(k), or split(ways=n, multiple_of=k)"
+        )
+    if ways is None:
+        assert k is not None
+        return k
+    if ways < 1 or multiple_of < 1:
+        raise DecompositionError(
+            "split-arguments",
+            f"split into {ways} chunks, multiples of {multiple_of}",
+            fix="both are whole numbers of 1 and more",
+        )
+    extent = residual.extents["K"]
+    assert extent is not None
+    size = ceil_div(extent, ways * multiple_of) * multiple_of
+    return simplest(size)
+
+
+def parallel(
+    links: Sequence[Decomposition], before: Residual, split: Split, level: Level, reduce: InOrder | ByAtomics
+) -> None:
+    """Refuse a parallel split that no units can take, or whose sums have no registers to stay in.
+
+    Args:
+        links: above the split.
+        before: the residual spec that it cuts.
+        split: the link.
+        level: whose units are to take the chunks.
+        reduce: how their sums become one.
+
+    Raises:
+        DecompositionError: `parallel-level`, `parallel-accumulator`, `parallel-order`, `second-parallel`,
+            `parallel-ways`, `parallel-reduce`, `parallel-pipeline`, `too-many-threads`.
+    """
+    _level(before, level)
+    c = before.operand("C")
+    assert c is not None
+    if not c.memory.registers:
+        raise DecompositionError(
+            "parallel-accumulator",
+            f"the {level}s would each add to C in {c.memory}: their sums need registers to stay apart",
+            fix="accumulate by .epilog(...) above this split",
+        )
+    if split.stages > 1 or split.unrolled or split.together > 1:
+        unrolled = "unroll()" if split.unrolled else f"unroll({split.together})"
+        what = f"pipeline({split.stages})" if split.stages > 1 else unrolled
+        raise DecompositionError(
+            "parallel-pipeline",
+            f"{what} refines a loop, and {level}s take the chunks of this split all at once",
+            fix="split again below, and refine that loop",
+        )
+    above = [x for x in links if isinstance(x, Split)]
+    if any(x.level is not None and (x.level == Block) == (level == Block) for x in above):
+        first = "blocks" if level == Block else "units of the block"
+        raise DecompositionError(
+            "second-parallel",
+            f"K is given to {level}s, and {first} have it from a split above",
+            fix="split K once over blocks, and once inside the block",
+        )
+    if level == Block and above:
+        raise DecompositionError(
+            "parallel-order",
+            "blocks take chunks of the whole K, and a split above has cut it already",
+            fix="make this the first split below epilog",
+        )
+    _reduce(c.dtype.name, level, reduce)
+    if level != Block:
+        _units(before, split, level)
+
+
+def _level(before: Residual, level: Level) -> None:
+    if level == Block and before.level == Block:
+        return
+    inside = level.is_row and level.size is not None and level.size % (Warp.size or 32) == 0
+    if not inside or not level.is_inside(before.level) or not (before.level == Block or before.level.is_inside(Block)):
+        raise DecompositionError(
+            "parallel-level",
+            f"units of {level} cannot take chunks of {before.short}, which is at level {before.level}",
+            fix="give chunks to Block, Warpgroup, Warp or Group(Warp, n) inside the present level, "
+            "below tile(...).to(Block)",
+        )
+
+
+def _reduce(dtype: str, level: Level, reduce: InOrder | ByAtomics) -> None:
+    if not isinstance(reduce, ByAtomics):
+        return
+    if level != Block:
+        raise DecompositionError(
+            "parallel-reduce",
+            f"the sums of {level}s meet in shared memory, where no atomics are needed",
+            fix="drop reduce=by_atomics(), or split over Block",
+        )
+    if dtype not in ATOMIC:
+        raise DecompositionError(
+            "parallel-reduce",
+            f"global memory does not add accumulators of {dtype}",
+            fix=f"accumulate in {', '.join(ATOMIC)}, or drop reduce=by_atomics()",
+        )
+
+
+def _units(before: Residual, split: Split, level: Level) -> None:
+    extent = before.extents["K"]
+    if split.ways is None and not isinstance(extent, int):
+        raise DecompositionError(
+            "parallel-ways",
+            f"how many chunks of {split.size} there are for {level}s is not known: the extent of K is {extent}",
+            fix=f"write split(ways=n, multiple_of={split.size}), or split above by a number",
+        )
+    assert split.ways is not None or (isinstance(extent, int) and isinstance(split.size, int))
+    ways = split.ways or -(-extent // split.size)  # pyright: ignore
+    assert isinstance(ways, int)
+    threads = ways * (level.size or 1)
+    if before.level == Block and threads > MAX_THREADS:
+        raise DecompositionError(
+            "too-many-threads",
+            f"{ways} chunks for a {level} each are {threads} threads a block, above {MAX_THREADS}",
+            fix="use longer chunks",
+        )
+    if before.level.size is not None and before.level.size != threads:
+        raise DecompositionError(
+            "parallel-units",
+            f"{ways} chunks of K are given to the {before.level.size // (level.size or 1)} units of {level} in a "
+            f"{before.level}: each must take one",
+            fix=f"split K into {before.level.size // (level.size or 1)} chunks, or choose another level",
+        )
