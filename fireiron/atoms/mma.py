@@ -46,7 +46,7 @@ _SHAPES: dict[tuple[int, tuple[int, int, int]], tuple[Layout, Layout]] = {
 }
 
 
-def _meaning(shape: tuple[int, int, int], layouts: tuple[Layout, Layout, Layout]) -> Meaning:
+def meaning(shape: tuple[int, int, int], layouts: tuple[Layout, Layout, Layout]) -> Meaning:
     """Give the instruction's meaning on registers.
 
     Products are exact, summed in double (or int64), and rounded once to C's type.
@@ -126,7 +126,7 @@ def _row(shape: tuple[int, int, int], inputs: DType, acc: DType, arch: int, cloc
         source=_SECTION,
         cuda=_wrapper(function, instruction, (a[1].size, b[1].size, c[1].size), inputs, acc),
         call=f"{function}(&{{C}}, &{{A}}, &{{B}});",
-        numpy=_meaning(shape, (a, b, c)),
+        numpy=meaning(shape, (a, b, c)),
         clocks=clocks,
     )
 

@@ -12,6 +12,7 @@ from fireiron.atoms.copy import COPIES
 from fireiron.atoms.cp_async import CP_ASYNC
 from fireiron.atoms.ldmatrix import LDMATRIX
 from fireiron.atoms.mma import MMA
+from fireiron.atoms.quadpair import QUADPAIR
 from fireiron.atoms.shuffle import SHUFFLES
 from fireiron.atoms.simt import SIMT
 from fireiron.base.errors import DecompositionError
@@ -19,7 +20,7 @@ from fireiron.base.text import count
 from fireiron.language.atom import Atom
 from fireiron.language.levels import Level, Memory
 
-TABLE: tuple[Atom, ...] = (*SIMT, *MMA, *LDMATRIX, *COPIES, *CP_ASYNC, *SHUFFLES, *ATOMICS)
+TABLE: tuple[Atom, ...] = (*SIMT, *MMA, *QUADPAIR, *LDMATRIX, *COPIES, *CP_ASYNC, *SHUFFLES, *ATOMICS)
 
 
 @attrs.frozen

@@ -194,11 +194,22 @@ def units_of(level: Level, state: State, context: Context, tiles: int, cap: int 
             fix=f"give the block a multiple of {level.size} threads",
         )
     inside = _layout(level)
+    if inside.cosize != level.size and level.parent is not None and width % (level.parent.size or 1):
+        raise DecompositionError(
+            "level-nests",
+            f"{width} threads of this {state.level} hold no whole {level}: its threads lie {inside} in a {level.parent}",
+            fix=f"map tiles to {level.parent} first",
+        )
     outside = complement(inside, width)
     count = width // level.size
     if cap is not None and cap < count:
         count = cap
     return Units(count, _digits(position, outside), _digits(position, inside), level.size)
+
+
+def unit_index(level: Level, context: Context) -> Expr:
+    """Give the index of this thread's unit of a level among all of the block."""
+    return _digits(context.thread, complement(_layout(level), context.threads or 1))
 
 
 def _layout(level: Level) -> Layout:

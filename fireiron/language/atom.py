@@ -64,6 +64,7 @@ class Atom:
         completion: the group (`cp.async`) that is awaited before the result is there, or "" where it is there at once.
         numpy: meaning of a MatMul on arrays (units, threads, registers): numpy(a, b, c) -> new c. Moves move.
         clocks: issue clocks of one warp instruction on one SM sub-partition, for the cost model.
+        converge: the level whose threads must all arrive, where that is more than the unit (None: the unit's own).
     """
 
     name: str
@@ -81,6 +82,7 @@ class Atom:
     completion: str = ""
     numpy: Meaning | None = attrs.field(default=None, eq=False, repr=False)
     clocks: float = 1.0
+    converge: Level | None = None
 
     def operand(self, role: str) -> Operand:
         """Find an operand by its role."""
