@@ -129,7 +129,7 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
         ends = [x for x in limits if x.axis == i]
         leaves = _element_leaves(held.elements[i], [x.steps for x in ends])
         leaves += [(step, extent, [_step(end.offset, var) or 0 for end in ends]) for var, extent, step in along]
-        leaves.sort()
+        leaves = _joined(sorted(leaves))
         layout = _leafwise([(n, s) for s, n, _ in leaves])
         offset = substitute(coordinates[i], first)
         at = offset - mine.offset
@@ -176,6 +176,19 @@ def _leafwise(leaves: list[tuple[int, int]]) -> Layout:
     if len(leaves) < 2:
         return Layout(*leaves[0]) if leaves else Layout(1, 0)
     return Layout(tuple(n for n, _ in leaves), tuple(s for _, s in leaves))
+
+
+def _joined(leaves: list[tuple[int, int, list[int]]]) -> list[tuple[int, int, list[int]]]:
+    """Join (stride, extent, strides of the limits) that continue each other: what lies together may be one vector."""
+    out: list[tuple[int, int, list[int]]] = []
+    for stride, extent, ends in leaves:
+        if out:
+            first, count, before = out[-1]
+            if (stride, ends) == (first * count, [end * count for end in before]):
+                out[-1] = (first, count * extent, before)
+                continue
+        out.append((stride, extent, ends))
+    return out
 
 
 def _element_leaves(elements: Layout, ends: list[Layout]) -> list[tuple[int, int, list[int]]]:
