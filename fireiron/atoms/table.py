@@ -15,12 +15,15 @@ from fireiron.atoms.mma import MMA
 from fireiron.atoms.quadpair import QUADPAIR
 from fireiron.atoms.shuffle import SHUFFLES
 from fireiron.atoms.simt import SIMT
+from fireiron.atoms.wmma import WMMA, WMMA_MOVES
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import count
 from fireiron.language.atom import Atom
 from fireiron.language.levels import Level, Memory
 
-TABLE: tuple[Atom, ...] = (*SIMT, *MMA, *QUADPAIR, *LDMATRIX, *COPIES, *CP_ASYNC, *SHUFFLES, *ATOMICS)
+TABLE: tuple[Atom, ...] = (
+    *SIMT, *MMA, *QUADPAIR, *WMMA, *LDMATRIX, *COPIES, *CP_ASYNC, *SHUFFLES, *ATOMICS, *WMMA_MOVES,
+)  # fmt: skip
 
 
 @attrs.frozen

@@ -134,6 +134,19 @@ def ldmatrix() -> Strategy:
     return strategy
 
 
+def wmma(rows: int = 16, cols: int = 16) -> Strategy:
+    """Move between memory and fragments of wmma, whose layout is the hardware's own, a whole warp at once.
+
+    Args:
+        rows, cols: of the fragment.
+    """
+
+    def strategy(move: MoveChain) -> MoveChain:
+        return move.tile(rows, cols).unroll().done("wmma")
+
+    return strategy
+
+
 def cp_async(nbytes: int | None = None) -> Strategy:
     """Move from global to shared memory by asynchronous copies, dealt out to all threads in turn.
 

@@ -74,9 +74,7 @@ class Nvrtc12:
         program = ctypes.c_void_p()
         return self._call("nvrtcCreateProgram", ctypes.byref(program), source, name, 0, None, None), program
 
-    def nvrtcCompileProgram(
-        self, program: ctypes.c_void_p, count: int, options: Sequence[bytes]
-    ) -> tuple[nvrtcResult]:
+    def nvrtcCompileProgram(self, program: ctypes.c_void_p, count: int, options: Sequence[bytes]) -> tuple[nvrtcResult]:
         """Compile."""
         return (self._call("nvrtcCompileProgram", program, count, (ctypes.c_char_p * count)(*options)),)
 

@@ -197,7 +197,8 @@ def units_of(level: Level, state: State, context: Context, tiles: int, cap: int 
     if inside.cosize != level.size and level.parent is not None and width % (level.parent.size or 1):
         raise DecompositionError(
             "level-nests",
-            f"{width} threads of this {state.level} hold no whole {level}: its threads lie {inside} in a {level.parent}",
+            f"{width} threads of this {state.level} hold no whole {level}: "
+            f"its threads lie {inside} in a {level.parent}",
             fix=f"map tiles to {level.parent} first",
         )
     outside = complement(inside, width)
@@ -261,15 +262,27 @@ def _expanded(context: Context, written: Access) -> Access:
     )
 
 
-def register_view(context: Context, window: Window, state: State, user: str) -> View:
-    """Find the registers of a window: defines the tensor's ownership at first use, resolves against it later."""
+def register_view(context: Context, window: Window, state: State, user: str, opaque: str = "") -> View:
+    """Find the registers of a window: defines the tensor's ownership at first use, resolves against it later.
+
+    Args:
+        context: of the kernel.
+        window: what is touched.
+        state: where.
+        user: what touches it, for messages.
+        opaque: the opaque fragment that it takes the window for, if any.
+
+    Raises:
+        DecompositionError: `ownership-conflict`, `opaque-fragment`.
+    """
     storage = window.storage
     written = register_access(window, state)
     wanted = _expanded(context, written)
     if storage.ownership is None:
-        storage.ownership = Ownership(wanted, written, context.threads or 1, user)
+        storage.ownership = Ownership(wanted, written, context.threads or 1, user, opaque, state.link)
         storage.size = as_expr(storage.ownership.size)
     try:
+        storage.ownership.agree(opaque, storage.name, user)
         offset, steps = storage.ownership.resolve(wanted, storage.name, user)
     except DecompositionError as error:
         raise error.located(state.link, state.path) from None

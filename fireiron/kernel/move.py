@@ -61,8 +61,13 @@ def lower_copy(link: Load, state: State, storage: Storage, slot: Expr | None, co
         opened = opened.with_window("src", attrs.evolve(opened.windows["src"], storage=known))
     elif staging.memory.registers:
         context.storages[f"staging {storage.name}"] = staging
-    start = lower_copy(first, inner, staging, None, context, recur)
-    finish = recur(link.move[1:], opened, context)
+    # The hop whose own schedule decides which thread holds what is staged comes first.
+    if staging.memory.registers and not _defines_ownership(first):
+        finish = recur(link.move[1:], opened, context)
+        start = lower_copy(first, inner, staging, None, context, recur)
+    else:
+        start = lower_copy(first, inner, staging, None, context, recur)
+        finish = recur(link.move[1:], opened, context)
     return Copy((*start.start, *start.finish), (Region(title, finish, inner.path, link.link),))
 
 
@@ -97,7 +102,7 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
     """Descend a register Move to each thread's own elements.
 
     Raises:
-        DecompositionError: `own-level`, `ownership-unknown`.
+        DecompositionError: `own-level`, `ownership-unknown`, `opaque-fragment`.
     """
     if link.level.name in (state.level.name, Block.name):
         return recur(rest, state, context)
@@ -111,6 +116,7 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
             f"no side of {state.residual} is a register tensor whose owner is known",
             fix="give the Move a schedule of its own, for example vector()",
         )
+    storage.ownership.agree("", storage.name, f"own({link.level}) of {state.residual.short}")
     held, written = storage.ownership.access, storage.ownership.written
     fresh = {
         loop.var: context.variable(loop.var.name, extent) for loop, extent in zip(held.loops, held.extents, strict=True)

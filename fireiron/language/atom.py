@@ -28,6 +28,11 @@ class Operand:
         shape: rows and columns of the operand (a Move's vector: (1, elements)).
         layout: thread-value layout ((thread), (register)) -> row + rows * column, threads of one unit first.
         access: read, write, or both.
+        opaque: the name of a fragment whose layout the ISA leaves open, or "": such a one agrees with those of its own
+            name alone, and `layout` merely stands in for the hardware's.
+        align: bytes by which the tile's first element must be aligned, 0 where the vector's own size says it.
+        pitch: bytes that the distance of the tile's rows (or columns) must be a multiple of, where the instruction
+            takes that distance as `{pitch}` and the tile's first element as `{tile}`, an offset; else 0.
     """
 
     role: str
@@ -36,6 +41,9 @@ class Operand:
     shape: tuple[int, int]
     layout: Layout
     access: Literal["read", "write", "update"] = "read"
+    opaque: str = ""
+    align: int = 0
+    pitch: int = 0
 
     @property
     def registers(self) -> int:
@@ -57,7 +65,8 @@ class Atom:
         source: where the row was read (PTX ISA section).
         cuda: one wrapper function's text in CUDA C++, or "" where the call is a plain expression.
         call: the statement that calls it, with named fields `{A}`, `{B}`, `{C}` or `{src}`, `{dst}`: an lvalue of each
-            view's first element (`{A[1]}`: of its second); `{lane}` of a Shuffle.
+            view's first element (`{A[1]}`: of its second; `{src.name}`: the buffer); `{lane}` of a Shuffle; `{tile}`
+            and `{pitch}` of an operand that has a pitch.
         guarded_cuda: the wrapper of `guarded_call`.
         guarded_call: the statement of a Move that writes zeros where `{read}` is false, or "" where there is none.
         nbytes: bytes a Move carries (its dtype is then free and its operands' elements are bytes), else 0.

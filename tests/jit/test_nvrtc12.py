@@ -8,6 +8,7 @@ from tiny_kernel import SOURCE, make_kernel
 from fireiron.algebra.arch import arch
 from fireiron.base.errors import CompileError
 from fireiron.jit import compile as jit_compile
+from fireiron.jit import disassemble as jit_disassemble
 from fireiron.jit import nvrtc12
 from fireiron.jit.cache import Entry, load, store
 from fireiron.jit.compile import compile_source
@@ -77,12 +78,12 @@ def test_a_package_that_is_not_there():
     assert nvrtc12.find("no_such_parent.thing") is None
 
 
-@needed
-def test_a_disassembler_that_has_dropped_the_target():
-    cubin = compile_source(SOURCE, "axpy", arch(70)).cubin
-    try:
-        text = disassemble(cubin)
-    except CompileError as error:
-        assert error.fix == "pip install 'nvidia-cuda-nvdisasm==13.0.*'"
-    else:
-        assert "FMUL" in text
+def test_a_disassembler_that_has_dropped_the_target(tmp_path, monkeypatch):
+    tool = tmp_path / "nvdisasm"
+    tool.write_text("#!/bin/sh\necho 'nvdisasm fatal : CUDA architecture \"SM70\" is deprecated.' >&2; exit 1\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr(jit_disassemble, "find_nvdisasm", lambda: str(tool))
+    with pytest.raises(CompileError) as error:
+        disassemble(b"")
+    assert error.value.code == "nvdisasm"
+    assert error.value.fix == "pip install 'nvidia-cuda-nvdisasm==13.0.*'"
