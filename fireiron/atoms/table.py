@@ -12,6 +12,7 @@ from fireiron.atoms.copy import COPIES
 from fireiron.atoms.cp_async import CP_ASYNC
 from fireiron.atoms.ldmatrix import LDMATRIX
 from fireiron.atoms.mma import MMA
+from fireiron.atoms.movmatrix import MOVMATRIX
 from fireiron.atoms.quadpair import QUADPAIR
 from fireiron.atoms.shuffle import SHUFFLES
 from fireiron.atoms.simt import SIMT
@@ -22,7 +23,7 @@ from fireiron.language.atom import Atom
 from fireiron.language.levels import Level, Memory
 
 TABLE: tuple[Atom, ...] = (
-    *SIMT, *MMA, *QUADPAIR, *WMMA, *LDMATRIX, *COPIES, *CP_ASYNC, *SHUFFLES, *ATOMICS, *WMMA_MOVES,
+    *SIMT, *MMA, *QUADPAIR, *WMMA, *LDMATRIX, *MOVMATRIX, *COPIES, *CP_ASYNC, *SHUFFLES, *ATOMICS, *WMMA_MOVES,
 )  # fmt: skip
 
 

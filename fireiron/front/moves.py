@@ -10,7 +10,7 @@ from fireiron.front.roles import SRC, Role
 from fireiron.front.verbs import Verbs
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import Microkernel, Own, Strided, Widest
-from fireiron.language.levels import RF, SH, Level, Memory, Thread
+from fireiron.language.levels import FR, RF, SH, Level, Memory, Thread
 from fireiron.language.tensor import Order, Tensor
 
 
@@ -123,13 +123,32 @@ def conform(nbytes: int | None = None) -> Strategy:
 def ldmatrix() -> Strategy:
     """Load fragments from shared memory by the instruction that deals them out.
 
-    Tiles are of 16 by 32 bytes of K, a whole warp at once.
+    Tiles are of 16 by 32 bytes of K, or what there is of these, a whole warp at once.
     """
 
     def strategy(move: MoveChain) -> MoveChain:
         nbytes = move.residual.operands[0].dtype.nbytes
-        sizes = [32 // nbytes if dim == "K" else 16 for dim, _ in move.residual.sizes[-2:]]
-        return move.tile(*sizes).unroll().done()
+        sizes = [
+            min(32 // nbytes if dim == "K" else 16, size if isinstance(size, int) else 16)
+            for dim, size in move.residual.sizes[-2:]
+        ]
+        return move.tile(*sizes).unroll().done("ldmatrix")
+
+    return strategy
+
+
+def movmatrix(load: Strategy | None = None) -> Strategy:
+    """Load fragments across the direction in which an instruction takes them, and transpose them between registers.
+
+    For 16-bit elements whose neighbours in memory lie apart in the fragment, where ldmatrix cannot transpose them on
+    the way: straight from global memory.
+
+    Args:
+        load: brings the transposed fragment into registers, conform() by default.
+    """
+
+    def strategy(move: MoveChain) -> MoveChain:
+        return move.load(SRC, FR, load or conform()).tile(8, 8).unroll().done("movmatrix")
 
     return strategy
 

@@ -36,26 +36,22 @@ def lower_collective(chosen: Atom | str | None, state: State, context: Context) 
         if unfit is not None:
             why.append(unfit)
             continue
-        views: list[View] = []
+        views: dict[str, View] = {}
         bindings: tuple[Binding, ...] = ()
         try:
-            # Memory first: what decides ownership should not be asked by an atom that cannot read the source.
-            for role in sorted(ROLES, key=lambda r: state.windows[r].storage.memory.registers):
+            for role in sorted(ROLES, key=lambda r: _asked(state.windows[r])):
                 operand, window = atom.operand(role), state.windows[role]
                 if operand.memory.registers:
-                    views.append(fragment_view(operand, window, state, context, atom.name))
+                    views[role] = fragment_view(operand, window, state, context, atom.name)
                 else:
-                    view, bindings = _rows(operand, window, state)
-                    views.append(view)
+                    views[role], bindings = _rows(operand, window, state)
         except FireironError as error:
             why.append((3, f"{atom.name}: {error.message}"))
             if error.code in DISAGREE and disagreement is None:
                 disagreement = _disagreement(atom, state, error)
             continue
         require_converged(atom, state, context)
-        if state.windows["src"].storage.memory.registers and not state.windows["dst"].storage.memory.registers:
-            views.reverse()
-        return (Call(atom, tuple(views), link=state.link, bindings=bindings),)
+        return (Call(atom, (views["src"], views["dst"]), link=state.link, bindings=bindings),)
     if disagreement is not None:
         raise disagreement
     most = max((stage for stage, _ in why), default=0)
@@ -84,6 +80,11 @@ def _candidates(chosen: Atom | str | None, state: State) -> list[Atom]:
             ownership.agree(found[0].operand(role).opaque, state.windows[role].storage.name, found[0].name)
         found = alike
     return found
+
+
+def _asked(window: Window) -> int:
+    """Order the sides so that an atom which fits the one does not decide who owns the other before that is known."""
+    return 2 * (window.storage.memory.registers and window.storage.ownership is None) + window.storage.memory.registers
 
 
 def _unfit(atom: Atom, state: State, context: Context) -> tuple[int, str] | None:
