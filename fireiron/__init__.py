@@ -10,7 +10,18 @@ from fireiron.base.errors import FireironError
 from fireiron.base.presets_path import presets_path
 from fireiron.base.version import VERSION
 from fireiron.front.matmul import MatMulChain
-from fireiron.front.moves import MoveChain, Strategy, conform, cp_async, ldmatrix, staged, through_shared, vector
+from fireiron.front.moves import (
+    MoveChain,
+    Strategy,
+    conform,
+    cp_async,
+    ldmatrix,
+    movmatrix,
+    staged,
+    through_shared,
+    vector,
+    wmma,
+)
 from fireiron.front.roles import DST, SRC, A, B, C
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
 from fireiron.language.decompositions import ByAtomics as by_atomics
@@ -97,6 +108,7 @@ __all__ = [
     "maximum",
     "microkernel",
     "minimum",
+    "movmatrix",
     "relu",
     "scale",
     "staged",
@@ -105,4 +117,5 @@ __all__ = [
     "through_shared",
     "u8",
     "vector",
+    "wmma",
 ]
