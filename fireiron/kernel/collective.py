@@ -38,6 +38,7 @@ def lower_collective(chosen: Atom | str | None, state: State, context: Context) 
             continue
         views: dict[str, View] = {}
         bindings: tuple[Binding, ...] = ()
+        window = state.windows["dst"]
         try:
             for role in sorted(ROLES, key=lambda r: _asked(state.windows[r])):
                 operand, window = atom.operand(role), state.windows[role]
@@ -48,7 +49,7 @@ def lower_collective(chosen: Atom | str | None, state: State, context: Context) 
         except FireironError as error:
             why.append((3, f"{atom.name}: {error.message}"))
             if error.code in DISAGREE and disagreement is None:
-                disagreement = _disagreement(atom, state, error)
+                disagreement = _disagreement(atom, window, error)
             continue
         require_converged(atom, state, context)
         return (Call(atom, (views["src"], views["dst"]), link=state.link, bindings=bindings),)
@@ -75,9 +76,11 @@ def _candidates(chosen: Atom | str | None, state: State) -> list[Atom]:
         ownership = state.windows[role].storage.ownership
         if ownership is None or not found:
             continue
-        alike = [a for a in found if bool(a.operand(role).opaque) == bool(ownership.opaque)]
-        if not alike:
-            ownership.agree(found[0].operand(role).opaque, state.windows[role].storage.name, found[0].name)
+        sides = [(atom, atom.operand(role)) for atom in found if atom.operand(role).memory.registers]
+        alike = [atom for atom, side in sides if bool(side.opaque) == bool(ownership.opaque)]
+        if sides and not alike:
+            atom, side = sides[0]
+            ownership.agree(side.opaque, state.windows[role].storage.name, atom.name)
         found = alike
     return found
 
@@ -105,9 +108,9 @@ def _unfit(atom: Atom, state: State, context: Context) -> tuple[int, str] | None
     return None
 
 
-def _disagreement(atom: Atom, state: State, error: FireironError) -> DecompositionError:
+def _disagreement(atom: Atom, window: Window, error: FireironError) -> DecompositionError:
     """Name both atoms of a fragment that the one deals out otherwise than the other takes it."""
-    storage = next(s for s in (state.windows[role].storage for role in reversed(ROLES)) if s.ownership is not None)
+    storage = window.storage
     assert storage.ownership is not None
     return DecompositionError(
         "fragment-agreement",

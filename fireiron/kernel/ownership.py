@@ -199,7 +199,7 @@ class Ownership:
         if self.opaque:
             wanted = f"as {opaque}" if opaque else "element by element"
             message = f"{user} takes {name} {wanted}, but it is {self.opaque}, whose layout is the hardware's own"
-            fix = "store it by wmma() to shared memory, and go on from there" if not opaque else "load it by wmma()"
+            fix = "move it by wmma(), and through shared memory where its elements matter"
         else:
             message = f"{user} takes {name} as {opaque}, but {self.owner} takes it by a layout of its own"
             fix = "load it by conform() or ldmatrix()"
