@@ -40,6 +40,8 @@ def gemm(
 
     Source: Bhaskaracharya, Demouth, Grover, Automatic Kernel Generation for Volta Tensor Cores, 2020.
     """
+    # The larger macro tile covers its own loads, and with f16 sums a second set of fragments spilled.
+    ahead = 2 if macro == 16 else 1
     store = through_shared(conform(), vector(), panel=(min(m, 32), n), pad=4, order=RowMajor, reuse=True)
     chain = (
         spec.tile(m, n, batch=spec.batch)
@@ -55,7 +57,7 @@ def gemm(
         .to(Warp)
         .split(8)
         .unroll()
-        .pipeline(2)
+        .pipeline(ahead)
         .load(A, FR, conform())
         .load(B, FR, conform())
         .tile(macro, macro)
