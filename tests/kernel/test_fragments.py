@@ -27,6 +27,7 @@ from fireiron import (
     movmatrix,
     relu,
     scale,
+    staged,
     symbol,
     through_shared,
     wmma,
@@ -260,3 +261,15 @@ def test_architectures_know_their_families():
     assert not arch("sm_70").has("ldmatrix")
     assert arch("sm_70").has("wmma.f16")
     assert not arch("sm_70").has("wmma.s8")
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_fragments_in_pipelines(right, stages):
+    def chain(spec, load, tile, store):
+        outer = spec.tile(32, 32).to(Block).epilog(memory=FR, store=store).split(64).pipeline(2)
+        outer = outer.load(A, SH, staged()).pad(8).load(B, SH, staged()).pad(8).tile(16, 16).to(Warp)
+        inner = outer.split(16).unroll().pipeline(stages).load(A, FR, load()).load(B, FR, load())
+        return inner.tile(*tile).unroll().done()
+
+    right(chain(matmul(64, 64, 160, "f16", layout="TN", out="f32"), wmma, (16, 16), warp_store))
+    right(chain(matmul(64, 48, 160, "f16", layout="NT"), movmatrix, (16, 8), conform()))

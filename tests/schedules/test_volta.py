@@ -11,7 +11,7 @@ import pytest
 from fireiron import FireironError, matmul, symbol
 from fireiron.algebra.arch import arch as arch_of
 from fireiron.jit import nvrtc12
-from fireiron.schedules import volta
+from fireiron.schedules import simt, volta
 
 Right = Callable[..., Any]
 LAYOUTS = ("NN", "NT", "TN", "TT")
@@ -119,3 +119,9 @@ def test_golden(golden: Callable[[str, str], None]) -> None:
     golden(volta.small(matmul(256, 256, 128, "f16", layout="TN")).cuda("sm_70"), "schedules/volta_small.cu")
     golden(volta.listing3(matmul(256, 256, 128, "f16", layout="TN", out="f32")).cuda(), "schedules/volta_listing3.cu")
     golden(volta.listing5(matmul(256, 256, 128, "f16", layout="TN", out="f32")).cuda(), "schedules/volta_listing5.cu")
+
+
+@OLD
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "i8", "f64"])
+def test_cuda_core_presets_compile_for_volta(dtype: str) -> None:
+    compiled(simt.sgemm(matmul(256, 256, 64, dtype)), "sm_70")
