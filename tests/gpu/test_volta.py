@@ -65,4 +65,5 @@ def test_listings_and_tvm(dtype):
         right(volta.tvm(matmul(128, 192, 96, dtype, layout=layout, out=out)), epsilon)
     right(volta.listing3(matmul(128, 192, 80, dtype, layout="TN", out=out), 32, 8), epsilon)
     right(volta.listing3(matmul(128, 192, 80, dtype, layout="TN", out=out), 8, 32), epsilon)
-    right(volta.listing5(matmul(256, 128, 384, dtype, layout="TN", out=out)), epsilon)
+    if dtype in ("f16", "bf16"):  # a pad of 8 bytes would leave rows of bytes unaligned
+        right(volta.listing5(matmul(256, 128, 384, dtype, layout="TN", out=out)), epsilon)
