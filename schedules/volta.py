@@ -9,6 +9,7 @@ from fireiron import (
     B,
     Block,
     ColMajor,
+    Group,
     MatMulChain,
     MoveChain,
     QuadPair,
@@ -26,7 +27,13 @@ from fireiron import (
 
 
 def gemm(
-    spec: MatMulChain, m: int = 128, n: int = 128, k: int = 32, warp: tuple[int, int] = (64, 64), macro: int = 16
+    spec: MatMulChain,
+    m: int = 128,
+    n: int = 128,
+    k: int = 32,
+    warp: tuple[int, int] = (64, 64),
+    macro: int = 16,
+    ways: int = 1,
 ) -> MatMulChain:
     """Schedule a product of fp16 for the quad-pairs of Volta, in all layouts.
 
@@ -37,23 +44,28 @@ def gemm(
         m, n, k: tile of a block.
         warp: tile of a warp.
         macro: rows and columns of a macro tile, 16 or 32.
+        ways: as many groups of warps take a chunk of K each, and sum up in shared memory: 1, 2 or 4.
 
     Source: Bhaskaracharya, Demouth, Grover, Automatic Kernel Generation for Volta Tensor Cores, 2020.
     """
     # The larger macro tile covers its own loads, and with f16 sums a second set of fragments spilled.
     ahead = 2 if macro == 16 else 1
     store = through_shared(conform(), vector(), panel=(min(m, 32), n), pad=4, order=RowMajor, reuse=True)
-    chain = (
+    chain: MatMulChain = (
         spec.tile(m, n, batch=spec.batch)
         .to(Block)
         .epilog(memory=FR, store=store)
-        .split(k)
+        .split(ways * k)
         .pipeline(2)
         .load(A, SH, staged())
-        .swizzle(Swizzle(3, 3, 3))
+        .swizzle(_swizzle(spec.matmul.A.order is RowMajor, ways * k))
         .load(B, SH, staged())
-        .swizzle(Swizzle(3, 3, 3))
-        .tile(*warp)
+        .swizzle(_swizzle(spec.matmul.B.order is ColMajor, ways * k))
+    )
+    if ways > 1:
+        chain = chain.split(k).parallel(Group(Warp, (m // warp[0]) * (n // warp[1])))
+    chain = (
+        chain.tile(*warp)
         .to(Warp)
         .split(8)
         .unroll()
@@ -69,6 +81,11 @@ def gemm(
     if macro > 16:
         chain = chain.tile(8, 8).unroll()
     return chain.split(4).unroll().done()
+
+
+def _swizzle(along_k: bool, chunk: int) -> Swizzle:
+    """Permute vectors of 16 bytes by the line that they lie in; lines along K are as long as a chunk."""
+    return Swizzle(3, 3, max(3, chunk.bit_length() - 4) if along_k else 3)
 
 
 def small(spec: MatMulChain) -> MatMulChain:

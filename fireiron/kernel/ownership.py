@@ -262,6 +262,7 @@ class Ownership:
                 f"{user} lets thread {thread} touch element {self._coordinate(int(wanted[thread, column]))} of {name}, "
                 f"which {self.owner} gives to another thread",
                 fix="descend the Move by conform() or own(Thread), or convert by a Move through shared memory",
+                other=self.link,
             )
         found: Ints = (place % held.shape[1]).reshape(wanted.shape)
         # Where a thread has no element any register will do: the one that the other threads use.
@@ -283,6 +284,7 @@ class Ownership:
             "ownership-conflict",
             f"{user} visits the registers of {name} in an order that {self.owner} does not give to all threads alike",
             fix="descend the Move by conform() or own(Thread)",
+            other=self.link,
         )
 
 

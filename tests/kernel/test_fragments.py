@@ -16,6 +16,7 @@ from fireiron import (
     Block,
     ColMajor,
     FireironError,
+    Group,
     RowMajor,
     Vector,
     Warp,
@@ -130,6 +131,26 @@ def test_a_fragment_of_another_form():
     )
     assert error.code == "no-atom"
     assert "its rows run along N, along which b_sh is not contiguous" in error.message
+
+
+def split(level):
+    chain = matmul(64, 64, 128, "f16", out="f32").tile(32, 32).to(Block).epilog(memory=FR, store=warp_store)
+    chain = chain.split(ways=2).parallel(Block) if level is Block else chain
+    chain = chain.split(32).load(A, SH).pad(8).load(B, SH).pad(8)
+    chain = chain if level is Block else chain.split(16).parallel(level)
+    chain = chain.tile(16, 16).to(Warp).split(16).unroll()
+    return chain.load(A, FR, wmma()).load(B, FR, wmma()).tile(16, 16).unroll().done()
+
+
+def test_sums_of_groups_of_warps():
+    error = refused(lambda: split(Group(Warp, 4)))
+    assert error.code == "opaque-fragment"
+    assert error.message.startswith("the sum of 2 Warpgroups takes acc element by element, but it is wmma.C.m16n16k16")
+    assert error.underlined == "parallel(level)"
+
+
+def test_sums_over_blocks_are_register_by_register(right):
+    right(split(Block))
 
 
 def test_microkernels():

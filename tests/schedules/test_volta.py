@@ -11,6 +11,7 @@ import pytest
 from fireiron import FireironError, matmul, symbol
 from fireiron.algebra.arch import arch as arch_of
 from fireiron.jit import nvrtc12
+from fireiron.kernel.access import accesses
 from fireiron.schedules import simt, volta
 
 Right = Callable[..., Any]
@@ -46,6 +47,16 @@ def test_gemm_of_symbols_and_batches(right: Right) -> None:
     m, k = symbol("M", multiple_of=8), symbol("K", multiple_of=8)
     right(volta.gemm(matmul(m, 96, k, "f16", layout="TN")), M=136, K=72)
     right(volta.small(matmul(64, 96, 40, "f16", layout="TN", batch=3)))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("ways", "m", "warp"), [(2, 128, (64, 64)), (2, 64, (32, 32)), (4, 64, (64, 32))])
+def test_gemm_split_over_groups_of_warps(right: Right, layout: str, ways: int, m: int, warp: tuple[int, int]) -> None:
+    schedule = volta.gemm(matmul(m, m, 256, "f16", layout=layout), m, m, 32, warp, ways=ways)
+    assert f"Reduce({ways})" in schedule.cuda()
+    right(schedule)
+    operands = [row for row in accesses(schedule.lowered()) if row.buffer in ("a_sh", "b_sh")]
+    assert {row.conflicts for row in operands} == {1.0}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -93,6 +104,7 @@ def test_gemm_becomes_tensor_core_instructions() -> None:
 @pytest.mark.parametrize("arch", ["sm_70", "sm_72"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_gemm_compiles_in_every_layout(layout: str, arch: str) -> None:
+    compiled(volta.gemm(matmul(512, 512, 256, "f16", layout=layout), ways=2), arch)
     for macro in (16, 32):
         for acc in ("f32", "f16"):
             compiled(volta.gemm(matmul(512, 512, 256, "f16", layout=layout, acc=acc), macro=macro), arch)
