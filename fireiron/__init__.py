@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fireiron.algebra.dtypes import DType, bf16, f16, f32, f64, i8, i32, u8
+from fireiron.algebra.dtypes import DType, b1, bf16, e4m3, e5m2, f16, f32, f64, i4, i8, i32, tf32, u4, u8
 from fireiron.algebra.expr import Expr, symbol
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.swizzle import Swizzle
@@ -92,14 +92,18 @@ __all__ = [
     "Warp",
     "Warpgroup",
     "add",
+    "b1",
     "bf16",
     "by_atomics",
     "conform",
     "cp_async",
+    "e4m3",
+    "e5m2",
     "exp",
     "f16",
     "f32",
     "f64",
+    "i4",
     "i8",
     "i32",
     "in_order",
@@ -114,7 +118,9 @@ __all__ = [
     "staged",
     "symbol",
     "tanh",
+    "tf32",
     "through_shared",
+    "u4",
     "u8",
     "vector",
     "wmma",

@@ -59,7 +59,7 @@ def _row(a_order: str, b_order: str, acc: DType) -> Atom:
         source="PTX ISA 9.7.14.5.1, mma.m8n8k4 with .f16",
         cuda=_wrapper(function, instruction, acc),
         call=f"{function}(&{{C}}, &{{A}}, &{{B}});",
-        numpy=meaning(_SHAPE, (a, b, c)),
+        numpy=meaning(_SHAPE, (a, b, c), (f16, f16), acc),
         # 125 TFLOP/s of a V100 are 128 products a clock on each of its 320 sub-partitions.
         clocks=8,
         converge=Warp,

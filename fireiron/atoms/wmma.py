@@ -168,7 +168,7 @@ __device__ __forceinline__ void {function}(void* c_registers, const void* a_regi
 }}
 """,
         call=f"{function}(&{{C}}, &{{A}}, &{{B}});",
-        numpy=meaning(size, (a.layout, b.layout, c.layout)),
+        numpy=meaning(size, (a.layout, b.layout, c.layout), (inputs, inputs), acc),
         # As two mma of half the width, which is what it becomes; on sm_70 it takes twice as long.
         clocks=32 if inputs in (f16, bf16) else 16,
     )

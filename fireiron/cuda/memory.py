@@ -125,7 +125,7 @@ def views(kernel: Kernel) -> Iterator[tuple[View, int]]:
         match statement:
             case Call(atom=atom, views=operands):
                 for operand, view in zip(atom.operands, operands, strict=True):
-                    yield view, atom.nbytes or operand.registers * view.buffer.dtype.nbytes
+                    yield view, atom.nbytes or view.buffer.dtype.nbytes_of(operand.registers)
             case Compute(dst=dst, inputs=inputs):
                 yield from ((view, view.buffer.dtype.nbytes) for view in (dst, *inputs))
             case Micro(views=operands):

@@ -127,11 +127,9 @@ def ldmatrix() -> Strategy:
     """
 
     def strategy(move: MoveChain) -> MoveChain:
-        nbytes = move.residual.operands[0].dtype.nbytes
-        sizes = [
-            min(32 // nbytes if dim == "K" else 16, size if isinstance(size, int) else 16)
-            for dim, size in move.residual.sizes[-2:]
-        ]
+        kind = move.residual.operands[0].dtype
+        most = [(kind.count_in(32) if dim == "K" else 16, size) for dim, size in move.residual.sizes[-2:]]
+        sizes = [min(n, size) if isinstance(size, int) else n for n, size in most]
         return move.tile(*sizes).unroll().done("ldmatrix")
 
     return strategy

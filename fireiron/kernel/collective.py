@@ -47,7 +47,7 @@ def lower_collective(chosen: Atom | str | None, state: State, context: Context) 
                 else:
                     views[role], bindings = _rows(operand, window, state)
         except FireironError as error:
-            why.append((3, f"{atom.name}: {error.message}"))
+            why.append((4, f"{atom.name}: {error.message}"))
             if error.code in DISAGREE and disagreement is None:
                 disagreement = _disagreement(atom, window, error)
             continue
@@ -56,7 +56,7 @@ def lower_collective(chosen: Atom | str | None, state: State, context: Context) 
     if disagreement is not None:
         raise disagreement
     most = max((stage for stage, _ in why), default=0)
-    reasons = [text for stage, text in why if stage == most][:MOST_REASONS]
+    reasons = list(dict.fromkeys(text for stage, text in why if stage == most))[:MOST_REASONS]
     raise DecompositionError(
         "no-atom",
         f"no atom of a {state.level} executes {state.residual}: "
@@ -99,12 +99,16 @@ def _unfit(atom: Atom, state: State, context: Context) -> tuple[int, str] | None
     ):
         return 0, f"{atom.name} moves {sides[0][0].memory} to {sides[1][0].memory}"
     operand, bits = sides[0][0], atom.nbytes * 8 // sides[0][0].registers
-    if operand.shape != shape or any(bits != s.dtype.bits for _, s in sides):
-        return 1, f"{atom.name} moves {operand.shape[0]}x{operand.shape[1]} elements of {bits} bits"
+    for _, storage in sides:
+        if storage.dtype.bits != bits:
+            family, have = atom.name.split(".")[0], storage.dtype.bits
+            return 1, f"{family} moves elements of {bits} bits, and those of {storage.name} have {have}"
+    if operand.shape != shape:
+        return 2, f"{atom.name} moves {operand.shape[0]}x{operand.shape[1]} elements of {bits} bits"
     if len({s.dtype for _, s in sides}) > 1 or any(o.dtype not in (None, s.dtype) for o, s in sides):
-        return 1, f"{atom.name} moves {operand.dtype or 'elements of one type'} and converts nothing"
+        return 2, f"{atom.name} moves {operand.dtype or 'elements of one type'} and converts nothing"
     if atom.arch > context.arch:
-        return 2, f"{atom.name} needs sm_{atom.arch}, not sm_{context.arch}"
+        return 3, f"{atom.name} needs sm_{atom.arch}, not sm_{context.arch}"
     return None
 
 
@@ -132,7 +136,6 @@ def _rows(operand: Operand, window: Window, state: State) -> tuple[View, tuple[B
     ((_, stride),) = leaves_of(operand.layout[1])
     axes = list(window.axes)
     run = len(axes) - (2 if stride < rows else 1)
-    nbytes = storage.dtype.nbytes
     for i, shift in enumerate(local, start=len(axes) - 2):
         steps = window.steps_along(i)
         if i == run and (steps is None or steps.leaves[0][1] != 1 or axes[i].steps is not None):
@@ -144,9 +147,9 @@ def _rows(operand: Operand, window: Window, state: State) -> tuple[View, tuple[B
         axes[i] = at(axes[i], shift)
     axes[run] = attrs.evolve(axes[run], size=count)
     place = attrs.evolve(window, axes=tuple(axes))
-    vector = min(count, VECTOR_NBYTES // nbytes)
+    vector = min(count, storage.dtype.count_in(VECTOR_NBYTES))
     for e in (place.linear(), place.base()):
-        _aligned(e, vector, storage.name, vector * nbytes)
+        _aligned(e, vector, storage.name, storage.dtype.nbytes_of(vector))
     bindings = _pitched(operand, window, len(axes) - 2 if run == len(axes) - 1 else len(axes) - 1)
     return attrs.evolve(memory_view(place), layout=Layout(count, 1)), bindings
 
@@ -155,7 +158,7 @@ def _pitched(operand: Operand, window: Window, across: int) -> tuple[Binding, ..
     """Name a tile's first element and the distance of its rows, where the instruction takes these."""
     if not operand.pitch:
         return ()
-    storage, nbytes = window.storage, window.storage.dtype.nbytes
+    storage, kind = window.storage, window.storage.dtype
     steps = window.steps_along(across)
     if storage.swizzle is not None:
         raise DecompositionError("row-order", f"{storage.swizzle} breaks up the tile's rows in {storage.name}", fix="")
@@ -164,8 +167,8 @@ def _pitched(operand: Operand, window: Window, across: int) -> tuple[Binding, ..
             "row-order", f"its rows lie at no one distance along {window.axes[across].dim} of {storage.name}", fix=""
         )
     tile, pitch = window.base() + window.linear(), as_expr(steps.leaves[0][1])
-    _aligned(tile, operand.align // nbytes, storage.name, operand.align)
-    _aligned(pitch, operand.pitch // nbytes, storage.name, operand.pitch)
+    _aligned(tile, kind.count_in(operand.align), storage.name, operand.align)
+    _aligned(pitch, kind.count_in(operand.pitch), storage.name, operand.pitch)
     return Binding("tile", tile), Binding("pitch", pitch)
 
 

@@ -21,6 +21,8 @@ from fireiron.language.levels import Block, Thread
 from fireiron.language.residual import apply, move_of
 from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
 
+MOST_ELEMENTS = 128  # of one access: 16 bytes of bits
+
 
 @attrs.frozen
 class Copy:
@@ -280,13 +282,13 @@ def widest_sizes(
         [(min(found[i][0] for found in limits), i) for i in range(len(dims))] if limits else [(1, len(dims) - 1)]
     )
     best, index = max(candidates, key=lambda c: (c[0], c[1]))
-    nbytes = min((w.storage.dtype.nbytes for w in sides), default=size.nbytes)
-    if size.exact and best * nbytes < size.nbytes:
+    widest = min((w.storage.dtype.nbytes_of(best) for w in sides), default=best * size.nbytes)
+    if size.exact and widest < size.nbytes:
         found = limits[0] if len(limits) == 1 else min(limits, key=lambda x: x[index][0])
         raise DecompositionError(
             "vector-alignment",
-            f"a vector of {size.nbytes} bytes is wider than {best * nbytes} bytes, the most that {found[index][1]}",
-            fix=f"use {best * nbytes} bytes, or vector() for the widest that fits; "
+            f"a vector of {size.nbytes} bytes is wider than {widest} bytes, the most that {found[index][1]}",
+            fix=f"use {widest} bytes, or vector() for the widest that fits; "
             "declare symbols by symbol(name, multiple_of=n)",
         )
     sizes = tuple((dim, best if i == index else 1) for i, dim in enumerate(dims))
@@ -300,7 +302,7 @@ def widest_sizes(
 def _widths(window: Window, nbytes: int) -> list[tuple[int, str]]:
     """For each dimension, count the elements that one aligned access may take along it, and say what limits them."""
     storage = window.storage
-    most = max(1, nbytes // storage.dtype.nbytes)
+    most = max(1, storage.dtype.count_in(nbytes))
     base = window.linear()
     out: list[tuple[int, str]] = []
     for i, axis in enumerate(window.axes):
@@ -348,5 +350,5 @@ def _run(steps: Layout) -> int:
 
 
 def _power(divisor: int) -> int:
-    """Give the largest power of two in a divisor, at most 16; 0 divides everything."""
-    return 16 if divisor == 0 else min(16, divisor & -divisor)
+    """Give the largest power of two in a divisor, at most the bits of a vector; 0 divides everything."""
+    return MOST_ELEMENTS if divisor == 0 else min(MOST_ELEMENTS, divisor & -divisor)

@@ -93,7 +93,7 @@ def make_storage(
         return storage
     shape = _static(source, name)
     strides, size = _strides(link, shape, order_of(source) or (order_of(target) if target else None) or RowMajor)
-    vector = max(1, 16 // dtype.nbytes)
+    vector = max(1, dtype.count_in(16))
     size = -(-size // vector) * vector
     if link.swizzle is not None:
         size = -(-size // link.swizzle.period) * link.swizzle.period

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 Meaning: TypeAlias = "Callable[..., np.ndarray[Any, Any]]"
+# What a MatMul sums over K: products, or the bits of `a ^ b` or of `a & b`.
+Product: TypeAlias = Literal["mul", "xor", "and"]
 
 
 @attrs.frozen
@@ -71,9 +73,11 @@ class Atom:
         guarded_call: the statement of a Move that writes zeros where `{read}` is false, or "" where there is none.
         nbytes: bytes a Move carries (its dtype is then free and its operands' elements are bytes), else 0.
         completion: the group (`cp.async`) that is awaited before the result is there, or "" where it is there at once.
-        numpy: meaning of a MatMul on arrays (units, threads, registers): numpy(a, b, c) -> new c. Moves move.
+        numpy: meaning of a MatMul on arrays (units, threads, registers): numpy(a, b, c) -> new c. Moves move. Packed
+            elements come as the bytes that hold them.
         clocks: issue clocks of one warp instruction on one SM sub-partition, for the cost model.
         converge: the level whose threads must all arrive, where that is more than the unit (None: the unit's own).
+        product: what a MatMul sums.
     """
 
     name: str
@@ -92,6 +96,7 @@ class Atom:
     numpy: Meaning | None = attrs.field(default=None, eq=False, repr=False)
     clocks: float = 1.0
     converge: Level | None = None
+    product: Product = "mul"
 
     def operand(self, role: str) -> Operand:
         """Find an operand by its role."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fireiron.algebra.dtypes import f16, i8, u8
+from fireiron.algebra.dtypes import b1, f16, i8, i32, u4, u8
 from fireiron.algebra.expr import Expr, Var, as_expr
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Constant
@@ -19,6 +19,7 @@ from fireiron.atoms.table import find
 from fireiron.atoms.wmma import WMMA
 from fireiron.kernel.fragment import digits_of, leaves_of
 from fireiron.kernel.ir import THREAD, Binding, Buffer, Call, Compute, Kernel, Pointer, Sync, View
+from fireiron.kernel.packing import in_bytes
 from fireiron.language.levels import GL, RF, SH, Block, Thread
 
 LANES = 32
@@ -45,8 +46,8 @@ def numbers(kernel: Kernel) -> dict[str, np.ndarray]:
     out = {}
     for p in kernel.parameters:
         size, dtype = int(p.buffer.size.value), p.buffer.dtype
-        low = 0 if dtype == u8 else -4
-        out[p.buffer.name] = rng.integers(low, 5, size).astype(dtype.numpy)
+        low, high = (0, 256) if dtype.packed else (0 if dtype == u8 else -4, 5)
+        out[p.buffer.name] = rng.integers(low, high, size).astype(dtype.numpy)
     return out
 
 
@@ -61,7 +62,7 @@ def kernel_of(row, *others) -> Kernel:
         made.store(views[2])
     else:
         src, dst = row.operands
-        dtype = i8 if row.name.endswith("b8") else f16
+        dtype = {32: i32, 16: f16, 8: i8, 4: u4, 1: b1}[row.nbytes * 8 // src.registers]
         count = src.shape[0] * src.shape[1]
         if src.memory == SH:
             # Rows of memory lie one after the other, in the order of what they cover.
@@ -73,7 +74,8 @@ def kernel_of(row, *others) -> Kernel:
         held = made.buffer("dst_fr", RF, dtype, dst.registers)
         made.body.append(Call(row, (source, View(held, as_expr(0), Layout(dst.registers, 1)))))
         made.store(View(held, as_expr(0), Layout(dst.registers, 1)))
-    return Kernel("row", tuple(made.parameters), as_expr(1), LANES, made.nbytes, tuple(made.buffers), tuple(made.body))
+    whole = tuple(map(tuple, (made.parameters, made.buffers, made.body)))
+    return in_bytes(Kernel("row", whole[0], as_expr(1), LANES, made.nbytes, *whole[1:]))
 
 
 def _row(layout: Layout, shape: tuple[int, int], stride: int) -> Expr:
@@ -99,7 +101,7 @@ class _Made:
         return buffer
 
     def buffer(self, name, memory, dtype, size):
-        nbytes = size * dtype.nbytes if memory == SH else 0
+        nbytes = dtype.nbytes_of(size) if memory == SH else 0
         made = Buffer(
             name, memory, dtype, as_expr(size), unit=Thread if memory == RF else Block, offset=self.nbytes,
             nbytes=nbytes,
@@ -109,10 +111,13 @@ class _Made:
         return made
 
     def copy(self, src, dst, first_src, first_dst, count):
-        """Copy a lane's elements one by one."""
+        """Copy a lane's elements one by one, or byte by byte."""
+        pack = src.dtype.pack
+        whole = Layout(pack, 1) if pack > 1 else Layout(1, 0)
         name = "{}B.{}.{}".format(src.dtype.nbytes, *(b.memory for b in (src, dst)))
         self.body += [
-            Call(find(f"copy.{name}"), (View(src, first_src + i), View(dst, first_dst + i))) for i in range(count)
+            Call(find(f"copy.{name}"), (View(src, first_src + i, whole), View(dst, first_dst + i, whole)))
+            for i in range(0, count, pack)
         ]
 
     def registers(self, operand, outside, dtype=None):

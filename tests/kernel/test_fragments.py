@@ -275,7 +275,7 @@ def test_movmatrix_after_ldmatrix(right):
 def test_movmatrix_of_bytes():
     error = refused(lambda: known(lambda: movmatrix(), ldmatrix, dtype="i8", k=32))
     assert error.code == "no-atom"
-    assert "movmatrix.A.b16 moves 8x8 elements of 16 bits" in error.message
+    assert "movmatrix moves elements of 16 bits, and those of a_fr2 have 8" in error.message
 
 
 def test_architectures_know_their_families():

@@ -207,12 +207,12 @@ gemm_128x128x32_k3_f16_f32(
         #pragma unroll
         for (int m7 = 0; m7 < 8; ++m7) {
             #pragma unroll
-            for (int n8 = 0; n8 < 8; ++n8) {
+            for (int n6 = 0; n6 < 8; ++n6) {
                 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
-                    C_vec[e] = float_to_half(acc[m7 % 2 * 2 + m7 / 2 * 32 + n8 * 4 + e]);
+                    C_vec[e] = float_to_half(acc[m7 % 2 * 2 + m7 / 2 * 32 + n6 * 4 + e]);
                 }
-                copy_4B(&C[block_m * 65536 + warp_m * 32768 + thread / 4 % 8 * 512 + m7 * 4096 + block_n * 128 + warp_n * 64 + thread % 4 * 2 + n8 * 8], &C_vec[0]);
+                copy_4B(&C[block_m * 65536 + warp_m * 32768 + thread / 4 % 8 * 512 + m7 * 4096 + block_n * 128 + warp_n * 64 + thread % 4 * 2 + n6 * 8], &C_vec[0]);
             }
         }
     }
