@@ -13,7 +13,7 @@ def main(arguments: list[str] | None = None) -> int:
     gemm = verbs.add_parser("gemm", help="time a preset against torch, interleaved in one process")
     gemm.add_argument("preset", nargs="?", default="simt.sgemm")
     gemm.add_argument("--shape", nargs="+", default=["4096x4096x4096"], metavar="MxNxK")
-    gemm.add_argument("--dtype", default="f32")
+    gemm.add_argument("--dtype", default="f32", help="element type of A and B: f16, tf32, e4m3, i8, ...")
     gemm.add_argument("--layout", default="NN", choices=("NN", "NT", "TN", "TT"))
     gemm.add_argument("--rounds", type=int, default=21)
     verbs.add_parser("overhead", help="host time of a call over a bare cuda.core launch")

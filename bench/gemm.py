@@ -1,4 +1,8 @@
-"""Time a preset against torch.mm, or torch._int_mm for int8: checked against f64, L2 flushed, rounds interleaved."""
+"""Time a preset against torch: checked against f64, L2 flushed, rounds interleaved.
+
+The peer is torch.mm (of tf32 with `allow_tf32`), for int8 torch._int_mm, for 8-bit floats torch._scaled_mm with scales
+of 1, which gets its operands in the one layout that it takes.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fireiron import matmul
+from fireiron.algebra.dtypes import DType, default_result, tf32
 from fireiron.algebra.dtypes import dtype as find_dtype
 
 FLUSH_NBYTES = 256 << 20  # several times the L2 of any GPU so far
@@ -26,7 +31,11 @@ def run(preset: str, shapes: Sequence[str], dtype: str, layout: str, rounds: int
     if not torch.cuda.is_available():
         print("nothing was timed: torch sees no GPU")
         return 1
-    torch.backends.cuda.matmul.allow_tf32 = False
+    kind = find_dtype(dtype)
+    if kind.packed:
+        print(f"nothing was timed: torch multiplies no {kind}")
+        return 1
+    torch.backends.cuda.matmul.allow_tf32 = kind == tf32
     module, name = preset.rsplit(".", 1)
     make = getattr(importlib.import_module(f"fireiron.schedules.{module}"), name)
     device = torch.cuda.get_device_name()
@@ -49,8 +58,9 @@ def _row(
     torch: Any, make: Callable[..., Any], shape: tuple[int, int, int], dtype: str, layout: str, rounds: int
 ) -> tuple[list[str], bool]:
     m, n, k = shape
-    kind = getattr(torch, find_dtype(dtype).numpy_name)
-    whole = find_dtype(dtype).kind == "int"
+    element = find_dtype(dtype)
+    kind, result = (getattr(torch, d.numpy_name) for d in (element, default_result(element)))
+    whole = element.kind == "int"
 
     def random(*extents: int) -> Any:
         if whole:
@@ -61,16 +71,15 @@ def _row(
     stored_b = random(n, k) if layout[0] == "T" else random(k, n)
     a = stored_a.T if layout[1] == "T" else stored_a
     b = stored_b.T if layout[0] == "T" else stored_b
-    ours = torch.full((m, n), -1 if whole else float("nan"), device="cuda", dtype=torch.int32 if whole else kind)
-    theirs = torch.empty_like(ours)
-    peer_of = torch._int_mm if whole else torch.mm
+    ours = torch.full((m, n), -1 if whole else float("nan"), device="cuda", dtype=result)
+    theirs = _peer(torch, element, a, b, torch.empty_like(ours))
     kernel = make(matmul(m, n, k, dtype, layout=layout)).compile()
     kernel(stored_a, stored_b, out=ours)
-    exact = a.double() @ b.double()
+    exact = a.to(result).double() @ b.to(result).double()  # a wider type first: fp8 converts to few
     error = float((ours.double() - exact).norm() / exact.norm())
     flush = torch.empty(FLUSH_NBYTES, dtype=torch.int8, device="cuda")
     times: dict[str, list[float]] = {"ours": [], "theirs": []}
-    work = {"ours": lambda: kernel(stored_a, stored_b, out=ours), "theirs": lambda: peer_of(a, b, out=theirs)}
+    work = {"ours": lambda: kernel(stored_a, stored_b, out=ours), "theirs": theirs}
     for warm in range(3 + rounds):
         for who, once in work.items():
             flush.zero_()
@@ -84,7 +93,20 @@ def _row(
     mine, peer = statistics.median(times["ours"]), statistics.median(times["theirs"])
     quantiles = statistics.quantiles(times["ours"], n=10)
     tflops = 2e-6 * m * n * k
-    epsilon = find_dtype(dtype).epsilon  # 0 for integers, which must be exact
+    # 0 for integers, which must be exact. Products of 8-bit floats are exact in f32; tf32 is cut, not rounded.
+    epsilon = default_result(element).epsilon if element.bits == 8 else element.epsilon * (2 if element == tf32 else 1)
     limit = 4 * (k**0.5 * epsilon + epsilon)
     cells = [mine, quantiles[1], quantiles[7], tflops / mine, peer, tflops / peer, peer / mine]
     return [*(f"{x:.3f}" if i == 6 else f"{x:.2f}" for i, x in enumerate(cells)), f"{error:.1e}"], error <= limit
+
+
+def _peer(torch: Any, element: DType, a: Any, b: Any, out: Any) -> Callable[[], Any]:
+    """Give torch's product of two operands."""
+    if element.bits == 8 and element.kind == "float":
+        one = torch.ones((), device="cuda")
+        rows, columns = a.contiguous(), b.T.contiguous().T
+        return lambda: torch._scaled_mm(
+            rows, columns, scale_a=one, scale_b=one, out_dtype=out.dtype, use_fast_accum=True
+        )
+    product = torch._int_mm if element.kind == "int" else torch.mm
+    return lambda: product(a, b, out=out)

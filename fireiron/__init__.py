@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fireiron.algebra.dtypes import DType, bf16, f16, f32, f64, i8, i32, u8
+from fireiron.algebra.dtypes import DType, b1, bf16, e4m3, e5m2, f16, f32, f64, i4, i8, i32, tf32, u4, u8
 from fireiron.algebra.expr import Expr, symbol
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.swizzle import Swizzle
@@ -10,7 +10,18 @@ from fireiron.base.errors import FireironError
 from fireiron.base.presets_path import presets_path
 from fireiron.base.version import VERSION
 from fireiron.front.matmul import MatMulChain
-from fireiron.front.moves import MoveChain, Strategy, conform, cp_async, ldmatrix, staged, through_shared, vector
+from fireiron.front.moves import (
+    MoveChain,
+    Strategy,
+    conform,
+    cp_async,
+    ldmatrix,
+    movmatrix,
+    staged,
+    through_shared,
+    vector,
+    wmma,
+)
 from fireiron.front.roles import DST, SRC, A, B, C
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
 from fireiron.language.decompositions import ByAtomics as by_atomics
@@ -82,14 +93,18 @@ __all__ = [
     "Warp",
     "Warpgroup",
     "add",
+    "b1",
     "bf16",
     "by_atomics",
     "conform",
     "cp_async",
+    "e4m3",
+    "e5m2",
     "exp",
     "f16",
     "f32",
     "f64",
+    "i4",
     "i8",
     "i32",
     "in_order",
@@ -98,13 +113,17 @@ __all__ = [
     "maximum",
     "microkernel",
     "minimum",
+    "movmatrix",
     "relu",
     "saturate",
     "scale",
     "staged",
     "symbol",
     "tanh",
+    "tf32",
     "through_shared",
+    "u4",
     "u8",
     "vector",
+    "wmma",
 ]

@@ -47,14 +47,21 @@ def draw() -> Callable[[np.random.Generator, DType, int], np.ndarray[Any, Any]]:
     """Draw any bit patterns, numbers near 1, and the edges: zeros, subnormals, the largest, infinities, NaN."""
     import numpy as np
 
+    from fireiron.algebra.dtypes import tf32
+    from fireiron.algebra.elements import TF32_READ
+
     def drawn(rng: np.random.Generator, d: DType, count: int) -> np.ndarray[Any, Any]:
         unsigned = np.dtype(f"u{d.nbytes}")
-        wild = rng.integers(0, 2**d.bits, count, dtype=np.uint64).astype(unsigned).view(d.numpy)
+        # Of tf32 the low bits are not read: numbers here have none.
+        mask = unsigned.type(TF32_READ if d == tf32 else 2**d.bits - 1)
+        wild = (rng.integers(0, 2**d.bits, count, dtype=np.uint64).astype(unsigned) & mask).view(d.numpy)
         if d.kind == "int":
             return wild
-        tame = (rng.integers(-4096, 4096, count) / rng.choice([1, 64, 4096, 3], count)).astype(d.numpy)
+        numbers = np.clip(rng.integers(-4096, 4096, count) / rng.choice([1, 64, 4096, 3], count), *d.limits)
+        tame = (numbers.astype(d.numpy).view(unsigned) & mask).view(d.numpy)
         last = 2 ** (d.bits - 1)
-        exponents = ((1 << (d.bits - 1 - d.mantissa)) - 1) << d.mantissa
+        below = d.bits - 1 - d.exponent  # bits below the exponent, of which tf32 reads the upper ones
+        exponents = ((1 << d.exponent) - 1) << below
         one = (1.0 + np.zeros(1)).astype(d.numpy).view(unsigned)[0]
         patterns = [
             0,
@@ -67,7 +74,7 @@ def draw() -> Callable[[np.random.Generator, DType, int], np.ndarray[Any, Any]]:
             last + exponents,
             exponents + 1,
         ]
-        edges = np.array([*patterns, one, one + 1, one - 1, 1 << d.mantissa], dtype=unsigned).view(d.numpy)
+        edges = (np.array([*patterns, one, one + 1, one - 1, 1 << below], dtype=unsigned) & mask).view(d.numpy)
         return np.choose(rng.integers(0, 3, count), [wild, tame, rng.choice(edges, count)]).astype(d.numpy)
 
     return drawn
@@ -82,6 +89,7 @@ def right() -> Callable[..., Any]:
     """
     import numpy as np
 
+    from fireiron.algebra.elements import read
     from fireiron.front.simulation import random_arrays
     from fireiron.jit.interface import Interface
     from fireiron.language.decompositions import Epilog
@@ -100,13 +108,15 @@ def right() -> Callable[..., Any]:
         wide = np.float64 if spec.A.dtype.kind == "float" else np.int64
 
         def plain(tensor: Any) -> Any:
-            x = arrays[tensor.name].astype(wide)
+            x = read(arrays[tensor.name], tensor.dtype).astype(wide)
             return x if tensor.storage == tuple(range(len(tensor.shape))) else x.swapaxes(-1, -2)
 
         a, b, before = plain(spec.A), plain(spec.B), {name: x.astype(wide) for name, x in arrays.items()}
         old = plain(spec.C)
         report = simulate(kernel, arrays, sizes, numbers or {}, blocks=blocks)
         product, bound = a @ b, np.abs(a) @ np.abs(b)
+        if spec.product == "xor":
+            product = (a[..., :, :, None] != b[..., None, :, :]).sum(-2)
         if expect is not None:
             wanted = expect(product, before)
         else:

@@ -18,12 +18,18 @@ Kind: TypeAlias = Literal["float", "int"]
 class DType:
     """Describe one element type.
 
+    Elements of fewer than 8 bits are packed: what memory, registers and arrays hold of them is bytes, the first element
+    in the lowest bits.
+
     Args:
         name: the short name that prints everywhere (`f16`, `i8`).
         bits: storage bits of one element.
         kind: floating point or integer.
-        numpy_name: NumPy's (or ml_dtypes') name of the type that holds it exactly.
+        numpy_name: NumPy's (or ml_dtypes') name of the type that holds it exactly; of packed elements that of a byte.
         mantissa: explicit mantissa bits of a float, 0 for integers.
+        exponent: exponent bits of a float, 0 for integers.
+        signed: whether an integer may be negative.
+        infinite: whether a float has infinities; without them its largest exponent holds numbers too.
     """
 
     name: str
@@ -31,11 +37,63 @@ class DType:
     kind: Kind
     numpy_name: str
     mantissa: int = 0
+    exponent: int = 0
+    signed: bool = True
+    infinite: bool = True
 
     @property
     def nbytes(self) -> int:
-        """Give the storage bytes of one element."""
-        return self.bits // 8
+        """Give the bytes of the smallest part that can be addressed: an element, or several packed in a byte."""
+        return max(1, self.bits // 8)
+
+    @property
+    def pack(self) -> int:
+        """Count the elements of that part: 1, or how many are packed in a byte."""
+        return max(1, 8 // self.bits)
+
+    @property
+    def packed(self) -> bool:
+        """Tell whether several elements share a byte."""
+        return self.bits < 8
+
+    def nbytes_of(self, count: int) -> int:
+        """Give the bytes of so many elements.
+
+        Example:
+            >>> i4.nbytes_of(32), f32.nbytes_of(4)
+            (16, 16)
+        """
+        return -(-count * self.bits // 8)
+
+    def count_in(self, nbytes: int) -> int:
+        """Count the elements that so many bytes hold.
+
+        Example:
+            >>> b1.count_in(16), f64.count_in(4)
+            (128, 0)
+        """
+        return nbytes * 8 // self.bits
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Give the smallest and the largest finite number.
+
+        Example:
+            >>> i4.limits, b1.limits, e4m3.limits
+            ((-8, 7), (0, 1), (-448.0, 448.0))
+        """
+        if self.kind == "int":
+            half = 1 << (self.bits - 1)
+            return (-half, half - 1) if self.signed else (0, 2 * half - 1)
+        # Without infinities the last exponent holds numbers but one, whose mantissa is all ones: NaN.
+        top, lost = (self.bias, 1) if self.infinite else (self.bias + 1, 2)
+        largest = (2.0 - lost * 2.0**-self.mantissa) * 2.0**top
+        return -largest, largest
+
+    @property
+    def bias(self) -> int:
+        """Give a float's exponent bias, which is the largest exponent of a type with infinities."""
+        return (1 << (self.exponent - 1)) - 1
 
     @property
     def epsilon(self) -> float:
@@ -47,7 +105,7 @@ class DType:
         """Give the NumPy dtype (imports ml_dtypes for bf16 and the fp8 types)."""
         import numpy as np
 
-        if self.numpy_name in ("bfloat16",):
+        if self.numpy_name in _ML_DTYPES:
             import ml_dtypes
 
             return np.dtype(getattr(ml_dtypes, self.numpy_name))
@@ -57,22 +115,35 @@ class DType:
         return self.name
 
 
-f64 = DType("f64", 64, "float", "float64", 52)
-f32 = DType("f32", 32, "float", "float32", 23)
-f16 = DType("f16", 16, "float", "float16", 10)
-bf16 = DType("bf16", 16, "float", "bfloat16", 7)
+_ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
+
+f64 = DType("f64", 64, "float", "float64", 52, 11)
+f32 = DType("f32", 32, "float", "float32", 23, 8)
+f16 = DType("f16", 16, "float", "float16", 10, 5)
+bf16 = DType("bf16", 16, "float", "bfloat16", 7, 8)
 i32 = DType("i32", 32, "int", "int32")
 i8 = DType("i8", 8, "int", "int8")
-u8 = DType("u8", 8, "int", "uint8")
+u8 = DType("u8", 8, "int", "uint8", signed=False)
+# Stored as f32, of which the low 13 bits are not read.
+tf32 = DType("tf32", 32, "float", "float32", 10, 8)
+e4m3 = DType("e4m3", 8, "float", "float8_e4m3fn", 3, 4, infinite=False)
+e5m2 = DType("e5m2", 8, "float", "float8_e5m2", 2, 5)
+i4 = DType("i4", 4, "int", "uint8")
+u4 = DType("u4", 4, "int", "uint8", signed=False)
+b1 = DType("b1", 1, "int", "uint8", signed=False)
 
-DTYPES = (f64, f32, f16, bf16, i32, i8, u8)
+DTYPES = (f64, f32, f16, bf16, i32, i8, u8, tf32, e4m3, e5m2)
+PACKED = (i4, u4, b1)
 
 _ALIASES = {
     "float64": f64, "double": f64, "fp64": f64,
     "float32": f32, "float": f32, "fp32": f32,
     "float16": f16, "half": f16, "fp16": f16,
     "bfloat16": bf16,
+    "tensorfloat32": tf32,
+    "float8_e4m3fn": e4m3, "fp8": e4m3, "fp8_e4m3": e4m3, "float8_e5m2": e5m2, "fp8_e5m2": e5m2,
     "int32": i32, "s32": i32, "int8": i8, "s8": i8, "uint8": u8,
+    "int4": i4, "s4": i4, "uint4": u4, "int1": b1, "uint1": b1, "bool": b1, "binary": b1,
 }  # fmt: skip
 
 
@@ -89,18 +160,23 @@ def dtype(name: object) -> DType:
     if isinstance(name, DType):
         return name
     text = str(getattr(name, "name", name)).removeprefix("torch.").lower()
-    by_name = {d.name: d for d in DTYPES} | _ALIASES
+    by_name = {d.name: d for d in (*DTYPES, *PACKED)} | _ALIASES
     if text in by_name:
         return by_name[text]
     raise SpecError(
         "unknown-dtype",
         f"unknown dtype {name!r}",
-        fix="use one of " + ", ".join(d.name for d in DTYPES),
+        fix="use one of " + ", ".join(d.name for d in (*DTYPES, *PACKED)),
     )
 
 
 def default_accumulator(d: DType) -> DType:
-    """Choose the accumulator of products of `d`: f32 for 16-bit floats, i32 for integers, else `d` itself."""
+    """Choose the accumulator of products of `d`: i32 for integers, `d` itself for f32 and f64, else f32."""
     if d.kind == "int":
         return i32
-    return f32 if d.bits == 16 else d
+    return d if d in (f32, f64) else f32
+
+
+def default_result(d: DType) -> DType:
+    """Choose C's type for products of `d`: i32 for integers, f32 for fp8 and tf32, else `d` itself."""
+    return d if d.kind == "float" and d not in (tf32, e4m3, e5m2) else default_accumulator(d)

@@ -1,8 +1,4 @@
-"""Tensor-core instructions of sm_75 to sm_90: a warp multiplies fragments that its threads hold together.
-
-A fragment's layout is ((thread), (register)) -> row + rows * column. With g = lane / 4 and t = lane % 4, a thread
-holds rows g (and g + 8) of A and of C, and column g of B; along the other dimension its neighbours t follow each other.
-"""
+"""Tensor-core instructions of sm_75 to sm_90: a warp multiplies fragments that its threads hold together."""
 
 from __future__ import annotations
 
@@ -10,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from fireiron.algebra.dtypes import DType, bf16, f16, f32, f64, i8, i32, u8
+from fireiron.algebra.dtypes import DType, b1, bf16, e4m3, e5m2, f16, f32, f64, i4, i8, i32, tf32, u4, u8
+from fireiron.algebra.elements import read
 from fireiron.algebra.layout import Layout
-from fireiron.language.atom import Atom, Meaning, Operand
+from fireiron.atoms.fragments import fragment_a, fragment_b, fragment_c, together
+from fireiron.language.atom import Atom, Meaning, Operand, Product
 from fireiron.language.levels import FR, Warp
 
 if TYPE_CHECKING:
@@ -21,37 +19,20 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _SECTION = "PTX ISA 9.7.14.5, mma"
-_PTX = {f16: "f16", bf16: "bf16", f32: "f32", f64: "f64", i8: "s8", u8: "u8", i32: "s32"}
+_PTX = {d: d.name.replace("i", "s") for d in (f16, bf16, f32, f64, tf32, e4m3, e5m2, i8, u8, i4, u4, b1, i32)}
 _CONSTRAINTS = {f32: "f", f64: "d", i32: "r"}
 
-# C and D of sixteen rows, and of eight.
-_C16 = Layout(((4, 8), (2, 2)), ((32, 1), (16, 8)))
-_C8 = Layout(((4, 8), 2), ((16, 1), 8))
 
-# (m, n, k) and the layouts of A and B, for elements of so many bits.
-_SHAPES: dict[tuple[int, tuple[int, int, int]], tuple[Layout, Layout]] = {
-    (16, (16, 8, 8)): (Layout(((4, 8), (2, 2)), ((32, 1), (16, 8))), Layout(((4, 8), 2), ((2, 8), 1))),
-    (16, (16, 8, 16)): (
-        Layout(((4, 8), (2, 2, 2)), ((32, 1), (16, 8, 128))),
-        Layout(((4, 8), (2, 2)), ((2, 16), (1, 8))),
-    ),
-    (8, (8, 8, 16)): (Layout(((4, 8), 4), ((32, 1), 8)), Layout(((4, 8), 4), ((4, 16), 1))),
-    (8, (16, 8, 16)): (Layout(((4, 8), (4, 2)), ((64, 1), (16, 8))), Layout(((4, 8), 4), ((4, 16), 1))),
-    (8, (16, 8, 32)): (
-        Layout(((4, 8), (4, 2, 2)), ((64, 1), (16, 8, 256))),
-        Layout(((4, 8), (4, 2)), ((4, 32), (1, 16))),
-    ),
-    (64, (8, 8, 4)): (Layout(((4, 8), 1), ((8, 1), 0)), Layout(((4, 8), 1), ((1, 4), 0))),
-    (64, (16, 8, 4)): (Layout(((4, 8), 2), ((16, 1), 8)), Layout(((4, 8), 1), ((1, 4), 0))),
-    (64, (16, 8, 8)): (Layout(((4, 8), (2, 2)), ((16, 1), (8, 64))), Layout(((4, 8), 2), ((1, 8), 4))),
-    (64, (16, 8, 16)): (Layout(((4, 8), (2, 4)), ((16, 1), (8, 64))), Layout(((4, 8), 4), ((1, 16), 4))),
-}
+def meaning(
+    shape: tuple[int, int, int],
+    layouts: tuple[Layout, Layout, Layout],
+    inputs: tuple[DType, DType],
+    acc: DType,
+    product: Product = "mul",
+) -> Meaning:
+    """Give the instruction's meaning on registers, packed elements in bytes.
 
-
-def _meaning(shape: tuple[int, int, int], layouts: tuple[Layout, Layout, Layout]) -> Meaning:
-    """Give the instruction's meaning on registers.
-
-    Products are exact, summed in double (or int64), and rounded once to C's type.
+    Products are exact, summed in double, which holds every sum of integers, and rounded once to C's type.
     """
     m, n, k = shape
     extents = ((m, k), (k, n), (m, n))
@@ -67,24 +48,27 @@ def _meaning(shape: tuple[int, int, int], layouts: tuple[Layout, Layout, Layout]
     def numpy(a: Array, b: Array, c: Array) -> Array:
         import numpy as np
 
-        wide = np.int64 if a.dtype.kind in "iu" else np.float64
         full: list[Array] = []
-        for x, layout, (rows, cols) in zip((a, b, c), layouts, extents, strict=True):
-            matrix = np.empty((len(x), rows, cols), wide)
+        held = (read(a, inputs[0]), read(b, inputs[1]), c)
+        for x, layout, (rows, cols) in zip(held, layouts, extents, strict=True):
+            matrix = np.empty((len(x), rows, cols), np.float64)
             row, col = places(layout, rows)
             matrix[:, row, col] = x
             full.append(matrix)
+        total = full[0] @ full[1]
+        if product == "xor":  # bits that differ: those of both, without the common ones on either side
+            total = full[0].sum(2, keepdims=True) + full[1].sum(1, keepdims=True) - 2 * total
         row, col = places(layouts[2], m)
-        return (full[0] @ full[1] + full[2])[:, row, col].astype(c.dtype)
+        result = (total + full[2])[:, row, col]
+        return (result.astype(np.int64) if acc.kind == "int" else result).astype(c.dtype)
 
     return numpy
 
 
-def _wrapper(name: str, instruction: str, counts: tuple[int, int, int], inputs: DType, acc: DType) -> str:
-    """Write the inline function: 16- and 8-bit elements travel packed in 32-bit registers."""
-    packed = 4 // inputs.nbytes if inputs.nbytes < 4 else 1
-    a, b = counts[0] // packed, counts[1] // packed
-    c = counts[2] // (2 if acc == f16 else 1)
+def _wrapper(name: str, instruction: str, nbytes: tuple[int, int, int], inputs: DType, acc: DType) -> str:
+    """Write the inline function: elements narrower than 32 bits travel packed in registers of 32."""
+    width = 8 if inputs == f64 else 4
+    a, b, c = (size // width for size in nbytes)
     order = iter(range(c + a + b))
     d_text, a_text, b_text = (", ".join(f"%{next(order)}" for _ in range(x)) for x in (c, a, b))
     c_type = "unsigned" if acc == f16 else {"f32": "float", "f64": "double", "i32": "int"}[acc.name]
@@ -125,40 +109,75 @@ def _wide(shape: tuple[int, int, int]) -> Atom:
     return attrs.evolve(atom, cuda=f"{head}#if __CUDA_ARCH__ >= 900\n    asm({whole}#else\n{calls}#endif\n}}\n")
 
 
-def _row(shape: tuple[int, int, int], inputs: DType, acc: DType, arch: int, clocks: float) -> Atom:
-    """Describe one mma.sync."""
+def _row(
+    shape: tuple[int, int, int],
+    inputs: DType | tuple[DType, DType],
+    acc: DType,
+    arch: int,
+    clocks: float | None = None,
+    product: Product = "mul",
+) -> Atom:
+    """Describe one mma.sync.
+
+    Args:
+        shape: (m, n, k).
+        inputs: of A and B, one type or one each.
+        acc: of C and D.
+        arch: smallest architecture.
+        clocks: None where eight rows take half a clock for each 16 bits of K.
+        product: what stands for multiplying bits.
+    """
     m, n, k = shape
-    a, b = _SHAPES[inputs.bits, shape]
-    c = _C16 if m == 16 else _C8
-    kind, sums = _PTX[inputs], _PTX[acc]
+    kinds = inputs if isinstance(inputs, tuple) else (inputs, inputs)
+    bits = kinds[0].bits
+    layouts = fragment_a(m, k, bits), fragment_b(k, n, bits), fragment_c(m)
     size = f"m{m}n{n}k{k}"
-    wrapped = ".satfinite" if acc == i32 else ""
-    instruction = f"mma.sync.aligned.{size}.row.col{wrapped}.{sums}.{kind}.{kind}.{sums}"
-    function = f"mma_{size}_{acc.name}_{inputs.name}"
+    sums = _PTX[acc]
+    wrapped = ".satfinite" if acc == i32 and product == "mul" else ""
+    counted = "" if product == "mul" else f".{product}.popc"
+    instruction = f"mma.sync.aligned.{size}.row.col{wrapped}.{sums}.{_PTX[kinds[0]]}.{_PTX[kinds[1]]}.{sums}{counted}"
+    names = [size, acc.name, kinds[0].name, *([kinds[1].name] if kinds[0] != kinds[1] else [])]
+    names += [product] if product != "mul" else []
+    function = "_".join(["mma", *names])
+    nbytes = [kind.nbytes_of(layout[1].size) for kind, layout in zip((*kinds, acc), layouts, strict=True)]
     return Atom(
-        name=f"mma.{size}.{acc.name}.{inputs.name}",
+        name=".".join(["mma", *names]),
         kind="MatMul",
         shape=shape,
         unit=Warp,
         operands=(
-            Operand("A", FR, inputs, (m, k), a),
-            Operand("B", FR, inputs, (k, n), b),
-            Operand("C", FR, acc, (m, n), c, "update"),
+            Operand("A", FR, kinds[0], (m, k), layouts[0]),
+            Operand("B", FR, kinds[1], (k, n), layouts[1]),
+            Operand("C", FR, acc, (m, n), layouts[2], "update"),
         ),
         arch=arch,
         source=_SECTION,
-        cuda=_wrapper(function, instruction, (a[1].size, b[1].size, c[1].size), inputs, acc),
+        cuda=_wrapper(function, instruction, (nbytes[0], nbytes[1], nbytes[2]), kinds[0], acc),
         call=f"{function}(&{{C}}, &{{A}}, &{{B}});",
-        numpy=_meaning(shape, (a, b, c)),
-        clocks=clocks,
+        numpy=meaning(shape, layouts, kinds, acc, product),
+        clocks=k * bits * m / 256 if clocks is None else clocks,
+        product=product,
     )
 
 
+_FP8 = ((e4m3, e4m3), (e5m2, e5m2), (e4m3, e5m2), (e5m2, e4m3))
+
+
+def _words(bits: int, count: int) -> int:
+    """Give K where each thread holds so many registers of A's row."""
+    return 4 * together(bits) * count
+
+
 MMA: tuple[Atom, ...] = (
-    *(_row((16, 8, k), f16, acc, 80 if k == 16 else 75, k) for k in (16, 8) for acc in (f32, f16)),
-    *(_row((16, 8, k), bf16, f32, 80, k) for k in (16, 8)),
-    *(_row((16, 8, k), kind, i32, 80, k / 2) for k in (32, 16) for kind in (i8, u8)),
-    *(_row((8, 8, 16), kind, i32, 75, 4) for kind in (i8, u8)),
+    *(_row((16, 8, k), f16, acc, 80 if k == 16 else 75) for k in (16, 8) for acc in (f32, f16)),
+    *(_row((16, 8, k), bf16, f32, 80) for k in (16, 8)),
+    *(_row((16, 8, k), tf32, f32, 80) for k in (8, 4)),
+    *(_row((16, 8, k), kinds, acc, 89) for k in (32, 16) for acc in (f32, f16) for kinds in _FP8),
+    *(_row((16, 8, _words(kind.bits, r)), kind, i32, 80) for r in (2, 1) for kind in (i8, u8, i4, u4)),
+    *(_row((8, 8, _words(kind.bits, 1)), kind, i32, 75) for kind in (i8, u8, i4, u4)),
+    *(_row((16, 8, k), b1, i32, 80, product=product) for product in ("xor", "and") for k in (256, 128)),
+    _row((8, 8, 128), b1, i32, 75, product="xor"),
+    _row((8, 8, 128), b1, i32, 80, product="and"),
     *(_wide((16, 8, k)) for k in (16, 8, 4)),
     _row((8, 8, 4), f64, f64, 80, 16),
 )

@@ -12,14 +12,22 @@ from fireiron.atoms.copy import COPIES
 from fireiron.atoms.cp_async import CP_ASYNC
 from fireiron.atoms.ldmatrix import LDMATRIX
 from fireiron.atoms.mma import MMA
+from fireiron.atoms.movmatrix import MOVMATRIX
+from fireiron.atoms.quadpair import QUADPAIR
 from fireiron.atoms.shuffle import SHUFFLES
 from fireiron.atoms.simt import SIMT
+from fireiron.atoms.wmma import WMMA, WMMA_MOVES
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import count
-from fireiron.language.atom import Atom
+from fireiron.language.atom import Atom, Product
 from fireiron.language.levels import Level, Memory
 
-TABLE: tuple[Atom, ...] = (*SIMT, *MMA, *LDMATRIX, *COPIES, *CP_ASYNC, *SHUFFLES, *ATOMICS)
+TABLE: tuple[Atom, ...] = (
+    *SIMT, *MMA, *QUADPAIR, *WMMA, *LDMATRIX, *MOVMATRIX, *COPIES, *CP_ASYNC, *SHUFFLES, *ATOMICS, *WMMA_MOVES,
+)  # fmt: skip
+
+
+_SUMS: dict[Product, str] = {"mul": "products", "xor": "bits of a ^ b", "and": "bits of a & b"}
 
 
 @attrs.frozen
@@ -79,6 +87,7 @@ def matching(
     level: Level,
     arch: int | None = None,
     table: tuple[Atom, ...] = TABLE,
+    product: Product = "mul",
 ) -> tuple[Atom, ...]:
     """List the atoms that execute a spec, the preferred one first.
 
@@ -90,6 +99,7 @@ def matching(
         level: whose unit executes it.
         arch: the architecture, None where any will do.
         table: where to look.
+        product: what a MatMul sums.
 
     Example:
         >>> from fireiron.algebra.dtypes import f32
@@ -97,13 +107,13 @@ def matching(
         >>> [atom.name for atom in matching("Move", (4,), (f32, f32), (GL, SH), Thread)]
         ['copy.16B.GL.SH', 'cp.async.16B']
     """
-    nbytes = shape[0] * dtypes[0].nbytes if kind == "Move" else 0
+    nbytes = shape[0] * dtypes[0].bits / 8 if kind == "Move" else 0
     return tuple(
         atom
         for atom in table
         if atom.kind == kind
         and atom.nbytes == nbytes
-        and next(_differences(atom, shape, dtypes, memories, level, arch), None) is None
+        and next(_differences(atom, shape, dtypes, memories, level, arch, product), None) is None
     )
 
 
@@ -115,6 +125,7 @@ def nearest(
     level: Level,
     arch: int | None = None,
     table: tuple[Atom, ...] = TABLE,
+    product: Product = "mul",
     most: int = 3,
 ) -> tuple[Near, ...]:
     """List the atoms of a kind that differ from a spec in the fewest facts, with those facts.
@@ -127,6 +138,7 @@ def nearest(
         level: of the spec.
         arch: the architecture, None where any will do.
         table: where to look.
+        product: what a MatMul sums.
         most: how many to list.
 
     Example:
@@ -136,12 +148,13 @@ def nearest(
         copy.16B.GL.SH: it moves 4 elements of f32, not 3
     """
     found = [
-        Near(atom, tuple(_differences(atom, shape, dtypes, memories, level, arch)))
+        Near(atom, tuple(_differences(atom, shape, dtypes, memories, level, arch, product)))
         for atom in table
         if atom.kind == kind
     ]
-    # Sorting is stable: equally near atoms stay in order of preference.
-    return tuple(sorted((near for near in found if near.differs), key=lambda near: len(near.differs)))[:most]
+    # Sorting is stable: equally near atoms stay in order of preference, after those that compute the same.
+    differing = (near for near in found if near.differs)
+    return tuple(sorted(differing, key=lambda near: len(near.differs) + (near.atom.product != product)))[:most]
 
 
 def _differences(
@@ -151,6 +164,7 @@ def _differences(
     memories: tuple[Memory, ...],
     level: Level,
     arch: int | None,
+    product: Product,
 ) -> Iterator[str]:
     """Say in which facts an atom differs from a spec of its kind."""
     if atom.nbytes:
@@ -162,6 +176,8 @@ def _differences(
             yield f"{operand.role} is {operand.dtype}, not {dtype}"
         if operand.memory != memory:
             yield f"{operand.role} lies in {operand.memory}, not {memory}"
+    if atom.product != product:
+        yield f"it sums {_SUMS[atom.product]}, not {_SUMS[product]}"
     if atom.unit != level:
         yield f"a {atom.unit} executes it, not a {level}"
     if arch is not None and arch < atom.arch:
@@ -174,11 +190,11 @@ def _width_differs(atom: Atom, shape: tuple[int, ...], dtypes: tuple[DType, ...]
     if src != dst:
         return [f"it converts nothing, not {src} to {dst}"]
     (elements,) = shape
-    if elements * src.nbytes == atom.nbytes:
+    if elements * src.bits == atom.nbytes * 8:
         return []
-    if atom.nbytes % src.nbytes:
+    if atom.nbytes * 8 % src.bits:
         return [f"it moves {atom.nbytes} B, not {elements} elements of {src}"]
-    return [f"it moves {count(atom.nbytes // src.nbytes, 'element')} of {src}, not {elements}"]
+    return [f"it moves {count(src.count_in(atom.nbytes), 'element')} of {src}, not {elements}"]
 
 
 def _by(shape: tuple[int, ...]) -> str:

@@ -63,10 +63,11 @@ def shared_fits(links: Sequence[Decomposition], specs: Sequence[Residual], arch:
         elif link.memory == SH and not link.reuse:
             operand = before.operand(link.role)
             assert operand is not None
-            size = slots * (link.dtype or operand.dtype).nbytes
+            count = slots
             for dim in operand.dims:
                 extent = before.extents[dim]
-                size *= extent if isinstance(extent, int) else 1
+                count *= extent if isinstance(extent, int) else 1
+            size = (link.dtype or operand.dtype).nbytes_of(count)
             total += size
             deep, ringed = (slots, ringed + size) if slots > 1 else (deep, ringed)
             buffers.append((link.role, size, slots))

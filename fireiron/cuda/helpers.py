@@ -6,8 +6,39 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-# In an order in which each comes after those that it calls. A conversion that two roundings would spoil goes through
-# f32 with a sticky last bit: truncated, then set where something was lost.
+# A conversion that two roundings would spoil goes through f32 with a sticky last bit: truncated, then set where
+# something was lost.
+_FROM_DOUBLE: Final = """\
+__device__ __forceinline__ {kind} double_to_{kind}(double x) {{
+    const float near = __double2float_rz(x);
+    return float_to_{kind}((double)near == x ? near : __uint_as_float(__float_as_uint(near) | 1));
+}}
+"""
+_FROM_INT: Final = """\
+__device__ __forceinline__ {kind} int_to_{kind}(int x) {{
+    const float near = __int2float_rz(x);
+    return float_to_{kind}((int)near == x ? near : __uint_as_float(__float_as_uint(near) | 1));
+}}
+"""
+# 8-bit floats convert in pairs; the second of the source is the lower byte.
+_WIDEN: Final = """\
+__device__ __forceinline__ float {kind}_to_float({kind} x) {{
+    unsigned pair;
+    float y;
+    asm("cvt.rn.f16x2.{kind}x2 %0, %1;" : "=r"(pair) : "h"((unsigned short)x.bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"((unsigned short)pair));
+    return y;
+}}
+"""
+_NARROW: Final = """\
+__device__ __forceinline__ {kind} float_to_{kind}(float x) {{
+    unsigned short pair;
+    asm("cvt.rn.satfinite.{kind}x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+    return {kind}{{(unsigned char)pair}};
+}}
+"""
+
+# In an order in which each comes after those that it calls.
 HELPERS: Final = {
     "half_to_float": """\
 __device__ __forceinline__ float half_to_float(half x) {
@@ -54,18 +85,32 @@ __device__ __forceinline__ bf16 float_to_bf16(float x) {
     return y;
 }
 """,
-    "double_to_bf16": """\
-__device__ __forceinline__ bf16 double_to_bf16(double x) {
-    const float near = __double2float_rz(x);
-    return float_to_bf16((double)near == x ? near : __uint_as_float(__float_as_uint(near) | 1));
+    "double_to_bf16": _FROM_DOUBLE.format(kind="bf16"),
+    "int_to_bf16": _FROM_INT.format(kind="bf16"),
+    "tf32_to_float": """\
+__device__ __forceinline__ float tf32_to_float(tf32 x) {
+    return __uint_as_float(x.bits & 0xffffe000);
 }
 """,
-    "int_to_bf16": """\
-__device__ __forceinline__ bf16 int_to_bf16(int x) {
-    const float near = __int2float_rz(x);
-    return float_to_bf16((int)near == x ? near : __uint_as_float(__float_as_uint(near) | 1));
+    "float_to_tf32": """\
+__device__ __forceinline__ tf32 float_to_tf32(float x) {
+    tf32 y;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y.bits) : "f"(x));
+    return y;
 }
 """,
+    "e4m3_to_float": _WIDEN.format(kind="e4m3"),
+    "float_to_e4m3": _NARROW.format(kind="e4m3"),
+    "e5m2_to_float": _WIDEN.format(kind="e5m2"),
+    "float_to_e5m2": _NARROW.format(kind="e5m2"),
+    **{
+        name: text
+        for kind in ("tf32", "e4m3", "e5m2")
+        for name, text in (
+            (f"double_to_{kind}", _FROM_DOUBLE.format(kind=kind)),
+            (f"int_to_{kind}", _FROM_INT.format(kind=kind)),
+        )
+    },
     # The conversion itself makes the least int of NaN, where that of a float makes 0.
     "double_to_int": """\
 __device__ __forceinline__ int double_to_int(double x) {

@@ -56,6 +56,11 @@ class Element:
     view: View
     number: Numbers
 
+    @property
+    def name(self) -> str:
+        """Name the buffer."""
+        return self.view.buffer.name
+
     def __str__(self) -> str:
         return f"{self.view.buffer.name}[{self.number(self.view.offset)}]"
 
@@ -120,7 +125,7 @@ def views(kernel: Kernel) -> Iterator[tuple[View, int]]:
         match statement:
             case Call(atom=atom, views=operands):
                 for operand, view in zip(atom.operands, operands, strict=True):
-                    yield view, atom.nbytes or operand.registers * view.buffer.dtype.nbytes
+                    yield view, atom.nbytes or view.buffer.dtype.nbytes_of(operand.registers)
             case Compute(dst=dst, inputs=inputs):
                 yield from ((view, view.buffer.dtype.nbytes) for view in (dst, *inputs))
             case Micro(views=operands):

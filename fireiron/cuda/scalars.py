@@ -1,7 +1,7 @@
 """Scalar expressions as C, each operation rounded once.
 
-16-bit floats are computed in float and rounded after each operation that needs it: f32 has enough bits more that the
-two roundings of + - * / and sqrt are as good as one. Products are `__fmul_rn`, which the compiler may not contract
+Floats that C lacks are computed in float and rounded after each operation that needs it: f32 has enough bits more that
+the two roundings of + - * / and sqrt are as good as one. Products are `__fmul_rn`, which the compiler may not contract
 with a sum into an fma.
 """
 
@@ -13,7 +13,7 @@ from fireiron.algebra.dtypes import DType, f32, f64, i32
 from fireiron.algebra.index.printing import ATOM, CHOICE, EITHER, EQUAL, LESS, PLUS, TIMES, UNARY, Text
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Parameter, Scalar, Select, Unary
 from fireiron.base.errors import CheckError
-from fireiron.cuda.types import bits16, c_type, is_half, literal
+from fireiron.cuda.types import bits_of, c_type, is_narrow, literal
 
 _FUNCTIONS: Final = {"exp": "exp", "log": "log", "tanh": "tanh", "sqrt": "sqrt", "rsqrt": "rsqrt", "erf": "erf"}
 _COMPARE: Final = {"lt": ("<", LESS), "le": ("<=", LESS), "eq": ("==", EQUAL)}
@@ -21,7 +21,7 @@ _INFIX: Final = {"add": ("+", PLUS), "sub": ("-", PLUS), "mul": ("*", TIMES), "d
 
 
 class _Value(NamedTuple):
-    """Hold an expression twice: to compute with (16-bit floats as float), and to store.
+    """Hold an expression twice: to compute with (floats that C lacks as float), and to store.
 
     The second is not rounded or wrapped where storing does that.
     """
@@ -71,18 +71,18 @@ def _value(tree: Scalar, args: tuple[str, ...]) -> _Value:
 
 
 def _loaded(text: Text, dtype: DType) -> _Value:
-    """Take a stored element: a 16-bit float is converted to be computed with."""
-    return _Value(_call(f"{c_type(dtype)}_to_float", text), text) if is_half(dtype) else _Value(text, text)
+    """Take a stored element: a float that C lacks is converted to be computed with."""
+    return _Value(_call(f"{c_type(dtype)}_to_float", text), text) if is_narrow(dtype) else _Value(text, text)
 
 
 def _exact(text: Text, dtype: DType) -> _Value:
     """Take a result that its dtype holds as it is."""
-    return _Value(text, _call(f"float_to_{c_type(dtype)}", text)) if is_half(dtype) else _Value(text, text)
+    return _Value(text, _call(f"float_to_{c_type(dtype)}", text)) if is_narrow(dtype) else _Value(text, text)
 
 
 def _inexact(text: Text, dtype: DType) -> _Value:
-    """Take a result that its dtype may have to round (16-bit floats) or wrap (8-bit integers)."""
-    if is_half(dtype):
+    """Take a result that its dtype may have to round (floats that C lacks) or wrap (8-bit integers)."""
+    if is_narrow(dtype):
         return _loaded(_call(f"float_to_{c_type(dtype)}", text), dtype)
     if dtype.bits == 8:
         return _Value(Text(f"({c_type(dtype)}){text.within(ATOM)}", UNARY), text)
@@ -96,9 +96,9 @@ def _call(function: str, *operands: Text) -> Text:
 def _constant(value: float, dtype: DType) -> _Value:
     code = literal(value, dtype)
     text = Text(code, UNARY if code.startswith("-") else ATOM)
-    if not is_half(dtype):
+    if not is_narrow(dtype):
         return _Value(text, text)
-    return _Value(text, Text(f"{c_type(dtype)}{{{bits16(value, dtype):#06x}}}", ATOM))
+    return _Value(text, Text(f"{c_type(dtype)}{{{bits_of(value, dtype):#0{dtype.bits // 4 + 2}x}}}", ATOM))
 
 
 def _unary(tree: Unary, x: _Value) -> _Value:
@@ -150,20 +150,20 @@ def _truth(condition: Text, dtype: DType) -> _Value:
 def _select(condition: Text, dtype: DType, x: _Value, y: _Value) -> _Value:
     test = condition.within(EITHER)
     text = Text(f"{test} ? {x.text.within(EITHER)} : {y.text.within(CHOICE)}", CHOICE)
-    if not is_half(dtype):
+    if not is_narrow(dtype):
         return _Value(text, text)
     return _Value(text, Text(f"{test} ? {x.stored.within(EITHER)} : {y.stored.within(CHOICE)}", CHOICE))
 
 
 def _cast(x: _Value, source: DType, target: DType) -> _Value:
     text = x.text
-    if is_half(target):
+    if is_narrow(target):
         name = "double" if source == f64 else "int" if source == i32 else "float"
         return _loaded(_call(f"{name}_to_{c_type(target)}", text), target)
     if target.kind == "float":
-        # A 16-bit float already is computed as float.
+        # A float that C lacks already is computed as float.
         converted = (
-            text if is_half(source) and target == f32 else Text(f"({c_type(target)}){text.within(UNARY)}", UNARY)
+            text if is_narrow(source) and target == f32 else Text(f"({c_type(target)}){text.within(UNARY)}", UNARY)
         )
         return _Value(converted, converted)
     if source.kind == "float":

@@ -88,6 +88,7 @@ class Body:
         fields: dict[str, object] = {
             o.role: Element(v, self.number) for o, v in zip(atom.operands, call.views, strict=True)
         }
+        fields.update((binding.name, self.number(binding.value)) for binding in call.bindings)
         if atom.kind == "Shuffle":
             if call.lane is None or call.read is not None or call.write is not None:
                 raise _refused(call, "every lane of the warp must take part, and name a source lane")

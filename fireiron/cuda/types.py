@@ -6,7 +6,7 @@ import math
 import struct
 from typing import Final
 
-from fireiron.algebra.dtypes import DType, bf16, f16, f32, f64, i8, i32, u8
+from fireiron.algebra.dtypes import DType, b1, bf16, e4m3, e5m2, f16, f32, f64, i4, i8, i32, tf32, u4, u8
 
 C_TYPES: Final = {
     f64.name: "double",
@@ -16,11 +16,21 @@ C_TYPES: Final = {
     i32.name: "int",
     i8.name: "signed char",
     u8.name: "unsigned char",
+    tf32.name: "tf32",
+    e4m3.name: "e4m3",
+    e5m2.name: "e5m2",
+    # Packed elements: a byte of them.
+    i4.name: "unsigned char",
+    u4.name: "unsigned char",
+    b1.name: "unsigned char",
 }
-# 16-bit floats are declared by the printed source itself: it includes no header.
+# Floats that C lacks are declared by the printed source itself: it includes no header.
 DECLARED: Final = {
     f16.name: "struct half { unsigned short bits; };",
     bf16.name: "struct bf16 { unsigned short bits; };",
+    tf32.name: "struct tf32 { unsigned bits; };",
+    e4m3.name: "struct e4m3 { unsigned char bits; };",
+    e5m2.name: "struct e5m2 { unsigned char bits; };",
 }
 
 
@@ -29,43 +39,64 @@ def c_type(dtype: DType) -> str:
     return C_TYPES[dtype.name]
 
 
-def is_half(dtype: DType) -> bool:
-    """Tell whether values of a type are computed in float, being 16-bit floats."""
+def is_narrow(dtype: DType) -> bool:
+    """Tell whether values of a type are computed in float, being floats that C lacks."""
     return dtype.name in DECLARED
 
 
 def rounded(value: float, dtype: DType) -> float:
-    """Round a number to a floating-point type, ties to even.
+    """Round a number to a floating-point type as its conversion instruction does.
+
+    Ties go to even, of tf32 away from zero; what an 8-bit float cannot hold becomes its largest number.
 
     Example:
-        >>> rounded(0.1, f16), rounded(1e6, f16)
-        (0.0999755859375, inf)
+        >>> rounded(0.1, f16), rounded(1e6, f16), rounded(1e6, e4m3), rounded(1 + 2**-11, tf32)
+        (0.0999755859375, inf, 448.0, 1.0009765625)
     """
-    if value == 0 or not math.isfinite(value):
+    low, high = dtype.limits
+    beyond = high if dtype.bits == 8 else math.inf
+    if value == 0 or math.isnan(value):
         return float(value)
-    largest = 15 if dtype == f16 else 1023 if dtype == f64 else 127
+    if math.isinf(value):
+        return math.copysign(beyond, value)
     _, exponent = math.frexp(value)
     # The unit in the last place; among subnormal numbers that of the smallest normal one.
-    place = max(exponent - 1, 1 - largest) - dtype.mantissa
-    near = math.ldexp(round(math.ldexp(value, -place)), place)
-    return math.copysign(math.inf, value) if abs(near) >= 2.0 ** (largest + 1) else near
+    place = max(exponent - 1, 1 - dtype.bias) - dtype.mantissa
+    units = math.ldexp(value, -place)
+    whole = math.copysign(math.floor(abs(units) + 0.5), units) if dtype == tf32 else round(units)
+    near = math.ldexp(whole, place)
+    return near if low <= near <= high else math.copysign(beyond, value)
 
 
-def bits16(value: float, dtype: DType) -> int:
-    """Give the bit pattern of a number rounded to a 16-bit float.
+def bits_of(value: float, dtype: DType) -> int:
+    """Give the bit pattern of a number rounded to a float that C lacks.
 
     Example:
-        >>> hex(bits16(1.0, f16)), hex(bits16(1.0, bf16))
-        ('0x3c00', '0x3f80')
+        >>> hex(bits_of(1.0, f16)), hex(bits_of(1.0, bf16)), hex(bits_of(-1.5, e4m3)), hex(bits_of(1.0, tf32))
+        ('0x3c00', '0x3f80', '0xbc', '0x3f800000')
     """
     near = rounded(value, dtype)
-    if dtype == f16:
-        return int.from_bytes(struct.pack("<e", near), "little")
-    return int.from_bytes(struct.pack("<f", near), "little") >> 16
+    if dtype in (bf16, tf32):
+        return int.from_bytes(struct.pack("<f", near), "little") >> (32 - dtype.bits)
+    if dtype == e4m3:
+        return _bits_without_infinities(near, dtype)
+    # e5m2 is the upper half of an f16.
+    return int.from_bytes(struct.pack("<e", near), "little") >> (16 - dtype.bits)
+
+
+def _bits_without_infinities(value: float, dtype: DType) -> int:
+    sign = (math.copysign(1.0, value) < 0) << (dtype.bits - 1)
+    if math.isnan(value):
+        return sign | ((1 << (dtype.bits - 1)) - 1)
+    _, exponent = math.frexp(value)
+    place = max(exponent - 1, 1 - dtype.bias) if value else 1 - dtype.bias
+    units = int(math.ldexp(abs(value), dtype.mantissa - place))
+    # Adding to the exponent field: a subnormal's units lack the leading one, a normal's have it.
+    return sign | (((place + dtype.bias - 1) << dtype.mantissa) + units)
 
 
 def literal(value: float, dtype: DType) -> str:
-    """Write a number as C; one of a 16-bit float type as the float that has its value.
+    """Write a number as C; one of a type that C lacks as the float that has its value.
 
     Example:
         >>> literal(0.1, f32), literal(1, f64), literal(float("inf"), f32), literal(-3, i32)

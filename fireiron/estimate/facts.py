@@ -198,7 +198,7 @@ def _measure(
     for buffer in kernel.buffers:
         link = made[buffer.name].link if buffer.name in open_registers & real else None
         if link is not None and link in even:
-            held[buffer.name] = -(-even[link] * buffer.slots * buffer.dtype.nbytes // REGISTER_NBYTES)
+            held[buffer.name] = -(-buffer.dtype.nbytes_of(even[link] * buffer.slots) // REGISTER_NBYTES)
     least = least_registers(kernel, held)
     found = [*problems, *resources.shared_memory(kernel, arch), *traffic(kernel, rows)]
     more = [*unknown]

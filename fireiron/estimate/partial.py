@@ -9,15 +9,18 @@ from typing import Final
 import attrs
 
 from fireiron.algebra.dtypes import default_accumulator
+from fireiron.algebra.layout import Layout
+from fireiron.atoms.simt import SIMT
 from fireiron.base.errors import Finding
 from fireiron.base.link import Link
 from fireiron.base.place import Place
 from fireiron.kernel.sites import Site
+from fireiron.language.atom import Atom, Operand
 from fireiron.language.decompositions import Decomposition, Done, Epilog, Load, Own, Split, Tile, Widest
 from fireiron.language.levels import RF, Kernel, Thread
 from fireiron.language.pointwise import accumulator
 from fireiron.language.residual import Residual, after, apply, start
-from fireiron.language.specs import Spec
+from fireiron.language.specs import MatMul, Spec
 
 # The link of everything that a completion adds; it compares by identity.
 HOLE: Final = Link(Place("<later links>", 0))
@@ -59,10 +62,13 @@ def complete(spec: Spec, links: tuple[Decomposition, ...]) -> Completion | None:
     if isinstance(last, Split) and last.stages > 1:
         links = (*links[:-1], attrs.evolve(last, stages=1))
     added: list[Decomposition] = []
+    chosen, deep = None, 1
     ones = tuple((dim, 1) for dim, _ in residual.sizes if dim != "K")
     if residual.kind == "MatMul":
         c, a = residual.operand("C"), residual.operand("A")
         assert c is not None and a is not None
+        if not any(atom.operand("A").dtype == a.dtype for atom in SIMT):
+            chosen, deep = _stand_in(spec, residual), a.dtype.pack
         if not c.memory.registers:
             kind = default_accumulator(a.dtype)
             added.append(Epilog(accumulator(kind), RF, kind, 0.0, _OWN, HOLE))
@@ -70,7 +76,7 @@ def complete(spec: Spec, links: tuple[Decomposition, ...]) -> Completion | None:
         units = None if threads_known else ASSUMED_THREADS
         added.append(Tile(ones, Thread, units, unrolled=True, link=HOLE))
     if residual.kind == "MatMul":
-        added.append(Split(1, unrolled=True, link=HOLE))
+        added.append(Split(deep, unrolled=True, link=HOLE))
         for role in ("A", "B"):
             operand = residual.operand(role)
             assert operand is not None
@@ -78,7 +84,23 @@ def complete(spec: Spec, links: tuple[Decomposition, ...]) -> Completion | None:
                 added.append(Load(role, RF, _OWN, link=HOLE))
     if at_thread:
         added.append(Tile(ones, unrolled=True, link=HOLE))
-    return Completion((*links, *added, Done(link=HOLE)), residual, threads_known, at_thread)
+    return Completion((*links, *added, Done(chosen, link=HOLE)), residual, threads_known, at_thread)
+
+
+def _stand_in(spec: Spec, residual: Residual) -> Atom:
+    """Describe what one thread would multiply of types that only tensor cores do: whole bytes along K."""
+    assert isinstance(spec, MatMul)
+    a, b, c = (operand.dtype for operand in residual.operands)
+    kind = c if residual.operands[2].memory.registers else default_accumulator(a)
+    line = Layout((1, a.pack), (0, 1)) if a.pack > 1 else Layout((1, 1), (0, 0))
+    operands = (
+        Operand("A", RF, a, (1, a.pack), line),
+        Operand("B", RF, b, (a.pack, 1), line),
+        Operand("C", RF, kind, (1, 1), Layout((1, 1), (0, 0)), "update"),
+    )
+    return Atom(
+        "later links", "MatMul", (1, 1, a.pack), Thread, operands, 0, "", "", "{C}; {A}; {B};", product=spec.product
+    )
 
 
 def shares(spec: Spec, links: tuple[Decomposition, ...], threads: int) -> dict[Link, int]:

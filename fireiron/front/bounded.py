@@ -13,6 +13,7 @@ import attrs
 import numpy as np
 
 from fireiron.algebra.dtypes import DType
+from fireiron.algebra.elements import read
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Parameter, Scalar, Select, Unary
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -41,16 +42,12 @@ class Bounded:
 
 def largest(dtype: DType) -> float:
     """Give the largest finite number of a floating-point type."""
-    return (2.0 - 2.0**-dtype.mantissa) * 2.0 ** _bias(dtype)
+    return dtype.limits[1]
 
 
 def smallest(dtype: DType) -> float:
     """Give the smallest number above 0, which bounds what underflow loses; 0 for integers."""
-    return 2.0 ** (1 - _bias(dtype) - dtype.mantissa) if dtype.kind == "float" else 0.0
-
-
-def _bias(dtype: DType) -> int:
-    return 2 ** (dtype.bits - 2 - dtype.mantissa) - 1
+    return 2.0 ** (1 - dtype.bias - dtype.mantissa) if dtype.kind == "float" else 0.0
 
 
 def unit(dtype: DType) -> float:
@@ -76,7 +73,7 @@ def rounded(value: Array, error: Array, dtype: DType, roundings: int = 1) -> Bou
 
 
 def cast(x: Bounded, dtype: DType, source: DType | None = None) -> Bounded:
-    """Convert: floats round, integers saturate.
+    """Convert: floats round, integers and 8-bit floats saturate.
 
     Args:
         x: what is converted.
@@ -90,8 +87,10 @@ def cast(x: Bounded, dtype: DType, source: DType | None = None) -> Bounded:
         return Bounded(whole, np.where(x.error == 0, 0.0, np.floor(x.error + 1)))
     if source is not None and source.kind == "float" and source.mantissa <= dtype.mantissa:
         return x
+    if dtype.bits == 8:
+        x = Bounded(np.clip(x.value, *dtype.limits), x.error)
     # A number that the type holds already stays what it is.
-    held = (x.error == 0) & (x.value.astype(dtype.numpy).astype(np.float64) == x.value)
+    held = (x.error == 0) & (read(x.value.astype(dtype.numpy), dtype).astype(np.float64) == x.value)
     return Bounded(x.value, np.where(held, 0.0, rounded(x.value, x.error, dtype).error))
 
 

@@ -29,6 +29,7 @@ def kernel_name(program: Program, links: Sequence[Decomposition]) -> str:
         case MatMul(A=a, C=c):
             acc = next((x.dtype for x in links if isinstance(x, Epilog)), None)
             types = list(dict.fromkeys(str(t) for t in (a.dtype, acc, c.dtype) if t is not None))
+            types += [spec.product] if spec.product != "mul" else []
         case Move(src, dst):
             types = list(dict.fromkeys((str(src.dtype), str(dst.dtype))))
         case Init(dst):

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, assert_never
 import attrs
 import numpy as np
 
-from fireiron.algebra.dtypes import DType
+from fireiron.algebra.dtypes import DType, tf32
+from fireiron.algebra.elements import read as values
 from fireiron.algebra.scalar import Arg
 from fireiron.front.bounded import Array, Bounded, broadcast, cast, evaluate, exact, largest, rounded, smallest, unit
+from fireiron.language.atom import Product
 from fireiron.language.decompositions import Decomposition, Epilog, Load
 from fireiron.language.specs import Init, MatMul, Move, Pointwise
 from fireiron.language.tensor import Tensor
@@ -115,12 +117,14 @@ def reference(schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[str
     links = schedule.links
 
     def read(tensor: Tensor) -> Bounded:
-        return exact(mathematical(tensor, arrays[tensor.name]))
+        return exact(mathematical(tensor, values(arrays[tensor.name], tensor.dtype)))
 
     with np.errstate(all="ignore"):
         match step.spec:
             case MatMul() as spec:
                 return _matmul(spec, links, read, numbers)
+            case Move(src, dst) if src.dtype == dst.dtype == tf32:  # all bits, also those that a product does not read
+                return exact(mathematical(src, arrays[src.name]))
             case Move(src, dst):
                 return cast(_converted(read(src), src.dtype, links, "src"), dst.dtype)
             case Init(dst, value):
@@ -197,7 +201,7 @@ def _matmul(
     kind = _accumulator(spec, links)
     a = _converted(read(spec.A), spec.A.dtype, links, "A")
     b = _converted(read(spec.B), spec.B.dtype, links, "B")
-    total = _product(a, b, kind)
+    total = _product(a, b, kind, spec.product)
     epilog = next((link for link in links if isinstance(link, Epilog)), None)
     if epilog is not None:
         total = rounded(total.value + epilog.init, total.error, kind) if epilog.init else total
@@ -208,8 +212,12 @@ def _matmul(
     return cast(total, spec.C.dtype)
 
 
-def _product(a: Bounded, b: Bounded, kind: DType) -> Bounded:
+def _product(a: Bounded, b: Bounded, kind: DType, product: Product) -> Bounded:
     depth = a.value.shape[-1]
+    if product == "xor":  # bits that differ: those of both, without the common ones on either side
+        common = _integer_product(a.value, b.value, kind)
+        ones = a.value.sum(-1, keepdims=True) + b.value.sum(-2, keepdims=True)
+        return Bounded(ones - 2 * common.value, common.error)
     if kind.kind == "int":
         return _integer_product(a.value, b.value, kind)
     sizes = np.matmul(a.size, b.size)

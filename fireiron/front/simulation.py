@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from fireiron.algebra.elements import strided
 from fireiron.base.errors import UsageError
 from fireiron.jit import bind
 from fireiron.jit.arrays import describe
@@ -45,14 +46,16 @@ def random_arrays(interface: Interface, sizes: Mapping[str, int], seed: int = 0)
         kind = dtype(pointer.dtype)
         shape, strides = bind.concrete(pointer.shape, sizes), bind.concrete(pointer.strides, sizes)
         flat = np.empty(1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)), kind.numpy)
-        if pointer.role == "output":
+        if kind.packed:
+            flat[...] = rng.integers(0, 256, flat.shape)
+        elif pointer.role == "output":
             flat[...] = np.asarray(np.nan if kind.kind == "float" else 85).astype(kind.numpy)
         elif kind.kind == "float":
             flat[...] = rng.standard_normal(flat.shape).astype(kind.numpy)
         else:
-            low = 0 if kind.name == "u8" else -8
+            low = -8 if kind.signed else 0
             flat[...] = rng.integers(low, 9, flat.shape).astype(kind.numpy)
-        arrays[pointer.name] = np.lib.stride_tricks.as_strided(flat, shape, [s * flat.itemsize for s in strides])
+        arrays[pointer.name] = strided(flat, shape, strides)
     return arrays
 
 
@@ -89,7 +92,7 @@ def simulate_schedule(
         described |= {p.name: describe(a, p.name) for p, a in zip(interface.outputs, outs, strict=False)}
         sizes = bind.bind(interface, described, given).sizes
         arrays = random_arrays(interface, sizes)
-        arrays |= {p.name: a for p, a in zip(interface.inputs, inputs, strict=True)}
+        arrays |= {p.name: described[p.name].owner for p in interface.inputs}
         arrays |= {p.name: a for p, a in zip(interface.outputs, outs, strict=False)}
     report = simulate(kernel, arrays, sizes, numbers, blocks, track)
     written = tuple(arrays[p.name] for p in interface.outputs)

@@ -7,6 +7,7 @@ from typing import cast
 
 import attrs
 
+from fireiron.algebra.dtypes import b1, default_result
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.expr import Index
 from fireiron.base.errors import FireironError, SpecError
@@ -15,6 +16,7 @@ from fireiron.front.elementwise import ElementwiseChain
 from fireiron.front.matmul import MatMulChain
 from fireiron.front.moves import MoveChain
 from fireiron.language import specs
+from fireiron.language.atom import Product
 from fireiron.language.pointwise import Value, read
 from fireiron.language.residual import start
 from fireiron.language.specs import Coefficient, one_step
@@ -39,6 +41,7 @@ def MatMul(
     alpha: float | str = 1.0,
     beta: float | str = 0.0,
     acc: object = None,
+    product: Product | None = None,
     arch: str | None = None,
 ) -> MatMulChain:
     """Start a schedule of C = alpha * A @ B + beta * C.
@@ -46,20 +49,22 @@ def MatMul(
     Args:
         A, B, C: matrices, or batches of them; unnamed ones are called A, B, C.
         alpha, beta: numbers baked in, or names of scalars given at the call.
-        acc: the accumulator's element type; f32 for 16-bit floats, i32 for integers by default.
+        acc: the accumulator's element type; f32 for 16- and 8-bit floats and tf32, i32 for integers by default.
+        product: of bits (b1): "xor" counts those that differ, the default, and "and" those set in both.
         arch: the architecture (`"sm_80"`) whose rules links must obey at once.
 
     Raises:
-        SpecError: `shape-mismatch`, `unknown-dtype`.
+        SpecError: `shape-mismatch`, `unknown-dtype`, `unknown-product`, `packed-result`.
 
     Example:
         >>> print(MatMul(Matrix(128, 64), Matrix(64, 256), Matrix(128, 256)))
         MatMul(128, 256, 64)(GL, GL, GL)(Kernel)
     """
     kind = None if acc is None else find_dtype(acc)
+    summed = product if product is not None else "xor" if A.dtype == b1 else "mul"
     try:
         spec = specs.MatMul(
-            _named(A, "A"), _named(B, "B"), _named(C, "C"), _coefficient(alpha), _coefficient(beta), kind
+            _named(A, "A"), _named(B, "B"), _named(C, "C"), _coefficient(alpha), _coefficient(beta), kind, summed
         )
         program = one_step(spec, arch)
     except FireironError as error:
@@ -79,6 +84,7 @@ def matmul(
     batch: Index | None = None,
     alpha: float | str = 1.0,
     beta: float | str = 0.0,
+    product: Product | None = None,
     arch: str | None = None,
 ) -> MatMulChain:
     """Start a schedule of an M x N x K product.
@@ -86,16 +92,17 @@ def matmul(
     Args:
         M, N, K: extents, ints or symbols.
         dtype: element type of A and B.
-        acc: the accumulator's; f32 for 16-bit floats, i32 for integers by default.
-        out: C's; `dtype` by default, i32 for integers.
+        acc: the accumulator's; f32 for 16- and 8-bit floats and tf32, i32 for integers by default.
+        out: C's; `dtype` by default, i32 for integers, f32 for fp8 and tf32.
         layout: how the row-major arrays lie. The second letter is A's, T meaning A[K, M]; the first is B's,
             T meaning B[N, K].
         batch: number of products.
         alpha, beta: numbers baked in, or names of scalars given at the call.
+        product: of bits (b1): "xor" counts those that differ, the default, and "and" those set in both.
         arch: the architecture whose rules links must obey at once.
 
     Raises:
-        SpecError: `bad-layout`, `unknown-dtype`, `bad-extent`.
+        SpecError: `bad-layout`, `unknown-dtype`, `bad-extent`, `packed-extent`, `packed-result`, `unknown-product`.
 
     Example:
         >>> print(matmul(1024, 512, 256, "f16", layout="TN").load)  # doctest: +ELLIPSIS
@@ -105,13 +112,13 @@ def matmul(
         if layout not in LAYOUTS:
             raise SpecError("bad-layout", f"unknown layout {layout!r} of a product", fix="use " + ", ".join(LAYOUTS))
         kind = find_dtype(dtype)
-        result = find_dtype(out) if out is not None else find_dtype("i32") if kind.kind == "int" else kind
+        result = find_dtype(out) if out is not None else default_result(kind)
         a = Matrix(M, K, kind, ColMajor if layout[1] == "T" else RowMajor, name="A", batch=batch)
         b = Matrix(K, N, kind, ColMajor if layout[0] == "T" else RowMajor, name="B", batch=batch)
         c = Matrix(M, N, result, name="C", batch=batch)
     except FireironError as error:
         raise error.located(here()) from None
-    return MatMul(a, b, c, alpha=alpha, beta=beta, acc=acc, arch=arch)
+    return MatMul(a, b, c, alpha=alpha, beta=beta, acc=acc, product=product, arch=arch)
 
 
 def Move(src: Tensor, dst: Tensor, *, arch: str | None = None) -> MoveChain:

@@ -8,7 +8,12 @@ from typing import Any, Literal
 
 import attrs
 
+from fireiron.algebra.dtypes import b1, i4, u4
+from fireiron.algebra.elements import pack
 from fireiron.base.errors import CallError
+
+# NumPy arrays that hold in a byte each what kernels take packed.
+UNPACKED = {"int4": i4, "uint4": u4, "bool": b1}
 
 Library = Literal["torch", "cupy", "numpy", "other"]
 
@@ -26,7 +31,7 @@ class ArrayFacts:
         library: which library made it.
         stream: the stream on which its contents become ready, None where it does not say.
         writable: whether it may be written.
-        owner: keeps the memory while the launch is prepared.
+        owner: keeps the memory while the launch is prepared; of unpacked elements the bytes that they were packed to.
     """
 
     address: int
@@ -104,6 +109,10 @@ def _torch(tensor: Any, name: str) -> ArrayFacts:
 
 
 def _numpy(array: Any) -> ArrayFacts:
+    kind = UNPACKED.get(array.dtype.name)
+    if kind is not None and array.shape and array.shape[-1] % kind.pack == 0:
+        array = pack(array, kind)
+        array.flags.writeable = False  # nothing would bring writes back
     itemsize = max(array.itemsize, 1)
     return ArrayFacts(
         int(array.ctypes.data),
@@ -123,8 +132,10 @@ def _cuda_interface(value: Any, interface: dict[str, Any]) -> ArrayFacts:
     address, read_only = interface["data"]
     shape = tuple(map(int, interface["shape"]))
     typestr = str(interface["typestr"])
-    # bfloat16 has no letter of its own in the protocol: ml_dtypes arrays come as two opaque bytes.
-    dtype = "bfloat16" if typestr[1:] == "V2" else np.dtype(typestr).name
+    # Types of ml_dtypes have no letter of their own in the protocol: bfloat16 comes as two opaque bytes.
+    own = getattr(value, "dtype", None)
+    known = own.name if isinstance(own, np.dtype) else ""
+    dtype = known or ("bfloat16" if typestr[1:] == "V2" else np.dtype(typestr).name)
     itemsize = int(typestr[2:])
     steps = interface.get("strides")
     strides = contiguous(shape) if steps is None else tuple(int(s) // itemsize for s in steps)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
 import attrs
 
-from fireiron.algebra.dtypes import DType
+from fireiron.algebra.dtypes import DType, e4m3, e5m2
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import CallError, SpecError
 from fireiron.jit.arrays import ArrayFacts, share_elements, span
 from fireiron.jit.expression import evaluate, names_in
 from fireiron.jit.interface import Interface, NumberParameter, PointerParameter
 
+SHARE = re.compile(r"\((\w+) // (\d+)\)")
 MAX_GRID = 2**31 - 1
 
 
@@ -105,6 +107,14 @@ def solve(interface: Interface, arrays: Mapping[str, ArrayFacts], given: Mapping
             if array is not None and text in known and text not in sizes and array.shape[axis] > 1:
                 sizes[text] = array.strides[axis]
                 witness[text] = f"stride {axis} of {pointer.name}"
+    # An array of packed elements has bytes for its extent, as many as the size, a multiple, divided by what they hold.
+    for pointer in interface.pointers:
+        array = arrays.get(pointer.name)
+        for axis, text in enumerate(pointer.shape):
+            share = SHARE.fullmatch(text)
+            if array is not None and share is not None and share[1] in known and share[1] not in sizes:
+                sizes[share[1]] = array.shape[axis] * int(share[2])
+                witness[share[1]] = f"dimension {axis} of {pointer.name}, whose bytes hold {share[2]}"
     missing = [s.name for s in interface.symbols if s.name not in sizes]
     if missing:
         raise CallError(
@@ -146,12 +156,17 @@ def check_array(pointer: PointerParameter, array: ArrayFacts, sizes: Mapping[str
         CallError: `wrong-dtype`, `wrong-shape`, `wrong-stride`, `read-only`.
     """
     name = pointer.name
-    if _dtype(array.dtype) != find_dtype(pointer.dtype):
+    if not _holds(array.dtype, find_dtype(pointer.dtype)):
+        kind = find_dtype(pointer.dtype)
         fix = f"{name}.astype({pointer.dtype!r})"
-        if array.library == "torch":
-            fix = f"{name}.to(torch.{find_dtype(pointer.dtype).numpy_name})"
+        if kind.packed:
+            fix = f"{name} as uint8{_packing(kind)}"
+        elif array.library == "torch":
+            fix = f"{name}.to(torch.{kind.numpy_name})"
+        elif kind in (e4m3, e5m2):
+            fix = f"{name}.astype(ml_dtypes.{kind.numpy_name})"
         elif pointer.dtype != "bf16":
-            fix = f"{name}.astype({find_dtype(pointer.dtype).numpy_name!r})"
+            fix = f"{name}.astype({kind.numpy_name!r})"
         raise CallError("wrong-dtype", f"{name} is {array.dtype}, the kernel takes {pointer.dtype}", fix=f"pass {fix}")
     shape = concrete(pointer.shape, sizes)
     if array.shape != shape:
@@ -159,7 +174,7 @@ def check_array(pointer: PointerParameter, array: ArrayFacts, sizes: Mapping[str
         raise CallError(
             "wrong-shape",
             f"{name} is {_numbers(array.shape)}, the kernel takes {_shape(pointer)}{solved}",
-            fix=f"pass an array of shape {shape}",
+            fix=f"pass an array of shape {shape}" + _packing(find_dtype(pointer.dtype)),
         )
     strides = concrete(pointer.strides, sizes)
     wrong = [i for i in range(len(shape)) if shape[i] > 1 and array.strides[i] != strides[i]]
@@ -296,7 +311,7 @@ def split_scalars(interface: Interface, scalars: Mapping[str, Any]) -> tuple[dic
 def _number(parameter: NumberParameter, value: Any) -> float | int:
     wanted = find_dtype(parameter.dtype)
     if wanted.kind == "int":
-        low, high = (0, 255) if wanted.name == "u8" else (-(2 ** (wanted.bits - 1)), 2 ** (wanted.bits - 1) - 1)
+        low, high = wanted.limits
         if isinstance(value, Integral) and low <= int(value) <= high:
             return int(value)
     elif isinstance(value, Real):
@@ -313,11 +328,24 @@ def concrete(texts: Sequence[str], sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(evaluate(text, sizes) for text in texts)
 
 
+def _holds(name: str, wanted: DType) -> bool:
+    """Say whether an array of so named elements holds those of a dtype: tf32 lies in f32, packed elements in bytes."""
+    found = _dtype(name)
+    if found is None:
+        return False
+    names = (wanted.numpy_name, "int8") if wanted.packed else (wanted.numpy_name,)
+    return found == wanted or (found.numpy_name in names and not found.packed)
+
+
 def _dtype(name: str) -> DType | None:
     try:
         return find_dtype(name)
     except SpecError:
         return None
+
+
+def _packing(dtype: DType) -> str:
+    return f", whose bytes hold {dtype.pack} elements of {dtype} each" if dtype.packed else ""
 
 
 def _shape(pointer: PointerParameter) -> str:

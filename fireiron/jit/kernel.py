@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from fireiron.algebra.arch import Arch
 from fireiron.algebra.arch import arch as find_arch
 from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.algebra.elements import strided
 from fireiron.base.errors import CallError
 from fireiron.jit import bind
 from fireiron.jit.arrays import ArrayFacts, describe, is_torch, span
@@ -247,9 +248,7 @@ class CompiledKernel:
         if like is None or like.is_host:
             import numpy as np
 
-            return np.lib.stride_tricks.as_strided(
-                np.empty(max(1, span(shape, strides)), name.numpy), shape, [s * name.nbytes for s in strides]
-            )
+            return strided(np.empty(max(1, span(shape, strides)), name.numpy), shape, strides)
         if like.library == "cupy":
             import cupy  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
 

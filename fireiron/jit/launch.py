@@ -11,14 +11,18 @@ import attrs
 
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import CallError
+from fireiron.cuda.types import bits_of
 from fireiron.jit.arrays import span
 from fireiron.jit.bind import Binding, concrete
 from fireiron.jit.driver import INVALID_CONTEXT, Driver, Loaded
 from fireiron.jit.interface import Interface, PointerParameter, SizeParameter
 from fireiron.jit.workspace import Workspaces
 
-# How a number travels, by dtype; a 16-bit float travels as its bits.
-_FORMATS = {"f64": "d", "f32": "f", "f16": "e", "bf16": "H", "i32": "i", "i8": "b", "u8": "B"}
+# How a number travels, by dtype; a float that C lacks travels as its bits.
+_FORMATS = {
+    "f64": "d", "f32": "f", "f16": "e", "bf16": "H", "tf32": "I", "e4m3": "B", "e5m2": "B",
+    "i32": "i", "i8": "b", "u8": "B",
+}  # fmt: skip
 
 
 class Arguments:
@@ -128,7 +132,9 @@ def _kept(interface: Interface, binding: Binding, workspaces: Workspaces) -> Cal
 
 
 def encode_number(value: float | int, dtype: str) -> float | int:
-    """Give a number as the packer takes it: bfloat16 as its bits, rounded to nearest even."""
+    """Give a number as the packer takes it: floats that C lacks as their bits, rounded as the conversion does."""
+    if dtype in ("tf32", "e4m3", "e5m2"):
+        return bits_of(value, find_dtype(dtype))
     if dtype != "bf16":
         return value
     (bits,) = struct.unpack("<I", struct.pack("<f", value))

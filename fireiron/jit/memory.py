@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fireiron.algebra.elements import strided
 from fireiron.jit.arrays import contiguous
 from fireiron.jit.driver import Driver
 
@@ -81,10 +82,7 @@ class DeviceArray:
             self.free()
 
     def _like(self, packed: Any) -> Any:
-        import numpy as np
-
-        steps = tuple(s * int(self.dtype.itemsize) for s in self.strides)
-        return np.lib.stride_tricks.as_strided(packed, self.shape, steps)
+        return strided(packed, self.shape, self.strides)
 
     def _do(self, function: Any, *arguments: int) -> None:
         self._driver.push(self._context)

@@ -190,7 +190,13 @@ def random_array(used: Driver, kernel: CompiledKernel, name: str, sizes: Mapping
     rng = np.random.default_rng([seed, *name.encode()])
     # A few million numbers, repeated: enough for the power that data draws, and quickly made.
     count = min(_elements(shape), 1 << 22)
-    some = rng.integers(-8, 8, count) if dtype.kind == "int" else rng.standard_normal(count, dtype=np.float32)
+    some = (
+        rng.integers(0, 256, count)
+        if dtype.packed
+        else rng.integers(-8, 8, count)
+        if dtype.kind == "int"
+        else rng.standard_normal(count, dtype=np.float32)
+    )
     array.upload(np.resize(some.astype(dtype.numpy), shape))
     return array
 

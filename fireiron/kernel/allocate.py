@@ -39,7 +39,7 @@ def allocate(storages: tuple[Storage, ...], body: tuple[Statement, ...]) -> tupl
 def _nbytes(storage: Storage) -> int:
     size = as_int(storage.size)
     assert size is not None
-    return size * storage.slots * storage.copies * storage.dtype.nbytes
+    return storage.dtype.nbytes_of(size) * storage.slots * storage.copies
 
 
 def _overlay(storage: Storage, placed: Mapping[str, Buffer], lives: Mapping[str, tuple[int, int]]) -> int:

@@ -10,16 +10,19 @@ from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Arg, Cast, Constant
 from fireiron.atoms.table import Near, chosen_from, matching, nearest
 from fireiron.base.errors import DecompositionError
+from fireiron.base.text import count as in_words
+from fireiron.kernel.choose import preferred, require_converged
 from fireiron.kernel.collective import lower_collective
 from fireiron.kernel.context import Body, Context, State, buffer_of, elements, memory_view, register_view
 from fireiron.kernel.fragment import fragment_view
 from fireiron.kernel.ir import Binding, Buffer, Call, Compute, For, If, Micro, Region, View
+from fireiron.kernel.packing import packed_access
 from fireiron.kernel.storage import tensor_window
 from fireiron.kernel.window import Window
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import Done, Microkernel
 from fireiron.language.levels import FR, RF, Thread, Warp
-from fireiron.language.specs import Init, Pointwise
+from fireiron.language.specs import Init, MatMul, Pointwise
 
 
 def lower_done(link: Done, state: State, context: Context) -> Body:
@@ -89,10 +92,13 @@ def _matmul(chosen: Atom | str | None, state: State, context: Context) -> Body:
     memories = tuple(held if o.memory.registers else o.memory for o in operands)
     asked = ("MatMul", shape, tuple(o.dtype for o in operands), memories, state.level, context.arch)
     table = chosen_from(chosen)
-    found = next(iter(matching(*asked, table=table)), None)
-    if found is None:
-        near = nearest(*asked, table=table)
+    assert isinstance(context.spec, MatMul)
+    matches = matching(*asked, table=table, product=context.spec.product)
+    if not matches:
+        near = nearest(*asked, table=table, product=context.spec.product)
         raise _no_atom(state, chosen, _nearest(chosen, near), _steps_to(near[0].atom, state, shape))
+    found = preferred(matches, state)
+    require_converged(found, state, context)
     views: list[View] = []
     for role in ("A", "B", "C"):
         if found.unit.size != 1:
@@ -125,6 +131,9 @@ def _move(chosen: Atom | str | None, state: State, context: Context) -> Body:
         assert isinstance(size, int)
         count *= size
     for window in (src, dst):
+        kind = window.storage.dtype
+        if count % kind.pack:
+            raise packed_access(window.storage.name, kind, f"it moves {in_words(count, 'element')} at once")
         if count > 1 and not window.storage.memory.registers and elements(window) != Layout(count, 1):
             raise _no_atom(
                 state,

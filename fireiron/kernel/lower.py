@@ -1,4 +1,4 @@
-"""Lowering: a finished chain becomes a kernel, by one walk over its links and three passes over the statements."""
+"""Lowering: a finished chain becomes a kernel, by one walk over its links and passes over the statements."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from fireiron.algebra.scalar import parameters
 from fireiron.base.errors import SpecError
 from fireiron.kernel.allocate import allocate, rebind
 from fireiron.kernel.context import Context, State
+from fireiron.kernel.conversions import check_conversions
 from fireiron.kernel.ir import (
     Buffer,
     Call,
@@ -27,6 +28,7 @@ from fireiron.kernel.ir import (
     Workspace,
     walk,
 )
+from fireiron.kernel.packing import in_bytes
 from fireiron.kernel.storage import tensor_window
 from fireiron.kernel.synchronise import synchronise
 from fireiron.kernel.walk import lower_links
@@ -101,7 +103,8 @@ def lower(
     parameters = _parameters(spec, context, body, numbers)
     known = {**buffers, **{p.buffer.name: p.buffer for p in parameters if isinstance(p, Pointer | Workspace)}}
     body = synchronise(rebind(body, known), context.storages, context.definitions, trust_no_sync)
-    return Kernel(
+    check_conversions(body, context.arch)
+    kernel = Kernel(
         name,
         parameters,
         context.grid,
@@ -112,6 +115,7 @@ def lower(
         tuple(context.preconditions),
         context.resident,
     )
+    return in_bytes(kernel)
 
 
 def _named(spec: Spec, links: Sequence[Decomposition]) -> set[str]:
@@ -182,7 +186,7 @@ def _accesses(body: tuple[Statement, ...]) -> tuple[set[str], set[str], dict[str
                         read.add(view.buffer.name)
                     if operand.access != "read":
                         written.add(view.buffer.name)
-                    nbytes = atom.nbytes or view.buffer.dtype.nbytes
+                    nbytes = operand.align or atom.nbytes or view.buffer.dtype.nbytes
                     align[view.buffer.name] = max(align.get(view.buffer.name, 1), nbytes)
             case Compute(dst, _, inputs):
                 written.add(dst.buffer.name)

@@ -21,6 +21,8 @@ from fireiron.language.levels import Block, Thread
 from fireiron.language.residual import apply, move_of
 from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
 
+MOST_ELEMENTS = 128  # of one access: 16 bytes of bits
+
 
 @attrs.frozen
 class Copy:
@@ -61,8 +63,13 @@ def lower_copy(link: Load, state: State, storage: Storage, slot: Expr | None, co
         opened = opened.with_window("src", attrs.evolve(opened.windows["src"], storage=known))
     elif staging.memory.registers:
         context.storages[f"staging {storage.name}"] = staging
-    start = lower_copy(first, inner, staging, None, context, recur)
-    finish = recur(link.move[1:], opened, context)
+    # The hop whose own schedule decides which thread holds what is staged comes first.
+    if staging.memory.registers and not _defines_ownership(first):
+        finish = recur(link.move[1:], opened, context)
+        start = lower_copy(first, inner, staging, None, context, recur)
+    else:
+        start = lower_copy(first, inner, staging, None, context, recur)
+        finish = recur(link.move[1:], opened, context)
     return Copy((*start.start, *start.finish), (Region(title, finish, inner.path, link.link),))
 
 
@@ -97,7 +104,7 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
     """Descend a register Move to each thread's own elements.
 
     Raises:
-        DecompositionError: `own-level`, `own-panel`, `ownership-unknown`.
+        DecompositionError: `own-level`, `own-panel`, `ownership-unknown`, `opaque-fragment`.
     """
     if link.level.name in (state.level.name, Block.name):
         return recur(rest, state, context)
@@ -111,6 +118,7 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
             f"no side of {state.residual} is a register tensor whose owner is known",
             fix="give the Move a schedule of its own, for example vector()",
         )
+    storage.ownership.agree("", storage.name, f"own({link.level}) of {state.residual.short}")
     held, written = storage.ownership.access, storage.ownership.written
     fresh = {
         loop.var: context.variable(loop.var.name, extent) for loop, extent in zip(held.loops, held.extents, strict=True)
@@ -129,7 +137,7 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
         ends = [x for x in limits if x.axis == i]
         leaves = _element_leaves(held.elements[i], [x.steps for x in ends])
         leaves += [(step, extent, [_step(end.offset, var) or 0 for end in ends]) for var, extent, step in along]
-        leaves.sort()
+        leaves = _joined(sorted(leaves))
         layout = _leafwise([(n, s) for s, n, _ in leaves])
         offset = substitute(coordinates[i], first)
         at = offset - mine.offset
@@ -183,6 +191,19 @@ def _leafwise(leaves: list[tuple[int, int]]) -> Layout:
     if len(leaves) < 2:
         return Layout(*leaves[0]) if leaves else Layout(1, 0)
     return Layout(tuple(n for n, _ in leaves), tuple(s for _, s in leaves))
+
+
+def _joined(leaves: list[tuple[int, int, list[int]]]) -> list[tuple[int, int, list[int]]]:
+    """Join (stride, extent, strides of the limits) that continue each other: what lies together may be one vector."""
+    out: list[tuple[int, int, list[int]]] = []
+    for stride, extent, ends in leaves:
+        if out:
+            first, count, before = out[-1]
+            if (stride, ends) == (first * count, [end * count for end in before]):
+                out[-1] = (first, count * extent, before)
+                continue
+        out.append((stride, extent, ends))
+    return out
 
 
 def _element_leaves(elements: Layout, ends: list[Layout]) -> list[tuple[int, int, list[int]]]:
@@ -268,13 +289,13 @@ def widest_sizes(
         [(min(found[i][0] for found in limits), i) for i in range(len(dims))] if limits else [(1, len(dims) - 1)]
     )
     best, index = max(candidates, key=lambda c: (c[0], c[1]))
-    nbytes = min((w.storage.dtype.nbytes for w in sides), default=size.nbytes)
-    if size.exact and best * nbytes < size.nbytes:
+    widest = min((w.storage.dtype.nbytes_of(best) for w in sides), default=best * size.nbytes)
+    if size.exact and widest < size.nbytes:
         found = limits[0] if len(limits) == 1 else min(limits, key=lambda x: x[index][0])
         raise DecompositionError(
             "vector-alignment",
-            f"a vector of {size.nbytes} bytes is wider than {best * nbytes} bytes, the most that {found[index][1]}",
-            fix=f"use {best * nbytes} bytes, or vector() for the widest that fits; "
+            f"a vector of {size.nbytes} bytes is wider than {widest} bytes, the most that {found[index][1]}",
+            fix=f"use {widest} bytes, or vector() for the widest that fits; "
             "declare symbols by symbol(name, multiple_of=n)",
         )
     sizes = tuple((dim, best if i == index else 1) for i, dim in enumerate(dims))
@@ -288,7 +309,7 @@ def widest_sizes(
 def _widths(window: Window, nbytes: int) -> list[tuple[int, str]]:
     """For each dimension, count the elements that one aligned access may take along it, and say what limits them."""
     storage = window.storage
-    most = max(1, nbytes // storage.dtype.nbytes)
+    most = max(1, storage.dtype.count_in(nbytes))
     base = window.linear()
     out: list[tuple[int, str]] = []
     for i, axis in enumerate(window.axes):
@@ -336,5 +357,5 @@ def _run(steps: Layout) -> int:
 
 
 def _power(divisor: int) -> int:
-    """Give the largest power of two in a divisor, at most 16; 0 divides everything."""
-    return 16 if divisor == 0 else min(16, divisor & -divisor)
+    """Give the largest power of two in a divisor, at most the bits of a vector; 0 divides everything."""
+    return MOST_ELEMENTS if divisor == 0 else min(MOST_ELEMENTS, divisor & -divisor)

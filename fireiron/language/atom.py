@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 Meaning: TypeAlias = "Callable[..., np.ndarray[Any, Any]]"
+# What a MatMul sums over K: products, or the bits of `a ^ b` or of `a & b`.
+Product: TypeAlias = Literal["mul", "xor", "and"]
 
 
 @attrs.frozen
@@ -28,6 +30,11 @@ class Operand:
         shape: rows and columns of the operand (a Move's vector: (1, elements)).
         layout: thread-value layout ((thread), (register)) -> row + rows * column, threads of one unit first.
         access: read, write, or both.
+        opaque: the name of a fragment whose layout the ISA leaves open, or "": such a one agrees with those of its own
+            name alone, and `layout` merely stands in for the hardware's.
+        align: bytes by which the tile's first element must be aligned, 0 where the vector's own size says it.
+        pitch: bytes that the distance of the tile's rows (or columns) must be a multiple of, where the instruction
+            takes that distance as `{pitch}` and the tile's first element as `{tile}`, an offset; else 0.
     """
 
     role: str
@@ -36,6 +43,9 @@ class Operand:
     shape: tuple[int, int]
     layout: Layout
     access: Literal["read", "write", "update"] = "read"
+    opaque: str = ""
+    align: int = 0
+    pitch: int = 0
 
     @property
     def registers(self) -> int:
@@ -57,7 +67,8 @@ class Atom:
         source: where the row was read (PTX ISA section).
         cuda: one wrapper function's text in CUDA C++, or "" where the call is a plain expression.
         call: the statement that calls it, with named fields `{A}`, `{B}`, `{C}` or `{src}`, `{dst}`: an lvalue of each
-            view's first element (`{A[1]}`: of its second); `{lane}` of a Shuffle.
+            view's first element (`{A[1]}`: of its second; `{src.name}`: the buffer); `{lane}` of a Shuffle; `{tile}`
+            and `{pitch}` of an operand that has a pitch.
         guarded_cuda: the wrapper of `guarded_call`.
         guarded_call: the statement of a Move that writes zeros where `{read}` is false, or "" where there is none.
         masked_cuda: the wrapper of `masked_call`.
@@ -65,8 +76,11 @@ class Atom:
             predicate, or "" where a branch must do.
         nbytes: bytes a Move carries (its dtype is then free and its operands' elements are bytes), else 0.
         completion: the group (`cp.async`) that is awaited before the result is there, or "" where it is there at once.
-        numpy: meaning of a MatMul on arrays (units, threads, registers): numpy(a, b, c) -> new c. Moves move.
+        numpy: meaning of a MatMul on arrays (units, threads, registers): numpy(a, b, c) -> new c. Moves move. Packed
+            elements come as the bytes that hold them.
         clocks: issue clocks of one warp instruction on one SM sub-partition, for the cost model.
+        converge: the level whose threads must all arrive, where that is more than the unit (None: the unit's own).
+        product: what a MatMul sums.
     """
 
     name: str
@@ -86,6 +100,8 @@ class Atom:
     completion: str = ""
     numpy: Meaning | None = attrs.field(default=None, eq=False, repr=False)
     clocks: float = 1.0
+    converge: Level | None = None
+    product: Product = "mul"
 
     def operand(self, role: str) -> Operand:
         """Find an operand by its role."""

@@ -6,10 +6,11 @@ from typing import TypeAlias
 
 import attrs
 
-from fireiron.algebra.dtypes import DType, default_accumulator
+from fireiron.algebra.dtypes import DType, b1, default_accumulator
 from fireiron.algebra.expr import Index
 from fireiron.algebra.scalar import Scalar
 from fireiron.base.errors import SpecError
+from fireiron.language.atom import Product
 from fireiron.language.tensor import Tensor
 
 BATCH = "batch"
@@ -35,7 +36,10 @@ class Coefficient:
 
 @attrs.frozen
 class MatMul:
-    """Compute C = alpha * A @ B + beta * C, accumulating in `acc` (None: the default of A's element type)."""
+    """Compute C = alpha * A @ B + beta * C, accumulating in `acc` (None: the default of A's element type).
+
+    Of bits, `product` says what is summed over K instead of products: those of `a ^ b` or of `a & b`.
+    """
 
     A: Tensor
     B: Tensor
@@ -43,6 +47,7 @@ class MatMul:
     alpha: Coefficient = Coefficient()
     beta: Coefficient = Coefficient(value=0.0)
     acc: DType | None = None
+    product: Product = "mul"
 
     @property
     def accumulator(self) -> DType:
@@ -111,11 +116,14 @@ def one_step(spec: Spec, arch: str | None = None) -> Program:
     """Wrap a spec as a program of one step.
 
     Raises:
-        SpecError: `shape-mismatch` where the operands' extents disagree.
+        SpecError: `shape-mismatch` where the operands' extents disagree; `unknown-product` where the element types have
+            no such product; `packed-result` where elements that share a byte would be written.
     """
+    _whole_bytes(spec)
     match spec:
         case MatMul():
             _check_matmul(spec)
+            _check_product(spec)
         case Move():
             _same_shape(spec.src, spec.dst)
         case Init():
@@ -140,6 +148,27 @@ def _check_matmul(spec: MatMul) -> None:
             raise SpecError(
                 "shape-mismatch", f"{what} differ: {x} and {y} in {a}, {b}, {c}", fix="give both the same extent"
             )
+
+
+def _check_product(spec: MatMul) -> None:
+    known = ("xor", "and") if spec.A.dtype == b1 else ("mul",)
+    if spec.product not in known:
+        raise SpecError(
+            "unknown-product",
+            f"no product {spec.product!r} of {spec.A.dtype}",
+            fix=f"use product={' or '.join(map(repr, known))}",
+        )
+
+
+def _whole_bytes(spec: Spec) -> None:
+    """Refuse to write elements that share a byte: threads own single elements."""
+    written = tensors_of(spec)[-1]
+    if written.dtype.packed:
+        raise SpecError(
+            "packed-result",
+            f"{written} is written, and {written.dtype.pack} elements of {written.dtype} share a byte",
+            fix=f"write i8 or i32, and let the reader of {written.name} pack it",
+        )
 
 
 def _different_names(*tensors: Tensor) -> None:

@@ -107,7 +107,8 @@ def Matrix(
         batch: number of matrices, stored one after another.
 
     Raises:
-        SpecError: `unknown-dtype`, `bad-layout`, `bad-extent`.
+        SpecError: `unknown-dtype`, `bad-layout`, `bad-extent`; `packed-extent` where elements that share a byte do not
+            fill a line's bytes.
 
     Example:
         >>> str(Matrix(1024, 512, "f16", name="X"))
@@ -132,11 +133,20 @@ def Matrix(
             fix=f"give ld={inner} or more",
             link=here(),
         )
+    kind = _found(dtype)
+    for what, extent in (("line", inner), ("ld", pitch)):
+        if as_expr(extent).divisor % kind.pack:
+            raise SpecError(
+                "packed-extent",
+                f"a {what} of {extent} elements of {kind} does not fill its bytes, which hold {kind.pack} each",
+                fix=f"use a multiple of {kind.pack}; of a size, symbol(name, multiple_of={kind.pack})",
+                link=here(),
+            )
     strides: tuple[Index, ...] = (pitch, 1) if order is RowMajor else (1, pitch)
     shape: tuple[Index, ...] = (rows, cols)
     if batch is not None:
         shape, strides = (batch, *shape), (simplest(outer * pitch), *strides)
-    return Tensor(name, shape, _found(dtype), strides)
+    return Tensor(name, shape, kind, strides)
 
 
 def _found(dtype: object) -> DType:

@@ -183,11 +183,11 @@ def shared_nbytes(step: Step) -> int | None:
         if step.threads is None or level.size is None:
             return None
         copies = step.threads // level.size
-    vector = max(1, 16 // operand.dtype.nbytes)
+    vector = max(1, operand.dtype.count_in(16))
     elements = -(-_elements(link, shape, step.order or RowMajor) // vector) * vector
     if link.swizzle is not None:
         elements = -(-elements // link.swizzle.period) * link.swizzle.period
-    return elements * step.slots * copies * operand.dtype.nbytes
+    return operand.dtype.nbytes_of(elements * step.slots * copies)
 
 
 def _elements(link: Load, shape: tuple[int, ...], order: Order) -> int:

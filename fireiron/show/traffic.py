@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import attrs
 
-from fireiron.algebra.expr import Index, simplest
+from fireiron.algebra.expr import Index, as_expr, simplest
 from fireiron.language.decompositions import Done, Epilog, Load, Microkernel, Split, Tile
 from fireiron.language.levels import Block, Memory
 from fireiron.language.residual import Operand, Residual
@@ -56,7 +56,7 @@ def traffic(chain: tuple[Step, ...], index: int) -> Traffic | None:
         case _:
             return None
     assert operand is not None
-    each = simplest(_elements(step.before, operand) * operand.dtype.nbytes)
+    each = simplest(as_expr(_elements(step.before, operand)) * operand.dtype.bits // 8)
     blocks = [i for i, s in enumerate(chain[:index]) if _to_blocks(s)]
     above = chain[blocks[-1] + 1 : index] if blocks else chain[:index]
     total = product((each, *(s.trips for s in above)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from fireiron.algebra.expr import Index
+from fireiron.algebra.expr import Index, as_expr, simplest
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Parameter, Scalar, Select, Unary
 from fireiron.base.text import nbytes
 from fireiron.language.atom import Atom
@@ -187,7 +187,7 @@ def by(sizes: tuple[Index | None, ...]) -> str:
 def tensor(t: Tensor) -> str:
     """Describe an operand in memory: extents, element type, order where it matters, bytes where they are known."""
     order = "" if len(t.shape) < 2 else f" {t.order}"
-    total = amount(product(t.shape) * t.dtype.nbytes)
+    total = amount(simplest(as_expr(product(t.shape)) * t.dtype.bits // 8))
     return f"{t.name}: {by(t.shape)} {t.dtype}{order} in {t.memory}, {total}"
 
 

@@ -8,10 +8,14 @@ from typing import assert_never
 
 import numpy as np
 
-from fireiron.algebra.dtypes import DType
+from fireiron.algebra.dtypes import DType, bf16, e4m3, e5m2, f32, tf32
+from fireiron.algebra.elements import tf32_read, tf32_rounded
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Parameter, Scalar, Select, Unary
 from fireiron.base.errors import SimulationError
 from fireiron.simulate.order import Array
+
+# Types without arithmetic of their own.
+THROUGH_F32 = (tf32, e4m3, e5m2)
 
 _ERF = np.frompyfunc(math.erf, 1, 1)
 
@@ -37,9 +41,16 @@ def evaluate_scalar(expr: Scalar, inputs: Sequence[Array], numbers: Mapping[str,
     Raises:
         SimulationError: `number-missing`.
     """
+    if isinstance(expr, Arg):  # what is only copied keeps all its bits
+        return cast(inputs[expr.index], expr.dtype)
+    return _value(expr, inputs, numbers)
+
+
+def _value(expr: Scalar, inputs: Sequence[Array], numbers: Mapping[str, float]) -> Array:
     match expr:
         case Arg(index=index, dtype=dtype):
-            return cast(inputs[index], dtype)
+            value = cast(inputs[index], dtype)
+            return tf32_read(value) if dtype == tf32 else value
         case Constant(value=value, dtype=dtype):
             return cast(np.asarray(value), dtype)
         case Parameter(name=name, dtype=dtype):
@@ -47,24 +58,38 @@ def evaluate_scalar(expr: Scalar, inputs: Sequence[Array], numbers: Mapping[str,
                 raise SimulationError("number-missing", f"no value was given for {name}", fix=f"pass {name}=...")
             return cast(np.asarray(numbers[name]), dtype)
         case Unary(op=op, x=x):
-            value = evaluate_scalar(x, inputs, numbers)
-            if op == "neg":
-                return -value
-            if op == "abs":
-                return np.abs(value)
+            value = _value(x, inputs, numbers)
+            if op in ("neg", "abs"):
+                exact = value.astype(np.float32) if x.dtype in THROUGH_F32 else value
+                return _rounded(-exact if op == "neg" else np.abs(exact), x.dtype)
             return cast(_WIDE[op](value.astype(np.float64)), x.dtype)
         case Binary(op=op, x=x, y=y):
-            return _binary(op, evaluate_scalar(x, inputs, numbers), evaluate_scalar(y, inputs, numbers), x.dtype)
+            return _binary(op, _value(x, inputs, numbers), _value(y, inputs, numbers), x.dtype)
         case Select(condition=condition, x=x, y=y):
-            truth = evaluate_scalar(condition, inputs, numbers) != 0
-            return np.where(truth, evaluate_scalar(x, inputs, numbers), evaluate_scalar(y, inputs, numbers))
+            truth = _value(condition, inputs, numbers) != 0
+            return np.where(truth, _value(x, inputs, numbers), _value(y, inputs, numbers))
         case Cast(x=x, dtype=dtype):
-            return cast(evaluate_scalar(x, inputs, numbers), dtype)
+            # tf32 shares its arrays' type with f32, but not its numbers.
+            value = _value(x, inputs, numbers)
+            return tf32_rounded(value) if dtype == tf32 and x.dtype == f32 else cast(value, dtype)
         case _ as never:
             assert_never(never)
 
 
 def _binary(op: str, x: Array, y: Array, dtype: DType) -> Array:
+    if dtype in THROUGH_F32:
+        return _rounded(_operation(op, x.astype(np.float32), y.astype(np.float32), dtype), dtype)
+    return _operation(op, x, y, dtype)
+
+
+def _rounded(value: Array, dtype: DType) -> Array:
+    """Round f32 results to a type that hardware computes in f32; results of other types are right already."""
+    if dtype not in THROUGH_F32:
+        return value
+    return tf32_rounded(value.astype(np.float32)) if dtype == tf32 else cast(value, dtype)
+
+
+def _operation(op: str, x: Array, y: Array, dtype: DType) -> Array:
     match op:
         case "add":
             return x + y
@@ -96,7 +121,9 @@ def _quotient(x: Array, y: Array) -> Array:
 
 
 def cast(value: Array, dtype: DType) -> Array:
-    """Convert, rounding to nearest even; integers saturate, and NaN becomes 0 in them.
+    """Convert, rounding to nearest even; integers and 8-bit floats saturate, and NaN becomes 0 in integers.
+
+    Ties of tf32 go away from zero.
 
     Example:
         >>> from fireiron.algebra.dtypes import i8
@@ -112,15 +139,19 @@ def cast(value: Array, dtype: DType) -> Array:
             return np.clip(value, limits.min, limits.max).astype(target)
         rounded = np.rint(value.astype(np.float64))
         return np.where(np.isnan(rounded), 0, np.clip(rounded, limits.min, limits.max)).astype(target)
-    if dtype.bits < 32 and value.dtype.kind in "iu":
+    if (dtype.bits < 32 or dtype == tf32) and value.dtype.kind in "iu":
         value = value.astype(np.float64)
-    if dtype.name == "bf16" and value.dtype == np.float64:
+    if dtype in (*THROUGH_F32, bf16) and value.dtype == np.float64:
         value = _sticky(value)
+    if dtype == tf32:
+        return tf32_rounded(value.astype(np.float32))
+    if dtype in THROUGH_F32:
+        value = np.clip(value.astype(np.float32), *dtype.limits)
     return value.astype(target)
 
 
 def _sticky(value: Array) -> Array:
-    """Round f64 to f32 keeping a sticky last bit, since ml_dtypes converts to bf16 through f32."""
+    """Round f64 to f32 keeping a sticky last bit, since types narrower than f32 are rounded to from there."""
     near = value.astype(np.float32)
     exact = near.astype(np.float64)
     bits = near.view(np.int32)

@@ -99,6 +99,8 @@ class CollectiveMeaning(MoveMeaning):
         self.atom = atom
         src, dst = atom.operands
         self.threads = int(src.layout[0].size)
+        # Of packed elements the view's steps are bytes: one element stands for those that share its byte.
+        pack = max(1, src.registers // atom.nbytes)
         found = {
             int(src.layout[0](t)) + int(src.layout[1](e)): (t, e)
             for t in range(self.threads)
@@ -106,9 +108,10 @@ class CollectiveMeaning(MoveMeaning):
         }
         origin = [
             [found[int(dst.layout[0](t)) + int(dst.layout[1](r))] for t in range(self.threads)]
-            for r in range(dst.registers)
+            for r in range(0, dst.registers, pack)
         ]
-        self.thread, self.element = (np.array([[pair[i] for pair in row] for row in origin]) for i in (0, 1))
+        self.thread, element = (np.array([[pair[i] for pair in row] for row in origin]) for i in (0, 1))
+        self.element = element // pack
 
     def compute(self, plan: Plan, values: Values) -> tuple[Array, ...]:
         """Give what each thread receives."""
@@ -159,6 +162,8 @@ class MatMulMeaning(Meaning):
         if not self.alone:
             # Masks may differ between iterations: then they run one by one.
             plan.together &= plan.mask is None or len(plan.mask) == 1
+            if self.atom.converge is not None:
+                self.converged(plan, self.atom.converge)
             plan.extra = self.converged(plan, self.atom.unit)
 
     def _units(self, value: Array, threads: Array) -> Array:

@@ -8,6 +8,7 @@ from math import gcd
 import attrs
 import numpy as np
 
+from fireiron.algebra.elements import strided
 from fireiron.algebra.expr import evaluate
 from fireiron.base.errors import SimulationError
 from fireiron.kernel.ir import Buffer, Kernel, Pointer, Workspace
@@ -151,6 +152,8 @@ def pointer(parameter: Pointer, array: Array | None, sizes: Mapping[str, int], o
     strides = tuple(_int(evaluate(stride, sizes)) for stride in parameter.strides)
     if array is None:
         raise SimulationError("array-missing", f"no array was given for {buffer.name}", fix=f"pass {buffer.name}=...")
+    if buffer.dtype.packed and array.dtype == np.int8:
+        array = array.view(np.uint8)
     if array.dtype != buffer.dtype.numpy:
         raise SimulationError(
             "array-dtype",
@@ -173,7 +176,7 @@ def pointer(parameter: Pointer, array: Array | None, sizes: Mapping[str, int], o
         )
     size = 0 if empty else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
     if size:
-        data = np.lib.stride_tricks.as_strided(array, shape=(size,), strides=(array.itemsize,))
+        data = strided(array, (size,), (1,))
     else:
         data = np.zeros(1, array.dtype)  # masked lanes still gather from element 0
     writes = parameter.role != "input"

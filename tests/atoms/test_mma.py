@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fireiron.algebra.arch import arch
+from fireiron.algebra.elements import pack
 from fireiron.atoms.cp_async import CP_ASYNC
 from fireiron.atoms.ldmatrix import LDMATRIX
 from fireiron.atoms.mma import MMA
@@ -28,16 +29,62 @@ def test_fragments_cover_their_tile_once(row):
 @pytest.mark.parametrize("row", MMA, ids=lambda row: row.name)
 def test_the_meaning_is_a_product(row):
     rng = np.random.default_rng(0)
-    low = 0 if row.operands[0].dtype.name == "u8" else -4
-    full = [rng.integers(low, 5, o.shape).astype(o.dtype.numpy) for o in row.operands]
+    full = [rng.integers(max(-4, o.dtype.limits[0]), min(4, o.dtype.limits[1]) + 1, o.shape) for o in row.operands]
     held = [
-        np.array([[m.ravel(order="F")[c] for c in t] for t in places(o)])[None]
+        pack(np.array([[m.ravel(order="F")[c] for c in t] for t in places(o)]), o.dtype).astype(o.dtype.numpy)[None]
         for m, o in zip(full, row.operands, strict=True)
     ]
-    a, b, c = (m.astype(np.float64) for m in full)
+    a, b, c = full
     got = row.numpy(*held)[0]
-    wanted = (a @ b + c).ravel(order="F")
+    terms = {"mul": np.multiply, "xor": np.bitwise_xor, "and": np.bitwise_and}[row.product]
+    wanted = (terms(a[:, :, None], b[None]).sum(1) + c).ravel(order="F")
     assert all(got[t][r] == wanted[x] for t, thread in enumerate(places(row.operands[2])) for r, x in enumerate(thread))
+
+
+# PTX ISA 9.7.14.5, figures of each shape; with g = lane >> 2 and t = lane & 3: (row, column) of element i.
+PUBLISHED = {
+    "mma.m16n8k8.f32.tf32": (
+        lambda g, t, i: (g + 8 * (i % 2), t + 4 * (i // 2)),
+        lambda g, t, i: (t + 4 * i, g),
+    ),
+    "mma.m16n8k4.f32.tf32": (lambda g, t, i: (g + 8 * i, t), lambda g, t, i: (t, g)),
+    "mma.m16n8k16.f32.e4m3": (
+        lambda g, t, i: (g if i < 4 else g + 8, t * 4 + i % 4),
+        lambda g, t, i: (t * 4 + i, g),
+    ),
+    "mma.m16n8k32.f32.e5m2": (
+        lambda g, t, i: (g if i < 4 or 8 <= i < 12 else g + 8, t * 4 + i % 4 + (0 if i < 8 else 16)),
+        lambda g, t, i: (t * 4 + i % 4 + (0 if i < 4 else 16), g),
+    ),
+    "mma.m8n8k32.i32.i4": (lambda g, t, i: (g, t * 8 + i), lambda g, t, i: (t * 8 + i, g)),
+    "mma.m16n8k32.i32.u4": (
+        lambda g, t, i: (g if i < 8 else g + 8, t * 8 + i % 8),
+        lambda g, t, i: (t * 8 + i, g),
+    ),
+    "mma.m16n8k64.i32.i4": (
+        lambda g, t, i: (g if i < 8 or 16 <= i < 24 else g + 8, t * 8 + i % 8 + (0 if i < 16 else 32)),
+        lambda g, t, i: (t * 8 + i % 8 + (0 if i < 8 else 32), g),
+    ),
+    "mma.m8n8k128.i32.b1.xor": (lambda g, t, i: (g, t * 32 + i), lambda g, t, i: (t * 32 + i, g)),
+    "mma.m16n8k128.i32.b1.and": (
+        lambda g, t, i: (g if i < 32 else g + 8, t * 32 + i % 32),
+        lambda g, t, i: (t * 32 + i, g),
+    ),
+    "mma.m16n8k256.i32.b1.xor": (
+        lambda g, t, i: (g if i < 32 or 64 <= i < 96 else g + 8, t * 32 + i % 32 + (0 if i < 64 else 128)),
+        lambda g, t, i: (t * 32 + i % 32 + (0 if i < 32 else 128), g),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_fragments_as_published(name):
+    row = next(r for r in MMA if r.name == name)
+    for operand, place in zip(row.operands, PUBLISHED[name], strict=False):
+        for lane, held in enumerate(places(operand)):
+            for i, found in enumerate(held):
+                m, k = place(lane >> 2, lane & 3, i)
+                assert found == m + operand.shape[0] * k
 
 
 # hardware.md, section 4: mma.m16n8k16 with g = lane >> 2 and t = lane & 3.
@@ -64,12 +111,14 @@ def test_ldmatrix_gives_the_fragments_of_mma():
     held = {(o.role, o.shape, o.layout) for r in MMA for o in r.operands}
     fits = [r.name for r in LDMATRIX if (r.name.split(".")[-2], r.operands[1].shape, r.operands[1].layout) in held]
     assert {"ldmatrix.x4.A.b16", "ldmatrix.x4.trans.A.b16", "ldmatrix.x2.B.b16", "ldmatrix.x2.trans.B.b16"} <= set(fits)
+    for bits in (32, 8, 4, 1):
+        assert {f"ldmatrix.x4.A.b{bits}", f"ldmatrix.x2.B.b{bits}"} <= set(fits)
 
 
 @pytest.mark.parametrize("row", [*MMA, *LDMATRIX, *CP_ASYNC], ids=lambda row: row.name)
 def test_wrappers_compile(row):
     types = "struct half { unsigned short bits; };\n"
-    size = 16 * 8
+    size = 16 * 16
     names = [o.role for o in row.operands]
     places_ = ", ".join(f"{name}[{size}]" for name in names)
     text = row.call.format_map({name: f"{name}[0]" for name in names})

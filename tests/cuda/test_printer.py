@@ -8,7 +8,7 @@ from collections.abc import Callable
 import attrs
 import pytest
 
-from fireiron.algebra.dtypes import DTYPES, DType, bf16, f16, f32, f64, i8, i32, u8
+from fireiron.algebra.dtypes import DTYPES, DType, bf16, e4m3, e5m2, f16, f32, f64, i8, i32, tf32, u8
 from fireiron.algebra.expr import Expr, Var, and_, as_expr, ceil_div, lt, symbol
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import BINARY, UNARY, Arg, Binary, Cast, Constant, Parameter, Scalar, Select, Unary
@@ -183,12 +183,12 @@ def gemm_kernel() -> Kernel:
     )
 
 
-def scalar_kernel() -> Kernel:
+def scalar_kernel(name: str, kinds: tuple[DType, ...]) -> Kernel:
     """Store the result of every operation in every type, and of every cast."""
-    x = {d: Buffer(f"x_{d}", GL, d, as_expr(2), written=False) for d in DTYPES}
-    y = {d: Buffer(f"y_{d}", GL, d, as_expr(64), read=False) for d in DTYPES}
-    p = {d: Number(f"p_{d}", d) for d in DTYPES}
-    counts = dict.fromkeys(DTYPES, 0)
+    x = {d: Buffer(f"x_{d}", GL, d, as_expr(2), written=False) for d in kinds}
+    y = {d: Buffer(f"y_{d}", GL, d, as_expr(64), read=False) for d in kinds}
+    p = {d: Number(f"p_{d}", d) for d in kinds}
+    counts = dict.fromkeys(kinds, 0)
 
     def store(tree: Scalar, *inputs: DType) -> Compute:
         d = tree.dtype
@@ -198,11 +198,11 @@ def scalar_kernel() -> Kernel:
         )
 
     groups: list[Region] = []
-    for d in DTYPES:
+    for d in kinds:
         a, b = Arg(0, d), Arg(1, d)
         unary = [store(Unary(op, a), d) for op in UNARY if d.kind == "float" or op in ("neg", "abs")]
         binary = [store(Binary(op, a, b), d, d) for op in BINARY]
-        casts = [store(Cast(a, to), d) for to in DTYPES if to != d]
+        casts = [store(Cast(a, to), d) for to in kinds if to != d]
         nested = [
             store(Binary("sub", a, Binary("sub", Binary("add", a, b), Parameter(f"p_{d}", d))), d, d),
             store(Binary("add", Binary("mul", a, b), Unary("neg", Unary("neg", a))), d, d),
@@ -214,9 +214,9 @@ def scalar_kernel() -> Kernel:
             ),
         ]
         groups.append(Region(f"{d}", (*unary, *binary, *casts, *nested)))
-    pointers = [Pointer(x[d], (as_expr(2),), (as_expr(1),), "input") for d in DTYPES]
-    outputs = [Pointer(y[d], (as_expr(64),), (as_expr(1),), "output") for d in DTYPES]
-    return kernel("every_scalar", (*pointers, *outputs, *p.values()), tuple(groups), threads=32)
+    pointers = [Pointer(x[d], (as_expr(2),), (as_expr(1),), "input") for d in kinds]
+    outputs = [Pointer(y[d], (as_expr(64),), (as_expr(1),), "output") for d in kinds]
+    return kernel(name, (*pointers, *outputs, *p.values()), tuple(groups), threads=32)
 
 
 def shuffle_kernel() -> Kernel:
@@ -327,8 +327,17 @@ def test_gemm(golden: Golden, compiles: Compiles) -> None:
     compiles(text)
 
 
+THROUGH_F32 = (tf32, e4m3, e5m2)
+
+
+def test_scalars_that_convert_by_instructions(golden: Golden, compiles: Compiles) -> None:
+    text = source(scalar_kernel("scalars_through_f32", (f64, f32, f16, i32, i8, *THROUGH_F32)))
+    golden(text, "cuda/scalars_through_f32.cu")
+    compiles(text, ("sm_89", "sm_90a", "sm_120"))
+
+
 def test_every_scalar(golden: Golden, compiles: Compiles) -> None:
-    text = source(scalar_kernel())
+    text = source(scalar_kernel("every_scalar", tuple(d for d in DTYPES if d not in THROUGH_F32)))
     golden(text, "cuda/scalars.cu")
     compiles(text)
 

@@ -130,6 +130,12 @@ def test_emit_prints_cuda_alone(call: Any, tmp_path: Path) -> None:
     assert said.startswith(f"{path}: listing1")
 
 
+def test_sizes_of_packed_elements_are_whole_bytes(data: Any) -> None:
+    found = data("run", "turing.gemm", "--shape", "MxNxK", "--dtype", "i4", "--layout", "TN", "--set", "K=64")
+    assert found["right"] is True
+    assert found["bound"] == "exact"
+
+
 def test_emit_json_is_enough_to_launch(data: Any) -> None:
     found = data("emit", "simt.listing2", "--shape", "Mx256x64")
     assert found["entry"] in found["source"]

@@ -295,6 +295,9 @@ def test_threads_do_not_share_arguments():
 def test_bfloat16_numbers_travel_as_bits():
     assert encode_number(1.0, "bf16") == 0x3F80
     assert encode_number(-2.0, "bf16") == 0xC000
+    assert encode_number(1e6, "e4m3") == 0x7E  # the largest number
+    assert encode_number(-2.0, "e5m2") == 0xC0
+    assert encode_number(1 + 2.0**-11, "tf32") == 0x3F802000
     assert encode_number(float("nan"), "bf16") == 0x7FC0
     assert encode_number(1.00390625, "bf16") == 0x3F80  # half a unit up: to even
 

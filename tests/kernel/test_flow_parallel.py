@@ -1,4 +1,4 @@
-"""Flowing pipelines around and inside parallel splits: one loop, one barrier a chunk, and the sums over the dead ring."""
+"""Flowing pipelines around and inside parallel splits: one loop, a barrier a chunk, and the sums over the dead ring."""
 
 from __future__ import annotations
 

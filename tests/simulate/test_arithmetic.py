@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fireiron.algebra.dtypes import DTYPES, bf16, f16, f32, f64, i8, i32, u8
+from fireiron.algebra.dtypes import DTYPES, bf16, e4m3, e5m2, f16, f32, f64, i8, i32, tf32, u8
+from fireiron.algebra.elements import tf32_rounded
 from fireiron.algebra.scalar import BINARY, UNARY, Arg, Binary, Cast, Constant, Select, Unary
 from fireiron.kernel.ir import Compute
 from fireiron.simulate import simulate
@@ -108,9 +109,12 @@ def test_cast(source: Any, target: Any) -> None:
         limits = np.iinfo(source.numpy)
         values = rng.integers(limits.min, limits.max, 400, endpoint=True).astype(source.numpy)
     else:
-        values = (rng.standard_normal(400) * 10.0 ** rng.integers(-3, 4, 400)).astype(source.numpy)
+        values = rng.standard_normal(400) * 10.0 ** rng.integers(-3, 4, 400)
+        values = cast(np.clip(values, *source.limits) if source.bits == 8 else values, source)
+    if source == tf32:
+        values = tf32_rounded(values)
     with np.errstate(over="ignore"):
-        found = cast(values, target)
+        found = evaluate_scalar(Cast(Arg(0, source), target), [values], {})
     assert found.dtype == target.numpy
     for value, result in zip(values, found, strict=True):
         exact = Fraction(float(value))
@@ -122,14 +126,41 @@ def test_cast(source: Any, target: Any) -> None:
 
 
 def nearest(exact: Fraction, target: Any) -> float:
-    """Round to nearest even with rational numbers."""
+    """Round with rational numbers: to nearest even, of tf32 ties go away from zero, and 8-bit floats saturate."""
     if exact == 0:
         return 0.0
-    exponent = max(math.floor(math.log2(abs(exact))), {"f64": -1022, "f16": -14}.get(target.name, -126))
+    least = {"f64": -1022, "f16": -14, "e5m2": -14, "e4m3": -6}.get(target.name, -126)
+    exponent = max(math.floor(math.log2(abs(exact))), least)
     step = Fraction(2) ** (exponent - target.mantissa)
-    rounded = round(exact / step) * step
-    largest = {"f16": 65504.0}.get(target.name, math.inf)
-    return math.copysign(math.inf, exact) if abs(rounded) > largest else float(rounded)
+    units = exact / step
+    whole = math.floor(abs(units) + Fraction(1, 2)) * (1 if units > 0 else -1) if target == tf32 else round(units)
+    rounded = whole * step
+    largest = {"f16": 65504.0, "e4m3": 448.0, "e5m2": 57344.0}.get(target.name, math.inf)
+    beyond = largest if target.bits == 8 else math.inf
+    return math.copysign(beyond, exact) if abs(rounded) > largest else float(rounded)
+
+
+def test_f64_to_tf32_and_fp8_rounds_once() -> None:
+    # Just below a tie that rounding to f32 first would make, and ties themselves.
+    tie, below = 1 + 2.0**-11, 1 + 2.0**-11 - 2.0**-40
+    assert [float(x) for x in cast(np.array([tie, below, -tie]), tf32)] == [1 + 2.0**-10, 1.0, -1 - 2.0**-10]
+    tie, below = 1 + 3 * 2.0**-4, 1 + 3 * 2.0**-4 - 2.0**-40
+    assert [float(x) for x in cast(np.array([tie, below]), e4m3)] == [1.25, 1.125]
+
+
+def test_fp8_saturates_and_computes_in_f32() -> None:
+    assert [float(x) for x in cast(np.array([1e9, -math.inf, 449.0], np.float32), e4m3)] == [448.0, -448.0, 448.0]
+    assert math.isnan(float(cast(np.array([math.nan], np.float32), e4m3)[0]))
+    numbers = np.array([300.0, -2.0]).astype(e5m2.numpy)
+    product = evaluate_scalar(Binary("mul", Arg(0, e5m2), Arg(0, e5m2)), [numbers], {})
+    assert [float(x) for x in product] == [57344.0, 4.0]
+
+
+def test_tf32_reads_the_high_bits_alone() -> None:
+    x = np.array([1 + 2.0**-11 + 2.0**-12], np.float32)
+    assert evaluate_scalar(Arg(0, tf32), [x], {})[0] == x[0]
+    assert evaluate_scalar(Cast(Arg(0, tf32), f32), [x], {})[0] == 1.0
+    assert evaluate_scalar(Cast(Arg(0, f32), tf32), [x], {})[0] == 1 + 2.0**-10
 
 
 def test_f64_to_bf16_rounds_once() -> None:

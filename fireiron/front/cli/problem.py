@@ -52,20 +52,22 @@ class Problem:
         Raises:
             UsageError: `bad-layout`, `unknown-dtype`, `bad-extent`.
         """
+        from fireiron.algebra.dtypes import dtype as find_dtype
         from fireiron.algebra.expr import symbol
         from fireiron.front.spec import matmul
 
-        def extent(value: Extent) -> object:
-            return symbol(value) if isinstance(value, str) else value
+        def extent(value: Extent, multiple: int = 1) -> object:
+            return symbol(value, multiple_of=multiple) if isinstance(value, str) else value
 
         names = [name or None for name in (self.dtype or "f32").split(":")]
         dtype, acc, out = (*names, None, None)[:3]
-        m, n, k = (extent(value) for value in self.shape or DEFAULT_SHAPE)
+        m, n, k = self.shape or DEFAULT_SHAPE
         try:
+            pack = find_dtype(dtype).pack  # elements that share a byte fill whole bytes along K
             return matmul(
-                m,  # pyright: ignore[reportArgumentType]
-                n,  # pyright: ignore[reportArgumentType]
-                k,  # pyright: ignore[reportArgumentType]
+                extent(m),  # pyright: ignore[reportArgumentType]
+                extent(n),  # pyright: ignore[reportArgumentType]
+                extent(k, pack),  # pyright: ignore[reportArgumentType]
                 dtype,
                 acc=acc,
                 out=out,

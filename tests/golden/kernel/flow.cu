@@ -156,12 +156,12 @@ gemm_32x32x32_f16_f32(
     #pragma unroll
     for (int m4 = 0; m4 < 2; ++m4) {
         #pragma unroll
-        for (int n7 = 0; n7 < 2; ++n7) {
+        for (int n5 = 0; n5 < 2; ++n5) {
             #pragma unroll
             for (int e = 0; e < 2; ++e) {
-                C_vec[e] = float_to_half(acc[m4 * 2 + n7 * 4 + e]);
+                C_vec[e] = float_to_half(acc[m4 * 2 + n5 * 4 + e]);
             }
-            copy_4B(&C[block * 1024 + warp_m * 512 + thread / 4 % 8 * 32 + m4 * 256 + warp_n * 16 + thread % 4 * 2 + n7 * 8], &C_vec[0]);
+            copy_4B(&C[block * 1024 + warp_m * 512 + thread / 4 % 8 * 32 + m4 * 256 + warp_n * 16 + thread % 4 * 2 + n5 * 8], &C_vec[0]);
         }
     }
 }

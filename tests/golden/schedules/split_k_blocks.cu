@@ -163,7 +163,7 @@ gemm_128x256x32_k3_f16_f32(
     for (int n3 = 0; n3 < 4; ++n3) {
         ldmatrix_x4(&b_fr[n3 * 8], &b_sh[warp_n * 2048 + n3 * 512 + thread % 8 * 32 + thread / 16 % 2 * 256 + (thread / 8 % 2 ^ thread / 2 % 4) * 8]);
     }
-    #pragma unroll 4
+    #pragma unroll 1
     for (int k = 0; k < 42; ++k) {
 
         // load a_sh to a_fr: Move(64, 16)(SH, FR)(Warp)
@@ -278,12 +278,12 @@ gemm_128x256x32_k3_f16_f32(
         #pragma unroll
         for (int m7 = 0; m7 < 8; ++m7) {
             #pragma unroll
-            for (int n8 = 0; n8 < 8; ++n8) {
+            for (int n6 = 0; n6 < 8; ++n6) {
                 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
-                    acc_sh_vec[e] = float_to_half(acc[m7 % 2 * 2 + m7 / 2 * 32 + n8 * 4 + e]);
+                    acc_sh_vec[e] = float_to_half(acc[m7 % 2 * 2 + m7 / 2 * 32 + n6 * 4 + e]);
                 }
-                copy_4B(&acc_sh[warp_m * 16896 + thread / 4 % 8 * 264 + m7 * 2112 + warp_n * 64 + thread % 4 * 2 + n8 * 8], &acc_sh_vec[0]);
+                copy_4B(&acc_sh[warp_m * 16896 + thread / 4 % 8 * 264 + m7 * 2112 + warp_n * 64 + thread % 4 * 2 + n6 * 8], &acc_sh_vec[0]);
             }
         }
         __syncthreads();  // acc_sh is written before it is read

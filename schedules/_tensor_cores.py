@@ -1,0 +1,170 @@
+"""What the schedules for mma.sync share: a block's operands in swizzled shared memory, fragments by ldmatrix."""
+
+from __future__ import annotations
+
+import attrs
+
+from fireiron import (
+    FR,
+    SH,
+    A,
+    B,
+    Block,
+    ColMajor,
+    Group,
+    Grouped,
+    MatMulChain,
+    Op,
+    RowMajor,
+    Strategy,
+    Swizzle,
+    Tensor,
+    Warp,
+    conform,
+    cp_async,
+    ldmatrix,
+    staged,
+    through_shared,
+)
+
+
+@attrs.frozen
+class Sizes:
+    """Hold the sizes of a schedule.
+
+    Args:
+        m, n, k: tile of a block, chunk of K.
+        warp: tile of a warp.
+        stages: ring slots of the shared buffers.
+        step: K of a fragment.
+        slots: of the fragments.
+        ring: chunks in a trip of the main loop.
+    """
+
+    m: int
+    n: int
+    k: int
+    warp: tuple[int, int]
+    stages: int
+    step: int
+    slots: int = 2
+    ring: int = 1
+
+    def given(self, **values: int | tuple[int, int] | None) -> Sizes:
+        """Replace what is not None."""
+        return attrs.evolve(self, **{name: value for name, value in values.items() if value is not None})
+
+    def shared_by(self, ways: int) -> Sizes:
+        """Give as many threads and hardly more shared memory to several ways as to one.
+
+        Ways halve the longer side of a block's tile, down to that of a warp. Their chunks together are longer than
+        one, so that fewer slots hold as much; where not even two would, chunks shrink, down to one step.
+        """
+        m, n, k, (rows, columns) = self.m, self.n, self.k, self.warp
+        for _ in range(ways.bit_length() - 1):
+            m, n = (max(m // 2, rows), n) if m > n else (m, max(n // 2, columns))
+        held = (self.m + self.n) * self.k * self.stages
+        while k > self.step and held < 2 * (m + n) * k * ways:
+            k //= 2
+        stages = min(self.stages, max(2, held // ((m + n) * k * ways)))
+        return attrs.evolve(self, m=m, n=n, k=k, stages=stages)
+
+
+def gemm(
+    spec: MatMulChain,
+    sizes: Sizes,
+    atom: tuple[int, int, int],
+    asynchronous: bool = True,
+    fragments: Strategy | None = None,
+    store: Strategy | None = None,
+    ops: tuple[Op, ...] = (),
+    ways: int = 1,
+    split_k: int = 1,
+) -> MatMulChain:
+    """Schedule a product: tiles of a block in a pipeline, tiles of a warp, fragments, the atom.
+
+    Args:
+        spec: of at most 32 bits an element, or of f64.
+        sizes: of tiles, chunks and rings.
+        atom: (m, n, k) of the mma.
+        asynchronous: whether cp.async fills shared memory, else registers stage the copies.
+        fragments: how fragments leave shared memory, ldmatrix() where it deals them out.
+        store: how the result goes to C, whole lines by way of shared memory.
+        ops: pointwise functions of the accumulator, first to last.
+        ways: groups of warps that each take a chunk of K.
+        split_k: blocks that share a tile of C, each with a part of K.
+    """
+    a, b = spec.matmul.A, spec.matmul.B
+    m, n, k, warp, chunk = sizes.m, sizes.n, sizes.k, sizes.warp, ways * sizes.k
+    along_k = a.order is RowMajor, b.order is ColMajor
+    held = a.dtype.nbytes_of((m + n) * chunk) * sizes.stages
+    chain: MatMulChain = spec.tile(m, n, batch=spec.batch).to(Block).layout(Grouped(8))
+    chain = chain.epilog(*ops, memory=FR, store=store or _lines(spec.matmul.C, m, n, held))
+    if split_k > 1:
+        chain = chain.split(ways=split_k, multiple_of=chunk).parallel(Block)
+    chain = chain.split(chunk).pipeline(sizes.stages).unroll(sizes.ring)
+    chain = _load(chain, a, along_k[0], m, a.dtype.nbytes_of(chunk), asynchronous)
+    chain = _load(chain, b, along_k[1], n, a.dtype.nbytes_of(chunk), asynchronous)
+    if ways > 1:
+        chain = chain.split(k).parallel(Group(Warp, (m // warp[0]) * (n // warp[1])))
+    chain = chain.tile(*warp).to(Warp).split(sizes.step).unroll().pipeline(sizes.slots)
+    chain = chain.load(A, FR, fragments or _fragments(a, along_k[0])).load(
+        B, FR, fragments or _fragments(b, along_k[1])
+    )
+    chain = chain.tile(*atom[:2]).unroll()
+    return (chain if sizes.step == atom[2] else chain.split(atom[2]).unroll()).done()
+
+
+def _fragments(tensor: Tensor, along_k: bool) -> Strategy:
+    """Choose how fragments leave shared memory: by ldmatrix where it deals them out."""
+    bits = tensor.dtype.bits
+    return conform() if bits == 64 or (bits == 32 and not along_k) else ldmatrix()
+
+
+def _load(chain: MatMulChain, tensor: Tensor, along_k: bool, lines: int, row: int, asynchronous: bool) -> MatMulChain:
+    """Load an operand to shared memory, swizzled so that copies and ldmatrix meet no bank conflicts.
+
+    Fragments want K contiguous, but those of 16-bit elements, which ldmatrix can transpose, and those of 32 bits, which
+    threads can load one by one. Asynchronous copies move 4 bytes and more; where lines do not divide so, or elements
+    are transposed, registers stage the copy.
+
+    Args:
+        chain: whose operand.
+        tensor: the operand.
+        along_k: whether neighbours along K lie together.
+        lines: rows of A, or columns of B.
+        row: bytes along K of each of them.
+        asynchronous: whether cp.async may be used.
+    """
+    role, kind = (A, tensor.dtype) if tensor is chain.matmul.A else (B, tensor.dtype)
+    kept = along_k or kind.bits != 8
+    copied = asynchronous and kept and tensor.aligned(max(1, kind.count_in(4)))
+    copy: Strategy = cp_async() if copied else staged()
+    loaded = chain.load(role, SH, copy)
+    k_first = RowMajor if role is A else ColMajor
+    if kind.bits == 64:
+        return loaded.pad(4)
+    vector = kind.count_in(16).bit_length() - 1
+    if along_k or not kept:
+        # Eight lines that a phase of ldmatrix reads start in as many banks: their vectors are permuted by the line,
+        # by pairs of lines where 64 bytes make one.
+        pieces = (row // 16).bit_length() - 1
+        return loaded.storage_layout(k_first).swizzle(Swizzle(min(3, pieces), vector, max(3, pieces)))
+    if kind.bits == 32:
+        return loaded.storage_layout(ColMajor if role is A else RowMajor).pad(8)  # lanes t + 1 read 8 banks further on
+    pieces = lines.bit_length() - 4  # a power of two of 16 bytes in a line
+    return loaded.storage_layout(ColMajor if role is A else RowMajor).swizzle(
+        Swizzle(min(3, pieces), 3, max(3, pieces))
+    )
+
+
+def _lines(tensor: Tensor, m: int, n: int, ring_nbytes: int) -> Strategy:
+    """Store whole lines by way of the operands' ring, as many rows of the tile at once as it holds.
+
+    The pad parts the rows that four neighbouring threads write to by as much as they write.
+    """
+    nbytes = tensor.dtype.nbytes
+    pad, rows = max(8, 16 // nbytes), m
+    while rows > 16 and rows * (n + pad) * nbytes > ring_nbytes:
+        rows //= 2
+    return through_shared(panel=None if rows == m else (rows, n), pad=pad, reuse=True)
