@@ -1,4 +1,4 @@
-"""Layer 6: runs kernel IR in NumPy: races, bad addresses, missing values and deadlocks are found, traffic is counted."""
+"""Layer 6: runs kernel IR in NumPy; finds races, bad addresses, missing values and deadlocks; counts traffic."""
 
 from fireiron.kernel.traffic import Traffic
 from fireiron.simulate.cost import cost

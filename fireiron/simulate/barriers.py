@@ -40,6 +40,7 @@ class Slot:
         count: arrivals that complete a phase.
         agent: the number of the agent whose writes its bytes are.
         order: the clock.
+        arrivers: who arrives there, in words.
         phase: the phase that runs, counted from 0.
         pending: arrivals that it lacks.
         nbytes: bytes that it expects and that have not landed; below 0 where bytes landed that nobody announced yet.
@@ -56,6 +57,7 @@ class Slot:
     count: int
     agent: int
     order: Order
+    arrivers: str = "nobody"
     phase: int = 0
     pending: int = 0
     nbytes: int = 0
@@ -184,7 +186,7 @@ class Slot:
         """Say what a waiter for a parity lacks."""
         parts: list[str] = []
         if self.pending:
-            parts.append(f"{self.pending} of {self.count} arrivals")
+            parts.append(f"{self.pending} of {self.count} arrivals from {self.arrivers}")
         if self.nbytes > 0:
             flying = sum(flight.nbytes for flight in self.flights)
             parts.append(

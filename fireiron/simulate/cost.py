@@ -29,13 +29,15 @@ from fireiron.kernel.ir import (
     Turn,
     Wait,
 )
-from fireiron.simulate.groups import BULK_LOAD, BULK_STORE
+from fireiron.simulate.groups import BULK_LOAD, BULK_STORE, DEFERRED, WGMMA
 
 STATEMENT_S = 1.0e-4  # planning and running one statement
 ELEMENT_S = 5.0e-9  # one element of one lane
 MICRO_S = 1.0e-5  # one call of a microkernel's meaning
 LET_S = 2.0e-5
 COPY_S = 1.0e-3  # one bulk copy: checked as it starts, and written as it lands
+PRODUCT_S = 5.0e-4  # one warpgroup's asynchronous product, and for each element that it sums
+SUM_S = 1.2e-7
 BLOCK_S = 1.0e-3
 
 
@@ -47,16 +49,15 @@ def cost(
     Args:
         kernel: what would run.
         sizes: values of the symbols.
-        blocks: how many blocks; None for all. A persistent kernel's share all work.
-        launched: how many blocks of a persistent kernel; None for what `simulate` chooses.
+        blocks: how many blocks; None for all.
+        launched: how many blocks of a persistent kernel share its work; None for what `simulate` chooses.
     """
     env = dict(sizes or {})
     grid = _value(kernel.grid, env)
     if kernel.persistent:
-        run = min(2 * kernel.cluster, grid) if launched is None else launched
-    else:
-        run = grid if blocks is None else min(-(-blocks // kernel.cluster) * kernel.cluster, grid)
-    env[BLOCKS] = max(run if kernel.persistent else grid, 1)
+        grid = (min(2 * kernel.cluster, grid) if blocks is None else grid) if launched is None else launched
+    run = grid if blocks is None else min(-(-blocks // kernel.cluster) * kernel.cluster, grid)
+    env[BLOCKS] = max(grid, 1)
     return run * (BLOCK_S + _body(kernel.body, env, kernel.threads))
 
 
@@ -76,6 +77,9 @@ def _statement(statement: Statement, env: Mapping[str, int], threads: int) -> fl
             return sum(_body(role.body, env, role.threads) for role in roles)
         case Call(atom=atom) if atom.completion in (BULK_LOAD, BULK_STORE):
             return COPY_S
+        case Call(atom=atom) if atom.completion == WGMMA:
+            m, n, _ = atom.shape
+            return threads / (atom.unit.size or threads) * (PRODUCT_S + SUM_S * m * n)
         case For(extent=extent, body=body):
             trips = _value(extent, env)
             if _is_nest(body):
@@ -103,7 +107,7 @@ def _is_nest(body: tuple[Statement, ...]) -> bool:
         return False
     if isinstance(last, For | If | Region):
         return _is_nest(last.body)
-    return isinstance(last, Call | Compute)
+    return isinstance(last, Compute) or (isinstance(last, Call) and last.atom.completion not in DEFERRED)
 
 
 def _size(size: int | Expr, env: Mapping[str, int]) -> int:

@@ -55,6 +55,7 @@ from fireiron.simulate.meaning import (
     ShuffleMeaning,
     matrix_extents,
 )
+from fireiron.simulate.ranges import GIVEN, kept, promised
 from fireiron.simulate.state import ITERATIONS, Place, State, Team
 from fireiron.simulate.steps import Act, Needs, Run, Scope, Step
 from fireiron.simulate.waits import Waits
@@ -89,13 +90,34 @@ class Compiler:
     def __init__(self, team: Team) -> None:
         self.team = team
         self.values: dict[Expr, Value] = {}
+        self.given: dict[Var, None] = {}  # of thread, block, blocks and rank, in the order of use
 
     def program(self) -> Step:
         """Compile the kernel's body."""
         scope = Scope().bind(BLOCK, frozenset([BLOCK]))
         for name in (THREAD, BLOCKS, RANK):
             scope = scope.bind(name, frozenset())
-        return self.body(self.team.machine.kernel.body, scope)
+        return self.whole(self.team.machine.kernel.body, scope)
+
+    def whole(self, statements: tuple[Statement, ...], scope: Scope) -> Step:
+        """Compile all that the team runs, after a check of what its expressions take for granted."""
+        inner, first = self.body(statements, scope), promised(self)
+        if inner.run is not None:
+            body = inner.run
+
+            def run(state: State, act: Act) -> None:
+                first(state, act)
+                body(state, act)
+
+            return Step(run)
+        assert inner.walk is not None
+        walker = inner.walk
+
+        def walk(state: State, act: Act) -> Iterator[Event]:
+            first(state, act)
+            yield from walker(state, act)
+
+        return Step(None, walk)
 
     def body(self, statements: tuple[Statement, ...], scope: Scope) -> Step:
         """Compile statements that follow each other; Let binds for those after it."""
@@ -128,10 +150,11 @@ class Compiler:
         """Compile one statement."""
         match statement:
             case Let(var=var, value=value):
-                name, give = var.name, self.value(value)
+                name, give, check = var.name, self.value(value), kept(self, var, scope)
 
                 def let(state: State, act: Act) -> None:
                     state.env[name] = give(state.env)
+                    check(state, act)
 
                 return Step(let)
             case For():
@@ -198,13 +221,15 @@ class Compiler:
     def loop(self, statement: For, scope: Scope) -> Step:
         """Compile a loop; where it is a nest around one statement, independent iterations run at once."""
         name, extent = statement.var.name, self.value(statement.extent)
-        inner = self.body(statement.body, scope.bind(name, frozenset([name])))
+        scope = scope.bind(name, frozenset([name]))
+        inner, check = self.body(statement.body, scope), kept(self, statement.var, scope)
         if inner.walk is not None:
             walker = inner.walk
 
             def walk(state: State, act: Act) -> Iterator[Event]:
                 for at in range(_trips(extent(state.env), state.team, act)):
                     state.env[name] = at
+                    check(state, act)
                     yield from walker(state, act)
 
             return Step(None, walk)
@@ -214,6 +239,7 @@ class Compiler:
         def run(state: State, act: Act) -> None:
             for at in range(_trips(extent(state.env), state.team, act)):
                 state.env[name] = at
+                check(state, act)
                 body(state, act)
 
         nest = self.nest(statement, scope)
@@ -245,8 +271,8 @@ class Compiler:
             case Call() | Compute():
                 return attrs.evolve(nest, leaf=self.leaf(statement, scope, nest.varying))
             case (
-                Let() | Sync() | CountIn() | Micro() | Commit() | Wait() | InitBarriers() | Await() | Arrive() | Advance() | Fence()
-                | Turn() | Roles()
+                Let() | Sync() | CountIn() | Micro() | Commit() | Wait() | InitBarriers() | Await() | Arrive() | Advance()
+                | Fence() | Turn() | Roles()
             ):  # fmt: skip
                 return None
             case _ as never:
@@ -353,6 +379,7 @@ class Compiler:
         found = self.values.get(expr)
         if found is None:
             constant = as_int(expr)
+            self.given |= dict.fromkeys(leaf for leaf in free(expr) if isinstance(leaf, Var) and leaf.name in GIVEN)
             if constant is not None:
                 found = _constant(constant)
             elif isinstance(expr, Var):

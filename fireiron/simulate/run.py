@@ -38,11 +38,11 @@ def simulate(
         arrays: by buffer name, with the shape and element strides that the kernel's pointers say.
         sizes: values of the symbols.
         numbers: values of the scalar parameters; those with a default may be left out.
-        blocks: how many blocks to run, or which, with the other blocks of their clusters; None runs all. A persistent
-            kernel's blocks share all work: they cannot be chosen.
+        blocks: how many of the launched blocks to run, or which, with the other blocks of their clusters; None runs
+            all.
         track: whether to look for races; all other checks are always made.
-        launched: how many blocks of a persistent kernel to launch, which then loop over the grid: two clusters, unless
-            it is said.
+        launched: how many blocks of a persistent kernel to launch, which then share all work: two clusters unless it is
+            said, or, where blocks are chosen, one for each tile.
 
     Raises:
         SimulationError: `out-of-bounds`, `misaligned`, `uninitialised-read`, `race`, `divergent-barrier`, `deadlock`;
@@ -50,15 +50,16 @@ def simulate(
             `atom-numpy`, `atom-zeroes`, `microkernel-numpy`; `not-arrived`, `source-in-flight`, `missing-proxy-fence`,
             `missing-wgmma-fence`, `uninitialised-barrier`, `barrier-in-use`, `too-many-arrivals`, `transaction-bytes`,
             `phase-ahead`, `bad-peers`, `bulk-views`, `operand-size`, `divergent-cursor`, `role-registers`,
-            `unfinished-flight`, `peer-exited`; `persistent-blocks`, `launched`, `cluster-grid`, `precondition`,
+            `unfinished-flight`, `peer-exited`, `variable-range`; `launched`, `cluster-grid`, `precondition`,
             `no-such-block`, `size-missing`, `number-missing`, `array-missing`, `array-dtype`, `array-shape`,
             `array-strides`, `workspace-left`.
     """
     began = time.perf_counter()
     machine = _machine(kernel, arrays, dict(sizes or {}), dict(numbers or {}), track)
     grid = _grid(kernel, machine.sizes)
-    chosen = _chosen(kernel, grid, blocks, launched)
-    machine.blocks = len(chosen) if kernel.persistent else grid
+    machine.blocks = launched_blocks(kernel, grid, blocks is not None, launched)
+    chosen = _chosen(kernel, machine.blocks, blocks)
+    everything = len(set(chosen)) == machine.blocks
     with np.errstate(all="ignore"):
         machine.members = list(members(machine, machine.sizes))
         programs = [
@@ -66,8 +67,8 @@ def simulate(
         ]
         for first in chosen[:: kernel.cluster]:
             _cluster(machine, programs, first)
-    missing = _uncovered(machine) if kernel.persistent or len(set(chosen)) == grid else ()
-    if kernel.persistent or len(set(chosen)) == grid:
+    missing = _uncovered(machine) if everything else ()
+    if everything:
         _restored(machine)
     totals = [Traffic() for _ in DIRECTIONS]
     for place in machine.places:
@@ -75,7 +76,7 @@ def simulate(
             total.add(place.traffic.get(key, Traffic()))
     return Report(
         len(chosen),
-        grid,
+        machine.blocks,
         *totals,
         barriers=machine.barriers,
         flops=machine.flops,
@@ -118,43 +119,55 @@ def _machine(
     return Machine(kernel, sizes, numbers, order, track, {storage.buffer.name: storage for storage in found})
 
 
-def _chosen(kernel: Kernel, grid: int, blocks: int | Sequence[int] | None, launched: int | None) -> list[int]:
-    """List the blocks that run, whole clusters after each other.
+def launched_blocks(kernel: Kernel, grid: int, chosen: bool, launched: int | None) -> int:
+    """Say how many blocks a simulation launches.
+
+    Args:
+        kernel: what runs.
+        grid: how many blocks have work.
+        chosen: whether only some of them run.
+        launched: how many were asked for.
 
     Raises:
-        SimulationError: `no-such-block`, `persistent-blocks`, `launched`, `cluster-grid`.
+        SimulationError: `launched`, `cluster-grid`.
     """
     each = kernel.cluster
     if grid % each:
         raise SimulationError(
             "cluster-grid", f"clusters of {each} blocks do not divide a grid of {grid}", fix="round the grid up"
         )
-    if kernel.persistent:
-        if blocks is not None:
-            raise SimulationError(
-                "persistent-blocks",
-                "the blocks of a persistent kernel share its work: none of it belongs to a block that could be chosen",
-                fix="say how many to launch: launched=...",
-            )
-        count = min(2 * each, grid) if launched is None else launched
-        if not 0 <= count <= grid or count % each or (grid and not count):
+    if not kernel.persistent:
+        if launched is not None:
             raise SimulationError(
                 "launched",
-                f"{count} blocks in clusters of {each} cannot be launched for {grid} that have work",
-                fix=f"launch a multiple of {each}, at most {grid}",
+                "only a persistent kernel is launched with a number of blocks of its own",
+                fix="leave launched out, or choose blocks=...",
             )
-        return list(range(count))
-    if launched is not None:
+        return grid
+    count = (grid if chosen else min(2 * each, grid)) if launched is None else launched
+    if not 0 <= count <= grid or count % each or (grid and not count):
         raise SimulationError(
             "launched",
-            "only a persistent kernel is launched with a number of blocks of its own",
-            fix="leave launched out, or choose blocks=...",
+            f"{count} blocks in clusters of {each} cannot be launched for {grid} that have work",
+            fix=f"launch a multiple of {each}, at most {grid}",
         )
-    wanted = range(grid) if blocks is None else range(min(blocks, grid)) if isinstance(blocks, int) else blocks
+    return count
+
+
+def _chosen(kernel: Kernel, launched: int, blocks: int | Sequence[int] | None) -> list[int]:
+    """List the blocks that run, whole clusters after each other.
+
+    Raises:
+        SimulationError: `no-such-block`.
+    """
+    each = kernel.cluster
+    wanted = range(launched) if blocks is None else range(min(blocks, launched)) if isinstance(blocks, int) else blocks
     for block in wanted:
-        if not 0 <= block < grid:
+        if not 0 <= block < launched:
             raise SimulationError(
-                "no-such-block", f"block {block} was asked for, the grid has {grid}", fix="choose blocks of the grid"
+                "no-such-block",
+                f"block {block} was asked for, the grid has {launched}",
+                fix="choose blocks of the grid",
             )
     if each == 1:
         return list(wanted)

@@ -8,6 +8,8 @@ import numpy as np
 
 from fireiron.base.errors import SimulationError
 from fireiron.kernel.ir import (
+    Arrive,
+    Barrier,
     Call,
     Compute,
     Fence,
@@ -69,9 +71,10 @@ def members(machine: Machine, sizes: Mapping[str, int]) -> Iterator[Member]:
         barriers: dict[str, list[Slot]] = {}
         for barrier in kernel.barriers:
             barriers[barrier.name] = []
+            who = arrivers(kernel, barrier)
             for number in range(barrier.slots):
                 name = f"{barrier.name}[{number}]{where}"
-                slot = Slot(name, barrier.count, len(machine.agents), order)
+                slot = Slot(name, barrier.count, len(machine.agents), order, who)
                 machine.agents.append(f"a bulk copy that {name} counts")
                 barriers[barrier.name].append(slot)
         engine = len(machine.agents)
@@ -81,6 +84,21 @@ def members(machine: Machine, sizes: Mapping[str, int]) -> Iterator[Member]:
                 machine.agents.append(f"the asynchronous instruction of threads {first}..{last}{where}")
         found = {storage.buffer.name: storage for storage in shared(kernel, sizes, order, machine.check)}
         yield Member(rank, found, barriers, engine=engine)
+
+
+def arrivers(kernel: Kernel, barrier: Barrier) -> str:
+    """Name who arrives at a barrier."""
+    found: dict[str, None] = {}
+    for statement in walk(kernel.body):
+        bodies = {f"role {role.name}": role.body for role in statement.roles} if isinstance(statement, Roles) else {}
+        found |= {name: None for name, body in bodies.items() if _arrives(body, barrier)}
+    if not found:
+        return "the block" if _arrives(kernel.body, barrier) else "nobody"
+    return " and ".join(found)
+
+
+def _arrives(body: tuple[Statement, ...], barrier: Barrier) -> bool:
+    return any(isinstance(s, Arrive) and s.barrier.name == barrier.name for s in walk(body))
 
 
 def parts(role: Role) -> list[tuple[int, int]]:

@@ -8,9 +8,9 @@ import attrs
 import numpy as np
 import pytest
 
-from fireiron.algebra.expr import as_expr
+from fireiron.algebra.expr import Var, as_expr
 from fireiron.base.errors import SimulationError
-from fireiron.kernel.ir import Advance, Await, Sync, Wait
+from fireiron.kernel.ir import BLOCK, BLOCKS, THREAD, Advance, Await, For, Let, Statement, Sync, Wait
 from fireiron.simulate import cost, simulate
 
 Ring = Any
@@ -85,7 +85,7 @@ MISTAKES: list[tuple[str, dict[str, int], str, tuple[str, ...]]] = [
         "full count",
         {},
         "deadlock",
-        ("full[0], parity 0, whose phase 0 lacks 1 of 2 arrivals and 12288 bytes (12288 in",),
+        ("phase 0 lacks 1 of 2 arrivals from role load and 12288 bytes (12288 in",),
     ),
     (
         "empty count",
@@ -164,7 +164,7 @@ def test_a_planted_mistake(ring: Ring, mistake: str, knobs: dict[str, int], code
 def test_whole_message_of_a_deadlock(ring: Ring) -> None:
     assert str(refused(ring(wrong=frozenset(["early exit"])), "deadlock")) == (
         "SimulationError[deadlock]: block 0 cannot go on: role load of block 0 has finished; role math of block 0 "
-        "awaits full[1], parity 1, whose phase 1 lacks 1 of 1 arrivals\n"
+        "awaits full[1], parity 1, whose phase 1 lacks 1 of 1 arrivals from role load\n"
         "fix: compare counts, bytes, parities and trip counts of those who arrive with those of who waits"
     )
 
@@ -207,10 +207,43 @@ def test_persistent_blocks(ring: Ring) -> None:
     assert run(made).blocks == 2
     assert run(made, launched=3).blocks == 3
     assert run(made, launched=1).blocks == 1
-    refused(made, "persistent-blocks", "share its work", blocks=1)
     refused(made, "launched", "4 blocks in clusters of 1 cannot be launched for 3", launched=4)
     refused(ring(), "launched", "only a persistent kernel", launched=1)
     assert cost(made.kernel(), launched=2) == pytest.approx(2 * cost(made.kernel(), launched=1), rel=0.6)
+
+
+def test_chosen_blocks_of_a_persistent_kernel_take_what_is_theirs(ring: Ring) -> None:
+    made = ring(tiles=6, cluster=2, trips=2)
+    for launched, rows in ((None, 128), (4, 256)):
+        arrays = made.arrays()
+        arrays["C"][:] = np.nan
+        report = simulate(made.kernel(), arrays, blocks=1, launched=launched)
+        assert (report.blocks, report.grid) == (2, launched or 6)
+        written = ~np.isnan(arrays["C"]).all(axis=1)
+        assert written.sum() == rows
+        np.testing.assert_array_equal(arrays["C"][written], (arrays["A"] @ arrays["B"].T)[written])
+    assert cost(made.kernel(), blocks=1) < cost(made.kernel(), launched=2) / 2
+
+
+@pytest.mark.parametrize(
+    ("statement", "text"),
+    [
+        (Let(Var("x"), Var(BLOCKS, 3) + 1), "blocks is 3 in block 0, and was declared to be from 0 to 2"),
+        (Let(Var("x"), Var(BLOCKS, 9, 4) + 1), "blocks is 3 in block 0, and was declared to be from 4 to 8"),
+        (Let(Var("x"), Var(THREAD, 32) + 1), "thread is 255 in block 0, and was declared to be from 0 to 31"),
+        (Let(Var("x", 3), Var(BLOCKS)), "x is 3 in block 0, and was declared to be from 0 to 2"),
+        (Let(Var("x", 2), Var(BLOCK)), "x is 2 in block 2, and was declared to be from 0 to 1"),
+        (For(Var("i", 2), as_expr(3), (Let(Var("x"), Var("i", 2)),)), "i is 2 in block 0"),
+    ],
+    ids=str,
+)
+def test_declared_ranges_hold(ring: Ring, statement: Statement, text: str) -> None:
+    made = ring(tiles=3, trips=2)
+    kernel = attrs.evolve(made.kernel(), body=(statement, *made.kernel().body))
+    with pytest.raises(SimulationError) as caught:
+        simulate(kernel, made.arrays(), launched=3)
+    assert caught.value.code == "variable-range"
+    assert caught.value.message.startswith(text)
 
 
 def test_blocks_are_chosen_with_their_clusters(ring: Ring) -> None:
