@@ -271,8 +271,8 @@ class Compiler:
             case Call() | Compute():
                 return attrs.evolve(nest, leaf=self.leaf(statement, scope, nest.varying))
             case (
-                Let() | Sync() | CountIn() | Micro() | Commit() | Wait() | InitBarriers() | Await() | Arrive() | Advance()
-                | Fence() | Turn() | Roles()
+                Let() | Sync() | CountIn() | Micro() | Commit() | Wait() | InitBarriers() | Await() | Arrive()
+                | Advance() | Fence() | Turn() | Roles()
             ):  # fmt: skip
                 return None
             case _ as never:
