@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, eq, evaluate, ge, lt, ne, or_, select
+from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, eq, ge, lt, ne, or_, select
 from fireiron.atoms.wgmma import GROUP
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Body, Context, Recur, Ring, State, descend
@@ -266,8 +266,7 @@ def _landing(call: Call) -> int:
     count = 1
     for extent in call.map.box:
         count *= extent
-    sharing = 1 if call.peers is None else int(evaluate(call.peers, {RANK: 0})).bit_count()
-    return count * call.map.buffer.dtype.nbytes * sharing
+    return count * call.map.buffer.dtype.nbytes * call.sent
 
 
 def _repeated(body: Body, times: int = 1) -> Iterator[tuple[Call, int]]:
