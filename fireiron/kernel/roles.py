@@ -12,7 +12,7 @@ import attrs
 
 from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, eq, ge, lt, ne, or_, select
 from fireiron.atoms.wgmma import GROUP
-from fireiron.base.errors import DecompositionError
+from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.context import Body, Context, Recur, Ring, State, descend
 from fireiron.kernel.ir import (
     RANK,
@@ -89,7 +89,10 @@ def _empty(
     context.loaders = link.specialised.producers * WARPGROUP
     context.registers = link.specialised.registers or (0, 0)
     for load in loads:
-        inner = open_load(load, inner, context, link.stages, cursor.slot)
+        try:
+            inner = open_load(load, inner, context, link.stages, cursor.slot)
+        except FireironError as error:
+            raise error.located(load.link, inner.path) from None
         inner.windows[load.role].storage.guarded = True
     compute = recur(rest, inner, context)
     assert context.threads is not None
@@ -152,11 +155,12 @@ def _budgets(link: Split, context: Context) -> None:
     load, math = context.registers
     total = load * context.loaders + math * context.threads
     if total > REGISTERS:
+        most = (REGISTERS - load * context.loaders) // context.threads // 8 * 8
         raise DecompositionError(
             "role-registers",
             f"{context.loaders} threads of {load} registers and {context.threads} of {math} take {total}, "
             f"above an SM's {REGISTERS}",
-            fix=f"give the threads that compute at most {(REGISTERS // context.threads - load) // 8 * 8} registers",
+            fix=f"give the threads that compute at most {most} registers",
             link=link.link,
         )
 
