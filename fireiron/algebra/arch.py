@@ -160,9 +160,15 @@ _GPUS = {
     88: Gpu("Jetson AGX Orin 64GB", 16, 1300, 204.8, 128, 4 * MIB, "no product data sheet: the 8.7 product stands in"),
     89: Gpu("RTX 4090", 128, 2520, 1008, 128, 72 * MIB, "NVIDIA Ada whitepaper"),
     90: Gpu(
-        "H200 SXM", 132, 1980, 4800, 128, 60 * MIB, "NVIDIA H200 data sheet; clock, L2 and clusters as its driver reports",
+        "H200 SXM",
+        132,
+        1980,
+        4800,
+        128,
+        60 * MIB,
+        "NVIDIA H200 data sheet; clock, L2 and clusters as its driver reports",
         clusters=((2, 66), (4, 30), (8, 15)),
-    ),  # fmt: skip
+    ),
     100: Gpu(
         "B200", 148, 1965, 8000, 128, 126 * MIB, "NVIDIA Blackwell architecture brief; clock as its driver reports it"
     ),

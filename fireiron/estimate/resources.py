@@ -14,8 +14,9 @@ from fireiron.base.errors import Finding
 from fireiron.base.link import Link
 from fireiron.base.text import count as counted
 from fireiron.base.text import nbytes
+from fireiron.check.limits import first_with, without
 from fireiron.estimate.registers import ADDRESSING, least_registers, register_cap, registers_of, roles_of
-from fireiron.kernel.ir import BLOCK, Buffer, Call, Compute, Kernel, Role
+from fireiron.kernel.ir import BLOCK, Await, Buffer, Call, Compute, Kernel, Region, Role, walk
 from fireiron.kernel.sites import Site, reads_and_writes, sample, sites, symbols, typical_sizes
 
 FEW_WARPS = 8  # two for each scheduler: fewer leave every stall exposed
@@ -48,6 +49,12 @@ def origins(kernel: Kernel, role: Role | None = None) -> dict[str, Origin]:
             if direction == "write":
                 found.setdefault(view.buffer.name, Origin(site.link, site.path, site.title))
     return found
+
+
+def top(kernel: Kernel) -> Origin:
+    """Give the link of the grid's tile, which decides blocks and clusters."""
+    region = next((s for s in walk(kernel.body) if isinstance(s, Region)), None)
+    return Origin() if region is None else Origin(region.link, region.path, region.title)
 
 
 def shared_memory(kernel: Kernel, arch: Arch) -> Iterator[Finding]:
@@ -95,7 +102,8 @@ def registers(kernel: Kernel, arch: Arch, least: int, held: Mapping[str, int] | 
     cap = register_cap(arch, kernel.threads, kernel.minimum_blocks)
     parts = roles_of(kernel)
     if not parts:
-        yield from _registers(kernel, least, cap, f"{arch} gives at most {cap} to each of {kernel.threads} threads", held)
+        why = f"{arch} gives at most {cap} to each of {kernel.threads} threads"
+        yield from _registers(kernel, least, cap, why, held)
     for role in parts:
         why = f"its role {role.name} has {role.registers}"
         if not role.registers:
@@ -130,8 +138,7 @@ def _registers(
 def limits(kernel: Kernel, arch: Arch, sizes: Mapping[str, int] | None) -> Iterator[Finding]:
     """Find blocks, grids and atoms that the architecture does not have."""
     everything = sites(kernel.body)
-    top = next((site for site in everything if site.region is not None), None)
-    link, path = (top.link, top.path) if top else (None, "")
+    link, path = top(kernel).link, top(kernel).path
     if kernel.threads > arch.threads_per_block:
         yield Finding(
             "too-many-threads",
@@ -149,12 +156,29 @@ def limits(kernel: Kernel, arch: Arch, sizes: Mapping[str, int] | None) -> Itera
             link=link,
             path=path,
         )
-    wanted = {s.statement.atom: s for s in everything if isinstance(s.statement, Call)}
-    for atom, site in wanted.items():
-        if atom.arch > arch.number:
+    yield from features(kernel, arch, everything)
+
+
+def features(kernel: Kernel, arch: Arch, everything: tuple[Site, ...]) -> Iterator[Finding]:
+    """Find what the architecture does not compile: clusters, roles and their budgets, atoms."""
+    ring = next((s for s in walk(kernel.body) if isinstance(s, Await)), None)
+    wanted: list[tuple[str, str, Link | None]] = []
+    if kernel.cluster > 1:
+        wanted.append(("cluster", "clusters of blocks", top(kernel).link))
+    if ring is not None:
+        wanted.append(("mbarrier.expect_tx", "roles that load by bulk copies", ring.link))
+        if any(role.registers for role in roles_of(kernel)):
+            wanted.append(("setmaxnreg", "register budgets of roles", ring.link))
+    for feature, what, link in wanted:
+        if not arch.target.has(feature):
+            message = f"{what} need {first_with(feature, arch)}, not {arch}"
+            yield Finding("arch", message, fix=without(feature), link=link, path=top(kernel).path)
+    calls = {s.statement.atom: s for s in everything if isinstance(s.statement, Call)}
+    for atom, site in calls.items():
+        if missing := atom.missing_on(arch.number):
             yield Finding(
                 "arch",
-                f"{atom.name} needs sm_{atom.arch}, not {arch}",
+                f"{atom.name} {missing}",
                 fix="lower the schedule for this architecture",
                 link=site.link,
                 path=site.path,
@@ -238,6 +262,8 @@ def notes(kernel: Kernel, arch: Arch, least: int, sizes: Mapping[str, int] | Non
             f"{sms // kernel.cluster} clusters, and {arch.gpu.sms - sms} SMs stay idle",
             "note",
             fix="use clusters of 2 blocks, which fill them all",
+            link=top(kernel).link,
+            path=top(kernel).path,
         )
     slots = found.blocks * sms
     if grid is None or not slots:

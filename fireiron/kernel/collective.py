@@ -47,8 +47,8 @@ def lower_collective(chosen: Atom | str | None, state: State, context: Context) 
         ):
             why.append(f"{atom.name} moves {row.memory} to FR and converts nothing")
             continue
-        if atom.arch > context.arch:
-            why.append(f"{atom.name} needs sm_{atom.arch}, not sm_{context.arch}")
+        if missing := atom.missing_on(context.arch):
+            why.append(f"{atom.name} {missing}")
             continue
         try:
             source = _rows(row, src, state)
@@ -85,8 +85,11 @@ def _store(chosen: Atom | str | None, state: State, context: Context) -> tuple[S
         if row.shape != shape or bits != dst.storage.dtype.bits:
             why.append(f"{atom.name} moves {row.shape[0]}x{row.shape[1]} elements of {bits} bits")
             continue
-        if atom.arch > context.arch:
-            why.append(f"{atom.name} needs sm_{atom.arch}, not sm_{context.arch}")
+        if dst.storage.memory != row.memory:
+            why.append(f"{atom.name} stores to {row.memory}, not to {dst.storage.memory}")
+            continue
+        if missing := atom.missing_on(context.arch):
+            why.append(f"{atom.name} {missing}")
             continue
         try:
             source = fragment_view(held, src, state, context, atom.name)
