@@ -32,7 +32,9 @@ def features_fit(link: Decomposition, arch: str) -> None:
             return
     for feature, what in needed:
         if not target.has(feature):
-            raise DecompositionError("arch", f"{what} need {first_with(feature, target)}, not {arch}", fix=without(feature))
+            raise DecompositionError(
+                "arch", f"{what} need {first_with(feature, target)}, not {arch}", fix=without(feature)
+            )
 
 
 def first_with(feature: str, arch: Arch) -> str:

@@ -11,8 +11,9 @@ from global memory takes longer than the stages ahead of it cover, and a barrier
 the throughput, or the critical path where that is longer; the last wave has as many blocks as are left. DRAM must
 deliver every tensor once, or what the blocks of a wave have distinct in each wave where the tensors do not fit in L2.
 The larger of both, after the launch, is the time. Persistent blocks take one tile after another, and wait for the
-first chunk alone; a role that loads runs ahead by its ring, without barriers between. Addresses, instruction latencies and power limits are left out.
-Clocks of atoms are those of compute capability 9.0, but for fp32, which follows the GPU's lanes.
+first chunk alone; a role that loads runs ahead by its ring, without barriers between. Addresses, instruction latencies
+and power limits are left out. Clocks of atoms are those of compute capability 9.0, but for fp32, which follows the
+GPU's lanes.
 """
 
 from __future__ import annotations
