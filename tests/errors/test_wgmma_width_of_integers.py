@@ -1,3 +1,33 @@
+"""A width that wgmma has of floats, and not of integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fireiron import FR, SH, A, B, Block, Warpgroup, matmul, tma
+
+
+def wrong() -> Any:
+    return (
+        matmul(512, 512, 512, "i8", layout="TN")
+        .tile(128, 40)
+        .to(Block)
+        .persistent()
+        .epilog(memory=FR)
+        .split(128)
+        .pipeline(3)
+        .specialize(registers=(24, 240))
+        .load(A, SH, tma())
+        .load(B, SH, tma())
+        .tile(64, 40)
+        .to(Warpgroup)
+        .split(32)
+        .unroll()
+        .done()
+    )
+
+
 def test_wgmma_width_of_integers(refused: Callable[..., Any]) -> None:
     refused(
         wrong,
@@ -5,8 +35,8 @@ def test_wgmma_width_of_integers(refused: Callable[..., Any]) -> None:
         "done()",
         """\
 DecompositionError[no-atom]: no atom executes MatMul(64, 40, 32)(SH, SH, FR)(Warpgroup): nearest: wgmma.m64n32k32.i32.i8 (its shape is 64x32x32, not 64x40x32)
-  --> test_wgmma_width_of_integers.py:26:10
-26 |         .done()
+  --> test_wgmma_width_of_integers.py:27:10
+27 |         .done()
    |          ^^^^^^
 at:  MatMul 512x512x512 @ Kernel > tile 128x40 to Block > epilog > split 128 > load A to SH > load B to SH > tile 64x40 to Warpgroup > split 32
 fix: tile(64, 32)""",  # noqa: E501
