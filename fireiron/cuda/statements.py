@@ -233,12 +233,18 @@ def _whose(wait: Await) -> str:
     what = f"mbarrier {barrier.name}, {barrier.slots} slots, {arrivals}: its phase completes"
     file, line, text = (place.filename, place.line, place.underlined) if place is not None else ("", 0, "")
     text += f", called from {caller.where()}" if caller is not None else ""
-    return f"{_quoted(what)}, {_quoted(file)}, {line}, {_quoted(text)}"
+    return f"{quoted(what)}, {quoted(file)}, {line}, {quoted(text)}"
 
 
-def _quoted(text: str) -> str:
-    """Write a text as a C string."""
-    return '"' + "".join(c if " " <= c <= "~" and c not in '"\\?' else f"\\{ord(c) & 255:03o}" for c in text) + '"'
+def quoted(text: str) -> str:
+    """Write a text as a C string.
+
+    Example:
+        >>> print(quoted('a "b"'))
+        "a \\042b\\042"
+    """
+    plain = set(range(ord(" "), ord("~") + 1)) - set(b'"\\\\?')
+    return '"' + "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in text.encode()) + '"'
 
 
 def _name(group: str) -> str:

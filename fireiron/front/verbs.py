@@ -166,7 +166,8 @@ class Verbs(Chain):
             from fireiron.cuda.printer import source
 
             self.check(target.name)
-            kernel = self.lowered(target.name)
+            # The kept kernel may come from an equal schedule, written elsewhere: waits are to name this one's links.
+            kernel = _lowered.__wrapped__(self, target.number) if debug else self.lowered(target.name)
             return kernel, source(kernel, bounded=debug)
 
         def simulator(arrays: Mapping[str, Any], sizes: Mapping[str, int], numbers: Mapping[str, Any]) -> None:

@@ -75,8 +75,9 @@ def insufficient(log: str, arch: Arch) -> CompileError | None:
 def placed(finding: Finding, kernel: Kernel, arch: Arch) -> Finding:
     """Add to a complaint the register tensor that takes most, its tile's link, and the budget that it has."""
     from fireiron.estimate.registers import register_cap, registers_of, roles_of
-    from fireiron.estimate.resources import origins
-    from fireiron.kernel.ir import Await, walk
+    from fireiron.estimate.resources import Origin, origins
+    from fireiron.kernel.ir import Await, Call, walk
+    from fireiron.kernel.sites import sites
 
     if finding.code == "setmaxnreg-ignored":
         ring = next((s for s in walk(kernel.body) if isinstance(s, Await)), None)
@@ -86,7 +87,14 @@ def placed(finding: Finding, kernel: Kernel, arch: Arch) -> Finding:
         return finding
     largest, cap = held[-1], register_cap(arch, kernel.threads, kernel.minimum_blocks)
     budget = f"{arch.name} gives each of {kernel.threads} threads at most {cap}"
-    made = origins(kernel)
+    # The product that accumulates there says more than what sets its first value.
+    made = {
+        view.buffer.name: Origin(site.link, site.path, site.title)
+        for site in reversed(sites(kernel.body))
+        if isinstance(site.statement, Call) and site.statement.atom.kind == "MatMul"
+        for view in site.statement.views[-1:]
+    }
+    made = {**origins(kernel), **made}
     for role in roles_of(kernel):
         if role.registers and largest.name in origins(kernel, role):
             budget = f"its role {role.name} has {role.registers}"
