@@ -237,11 +237,11 @@ def _whose(wait: Await) -> str:
 
 
 def quoted(text: str) -> str:
-    """Write a text as a C string.
+    r"""Write a text as a C string.
 
     Example:
         >>> print(quoted('a "b"'))
-        "a \\042b\\042"
+        "a \042b\042"
     """
     plain = set(range(ord(" "), ord("~") + 1)) - set(b'"\\\\?')
     return '"' + "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in text.encode()) + '"'

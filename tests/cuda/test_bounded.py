@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from fireiron.cuda.statements import quoted
 from fireiron.kernel.ir import Await, walk
 from fireiron.schedules import hopper, simt
 from fireiron.schedules.hopper import Plan
+
+LINES = Path(__file__).read_text(encoding="utf-8").splitlines()
 
 
 def plain() -> Any:
@@ -30,7 +33,7 @@ def test_each_wait_names_its_barrier_and_its_link() -> None:
     text = source(kernel, bounded=True)
     waits = re.findall(r'mbarrier_wait_bounded\(&(\w+)\[.*?\], .*?, "(.*?)", "(.*?)", (\d+), "(.*?)"\);', text)
     assert len(waits) == sum(isinstance(s, Await) for s in walk(kernel.body)) == 2
-    line = next(i for i, x in enumerate(open(__file__, encoding="utf-8"), 1) if ".specialize(" in x)
+    line = next(i for i, x in enumerate(LINES, 1) if x.strip().startswith(".specialize("))
     assert [w[0] for w in waits] == ["empty", "full"]
     assert [w[1] for w in waits] == [
         "mbarrier empty, 4 slots, 2 arrivals a phase: its phase completes",
@@ -57,7 +60,7 @@ def test_a_preset_names_its_caller_too() -> None:
     hopper.gemm(matmul(512, 512, 512, "f16", layout="TN")).lowered("sm_90a")  # an equal one, of another line
     text = schedule.compile("sm_90a", debug=True).source
     assert "specialize(producers=1, registers=plan.registers), called from " in text
-    line = next(i for i, x in enumerate(open(__file__, encoding="utf-8"), 1) if "schedule = hopper.gemm(" in x)
+    line = next(i for i, x in enumerate(LINES, 1) if x.strip().startswith("schedule = hopper.gemm("))
     assert f"test_bounded.py:{line}:" in text
 
 
