@@ -76,7 +76,8 @@ class Plan:
     def panel(self, nbytes: int) -> tuple[int, int]:
         """Size the staging panels: one bulk store each."""
         if self.swapped:
-            return ROWS, next(self.n // i for i in range(1, self.n) if self.n % i == 0 and self.n // i <= 128)
+            fits = (self.n // i for i in range(1, self.n + 1) if self.n % i == 0)
+            return ROWS, next(width for width in fits if width <= 128 and width % 8 == 0)
         width = SPAN // nbytes
         return ROWS, next(w for w in (width, width // 2, width // 4, self.n) if self.n % w == 0)
 

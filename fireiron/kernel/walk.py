@@ -299,7 +299,7 @@ def _work_loop(
     """Let each launched unit take every so-manieth tile."""
     total = _count(parts)
     most = simplest(minimum(total, MAX_GRID))
-    units = Var(BLOCKS, simplest(minimum(total * size, MAX_GRID))) // size
+    units = Var(BLOCKS, simplest(minimum(total * size, MAX_GRID)) + 1, size) // size
     stagger = next((x.staggered for x in rest if isinstance(x, Tile) and x.staggered > 1), 1)
     step, first = units, unit
     if stagger > 1 and context.role == "math":

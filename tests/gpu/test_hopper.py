@@ -105,8 +105,10 @@ def test_presets_in_every_type_and_layout(plan, dtype, out, layouts):
 @pytest.mark.parametrize("out", ["f16", "f32"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_swapped_presets(plan, out, layout):
-    if layout in ("NN", "NT") and SWAPPED[plan].n % 64:
-        pytest.skip("B's rows along N are whole spans of 64 elements")
+    if layout[1] == "T" and SWAPPED[plan].n % 64:
+        pytest.skip("A's rows along M are whole spans of 64 elements")
+    if out == "f32" and SWAPPED[plan].pingpong:
+        pytest.skip("192 accumulators a thread leave too few registers to store 32-bit results")
     for shape in SHAPES:
         right(hopper.gemm(matmul(*shape, "bf16", out=out if out == "f32" else None, layout=layout), SWAPPED[plan]))
 

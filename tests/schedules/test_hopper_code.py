@@ -198,3 +198,16 @@ def test_orders_of_persistent_tiles_print() -> None:
         chain = product().tile(128, 128).to(Block).persistent(order).epilog(memory=FR).split(64).pipeline(4, inflight=1)
         chain = chain.specialize().load(A, SH, tma()).load(B, SH, tma()).tile(64, 128).to(Warpgroup)
         assert "gridDim.x" in chain.split(16).unroll().done().cuda("sm_90a")
+
+
+@pytest.mark.parametrize("n", [8, 40, 104, 136, 200, 248])
+def test_budgets_and_panels_of_any_width(n: int) -> None:
+    """Narrow products take few registers: without a promise of blocks an SM, ptxas would ignore the budgets of roles."""
+    kernel = hopper.gemm(product(size=(512, 512, 256)), Plan(128, n, swapped=True)).compile("sm_90a")
+    assert "__launch_bounds__(384, 1)" in kernel.source
+    assert (kernel.resources.registers, kernel.resources.spills) == (168, False)
+
+
+@pytest.mark.parametrize("plan", [Plan(128, 128, cluster=(2, 1)), Plan(128, 128, pingpong=True)])
+def test_one_tile_for_all_blocks(plan: Plan) -> None:
+    assert not hopper.gemm(product(size=(8, 8, 8)), plan).compile("sm_90a").resources.spills

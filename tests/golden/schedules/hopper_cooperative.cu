@@ -148,7 +148,7 @@ __device__ __forceinline__ void tma_store_2d(
         : : "l"(map), "r"(static_cast<unsigned>(__cvta_generic_to_shared(src))), "r"(c0), "r"(c1) : "memory");
 }
 
-extern "C" __global__ void __launch_bounds__(384) __cluster_dims__(2, 1, 1)
+extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(2, 1, 1)
 gemm_128x256x64_bf16_f32(
     const bf16* __restrict__ A,
     const bf16* __restrict__ B,
