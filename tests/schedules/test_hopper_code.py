@@ -202,7 +202,7 @@ def test_orders_of_persistent_tiles_print() -> None:
 
 @pytest.mark.parametrize("n", [8, 40, 104, 136, 200, 248])
 def test_budgets_and_panels_of_any_width(n: int) -> None:
-    """Narrow products take few registers: without a promise of blocks an SM, ptxas would ignore the budgets of roles."""
+    """Narrow products take few registers: ptxas would ignore budgets but for the promise of blocks an SM."""
     kernel = hopper.gemm(product(size=(512, 512, 256)), Plan(128, n, swapped=True)).compile("sm_90a")
     assert "__launch_bounds__(384, 1)" in kernel.source
     assert (kernel.resources.registers, kernel.resources.spills) == (168, False)
