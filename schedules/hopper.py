@@ -28,7 +28,8 @@ from fireiron import (
     through_shared,
     tma,
 )
-from fireiron.schedules import ampere
+from fireiron.algebra.expr import as_expr
+from fireiron.schedules import ada, ampere, simt
 
 DTYPE = "bf16"  # of the command line's products where it says none
 ROWS = 64  # of one wgmma
@@ -37,6 +38,9 @@ SHARED = 227 * 1024  # bytes of a block
 RESERVED = 1024  # bytes kept for barriers
 SMS = 132
 MOST_STAGES = 16
+MAP_UNIT = 16  # bytes by which tensor maps count strides
+TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "i8", "u8")  # that wgmma multiplies
+CUDA_CORES = ("f32", "i32")  # that no tensor core does
 
 # What `clocks` was fitted to.
 LATENCY = 2700.0  # clocks from asking for a chunk to having it
@@ -73,7 +77,8 @@ class Plan:
     def panel(self, nbytes: int) -> tuple[int, int]:
         """Size the staging panels: one bulk store each."""
         if self.swapped:
-            return ROWS, next(self.n // i for i in range(1, self.n) if self.n % i == 0 and self.n // i <= 128)
+            fits = (self.n // i for i in range(1, self.n + 1) if self.n % i == 0)
+            return ROWS, next(width for width in fits if width <= 128 and width % 8 == 0)
         width = SPAN // nbytes
         return ROWS, next(w for w in (width, width // 2, width // 4, self.n) if self.n % w == 0)
 
@@ -101,7 +106,7 @@ class Plan:
 def cooperative(spec: MatMulChain, plan: Plan = Plan()) -> MatMulChain:
     """Schedule a product whose consumers share each tile.
 
-    Element types f16 and bf16 in all layouts, i8 and u8 with K contiguous.
+    Element types f16 and bf16 in all layouts; tf32, e4m3, e5m2, i8 and u8 with K contiguous, layout TN.
 
     Args:
         plan: the degrees of freedom.
@@ -157,17 +162,32 @@ def _store(plan: Plan, given: Tensor, stored: Tensor):
 def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
     """Schedule a product as the model finds fastest for its sizes.
 
-    Operands whose lines do not start at multiples of 16 bytes, which tensor maps demand, take `ampere.gemm`.
+    What wgmma or tensor maps do not take goes by `ampere.gemm` and its kin, as `check()` says: lines that do not start
+    at multiples of 16 bytes; K that is not contiguous, of elements that are not 16-bit; other element types.
 
     Args:
         plan: the degrees of freedom, None for the best of `plans`.
     """
-    tensors = (spec.matmul.A, spec.matmul.B, spec.matmul.C)
-    if not all(tensor.aligned(16 // tensor.dtype.nbytes) for tensor in tensors):
-        return ampere.gemm(spec)
+    if not _takes(spec):
+        kind = spec.matmul.A.dtype.name
+        return (simt.sgemm if kind in CUDA_CORES else ada.gemm if kind in ("e4m3", "e5m2") else ampere.gemm)(spec)
     if plan is None:
         plan = plans(spec)[0]
     return _gemm(spec, plan)
+
+
+def _takes(spec: MatMulChain) -> bool:
+    """Say whether bulk copies and wgmma take a product as it is stored."""
+    a, b, c = spec.matmul.A, spec.matmul.B, spec.matmul.C
+    if a.dtype.name not in TYPES:
+        return False
+    k_major = a.order is RowMajor and b.order is ColMajor
+    return (k_major or a.dtype.nbytes == 2) and all(_strides_fit(t) for t in (a, b, c))
+
+
+def _strides_fit(tensor: Tensor) -> bool:
+    """Say whether lines start where tensor maps want them; these mind by themselves where a line ends."""
+    return all(as_expr(s).divisor * tensor.dtype.nbytes % MAP_UNIT == 0 for s in tensor.strides if s != 1)
 
 
 def plans(spec: MatMulChain) -> tuple[Plan, ...]:

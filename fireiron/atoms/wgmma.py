@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 GROUP = "wgmma"
 ROWS = 64
+ARCH = 90  # alone: its `a` target, and no later one (PTX ISA, target notes of wgmma)
 _SECTION = "PTX ISA 9.7.15.5, wgmma.mma_async"
 _PTX = {
     f16: "f16", bf16: "bf16", f32: "f32", tf32: "tf32", e4m3: "e4m3", e5m2: "e5m2", i8: "s8", u8: "u8", i32: "s32",
@@ -142,7 +143,8 @@ def _row(n: int, inputs: DType, acc: DType, held: bool) -> Atom:
             Operand("B", SH, inputs, (k, n), _whole(k, n), span=128),
             Operand("C", FR, acc, (ROWS, n), d, "update"),
         ),
-        arch=90,
+        arch=ARCH,
+        last=ARCH,
         source=_SECTION,
         cuda=DESCRIPTOR + _wrapper(function, n, inputs, acc, held),
         call=f"{function}{majors if inputs.nbytes == 2 else ''}(&{{C}}, {a_text}, {{B.descriptor}}, {{accumulate}});",
@@ -159,6 +161,9 @@ def _widths(inputs: DType) -> tuple[int, ...]:
     return tuple(range(8, 257, 8))
 
 
+_KINDS = ((f16, f32), (f16, f16), (bf16, f32), (tf32, f32), (e4m3, f32), (e5m2, f32), (i8, i32), (u8, i32))
+
+
 @cache
 def wgmma(n: int) -> tuple[Atom, ...]:
     """Make the rows of one width; all widths of all types would be hundreds.
@@ -167,13 +172,24 @@ def wgmma(n: int) -> tuple[Atom, ...]:
         >>> [atom.name for atom in wgmma(256)][:2]
         ['wgmma.m64n256k16.f32.f16', 'wgmma.m64n256k16.f32.f16.ra']
     """
-    kinds = ((f16, f32), (f16, f16), (bf16, f32), (tf32, f32), (e4m3, f32), (e5m2, f32), (i8, i32), (u8, i32))
-    return tuple(_row(n, inputs, acc, held) for inputs, acc in kinds if n in _widths(inputs) for held in (False, True))
+    return tuple(_row(n, inputs, acc, held) for inputs, acc in _KINDS if n in _widths(inputs) for held in (False, True))
 
 
 WIDTHS = tuple(range(8, 257, 8))
 
 
-def nearest_width(n: int) -> int:
-    """Give the width that is nearest to one that a schedule asks for."""
-    return min(WIDTHS, key=lambda width: abs(width - n))
+@cache
+def wgmma_near(n: int) -> tuple[Atom, ...]:
+    """List the rows whose widths are nearest to one that a schedule asks for: of each type the nearest that it has.
+
+    Example:
+        >>> [atom.name for atom in wgmma_near(40) if atom.name.endswith(("f16", "i8"))]
+        ['wgmma.m64n40k16.f32.f16', 'wgmma.m64n40k16.f16.f16', 'wgmma.m64n32k32.i32.i8']
+    """
+    nearest = {inputs: min(_widths(inputs), key=lambda legal: abs(legal - n)) for inputs, _ in _KINDS}
+    return tuple(
+        row
+        for width in dict.fromkeys(nearest.values())
+        for row in wgmma(width)
+        if row.operands[0].dtype is not None and nearest[row.operands[0].dtype] == width
+    )

@@ -220,6 +220,20 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long* barrier, int p
     } while (!done);
 }
 """,
+    # __assertfail is the driver's: it prints `file:line: text: block: [...], thread: [...] Assertion `what` failed.`
+    "mbarrier_wait_bounded": """\
+__device__ __forceinline__ void mbarrier_wait_bounded(
+    unsigned long long* barrier, int parity, const char* what, const char* file, int line, const char* text) {
+    const unsigned address = shared_address(barrier);
+    const long long start = clock64();
+    unsigned done;
+    do {
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+            : "=r"(done) : "r"(address), "r"(parity) : "memory");
+        if (!done && clock64() - start > (1ll << 34)) __assertfail(what, file, line, text, 1);
+    } while (!done);
+}
+""",
     "cluster_sync": """\
 __device__ __forceinline__ void cluster_sync() {
     asm volatile("barrier.cluster.arrive.release;" : : : "memory");

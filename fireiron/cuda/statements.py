@@ -55,6 +55,7 @@ class Body:
         number: prints index expressions.
         constants: variables of unrolled loops: the compiler knows their values.
         roles: how many run beside each other here.
+        bounded: whether waits on mbarriers end after some seconds.
     """
 
     threads: int
@@ -63,6 +64,7 @@ class Body:
     number: Numbers = attrs.field(factory=Numbers)
     constants: set[str] = attrs.field(factory=set[str])
     roles: int = 1
+    bounded: bool = False
 
     def statements(self, body: tuple[Statement, ...]) -> None:
         """Print statements in order."""
@@ -114,7 +116,11 @@ class Body:
                         with self.writer.block(f"for (int i = 0; i < {barrier.slots}; ++i) {{"):
                             write(f"mbarrier_init(&{barrier.name}[i], {barrier.count});")
             case Await(barrier=barrier, slot=slot, parity=parity):
-                write(f"mbarrier_wait(&{barrier.name}[{number(slot)}], {number(parity)});")
+                place = f"&{barrier.name}[{number(slot)}], {number(parity)}"
+                if self.bounded:
+                    write(f"mbarrier_wait_bounded({place}, {_whose(statement)});")
+                else:
+                    write(f"mbarrier_wait({place});")
             case Arrive(barrier=barrier, slot=slot, nbytes=nbytes, peer=peer):
                 place = f"&{barrier.name}[{number(slot)}]"
                 if nbytes:
@@ -221,6 +227,29 @@ class Body:
     def _where(self, condition: Expr | None) -> str:
         """Print the guard of a statement that some threads skip."""
         return "" if condition is None or as_int(condition) == 1 else f"if ({self.number(condition)}) "
+
+
+def _whose(wait: Await) -> str:
+    """Give what an assertion says of a wait: the barrier, and the file, line and text of the link behind it."""
+    barrier, link = wait.barrier, wait.link
+    place = link.place if link is not None else None
+    caller = link.called_from if link is not None else None
+    arrivals = f"{barrier.count} arrival{'' if barrier.count == 1 else 's'} a phase"
+    what = f"mbarrier {barrier.name}, {barrier.slots} slots, {arrivals}: its phase completes"
+    file, line, text = (place.filename, place.line, place.underlined) if place is not None else ("", 0, "")
+    text += f", called from {caller.where()}" if caller is not None else ""
+    return f"{quoted(what)}, {quoted(file)}, {line}, {quoted(text)}"
+
+
+def quoted(text: str) -> str:
+    r"""Write a text as a C string.
+
+    Example:
+        >>> print(quoted('a "b"'))
+        "a \042b\042"
+    """
+    plain = set(range(ord(" "), ord("~") + 1)) - set(b'"\\\\?')
+    return '"' + "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in text.encode()) + '"'
 
 
 def _name(group: str) -> str:

@@ -10,8 +10,10 @@ The slowest of them is the block's throughput. Its critical path adds, for each 
 from global memory takes longer than the stages ahead of it cover, and a barrier. A wave of b blocks an SM takes b times
 the throughput, or the critical path where that is longer; the last wave has as many blocks as are left. DRAM must
 deliver every tensor once, or what the blocks of a wave have distinct in each wave where the tensors do not fit in L2.
-The larger of both, after the launch, is the time. Addresses, instruction latencies and power limits are left out.
-Clocks of atoms are those of compute capability 9.0, but for fp32, which follows the GPU's lanes.
+The larger of both, after the launch, is the time. Persistent blocks take one tile after another, and wait for the
+first chunk alone; a role that loads runs ahead by its ring, without barriers between. Addresses, instruction latencies
+and power limits are left out. Clocks of atoms are those of compute capability 9.0, but for fp32, which follows the
+GPU's lanes.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from fireiron.base.errors import CheckError
 from fireiron.base.text import count
 from fireiron.estimate.registers import ADDRESSING, least_registers, register_cap
 from fireiron.kernel.access import AccessRow, accesses
-from fireiron.kernel.ir import BLOCK, THREAD, Call, Compute, Kernel, Micro, Pointer, Workspace
+from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, THREAD, Call, Compute, Kernel, Micro, Pointer, Workspace
 from fireiron.kernel.sites import Sample, Site, reads_and_writes, sample, sites, symbols, typical_sizes
 from fireiron.kernel.traffic import SECTOR, WARP
 
@@ -150,7 +152,8 @@ def estimate(
             "does-not-fit", f"an SM of {arch} cannot hold one block: {found.limit}", fix="check() says what is too much"
         )
     grid = max(1, int(evaluate(kernel.grid, values)))  # pyright: ignore[reportArgumentType]
-    each = -(-grid // gpu.sms)
+    sms = gpu.sms_of_clusters(kernel.cluster)
+    each = -(-grid // sms)
     resident = min(found.blocks, each)
     work = _work(kernel, everything, values, arch)
     issue = max(sum(work.math.values()), work.slots) / arch.partitions
@@ -161,10 +164,14 @@ def estimate(
     clocks = {f"{mostly} issue": issue, "shared memory": shared, "l2": sectors / L2_NBYTES_PER_CLOCK}
     slowest = max(clocks, key=lambda name: clocks[name])
     critical = _critical(everything, kernel, values, clocks[slowest])
-    slots = resident * gpu.sms
+    slots = resident * sms
     waves, rest = divmod(grid, slots)
-    last = -(-rest // gpu.sms)
-    total = waves * max(resident * clocks[slowest], critical) + (max(last * clocks[slowest], critical) if last else 0)
+    last = -(-rest // sms)
+    if kernel.persistent:  # blocks go from tile to tile, and fill their rings meanwhile: what the first one waits for
+        total = each * clocks[slowest] + max(0.0, critical - clocks[slowest])
+    else:
+        total = waves * max(resident * clocks[slowest], critical)
+        total += max(last * clocks[slowest], critical) if last else 0
     busy = each * clocks[slowest]
     dram = _dram(kernel, everything, rows, values, slots, grid, gpu.l2_nbytes)
     terms = {name: each * count / gpu.clock_mhz for name, count in clocks.items()}
@@ -233,24 +240,37 @@ def _critical(everything: tuple[Site, ...], kernel: Kernel, values: Mapping[str,
     """Count the clocks of one block alone on its SM."""
     rounds: dict[str, float] = {}
     ahead: dict[str, int] = {}
+    free: set[str] = set()  # loops of a role that nobody holds up but a full ring
     for site in everything:
         rolled = [loop for loop in site.loops if not loop.unroll]
         outer = rolled[0].var.name if rolled else ""
         for view, direction in reads_and_writes(site.statement):
             if view.buffer.memory.name == "GL" and direction == "read":
-                trips = [int(evaluate(loop.extent, {**_zeros(site), **values})) for loop in rolled]  # pyright: ignore[reportArgumentType]
+                zeros = _zeros(site, kernel, values)
+                trips = [int(evaluate(loop.extent, zeros)) for loop in rolled]  # pyright: ignore[reportArgumentType]
                 rounds[outer] = max(rounds.get(outer, 0.0), float(np.prod(trips)) if trips else 1.0)
+                if isinstance(site.statement, Call) and site.statement.signal is not None:
+                    free.add(outer)
             if view.buffer.memory.name == "SH":
                 ahead[outer] = max(ahead.get(outer, 0), view.buffer.slots - 1)
     total = throughput
     for outer, trips in rounds.items():
+        if outer in free:
+            covered = (ahead.get(outer, 0) + 1) * throughput / trips
+            total += GL_LATENCY + trips * max(0.0, GL_LATENCY - covered)
+            continue
         covered = ahead.get(outer, 0) * throughput / trips if outer else 0.0
         total += trips * (max(0.0, GL_LATENCY - covered) + ROUND_CLOCKS)
     return total
 
 
-def _zeros(site: Site) -> dict[str, int]:
-    return {THREAD: 0, BLOCK: 0, **{loop.var.name: 0 for loop in site.loops}, **{let.var.name: 0 for let in site.lets}}
+def _zeros(site: Site, kernel: Kernel, values: Mapping[str, int]) -> dict[str, Any]:
+    """Stand at the first trip of all loops, in the first block of a grid that takes one tile a block."""
+    zeros: dict[str, Any] = {THREAD: 0, BLOCK: 0, RANK: 0, **{loop.var.name: 0 for loop in site.loops}, **values}
+    for cursor in site.role.cursors if site.role else ():
+        zeros |= {cursor.slot.name: 0, cursor.parity.name: 0}
+    zeros[BLOCKS] = int(evaluate(kernel.grid, values))  # pyright: ignore[reportArgumentType]
+    return {**zeros, **{let.var.name: 0 for let in site.lets}}
 
 
 def _dram(
@@ -302,9 +322,10 @@ def _distinct(kernel: Kernel, everything: tuple[Site, ...], values: Mapping[str,
         for view, direction in reads_and_writes(site.statement):
             if view.buffer.memory.name != "GL" or direction != "read" or view.buffer.name in found:
                 continue
-            env: dict[str, Any] = {**_zeros(site), **values, BLOCK: np.arange(looked)}
+            env = {**_zeros(site, kernel, values), BLOCK: np.arange(looked)}
             for let in site.lets:
                 env[let.var.name] = evaluate(let.value, env)
+            env[RANK] = env[BLOCK] % kernel.cluster
             bases = np.broadcast_to(np.asarray(evaluate(view.offset, env)), (looked,))
             found[view.buffer.name] = len(np.unique(bases)) * wave / looked
     return found

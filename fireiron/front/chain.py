@@ -98,6 +98,8 @@ class Chain:
     def _within_limits(self) -> Self:
         """Apply the rules of blocks and of the spec's architecture to what the last link asks for."""
         link = self.links[-1]
+        if self.program.arch is not None:
+            self._check(limits.features_fit, link, self.program.arch)
         if isinstance(link, Tile):
             self._check(limits.threads_fit, link, self._before, self.residual)
         elif isinstance(link, Load | Split) and self.program.arch is not None and not self.path:

@@ -17,6 +17,7 @@ from fireiron.kernel.window import Window
 from fireiron.language.decompositions import Decomposition, Epilog
 from fireiron.language.pointwise import Value
 from fireiron.language.residual import apply, store_of
+from fireiron.language.specs import MatMul
 
 
 def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
@@ -125,10 +126,15 @@ def _ops(value: Value, output: Window, window: Window, state: State, context: Co
     register = substitute(ownership.register(), fresh) + index
     dst = View(buffer_of(window.storage), register, origin=tuple(coordinates))
     inputs = [dst]
+    # Tensors of ops broadcast over C as the caller has it.
+    swapped = isinstance(context.spec, MatMul) and context.spec.swapped
+    given = _exchanged(tuple(coordinates)) if swapped else tuple(coordinates)
     for tensor in value.tensors:
         source = tensor_window(tensor, state, context)
-        picked = coordinates[len(coordinates) - len(tensor.shape) :]
+        picked = given[len(given) - len(tensor.shape) :]
         shared = tuple(as_expr(0) if extent == 1 else c for c, extent in zip(picked, tensor.shape, strict=True))
+        if swapped and source.storage.tensor != tensor and len(shared) > 1:  # C, which swap() transposes
+            shared = _exchanged(shared)
         inputs.append(View(buffer_of(source.storage), source.storage.address(shared), origin=shared))
     context.numbers.update((p.name, p.dtype) for p in parameters(value.tree))
     mask = None if not value.tensors or proves(condition) else condition
@@ -139,3 +145,9 @@ def _ops(value: Value, output: Window, window: Window, state: State, context: Co
         body = (For(fresh[loop.var], as_expr(extent), body, unroll=True),)
     title = f"Pointwise({link.memory})({state.level})"
     return (Region(title, body, f"{state.path} > epilog", link.link),)
+
+
+def _exchanged(coordinates: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """Name the place of a matrix's element in its transpose."""
+    *batch, row, col = coordinates
+    return (*batch, col, row)

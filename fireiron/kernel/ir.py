@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Var
+from fireiron.algebra.expr import Expr, Var, evaluate
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Scalar
 from fireiron.algebra.swizzle import Swizzle
@@ -130,6 +130,11 @@ class Call:
     peers: Expr | None = None
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
     bindings: tuple[Binding, ...] = ()
+
+    @property
+    def sent(self) -> int:
+        """Count the blocks of the cluster that a bulk copy lands in; each of them gets as much from its peers."""
+        return 1 if self.peers is None else int(evaluate(self.peers, {RANK: 0})).bit_count()
 
 
 @attrs.frozen

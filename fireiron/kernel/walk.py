@@ -373,6 +373,13 @@ def _unit_tile(
                 f"staggered({link.staggered}) shares out the trips of a persistent loop, and there is none",
                 fix="refine the grid's tile by .persistent()",
             )
+        if not context.loaders:
+            raise DecompositionError(
+                "staggered-units",
+                f"staggered({link.staggered}) lets units compute different tiles at a time, and the loads above "
+                "belong to all of them",
+                fix="give the loads to a role of their own: split(k).pipeline(n).specialize() above",
+            )
         inside = descend(state, parts, {dim: as_expr(0) for dim in parts}, level)
         inside = attrs.evolve(inside, position=units.position, width=units.width)
         return (Region(str(inside.residual), lower_links(rest, inside, context), state.path, link.link),)

@@ -271,12 +271,10 @@ def _hierarchical(mode: Layout, axis: Axis) -> Layout | None:
     layout = axis.layout
     if layout.size == 1:
         return Layout(1, 0)
-    if layout.stride != 1:
-        return None
     size = layout.size
-    if isinstance(size, int) and run % size == 0 and axis.offset.divisor % size == 0:
-        return Layout(layout.shape, mode.leaves[0][1])
-    if axis.offset.divisor % run:
+    if isinstance(size, int) and run % size == 0 and layout.stride == 1 and axis.offset.divisor % size == 0:
+        return Layout(layout.shape, mode.leaves[0][1])  # it ends inside the run, wherever in it it starts
+    if axis.offset.divisor % run or layout.stride != 1:
         return None
     if layout.size <= run:
         return Layout(layout.shape, mode.leaves[0][1])

@@ -67,6 +67,7 @@ class Atom:
         unit: the level whose unit executes it.
         operands: in the order of the spec: A, B, C or src, dst.
         arch: smallest architecture as an integer (75 for sm_75).
+        last: the last one that has it, 0 where all later ones do.
         source: where the row was read (PTX ISA section).
         cuda: one wrapper function's text in CUDA C++, or "" where the call is a plain expression.
         call: the statement that calls it, with named fields `{A}`, `{B}`, `{C}` or `{src}`, `{dst}`: an lvalue of each
@@ -110,6 +111,15 @@ class Atom:
     clocks: float = 1.0
     converge: Level | None = None
     product: Product = "mul"
+    last: int = 0
+
+    def missing_on(self, arch: int) -> str:
+        """Say why an architecture does not have this instruction, "" where it does."""
+        if arch < self.arch:
+            return f"needs sm_{self.arch}, not sm_{arch}"
+        if not self.last or arch <= self.last:
+            return ""
+        return f"is for sm_{self.arch} {'alone' if self.last == self.arch else f'to sm_{self.last}'}, not sm_{arch}"
 
     def operand(self, role: str) -> Operand:
         """Find an operand by its role."""

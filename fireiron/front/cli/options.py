@@ -119,7 +119,8 @@ def _compile(parser: Any) -> None:
     parser.add_argument("--ptx", action="store_true", help="print the PTX; facts go to stderr")
     parser.add_argument("--sass", action="store_true", help="print the machine code as text; facts go to stderr")
     parser.add_argument("--lineinfo", action="store_true", help="keep source lines for profilers")
-    parser.add_argument("--debug", action="store_true", help="compile without optimisation")
+    parser.add_argument("--debug", action="store_true", help="bound every wait on an mbarrier: a hang names it")
+    parser.add_argument("--allow-spills", action="store_true", help="report spills and serialised products, and go on")
     parser.add_argument("--max-registers", type=int, metavar="N", help="cap of registers a thread")
     parser.add_argument("--no-cache", action="store_true", help="neither read nor write the disk cache")
 
