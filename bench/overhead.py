@@ -8,6 +8,8 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from importlib import import_module
+from typing import Any
 
 from fireiron import matmul
 from fireiron.schedules import simt
@@ -18,27 +20,27 @@ CALLS, ROUNDS = 2000, 15
 def run() -> int:
     """Print both times and their difference."""
     try:
-        import torch
+        torch: Any = import_module("torch")
     except ImportError:
         print("nothing was timed: this benchmark needs torch and a GPU")
         return 1
     if not torch.cuda.is_available():
         print("nothing was timed: torch sees no GPU")
         return 1
-    from cuda.core import Device, LaunchConfig, ObjectCode, launch
-
+    core: Any = import_module("cuda.core")
     kernel = simt.sgemm(matmul(64, 64, 16)).compile()
     a, b, c = (torch.randn(s, device="cuda") for s in ((64, 16), (16, 64), (64, 64)))
     kernel(a, b, out=c)
-    device = Device()
+    device = core.Device()
     device.set_current()
-    bare = ObjectCode.from_cubin(kernel.cubin).get_kernel(kernel.name)
+    bare = core.ObjectCode.from_cubin(kernel.cubin).get_kernel(kernel.name)
     interface = kernel.interface
-    config = LaunchConfig(grid=1, block=interface.threads, shmem_size=interface.shared_nbytes)
+    config = core.LaunchConfig(grid=1, block=interface.threads, shmem_size=interface.shared_nbytes)
     stream = device.create_stream(torch.cuda.current_stream())
     pointers = (a.data_ptr(), b.data_ptr(), c.data_ptr())
-    direct = lambda: launch(stream, config, bare, *pointers)  # noqa: E731
-    call = lambda: kernel(a, b, out=c)  # noqa: E731
+    launch = core.launch
+    direct: Callable[[], object] = lambda: launch(stream, config, bare, *pointers)  # noqa: E731
+    call: Callable[[], object] = lambda: kernel(a, b, out=c)  # noqa: E731
     times = {"cuda.core launch": direct, "fireiron call": call}
     rounds = [{name: _host_us(once, torch.cuda.synchronize) for name, once in times.items()} for _ in range(ROUNDS)]
     found = {name: statistics.median(each[name] for each in rounds) for name in times}

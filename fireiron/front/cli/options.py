@@ -158,6 +158,7 @@ VERBS = {
     "compile": Verb("compile, and print registers, spills and sizes", "make", options=_compile),
     "simulate": Verb("run on the simulator, and verify", "execute", options=_simulate),
     "run": Verb("run on the GPU, else on the simulator, and verify", "execute", options=_execute),
+    "bench": Verb("time schedules against peers; fireiron bench --help tells more", "", 0),
     "doctor": Verb("say what this machine has, and what works on it", "make", 0),
     "cache": Verb("print the path of the disk cache, or clear it", "make", 0, options=_cache),
 }
