@@ -9,6 +9,7 @@ from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.errors import FireironError
 from fireiron.base.presets_path import presets_path
 from fireiron.base.version import VERSION
+from fireiron.front.best import best, gemm
 from fireiron.front.matmul import MatMulChain
 from fireiron.front.moves import MoveChain, Strategy, conform, cp_async, ldmatrix, staged, through_shared, vector
 from fireiron.front.roles import DST, SRC, A, B, C
@@ -35,6 +36,7 @@ from fireiron.language.levels import (
 )
 from fireiron.language.pointwise import add, exp, maximum, minimum, relu, scale, tanh
 from fireiron.language.tensor import ColMajor, Grouped, Matrix, RowMajor, Tensor, Vector
+from fireiron.tune.space import space
 
 __version__ = VERSION
 
@@ -82,6 +84,7 @@ __all__ = [
     "Warpgroup",
     "add",
     "b1",
+    "best",
     "bf16",
     "by_atomics",
     "conform",
@@ -93,6 +96,7 @@ __all__ = [
     "f32",
     "f64",
     "i4",
+    "gemm",
     "i8",
     "i32",
     "in_order",
@@ -103,6 +107,7 @@ __all__ = [
     "minimum",
     "relu",
     "scale",
+    "space",
     "staged",
     "symbol",
     "tanh",

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from fireiron import MatMulChain
+from fireiron import MatMulChain, space
 from fireiron.schedules import _tensor_cores
 
 
+@space(
+    m=(64, 128, 256),
+    n=(64, 128, 256),
+    warp=((32, 32), (32, 64), (64, 32), (64, 64)),
+    stages=(2, 3, 4, 5),
+)
 def gemm(
     spec: MatMulChain,
     m: int = 128,

@@ -25,6 +25,7 @@ from fireiron import (
     Thread,
     Warp,
     microkernel,
+    space,
     staged,
 )
 
@@ -139,6 +140,14 @@ def _elements(move: MoveChain) -> MoveChain:
     return move.own(Thread).tile(1, 1).unroll().done()
 
 
+@space(
+    m=(64, 128, 256),
+    n=(64, 128, 256),
+    k=(8, 16),
+    warp=((32, 64), (64, 32), (64, 64)),
+    thread=((8, 8), (16, 8)),
+    stages=(2, 3),
+)
 def sgemm(
     spec: MatMulChain,
     m: int = 128,

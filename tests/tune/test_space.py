@@ -1,0 +1,87 @@
+"""Spaces are plain data on the preset: drawn, walked, read from text, and checked against the signature."""
+
+from __future__ import annotations
+
+import pytest
+
+from fireiron import FireironError, space
+from fireiron.schedules import ampere, simt
+from fireiron.tune.space import Space, checked, default_point, point, space_of, values_of
+
+
+@space(m=(64, 128, 256), warp=((32, 32), (64, 64)))
+def preset(spec, m=128, warp=(64, 64), other=None):
+    """Do nothing."""
+
+
+def test_points_are_the_product() -> None:
+    found = space_of(preset)
+    assert found is not None
+    points = list(found.points())
+    assert found.size == len(points) == len(set(points)) == 6
+    assert str(points[0]) == "m=64, warp=(32, 32)"
+    assert preset(None) is None  # the function itself is as it was
+
+
+def test_a_large_space_is_drawn_from_without_repeats() -> None:
+    big = Space((("a", tuple(range(100))), ("b", tuple(range(100))), ("c", tuple(range(100)))))
+    drawn = list(big.points(50, seed=1))
+    assert len(set(drawn)) == 50
+    assert drawn == list(big.points(50, seed=1)) != list(big.points(50, seed=2))
+
+
+def test_neighbours_differ_by_one_place() -> None:
+    found = space_of(preset)
+    assert found is not None
+    near = set(found.neighbours(point({"m": 128, "warp": (32, 32)})))
+    assert near == {
+        point({"m": 64, "warp": (32, 32)}),
+        point({"m": 256, "warp": (32, 32)}),
+        point({"m": 128, "warp": (64, 64)}),
+    }
+    assert default_point(preset, found) == point({"m": 128, "warp": (64, 64)})
+
+
+def test_a_point_survives_json() -> None:
+    import json
+
+    made = point({"warp": (64, 32), "stages": 3, "name": "x", "on": True, "none": None})
+    assert point(json.loads(json.dumps(made.keywords))) == made
+
+
+@pytest.mark.parametrize(
+    ("values", "code", "said"),
+    [
+        ({"m": ()}, "empty-space", "m of preset has no values"),
+        ({}, "empty-space", "names no keyword"),
+        ({"q": (1,)}, "unknown-parameter", "preset takes no q"),
+        ({"m": 64}, "bad-space", "lists no values"),
+        ({"m": "64"}, "bad-space", "lists no values"),
+        ({"m": (object(),)}, "bad-space", "no plain data"),
+    ],
+)
+def test_a_space_that_cannot_be_searched(values: dict, code: str, said: str) -> None:
+    with pytest.raises(FireironError, match=said) as raised:
+        checked(preset, values)
+    assert raised.value.code == code
+    assert raised.value.fix
+
+
+def test_values_as_text() -> None:
+    assert values_of("name=a,b") == ("name", ("a", "b"))
+    assert values_of("x=None,1.5,True") == ("x", (None, 1.5, True))
+    with pytest.raises(ValueError, match="NAME=VALUE"):
+        values_of("64")
+
+
+def test_plain_data_on_a_function_is_a_space_too() -> None:
+    def other(spec, m=1): ...
+
+    other.space = {"m": [1, 2]}  # type: ignore[attr-defined]
+    assert space_of(other) == Space((("m", (1, 2)),))
+    assert space_of(lambda spec: None) is None
+
+
+def test_presets_have_spaces() -> None:
+    for function in (ampere.gemm, simt.sgemm):
+        assert space_of(function) is not None
