@@ -94,13 +94,3 @@ def load(paths: Sequence[Path] | None = None) -> tuple[Index, tuple[str, ...]]:
     found = [files.read(path) for path in paths]
     index = Index(files.newest(record for each in found for record in each.records))
     return index, tuple(problem for each in found for problem in each.problems)
-
-
-def stamp() -> tuple[object, ...]:
-    """Say when the user's own file last changed: what was chosen before then is chosen again."""
-    path = files.default_path()
-    try:
-        found = path.stat()
-    except OSError:
-        return (str(path),)
-    return str(path), found.st_mtime_ns, found.st_size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -53,9 +54,12 @@ class GpuMeasurer:
     ) -> None:
         self.machine = machine
         self.notes: list[str] = []
-        self._session, self._arguments = session, (spec, device)
+        self._session, self._arguments = session, (spec,)
         self._limit_s = trial_limit_s
-        self._process = Process()
+        # There the chosen GPU is the only one.
+        visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+        only = visible[device] if device < len(visible) else str(device)
+        self._process = Process({"CUDA_VISIBLE_DEVICES": only} if device or visible else {})
         self._entries: dict[int, Entry] = {}
 
     def close(self) -> None:

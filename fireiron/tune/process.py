@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from typing import IO, Any
 
@@ -35,9 +35,14 @@ class Lost(Exception):
 
 
 class Process:
-    """Run functions in another Python process, one at a time; it starts with the first, and again after a loss."""
+    """Run functions in another Python process, one at a time; it starts with the first, and again after a loss.
 
-    def __init__(self) -> None:
+    Args:
+        environment: variables that differ there.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._environment = dict(environment or {})
         self._running: subprocess.Popen[bytes] | None = None
         self._answers: queue.Queue[Any] = queue.Queue()
         self._said: IO[bytes] | None = None
@@ -116,7 +121,7 @@ class Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,
-            env={**os.environ, "PYTHONPATH": path},
+            env={**os.environ, "PYTHONPATH": path, **self._environment},
             # Ctrl-C is for the process that searches: it ends the others itself, once all is saved.
             start_new_session=True,
         )

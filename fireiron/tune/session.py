@@ -27,6 +27,7 @@ from fireiron.language.specs import MatMul
 from fireiron.language.tensor import Tensor
 from fireiron.tune.verify import Rounding, wrong_product
 
+DEVICE = 0  # the only one that the process sees
 NUMBER = 2  # of scalars without a default
 POISON = 0xFF  # of every byte: NaN in floats, -1 in integers
 
@@ -49,17 +50,15 @@ class Session:
 
     Args:
         spec: the empty schedule.
-        device: the GPU's ordinal.
     """
 
-    def __init__(self, spec: Any, device: int = 0) -> None:
+    def __init__(self, spec: Any) -> None:
         self._used: Driver = driver()
-        self._device = device
-        self._used.push(self._used.context(device))
+        self._used.push(self._used.context(DEVICE))
         self._queue = int(self._used.call(self._used.cu.cuStreamCreate(0)))
         self._events = tuple(self._used.call(self._used.cu.cuEventCreate(0)) for _ in range(2))
         names = self._used.cu.CUdevice_attribute
-        l2 = self._used.attribute(names.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, device)
+        l2 = self._used.attribute(names.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, DEVICE)
         self._flush_nbytes = 2 * max(l2, 1 << 24)
         self._flush = int(self._used.call(self._used.cu.cuMemAlloc(self._flush_nbytes)))
         matmul: MatMul = spec.program.steps[0].spec
@@ -121,7 +120,7 @@ class Session:
         return self._before
 
     def _copy(self, array: DeviceArray) -> DeviceArray:
-        made = DeviceArray(self._used, array.shape, array.dtype, self._device, array.strides)
+        made = DeviceArray(self._used, array.shape, array.dtype, DEVICE, array.strides)
         self._do(self._used.cu.cuMemcpyDtoD, made.address, array.address, array.nbytes)
         return made
 
@@ -135,7 +134,7 @@ class Session:
         facts: dict[str, ArrayFacts] = {p.name: describe(self._arrays[p.name], p.name) for p in interface.pointers}
         given, numbers = bind.split_scalars(interface, {n.name: NUMBER for n in interface.numbers if n.default is None})
         binding = bind.bind(interface, facts, given)
-        launch = kernel.prepare(facts, attrs.evolve(binding, device=self._device), numbers)
+        launch = kernel.prepare(facts, attrs.evolve(binding, device=DEVICE), numbers)
         self._launches[index], self._kept[index] = launch, kernel
         return launch
 
@@ -193,8 +192,8 @@ class Session:
         rounding = Rounding(spec.A.dtype, spec.accumulator, spec.C.dtype)
         if self._compare is None:
             source = comparison(spec.C.dtype)
-            loaded = self._used.load(compile_source(source, "compare", find_arch(arch)), 0, self._device)
-            self._compare = loaded, DeviceArray(self._used, (1,), np.dtype(np.uint64), self._device)
+            loaded = self._used.load(compile_source(source, "compare", find_arch(arch)), 0, DEVICE)
+            self._compare = loaded, DeviceArray(self._used, (1,), np.dtype(np.uint64), DEVICE)
         loaded, counter = self._compare
         self._do(self._used.cu.cuMemsetD8, counter.address, 0, 8)
         count = out.nbytes // int(out.dtype.itemsize)

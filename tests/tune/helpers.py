@@ -67,7 +67,7 @@ class FakeMeasurer:
 class FakeSession:
     """Stand for a GPU session in another process: entries are texts that say what happens."""
 
-    def __init__(self, spec: Any, device: int) -> None:
+    def __init__(self, spec: Any) -> None:
         self.loaded: dict[int, Any] = {}
 
     def trial(self, index: int, entry: Any, samples: int, plain: bool) -> Trial:
