@@ -17,7 +17,7 @@ from .results import Result
 from .subjects import Launch, Prepared, Subject, as_subject
 from .timer import SHORT_US, Times
 
-MOST_SETS = 32  # of buffers that graphs rotate through
+MOST_SETS = 256  # of buffers that graphs rotate through
 
 
 @attrs.frozen

@@ -11,6 +11,8 @@ from fireiron.schedules import _tensor_cores
     n=(64, 128, 256),
     warp=((32, 32), (32, 64), (64, 32), (64, 64)),
     stages=(2, 3, 4, 5),
+    ways=(1, 2),
+    split_k=(1, 2, 4, 8),
 )
 def gemm(
     spec: MatMulChain,

@@ -147,6 +147,7 @@ def _elements(move: MoveChain) -> MoveChain:
     warp=((32, 64), (64, 32), (64, 64)),
     thread=((8, 8), (16, 8)),
     stages=(2, 3),
+    split_k=(1, 2, 4, 8),
 )
 def sgemm(
     spec: MatMulChain,

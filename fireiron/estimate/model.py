@@ -36,6 +36,7 @@ from fireiron.kernel.traffic import SECTOR, WARP
 LAUNCH_US = 3.2  # an empty kernel between two events, measured on an H200
 L2_NBYTES_PER_CLOCK = 64  # of one SM
 GL_LATENCY = 600  # clocks from a load to its data, an L2 miss on an H200
+BUSY_LATENCY = 1000  # clocks from a load to its data while all SMs load; a guess between an idle and a saturated memory
 ROUND_CLOCKS = 60  # a barrier, and the first shared read after it
 F32_LANES = 128  # fp32 lanes of the SM that atoms' clocks are for
 OVERLAP = 4.0  # exponent of the norm in which resources add up
@@ -66,6 +67,7 @@ class Estimate:
         blocks_per_sm: resident at a time.
         waves: of blocks, the last one counted in full.
         terms: each resource alone, slowest first.
+        flight_us: time that loads under way take at the latency of a busy memory; no bound, for that latency varies.
         sizes: values of the symbols.
         assumed: symbols that were given typical values.
     """
@@ -81,6 +83,7 @@ class Estimate:
     blocks_per_sm: int
     waves: int
     terms: tuple[Term, ...]
+    flight_us: float = 0.0
     sizes: tuple[tuple[str, int], ...] = ()
     assumed: tuple[str, ...] = ()
 
@@ -94,7 +97,7 @@ class Estimate:
         """
         named = {term.name: term.us for term in self.terms}
         apart = {name: us for name, us in named.items() if name not in ("latency", "launch")}
-        busy = sum(us**OVERLAP for us in apart.values()) ** (1 / OVERLAP)
+        busy = sum(us**OVERLAP for us in (*apart.values(), self.flight_us)) ** (1 / OVERLAP)
         return named["launch"] + named["latency"] + busy
 
     @property
@@ -167,14 +170,17 @@ def estimate(
     each = -(-grid // gpu.sms)
     resident = min(found.blocks, each)
     work = _work(kernel, everything, values, arch)
-    issue = max(sum(work.math.values()), work.slots) / arch.partitions
+    # A warp stays with one scheduler: fewer resident warps than schedulers leave some of them without work.
+    schedulers = min(arch.partitions, resident * -(-kernel.threads // WARP))
+    issue = max(sum(work.math.values()), work.slots) / schedulers
     atom = max(work.math, key=lambda name: work.math[name], default="")
     mostly = atom if work.math and 2 * sum(work.math.values()) >= work.slots else "instruction"
     shared = sum(row.units for row in rows if row.memory == "SH")
     sectors = sum(row.units for row in rows if row.memory == "GL") * SECTOR
     clocks = {f"{mostly} issue": issue, "shared memory": shared, "l2": sectors / L2_NBYTES_PER_CLOCK}
     slowest = max(clocks, key=lambda name: clocks[name])
-    critical = _critical(everything, kernel, values, clocks[slowest])
+    rounds = _rounds(everything, values)
+    critical = _critical(rounds, clocks[slowest])
     slots = resident * gpu.sms
     waves, rest = divmod(grid, slots)
     last = -(-rest // gpu.sms)
@@ -203,6 +209,7 @@ def estimate(
         blocks_per_sm=resident,
         waves=waves + bool(rest),
         terms=tuple(Term(name, us) for name, us in sorted(terms.items(), key=lambda item: -item[1])),
+        flight_us=each * _flight(rounds) / resident / gpu.clock_mhz,
         sizes=tuple(values.items()),
         assumed=tuple(s.name for s in symbols(kernel) if s.name not in (sizes or {})),
     )
@@ -243,8 +250,22 @@ def _volume(known: Sample, bindings: tuple[object, ...]) -> float:
     return total
 
 
-def _critical(everything: tuple[Site, ...], kernel: Kernel, values: Mapping[str, int], throughput: float) -> float:
-    """Count the clocks of one block alone on its SM."""
+@attrs.frozen
+class _Round:
+    """Describe the iterations of an outer loop that load from global memory.
+
+    Args:
+        rolled: whether there is a loop; what stands outside of any counts as one iteration.
+        trips: iterations.
+        ahead: how many of them are loaded before they are needed.
+    """
+
+    rolled: bool
+    trips: float
+    ahead: int
+
+
+def _rounds(everything: tuple[Site, ...], values: Mapping[str, int]) -> list[_Round]:
     rounds: dict[str, float] = {}
     ahead: dict[str, int] = {}
     for site in everything:
@@ -256,11 +277,21 @@ def _critical(everything: tuple[Site, ...], kernel: Kernel, values: Mapping[str,
                 rounds[outer] = max(rounds.get(outer, 0.0), float(np.prod(trips)) if trips else 1.0)
             if view.buffer.memory.name == "SH":
                 ahead[outer] = max(ahead.get(outer, 0), view.buffer.slots - 1)
+    return [_Round(bool(outer), trips, ahead.get(outer, 0)) for outer, trips in rounds.items()]
+
+
+def _critical(rounds: list[_Round], throughput: float) -> float:
+    """Count the clocks of one block alone on its SM."""
     total = throughput
-    for outer, trips in rounds.items():
-        covered = ahead.get(outer, 0) * throughput / trips if outer else 0.0
-        total += trips * (max(0.0, GL_LATENCY - covered) + ROUND_CLOCKS)
+    for each in rounds:
+        covered = each.ahead * throughput / each.trips if each.rolled else 0.0
+        total += each.trips * (max(0.0, GL_LATENCY - covered) + ROUND_CLOCKS)
     return total
+
+
+def _flight(rounds: list[_Round]) -> float:
+    """Count the clocks that a block's loads take one after another, as many in flight as its stages allow."""
+    return sum(each.trips * BUSY_LATENCY / max(1, each.ahead) for each in rounds if each.rolled)
 
 
 def _zeros(site: Site) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fireiron.tune.records import Record
 
 MODEL_BUDGET_S = 3.0  # of a first choice without records
-MODEL_POINTS = 96
+FEW_POINTS = 24  # of a preset whose default is not legal
 MOST_CHOICES = 4096
 
 
@@ -118,46 +118,44 @@ def _chosen(spec: MatMulChain, arch: str | None) -> Choice:
 
 
 def _modelled(spec: MatMulChain, target: str) -> Choice:
-    from fireiron.tune.candidates import judge
+    """Descend by the model, one keyword at a time, from the best of the presets' defaults."""
+    from fireiron.tune.candidates import Candidate, Judged, judge
+    from fireiron.tune.space import default_point, point, space_of
 
     end = time.perf_counter() + MODEL_BUDGET_S
-    judged: list[Any] = []
-    refused: dict[str, str] = {}
-    for candidate in _candidates(spec):
-        found = judge(candidate, spec, target)
-        if found.failure is None:
-            judged.append(found)
-        else:
-            refused.setdefault(candidate.preset.name, str(found.failure))
-        if judged and time.perf_counter() > end:
-            break
-    if not judged:
+    judged: dict[Candidate, Judged] = {}
+
+    def look(preset: Preset, values: Mapping[str, Any]) -> None:
+        candidate = Candidate(preset, point(values))
+        if candidate not in judged and (time.perf_counter() < end or not leader()):
+            judged[candidate] = judge(candidate, spec, target)
+
+    def leader() -> Judged | None:
+        legal = [j for j in judged.values() if j.modelled_us is not None]
+        return min(legal, key=lambda j: j.modelled_us or 0.0, default=None)
+
+    spaces = {p: s for p in presets() if (s := space_of(p.function)) is not None}
+    for preset, space in spaces.items():
+        look(preset, default_point(preset.function, space).keywords)
+    for preset, space in spaces.items() if leader() is None else ():
+        for other in space.points(FEW_POINTS):
+            look(preset, other.keywords)
+    before, best = None, leader()
+    while best is not None and best != before:
+        before = best
+        for name, values in spaces[best.candidate.preset].axes:
+            for value in values:
+                look(best.candidate.preset, {**best.candidate.point.keywords, name: value})
+            best = leader() or best
+    if best is None:
+        refused = {j.candidate.preset.name: j.failure for j in judged.values()}
         listed = "; ".join(f"{name}: {why}" for name, why in refused.items())
         raise CheckError(
             "nothing-legal", f"no preset takes {spec.residual} on {target}: {listed}", fix="write a schedule for it"
         )
-    first = min(judged, key=lambda j: j.modelled_us)
     why = f"no record: the first of {len(judged)} by the cost model, not measured"
-    schedule = first.candidate.preset.build(spec, first.candidate.point)
-    return Choice(schedule, first.candidate, why, modelled_us=first.modelled_us)
-
-
-def _candidates(spec: MatMulChain) -> Iterator[Candidate]:
-    """List every preset's default, then points of their spaces, in turn."""
-    from fireiron.tune.candidates import Candidate
-    from fireiron.tune.space import default_point, space_of
-
-    usable = [(p, s) for p in presets() if (s := space_of(p.function)) is not None]
-    yield from (Candidate(p, default_point(p.function, s)) for p, s in usable)
-    each = [s.points(max(1, MODEL_POINTS // len(usable))) for _, s in usable]
-    left = list(zip([p for p, _ in usable], each, strict=True))
-    while left:
-        for pair in tuple(left):
-            found = next(pair[1], None)
-            if found is None:
-                left.remove(pair)
-            else:
-                yield Candidate(pair[0], found)
+    schedule = best.candidate.preset.build(spec, best.candidate.point)
+    return Choice(schedule, best.candidate, why, modelled_us=best.modelled_us)
 
 
 @cache

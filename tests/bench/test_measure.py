@@ -8,6 +8,7 @@ from fake_lab import FakeLab, Peer
 
 from bench import Case, Options, measure
 from bench.cublas import operands
+from bench.measure import MOST_SETS
 from bench.results import by_case, ratio
 from bench.subjects import Function, Scheduled, as_subject
 from fireiron import FireironError
@@ -51,7 +52,7 @@ def test_a_short_kernel_puts_its_whole_case_into_graphs() -> None:
     # A time by events beside times by graphs would be no ratio of kernels.
     assert refused.times is None
     assert refused.events is not None
-    assert set(lab.timer.sets.values()) == {32}  # small operands: as many sets as are allowed
+    assert set(lab.timer.sets.values()) == {MOST_SETS}  # small operands: as many sets as are allowed
 
 
 def test_sustained_runs_read_the_board_in_their_middle() -> None:
