@@ -19,6 +19,7 @@ from fireiron.base.errors import CallError, UsageError
 from fireiron.tune import records as files
 from fireiron.tune.candidates import Built, Candidate, Failure, Judged, Preset, compiled, failure, judge, preset
 from fireiron.tune.halving import Rung, halve, rank_correlation, ranked
+from fireiron.tune.lookup import load
 from fireiron.tune.machine import Machine, machine
 from fireiron.tune.measurer import GpuMeasurer, Measurer
 from fireiron.tune.problem import FREE, Problem, problem
@@ -168,7 +169,8 @@ def tune(
         executor: compiles, and runs the model; processes of its own where None. Any of concurrent.futures, of Dask
             (`client.get_executor()`) or of another engine.
         measurer: measures; the GPU where None.
-        seeds: points that are measured whatever the model says of them.
+        seeds: points that are measured whatever the model says of them, beside those that the records hold of this
+            problem or a near one.
         on_progress: told how far it is.
 
     Raises:
@@ -210,7 +212,8 @@ def tune(
         if measurer is None:
             measurer = GpuMeasurer(spec, device, where)
             stack.callback(measurer.close)
-        return search.run(executor, measurer, [Candidate(p, s) for s in seeds for p in named])
+        first = [Candidate(p, s) for s in seeds for p in named]
+        return search.run(executor, measurer, [*first, *search.recorded()])
 
 
 def _space(function: Callable[..., Any], given: Mapping[str, Sequence[Any]] | None) -> Space:
@@ -274,6 +277,13 @@ class _Search:
             raise
         self._save(list(self.samples))
         return self._tuned(measurer)
+
+    def recorded(self) -> list[Candidate]:
+        """List what was fastest for this problem, or one near it, in the records so far."""
+        index, problems = load([*files.shipped(), *([self.path] if self.path.exists() else [])])
+        self.notes += problems
+        found = index.find(self.problem, self.where.device, self.arch)
+        return [Candidate(p, f.record.point) for f in found for p in self.spaces if p.name == f.record.preset]
 
     def _late(self) -> bool:
         return time.perf_counter() > self.end

@@ -14,7 +14,8 @@ from fireiron import FireironError, matmul, symbol
 from fireiron.tune import search as searching
 from fireiron.tune.candidates import Failure, preset
 from fireiron.tune.halving import rank_correlation
-from fireiron.tune.records import read
+from fireiron.tune.problem import Problem
+from fireiron.tune.records import append, read
 from fireiron.tune.search import Interrupted, Progress, Tuned, tune
 from fireiron.tune.space import point
 
@@ -127,6 +128,24 @@ def test_neighbours_of_the_best_are_tried(here: Any, monkeypatch: pytest.MonkeyP
     still = run(FakeMeasurer(us), here, effort="full")
     assert still.best is not None
     assert still.best.us == 10.0
+
+
+def test_what_was_recorded_is_measured_again(here: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import attrs
+
+    one = attrs.evolve(searching.EFFORTS["quick"], compiled=1, climbs=0)
+    monkeypatch.setitem(searching.EFFORTS, "quick", one)
+    name = preset(helpers.small).name
+    near = attrs.evolve(helpers.record(preset=name, m=32, n=128, k=8), problem=Problem(256, 512, 64))
+    gone = attrs.evolve(near, point=point({"q": 1}), problem=Problem(256, 256, 64))
+    append(tmp_path / "records.jsonl", [near, gone])
+    with (tmp_path / "records.jsonl").open("a") as file:
+        file.write("{\n")
+    tuned = run(FakeMeasurer(us), here)
+    assert tuned.candidate is not None
+    assert tuned.candidate.point == point({"m": 32, "n": 128, "k": 8})
+    assert tuned.refused["schedule-failed"] == 1  # a keyword that the preset no longer takes
+    assert any("is no record" in note for note in tuned.notes)
 
 
 def test_several_presets_compete(here: Any) -> None:

@@ -50,26 +50,28 @@ def tune(command: Command) -> Answer:
     interrupted = False
     # One set of compilers serves all shapes.
     compilers = Processes(os.cpu_count() or 1, COMPILE_LIMIT_S) if preset(target.made).portable else None
-    for i, spec in enumerate(specs):
-        with _bar(f"{i + 1} of {len(specs)}: {spec.residual}") as tell:
-            try:
-                found.append(
-                    search(
-                        spec, target.made, space=axes, names=(target.reference,), arch=architecture(options.arch),
-                        device=options.device, effort=options.effort, budget_s=options.budget,
-                        records=options.records, executor=compilers, on_progress=tell,
-                    )
-                )  # fmt: skip
-            except Interrupted as stop:
-                found.append(stop.tuned)
-                interrupted = True
-                break
-            except FireironError as error:
-                if len(specs) == 1 or error.code != "nothing-legal":
-                    raise
-                failed[str(spec.residual)] = error
-    if compilers is not None:
-        compilers.shutdown(wait=False, cancel_futures=True)
+    try:
+        for i, spec in enumerate(specs):
+            with _bar(f"{i + 1} of {len(specs)}: {spec.residual}") as tell:
+                try:
+                    found.append(
+                        search(
+                            spec, target.made, space=axes, names=(target.reference,), arch=architecture(options.arch),
+                            device=options.device, effort=options.effort, budget_s=options.budget,
+                            records=options.records, executor=compilers, on_progress=tell,
+                        )
+                    )  # fmt: skip
+                except Interrupted as stop:
+                    found.append(stop.tuned)
+                    interrupted = True
+                    break
+                except FireironError as error:
+                    if len(specs) == 1 or error.code != "nothing-legal":
+                        raise
+                    failed[str(spec.residual)] = error
+    finally:
+        if compilers is not None:
+            compilers.shutdown(wait=False, cancel_futures=True)
     parts: list[Any] = []
     for tuned in found:
         parts += [*_described(tuned), ""]
