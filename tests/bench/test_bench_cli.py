@@ -11,12 +11,6 @@ from fake_lab import FakeLab, Peer
 from bench import main as bench_main
 from bench.main import main
 
-
-@pytest.fixture(autouse=True)
-def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_main, "why_not_timed", lambda: "there is no GPU here")
-
-
 SMALL = ["--shape", "64x64x32", "128x64x32"]
 
 
