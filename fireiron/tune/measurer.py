@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from fireiron.jit.cache import Entry
 from fireiron.tune.candidates import Built, Failure, failure
-from fireiron.tune.machine import Machine
+from fireiron.tune.machine import Board, Machine, State
 from fireiron.tune.process import Lost, Process
 from fireiron.tune.session import Session, Trial
 
@@ -22,6 +22,10 @@ class Measurer(Protocol):
 
     machine: Machine
     notes: list[str]
+
+    def state(self) -> State:
+        """Read clocks and power, right after samples were taken."""
+        ...
 
     def trial(self, index: int, built: Built, samples: int) -> Sequence[float] | Failure:
         """Verify a candidate, and sample it."""
@@ -61,6 +65,11 @@ class GpuMeasurer:
         only = visible[device] if device < len(visible) else str(device)
         self._process = Process({"CUDA_VISIBLE_DEVICES": only} if device or visible else {})
         self._entries: dict[int, Entry] = {}
+        self._board = Board(device)
+
+    def state(self) -> State:
+        """Read clocks and power."""
+        return self._board.state()
 
     def close(self) -> None:
         """End the process."""

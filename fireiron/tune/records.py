@@ -18,7 +18,7 @@ from typing import Any, cast
 import attrs
 
 from fireiron.base.errors import UsageError
-from fireiron.tune.machine import Machine
+from fireiron.tune.machine import Machine, State
 from fireiron.tune.problem import Problem
 from fireiron.tune.space import Point, point
 
@@ -291,6 +291,7 @@ def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def described(machine: Machine) -> dict[str, Any]:
-    """Give a machine's facts without those that a record has fields for."""
-    return {name: value for name, value in machine.to_json().items() if name not in ("device", "arch")}
+def described(machine: Machine, state: State) -> dict[str, Any]:
+    """Give a machine's facts without those that a record has fields for, and what its board did."""
+    facts = {name: value for name, value in machine.to_json().items() if name not in ("device", "arch")}
+    return facts | ({"state": state.to_json()} if state.to_json() else {})

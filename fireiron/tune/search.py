@@ -20,7 +20,7 @@ from fireiron.tune import records as files
 from fireiron.tune.candidates import Built, Candidate, Failure, Judged, Preset, compiled, failure, judge, preset
 from fireiron.tune.halving import Rung, halve, rank_correlation, ranked
 from fireiron.tune.lookup import load
-from fireiron.tune.machine import Machine, machine
+from fireiron.tune.machine import Machine, State, machine
 from fireiron.tune.measurer import GpuMeasurer, Measurer
 from fireiron.tune.problem import FREE, Problem, problem
 from fireiron.tune.process import Processes
@@ -253,6 +253,7 @@ class _Search:
         self.saved: dict[int, int] = {}
         self.notes: list[str] = []
         self.left: list[int] = []
+        self.state = State()
 
     def run(self, executor: Executor, measurer: Measurer, seeds: Sequence[Candidate]) -> Tuned:
         try:
@@ -353,6 +354,7 @@ class _Search:
         else:
             self.sources[built.source] = index
             found = measurer.trial(index, built, self.effort.first)
+            self.state = measurer.state()
             if isinstance(found, Failure):
                 self.failed[index] = found
             else:
@@ -372,6 +374,7 @@ class _Search:
         def sample(who: Sequence[int], count: int) -> Mapping[int, Sequence[float]]:
             self._tell("measure", 0, len(who))
             found, lost = measurer.sample(who, count)
+            self.state = measurer.state()
             self.failed |= lost
             self._save(list(lost))
             return found
@@ -424,7 +427,7 @@ class _Search:
             schedule=str(built.candidate),
             registers=built.entry.binary.resources.registers if built.entry else 0,
             when=files.now(),
-            machine=files.described(self.where),
+            machine=files.described(self.where, self.state),
         )
 
     def _save(self, indices: Sequence[int]) -> None:

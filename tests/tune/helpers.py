@@ -14,7 +14,7 @@ from fireiron import MatMulChain, space
 from fireiron.jit.cache import Entry
 from fireiron.schedules import simt
 from fireiron.tune.candidates import Built, Failure
-from fireiron.tune.machine import Machine
+from fireiron.tune.machine import Machine, State
 from fireiron.tune.problem import Problem
 from fireiron.tune.records import Record, append
 from fireiron.tune.session import Trial
@@ -47,6 +47,9 @@ class FakeMeasurer:
         self.lose: set[int] = set()
         self.interrupt_after: int | None = None
         self.rounds: list[tuple[int, int]] = []
+
+    def state(self) -> State:
+        return State(sm_mhz=1755, power_w=500.0)
 
     def trial(self, index: int, built: Built, samples: int) -> Sequence[float] | Failure:
         assert built.entry is not None

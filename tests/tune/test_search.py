@@ -55,6 +55,7 @@ def test_the_fastest_is_found_and_recorded(here: Any, tmp_path: Path) -> None:
     assert best.point == tuned.candidate.point
     assert best.samples == tuned.best.samples > 40
     assert best.machine["driver"] == "580.1"
+    assert best.machine["state"] == {"sm_mhz": 1755, "power_w": 500.0}
     assert best.modelled_us
 
 
