@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from fireiron.jit.cache import Entry
+from fireiron.language.specs import tensors_of
 from fireiron.tune.candidates import Built, Failure, failure
 from fireiron.tune.machine import Board, Machine, State
 from fireiron.tune.process import Lost, Process
@@ -14,6 +16,7 @@ from fireiron.tune.session import Session, Trial
 
 START_LIMIT_S = 60.0
 TRIAL_LIMIT_S = 20.0
+ELEMENTS_PER_S = 2e7  # that are surely made and verified in a second
 ONE = 1  # sample, to find out who is guilty
 
 
@@ -60,6 +63,8 @@ class GpuMeasurer:
         self.notes: list[str] = []
         self._session, self._arguments = session, (spec,)
         self._limit_s = trial_limit_s
+        # The first trial makes the operands, and verifies on the host.
+        self._trial_limit_s = trial_limit_s + (0.0 if spec is None else _elements(spec) / ELEMENTS_PER_S)
         # There the chosen GPU is the only one.
         visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
         only = visible[device] if device < len(visible) else str(device)
@@ -79,7 +84,9 @@ class GpuMeasurer:
         """Verify a candidate, and sample it."""
         try:
             self._ready()
-            found: Trial = self._process.do("trial", index, built.entry, samples, built.plain, limit_s=self._limit_s)
+            found: Trial = self._process.do(
+                "trial", index, built.entry, samples, built.plain, limit_s=self._trial_limit_s
+            )
         except Lost as error:
             return Failure("run", error.code, error.message)
         except Exception as error:
@@ -139,3 +146,8 @@ class GpuMeasurer:
     def _begin(self) -> None:
         if not self._process.alive:
             self._process.make(self._session, *self._arguments, limit_s=START_LIMIT_S)
+
+
+def _elements(spec: Any) -> int:
+    """Count the elements of a product's three tensors."""
+    return sum(math.prod(int(n) for n in tensor.shape) for tensor in tensors_of(spec.program.steps[0].spec))

@@ -53,7 +53,7 @@ def test_right_kernels_pass_and_are_timed_alike(dtype: str, layout: str, functio
         found, lost = measurer.sample([0, 1], 41)
         assert lost == {}
         one, two = (statistics.median(found[i]) for i in (0, 1))
-        assert abs(one / two - 1) < 0.03
+        assert abs(one - two) < max(0.03 * two, 0.6)  # events resolve half a microsecond
     finally:
         measurer.close()
 
