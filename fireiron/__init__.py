@@ -34,7 +34,7 @@ from fireiron.language.levels import (
     Warp,
     Warpgroup,
 )
-from fireiron.language.pointwise import add, exp, maximum, minimum, relu, scale, tanh
+from fireiron.language.pointwise import Op, add, exp, maximum, minimum, relu, scale, tanh
 from fireiron.language.tensor import ColMajor, Grouped, Matrix, RowMajor, Tensor, Vector
 from fireiron.tune.space import space
 
@@ -71,6 +71,7 @@ __all__ = [
     "Memory",
     "Move",
     "MoveChain",
+    "Op",
     "Pointwise",
     "QuadPair",
     "RowMajor",

@@ -12,6 +12,7 @@ from fireiron import (
     Group,
     Grouped,
     MatMulChain,
+    Op,
     RowMajor,
     Strategy,
     Swizzle,
@@ -36,6 +37,7 @@ def gemm(
     asynchronous: bool,
     ways: int = 1,
     split_k: int = 1,
+    ops: tuple[Op, ...] = (),
 ) -> MatMulChain:
     """Schedule a product: tiles of a block in a pipeline, tiles of a warp, fragments, the atom.
 
@@ -48,6 +50,7 @@ def gemm(
         asynchronous: whether cp.async fills shared memory, else registers stage the copies.
         ways: groups of warps that each take a part of a chunk of K.
         split_k: blocks that share a tile of C, each with a part of K.
+        ops: pointwise functions of the accumulator, first to last.
     """
     a, b = spec.matmul.A, spec.matmul.B
     m, n = block
@@ -55,7 +58,7 @@ def gemm(
     chunk = a.dtype.count_in(ROW_NBYTES * (2 if wide else 1))
     step = atom[2] if wide else a.dtype.count_in(STEP_NBYTES)
     a_along_k, b_along_k = a.order is RowMajor, b.order is ColMajor
-    chain: MatMulChain = spec.tile(m, n, batch=spec.batch).to(Block).layout(Grouped(8)).epilog(memory=FR)
+    chain: MatMulChain = spec.tile(m, n, batch=spec.batch).to(Block).layout(Grouped(8)).epilog(*ops, memory=FR)
     if split_k > 1:
         chain = chain.split(ways=split_k, multiple_of=ways * chunk).parallel(Block)
     chain = chain.split(ways * chunk).pipeline(stages)

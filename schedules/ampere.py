@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from fireiron import MatMulChain, space
+from fireiron import MatMulChain, Op, space
 from fireiron.schedules import _tensor_cores
 
 
 @space(
+    "sm_80",
     m=(64, 128, 256),
     n=(64, 128, 256),
     warp=((32, 32), (32, 64), (64, 32), (64, 64)),
@@ -22,6 +23,7 @@ def gemm(
     stages: int = 4,
     ways: int = 1,
     split_k: int = 1,
+    ops: tuple[Op, ...] = (),
 ) -> MatMulChain:
     """Schedule a product for tensor cores: asynchronous copies, ldmatrix, mma.sync.
 
@@ -34,8 +36,9 @@ def gemm(
         ways: as many groups of warps take a part of each chunk of K, 1, 2, 4 or 8; chunks are longer by this, so that
             fewer stages may fit.
         split_k: as many blocks share a tile of C, each with a part of K: for tiles too few to fill the GPU.
+        ops: pointwise functions of the accumulator, first to last (`add(bias)`, `relu`).
     """
     kind = spec.matmul.A.dtype
     if kind.bits == 64:
-        return _tensor_cores.gemm(spec, (m // 2, n // 2), (32, 32), min(stages, 3), (8, 8, 4), True, ways, split_k)
-    return _tensor_cores.gemm(spec, (m, n), warp, stages, (16, 8, kind.count_in(32)), True, ways, split_k)
+        return _tensor_cores.gemm(spec, (m // 2, n // 2), (32, 32), min(stages, 3), (8, 8, 4), True, ways, split_k, ops)
+    return _tensor_cores.gemm(spec, (m, n), warp, stages, (16, 8, kind.count_in(32)), True, ways, split_k, ops)

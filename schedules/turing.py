@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from fireiron import MatMulChain
+from fireiron import MatMulChain, Op, space
 from fireiron.schedules import _tensor_cores
 
 
+@space(
+    "sm_75",
+    m=(64, 128, 256),
+    n=(64, 128, 256),
+    warp=((32, 32), (32, 64), (64, 32), (64, 64)),
+    stages=(2, 3),
+    ways=(1, 2),
+    split_k=(1, 2, 4, 8),
+)
 def gemm(
     spec: MatMulChain,
     m: int = 128,
@@ -14,6 +23,7 @@ def gemm(
     stages: int = 2,
     ways: int = 1,
     split_k: int = 1,
+    ops: tuple[Op, ...] = (),
 ) -> MatMulChain:
     """Schedule a product for tensor cores: copies staged in registers, ldmatrix, mma.sync.
 
@@ -26,7 +36,8 @@ def gemm(
         ways: as many groups of warps take a part of each chunk of K, 1, 2, 4 or 8; chunks are longer by this, so that
             fewer stages may fit.
         split_k: as many blocks share a tile of C, each with a part of K: for tiles too few to fill the GPU.
+        ops: pointwise functions of the accumulator, first to last (`add(bias)`, `relu`).
     """
     kind = spec.matmul.A.dtype
     rows = 16 if kind.kind == "float" else 8
-    return _tensor_cores.gemm(spec, (m, n), warp, stages, (rows, 8, kind.count_in(16)), False, ways, split_k)
+    return _tensor_cores.gemm(spec, (m, n), warp, stages, (rows, 8, kind.count_in(16)), False, ways, split_k, ops)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +16,13 @@ from fireiron.front.matmul import MatMulChain
 
 if TYPE_CHECKING:
     from fireiron.jit.kernel import CompiledKernel
-    from fireiron.tune.candidates import Candidate, Preset
+    from fireiron.tune.candidates import Candidate, Judged, Preset
     from fireiron.tune.lookup import Index
     from fireiron.tune.machine import Machine
     from fireiron.tune.records import Record
 
 MODEL_BUDGET_S = 3.0  # of a first choice without records
+SURE = 0.97  # of the modelled time: what saves less is no reason to leave a default, which was measured once
 FEW_POINTS = 24  # of a preset whose default is not legal
 MOST_CHOICES = 4096
 
@@ -56,8 +57,9 @@ _choices: dict[Any, Choice] = {}
 def best(spec: MatMulChain, arch: str | None = None) -> Any:
     """Give the best schedule known for a product.
 
-    A schedule that was recorded for the problem on this device, else that of the nearest problem, else the one that
-    the cost model puts first. The answer is kept: the next one for an equal spec takes microseconds.
+    A schedule that was recorded for the problem on this device, else that of the nearest problem, else the first choice
+    of the preset for the newest architecture that takes the problem: its own, or the cost model's. The answer is kept:
+    the next one for an equal spec takes microseconds.
 
     Args:
         spec: what `matmul(...)` gives.
@@ -118,44 +120,110 @@ def _chosen(spec: MatMulChain, arch: str | None) -> Choice:
 
 
 def _modelled(spec: MatMulChain, target: str) -> Choice:
-    """Descend by the model, one keyword at a time, from the best of the presets' defaults."""
-    from fireiron.tune.candidates import Candidate, Judged, judge
-    from fireiron.tune.space import default_point, point, space_of
-
+    """Choose without records: of the presets for the newest architecture that take the problem, the first choice."""
     end = time.perf_counter() + MODEL_BUDGET_S
-    judged: dict[Candidate, Judged] = {}
+    refused: dict[Preset, str] = {}
+    for group in _by_architecture(target):
+        found, judged = _first_choice(spec, target, group, end, refused)
+        if found is not None:
+            words = f"the best of {judged} by the cost model" if judged else "the preset's own first choice"
+            schedule = found.candidate.preset.build(spec, found.candidate.point)
+            why = f"no record: {words}, not measured"
+            return Choice(schedule, found.candidate, why, modelled_us=found.modelled_us)
+    raise _nothing_legal(spec, target, refused)
 
-    def look(preset: Preset, values: Mapping[str, Any]) -> None:
+
+def _nothing_legal(spec: MatMulChain, target: str, refused: Mapping[Preset, str]) -> CheckError:
+    listed = "; ".join(f"{preset.name}: {why}" for preset, why in refused.items())
+    return CheckError(
+        "nothing-legal", f"no preset takes {spec.residual} on {target}: {listed}", fix="write a schedule for it"
+    )
+
+
+def _by_architecture(target: str) -> list[list[Preset]]:
+    """Group the presets that a target may run by what they are for, the newest architecture first."""
+    from fireiron.algebra.arch import arch as find_arch
+    from fireiron.tune.space import space_of
+
+    groups: dict[int, list[Preset]] = {}
+    for preset in presets():
+        declared = space_of(preset.function)
+        since = find_arch(declared.since).number if declared is not None and declared.since else 0
+        if since <= find_arch(target).number:
+            groups.setdefault(since, []).append(preset)
+    return [groups[since] for since in sorted(groups, reverse=True)]
+
+
+def suited(spec: MatMulChain, arch: str | None = None) -> tuple[Preset, ...]:
+    """List the presets that are worth a search for a product: those of the architecture that `best` chooses from.
+
+    Raises:
+        CheckError: `nothing-legal` where no preset takes the problem.
+    """
+    target = _target(spec, arch)
+    refused: dict[Preset, str] = {}
+    for group in _by_architecture(target):
+        if _first_choice(spec, target, group, 0.0, refused)[0] is not None:  # the first that is legal says enough
+            return tuple(group)
+    raise _nothing_legal(spec, target, refused)
+
+
+def _first_choice(
+    spec: MatMulChain, target: str, group: Sequence[Preset], end: float, refused: dict[Preset, str]
+) -> tuple[Judged | None, int]:
+    """Find the best of some presets: descend by the model, one keyword at a time, from the best of their defaults.
+
+    A preset that ranks its points itself is taken at its word: its first legal point stands for it.
+
+    Returns:
+        The best, None where nothing is legal; and from how many points the model chose it, 0 where it is first in a
+        preset's own ranking.
+    """
+    from fireiron.base.errors import UsageError
+    from fireiron.tune.candidates import Candidate, judge
+    from fireiron.tune.space import Space, default_point, point, space_of
+
+    judged: dict[Candidate, Judged] = {}
+    spaces: dict[Preset, Space] = {}
+
+    def look(preset: Preset, values: Mapping[str, Any]) -> bool:
         candidate = Candidate(preset, point(values))
         if candidate not in judged and (time.perf_counter() < end or not leader()):
-            judged[candidate] = judge(candidate, spec, target)
+            judged[candidate] = found = judge(candidate, spec, target)
+            if found.failure is not None:
+                refused.setdefault(preset, str(found.failure))
+        return candidate in judged and judged[candidate].failure is None
 
     def leader() -> Judged | None:
         legal = [j for j in judged.values() if j.modelled_us is not None]
         return min(legal, key=lambda j: j.modelled_us or 0.0, default=None)
 
-    spaces = {p: s for p in presets() if (s := space_of(p.function)) is not None}
+    for preset in group:
+        declared = space_of(preset.function)
+        assert declared is not None
+        try:
+            spaces[preset] = declared.of(spec)
+        except UsageError as error:
+            refused[preset] = error.message
     for preset, space in spaces.items():
-        look(preset, default_point(preset.function, space).keywords)
+        if space.ranked:
+            next((each for each in space.points(FEW_POINTS) if look(preset, each.keywords)), None)
+        else:
+            look(preset, default_point(preset.function, space).keywords)
     for preset, space in spaces.items() if leader() is None else ():
         for other in space.points(FEW_POINTS):
             look(preset, other.keywords)
     before, best = None, leader()
-    while best is not None and best != before:
+    while best is not None and best != before and not spaces[best.candidate.preset].ranked:
         before = best
         for name, values in spaces[best.candidate.preset].axes:
             for value in values:
                 look(best.candidate.preset, {**best.candidate.point.keywords, name: value})
-            best = leader() or best
-    if best is None:
-        refused = {j.candidate.preset.name: j.failure for j in judged.values()}
-        listed = "; ".join(f"{name}: {why}" for name, why in refused.items())
-        raise CheckError(
-            "nothing-legal", f"no preset takes {spec.residual} on {target}: {listed}", fix="write a schedule for it"
-        )
-    why = f"no record: the first of {len(judged)} by the cost model, not measured"
-    schedule = best.candidate.preset.build(spec, best.candidate.point)
-    return Choice(schedule, best.candidate, why, modelled_us=best.modelled_us)
+            found = leader()
+            if found is not None and (found.modelled_us or 0.0) < SURE * (best.modelled_us or 0.0):
+                best = found
+    own = best is not None and spaces[best.candidate.preset].ranked
+    return best, 0 if own else sum(j.failure is None for j in judged.values())
 
 
 @cache

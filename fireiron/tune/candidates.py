@@ -17,7 +17,7 @@ from fireiron.algebra.scalar import Arg
 from fireiron.base.errors import FireironError, UsageError
 from fireiron.jit.cache import Entry
 from fireiron.language.decompositions import Epilog
-from fireiron.tune.space import Point
+from fireiron.tune.space import Point, arguments
 
 PRESETS = "fireiron.schedules."
 
@@ -71,7 +71,8 @@ class Preset:
             FireironError: as the links do, and `schedule-failed` for any other exception of the function.
         """
         try:
-            return self.function(spec, **point.keywords, **dict(self.given))
+            function = self.function
+            return function(spec, **arguments(function, point), **dict(self.given))
         except FireironError:
             raise
         except Exception as error:

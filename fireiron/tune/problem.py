@@ -26,6 +26,7 @@ class Problem:
         layout: the letters of `matmul`, and of C where it is column-major.
         batch: number of products, 1 for one.
         scaled: alpha and beta, where they are not 1 and 0.
+        product: what is summed, where it is no product of numbers: "xor" or "and" of bits.
         given: keywords of the preset that are part of the problem (`ops=...`), as text.
     """
 
@@ -40,11 +41,12 @@ class Problem:
     batch: int = 1
     scaled: str = ""
     given: str = ""
+    product: str = "mul"
 
     @property
     def family(self) -> tuple[object, ...]:
         """Give all but the extents: problems of one family may borrow each other's schedules."""
-        return (self.a, self.b, self.acc, self.c, self.layout, self.batch > 1, self.scaled, self.given)
+        return (self.a, self.b, self.acc, self.c, self.layout, self.batch > 1, self.scaled, self.given, self.product)
 
     @property
     def flops(self) -> float:
@@ -83,7 +85,8 @@ class Problem:
         words += [f"by {self.batch}"] if self.batch > 1 else []
         kinds = [self.a if self.a == self.b else f"{self.a}*{self.b}"]
         kinds += [self.acc, self.c] if (self.acc, self.c) != (self.a, self.a) else []
-        return " ".join([*words, ":".join(kinds), self.layout, *filter(None, (self.scaled, self.given))])
+        words += [":".join(kinds), self.layout, *filter(None, (self.scaled, self.given))]
+        return " ".join([*words, *([self.product] if self.product != "mul" else [])])
 
 
 def problem(program: Program, given: Mapping[str, Any] | None = None) -> Problem:
@@ -118,6 +121,7 @@ def problem(program: Program, given: Mapping[str, Any] | None = None) -> Problem
         batch=sizes[3],
         scaled=",".join(scaled),
         given=",".join(f"{name}={value!r}" for name, value in sorted((given or {}).items())),
+        product=spec.product,
     )
 
 

@@ -83,7 +83,7 @@ class Record:
     def to_json(self) -> dict[str, Any]:
         """Give plain data; what is not known is left out."""
         facts: dict[str, Any] = {"v": FORMAT, "problem": self.problem.to_json(), "preset": self.preset}
-        facts |= {"keywords": self.point.keywords, "device": self.device, "arch": self.arch}
+        facts |= {"keywords": self.point.to_json(), "device": self.device, "arch": self.arch}
         for name in ("us", "p20", "p80", "samples", "modelled_us", "source", "schedule", "registers", "when"):
             if value := getattr(self, name):
                 facts[name] = round(value, 4) if isinstance(value, float) else value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import statistics
@@ -18,6 +19,7 @@ import attrs
 from fireiron.base.errors import CallError, UsageError
 from fireiron.tune import records as files
 from fireiron.tune.candidates import Built, Candidate, Failure, Judged, Preset, compiled, failure, judge, preset
+from fireiron.tune.effort import EFFORTS, Effort
 from fireiron.tune.halving import Rung, halve, rank_correlation, ranked
 from fireiron.tune.lookup import load
 from fireiron.tune.machine import Machine, State, machine
@@ -25,37 +27,11 @@ from fireiron.tune.measurer import GpuMeasurer, Measurer
 from fireiron.tune.problem import FREE, Problem, problem
 from fireiron.tune.process import Processes
 from fireiron.tune.records import Record
-from fireiron.tune.space import Point, Space, checked, default_point, space_of
+from fireiron.tune.space import Declared, Point, Space, checked, default_point, space_of
 
 COMPILE_LIMIT_S = 120.0
+RANKED_LOOKS = 3  # candidates of a preset's own ranking that are checked, for each that may be compiled
 NO_FAILURE = Failure("", "", "")
-
-
-@attrs.frozen
-class Effort:
-    """Say how much to try.
-
-    Args:
-        judged: candidates that the model ranks, at most.
-        compiled: of those, how many are compiled and measured.
-        first: samples of each at its trial.
-        rungs: the rounds of the halving.
-        climbs: how often the neighbours of the best are tried too.
-        budget_s: seconds it may take, unless told otherwise.
-    """
-
-    judged: int
-    compiled: int
-    first: int
-    rungs: tuple[Rung, ...]
-    climbs: int
-    budget_s: float
-
-
-EFFORTS = {
-    "quick": Effort(600, 24, 3, (Rung(5, 8), Rung(11, 3), Rung(31, 3)), 1, 20.0),
-    "full": Effort(20000, 200, 3, (Rung(5, 60), Rung(11, 16), Rung(21, 5), Rung(61, 5)), 4, 900.0),
-}
 
 
 @attrs.frozen
@@ -185,7 +161,7 @@ def tune(
     if FREE in (wanted.m, wanted.n, wanted.k):
         raise UsageError("unknown-size", f"{wanted} has a size that is a symbol", fix="tune for sizes, as 512x512x64")
     named = [preset(f, given, names[i] if i < len(names) else "") for i, f in enumerate(functions)]
-    spaces = {p: _space(f, space) for p, f in zip(named, functions, strict=True)}
+    declared = {p: _space(f, space) for p, f in zip(named, functions, strict=True)}
     where = machine(device) if measurer is None else measurer.machine
     if measurer is None and not where.device:
         from fireiron.jit.driver import probe
@@ -196,11 +172,13 @@ def tune(
             fix="fireiron.best(spec) gives the model's choice without one",
         )
     chosen = EFFORTS[effort]
+    spaces, refused = _spaces_for(declared, spec)
     search = _Search(
         spec, wanted, spaces, arch or where.arch, where, chosen, budget_s or chosen.budget_s,
         Path(records) if records is not None else files.default_path(), on_progress,
     )  # fmt: skip
     with contextlib.ExitStack() as stack:
+        search.notes += refused
         portable = all(p.portable for p in named)
         if not portable:
             search.notes.append("functions of a script or notebook are compiled in this process, one at a time")
@@ -212,11 +190,29 @@ def tune(
         if measurer is None:
             measurer = GpuMeasurer(spec, device, where)
             stack.callback(measurer.close)
-        first = [Candidate(p, s) for s in seeds for p in named]
+        first = [Candidate(p, s) for s in seeds for p in spaces]
         return search.run(executor, measurer, [*first, *search.recorded()])
 
 
-def _space(function: Callable[..., Any], given: Mapping[str, Sequence[Any]] | None) -> Space:
+def _spaces_for(declared: Mapping[Preset, Declared], spec: Any) -> tuple[dict[Preset, Space], list[str]]:
+    """Give the presets' spaces for one problem, and say which have none.
+
+    Raises:
+        UsageError: `no-candidates` where none has.
+    """
+    spaces: dict[Preset, Space] = {}
+    refused: list[UsageError] = []
+    for each, found in declared.items():
+        try:
+            spaces[each] = found.of(spec)
+        except UsageError as error:
+            refused.append(error)
+    if refused and not spaces:
+        raise refused[0]
+    return spaces, [error.message for error in refused]
+
+
+def _space(function: Callable[..., Any], given: Mapping[str, Sequence[Any]] | None) -> Declared:
     found = checked(function, given) if given is not None else space_of(function)
     if found is None:
         name = getattr(function, "__name__", str(function))
@@ -261,7 +257,7 @@ class _Search:
             legal = [j for j in self.judged.values() if j.failure is None]
             if not legal:
                 self._nothing_legal()
-            order = [j.candidate for j in sorted(legal, key=lambda j: j.modelled_us or 0.0)]
+            order = self._order(legal)
             first = [c for c in dict.fromkeys(seeds) if self.judged[c].failure is None]
             self._measure(executor, measurer, list(dict.fromkeys([*first, *order]))[: self.effort.compiled])
             self.left = list(self.samples)
@@ -301,20 +297,37 @@ class _Search:
             yield Candidate(each, default_point(each.function, space))
         share = max(1, self.effort.judged // len(self.spaces))
         for each, space in self.spaces.items():
-            # In no order: where time ends the ranking, what was looked at is spread over the space.
-            points = list(space.points(share))
-            random.Random(0).shuffle(points)
+            points = list(space.points(min(share, RANKED_LOOKS * self.effort.compiled) if space.ranked else share))
+            if not space.ranked:
+                # In no order: where time ends the ranking, what was looked at is spread over the space.
+                random.Random(0).shuffle(points)
             yield from (Candidate(each, p) for p in points)
+
+    def _order(self, legal: Sequence[Judged]) -> list[Candidate]:
+        """Sort candidates, the most promising first: by the cost model, but as a preset that ranks its own does.
+
+        Where both kinds compete they take turns, since their ranks say nothing of each other.
+        """
+        own: dict[Preset, list[Candidate]] = {}
+        for judged in legal:  # in the order in which they were drawn, which is that of a ranking
+            if self.spaces[judged.candidate.preset].ranked:
+                own.setdefault(judged.candidate.preset, []).append(judged.candidate)
+        others = [j for j in legal if j.candidate.preset not in own]
+        modelled = [j.candidate for j in sorted(others, key=lambda j: j.modelled_us or 0.0)]
+        turns = itertools.zip_longest(*own.values(), modelled)
+        return [candidate for turn in turns for candidate in turn if candidate is not None]
 
     def _judge(self, executor: Executor, candidates: Iterable[Candidate], most: int) -> None:
         """Check and model candidates that are new; a third of the time may go there."""
         new = [c for c in dict.fromkeys(candidates) if c not in self.judged][:most]
         limit = time.perf_counter() + max(0.5, (self.end - time.perf_counter()) / 3)
         tasks = {executor.submit(judge, c, self.spec, self.arch): c for c in new}
+        found: dict[Candidate, Judged] = {}
         for done, (task, error) in enumerate(_finished(tasks, limit), 1):
             candidate = tasks[task]
-            self.judged[candidate] = Judged(candidate, failure=error) if error else task.result()
+            found[candidate] = Judged(candidate, failure=error) if error else task.result()
             self._tell("model", done, len(tasks))
+        self.judged |= {c: found[c] for c in new if c in found}
         skipped = len(new) - sum(c in self.judged for c in new)
         if skipped:
             self.notes.append(f"{skipped} of {len(new)} candidates were left unranked: time was up")

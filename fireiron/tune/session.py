@@ -15,6 +15,7 @@ import numpy as np
 
 from fireiron.algebra.arch import arch as find_arch
 from fireiron.algebra.dtypes import DType
+from fireiron.algebra.elements import read
 from fireiron.jit import bind
 from fireiron.jit.arrays import ArrayFacts, describe
 from fireiron.jit.cache import Entry
@@ -25,7 +26,7 @@ from fireiron.jit.memory import DeviceArray
 from fireiron.jit.timing import random_array
 from fireiron.language.specs import MatMul
 from fireiron.language.tensor import Tensor
-from fireiron.tune.verify import Rounding, wrong_product
+from fireiron.tune.verify import Rounding, as_products, wrong_product
 
 DEVICE = 0  # the only one that the process sees
 NUMBER = 2  # of scalars without a default
@@ -175,7 +176,8 @@ class Session:
             missing = int(np.isnan(c.astype(np.float32)).sum()) if self._matmul.C.dtype.kind == "float" else 0
             return f"{missing} elements are NaN: not written, or not a number" if missing else ""
         spec = self._matmul
-        a, b, c = (_mathematical(tensor, host[tensor.name]) for tensor in (spec.A, spec.B, spec.C))
+        a, b, c = (mathematical(tensor, host[tensor.name]) for tensor in (spec.A, spec.B, spec.C))
+        a, b = as_products(a, b, spec.product)
         return wrong_product(a, b, c, Rounding(spec.A.dtype, spec.accumulator, spec.C.dtype))
 
     def _host(self, name: str) -> np.ndarray[Any, Any]:
@@ -214,16 +216,11 @@ class Session:
 
 def comparison(kind: DType) -> str:
     """Write a kernel that counts the elements of two arrays that differ by more than a tolerance, or are NaN."""
-    loads = {
-        "f64": ("double", "return x;"),
-        "f32": ("float", "return x;"),
-        "f16": ("unsigned short", 'float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(x)); return f;'),
-        "bf16": ("unsigned short", "return __uint_as_float((unsigned)x << 16);"),
-        "i32": ("int", "return x;"),
-    }
-    c_type, body = loads[kind.name]
+    c_type, body = _widening(kind)
     return f"""// Count elements that differ by more than relative * |expected| + absolute; a NaN differs from all.
-__device__ inline double wide({c_type} x) {{ {body} }}
+__device__ inline double wide({c_type} x) {{
+    {body}
+}}
 
 extern "C" __global__ void compare(const {c_type}* got, const {c_type}* expected, unsigned long long* wrong,
                                    unsigned long long count, double relative, double absolute) {{
@@ -237,6 +234,21 @@ extern "C" __global__ void compare(const {c_type}* got, const {c_type}* expected
 """
 
 
-def _mathematical(tensor: Tensor, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """View an array as rows and columns: a column-major matrix is stored as its transpose."""
-    return array.transpose(tuple(int(i) for i in np.argsort(tensor.storage)))
+def _widening(kind: DType) -> tuple[str, str]:
+    """Write how an element becomes a double: narrow floats are taken apart, which every architecture can."""
+    plain = {"f64": "double", "f32": "float", "tf32": "float", "i32": "int", "i8": "signed char", "u8": "unsigned char"}
+    if kind.name in plain:
+        return plain[kind.name], "return x;"
+    top, fraction = (1 << kind.exponent) - 1, (1 << kind.mantissa) - 1
+    nan = f"e == {top}" if kind.infinite else f"e == {top} && f == {fraction}"
+    least = 1 - kind.bias - kind.mantissa  # exponent of the last bit of the smallest numbers
+    body = f"""int e = x >> {kind.mantissa} & {top}, f = x & {fraction};
+    if ({nan}) return nan("");
+    double size = e ? ldexp({fraction + 1}.0 + f, e + {least - 1}) : ldexp((double)f, {least});
+    return x >> {kind.bits - 1} ? -size : size;"""
+    return ("unsigned char" if kind.bits == 8 else "unsigned short"), body
+
+
+def mathematical(tensor: Tensor, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """View stored elements as rows and columns: a column-major matrix is stored as its transpose."""
+    return read(array, tensor.dtype).transpose(tuple(int(i) for i in np.argsort(tensor.storage)))

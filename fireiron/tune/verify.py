@@ -16,6 +16,8 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 VECTORS = 2
 CHUNK = 1 << 24  # elements that are converted to f64 at a time
+BYTE_SUMS = 2.0**-13  # rounding of sums of 8-bit floats, of which some tensor cores keep no more bits
+BYTE_TERMS = 32  # that they sum at a time
 SLACK = 8.0  # standard deviations of the rounding that a row's sum may be off
 
 
@@ -38,7 +40,25 @@ class Rounding:
 
         A sum of k such products is about sqrt(k), and each of its k additions rounds it.
         """
-        return 16 * k * self.acc.epsilon
+        narrow = self.inside.kind == "float" and self.inside.bits == 8
+        return 16 * k * max(self.acc.epsilon, BYTE_SUMS / BYTE_TERMS if narrow else 0.0)
+
+
+def as_products(a: Array, b: Array, product: str) -> tuple[Array, Array]:
+    """Write what is summed of bits as a product of numbers: a xor b is a (1 - b) + (1 - a) b.
+
+    Args:
+        a, b: matrices in mathematical order, or batches of them.
+        product: `mul`, `and` or `xor`.
+
+    Example:
+        >>> a, b = as_products(np.array([[0, 1, 1]]), np.array([[1], [1], [0]]), "xor")
+        >>> (a @ b).item()
+        2
+    """
+    if product != "xor":
+        return a, b
+    return np.concatenate([a, 1 - a], axis=-1), np.concatenate([1 - b, b], axis=-2)
 
 
 def wrong_product(a: Array, b: Array, c: Array, rounding: Rounding, seed: int = 0) -> str:

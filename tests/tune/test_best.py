@@ -83,7 +83,7 @@ def test_a_record_that_is_not_legal_here_is_passed_over(
     known(tmp_path, record(device=H200, m=7), record(device=H200, preset="gone.preset", us=1.0))
     found = choose(matmul(512, 512, 512))
     assert found.record is None
-    assert found.why.startswith("no record: the first of ")
+    assert found.why.startswith("no record: the best of ")
     assert found.modelled_us
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from fireiron import FireironError, space
 from fireiron.schedules import ampere, simt
-from fireiron.tune.space import Space, checked, default_point, point, space_of, values_of
+from fireiron.tune.space import Declared, Space, checked, default_point, point, space_of, values_of
 
 
 @space(m=(64, 128, 256), warp=((32, 32), (64, 64)))
@@ -15,8 +15,9 @@ def preset(spec, m=128, warp=(64, 64), other=None):
 
 
 def test_points_are_the_product() -> None:
-    found = space_of(preset)
-    assert found is not None
+    declared = space_of(preset)
+    assert declared is not None
+    found = declared.of()
     points = list(found.points())
     assert found.size == len(points) == len(set(points)) == 6
     assert str(points[0]) == "m=64, warp=(32, 32)"
@@ -31,8 +32,9 @@ def test_a_large_space_is_drawn_from_without_repeats() -> None:
 
 
 def test_neighbours_differ_by_one_place() -> None:
-    found = space_of(preset)
-    assert found is not None
+    declared = space_of(preset)
+    assert declared is not None
+    found = declared.of()
     near = set(found.neighbours(point({"m": 128, "warp": (32, 32)})))
     assert near == {
         point({"m": 64, "warp": (32, 32)}),
@@ -46,7 +48,7 @@ def test_a_point_survives_json() -> None:
     import json
 
     made = point({"warp": (64, 32), "stages": 3, "name": "x", "on": True, "none": None})
-    assert point(json.loads(json.dumps(made.keywords))) == made
+    assert point(json.loads(json.dumps(made.to_json()))) == made
 
 
 @pytest.mark.parametrize(
@@ -78,7 +80,7 @@ def test_plain_data_on_a_function_is_a_space_too() -> None:
     def other(spec, m=1): ...
 
     other.space = {"m": [1, 2]}  # type: ignore[attr-defined]
-    assert space_of(other) == Space((("m", (1, 2)),))
+    assert space_of(other) == Declared((("m", (1, 2)),))
     assert space_of(lambda spec: None) is None
 
 

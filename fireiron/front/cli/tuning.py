@@ -106,7 +106,7 @@ def best(command: Command) -> Answer:
         facts["modelled"] = f"{found.modelled_us:.2f} us; nothing was measured"
     data = {
         "preset": found.candidate.preset.name,
-        "keywords": found.candidate.point.keywords,
+        "keywords": found.candidate.point.to_json(),
         "python": found.point,
         "why": found.why,
         "record": None if record is None else record.to_json(),
