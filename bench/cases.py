@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
@@ -27,6 +27,8 @@ class Case:
         dtype: element types of the inputs, the accumulator and the output, as `in[:acc[:out]]`.
         layout: how the row-major arrays lie, as `matmul` takes it.
         batch: number of products.
+        ops: what follows in the same kernel, of `bias` (a row that is added) and `relu`, joined by "+".
+        product: of bits, `and` or `xor`.
 
     Example:
         >>> str(Case(512, 256, 64, "f16", "TN")), Case(512, 256, 64).flops
@@ -39,6 +41,8 @@ class Case:
     dtype: str = "f32"
     layout: str = "NN"
     batch: int | None = None
+    ops: str = ""
+    product: str = ""
 
     @property
     def shape(self) -> str:
@@ -65,8 +69,13 @@ class Case:
     def nbytes(self) -> float:
         """Count the bytes that must move: each operand once."""
         inside, _, outside = self.types
-        each = (self.m * self.k + self.k * self.n) * inside.nbytes + self.m * self.n * outside.nbytes
+        each = inside.nbytes_of(self.m * self.k + self.k * self.n) + self.m * self.n * outside.nbytes
         return float(each * (self.batch or 1))
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """List what follows the product."""
+        return tuple(filter(None, self.ops.split("+")))
 
     def spec(self) -> MatMulChain:
         """Start a schedule of the case."""
@@ -74,15 +83,25 @@ class Case:
 
         names = [name or None for name in self.dtype.split(":")]
         dtype, acc, out = (*names, None, None)[:3]
-        return matmul(self.m, self.n, self.k, dtype, acc=acc, out=out, layout=self.layout, batch=self.batch)
+        return matmul(
+            self.m, self.n, self.k, dtype, acc=acc, out=out, layout=self.layout, batch=self.batch,
+            product=cast("Any", self.product or None),
+        )  # fmt: skip
+
+    def keywords(self) -> dict[str, Any]:
+        """Give what a preset is called with beside the spec."""
+        from fireiron import Vector, add, relu
+
+        made = {"bias": lambda: add(Vector(self.n, self.types[2], name="bias")), "relu": lambda: relu}
+        return {"ops": tuple(made[step]() for step in self.steps)} if self.steps else {}
 
     def to_json(self) -> dict[str, Any]:
         """Give plain data."""
         facts = attrs.asdict(self)
-        return {name: value for name, value in facts.items() if value is not None}
+        return {name: value for name, value in facts.items() if value not in (None, "")}
 
     def __str__(self) -> str:
-        return f"{self.shape} {self.dtype} {self.layout}"
+        return " ".join(filter(None, (self.shape, self.dtype, self.layout, self.product, self.ops)))
 
 
 def case(shape: str, dtype: str = "f32", layout: str = "NN", batch: int | None = None) -> Case:

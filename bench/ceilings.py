@@ -25,7 +25,16 @@ class Ceiling:
 CEILINGS = {
     "NVIDIA H200": Ceiling(
         gbps=4247,
-        tflops=(("f16", 773), ("bf16", 773), ("i8", 1630), ("u8", 1630), ("f32", 62.7), ("f64", 61.3), ("tf32", 390)),
+        tflops=(
+            ("f16", 773),
+            ("bf16", 773),
+            ("i8", 1630),
+            ("u8", 1630),
+            ("f32", 62.7),
+            ("f64", 61.3),
+            ("tf32", 390),
+            ("e4m3", 1567),
+        ),
         source="one H200 at 700 W: a copy of 1 GiB; products of 4096 and 8192 by the fastest kernel of any source, L2 "
         "flushed, random data; f32: FFMA from registers alone",
     ),

@@ -12,6 +12,8 @@ from typing import Any
 
 import attrs
 
+from fireiron.algebra.dtypes import tf32
+
 from .arrays import Arrays, torch_module
 from .cases import Case
 from .subjects import Launch, Prepared, Rough, needs_gpu, not_installed, unsupported
@@ -20,11 +22,17 @@ WORKSPACE_NBYTES = 64 << 20
 ALGORITHMS = 24  # asked of the heuristic
 
 # cudaDataType
-TYPES = {"f32": 0, "f64": 1, "f16": 2, "i8": 3, "u8": 8, "i32": 10, "bf16": 14, "e4m3": 28, "e5m2": 29}
+TYPES = {
+    "f32": 0, "tf32": 0, "f64": 1, "f16": 2, "i8": 3, "u8": 8, "i32": 10, "bf16": 14, "e4m3": 28, "e5m2": 29
+}  # fmt: skip
 # cublasComputeType_t, and the cudaDataType of alpha and beta, by the accumulator
-COMPUTE = {"f16": (64, "f16"), "f32": (68, "f32"), "f64": (70, "f64"), "i32": (72, "i32"), "tf32": (77, "f32")}
+COMPUTE = {"f16": (64, "f16"), "f32": (68, "f32"), "f64": (70, "f64"), "i32": (72, "i32")}
+TF32 = (77, "f32")
 SCALARS = {"f32": ctypes.c_float, "f64": ctypes.c_double, "i32": ctypes.c_int32, "f16": ctypes.c_uint16}
-TRANSA, TRANSB = 3, 4  # cublasLtMatmulDescAttributes_t
+# cublasLtMatmulDescAttributes_t
+TRANSA, TRANSB, EPILOGUE, BIAS, FAST_ACCUMULATION = 3, 4, 7, 8, 25
+# cublasLtEpilogue_t, of which several are joined
+EPILOGUES = {"relu": 2, "bias": 4}
 BATCH_COUNT, BATCH_STRIDE = 5, 6  # cublasLtMatrixLayoutAttribute_t
 MAX_WORKSPACE = 1  # cublasLtMatmulPreferenceAttributes_t
 
@@ -100,7 +108,7 @@ def _types(name: str, case: Case) -> tuple[int, str]:
     inside, acc, outside = case.types
     if inside.name not in TYPES or outside.name not in TYPES or acc.name not in COMPUTE or inside.name == "u8":
         raise unsupported(name, case)
-    return COMPUTE[acc.name]
+    return TF32 if inside == tf32 else COMPUTE[acc.name]
 
 
 @attrs.frozen(eq=False)
@@ -114,6 +122,8 @@ class Cublas:
         """Bind the arguments that do not change."""
         needs_gpu(self.name, arrays)
         compute, scale = _types(self.name, case)
+        if case.steps or case.types[0].name in ("e4m3", "e5m2"):
+            raise unsupported(self.name, case)
         blas, handle = _cublas()
         first, second, out = operands(case)
         alpha, beta = _one(scale)
@@ -173,6 +183,7 @@ class CublasLt:
         needs_gpu(self.name, arrays)
         assert arrays is not None
         plan = _Plan(case, *_types(self.name, case))
+        plan.take(arrays)
         found = plan.algorithms()
         if not found:
             raise unsupported(self.name, case)
@@ -193,9 +204,21 @@ class _Plan:
         self._alpha, self._beta = _one(scale)
         self._do("MatmulDescCreate", ctypes.byref(self._operation), compute, TYPES[scale])
         for attribute, operand in ((TRANSA, first), (TRANSB, second)):
-            value = ctypes.c_int32(int(operand.transposed))
-            self._do("MatmulDescSetAttribute", self._operation, attribute, ctypes.byref(value), ctypes.c_size_t(4))
+            self._set(attribute, ctypes.c_int32(int(operand.transposed)))
+        if case.types[0].name in ("e4m3", "e5m2"):
+            self._set(FAST_ACCUMULATION, ctypes.c_int8(1))
+        if case.steps:
+            self._set(EPILOGUE, ctypes.c_int32(sum(EPILOGUES[step] for step in case.steps)))
         self._layouts = [self._layout(x, case.batch) for x in (first, second, out)]
+
+    def take(self, arrays: Arrays) -> None:
+        """Name the row that is added."""
+        if arrays.bias is not None:
+            self._set(BIAS, ctypes.c_void_p(arrays.bias.data_ptr()))
+
+    def _set(self, attribute: int, value: Any) -> None:
+        nbytes = ctypes.c_size_t(ctypes.sizeof(value))
+        self._do("MatmulDescSetAttribute", self._operation, attribute, ctypes.byref(value), nbytes)
 
     def _do(self, function: str, *arguments: object) -> None:
         _check(getattr(self._lt, f"cublasLt{function}")(*arguments), f"cublasLt{function}")
@@ -233,6 +256,7 @@ class _Plan:
         multiply = self._lt.cublasLtMatmul
 
         def once() -> None:
+            self.take(arrays)  # the descriptor holds the address, and serves all sets of arrays
             status = multiply(
                 self._handle, self._operation, alpha, first, a, second, b, beta, out, c, out, c,
                 algorithm, workspace, nbytes, _stream(),

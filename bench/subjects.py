@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol
 
 import attrs
 
+from fireiron.algebra.dtypes import tf32
 from fireiron.base.errors import CompileError, FireironError, UsageError
 
 from .arrays import Arrays, torch_module
@@ -93,24 +95,40 @@ class Scheduled:
         modelled = schedule.estimate(self.arch).time_us
 
         def launch(found: Arrays) -> Launch:
-            return lambda: kernel(found.stored_a, found.stored_b, out=found.out)
+            operands = (found.stored_a, found.stored_b, *(() if found.bias is None else (found.bias,)))
+            return lambda: kernel(*operands, out=found.out)
 
         return Prepared(launch, detail, modelled, kernel.resources.registers)
 
     def _schedule(self, case: Case) -> tuple[Any, str]:
-        if self.given is not None:
-            return self.given(case.spec(), **self.values), self.name
         if self.reference == "best":
+            # Ops change neither which schedule is chosen nor its keywords.
             found = import_module("fireiron.front.best").choose(case.spec(), self.arch)
-            return found.schedule, str(found.point)
-        from fireiron.front.cli.find import find
+            if not case.steps:
+                return found.schedule, str(found.point)
+            preset, point = found.candidate.preset, found.candidate.point
+            self._takes_ops(preset.function, case)
+            return preset.build(case.spec(), point, **case.keywords()), f"{found.point} with {case.ops}"
+        made = self.given
+        if made is None:
+            from fireiron.front.cli.find import find
 
-        return find(self.reference).made(case.spec(), **self.values), self.name
+            made = find(self.reference).made
+        if case.steps:
+            self._takes_ops(made, case)
+        return made(case.spec(), **self.values, **case.keywords()), self.name
+
+    def _takes_ops(self, function: Any, case: Case) -> None:
+        if "ops" not in inspect.signature(function).parameters:
+            raise unsupported(self.name, case)
 
 
 @attrs.frozen
 class Torch:
-    """Time torch.mm, torch.bmm, and for int8 torch._int_mm."""
+    """Time torch.mm, torch.bmm, for int8 torch._int_mm, for 8-bit floats torch._scaled_mm with scales of 1.
+
+    A row that is added and relu are fused where torch has it: torch.addmm, torch._addmm_activation.
+    """
 
     name: str = "torch"
     ours: bool = False
@@ -119,15 +137,46 @@ class Torch:
         """Choose the function."""
         torch = needs_gpu(self.name, arrays)
         inside, _, outside = case.types
-        if inside.kind == "int":
-            if inside.name != "i8" or case.batch is not None:
-                raise unsupported(self.name, case)
-            return Prepared(lambda found: lambda: torch._int_mm(found.a, found.b, out=found.out), "torch._int_mm")
-        if inside != outside:
+        if inside.packed or (inside.kind == "int" and inside.name != "i8"):
             raise unsupported(self.name, case)
-        torch.backends.cuda.matmul.allow_tf32 = False
+        if inside.bits == 8:
+            if case.batch is not None or case.steps or (inside.kind == "float" and case.layout != "TN"):
+                raise unsupported(self.name, case)
+            if inside.kind == "int":
+                return Prepared(lambda found: lambda: torch._int_mm(found.a, found.b, out=found.out), "torch._int_mm")
+            one = torch.ones((), device="cuda")
+            fixed = {"scale_a": one, "scale_b": one, "out_dtype": getattr(torch, outside.numpy_name)}
+            return Prepared(
+                lambda found: lambda: torch._scaled_mm(found.a, found.b, **fixed, use_fast_accum=True, out=found.out),
+                "torch._scaled_mm, fast accumulation",
+            )
+        if inside.numpy_name != outside.numpy_name:
+            raise unsupported(self.name, case)
+        torch.backends.cuda.matmul.allow_tf32 = inside == tf32
+        if case.steps:
+            return self._fused(torch, case)
         function = torch.mm if case.batch is None else torch.bmm
         return Prepared(lambda found: lambda: function(found.a, found.b, out=found.out), f"torch.{function.__name__}")
+
+    def _fused(self, torch: Any, case: Case) -> Prepared:
+        if case.batch is not None:
+            raise unsupported(self.name, case)
+        match case.steps:
+            case ("bias",):
+                return Prepared(
+                    lambda found: lambda: torch.addmm(found.bias, found.a, found.b, out=found.out), "torch.addmm"
+                )
+            case ("bias", "relu"):
+                return Prepared(
+                    lambda found: lambda: torch._addmm_activation(found.bias, found.a, found.b, out=found.out),
+                    "torch._addmm_activation",
+                )
+            case ("relu",):
+                return Prepared(
+                    lambda found: lambda: torch.mm(found.a, found.b, out=found.out).relu_(), "torch.mm, then relu_"
+                )
+            case _:
+                raise unsupported(self.name, case)
 
 
 @attrs.frozen(eq=False)
@@ -146,6 +195,8 @@ class Function:
     def prepare(self, case: Case, arrays: Arrays | None, rough: Rough | None) -> Prepared:
         """Bind the arrays."""
         needs_gpu(self.name, arrays)
+        if case.steps:
+            raise unsupported(self.name, case)
         return Prepared(lambda found: lambda: self.function(found.a, found.b, found.out))
 
 
@@ -202,8 +253,6 @@ def as_subject(given: object, arch: str | None = None) -> Subject:
 
 
 def _takes_spec(function: Any) -> bool:
-    import inspect
-
     parameters = list(inspect.signature(function).parameters.values())
     return bool(parameters) and (parameters[0].name == "spec" or "MatMulChain" in str(parameters[0].annotation))
 

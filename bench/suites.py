@@ -82,8 +82,18 @@ SUITES = {
     "dtypes": Suite(
         "4096 in every element type",
         (
-            *(Case(4096, 4096, 4096, name, "TN") for name in ("f16", "bf16", "i8")),
-            *(Case(4096, 4096, 4096, name, "NN") for name in ("f32", "f64")),
+            *(Case(4096, 4096, 4096, name, "TN") for name in ("f16", "bf16", "tf32", "e4m3", "e5m2", "i8", "u8")),
+            *(Case(4096, 4096, 4096, name, "TN") for name in ("i4", "u4", "b1")),
+            Case(4096, 4096, 4096, "b1", "TN", product="and"),
+            *(Case(4096, 4096, 4096, name, "NN") for name in ("f32", "tf32", "f64")),
+        ),
+    ),
+    "fused": Suite(
+        "products with what follows them: a row added, relu",
+        tuple(
+            Case(m, n, k, "f16", "TN", ops=ops)
+            for m, n, k in ((4096, 4096, 4096), (8192, 1024, 4096), (512, 512, 512))
+            for ops in ("bias", "relu", "bias+relu")
         ),
     ),
     "batched": Suite(

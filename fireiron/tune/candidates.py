@@ -64,15 +64,20 @@ class Preset:
             found = getattr(found, part)
         return found
 
-    def build(self, spec: Any, point: Point) -> Any:
+    def build(self, spec: Any, point: Point, **more: Any) -> Any:
         """Build the schedule.
+
+        Args:
+            spec: the empty schedule.
+            point: keywords of the space.
+            more: keywords beside them, as `ops`.
 
         Raises:
             FireironError: as the links do, and `schedule-failed` for any other exception of the function.
         """
         try:
             function = self.function
-            return function(spec, **arguments(function, point), **dict(self.given))
+            return function(spec, **arguments(function, point), **{**dict(self.given), **more})
         except FireironError:
             raise
         except Exception as error:
