@@ -22,7 +22,6 @@ from .suites import SUITES, random100, suite
 from .tables import FOOT, UNTIMED, draw, markdown, problems, summaries
 
 RIGHT, WRONG, USAGE, INTERRUPTED = 0, 1, 2, 130
-OTHERS = ("overhead", "build", "table")
 
 
 def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") -> int:
@@ -43,6 +42,17 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") 
             return build()
         if words[:1] == ["table"]:
             return _table(words[1:])
+        if words[:1] == ["tune"]:
+            return _tune(words[1:])
+        if words[:1] == ["session"]:
+            from .session import parsed
+            from .session import run as session
+
+            return session(parsed(words[1:]), shlex.join([*prog.split(), *words]))
+        if words[:1] == ["readme"]:
+            from .readme import run as readme
+
+            return readme(words[1:])
         return _run(_parser(prog).parse_intermixed_args(words), shlex.join([*prog.split(), *words]))
     except FireironError as error:
         print(error, file=sys.stderr)
@@ -58,7 +68,10 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         description="Time schedules against peers: checked against f64, interleaved in one process, L2 flushed.",
         epilog=f"suites:\n{listed}\nothers:\n  overhead        host time of a call over a bare cuda.core launch\n"
         "  build           time of chains, lowering, printing, compiling; needs no GPU\n"
-        "  table FILE      results as Markdown",
+        "  table FILE      results as Markdown\n"
+        "  tune SUITE      tunes cases within a budget, and keeps the fastest as records\n"
+        "  session         tunes and measures all suites within a budget of seconds\n"
+        "  readme          writes the README's table from bench/results",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -175,6 +188,23 @@ def _compare(new: Sequence[Result], old: Sequence[Result], old_device: str, devi
     print("\n".join(str(change) for change in shown), file=out, end="\n" if shown else "")
     print(f"{len(changes) - len(shown)} of {len(changes)} within noise", file=out)
     return any(change.verdict in ("slower", "fails") for change in changes)
+
+
+def _tune(words: Sequence[str]) -> int:
+    from pathlib import Path
+
+    from .session import SHIPPED
+    from .tuning import run, spread
+
+    parser = argparse.ArgumentParser(prog="python -m bench tune", description="Tune cases of a suite within a budget.")
+    parser.add_argument("suite", nargs="?", default="gemm-random100", choices=list(SUITES))
+    parser.add_argument("--count", type=int, default=12, metavar="N", help="cases, spread over the suite (12)")
+    parser.add_argument("--budget", type=float, default=240.0, metavar="S", help="seconds for all of them (240)")
+    parser.add_argument("--full", type=float, default=0.0, metavar="S", help="seconds a case for effort full too (0)")
+    parser.add_argument("--records", type=Path, default=SHIPPED, metavar="FILE", help="the file of records to ship")
+    o = parser.parse_args(words)
+    outcomes = run(spread(suite(o.suite).cases, o.count), o.budget, o.records, full_s=o.full)
+    return RIGHT if any(each.best_us is not None for each in outcomes) else WRONG
 
 
 def _table(words: Sequence[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,23 @@ def write(path: str, lines: Iterable[dict[str, Any]]) -> None:
         raise UsageError(
             "cannot-write", f"{path} cannot be written: {error.strerror}", fix="name another file"
         ) from None
+
+
+def replace(path: Path, found: Sequence[Result], machine: Machine, command: str, when: str) -> None:
+    """Write the results of one case into a file, in the place of older ones of that case.
+
+    The file is replaced at once or not at all.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines: list[dict[str, Any]] = []
+    if path.is_file():
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    measured = [result.case.to_json() for result in found]
+    kept = [line for line in lines if line["case"] not in measured]
+    kept += [result.to_json(machine, command, when) for result in found]
+    aside = path.with_name(f".{path.name}.tmp")
+    aside.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+    os.replace(aside, path)
 
 
 def read(path: str) -> tuple[list[Result], str]:

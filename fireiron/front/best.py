@@ -94,6 +94,12 @@ def choose(spec: MatMulChain, arch: str | None = None) -> Choice:
     return found
 
 
+def remember(spec: MatMulChain, arch: str | None, choice: Choice) -> None:
+    """Keep a choice that was made elsewhere, as by another process, as what `best` gives."""
+    program = spec.program
+    _choices[arch, program.arch, program.steps[0].spec] = choice
+
+
 def forget() -> None:
     """Forget all choices: records that were added since are read again."""
     _choices.clear()
@@ -111,12 +117,19 @@ def _chosen(spec: MatMulChain, arch: str | None) -> Choice:
     named = {preset.name: preset for preset in presets()}
     for found in _index().find(wanted, where.device, target):
         preset = named.get(found.record.preset)
-        if preset is None:
-            continue
+        if preset is None or (found.distance > 0 and _ranks(preset)):
+            continue  # a preset's own ranking knows more of this problem than a record of another one
         candidate = Candidate(preset, found.record.point)
         if judge(candidate, spec, target).failure is None:  # what was legal there need not be here
             return Choice(preset.build(spec, found.record.point), candidate, found.why, found.record)
     return _modelled(spec, target)
+
+
+def _ranks(preset: Preset) -> bool:
+    from fireiron.tune.space import space_of
+
+    declared = space_of(preset.function)
+    return declared is not None and declared.ranked
 
 
 def _modelled(spec: MatMulChain, target: str) -> Choice:
@@ -260,13 +273,14 @@ def _index() -> Index:
     return index
 
 
-def gemm(a: Any, b: Any, *, out: Any = None, layout: str = "NN", stream: Any = None) -> Any:
+def gemm(a: Any, b: Any, *, out: Any = None, layout: str = "NN", dtype: object = None, stream: Any = None) -> Any:
     """Multiply two arrays with the best schedule known for their shapes.
 
     Args:
         a, b: arrays as the layout stores them, of torch, CuPy or NumPy; batches of them have one more dimension.
         out: array to write; allocated where None.
         layout: as `matmul` takes it: the second letter is A's, T meaning A[K, M]; the first is B's, T meaning B[N, K].
+        dtype: element type of both, where the arrays do not say it: `tf32` in f32; `i4`, `u4` and `b1` in bytes.
         stream: as a kernel takes it.
 
     Raises:
@@ -277,16 +291,17 @@ def gemm(a: Any, b: Any, *, out: Any = None, layout: str = "NN", stream: Any = N
         >>> gemm(np.ones((32, 16), np.float32), np.ones((16, 64), np.float32))[0, 0].item()
         16.0
     """
-    kernel = _kernels.get((layout, a.dtype, a.shape, b.shape, None if out is None else out.dtype))
+    kernel = _kernels.get((layout, dtype, a.dtype, a.shape, b.shape, None if out is None else out.dtype))
     if kernel is None:
-        kernel = _prepared(a, b, out, layout)
+        kernel = _prepared(a, b, out, layout, dtype)
     return kernel(a, b, out=out, stream=stream)
 
 
 _kernels: dict[Any, Callable[..., Any]] = {}
 
 
-def _prepared(a: Any, b: Any, out: Any, layout: str) -> Callable[..., Any]:
+def _prepared(a: Any, b: Any, out: Any, layout: str, dtype: object) -> Callable[..., Any]:
+    from fireiron.algebra.dtypes import dtype as find_dtype
     from fireiron.base.errors import CallError
     from fireiron.jit.arrays import describe
 
@@ -298,14 +313,20 @@ def _prepared(a: Any, b: Any, out: Any, layout: str) -> Callable[..., Any]:
             f"a has the shape {facts[0].shape} and b {facts[1].shape}",
             fix="give two matrices, or two batches of them",
         ).located(here())
-    m, k = facts[0].shape[-2:] if layout[1:] != "T" else facts[0].shape[:-3:-1]
-    n = facts[1].shape[-1] if layout[:1] != "T" else facts[1].shape[-2]
+    try:
+        kind = find_dtype(facts[0].dtype if dtype is None else dtype)
+    except FireironError as error:
+        raise error.located(here()) from None
+    # Several elements share a byte along the last axis.
+    first, second = ((*x.shape[:-1], x.shape[-1] * kind.pack) for x in facts)
+    m, k = first[-2:] if layout[1:] != "T" else first[:-3:-1]
+    n = second[-1] if layout[:1] != "T" else second[-2]
     batch = facts[0].shape[0] if ranks == {3} else None
     wanted = None if out is None else describe(out, "out").dtype
-    kernel = _kernel(m, n, k, facts[0].dtype, wanted, layout, batch)
+    kernel = _kernel(m, n, k, kind.name, wanted, layout, batch)
     if len(_kernels) >= MOST_CHOICES:
         _kernels.clear()
-    _kernels[layout, a.dtype, a.shape, b.shape, None if out is None else out.dtype] = kernel
+    _kernels[layout, dtype, a.dtype, a.shape, b.shape, None if out is None else out.dtype] = kernel
     return kernel
 
 

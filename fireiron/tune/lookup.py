@@ -12,7 +12,7 @@ from fireiron.tune import records as files
 from fireiron.tune.problem import Problem
 from fireiron.tune.records import Record
 
-NEAR = 4.0  # doublings, over all extents, that a recorded problem may be away
+NEAR = 3.0  # doublings, over all extents, that a recorded problem may be away
 
 
 @attrs.frozen

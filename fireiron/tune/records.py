@@ -169,9 +169,7 @@ def append(path: Path, records: Iterable[Record]) -> None:
             while lines:
                 lines = lines[os.write(descriptor, lines) :]
     except OSError as error:
-        raise UsageError(
-            "cannot-write", f"{path} cannot be written: {error.strerror}", fix="name another file by --records"
-        ) from None
+        raise _cannot_write(path, error) from None
 
 
 @contextmanager
@@ -259,6 +257,43 @@ def newest(records: Iterable[Record]) -> list[Record]:
     return list(kept.values())
 
 
+def fastest(records: Iterable[Record], most: int) -> list[Record]:
+    """Keep the fastest records of each problem, device and architecture; failures are left out."""
+    kept: dict[tuple[object, ...], list[Record]] = {}
+    for record in sorted((r for r in newest(records) if r.us is not None), key=_order):
+        kept.setdefault((record.device, record.arch, record.problem), []).append(record)
+    return [record for each in kept.values() for record in each[:most]]
+
+
+def replace(out: Path, records: Iterable[Record]) -> None:
+    """Write a file anew, at once or not at all; what was added to it since it was read is lost.
+
+    Raises:
+        UsageError: `cannot-write`.
+    """
+    aside = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    try:
+        with _opened(out):
+            _write(aside, out, records)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise _cannot_write(out, error) from None
+
+
+def _write(aside: Path, out: Path, records: Iterable[Record]) -> None:
+    ordered = sorted(records, key=_order)
+    aside.write_text("".join(json.dumps(r.to_json()) + "\n" for r in ordered), encoding="utf-8")
+    os.replace(aside, out)
+
+
+def _order(r: Record) -> tuple[object, ...]:
+    return (r.device, str(r.problem), r.us is None, r.us or 0.0, r.preset, str(r.point))
+
+
+def _cannot_write(path: Path, error: OSError) -> UsageError:
+    return UsageError("cannot-write", f"{path} cannot be written: {error.strerror}", fix="name another file")
+
+
 def merge(out: Path, inputs: Sequence[Path]) -> Read:
     """Write the records of several files into one, each thing once; the file is replaced at once or not at all.
 
@@ -274,15 +309,11 @@ def merge(out: Path, inputs: Sequence[Path]) -> Read:
     try:
         with _opened(out):
             read_in.append(read(out))
-            merged = newest(record for each in read_in for record in each.records)
-            merged.sort(key=lambda r: (r.device, str(r.problem), r.us is None, r.us or 0.0, r.preset, str(r.point)))
-            aside.write_text("".join(json.dumps(r.to_json()) + "\n" for r in merged), encoding="utf-8")
-            os.replace(aside, out)
+            merged = sorted(newest(record for each in read_in for record in each.records), key=_order)
+            _write(aside, out, merged)
     except OSError as error:
         aside.unlink(missing_ok=True)
-        raise UsageError(
-            "cannot-write", f"{out} cannot be written: {error.strerror}", fix="name another file"
-        ) from None
+        raise _cannot_write(out, error) from None
     return Read(tuple(merged), tuple(problem for each in read_in for problem in each.problems))
 
 

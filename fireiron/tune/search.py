@@ -66,6 +66,7 @@ class Tuned:
         correlation: Spearman's rank correlation of modelled and measured times, None where too few were measured.
         elapsed_s: what the search took.
         notes: what a user should know.
+        first: what would have been chosen without measuring: first by the cost model, or in the preset's own ranking.
     """
 
     problem: Problem
@@ -76,6 +77,7 @@ class Tuned:
     correlation: float | None
     elapsed_s: float
     notes: tuple[str, ...] = ()
+    first: Candidate | None = None
 
     @property
     def best(self) -> Record | None:
@@ -83,18 +85,24 @@ class Tuned:
         return next((r for r in self.records if r.us is not None), None)
 
     @property
+    def first_us(self) -> float | None:
+        """Give the measured time of the first choice, None where it was not measured."""
+        return next((r.us for r in self.records if self.first is not None and _is_of(r, self.first)), None)
+
+    @property
     def first_choice(self) -> float | None:
-        """Give the best time over that of the model's first choice: 1 where the model was right."""
-        timed = [r for r in self.records if r.us is not None and r.modelled_us is not None]
-        if self.best is None or not timed:
-            return None
-        first = min(timed, key=lambda r: r.modelled_us or 0.0)
-        return (self.best.us or 0.0) / (first.us or 1.0)
+        """Give the best time over that of the first choice: 1 where it was right."""
+        best, first = self.best, self.first_us
+        return None if best is None or best.us is None or not first else best.us / first
 
     @property
     def failures(self) -> tuple[Record, ...]:
         """List what failed."""
         return tuple(r for r in self.records if r.failure is not None)
+
+
+def _is_of(record: Record, candidate: Candidate) -> bool:
+    return (record.preset, record.point) == (candidate.preset.name, candidate.point)
 
 
 class Interrupted(KeyboardInterrupt):
@@ -250,6 +258,7 @@ class _Search:
         self.notes: list[str] = []
         self.left: list[int] = []
         self.state = State()
+        self.first: Candidate | None = None
 
     def run(self, executor: Executor, measurer: Measurer, seeds: Sequence[Candidate]) -> Tuned:
         try:
@@ -258,6 +267,7 @@ class _Search:
             if not legal:
                 self._nothing_legal()
             order = self._order(legal)
+            self.first = order[0]
             first = [c for c in dict.fromkeys(seeds) if self.judged[c].failure is None]
             self._measure(executor, measurer, list(dict.fromkeys([*first, *order]))[: self.effort.compiled])
             self.left = list(self.samples)
@@ -464,6 +474,7 @@ class _Search:
             correlation=rank_correlation([x for x, _ in known], [y for _, y in known]),
             elapsed_s=time.perf_counter() - self.start,
             notes=(*self.notes, *measurer.notes),
+            first=self.first,
         )
 
 

@@ -18,8 +18,9 @@ def poison(monkeypatch, tmp_path):
 
     from bench import arrays
 
-    main, measure = (import_module(f"bench.{name}") for name in ("main", "measure"))
-    for module in (measure, main):  # also where there is one: tests/gpu has the tests that use it
+    for module in (
+        import_module(f"bench.{name}") for name in ("main", "measure", "session")
+    ):  # also where there is one: tests/gpu has the tests that use it
         monkeypatch.setattr(module, "why_not_timed", lambda: "there is no GPU here")
     monkeypatch.setattr(arrays, "poisoned", lambda out: Poisonable(np.full_like(out.array, np.nan)))
     monkeypatch.setenv("FIREIRON_CACHE_DIR", str(tmp_path / "cache"))

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from fireiron import MatMulChain, space
 from fireiron.jit.cache import Entry
 from fireiron.schedules import simt
@@ -27,6 +29,25 @@ GPU = Machine("NVIDIA Test GPU", "sm_90a", driver="580.1")
 def small(spec: MatMulChain, m: int = 64, n: int = 64, k: int = 8) -> MatMulChain:
     """Tile as Listing 2 does."""
     return simt.listing2(spec, m, n, k)
+
+
+@attrs.frozen
+class Plan:
+    """Hold what a preset that ranks its own points chooses among."""
+
+    m: int = 32
+    n: int = 64
+
+
+def plans(spec: MatMulChain) -> tuple[Plan, ...]:
+    """Rank: illegal where a tile is no multiple of what threads compute, then large before small."""
+    return () if spec.batch else (Plan(7, 7), Plan(64, 128), Plan(64, 64), Plan(), Plan(32, 32))
+
+
+@space("sm_80", plan=plans)
+def ranked(spec: MatMulChain, plan: Plan = Plan()) -> MatMulChain:
+    """Tile as Listing 2 does."""
+    return simt.listing2(spec, plan.m, plan.n)
 
 
 @space(m=(64,))

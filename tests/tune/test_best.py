@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import record
+from helpers import Plan, ranked, record
 
 import fireiron
 from fireiron import FireironError, best, gemm, matmul
@@ -133,10 +133,30 @@ def test_gemm_multiplies_arrays_as_stored(layout: str, monkeypatch: pytest.Monke
     assert np.allclose(out, got)
 
 
+@pytest.mark.parametrize(("name", "k"), [("tf32", 32), ("i4", 64), ("b1", 256)])
+def test_gemm_takes_element_types_that_arrays_do_not_name(name: str, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fireiron.algebra.dtypes import dtype as find_dtype
+    from fireiron.algebra.elements import pack, read
+
+    monkeypatch.setattr(choosing, "MODEL_BUDGET_S", 0.0)
+    rng, kind = np.random.default_rng(0), find_dtype(name)
+    low, high = kind.limits if kind.packed else (-8, 7)
+    values = [rng.integers(low, high + 1, (rows, k)) for rows in (24, 40)]
+    a, b = (pack(x, kind) if kind.packed else x.astype(np.float32) for x in values)
+    got = gemm(a, b, layout="TN", dtype=name)
+    x, y = (read(array, kind).astype(np.int64) for array in (a, b))
+    wanted = (x[:, None] ^ y[None]).sum(-1) if name == "b1" else x @ y.T
+    assert np.array_equal(got, wanted)
+
+
 def test_gemm_says_what_does_not_fit() -> None:
     with pytest.raises(FireironError) as raised:
         gemm(np.ones(3, np.float32), np.ones((3, 4), np.float32))
     assert raised.value.code == "wrong-shape"
+    with pytest.raises(FireironError) as raised:
+        gemm(np.ones((3, 4), np.float32), np.ones((4, 4), np.float32), dtype="f7")
+    assert raised.value.code == "unknown-dtype"
+    assert raised.value.link is not None
 
 
 def test_problems_are_plain_data() -> None:
@@ -146,6 +166,47 @@ def test_problems_are_plain_data() -> None:
     assert str(found) == "512x256x64 by 3 bf16:f32:f32 TN alpha=alpha,beta=2 ops=('relu',)"
     assert found.family != problem(matmul(512, 256, 64, "bf16", out="f32", layout="TN").program).family
     assert problem(matmul(512, 256, 64).program).to_json() == {"m": 512, "n": 256, "k": 64}
+
+
+def test_the_newest_architecture_has_the_first_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choosing, "MODEL_BUDGET_S", 0.0)
+    names = {
+        target: choose(matmul(512, 512, 512, "f16", layout="TN"), target).candidate.preset.name
+        for target in ("sm_75", "sm_80", "sm_90a")
+    }
+    assert names == {"sm_75": "turing.gemm", "sm_80": "ampere.gemm", "sm_90a": "ada.gemm"}
+    assert choose(matmul(512, 512, 512), "sm_90a").candidate.preset.name == "simt.sgemm"
+    assert [p.name for p in choosing.suited(matmul(512, 512, 512, "e4m3", layout="TN"), "sm_90a")] == ["ada.gemm"]
+    assert [p.name for p in choosing.suited(matmul(512, 512, 512), "sm_80")] == ["simt.sgemm"]
+
+
+def test_a_preset_that_ranks_its_points_is_taken_at_its_word(
+    on_h200: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fireiron.tune.candidates import preset
+
+    named = preset(ranked)
+    monkeypatch.setattr(choosing, "presets", lambda: (named,))
+    near = record(problem=Problem(512, 512, 1024), device=H200, preset=named.name, plan=Plan(32, 32))
+    known(tmp_path, near)
+    found = choose(matmul(512, 512, 512))  # its ranking knows more of this problem than the record of another one
+    assert found.point == f"{named.name}(spec, plan=Plan(m=64, n=128))"
+    assert found.why == "no record: the preset's own first choice, not measured"
+    assert choose(matmul(512, 512, 1024)).why == "recorded for this problem"
+    assert choose(matmul(512, 512, 1024)).schedule.residual.closed
+    with pytest.raises(FireironError, match="lists no plan") as raised:
+        choose(matmul(64, 64, 64, batch=2))
+    assert raised.value.code == "nothing-legal"
+
+
+def test_a_choice_of_another_process_is_kept() -> None:
+    import attrs
+
+    spec = matmul(64, 64, 64)
+    made = attrs.evolve(choose(spec, "sm_80"), why="told")
+    choosing.forget()
+    choosing.remember(spec, "sm_80", made)
+    assert choose(matmul(64, 64, 64), "sm_80").why == "told"
 
 
 def test_presets_export_best() -> None:

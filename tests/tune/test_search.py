@@ -12,7 +12,7 @@ from helpers import FakeMeasurer
 
 from fireiron import FireironError, matmul, symbol
 from fireiron.tune import search as searching
-from fireiron.tune.candidates import Failure, preset
+from fireiron.tune.candidates import Candidate, Failure, preset
 from fireiron.tune.halving import rank_correlation
 from fireiron.tune.problem import Problem
 from fireiron.tune.records import append, read
@@ -149,6 +149,33 @@ def test_what_was_recorded_is_measured_again(here: Any, tmp_path: Path, monkeypa
     assert any("is no record" in note for note in tuned.notes)
 
 
+def test_a_preset_that_ranks_its_points_is_searched_in_its_order(
+    here: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import attrs
+
+    two = attrs.evolve(searching.EFFORTS["quick"], compiled=2, climbs=0)
+    monkeypatch.setitem(searching.EFFORTS, "quick", two)
+    measurer = FakeMeasurer(lambda k: 1.0 + len(str(k)))
+    tuned = run(measurer, here, helpers.ranked)
+    assert [str(k["plan"]) for k in measurer.known.values()] == ["Plan(m=64, n=128)", "Plan(m=64)"]
+    assert tuned.first == Candidate(preset(helpers.ranked), point({"plan": helpers.Plan(64, 128)}))
+    assert tuned.best is not None
+    assert tuned.best.schedule.endswith("(spec, plan=Plan(m=64))")
+    assert tuned.first_choice == (tuned.best.us or 0.0) / (tuned.first_us or 1.0) < 1.0
+    again = read(tmp_path / "records.jsonl").records
+    assert {r.point for r in again} == {r.point for r in tuned.records}
+    both = run(FakeMeasurer(lambda k: 1.0), here, [helpers.ranked, helpers.small])
+    assert {r.preset for r in both.records} == {preset(helpers.ranked).name, preset(helpers.small).name}
+    batched = tune(
+        matmul(64, 64, 64, batch=2),
+        [helpers.ranked, helpers.small],
+        measurer=FakeMeasurer(lambda k: 1.0),
+        executor=here,
+    )
+    assert any("lists no plan" in note for note in batched.notes)
+
+
 def test_several_presets_compete(here: Any) -> None:
     def other(spec: Any, m: int = 64) -> Any:
         return helpers.small(spec, m, 32, 8)
@@ -180,6 +207,7 @@ def test_other_processes_compile(kind: str) -> None:
         (SPEC, {"space": {"m": ()}}, "empty-space"),
         (SPEC, {"space": {"q": (1,)}}, "unknown-parameter"),
         (matmul(symbol("M"), 64, 64), {}, "unknown-size"),
+        (SPEC, {"space": {"m": lambda spec: ()}}, "no-candidates"),
     ],
 )
 def test_mistakes_are_named(spec: Any, options: dict[str, Any], code: str) -> None:

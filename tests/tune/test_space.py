@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+import pickle
 
-from fireiron import FireironError, space
-from fireiron.schedules import ampere, simt
-from fireiron.tune.space import Declared, Space, checked, default_point, point, space_of, values_of
+import pytest
+from helpers import Plan, ranked
+
+from fireiron import FireironError, matmul, space
+from fireiron.schedules import ada, ampere, simt, turing
+from fireiron.tune.space import Declared, Space, arguments, checked, default_point, point, space_of, values_of
 
 
 @space(m=(64, 128, 256), warp=((32, 32), (64, 64)))
@@ -51,6 +54,41 @@ def test_a_point_survives_json() -> None:
     assert point(json.loads(json.dumps(made.to_json()))) == made
 
 
+def test_objects_of_attrs_are_plain_data() -> None:
+    import json
+
+    made = point({"plan": Plan(n=16), "k": (1, Plan())})
+    assert str(made) == "k=(1, Plan()), plan=Plan(n=16)"  # what differs from the defaults
+    assert point(json.loads(json.dumps(made.to_json()))) == made
+    assert arguments(ranked, made) == {"plan": Plan(n=16), "k": (1, Plan())}
+    assert pickle.loads(pickle.dumps(made)) == made
+    with pytest.raises(FireironError) as raised:
+        arguments(simt.sgemm, made)  # whose file knows no Plan
+    assert raised.value.code == "unknown-class"
+
+
+def test_a_function_ranks_the_values_for_a_spec() -> None:
+    declared = space_of(ranked)
+    assert declared is not None
+    assert declared.ranked
+    assert declared.since == "sm_80"
+    found = declared.of(matmul(64, 64, 64))
+    assert [p.keywords["plan"] for p in found.points(2)] == [m for p in found.points() for m in [p.keywords["plan"]]][
+        :2
+    ]
+    assert str(next(found.points())) == str(default_point(ranked, found)) == "plan=Plan(m=7, n=7)"
+    mixed = checked(ranked, {"plan": lambda spec: (Plan(1), Plan(2))}).of(None)
+    assert [str(p) for p in mixed.neighbours(point({"plan": Plan(1)}))] == ["plan=Plan(m=2)"]
+
+
+@pytest.mark.parametrize("ranking", [lambda spec: (), lambda spec: 1 // 0])
+def test_a_function_that_lists_nothing_is_told(ranking: object) -> None:
+    with pytest.raises(FireironError, match="plan") as raised:
+        checked(ranked, {"plan": ranking}).of(None)
+    assert raised.value.code == "no-candidates"
+    assert raised.value.fix
+
+
 @pytest.mark.parametrize(
     ("values", "code", "said"),
     [
@@ -85,5 +123,5 @@ def test_plain_data_on_a_function_is_a_space_too() -> None:
 
 
 def test_presets_have_spaces() -> None:
-    for function in (ampere.gemm, simt.sgemm):
+    for function in (ada.gemm, ampere.gemm, turing.gemm, simt.sgemm):
         assert space_of(function) is not None
