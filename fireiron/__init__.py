@@ -11,7 +11,18 @@ from fireiron.base.presets_path import presets_path
 from fireiron.base.version import VERSION
 from fireiron.front.best import best, gemm
 from fireiron.front.matmul import MatMulChain
-from fireiron.front.moves import MoveChain, Strategy, conform, cp_async, ldmatrix, staged, through_shared, vector
+from fireiron.front.moves import (
+    MoveChain,
+    Strategy,
+    conform,
+    cp_async,
+    ldmatrix,
+    movmatrix,
+    staged,
+    through_shared,
+    vector,
+    wmma,
+)
 from fireiron.front.roles import DST, SRC, A, B, C
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
 from fireiron.language.decompositions import ByAtomics as by_atomics
@@ -34,7 +45,7 @@ from fireiron.language.levels import (
     Warp,
     Warpgroup,
 )
-from fireiron.language.pointwise import Op, add, exp, maximum, minimum, relu, scale, tanh
+from fireiron.language.pointwise import Op, add, exp, maximum, minimum, relu, saturate, scale, tanh
 from fireiron.language.tensor import ColMajor, Grouped, Matrix, RowMajor, Tensor, Vector
 from fireiron.tune.space import space
 
@@ -106,7 +117,9 @@ __all__ = [
     "maximum",
     "microkernel",
     "minimum",
+    "movmatrix",
     "relu",
+    "saturate",
     "scale",
     "space",
     "staged",
@@ -117,4 +130,5 @@ __all__ = [
     "u4",
     "u8",
     "vector",
+    "wmma",
 ]

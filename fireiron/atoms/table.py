@@ -12,14 +12,19 @@ from fireiron.atoms.copy import COPIES
 from fireiron.atoms.cp_async import CP_ASYNC
 from fireiron.atoms.ldmatrix import LDMATRIX
 from fireiron.atoms.mma import MMA
+from fireiron.atoms.movmatrix import MOVMATRIX
+from fireiron.atoms.quadpair import QUADPAIR
 from fireiron.atoms.shuffle import SHUFFLES
 from fireiron.atoms.simt import SIMT
+from fireiron.atoms.wmma import WMMA, WMMA_MOVES
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import count
 from fireiron.language.atom import Atom, Product
 from fireiron.language.levels import Level, Memory
 
-TABLE: tuple[Atom, ...] = (*SIMT, *MMA, *LDMATRIX, *COPIES, *CP_ASYNC, *SHUFFLES, *ATOMICS)
+TABLE: tuple[Atom, ...] = (
+    *SIMT, *MMA, *QUADPAIR, *WMMA, *LDMATRIX, *MOVMATRIX, *COPIES, *CP_ASYNC, *SHUFFLES, *ATOMICS, *WMMA_MOVES,
+)  # fmt: skip
 
 
 _SUMS: dict[Product, str] = {"mul": "products", "xor": "bits of a ^ b", "and": "bits of a & b"}

@@ -56,6 +56,11 @@ class Element:
     view: View
     number: Numbers
 
+    @property
+    def name(self) -> str:
+        """Name the buffer."""
+        return self.view.buffer.name
+
     def __str__(self) -> str:
         return f"{self.view.buffer.name}[{self.number(self.view.offset)}]"
 

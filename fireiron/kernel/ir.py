@@ -84,12 +84,18 @@ class Let:
 
 @attrs.frozen
 class For:
-    """Repeat the body for var = 0 .. extent-1 (extent is block-uniform)."""
+    """Repeat the body for var = 0 .. extent-1 (extent is block-uniform).
+
+    Args:
+        unroll: whether no loop is left.
+        together: how many trips stand together in one of the compiled loop.
+    """
 
     var: Var
     extent: Expr
     body: tuple[Statement, ...]
     unroll: bool = False
+    together: int = 1
 
 
 @attrs.frozen
@@ -98,6 +104,14 @@ class If:
 
     condition: Expr
     body: tuple[Statement, ...]
+
+
+@attrs.frozen
+class Binding:
+    """Give a microkernel or an atom's text one named index value."""
+
+    name: str
+    value: Expr
 
 
 @attrs.frozen
@@ -110,6 +124,7 @@ class Call:
         read: where false, a Move's destination receives zeros and the source is not touched (None: always true).
         write: where false, nothing is written (None: always true). `write` false wins over `read`.
         lane: the source lane of a Shuffle, 0 <= lane < 32, as an expression of `thread`; None for other atoms.
+        bindings: further index values that the atom's text names.
     """
 
     atom: Atom
@@ -118,6 +133,7 @@ class Call:
     write: Expr | None = None
     lane: Expr | None = None
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
+    bindings: tuple[Binding, ...] = ()
 
 
 @attrs.frozen
@@ -183,14 +199,6 @@ class Wait:
 
     group: str
     pending: int
-
-
-@attrs.frozen
-class Binding:
-    """Give a microkernel one named index value."""
-
-    name: str
-    value: Expr
 
 
 @attrs.frozen

@@ -88,7 +88,9 @@ def make_storage(
     name = f"{source.storage.name.split('_')[0].lower()}_{str(link.memory).lower()}"
     dtype = link.dtype or source.storage.dtype
     if link.memory.registers:
-        return register_storage(name, source, link.memory, dtype, state, context, link.link, slots)
+        storage = register_storage(name, source, link.memory, dtype, state, context, link.link, slots)
+        storage.order = source.storage.order if source.storage.memory.registers else order_of(source)
+        return storage
     shape = _static(source, name)
     strides, size = _strides(link, shape, order_of(source) or (order_of(target) if target else None) or RowMajor)
     vector = max(1, dtype.count_in(16))

@@ -19,7 +19,7 @@ from fireiron.base.link import Link
 from fireiron.kernel.ownership import Ownership
 from fireiron.language.decompositions import ByAtomics, Chunks, Extent, InOrder
 from fireiron.language.levels import Level, Memory
-from fireiron.language.tensor import Tensor
+from fireiron.language.tensor import Order, Tensor
 
 
 @attrs.frozen
@@ -55,6 +55,7 @@ class Storage:
         unit: the level whose units each own one copy; `copy` is this thread's copy, of `copies`.
         fixed: whether the author's schedule claims `no_sync`, and the link that does.
         partials: of an accumulator, the parallel splits whose units each hold a partial sum, outermost first.
+        order: in which order the source lies in memory that a register tensor is loaded from.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Storage:
     link: Link | None = None
     align: int = 1
     partials: list[Partial] = attrs.field(factory=list[Partial])
+    order: Order | None = None
 
     def address(self, coordinates: tuple[Expr, ...]) -> Expr:
         """Give the flat element offset of a coordinate, before swizzling."""
