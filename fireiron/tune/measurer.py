@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from fireiron.algebra.expr import as_int
 from fireiron.jit.cache import Entry
 from fireiron.language.specs import tensors_of
 from fireiron.tune.candidates import Built, Failure, failure
@@ -150,4 +151,4 @@ class GpuMeasurer:
 
 def _elements(spec: Any) -> int:
     """Count the elements of a product's three tensors."""
-    return sum(math.prod(int(n) for n in tensor.shape) for tensor in tensors_of(spec.program.steps[0].spec))
+    return sum(math.prod(as_int(n) or 1 for n in tensor.shape) for tensor in tensors_of(spec.program.steps[0].spec))

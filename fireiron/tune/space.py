@@ -274,7 +274,7 @@ def checked(function: Callable[..., Any], values: Mapping[str, Any], since: str 
                 "unknown-parameter", f"{name} takes no {key}", fix=f"it takes {', '.join(known) or 'nothing'}"
             )
         if callable(listed):
-            axes.append((key, listed))
+            axes.append((key, cast(Ranking, listed)))
             continue
         if isinstance(listed, str) or not hasattr(listed, "__iter__"):
             raise UsageError(
@@ -334,11 +334,12 @@ def _plain(name: str, value: Any) -> Plain:
         return tuple(_plain(name, each) for each in cast("tuple[Any, ...]", value))
     if value is None or isinstance(value, int | float | str | Made):
         return value
-    if isinstance(value, dict) and isinstance(value.get(CLASS), str):  # pyright: ignore[reportUnknownMemberType]
-        facts = cast("dict[str, Any]", value)
+    facts = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    if isinstance(facts.get(CLASS), str):
         return Made(facts[CLASS], tuple((key, _plain(key, each)) for key, each in facts.items() if key != CLASS))
-    if attrs.has(type(value)):
-        return _made(name, value)
+    kind: Any = type(cast(object, value))
+    if attrs.has(kind):
+        return _made(name, value, kind)
     raise UsageError(
         "bad-space",
         f"{name} may be {value!r}, which is no plain data: a record could not hold it",
@@ -346,12 +347,14 @@ def _plain(name: str, value: Any) -> Plain:
     )
 
 
-def _made(name: str, value: Any) -> Made:
+def _made(name: str, value: Any, kind: Any) -> Made:
     """Write down an object of attrs; fields that hold their default are left out."""
     fields: list[tuple[str, Plain]] = []
-    for field in attrs.fields(type(value)):
+    for field in attrs.fields(kind):
         held = _plain(f"{name}.{field.name}", getattr(value, field.name))
-        usual = field.default
-        if usual is attrs.NOTHING or isinstance(usual, attrs.Factory) or _plain(field.name, usual) != held:
+        usual: Any = field.default
+        # A default that is made anew each time is no plain data: what is held then is always written.
+        known = usual is None or isinstance(usual, int | float | str | tuple) or attrs.has(usual.__class__)
+        if not known or _plain(field.name, usual) != held:
             fields.append((field.alias or field.name, held))
-    return Made(type(value).__name__, tuple(fields))
+    return Made(kind.__name__, tuple(fields))

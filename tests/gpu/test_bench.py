@@ -31,6 +31,9 @@ def test_a_kernel_against_itself_reads_one() -> None:
         Case(512, 384, 256, "f64", "TT"),
         Case(512, 384, 256, "i8", "TN"),
         Case(256, 128, 64, "f16", "NN", 3),
+        Case(512, 384, 256, "tf32", "TN"),
+        Case(512, 384, 256, "e4m3", "TN"),
+        *(Case(512, 384, 256, "f16", "TN", ops=ops) for ops in ("bias", "relu", "bias+relu")),
     ],
     ids=str,
 )
@@ -38,6 +41,21 @@ def test_peers_compute_what_they_should(case: Case) -> None:
     for result in measure([case], ["torch", "cublas", "cublaslt"], Options(rounds=5)):
         refused = result.problem.startswith(("unsupported-case", "not-installed"))
         assert refused or (result.times is not None and not result.wrong), f"{result.subject}: {result.problem}"
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        *(Case(512, 384, 256, name, "TN") for name in ("tf32", "e4m3", "i8", "u8", "i4", "u4", "b1")),
+        Case(512, 384, 256, "b1", "TN", product="and"),
+        *(Case(512, 384, 256, "f16", "TN", ops=ops) for ops in ("bias", "relu", "bias+relu")),
+    ],
+    ids=str,
+)
+def test_every_element_type_is_checked_and_timed(case: Case) -> None:
+    (result,) = measure([case], ["ampere.gemm" if case.dtype != "e4m3" else "ada.gemm"], Options(rounds=5))
+    assert result.times is not None, result.problem
+    assert not result.wrong
 
 
 def test_triton_computes_what_it_should() -> None:

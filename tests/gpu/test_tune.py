@@ -11,7 +11,7 @@ import pytest
 from fireiron import matmul
 from fireiron.front import best as choosing
 from fireiron.front.best import choose
-from fireiron.schedules import ampere, simt
+from fireiron.schedules import ada, ampere, simt
 from fireiron.tune.candidates import Built, Candidate, Failure, compiled, preset
 from fireiron.tune.machine import machine
 from fireiron.tune.measurer import GpuMeasurer
@@ -40,6 +40,10 @@ def built(spec: Any, function: Any, **keywords: Any) -> Built:
         ("i8", "TN", ampere.gemm),
         ("f64", "NN", ampere.gemm),
         ("f32", "TT", simt.sgemm),
+        ("tf32", "TN", ampere.gemm),
+        ("e4m3", "TN", ada.gemm),
+        ("i4", "TN", ampere.gemm),
+        ("b1", "TN", ampere.gemm),
     ],
 )
 def test_right_kernels_pass_and_are_timed_alike(dtype: str, layout: str, function: Any) -> None:

@@ -69,6 +69,8 @@ class FakeCuda:
 class FakeDriver:
     """Stand for `fireiron.jit.driver.Driver`."""
 
+    result: type = np.float16  # element type of C
+
     def __init__(self) -> None:
         self.cu = FakeCuda()
 
@@ -99,11 +101,12 @@ class FakeDriver:
         addresses = shape[8]
         got, expected, wrong, count = (ctypes.c_uint64.from_address(addresses[i]).value for i in range(4))
         relative, absolute = (ctypes.c_double.from_address(addresses[i]).value for i in (4, 5))
-        x, y = (_array(address, count).astype(np.float64) for address in (got, expected))
+        x, y = (_array(address, count, self.result).astype(np.float64) for address in (got, expected))
         differ = ~(np.abs(x - y) <= relative * np.abs(y) + absolute)
         ctypes.c_uint64.from_address(wrong).value = int(differ.sum())
         return 0
 
 
-def _array(address: int, count: int) -> np.ndarray:
-    return np.frombuffer((ctypes.c_byte * (2 * count)).from_address(address), np.float16)
+def _array(address: int, count: int, kind: type) -> np.ndarray:
+    size = np.dtype(kind).itemsize
+    return np.frombuffer((ctypes.c_byte * (size * count)).from_address(address), kind)

@@ -8,20 +8,26 @@ import numpy as np
 import pytest
 from fake_driver import FakeDriver
 
-from fireiron import matmul
+from fireiron import b1, i4, matmul
+from fireiron.algebra.elements import tf32_read, unpack
 from fireiron.jit.cache import Entry
 from fireiron.jit.kernel import CompiledKernel
-from fireiron.schedules import ampere
+from fireiron.schedules import ada, ampere
 from fireiron.tune import session as sessions
 from fireiron.tune.session import Session
 
 SPEC = matmul(128, 128, 64, "f16", layout="TN")
 
 
+def in_floats(a: Any, b: Any) -> Any:
+    return (a.astype(np.float32) @ b.T.astype(np.float32)).astype(np.float16)
+
+
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Let kernels multiply with NumPy, spoiled as the test says."""
-    driver, how = FakeDriver(), {"spoil": None}
+    driver: Any = FakeDriver()
+    how: dict[str, Any] = {"spoil": None, "driver": driver}
     monkeypatch.setattr(sessions, "driver", lambda: driver)
 
     def prepare(self: Any, facts: Any, binding: Any, numbers: Any) -> Any:
@@ -33,9 +39,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             host = [np.empty(x.shape, x.dtype) for x in (a, b)]
             for x, into in zip((a, b), host, strict=True):
                 x.download(into)
-            out = (host[0].astype(np.float32) @ host[1].T.astype(np.float32)).astype(np.float16)
+            out = how.get("multiply", in_floats)(*host)
             if how["spoil"] == "element":
-                out[3, 5] += 20
+                out[3, 5] += 40
             if how["spoil"] == "unwritten":
                 return
             c.upload(out)
@@ -88,3 +94,35 @@ def test_what_c_held_before_takes_part(fake: dict[str, Any]) -> None:
     session = Session(spec)
     assert session.trial(0, Entry(kernel.binary, kernel.interface), 1).wrong == ""
     assert session.trial(1, Entry(kernel.binary, kernel.interface), 1).wrong == ""
+
+
+def in_bits(function: Any) -> Any:
+    def multiply(a: Any, b: Any) -> Any:
+        x, y = (unpack(array, b1).astype(np.int32) for array in (a, b))
+        return function(x[:, None], y[None]).sum(-1).astype(np.int32)
+
+    return multiply
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "multiply"),
+    [
+        ("b1", {}, in_bits(np.bitwise_xor)),
+        ("b1", {"product": "and"}, in_bits(np.bitwise_and)),
+        ("i4", {}, lambda a, b: unpack(a, i4).astype(np.int32) @ unpack(b, i4).astype(np.int32).T),
+        ("e4m3", {}, lambda a, b: a.astype(np.float32) @ b.astype(np.float32).T),
+        ("tf32", {}, lambda a, b: tf32_read(a) @ tf32_read(b).T),
+    ],
+)
+def test_narrow_elements_are_verified(fake: dict[str, Any], name: str, options: dict[str, Any], multiply: Any) -> None:
+    spec = matmul(128, 128, 128, name, layout="TN", **options)
+    kernel = ada.gemm(spec).compile("sm_89")
+    session = Session(spec)
+    entry = Entry(kernel.binary, kernel.interface)
+    fake["multiply"], fake["spoil"] = multiply, "element"
+    fake["driver"].result = spec.matmul.C.dtype.numpy.type
+    assert session.trial(0, entry, 1).wrong
+    fake["spoil"] = None
+    assert session.trial(1, entry, 1).wrong == ""
+    fake["spoil"] = "element"
+    assert session.trial(2, entry, 1).wrong

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 
+import attrs
 import pytest
 from helpers import Plan, ranked
 
@@ -15,6 +16,13 @@ from fireiron.tune.space import Declared, Space, arguments, checked, default_poi
 @space(m=(64, 128, 256), warp=((32, 32), (64, 64)))
 def preset(spec, m=128, warp=(64, 64), other=None):
     """Do nothing."""
+
+
+@attrs.frozen
+class Anew:
+    """Hold a default that is made anew each time."""
+
+    sizes: tuple[int, ...] = attrs.field(factory=tuple)
 
 
 def test_points_are_the_product() -> None:
@@ -62,6 +70,7 @@ def test_objects_of_attrs_are_plain_data() -> None:
     assert point(json.loads(json.dumps(made.to_json()))) == made
     assert arguments(ranked, made) == {"plan": Plan(n=16), "k": (1, Plan())}
     assert pickle.loads(pickle.dumps(made)) == made
+    assert str(point({"x": Anew(), "y": Anew((1,))})) == "x=Anew(sizes=()), y=Anew(sizes=(1,))"
     with pytest.raises(FireironError) as raised:
         arguments(simt.sgemm, made)  # whose file knows no Plan
     assert raised.value.code == "unknown-class"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fireiron.algebra.dtypes import bf16, f16, f32, f64, i8, i32
+from fireiron.algebra.dtypes import DTYPES, bf16, f16, f32, f64, i8, i32
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.tune.session import comparison
 from fireiron.tune.verify import Rounding, wrong_product
@@ -62,7 +62,12 @@ def _a_chunk_of_k_missing(a, b, c):
     return (a[:, :-16].astype(wide) @ b[:-16].astype(wide)).astype(c.dtype)
 
 
-@pytest.mark.parametrize("name", ["f64", "f32", "f16", "bf16", "i32"])
+def test_sums_of_bytes_may_lose_bits_and_others_not() -> None:
+    f32, e4m3, f16 = (find_dtype(name) for name in ("f32", "e4m3", "f16"))
+    assert Rounding(e4m3, f32, f32).of_sums(4096) > 50 * Rounding(f16, f32, f32).of_sums(4096)
+
+
+@pytest.mark.parametrize("name", [kind.name for kind in DTYPES])
 def test_the_comparison_kernel_compiles(name: str) -> None:
     from fireiron.algebra.arch import arch
     from fireiron.jit.compile import compile_source
