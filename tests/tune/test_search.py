@@ -242,3 +242,12 @@ def test_rank_correlation() -> None:
     assert rank_correlation([1, 2, 3], [9, 6, 5]) == -1.0
     assert rank_correlation([1, 2], [1, 2]) is None
     assert rank_correlation([1, 1, 1], [1, 2, 3]) is None
+
+
+def test_a_dask_cluster_compiles() -> None:
+    distributed = pytest.importorskip("distributed", reason="Dask is not installed")
+    options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        tuned = run(FakeMeasurer(us), client.get_executor(), space={"m": (64, 128), "n": (64,), "k": (8,)})
+    assert tuned.best is not None
+    assert tuned.best.us == 18.0
