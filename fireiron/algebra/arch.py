@@ -94,6 +94,16 @@ class Arch:
         """Name the PTX target (`compute_90a`)."""
         return self.name.replace("sm_", "compute_")
 
+    @property
+    def target(self) -> Arch:
+        """Give what kernels for it are compiled as: sm_90a for sm_90, since no other GPU is of major capability 9.
+
+        Example:
+            >>> arch("sm_90").target.name, arch("sm_120").target.name
+            ('sm_90a', 'sm_120')
+        """
+        return native(90) if self.number == 90 else self
+
     def has(self, feature: str) -> bool:
         """Say whether the target compiles an instruction family."""
         return feature in self.features

@@ -32,6 +32,7 @@ from fireiron.language.decompositions import (
     Load,
     Microkernel,
     Own,
+    Specialised,
     Split,
     Strided,
     Tile,
@@ -172,7 +173,7 @@ class Chain:
         from fireiron.front.moves import MoveChain, default_load
 
         self._check(rules.still_open, self.residual, "load")
-        found = self._check(rules.operand, self.residual, role_name(operand))
+        found = self._check(rules.operand, self.residual, role_name(operand), isinstance(operand, Tensor))
         self._check(rules.load, self.residual, found, memory)
         kind = found.dtype if dtype is None else self._check(find_dtype, dtype)
         move = MoveChain(self.program, (), move_of(self.residual, found.role, memory, kind), (), self.where)
@@ -254,6 +255,36 @@ class TileRefinements(Chain):
         """
         return self._refine(permute=permutation, link=here())
 
+    def persistent(self, order: Order | Grouped | Layout | None = None) -> Self:
+        """Launch as many units as run at once, and let each loop over tiles.
+
+        Args:
+            order: in which they are counted, as in `layout`; None keeps what stands.
+
+        Raises:
+            DecompositionError: `persistent-level` where the tiles do not go to the grid's blocks or clusters.
+        """
+        (*_, link) = self.links
+        assert isinstance(link, Tile)
+        self._check(rules.persistent, self._before, link.level)
+        return self._refine(persistent=True, order=link.order if order is None else order, link=here())
+
+    def staggered(self, units: int) -> Self:
+        """Let units take whole tiles of the persistent loop in turn (ping-pong).
+
+        Main loops follow each other, and one unit's epilogue runs under another's math.
+
+        Args:
+            units: of the level that the tile goes to; each takes one trip in so many.
+
+        Raises:
+            DecompositionError: `staggered-units`.
+        """
+        (*_, link) = self.links
+        assert isinstance(link, Tile)
+        self._check(rules.staggered, self._before, self.residual, link.level, units)
+        return self._refine(staggered=units, link=here())
+
 
 class SplitRefinements(Chain):
     """Refine the split written last: the loop over its chunks, or the units that take them."""
@@ -316,13 +347,15 @@ class SplitRefinements(Chain):
             )
         return self._refine(**changes)
 
-    def pipeline(self, stages: int, drain: bool = False) -> Self:
+    def pipeline(self, stages: int, inflight: int = 0, drain: bool = False) -> Self:
         """Let the loads below run `stages - 1` chunks ahead, in as many ring slots.
 
         A pipeline of registers inside one of shared memory flows: at the end of a chunk it loads from the next.
 
         Args:
             stages: ring slots.
+            inflight: 1 lets asynchronous instructions (wgmma) of one chunk still read its slot while the next chunk's
+                begin, so that they follow each other without a gap; 0 waits for them.
             drain: whether it ends with each chunk of the pipeline around it instead.
 
         Raises:
@@ -336,7 +369,28 @@ class SplitRefinements(Chain):
                 link=here(),
                 path=self.where,
             )
-        return self._loops(stages=stages, drain=drain, link=here())
+        if inflight not in (0, 1) or inflight >= stages:
+            raise DecompositionError(
+                "pipeline-stages",
+                f"{inflight} groups in flight over {stages} slots leave none to load into",
+                fix="use inflight=0 or 1, below the number of stages",
+                link=here(),
+                path=self.where,
+            )
+        return self._loops(stages=stages, inflight=inflight, drain=drain, link=here())
+
+    def specialize(self, producers: int = 1, registers: tuple[int, int] | None = None) -> Self:
+        """Give the loads below to warps of their own, which run ahead as slots fall free.
+
+        Args:
+            producers: warpgroups that load.
+            registers: budgets of a thread that loads, and of one that computes; multiples of 8 from 24 to 256.
+
+        Raises:
+            DecompositionError: `role-registers`.
+        """
+        self._check(rules.specialised, self.residual, producers, registers)
+        return self._loops(specialised=Specialised(producers, registers), link=here())
 
 
 class LoadRefinements(Chain):
@@ -409,6 +463,7 @@ _REFINES = {
     "to": "tile", "layout": "tile", "permute": "tile", "unroll": "tile and split", "pipeline": "split",
     "parallel": "split", "pad": "load",
     "swizzle": "load", "storage_layout": "load", "reuse_buffer": "load", "no_sync": "load",
+    "persistent": "tile", "staggered": "tile", "specialize": "split",
 }  # fmt: skip
 
 

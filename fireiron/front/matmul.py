@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import attrs
+
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.scalar import Arg, Cast
@@ -9,7 +11,7 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.link import here
 from fireiron.check import links as rules
 from fireiron.check.parallel import chunk_of
-from fireiron.front.chain import Chain, LoadRefinements, SplitRefinements, Strategy, TileRefinements
+from fireiron.front.chain import Chain, LoadRefinements, SplitRefinements, Strategy, TileRefinements, describe
 from fireiron.front.moves import MoveChain, conform
 from fireiron.front.roles import Role
 from fireiron.front.verbs import Verbs
@@ -17,7 +19,7 @@ from fireiron.language.atom import Atom
 from fireiron.language.decompositions import Epilog, Microkernel, Split, Strided
 from fireiron.language.levels import RF, Memory
 from fireiron.language.pointwise import Op, Value, accumulator, cast_to, expression, parameter, read
-from fireiron.language.residual import store_of
+from fireiron.language.residual import start, store_of
 from fireiron.language.specs import Coefficient, MatMul
 from fireiron.language.tensor import Tensor
 
@@ -106,6 +108,33 @@ class MatMulChain(Verbs, Chain):
         stored = self._finished(store or conform(), move)
         value = self._check(self._value, ops, kind)
         return self._as(MatMulChain, Epilog(value, memory, kind, init, stored.links, link=here()))
+
+    def swap(self) -> MatMulChain:
+        """Compute the transpose of C as the product of the transposes of B and A: nothing moves, roles change names.
+
+        Widths of tiles that one dimension takes in finer steps than the other then run along M.
+
+        Shapes:
+            (M, N, K) -> (N, M, K)
+
+        Raises:
+            DecompositionError: `swap-first` behind another link.
+        """
+        if self.links:
+            raise DecompositionError(
+                "swap-first",
+                f"swap() renames the operands of the whole product, and {describe(self.links[-1])} stands before it",
+                fix="write it first: spec.swap().tile(...)",
+                link=here(),
+                path=self.where,
+            )
+        (step,) = self.program.steps
+        spec = self.matmul
+        swapped = attrs.evolve(
+            spec, A=spec.B.transposed, B=spec.A.transposed, C=spec.C.transposed, swapped=not spec.swapped
+        )
+        program = attrs.evolve(self.program, steps=(attrs.evolve(step, spec=swapped),))
+        return MatMulChain(program, (), start(swapped), ())
 
     @property
     def matmul(self) -> MatMul:

@@ -11,8 +11,10 @@ from fireiron.front.roles import SRC, Role
 from fireiron.front.verbs import Verbs
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import Microkernel, Own, Strided, Widest
-from fireiron.language.levels import FR, RF, SH, Level, Memory, Thread
-from fireiron.language.tensor import Order, Tensor
+from fireiron.language.levels import FR, GL, RF, SH, Level, Memory, Thread, Warp
+from fireiron.language.tensor import Order, RowMajor, Tensor
+
+MOST_BOX = 256  # elements of a tensor map's box along one dimension
 
 
 class MoveChain(Verbs, Chain):
@@ -97,6 +99,27 @@ class MoveChain(Verbs, Chain):
 
 class TiledMove(TileRefinements, MoveChain):
     """A Move whose last link is a tile."""
+
+    def pipeline(self, stages: int) -> TiledMove:
+        """Give the buffers right below a ring of slots, which the tiles take in turn.
+
+        A slot that a bulk store reads is waited for when its turn comes again.
+
+        Args:
+            stages: slots.
+
+        Raises:
+            DecompositionError: `pipeline-stages`.
+        """
+        if stages < 1:
+            raise DecompositionError(
+                "pipeline-stages",
+                f"a pipeline of {stages} stages has no slot",
+                fix="use 1 or more",
+                link=here(),
+                path=self.where,
+            )
+        return self._refine(stages=stages, link=here())
 
 
 class LoadedMove(LoadRefinements, MoveChain):
@@ -188,6 +211,56 @@ def cp_async(nbytes: int | None = None) -> Strategy:
     return strategy
 
 
+def tma(span: int = 128) -> Strategy:
+    """Move whole boxes between global and shared memory by bulk copies, which one thread starts.
+
+    The buffer is laid out as they demand: rows of `span` bytes of the contiguous dimension, swizzled.
+
+    Args:
+        span: 128, 64 or 32 bytes, or 0 for plain rows.
+    """
+
+    def strategy(move: MoveChain) -> MoveChain:
+        src, dst = move.residual.operands
+        load = src.memory == GL
+        tensor = src.tensor
+        width = span // (dst if load else src).dtype.nbytes
+        sizes: list[int] = []
+        for i, (_, extent) in enumerate(move.residual.sizes[-2:]):
+            contiguous = (i == 1) == (tensor.order is RowMajor)
+            assert isinstance(extent, int) or extent is None
+            whole = width if extent is None else extent
+            sizes.append(min(whole, width) if contiguous and span else _part(whole))
+        batch = 1 if len(move.residual.sizes) == 3 else None
+        name = f"tma.{'load' if load else 'store'}.{len(move.residual.sizes)}d.{span}B"
+        return move.tile(*sizes, batch=batch).unroll().tile(*sizes, batch=batch).to(Thread, units=1).done(name)
+
+    return strategy
+
+
+def _part(extent: int) -> int:
+    """Give the largest equal part of an extent that a box takes."""
+    return next(extent // n for n in range(1, extent + 1) if extent % n == 0 and extent // n <= MOST_BOX)
+
+
+def stmatrix(trans: bool = False) -> Strategy:
+    """Store fragments to shared memory by the instruction that collects them, rounded to 16 bits.
+
+    Args:
+        trans: rows in memory run down the fragment's columns.
+    """
+
+    def strategy(move: MoveChain) -> MoveChain:
+        (_, rows), (_, cols) = move.residual.sizes[-2:]
+        assert isinstance(rows, int) and isinstance(cols, int)
+        wide = 16 if cols % 16 == 0 else 8
+        own = move.tile(16, cols).to(Warp) if move.residual.level.name != Warp.name else move
+        name = f"stmatrix.x{4 if wide == 16 else 2}{'.trans' if trans else ''}"
+        return own.tile(16, wide).unroll().done(name)
+
+    return strategy
+
+
 def staged(nbytes: int | None = None) -> Strategy:
     """Move by way of registers: vectors from the source, then what forms on the other side.
 
@@ -210,6 +283,8 @@ def through_shared(
     pad: int = 0,
     order: Order | None = None,
     reuse: bool = False,
+    at: Level | None = None,
+    ring: int = 1,
     dtype: object = None,
 ) -> Strategy:
     """Move by way of shared memory, so that threads exchange elements and store whole lines.
@@ -221,11 +296,14 @@ def through_shared(
         pad: elements added to the staging buffer's leading stride.
         order: the staging buffer's order, None for the destination's.
         reuse: overlay the operands' buffers, which are dead by then.
+        at: the level whose units each stage what they hold, in buffers of their own; None stages for the whole block.
+        ring: slots of the staging buffer, which panels take in turn.
         dtype: what is staged, the destination's element type by default.
     """
 
     def strategy(move: MoveChain) -> MoveChain:
-        start = move if panel is None else move.tile(*panel).unroll()
+        own = move if at is None else move.own(at)
+        start = own if panel is None else own.tile(*panel).unroll().pipeline(ring)
         src, dst = move.residual.operands
         kind = dst.dtype if dtype is None else find_dtype(dtype)
         staging = start.load(SRC, SH, put or conform(), dtype=None if src.dtype == kind else kind).pad(pad)

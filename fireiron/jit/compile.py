@@ -39,7 +39,7 @@ class CompileOptions:
     def arguments(self, arch: Arch) -> tuple[str, ...]:
         """List the NVRTC command line."""
         # NVRTC's own cache answers a second compile of one source without the log that holds its registers and spills.
-        chosen = [f"--gpu-architecture={arch.name}", "--std=c++17", "--ptxas-options=-v", "--no-cache"]
+        chosen = [f"--gpu-architecture={arch.target.name}", "--std=c++17", "--ptxas-options=-v", "--no-cache"]
         if self.lineinfo:
             chosen.append("--generate-line-info")
         if self.debug:
@@ -113,12 +113,12 @@ def compile_source(
         path: the file name that messages and line information give; `<name>.cu` unless told.
 
     Raises:
-        CompileError: `nvrtc`, `no-nvrtc`, `unsupported-arch`.
+        CompileError: `nvrtc`, `no-nvrtc`, `unsupported-arch`, `no-entry`, `wgmma-serialised`, `setmaxnreg-ignored`.
     """
     # cuda.bindings and not cuda.core's Program: it loads in a quarter of the time (0.06 s against 0.25 s, of a budget
     # of 0.5 s), gives PTX and cubin of one compilation, and never asks for a driver.
     nvrtc = _bindings(arch)
-    options = options or CompileOptions()
+    options, arch = options or CompileOptions(), arch.target
     supported = _checked(nvrtc, nvrtc.nvrtcGetSupportedArchs())
     if arch.number not in supported:
         listed = " ".join(str(a) for a in supported)
@@ -149,7 +149,27 @@ def compile_source(
             f'the source compiled, but holds no kernel extern "C" {name}',
             fix=f'name the kernel {name} and declare it extern "C" __global__',
         ) from None
+    if not options.debug:  # unoptimised code keeps accumulators in memory, and is not run for speed
+        _check_pipelines(log, arch)
     return Binary(name, arch.name, source, ptx.rstrip("\0"), cubin, log.strip("\0 \n"), resources, _identified(nvrtc))
+
+
+def _check_pipelines(log: str, arch: Arch) -> None:
+    """Refuse code that ptxas made slow: it says so in advisories C7500 to C7599, which no flag turns into errors."""
+    found = [line.strip() for line in log.strip("\0").splitlines() if re.search(r"\bC75\d\d\b", line)]
+    for line in found:
+        if "setmaxnreg" in line:
+            raise CompileError(
+                "setmaxnreg-ignored",
+                f"ptxas ignores the register budgets of roles for {arch.name}: {line}",
+                fix="give the kernel launch bounds, and budgets that add up to what its launch gives",
+            )
+        raise CompileError(
+            "wgmma-serialised",
+            f"ptxas serialises the asynchronous matrix products for {arch.name}: {line}",
+            fix="keep accumulators in registers that nothing touches between a product and its wait, and call no "
+            "function that is not inlined",
+        )
 
 
 def compiler() -> Compiler:

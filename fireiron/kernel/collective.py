@@ -6,14 +6,16 @@ import attrs
 
 from fireiron.algebra.expr import Expr, as_expr
 from fireiron.algebra.layout import Layout
+from fireiron.algebra.scalar import Arg, Cast
 from fireiron.atoms.table import chosen_from
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.choose import require_converged
 from fireiron.kernel.context import Context, State, memory_view
 from fireiron.kernel.fragment import at, digits_of, fragment_view, leaves_of, parts_of
-from fireiron.kernel.ir import Binding, Call, Statement, View
+from fireiron.kernel.ir import Binding, Buffer, Call, Compute, For, Statement, View
 from fireiron.kernel.window import Window
 from fireiron.language.atom import Atom, Operand
+from fireiron.language.levels import RF, Thread
 
 ROLES = ("src", "dst")
 VECTOR_NBYTES = 16
@@ -52,7 +54,8 @@ def lower_collective(chosen: Atom | str | None, state: State, context: Context) 
                 disagreement = _disagreement(atom, window, error)
             continue
         require_converged(atom, state, context)
-        return (Call(atom, (views["src"], views["dst"]), link=state.link, bindings=bindings),)
+        body, views["src"] = _converted(views["src"], state, context)
+        return (*body, Call(atom, (views["src"], views["dst"]), link=state.link, bindings=bindings))
     if disagreement is not None:
         raise disagreement
     most = max((stage for stage, _ in why), default=0)
@@ -98,18 +101,38 @@ def _unfit(atom: Atom, state: State, context: Context) -> tuple[int, str] | None
         o.memory.registers != s.memory.registers or not (o.memory.registers or o.memory == s.memory) for o, s in sides
     ):
         return 0, f"{atom.name} moves {sides[0][0].memory} to {sides[1][0].memory}"
-    operand, bits = sides[0][0], atom.nbytes * 8 // sides[0][0].registers
-    for _, storage in sides:
+    operand = next((o for o, _ in sides if not o.memory.registers), sides[0][0])
+    bits = atom.nbytes * 8 // operand.registers
+    # A fragment on its way to memory is converted in registers, unless it is opaque.
+    converted = sides[0][0].memory.registers and not sides[1][0].memory.registers and not sides[0][0].opaque
+    for _, storage in sides[converted:]:
         if storage.dtype.bits != bits:
             family, have = atom.name.split(".")[0], storage.dtype.bits
             return 1, f"{family} moves elements of {bits} bits, and those of {storage.name} have {have}"
     if operand.shape != shape:
         return 2, f"{atom.name} moves {operand.shape[0]}x{operand.shape[1]} elements of {bits} bits"
-    if len({s.dtype for _, s in sides}) > 1 or any(o.dtype not in (None, s.dtype) for o, s in sides):
+    kinds = {storage.dtype for _, storage in sides[converted:]}
+    if len(kinds) > 1 or any(o.dtype not in (None, s.dtype) for o, s in sides):
         return 2, f"{atom.name} moves {operand.dtype or 'elements of one type'} and converts nothing"
     if atom.arch > context.arch:
         return 3, f"{atom.name} needs sm_{atom.arch}, not sm_{context.arch}"
     return None
+
+
+def _converted(source: View, state: State, context: Context) -> tuple[tuple[Statement, ...], View]:
+    """Convert what a thread holds of a fragment to the destination's element type, in registers."""
+    have, kind = state.windows["src"].storage.dtype, state.windows["dst"].storage.dtype
+    count = source.layout.size
+    if have == kind:
+        return (), source
+    assert isinstance(count, int)
+    name = context.name(f"{state.windows['dst'].storage.name}_packed")
+    buffer = Buffer(name, RF, kind, as_expr(count), unit=Thread)
+    context.temporaries.append(buffer)
+    e = context.variable("e", count)
+    one = attrs.evolve(source, offset=source.offset + source.layout(e), layout=Layout(1, 0))
+    cast = Compute(View(buffer, e), Cast(Arg(0, have), kind), (one,), link=state.link)
+    return (For(e, as_expr(count), (cast,), unroll=True),), View(buffer, as_expr(0), Layout(count, 1))
 
 
 def _disagreement(atom: Atom, window: Window, error: FireironError) -> DecompositionError:

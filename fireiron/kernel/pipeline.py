@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Expr, as_expr, lt, proves
+from fireiron.algebra.expr import Expr, as_expr, lt, ne, or_, proves
 from fireiron.atoms.cp_async import GROUP
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Body, Context, Recur, State, descend
@@ -15,6 +15,7 @@ from fireiron.kernel.flow import Flow, leading_loads, lower_flowing
 from fireiron.kernel.ir import Commit, For, If, Wait
 from fireiron.kernel.move import Copy, asynchronous, lower_copy, open_load
 from fireiron.kernel.ownership import RegisterLoop
+from fireiron.kernel.roles import lower_specialised
 from fireiron.kernel.window import cut_chunk
 from fireiron.language.decompositions import Decomposition, Load, Split, Tile
 
@@ -28,6 +29,8 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
     Raises:
         DecompositionError: `register-loop`, `pipeline-empty`.
     """
+    if link.specialised is not None:
+        return lower_specialised(link, rest, state, context, recur)
     extent = state.residual.extents["K"]
     assert extent is not None
     parts = {"K": cut_chunk(link.size, extent, link.ways)}
@@ -39,7 +42,11 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
         return flow.around(lower_split(link, rest, state, context, recur))
     k = context.variable("k", trips)
     below = state.under(link.words, link.link)
-    looped = attrs.evolve(below, loops=(*state.loops, RegisterLoop(k, trips, link.unrolled, link.link)))
+    looped = attrs.evolve(
+        below,
+        loops=(*state.loops, RegisterLoop(k, trips, link.unrolled, link.link)),
+        begun=or_(state.begun, ne(k, 0)),
+    )
 
     def at(chunk: Expr, inside: State) -> State:
         return descend(inside, parts, {"K": chunk})

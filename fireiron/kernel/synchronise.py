@@ -25,6 +25,7 @@ from fireiron.kernel.ir import (
     If,
     Micro,
     Region,
+    Roles,
     Statement,
     Sync,
     View,
@@ -110,7 +111,7 @@ def touches(statement: Statement) -> list[Touch]:
         case Call(atom, views):
             found: list[Touch] = []
             for operand, view in zip(atom.operands, views, strict=True):
-                if view.buffer.memory == SH:
+                if view.buffer.memory == SH and not view.buffer.guarded:
                     kinds: tuple[Literal["read", "write"], ...] = (
                         ("read", "write") if operand.access == "update" else (operand.access,)
                     )
@@ -195,6 +196,9 @@ class _Pass:
                 case CountIn():
                     pending = _after(pending, Block)
                     out.append(statement)
+                case Roles(roles=roles):  # what roles share is guarded; the rest is each one's own
+                    bodies = [tuple(self.run(role.body, pending, uniform)[0]) for role in roles]
+                    out.append(Roles(tuple(attrs.evolve(r, body=b) for r, b in zip(roles, bodies, strict=True))))
                 case Wait():
                     # What was in flight is there for its issuers: all others see it after a barrier from here on.
                     pending = [*pending, *(t for t in self.flying.values() if t not in pending)]

@@ -30,6 +30,8 @@ class Operand:
         shape: rows and columns of the operand (a Move's vector: (1, elements)).
         layout: thread-value layout ((thread), (register)) -> row + rows * column, threads of one unit first.
         access: read, write, or both.
+        span: bytes of the rows in which shared memory must hold it, swizzled (128, 64, 32), or 0 where any place
+            will do: then each thread addresses its own elements.
         opaque: the name of a fragment whose layout the ISA leaves open, or "": such a one agrees with those of its own
             name alone, and `layout` merely stands in for the hardware's.
         align: bytes by which the tile's first element must be aligned, 0 where the vector's own size says it.
@@ -43,6 +45,7 @@ class Operand:
     shape: tuple[int, int]
     layout: Layout
     access: Literal["read", "write", "update"] = "read"
+    span: int = 0
     opaque: str = ""
     align: int = 0
     pitch: int = 0
@@ -75,7 +78,9 @@ class Atom:
         masked_call: the statement of a Move that does nothing where `{write}` is false by the instruction's own
             predicate, or "" where a branch must do.
         nbytes: bytes a Move carries (its dtype is then free and its operands' elements are bytes), else 0.
-        completion: the group (`cp.async`) that is awaited before the result is there, or "" where it is there at once.
+        completion: the group (`cp.async`, `wgmma`, `bulk`) that is awaited before the result is there, `mbarrier` where
+            a barrier counts the bytes that land, or "" where it is there at once.
+        zeroes: whether a MatMul can take C for zero, by the Call's `accumulate`.
         numpy: meaning of a MatMul on arrays (units, threads, registers): numpy(a, b, c) -> new c. Moves move. Packed
             elements come as the bytes that hold them.
         clocks: issue clocks of one warp instruction on one SM sub-partition, for the cost model.
@@ -98,6 +103,7 @@ class Atom:
     masked_call: str = ""
     nbytes: int = 0
     completion: str = ""
+    zeroes: bool = False
     numpy: Meaning | None = attrs.field(default=None, eq=False, repr=False)
     clocks: float = 1.0
     converge: Level | None = None

@@ -175,7 +175,8 @@ def test_a_row_is_consistent(row: Atom) -> None:
         m, n, k = row.shape
         assert [o.shape for o in row.operands] == [(m, k), (k, n), (m, n)]
         assert row.numpy is not None
-    fields = {o.role: Text("x") for o in row.operands} | {"lane": "0", "read": "true"}
+    bulk = {name: Text("x") for name in ("map", "signal", "peers", "coordinates")}
+    fields = {o.role: Text("x") for o in row.operands} | {"lane": "0", "read": "true"} | bulk
     if any(o.pitch for o in row.operands):
         fields |= {"tile": "0", "pitch": "16"}
     assert row.call.format_map(fields).endswith(";")

@@ -31,6 +31,11 @@ def test_features_belong_to_their_targets():
     assert arch("sm_100a").has("tcgen05")
 
 
+def test_hopper_has_one_target():
+    assert arch("sm_90").target is arch("sm_90a") is arch("sm_90a").target
+    assert all(row.target is row for row in ARCHS if row.number != 90)
+
+
 def test_native_takes_the_accelerated_target_and_the_nearest_older():
     assert native(90).name == "sm_90a"
     assert native(80).name == "sm_80"
