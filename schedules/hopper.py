@@ -24,6 +24,7 @@ from fireiron import (
     Tensor,
     Warpgroup,
     conform,
+    space,
     stmatrix,
     through_shared,
     tma,
@@ -153,22 +154,6 @@ def _store(plan: Plan, given: Tensor, stored: Tensor):
     return through_shared(put, tma(min(SPAN, contiguous)), panel=(rows, width), at=Warpgroup, ring=plan.ring(nbytes))
 
 
-def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
-    """Schedule a product as the model finds fastest for its sizes.
-
-    Operands whose lines do not start at multiples of 16 bytes, which tensor maps demand, take `ampere.gemm`.
-
-    Args:
-        plan: the degrees of freedom, None for the best of `plans`.
-    """
-    tensors = (spec.matmul.A, spec.matmul.B, spec.matmul.C)
-    if not all(tensor.aligned(16 // tensor.dtype.nbytes) for tensor in tensors):
-        return ampere.gemm(spec)
-    if plan is None:
-        plan = plans(spec)[0]
-    return _gemm(spec, plan)
-
-
 def plans(spec: MatMulChain) -> tuple[Plan, ...]:
     """List the plans that fit a product, the one that should be fastest first."""
     ranked = sorted((clocks(plan, spec), i, plan) for i, plan in enumerate(_candidates(spec)))
@@ -219,3 +204,20 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
 
 def _size(extent: object) -> int:
     return extent if isinstance(extent, int) else 4096
+
+
+@space("sm_90", plan=plans)
+def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
+    """Schedule a product as the model finds fastest for its sizes.
+
+    Operands whose lines do not start at multiples of 16 bytes, which tensor maps demand, take `ampere.gemm`.
+
+    Args:
+        plan: the degrees of freedom, None for the best of `plans`.
+    """
+    tensors = (spec.matmul.A, spec.matmul.B, spec.matmul.C)
+    if not all(tensor.aligned(16 // tensor.dtype.nbytes) for tensor in tensors):
+        return ampere.gemm(spec)
+    if plan is None:
+        plan = plans(spec)[0]
+    return _gemm(spec, plan)

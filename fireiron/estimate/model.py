@@ -29,7 +29,7 @@ from fireiron.base.errors import CheckError
 from fireiron.base.text import count
 from fireiron.estimate.registers import ADDRESSING, least_registers, register_cap
 from fireiron.kernel.access import AccessRow, accesses
-from fireiron.kernel.ir import BLOCK, THREAD, Call, Compute, Kernel, Micro, Pointer, Workspace
+from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, THREAD, Call, Compute, Kernel, Micro, Pointer, Workspace
 from fireiron.kernel.sites import Sample, Site, reads_and_writes, sample, sites, symbols, typical_sizes
 from fireiron.kernel.traffic import SECTOR, WARP
 
@@ -179,7 +179,7 @@ def estimate(
     sectors = sum(row.units for row in rows if row.memory == "GL") * SECTOR
     clocks = {f"{mostly} issue": issue, "shared memory": shared, "l2": sectors / L2_NBYTES_PER_CLOCK}
     slowest = max(clocks, key=lambda name: clocks[name])
-    rounds = _rounds(everything, values)
+    rounds = _rounds(everything, values, grid)
     critical = _critical(rounds, clocks[slowest])
     slots = resident * gpu.sms
     waves, rest = divmod(grid, slots)
@@ -265,7 +265,7 @@ class _Round:
     ahead: int
 
 
-def _rounds(everything: tuple[Site, ...], values: Mapping[str, int]) -> list[_Round]:
+def _rounds(everything: tuple[Site, ...], values: Mapping[str, int], grid: int) -> list[_Round]:
     rounds: dict[str, float] = {}
     ahead: dict[str, int] = {}
     for site in everything:
@@ -273,7 +273,7 @@ def _rounds(everything: tuple[Site, ...], values: Mapping[str, int]) -> list[_Ro
         outer = rolled[0].var.name if rolled else ""
         for view, direction in reads_and_writes(site.statement):
             if view.buffer.memory.name == "GL" and direction == "read":
-                trips = [int(evaluate(loop.extent, {**_zeros(site), **values})) for loop in rolled]  # pyright: ignore[reportArgumentType]
+                trips = [int(evaluate(loop.extent, {**_zeros(site, grid), **values})) for loop in rolled]  # pyright: ignore[reportArgumentType]
                 rounds[outer] = max(rounds.get(outer, 0.0), float(np.prod(trips)) if trips else 1.0)
             if view.buffer.memory.name == "SH":
                 ahead[outer] = max(ahead.get(outer, 0), view.buffer.slots - 1)
@@ -294,8 +294,18 @@ def _flight(rounds: list[_Round]) -> float:
     return sum(each.trips * BUSY_LATENCY / max(1, each.ahead) for each in rounds if each.rolled)
 
 
-def _zeros(site: Site) -> dict[str, int]:
-    return {THREAD: 0, BLOCK: 0, **{loop.var.name: 0 for loop in site.loops}, **{let.var.name: 0 for let in site.lets}}
+def _zeros(site: Site, grid: int) -> dict[str, int]:
+    """Give every variable of a site its first value; a persistent block counts as one that takes one tile."""
+    cursors = site.role.cursors if site.role else ()
+    return {
+        THREAD: 0,
+        BLOCK: 0,
+        BLOCKS: grid,
+        RANK: 0,
+        **{var.name: 0 for cursor in cursors for var in (cursor.slot, cursor.parity)},
+        **{loop.var.name: 0 for loop in site.loops},
+        **{let.var.name: 0 for let in site.lets},
+    }
 
 
 def _dram(
@@ -320,7 +330,7 @@ def _dram(
             key = (row.buffer, row.direction)
             asked[key] = asked.get(key, 0.0) + row.ideal * SECTOR
     wave = min(slots, grid)
-    distinct = _distinct(kernel, everything, values, wave)
+    distinct = _distinct(kernel, everything, values, wave, grid)
     total = 0.0
     for (name, direction), nbytes in asked.items():
         once = min(whole[name], nbytes * grid)
@@ -339,7 +349,9 @@ def _tensor_nbytes(pointer: Pointer, values: Mapping[str, int]) -> float:
     return total
 
 
-def _distinct(kernel: Kernel, everything: tuple[Site, ...], values: Mapping[str, int], wave: int) -> dict[str, float]:
+def _distinct(
+    kernel: Kernel, everything: tuple[Site, ...], values: Mapping[str, int], wave: int, grid: int
+) -> dict[str, float]:
     """Count how many different parts of each tensor the blocks of one wave read, in the first iteration of loops."""
     looked = min(wave, MOST_BASES)
     found: dict[str, float] = {}
@@ -347,7 +359,7 @@ def _distinct(kernel: Kernel, everything: tuple[Site, ...], values: Mapping[str,
         for view, direction in reads_and_writes(site.statement):
             if view.buffer.memory.name != "GL" or direction != "read" or view.buffer.name in found:
                 continue
-            env: dict[str, Any] = {**_zeros(site), **values, BLOCK: np.arange(looked)}
+            env: dict[str, Any] = {**_zeros(site, grid), **values, BLOCK: np.arange(looked)}
             for let in site.lets:
                 env[let.var.name] = evaluate(let.value, env)
             bases = np.broadcast_to(np.asarray(evaluate(view.offset, env)), (looked,))

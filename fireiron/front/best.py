@@ -25,6 +25,7 @@ MODEL_BUDGET_S = 3.0  # of a first choice without records
 SURE = 0.97  # of the modelled time: what saves less is no reason to leave a default, which was measured once
 FEW_POINTS = 24  # of a preset whose default is not legal
 MOST_CHOICES = 4096
+SIMULATED = "sm_89"  # what gemm takes where there is no GPU to be fast on: copies by threads are simulated quickest
 
 
 @attrs.frozen(eq=False)
@@ -334,4 +335,5 @@ def _prepared(a: Any, b: Any, out: Any, layout: str, dtype: object) -> Callable[
 def _kernel(m: int, n: int, k: int, dtype: str, out: str | None, layout: str, batch: int | None) -> CompiledKernel:
     from fireiron.front.spec import matmul
 
-    return best(matmul(m, n, k, dtype, out=out, layout=layout, batch=batch)).compile()
+    arch = None if _machine().device else SIMULATED
+    return best(matmul(m, n, k, dtype, out=out, layout=layout, batch=batch), arch).compile(arch)

@@ -21,6 +21,7 @@ from fireiron.jit.arrays import ArrayFacts, describe
 from fireiron.jit.cache import Entry
 from fireiron.jit.compile import compile_source
 from fireiron.jit.driver import Driver, driver
+from fireiron.jit.interface import Interface
 from fireiron.jit.kernel import CompiledKernel
 from fireiron.jit.memory import DeviceArray
 from fireiron.jit.timing import random_array
@@ -29,6 +30,8 @@ from fireiron.language.tensor import Tensor
 from fireiron.tune.verify import Rounding, as_products, wrong_product
 
 DEVICE = 0  # the only one that the process sees
+GRID, THREADS = 1024, 256  # of the kernel that compares
+COMPARE = Interface("compare", str(GRID), THREADS, 0, ())
 NUMBER = 2  # of scalars without a default
 POISON = 0xFF  # of every byte: NaN in floats, -1 in integers
 
@@ -194,7 +197,7 @@ class Session:
         rounding = Rounding(spec.A.dtype, spec.accumulator, spec.C.dtype)
         if self._compare is None:
             source = comparison(spec.C.dtype)
-            loaded = self._used.load(compile_source(source, "compare", find_arch(arch)), 0, DEVICE)
+            loaded = self._used.load(compile_source(source, "compare", find_arch(arch)), COMPARE, DEVICE)
             self._compare = loaded, DeviceArray(self._used, (1,), np.dtype(np.uint64), DEVICE)
         loaded, counter = self._compare
         self._do(self._used.cu.cuMemsetD8, counter.address, 0, 8)
@@ -205,7 +208,7 @@ class Session:
         )
         table = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         handle, queue = ctypes.c_void_p(loaded.handle), ctypes.c_void_p(self._queue)
-        code = self._used.launch(handle, 1024, 1, 1, 256, 1, 1, 0, queue, table, None)
+        code = self._used.launch(handle, GRID, 1, 1, THREADS, 1, 1, 0, queue, table, None)
         if code:
             raise RuntimeError(f"launching the comparison fails with error {code}")
         self._settle()
@@ -225,7 +228,7 @@ __device__ inline double wide({c_type} x) {{
 extern "C" __global__ void compare(const {c_type}* got, const {c_type}* expected, unsigned long long* wrong,
                                    unsigned long long count, double relative, double absolute) {{
     unsigned long long found = 0;
-    for (unsigned long long i = blockIdx.x * 256ull + threadIdx.x; i < count; i += 1024ull * 256) {{
+    for (unsigned long long i = blockIdx.x * {THREADS}ull + threadIdx.x; i < count; i += {GRID}ull * {THREADS}) {{
         double x = wide(got[i]), y = wide(expected[i]);
         if (!(fabs(x - y) <= relative * fabs(y) + absolute)) ++found;
     }}

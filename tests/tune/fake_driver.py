@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from fireiron.jit.interface import Interface
+
 L2_NBYTES = 1 << 16
 
 
@@ -91,8 +93,8 @@ class FakeDriver:
     def compute_capability(self, device: int) -> int:
         return 90
 
-    def load(self, binary: Any, shared_nbytes: int, device: int) -> Any:
-        assert binary.name == "compare"
+    def load(self, binary: Any, interface: Interface, device: int) -> Any:
+        assert binary.name == interface.entry == "compare"
         return SimpleNamespace(handle=3)
 
     def launch(self, handle: Any, *shape: Any) -> int:

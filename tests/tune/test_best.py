@@ -172,11 +172,11 @@ def test_the_newest_architecture_has_the_first_word(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(choosing, "MODEL_BUDGET_S", 0.0)
     names = {
         target: choose(matmul(512, 512, 512, "f16", layout="TN"), target).candidate.preset.name
-        for target in ("sm_75", "sm_80", "sm_90a")
+        for target in ("sm_75", "sm_80", "sm_89", "sm_90a")
     }
-    assert names == {"sm_75": "turing.gemm", "sm_80": "ampere.gemm", "sm_90a": "ada.gemm"}
+    assert names == {"sm_75": "turing.gemm", "sm_80": "ampere.gemm", "sm_89": "ada.gemm", "sm_90a": "hopper.gemm"}
     assert choose(matmul(512, 512, 512), "sm_90a").candidate.preset.name == "simt.sgemm"
-    assert [p.name for p in choosing.suited(matmul(512, 512, 512, "e4m3", layout="TN"), "sm_90a")] == ["ada.gemm"]
+    assert [p.name for p in choosing.suited(matmul(512, 512, 512, "e4m3", layout="TN"), "sm_89")] == ["ada.gemm"]
     assert [p.name for p in choosing.suited(matmul(512, 512, 512), "sm_80")] == ["simt.sgemm"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from helpers import Plan, ranked
 
 from fireiron import FireironError, matmul, space
-from fireiron.schedules import ada, ampere, simt, turing
+from fireiron.schedules import ada, ampere, hopper, simt, turing, volta
 from fireiron.tune.space import Declared, Space, arguments, checked, default_point, point, space_of, values_of
 
 
@@ -132,5 +132,5 @@ def test_plain_data_on_a_function_is_a_space_too() -> None:
 
 
 def test_presets_have_spaces() -> None:
-    for function in (ada.gemm, ampere.gemm, turing.gemm, simt.sgemm):
+    for function in (hopper.gemm, ada.gemm, ampere.gemm, turing.gemm, volta.gemm, simt.sgemm):
         assert space_of(function) is not None
