@@ -9,6 +9,7 @@ from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.errors import FireironError
 from fireiron.base.presets_path import presets_path
 from fireiron.base.version import VERSION
+from fireiron.front.best import best, gemm
 from fireiron.front.matmul import MatMulChain
 from fireiron.front.moves import (
     MoveChain,
@@ -48,6 +49,7 @@ from fireiron.language.levels import (
 )
 from fireiron.language.pointwise import Op, add, exp, maximum, minimum, relu, saturate, scale, tanh
 from fireiron.language.tensor import ColMajor, Grouped, Matrix, RowMajor, Tensor, Vector
+from fireiron.tune.space import space
 
 __version__ = VERSION
 
@@ -96,6 +98,7 @@ __all__ = [
     "Warpgroup",
     "add",
     "b1",
+    "best",
     "bf16",
     "by_atomics",
     "conform",
@@ -106,6 +109,7 @@ __all__ = [
     "f16",
     "f32",
     "f64",
+    "gemm",
     "i4",
     "i8",
     "i32",
@@ -119,6 +123,7 @@ __all__ = [
     "relu",
     "saturate",
     "scale",
+    "space",
     "staged",
     "stmatrix",
     "symbol",

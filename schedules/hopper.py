@@ -24,6 +24,7 @@ from fireiron import (
     Tensor,
     Warpgroup,
     conform,
+    space,
     stmatrix,
     through_shared,
     tma,
@@ -159,37 +160,6 @@ def _store(plan: Plan, given: Tensor, stored: Tensor):
     return through_shared(put, tma(min(SPAN, contiguous)), panel=(rows, width), at=Warpgroup, ring=plan.ring(nbytes))
 
 
-def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
-    """Schedule a product as the model finds fastest for its sizes.
-
-    What wgmma or tensor maps do not take goes by `ampere.gemm` and its kin, as `check()` says: lines that do not start
-    at multiples of 16 bytes; K that is not contiguous, of elements that are not 16-bit; other element types.
-
-    Args:
-        plan: the degrees of freedom, None for the best of `plans`.
-    """
-    if not _takes(spec):
-        kind = spec.matmul.A.dtype.name
-        return (simt.sgemm if kind in CUDA_CORES else ada.gemm if kind in ("e4m3", "e5m2") else ampere.gemm)(spec)
-    if plan is None:
-        plan = plans(spec)[0]
-    return _gemm(spec, plan)
-
-
-def _takes(spec: MatMulChain) -> bool:
-    """Say whether bulk copies and wgmma take a product as it is stored."""
-    a, b, c = spec.matmul.A, spec.matmul.B, spec.matmul.C
-    if a.dtype.name not in TYPES:
-        return False
-    k_major = a.order is RowMajor and b.order is ColMajor
-    return (k_major or a.dtype.nbytes == 2) and all(_strides_fit(t) for t in (a, b, c))
-
-
-def _strides_fit(tensor: Tensor) -> bool:
-    """Say whether lines start where tensor maps want them; these mind by themselves where a line ends."""
-    return all(as_expr(s).divisor * tensor.dtype.nbytes % MAP_UNIT == 0 for s in tensor.strides if s != 1)
-
-
 def plans(spec: MatMulChain) -> tuple[Plan, ...]:
     """List the plans that fit a product, the one that should be fastest first."""
     ranked = sorted((clocks(plan, spec), i, plan) for i, plan in enumerate(_candidates(spec)))
@@ -240,3 +210,35 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
 
 def _size(extent: object) -> int:
     return extent if isinstance(extent, int) else 4096
+
+
+@space("sm_90", plan=plans)
+def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
+    """Schedule a product as the model finds fastest for its sizes.
+
+    What wgmma or tensor maps do not take goes by `ampere.gemm` and its kin, as `check()` says: lines that do not start
+    at multiples of 16 bytes; K that is not contiguous, of elements that are not 16-bit; other element types.
+
+    Args:
+        plan: the degrees of freedom, None for the best of `plans`.
+    """
+    if not _takes(spec):
+        kind = spec.matmul.A.dtype.name
+        return (simt.sgemm if kind in CUDA_CORES else ada.gemm if kind in ("e4m3", "e5m2") else ampere.gemm)(spec)
+    if plan is None:
+        plan = plans(spec)[0]
+    return _gemm(spec, plan)
+
+
+def _takes(spec: MatMulChain) -> bool:
+    """Say whether bulk copies and wgmma take a product as it is stored."""
+    a, b, c = spec.matmul.A, spec.matmul.B, spec.matmul.C
+    if a.dtype.name not in TYPES:
+        return False
+    k_major = a.order is RowMajor and b.order is ColMajor
+    return (k_major or a.dtype.nbytes == 2) and all(_strides_fit(t) for t in (a, b, c))
+
+
+def _strides_fit(tensor: Tensor) -> bool:
+    """Say whether lines start where tensor maps want them; these mind by themselves where a line ends."""
+    return all(as_expr(s).divisor * tensor.dtype.nbytes % MAP_UNIT == 0 for s in tensor.strides if s != 1)
