@@ -276,6 +276,23 @@ __device__ __forceinline__ int count_in(int* counter, int count) {{
 }}
 """
 
+# The same for some threads of a block, which meet at a barrier of their own.
+COUNT_IN_PART: Final = """\
+__device__ __forceinline__ int count_in(int* counter, int count, bool first, int barrier, int threads) {{
+    unsigned before = 0;
+    if (first) {{
+        asm volatile("atom.{order}.gpu.global.inc.u32 %0, [%1], %2;"
+            : "=r"(before) : "l"(__cvta_generic_to_global(counter)), "r"(count - 1) : "memory");
+    }}
+    const int last = first && (int)before == count - 1;
+    int any;
+    asm volatile("{{ .reg .pred p, q; setp.ne.s32 p, %1, 0; "
+        "barrier.red.or.pred q, %2, %3, p; selp.s32 %0, 1, 0, q; }}"
+        : "=r"(any) : "r"(last), "r"(barrier), "r"(threads) : "memory");
+    return any;
+}}
+"""
+
 _CALL = re.compile(r"\b(" + "|".join(HELPERS) + r")\b")
 
 

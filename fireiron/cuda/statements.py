@@ -11,7 +11,7 @@ from fireiron.algebra.expr import Expr, as_int, evaluate, fits_int32, free
 from fireiron.base.errors import CheckError
 from fireiron.base.text import Writer
 from fireiron.cuda import micro
-from fireiron.cuda.helpers import COUNT_IN
+from fireiron.cuda.helpers import COUNT_IN, COUNT_IN_PART
 from fireiron.cuda.memory import Element, Numbers, integer_type
 from fireiron.cuda.scalars import scalar
 from fireiron.kernel.ir import (
@@ -101,9 +101,8 @@ class Body:
                 write(f"{self._where(statement.write)}{Element(dst, number)} = {value};")
             case Sync():
                 write(f"{_sync(statement, self.threads, self.roles)}  // {statement.reason}")
-            case CountIn(var=var, counter=counter, count=count, order=order):
-                self.functions[COUNT_IN.format(order=order)] = None
-                write(f"const int {var.name} = count_in(&{Element(counter, number)}, {number(count)});")
+            case CountIn():
+                self._count_in(statement)
             case Commit(group=group):
                 write(f"{_name(group)}_commit();")
             case Wait(group=group, pending=pending, reads_only=reads_only):
@@ -140,6 +139,19 @@ class Body:
                 self.statements(body)
             case _ as never:
                 assert_never(never)
+
+    def _count_in(self, statement: CountIn) -> None:
+        place, count = f"&{Element(statement.counter, self.number)}", self.number(statement.count)
+        size = statement.level.size
+        if self.roles == 1 and size is None:
+            self.functions[COUNT_IN.format(order=statement.order)] = None
+            arguments = f"{place}, {count}"
+        else:
+            self.functions[COUNT_IN_PART.format(order=statement.order)] = None
+            arguments = f"{place}, {count}, thread == 0, 0, {self.threads}"
+            if size is not None and size != self.threads:
+                arguments = f"{place}, {count}, thread % {size} == 0, 1 + thread / {size}, {size}"
+        self.writer.line(f"const int {statement.var.name} = count_in({arguments});")
 
     def _advance(self, cursor: Cursor, by: Expr) -> None:
         slot, parity, n = cursor.slot.name, cursor.parity.name, cursor.slots

@@ -71,6 +71,7 @@ class Context:
         cluster: blocks of a cluster; `ranks` gives, by dimension, how many of them lie along it, and which this is.
         persistent: whether blocks loop over tiles.
         staggered: units that take these trips in turn.
+        owner: the level whose units each own a whole tile of C: Block, or that of the units in turn.
         maps: tensor maps by tensor, box and span.
         prologue: what the role that computes runs once, before all else.
         zeroed: accumulators that their first MatMul takes for zero, so that nothing initialises them.
@@ -105,6 +106,7 @@ class Context:
     ranks: dict[str, tuple[int, Expr]] = attrs.field(factory=dict[str, tuple[int, Expr]])
     persistent: bool = False
     staggered: int = 1
+    owner: Level = Block
     prologue: list[Statement] = attrs.field(factory=list[Statement])
     zeroed: set[str] = attrs.field(factory=set[str])
     maps: dict[tuple[str, tuple[int, ...], int], TensorMap] = attrs.field(

@@ -29,7 +29,7 @@ from fireiron.kernel.declarations import (
     Workspace,
 )
 from fireiron.language.atom import Atom
-from fireiron.language.levels import Level
+from fireiron.language.levels import Block, Level
 
 THREAD = "thread"  # the Var of a thread's index inside its block
 BLOCK = "block"  # the Var of a block's index inside the grid (grids are one-dimensional)
@@ -144,22 +144,24 @@ class Sync:
 
 @attrs.frozen
 class CountIn:
-    """Count this block in at a counter in global memory, by one thread; all threads wait, and learn who was last.
+    """Count this unit in at a counter in global memory, by one thread; all threads wait, and learn who was last.
 
-    The last block to count in sets the counter back to 0. What all threads of a block did before a barrier ahead of
-    this is released to blocks that count in later and acquire it (device scope).
+    The last unit to count in sets the counter back to 0. What all threads of a unit did before a barrier ahead of
+    this is released to units that count in later and acquire it (device scope).
 
     Args:
-        var: 1 in the last of `count` blocks, 0 in the others.
+        var: 1 in the last of `count` units, 0 in the others.
         counter: one i32.
-        count: how many blocks count in.
+        count: how many units count in.
         order: which of the two its atomic does.
+        level: of the units: Block (in a role, its threads), or one inside.
     """
 
     var: Var
     counter: View
     count: Expr
     order: Literal["acq_rel", "release", "acquire", "relaxed"] = "acq_rel"
+    level: Level = Block
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
 
 

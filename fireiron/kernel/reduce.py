@@ -24,6 +24,7 @@ from fireiron.language.decompositions import ByAtomics, InOrder
 from fireiron.language.levels import GL, RF, SH, Block, Kernel, Memory, Thread
 
 VECTOR_NBYTES = 16
+MOST_AT_ONCE = 64  # registers that one thread's partial sums are read to together
 LEAST_STAGING = 16 << 10  # bytes through which sums go where the operands' buffers are smaller
 
 
@@ -197,7 +198,8 @@ def share(window: Window, partials: list[Partial], finish: Body, context: Contex
     if partial is None:
         return finish
     storage = window.storage
-    size, threads = as_int(storage.size), context.threads or 1
+    size, threads = as_int(storage.size), (context.threads or 1) // context.staggered
+    thread = context.thread if context.staggered == 1 else context.thread % threads
     assert size is not None
     atomic = isinstance(partial.reduce, ByAtomics)
     sums = Buffer(
@@ -211,7 +213,7 @@ def share(window: Window, partials: list[Partial], finish: Body, context: Contex
     count = put.operands[0].registers if put is not None else _widest(size, storage.dtype)
 
     def place(number: Expr, i: Expr) -> Expr:
-        return number * (size * threads) + (i * threads + context.thread) * count
+        return number * (size * threads) + (i * threads + thread) * count
 
     def leave(i: Expr) -> Body:
         number = partial.seat if atomic else partial.seat * partial.ways + partial.way
@@ -226,12 +228,13 @@ def share(window: Window, partials: list[Partial], finish: Body, context: Contex
         title,
         (
             *_loop(context, "i", size // count, leave),
-            Sync(Block, "all threads have written their sums", partial.link),
+            Sync(context.owner, "all threads have written their sums", partial.link),
         ),
         partial.path,
         partial.link,
     )
-    count_in = CountIn(is_last, View(arrived, partial.seat), as_expr(partial.ways), link=partial.link)
+    arrival = View(arrived, partial.seat)
+    count_in = CountIn(is_last, arrival, as_expr(partial.ways), level=context.owner, link=partial.link)
     return (head, count_in, If(is_last, (*whole, *finish)))
 
 
@@ -266,7 +269,9 @@ def _collected(
 
             return _loop(context, "i", size // count, one)
 
-        body = (fill(storage, 0, context), *_loop(context, "w", partial.ways, of, unroll=False))
+        # Where registers are few, all sums are asked for at once.
+        several = isinstance(partial.ways, int) and partial.ways * size <= MOST_AT_ONCE
+        body = (fill(storage, 0, context), *_loop(context, "w", partial.ways, of, unroll=several))
     return (Region(f"Reduce: sum of {partial.ways} {Block}s", body, partial.path, partial.link),)
 
 

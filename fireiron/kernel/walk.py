@@ -235,24 +235,24 @@ def _grid_tile(
     # A grid holds fewer blocks than 2^31, whatever the sizes: its index and what is made of it are 32-bit.
     block = Var(BLOCK, simplest(minimum(context.grid, MAX_GRID)))
     index: Expr = block // size
+    context.tiles = simplest(total * size)
+    if link.persistent:
+        return _work_loop(link, parts, order, rest, state, context, index, size)
     if context.ways != 1:
-        if link.persistent or size > 1:
-            raise DecompositionError(
-                "parallel-grid",
-                "blocks of a cluster, and persistent ones, take no part of a tile's K yet",
-                fix="drop persistent() and the tile to Cluster, or split K over units inside the block",
-            )
         # The blocks of a tile are neighbours: they end together, and their sums are still in the L2 cache.
         context.way = context.define("way", index % context.ways, context.ways)
         index = context.define("tile", index // context.ways, simplest(minimum(total, MAX_GRID)))
-    context.tiles, context.tile = simplest(total), index
-    if link.persistent:
-        return _work_loop(link, parts, order, rest, state, context, index, size)
+    context.tile = _of_blocks(index, size)
     index = _permuted(link, index, simplest(total))
     tiles = _named(_numbers(index, parts, order), "block" if size == 1 else "cluster", parts, context)
     inside = descend(state, parts, tiles, link.level)
     body = lower_links(rest, inside, context)
     return (Region(str(inside.residual), body, state.path, link.link),)
+
+
+def _of_blocks(tile: Expr, size: int) -> Expr:
+    """Number the tile of this block, from that of its cluster."""
+    return tile if size == 1 else tile * size + Var(RANK, size)
 
 
 def _blocks_of(link: Tile, rest: Sequence[Decomposition], sizes: dict[str, Index]) -> int:
@@ -296,8 +296,9 @@ def _work_loop(
     unit: Expr,
     size: int,
 ) -> Body:
-    """Let each launched unit take every so-manieth tile."""
-    total = _count(parts)
+    """Let each launched unit take every so-manieth work item: a tile, or one way's part of it."""
+    tiles = _count(parts)
+    total = tiles * context.ways
     most = simplest(minimum(total, MAX_GRID))
     units = Var(BLOCKS, simplest(minimum(total * size, MAX_GRID))) // size
     stagger = next((x.staggered for x in rest if isinstance(x, Tile) and x.staggered > 1), 1)
@@ -306,16 +307,23 @@ def _work_loop(
         # This unit takes one trip in so many, starting with its own number.
         level = next(x.level for x in rest if isinstance(x, Tile) and x.staggered > 1)
         assert level is not None and level.size is not None
-        context.staggered, context.threads = stagger, stagger * level.size
+        context.staggered, context.threads, context.owner = stagger, stagger * level.size, level
         turn = context.define("warpgroup", context.thread // (context.threads // stagger), stagger)
         step, first = units * stagger, unit + turn * units
     always = proves(lt(first, total))
     trips = ceil_div(total - first, step) if always else maximum(total - first + step - 1, 0) // step
     trip = context.variable("trip", simplest(ceil_div(total, 1)))
-    item = context.variable("tile", most)
+    tile = item = context.variable("tile" if context.ways == 1 else "item", most)
     lets: list[Statement] = [Let(item, first + trip * step)]
+    if context.ways != 1:
+        # The ways of a tile are neighbours: they end together, and their sums are still in the L2 cache.
+        way = context.variable("way", context.ways)
+        tile = context.variable("tile", simplest(minimum(tiles, MAX_GRID)))
+        lets += [Let(way, item % context.ways), Let(tile, item // context.ways)]
+        context.way = way
+    context.tile = _of_blocks(tile, size)
     numbers: dict[str, Expr] = {}
-    for dim, number in _numbers(_permuted(link, item, simplest(total)), parts, order).items():
+    for dim, number in _numbers(_permuted(link, tile, simplest(tiles)), parts, order).items():
         var = context.variable(f"tile_{dim.lower()}", parts[dim].trips)
         lets.append(Let(var, number))
         numbers[dim] = var

@@ -201,7 +201,7 @@ class Compiler:
 
     def count_in(self, statement: CountIn, scope: Scope) -> Step:
         """Compile a block's arrival at a counter: it releases what came before the last barrier, not its own."""
-        meeting = Sync(Block, "the block counts in", statement.link)
+        meeting = Sync(statement.level, f"the {statement.level} counts in", statement.link)
         place = self.place(meeting, "CountIn", scope)
         counter, count, name = self.operand(statement.counter), self.value(statement.count), statement.var.name
         order = self.machine.order
