@@ -103,8 +103,13 @@ class Plan:
 
     @property
     def registers(self) -> tuple[int, int] | None:
-        """Give the budgets of a thread that loads and of one that computes."""
-        return {1: None, 2: (24, 240), 3: (32, 160)}[self.consumers]
+        """Give the budgets of a thread that loads and of one that computes; narrow products need none.
+
+        ptxas ignores budgets where a product takes few registers, whatever the kernel takes in all.
+        """
+        if self.consumers == 1 or self.n < {2: 112, 3: 80}[self.consumers]:
+            return None
+        return {2: (24, 240), 3: (32, 160)}[self.consumers]
 
 
 def cooperative(spec: MatMulChain, plan: Plan = Plan()) -> MatMulChain:
@@ -176,6 +181,8 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
         if plan.pingpong
         else chain.tile(m // plan.consumers, n).to(Warpgroup)
     )
+    if plan.panels > 1:
+        chain = chain.split(SPAN // a.dtype.nbytes).unroll()
     chain = chain.split(32 // a.dtype.nbytes).unroll()
     rows = m if plan.pingpong else m // plan.consumers
     return (chain.tile(ROWS, n).unroll() if rows > ROWS else chain).done()
