@@ -27,6 +27,7 @@ from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
 from fireiron.language.decompositions import ByAtomics as by_atomics
 from fireiron.language.decompositions import InOrder as in_order
 from fireiron.language.decompositions import Microkernel as microkernel
+from fireiron.language.decompositions import StreamK as stream_k
 from fireiron.language.decompositions import Strided
 from fireiron.language.levels import (
     FR,
@@ -116,6 +117,7 @@ __all__ = [
     "scale",
     "staged",
     "stmatrix",
+    "stream_k",
     "symbol",
     "tanh",
     "tf32",

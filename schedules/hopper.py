@@ -25,6 +25,7 @@ from fireiron import (
     Warpgroup,
     conform,
     stmatrix,
+    stream_k,
     through_shared,
     tma,
 )
@@ -66,6 +67,7 @@ class Plan:
         stages: chunks in flight, 0 for as many as fit.
         group: tile rows that blocks at work together cover.
         ways: blocks that share each tile of C, each with a part of K.
+        stream: blocks take equal shares of all tiles' chunks of K.
     """
 
     m: int = 128
@@ -78,6 +80,7 @@ class Plan:
     stages: int = 0
     group: int = 8
     ways: int = 1
+    stream: bool = False
 
     def panel(self, nbytes: int) -> tuple[int, int]:
         """Size the staging panels: one bulk store each."""
@@ -161,11 +164,12 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     a, c = spec.matmul.A, spec.matmul.C
     m, n, k = plan.m, plan.n, SPAN // a.dtype.nbytes * plan.panels
     chain = spec.swap() if plan.swapped else spec
+    rows, cols = plan.cluster
+    share = stream_k(SMS // (rows * cols)) if plan.stream else None
     if plan.cluster == (1, 1):
-        tiled = chain.tile(m, n).to(Block).persistent(Grouped(plan.group))
+        tiled = chain.tile(m, n).to(Block).persistent(Grouped(plan.group), share)
     else:
-        rows, cols = plan.cluster
-        tiled = chain.tile(rows * m, cols * n).to(Cluster).persistent(Grouped(plan.group)).tile(m, n).to(Block)
+        tiled = chain.tile(rows * m, cols * n).to(Cluster).persistent(Grouped(plan.group), share).tile(m, n).to(Block)
     chain = tiled.epilog(memory=FR, store=_store(plan, c, chain.matmul.C))
     if plan.ways > 1:
         chain = chain.split(ways=plan.ways, multiple_of=k).parallel(Block)

@@ -257,6 +257,27 @@ __device__ __forceinline__ void registers_decrease() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(count));
 }
 """,
+    "raise_flag": """\
+__device__ __forceinline__ void raise_flag(int* flag, bool first) {
+    if (first) {
+        asm volatile("st.release.gpu.global.s32 [%0], 1;" : : "l"(__cvta_generic_to_global(flag)) : "memory");
+    }
+}
+""",
+    # Nobody else touches it until the next launch.
+    "lower_flag": """\
+__device__ __forceinline__ void lower_flag(int* flag, bool first, int barrier, int threads) {
+    if (first) {
+        int raised;
+        do {
+            asm volatile("ld.acquire.gpu.global.s32 %0, [%1];"
+                : "=r"(raised) : "l"(__cvta_generic_to_global(flag)) : "memory");
+        } while (!raised);
+        *flag = 0;
+    }
+    asm volatile("barrier.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
+}
+""",
     "sync_threads": """\
 __device__ __forceinline__ void sync_threads(int barrier, int threads) {
     asm volatile("barrier.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");

@@ -29,7 +29,9 @@ from fireiron.kernel.ir import (
     If,
     InitBarriers,
     Let,
+    Lower,
     Micro,
+    Raise,
     Region,
     Role,
     Roles,
@@ -38,7 +40,7 @@ from fireiron.kernel.ir import (
     Turn,
     Wait,
 )
-from fireiron.language.levels import Block, Cluster
+from fireiron.language.levels import Block, Cluster, Level
 
 WARP_THREADS = 32
 HARDWARE_BARRIERS = 16
@@ -103,6 +105,11 @@ class Body:
                 write(f"{_sync(statement, self.threads, self.roles)}  // {statement.reason}")
             case CountIn():
                 self._count_in(statement)
+            case Raise(flag=flag, level=level):
+                first, _, _ = self._unit(level)
+                write(f"raise_flag(&{Element(flag, number)}, {first});")
+            case Lower(flag=flag, level=level):
+                write(f"lower_flag(&{Element(flag, number)}, {', '.join(self._unit(level))});")
             case Commit(group=group):
                 write(f"{_name(group)}_commit();")
             case Wait(group=group, pending=pending, reads_only=reads_only):
@@ -148,10 +155,15 @@ class Body:
             arguments = f"{place}, {count}"
         else:
             self.functions[COUNT_IN_PART.format(order=statement.order)] = None
-            arguments = f"{place}, {count}, thread == 0, 0, {self.threads}"
-            if size is not None and size != self.threads:
-                arguments = f"{place}, {count}, thread % {size} == 0, 1 + thread / {size}, {size}"
+            arguments = f"{place}, {count}, {', '.join(self._unit(statement.level))}"
         self.writer.line(f"const int {statement.var.name} = count_in({arguments});")
+
+    def _unit(self, level: Level) -> tuple[str, str, str]:
+        """Say which thread is a unit's first, which barrier its threads meet at, and how many they are."""
+        size = level.size
+        if size is None or size == self.threads:
+            return "thread == 0", "0", str(self.threads)
+        return f"thread % {size} == 0", f"1 + thread / {size}", str(size)
 
     def _advance(self, cursor: Cursor, by: Expr) -> None:
         slot, parity, n = cursor.slot.name, cursor.parity.name, cursor.slots

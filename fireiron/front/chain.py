@@ -34,6 +34,7 @@ from fireiron.language.decompositions import (
     Own,
     Specialised,
     Split,
+    StreamK,
     Strided,
     Tile,
     Widest,
@@ -255,19 +256,21 @@ class TileRefinements(Chain):
         """
         return self._refine(permute=permutation, link=here())
 
-    def persistent(self, order: Order | Grouped | Layout | None = None) -> Self:
+    def persistent(self, order: Order | Grouped | Layout | None = None, share: StreamK | None = None) -> Self:
         """Launch as many units as run at once, and let each loop over tiles.
 
         Args:
             order: in which they are counted, as in `layout`; None keeps what stands.
+            share: stream_k() gives the units equal parts of all tiles' chunks of K; None whole tiles.
 
         Raises:
-            DecompositionError: `persistent-level` where the tiles do not go to the grid's blocks or clusters.
+            DecompositionError: `persistent-level` where the tiles do not go to the grid's blocks or clusters;
+                `stream-units`; `stream-split` when the schedule is finished.
         """
         (*_, link) = self.links
         assert isinstance(link, Tile)
-        self._check(rules.persistent, self._before, link.level)
-        return self._refine(persistent=True, order=link.order if order is None else order, link=here())
+        self._check(rules.persistent, self._before, link.level, share)
+        return self._refine(persistent=True, order=link.order if order is None else order, share=share, link=here())
 
     def staggered(self, units: int) -> Self:
         """Let units take whole tiles of the persistent loop in turn (ping-pong).

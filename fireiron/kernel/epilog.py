@@ -13,6 +13,7 @@ from fireiron.kernel.context import Body, Context, Recur, State, buffer_of
 from fireiron.kernel.ir import Compute, For, Region, View
 from fireiron.kernel.reduce import add_constant, fill, gather, share
 from fireiron.kernel.storage import fresh_window, register_storage, tensor_window
+from fireiron.kernel.stream import hand_on
 from fireiron.kernel.window import Window
 from fireiron.language.decompositions import Decomposition, Epilog
 from fireiron.language.pointwise import Value
@@ -36,6 +37,7 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     )
     main = recur(rest, inside, context)
     parts = storage.partials
+    partial = bool(parts) or context.stream is not None
     if storage.ownership is None:
         raise DecompositionError(
             "ownership-unknown",
@@ -44,7 +46,7 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
         )
     init = Region(
         f"Init({link.init:g})({link.memory})({state.level})",
-        (fill(storage, 0 if parts else link.init, context),),
+        (fill(storage, 0 if partial else link.init, context),),
         inside.path,
         link.link,
     )
@@ -55,9 +57,12 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
         state, residual=move, windows={"src": window, "dst": output}, path=f"{inside.path} > store", link=link.link
     )
     store = Region(f"store C: {move}", recur(link.store, store_state, context), inside.path, link.link)
-    start = (add_constant(window.storage, link.init, context),) if parts and link.init != 0 else ()
+    start = (add_constant(window.storage, link.init, context),) if partial and link.init != 0 else ()
     begin = () if storage.name in context.zeroed else (init,)
-    return (*begin, *main, *gathered, *share(window, parts, (*start, *ops, store), context))
+    finish = (*start, *ops, store)
+    if context.stream is not None:
+        return (*begin, *main, *gathered, *hand_on(window, context.stream, finish, link.link, context))
+    return (*begin, *main, *gathered, *share(window, parts, finish, context))
 
 
 def initialise(state: State, context: Context) -> Body:

@@ -166,6 +166,34 @@ class CountIn:
 
 
 @attrs.frozen
+class Raise:
+    """Raise a flag in global memory, by one thread of each unit: what came before a barrier ahead of this is released.
+
+    Args:
+        flag: one i32, lowered before.
+        level: of the units.
+    """
+
+    flag: View
+    level: Level = Block
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+
+@attrs.frozen
+class Lower:
+    """Wait, by one thread of each unit, until a flag is raised, and lower it; all go on together, and acquire.
+
+    Args:
+        flag: one i32, which one unit raises and one lowers in each launch.
+        level: of the units.
+    """
+
+    flag: View
+    level: Level = Block
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+
+@attrs.frozen
 class Commit:
     """Close a thread's group of asynchronous atoms; groups are counted even where they are empty."""
 
@@ -332,7 +360,7 @@ class Region:
 
 
 Statement: TypeAlias = (
-    Let | For | If | Call | Compute | Sync | CountIn | Commit | Wait | Micro | Region
+    Let | For | If | Call | Compute | Sync | CountIn | Raise | Lower | Commit | Wait | Micro | Region
     | InitBarriers | Await | Arrive | Advance | Fence | Turn | Roles
 )  # fmt: skip
 
@@ -402,11 +430,13 @@ __all__ = [
     "InitBarriers",
     "Kernel",
     "Let",
+    "Lower",
     "Micro",
     "Number",
     "Parameter",
     "Pointer",
     "Precondition",
+    "Raise",
     "Region",
     "Role",
     "Roles",

@@ -23,6 +23,7 @@ from fireiron.kernel.ir import (
     CountIn,
     For,
     If,
+    Lower,
     Micro,
     Region,
     Roles,
@@ -186,7 +187,7 @@ class _Pass:
                 case Sync(level=level):
                     pending = _after(pending, level)
                     out.append(statement)
-                case CountIn(level=level):
+                case CountIn(level=level) | Lower(level=level):
                     pending = _after(pending, level)
                     out.append(statement)
                 case Roles(roles=roles):  # what roles share is guarded; the rest is each one's own

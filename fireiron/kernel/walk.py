@@ -32,8 +32,20 @@ from fireiron.kernel.move import lower_load, lower_own, widest_sizes
 from fireiron.kernel.ownership import RegisterLoop
 from fireiron.kernel.parallel import count_ways, lower_parallel
 from fireiron.kernel.pipeline import lower_split
+from fireiron.kernel.stream import chunks_of, share_out, shared_split
 from fireiron.kernel.window import Cut, cut
-from fireiron.language.decompositions import Decomposition, Done, Epilog, Extent, Load, Own, Split, Tile, Widest
+from fireiron.language.decompositions import (
+    Decomposition,
+    Done,
+    Epilog,
+    Extent,
+    Load,
+    Own,
+    Split,
+    StreamK,
+    Tile,
+    Widest,
+)
 from fireiron.language.levels import Block, Cluster, Kernel, Warp
 from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
 
@@ -298,6 +310,8 @@ def _work_loop(
 ) -> Body:
     """Let each launched unit take every so-manieth work item: a tile, or one way's part of it."""
     tiles = _count(parts)
+    if link.share is not None:
+        return _stream_loop(link, link.share, parts, order, rest, state, context, unit, size)
     total = tiles * context.ways
     most = simplest(minimum(total, MAX_GRID))
     units = Var(BLOCKS, simplest(minimum(total * size, MAX_GRID))) // size
@@ -322,15 +336,53 @@ def _work_loop(
         lets += [Let(way, item % context.ways), Let(tile, item // context.ways)]
         context.way = way
     context.tile = _of_blocks(tile, size)
+    return (For(trip, trips, _work(link, parts, order, rest, state, context, tile, tuple(lets))),)
+
+
+def _work(
+    link: Tile,
+    parts: dict[str, Cut],
+    order: Order | Grouped | Layout,
+    rest: Sequence[Decomposition],
+    state: State,
+    context: Context,
+    tile: Expr,
+    lets: tuple[Let, ...],
+) -> Body:
+    """Lower what a persistent unit does in one trip, with the names that it needs."""
+    named: list[Let] = []
     numbers: dict[str, Expr] = {}
-    for dim, number in _numbers(_permuted(link, tile, simplest(tiles)), parts, order).items():
+    for dim, number in _numbers(_permuted(link, tile, simplest(_count(parts))), parts, order).items():
         var = context.variable(f"tile_{dim.lower()}", parts[dim].trips)
-        lets.append(Let(var, number))
+        named.append(Let(var, number))
         numbers[dim] = var
     inside = descend(state, parts, numbers, link.level)
     body = lower_links(rest, inside, context)
-    region = Region(str(inside.residual), (*lets, *body), state.path, link.link)
-    return (For(trip, trips, (region,)),)
+    return (Region(str(inside.residual), (*lets, *named, *body), state.path, link.link),)
+
+
+def _stream_loop(
+    link: Tile,
+    share: StreamK,
+    parts: dict[str, Cut],
+    order: Order | Grouped | Layout,
+    rest: Sequence[Decomposition],
+    state: State,
+    context: Context,
+    unit: Expr,
+    size: int,
+) -> Body:
+    """Let each launched unit take its share of all tiles' chunks of K."""
+    split = shared_split(share, rest, link)
+    tiles, chunks = _count(parts), chunks_of(split, _known(state.residual.extents["K"]))
+    most = minimum(tiles * chunks, share.units)
+    context.grid, context.seats = most * size, simplest(most * size)
+    unit = Var(BLOCK, context.seats) // size
+    units = Var(BLOCKS, simplest(most * size + 1)) // size
+    mine = share_out(split, tiles, chunks, unit, units, size, context)
+    context.stream, context.tile = mine.stream, _of_blocks(mine.tile, size)
+    body = _work(link, parts, order, rest, state, context, mine.tile, mine.item)
+    return (*mine.head, For(mine.trip, mine.trips, body))
 
 
 def _cluster_tile(

@@ -58,6 +58,23 @@ class Widest:
         return f"{self.nbytes} B" if self.exact else f"up to {self.nbytes} B"
 
 
+@attrs.frozen
+class StreamK:
+    """Give persistent blocks, or clusters, equal shares of all tiles' chunks of K (stream-K).
+
+    A tile that several have parts of is stored by the one that ends it; the sums of the others reach it through global
+    memory, in an order that is the same in every run.
+
+    Args:
+        units: at most this many take part.
+    """
+
+    units: int = 132
+
+    def __str__(self) -> str:
+        return f"stream-K over {self.units}"
+
+
 Extent: TypeAlias = int | Chunks
 
 
@@ -74,6 +91,7 @@ class Tile:
         resident: blocks of an SM that the compiler's register budget should allow, 0 where it is free.
         permute: a permutation of unit ids, applied first.
         persistent: whether as many units are launched as run at once, each looping over tiles.
+        share: how persistent units share the work, None for whole tiles.
         staggered: how many units take the persistent loop's trips in turn, each a whole tile; 1 where all share it.
         stages: ring slots of the buffers right below the loop over tiles.
     """
@@ -85,6 +103,7 @@ class Tile:
     order: Order | Grouped | Layout = RowMajor
     resident: int = 0
     persistent: bool = False
+    share: StreamK | None = None
     staggered: int = 1
     stages: int = 1
     permute: Callable[[Expr], Expr] | None = None
@@ -267,6 +286,7 @@ __all__ = [
     "Specialised",
     "Split",
     "Store",
+    "StreamK",
     "Strided",
     "Tile",
     "Widest",

@@ -30,7 +30,6 @@ from fireiron.kernel.ir import (
     Wait,
     walk,
 )
-from fireiron.language.levels import Block
 from fireiron.simulate.access import Env, Value
 from fireiron.simulate.leaves import SKIP, Leaf, Operand, Plan, as_true, both
 from fireiron.simulate.machine import Arrival, barrier_mask
