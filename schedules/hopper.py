@@ -25,9 +25,11 @@ from fireiron import (
     Warpgroup,
     conform,
     stmatrix,
-    stream_k,
     through_shared,
     tma,
+)
+from fireiron import (
+    stream_k as shares_of_k,
 )
 from fireiron.schedules import ampere
 
@@ -47,6 +49,7 @@ DRAM_RATE = 2100.0  # bytes of A and B a clock, all SMs together
 SM_RATE = 24.0  # of them, one SM
 REPEATED_RATE = 32000.0  # bytes a clock that blocks are sent again, from the L2 cache, beside them
 MEETING = 2000.0  # clocks in which blocks count in at a tile, and the last of them begins to add
+HANDING = 1000.0  # clocks in which a block learns that another has left its sum
 SUMS_RATE = 28.0  # bytes of partial sums a clock
 
 MOST_WAYS = 16
@@ -146,6 +149,15 @@ def split_k(spec: MatMulChain, plan: Plan = Plan(ways=4)) -> MatMulChain:
     return _gemm(spec, plan)
 
 
+def stream_k(spec: MatMulChain, plan: Plan = Plan(stream=True)) -> MatMulChain:
+    """Schedule a product whose tiles fill no whole number of waves: blocks take equal parts of all chunks (stream-K).
+
+    Args:
+        plan: the degrees of freedom.
+    """
+    return _gemm(spec, attrs.evolve(plan, stream=True, pingpong=False))
+
+
 def skinny(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
     """Schedule a product of few rows, which is bound by the bytes of its other operand, the weights.
 
@@ -165,7 +177,7 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     m, n, k = plan.m, plan.n, SPAN // a.dtype.nbytes * plan.panels
     chain = spec.swap() if plan.swapped else spec
     rows, cols = plan.cluster
-    share = stream_k(SMS // (rows * cols)) if plan.stream else None
+    share = shares_of_k(SMS // (rows * cols)) if plan.stream else None
     if plan.cluster == (1, 1):
         tiled = chain.tile(m, n).to(Block).persistent(Grouped(plan.group), share)
     else:
@@ -244,9 +256,12 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
 
 
 def _shared_out(plan: Plan, spec: MatMulChain) -> Iterator[Plan]:
-    """Give a plan, and those that split K further while all blocks run at once."""
+    """Give a plan, and those that share out K too: by ways while all blocks run at once, by streams to fill waves."""
     yield plan
     tiles, _, chunks = _work(plan, spec)
+    at_once = SMS // (plan.cluster[0] * plan.cluster[1]) * plan.cluster[0] * plan.cluster[1]
+    if tiles % at_once and tiles * chunks >= at_once * LEAST_CHUNKS and not plan.pingpong:
+        yield attrs.evolve(plan, stream=True)
     for ways in range(2, MOST_WAYS + 1):
         if tiles * ways <= SMS and chunks >= ways * LEAST_CHUNKS:
             yield attrs.evolve(plan, ways=ways)
@@ -264,17 +279,21 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     tiles, _, chunks = _work(plan, spec)
     blocks = plan.cluster[0] * plan.cluster[1]
     items, chunks = tiles * plan.ways, -(-chunks // plan.ways)
-    waves = -(-items // (SMS // blocks * blocks))
+    at_once = SMS // blocks * blocks
+    waves = items / at_once if plan.stream else -(-items // at_once)
     math = plan.m * max(plan.n / 32, (16 + plan.n / 4) / 16) * plan.panels
     math *= 1 + SMALL_TILE * min(1, waves / 8) * (128 * 256 / (plan.m * plan.n) - 1)
     chunk = max(math, LATENCY / plan.depth(nbytes, out))
-    store = plan.m * plan.n * out / STORE_RATE
+    store, sums = plan.m * plan.n * out / STORE_RATE, plan.m * plan.n * 4 / SUMS_RATE
     if plan.ways > 1:
-        store += MEETING + (1 + plan.ways) * plan.m * plan.n * 4 / SUMS_RATE
+        store += MEETING + (1 + plan.ways) * sums
+    meeting = CLUSTER if blocks > 1 else 0.0
+    if plan.stream:  # one sum is left, those of one tile are taken
+        meeting += sums + -(-at_once // items) * (sums + HANDING) + (-(-items // at_once) - waves) * store
     once = (rows + cols) * depth * nbytes
     sent = items * chunks * (plan.m / plan.cluster[1] + plan.n / plan.cluster[0]) * SPAN * plan.panels
-    arriving = once / min(DRAM_RATE, SM_RATE * items) + max(0, sent - once) / REPEATED_RATE
-    meeting = CLUSTER if blocks > 1 else 0
+    busy = at_once if plan.stream else min(items, at_once)
+    arriving = once / min(DRAM_RATE, SM_RATE * busy) + max(0, sent - once) / REPEATED_RATE
     if plan.pingpong:
         main = waves * max(chunks * chunk, (chunks * chunk + store) / 2)
         return max(main, arriving) + store + meeting
