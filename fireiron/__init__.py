@@ -25,6 +25,7 @@ from fireiron.front.moves import (
 from fireiron.front.roles import DST, SRC, A, B, C
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
 from fireiron.language.decompositions import ByAtomics as by_atomics
+from fireiron.language.decompositions import ByTma as by_tma
 from fireiron.language.decompositions import InOrder as in_order
 from fireiron.language.decompositions import Microkernel as microkernel
 from fireiron.language.decompositions import StreamK as stream_k
@@ -96,6 +97,7 @@ __all__ = [
     "b1",
     "bf16",
     "by_atomics",
+    "by_tma",
     "conform",
     "cp_async",
     "e4m3",

@@ -23,7 +23,6 @@ from fireiron.check import parallel as parallel_rules
 from fireiron.front.roles import Role, role_name
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import (
-    ByAtomics,
     Chunks,
     Decomposition,
     Done,
@@ -32,6 +31,7 @@ from fireiron.language.decompositions import (
     Load,
     Microkernel,
     Own,
+    Reduction,
     Specialised,
     Split,
     StreamK,
@@ -300,13 +300,14 @@ class SplitRefinements(Chain):
         """
         return self._loops(unrolled=True)
 
-    def parallel(self, level: Level, reduce: InOrder | ByAtomics | None = None) -> Self:
+    def parallel(self, level: Level, reduce: Reduction | None = None) -> Self:
         """Give the chunks to units of a level at once; after the main loop, before epilog's ops, their sums become one.
 
         Args:
             level: Block: as many blocks share each tile of C (split-K); inside the block Warpgroup, Warp or
                 `Group(Warp, n)`, whose units then share what loads above this split bring.
-            reduce: in_order() by default: the same bits in every run; by_atomics(), of blocks, in the order of arrival.
+            reduce: in_order() by default: the same bits in every run; by_atomics(), of blocks, in the order of arrival;
+                by_tma(), of blocks, which add to C itself (beta=1) by bulk stores.
 
         Shapes:
             (M, N, k)(L) -> (M, N, k)(level)

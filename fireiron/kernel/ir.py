@@ -7,11 +7,11 @@ Everything is explicit here: which element each access touches, who is guarded, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Var
+from fireiron.algebra.expr import Expr, Var, free
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Scalar
 from fireiron.algebra.swizzle import Swizzle
@@ -397,6 +397,19 @@ class Kernel:
     barriers: tuple[Barrier, ...] = ()
 
 
+def mentions(body: object, var: Var) -> bool:
+    """Say whether statements, or parts of them, say a variable's name."""
+    match body:
+        case Expr():
+            return var in free(body)
+        case tuple():
+            return any(mentions(part, var) for part in cast("tuple[object, ...]", body))
+        case Atom() | Link() | Level():
+            return False
+        case _:
+            return attrs.has(type(body)) and any(mentions(getattr(body, f.name), var) for f in attrs.fields(type(body)))
+
+
 def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
     """Visit every statement, outer before inner, in program order."""
     for statement in body:
@@ -448,5 +461,6 @@ __all__ = [
     "View",
     "Wait",
     "Workspace",
+    "mentions",
     "walk",
 ]

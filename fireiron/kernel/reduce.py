@@ -20,7 +20,7 @@ from fireiron.kernel.shares import Share, divide
 from fireiron.kernel.storage import fresh_window, register_storage
 from fireiron.kernel.window import Partial, Storage, Window
 from fireiron.language.atom import Atom
-from fireiron.language.decompositions import ByAtomics, InOrder
+from fireiron.language.decompositions import ByAtomics, ByTma, InOrder, Reduction
 from fireiron.language.levels import GL, RF, SH, Block, Kernel, Memory, Thread
 
 VECTOR_NBYTES = 16
@@ -171,7 +171,7 @@ def add(into: Buffer, first: Expr, vec: Buffer, count: int, context: Context) ->
     return loop(context, "e", count, one)
 
 
-def _panel(size: int, count: int, nbytes: int, reduce: InOrder | ByAtomics, context: Context) -> int:
+def _panel(size: int, count: int, nbytes: int, reduce: Reduction, context: Context) -> int:
     """Choose how many registers of each thread go through shared memory at once.
 
     Args:
@@ -197,7 +197,7 @@ def share(window: Window, partials: list[Partial], finish: Body, context: Contex
     them in the order of the ways, or takes what atomics have added. Nobody waits for another block.
     """
     partial = next((p for p in partials if p.level == Block), None)
-    if partial is None:
+    if partial is None or isinstance(partial.reduce, ByTma):
         return finish
     storage = window.storage
     size, threads = as_int(storage.size), (context.threads or 1) // context.staggered

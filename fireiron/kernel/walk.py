@@ -26,7 +26,7 @@ from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.context import Body, Context, State, descend, units_of
 from fireiron.kernel.epilog import lower_epilog
-from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, For, If, Let, Region, Statement
+from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, For, If, Let, Region, Statement, mentions
 from fireiron.kernel.leaf import lower_done
 from fireiron.kernel.move import lower_load, lower_own, widest_sizes
 from fireiron.kernel.ownership import RegisterLoop
@@ -357,8 +357,10 @@ def _work(
         named.append(Let(var, number))
         numbers[dim] = var
     inside = descend(state, parts, numbers, link.level)
-    body = lower_links(rest, inside, context)
-    return (Region(str(inside.residual), (*lets, *named, *body), state.path, link.link),)
+    body = (*named, *lower_links(rest, inside, context))
+    for let in reversed(lets):  # one role may not need what the other does
+        body = (let, *body) if mentions(body, let.var) else body
+    return (Region(str(inside.residual), body, state.path, link.link),)
 
 
 def _stream_loop(

@@ -147,6 +147,20 @@ class ByAtomics:
 
 
 @attrs.frozen
+class ByTma:
+    """Add the sums of a parallel split's blocks to C itself, by bulk stores that add, in the order of their arrival.
+
+    Each is rounded to C's element type before it is added. C is added to as it is: the product says beta=1.
+    """
+
+    def __str__(self) -> str:
+        return "by bulk additions to C"
+
+
+Reduction: TypeAlias = InOrder | ByAtomics | ByTma
+
+
+@attrs.frozen
 class Split:
     """Cut K into chunks: one loop visits them in order, or the units of a level take one each.
 
@@ -168,7 +182,7 @@ class Split:
     specialised: Specialised | None = None
     ways: int | None = None
     level: Level | None = None
-    reduce: InOrder | ByAtomics = InOrder()
+    reduce: Reduction = InOrder()
     link: Link | None = _link
 
     @property
@@ -273,6 +287,7 @@ Decomposition: TypeAlias = Tile | Split | Load | Epilog | Own | Done
 
 __all__ = [
     "ByAtomics",
+    "ByTma",
     "Chunks",
     "ColMajor",
     "Decomposition",
@@ -283,6 +298,7 @@ __all__ = [
     "Load",
     "Microkernel",
     "Own",
+    "Reduction",
     "Specialised",
     "Split",
     "Store",

@@ -6,7 +6,22 @@ import attrs
 import numpy as np
 import pytest
 
-from fireiron import FR, SH, A, B, Block, Warpgroup, by_atomics, matmul, relu, stream_k, tma
+from fireiron import (
+    FR,
+    SH,
+    A,
+    B,
+    Block,
+    Warpgroup,
+    by_atomics,
+    by_tma,
+    matmul,
+    relu,
+    stmatrix,
+    stream_k,
+    through_shared,
+    tma,
+)  # fmt: skip
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.driver import driver
 from fireiron.jit.interface import Interface
@@ -121,6 +136,24 @@ def test_atomics_then_ops():
         .tile(64, 128).to(Warpgroup).split(16).unroll().done()
     )  # fmt: skip
     check(spec, schedule, repeats=False, f=lambda x: np.maximum(x, 0))
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+@pytest.mark.parametrize("ways", [1, 3, 8])
+def test_bulk_stores_add_to_c(ways, dtype):
+    spec = matmul(264, 328, 2048, dtype, layout="TN", beta=1.0)
+    schedule = (
+        spec.tile(64, 64).to(Block).persistent()
+        .epilog(memory=FR, store=through_shared(stmatrix(), tma(), panel=(64, 64), at=Warpgroup))
+        .split(ways=ways, multiple_of=64).parallel(Block, reduce=by_tma())
+        .split(64).pipeline(4, inflight=1).specialize().load(A, SH, tma()).load(B, SH, tma())
+        .tile(64, 64).to(Warpgroup).split(16).unroll().done()
+    )  # fmt: skip
+    arrays = drawn(schedule, exact=True)
+    a, b = operands(spec, arrays)
+    old = np.random.default_rng(4).integers(-50, 50, arrays["C"].shape)
+    got = schedule.compile()(arrays["A"], arrays["B"], out=old.astype(arrays["C"].dtype))
+    np.testing.assert_array_equal(np.array(got).astype("f8"), a @ b + old)
 
 
 @pytest.mark.parametrize("units", [1, 7, 40, 132])

