@@ -241,7 +241,9 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
     step = 16 if nbytes == 2 and k_major else 64 if nbytes == 2 else 32
     for swapped in (False, True) if out == 2 else (False,):
         few = _work(Plan(swapped=swapped), spec)[1]
-        widths = set(range(step, 257, step)) | ({max(8, -(-few // 8) * 8)} if k_major and nbytes == 2 else set())
+        widths = set(range(step, 257, step))
+        if k_major and nbytes == 2:
+            widths.add(max(8, -(-few // 8) * 8))
         for m, consumers, turns in ((64, 1, False), (128, 2, False), (256, 2, False), (192, 3, False), (128, 2, True)):
             for n in sorted(widths):
                 most = 128 if m == 256 else 192 if m == 192 else 208 if turns else 256

@@ -101,7 +101,10 @@ def _unfit(atom: Atom, state: State, context: Context) -> tuple[int, str] | None
         o.memory.registers != s.memory.registers or not (o.memory.registers or o.memory == s.memory) for o, s in sides
     ):
         return 0, f"{atom.name} moves {sides[0][0].memory} to {sides[1][0].memory}"
-    operand, bits = sides[0][0], atom.nbytes * 8 // sides[0][0].registers
+    operand = sides[0][0]
+    # Each lane addresses a whole row in memory; of registers a form of few matrices fills less.
+    row = next((o for o, _ in sides if not o.memory.registers), operand)
+    bits = atom.nbytes * 8 // row.registers
     # A fragment on its way to memory is converted in registers, unless it is opaque.
     converted = sides[0][0].memory.registers and not sides[1][0].memory.registers and not operand.opaque
     for _, storage in sides[converted:]:

@@ -26,7 +26,7 @@ from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.context import Body, Context, State, descend, units_of
 from fireiron.kernel.epilog import lower_epilog
-from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, For, If, Let, Region, Statement, mentions
+from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, For, If, Let, Region, mentions
 from fireiron.kernel.leaf import lower_done
 from fireiron.kernel.move import lower_load, lower_own, widest_sizes
 from fireiron.kernel.ownership import RegisterLoop
@@ -328,7 +328,7 @@ def _work_loop(
     trips = ceil_div(total - first, step) if always else maximum(total - first + step - 1, 0) // step
     trip = context.variable("trip", simplest(ceil_div(total, 1)))
     tile = item = context.variable("tile" if context.ways == 1 else "item", most)
-    lets: list[Statement] = [Let(item, first + trip * step)]
+    lets = [Let(item, first + trip * step)]
     if context.ways != 1:
         # The ways of a tile are neighbours: they end together, and their sums are still in the L2 cache.
         way = context.variable("way", context.ways)
