@@ -101,12 +101,10 @@ def _unfit(atom: Atom, state: State, context: Context) -> tuple[int, str] | None
         o.memory.registers != s.memory.registers or not (o.memory.registers or o.memory == s.memory) for o, s in sides
     ):
         return 0, f"{atom.name} moves {sides[0][0].memory} to {sides[1][0].memory}"
-    operand = sides[0][0]
-    # Each lane addresses a whole row in memory; of registers a form of few matrices fills less.
-    row = next((o for o, _ in sides if not o.memory.registers), operand)
-    bits = atom.nbytes * 8 // row.registers
+    operand = next((o for o, _ in sides if not o.memory.registers), sides[0][0])
+    bits = atom.nbytes * 8 // operand.registers
     # A fragment on its way to memory is converted in registers, unless it is opaque.
-    converted = sides[0][0].memory.registers and not sides[1][0].memory.registers and not operand.opaque
+    converted = sides[0][0].memory.registers and not sides[1][0].memory.registers and not sides[0][0].opaque
     for _, storage in sides[converted:]:
         if storage.dtype.bits != bits:
             family, have = atom.name.split(".")[0], storage.dtype.bits
