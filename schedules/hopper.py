@@ -33,6 +33,7 @@ from fireiron import (
 )
 from fireiron.schedules import ampere
 
+DTYPE = "bf16"  # of the command line's products where it says none
 ROWS = 64  # of one wgmma
 SPAN = 128  # bytes of a swizzled row
 SHARED = 227 * 1024  # bytes of a block

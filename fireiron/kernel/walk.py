@@ -314,7 +314,7 @@ def _work_loop(
         return _stream_loop(link, link.share, parts, order, rest, state, context, unit, size)
     total = tiles * context.ways
     most = simplest(minimum(total, MAX_GRID))
-    units = Var(BLOCKS, simplest(minimum(total * size, MAX_GRID))) // size
+    units = Var(BLOCKS, simplest(minimum(total * size, MAX_GRID)) + 1, size) // size
     stagger = next((x.staggered for x in rest if isinstance(x, Tile) and x.staggered > 1), 1)
     step, first = units, unit
     if stagger > 1 and context.role == "math":
@@ -380,7 +380,7 @@ def _stream_loop(
     most = minimum(tiles * chunks, share.units)
     context.grid, context.seats = most * size, simplest(most * size)
     unit = Var(BLOCK, context.seats) // size
-    units = Var(BLOCKS, simplest(most * size + 1)) // size
+    units = Var(BLOCKS, simplest(most * size) + 1, size) // size
     mine = share_out(split, tiles, chunks, unit, units, size, context)
     context.stream, context.tile = mine.stream, _of_blocks(mine.tile, size)
     body = _work(link, parts, order, rest, state, context, mine.tile, mine.item)

@@ -265,16 +265,18 @@ def _scaled(stride: IndexTree, by: Index) -> IndexTree:
 
 
 def _hierarchical(mode: Layout, axis: Axis) -> Layout | None:
-    """Step through a hierarchical mode where the place does not matter: inside one run, or over whole runs."""
+    """Step through a hierarchical mode where the first element's place does not matter: no run ends inside."""
     run = mode.leaves[0][0]
     assert isinstance(run, int)
     layout = axis.layout
     if layout.size == 1:
         return Layout(1, 0)
-    assert isinstance(layout.size, int)
-    if layout.stride == 1 and run % layout.size == 0 and axis.offset.divisor % layout.size == 0:
+    if layout.stride != 1:
+        return None
+    size = layout.size
+    if isinstance(size, int) and run % size == 0 and axis.offset.divisor % size == 0:
         return Layout(layout.shape, mode.leaves[0][1])
-    if axis.offset.divisor % run or layout.stride != 1:
+    if axis.offset.divisor % run:
         return None
     if layout.size <= run:
         return Layout(layout.shape, mode.leaves[0][1])
