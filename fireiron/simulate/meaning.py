@@ -119,7 +119,7 @@ class CollectiveMeaning(MoveMeaning):
         (access,) = plan.writes
         if access.index is None or access.rows is not None or self.speaks.all():
             return
-        here = np.zeros(access.index.shape, bool)
+        here: Array = np.zeros(access.index.shape, bool)
         here[:, :, plan.extra] = self.speaks
         who = np.broadcast_to(np.arange(here.shape[2], dtype=access.who.dtype) + 1, here.shape)
         plan.writes[0] = attrs.evolve(access, touched=access.index[here], who=who[here], granules=None, active=here)

@@ -180,7 +180,7 @@ class Waits:
         return role.first if level.size is None and role is not None else self.team.first
 
     def _tell(self, place: tuple[str, int], releases: bool, acquires: bool) -> None:
-        """Pass on what the team's first thread knows at a place in global memory: units of one cluster may meet there."""
+        """Pass on what the first thread knows at a place in global memory: units of one cluster may meet there."""
         team, order = self.team, self.team.order
         if not team.machine.check:
             return
