@@ -28,8 +28,10 @@ from fireiron.front.moves import (
 from fireiron.front.roles import DST, SRC, A, B, C
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
 from fireiron.language.decompositions import ByAtomics as by_atomics
+from fireiron.language.decompositions import ByTma as by_tma
 from fireiron.language.decompositions import InOrder as in_order
 from fireiron.language.decompositions import Microkernel as microkernel
+from fireiron.language.decompositions import StreamK as stream_k
 from fireiron.language.decompositions import Strided
 from fireiron.language.levels import (
     FR,
@@ -101,6 +103,7 @@ __all__ = [
     "best",
     "bf16",
     "by_atomics",
+    "by_tma",
     "conform",
     "cp_async",
     "e4m3",
@@ -126,6 +129,7 @@ __all__ = [
     "space",
     "staged",
     "stmatrix",
+    "stream_k",
     "symbol",
     "tanh",
     "tf32",

@@ -21,7 +21,9 @@ from fireiron.kernel.ir import (
     InitBarriers,
     Kernel,
     Let,
+    Lower,
     Micro,
+    Raise,
     Region,
     Roles,
     Statement,
@@ -70,7 +72,8 @@ def _statement(statement: Statement, env: Mapping[str, int], threads: int) -> fl
         case Let():
             return LET_S
         case (
-            Sync() | CountIn() | Commit() | Wait() | InitBarriers() | Await() | Arrive() | Advance() | Fence() | Turn()
+            Sync() | CountIn() | Raise() | Lower()
+            | Commit() | Wait() | InitBarriers() | Await() | Arrive() | Advance() | Fence() | Turn()
         ):  # fmt: skip
             return STATEMENT_S / 4
         case Roles(roles=roles):

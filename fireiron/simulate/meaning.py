@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any, assert_never, cast
 
+import attrs
 import numpy as np
 
 from fireiron.algebra.expr import Expr, as_expr, evaluate
@@ -97,6 +98,9 @@ class CollectiveMeaning(MoveMeaning):
         ]
         self.thread, element = (np.array([[pair[i] for pair in row] for row in origin]) for i in (0, 1))
         self.element = element // pack
+        # Lanes whose addresses an instruction ignores are given those of others.
+        rows = [int(dst.layout[0](t)) for t in range(self.threads)]
+        self.speaks = np.array([row not in rows[:t] for t, row in enumerate(rows)])
 
     def compute(self, plan: Plan, values: Values) -> tuple[Array, ...]:
         """Give what each thread receives."""
@@ -112,6 +116,13 @@ class CollectiveMeaning(MoveMeaning):
         """Find the units that run; all their threads must."""
         plan.together &= plan.mask is None or len(plan.mask) == 1
         plan.extra = self.converged(plan, self.atom.unit)
+        (access,) = plan.writes
+        if access.index is None or access.rows is not None or self.speaks.all():
+            return
+        here: Array = np.zeros(access.index.shape, bool)
+        here[:, :, plan.extra] = self.speaks
+        who = np.broadcast_to(np.arange(here.shape[2], dtype=access.who.dtype) + 1, here.shape)
+        plan.writes[0] = attrs.evolve(access, touched=access.index[here], who=who[here], granules=None, active=here)
 
 
 class MatMulMeaning(Meaning):

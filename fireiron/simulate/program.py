@@ -30,7 +30,9 @@ from fireiron.kernel.ir import (
     If,
     InitBarriers,
     Let,
+    Lower,
     Micro,
+    Raise,
     Region,
     Roles,
     Statement,
@@ -167,6 +169,8 @@ class Compiler:
             case (
                 Sync()
                 | CountIn()
+                | Raise()
+                | Lower()
                 | Commit()
                 | Wait()
                 | InitBarriers()
@@ -271,7 +275,8 @@ class Compiler:
             case Call() | Compute():
                 return attrs.evolve(nest, leaf=self.leaf(statement, scope, nest.varying))
             case (
-                Let() | Sync() | CountIn() | Micro() | Commit() | Wait() | InitBarriers() | Await() | Arrive()
+                Let() | Sync() | CountIn() | Raise() | Lower()
+                | Micro() | Commit() | Wait() | InitBarriers() | Await() | Arrive()
                 | Advance() | Fence() | Turn() | Roles()
             ):  # fmt: skip
                 return None

@@ -218,8 +218,9 @@ def _restored(machine: Machine) -> None:
 
 def _uncovered(machine: Machine) -> tuple[tuple[str, int, str], ...]:
     found: list[tuple[str, int, str]] = []
+    outputs = {p.buffer.name for p in machine.kernel.parameters if isinstance(p, Pointer)}
     for storage in machine.storages.values():
-        if storage.kind == "GL" and storage.must_write:
+        if storage.buffer.name in outputs and storage.must_write:
             count, first = uncovered(storage)
             if count:
                 found.append((storage.buffer.name, count, first))

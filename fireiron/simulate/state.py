@@ -182,6 +182,8 @@ class Member:
         teams: who runs in it.
         block: its number in the grid.
         visits: arrivals from other blocks: the thread, when, and where.
+        counted: what units learnt by counting in, by statement, the unit's first thread, and how often it came there.
+        told: of a cluster's first block: what its units released at counters in global memory.
     """
 
     rank: int
@@ -192,12 +194,18 @@ class Member:
     teams: list[Team] = attrs.field(factory=list["Team"])
     block: int = 0
     visits: list[tuple[int, int, Place]] = attrs.field(factory=list[tuple[int, int, Place]])
+    counted: dict[tuple[int, int, int], int] = attrs.field(factory=dict[tuple[int, int, int], int])
+    told: dict[tuple[str, int], Array] = attrs.field(factory=dict[tuple[str, int], "Array"])
 
     def begin(self, block: int) -> None:
         """Start a block with nothing initialised and nothing in flight."""
         self.block = block
         self.turns.clear()
         self.visits.clear()
+        self.counted.clear()
+        self.told.clear()
+        for team in self.teams:
+            team.visits.clear()
         for ring in self.barriers.values():
             for slot in ring:
                 slot.begin()
@@ -223,6 +231,7 @@ class Team:
         role: which role they are of, None outside roles.
         flights: groups that a whole team counts together, by the group's name.
         groups: groups that a thread or unit counts, by name and first lane.
+        visits: how often it came to a statement, by the statement's identity.
     """
 
     machine: Machine
@@ -233,6 +242,7 @@ class Team:
     role: Role | None = None
     flights: dict[str, Flights] = attrs.field(factory=dict[str, Flights])
     groups: dict[tuple[str, int], Groups] = attrs.field(factory=dict[tuple[str, int], Groups])
+    visits: dict[int, int] = attrs.field(factory=dict[int, int])
 
     @property
     def order(self) -> Order:

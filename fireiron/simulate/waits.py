@@ -16,12 +16,14 @@ from fireiron.kernel.ir import (
     CountIn,
     Fence,
     InitBarriers,
+    Lower,
+    Raise,
     Roles,
     Sync,
     Turn,
     Wait,
 )
-from fireiron.language.levels import Block
+from fireiron.language.levels import Level
 from fireiron.simulate.barriers import Slot, Turnstile
 from fireiron.simulate.flights import Flights
 from fireiron.simulate.groups import DEFERRED, WGMMA, Groups
@@ -39,7 +41,7 @@ WARP = 32
 WARPGROUP = 128
 
 Ordering: TypeAlias = (
-    Sync | CountIn | Commit | Wait | InitBarriers | Await | Arrive | Advance | Fence | Turn | Roles
+    Sync | CountIn | Raise | Lower | Commit | Wait | InitBarriers | Await | Arrive | Advance | Fence | Turn | Roles
 )  # fmt: skip
 
 
@@ -58,6 +60,10 @@ class Waits:
                 return self.sync(statement)
             case CountIn():
                 return self.count_in(statement)
+            case Raise():
+                return self.raise_flag(statement)
+            case Lower():
+                return self.lower_flag(statement)
             case Commit(group=group):
                 return Step(lambda state, act: self.commit(group, act))
             case Wait(group=group, pending=pending, reads_only=reads_only):
@@ -94,29 +100,97 @@ class Waits:
                 active = np.zeros(team.order.threads, bool)
                 active[team.ids(act)] = True
             yield Arrival(statement, place, active, first, size)
-            if statement.level.size is None:
+            if statement.level.size is None or statement.level.size >= team.threads:
                 state.met = team.order.now
 
         return Step(None, walk)
 
     def count_in(self, statement: CountIn) -> Step:
-        """Count a block (inside a role, the role) in: it releases what came before the last barrier, not its own."""
-        meeting = Sync(Block, "the block counts in", statement.link)
-        order, join = self.team.order, self.sync(meeting).walk
+        """Count a unit in, by the team that holds its first thread: that releases what came before the last barrier."""
+        team, order = self.team, self.team.order
+        meeting = Sync(statement.level, f"the {statement.level} counts in", statement.link)
+        join = self.sync(meeting).walk
         counter, count = self.compiler.operand(statement.counter), self.compiler.value(statement.count)
         releases, acquires = (statement.order in ("acq_rel", way) for way in ("release", "acquire"))
+        unit = self._first(statement.level)
         assert join is not None
 
         def walk(state: State, act: Act) -> Iterator[Event]:
-            released = max(order.base, state.met) if releases else order.start
+            visit = team.visits[id(statement)] = team.visits.get(id(statement), 0) + 1
+            key = id(statement), unit, visit
+            if team.first == unit:
+                at, many = _one(counter.offset(state.env)), _one(count(state.env))
+                here = int(counter.storage.data[at])
+                counter.storage.data[at] = 0 if here + 1 == many else here + 1
+                released = max(order.base, state.met) if releases else order.start
+                order.count_in((counter.view.buffer.name, at), released, acquires)
+                team.member.counted[key] = int(here + 1 == many)
+                self._tell((counter.view.buffer.name, at), releases, acquires)
             yield from join(state, act)
-            at, last = int(counter.offset(state.env)), int(count(state.env)) - 1
-            here = int(counter.storage.data[at])
-            counter.storage.data[at] = 0 if here == last else here + 1
-            order.count_in((counter.view.buffer.name, at), released, acquires)
-            state.env[statement.var.name] = int(here == last)
+            state.env[statement.var.name] = team.member.counted[key]
 
         return Step(None, walk)
+
+    def raise_flag(self, statement: Raise) -> Step:
+        """Raise a flag, by the team of the unit's first thread: it releases what came before the last barrier."""
+        team, order = self.team, self.team.order
+        flag = self.compiler.operand(statement.flag)
+        unit = self._first(statement.level)
+
+        def run(state: State, act: Act) -> None:
+            if team.first != unit:
+                return
+            at = _one(flag.offset(state.env))
+            flag.storage.data[at] = 1
+            order.count_in((flag.view.buffer.name, at), max(order.base, state.met), False)
+            self._tell((flag.view.buffer.name, at), releases=True, acquires=False)
+
+        return Step(run)
+
+    def lower_flag(self, statement: Lower) -> Step:
+        """Find a flag raised by a block that ran before, as only lower ones may be waited for, and lower it."""
+        team, order = self.team, self.team.order
+        meeting = Sync(statement.level, f"the {statement.level} waits for a flag", statement.link)
+        join = self.sync(meeting).walk
+        place = self.compiler.place(meeting, "Lower", self.scope)
+        flag = self.compiler.operand(statement.flag)
+        unit = self._first(statement.level)
+        assert join is not None
+
+        def walk(state: State, act: Act) -> Iterator[Event]:
+            if team.first == unit:
+                at = _one(flag.offset(state.env))
+                if not flag.storage.data[at]:
+                    raise team.error(
+                        place,
+                        "flag-not-raised",
+                        f"{place}: {team.label} waits for {flag.view.buffer.name}[{at}], which no block before raises",
+                        "let blocks wait for lower ones alone: those start earlier",
+                    )
+                flag.storage.data[at] = 0
+                order.count_in((flag.view.buffer.name, at), order.start, True)
+                self._tell((flag.view.buffer.name, at), releases=False, acquires=True)
+            yield from join(state, act)
+
+        return Step(None, walk)
+
+    def _first(self, level: Level) -> int:
+        """Give the first thread of the unit of a level that this team is in, or is."""
+        role = self.team.role
+        return role.first if level.size is None and role is not None else self.team.first
+
+    def _tell(self, place: tuple[str, int], releases: bool, acquires: bool) -> None:
+        """Pass on what the first thread knows at a place in global memory: units of one cluster may meet there."""
+        team, order = self.team, self.team.order
+        if not team.machine.check:
+            return
+        told, first = team.machine.members[0].told, team.ids(None)[:1]
+        known = told.get(place)
+        if releases:
+            row = order.released(first)
+            told[place] = row if known is None else np.maximum(row, known)
+        if acquires and known is not None:
+            order.learn(first, known)
 
     def commit(self, group: str, act: Act) -> None:
         """Close groups: of every thread or unit that is here, or of the whole team."""
@@ -372,6 +446,11 @@ class Waits:
             yield Fork([_begin(team, step, state) for team, step in made])
 
         return Step(None, walk)
+
+
+def _one(value: Any) -> int:
+    """Give a value that is the same for all threads of a team."""
+    return int(np.asarray(value).flat[0])
 
 
 def _narrowed(value: Any, parent: Team, team: Team) -> Any:
