@@ -9,18 +9,25 @@ import attrs
 
 from fireiron.algebra.expr import Expr, Var, and_, as_int, substitute
 from fireiron.kernel.ir import (
+    Advance,
+    Arrive,
+    Await,
     Binding,
     Call,
     Commit,
     Compute,
     CountIn,
+    Fence,
     For,
     If,
+    InitBarriers,
     Let,
     Micro,
     Region,
+    Roles,
     Statement,
     Sync,
+    Turn,
     View,
     Wait,
 )
@@ -58,8 +65,17 @@ def replaced(body: Body, values: Mapping[Var, Expr]) -> Body:
                 out.append(attrs.evolve(s, body=replaced(inner, known)))
             case Call():
                 views = tuple(view(v) for v in s.views)
-                lane = None if s.lane is None else one(s.lane)
-                out.append(attrs.evolve(s, views=views, read=condition(s.read), write=condition(s.write), lane=lane))
+                changed = attrs.evolve(
+                    s,
+                    views=views,
+                    read=condition(s.read),
+                    write=condition(s.write),
+                    lane=None if s.lane is None else one(s.lane),
+                    accumulate=condition(s.accumulate),
+                    signal=None if s.signal is None else (s.signal[0], one(s.signal[1])),
+                    peers=None if s.peers is None else one(s.peers),
+                )
+                out.append(changed)
             case Compute():
                 inputs = tuple(view(v) for v in s.inputs)
                 out.append(attrs.evolve(s, dst=view(s.dst), inputs=inputs, write=condition(s.write)))
@@ -71,7 +87,15 @@ def replaced(body: Body, values: Mapping[Var, Expr]) -> Body:
                 out.append(attrs.evolve(s, value=one(value)))
             case CountIn():
                 out.append(attrs.evolve(s, counter=view(s.counter), count=one(s.count)))
-            case Commit() | Wait() | Sync():
+            case Await():
+                out.append(attrs.evolve(s, slot=one(s.slot), parity=one(s.parity)))
+            case Arrive():
+                out.append(attrs.evolve(s, slot=one(s.slot), peer=None if s.peer is None else one(s.peer)))
+            case Advance(by=by):
+                out.append(attrs.evolve(s, by=one(by)))
+            case Roles(roles=roles):
+                out.append(Roles(tuple(attrs.evolve(role, body=replaced(role.body, known)) for role in roles)))
+            case Commit() | Wait() | Sync() | InitBarriers() | Fence() | Turn():
                 out.append(s)
             case _ as never:
                 assert_never(never)
