@@ -122,10 +122,10 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     m, n, k = plan.m, plan.n, SPAN // a.dtype.nbytes * plan.panels
     chain = spec.swap() if plan.swapped else spec
     if plan.cluster == (1, 1):
-        tiled = chain.tile(m, n).to(Block).persistent(Grouped(plan.group))
+        tiled = chain.tile(m, n, batch=spec.batch).to(Block).persistent(Grouped(plan.group))
     else:
         rows, cols = plan.cluster
-        tiled = chain.tile(rows * m, cols * n).to(Cluster).persistent(Grouped(plan.group)).tile(m, n).to(Block)
+        tiled = chain.tile(rows * m, cols * n, batch=spec.batch).to(Cluster).persistent(Grouped(plan.group)).tile(m, n).to(Block)
     chain = (
         tiled.epilog(memory=FR, store=_store(plan, c, chain.matmul.C))
         .split(k)

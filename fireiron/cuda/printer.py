@@ -27,6 +27,8 @@ def source(kernel: Kernel) -> str:
     writer = Writer(INDENT)
     with writer.indent():
         body = Body(kernel.threads, writer)
+        if not any(isinstance(statement, Roles) for statement in kernel.body):  # roles declare their own
+            body.searches(kernel.body)
         body.statements(kernel.body)
     statements = writer.text()
     functions = list(body.functions)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from fireiron.algebra.expr import as_int
-from fireiron.kernel.ir import Buffer, Call, Compute, CountIn, For, If, Micro, Region, Roles, Statement, View
+from fireiron.kernel.ir import Buffer, Call, Compute, CountIn, FindGroup, For, If, Micro, Region, Roles, Statement, View
 from fireiron.kernel.window import Storage
 from fireiron.language.levels import SH
 
@@ -122,6 +122,8 @@ def rebind(body: tuple[Statement, ...], buffers: Mapping[str, Buffer]) -> tuple[
                 out.append(attrs.evolve(statement, views=tuple(final(v) for v in views), map=described))
             case Micro(views=views):
                 out.append(attrs.evolve(statement, views=tuple(final(v) for v in views)))
+            case FindGroup(ends=ends):
+                out.append(attrs.evolve(statement, ends=final(ends)))
             case CountIn(counter=counter):
                 out.append(attrs.evolve(statement, counter=final(counter)))
             case Compute(dst, _, inputs):

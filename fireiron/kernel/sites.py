@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, evaluate, free, substitute
+from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, ceil_div, evaluate, free, substitute
 from fireiron.base.link import Link
 from fireiron.kernel.ir import (
     BLOCK,
@@ -22,6 +22,7 @@ from fireiron.kernel.ir import (
     Commit,
     Compute,
     CountIn,
+    FindGroup,
     Fence,
     For,
     If,
@@ -97,6 +98,8 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
         match statement:
             case Let():
                 around = attrs.evolve(around, lets=(*around.lets, statement))
+            case FindGroup():
+                around = attrs.evolve(around, lets=(*around.lets, *_alike(statement)))
             case For(body=inner):
                 yield from _sites(inner, attrs.evolve(around, loops=(*around.loops, statement)))
             case If(condition=condition, body=inner):
@@ -112,6 +115,19 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
                 pass
             case Call() | Compute() | Micro() | Sync():
                 yield attrs.evolve(around, statement=statement)
+
+
+def _alike(search: FindGroup) -> tuple[Let, ...]:
+    """Name what a search finds where all groups have equally many rows."""
+    groups = search.groups
+    rows = ceil_div(groups.rows, groups.count)
+    items = ceil_div(rows, groups.size) * groups.items
+    return (
+        Let(groups.group, search.item // items),
+        Let(groups.first, groups.group * items),
+        Let(groups.begin, groups.group * rows),
+        Let(groups.length, rows),
+    )
 
 
 def reads_and_writes(statement: Call | Compute | Micro | Sync) -> tuple[tuple[View, str], ...]:

@@ -26,6 +26,7 @@ from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.context import Body, Context, State, descend, units_of
 from fireiron.kernel.epilog import lower_epilog
+from fireiron.kernel.groups import OpenGroups, open_groups
 from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, For, If, Let, Region, Statement
 from fireiron.kernel.leaf import lower_done
 from fireiron.kernel.move import lower_load, lower_own, widest_sizes
@@ -35,6 +36,7 @@ from fireiron.kernel.pipeline import lower_split
 from fireiron.kernel.window import Cut, cut
 from fireiron.language.decompositions import Decomposition, Done, Epilog, Extent, Load, Own, Split, Tile, Widest
 from fireiron.language.levels import Block, Cluster, Kernel, Warp
+from fireiron.language.specs import BATCH
 from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
 
 WARP_WIDTH = Warp.size
@@ -187,15 +189,17 @@ def _numbers(index: Expr, parts: dict[str, Cut], order: Order | Grouped | Layout
 
 
 def _grouped(index: Expr, parts: dict[str, Cut], order: Grouped) -> dict[str, Expr]:
-    """Walk down the rows of a group before the next column; the last group may be shorter."""
+    """Walk down the rows of a group before the next column; the last group may be shorter. Batches come one by one."""
     *outer, rows, cols = parts
-    if outer or (as_expr(parts[rows].trips) == as_expr(1)):
+    if as_expr(parts[rows].trips) == as_expr(1):
         return _numbers(index, parts, RowMajor)
     high, wide = as_expr(parts[rows].trips), as_expr(parts[cols].trips)
+    found = _numbers(index // (high * wide), {dim: parts[dim] for dim in outer}, RowMajor)
+    index = index % (high * wide) if outer else index
     first = index // (wide * order.rows) * order.rows
     inside = index % (wide * order.rows)
     height = minimum(high - first, order.rows) if not proves(eq(high % order.rows, 0)) else as_expr(order.rows)
-    return {rows: first + inside % height, cols: inside // height}
+    return {**found, rows: first + inside % height, cols: inside // height}
 
 
 def _count(parts: dict[str, Cut]) -> Expr:
@@ -226,7 +230,8 @@ def _grid_tile(
             f"tiles of {state.residual.short} leave {', '.join(missing)} whole in every block",
             fix="size the tile in that dimension too: tile(m, n, batch=1)",
         )
-    total = _count(parts)
+    opened = open_groups(link, parts, state, context)
+    total = opened.groups.most if opened else _count(parts)
     assert link.level is not None
     size = _blocks_of(link, rest, {dim: part.size for dim, part in parts.items()})
     count_ways(rest, state, context)
@@ -247,8 +252,10 @@ def _grid_tile(
         index = context.define("tile", index // context.ways, simplest(minimum(total, MAX_GRID)))
     context.tiles, context.tile = simplest(total), index
     if link.persistent:
-        return _work_loop(link, parts, order, rest, state, context, index, size)
+        return _work_loop(link, parts, order, rest, state, context, index, size, total, opened)
     index = _permuted(link, index, simplest(total))
+    if opened:
+        return _group_tile(link, opened, order, rest, context, index, "block" if size == 1 else "cluster")
     tiles = _named(_numbers(index, parts, order), "block" if size == 1 else "cluster", parts, context)
     inside = descend(state, parts, tiles, link.level)
     body = lower_links(rest, inside, context)
@@ -295,9 +302,10 @@ def _work_loop(
     context: Context,
     unit: Expr,
     size: int,
+    total: Expr,
+    opened: OpenGroups | None,
 ) -> Body:
     """Let each launched unit take every so-manieth tile."""
-    total = _count(parts)
     most = simplest(minimum(total, MAX_GRID))
     units = Var(BLOCKS, simplest(minimum(total * size, MAX_GRID))) // size
     stagger = next((x.staggered for x in rest if isinstance(x, Tile) and x.staggered > 1), 1)
@@ -313,16 +321,46 @@ def _work_loop(
     trips = ceil_div(total - first, step) if always else maximum(total - first + step - 1, 0) // step
     trip = context.variable("trip", simplest(ceil_div(total, 1)))
     item = context.variable("tile", most)
-    lets: list[Statement] = [Let(item, first + trip * step)]
-    numbers: dict[str, Expr] = {}
-    for dim, number in _numbers(_permuted(link, item, simplest(total)), parts, order).items():
-        var = context.variable(f"tile_{dim.lower()}", parts[dim].trips)
-        lets.append(Let(var, number))
-        numbers[dim] = var
+    begin = Let(item, first + trip * step)
+    index = _permuted(link, item, simplest(total))
+    if opened:
+        return (For(trip, trips, (begin, *_group_tile(link, opened, order, rest, context, index, "tile"))),)
+    lets, numbers = _let(_numbers(index, parts, order), "tile", parts, context)
     inside = descend(state, parts, numbers, link.level)
     body = lower_links(rest, inside, context)
-    region = Region(str(inside.residual), (*lets, *body), state.path, link.link)
+    region = Region(str(inside.residual), (begin, *lets, *body), state.path, link.link)
     return (For(trip, trips, (region,)),)
+
+
+def _let(
+    numbers: dict[str, Expr], prefix: str, parts: dict[str, Cut], context: Context
+) -> tuple[Body, dict[str, Expr]]:
+    """Name a tile's number along each dimension where it stands."""
+    lets: list[Statement] = []
+    named: dict[str, Expr] = {}
+    for dim, number in numbers.items():
+        named[dim] = var = context.variable(f"{prefix}_{dim.lower()}", parts[dim].trips)
+        lets.append(Let(var, number))
+    return tuple(lets), named
+
+
+def _group_tile(
+    link: Tile,
+    opened: OpenGroups,
+    order: Order | Grouped | Layout,
+    rest: Sequence[Decomposition],
+    context: Context,
+    item: Expr,
+    prefix: str,
+) -> Body:
+    """Find the group that holds an item, and which of its tiles that is; nothing is left to do behind the last one."""
+    inner = {dim: part for dim, part in opened.parts.items() if dim != BATCH}
+    place = context.variable(f"{opened.groups.name}_item", opened.groups.most)
+    lets, numbers = _let(_numbers(place, inner, order), prefix, inner, context)
+    inside = descend(opened.state, opened.parts, opened.numbers(numbers), link.level)
+    body = lower_links(rest, inside, context)
+    region = Region(str(inside.residual), (Let(place, item - opened.groups.first), *lets, *body), opened.state.path, link.link)
+    return (opened.find(item, context), If(opened.groups.found, (region,)))
 
 
 def _cluster_tile(

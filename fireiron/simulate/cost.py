@@ -11,6 +11,7 @@ from fireiron.kernel.ir import (
     Commit,
     Compute,
     CountIn,
+    FindGroup,
     For,
     If,
     Kernel,
@@ -49,7 +50,7 @@ def _body(body: tuple[Statement, ...], env: Mapping[str, int], threads: int) -> 
 
 def _statement(statement: Statement, env: Mapping[str, int], threads: int) -> float:
     match statement:
-        case Let():
+        case Let() | FindGroup():
             return LET_S
         case Sync() | Commit() | Wait() | CountIn():
             return STATEMENT_S / 4

@@ -19,6 +19,7 @@ from fireiron.kernel.ir import (
     Commit,
     Compute,
     CountIn,
+    FindGroup,
     For,
     If,
     Let,
@@ -45,6 +46,7 @@ from fireiron.simulate.meaning import (
     matrix_extents,
 )
 from fireiron.simulate.order import Array
+from fireiron.simulate.search import finder
 from fireiron.simulate.state import ITERATIONS, Machine, Place, State
 
 MOST_LANES = 1 << 20  # of one execution of a nest
@@ -139,6 +141,10 @@ class Compiler:
             steps.append(self.statement(statement, scope))
             if isinstance(statement, Let):
                 scope = scope.bind(statement.var.name, scope.of(statement.value))
+            if isinstance(statement, FindGroup):
+                groups, needs = statement.groups, scope.of(statement.item)
+                for var in (groups.group, groups.first, groups.begin, groups.length):
+                    scope = scope.bind(var.name, needs)
         if len(steps) == 1:
             return steps[0]
         runs = [step.run for step in steps if step.run is not None]
@@ -169,6 +175,9 @@ class Compiler:
                     state.env[name] = give(state.env)
 
                 return Step(let)
+            case FindGroup(ends=ends):
+                find = finder(statement, self.machine.storages[ends.buffer.name].data, self.value)
+                return Step(lambda state, act: find(state.env))
             case For():
                 return self.loop(statement, scope)
             case If(condition=condition, body=body):
@@ -290,7 +299,7 @@ class Compiler:
                 scope = attrs.evolve(scope, guard=scope.guard | scope.of(condition))
             case Call() | Compute():
                 return attrs.evolve(nest, leaf=self.leaf(statement, scope, nest.varying))
-            case Let() | Sync() | Micro() | Commit() | Wait() | CountIn():
+            case Let() | FindGroup() | Sync() | Micro() | Commit() | Wait() | CountIn():
                 return None
             case _ as never:
                 assert_never(never)
