@@ -21,13 +21,16 @@ from fireiron import (
     Grouped,
     MatMulChain,
     RowMajor,
+    Strategy,
     Tensor,
     Warpgroup,
     conform,
     stmatrix,
     through_shared,
     tma,
+    vector,
 )
+from fireiron.language.specs import MatMul
 from fireiron.schedules import ampere
 
 ROWS = 64  # of one wgmma
@@ -127,7 +130,7 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
         rows, cols = plan.cluster
         tiled = chain.tile(rows * m, cols * n, batch=spec.batch).to(Cluster).persistent(Grouped(plan.group)).tile(m, n).to(Block)
     chain = (
-        tiled.epilog(memory=FR, store=_store(plan, c, chain.matmul.C))
+        tiled.epilog(memory=FR, store=_store(plan, c, chain.matmul))
         .split(k)
         .pipeline(plan.depth(a.dtype.nbytes, c.dtype.nbytes), inflight=1)
         .specialize(producers=1, registers=plan.registers)
@@ -144,11 +147,16 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     return (chain.tile(ROWS, n).unroll() if rows > ROWS else chain).done()
 
 
-def _store(plan: Plan, given: Tensor, stored: Tensor):
-    """Choose how C leaves: through panels in shared memory, by bulk stores."""
-    nbytes = given.dtype.nbytes
+def _store(plan: Plan, given: Tensor, spec: MatMul) -> Strategy:
+    """Choose how C leaves: through panels in shared memory, by bulk stores.
+
+    Those end where a tensor ends. Groups end before it: their rows are stored by vectors, each under a predicate.
+    """
+    nbytes, stored = given.dtype.nbytes, spec.C
     rows, width = plan.panel(nbytes)
     put = stmatrix(trans=stored.order is ColMajor) if nbytes == 2 else conform()
+    if spec.groups is not None:
+        return through_shared(put, vector(), panel=(rows, width), pad=16 // nbytes, at=Warpgroup)
     contiguous = (rows if stored.order is ColMajor else width) * nbytes
     return through_shared(put, tma(min(SPAN, contiguous)), panel=(rows, width), at=Warpgroup, ring=plan.ring(nbytes))
 

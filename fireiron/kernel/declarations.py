@@ -123,9 +123,14 @@ class Groups:
         return Var(f"{self.name}_rows", self.rows + 1, 1)
 
     @property
+    def sought(self) -> Var:
+        """Give the same variable before it is known that there is a group: one behind the last where there is none."""
+        return Var(self.name, self.count + 1)
+
+    @property
     def found(self) -> Expr:
         """Give the condition under which there is a group that holds the item."""
-        return lt(Var(self.name, self.count + 1), self.count)
+        return lt(self.sought, self.count)
 
     @property
     def most(self) -> Expr:

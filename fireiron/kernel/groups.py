@@ -84,6 +84,7 @@ def open_groups(link: Tile, parts: dict[str, Cut], state: State, context: Contex
         for role, window in state.windows.items()
     }
     extents = tuple((dim, groups.length if dim == ragged else extent) for dim, extent in state.residual.sizes)
-    inside = attrs.evolve(state, windows=windows, residual=attrs.evolve(state.residual, sizes=extents))
+    reach = Axis(ragged, groups.length, as_expr(0))
+    inside = attrs.evolve(state, windows=windows, reach=reach, residual=attrs.evolve(state.residual, sizes=extents))
     cuts = {dim: cut(size, groups.length) if dim == ragged else part for dim, part in parts.items() if dim != BATCH}
     return OpenGroups(groups, inside, {BATCH: parts[BATCH], **cuts})

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, eq, evaluate, ge, lt, ne, or_, select
+from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, eq, evaluate, ge, lt, ne, not_, or_, select
 from fireiron.atoms.wgmma import GROUP
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Body, Context, Recur, Ring, State, descend
@@ -35,6 +35,7 @@ from fireiron.kernel.ir import (
 )
 from fireiron.kernel.move import lower_copy, open_load
 from fireiron.kernel.ownership import RegisterLoop
+from fireiron.kernel.reduce import fill
 from fireiron.kernel.window import cut_chunk
 from fireiron.language.decompositions import Decomposition, Load, Split
 from fireiron.language.levels import SH, Level, Warp, Warpgroup
@@ -92,6 +93,7 @@ def _empty(
         inner = open_load(load, inner, context, link.stages, cursor.slot)
         inner.windows[load.role].storage.guarded = True
     compute = recur(rest, inner, context)
+    busy, context.busy = context.busy, None
     assert context.threads is not None
     _budgets(link, context)
     level = _readers(compute)
@@ -119,7 +121,14 @@ def _empty(
     before, behind, after = _turns(cursor, trips, level, context)
     loop = For(k, trips, body, link.unrolled)
     rest_of = (Wait(GROUP, 0), *_release(empty, last, level, None, context, link)) if late else ()
-    return (*before, loop, *behind, *rest_of, *after)
+    main = (*before, loop, *behind, *rest_of, *after)
+    if busy is None or context.staggered > 1:  # taking turns, each unit computes all rows of its tile
+        return main
+    # The others go on as if this unit computed: it awaits each slot, and lets it go.
+    passing = (Await(full, cursor.slot, cursor.parity, link.link), *_release(empty, cursor.slot, level, None, context, link))
+    idle = For(context.variable("k", trips), trips, (*passing, Advance(cursor, as_expr(1))), link.unrolled)
+    nothing = fill(inner.windows["C"].storage, 0, context)
+    return (If(busy, main), If(not_(busy), (nothing, idle)))
 
 
 def _turns(cursor: Cursor, trips: Expr, level: Level, context: Context) -> tuple[Body, Body, Body]:

@@ -123,6 +123,7 @@ def _alike(search: FindGroup) -> tuple[Let, ...]:
     rows = ceil_div(groups.rows, groups.count)
     items = ceil_div(rows, groups.size) * groups.items
     return (
+        Let(groups.sought, search.item // items),
         Let(groups.group, search.item // items),
         Let(groups.first, groups.group * items),
         Let(groups.begin, groups.group * rows),

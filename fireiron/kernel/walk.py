@@ -386,6 +386,12 @@ def _cluster_tile(
     return (Region(str(inside.residual), body, state.path, link.link),)
 
 
+def _reached(state: State) -> Expr | None:
+    """Give the condition under which a unit's tile holds rows of the group, None where it always does."""
+    condition = and_(*(bound.condition() for bound in state.reach.bounds)) if state.reach else as_expr(1)
+    return None if proves(condition) else condition
+
+
 def _unit_tile(
     link: Tile,
     parts: dict[str, Cut],
@@ -431,6 +437,8 @@ def _unit_tile(
     guards = state.guards if proves(present) else (*state.guards, present)
     inside = descend(attrs.evolve(state, loops=loops, guards=guards), parts, numbers, level)
     inside = attrs.evolve(inside, position=units.position, width=units.width)
+    if state.residual.kind == "MatMul":
+        context.busy = _reached(inside)
     body = lower_links(rest, inside, context)
     if state.residual.kind == "MatMul":
         body = (Region(str(inside.residual), body, state.path, link.link),)
