@@ -6,6 +6,7 @@ and up to 256 columns follow each other without a gap; stores leave through swiz
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import attrs
@@ -164,7 +165,8 @@ def _store(plan: Plan, given: Tensor, spec: MatMul) -> Strategy:
 def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
     """Schedule a product as the model finds fastest for its sizes.
 
-    Operands whose lines do not start at multiples of 16 bytes, which tensor maps demand, take `ampere.gemm`.
+    Batches and groups are counted through by the same persistent blocks. Operands whose lines do not start at multiples
+    of 16 bytes, which tensor maps demand, take `ampere.gemm`.
 
     Args:
         plan: the degrees of freedom, None for the best of `plans`.
@@ -208,21 +210,35 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     flight, its share of the latency; a tile adds its store, unless another tile's products hide it.
     """
     sizes = dict(spec.matmul.sizes)
-    rows, cols, depth = (_size(sizes[dim]) for dim in ("M", "N", "K"))
+    rows, cols, depth, count = (_size(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))
+    high, wide, unit = plan.m * plan.cluster[0], plan.n * plan.cluster[1], plan.m // plan.consumers
     if plan.swapped:
         rows, cols = cols, rows
     nbytes, out = spec.matmul.A.dtype.nbytes, spec.matmul.C.dtype.nbytes
     chunks = -(-depth * nbytes // (SPAN * plan.panels))
     blocks = plan.cluster[0] * plan.cluster[1]
-    tiles = -(-rows // (plan.m * plan.cluster[0])) * -(-cols // (plan.n * plan.cluster[1])) * blocks
-    waves = -(-tiles // (SMS // blocks * blocks))
-    math = plan.m * max(plan.n / 32, (16 + plan.n / 4) / 16) * plan.panels
-    math *= 1 + SMALL_TILE * min(1, waves / 8) * (128 * 256 / (plan.m * plan.n) - 1)
-    chunk = max(math, LATENCY / plan.depth(nbytes, out))
+    busy = 1.0
+    if spec.matmul.groups is None:
+        tiles = -(-rows // high) * -(-cols // wide) * count * blocks
+    elif plan.swapped:
+        tiles = -(-rows // high) * _ragged(cols, wide, count) * blocks
+    else:
+        tiles = _ragged(rows, high, count) * -(-cols // wide) * blocks
+        if not plan.pingpong:  # warpgroups without rows leave the tensor cores to the others
+            busy = _ragged(rows, unit, count) * unit / (_ragged(rows, high, count) * high)
+    waves = math.ceil(tiles / (SMS // blocks * blocks))
+    products = busy * plan.m * max(plan.n / 32, (16 + plan.n / 4) / 16) * plan.panels
+    products *= 1 + SMALL_TILE * min(1, waves / 8) * (128 * 256 / (plan.m * plan.n) - 1)
+    chunk = max(products, LATENCY / plan.depth(nbytes, out))
     store = plan.m * plan.n * out / STORE_RATE
     if plan.pingpong:
         return waves * max(chunks * chunk, (chunks * chunk + store) / 2) + store + (CLUSTER if blocks > 1 else 0)
     return waves * (chunks * chunk + store) + (CLUSTER if blocks > 1 else 0)
+
+
+def _ragged(rows: int, tile: int, groups: int) -> float:
+    """Count the tiles that groups of so many rows in all take on average: the last one of each is half full."""
+    return groups * max(1.0, rows / (groups * tile) + 0.5)
 
 
 def _size(extent: object) -> int:

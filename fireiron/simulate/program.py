@@ -176,7 +176,7 @@ class Compiler:
 
                 return Step(let)
             case FindGroup(ends=ends):
-                find = finder(statement, self.machine.storages[ends.buffer.name].data, self.value)
+                find = finder(statement, self.operand(ends).storage.data, self.value)
                 return Step(lambda state, act: find(state.env))
             case For():
                 return self.loop(statement, scope)
