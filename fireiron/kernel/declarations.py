@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Expr, Symbol, Var, lt
+from fireiron.algebra.expr import Expr, Symbol, Var, lt, minimum
 from fireiron.language.levels import Level, Memory
 
 
@@ -84,6 +84,9 @@ class Cursor:
         return Var(f"{self.name}_parity", 2)
 
 
+MOST_ITEMS = 2**31 - 1  # a grid holds fewer blocks
+
+
 @attrs.frozen
 class Groups:
     """Walk groups of rows that follow each other, each cut into tiles of its own: state of the threads that look.
@@ -110,7 +113,7 @@ class Groups:
     @property
     def first(self) -> Var:
         """Give the variable of its first item."""
-        return Var(f"{self.name}_first", self.most)
+        return Var(f"{self.name}_first", minimum(self.most, MOST_ITEMS))
 
     @property
     def begin(self) -> Var:

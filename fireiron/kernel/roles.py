@@ -35,7 +35,6 @@ from fireiron.kernel.ir import (
 )
 from fireiron.kernel.move import lower_copy, open_load
 from fireiron.kernel.ownership import RegisterLoop
-from fireiron.kernel.reduce import fill
 from fireiron.kernel.window import cut_chunk
 from fireiron.language.decompositions import Decomposition, Load, Split
 from fireiron.language.levels import SH, Level, Warp, Warpgroup
@@ -127,8 +126,7 @@ def _empty(
     # The others go on as if this unit computed: it awaits each slot, and lets it go.
     passing = (Await(full, cursor.slot, cursor.parity, link.link), *_release(empty, cursor.slot, level, None, context, link))
     idle = For(context.variable("k", trips), trips, (*passing, Advance(cursor, as_expr(1))), link.unrolled)
-    nothing = fill(inner.windows["C"].storage, 0, context)
-    return (If(busy, main), If(not_(busy), (nothing, idle)))
+    return (If(busy, main), If(not_(busy), (idle,)))
 
 
 def _turns(cursor: Cursor, trips: Expr, level: Level, context: Context) -> tuple[Body, Body, Body]:

@@ -43,6 +43,7 @@ from fireiron.kernel.ir import (
 )
 from fireiron.kernel.traffic import Array
 
+MOST_TRIPS = 2**31 - 1
 TYPICAL = 1024  # stands for a size that nobody gave
 MOST_LANES = 1 << 16  # lanes that one site is evaluated for
 SHORT = 16  # loops and grids up to this are never sampled
@@ -265,7 +266,8 @@ def sample(site: Site, kernel: Kernel, sizes: Mapping[str, int], wanted: tuple[E
             weights = weights / float(np.mean(np.asarray(evaluate(arrival.count, env))))
     for let in site.lets:
         if let.var.name in needed:
-            env[let.var.name] = evaluate(let.value, env)
+            with np.errstate(divide="ignore"):  # what stands for items without work may divide by their rows
+                env[let.var.name] = evaluate(let.value, env)
     return Sample(env, weights, threads)
 
 
@@ -286,7 +288,7 @@ def _trips(site: Site, extents: list[Expr], sizes: Mapping[str, int]) -> list[in
     for loop, extent in zip(site.loops, extents, strict=True):
         if any(isinstance(leaf, Var) for leaf in free(extent)):
             most = extent.range[1]
-            found.append(TYPICAL if most is None else most)
+            found.append(TYPICAL if most is None else min(most, MOST_TRIPS))
         else:
             found.append(int(evaluate(extent, sizes)))  # pyright: ignore[reportArgumentType]
         assert loop.var.name

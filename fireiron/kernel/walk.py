@@ -355,7 +355,7 @@ def _group_tile(
 ) -> Body:
     """Find the group that holds an item, and which of its tiles that is; nothing is left to do behind the last one."""
     inner = {dim: part for dim, part in opened.parts.items() if dim != BATCH}
-    place = context.variable(f"{opened.groups.name}_item", opened.groups.most)
+    place = context.variable(f"{opened.groups.name}_item", simplest(minimum(opened.groups.most, MAX_GRID)))
     lets, numbers = _let(_numbers(place, inner, order), prefix, inner, context)
     inside = descend(opened.state, opened.parts, opened.numbers(numbers), link.level)
     body = lower_links(rest, inside, context)
@@ -439,6 +439,8 @@ def _unit_tile(
     inside = attrs.evolve(inside, position=units.position, width=units.width)
     if state.residual.kind == "MatMul":
         context.busy = _reached(inside)
+        if context.busy is not None:  # a unit that computes nothing stores zeros, under predicates that never hold
+            state.windows["C"].storage.seeded = True
     body = lower_links(rest, inside, context)
     if state.residual.kind == "MatMul":
         body = (Region(str(inside.residual), body, state.path, link.link),)
