@@ -176,13 +176,13 @@ def _check_groups(spec: MatMul, groups: Tensor) -> None:
         raise SpecError(
             "group-dtype",
             f"{groups} holds where groups end as {groups.dtype}, and kernels read it as i32",
-            fix='give Vector(groups, "i32", name="offsets")',
+            fix=f'give Vector({groups.shape[0]}, "i32", name={groups.name!r})',
         )
     if groups.shape != (b.shape[0],):
         raise SpecError(
             "group-count",
             f"{groups} and {b} differ in the number of groups",
-            fix=f"give one end for each matrix of B: Vector({b.shape[0]}, 'i32')",
+            fix=f'give one end for each matrix of B: Vector({b.shape[0]}, "i32", name={groups.name!r})',
         )
     _different_names(a, b, c, groups)
 
