@@ -23,7 +23,6 @@ from fireiron import (
     MatMulChain,
     RowMajor,
     Strategy,
-    Tensor,
     Warpgroup,
     conform,
     stmatrix,
@@ -31,13 +30,13 @@ from fireiron import (
     tma,
     vector,
 )
-from fireiron.language.specs import MatMul
 from fireiron.schedules import ampere
 
 ROWS = 64  # of one wgmma
 SPAN = 128  # bytes of a swizzled row
 SHARED = 227 * 1024  # bytes of a block
 RESERVED = 1024  # bytes kept for barriers
+PAD = 16  # bytes behind each line of a padded panel
 SMS = 132
 MOST_STAGES = 16
 
@@ -80,9 +79,12 @@ class Plan:
         width = SPAN // nbytes
         return ROWS, next(w for w in (width, width // 2, width // 4, self.n) if self.n % w == 0)
 
-    def staging(self, nbytes: int) -> int:
-        """Count the bytes through which the consumers store."""
+    def staging(self, nbytes: int, padded: bool = False) -> int:
+        """Count the bytes through which the consumers store: swizzled panels, or padded ones for stores by vectors."""
         rows, width = self.panel(nbytes)
+        if padded:
+            lines, line = (width, rows) if self.swapped else (rows, width)
+            return self.consumers * lines * (line * nbytes + PAD)
         return self.consumers * self.ring(nbytes) * rows * width * nbytes
 
     def ring(self, nbytes: int) -> int:
@@ -90,10 +92,10 @@ class Plan:
         panels = self.n // self.panel(nbytes)[1] * (self.m // ROWS // (1 if self.pingpong else self.consumers))
         return min(2, panels)
 
-    def depth(self, nbytes: int, out_nbytes: int) -> int:
+    def depth(self, nbytes: int, out_nbytes: int, padded: bool = False) -> int:
         """Count the chunks that fit beside the staging buffers, or take the given number."""
         chunk = (self.m + self.n) * SPAN * self.panels
-        return self.stages or min(MOST_STAGES, (SHARED - RESERVED - self.staging(out_nbytes)) // chunk)
+        return self.stages or min(MOST_STAGES, (SHARED - RESERVED - self.staging(out_nbytes, padded)) // chunk)
 
     @property
     def registers(self) -> tuple[int, int] | None:
@@ -129,11 +131,17 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
         tiled = chain.tile(m, n, batch=spec.batch).to(Block).persistent(Grouped(plan.group))
     else:
         rows, cols = plan.cluster
-        tiled = chain.tile(rows * m, cols * n, batch=spec.batch).to(Cluster).persistent(Grouped(plan.group)).tile(m, n).to(Block)
+        tiled = (
+            chain.tile(rows * m, cols * n, batch=spec.batch)
+            .to(Cluster)
+            .persistent(Grouped(plan.group))
+            .tile(m, n)
+            .to(Block)
+        )
     chain = (
-        tiled.epilog(memory=FR, store=_store(plan, c, chain.matmul))
+        tiled.epilog(memory=FR, store=_store(plan, chain))
         .split(k)
-        .pipeline(plan.depth(a.dtype.nbytes, c.dtype.nbytes), inflight=1)
+        .pipeline(plan.depth(a.dtype.nbytes, c.dtype.nbytes, spec.matmul.groups is not None), inflight=1)
         .specialize(producers=1, registers=plan.registers)
         .load(A, SH, tma(SPAN))
         .load(B, SH, tma(SPAN))
@@ -148,16 +156,17 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     return (chain.tile(ROWS, n).unroll() if rows > ROWS else chain).done()
 
 
-def _store(plan: Plan, given: Tensor, spec: MatMul) -> Strategy:
+def _store(plan: Plan, spec: MatMulChain) -> Strategy:
     """Choose how C leaves: through panels in shared memory, by bulk stores.
 
     Those end where a tensor ends. Groups end before it: their rows are stored by vectors, each under a predicate.
     """
-    nbytes, stored = given.dtype.nbytes, spec.C
+    stored = spec.matmul.C
+    nbytes = stored.dtype.nbytes
     rows, width = plan.panel(nbytes)
     put = stmatrix(trans=stored.order is ColMajor) if nbytes == 2 else conform()
-    if spec.groups is not None:
-        return through_shared(put, vector(), panel=(rows, width), pad=16 // nbytes, at=Warpgroup)
+    if spec.matmul.groups is not None:
+        return through_shared(put, vector(), panel=(rows, width), pad=PAD // nbytes, at=Warpgroup)
     contiguous = (rows if stored.order is ColMajor else width) * nbytes
     return through_shared(put, tma(min(SPAN, contiguous)), panel=(rows, width), at=Warpgroup, ring=plan.ring(nbytes))
 
@@ -188,18 +197,21 @@ def plans(spec: MatMulChain) -> tuple[Plan, ...]:
 def _candidates(spec: MatMulChain) -> Iterator[Plan]:
     nbytes, out = spec.matmul.A.dtype.nbytes, spec.matmul.C.dtype.nbytes
     k_major = spec.matmul.A.order is RowMajor and spec.matmul.B.order is ColMajor
+    grouped = spec.matmul.groups is not None
     step = 16 if nbytes == 2 and k_major else 64 if nbytes == 2 else 32
     for swapped in (False, True) if out == 2 else (False,):
         for m, consumers, turns in ((64, 1, False), (128, 2, False), (256, 2, False), (192, 3, False), (128, 2, True)):
             for n in range(step, 257, step):
-                most = 128 if m == 256 else 192 if m == 192 else 208 if turns else 256
+                # Groups' addresses take registers that bulk stores leave to accumulators.
+                turn = 208 if not grouped else 176 if swapped else 192
+                most = 128 if m == 256 else 192 if m == 192 else turn if turns else 256
                 if n > most or (not swapped and n % 32):
                     continue
                 for cluster in ((1, 1), (2, 1)):
                     if cluster != (1, 1) and n % 16:
                         continue
                     plan = Plan(m, n, consumers, turns, swapped, cluster)
-                    if plan.depth(nbytes, out) >= 3:
+                    if plan.depth(nbytes, out, grouped) >= 3:
                         yield plan
 
 
@@ -229,7 +241,7 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     waves = math.ceil(tiles / (SMS // blocks * blocks))
     products = busy * plan.m * max(plan.n / 32, (16 + plan.n / 4) / 16) * plan.panels
     products *= 1 + SMALL_TILE * min(1, waves / 8) * (128 * 256 / (plan.m * plan.n) - 1)
-    chunk = max(products, LATENCY / plan.depth(nbytes, out))
+    chunk = max(products, LATENCY / plan.depth(nbytes, out, spec.matmul.groups is not None))
     store = plan.m * plan.n * out / STORE_RATE
     if plan.pingpong:
         return waves * max(chunks * chunk, (chunks * chunk + store) / 2) + store + (CLUSTER if blocks > 1 else 0)

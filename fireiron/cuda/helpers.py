@@ -265,7 +265,7 @@ __device__ __forceinline__ void find_group(
     while (group < count && item - first >= (rows + size - 1) / size * items) {
         first += (rows + size - 1) / size * items;
         begin += rows;
-        rows = ++group < count ? max(min(ends[group], all) - begin, 0) : 0;
+        rows = ++group < count ? max(min(ends[group], all), begin) - begin : 0;
     }
 }
 """,

@@ -133,7 +133,9 @@ def matmul(
         kind = find_dtype(dtype)
         result = find_dtype(out) if out is not None else default_result(kind)
         a = Matrix(M, K, kind, ColMajor if layout[1] == "T" else RowMajor, name="A", batch=batch)
-        b = Matrix(K, N, kind, ColMajor if layout[0] == "T" else RowMajor, name="B", batch=batch if groups is None else groups)
+        b = Matrix(
+            K, N, kind, ColMajor if layout[0] == "T" else RowMajor, name="B", batch=batch if groups is None else groups
+        )
         c = Matrix(M, N, result, name="C", batch=batch)
         ends = None if groups is None else Vector(groups, i32, name="offsets")
     except FireironError as error:

@@ -14,8 +14,8 @@ from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import CallError
 from fireiron.jit import bind
 from fireiron.jit.arrays import describe, random_ends
-from fireiron.jit.expression import evaluate
 from fireiron.jit.driver import Driver, driver, probe, require
+from fireiron.jit.expression import evaluate
 from fireiron.jit.streams import stream_handle
 
 if TYPE_CHECKING:

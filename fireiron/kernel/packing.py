@@ -25,8 +25,8 @@ from fireiron.kernel.ir import (
     Commit,
     Compute,
     CountIn,
-    FindGroup,
     Fence,
+    FindGroup,
     For,
     If,
     InitBarriers,
@@ -107,7 +107,18 @@ def _statement(statement: Statement) -> Statement:
             return statement
         case Roles(roles=roles):
             return Roles(tuple(attrs.evolve(role, body=_body(role.body)) for role in roles))
-        case Let() | FindGroup() | Sync() | CountIn() | Commit() | Wait() | InitBarriers() | Await() | Arrive() | Advance():
+        case (
+            Let()
+            | FindGroup()
+            | Sync()
+            | CountIn()
+            | Commit()
+            | Wait()
+            | InitBarriers()
+            | Await()
+            | Arrive()
+            | Advance()
+        ):
             return statement
         case Fence() | Turn():
             return statement

@@ -124,7 +124,10 @@ def _empty(
     if busy is None or context.staggered > 1:  # taking turns, each unit computes all rows of its tile
         return main
     # The others go on as if this unit computed: it awaits each slot, and lets it go.
-    passing = (Await(full, cursor.slot, cursor.parity, link.link), *_release(empty, cursor.slot, level, None, context, link))
+    passing = (
+        Await(full, cursor.slot, cursor.parity, link.link),
+        *_release(empty, cursor.slot, level, None, context, link),
+    )
     idle = For(context.variable("k", trips), trips, (*passing, Advance(cursor, as_expr(1))), link.unrolled)
     return (If(busy, main), If(not_(busy), (idle,)))
 

@@ -359,7 +359,9 @@ def _group_tile(
     lets, numbers = _let(_numbers(place, inner, order), prefix, inner, context)
     inside = descend(opened.state, opened.parts, opened.numbers(numbers), link.level)
     body = lower_links(rest, inside, context)
-    region = Region(str(inside.residual), (Let(place, item - opened.groups.first), *lets, *body), opened.state.path, link.link)
+    region = Region(
+        str(inside.residual), (Let(place, item - opened.groups.first), *lets, *body), opened.state.path, link.link
+    )
     return (opened.find(item, context), If(opened.groups.found, (region,)))
 
 

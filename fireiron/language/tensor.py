@@ -166,7 +166,10 @@ def _check_batch_stride(batch: Index | None, stride: Index, outer: Index, inner:
     least = simplest((outer - 1) * pitch + inner)
     if batch is None:
         raise SpecError(
-            "batch-stride", f"batch_stride={stride} steps through a batch, and there is none", fix="give batch=", link=here()
+            "batch-stride",
+            f"batch_stride={stride} steps through a batch, and there is none",
+            fix="give batch=",
+            link=here(),
         )
     if isinstance(stride, int) and isinstance(least, int) and stride < least:
         raise SpecError(

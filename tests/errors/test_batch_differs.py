@@ -22,5 +22,5 @@ SpecError[shape-mismatch]: batches of A and B differ: 2 and 3 in A[2, 64, 32].f3
   --> test_batch_differs.py:12:12
 12 |     return MatMul(Matrix(64, 32, batch=2), Matrix(32, 48, batch=3), Matrix(64, 48, batch=2))
    |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-fix: give both the same extent""",
+fix: give both the same extent""",  # noqa: E501
     )

@@ -22,5 +22,5 @@ SpecError[group-ranks]: A[64, 32].f32.GL, B[32, 48].f32.GL and C[64, 48].f32.GL 
   --> test_group_ranks.py:12:12
 12 |     return MatMul(Matrix(64, 32), Matrix(32, 48), Matrix(64, 48), groups=Vector(3, "i32", name="ends"))
    |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-fix: give A and C no batch, and B one matrix a group: Matrix(K, N, batch=groups)""",
+fix: give A and C no batch, and B one matrix a group: Matrix(K, N, batch=groups)""",  # noqa: E501
     )
