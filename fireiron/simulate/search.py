@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -28,14 +29,15 @@ def finder(statement: FindGroup, ends: Array, value: Callable[..., Value]) -> Ca
     names = tuple(var.name for var in (groups.group, groups.first, groups.begin, groups.length))
 
     def find(env: Env) -> None:
-        found, most = ends[: int(count(env))].astype(np.int64), int(rows(env))
-        _check(statement.ends.buffer.name, found, most)
-        begins = np.concatenate([[0], found])
+        lasts = ends[: int(count(env))].astype(np.int64)
+        _check(statement.ends.buffer.name, lasts, int(rows(env)))
+        begins = np.concatenate([[0], lasts])
         lengths = np.append(np.diff(begins), 0)
         firsts = np.concatenate([[0], np.cumsum(-(-lengths[:-1] // groups.size) * int(items(env)))])
-        wanted = item(env)
-        group = np.searchsorted(firsts[1:], wanted, side="right")
-        for name, values in zip(names, (group, firsts[group], begins[group], lengths[group]), strict=True):
+        wanted: Any = item(env)
+        group: Any = np.searchsorted(firsts[1:], wanted, side="right")
+        found: tuple[Any, ...] = (group, firsts[group], begins[group], lengths[group])
+        for name, values in zip(names, found, strict=True):
             env[name] = values if isinstance(wanted, np.ndarray) else int(values)
 
     return find
