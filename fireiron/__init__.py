@@ -16,11 +16,13 @@ from fireiron.front.moves import (
     conform,
     cp_async,
     ldmatrix,
+    movmatrix,
     staged,
     stmatrix,
     through_shared,
     tma,
     vector,
+    wmma,
 )
 from fireiron.front.roles import DST, SRC, A, B, C
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
@@ -44,7 +46,7 @@ from fireiron.language.levels import (
     Warp,
     Warpgroup,
 )
-from fireiron.language.pointwise import add, exp, maximum, minimum, relu, scale, tanh
+from fireiron.language.pointwise import Op, add, exp, maximum, minimum, relu, saturate, scale, tanh
 from fireiron.language.tensor import ColMajor, Grouped, Matrix, RowMajor, Tensor, Vector
 
 __version__ = VERSION
@@ -80,6 +82,7 @@ __all__ = [
     "Memory",
     "Move",
     "MoveChain",
+    "Op",
     "Pointwise",
     "QuadPair",
     "RowMajor",
@@ -112,7 +115,9 @@ __all__ = [
     "maximum",
     "microkernel",
     "minimum",
+    "movmatrix",
     "relu",
+    "saturate",
     "scale",
     "staged",
     "stmatrix",
@@ -124,4 +129,5 @@ __all__ = [
     "u4",
     "u8",
     "vector",
+    "wmma",
 ]

@@ -87,9 +87,9 @@ class Body:
                 names = ", ".join(var.name for var in (groups.group, groups.first, groups.begin, groups.length))
                 facts = ", ".join(number(e) for e in (groups.count, groups.rows, as_expr(groups.size), groups.items))
                 write(f"find_group(&{Element(ends, number)}, {facts}, {number(item)}, {names});")
-            case For(var=var, extent=extent, body=body, unroll=unroll):
-                # Without the 1 the compiler would choose: what is written is what runs.
-                write("#pragma unroll" if unroll else "#pragma unroll 1")
+            case For(var=var, extent=extent, body=body, unroll=unroll, together=together):
+                # Without the number the compiler would choose: what is written is what runs.
+                write("#pragma unroll" if unroll else f"#pragma unroll {together}")
                 head = f"for ({integer_type(extent)} {var.name} = 0; {var.name} < {number(extent)}; ++{var.name}) {{"
                 if unroll:
                     self.constants.add(var.name)
@@ -101,7 +101,7 @@ class Body:
                 with self.writer.block(f"if ({number(condition)}) {{"):
                     self.statements(body)
             case Call():
-                write(self._where(statement.write) + self._call(statement))
+                write(self._call(statement))
             case Compute(dst=dst, expr=expr, inputs=inputs):
                 value = scalar(expr, tuple(str(Element(view, number)) for view in inputs))
                 write(f"{self._where(statement.write)}{Element(dst, number)} = {value};")
@@ -197,7 +197,7 @@ class Body:
         self.threads, self.roles = everyone, 1
 
     def _call(self, call: Call) -> str:
-        """Print an atom's call, and keep its wrapper."""
+        """Print an atom's call under its masks, and keep its wrapper."""
         atom = call.atom
         fields: dict[str, object] = {
             o.role: Element(v, self.number, o.role == "B", self.constants)
@@ -214,11 +214,16 @@ class Body:
             fields["peers"] = self.number(call.peers)
         if atom.zeroes:
             fields["accumulate"] = 1 if call.accumulate is None else self.number(call.accumulate)
+        fields.update((binding.name, self.number(binding.value)) for binding in call.bindings)
         if atom.kind == "Shuffle":
             if call.lane is None or call.read is not None or call.write is not None:
                 raise _refused(call, "every lane of the warp must take part, and name a source lane")
             fields["lane"] = self.number(call.lane)
-        text, wrapper = atom.call, atom.cuda
+        text, wrapper, where = atom.call, atom.cuda, self._where(call.write)
+        if where and atom.masked_call and call.read is None:
+            # The instruction's own predicate leaves no branch for others to be scheduled around.
+            text, wrapper, where = atom.masked_call, atom.masked_cuda, ""
+            fields["write"] = self.number(call.write)  # pyright: ignore[reportArgumentType]
         if call.read is not None and as_int(call.read) != 1:
             if not atom.guarded_call:
                 raise _refused(call, "it has no form that reads nothing and writes zeros")
@@ -226,7 +231,7 @@ class Body:
             fields["read"] = self.number(call.read)
         if wrapper:
             self.functions[wrapper] = None
-        return text.format_map(fields)
+        return where + text.format_map(fields)
 
     def _where(self, condition: Expr | None) -> str:
         """Print the guard of a statement that some threads skip."""

@@ -97,6 +97,9 @@ def _ops(value: Value, output: Window, window: Window, state: State, context: Co
         return ()
     ownership = window.storage.ownership
     assert ownership is not None
+    if value.tensors:
+        named = ", ".join(dict.fromkeys(tensor.name for tensor in value.tensors))
+        ownership.agree("", window.storage.name, f"an op that reads {named}")
     access = ownership.access
     fresh = {
         loop.var: context.variable(loop.var.name, extent)
