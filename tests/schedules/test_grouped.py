@@ -26,7 +26,7 @@ from fireiron import (
     symbol,
 )
 from fireiron.front.reference import compare, mathematical, reference
-from fireiron.schedules import ampere, hopper, simt
+from fireiron.schedules import ampere, hopper, simt, turing, volta
 from fireiron.schedules.hopper import Plan
 
 Right = Callable[..., Any]
@@ -75,6 +75,26 @@ def test_groups_on_cuda_cores(layout: str) -> None:
 def test_groups_by_mma(layout: str, dtype: str) -> None:
     small: dict[str, Any] = {"m": 64, "n": 64, "warp": (32, 32), "stages": 3}
     grouped(ampere.gemm(matmul(310, 72, 96, dtype, groups=len(ENDS), layout=layout), **small), ENDS)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("preset", [volta.gemm, turing.gemm], ids=["volta", "turing"])
+def test_groups_by_older_instructions(preset: Callable[..., Any], layout: str) -> None:
+    grouped(preset(matmul(310, 72, 96, "f16", groups=len(ENDS), layout=layout)), ENDS)
+
+
+def test_notes_name_what_is_predicated_and_no_more() -> None:
+    found = ampere.gemm(matmul(4096, 768, 256, "f16", layout="TN", groups=64)).check("sm_80")
+    noted = [f.message.split(" is ")[0] for f in found if f.code == "partial-tiles"]
+    assert any("store C" in title for title in noted)
+    assert not any(title.startswith(("Init", "MatMul")) for title in noted)  # blocks without a tile pass as a whole
+
+
+def test_groups_are_taken_for_alike_where_they_are_not_known() -> None:
+    alone = ampere.gemm(matmul(4096, 4096, 1024, "f16", layout="TN")).estimate("sm_80")
+    parted = ampere.gemm(matmul(4096, 4096, 1024, "f16", layout="TN", groups=8)).estimate("sm_80")
+    assert alone.flops <= parted.flops <= 1.3 * alone.flops
+    assert parted.time_us < 1.5 * alone.time_us
 
 
 def test_groups_of_any_size() -> None:
