@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -34,11 +33,10 @@ def finder(statement: FindGroup, ends: Array, value: Callable[..., Value]) -> Ca
         begins = np.concatenate([[0], lasts])
         lengths = np.append(np.diff(begins), 0)
         firsts = np.concatenate([[0], np.cumsum(-(-lengths[:-1] // groups.size) * int(items(env)))])
-        wanted: Any = item(env)
-        group: Any = np.searchsorted(firsts[1:], wanted, side="right")
-        found: tuple[Any, ...] = (group, firsts[group], begins[group], lengths[group])
-        for name, values in zip(names, found, strict=True):
-            env[name] = values if isinstance(wanted, np.ndarray) else int(values)
+        wanted: Array = np.asarray(item(env))  # one for all threads, or one for each
+        group: Array = (firsts[1:] <= wanted[..., None]).sum(-1)
+        for name, values in zip(names, (group, firsts[group], begins[group], lengths[group]), strict=True):
+            env[name] = values if wanted.ndim else int(values)
 
     return find
 
