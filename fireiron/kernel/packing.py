@@ -32,9 +32,11 @@ from fireiron.kernel.ir import (
     InitBarriers,
     Kernel,
     Let,
+    Lower,
     Micro,
     Parameter,
     Pointer,
+    Raise,
     Region,
     Roles,
     Statement,
@@ -112,6 +114,8 @@ def _statement(statement: Statement) -> Statement:
             | FindGroup()
             | Sync()
             | CountIn()
+            | Raise()
+            | Lower()
             | Commit()
             | Wait()
             | InitBarriers()

@@ -140,7 +140,7 @@ __device__ __forceinline__ void copy_16B(void* dst, const void* src) {
     *static_cast<uint4*>(dst) = *static_cast<const uint4*>(src);
 }
 
-extern "C" __global__ void __launch_bounds__(384)
+extern "C" __global__ void __launch_bounds__(384, 1)
 gemm_128x256x64_bf16_f32(
     const bf16* __restrict__ A,
     const bf16* __restrict__ B,
