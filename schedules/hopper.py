@@ -6,6 +6,7 @@ and up to 256 columns follow each other without a gap; stores leave through swiz
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import attrs
@@ -21,6 +22,7 @@ from fireiron import (
     Grouped,
     MatMulChain,
     RowMajor,
+    Strategy,
     Tensor,
     Warpgroup,
     conform,
@@ -28,6 +30,7 @@ from fireiron import (
     stmatrix,
     through_shared,
     tma,
+    vector,
 )
 from fireiron import (
     stream_k as shares_of_k,
@@ -40,6 +43,7 @@ ROWS = 64  # of one wgmma
 SPAN = 128  # bytes of a swizzled row
 SHARED = 227 * 1024  # bytes of a block
 RESERVED = 1024  # bytes kept for barriers
+PAD = 16  # bytes behind each line of a padded panel
 SMS = 132
 MOST_STAGES = 16
 MAP_UNIT = 16  # bytes by which tensor maps count strides
@@ -99,9 +103,12 @@ class Plan:
         width = SPAN // nbytes
         return ROWS, next(w for w in (width, width // 2, width // 4, self.n) if self.n % w == 0)
 
-    def staging(self, nbytes: int) -> int:
-        """Count the bytes through which the consumers store."""
+    def staging(self, nbytes: int, padded: bool = False) -> int:
+        """Count the bytes through which the consumers store: swizzled panels, or padded ones for stores by vectors."""
         rows, width = self.panel(nbytes)
+        if padded:
+            lines, line = (width, rows) if self.swapped else (rows, width)
+            return self.consumers * lines * (line * nbytes + PAD)
         return self.consumers * self.ring(nbytes) * rows * width * nbytes
 
     def ring(self, nbytes: int) -> int:
@@ -109,10 +116,10 @@ class Plan:
         panels = self.n // self.panel(nbytes)[1] * (self.m // ROWS // (1 if self.pingpong else self.consumers))
         return min(2, panels)
 
-    def depth(self, nbytes: int, out_nbytes: int) -> int:
+    def depth(self, nbytes: int, out_nbytes: int, padded: bool = False) -> int:
         """Count the chunks that fit beside the staging buffers, or take the given number."""
         chunk = (self.m + self.n) * SPAN * self.panels
-        return self.stages or min(MOST_STAGES, (SHARED - RESERVED - self.staging(out_nbytes)) // chunk)
+        return self.stages or min(MOST_STAGES, (SHARED - RESERVED - self.staging(out_nbytes, padded)) // chunk)
 
     @property
     def registers(self) -> tuple[int, int] | None:
@@ -181,15 +188,16 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     rows, cols = plan.cluster
     share = shares_of_k(SMS // (rows * cols)) if plan.stream else None
     if plan.cluster == (1, 1):
-        tiled = chain.tile(m, n).to(Block).persistent(Grouped(plan.group), share)
+        tiled = chain.tile(m, n, batch=spec.batch).to(Block).persistent(Grouped(plan.group), share)
     else:
-        tiled = chain.tile(rows * m, cols * n).to(Cluster).persistent(Grouped(plan.group), share).tile(m, n).to(Block)
-    chain = tiled.epilog(memory=FR, store=_store(plan, c, chain.matmul.C))
+        clusters = chain.tile(rows * m, cols * n, batch=spec.batch).to(Cluster)
+        tiled = clusters.persistent(Grouped(plan.group), share).tile(m, n).to(Block)
+    chain = tiled.epilog(memory=FR, store=_store(plan, chain))
     if plan.ways > 1:
         chain = chain.split(ways=plan.ways, multiple_of=k).parallel(Block)
     chain = (
         chain.split(k)
-        .pipeline(plan.depth(a.dtype.nbytes, c.dtype.nbytes), inflight=1)
+        .pipeline(plan.depth(a.dtype.nbytes, c.dtype.nbytes, _grouped(spec)), inflight=1)
         .specialize(producers=1, registers=plan.registers)
         .load(A, SH, tma(SPAN))
         .load(B, SH, tma(SPAN))
@@ -206,11 +214,22 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     return (chain.tile(ROWS, n).unroll() if rows > ROWS else chain).done()
 
 
-def _store(plan: Plan, given: Tensor, stored: Tensor):
-    """Choose how C leaves: through panels in shared memory, by bulk stores."""
-    nbytes = given.dtype.nbytes
+def _grouped(spec: MatMulChain) -> bool:
+    """Say whether products share the rows of A and C."""
+    return spec.matmul.groups is not None
+
+
+def _store(plan: Plan, spec: MatMulChain) -> Strategy:
+    """Choose how C leaves: through panels in shared memory, by bulk stores.
+
+    Those end where a tensor ends. Groups end before it: their rows are stored by vectors, each under a predicate.
+    """
+    stored = spec.matmul.C
+    nbytes = stored.dtype.nbytes
     rows, width = plan.panel(nbytes)
     put = stmatrix(trans=stored.order is ColMajor) if nbytes == 2 else conform()
+    if _grouped(spec):
+        return through_shared(put, vector(), panel=(rows, width), pad=PAD // nbytes, at=Warpgroup)
     contiguous = (rows if stored.order is ColMajor else width) * nbytes
     return through_shared(put, tma(min(SPAN, contiguous)), panel=(rows, width), at=Warpgroup, ring=plan.ring(nbytes))
 
@@ -228,29 +247,31 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
     k_major = spec.matmul.A.order is RowMajor and spec.matmul.B.order is ColMajor
     step = 16 if nbytes == 2 and k_major else 64 if nbytes == 2 else 32
     for swapped in (False, True) if out == 2 else (False,):
-        few = _work(Plan(swapped=swapped), spec)[1]
+        few = _few(swapped, spec)
         widths = set(range(step, 257, step))
         if k_major and nbytes == 2:
             widths.add(max(8, -(-few // 8) * 8))
         for m, consumers, turns in ((64, 1, False), (128, 2, False), (256, 2, False), (192, 3, False), (128, 2, True)):
             for n in sorted(widths):
-                most = 128 if m == 256 else 192 if m == 192 else 208 if turns else 256
+                # Groups' addresses take registers that bulk stores leave to accumulators.
+                turn = 208 if not _grouped(spec) else 176 if swapped else 192
+                most = 128 if m == 256 else 192 if m == 192 else turn if turns else 256
                 if n > most or (not swapped and n % 32):
                     continue
                 for cluster in ((1, 1), (2, 1)):
                     if cluster != (1, 1) and n % 16:
                         continue
                     plan = Plan(m, n, consumers, turns, swapped, cluster)
-                    if plan.depth(nbytes, out) >= 3:
+                    if plan.depth(nbytes, out, _grouped(spec)) >= 3:
                         yield from _shared_out(plan, spec)
 
 
 def _shared_out(plan: Plan, spec: MatMulChain) -> Iterator[Plan]:
     """Give a plan, and those that share out K too: by ways while all blocks run at once, by streams to fill waves."""
     yield plan
-    tiles, _, chunks = _work(plan, spec)
+    tiles, chunks, _ = _work(plan, spec)
     at_once = SMS // (plan.cluster[0] * plan.cluster[1]) * plan.cluster[0] * plan.cluster[1]
-    if tiles % at_once and tiles * chunks >= at_once * LEAST_CHUNKS and not plan.pingpong:
+    if tiles % at_once and tiles * chunks >= at_once * LEAST_CHUNKS and not plan.pingpong and not _grouped(spec):
         yield attrs.evolve(plan, stream=True)
     for ways in range(2, MOST_WAYS + 1):
         if tiles * ways <= SMS and chunks >= ways * LEAST_CHUNKS:
@@ -264,23 +285,23 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     flight, its share of the latency; a tile adds its store, unless another tile's products hide it.
     """
     sizes = dict(spec.matmul.sizes)
-    rows, cols, depth = (_size(sizes[dim]) for dim in ("M", "N", "K"))
+    rows, cols, depth, count = (_size(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))
     nbytes, out = spec.matmul.A.dtype.nbytes, spec.matmul.C.dtype.nbytes
-    tiles, _, chunks = _work(plan, spec)
+    tiles, chunks, full = _work(plan, spec)
     blocks = plan.cluster[0] * plan.cluster[1]
     items, chunks = tiles * plan.ways, -(-chunks // plan.ways)
     at_once = SMS // blocks * blocks
     waves = items / at_once if plan.stream else -(-items // at_once)
-    math = plan.m * max(plan.n / 32, (16 + plan.n / 4) / 16) * plan.panels
-    math *= 1 + SMALL_TILE * min(1, waves / 8) * (128 * 256 / (plan.m * plan.n) - 1)
-    chunk = max(math, LATENCY / plan.depth(nbytes, out))
+    products = full * plan.m * max(plan.n / 32, (16 + plan.n / 4) / 16) * plan.panels
+    products *= 1 + SMALL_TILE * min(1, waves / 8) * (128 * 256 / (plan.m * plan.n) - 1)
+    chunk = max(products, LATENCY / plan.depth(nbytes, out, _grouped(spec)))
     store, sums = plan.m * plan.n * out / STORE_RATE, plan.m * plan.n * 4 / SUMS_RATE
     if plan.ways > 1:
         store += MEETING + (1 + plan.ways) * sums
     meeting = CLUSTER if blocks > 1 else 0.0
     if plan.stream:  # one sum is left, those of one tile are taken
         meeting += sums + -(-at_once // items) * (sums + HANDING) + (-(-items // at_once) - waves) * store
-    once = (rows + cols) * depth * nbytes
+    once = (rows * (1 if _grouped(spec) else count) + cols * count) * depth * nbytes
     sent = items * chunks * (plan.m / plan.cluster[1] + plan.n / plan.cluster[0]) * SPAN * plan.panels
     busy = at_once if plan.stream else min(items, at_once)
     arriving = once / min(DRAM_RATE, SM_RATE * busy) + max(0, sent - once) / REPEATED_RATE
@@ -290,15 +311,35 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     return max(waves * chunks * chunk, arriving) + waves * store + meeting
 
 
-def _work(plan: Plan, spec: MatMulChain) -> tuple[int, int, int]:
-    """Count the tiles of blocks, the rows or columns along the plan's n, and the chunks of K."""
+def _work(plan: Plan, spec: MatMulChain) -> tuple[int, int, float]:
+    """Count the tiles of blocks and the chunks of K, and say which part of a tile's products is computed."""
     sizes = dict(spec.matmul.sizes)
-    rows, cols, depth = (_size(sizes[dim]) for dim in ("M", "N", "K"))
-    if plan.swapped:
-        rows, cols = cols, rows
+    rows, cols, depth, count = (_size(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))
     chunks = -(-depth * spec.matmul.A.dtype.nbytes // (SPAN * plan.panels))
-    high, wide = plan.cluster
-    return -(-rows // (plan.m * high)) * -(-cols // (plan.n * wide)) * high * wide, cols, chunks
+    high, wide = plan.m * plan.cluster[0], plan.n * plan.cluster[1]
+    blocks = plan.cluster[0] * plan.cluster[1]
+    if not _grouped(spec):
+        rows, cols = (cols, rows) if plan.swapped else (rows, cols)
+        return -(-rows // high) * -(-cols // wide) * count * blocks, chunks, 1.0
+    if plan.swapped:
+        return -(-cols // high) * math.ceil(_ragged(rows, wide, count)) * blocks, chunks, 1.0
+    found, unit = _ragged(rows, high, count), plan.m // plan.consumers
+    # Warpgroups without rows leave the tensor cores to the others; one that owns a tile has some.
+    full = 1.0 if plan.pingpong else _ragged(rows, unit, count) * unit / (found * high)
+    return math.ceil(found) * -(-cols // wide) * blocks, chunks, full
+
+
+def _ragged(rows: int, tile: int, groups: int) -> float:
+    """Count the tiles that groups of so many rows in all take on average: the last one of each is half full."""
+    return groups * max(1.0, rows / (groups * tile) + 0.5)
+
+
+def _few(swapped: bool, spec: MatMulChain) -> int:
+    """Count the rows or columns along a plan's n, of groups those of one on average."""
+    sizes = dict(spec.matmul.sizes)
+    if not swapped:
+        return _size(sizes["N"])
+    return -(-_size(sizes["M"]) // (_size(sizes["batch"]) if _grouped(spec) else 1))
 
 
 def _size(extent: object) -> int:
@@ -309,8 +350,9 @@ def _size(extent: object) -> int:
 def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
     """Schedule a product as the model finds fastest for its sizes.
 
-    What wgmma or tensor maps do not take goes by `ampere.gemm` and its kin, as `check()` says: lines that do not start
-    at multiples of 16 bytes; K that is not contiguous, of elements that are not 16-bit; other element types.
+    Batches and groups are counted through by the same persistent blocks. What wgmma or tensor maps do not take goes by
+    `ampere.gemm` and its kin, as `check()` says: lines that do not start at multiples of 16 bytes; K that is not
+    contiguous, of elements that are not 16-bit; other element types.
 
     Args:
         plan: the degrees of freedom, None for the best of `plans`.
