@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from fireiron.algebra.dtypes import DType, bf16, e4m3, e5m2, f16, f32, i8, i32, tf32, u8
+from fireiron.algebra.elements import read
 from fireiron.algebra.layout import Layout
 from fireiron.language.atom import Atom, Meaning, Operand
 from fireiron.language.levels import FR, SH, Warpgroup
@@ -80,7 +81,7 @@ def _wrapper(name: str, n: int, inputs: DType, acc: DType, held: bool) -> str:
 """
 
 
-def _meaning(n: int, held: Layout | None, d: Layout) -> Meaning:
+def _meaning(inputs: DType, held: Layout | None, d: Layout) -> Meaning:
     """Give the meaning on A (units, 64, k) or its registers, B (units, k, n) and C's registers.
 
     Products are exact, summed in double (or int64), and rounded once to C's type.
@@ -90,6 +91,7 @@ def _meaning(n: int, held: Layout | None, d: Layout) -> Meaning:
         import numpy as np
 
         wide = np.int64 if b.dtype.kind in "iu" else np.float64
+        a, b = read(a, inputs), read(b, inputs)
         if held is not None:
             full = np.empty((len(a), ROWS, b.shape[1]), wide)
             place = _places(held)
@@ -148,7 +150,7 @@ def _row(n: int, inputs: DType, acc: DType, held: bool) -> Atom:
         call=f"{function}{majors if inputs.nbytes == 2 else ''}(&{{C}}, {a_text}, {{B.descriptor}}, {{accumulate}});",
         completion=GROUP,
         zeroes=True,
-        numpy=_meaning(n, fragment if held else None, d),
+        numpy=_meaning(inputs, fragment if held else None, d),
         clocks=max(n / 2, 16 + n / 4),
     )
 

@@ -11,7 +11,7 @@ from fireiron.algebra.expr import Expr, as_int, evaluate, fits_int32, free
 from fireiron.base.errors import CheckError
 from fireiron.base.text import Writer
 from fireiron.cuda import micro
-from fireiron.cuda.helpers import COUNT_IN
+from fireiron.cuda.helpers import COUNT_IN, COUNT_IN_PART
 from fireiron.cuda.memory import Element, Numbers, integer_type
 from fireiron.cuda.scalars import scalar
 from fireiron.kernel.ir import (
@@ -29,7 +29,9 @@ from fireiron.kernel.ir import (
     If,
     InitBarriers,
     Let,
+    Lower,
     Micro,
+    Raise,
     Region,
     Role,
     Roles,
@@ -38,7 +40,7 @@ from fireiron.kernel.ir import (
     Turn,
     Wait,
 )
-from fireiron.language.levels import Block, Cluster
+from fireiron.language.levels import Block, Cluster, Level
 
 WARP_THREADS = 32
 HARDWARE_BARRIERS = 16
@@ -103,9 +105,13 @@ class Body:
                 write(f"{self._where(statement.write)}{Element(dst, number)} = {value};")
             case Sync():
                 write(f"{_sync(statement, self.threads, self.roles)}  // {statement.reason}")
-            case CountIn(var=var, counter=counter, count=count, order=order):
-                self.functions[COUNT_IN.format(order=order)] = None
-                write(f"const int {var.name} = count_in(&{Element(counter, number)}, {number(count)});")
+            case CountIn():
+                self._count_in(statement)
+            case Raise(flag=flag, level=level):
+                first, _, _ = self._unit(level)
+                write(f"raise_flag(&{Element(flag, number)}, {first});")
+            case Lower(flag=flag, level=level):
+                write(f"lower_flag(&{Element(flag, number)}, {', '.join(self._unit(level))});")
             case Commit(group=group):
                 write(f"{_name(group)}_commit();")
             case Wait(group=group, pending=pending, reads_only=reads_only):
@@ -146,6 +152,24 @@ class Body:
                 self.statements(body)
             case _ as never:
                 assert_never(never)
+
+    def _count_in(self, statement: CountIn) -> None:
+        place, count = f"&{Element(statement.counter, self.number)}", self.number(statement.count)
+        size = statement.level.size
+        if self.roles == 1 and size is None:
+            self.functions[COUNT_IN.format(order=statement.order)] = None
+            arguments = f"{place}, {count}"
+        else:
+            self.functions[COUNT_IN_PART.format(order=statement.order)] = None
+            arguments = f"{place}, {count}, {', '.join(self._unit(statement.level))}"
+        self.writer.line(f"const int {statement.var.name} = count_in({arguments});")
+
+    def _unit(self, level: Level) -> tuple[str, str, str]:
+        """Say which thread is a unit's first, which barrier its threads meet at, and how many they are."""
+        size = level.size
+        if size is None or size == self.threads:
+            return "thread == 0", "0", str(self.threads)
+        return f"thread % {size} == 0", f"1 + thread / {size}", str(size)
 
     def _advance(self, cursor: Cursor, by: Expr) -> None:
         slot, parity, n = cursor.slot.name, cursor.parity.name, cursor.slots

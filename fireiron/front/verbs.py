@@ -107,6 +107,7 @@ class Verbs(Chain):
         out: Any = None,
         blocks: int | Sequence[int] | None = None,
         track: bool = True,
+        launched: int | None = None,
         **scalars: Any,
     ) -> Simulation:
         """Run the schedule on the NumPy simulator, with races, bad addresses and missing values found.
@@ -116,6 +117,8 @@ class Verbs(Chain):
             out: array to write.
             blocks: how many blocks, or which; None runs all.
             track: whether to look for races.
+            launched: how many blocks of a persistent kernel share its work; two clusters where None, or one block a
+                tile where blocks are chosen.
             scalars: numbers by name, and sizes by name where no inputs are given.
 
         Raises:
@@ -125,7 +128,7 @@ class Verbs(Chain):
 
         self._closed("simulate")
         try:
-            return simulate_schedule(self.lowered(), inputs, out, blocks, track, scalars)
+            return simulate_schedule(self.lowered(), inputs, out, blocks, track, scalars, launched)
         except (CallError, UsageError) as error:
             raise error.located(here()) from None
 

@@ -22,7 +22,9 @@ from fireiron.kernel.ir import (
     If,
     InitBarriers,
     Let,
+    Lower,
     Micro,
+    Raise,
     Region,
     Roles,
     Statement,
@@ -95,6 +97,8 @@ def replaced(body: Body, values: Mapping[Var, Expr]) -> Body:
                 out.append(attrs.evolve(s, by=one(by)))
             case Roles(roles=roles):
                 out.append(Roles(tuple(attrs.evolve(role, body=replaced(role.body, known)) for role in roles)))
+            case Raise(flag=flag) | Lower(flag=flag):
+                out.append(attrs.evolve(s, flag=view(flag)))
             case Commit() | Wait() | Sync() | InitBarriers() | Fence() | Turn():
                 out.append(s)
             case _ as never:

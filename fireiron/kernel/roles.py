@@ -54,7 +54,8 @@ def lower_specialised(link: Split, rest: Sequence[Decomposition], state: State, 
     extent = state.residual.extents["K"]
     assert extent is not None and link.specialised is not None
     parts = {"K": cut_chunk(link.size, extent, link.ways)}
-    trips = as_expr(parts["K"].trips)
+    stream = context.stream if context.stream is not None and context.stream.split is link else None
+    trips = as_expr(parts["K"].trips) if stream is None else stream.count
     k = context.variable("k", trips)
     below = state.under(f"split {link.size}", link.link)
     looped = attrs.evolve(
@@ -62,7 +63,7 @@ def lower_specialised(link: Split, rest: Sequence[Decomposition], state: State, 
         loops=(*state.loops, RegisterLoop(k, trips, link.unrolled, link.link)),
         begun=or_(state.begun, ne(k, 0)),
     )
-    inner = descend(looped, parts, {"K": k})
+    inner = descend(looped, parts, {"K": k if stream is None else stream.first + k})
     loads = [x for i, x in enumerate(rest) if isinstance(x, Load) and all(isinstance(y, Load) for y in rest[:i])]
     if not loads or any(x.memory != SH for x in loads):
         raise DecompositionError(

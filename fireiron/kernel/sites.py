@@ -28,8 +28,10 @@ from fireiron.kernel.ir import (
     InitBarriers,
     Kernel,
     Let,
+    Lower,
     Micro,
     Pointer,
+    Raise,
     Region,
     Role,
     Roles,
@@ -108,7 +110,18 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
                     yield from _sites(role.body, attrs.evolve(around, role=role))
             case CountIn():
                 around = attrs.evolve(around, arrivals=(*around.arrivals, statement))
-            case Commit() | Wait() | InitBarriers() | Await() | Arrive() | Advance() | Fence() | Turn():
+            case (
+                Raise()
+                | Lower()
+                | Commit()
+                | Wait()
+                | InitBarriers()
+                | Await()
+                | Arrive()
+                | Advance()
+                | Fence()
+                | Turn()
+            ):
                 pass
             case Call() | Compute() | Micro() | Sync():
                 yield attrs.evolve(around, statement=statement)
@@ -210,9 +223,11 @@ def sample(site: Site, kernel: Kernel, sizes: Mapping[str, int], wanted: tuple[E
         sizes: values of all symbols.
         wanted: the expressions that will be evaluated.
     """
-    meaning = {let.var: let.value for let in site.lets}
-    extents = [as_expr(substitute(loop.extent, meaning)) for loop in site.loops]
-    needed = _needed((*wanted, *extents), meaning)
+    whole: dict[Var, Expr] = {}
+    for let in site.lets:  # names may stand for what other names say
+        whole[let.var] = substitute(let.value, whole)
+    extents = [as_expr(substitute(loop.extent, whole)) for loop in site.loops]
+    needed = _needed((*wanted, *extents), {let.var: let.value for let in site.lets})
     turns = tuple(
         lt(loop.var, extent)
         for loop, extent in zip(site.loops, extents, strict=True)
