@@ -35,7 +35,6 @@ from fireiron import (
 from fireiron import (
     stream_k as shares_of_k,
 )
-from fireiron.algebra.expr import as_expr
 from fireiron.schedules import ada, ampere, simt
 
 DTYPE = "bf16"  # of the command line's products where it says none
@@ -371,9 +370,5 @@ def _takes(spec: MatMulChain) -> bool:
     if a.dtype.name not in TYPES:
         return False
     k_major = a.order is RowMajor and b.order is ColMajor
-    return (k_major or a.dtype.nbytes == 2) and all(_strides_fit(t) for t in (a, b, c))
-
-
-def _strides_fit(tensor: Tensor) -> bool:
-    """Say whether lines start where tensor maps want them; these mind by themselves where a line ends."""
-    return all(as_expr(s).divisor * tensor.dtype.nbytes % MAP_UNIT == 0 for s in tensor.strides if s != 1)
+    # Tensor maps mind by themselves where a line ends.
+    return (k_major or a.dtype.nbytes == 2) and all(t.starts_lines_at(MAP_UNIT) for t in (a, b, c))
