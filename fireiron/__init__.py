@@ -22,12 +22,39 @@ from fireiron.front.moves import (
     tma,
     vector,
 )
+from fireiron.front.outputs import save
 from fireiron.front.roles import DST, SRC, A, B, C
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
 from fireiron.language.decompositions import ByAtomics as by_atomics
 from fireiron.language.decompositions import InOrder as in_order
 from fireiron.language.decompositions import Microkernel as microkernel
 from fireiron.language.decompositions import Strided
+from fireiron.language.functions import (
+    add,
+    clamp,
+    clamp_to,
+    custom,
+    dequantise,
+    dropout,
+    equal,
+    erf,
+    exp,
+    gelu,
+    gelu_tanh,
+    log,
+    maximum,
+    minimum,
+    normalise,
+    quantise,
+    relu,
+    rsqrt,
+    scale,
+    sigmoid,
+    silu,
+    sqrt,
+    tanh,
+    to,
+)
 from fireiron.language.levels import (
     FR,
     GL,
@@ -44,7 +71,8 @@ from fireiron.language.levels import (
     Warp,
     Warpgroup,
 )
-from fireiron.language.pointwise import add, exp, maximum, minimum, relu, scale, tanh
+from fireiron.language.pointwise import cast_to as cast
+from fireiron.language.pointwise import parameter, where
 from fireiron.language.tensor import ColMajor, Grouped, Matrix, RowMajor, Tensor, Vector
 
 __version__ = VERSION
@@ -95,25 +123,44 @@ __all__ = [
     "b1",
     "bf16",
     "by_atomics",
+    "cast",
+    "clamp",
+    "clamp_to",
     "conform",
     "cp_async",
+    "custom",
+    "dequantise",
+    "dropout",
     "e4m3",
     "e5m2",
+    "equal",
+    "erf",
     "exp",
     "f16",
     "f32",
     "f64",
+    "gelu",
+    "gelu_tanh",
     "i4",
     "i8",
     "i32",
     "in_order",
     "ldmatrix",
+    "log",
     "matmul",
     "maximum",
     "microkernel",
     "minimum",
+    "normalise",
+    "parameter",
+    "quantise",
     "relu",
+    "rsqrt",
+    "save",
     "scale",
+    "sigmoid",
+    "silu",
+    "sqrt",
     "staged",
     "stmatrix",
     "symbol",
@@ -121,7 +168,9 @@ __all__ = [
     "tf32",
     "through_shared",
     "tma",
+    "to",
     "u4",
     "u8",
     "vector",
+    "where",
 ]

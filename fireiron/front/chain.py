@@ -15,6 +15,7 @@ from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.expr import Expr
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.swizzle import Swizzle
+from fireiron.atoms.table import chosen_from
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.base.link import here
 from fireiron.check import limits
@@ -32,6 +33,7 @@ from fireiron.language.decompositions import (
     Load,
     Microkernel,
     Own,
+    Prolog,
     Specialised,
     Split,
     Strided,
@@ -39,6 +41,7 @@ from fireiron.language.decompositions import (
     Widest,
 )
 from fireiron.language.levels import Level, Memory
+from fireiron.language.pointwise import cast_to
 from fireiron.language.residual import Residual, apply, move_of
 from fireiron.language.specs import BATCH, Program
 from fireiron.language.tensor import Grouped, Order, Tensor
@@ -178,6 +181,12 @@ class Chain:
         kind = found.dtype if dtype is None else self._check(find_dtype, dtype)
         move = MoveChain(self.program, (), move_of(self.residual, found.role, memory, kind), (), self.where)
         finished = self._finished(strategy or default_load(memory), move)
+        ops = found.ops if _in_registers(finished.links) else None
+        if ops is not None:  # threads hold the elements on their way, and apply what was to be done with them
+            ops = ops if dtype is None else cast_to(ops, kind)
+            move = MoveChain(self.program, (), move_of(self.residual, found.role, memory, ops.dtype), (), self.where)
+            finished = self._finished(strategy or default_load(memory), move)
+            return Load(found.role, memory, finished.links, dtype=ops.dtype, ops=ops, link=here())
         return Load(found.role, memory, finished.links, dtype=None if dtype is None else kind, link=here())
 
     def _finished(self, strategy: Strategy, move: MoveChain) -> MoveChain:
@@ -201,6 +210,15 @@ class Chain:
     def _done_link(self, atom: Atom | Microkernel | str | None) -> Done:
         self._check(rules.still_open, self.residual, "done")
         return Done(atom, link=here())
+
+
+def _in_registers(links: tuple[Decomposition, ...]) -> bool:
+    """Say whether a Move ends in instructions of threads, through whose registers its elements go."""
+    last = links[-1]
+    assert isinstance(last, Done)
+    if isinstance(last.atom, Microkernel):
+        return False
+    return last.atom is None or not chosen_from(last.atom)[0].completion
 
 
 def _named(sizes: tuple[int | Strided, ...], dims: tuple[str, str]) -> tuple[tuple[str, Extent], ...] | None:
@@ -435,7 +453,7 @@ def _next(wrong: str, methods: list[str]) -> str:
     return (f"write {meant[0]}; " if meant else "") + "next may come: " + ", ".join(links)
 
 
-_DECOMPOSE = ("tile", "split", "load", "epilog", "vectors", "own", "done")
+_DECOMPOSE = ("tile", "split", "load", "prolog", "epilog", "vectors", "own", "done")
 _REFINES = {
     "to": "tile", "layout": "tile", "permute": "tile", "unroll": "tile and split", "pipeline": "split",
     "parallel": "split", "pad": "load",
@@ -462,5 +480,7 @@ def describe(link: Decomposition) -> str:
             return "done"
         case Done(atom):
             return f"done {atom if isinstance(atom, str) or atom is None else atom.name}"
+        case Prolog():
+            return f"prolog {link.role}"
         case _:
             return f"epilog {link.memory}"

@@ -12,6 +12,7 @@ from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.context import Context, State, memory_view
 from fireiron.kernel.fragment import at, digits_of, fragment_view, leaves_of, parts_of
 from fireiron.kernel.ir import Buffer, Call, Compute, For, Statement, View
+from fireiron.kernel.prolog import transform
 from fireiron.kernel.window import Window
 from fireiron.language.atom import Atom, Operand
 from fireiron.language.levels import RF, Thread
@@ -44,6 +45,7 @@ def lower_collective(chosen: Atom | str | None, state: State, context: Context) 
             src.storage.memory != row.memory
             or not dst.storage.memory.registers
             or src.storage.dtype != dst.storage.dtype
+            or (state.ops is not None and state.ops.dtype != dst.storage.dtype)
         ):
             why.append(f"{atom.name} moves {row.memory} to FR and converts nothing")
             continue
@@ -56,7 +58,7 @@ def lower_collective(chosen: Atom | str | None, state: State, context: Context) 
         except FireironError as error:
             why.append(f"{atom.name}: {error.message}")
             continue
-        return (Call(atom, (source, target), link=state.link),)
+        return (Call(atom, (source, target), link=state.link), *_computed(atom.operand("dst"), target, state, context))
     if not why and sizes:
         listed = ", ".join(map(str, sorted(sizes)))
         why.append(f"elements have {src.storage.dtype.bits} bits, those that it moves {listed}")
@@ -66,6 +68,21 @@ def lower_collective(chosen: Atom | str | None, state: State, context: Context) 
         f"{'; '.join(why) or 'none moves between these memories'}",
         fix="tile to the atom's shape, or load by conform(), which moves each thread's own elements",
     )
+
+
+def _computed(operand: Operand, target: View, state: State, context: Context) -> tuple[Statement, ...]:
+    """Apply a prolog's ops to a fragment in place."""
+    if state.ops is None:
+        return ()
+    assert state.position is not None
+    rows, count = operand.shape[0], operand.registers
+    lanes = parts_of(operand.layout[0], rows, digits_of(operand.layout[0], state.position))
+    r = context.variable("e", count)
+    held = parts_of(operand.layout[1], rows, digits_of(operand.layout[1], r))
+    local = tuple(lane + register for lane, register in zip(lanes, held, strict=True))
+    outer = tuple(as_expr(0) for _ in state.residual.sizes[:-2])
+    element = attrs.evolve(target, offset=target.offset + r, layout=Layout(1, 0))
+    return (For(r, as_expr(count), transform(element, element, (*outer, *local), state, context), unroll=True),)
 
 
 def _store(chosen: Atom | str | None, state: State, context: Context) -> tuple[Statement, ...]:

@@ -30,6 +30,7 @@ from fireiron.kernel.ownership import Access, Limit, Ownership, RegisterLoop, ac
 from fireiron.kernel.window import Cut, Storage, Window, advance
 from fireiron.language.decompositions import Decomposition, Split
 from fireiron.language.levels import Block, Cluster, Kernel, Level
+from fireiron.language.pointwise import Value
 from fireiron.language.residual import Residual
 from fireiron.language.specs import Spec
 
@@ -165,6 +166,8 @@ class State:
         guards: what holds here where units outnumber tiles.
         begun: under which condition an earlier chunk of K was already accumulated.
         ring: slots of the buffers right below, and which of them this trip takes.
+        whole: by role, where in its tensor an operand's tile lies, of those that ops are still to be applied to.
+        ops: what the Move that is lowered makes of each element.
         path: the links that led here, in words.
         link: where the last of them was written.
     """
@@ -177,6 +180,8 @@ class State:
     guards: tuple[Expr, ...] = ()
     begun: Expr = FALSE
     ring: tuple[int, Expr, int] | None = None
+    whole: dict[str, Window] = attrs.field(factory=dict[str, Window])
+    ops: Value | None = None
     path: str = ""
     link: Link | None = None
 
@@ -196,15 +201,18 @@ class State:
 
 def descend(state: State, parts: dict[str, Cut], tiles: dict[str, Expr], level: Level | None = None) -> State:
     """Give the state inside the tile with these numbers along the cut dimensions."""
-    windows = {
-        role: attrs.evolve(
-            window, axes=tuple(advance(a, parts[a.dim], tiles[a.dim]) if a.dim in parts else a for a in window.axes)
-        )
-        for role, window in state.windows.items()
-    }
+
+    def advanced(windows: dict[str, Window]) -> dict[str, Window]:
+        return {
+            role: attrs.evolve(
+                window, axes=tuple(advance(a, parts[a.dim], tiles[a.dim]) if a.dim in parts else a for a in window.axes)
+            )
+            for role, window in windows.items()
+        }
+
     sizes = tuple((dim, parts[dim].size if dim in parts else extent) for dim, extent in state.residual.sizes)
     residual = attrs.evolve(state.residual, sizes=sizes, level=level or state.level)
-    return attrs.evolve(state, windows=windows, residual=residual)
+    return attrs.evolve(state, windows=advanced(state.windows), whole=advanced(state.whole), residual=residual)
 
 
 Body: TypeAlias = tuple[Statement, ...]

@@ -33,8 +33,9 @@ from fireiron.kernel.ownership import RegisterLoop
 from fireiron.kernel.parallel import count_ways, lower_parallel
 from fireiron.kernel.pipeline import lower_split
 from fireiron.kernel.window import Cut, cut
-from fireiron.language.decompositions import Decomposition, Done, Epilog, Extent, Load, Own, Split, Tile, Widest
+from fireiron.language.decompositions import Decomposition, Done, Epilog, Extent, Load, Own, Prolog, Split, Tile, Widest
 from fireiron.language.levels import Block, Cluster, Kernel, Warp
+from fireiron.language.residual import apply
 from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
 
 WARP_WIDTH = Warp.size
@@ -66,6 +67,11 @@ def lower_links(links: Sequence[Decomposition], state: State, context: Context) 
                 return lower_split(link, rest, state, context, lower_links)
             case Load():
                 return lower_load(link, rest, state, context, lower_links)
+            case Prolog(role):
+                below = attrs.evolve(state, residual=apply(link, state.residual))
+                whole = {**state.whole, role: state.whole.get(role, state.windows[role])}
+                below = attrs.evolve(below, whole=whole).under(f"prolog {role}", link.link)
+                return lower_links(rest, below, context)
             case Epilog():
                 return lower_epilog(link, rest, state, context, lower_links)
             case Own():

@@ -132,7 +132,7 @@ def one_step(spec: Spec, arch: str | None = None) -> Program:
             pass
         case Pointwise():
             for tensor in spec.ins:
-                _broadcasts(tensor, spec.out)
+                broadcasts(tensor, spec.out)
     return Program((Step(type(spec).__name__.lower(), spec),), arch=arch)
 
 
@@ -189,7 +189,12 @@ def _same_shape(src: Tensor, dst: Tensor) -> None:
         )
 
 
-def _broadcasts(tensor: Tensor, out: Tensor) -> None:
+def broadcasts(tensor: Tensor, out: Tensor) -> None:
+    """Refuse a tensor that does not repeat over another.
+
+    Raises:
+        SpecError: `shape-mismatch`.
+    """
     tail = out.shape[len(out.shape) - len(tensor.shape) :]
     if len(tensor.shape) > len(out.shape) or any(x not in (1, y) for x, y in zip(tensor.shape, tail, strict=True)):
         raise SpecError(
