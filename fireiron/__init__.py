@@ -22,7 +22,7 @@ from fireiron.front.moves import (
     tma,
     vector,
 )
-from fireiron.front.outputs import save
+from fireiron.front.outputs import Save, save
 from fireiron.front.roles import DST, SRC, A, B, C
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
 from fireiron.language.decompositions import ByAtomics as by_atomics
@@ -111,6 +111,7 @@ __all__ = [
     "Pointwise",
     "QuadPair",
     "RowMajor",
+    "Save",
     "Strategy",
     "Strided",
     "Swizzle",

@@ -20,8 +20,11 @@ from fireiron import (
     ColMajor,
     Grouped,
     MatMulChain,
+    MoveChain,
     RowMajor,
+    Save,
     Tensor,
+    Warp,
     Warpgroup,
     conform,
     stmatrix,
@@ -36,6 +39,7 @@ SHARED = 227 * 1024  # bytes of a block
 RESERVED = 1024  # bytes kept for barriers
 SMS = 132
 MOST_STAGES = 16
+HELD = 192  # registers of sums and fragments beside which 240 leave room for a prolog
 
 # What `clocks` was fitted to.
 LATENCY = 2700.0  # clocks from asking for a chunk to having it
@@ -86,10 +90,16 @@ class Plan:
         panels = self.n // self.panel(nbytes)[1] * (self.m // ROWS // (1 if self.pingpong else self.consumers))
         return min(2, panels)
 
-    def depth(self, nbytes: int, out_nbytes: int) -> int:
-        """Count the chunks that fit beside the staging buffers, or take the given number."""
+    def depth(self, nbytes: int, out_nbytes: int, outputs: int = 1) -> int:
+        """Count the chunks that fit beside the staging buffers of each output, or take the given number."""
         chunk = (self.m + self.n) * SPAN * self.panels
-        return self.stages or min(MOST_STAGES, (SHARED - RESERVED - self.staging(out_nbytes)) // chunk)
+        return self.stages or min(MOST_STAGES, (SHARED - RESERVED - outputs * self.staging(out_nbytes)) // chunk)
+
+    @property
+    def held(self) -> int:
+        """Count the registers of a thread that hold sums and, where A has a prolog, its fragments of a chunk."""
+        rows = self.m // (1 if self.pingpong else self.consumers)
+        return rows * self.n // 128 + rows * self.panels // 4
 
     @property
     def registers(self) -> tuple[int, int] | None:
@@ -118,9 +128,11 @@ def pingpong(spec: MatMulChain, plan: Plan = Plan(n=192)) -> MatMulChain:
 
 
 def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
-    a, c = spec.matmul.A, spec.matmul.C
-    m, n, k = plan.m, plan.n, SPAN // a.dtype.nbytes * plan.panels
+    c = spec.matmul.C
     chain = spec.swap() if plan.swapped else spec
+    left = chain.residual.operands[0]
+    kind, held = left.computed, left.ops is not None
+    m, n, k = plan.m, plan.n, SPAN // kind.nbytes * plan.panels
     if plan.cluster == (1, 1):
         tiled = chain.tile(m, n).to(Block).persistent(Grouped(plan.group))
     else:
@@ -129,9 +141,9 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     chain = (
         tiled.epilog(memory=FR, store=_store(plan, c, chain.matmul.C))
         .split(k)
-        .pipeline(plan.depth(a.dtype.nbytes, c.dtype.nbytes), inflight=1)
+        .pipeline(plan.depth(kind.nbytes, c.dtype.nbytes, _outputs(spec)), inflight=0 if held else 1)
         .specialize(producers=1, registers=plan.registers)
-        .load(A, SH, tma(SPAN))
+        .load(A, SH, tma(min(SPAN, k * left.dtype.nbytes)) if held else tma(SPAN))
         .load(B, SH, tma(SPAN))
     )
     chain = (
@@ -139,9 +151,23 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
         if plan.pingpong
         else chain.tile(m // plan.consumers, n).to(Warpgroup)
     )
-    chain = chain.split(32 // a.dtype.nbytes).unroll()
+    step = 32 // kind.nbytes
+    chain = chain.split(step).unroll()
+    if held:  # products read a chunk's fragments while they run: each step has registers of its own
+        same = left.dtype == kind
+        chain = chain.pipeline(k // step).load(A, FR, _fragments if same else conform())
     rows = m if plan.pingpong else m // plan.consumers
     return (chain.tile(ROWS, n).unroll() if rows > ROWS else chain).done()
+
+
+def _fragments(move: MoveChain) -> MoveChain:
+    """Take a warpgroup's rows from shared memory by ldmatrix, 16 for each warp."""
+    return move.tile(ROWS, 16).unroll().tile(16, 16).to(Warp).unroll().done()
+
+
+def _outputs(spec: MatMulChain) -> int:
+    """Count the tensors that are stored: C, and those beside it."""
+    return 1 + sum(isinstance(op, Save) for op in spec.matmul.ops)
 
 
 def _store(plan: Plan, given: Tensor, stored: Tensor):
@@ -156,13 +182,16 @@ def _store(plan: Plan, given: Tensor, stored: Tensor):
 def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
     """Schedule a product as the model finds fastest for its sizes.
 
-    Operands whose lines do not start at multiples of 16 bytes, which tensor maps demand, take `ampere.gemm`.
+    Operands whose lines do not start at multiples of 16 bytes, which tensor maps demand, take `ampere.gemm`. One with a
+    prolog comes from registers, as A, for which the product may be swapped; two of them take `ampere.gemm` too.
 
     Args:
         plan: the degrees of freedom, None for the best of `plans`.
     """
     tensors = (spec.matmul.A, spec.matmul.B, spec.matmul.C)
-    if not all(tensor.aligned(16 // tensor.dtype.nbytes) for tensor in tensors):
+    both = all(operand.ops is not None for operand in spec.residual.operands[:2])
+    packed = any(tensor.dtype.packed for tensor in tensors)
+    if both or packed or not all(tensor.aligned(16 // tensor.dtype.nbytes) for tensor in tensors):
         return ampere.gemm(spec)
     if plan is None:
         plan = plans(spec)[0]
@@ -176,10 +205,13 @@ def plans(spec: MatMulChain) -> tuple[Plan, ...]:
 
 
 def _candidates(spec: MatMulChain) -> Iterator[Plan]:
-    nbytes, out = spec.matmul.A.dtype.nbytes, spec.matmul.C.dtype.nbytes
+    nbytes, out = spec.residual.operands[0].computed.nbytes, spec.matmul.C.dtype.nbytes
+    held = [operand.ops is not None for operand in spec.residual.operands[:2]]
     k_major = spec.matmul.A.order is RowMajor and spec.matmul.B.order is ColMajor
     step = 16 if nbytes == 2 and k_major else 64 if nbytes == 2 else 32
-    for swapped in (False, True) if out == 2 else (False,):
+    # What has a prolog is A, behind swap() if need be.
+    orders = (held[1],) if any(held) else (False, True) if out == 2 else (False,)
+    for swapped in orders:
         for m, consumers, turns in ((64, 1, False), (128, 2, False), (256, 2, False), (192, 3, False), (128, 2, True)):
             for n in range(step, 257, step):
                 most = 128 if m == 256 else 192 if m == 192 else 208 if turns else 256
@@ -189,6 +221,8 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
                     if cluster != (1, 1) and n % 16:
                         continue
                     plan = Plan(m, n, consumers, turns, swapped, cluster)
+                    if any(held) and plan.held > HELD:
+                        continue
                     if plan.depth(nbytes, out) >= 3:
                         yield plan
 
@@ -203,7 +237,7 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     rows, cols, depth = (_size(sizes[dim]) for dim in ("M", "N", "K"))
     if plan.swapped:
         rows, cols = cols, rows
-    nbytes, out = spec.matmul.A.dtype.nbytes, spec.matmul.C.dtype.nbytes
+    nbytes, out = spec.residual.operands[0].computed.nbytes, spec.matmul.C.dtype.nbytes
     chunks = -(-depth * nbytes // (SPAN * plan.panels))
     blocks = plan.cluster[0] * plan.cluster[1]
     tiles = -(-rows // (plan.m * plan.cluster[0])) * -(-cols // (plan.n * plan.cluster[1])) * blocks

@@ -132,7 +132,7 @@ class MatMulChain(Verbs, Chain):
         usual = spec.acc or default_accumulator(a.computed)
         kind = usual if dtype is None else self._check(find_dtype, dtype)
         self._check(rules.epilog, self.residual, memory, kind)
-        saved, value = self._check(stages, ops, self._check(self._scaled, kind))
+        saved, value = self._check(stages, (*spec.ops, *ops), self._check(self._scaled, kind))
         self._check(check_operands, spec, saved, value)
         outputs = tuple(
             Output(part, given(op.tensor, spec), self._stored(memory, part, store, op)) for part, op in saved
@@ -155,6 +155,41 @@ class MatMulChain(Verbs, Chain):
         )
         return self._finished(strategy or conform(), move).links
 
+    def then(self, *ops: Op | Save) -> MatMulChain:
+        """Let the product be followed by pointwise ops: every schedule's epilog applies them, before its own.
+
+        So any preset becomes one of the fused product: `ampere.gemm(spec.then(add(bias), relu))`.
+
+        Args:
+            ops: as `epilog` takes them.
+
+        Raises:
+            DecompositionError: `then-first` behind an epilog. SpecError: as `epilog` does.
+
+        Example:
+            >>> from fireiron import matmul, relu
+            >>> from fireiron.schedules import simt
+            >>> "fmaxf" in simt.listing2(matmul(128, 128, 64).then(relu)).cuda()
+            True
+        """
+        if any(isinstance(link, Epilog) for link in self.links):
+            raise DecompositionError(
+                "then-first",
+                "then() comes behind the epilog that would apply its ops",
+                fix="write it first: spec.then(...).tile(...), or give the ops to epilog(...)",
+                link=here(),
+                path=self.where,
+            )
+        (step,) = self.program.steps
+        spec = attrs.evolve(self.matmul, ops=(*self.matmul.ops, *ops))
+        a = self.residual.operand("A")
+        assert a is not None
+        kind = spec.acc or default_accumulator(a.computed)
+        saved, value = self._check(stages, spec.ops, self._check(self._scaled, kind))
+        self._check(check_operands, spec, saved, value)
+        program = attrs.evolve(self.program, steps=(attrs.evolve(step, spec=spec),))
+        return attrs.evolve(self, program=program)
+
     def swap(self) -> MatMulChain:
         """Compute the transpose of C as the product of the transposes of B and A: nothing moves, roles change names.
 
@@ -166,10 +201,11 @@ class MatMulChain(Verbs, Chain):
         Raises:
             DecompositionError: `swap-first` behind another link.
         """
-        if self.links:
+        others = [link for link in self.links if not isinstance(link, Prolog)]
+        if others:
             raise DecompositionError(
                 "swap-first",
-                f"swap() renames the operands of the whole product, and {describe(self.links[-1])} stands before it",
+                f"swap() renames the operands of the whole product, and {describe(others[-1])} stands before it",
                 fix="write it first: spec.swap().tile(...)",
                 link=here(),
                 path=self.where,
@@ -180,7 +216,11 @@ class MatMulChain(Verbs, Chain):
             spec, A=spec.B.transposed, B=spec.A.transposed, C=spec.C.transposed, swapped=not spec.swapped
         )
         program = attrs.evolve(self.program, steps=(attrs.evolve(step, spec=swapped),))
-        return MatMulChain(program, (), start(swapped), ())
+        chain = MatMulChain(program, (), start(swapped), ())
+        for link in self.links:  # prologs follow their tensors
+            assert isinstance(link, Prolog)
+            chain = chain._as(MatMulChain, attrs.evolve(link, role="A" if link.role == "B" else "B"))
+        return chain
 
     @property
     def matmul(self) -> MatMul:
@@ -216,7 +256,7 @@ class MatMulChain(Verbs, Chain):
         if not self._scales():
             raise DecompositionError(
                 "scale-without-epilog",
-                "alpha and beta are applied by an epilog, and this chain has none",
+                "alpha, beta and the ops of then() are applied by an epilog, and this chain has none",
                 fix="add .epilog(...) below the tile to Block",
                 link=here(),
                 path=self.where,
@@ -227,9 +267,11 @@ class MatMulChain(Verbs, Chain):
         return closed
 
     def _scales(self) -> bool:
-        """Say whether alpha and beta have an epilog to be applied in, or are 1 and 0."""
+        """Say whether alpha, beta and ops have an epilog to be applied in, or change nothing."""
         spec = self.matmul
-        return (spec.alpha.is_one and spec.beta.is_zero) or any(isinstance(x, Epilog) for x in self.links)
+        return (not spec.ops and spec.alpha.is_one and spec.beta.is_zero) or any(
+            isinstance(x, Epilog) for x in self.links
+        )
 
 
 def _coefficient(c: Coefficient, kind: DType) -> Value | float:

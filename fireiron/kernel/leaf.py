@@ -17,7 +17,7 @@ from fireiron.kernel.collective import lower_collective
 from fireiron.kernel.context import Body, Context, State, buffer_of, elements, memory_view, register_view
 from fireiron.kernel.descriptor import descriptor_view
 from fireiron.kernel.fragment import fragment_view
-from fireiron.kernel.ir import Binding, Buffer, Call, Compute, For, If, Micro, Region, View
+from fireiron.kernel.ir import Binding, Buffer, Call, Compute, Fence, For, If, Micro, Region, View
 from fireiron.kernel.packing import packed_access
 from fireiron.kernel.prolog import transform
 from fireiron.kernel.storage import tensor_window
@@ -135,7 +135,10 @@ def _matmul(chosen: Atom | str | None, state: State, context: Context) -> Body:
     if found.zeroes and not sums.seeded:
         accumulate = state.begun
         context.zeroed.add(sums.name)
-    return (Call(found, tuple(views), accumulate=accumulate, link=state.link),)
+    call = Call(found, tuple(views), accumulate=accumulate, link=state.link)
+    if found.completion and found.operand("A").memory.registers:
+        return (Fence("wgmma", "A is registers, written just now"), call)
+    return (call,)
 
 
 def _view(window: Window, state: State, context: Context) -> View:

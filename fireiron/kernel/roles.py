@@ -48,7 +48,7 @@ def lower_specialised(link: Split, rest: Sequence[Decomposition], state: State, 
     """Lower the loop over chunks of K for the role that is being lowered.
 
     Raises:
-        DecompositionError: `role-loads`, `role-copies`.
+        DecompositionError: `role-loads`, `role-copies`, `register-inflight`.
     """
     extent = state.residual.extents["K"]
     assert extent is not None and link.specialised is not None
@@ -104,6 +104,13 @@ def _empty(
     )
     flying = any(isinstance(s, Call) and s.atom.completion == GROUP for s in walk(compute))
     late = link.inflight if flying else 0
+    if late and any(isinstance(s, Call) and s.atom.completion == GROUP and _held(s) for s in walk(compute)):
+        raise DecompositionError(
+            "register-inflight",
+            f"inflight={late} lets products of one chunk read A's registers while the next chunk's are loaded there",
+            fix="use pipeline(n) without inflight where A comes from registers",
+            link=link.link,
+        )
     last = (
         cursor.slot
         if not late
@@ -159,6 +166,10 @@ def _budgets(link: Split, context: Context) -> None:
             fix=f"give the threads that compute at most {(REGISTERS // context.threads - load) // 8 * 8} registers",
             link=link.link,
         )
+
+
+def _held(call: Call) -> bool:
+    return call.atom.operand("A").memory.registers
 
 
 def _readers(compute: Body) -> Level:

@@ -263,13 +263,17 @@ def _scaled(stride: IndexTree, by: Index) -> IndexTree:
 
 
 def _hierarchical(mode: Layout, axis: Axis) -> Layout | None:
-    """Step through a hierarchical mode where the first element's place does not matter: it starts a whole run."""
+    """Step through a hierarchical mode where the first element's place does not matter: it starts a run, or a part of it."""
     run = mode.leaves[0][0]
     assert isinstance(run, int)
     layout = axis.layout
     if layout.size == 1:
         return Layout(1, 0)
-    if axis.offset.divisor % run or layout.stride != 1:
+    if layout.stride != 1:
+        return None
+    if run % layout.size == 0 and axis.offset.divisor % layout.size == 0:  # an aligned part of one run
+        return Layout(layout.shape, mode.leaves[0][1])
+    if axis.offset.divisor % run:
         return None
     if layout.size <= run:
         return Layout(layout.shape, mode.leaves[0][1])

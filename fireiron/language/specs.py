@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -38,8 +38,9 @@ class Coefficient:
 class MatMul:
     """Compute C = alpha * A @ B + beta * C, accumulating in `acc` (None: the default of A's element type).
 
-    `swapped`: A and B are the caller's second and first operand, transposed, and C the transpose of the caller's.
-    Of bits, `product` says what is summed over K instead of products: those of `a ^ b` or of `a & b`.
+    `swapped`: A and B are the caller's second and first operand, transposed, and C the transpose of the caller's. Of
+    bits, `product` says what is summed over K instead of products: those of `a ^ b` or of `a & b`. `ops` are pointwise
+    ones, which its epilog applies first.
     """
 
     A: Tensor
@@ -50,6 +51,7 @@ class MatMul:
     acc: DType | None = None
     product: Product = "mul"
     swapped: bool = False
+    ops: tuple[Any, ...] = attrs.field(default=(), repr=False)
 
     @property
     def accumulator(self) -> DType:
