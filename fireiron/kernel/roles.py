@@ -120,8 +120,10 @@ def _empty(
     if flying:
         body += (Fence("wgmma", "accumulators are registers"), *compute, Commit(GROUP), Wait(GROUP, late))
     else:
+        body += compute
+    if not flying or any(isinstance(s, Call) and _loads(s) for s in walk(compute)):
         generic = Fence("proxy.async", "the slot is read before a bulk copy overwrites it")
-        body += (*compute, generic, Sync(Warp, "all lanes have read the slot", link.link))
+        body += (generic, Sync(level, "all threads have read the slot", link.link))
     body += (*_release(empty, last, level, ge(k, late), context, link), Advance(cursor, as_expr(1)))
     before, behind, after = _turns(cursor, trips, level, context)
     loop = For(k, trips, body, link.unrolled)
@@ -170,6 +172,10 @@ def _budgets(link: Split, context: Context) -> None:
 
 def _held(call: Call) -> bool:
     return call.atom.operand("A").memory.registers
+
+
+def _loads(call: Call) -> bool:
+    return call.atom.kind == "Move" and call.views[0].buffer.memory == SH
 
 
 def _readers(compute: Body) -> Level:

@@ -263,7 +263,7 @@ def _scaled(stride: IndexTree, by: Index) -> IndexTree:
 
 
 def _hierarchical(mode: Layout, axis: Axis) -> Layout | None:
-    """Step through a hierarchical mode where the first element's place does not matter: it starts a run, or a part of it."""
+    """Step through a hierarchical mode where the first element's place does not matter: it starts a run or a part."""
     run = mode.leaves[0][0]
     assert isinstance(run, int)
     layout = axis.layout
