@@ -23,7 +23,7 @@ from fireiron.front.moves import (
     vector,
 )
 from fireiron.front.outputs import Save, save
-from fireiron.front.roles import DST, SRC, A, B, C
+from fireiron.front.roles import DST, SRC, A, B, C, Role
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
 from fireiron.language.decompositions import ByAtomics as by_atomics
 from fireiron.language.decompositions import InOrder as in_order
@@ -110,6 +110,7 @@ __all__ = [
     "MoveChain",
     "Pointwise",
     "QuadPair",
+    "Role",
     "RowMajor",
     "Save",
     "Strategy",

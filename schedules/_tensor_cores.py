@@ -12,6 +12,7 @@ from fireiron import (
     Group,
     Grouped,
     MatMulChain,
+    Role,
     RowMajor,
     Strategy,
     Swizzle,
@@ -49,7 +50,7 @@ def gemm(
         ways: groups of warps that each take a part of a chunk of K.
         split_k: blocks that share a tile of C, each with a part of K.
     """
-    a, b = spec.matmul.A, spec.matmul.B
+    a, b = spec.computed(A), spec.computed(B)
     m, n = block
     wide = a.dtype.bits == 64
     chunk = a.dtype.count_in(ROW_NBYTES * (2 if wide else 1))
@@ -59,8 +60,8 @@ def gemm(
     if split_k > 1:
         chain = chain.split(ways=split_k, multiple_of=ways * chunk).parallel(Block)
     chain = chain.split(ways * chunk).pipeline(stages)
-    chain = _load(chain, a, a_along_k, m, a.dtype.nbytes_of(ways * chunk), asynchronous)
-    chain = _load(chain, b, b_along_k, n, a.dtype.nbytes_of(ways * chunk), asynchronous)
+    chain = _load(chain, A, a, a_along_k, m, a.dtype.nbytes_of(ways * chunk), asynchronous)
+    chain = _load(chain, B, b, b_along_k, n, a.dtype.nbytes_of(ways * chunk), asynchronous)
     if ways > 1:
         chain = chain.split(chunk).parallel(Group(Warp, (m // warp[0]) * (n // warp[1])))
     chain = chain.tile(*warp).to(Warp).split(step).unroll()
@@ -74,24 +75,28 @@ def _fragments(tensor: Tensor, along_k: bool) -> Strategy:
     return conform() if bits == 64 or (bits == 32 and not along_k) else ldmatrix()
 
 
-def _load(chain: MatMulChain, tensor: Tensor, along_k: bool, lines: int, row: int, asynchronous: bool) -> MatMulChain:
+def _load(
+    chain: MatMulChain, role: Role, tensor: Tensor, along_k: bool, lines: int, row: int, asynchronous: bool
+) -> MatMulChain:
     """Load an operand to shared memory, swizzled so that copies and ldmatrix meet no bank conflicts.
 
     Fragments want K contiguous, but those of 16-bit elements, which ldmatrix can transpose, and those of 32 bits, which
     threads can load one by one. Asynchronous copies move 4 bytes and more; where lines do not divide so, or elements
-    are transposed, registers stage the copy.
+    are transposed, or converted by a prolog, registers stage the copy.
 
     Args:
         chain: whose operand.
-        tensor: the operand.
+        role: which.
+        tensor: the operand as fragments hold it.
         along_k: whether neighbours along K lie together.
         lines: rows of A, or columns of B.
         row: bytes along K of each of them.
         asynchronous: whether cp.async may be used.
     """
-    role, kind = (A, tensor.dtype) if tensor is chain.matmul.A else (B, tensor.dtype)
+    kind = tensor.dtype
+    stored = chain.matmul.A if role is A else chain.matmul.B
     kept = along_k or kind.bits in (16, 32)
-    copied = asynchronous and kept and tensor.aligned(max(1, kind.count_in(4)))
+    copied = asynchronous and kept and stored.dtype == kind and tensor.aligned(max(1, kind.count_in(4)))
     copy: Strategy = cp_async() if copied else staged()
     loaded = chain.load(role, SH, copy)
     k_first = RowMajor if role is A else ColMajor

@@ -229,6 +229,15 @@ class MatMulChain(Verbs, Chain):
         assert isinstance(step.spec, MatMul)
         return step.spec
 
+    def computed(self, operand: Role | Tensor | str) -> Tensor:
+        """Describe an operand as the atoms meet it: of the element type that its prolog leaves.
+
+        Raises:
+            DecompositionError: `unknown-operand`.
+        """
+        found = self._check(rules.operand, self.residual, role_name(operand), isinstance(operand, Tensor))
+        return attrs.evolve(found.tensor, dtype=found.computed)
+
     @property
     def batch(self) -> int | None:
         """Size a tile of one matrix, for `tile(m, n, batch=spec.batch)`: 1 with a batch, None without."""
