@@ -9,6 +9,7 @@ from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.errors import FireironError
 from fireiron.base.presets_path import presets_path
 from fireiron.base.version import VERSION
+from fireiron.front.fused import gemm
 from fireiron.front.matmul import MatMulChain
 from fireiron.front.moves import (
     MoveChain,
@@ -143,6 +144,7 @@ __all__ = [
     "f64",
     "gelu",
     "gelu_tanh",
+    "gemm",
     "i4",
     "i8",
     "i32",

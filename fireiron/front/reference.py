@@ -21,7 +21,7 @@ from fireiron.algebra.scalar import Arg
 from fireiron.front.bounded import Array, Bounded, broadcast, cast, evaluate, exact, largest, rounded, smallest, unit
 from fireiron.language.atom import Product
 from fireiron.language.decompositions import Decomposition, Epilog, Load
-from fireiron.language.specs import Init, MatMul, Move, Pointwise
+from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec
 from fireiron.language.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def bound_in_words(schedule: Chain) -> str:
     """State the bound that a result is held to."""
     spec = schedule.program.steps[0].spec
     if not isinstance(spec, MatMul):
-        return "each operation's rounding" if _output(spec).dtype.kind == "float" else "exact"
+        return "each operation's rounding" if output_of(spec).dtype.kind == "float" else "exact"
     kind = _accumulator(spec, schedule.links)
     if kind.kind == "int":
         return "exact"
@@ -105,7 +105,7 @@ def bound_in_words(schedule: Chain) -> str:
 
 def reference(schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[str, float]) -> Bounded:
     """Compute a schedule's output, C of a MatMul, as `references` does."""
-    return references(schedule, arrays, numbers)[_output(schedule.program.steps[0].spec).name]
+    return references(schedule, arrays, numbers)[output_of(schedule.program.steps[0].spec).name]
 
 
 def references(schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[str, float]) -> dict[str, Bounded]:
@@ -191,7 +191,8 @@ def mathematical(tensor: Tensor, array: Array) -> Array:
     return array.transpose(tuple(int(i) for i in np.argsort(tensor.storage)))
 
 
-def _output(spec: MatMul | Move | Init | Pointwise) -> Tensor:
+def output_of(spec: Spec) -> Tensor:
+    """Give the tensor that a spec writes."""
     match spec:
         case MatMul(C=out) | Move(dst=out) | Init(dst=out) | Pointwise(out=out):
             return out
