@@ -15,7 +15,6 @@ from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.expr import Expr
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.swizzle import Swizzle
-from fireiron.atoms.table import chosen_from
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.base.link import here
 from fireiron.check import limits
@@ -214,6 +213,8 @@ class Chain:
 
 def _in_registers(links: tuple[Decomposition, ...]) -> bool:
     """Say whether a Move ends in instructions of threads, through whose registers its elements go."""
+    from fireiron.atoms.table import chosen_from
+
     last = links[-1]
     assert isinstance(last, Done)
     if isinstance(last.atom, Microkernel):

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
-
-import attrs
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from fireiron.algebra.dtypes import DType, default_accumulator, default_result
 from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.algebra.scalar import parameters
 from fireiron.base.errors import CallError, FireironError
 from fireiron.base.link import here
 from fireiron.front.matmul import MatMulChain
 from fireiron.front.spec import LAYOUTS, MatMul
 from fireiron.front.verbs import target
-from fireiron.jit.arrays import ArrayFacts, describe, is_torch
-from fireiron.language.pointwise import Value, cast_to, parameter, read
+from fireiron.language.pointwise import Value, accumulator, cast_to, expression, parameter, read, simplified
 from fireiron.language.tensor import Tensor
 
 if TYPE_CHECKING:
+    from fireiron.jit.arrays import ArrayFacts
     from fireiron.jit.kernel import CompiledKernel
 
 MOST_KERNELS = 4096
@@ -71,8 +70,9 @@ def gemm(
     return out if out is not None else call.shaped(result)
 
 
-@attrs.frozen(eq=False)
-class _Call:
+class _Call(NamedTuple):
+    """Hold what a call of the kernel takes, and the shape that its result should have."""
+
     kernel: CompiledKernel
     inputs: tuple[Any, ...]
     out: Any
@@ -84,8 +84,7 @@ class _Call:
         return result if tuple(result.shape) == self.shape else result.reshape(self.shape)
 
 
-@attrs.frozen(eq=False)
-class _Matrices:
+class _Matrices(NamedTuple):
     """Hold an array as a matrix or one batch of them, as a kernel takes it, and how it lies."""
 
     array: Any
@@ -173,6 +172,8 @@ def _facts(x: Any, name: str) -> ArrayFacts:
     Raises:
         CallError: `requires-grad`, `not-an-array`, `wrong-device`.
     """
+    from fireiron.jit.arrays import describe, is_torch
+
     if is_torch(x) and x.requires_grad:
         import torch  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
 
@@ -244,6 +245,8 @@ def _step(facts: ArrayFacts, count: int) -> int | None:
 
 def _repeated(x: Any, shape: tuple[int, ...]) -> Any:
     """View one matrix as a batch of it."""
+    from fireiron.jit.arrays import is_torch
+
     if is_torch(x):
         return x.expand(shape)
     if type(x).__module__.partition(".")[0] == "cupy":
@@ -289,8 +292,6 @@ def _expression(
     Raises:
         CallError: `bad-epilog`. SpecError: as the language does.
     """
-    from fireiron.language.pointwise import accumulator, expression, simplified
-
     if epilog is None:
         return None
     given = {name: cast_to(read(t), acc) for name, t in tensors.items()}
@@ -311,6 +312,4 @@ def _expression(
 
 
 def _scalars(value: Value) -> tuple[str, ...]:
-    from fireiron.algebra.scalar import parameters
-
     return tuple(p.name for p in parameters(value.tree))
