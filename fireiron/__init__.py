@@ -23,7 +23,7 @@ from fireiron.front.moves import (
     tma,
     vector,
 )
-from fireiron.front.outputs import Save, save
+from fireiron.front.outputs import Rows, Save, row_max, row_sum, save
 from fireiron.front.roles import DST, SRC, A, B, C, Role
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
 from fireiron.language.decompositions import ByAtomics as by_atomics
@@ -113,6 +113,7 @@ __all__ = [
     "QuadPair",
     "Role",
     "RowMajor",
+    "Rows",
     "Save",
     "Strategy",
     "Strided",
@@ -159,6 +160,8 @@ __all__ = [
     "parameter",
     "quantise",
     "relu",
+    "row_max",
+    "row_sum",
     "rsqrt",
     "save",
     "scale",

@@ -22,6 +22,7 @@ from fireiron import (
     MatMulChain,
     MoveChain,
     RowMajor,
+    Rows,
     Save,
     Tensor,
     Warp,
@@ -90,10 +91,18 @@ class Plan:
         panels = self.n // self.panel(nbytes)[1] * (self.m // ROWS // (1 if self.pingpong else self.consumers))
         return min(2, panels)
 
-    def depth(self, nbytes: int, out_nbytes: int, outputs: int = 1) -> int:
-        """Count the chunks that fit beside the staging buffers of each output, or take the given number."""
+    def depth(self, nbytes: int, out_nbytes: int, saved: int = 0, folded: int = 0) -> int:
+        """Count the chunks that fit beside what the epilogue takes, or take the given number.
+
+        Args:
+            nbytes: of an element of A.
+            out_nbytes: of one of C.
+            saved: tensors that are stored beside C.
+            folded: tensors of sums or maxima of rows, four threads' values of f32 for each.
+        """
         chunk = (self.m + self.n) * SPAN * self.panels
-        return self.stages or min(MOST_STAGES, (SHARED - RESERVED - outputs * self.staging(out_nbytes)) // chunk)
+        room = SHARED - RESERVED - (1 + saved) * self.staging(out_nbytes) - folded * self.m * 16 * self.consumers
+        return self.stages or min(MOST_STAGES, room // chunk)
 
     @property
     def held(self) -> int:
@@ -141,7 +150,7 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     chain = (
         tiled.epilog(memory=FR, store=_store(plan, c, chain.matmul.C))
         .split(k)
-        .pipeline(plan.depth(kind.nbytes, c.dtype.nbytes, _outputs(spec)), inflight=0 if held else 1)
+        .pipeline(plan.depth(kind.nbytes, c.dtype.nbytes, *_beside(spec)), inflight=0 if held else 1)
         .specialize(producers=1, registers=plan.registers)
         .load(A, SH, tma(min(SPAN, k * left.dtype.nbytes)) if held else tma(SPAN))
         .load(B, SH, tma(SPAN))
@@ -165,9 +174,10 @@ def _fragments(move: MoveChain) -> MoveChain:
     return move.tile(ROWS, 16).unroll().tile(16, 16).to(Warp).unroll().done()
 
 
-def _outputs(spec: MatMulChain) -> int:
-    """Count the tensors that are stored: C, and those beside it."""
-    return 1 + sum(isinstance(op, Save) for op in spec.matmul.ops)
+def _beside(spec: MatMulChain) -> tuple[int, int]:
+    """Count the tensors that are stored beside C, whole ones and those of rows."""
+    ops = spec.matmul.ops
+    return sum(isinstance(op, Save) for op in ops), sum(isinstance(op, Rows) for op in ops)
 
 
 def _store(plan: Plan, given: Tensor, stored: Tensor):
@@ -210,7 +220,9 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
     k_major = spec.matmul.A.order is RowMajor and spec.matmul.B.order is ColMajor
     step = 16 if nbytes == 2 and k_major else 64 if nbytes == 2 else 32
     # What has a prolog is A, behind swap() if need be.
-    orders = (held[1],) if any(held) else (False, True) if out == 2 else (False,)
+    # Rows are folded cheaply where a few threads hold each: those of C, not of its transpose.
+    either = out == 2 and not _beside(spec)[1]
+    orders = (held[1],) if any(held) else (False, True) if either else (False,)
     for swapped in orders:
         for m, consumers, turns in ((64, 1, False), (128, 2, False), (256, 2, False), (192, 3, False), (128, 2, True)):
             for n in range(step, 257, step):
@@ -223,7 +235,7 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
                     plan = Plan(m, n, consumers, turns, swapped, cluster)
                     if any(held) and plan.held > HELD:
                         continue
-                    if plan.depth(nbytes, out) >= 3:
+                    if plan.depth(nbytes, out, *_beside(spec)) >= 3:
                         yield plan
 
 

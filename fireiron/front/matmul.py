@@ -12,7 +12,7 @@ from fireiron.check import links as rules
 from fireiron.check.parallel import chunk_of
 from fireiron.front.chain import Chain, LoadRefinements, SplitRefinements, Strategy, TileRefinements, describe
 from fireiron.front.moves import MoveChain, conform
-from fireiron.front.outputs import Save, check_operands, given, prologue, stages
+from fireiron.front.outputs import Beside, Rows, Save, check_operands, check_rows, given, prologue, stages
 from fireiron.front.roles import Role, role_name
 from fireiron.front.verbs import Verbs
 from fireiron.language.atom import Atom
@@ -105,7 +105,7 @@ class MatMulChain(Verbs, Chain):
 
     def epilog(
         self,
-        *ops: Op | Save,
+        *ops: Op | Beside,
         memory: Memory = RF,
         dtype: object = None,
         init: float = 0.0,
@@ -134,11 +134,15 @@ class MatMulChain(Verbs, Chain):
         self._check(rules.epilog, self.residual, memory, kind)
         saved, value = self._check(stages, (*spec.ops, *ops), self._check(self._scaled, kind))
         self._check(check_operands, spec, saved, value)
-        outputs = tuple(
-            Output(part, given(op.tensor, spec), self._stored(memory, part, store, op)) for part, op in saved
-        )
+        outputs = tuple(self._beside(part, op, memory, store) for part, op in saved)
         links = self._stored(memory, value, store, None)
         return self._as(MatMulChain, Epilog(value, memory, kind, init, links, outputs, link=here()))
+
+    def _beside(self, value: Value, op: Beside, memory: Memory, store: Strategy | None) -> Output:
+        if isinstance(op, Rows):
+            self._check(check_rows, op, self.residual, self.matmul)
+            return Output(value, op.tensor, (), op.op)
+        return Output(value, given(op.tensor, self.matmul), self._stored(memory, value, store, op))
 
     def _stored(
         self, memory: Memory, value: Value, store: Strategy | None, save: Save | None
@@ -155,7 +159,7 @@ class MatMulChain(Verbs, Chain):
         )
         return self._finished(strategy or conform(), move).links
 
-    def then(self, *ops: Op | Save) -> MatMulChain:
+    def then(self, *ops: Op | Beside) -> MatMulChain:
         """Let the product be followed by pointwise ops: every schedule's epilog applies them, before its own.
 
         So any preset becomes one of the fused product: `ampere.gemm(spec.then(add(bias), relu))`.

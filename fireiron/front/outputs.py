@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias
 
 import attrs
 
 from fireiron.algebra.dtypes import DType, i8, u8
+from fireiron.algebra.expr import ceil_div, simplest
 from fireiron.algebra.scalar import Arg, Cast
 from fireiron.base.errors import DecompositionError, SpecError
 from fireiron.front.chain import Strategy
 from fireiron.language.pointwise import Op, Value, accumulator, expression, simplified, substituted
-from fireiron.language.residual import Operand
+from fireiron.language.residual import Operand, Residual
 from fireiron.language.specs import MatMul, broadcasts
 from fireiron.language.tensor import Tensor
 
@@ -38,15 +40,48 @@ def save(tensor: Tensor, store: Strategy | None = None) -> Save:
     return Save(tensor, store)
 
 
-def stages(ops: Iterable[Op | Save], value: Value) -> tuple[tuple[tuple[Value, Save], ...], Value]:
+@attrs.frozen
+class Rows:
+    """Fold the rows of the value so far, and go on with it; see `row_sum` and `row_max`."""
+
+    tensor: Tensor
+    op: Literal["add", "max"]
+
+
+def row_sum(tensor: Tensor) -> Rows:
+    """Make the op that also stores the sum of each row of what the ops before it made, and hands it on unchanged.
+
+    Sums are of the accumulator's type, and equal in every run.
+
+    Args:
+        tensor: of C's rows, and as many columns as blocks share a row: each gets the sum of its block's columns, so
+            that one column of all rows is their whole sum.
+
+    Example:
+        >>> from fireiron import ColMajor, Vector, exp
+        >>> ops = (exp, row_sum(Vector(64, name="total", along=ColMajor)))
+    """
+    return Rows(tensor, "add")
+
+
+def row_max(tensor: Tensor) -> Rows:
+    """Make the op that also stores the largest value of each row, as `row_sum` does sums."""
+    return Rows(tensor, "max")
+
+
+Beside: TypeAlias = Save | Rows
+_FOLDS = {"add": "sum", "max": "max"}
+
+
+def stages(ops: Iterable[Op | Beside], value: Value) -> tuple[tuple[tuple[Value, Beside], ...], Value]:
     """Part ops behind each `save`: every expression starts from what the one before it left; the last one goes to C.
 
     Raises:
         SpecError: as the ops do.
     """
-    found: list[tuple[Value, Save]] = []
+    found: list[tuple[Value, Beside]] = []
     for op in ops:
-        if isinstance(op, Save):
+        if isinstance(op, Save | Rows):
             value = simplified(value)
             found.append((value, op))
             value = accumulator(value.dtype)
@@ -60,7 +95,7 @@ def given(tensor: Tensor, spec: MatMul) -> Tensor:
     return tensor.transposed if spec.swapped else tensor
 
 
-def check_operands(spec: MatMul, saved: Sequence[tuple[Value, Save]], last: Value) -> None:
+def check_operands(spec: MatMul, saved: Sequence[tuple[Value, Beside]], last: Value) -> None:
     """Refuse operands of an epilog that do not repeat over C, and results that overlap others.
 
     Raises:
@@ -78,14 +113,17 @@ def check_operands(spec: MatMul, saved: Sequence[tuple[Value, Save]], last: Valu
         tensor = stored.tensor
         _named(tensor, "save() writes")
         if tensor.name in inputs:
+            op = "save" if isinstance(stored, Save) else f"row_{_FOLDS[stored.op]}"
+            what = "the result itself" if tensor.name == c.name else "written or read too"
             raise SpecError(
                 "epilog-overlap",
-                f"save({tensor.name}) writes what is {'the result itself' if tensor.name == c.name else 'read too'}: "
-                f"{inputs[tensor.name]}",
+                f"{op}({tensor.name}) writes what is {what}: {inputs[tensor.name]}",
                 fix="store it to a tensor of its own, with a name of its own",
             )
         inputs[tensor.name] = tensor
-        if tensor.shape != c.shape:
+        if isinstance(stored, Rows):
+            _rows(tensor, c)
+        elif tensor.shape != c.shape:
             raise SpecError(
                 "shape-mismatch", f"save({tensor}) stores values of the shape of {c}", fix="give both the same shape"
             )
@@ -95,6 +133,33 @@ def check_operands(spec: MatMul, saved: Sequence[tuple[Value, Save]], last: Valu
                 f"{tensor} is written, and {tensor.dtype.pack} elements of {tensor.dtype} share a byte",
                 fix="write i8, and let the reader pack it",
             )
+
+
+def _rows(tensor: Tensor, c: Tensor) -> None:
+    if len(tensor.shape) != len(c.shape) or tensor.shape[:-1] != c.shape[:-1]:
+        raise SpecError(
+            "shape-mismatch",
+            f"{tensor} does not hold a value for each row of {c}",
+            fix="Vector(M, name=..., along=ColMajor), or Matrix(M, tiles, name=...) for several tiles of columns",
+        )
+
+
+def check_rows(stored: Rows, residual: Residual, spec: MatMul) -> None:
+    """Refuse to fold rows of which other blocks hold parts.
+
+    Raises:
+        DecompositionError: `epilog-rows`.
+    """
+    across = "M" if spec.swapped else "N"
+    tile, whole = residual.extents[across], given(spec.C, spec).shape[-1]
+    tiles = simplest(ceil_div(whole, tile)) if tile is not None else None
+    if tiles != stored.tensor.shape[-1]:
+        raise DecompositionError(
+            "epilog-rows",
+            f"{stored.tensor} has {stored.tensor.shape[-1]} values for a row of {whole} columns, and a block holds "
+            f"{tile} of them: the others are in other blocks",
+            fix=f"give it {tiles} columns, one for each block, or tile so that a block holds the whole row",
+        )
 
 
 def _named(tensor: Tensor, what: str) -> None:

@@ -21,6 +21,7 @@ from fireiron.algebra.scalar import Arg
 from fireiron.front.bounded import Array, Bounded, broadcast, cast, evaluate, exact, largest, rounded, smallest, unit
 from fireiron.language.atom import Product
 from fireiron.language.decompositions import Decomposition, Epilog, Load
+from fireiron.language.residual import after
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec
 from fireiron.language.tensor import Tensor
 
@@ -215,13 +216,38 @@ def _matmul(
     total = rounded(total.value + epilog.init, total.error, kind) if epilog.init else total
     shape = (*a.value.shape[:-1], b.value.shape[-1])
     stores = (*((o.tensor, o.store) for o in epilog.outputs), (spec.C, epilog.store))
+    folds = {o.tensor.name: o.rows for o in epilog.outputs if o.rows is not None}
     results: dict[str, Bounded] = {}
     for value, (tensor, store) in zip(epilog.values, stores, strict=True):
         # Operands of ops are as their author knows them.
         tensors = (read(t) for t in value.tensors)
         total = broadcast(_given(evaluate(value.tree, (_given(total, spec), *tensors), numbers), spec), shape)
+        if tensor.name in folds:
+            rows = _folded(_given(total, spec), _columns(spec, links), folds[tensor.name], value.dtype)
+            results[tensor.name] = cast(rows, tensor.dtype)
+            continue
         results[tensor.name] = cast(_converted(total, value.dtype, store, "src"), tensor.dtype)
     return results
+
+
+def _columns(spec: MatMul, links: Sequence[Decomposition]) -> int | None:
+    """Give the columns of C that a block holds when its epilog begins."""
+    above = next(i for i, link in enumerate(links) if isinstance(link, Epilog))
+    extent = after(spec, tuple(links[:above])).extents["M" if spec.swapped else "N"]
+    return extent if isinstance(extent, int) else None
+
+
+def _folded(x: Bounded, width: int | None, op: str, kind: DType) -> Bounded:
+    """Fold the columns of each block."""
+    columns = x.value.shape[-1]
+    parts = [slice(i, i + (width or columns)) for i in range(0, columns, width or columns)]
+    if op == "max":
+        value = np.stack([x.value[..., part].max(-1) for part in parts], -1)
+        return Bounded(value, np.stack([x.error[..., part].max(-1) for part in parts], -1))
+    value = np.stack([x.value[..., part].sum(-1) for part in parts], -1)
+    error = np.stack([x.error[..., part].sum(-1) for part in parts], -1)
+    sizes = np.stack([x.size[..., part].sum(-1) for part in parts], -1)
+    return Bounded(value, error + (width or columns) * (unit(kind) * sizes + smallest(kind)))
 
 
 def _given(x: Bounded, spec: MatMul) -> Bounded:

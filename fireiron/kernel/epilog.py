@@ -13,6 +13,7 @@ from fireiron.kernel.context import Body, Context, Recur, State, buffer_of
 from fireiron.kernel.ir import Compute, For, Region, View
 from fireiron.kernel.pointwise import lower_ops
 from fireiron.kernel.reduce import add_constant, fill, gather, share
+from fireiron.kernel.rows import lower_rows
 from fireiron.kernel.storage import fresh_window, register_storage, tensor_window
 from fireiron.kernel.window import Window
 from fireiron.language.decompositions import Decomposition, Epilog
@@ -55,7 +56,11 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     for i, value in enumerate(link.values):
         title = f"Pointwise({link.memory})({state.level})"
         window, ops = lower_ops(value, window, output, inside, context, link.link, title)
-        tensor = link.outputs[i].tensor if i < len(link.outputs) else None
+        beside = link.outputs[i] if i < len(link.outputs) else None
+        if beside is not None and beside.rows is not None:
+            finish += (*ops, lower_rows(beside, window, output, inside, context, link.link))
+            continue
+        tensor = None if beside is None else beside.tensor
         finish += (*ops, _store(link, i, tensor, window, output, inside, state, context, recur))
     start = (add_constant(summed.storage, link.init, context),) if parts and link.init != 0 else ()
     begin = () if storage.name in context.zeroed else (init,)

@@ -104,11 +104,13 @@ def visit(
         var = context.variable(loop.var.name, extent)
         fresh[loop.var] = var
         loops.append((var, extent))
-    element: Expr = as_expr(0)
-    if access.count > 1:
-        var = context.variable("e", access.count)
-        element = var
-        loops.append((var, access.count))
+    element, weight = as_expr(0), access.count
+    for layout in reversed(access.elements):  # the first axis is the fastest
+        weight //= layout.size
+        if layout.size > 1:
+            var = context.variable("e", layout.size)
+            element = element + var * weight
+            loops.append((var, layout.size))
 
     def at(replace: dict[Expr, Expr]) -> tuple[tuple[Expr, ...], tuple[Expr, ...], Expr, Expr]:
         known = {k: substitute(v, replace) for k, v in fresh.items()}
@@ -152,7 +154,7 @@ def visit(
 def _run(plain: Visit, last: Var, extent: int, elements: tuple[Layout, ...] | None) -> tuple[int, int] | None:
     """Find the axis along which consecutive registers hold neighbours, and how many there are in a run."""
     if elements is not None:
-        axis = next(i for i, layout in enumerate(elements) if layout.size > 1)
+        axis = next(i for i, layout in enumerate(elements) if layout.size > 1)  # the last loop's
         n, s = elements[axis].leaves[0]
         return (axis, n) if s == 1 and isinstance(n, int) else None
     for i, coordinate in enumerate(plain.coordinates):
@@ -165,7 +167,8 @@ def _run(plain: Visit, last: Var, extent: int, elements: tuple[Layout, ...] | No
     return None
 
 
-def _swapped(context: Context) -> bool:
+def swapped(context: Context) -> bool:
+    """Say whether the product's operands were exchanged: then tensors of ops count its columns where it counts rows."""
     return isinstance(context.spec, MatMul) and context.spec.swapped
 
 
@@ -184,7 +187,7 @@ def operand_view(
         state: the place in the tree.
         context: the kernel's.
     """
-    if _swapped(context):
+    if swapped(context):
         coordinates, shape = (*coordinates[:-2], *coordinates[:-3:-1]), (*shape[:-2], *shape[:-3:-1])
     skipped = len(shape) - len(tensor.shape)
     shared: list[Expr] = []
@@ -202,9 +205,9 @@ def operand_view(
     return View(buffer, total, origin=tuple(shared))
 
 
-def _width(tensor: Tensor, rank: int, axis: int, count: int, first: Expr, swapped: bool) -> int:
+def _width(tensor: Tensor, rank: int, axis: int, count: int, first: Expr, exchanged: bool) -> int:
     """Count the elements of a tensor that one aligned access takes along an axis of the output; 1 where none."""
-    axis = {rank - 1: rank - 2, rank - 2: rank - 1}.get(axis, axis) if swapped else axis
+    axis = {rank - 1: rank - 2, rank - 2: rank - 1}.get(axis, axis) if exchanged else axis
     dim = axis - (rank - len(tensor.shape))
     if dim < 0 or tensor.shape[dim] == 1 or simplest(tensor.strides[dim]) != 1:
         return 1
@@ -241,7 +244,7 @@ def lower_ops(
     rank = len(output.axes)
 
     def widths(axis: int, count: int, first: Expr) -> int:
-        found = [_width(t, rank, axis, count, first, _swapped(context)) for t in value.tensors]
+        found = [_width(t, rank, axis, count, first, swapped(context)) for t in value.tensors]
         return min((w for w in found if w > 1), default=1)
 
     walk = visit(ownership, output, context, widths)
@@ -256,7 +259,7 @@ def lower_ops(
     for tensor in value.tensors:
         view = operand_view(tensor, walk.coordinates, output.storage.shape, state, context)
         base = walk.first(walk.coordinates[walk.along]) if walk.inner is not None else as_expr(0)
-        wide = walk.inner is not None and _width(tensor, rank, walk.along, walk.width, base, _swapped(context))
+        wide = walk.inner is not None and _width(tensor, rank, walk.along, walk.width, base, swapped(context))
         if walk.inner is None or wide != walk.width:
             inputs.append(view)
             single = True

@@ -6,7 +6,7 @@ Each turns a spec into a smaller one and says which code stands between them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
@@ -211,11 +211,13 @@ class Output:
         value: an expression of what the output before it left, or of the accumulator.
         tensor: where it goes.
         store: the links of the Move that stores.
+        rows: None where every element is stored; else what folds each row of a tile to the one value that is.
     """
 
     value: Value
     tensor: Tensor
     store: tuple[Decomposition, ...]
+    rows: Literal["add", "max"] | None = None
 
 
 @attrs.frozen
