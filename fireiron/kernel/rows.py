@@ -93,7 +93,7 @@ def lower_rows(
     body += leave
     body += _collect(out, seats, lines, most, threads, output, down, across, state, context, link)
     title = f"Rows by {'sum' if out.rows == 'add' else 'maximum'} to {out.tensor.name}"
-    return Region(title, body, f"{state.path} > epilog", link)
+    return Region(title, body, state.path, link)
 
 
 def _collect(
