@@ -50,7 +50,7 @@ def gemm(
         ways: groups of warps that each take a part of a chunk of K.
         split_k: blocks that share a tile of C, each with a part of K.
     """
-    a, b = spec.computed(A), spec.computed(B)
+    a, b = spec.left, spec.right
     m, n = block
     wide = a.dtype.bits == 64
     chunk = a.dtype.count_in(ROW_NBYTES * (2 if wide else 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fireiron import A, MatMulChain
+from fireiron import MatMulChain
 from fireiron.schedules import _tensor_cores
 
 
@@ -27,7 +27,7 @@ def gemm(
             fewer stages may fit.
         split_k: as many blocks share a tile of C, each with a part of K: for tiles too few to fill the GPU.
     """
-    kind = spec.computed(A).dtype
+    kind = spec.left.dtype
     if kind.bits == 64:
         return _tensor_cores.gemm(spec, (m // 2, n // 2), (32, 32), min(stages, 3), (8, 8, 4), True, ways, split_k)
     return _tensor_cores.gemm(spec, (m, n), warp, stages, (16, 8, kind.count_in(32)), True, ways, split_k)

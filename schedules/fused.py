@@ -45,7 +45,7 @@ def scheduled(spec: MatMulChain, arch: str = "") -> MatMulChain:
         arch: the target; the spec's, else sm_90a by default.
     """
     number = int("".join(filter(str.isdigit, arch or spec.program.arch or HOPPER)))
-    kind = spec.computed(A).dtype.name
+    kind = spec.left.dtype.name
     if number == 90 and spec.batch is None and _for_wgmma(spec, kind):
         return hopper.gemm(spec)
     if number >= 89 and kind in EIGHT_BITS:

@@ -215,7 +215,7 @@ def plans(spec: MatMulChain) -> tuple[Plan, ...]:
 
 
 def _candidates(spec: MatMulChain) -> Iterator[Plan]:
-    nbytes, out = spec.computed(A).dtype.nbytes, spec.matmul.C.dtype.nbytes
+    nbytes, out = spec.left.dtype.nbytes, spec.matmul.C.dtype.nbytes
     held = [operand.ops is not None for operand in spec.residual.operands[:2]]
     k_major = spec.matmul.A.order is RowMajor and spec.matmul.B.order is ColMajor
     step = 16 if nbytes == 2 and k_major else 64 if nbytes == 2 else 32
@@ -249,7 +249,7 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     rows, cols, depth = (_size(sizes[dim]) for dim in ("M", "N", "K"))
     if plan.swapped:
         rows, cols = cols, rows
-    nbytes, out = spec.computed(A).dtype.nbytes, spec.matmul.C.dtype.nbytes
+    nbytes, out = spec.left.dtype.nbytes, spec.matmul.C.dtype.nbytes
     chunks = -(-depth * nbytes // (SPAN * plan.panels))
     blocks = plan.cluster[0] * plan.cluster[1]
     tiles = -(-rows // (plan.m * plan.cluster[0])) * -(-cols // (plan.n * plan.cluster[1])) * blocks

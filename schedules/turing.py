@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fireiron import A, MatMulChain
+from fireiron import MatMulChain
 from fireiron.schedules import _tensor_cores
 
 
@@ -27,6 +27,6 @@ def gemm(
             fewer stages may fit.
         split_k: as many blocks share a tile of C, each with a part of K: for tiles too few to fill the GPU.
     """
-    kind = spec.computed(A).dtype
+    kind = spec.left.dtype
     rows = 16 if kind.kind == "float" else 8
     return _tensor_cores.gemm(spec, (m, n), warp, stages, (rows, 8, kind.count_in(16)), False, ways, split_k)

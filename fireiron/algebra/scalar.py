@@ -155,7 +155,8 @@ def with_children(tree: Scalar, operands: tuple[Scalar, ...]) -> Scalar:
         case Cast(dtype=dtype):
             return Cast(*operands, dtype)
         case Binary(op=op):
-            return Binary(op, *operands)
+            x, y = operands
+            return Binary(op, x, y)
         case Select():
             return Select(*operands)
         case Custom():

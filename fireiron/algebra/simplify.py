@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from fireiron.algebra.dtypes import DType, tf32
@@ -20,8 +23,6 @@ from fireiron.algebra.scalar import (
     parts,
     with_children,
 )
-
-_FOLDED = ("add", "sub", "mul", "div", "max", "min", "lt", "le", "eq")
 
 
 def simplify(tree: Scalar) -> Scalar:
@@ -43,7 +44,7 @@ def simplify(tree: Scalar) -> Scalar:
             return simplify(Unary("abs", x))
         case Unary("neg" | "abs" as op, Constant(value, dtype)) if dtype.kind == "float":
             return Constant(-value if op == "neg" else abs(value), dtype)
-        case Binary(op, Constant() as x, Constant() as y) if op in _FOLDED:
+        case Binary(_, Constant() as x, Constant() as y):
             return _folded(tree, x, y)
         case Binary():
             return _binary(tree)
@@ -81,8 +82,6 @@ def _negative(zero: Constant) -> bool:
 
 def _inverts(value: float, dtype: DType) -> bool:
     """Say whether multiplying by the inverse rounds as dividing does: both are powers of two that the type holds."""
-    import math
-
     fraction, exponent = math.frexp(abs(value)) if math.isfinite(value) else (0.0, 0)
     return fraction == 0.5 and abs(exponent - 1) < dtype.bias
 
@@ -102,16 +101,16 @@ def _folded(tree: Binary, x: Constant, y: Constant) -> Scalar:
     return Constant(float(value) if dtype.kind == "float" else int(value), dtype)
 
 
-_OPERATIONS: dict[str, Any] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "div": lambda a, b: a / b,
-    "max": lambda a, b: max(a, b),
-    "min": lambda a, b: min(a, b),
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "eq": lambda a, b: a == b,
+_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "max": max,
+    "min": min,
+    "lt": operator.lt,
+    "le": operator.le,
+    "eq": operator.eq,
 }
 
 

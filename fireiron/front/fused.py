@@ -240,7 +240,7 @@ def _step(facts: ArrayFacts, count: int) -> int | None:
     for n, outer, inner, extent in zip(extents, strides, strides[1:], extents[1:], strict=False):
         if n != 1 and outer != inner * extent:
             return None
-    return strides[-1] if strides else 0
+    return strides[count - 1] if count else 0
 
 
 def _repeated(x: Any, shape: tuple[int, ...]) -> Any:

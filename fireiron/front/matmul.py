@@ -233,13 +233,19 @@ class MatMulChain(Verbs, Chain):
         assert isinstance(step.spec, MatMul)
         return step.spec
 
-    def computed(self, operand: Role | Tensor | str) -> Tensor:
-        """Describe an operand as the atoms meet it: of the element type that its prolog leaves.
+    @property
+    def left(self) -> Tensor:
+        """Describe A as the atoms meet it: of the element type that its prolog leaves."""
+        return self._met("A")
 
-        Raises:
-            DecompositionError: `unknown-operand`.
-        """
-        found = self._check(rules.operand, self.residual, role_name(operand), isinstance(operand, Tensor))
+    @property
+    def right(self) -> Tensor:
+        """Describe B as the atoms meet it."""
+        return self._met("B")
+
+    def _met(self, role: str) -> Tensor:
+        found = self.residual.operand(role)
+        assert found is not None
         return attrs.evolve(found.tensor, dtype=found.computed)
 
     @property

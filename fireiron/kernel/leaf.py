@@ -213,8 +213,8 @@ def _computed(source: View, into: View, count: int, state: State, context: Conte
     e = context.variable("e", count // pack) if count > pack else as_expr(0)
     body: Body = ()
     for half in range(pack):
-        number, local = e * pack + half, []
-        rest = number
+        number = rest = e * pack + half
+        local: list[Expr] = []
         for _, size in state.residual.sizes:
             assert isinstance(size, int)
             local.append(rest % size)

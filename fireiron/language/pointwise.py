@@ -176,7 +176,7 @@ def binary(op: BinaryOp, x: Operand, y: Operand) -> Value:
     """
     (a, b), tensors = merged(lifted(x, y))
     if a.dtype != b.dtype:
-        raise SpecError("dtype-mismatch", f"{op} of {a.dtype} and {b.dtype}", fix="cast one side: cast(x, dtype)")
+        raise SpecError("dtype-mismatch", f"{op} of {a.dtype} and {b.dtype}", fix="cast one side")
     return Value(Binary(op, a, b), tensors)
 
 
@@ -200,7 +200,7 @@ def where(condition: Operand, x: Operand, y: Operand) -> Value:
     chosen = (x, y) if any(isinstance(z, Value | Tensor) for z in (x, y)) else (_lift(x, given.dtype), y)
     (c, a, b), tensors = merged((given, *lifted(*chosen)))
     if a.dtype != b.dtype:
-        raise SpecError("dtype-mismatch", f"where of {a.dtype} and {b.dtype}", fix="cast one side: cast(x, dtype)")
+        raise SpecError("dtype-mismatch", f"where of {a.dtype} and {b.dtype}", fix="cast one side")
     return Value(Select(c, a, b), tensors)
 
 
