@@ -151,14 +151,15 @@ def with_children(tree: Scalar, operands: tuple[Scalar, ...]) -> Scalar:
         case Arg() | Constant() | Parameter():
             return tree
         case Unary(op=op):
-            return Unary(op, *operands)
+            return Unary(op, operands[0])
         case Cast(dtype=dtype):
-            return Cast(*operands, dtype)
+            return Cast(operands[0], dtype)
         case Binary(op=op):
             x, y = operands
             return Binary(op, x, y)
         case Select():
-            return Select(*operands)
+            condition, x, y = operands
+            return Select(condition, x, y)
         case Custom():
             return attrs.evolve(tree, args=operands)
         case _ as never:

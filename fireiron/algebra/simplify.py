@@ -105,7 +105,7 @@ _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add,
     "sub": operator.sub,
     "mul": operator.mul,
-    "div": operator.truediv,
+    "div": lambda a, b: a / b,
     "max": max,
     "min": min,
     "lt": operator.lt,

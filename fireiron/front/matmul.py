@@ -275,7 +275,7 @@ class MatMulChain(Verbs, Chain):
         if not self._scales():
             raise DecompositionError(
                 "scale-without-epilog",
-                "alpha, beta and the ops of then() are applied by an epilog, and this chain has none",
+                "alpha, beta and ops are applied by an epilog, and this chain has none",
                 fix="add .epilog(...) below the tile to Block",
                 link=here(),
                 path=self.where,

@@ -8,9 +8,10 @@ from typing import Literal, TypeAlias
 import attrs
 
 from fireiron.algebra.dtypes import DType, i8, u8
-from fireiron.algebra.expr import ceil_div, simplest
+from fireiron.algebra.expr import Index, ceil_div, simplest
 from fireiron.algebra.scalar import Arg, Cast
 from fireiron.base.errors import DecompositionError, SpecError
+from fireiron.base.text import count
 from fireiron.front.chain import Strategy
 from fireiron.language.pointwise import Op, Value, accumulator, expression, simplified, substituted
 from fireiron.language.residual import Operand, Residual
@@ -156,10 +157,13 @@ def check_rows(stored: Rows, residual: Residual, spec: MatMul) -> None:
     if tiles != stored.tensor.shape[-1]:
         raise DecompositionError(
             "epilog-rows",
-            f"{stored.tensor} has {stored.tensor.shape[-1]} values for a row of {whole} columns, and a block holds "
-            f"{tile} of them: the others are in other blocks",
+            f"{stored.tensor} has {_values(stored.tensor.shape[-1])} for rows of {whole}, of which a block holds {tile}",
             fix=f"give it {tiles} columns, one for each block, or tile so that a block holds the whole row",
         )
+
+
+def _values(number: Index) -> str:
+    return count(number, "value") if isinstance(number, int) else f"{number} values"
 
 
 def _named(tensor: Tensor, what: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.scalar import Custom
 from fireiron.base.errors import SpecError
+from fireiron.base.link import here
 from fireiron.language.pointwise import (
     Op,
     Operand,
@@ -214,6 +215,7 @@ def custom(
             "bad-custom",
             f"custom({name!r}, {source!r}) of {parameters} is no function",
             fix="give identifiers for the name and the parameters, and C++ that computes something",
+            link=here(),
         )
     kind = None if dtype is None else find_dtype(dtype)
 

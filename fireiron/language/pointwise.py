@@ -248,7 +248,7 @@ def expression(ops: tuple[Op, ...], value: Value) -> Value:
         # An op is a user's function: nothing but this check holds it to its type.
         if not callable(op):
             raise SpecError(
-                "bad-op", f"{op!r} is no op", fix="give functions of the accumulator: relu, add(bias), lambda x: x * 2"
+                "bad-op", f"{op} is no op", fix="give functions of the accumulator: relu, add(bias), lambda x: x * 2"
             )
         result = cast(object, op(value))
         if not isinstance(result, Value):

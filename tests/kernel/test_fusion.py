@@ -157,7 +157,7 @@ def test_outputs_beside(held: Any, size: tuple[int, int, int]) -> None:
     held(plain(matmul(*size), save(before), relu, store=through_shared(reuse=True)))
     held(plain(matmul(*size), save(wide, store=through_shared()), relu))
     found = held(fragments(matmul(*size, "f16"), save(before), silu, store=through_shared(reuse=True)))
-    assert isinstance(found.out, tuple) and len(found.out) == 2
+    assert len(found.out) == 2
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -261,7 +261,5 @@ def test_what_does_not_exist_is_zero_behind_a_prolog(held: Any) -> None:
 
 def test_then_is_applied_first(held: Any) -> None:
     spec = matmul(45, 36, 20).then(relu)
-    text = plain(spec, lambda x: x + 1).tree().__str__()
-    assert text
     found = held(plain(spec, lambda x: x + 1))
     assert (found.out >= 1).all()
