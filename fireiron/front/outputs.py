@@ -157,7 +157,7 @@ def check_rows(stored: Rows, residual: Residual, spec: MatMul) -> None:
     if tiles != stored.tensor.shape[-1]:
         raise DecompositionError(
             "epilog-rows",
-            f"{stored.tensor} has {_values(stored.tensor.shape[-1])} for rows of {whole}, of which a block holds {tile}",
+            f"{stored.tensor} has {_values(stored.tensor.shape[-1])} for rows of {whole}, a block holds {tile} of them",
             fix=f"give it {tiles} columns, one for each block, or tile so that a block holds the whole row",
         )
 

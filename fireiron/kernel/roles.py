@@ -107,7 +107,7 @@ def _empty(
     if late and any(isinstance(s, Call) and s.atom.completion == GROUP and _held(s) for s in walk(compute)):
         raise DecompositionError(
             "register-inflight",
-            f"inflight={late}: products still read A's registers while the next chunk is loaded there",
+            f"inflight={late}: products read A's registers while the next chunk is loaded there",
             fix="use pipeline(n) without inflight where A comes from registers",
             link=link.link,
         )

@@ -19,7 +19,7 @@ def test_epilog_rows(refused: Callable[..., Any]) -> None:
         "epilog-rows",
         "epilog(row_sum(total))",
         """\
-DecompositionError[epilog-rows]: total[64, 1].f32.GL has 1 value for rows of 96, of which a block holds 32
+DecompositionError[epilog-rows]: total[64, 1].f32.GL has 1 value for rows of 96, a block holds 32 of them
   --> test_epilog_rows.py:13:54
 13 |     return matmul(64, 96, 64).tile(32, 32).to(Block).epilog(row_sum(total))
    |                                                      ^^^^^^^^^^^^^^^^^^^^^^

@@ -21,7 +21,7 @@ def test_register_inflight(refused: Callable[..., Any]) -> None:
         "register-inflight",
         "specialize()",
         """\
-DecompositionError[register-inflight]: inflight=1: products still read A's registers while the next chunk is loaded there
+DecompositionError[register-inflight]: inflight=1: products read A's registers while the next chunk is loaded there
   --> test_register_inflight.py:13:53
 13 |     chain = chain.split(64).pipeline(3, inflight=1).specialize().load(A, SH, tma()).load(B, SH, tma())
    |                                                     ^^^^^^^^^^^^

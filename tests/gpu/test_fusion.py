@@ -1,4 +1,4 @@
-"""Fused products on the GPU: every output within the bound that follows from the schedule, on sizes that divide or not."""
+"""Fused products on the GPU: every output within the bound that follows from its schedule, on ragged sizes too."""
 
 from __future__ import annotations
 
