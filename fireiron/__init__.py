@@ -17,11 +17,13 @@ from fireiron.front.moves import (
     conform,
     cp_async,
     ldmatrix,
+    movmatrix,
     staged,
     stmatrix,
     through_shared,
     tma,
     vector,
+    wmma,
 )
 from fireiron.front.outputs import Rows, Save, row_max, row_sum, save
 from fireiron.front.roles import DST, SRC, A, B, C, Role
@@ -49,12 +51,12 @@ from fireiron.language.functions import (
     quantise,
     relu,
     rsqrt,
+    saturate,
     scale,
     sigmoid,
     silu,
     sqrt,
     tanh,
-    to,
 )
 from fireiron.language.levels import (
     FR,
@@ -72,8 +74,8 @@ from fireiron.language.levels import (
     Warp,
     Warpgroup,
 )
+from fireiron.language.pointwise import Op, parameter, where
 from fireiron.language.pointwise import cast_to as cast
-from fireiron.language.pointwise import parameter, where
 from fireiron.language.tensor import ColMajor, Grouped, Matrix, RowMajor, Tensor, Vector
 
 __version__ = VERSION
@@ -109,6 +111,7 @@ __all__ = [
     "Memory",
     "Move",
     "MoveChain",
+    "Op",
     "Pointwise",
     "QuadPair",
     "Role",
@@ -156,6 +159,7 @@ __all__ = [
     "maximum",
     "microkernel",
     "minimum",
+    "movmatrix",
     "normalise",
     "parameter",
     "quantise",
@@ -163,6 +167,7 @@ __all__ = [
     "row_max",
     "row_sum",
     "rsqrt",
+    "saturate",
     "save",
     "scale",
     "sigmoid",
@@ -175,9 +180,9 @@ __all__ = [
     "tf32",
     "through_shared",
     "tma",
-    "to",
     "u4",
     "u8",
     "vector",
     "where",
+    "wmma",
 ]

@@ -13,6 +13,7 @@ from fireiron.atoms.tma import GROUP as BULK
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import count as in_words
 from fireiron.kernel.bulk import lower_bulk
+from fireiron.kernel.choose import preferred, require_converged
 from fireiron.kernel.collective import lower_collective
 from fireiron.kernel.context import Body, Context, State, buffer_of, elements, memory_view, register_view
 from fireiron.kernel.descriptor import descriptor_view
@@ -108,10 +109,12 @@ def _matmul(chosen: Atom | str | None, state: State, context: Context) -> Body:
     asked = ("MatMul", shape, tuple(o.dtype for o in operands), memories, state.level, context.arch)
     table = chosen_from(chosen, shape)
     assert isinstance(context.spec, MatMul)
-    found = next(iter(matching(*asked, table=table, product=context.spec.product)), None)
-    if found is None:
+    matches = matching(*asked, table=table, product=context.spec.product)
+    if not matches:
         near = nearest(*asked, table=table, product=context.spec.product)
         raise _no_atom(state, chosen, _nearest(chosen, near), _steps_to(near[0].atom, state, shape))
+    found = preferred(matches, state)
+    require_converged(found, state, context)
     views: list[View] = []
     for role in ("A", "B", "C"):
         operand, window = found.operand(role), state.windows[role]

@@ -23,7 +23,7 @@ from fireiron.kernel.ownership import Ownership
 from fireiron.kernel.storage import fresh_window, register_storage, tensor_window
 from fireiron.kernel.window import Storage, Window
 from fireiron.language.levels import GL, RF, Thread
-from fireiron.language.pointwise import Value
+from fireiron.language.pointwise import Value, cast_to
 from fireiron.language.specs import MatMul
 from fireiron.language.tensor import Tensor
 
@@ -241,6 +241,11 @@ def lower_ops(
         return window, ()
     ownership = held.ownership
     assert ownership is not None
+    if value.tensors:
+        named = ", ".join(dict.fromkeys(tensor.name for tensor in value.tensors))
+        ownership.agree("", held.name, f"an op that reads {named}")
+    if ownership.opaque:  # the instruction that stores it knows one element type
+        value = cast_to(value, held.dtype)
     rank = len(output.axes)
 
     def widths(axis: int, count: int, first: Expr) -> int:
@@ -289,5 +294,5 @@ def lower_ops(
 def _converted(held: Storage, window: Window, dtype: DType, state: State, context: Context) -> Storage:
     """Make a register tensor of another type whose threads own the same elements."""
     result = register_storage("value", window, held.memory, dtype, state, context, held.link)
-    result.ownership, result.size = held.ownership, held.size
+    result.ownership, result.size, result.follows = held.ownership, held.size, held.name
     return result

@@ -44,6 +44,7 @@ def lower_rows(
     assert out.rows is not None and context.threads is not None
     held = window.storage
     assert held.ownership is not None
+    held.ownership.agree("", held.name, f"row_{'sum' if out.rows == 'add' else 'max'}()")
     dtype, rank = held.dtype, len(output.axes)
     across = rank - 2 if swapped(context) else rank - 1
     down = rank - 1 if swapped(context) else rank - 2

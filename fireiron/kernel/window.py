@@ -19,7 +19,7 @@ from fireiron.base.link import Link
 from fireiron.kernel.ownership import Ownership
 from fireiron.language.decompositions import ByAtomics, Chunks, Extent, InOrder
 from fireiron.language.levels import Level, Memory
-from fireiron.language.tensor import Tensor
+from fireiron.language.tensor import Order, Tensor
 
 
 @attrs.frozen
@@ -56,8 +56,10 @@ class Storage:
         no_sync: whether the author's schedule claims that no barrier is needed, and the link that does.
         align: bytes to which the buffer is aligned.
         guarded: whether mbarriers order every access.
+        follows: the register tensor from which it is made element by element.
         seeded: whether an accumulator starts at something else than zero.
         partials: of an accumulator, the parallel splits whose units each hold a partial sum, outermost first.
+        order: in which order the source lies in memory that a register tensor is loaded from.
     """
 
     name: str
@@ -78,8 +80,10 @@ class Storage:
     link: Link | None = None
     align: int = 1
     guarded: bool = False
+    follows: str = ""
     seeded: bool = False
     partials: list[Partial] = attrs.field(factory=list[Partial])
+    order: Order | None = None
 
     def address(self, coordinates: tuple[Expr, ...]) -> Expr:
         """Give the flat element offset of a coordinate, before swizzling."""

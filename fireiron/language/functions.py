@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.algebra.dtypes import f32
 from fireiron.algebra.scalar import Custom
 from fireiron.base.errors import SpecError
 from fireiron.base.link import here
@@ -25,6 +26,7 @@ from fireiron.language.pointwise import (
     unary,
     where,
 )
+from fireiron.language.tensor import Tensor
 
 # exp overflows f32 beyond 88; sigmoid is below 2e-35 there, whatever it is exactly.
 STEEPEST = 80.0
@@ -114,8 +116,12 @@ def add(operand: Operand) -> Op:
 
 
 def scale(factor: Operand) -> Op:
-    """Make the op that multiplies by a tensor, broadcast over the output, or a number."""
-    return lambda x: x * factor
+    """Make the op that multiplies by a tensor, broadcast over the output, or a number.
+
+    An integer is multiplied by a fraction in f32.
+    """
+    fraction = isinstance(factor, float) or (isinstance(factor, Value | Tensor) and factor.dtype.kind == "float")
+    return lambda x: (cast_to(x, f32) if fraction and x.dtype.kind == "int" else x) * factor
 
 
 def clamp_to(low: Operand, high: Operand) -> Op:
@@ -123,9 +129,14 @@ def clamp_to(low: Operand, high: Operand) -> Op:
     return lambda x: clamp(x, low, high)
 
 
-def to(dtype: object) -> Op:
-    """Make the op that converts: floats round to nearest even, integers and 8-bit floats saturate."""
-    return lambda x: cast_to(x, dtype)
+def saturate(dtype: object) -> Op:
+    """Make the op that converts to an element type: rounds to nearest even; integers and 8-bit floats saturate.
+
+    Raises:
+        SpecError: `unknown-dtype`.
+    """
+    kind = find_dtype(dtype)
+    return lambda x: cast_to(x, kind)
 
 
 def dropout(mask: Operand, keep: float) -> Op:

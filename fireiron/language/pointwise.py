@@ -131,6 +131,10 @@ def _lift(x: object, dtype: DType) -> Value:
             read: Scalar = Arg(1, x.dtype)
             return Value(read if x.dtype == dtype else Cast(read, dtype), (x,))
         case bool() | int() | float():
+            if dtype.kind == "int" and x != int(x):
+                raise SpecError(
+                    "fraction-of-integer", f"{x!r} is no {dtype}", fix="use scale(number), or saturate('f32') before it"
+                )
             return Value(Constant(x, dtype))
         case str() if x.isidentifier():
             return Value(Parameter(x, dtype))
@@ -211,7 +215,8 @@ def cast_to(x: Operand, dtype: object) -> Value:
         SpecError: `unknown-dtype`.
     """
     (x,) = lifted(x)
-    return Value(Cast(x.tree, find_dtype(dtype)), x.tensors)
+    kind = find_dtype(dtype)
+    return x if x.dtype == kind else Value(Cast(x.tree, kind), x.tensors)
 
 
 def substituted(value: Value, inner: Value) -> Value:
