@@ -9,7 +9,7 @@ from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.errors import FireironError
 from fireiron.base.presets_path import presets_path
 from fireiron.base.version import VERSION
-from fireiron.front.fused import gemm
+from fireiron.front.best import best, gemm
 from fireiron.front.matmul import MatMulChain
 from fireiron.front.moves import (
     MoveChain,
@@ -29,8 +29,10 @@ from fireiron.front.outputs import Rows, Save, row_max, row_sum, save
 from fireiron.front.roles import DST, SRC, A, B, C, Role
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
 from fireiron.language.decompositions import ByAtomics as by_atomics
+from fireiron.language.decompositions import ByTma as by_tma
 from fireiron.language.decompositions import InOrder as in_order
 from fireiron.language.decompositions import Microkernel as microkernel
+from fireiron.language.decompositions import StreamK as stream_k
 from fireiron.language.decompositions import Strided
 from fireiron.language.functions import (
     add,
@@ -77,6 +79,7 @@ from fireiron.language.levels import (
 from fireiron.language.pointwise import Op, parameter, where
 from fireiron.language.pointwise import cast_to as cast
 from fireiron.language.tensor import ColMajor, Grouped, Matrix, RowMajor, Tensor, Vector
+from fireiron.tune.space import space
 
 __version__ = VERSION
 
@@ -128,8 +131,10 @@ __all__ = [
     "Warpgroup",
     "add",
     "b1",
+    "best",
     "bf16",
     "by_atomics",
+    "by_tma",
     "cast",
     "clamp",
     "clamp_to",
@@ -172,9 +177,11 @@ __all__ = [
     "scale",
     "sigmoid",
     "silu",
+    "space",
     "sqrt",
     "staged",
     "stmatrix",
+    "stream_k",
     "symbol",
     "tanh",
     "tf32",

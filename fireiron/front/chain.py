@@ -20,10 +20,10 @@ from fireiron.base.link import here
 from fireiron.check import limits
 from fireiron.check import links as rules
 from fireiron.check import parallel as parallel_rules
-from fireiron.front.roles import Role, role_name
+from fireiron.front.describe import describe
+from fireiron.front.roles import Role, in_registers, role_name
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import (
-    ByAtomics,
     Chunks,
     Decomposition,
     Done,
@@ -31,10 +31,10 @@ from fireiron.language.decompositions import (
     InOrder,
     Load,
     Microkernel,
-    Own,
-    Prolog,
+    Reduction,
     Specialised,
     Split,
+    StreamK,
     Strided,
     Tile,
     Widest,
@@ -100,6 +100,8 @@ class Chain:
     def _within_limits(self) -> Self:
         """Apply the rules of blocks and of the spec's architecture to what the last link asks for."""
         link = self.links[-1]
+        if self.program.arch is not None:
+            self._check(limits.features_fit, link, self.program.arch)
         if isinstance(link, Tile):
             self._check(limits.threads_fit, link, self._before, self.residual)
         elif isinstance(link, Load | Split) and self.program.arch is not None and not self.path:
@@ -180,7 +182,7 @@ class Chain:
         kind = found.dtype if dtype is None else self._check(find_dtype, dtype)
         move = MoveChain(self.program, (), move_of(self.residual, found.role, memory, kind), (), self.where)
         finished = self._finished(strategy or default_load(memory), move)
-        ops = found.ops if _in_registers(finished.links) else None
+        ops = found.ops if in_registers(finished.links) else None
         if ops is not None:  # threads hold the elements on their way, and apply what was to be done with them
             ops = ops if dtype is None else cast_to(ops, kind)
             move = MoveChain(self.program, (), move_of(self.residual, found.role, memory, ops.dtype), (), self.where)
@@ -209,17 +211,6 @@ class Chain:
     def _done_link(self, atom: Atom | Microkernel | str | None) -> Done:
         self._check(rules.still_open, self.residual, "done")
         return Done(atom, link=here())
-
-
-def _in_registers(links: tuple[Decomposition, ...]) -> bool:
-    """Say whether a Move ends in instructions of threads, through whose registers its elements go."""
-    from fireiron.atoms.table import chosen_from
-
-    last = links[-1]
-    assert isinstance(last, Done)
-    if isinstance(last.atom, Microkernel):
-        return False
-    return last.atom is None or not chosen_from(last.atom)[0].completion
 
 
 def _named(sizes: tuple[int | Strided, ...], dims: tuple[str, str]) -> tuple[tuple[str, Extent], ...] | None:
@@ -274,19 +265,21 @@ class TileRefinements(Chain):
         """
         return self._refine(permute=permutation, link=here())
 
-    def persistent(self, order: Order | Grouped | Layout | None = None) -> Self:
+    def persistent(self, order: Order | Grouped | Layout | None = None, share: StreamK | None = None) -> Self:
         """Launch as many units as run at once, and let each loop over tiles.
 
         Args:
             order: in which they are counted, as in `layout`; None keeps what stands.
+            share: stream_k() gives the units equal parts of all tiles' chunks of K; None whole tiles.
 
         Raises:
-            DecompositionError: `persistent-level` where the tiles do not go to the grid's blocks or clusters.
+            DecompositionError: `persistent-level` where the tiles do not go to the grid's blocks or clusters;
+                `stream-units`; `stream-split` when the schedule is finished.
         """
         (*_, link) = self.links
         assert isinstance(link, Tile)
-        self._check(rules.persistent, self._before, link.level)
-        return self._refine(persistent=True, order=link.order if order is None else order, link=here())
+        self._check(rules.persistent, self._before, link.level, share)
+        return self._refine(persistent=True, order=link.order if order is None else order, share=share, link=here())
 
     def staggered(self, units: int) -> Self:
         """Let units take whole tiles of the persistent loop in turn (ping-pong).
@@ -330,13 +323,14 @@ class SplitRefinements(Chain):
             )
         return self._loops(together=chunks)
 
-    def parallel(self, level: Level, reduce: InOrder | ByAtomics | None = None) -> Self:
+    def parallel(self, level: Level, reduce: Reduction | None = None) -> Self:
         """Give the chunks to units of a level at once; after the main loop, before epilog's ops, their sums become one.
 
         Args:
             level: Block: as many blocks share each tile of C (split-K); inside the block Warpgroup, Warp or
                 `Group(Warp, n)`, whose units then share what loads above this split bring.
-            reduce: in_order() by default: the same bits in every run; by_atomics(), of blocks, in the order of arrival.
+            reduce: in_order() by default: the same bits in every run; by_atomics(), of blocks, in the order of arrival;
+                by_tma(), of blocks, which add to C itself (beta=1) by bulk stores.
 
         Shapes:
             (M, N, k)(L) -> (M, N, k)(level)
@@ -484,27 +478,3 @@ _REFINES = {
     "swizzle": "load", "storage_layout": "load", "reuse_buffer": "load", "no_sync": "load",
     "persistent": "tile", "staggered": "tile", "specialize": "split",
 }  # fmt: skip
-
-
-def describe(link: Decomposition) -> str:
-    """Give a link in a few words, as trees and errors name it."""
-    match link:
-        case Tile():
-            sizes = (
-                f"widest {link.sizes}" if isinstance(link.sizes, Widest) else "x".join(str(n) for _, n in link.sizes)
-            )
-            return f"tile {sizes}" + (f" to {link.level}" if link.level else "")
-        case Split():
-            return link.words
-        case Load(role, memory):
-            return f"load {role} to {memory}"
-        case Own(level):
-            return f"own {level}"
-        case Done(None):
-            return "done"
-        case Done(atom):
-            return f"done {atom if isinstance(atom, str) or atom is None else atom.name}"
-        case Prolog():
-            return f"prolog {link.role}"
-        case _:
-            return f"epilog {link.memory}"

@@ -11,9 +11,9 @@ from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.scalar import parameters
 from fireiron.base.errors import CallError, FireironError
 from fireiron.base.link import here
+from fireiron.front.best import best
 from fireiron.front.matmul import MatMulChain
 from fireiron.front.spec import LAYOUTS, MatMul
-from fireiron.front.verbs import target
 from fireiron.language.pointwise import Value, accumulator, cast_to, expression, parameter, read, simplified
 from fireiron.language.tensor import Tensor
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from fireiron.jit.kernel import CompiledKernel
 
 MOST_KERNELS = 4096
-PRESETS = "fireiron.schedules.fused"
 Epilogue = Callable[..., Any]
 Scheduler = Callable[[MatMulChain], MatMulChain]
 
@@ -32,38 +31,17 @@ _kernels: dict[Any, CompiledKernel] = {}
 def gemm(
     a: Any,
     b: Any,
-    *,
-    epilog: Epilogue | None = None,
-    out: Any = None,
-    layout: str = "NN",
-    stream: Any = None,
-    schedule: Scheduler | None = None,
-    **operands: Any,
+    epilog: Epilogue | None,
+    out: Any,
+    layout: str,
+    dtype: object,
+    stream: Any,
+    schedule: Scheduler | None,
+    operands: Mapping[str, Any],
 ) -> Any:
-    """Multiply two arrays, and compute pointwise with the product before it is stored.
-
-    Args:
-        a, b: arrays of torch, CuPy or NumPy, or views of them whose rows or columns are contiguous. Leading dimensions
-            are batches; `b` may have none, and then serves all of them.
-        epilog: a function of the accumulator's expression and of `operands` by name, in the pointwise language.
-        out: array to write; allocated where None, of a's element type (i32 for integers).
-        layout: as `matmul` takes it: the second letter is A's, T meaning A[K, M]; the first is B's, T meaning B[N, K].
-        stream: as a kernel takes it.
-        schedule: makes a schedule of the spec; the architecture's preset where None.
-        operands: what the epilog reads: arrays that broadcast over the product, or numbers.
-
-    Raises:
-        CallError: `requires-grad`, `wrong-shape`, `wrong-stride`, `bad-epilog`, and as a kernel's call does.
-
-    Example:
-        >>> import numpy as np
-        >>> from fireiron import relu
-        >>> a, b, bias = np.ones((4, 8), np.float32), np.ones((8, 16), np.float32), np.full(16, -7, np.float32)
-        >>> gemm(a, b, epilog=lambda acc, bias: relu(acc + bias), bias=bias)[0, 0].item()
-        1.0
-    """
+    """Multiply any views of arrays, and compute pointwise with the product; see `fireiron.gemm`."""
     try:
-        call = _prepared(a, b, epilog, out, layout, schedule, operands)
+        call = _prepared(a, b, epilog, out, layout, dtype, schedule, operands)
     except FireironError as error:
         raise error.located(here()) from None
     result = call.kernel(*call.inputs, out=call.out, stream=stream, **call.numbers)
@@ -97,6 +75,7 @@ def _prepared(
     epilog: Epilogue | None,
     out: Any,
     layout: str,
+    dtype: object,
     schedule: Scheduler | None,
     operands: Mapping[str, Any],
 ) -> _Call:
@@ -111,7 +90,13 @@ def _prepared(
     arrays = {name: x for name, x in operands.items() if name not in numbers}
     beside = {name: _facts(x, name) for name, x in arrays.items()}
     shape = _shape(facts["a"], facts["b"])
-    kind = find_dtype(facts["a"].dtype)
+    kind = find_dtype(facts["a"].dtype if dtype is None else dtype)
+    if kind.packed:
+        raise CallError(
+            "bad-epilog",
+            f"views and epilogues of {kind} are not supported by this call",
+            fix="write the schedule: matmul(...)",
+        )
     result = default_result(kind)
     if out is not None:
         facts["out"] = _facts(out, "out")
@@ -132,8 +117,8 @@ def _prepared(
     if flat:
         rows, batch = rows * batch, 1
     outer: tuple[int, ...] = () if flat else (batch,)
-    left = _matrices(a, facts["a"], "a", (*outer, rows, depth))
-    right = _matrices(b, facts["b"], "b", (*outer, depth, columns))
+    left = _matrices(a, facts["a"], "a", (*outer, rows, depth), kind)
+    right = _matrices(b, facts["b"], "b", (*outer, depth, columns), kind)
     into = None if out is None else _matrices(out, facts["out"], "out", (*outer, rows, columns))
     dense = (columns, 1) if flat else (rows * columns, columns, 1)
     c = into.tensor if into is not None else Tensor("out", (*outer, rows, columns), result, dense)
@@ -151,19 +136,13 @@ def _prepared(
     kernel = _kernels.get(key)
     if kernel is None:
         fused = spec if value is None else spec.then(lambda _: value)
-        made = (schedule or _scheduled)(fused)
-        kernel = made.compile()
+        kernel = (schedule or best)(fused).compile()
         if len(_kernels) >= MOST_KERNELS:
             _kernels.clear()
         _kernels[key] = kernel
     named = {"a": left.array, "b": right.array, **{name: x.array for name, x in extra.items()}}
     inputs = tuple(named[p.name] for p in kernel.interface.inputs)
     return _Call(kernel, inputs, None if into is None else into.array, numbers, shape)
-
-
-def _scheduled(spec: MatMulChain) -> MatMulChain:
-    """Schedule by the preset of the GPU's architecture."""
-    return cast("MatMulChain", import_module(PRESETS).scheduled(spec, target(spec).name))
 
 
 def _facts(x: Any, name: str) -> ArrayFacts:
@@ -211,16 +190,16 @@ def _folds(x: ArrayFacts, lead: tuple[int, ...]) -> bool:
     )
 
 
-def _matrices(x: Any, facts: ArrayFacts, name: str, shape: tuple[int, ...]) -> _Matrices:
+def _matrices(x: Any, facts: ArrayFacts, name: str, shape: tuple[int, ...], dtype: DType | None = None) -> _Matrices:
     """View an array as a matrix, or as one batch of them.
 
     Raises:
         CallError: `wrong-stride` where that takes a copy.
     """
-    strides = facts.strides
+    strides, kind = facts.strides, dtype or find_dtype(facts.dtype)
     if len(facts.shape) != len(shape) or facts.shape != shape:
         if len(facts.shape) == 2:  # one matrix for all batches
-            return _lying(_repeated(x, shape), name, shape, (0, *facts.strides), find_dtype(facts.dtype))
+            return _lying(_repeated(x, shape), name, shape, (0, *facts.strides), kind)
         step = _step(facts, len(facts.shape) - 2)
         if step is None:
             raise CallError(
@@ -231,7 +210,7 @@ def _matrices(x: Any, facts: ArrayFacts, name: str, shape: tuple[int, ...]) -> _
             )
         strides = (step, *facts.strides[-2:]) if len(shape) == 3 else facts.strides[-2:]
         x = x.reshape(shape)
-    return _lying(x, name, shape, strides, find_dtype(facts.dtype))
+    return _lying(x, name, shape, strides, kind)
 
 
 def _step(facts: ArrayFacts, count: int) -> int | None:

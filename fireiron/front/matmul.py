@@ -10,7 +10,8 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.link import here
 from fireiron.check import links as rules
 from fireiron.check.parallel import chunk_of
-from fireiron.front.chain import Chain, LoadRefinements, SplitRefinements, Strategy, TileRefinements, describe
+from fireiron.front.chain import Chain, LoadRefinements, SplitRefinements, Strategy, TileRefinements
+from fireiron.front.describe import describe
 from fireiron.front.moves import MoveChain, conform
 from fireiron.front.outputs import Beside, Rows, Save, check_operands, check_rows, given, prologue, stages
 from fireiron.front.roles import Role, role_name

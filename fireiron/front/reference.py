@@ -18,7 +18,19 @@ import numpy as np
 from fireiron.algebra.dtypes import DType, tf32
 from fireiron.algebra.elements import read as values
 from fireiron.algebra.scalar import Arg
-from fireiron.front.bounded import Array, Bounded, broadcast, cast, evaluate, exact, largest, rounded, smallest, unit
+from fireiron.front.bounded import (
+    Array,
+    Bounded,
+    broadcast,
+    cast,
+    evaluate,
+    exact,
+    largest,
+    rounded,
+    smallest,
+    transposed,
+    unit,
+)
 from fireiron.language.atom import Product
 from fireiron.language.decompositions import Decomposition, Epilog, Load
 from fireiron.language.residual import after
@@ -252,7 +264,7 @@ def _folded(x: Bounded, width: int | None, op: str, kind: DType) -> Bounded:
 
 def _given(x: Bounded, spec: MatMul) -> Bounded:
     """Turn an array of a swapped product as its author knows it, or back."""
-    return Bounded(x.value.swapaxes(-1, -2), x.error.swapaxes(-1, -2)) if spec.swapped else x
+    return transposed(x) if spec.swapped else x
 
 
 def _operand(

@@ -9,14 +9,16 @@ import attrs
 from fireiron.algebra.expr import Expr, Index, Var, and_, as_expr, proves
 from fireiron.algebra.scalar import Constant
 from fireiron.base.errors import DecompositionError
+from fireiron.kernel.added import added_in_bulk
 from fireiron.kernel.context import Body, Context, Recur, State, buffer_of
 from fireiron.kernel.ir import Compute, For, Region, View
 from fireiron.kernel.pointwise import lower_ops
 from fireiron.kernel.reduce import add_constant, fill, gather, share
 from fireiron.kernel.rows import lower_rows
 from fireiron.kernel.storage import fresh_window, register_storage, tensor_window
+from fireiron.kernel.stream import hand_on
 from fireiron.kernel.window import Window
-from fireiron.language.decompositions import Decomposition, Epilog
+from fireiron.language.decompositions import ByTma, Decomposition, Epilog
 from fireiron.language.residual import apply, store_of
 from fireiron.language.tensor import Tensor
 
@@ -38,6 +40,7 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     )
     main = recur(rest, inside, context)
     parts = storage.partials
+    partial = bool(parts) or context.stream is not None
     if storage.ownership is None:
         raise DecompositionError(
             "ownership-unknown",
@@ -46,13 +49,17 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
         )
     init = Region(
         f"Init({link.init:g})({link.memory})({state.level})",
-        (fill(storage, 0 if parts else link.init, context),),
+        (fill(storage, 0 if partial else link.init, context),),
         inside.path,
         link.link,
     )
     window, gathered = gather(window, inside, context)
-    finish: Body = ()
+    bulk = next((p for p in parts if isinstance(p.reduce, ByTma)), None)
+    if bulk is not None:
+        value, stores = added_in_bulk(link, output, bulk)
+        link = attrs.evolve(link, value=value, store=stores)
     summed = window
+    finish: Body = (add_constant(summed.storage, link.init, context),) if partial and link.init != 0 else ()
     for i, value in enumerate(link.values):
         title = f"Pointwise({link.memory})({state.level})"
         window, ops = lower_ops(value, window, output, inside, context, link.link, title)
@@ -62,9 +69,10 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
             continue
         tensor = None if beside is None else beside.tensor
         finish += (*ops, _store(link, i, tensor, window, output, inside, state, context, recur))
-    start = (add_constant(summed.storage, link.init, context),) if parts and link.init != 0 else ()
     begin = () if storage.name in context.zeroed else (init,)
-    return (*begin, *main, *gathered, *share(summed, parts, (*start, *finish), context))
+    if context.stream is not None:
+        return (*begin, *main, *gathered, *hand_on(summed, context.stream, finish, link.link, context))
+    return (*begin, *main, *gathered, *share(summed, parts, finish, context))
 
 
 def _store(

@@ -122,7 +122,8 @@ def lower(
         tuple(buffers.values()),
         body,
         tuple(context.preconditions),
-        context.resident,
+        # Budgets of roles are dealt out of what a launch gives: ptxas knows that only where blocks an SM are promised.
+        max(context.resident, 1 if any(context.registers) else 0),
         context.cluster,
         context.persistent,
         barriers,
