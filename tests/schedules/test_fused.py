@@ -6,7 +6,22 @@ from typing import Any
 
 import pytest
 
-from fireiron import ColMajor, Matrix, add, matmul, relu, row_sum, save, silu
+from fireiron import (
+    ColMajor,
+    MatMul,
+    Matrix,
+    RowMajor,
+    Vector,
+    add,
+    dequantise,
+    matmul,
+    normalise,
+    relu,
+    row_max,
+    row_sum,
+    save,
+    silu,
+)
 from fireiron.front.reference import compare, mathematical, references
 from fireiron.language.decompositions import Epilog
 from fireiron.schedules import fused, hopper
@@ -113,7 +128,50 @@ def test_an_epilogue_costs_no_registers() -> None:
 
 
 def test_column_major_results() -> None:
-    from fireiron import MatMul, Vector
 
     spec = MatMul(Matrix(70, 64, "f16"), Matrix(64, 48, "f16"), Matrix(70, 48, "f16", ColMajor))
     held(fused.scheduled(spec.then(add(Vector(48, name="bias")), relu), "sm_80"))
+
+
+HOPPER_SIZE = (192, 160, 136)
+
+
+@pytest.mark.parametrize("form", ["cooperative", "pingpong", "swapped"])
+def test_outputs_beside_on_hopper(form: str) -> None:
+    m, n, _ = HOPPER_SIZE
+    before, residual = (Matrix(m, n, "f16", name=name) for name in ("before", "residual"))
+    spec = matmul(*HOPPER_SIZE, "f16").then(add(Vector(n, "f16", name="bias")), save(before), silu, add(residual))
+    plan = Plan(m=128 if form != "pingpong" else 64, n=64, swapped=form == "swapped")
+    held((hopper.pingpong if form == "pingpong" else hopper.cooperative)(spec, plan))
+
+
+@pytest.mark.parametrize("form", ["cooperative", "pingpong"])
+def test_rows_on_hopper(form: str) -> None:
+    m, n, _ = HOPPER_SIZE
+    sums, most = (Matrix(m, -(-n // 64), name=name) for name in ("sums", "most"))
+    spec = matmul(*HOPPER_SIZE, "f16").then(row_max(most), relu, row_sum(sums))
+    held(getattr(hopper, form)(spec, Plan(m=128 if form == "cooperative" else 64, n=64)))
+
+
+@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_prologs_on_hopper_are_right(layout: str, swapped: bool) -> None:
+    spec = matmul(*HOPPER_SIZE, "f16", layout=layout).prolog("B" if swapped else "A", relu, lambda x: x + 1)
+    held(hopper.cooperative(spec, Plan(m=128, n=64, swapped=swapped)))
+
+
+def test_normalised_and_quantised_operands_on_hopper() -> None:
+    m, n, k = 192, 160, 256
+    mean, rstd = (Vector(m, name=name, along=ColMajor) for name in ("mean", "rstd"))
+    norm = normalise(mean, rstd, Vector(k, name="gain"), Vector(k, name="shift"))
+    held(hopper.cooperative(matmul(m, n, k, "f16", layout="TN").prolog("A", norm), Plan(m=128, n=64)))
+    scales, zeros = (Matrix(k // 128, n, "f16", name=name) for name in ("scales", "zeros"))
+    for order in (ColMajor, RowMajor):
+        spec = MatMul(Matrix(m, k, "f16"), Matrix(k, n, "i8", order), Matrix(m, n, "f16"))
+        held(hopper.cooperative(spec.prolog("B", dequantise("f16", scales, zeros)), Plan(m=128, n=64, swapped=True)))
+
+
+def test_shared_k_is_added_before_the_ops() -> None:
+    spec = matmul(128, 128, 512, "f16").then(add(Vector(128, "f16", name="bias")), relu)
+    held(hopper.split_k(spec, Plan(m=128, n=64, ways=2)))
+    held(hopper.stream_k(spec, Plan(m=128, n=64, stream=True)))
