@@ -150,6 +150,7 @@ def _row(n: int, inputs: DType, acc: DType, held: bool) -> Atom:
         call=f"{function}{majors if inputs.nbytes == 2 else ''}(&{{C}}, {a_text}, {{B.descriptor}}, {{accumulate}});",
         completion=GROUP,
         zeroes=True,
+        kept=KEPT_OF_FP8 if inputs in (e4m3, e5m2) else 0,
         numpy=_meaning(inputs, fragment if held else None, d),
         clocks=max(n / 2, 16 + n / 4),
     )
