@@ -22,6 +22,7 @@ from fireiron.front.moves import (
     tma,
     vector,
 )
+from fireiron.front.products import ProductsChain, products
 from fireiron.front.roles import DST, SRC, A, B, C
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
 from fireiron.language.decompositions import ByAtomics as by_atomics
@@ -81,6 +82,7 @@ __all__ = [
     "Move",
     "MoveChain",
     "Pointwise",
+    "ProductsChain",
     "QuadPair",
     "RowMajor",
     "Strategy",
@@ -112,6 +114,7 @@ __all__ = [
     "maximum",
     "microkernel",
     "minimum",
+    "products",
     "relu",
     "scale",
     "staged",

@@ -105,6 +105,14 @@ def operand(residual: Residual, wanted: str, by_tensor: bool = False) -> Operand
     for known in (tensors, roles) if by_tensor else (roles, tensors):
         if wanted in known:
             return known[wanted]
+    several = residual.playing(wanted) if wanted in ("A", "B", "C") else ()
+    if several:
+        listed = ", ".join(o.tensor.name for o in several)
+        raise DecompositionError(
+            "ambiguous-operand",
+            f"{wanted} of {residual.short} may be any of {listed}: it has several products",
+            fix=f"name the tensor: load({several[0].tensor.name}, ...)",
+        )
     names = ", ".join(dict.fromkeys(n for o in residual.operands for n in (o.role, o.tensor.name)))
     raise DecompositionError("unknown-operand", f"{residual.short} has no operand {wanted}", fix=f"operands: {names}")
 
@@ -165,7 +173,7 @@ def load(residual: Residual, wanted: Operand, memory: Memory) -> None:
             f"{wanted.role} lies in {wanted.memory}, nearer to the atoms than {memory}",
             fix="load to SH before RF",
         )
-    if wanted.role in ("C", "dst", "out"):
+    if wanted in residual.playing("C") or wanted.role in ("dst", "out"):
         raise DecompositionError(
             "load-output",
             f"{wanted.role} is written, not read: it has no load",
@@ -177,12 +185,23 @@ def load(residual: Residual, wanted: Operand, memory: Memory) -> None:
             f"cannot load {wanted.role} at level Kernel: no block owns the buffer",
             fix="tile to Block above this link",
         )
+    if residual.sums:
+        raise DecompositionError(
+            "load-above-epilog",
+            f"products of {residual.short} follow each other below their epilog, and {wanted.role} is loaded above it",
+            fix="write epilog(...) first, then load",
+        )
+    if residual.depths:
+        raise DecompositionError(
+            "load-above-split",
+            f"products of {residual.short} differ in K, so that {wanted.role} is no tile of one size",
+            fix="split K above the loads",
+        )
 
 
 def epilog(residual: Residual, memory: Memory, dtype: DType) -> None:
     """Refuse a second epilog, and accumulators outside registers or of fewer bits than the products."""
-    c = residual.operand("C")
-    assert c is not None
+    (c, *_), (a, *_) = residual.playing("C"), residual.playing("A")
     if c.memory.name != "GL":
         raise DecompositionError(
             "second-epilog", f"C accumulates in {c.memory} already", fix="give all ops to one epilog(...)"
@@ -193,8 +212,6 @@ def epilog(residual: Residual, memory: Memory, dtype: DType) -> None:
         raise DecompositionError(
             "load-level", "no block owns an accumulator at level Kernel", fix="tile to Block above epilog"
         )
-    a = residual.operand("A")
-    assert a is not None
     if dtype.kind != a.dtype.kind:
         raise DecompositionError(
             "accumulator-dtype",

@@ -26,6 +26,7 @@ def _symbols(program: Program, links: Sequence[Decomposition]) -> list[tuple[str
     """List what is known of each size: a symbol prints as its name alone, and its multiple decides vector widths."""
     tensors = [t for step in program.steps for t in tensors_of(step.spec)]
     tensors += [t for link in links if isinstance(link, Epilog) for t in link.value.tensors]
+    tensors += [t for link in links if isinstance(link, Epilog) for one in link.more for t in one.value.tensors]
     found = {
         leaf
         for tensor in tensors
@@ -47,7 +48,8 @@ def _word(link: Decomposition) -> str:
         case Load(move=move):
             return f"{attrs.evolve(link, move=())!r} [{_words(move)}]"
         case Epilog(store=store):
-            return f"{attrs.evolve(link, store=())!r} [{_words(store)}]"
+            others = "".join(f" [{one.tensor!r} {one.value!r} {_words(one.move)}]" for one in link.more)
+            return f"{attrs.evolve(link, store=(), more=())!r} [{_words(store)}]{others}"
         case Done(Microkernel(source, _, name)):
             return f"Done {name} {source!r}"
         case _:

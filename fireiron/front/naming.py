@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fireiron.language.decompositions import Chunks, Decomposition, Epilog, Split, Tile, Widest
 from fireiron.language.levels import Block
-from fireiron.language.specs import Init, MatMul, Move, Pointwise, Program
+from fireiron.language.specs import Init, MatMul, Move, Pointwise, Products, Program
 
 
 def kernel_name(program: Program, links: Sequence[Decomposition]) -> str:
@@ -30,6 +30,9 @@ def kernel_name(program: Program, links: Sequence[Decomposition]) -> str:
             acc = next((x.dtype for x in links if isinstance(x, Epilog)), None)
             types = list(dict.fromkeys(str(t) for t in (a.dtype, acc, c.dtype) if t is not None))
             types += [spec.product] if spec.product != "mul" else []
+        case Products(outs=(out, *_)):
+            kinds = (spec.lefts[0].dtype, spec.accumulator, out.dtype)
+            types = list(dict.fromkeys(str(t) for t in kinds))
         case Move(src, dst):
             types = list(dict.fromkeys((str(src.dtype), str(dst.dtype))))
         case Init(dst):

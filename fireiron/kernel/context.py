@@ -165,6 +165,8 @@ class State:
         guards: what holds here where units outnumber tiles.
         begun: under which condition an earlier chunk of K was already accumulated.
         ring: slots of the buffers right below, and which of them this trip takes.
+        products: the parts (A, B, C) of the products that the residual's loops compute together.
+        accumulated: parts of the sums to which an earlier loop over K has added.
         path: the links that led here, in words.
         link: where the last of them was written.
     """
@@ -177,6 +179,8 @@ class State:
     guards: tuple[Expr, ...] = ()
     begun: Expr = FALSE
     ring: tuple[int, Expr, int] | None = None
+    products: tuple[tuple[str, str, str], ...] = (("A", "B", "C"),)
+    accumulated: frozenset[str] = frozenset()
     path: str = ""
     link: Link | None = None
 

@@ -13,7 +13,7 @@ from fireiron.kernel.context import Body, Context, Recur, State, buffer_of
 from fireiron.kernel.ir import Compute, For, Region, View
 from fireiron.kernel.reduce import add_constant, fill, gather, share
 from fireiron.kernel.storage import fresh_window, register_storage, tensor_window
-from fireiron.kernel.window import Window
+from fireiron.kernel.window import Storage, Window
 from fireiron.language.decompositions import Decomposition, Epilog
 from fireiron.language.pointwise import Value
 from fireiron.language.residual import apply, store_of
@@ -92,18 +92,43 @@ def initialise(state: State, context: Context) -> Body:
     return (Region(f"Init(0)({window.storage.memory})(Thread)", body, state.path, state.link),)
 
 
-def _ops(value: Value, output: Window, window: Window, state: State, context: Context, link: Epilog) -> Body:
-    if value.tree == Arg(0, link.dtype):
-        return ()
-    ownership = window.storage.ownership
+@attrs.frozen
+class Owned:
+    """Name one element of a register tensor that a thread owns, inside loops over all of them.
+
+    Args:
+        coordinates: of the element, in the output.
+        register: that holds it.
+        mask: under which the output has it, None where it always does.
+        index: of the element among those of one visit.
+        loops: the owner's loop variables, renamed.
+        nest: the loops, outermost first.
+    """
+
+    coordinates: tuple[Expr, ...]
+    register: Expr
+    mask: Expr | None
+    index: Expr
+    loops: dict[Expr, Expr]
+    nest: tuple[tuple[Var, int], ...]
+
+
+def owned(storage: Storage, output: Window, context: Context) -> Owned:
+    """Name the elements that each thread owns of an accumulator, in the output's coordinates."""
+    ownership = storage.ownership
     assert ownership is not None
     access = ownership.access
-    fresh = {
-        loop.var: context.variable(loop.var.name, extent)
-        for loop, extent in zip(access.loops, access.extents, strict=True)
-    }
-    element = context.variable("e", access.count) if access.count > 1 else None
-    index: Expr = as_expr(0) if element is None else element
+    fresh: dict[Expr, Expr] = {}
+    nest: list[tuple[Var, int]] = []
+    for loop, extent in zip(access.loops, access.extents, strict=True):
+        var = context.variable(loop.var.name, extent)
+        fresh[loop.var] = var
+        nest.append((var, extent))
+    index: Expr = as_expr(0)
+    if access.count > 1:
+        element = context.variable("e", access.count)
+        nest.append((element, access.count))
+        index = element
     coordinates: list[Expr] = []
     condition: Expr = as_expr(1)
     rest = index
@@ -120,19 +145,30 @@ def _ops(value: Value, output: Window, window: Window, state: State, context: Co
     limits = (lt(substitute(x.offset, fresh) + x.steps(locals_[x.axis]), x.limit) for x in written.limits)
     condition = and_(condition, *limits, *(substitute(g, fresh) for g in written.guards))
     register = substitute(ownership.register(), fresh) + index
-    dst = View(buffer_of(window.storage), register, origin=tuple(coordinates))
+    mask = None if proves(condition) else condition
+    return Owned(tuple(coordinates), register, mask, index, fresh, tuple(nest))
+
+
+def repeated(body: Body, place: Owned) -> Body:
+    """Put statements on one element into the loops over all that a thread owns."""
+    for var, extent in reversed(place.nest):
+        body = (For(var, as_expr(extent), body, unroll=True),)
+    return body
+
+
+def _ops(value: Value, output: Window, window: Window, state: State, context: Context, link: Epilog) -> Body:
+    if value.tree == Arg(0, link.dtype):
+        return ()
+    place = owned(window.storage, output, context)
+    dst = View(buffer_of(window.storage), place.register, origin=place.coordinates)
     inputs = [dst]
     for tensor in value.tensors:
         source = tensor_window(tensor, state, context)
-        picked = coordinates[len(coordinates) - len(tensor.shape) :]
+        picked = place.coordinates[len(place.coordinates) - len(tensor.shape) :]
         shared = tuple(as_expr(0) if extent == 1 else c for c, extent in zip(picked, tensor.shape, strict=True))
         inputs.append(View(buffer_of(source.storage), source.storage.address(shared), origin=shared))
     context.numbers.update((p.name, p.dtype) for p in parameters(value.tree))
-    mask = None if not value.tensors or proves(condition) else condition
-    body: Body = (Compute(dst, value.tree, tuple(inputs), mask, link.link),)
-    if element is not None:
-        body = (For(element, as_expr(access.count), body, unroll=True),)
-    for loop, extent in reversed(list(zip(access.loops, access.extents, strict=True))):
-        body = (For(fresh[loop.var], as_expr(extent), body, unroll=True),)
+    mask = place.mask if value.tensors else None
+    body = repeated((Compute(dst, value.tree, tuple(inputs), mask, link.link),), place)
     title = f"Pointwise({link.memory})({state.level})"
     return (Region(title, body, f"{state.path} > epilog", link.link),)

@@ -32,6 +32,7 @@ from fireiron.kernel.move import lower_load, lower_own, widest_sizes
 from fireiron.kernel.ownership import RegisterLoop
 from fireiron.kernel.parallel import count_ways, lower_parallel
 from fireiron.kernel.pipeline import lower_split
+from fireiron.kernel.products import lower_products
 from fireiron.kernel.window import Cut, cut
 from fireiron.language.decompositions import Decomposition, Done, Epilog, Extent, Load, Own, Split, Tile, Widest
 from fireiron.language.levels import Block, Cluster, Kernel, Warp
@@ -66,6 +67,8 @@ def lower_links(links: Sequence[Decomposition], state: State, context: Context) 
                 return lower_split(link, rest, state, context, lower_links)
             case Load():
                 return lower_load(link, rest, state, context, lower_links)
+            case Epilog() if state.residual.sums:
+                return lower_products(link, rest, state, context, lower_links)
             case Epilog():
                 return lower_epilog(link, rest, state, context, lower_links)
             case Own():

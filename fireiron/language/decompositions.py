@@ -18,7 +18,7 @@ from fireiron.base.link import Link
 from fireiron.language.atom import Atom
 from fireiron.language.levels import Level, Memory
 from fireiron.language.pointwise import Value
-from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
+from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor, Tensor
 
 _link = attrs.field(default=None, eq=False, repr=False)
 
@@ -188,6 +188,15 @@ class Load:
 
 
 @attrs.frozen
+class Store:
+    """Hold one more output of an epilog: the tensor, what is stored in it, and the links of the Move that stores."""
+
+    tensor: Tensor
+    value: Value
+    move: tuple[Decomposition, ...]
+
+
+@attrs.frozen
 class Epilog:
     """Accumulate C in registers; then run pointwise ops, and store.
 
@@ -197,6 +206,7 @@ class Epilog:
         dtype: the accumulator's element type, None for the default of the inputs'.
         init: the accumulator's first value.
         store: the links of the Move that stores.
+        more: the outputs after the first.
     """
 
     value: Value
@@ -204,6 +214,7 @@ class Epilog:
     dtype: DType
     init: float
     store: tuple[Decomposition, ...]
+    more: tuple[Store, ...] = ()
     link: Link | None = _link
 
 
@@ -255,6 +266,7 @@ __all__ = [
     "Own",
     "Specialised",
     "Split",
+    "Store",
     "Strided",
     "Tile",
     "Widest",

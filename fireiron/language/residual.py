@@ -10,7 +10,7 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Index
 from fireiron.language.decompositions import Chunks, Decomposition, Done, Epilog, Extent, Load, Own, Split, Tile, Widest
 from fireiron.language.levels import Kernel, Level, Memory
-from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, dims_of
+from fireiron.language.specs import Init, MatMul, Move, Pointwise, Products, Spec, dims_of
 from fireiron.language.tensor import Tensor
 
 Kind: TypeAlias = Literal["MatMul", "Move", "Init", "Pointwise"]
@@ -45,6 +45,8 @@ class Residual:
         sizes: extent of each dimension; None where a vector's width is still open.
         operands: in the spec's order.
         closed: whether an atom or a microkernel executes it.
+        sums: of several products, the accumulators that stand for the outputs from epilog on.
+        depths: of several products, the extents of K that one number does not say.
     """
 
     kind: Kind
@@ -52,6 +54,8 @@ class Residual:
     sizes: tuple[tuple[str, Index | None], ...]
     operands: tuple[Operand, ...]
     closed: bool = False
+    sums: tuple[Operand, ...] = ()
+    depths: tuple[Index, ...] = ()
 
     @property
     def extents(self) -> dict[str, Index | None]:
@@ -62,13 +66,24 @@ class Residual:
         """Find an operand by its role."""
         return next((o for o in self.operands if o.role == role), None)
 
+    def playing(self, letter: str) -> tuple[Operand, ...]:
+        """List the operands that play one part: several products have several (`A0`, `A1`)."""
+        return tuple(o for o in self.operands if o.role == letter or (o.role[0] == letter and o.role[1:].isdigit()))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Print the extents; of products that differ in depth, each one's K."""
+        depths = "|".join(map(str, self.depths)) or "?"
+        return tuple(depths if dim == "K" and size is None else "?" if size is None else str(size)
+                     for dim, size in self.sizes)
+
     @property
     def short(self) -> str:
         """Print kind and extents: `MatMul 128x128x8`."""
-        return f"{self.kind} {'x'.join('?' if size is None else str(size) for _, size in self.sizes)}"
+        return f"{self.kind} {'x'.join(self.words)}"
 
     def __str__(self) -> str:
-        sizes = ", ".join("?" if size is None else str(size) for _, size in self.sizes)
+        sizes = ", ".join(self.words)
         places = ", ".join(str(o.memory) for o in self.operands)
         return f"{self.kind}({sizes})({places})({self.level})"
 
@@ -88,6 +103,23 @@ def start(spec: Spec) -> Residual:
             return Residual("Init", Kernel, _sizes(dst, spec), (operand("dst", dst),))
         case Pointwise(_, _, out):
             return Residual("Pointwise", Kernel, _sizes(out, spec), (operand("out", out),))
+        case Products():
+            depths = tuple(dict.fromkeys(a.shape[-1] for a in spec.lefts))
+            return Residual(
+                "MatMul",
+                Kernel,
+                (*spec.sizes, ("K", depths[0] if len(depths) == 1 else None)),
+                tuple(operand(*x) for part in (("A", spec.lefts), ("B", spec.rights), ("C", spec.outs)) for x in roles(*part)),
+                sums=tuple(operand(*x) for x in roles("C", spec.held)),
+                depths=depths if len(depths) > 1 else (),
+            )
+
+
+def roles(letter: str, tensors: tuple[Tensor, ...]) -> tuple[tuple[str, Tensor], ...]:
+    """Name the part of each tensor: by its letter where it is the only one, else numbered."""
+    if len(tensors) == 1:
+        return ((letter, tensors[0]),)
+    return tuple((f"{letter}{i}", tensor) for i, tensor in enumerate(tensors))
 
 
 def _sizes(tensor: Tensor, spec: Spec) -> tuple[tuple[str, Index], ...]:
@@ -103,10 +135,9 @@ def move_of(residual: Residual, role: str, memory: Memory, dtype: DType) -> Resi
     return Residual("Move", residual.level, sizes, (src, attrs.evolve(operand, role="dst", memory=memory, dtype=dtype)))
 
 
-def store_of(residual: Residual, memory: Memory, dtype: DType) -> Residual:
-    """Give the Move that stores the accumulator of an epilog."""
-    c = residual.operand("C")
-    assert c is not None
+def store_of(residual: Residual, memory: Memory, dtype: DType, number: int = 0) -> Residual:
+    """Give the Move that stores an output of an epilog."""
+    c = residual.playing("C")[number]
     sizes = tuple((dim, residual.extents[dim]) for dim in c.dims)
     src = attrs.evolve(c, role="src", memory=memory, dtype=dtype)
     return Residual("Move", residual.level, sizes, (src, attrs.evolve(c, role="dst")))
@@ -120,9 +151,13 @@ def apply(link: Decomposition, residual: Residual) -> Residual:
             return attrs.evolve(residual, level=level, sizes=_tiled(link, residual))
         case Split(size):
             sizes = tuple((dim, size if dim == "K" else extent) for dim, extent in residual.sizes)
-            return attrs.evolve(residual, level=link.level or residual.level, sizes=sizes)
+            return attrs.evolve(residual, level=link.level or residual.level, sizes=sizes, depths=())
         case Load(role, memory):
             return _moved(residual, role, memory, link.dtype)
+        case Epilog() if residual.sums:
+            kept = tuple(o for o in residual.operands if o not in residual.playing("C"))
+            sums = tuple(attrs.evolve(o, memory=link.memory, dtype=link.dtype) for o in residual.sums)
+            return attrs.evolve(residual, operands=(*kept, *sums), sums=())
         case Epilog():
             return _moved(residual, "C", link.memory, link.dtype)
         case Own(level):

@@ -11,6 +11,8 @@ from fireiron.algebra.expr import Index
 from fireiron.algebra.scalar import Scalar
 from fireiron.base.errors import SpecError
 from fireiron.language.atom import Product
+from fireiron.language.levels import FR
+from fireiron.language.pointwise import Value
 from fireiron.language.tensor import Tensor
 
 BATCH = "batch"
@@ -88,7 +90,80 @@ class Pointwise:
     out: Tensor
 
 
-Spec: TypeAlias = MatMul | Move | Init | Pointwise
+@attrs.frozen
+class Sum:
+    """Name one accumulator, and the products A @ B that it adds; their depths (K) may differ."""
+
+    name: str
+    products: tuple[tuple[Tensor, Tensor], ...]
+
+
+@attrs.frozen
+class Products:
+    """Compute outputs, element by element, from sums of products that all have their shape.
+
+    Args:
+        sums: one accumulator each.
+        values: what each output holds: an expression of the accumulators (tensors in registers, by name) and of others.
+        outs: the outputs.
+        acc: the accumulators' element type, None for the default of the first product's.
+    """
+
+    sums: tuple[Sum, ...]
+    values: tuple[Value, ...]
+    outs: tuple[Tensor, ...]
+    acc: DType | None = None
+
+    @property
+    def accumulator(self) -> DType:
+        """Give the accumulators' element type."""
+        return self.acc or default_accumulator(self.sums[0].products[0][0].dtype)
+
+    @property
+    def pairs(self) -> tuple[tuple[Tensor, Tensor, str], ...]:
+        """List all products as A, B and the accumulator that adds them."""
+        return tuple((a, b, one.name) for one in self.sums for a, b in one.products)
+
+    @property
+    def lefts(self) -> tuple[Tensor, ...]:
+        """List the first operands, each once."""
+        return tuple(dict.fromkeys(a for a, _, _ in self.pairs))
+
+    @property
+    def rights(self) -> tuple[Tensor, ...]:
+        """List the second operands, each once."""
+        return tuple(dict.fromkeys(b for _, b, _ in self.pairs))
+
+    @property
+    def held(self) -> tuple[Tensor, ...]:
+        """List the accumulators as tensors."""
+        return tuple(accumulator_of(one.name, self.outs[0], self.accumulator) for one in self.sums)
+
+    @property
+    def sizes(self) -> tuple[tuple[str, Index], ...]:
+        """Name the extents that all products share."""
+        *batch, rows, cols = self.outs[0].shape
+        return (*((BATCH, n) for n in batch), ("M", rows), ("N", cols))
+
+    @property
+    def phases(self) -> tuple[tuple[tuple[Tensor, Tensor, str], ...], ...]:
+        """Group the products that share an operand: one loop over K loads it for all of them."""
+        found: list[list[tuple[Tensor, Tensor, str]]] = []
+        for pair in self.pairs:
+            mine = [group for group in found if any({*pair[:2]} & {*other[:2]} for other in group)]
+            merged = [p for group in mine for p in group] + [pair]
+            place = found.index(mine[0]) if mine else len(found)
+            found = [group for group in found if group not in mine]
+            found.insert(place, merged)
+        return tuple(tuple(group) for group in found)
+
+
+def accumulator_of(name: str, like: Tensor, dtype: DType) -> Tensor:
+    """Describe an accumulator of an output: a tensor that a block's registers hold."""
+    return attrs.evolve(like, name=name, dtype=dtype, memory=FR)
+
+
+Spec: TypeAlias = MatMul | Move | Init | Pointwise | Products
 
 
 @attrs.frozen
@@ -133,6 +208,8 @@ def one_step(spec: Spec, arch: str | None = None) -> Program:
         case Pointwise():
             for tensor in spec.ins:
                 _broadcasts(tensor, spec.out)
+        case Products():
+            _check_products(spec)
     return Program((Step(type(spec).__name__.lower(), spec),), arch=arch)
 
 
@@ -152,6 +229,46 @@ def _check_matmul(spec: MatMul) -> None:
             )
 
 
+def _check_products(spec: Products) -> None:
+    first, *others = spec.outs
+    for out in others:
+        if out.shape != first.shape:
+            raise SpecError(
+                "shape-mismatch", f"outputs differ: {first} and {out}", fix="give all outputs the same shape"
+            )
+    own = {tensor.name for tensor in spec.held}
+    extra = {t.name: t for value in spec.values for t in value.tensors if not t.memory.registers}
+    _different_names(*spec.lefts, *(b for b in spec.rights if b not in spec.lefts), *spec.outs, *spec.held)
+    for a, b, _ in spec.pairs:
+        _check_pair(a, b, first)
+        if b1 in (a.dtype, b.dtype):
+            raise SpecError(
+                "unknown-product", "products of bits have no sum with others", fix="use MatMul(..., product='xor')"
+            )
+    for tensor in extra.values():
+        _broadcasts(tensor, first)
+        if tensor.name in own:
+            raise SpecError(
+                "same-name", f"a tensor and an accumulator are named {tensor.name}", fix="rename one of them"
+            )
+
+
+def _check_pair(a: Tensor, b: Tensor, c: Tensor) -> None:
+    if not len(a.shape) == len(b.shape) == len(c.shape):
+        raise SpecError("shape-mismatch", f"{a}, {b} and {c} differ in rank", fix="give all three a batch, or none")
+    pairs = ((f"rows of {a.name} and {c.name}", a.shape[-2], c.shape[-2]),)
+    pairs += ((f"columns of {b.name} and {c.name}", b.shape[-1], c.shape[-1]),)
+    pairs += ((f"columns of {a.name} and rows of {b.name}", a.shape[-1], b.shape[-2]),)
+    if len(a.shape) == 3:
+        pairs += ((f"batches of {a.name} and {b.name}", a.shape[0], b.shape[0]),)
+        pairs += ((f"batches of {a.name} and {c.name}", a.shape[0], c.shape[0]),)
+    for what, x, y in pairs:
+        if x != y:
+            raise SpecError(
+                "shape-mismatch", f"{what} differ: {x} and {y} in {a}, {b}, {c}", fix="give both the same extent"
+            )
+
+
 def _check_product(spec: MatMul) -> None:
     known = ("xor", "and") if spec.A.dtype == b1 else ("mul",)
     if spec.product not in known:
@@ -164,8 +281,8 @@ def _check_product(spec: MatMul) -> None:
 
 def _whole_bytes(spec: Spec) -> None:
     """Refuse to write elements that share a byte: threads own single elements."""
-    written = tensors_of(spec)[-1]
-    if written.dtype.packed:
+    written = next((t for t in written_by(spec) if t.dtype.packed), None)
+    if written is not None:
         raise SpecError(
             "packed-result",
             f"{written} is written, and {written.dtype.pack} elements of {written.dtype} share a byte",
@@ -210,6 +327,29 @@ def tensors_of(spec: Spec) -> tuple[Tensor, ...]:
             return (dst,)
         case Pointwise(_, ins, out):
             return *ins, out
+        case Products(outs=outs):
+            operands = dict.fromkeys(t for a, b, _ in spec.pairs for t in (a, b))
+            return *operands, *outs
+
+
+def written_by(spec: Spec) -> tuple[Tensor, ...]:
+    """List a spec's outputs."""
+    match spec:
+        case MatMul(C=out) | Move(dst=out) | Init(dst=out) | Pointwise(out=out):
+            return (out,)
+        case Products(outs=outs):
+            return outs
+
+
+def products_of(spec: Spec) -> tuple[tuple[Index, ...], ...]:
+    """List the extents of each product that a spec computes: batch, M, N, K."""
+    match spec:
+        case MatMul():
+            return (tuple(size for _, size in spec.sizes),)
+        case Products():
+            return tuple((*spec.outs[0].shape, a.shape[-1]) for a, _, _ in spec.pairs)
+        case Move() | Init() | Pointwise():
+            return ()
 
 
 def dims_of(spec: Spec, role: str) -> tuple[str, ...]:
@@ -218,6 +358,9 @@ def dims_of(spec: Spec, role: str) -> tuple[str, ...]:
         case MatMul():
             names = {"A": ("M", "K"), "B": ("K", "N"), "C": ("M", "N")}[role]
             return (BATCH, *names) if len(spec.C.shape) == 3 else names
+        case Products():
+            names = {"A": ("M", "K"), "B": ("K", "N"), "C": ("M", "N")}[role[0]]
+            return (BATCH, *names) if len(spec.outs[0].shape) == 3 else names
         case Move():
             return _dims(spec.dst)
         case Init():
