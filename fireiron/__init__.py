@@ -45,7 +45,7 @@ from fireiron.language.levels import (
     Warp,
     Warpgroup,
 )
-from fireiron.language.pointwise import add, exp, maximum, minimum, relu, scale, tanh
+from fireiron.language.pointwise import Value, add, exp, maximum, minimum, relu, scale, tanh
 from fireiron.language.tensor import ColMajor, Grouped, Matrix, RowMajor, Tensor, Vector
 
 __version__ = VERSION
@@ -90,6 +90,7 @@ __all__ = [
     "Swizzle",
     "Tensor",
     "Thread",
+    "Value",
     "Vector",
     "Warp",
     "Warpgroup",

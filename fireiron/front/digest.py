@@ -25,8 +25,7 @@ def digest(program: Program, links: Sequence[Decomposition], name: str) -> str:
 def _symbols(program: Program, links: Sequence[Decomposition]) -> list[tuple[str, int, int, int]]:
     """List what is known of each size: a symbol prints as its name alone, and its multiple decides vector widths."""
     tensors = [t for step in program.steps for t in tensors_of(step.spec)]
-    tensors += [t for link in links if isinstance(link, Epilog) for t in link.value.tensors]
-    tensors += [t for link in links if isinstance(link, Epilog) for one in link.more for t in one.value.tensors]
+    tensors += [t for link in links if isinstance(link, Epilog) for t in link.tensors]
     found = {
         leaf
         for tensor in tensors
@@ -47,9 +46,9 @@ def _word(link: Decomposition) -> str:
             return f"{attrs.evolve(link, permute=None)!r} permuted {permute(Var('id', None))}"
         case Load(move=move):
             return f"{attrs.evolve(link, move=())!r} [{_words(move)}]"
-        case Epilog(store=store):
-            others = "".join(f" [{one.tensor!r} {one.value!r} {_words(one.move)}]" for one in link.more)
-            return f"{attrs.evolve(link, store=(), more=())!r} [{_words(store)}]{others}"
+        case Epilog(store=store, outputs=outputs):
+            beside = "".join(f" {attrs.evolve(o, store=())!r} [{_words(o.store)}]" for o in outputs)
+            return f"{attrs.evolve(link, store=(), outputs=())!r} [{_words(store)}]{beside}"
         case Done(Microkernel(source, _, name)):
             return f"Done {name} {source!r}"
         case _:

@@ -20,7 +20,7 @@ from fireiron.front.roles import Role
 from fireiron.front.verbs import Verbs
 from fireiron.language import specs
 from fireiron.language.atom import Atom
-from fireiron.language.decompositions import Epilog, Load, Microkernel, Split, Store, Strided, Tile
+from fireiron.language.decompositions import Epilog, Load, Microkernel, Output, Split, Strided, Tile
 from fireiron.language.levels import RF, Level, Memory
 from fireiron.language.pointwise import Value, read
 from fireiron.language.residual import start, store_of
@@ -96,13 +96,14 @@ class ProductsChain(Verbs, Chain):
         spec = self.products
         kind = spec.accumulator
         self._check(rules.epilog, self.residual, memory, kind)
-        stores: list[Store] = []
+        stores: list[Output] = []
         for i, (value, out) in enumerate(zip(spec.values, spec.outs, strict=True)):
             moved = store_of(self.residual, memory, value.dtype, i)
             move = MoveChain(self.program, (), moved, (), f"{self.where} > store")
-            stores.append(Store(out, value, self._finished(store or conform(), move).links))
-        first, *more = stores
-        return self._as(ProductsChain, Epilog(first.value, memory, kind, 0.0, first.move, tuple(more), link=here()))
+            stores.append(Output(value, out, self._finished(store or conform(), move).links))
+        *outputs, last = stores
+        link = Epilog(last.value, memory, kind, 0.0, last.store, tuple(outputs), link=here())
+        return self._as(ProductsChain, link)
 
     def done(self, atom: Atom | Microkernel | str | None = None) -> ProductsChain:
         """Close the chain: the first atom of the table that executes each product's residual, or a chosen one.

@@ -135,7 +135,7 @@ def lower(
 
 def _named(spec: Spec, links: Sequence[Decomposition]) -> set[str]:
     """List the names that the author chose, of tensors, sizes, scalars: nothing that lowering makes may take them."""
-    values = [v for x in links if isinstance(x, Epilog) for v in (x.value, *(one.value for one in x.more))]
+    values = [v for x in links if isinstance(x, Epilog) for v in x.values]
     tensors = [*tensors_of(spec), *(t for value in values for t in value.tensors if not t.memory.registers)]
     sizes = (leaf for t in tensors for e in (*t.shape, *t.strides) for leaf in free(as_expr(e)))
     scalars = (p for value in values for p in parameters(value.tree))

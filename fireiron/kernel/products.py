@@ -19,7 +19,7 @@ from fireiron.kernel.ir import Buffer, Compute, Region, Statement, View
 from fireiron.kernel.reduce import fill
 from fireiron.kernel.storage import fresh_window, register_storage, tensor_window
 from fireiron.kernel.window import Storage, Window
-from fireiron.language.decompositions import Decomposition, Epilog, Load, Store
+from fireiron.language.decompositions import Decomposition, Epilog, Load, Output
 from fireiron.language.levels import RF, SH, Thread
 from fireiron.language.pointwise import read
 from fireiron.language.residual import Residual, apply, store_of
@@ -52,14 +52,14 @@ def lower_products(link: Epilog, rest: Sequence[Decomposition], state: State, co
         for s in held.values()
         if s.name not in context.zeroed
     )
-    stores = (Store(spec.outs[0], link.value, link.store), *link.more)
+    stores = (*link.outputs, Output(link.value, spec.outs[-1], link.store))
     results, ops = _ops(stores, outputs[0], held, state, context, link)
     put: list[Statement] = []
     for i, (one, storage) in enumerate(zip(stores, results, strict=True)):
         move = store_of(state.residual, link.memory, storage.dtype, i)
         windows = {"src": fresh_window(storage, outputs[0]), "dst": outputs[i]}
         inner = attrs.evolve(state, residual=move, windows=windows, path=f"{below.path} > store", link=link.link)
-        put.append(Region(f"store {one.tensor.name}: {move}", recur(one.move, inner, context), below.path, link.link))
+        put.append(Region(f"store {one.tensor.name}: {move}", recur(one.store, inner, context), below.path, link.link))
     return (*begin, *main, *ops, *put)
 
 
@@ -101,7 +101,7 @@ def _phase(state: State, named: tuple[tuple[str, str, str], ...], depth: object,
 
 
 def _ops(
-    stores: tuple[Store, ...], output: Window, sums: dict[str, Storage], state: State, context: Context, link: Epilog
+    stores: tuple[Output, ...], output: Window, sums: dict[str, Storage], state: State, context: Context, link: Epilog
 ) -> tuple[tuple[Storage, ...], Body]:
     """Compute each element of the outputs; gives the register tensors that hold them, the sums' own where they do."""
     first, *_ = sums.values()

@@ -35,7 +35,7 @@ from fireiron.kernel.ir import (
 )
 from fireiron.kernel.move import lower_copy, open_load
 from fireiron.kernel.ownership import RegisterLoop
-from fireiron.kernel.window import cut_chunk
+from fireiron.kernel.window import Storage, cut_chunk
 from fireiron.language.decompositions import Decomposition, Load, Split
 from fireiron.language.levels import SH, Level, Warp, Warpgroup
 
@@ -85,23 +85,29 @@ def _empty(
     recur: Recur,
 ) -> Body:
     assert link.specialised is not None
-    cursor = Cursor(context.name("ring"), link.stages)
+    ring = next((r for r in context.rings if r.link is link), None)
+    cursor = Cursor(context.name("ring"), link.stages) if ring is None else ring.cursor
     context.loaders = link.specialised.producers * WARPGROUP
     context.registers = link.specialised.registers or (0, 0)
+    again: set[str] = set()
     for load in loads:
         inner = open_load(load, inner, context, link.stages, cursor.slot)
         inner.windows[load.role].storage.guarded = True
+        if ring is not None:
+            inner = _same_slots(load, inner, ring, again, context)
     compute = recur(rest, inner, context)
     assert context.threads is not None
-    _budgets(link, context)
     level = _readers(compute)
     assert level.size is not None
-    units = context.threads // level.size // context.staggered
-    full = Barrier(context.name("full"), link.stages, 1)
-    empty = Barrier(context.name("empty"), link.stages, units * len(peers(context)))
-    context.rings.append(
-        Ring(link, cursor, full, empty, {load.role: inner.windows[load.role].storage for load in loads})
-    )
+    if ring is None:
+        _budgets(link, context)
+        units = context.threads // level.size // context.staggered
+        full = Barrier(context.name("full"), link.stages, 1)
+        empty = Barrier(context.name("empty"), link.stages, units * len(peers(context)))
+        ring = Ring(link, cursor, full, empty, {})
+        context.rings.append(ring)
+    full, empty = ring.full, ring.empty
+    ring.storages.update({load.role: inner.windows[load.role].storage for load in loads})
     flying = any(isinstance(s, Call) and s.atom.completion == GROUP for s in walk(compute))
     late = link.inflight if flying else 0
     last = (
@@ -120,6 +126,32 @@ def _empty(
     loop = For(k, trips, body, link.unrolled)
     rest_of = (Wait(GROUP, 0), *_release(empty, last, level, None, context, link)) if late else ()
     return (*before, loop, *behind, *rest_of, *after)
+
+
+def _same_slots(load: Load, state: State, ring: Ring, taken: set[str], context: Context) -> State:
+    """Let a later loop over K go on in the ring of the one before: its operands lie in the same buffers.
+
+    Raises:
+        DecompositionError: `role-ring` where none of them holds an operand's tile.
+    """
+    made = state.windows[load.role].storage
+
+    def fits(s: Storage) -> bool:
+        return (s.dtype, s.shape, s.strides, s.swizzle) == (made.dtype, made.shape, made.strides, made.swizzle)
+
+    found = next((s for s in ring.storages.values() if s.name not in taken and fits(s)), None)
+    if found is None:
+        tile = "x".join(map(str, made.shape))
+        raise DecompositionError(
+            "role-ring",
+            f"no buffer of the ring holds a tile {tile} of {state.residual.operand(load.role)}",
+            fix="give all products operands of one element type and order, or drop specialize()",
+            link=load.link,
+        )
+    taken.add(found.name)
+    del context.storages[made.name]
+    context.names.discard(made.name)
+    return state.with_window(load.role, attrs.evolve(state.windows[load.role], storage=found))
 
 
 def _turns(cursor: Cursor, trips: Expr, level: Level, context: Context) -> tuple[Body, Body, Body]:

@@ -188,12 +188,18 @@ class Load:
 
 
 @attrs.frozen
-class Store:
-    """Hold one more output of an epilog: the tensor, what is stored in it, and the links of the Move that stores."""
+class Output:
+    """Store what an epilog has made of the accumulator so far; the ops behind it go on from there.
 
-    tensor: Tensor
+    Args:
+        value: an expression of what the output before it left, or of the accumulator; of several products, of the sums.
+        tensor: where it goes.
+        store: the links of the Move that stores.
+    """
+
     value: Value
-    move: tuple[Decomposition, ...]
+    tensor: Tensor
+    store: tuple[Decomposition, ...]
 
 
 @attrs.frozen
@@ -201,12 +207,12 @@ class Epilog:
     """Accumulate C in registers; then run pointwise ops, and store.
 
     Args:
-        value: what is stored, an expression of the accumulator.
+        value: what is stored, an expression of the accumulator, or of what the last output left.
         memory: FR or RF.
         dtype: the accumulator's element type, None for the default of the inputs'.
         init: the accumulator's first value.
         store: the links of the Move that stores.
-        more: the outputs after the first.
+        outputs: what is stored on the way, first to last.
     """
 
     value: Value
@@ -214,8 +220,19 @@ class Epilog:
     dtype: DType
     init: float
     store: tuple[Decomposition, ...]
-    more: tuple[Store, ...] = ()
+    outputs: tuple[Output, ...] = ()
     link: Link | None = _link
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """List the expressions, each of what the one before it left."""
+        return (*(output.value for output in self.outputs), self.value)
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """List the tensors that the ops read and those that they are stored to, beside C."""
+        found = [t for output in self.outputs for t in (*output.value.tensors, output.tensor)]
+        return tuple(dict.fromkeys((*found, *self.value.tensors)))
 
 
 @attrs.frozen
@@ -263,10 +280,10 @@ __all__ = [
     "InOrder",
     "Load",
     "Microkernel",
+    "Output",
     "Own",
     "Specialised",
     "Split",
-    "Store",
     "Strided",
     "Tile",
     "Widest",
