@@ -15,6 +15,7 @@ from fireiron import (
     ColMajor,
     Grouped,
     Matrix,
+    MoveChain,
     ProductsChain,
     RowMajor,
     Strategy,
@@ -146,7 +147,7 @@ def hopper(program: ProductsChain, m: int = 128) -> ProductsChain:
     chunk = max(sum(_lines(t, phase, m, n) for t in _operands(program)) for phase in spec.phases) * SPAN
     chain: ProductsChain = (
         program.tile(m, n, batch=program.batch).to(Block).persistent(Grouped(8))
-        .epilog(memory=FR, store=_store(spec.outs[0], n))
+        .epilog(memory=FR, store=_store(n))
         .split(SPAN // nbytes).pipeline(min(6, (SHARED - staging) // chunk), inflight=1)
         .specialize(producers=1, registers=(24, 240))
     )  # fmt: skip
@@ -171,11 +172,16 @@ def _staging(out: Tensor, n: int) -> int:
     return 2 * min(2, n // width) * 64 * width * out.dtype.nbytes
 
 
-def _store(out: Tensor, n: int) -> Strategy:
-    """Choose how an output leaves: through panels in shared memory, by bulk stores."""
-    width = _width(out, n)
-    put = stmatrix() if out.dtype.nbytes == 2 else conform()
-    return through_shared(put, tma(width * out.dtype.nbytes), (64, width), at=Warpgroup, ring=min(2, n // width))
+def _store(n: int) -> Strategy:
+    """Choose how outputs leave: through panels in shared memory, by bulk stores."""
+
+    def strategy(move: MoveChain) -> MoveChain:
+        out = move.residual.operands[1].tensor
+        width, nbytes = _width(out, n), out.dtype.nbytes
+        put = stmatrix() if nbytes == 2 else conform()
+        return through_shared(put, tma(width * nbytes), (64, width), at=Warpgroup, ring=min(2, n // width))(move)
+
+    return strategy
 
 
 def _matrices(m: int, n: int, k: int, dtype: str, *names: str, left: str) -> tuple[Tensor, ...]:

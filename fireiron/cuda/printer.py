@@ -43,7 +43,9 @@ def source(kernel: Kernel) -> str:
 
 def _entry(kernel: Kernel, body: str) -> str:
     """Print the kernel's head, its declarations and its body."""
-    bounds = f"{kernel.threads}, {kernel.minimum_blocks}" if kernel.minimum_blocks else f"{kernel.threads}"
+    # Roles that change their budgets start from what the launch gives: without a number of blocks, ptxas may give less.
+    blocks = kernel.minimum_blocks or int(any(isinstance(s, Roles) and s.roles[0].registers for s in kernel.body))
+    bounds = f"{kernel.threads}, {blocks}" if blocks else f"{kernel.threads}"
     if kernel.cluster > 1:
         bounds += f") __cluster_dims__({kernel.cluster}, 1, 1"
     parameters = ",\n".join(INDENT + parameter(p) for p in kernel.parameters)

@@ -33,6 +33,9 @@ def lower_products(link: Epilog, rest: Sequence[Decomposition], state: State, co
     below = attrs.evolve(state, residual=apply(link, state.residual)).under("epilog", link.link)
     outputs = tuple(state.windows[o.role] for o in state.residual.playing("C"))
     if context.role != "math":  # it has no part in the accumulators' life
+        below = attrs.evolve(
+            below, windows={**below.windows, **{o.role: outputs[0] for o in below.residual.playing("C")}}
+        )
         return _loops(spec, rest, below, context, recur)
     held: dict[str, Storage] = {}
     for operand in below.residual.playing("C"):
