@@ -9,6 +9,7 @@ from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.errors import FireironError
 from fireiron.base.presets_path import presets_path
 from fireiron.base.version import VERSION
+from fireiron.front.layers import LayerChain, LayersChain, layers
 from fireiron.front.matmul import MatMulChain
 from fireiron.front.moves import (
     MoveChain,
@@ -73,6 +74,8 @@ __all__ = [
     "Grouped",
     "Init",
     "Kernel",
+    "LayerChain",
+    "LayersChain",
     "Layout",
     "Level",
     "MatMul",
@@ -110,6 +113,7 @@ __all__ = [
     "i8",
     "i32",
     "in_order",
+    "layers",
     "ldmatrix",
     "matmul",
     "maximum",

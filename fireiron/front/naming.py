@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fireiron.language.decompositions import Chunks, Decomposition, Epilog, Split, Tile, Widest
 from fireiron.language.levels import Block
-from fireiron.language.specs import Init, MatMul, Move, Pointwise, Products, Program
+from fireiron.language.specs import Init, Layers, MatMul, Move, Pointwise, Products, Program
 
 
 def kernel_name(program: Program, links: Sequence[Decomposition]) -> str:
@@ -33,6 +33,9 @@ def kernel_name(program: Program, links: Sequence[Decomposition]) -> str:
         case Products(outs=(out, *_)):
             kinds = (spec.lefts[0].dtype, spec.accumulator, out.dtype)
             types = list(dict.fromkeys(str(t) for t in kinds))
+        case Layers(X=a, layers=layers, Y=out):
+            tile += f"x{max(layer.width for layer in layers)}_{sum(layer.count for layer in layers)}layers"
+            types = list(dict.fromkeys(str(t) for t in (a.dtype, spec.accumulator, out.dtype)))
         case Move(src, dst):
             types = list(dict.fromkeys((str(src.dtype), str(dst.dtype))))
         case Init(dst):

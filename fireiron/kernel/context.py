@@ -153,6 +153,21 @@ class Context:
         return substitute(e, self.definitions) if self.definitions else e
 
 
+@attrs.define(eq=False)
+class Layered:
+    """Describe a loop over layers, whose bodies' pipelines are one: a chunk's number counts all layers' chunks.
+
+    Args:
+        var: the layer's number.
+        trips: how many there are.
+        before: what fills the pipelines' first slots, ahead of the loop.
+    """
+
+    var: Var
+    trips: int
+    before: list[Statement] = attrs.field(factory=list[Statement])
+
+
 @attrs.frozen
 class State:
     """Hold the place in the tree.
@@ -167,6 +182,8 @@ class State:
         ring: slots of the buffers right below, and which of them this trip takes.
         products: the parts (A, B, C) of the products that the residual's loops compute together.
         accumulated: parts of the sums to which an earlier loop over K has added.
+        around: a loop over layers, through which a pipeline below runs on.
+        number: of the layer, where a stack of them has one body.
         path: the links that led here, in words.
         link: where the last of them was written.
     """
@@ -181,6 +198,8 @@ class State:
     ring: tuple[int, Expr, int] | None = None
     products: tuple[tuple[str, str, str], ...] = (("A", "B", "C"),)
     accumulated: frozenset[str] = frozenset()
+    around: Layered | None = None
+    number: Expr | None = None
     path: str = ""
     link: Link | None = None
 

@@ -160,6 +160,8 @@ def _ops(value: Value, output: Window, window: Window, state: State, context: Co
     if value.tree == Arg(0, link.dtype):
         return ()
     place = owned(window.storage, output, context)
+    if state.number is not None:  # what a stack of layers reads is a batch, one of each
+        place = attrs.evolve(place, coordinates=(state.number, *place.coordinates))
     dst = View(buffer_of(window.storage), place.register, origin=place.coordinates)
     inputs = [dst]
     for tensor in value.tensors:

@@ -34,7 +34,7 @@ from fireiron.kernel.storage import tensor_window
 from fireiron.kernel.synchronise import synchronise
 from fireiron.kernel.walk import lower_links
 from fireiron.kernel.window import Axis, Storage, Window
-from fireiron.language.decompositions import Decomposition, Epilog
+from fireiron.language.decompositions import Decomposition, Epilog, every
 from fireiron.language.residual import start
 from fireiron.language.specs import Program, Spec, tensors_of, written_by
 from fireiron.language.tensor import Tensor
@@ -87,7 +87,7 @@ def lower(
     state = State(residual, {}, path=f"{residual.short} @ Kernel")
     windows: dict[str, Window] = {}
     tensors: set[str] = set()
-    if residual.kind == "MatMul":
+    if residual.kind in ("MatMul", "Layers"):
         written = written_by(spec)
         for tensor in tensors_of(spec):  # parameters come in the caller's order
             if tensor not in written:
@@ -135,7 +135,7 @@ def lower(
 
 def _named(spec: Spec, links: Sequence[Decomposition]) -> set[str]:
     """List the names that the author chose, of tensors, sizes, scalars: nothing that lowering makes may take them."""
-    values = [v for x in links if isinstance(x, Epilog) for v in x.values]
+    values = [v for x in every(links) if isinstance(x, Epilog) for v in x.values]
     tensors = [*tensors_of(spec), *(t for value in values for t in value.tensors if not t.memory.registers)]
     sizes = (leaf for t in tensors for e in (*t.shape, *t.strides) for leaf in free(as_expr(e)))
     scalars = (p for value in values for p in parameters(value.tree))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Expr, as_expr, lt, ne, or_, proves
+from fireiron.algebra.expr import Expr, as_expr, as_int, lt, ne, or_, proves
 from fireiron.atoms.cp_async import GROUP
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Body, Context, Recur, State, descend
@@ -15,7 +15,7 @@ from fireiron.kernel.ir import Commit, For, If, Wait
 from fireiron.kernel.move import Copy, asynchronous, lower_copy, open_load
 from fireiron.kernel.ownership import RegisterLoop
 from fireiron.kernel.roles import lower_specialised
-from fireiron.kernel.window import cut_chunk
+from fireiron.kernel.window import cut_chunk, substituted
 from fireiron.language.decompositions import Decomposition, Load, Split
 
 
@@ -28,6 +28,7 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
     Raises:
         DecompositionError: `register-loop`, `pipeline-empty`.
     """
+    layers, state = state.around, attrs.evolve(state, around=None)
     if link.specialised is not None:
         return lower_specialised(link, rest, state, context, recur)
     extent = state.residual.extents["K"]
@@ -42,12 +43,21 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
         begun=or_(state.begun, ne(k, 0)),
     )
 
+    each = as_int(trips)
+    number: Expr = k if layers is None or each is None else layers.var * each + k
+    every = trips if layers is None or each is None else as_expr(layers.trips * each)
+
     def at(chunk: Expr, inside: State) -> State:
-        return descend(inside, parts, {"K": chunk})
+        if layers is None or each is None:
+            return descend(inside, parts, {"K": chunk})
+        # Chunks count on over all layers.
+        moved = {layers.var: chunk // each}
+        windows = {role: substituted(window, moved) for role, window in inside.windows.items()}
+        return descend(attrs.evolve(inside, windows=windows), parts, {"K": chunk % each})
 
     before = () if state.windows["C"].storage.memory.registers else initialise(state, context)
     if link.stages == 1:
-        return (*before, For(k, trips, recur(rest, at(k, looped), context), link.unrolled))
+        return (*before, For(k, trips, recur(rest, at(number, looped), context), link.unrolled))
 
     loads = [x for i, x in enumerate(rest) if isinstance(x, Load) and all(isinstance(y, Load) for y in rest[:i])]
     if not loads:
@@ -56,25 +66,25 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
             f"pipeline({link.stages}) has no load below it to run ahead",
             fix="load A or B right below the split",
         )
-    inner = at(k, looped)
+    inner = at(number, looped)
     for load in loads:
         if load.memory.registers and not link.unrolled:
             raise DecompositionError(
                 "register-loop", "a pipeline of registers has no run-time slot", fix="refine the split by .unroll() too"
             )
-        inner = open_load(load, inner, context, link.stages, k)
+        inner = open_load(load, inner, context, link.stages, number)
     compute = recur(rest[len(loads) :], inner, context)
 
     def copies(chunk: Expr, inside: State) -> list[Copy]:
         return [lower_copy(x, at(chunk, inside), inner.windows[x.role].storage, chunk, context, recur) for x in loads]
 
     def guarded(chunk: Expr, body: Body) -> Body:
-        present = lt(chunk, trips)
+        present = lt(chunk, every)
         if present == as_expr(0):
             return ()
         return body if proves(present) or not body else (If(present, body),)
 
-    ahead = k + (link.stages - 1)
+    ahead = number + (link.stages - 1)
     next_chunk = copies(ahead, looped)
     flying = asynchronous(tuple(s for c in next_chunk for s in c.start))
     first: Body = ()
@@ -89,4 +99,7 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
         # Groups are counted even where they are empty.
         start = (Wait(GROUP, link.stages - 2), *start, Commit(GROUP))
     finish = guarded(ahead, tuple(s for c in next_chunk for s in c.finish))
+    if layers is not None:
+        layers.before += first
+        first = ()
     return (*before, *first, For(k, trips, (*start, *compute, *finish), link.unrolled))

@@ -27,6 +27,7 @@ from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.context import Body, Context, State, descend, units_of
 from fireiron.kernel.epilog import lower_epilog
 from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, For, If, Let, Region, Statement
+from fireiron.kernel.layers import lower_each
 from fireiron.kernel.leaf import lower_done
 from fireiron.kernel.move import lower_load, lower_own, widest_sizes
 from fireiron.kernel.ownership import RegisterLoop
@@ -34,7 +35,7 @@ from fireiron.kernel.parallel import count_ways, lower_parallel
 from fireiron.kernel.pipeline import lower_split
 from fireiron.kernel.products import lower_products
 from fireiron.kernel.window import Cut, cut
-from fireiron.language.decompositions import Decomposition, Done, Epilog, Extent, Load, Own, Split, Tile, Widest
+from fireiron.language.decompositions import Decomposition, Done, Each, Epilog, Extent, Load, Own, Split, Tile, Widest
 from fireiron.language.levels import Block, Cluster, Kernel, Warp
 from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
 
@@ -71,6 +72,8 @@ def lower_links(links: Sequence[Decomposition], state: State, context: Context) 
                 return lower_products(link, rest, state, context, lower_links)
             case Epilog():
                 return lower_epilog(link, rest, state, context, lower_links)
+            case Each():
+                return lower_each(link, state, context, lower_links)
             case Own():
                 return lower_own(link, rest, state, context, lower_links)
             case Done():

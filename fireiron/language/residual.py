@@ -8,12 +8,12 @@ import attrs
 
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Index
-from fireiron.language.decompositions import Chunks, Decomposition, Done, Epilog, Extent, Load, Own, Split, Tile, Widest
+from fireiron.language.decompositions import Chunks, Decomposition, Done, Each, Epilog, Extent, Load, Own, Split, Tile, Widest
 from fireiron.language.levels import Kernel, Level, Memory
-from fireiron.language.specs import Init, MatMul, Move, Pointwise, Products, Spec, dims_of
+from fireiron.language.specs import BATCH, Init, Layer, Layers, MatMul, Move, Pointwise, Products, Spec, dims_of
 from fireiron.language.tensor import Tensor
 
-Kind: TypeAlias = Literal["MatMul", "Move", "Init", "Pointwise"]
+Kind: TypeAlias = Literal["MatMul", "Move", "Init", "Pointwise", "Layers"]
 
 
 @attrs.frozen
@@ -40,7 +40,7 @@ class Residual:
     """Describe the spec that a chain has left to decompose.
 
     Args:
-        kind: MatMul, Move, Init or Pointwise.
+        kind: MatMul, Move, Init, Pointwise or Layers.
         level: the level whose unit executes it.
         sizes: extent of each dimension; None where a vector's width is still open.
         operands: in the spec's order.
@@ -103,6 +103,10 @@ def start(spec: Spec) -> Residual:
             return Residual("Init", Kernel, _sizes(dst, spec), (operand("dst", dst),))
         case Pointwise(_, _, out):
             return Residual("Pointwise", Kernel, _sizes(out, spec), (operand("out", out),))
+        case Layers(x, _, y):
+            return Residual(
+                "Layers", Kernel, (("M", x.shape[0]), ("K", x.shape[1])), (operand("A", x), operand("C", y))
+            )
         case Products():
             depths = tuple(dict.fromkeys(a.shape[-1] for a in spec.lefts))
             return Residual(
@@ -113,6 +117,28 @@ def start(spec: Spec) -> Residual:
                 sums=tuple(operand(*x) for x in roles("C", spec.held)),
                 depths=depths if len(depths) > 1 else (),
             )
+
+
+def layer_of(layer: Layer, around: Residual) -> Residual:
+    """Give the MatMul that one layer is inside a block: A on chip, where the load above put it, and C there too."""
+    a = around.operand("A")
+    assert a is not None
+    rows = around.extents["M"]
+    stack = ((BATCH, 1),) if len(layer.weights.shape) == 3 else ()
+    sizes = (*stack, ("M", rows), ("N", layer.width), ("K", layer.depth))
+    dims = ("K", "N") if not stack else (BATCH, "K", "N")
+    b = Operand("B", layer.weights, layer.weights.memory, layer.weights.dtype, dims)
+    c = attrs.evolve(a, role="C", dims=("M", "N"))
+    return Residual("MatMul", around.level, sizes, (a, b, c))
+
+
+def result_of(spec: Layers, around: Residual) -> Residual:
+    """Give the Move that brings the last layer's result to Y."""
+    a, y = around.operand("A"), around.operand("C")
+    assert a is not None and y is not None
+    sizes = (("M", around.extents["M"]), ("N", spec.layers[-1].width))
+    src = attrs.evolve(a, role="src", dims=("M", "N"))
+    return Residual("Move", around.level, sizes, (src, attrs.evolve(y, role="dst")))
 
 
 def roles(letter: str, tensors: tuple[Tensor, ...]) -> tuple[tuple[str, Tensor], ...]:
@@ -163,7 +189,7 @@ def apply(link: Decomposition, residual: Residual) -> Residual:
         case Own(level):
             sizes = tuple((dim, None) for dim, _ in residual.sizes)
             return attrs.evolve(residual, level=level, sizes=sizes)
-        case Done():
+        case Done() | Each():
             return attrs.evolve(residual, closed=True)
 
 

@@ -158,12 +158,70 @@ class Products:
         return tuple(tuple(group) for group in found)
 
 
+@attrs.frozen
+class Layer:
+    """Describe one layer, or a stack of equal ones that follow each other.
+
+    Args:
+        weights: K x N, or a batch of them: one for each layer of the stack.
+        value: what the layer gives, an expression of its accumulator and of other tensors, whose batch is the number
+            of the layer.
+    """
+
+    weights: Tensor
+    value: Value
+
+    @property
+    def count(self) -> int:
+        """Count the layers."""
+        return _known(self.weights.shape[0]) if len(self.weights.shape) == 3 else 1
+
+    @property
+    def depth(self) -> int:
+        """Give the width of what the layer reads (K)."""
+        return _known(self.weights.shape[-2])
+
+    @property
+    def width(self) -> int:
+        """Give the width of what the layer gives (N)."""
+        return _known(self.weights.shape[-1])
+
+
+def _known(extent: Index) -> int:
+    if not isinstance(extent, int):
+        raise SpecError(
+            "symbolic-width", f"a layer's width {extent} is not known", fix="give layers numbers; rows may be symbols"
+        )
+    return extent
+
+
+@attrs.frozen
+class Layers:
+    """Compute Y from X by layers one after another: each one's result is the next one's A.
+
+    Args:
+        X, Y: the first layer's input and the last one's output, a row each sample.
+        layers: in execution order.
+        acc: the accumulators' element type, None for the default of X's.
+    """
+
+    X: Tensor
+    layers: tuple[Layer, ...]
+    Y: Tensor
+    acc: DType | None = None
+
+    @property
+    def accumulator(self) -> DType:
+        """Give the accumulators' element type."""
+        return self.acc or default_accumulator(self.X.dtype)
+
+
 def accumulator_of(name: str, like: Tensor, dtype: DType) -> Tensor:
     """Describe an accumulator of an output: a tensor that a block's registers hold."""
     return attrs.evolve(like, name=name, dtype=dtype, memory=FR)
 
 
-Spec: TypeAlias = MatMul | Move | Init | Pointwise | Products
+Spec: TypeAlias = MatMul | Move | Init | Pointwise | Products | Layers
 
 
 @attrs.frozen
@@ -210,6 +268,8 @@ def one_step(spec: Spec, arch: str | None = None) -> Program:
                 _broadcasts(tensor, spec.out)
         case Products():
             _check_products(spec)
+        case Layers():
+            _check_layers(spec)
     return Program((Step(type(spec).__name__.lower(), spec),), arch=arch)
 
 
@@ -251,6 +311,33 @@ def _check_products(spec: Products) -> None:
             raise SpecError(
                 "same-name", f"a tensor and an accumulator are named {tensor.name}", fix="rename one of them"
             )
+
+
+def _check_layers(spec: Layers) -> None:
+    _different_names(spec.X, *(layer.weights for layer in spec.layers), spec.Y)
+    name, width = spec.X.name, spec.X.shape[-1]
+    if len(spec.X.shape) != 2 or len(spec.Y.shape) != 2:
+        raise SpecError("shape-mismatch", f"{spec.X} or {spec.Y} is no matrix", fix="give layers matrices, rows first")
+    pairs = [(f"rows of {name} and {spec.Y.name}", spec.X.shape[0], spec.Y.shape[0])]
+    for layer in spec.layers:
+        pairs.append((f"width of {name} and rows of {layer.weights.name}", width, layer.depth))
+        if layer.count > 1:
+            pairs.append((f"rows and columns of the stack {layer.weights.name}", layer.depth, layer.width))
+        name, width = layer.weights.name, layer.width
+    pairs.append((f"columns of {name} and {spec.Y.name}", width, spec.Y.shape[-1]))
+    for what, x, y in pairs:
+        if x != y:
+            raise SpecError("shape-mismatch", f"{what} differ: {x} and {y}", fix="give both the same extent")
+    for layer in spec.layers:
+        like = attrs.evolve(spec.Y, shape=(*layer.weights.shape[:-2], spec.Y.shape[0], layer.width))
+        for tensor in layer.value.tensors:
+            if len(tensor.shape) > 1 and tensor.shape[-2] != 1:
+                raise SpecError(
+                    "layer-rows",
+                    f"{tensor} differs from row to row, and a layer's op sees columns alone",
+                    fix="give ops tensors of one row: Matrix(1, N), with batch= for a stack",
+                )
+            _broadcasts(tensor, like)
 
 
 def _check_pair(a: Tensor, b: Tensor, c: Tensor) -> None:
@@ -330,6 +417,8 @@ def tensors_of(spec: Spec) -> tuple[Tensor, ...]:
         case Products(outs=outs):
             operands = dict.fromkeys(t for a, b, _ in spec.pairs for t in (a, b))
             return *operands, *outs
+        case Layers(x, layers, y):
+            return x, *(layer.weights for layer in layers), y
 
 
 def written_by(spec: Spec) -> tuple[Tensor, ...]:
@@ -339,6 +428,8 @@ def written_by(spec: Spec) -> tuple[Tensor, ...]:
             return (out,)
         case Products(outs=outs):
             return outs
+        case Layers(Y=out):
+            return (out,)
 
 
 def products_of(spec: Spec) -> tuple[tuple[Index, ...], ...]:
@@ -348,6 +439,10 @@ def products_of(spec: Spec) -> tuple[tuple[Index, ...], ...]:
             return (tuple(size for _, size in spec.sizes),)
         case Products():
             return tuple((*spec.outs[0].shape, a.shape[-1]) for a, _, _ in spec.pairs)
+        case Layers(x, layers):
+            return tuple(
+                (x.shape[0], layer.width, layer.depth) for layer in layers for _ in range(layer.count)
+            )
         case Move() | Init() | Pointwise():
             return ()
 
@@ -361,6 +456,8 @@ def dims_of(spec: Spec, role: str) -> tuple[str, ...]:
         case Products():
             names = {"A": ("M", "K"), "B": ("K", "N"), "C": ("M", "N")}[role[0]]
             return (BATCH, *names) if len(spec.outs[0].shape) == 3 else names
+        case Layers():
+            return {"A": ("M", "K"), "C": ("M", "N")}[role]
         case Move():
             return _dims(spec.dst)
         case Init():
