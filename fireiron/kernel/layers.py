@@ -23,29 +23,62 @@ def lower_each(link: Each, state: State, context: Context, recur: Recur) -> Body
     """Lower the layers one after another, and the Move that stores the last one's result."""
     spec = context.spec
     assert isinstance(spec, Layers)
-    held = state.windows["A"]
-    body: Body = ()
-    for number, layer in enumerate(spec.layers):
+    for layer in spec.layers:  # parameters come in the layers' order
+        for tensor in layer.value.tensors:
+            tensor_window(tensor, state, context)
+    places = _places(link, spec, state, context)
+    bodies: list[Body] = []
+    # What reads registers decides who holds them: the last layer is lowered first.
+    for number in reversed(range(len(spec.layers))):
         known = set(context.storages)
-        target = _target(link, layer, held, state, context)
-        made = set(context.storages)
-        body += _layer(link, number, layer, held, target, state, context, recur)
-        if number:  # weights of one layer after another: their buffers lie over each other
+        bodies.append(_layer(link, number, spec.layers[number], places, state, context, recur))
+        if len(bodies) > 1:  # weights of one layer after another: their buffers lie over each other
             for name, storage in context.storages.items():
-                if name not in known | {target.name} and name not in made and storage.memory == SH:
-                    storage.reuse = storage.reuse or not storage.guarded
-        held = Window(target, (held.axes[0], Axis("K", layer.width, as_expr(0))))
+                storage.reuse = storage.reuse or (
+                    name not in known and storage.memory == SH and not storage.guarded
+                )
+    body = tuple(statement for one in reversed(bodies) for statement in one)
     if context.role != "math":
         return body
     move = result_of(spec, state.residual)
-    windows = {"src": _as_result(held.storage, held, spec.layers[-1].width), "dst": state.windows["C"]}
+    windows = {"src": _at(places[-1], state, "N", spec.layers[-1].width), "dst": state.windows["C"]}
     below = attrs.evolve(state, residual=move, windows=windows).under("store", link.link)
     store = recur(link.store, below, context)
     return (*body, Region(f"store {spec.Y.name}: {move}", store, state.path, link.link))
 
 
+def _places(link: Each, spec: Layers, state: State, context: Context) -> tuple[Storage, ...]:
+    """Choose where X and each layer's result lie: over what the layer reads, where both are of one width."""
+    first = state.windows["A"].storage
+    places = [first]
+    for layer in spec.layers:
+        now = places[-1]
+        free = [s for s in places if s.shape[-1] == layer.width and (s is not now or layer.width == layer.depth)]
+        if context.role != "math":
+            places.append(now)
+        elif free:
+            places.append(free[-1])
+        else:
+            places.append(_place(link, layer.width, first, state, context))
+    return tuple(places)
+
+
+def _place(link: Each, width: int, like: Storage, state: State, context: Context) -> Storage:
+    window = _at(like, state, "K", width)
+    if like.memory.registers:
+        name = like.name.rstrip("0123456789")
+        return register_storage(name, window, like.memory, like.dtype, state, context, like.link)
+    return make_storage(link.hold, window, None, state, context, 1)
+
+
+def _at(storage: Storage, state: State, dim: str, width: int) -> Window:
+    """View activations of a width."""
+    rows = state.windows["A"].axes[0]
+    return Window(storage, (Axis(rows.dim, rows.size, as_expr(0)), Axis(dim, width, as_expr(0))))
+
+
 def _layer(
-    link: Each, number: int, layer: Layer, held: Window, target: Storage, state: State, context: Context, recur: Recur
+    link: Each, number: int, layer: Layer, places: tuple[Storage, ...], state: State, context: Context, recur: Recur
 ) -> Body:
     weights = tensor_window(layer.weights, state, context)
     axes = (Axis("K", layer.depth, as_expr(0)), Axis("N", layer.width, as_expr(0)))
@@ -57,7 +90,7 @@ def _layer(
             place, around = var, Layered(var, layer.count)
             loops = (*loops, RegisterLoop(var, as_expr(layer.count), False, link.link))
         axes = (Axis(BATCH, 1, place), *axes)
-    result = _as_result(target, held, layer.width)
+    held, result = _at(places[number], state, "K", layer.depth), _at(places[number + 1], state, "N", layer.width)
     windows = {"A": held, "B": Window(weights.storage, axes), "C": result}
     inside = attrs.evolve(
         state, residual=layer_of(layer, state.residual), windows=windows, loops=loops, begun=FALSE, around=around,
@@ -68,19 +101,3 @@ def _layer(
     if around is None:
         return inner
     return (*around.before, For(around.var, as_expr(around.trips), inner))
-
-
-def _as_result(storage: Storage, held: Window, width: int) -> Window:
-    return Window(storage, (held.axes[0], Axis("N", width, as_expr(0))))
-
-
-def _target(link: Each, layer: Layer, held: Window, state: State, context: Context) -> Storage:
-    """Choose where a layer's result lies: over what it reads, where both are of one width."""
-    if context.role != "math" or layer.width == layer.depth:
-        return held.storage
-    like = Window(held.storage, (held.axes[0], Axis("K", layer.width, as_expr(0))))
-    storage = held.storage
-    if storage.memory.registers:
-        return register_storage(storage.name, like, storage.memory, storage.dtype, state, context, storage.link)
-    return make_storage(link.hold, like, None, state, context, 1)
-
