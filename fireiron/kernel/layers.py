@@ -48,12 +48,16 @@ def lower_each(link: Each, state: State, context: Context, recur: Recur) -> Body
 
 
 def _places(link: Each, spec: Layers, state: State, context: Context) -> tuple[Storage, ...]:
-    """Choose where X and each layer's result lie: over what the layer reads, where both are of one width."""
+    """Choose where X and each layer's result lie: over what the layer reads, where both are of one width.
+
+    Shared memory of a width that nothing reads any more is taken again; registers lie as their one reader wants them.
+    """
     first = state.windows["A"].storage
     places = [first]
     for layer in spec.layers:
         now = places[-1]
-        free = [s for s in places if s.shape[-1] == layer.width and (s is not now or layer.width == layer.depth)]
+        alike = [s for s in places if s.shape[-1] == layer.width]
+        free = [now] if layer.width == layer.depth else [] if first.memory.registers else alike
         if context.role != "math":
             places.append(now)
         elif free:
