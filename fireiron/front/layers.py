@@ -170,7 +170,8 @@ class LayersChain(Verbs, Chain):
             store: how the last result goes to Y, vector() or conform() by default.
 
         Raises:
-            FireironError: located at the link that is wrong; `layers-on-chip` where X was not loaded; `unfinished-layer`.
+            FireironError: located at the link that is wrong; `layers-on-chip` where X was not loaded;
+                `unfinished-layer`.
         """
         self._check(rules.still_open, self.residual, "each")
         self._check(layer_rules.on_chip, self.residual)

@@ -34,9 +34,7 @@ def lower_each(link: Each, state: State, context: Context, recur: Recur) -> Body
         bodies.append(_layer(link, number, spec.layers[number], places, state, context, recur))
         if len(bodies) > 1:  # weights of one layer after another: their buffers lie over each other
             for name, storage in context.storages.items():
-                storage.reuse = storage.reuse or (
-                    name not in known and storage.memory == SH and not storage.guarded
-                )
+                storage.reuse = storage.reuse or (name not in known and storage.memory == SH and not storage.guarded)
     body = tuple(statement for one in reversed(bodies) for statement in one)
     if context.role != "math":
         return body

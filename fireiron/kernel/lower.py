@@ -8,7 +8,7 @@ from typing import Literal
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Expr, Symbol, as_expr, free
+from fireiron.algebra.expr import Symbol, as_expr, free
 from fireiron.algebra.scalar import parameters
 from fireiron.base.errors import SpecError
 from fireiron.kernel.allocate import allocate, rebind

@@ -289,7 +289,9 @@ Decomposition: TypeAlias = Tile | Split | Load | Epilog | Own | Each | Done
 def every(links: Iterable[Decomposition]) -> tuple[Decomposition, ...]:
     """List the links of a chain, and those of the chains of its layers."""
     return tuple(
-        x for link in links for x in ((link, *(y for c in link.chains for y in c)) if isinstance(link, Each) else (link,))
+        x
+        for link in links
+        for x in ((link, *(y for c in link.chains for y in c)) if isinstance(link, Each) else (link,))
     )
 
 

@@ -8,7 +8,19 @@ import attrs
 
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Index
-from fireiron.language.decompositions import Chunks, Decomposition, Done, Each, Epilog, Extent, Load, Own, Split, Tile, Widest
+from fireiron.language.decompositions import (
+    Chunks,
+    Decomposition,
+    Done,
+    Each,
+    Epilog,
+    Extent,
+    Load,
+    Own,
+    Split,
+    Tile,
+    Widest,
+)
 from fireiron.language.levels import Kernel, Level, Memory
 from fireiron.language.specs import BATCH, Init, Layer, Layers, MatMul, Move, Pointwise, Products, Spec, dims_of
 from fireiron.language.tensor import Tensor
@@ -74,8 +86,9 @@ class Residual:
     def words(self) -> tuple[str, ...]:
         """Print the extents; of products that differ in depth, each one's K."""
         depths = "|".join(map(str, self.depths)) or "?"
-        return tuple(depths if dim == "K" and size is None else "?" if size is None else str(size)
-                     for dim, size in self.sizes)
+        return tuple(
+            depths if dim == "K" and size is None else "?" if size is None else str(size) for dim, size in self.sizes
+        )
 
     @property
     def short(self) -> str:
@@ -113,7 +126,11 @@ def start(spec: Spec) -> Residual:
                 "MatMul",
                 Kernel,
                 (*spec.sizes, ("K", depths[0] if len(depths) == 1 else None)),
-                tuple(operand(*x) for part in (("A", spec.lefts), ("B", spec.rights), ("C", spec.outs)) for x in roles(*part)),
+                tuple(
+                    operand(*x)
+                    for part in (("A", spec.lefts), ("B", spec.rights), ("C", spec.outs))
+                    for x in roles(*part)
+                ),
                 sums=tuple(operand(*x) for x in roles("C", spec.held)),
                 depths=depths if len(depths) > 1 else (),
             )

@@ -440,9 +440,7 @@ def products_of(spec: Spec) -> tuple[tuple[Index, ...], ...]:
         case Products():
             return tuple((*spec.outs[0].shape, a.shape[-1]) for a, _, _ in spec.pairs)
         case Layers(x, layers):
-            return tuple(
-                (x.shape[0], layer.width, layer.depth) for layer in layers for _ in range(layer.count)
-            )
+            return tuple((x.shape[0], layer.width, layer.depth) for layer in layers for _ in range(layer.count))
         case Move() | Init() | Pointwise():
             return ()
 

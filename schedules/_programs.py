@@ -1,20 +1,24 @@
-"""Several specs in one kernel: sums of GEMMs, SwiGLU, LSTM cells.
+"""What the presets of fused programs share: schedules of several products, and of layers, on each path.
 
-Source: Graphene (ASPLOS 2023), Figure 12, for the LSTM pattern: two GEMMs, their sum, a bias, an activation.
+Products: an accumulator each, side by side in a block's registers. Layers: activations in registers, where the
+accumulators of one layer, rounded, are the fragments of the next.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, cast
 
 from fireiron import (
     FR,
     RF,
     SH,
+    A,
+    B,
     Block,
     ColMajor,
     Grouped,
-    Matrix,
+    LayerChain,
+    LayersChain,
     MoveChain,
     ProductsChain,
     RowMajor,
@@ -22,19 +26,13 @@ from fireiron import (
     Swizzle,
     Tensor,
     Thread,
-    Value,
-    Vector,
     Warp,
     Warpgroup,
     conform,
     cp_async,
-    exp,
     ldmatrix,
-    products,
-    relu,
     staged,
     stmatrix,
-    tanh,
     through_shared,
     tma,
 )
@@ -44,14 +42,8 @@ SHARED = 226 * 1024  # bytes of a block on Hopper, less those of barriers
 SPAN = 128  # bytes of a swizzled row
 COLUMNS = 256  # of all accumulators of a block together
 CHUNK = 32  # of K, on the path of mma.sync: 64 bytes
-
-
-def _sigmoid(x: Value) -> Value:
-    return 1 / (1 + exp(-x))
-
-
-def _silu(x: Value) -> Value:
-    return x / (1 + exp(-x))
+ROWS = 64  # of one wgmma
+SMS = 132  # of a Hopper GPU
 
 
 def schedule(program: ProductsChain, path: Path = "auto") -> ProductsChain:
@@ -63,17 +55,16 @@ def schedule(program: ProductsChain, path: Path = "auto") -> ProductsChain:
             start at multiples of 16 bytes, unless the spec names an older architecture.
     """
     if path == "auto":
-        path = _path(program)
+        path = _newest(program.program.arch, (*_operands(program), *program.products.outs))
     return {"simt": simt, "ampere": ampere, "hopper": hopper}[path](program)
 
 
-def _path(program: ProductsChain) -> Path:
-    tensors = _operands(program)
-    arch = program.program.arch or "sm_90a"
-    if any(tensor.dtype.name not in ("f16", "bf16") for tensor in tensors):
+def _newest(arch: str | None, tensors: tuple[Tensor, ...]) -> Path:
+    """Choose the newest path that an architecture has and that takes the tensors."""
+    if any(tensor.dtype.bits != 16 for tensor in tensors[:2]):
         return "simt"
-    old = int("".join(c for c in arch if c.isdigit())) < 90
-    return "ampere" if old or not all(t.aligned(8) for t in (*tensors, *program.products.outs)) else "hopper"
+    old = arch is not None and int("".join(c for c in arch if c.isdigit())) < 90
+    return "ampere" if old or not all(t.aligned(16 // t.dtype.nbytes) for t in tensors) else "hopper"
 
 
 def _operands(program: ProductsChain) -> tuple[Tensor, ...]:
@@ -184,86 +175,96 @@ def _store(n: int) -> Strategy:
     return strategy
 
 
-def _matrices(m: int, n: int, k: int, dtype: str, *names: str, left: str) -> tuple[Tensor, ...]:
-    """Name an operand of M x K, and weights of K x N that have K contiguous, as linear layers store them."""
-    return Matrix(m, k, dtype, name=left), *(Matrix(k, n, dtype, ColMajor, name=name) for name in names)
-
-
-def add_gemm_gemm(
-    m: int = 256, n: int = 256, k: int = 128, k2: int = 0, dtype: str = "f16", path: Path = "auto"
-) -> ProductsChain:
-    """Compute Y = X W + H U in one accumulator.
+def layers_schedule(program: LayersChain, path: Path = "auto", m: int = 0) -> LayersChain:
+    """Schedule layers whose activations stay on chip.
 
     Args:
-        m: rows of X, H and Y.
-        n: columns of W, U and Y.
-        k: depth of the first product.
-        k2: depth of the second, that of the first where 0.
-        dtype: element type of all matrices.
-        path: simt, ampere, hopper, or auto.
+        program: the layers.
+        path: simt takes every type and width; ampere and hopper f16 and bf16, widths that are multiples of 16. auto
+            takes the newest that fits, up to the architecture that the spec names.
+        m: rows of a block, 0 for as many as fit where that leaves every multiprocessor some.
     """
-    x, w = _matrices(m, n, k, dtype, "W", left="X")
-    h, u = _matrices(m, n, k2 or k, dtype, "U", left="H")
-    return schedule(products(Matrix(m, n, dtype, name="Y"), [(x, w), (h, u)]), path)
+    spec = program.layers
+    widths = (spec.X.shape[-1], *(layer.width for layer in spec.layers))
+    tensors = (spec.X, *(layer.weights for layer in spec.layers), spec.Y)
+    if path == "auto":
+        path = _newest(program.program.arch, tensors)
+        if any(cast(int, width) % 16 or cast(int, width) > COLUMNS for width in widths):
+            path = "simt"
+    return {"simt": simt_layers, "ampere": ampere_layers, "hopper": hopper_layers}[path](program, m)
 
 
-def swiglu(m: int = 256, n: int = 256, k: int = 128, dtype: str = "f16", path: Path = "auto") -> ProductsChain:
-    """Compute Y = silu(X Wg) * (X Wu): X is loaded once for both products.
+def _rows(program: LayersChain, m: int, most: int, least: int) -> int:
+    """Choose the rows of a block: the most that leave no multiprocessor without any."""
+    rows = program.layers.X.shape[0]
+    if m:
+        return m
+    while most > least and isinstance(rows, int) and rows < most * SMS:
+        most //= 2
+    return most
+
+
+def simt_layers(program: LayersChain, m: int = 0) -> LayersChain:
+    """Schedule layers for CUDA cores: activations in shared memory."""
+
+    def layer(one: LayerChain) -> LayerChain:
+        chain: LayerChain = one.epilog().split(16).load(B, SH, staged()).storage_layout(RowMajor).pad(8)
+        chain = chain.tile(16, 32).to(Warp).tile(4, 4).to(Thread).split(1).unroll().load(A, RF).load(B, RF)
+        return chain.tile(1, 1).unroll().done()
+
+    return program.tile(_rows(program, m, 32, 16)).to(Block).load(A, SH).pad(8).each(layer)
+
+
+def ampere_layers(program: LayersChain, m: int = 0, stages: int = 4) -> LayersChain:
+    """Schedule layers for mma.sync: a warp owns 16 or 32 whole rows, weights arrive by asynchronous copies.
 
     Args:
-        m: rows of X and Y.
-        n: columns of Wg, Wu and Y.
-        k: columns of X.
-        dtype: element type of all matrices.
-        path: simt, ampere, hopper, or auto.
+        program: the layers, of f16 or bf16, of widths that are multiples of 16.
+        m: rows of a block, 0 for a choice.
+        stages: ring slots of the weights.
     """
-    x, wg, wu = _matrices(m, n, k, dtype, "Wg", "Wu", left="X")
-    program = products(Matrix(m, n, dtype, name="Y"), (x, wg), (x, wu), op=lambda gate, up: _silu(gate) * up)
-    return schedule(program, path)
+    widest = max(max(x.width, x.depth) for x in program.layers.layers)
+    rows = _rows(program, m, 256 if widest <= 128 else 128, 64)
+    warp = 32 if widest <= 128 and rows >= 128 else 16
+
+    def layer(one: LayerChain) -> LayerChain:
+        _, n, k = one.sizes
+        chunk = CHUNK if k % CHUNK == 0 else 16
+        along_k = one.weights.order is ColMajor
+        pieces = chunk // 16 if along_k else 0 if n & (n - 1) else n.bit_length() - 4
+        chain: LayerChain = one.epilog().split(chunk).unroll().pipeline(stages)
+        loaded = chain.load(B, SH, cp_async()).storage_layout(one.weights.order)
+        chain = loaded.swizzle(Swizzle(min(3, pieces), 3, max(3, pieces))) if pieces else loaded.pad(8)
+        part = next(width for width in (64, 48, 32, 16) if n % width == 0)
+        chain = chain.tile(warp, n).to(Warp).split(16).unroll().tile(warp, part).unroll()
+        return chain.load(B, FR, ldmatrix()).tile(16, 8).unroll().done()
+
+    return program.tile(rows).to(Block).load(A, FR).each(layer)
 
 
-def lstm_pattern(
-    m: int = 256, n: int = 256, k: int = 128, k2: int = 0, dtype: str = "f16", path: Path = "auto"
-) -> ProductsChain:
-    """Compute Y = relu(X W + H U + bias): Graphene's LSTM pattern.
+def hopper_layers(program: LayersChain, m: int = 0) -> LayersChain:
+    """Schedule layers for Hopper: one role's bulk copies of weights, wgmma that takes activations from registers.
 
     Args:
-        m: rows of X, H and Y.
-        n: columns of W, U and Y.
-        k: depth of the first product.
-        k2: depth of the second, that of the first where 0.
-        dtype: element type of all matrices; the bias is f32.
-        path: simt, ampere, hopper, or auto.
+        program: the layers, of f16 or bf16, of widths that are multiples of 16.
+        m: rows of a block, 64, 128, or 256 where layers are of at most 128 columns; 0 for a choice.
     """
-    x, w = _matrices(m, n, k, dtype, "W", left="X")
-    h, u = _matrices(m, n, k2 or k, dtype, "U", left="H")
-    bias = Vector(n, name="bias")
-    y = Matrix(m, n, dtype, name="Y")
-    return schedule(products(y, [(x, w), (h, u)], op=lambda acc: relu(acc + bias)), path)
+    widest = max(max(x.width, x.depth) for x in program.layers.layers)
+    rows = _rows(program, m, 256 if widest <= 128 else 128, 64)
+    part = ROWS if rows < 256 else 128
 
+    def layer(one: LayerChain) -> LayerChain:
+        _, n, k = one.sizes
+        chunk = next(c for c in (64, 32, 16) if k % c == 0)
+        span = chunk * one.weights.dtype.nbytes
+        if one.weights.order is RowMajor:
+            span = next(s for s in (SPAN, 64, 32) if n * one.weights.dtype.nbytes % s == 0)
+        slots = min(8, (SHARED - 2048) // len(program.layers.layers) // (chunk * n * one.weights.dtype.nbytes))
+        chain: LayerChain = (
+            one.epilog().split(chunk).unroll().pipeline(slots)
+            .specialize(producers=1, registers=(24, 240) if rows > ROWS else None).load(B, SH, tma(span))
+            .tile(part, n).to(Warpgroup).split(16).unroll()
+        )  # fmt: skip
+        return (chain.tile(ROWS, n).unroll() if part > ROWS else chain).done()
 
-def lstm_cell(
-    m: int = 256, n: int = 128, k: int = 128, dtype: str = "f16", path: Path = "auto"
-) -> ProductsChain:
-    """Compute an LSTM cell: i, f, o = sigmoid and g = tanh of X W + H U + b each; c' = f c + i g, h' = o tanh(c').
-
-    Weights of each gate are matrices of their own: views of the stacked ones that frameworks keep will do.
-
-    Args:
-        m: rows, one a sequence.
-        n: width of the hidden state.
-        k: width of the input.
-        dtype: element type of all matrices; biases and states c are f32.
-        path: simt, ampere, hopper, or auto.
-    """
-    x, *w = _matrices(m, n, k, dtype, "Wi", "Wf", "Wg", "Wo", left="X")
-    h, *u = _matrices(m, n, n, dtype, "Ui", "Uf", "Ug", "Uo", left="H")
-    bi, bf, bg, bo = (Vector(n, name=f"b{gate}") for gate in "ifgo")
-    state = Matrix(m, n, name="C")
-
-    def cell(i: Value, f: Value, g: Value, o: Value) -> tuple[Value, Value]:
-        c = _sigmoid(f + bf) * state + _sigmoid(i + bi) * tanh(g + bg)
-        return c, _sigmoid(o + bo) * tanh(c)
-
-    outs = (Matrix(m, n, name="C_next"), Matrix(m, n, dtype, name="H_next"))
-    return schedule(products(outs, *([(x, a), (h, b)] for a, b in zip(w, u, strict=True)), op=cell), path)
+    return program.tile(rows).to(Block).persistent().load(A, FR).each(layer)
