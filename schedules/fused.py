@@ -18,6 +18,10 @@ def _silu(x: Value) -> Value:
     return x / (1 + exp(-x))
 
 
+def _gated(gate: Value, up: Value) -> Value:
+    return _silu(gate) * up
+
+
 def _gelu(x: Value) -> Value:
     return 0.5 * x * (1 + tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
 
@@ -56,7 +60,7 @@ def swiglu(m: int = 256, n: int = 256, k: int = 128, dtype: str = "f16", path: P
         path: simt, ampere, hopper, or auto.
     """
     x, wg, wu = _matrices(m, n, k, dtype, "Wg", "Wu", left="X")
-    program = products(Matrix(m, n, dtype, name="Y"), (x, wg), (x, wu), op=lambda gate, up: _silu(gate) * up)
+    program = products(Matrix(m, n, dtype, name="Y"), (x, wg), (x, wu), op=_gated)
     return schedule(program, path)
 
 
@@ -77,7 +81,11 @@ def lstm_pattern(
     h, u = _matrices(m, n, k2 or k, dtype, "U", left="H")
     bias = Vector(n, name="bias")
     y = Matrix(m, n, dtype, name="Y")
-    return schedule(products(y, [(x, w), (h, u)], op=lambda acc: relu(acc + bias)), path)
+
+    def activated(acc: Value) -> Value:
+        return relu(acc + bias)
+
+    return schedule(products(y, [(x, w), (h, u)], op=activated), path)
 
 
 def lstm_cell(m: int = 256, n: int = 128, k: int = 128, dtype: str = "f16", path: Path = "auto") -> ProductsChain:

@@ -27,6 +27,8 @@ from fireiron.language.decompositions import (
     Chunks,
     Decomposition,
     Done,
+    Each,
+    Epilog,
     Extent,
     InOrder,
     Load,
@@ -462,5 +464,7 @@ def describe(link: Decomposition) -> str:
             return "done"
         case Done(atom):
             return f"done {atom if isinstance(atom, str) or atom is None else atom.name}"
-        case _:
-            return f"epilog {link.memory}"
+        case Each(chains):
+            return "each layer" if len(chains) == 1 else f"each of {len(chains)} layers"
+        case Epilog(memory=memory):
+            return f"epilog {memory}"

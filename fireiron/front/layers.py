@@ -28,6 +28,9 @@ from fireiron.language.tensor import Tensor
 LayerStrategy: TypeAlias = "Callable[[LayerChain], LayerChain]"
 
 
+_PLAIN: tuple[Op, ...] = ()
+
+
 class LayerChain(Chain):
     """Decompose one layer inside a block: a MatMul whose A lies on chip, and whose result goes there."""
 
@@ -180,7 +183,8 @@ class LayersChain(Verbs, Chain):
         assert isinstance(spec, specs.Layers)
         chains: list[tuple[Decomposition, ...]] = []
         for one in spec.layers:
-            made = LayerChain(self.program, (), layer_of(one, self.residual), (), f"{self.where} > {one.weights.name}")
+            path = f"{self.where} > {one.weights.name}"
+            made = LayerChain(self.program, (), layer_of(one.weights, self.residual), (), path)
             # The strategy is a user's function: nothing but this check holds it to its type.
             result = cast(object, layer(made))
             if not isinstance(result, LayerChain) or not result.residual.closed:
@@ -193,7 +197,7 @@ class LayersChain(Verbs, Chain):
                     path=self.where,
                 )
             chains.append(result.links)
-        moved = result_of(spec, self.residual)
+        moved = result_of(self.residual)
         move = MoveChain(self.program, (), moved, (), f"{self.where} > store")
         usual = conform() if moved.operands[0].memory.registers else vector()
         stored = self._finished(store or usual, move)
@@ -248,9 +252,9 @@ def layers(
         spec = specs.Layers(x, (), out, kind)
         made: list[specs.Layer] = []
         for one in stack:
-            weights, ops = (one, ()) if isinstance(one, Tensor) else one
-            several = ops if isinstance(ops, Sequence) else (ops,)
-            made.append(specs.Layer(weights, expression(tuple(several), accumulator(spec.accumulator))))
+            weights, ops = (one, _PLAIN) if isinstance(one, Tensor) else one
+            several = tuple(cast("Sequence[Op]", ops)) if isinstance(ops, Sequence) else (ops,)
+            made.append(specs.Layer(weights, expression(several, accumulator(spec.accumulator))))
         if not made:
             raise SpecError("no-layers", "no layer leads from x to out", fix="give weights: layers(y, x, w)")
         program = one_step(attrs.evolve(spec, layers=tuple(made)), arch)

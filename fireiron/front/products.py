@@ -203,7 +203,7 @@ def products(
         >>> x, h, y = Matrix(64, 96, name="x"), Matrix(64, 32, name="h"), Matrix(64, 128, name="y")
         >>> w, u = Matrix(96, 128, name="w"), Matrix(32, 128, name="u")
         >>> print(products(y, [(x, w), (h, u)]))
-        MatMul(64, 128, 96|32)(GL, GL, GL, GL, GL)(Kernel)
+        MatMul(64, 128, 96|32)(5 GL)(Kernel)
     """
     try:
         outs = out if isinstance(out, tuple) else (out,)

@@ -18,16 +18,15 @@ import numpy as np
 from fireiron.algebra.dtypes import DType, tf32
 from fireiron.algebra.elements import read as values
 from fireiron.algebra.scalar import Arg
-from fireiron.front.bounded import Array, Bounded, broadcast, cast, evaluate, exact, largest, rounded, smallest, unit
-from fireiron.language.atom import Product
+from fireiron.front.bounded import Array, Bounded, broadcast, cast, evaluate, exact, largest, rounded
+from fireiron.front.programs import bound_of_program, of_layers, of_products
+from fireiron.front.sums import converted, product
 from fireiron.language.decompositions import Decomposition, Epilog, Load
-from fireiron.language.specs import Init, MatMul, Move, Pointwise
+from fireiron.language.specs import Init, Layers, MatMul, Move, Pointwise, Products, Spec, written_by
 from fireiron.language.tensor import Tensor
 
 if TYPE_CHECKING:
     from fireiron.front.chain import Chain
-
-EXACT_F64 = 2**53
 
 
 @attrs.frozen
@@ -85,8 +84,10 @@ class Comparison:
 def bound_in_words(schedule: Chain) -> str:
     """State the bound that a result is held to."""
     spec = schedule.program.steps[0].spec
+    if isinstance(spec, Products | Layers):
+        return bound_of_program(spec)
     if not isinstance(spec, MatMul):
-        return "each operation's rounding" if _output(spec).dtype.kind == "float" else "exact"
+        return "each operation's rounding" if output_of(spec).dtype.kind == "float" else "exact"
     kind = _accumulator(spec, schedule.links)
     if kind.kind == "int":
         return "exact"
@@ -102,7 +103,12 @@ def bound_in_words(schedule: Chain) -> str:
 
 
 def reference(schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[str, float]) -> Bounded:
-    """Compute a schedule's output in f64, with the error that its dtypes allow.
+    """Compute a schedule's output, C of a MatMul, as `references` does."""
+    return references(schedule, arrays, numbers)[output_of(schedule.program.steps[0].spec).name]
+
+
+def references(schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[str, float]) -> dict[str, Bounded]:
+    """Compute a schedule's outputs in f64 by name, with the error that their dtypes allow.
 
     Args:
         schedule: whose spec, conversions and epilogue are computed.
@@ -110,7 +116,7 @@ def reference(schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[str
         numbers: scalars by name.
 
     Returns:
-        The output in mathematical order (batch, rows, columns). Sums in f64 are themselves rounded: the error covers
+        The outputs in mathematical order (batch, rows, columns). Sums in f64 are themselves rounded: the error covers
         that too.
     """
     (step,) = schedule.program.steps
@@ -122,16 +128,20 @@ def reference(schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[str
     with np.errstate(all="ignore"):
         match step.spec:
             case MatMul() as spec:
-                return _matmul(spec, links, read, numbers)
+                return {spec.C.name: _matmul(spec, links, read, numbers)}
+            case Products() as spec:
+                return of_products(spec, links, read, numbers)
+            case Layers() as spec:
+                return {spec.Y.name: of_layers(spec, read, numbers)}
             case Move(src, dst) if src.dtype == dst.dtype == tf32:  # all bits, also those that a product does not read
-                return exact(mathematical(src, arrays[src.name]))
+                return {dst.name: exact(mathematical(src, arrays[src.name]))}
             case Move(src, dst):
-                return cast(_converted(read(src), src.dtype, links, "src"), dst.dtype)
+                return {dst.name: cast(converted(read(src), src.dtype, links, "src"), dst.dtype)}
             case Init(dst, value):
-                return cast(exact(np.full(mathematical(dst, arrays[dst.name]).shape, value)), dst.dtype)
+                return {dst.name: cast(exact(np.full(mathematical(dst, arrays[dst.name]).shape, value)), dst.dtype)}
             case Pointwise(op, ins, out):
                 result = evaluate(op, (exact(np.zeros(())), *(read(x) for x in ins)), numbers)
-                return broadcast(cast(result, out.dtype), mathematical(out, arrays[out.name]).shape)
+                return {out.name: broadcast(cast(result, out.dtype), mathematical(out, arrays[out.name]).shape)}
             case _ as never:
                 assert_never(never)
 
@@ -184,10 +194,9 @@ def mathematical(tensor: Tensor, array: Array) -> Array:
     return array.transpose(tuple(int(i) for i in np.argsort(tensor.storage)))
 
 
-def _output(spec: MatMul | Move | Init | Pointwise) -> Tensor:
-    match spec:
-        case MatMul(C=out) | Move(dst=out) | Init(dst=out) | Pointwise(out=out):
-            return out
+def output_of(spec: Spec) -> Tensor:
+    """Give the tensor that a spec writes, the first of several."""
+    return written_by(spec)[0]
 
 
 def _accumulator(spec: MatMul, links: Sequence[Decomposition]) -> DType:
@@ -199,52 +208,14 @@ def _matmul(
     spec: MatMul, links: Sequence[Decomposition], read: Callable[[Tensor], Bounded], numbers: Mapping[str, float]
 ) -> Bounded:
     kind = _accumulator(spec, links)
-    a = _converted(read(spec.A), spec.A.dtype, links, "A")
-    b = _converted(read(spec.B), spec.B.dtype, links, "B")
-    total = _product(a, b, kind, spec.product)
+    a = converted(read(spec.A), spec.A.dtype, links, "A")
+    b = converted(read(spec.B), spec.B.dtype, links, "B")
+    total = product(a, b, kind, spec.product)
     epilog = next((link for link in links if isinstance(link, Epilog)), None)
     if epilog is not None:
         total = rounded(total.value + epilog.init, total.error, kind) if epilog.init else total
         tensors = (read(tensor) for tensor in epilog.value.tensors)
         total = evaluate(epilog.value.tree, (total, *tensors), numbers)
         total = broadcast(total, (*a.value.shape[:-1], b.value.shape[-1]))
-        total = _converted(total, epilog.value.tree.dtype, epilog.store, "src")
+        total = converted(total, epilog.value.tree.dtype, epilog.store, "src")
     return cast(total, spec.C.dtype)
-
-
-def _product(a: Bounded, b: Bounded, kind: DType, product: Product) -> Bounded:
-    depth = a.value.shape[-1]
-    if product == "xor":  # bits that differ: those of both, without the common ones on either side
-        common = _integer_product(a.value, b.value, kind)
-        ones = a.value.sum(-1, keepdims=True) + b.value.sum(-2, keepdims=True)
-        return Bounded(ones - 2 * common.value, common.error)
-    if kind.kind == "int":
-        return _integer_product(a.value, b.value, kind)
-    sizes = np.matmul(a.size, b.size)
-    error = (depth + 2) * (unit(kind) * sizes + smallest(kind))
-    for x, y in ((a.error, b.size), (a.size, b.error)):
-        if x.any() and y.any():
-            error = error + np.matmul(x, y)
-    return Bounded(np.matmul(a.value, b.value), error)
-
-
-def _integer_product(a: Array, b: Array, kind: DType) -> Bounded:
-    """Multiply integers exactly, wrapped to the accumulator's width."""
-    most = float(np.abs(a).max(initial=0) * np.abs(b).max(initial=0)) * a.shape[-1]
-    if most < EXACT_F64:  # then f64 is exact, and much faster than NumPy's integer product
-        value = np.matmul(a, b)
-    else:
-        value = np.matmul(a.astype(np.int64), b.astype(np.int64)).astype(kind.numpy).astype(np.float64)
-    half = 2.0 ** (kind.bits - 1)
-    value = np.mod(value + half, 2 * half) - half
-    return Bounded(value, np.zeros(value.shape))
-
-
-def _converted(x: Bounded, dtype: DType, links: Sequence[Decomposition], role: str) -> Bounded:
-    """Let an operand pass through the element types that the loads of a chain give it."""
-    for link in links:
-        if isinstance(link, Load) and link.role == role:
-            x = _converted(x, dtype, link.move, "src")
-            if link.dtype is not None and link.dtype != dtype:
-                x, dtype = cast(x, link.dtype, dtype), link.dtype
-    return x

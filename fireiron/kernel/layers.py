@@ -38,7 +38,7 @@ def lower_each(link: Each, state: State, context: Context, recur: Recur) -> Body
     body = tuple(statement for one in reversed(bodies) for statement in one)
     if context.role != "math":
         return body
-    move = result_of(spec, state.residual)
+    move = result_of(state.residual)
     windows = {"src": _at(places[-1], state, "N", spec.layers[-1].width), "dst": state.windows["C"]}
     below = attrs.evolve(state, residual=move, windows=windows).under("store", link.link)
     store = recur(link.store, below, context)
@@ -95,8 +95,8 @@ def _layer(
     held, result = _at(places[number], state, "K", layer.depth), _at(places[number + 1], state, "N", layer.width)
     windows = {"A": held, "B": Window(weights.storage, axes), "C": result}
     inside = attrs.evolve(
-        state, residual=layer_of(layer, state.residual), windows=windows, loops=loops, begun=FALSE, around=around,
-        number=place,
+        state, residual=layer_of(layer.weights, state.residual), windows=windows, loops=loops, begun=FALSE,
+        around=around, number=place,
     ).under(layer.weights.name, link.link)  # fmt: skip
     inner = recur(link.chains[number], inside, context)
     inner = (Region(str(inside.residual), inner, inside.path, link.link),)

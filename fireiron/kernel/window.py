@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Expr, Index, and_, as_expr, ceil_div, ge, le, lt, proves, substitute
+from fireiron.algebra.expr import Expr, Index, Var, and_, as_expr, ceil_div, ge, le, lt, proves, substitute
 from fireiron.algebra.layout import IndexTree, Layout
 from fireiron.algebra.layout_compose import complement, compose
 from fireiron.algebra.swizzle import Swizzle
@@ -280,7 +280,7 @@ def _hierarchical(mode: Layout, axis: Axis) -> Layout | None:
     return None
 
 
-def substituted(window: Window, values: Mapping[Expr, Expr]) -> Window:
+def substituted(window: Window, values: Mapping[Var, Expr]) -> Window:
     """Replace variables in a window's place."""
     if not values:
         return window

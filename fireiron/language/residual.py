@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Literal, TypeAlias
 
 import attrs
@@ -22,7 +23,7 @@ from fireiron.language.decompositions import (
     Widest,
 )
 from fireiron.language.levels import Kernel, Level, Memory
-from fireiron.language.specs import BATCH, Init, Layer, Layers, MatMul, Move, Pointwise, Products, Spec, dims_of
+from fireiron.language.specs import BATCH, Init, Layers, MatMul, Move, Pointwise, Products, Spec, dims_of
 from fireiron.language.tensor import Tensor
 
 Kind: TypeAlias = Literal["MatMul", "Move", "Init", "Pointwise", "Layers"]
@@ -59,6 +60,7 @@ class Residual:
         closed: whether an atom or a microkernel executes it.
         sums: of several products, the accumulators that stand for the outputs from epilog on.
         depths: of several products, the extents of K that one number does not say.
+        weights: of layers, those of each.
     """
 
     kind: Kind
@@ -68,6 +70,7 @@ class Residual:
     closed: bool = False
     sums: tuple[Operand, ...] = ()
     depths: tuple[Index, ...] = ()
+    weights: tuple[Tensor, ...] = ()
 
     @property
     def extents(self) -> dict[str, Index | None]:
@@ -97,8 +100,15 @@ class Residual:
 
     def __str__(self) -> str:
         sizes = ", ".join(self.words)
-        places = ", ".join(str(o.memory) for o in self.operands)
+        places = ", ".join(_runs([str(o.memory) for o in self.operands]))
         return f"{self.kind}({sizes})({places})({self.level})"
+
+
+def _runs(words: list[str]) -> list[str]:
+    """Write words that repeat once, with their number; those of three operands and fewer as they are."""
+    if len(words) <= 3:
+        return words
+    return [word if n == 1 else f"{n} {word}" for word, n in ((w, len(list(same))) for w, same in groupby(words))]
 
 
 def start(spec: Spec) -> Residual:
@@ -116,10 +126,9 @@ def start(spec: Spec) -> Residual:
             return Residual("Init", Kernel, _sizes(dst, spec), (operand("dst", dst),))
         case Pointwise(_, _, out):
             return Residual("Pointwise", Kernel, _sizes(out, spec), (operand("out", out),))
-        case Layers(x, _, y):
-            return Residual(
-                "Layers", Kernel, (("M", x.shape[0]), ("K", x.shape[1])), (operand("A", x), operand("C", y))
-            )
+        case Layers(x, layers, y):
+            sizes, weights = (("M", x.shape[0]), ("K", x.shape[1])), tuple(layer.weights for layer in layers)
+            return Residual("Layers", Kernel, sizes, (operand("A", x), operand("C", y)), weights=weights)
         case Products():
             depths = tuple(dict.fromkeys(a.shape[-1] for a in spec.lefts))
             return Residual(
@@ -136,24 +145,24 @@ def start(spec: Spec) -> Residual:
             )
 
 
-def layer_of(layer: Layer, around: Residual) -> Residual:
+def layer_of(weights: Tensor, around: Residual) -> Residual:
     """Give the MatMul that one layer is inside a block: A on chip, where the load above put it, and C there too."""
     a = around.operand("A")
     assert a is not None
-    rows = around.extents["M"]
-    stack = ((BATCH, 1),) if len(layer.weights.shape) == 3 else ()
-    sizes = (*stack, ("M", rows), ("N", layer.width), ("K", layer.depth))
+    *stack, depth, width = weights.shape
+    one = tuple((BATCH, 1) for _ in stack)
+    sizes = (*one, ("M", around.extents["M"]), ("N", width), ("K", depth))
     dims = ("K", "N") if not stack else (BATCH, "K", "N")
-    b = Operand("B", layer.weights, layer.weights.memory, layer.weights.dtype, dims)
+    b = Operand("B", weights, weights.memory, weights.dtype, dims)
     c = attrs.evolve(a, role="C", dims=("M", "N"))
     return Residual("MatMul", around.level, sizes, (a, b, c))
 
 
-def result_of(spec: Layers, around: Residual) -> Residual:
+def result_of(around: Residual) -> Residual:
     """Give the Move that brings the last layer's result to Y."""
     a, y = around.operand("A"), around.operand("C")
     assert a is not None and y is not None
-    sizes = (("M", around.extents["M"]), ("N", spec.layers[-1].width))
+    sizes = (("M", around.extents["M"]), ("N", y.tensor.shape[-1]))
     src = attrs.evolve(a, role="src", dims=("M", "N"))
     return Residual("Move", around.level, sizes, (src, attrs.evolve(y, role="dst")))
 

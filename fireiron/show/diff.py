@@ -10,7 +10,7 @@ import attrs
 from fireiron.kernel.ir import Kernel
 from fireiron.language.decompositions import Decomposition, Epilog, Load, Tile
 from fireiron.language.residual import Residual
-from fireiron.language.specs import Init, MatMul, Move, Pointwise, Program, Spec
+from fireiron.language.specs import Init, Layers, MatMul, Move, Pointwise, Products, Program, Spec
 from fireiron.language.tensor import Tensor
 from fireiron.show import page
 from fireiron.show.align import align
@@ -127,7 +127,7 @@ def _coefficients(a: Spec, b: Spec) -> Iterable[Difference]:
             yield Difference("spec", "", arrow("value", f"{a.value:g}", f"{b.value:g}"))
         case Pointwise(), Pointwise() if a.op != b.op:
             yield Difference("spec", "", "another op")
-        case ((MatMul() | Move() | Init() | Pointwise()), _):
+        case ((MatMul() | Move() | Init() | Pointwise() | Products() | Layers()), _):
             pass
 
 

@@ -14,12 +14,12 @@ from fireiron.front.bounded import Array
 from fireiron.front.cli.limit import default_sizes, duration, refuse_long
 from fireiron.front.cli.options import Command, architecture
 from fireiron.front.cli.output import Answer, columns, pairs, plain, progress, row
-from fireiron.front.reference import Comparison, bound_in_words, compare, mathematical, reference
-from fireiron.front.simulation import random_arrays, simulate_schedule
+from fireiron.front.reference import Comparison, bound_in_words, compare, mathematical, references
+from fireiron.front.simulation import random_arrays, scaled, simulate_schedule
 from fireiron.front.verbs import Verbs
 from fireiron.jit.interface import Interface, NumberParameter
 from fireiron.kernel.ir import Kernel
-from fireiron.language.tensor import Tensor
+from fireiron.language.specs import written_by
 
 if TYPE_CHECKING:
     from fireiron.simulate import Report
@@ -76,18 +76,20 @@ class Run:
         return facts
 
     def verify(self, partial: bool) -> Comparison:
-        """Compare the output with the reference.
+        """Compare the outputs with the reference; of several gives the first that is wrong, else the first.
 
         Args:
             partial: whether only elements that were written count.
         """
-        (pointer,) = self.interface.outputs
-        tensor = _tensor(self.schedule, pointer.name)
+        found: dict[str, Comparison] = {}
         with progress("verifying against NumPy in f64"):
-            expected = reference(self.schedule, {**self.arrays, **self.before}, self.numbers)
-            result = self.arrays[pointer.name]
-            written = mathematical(tensor, _differs(result, self.before[pointer.name])) if partial else None
-            return compare(pointer.name, mathematical(tensor, result), expected, tensor.dtype, written)
+            expected = references(self.schedule, {**self.arrays, **self.before}, self.numbers)
+            for tensor in written_by(self.schedule.program.steps[0].spec):
+                result = self.arrays[tensor.name]
+                written = mathematical(tensor, _differs(result, self.before[tensor.name])) if partial else None
+                wanted = expected[tensor.name]
+                found[tensor.name] = compare(tensor.name, mathematical(tensor, result), wanted, tensor.dtype, written)
+        return next((x for x in found.values() if not x.right), next(iter(found.values())))
 
 
 def prepare(command: Command, schedule: Verbs) -> Run:
@@ -111,7 +113,7 @@ def prepare(command: Command, schedule: Verbs) -> Run:
 
 def filled(run: Run, seed: int) -> Run:
     """Make a run's arrays."""
-    arrays = random_arrays(run.interface, run.sizes, seed)
+    arrays = scaled(run.schedule.program, random_arrays(run.interface, run.sizes, seed))
     for pointer in run.interface.outputs:
         if pointer.role == "output":
             bits = arrays[pointer.name].view(f"u{arrays[pointer.name].itemsize}")
@@ -184,12 +186,6 @@ def _default(parameter: NumberParameter) -> float | int:
     if parameter.default is not None:
         return parameter.default
     return NUMBER if dtype(parameter.dtype).kind == "float" else 2
-
-
-def _tensor(schedule: Verbs, name: str) -> Tensor:
-    spec = schedule.program.steps[0].spec
-    tensors = [value for field in attrs.fields(type(spec)) if isinstance(value := getattr(spec, field.name), Tensor)]
-    return next(tensor for tensor in tensors if tensor.name == name)
 
 
 def _differs(array: Array, before: Array) -> Array:
