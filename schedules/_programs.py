@@ -209,7 +209,8 @@ def simt_layers(program: LayersChain, m: int = 0) -> LayersChain:
 
     def layer(one: LayerChain) -> LayerChain:
         chain: LayerChain = one.epilog().split(16).load(B, SH, staged()).storage_layout(RowMajor).pad(8)
-        chain = chain.tile(16, 32).to(Warp).tile(4, 4).to(Thread).split(1).unroll().load(A, RF).load(B, RF)
+        n = min(32, one.sizes[1])
+        chain = chain.tile(16, n).to(Warp).tile(4, -(-n // 8)).to(Thread).split(1).unroll().load(A, RF).load(B, RF)
         return chain.tile(1, 1).unroll().done()
 
     return program.tile(_rows(program, m, 32, 16)).to(Block).load(A, SH).pad(8).each(layer)

@@ -38,7 +38,7 @@ def wide(spec: Spec, residual: Residual, memory: Memory, arch: str | None) -> No
         )
         raise DecompositionError(
             "layers-too-wide",
-            f"{rows} rows of {widest} columns need {human(need)} for {what}, and a block of {limits} has {human(have)}",
+            f"{rows} rows of {widest} columns take {human(need)} for {what}: a block has {human(have)}",
             fix="tile fewer rows, or compute the layers in kernels of their own",
         )
 

@@ -188,13 +188,13 @@ def load(residual: Residual, wanted: Operand, memory: Memory) -> None:
     if residual.sums:
         raise DecompositionError(
             "load-above-epilog",
-            f"products of {residual.short} follow each other below their epilog, and {wanted.role} is loaded above it",
+            f"loops of {residual.short} follow each other below epilog, and {wanted.tensor.name} is loaded above",
             fix="write epilog(...) first, then load",
         )
     if residual.depths:
         raise DecompositionError(
             "load-above-split",
-            f"products of {residual.short} differ in K, so that {wanted.role} is no tile of one size",
+            f"products of {residual.short} differ in K, so that {wanted.tensor.name} is no tile of one size",
             fix="split K above the loads",
         )
 

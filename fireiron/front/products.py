@@ -12,6 +12,7 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import DecompositionError, FireironError, SpecError
 from fireiron.base.link import here
+from fireiron.base.text import count
 from fireiron.check import limits
 from fireiron.check import links as rules
 from fireiron.front.chain import Chain, LoadRefinements, SplitRefinements, Strategy, TileRefinements
@@ -250,10 +251,16 @@ def _values(op: Callable[..., Value | tuple[Value, ...]] | None, spec: specs.Pro
     if len(values) != len(spec.outs) or not all(isinstance(v, Value) for v in values):
         raise SpecError(
             "bad-op",
-            f"the op returned {result!r} for {len(spec.outs)} outputs",
+            f"the op returned {_returned(values)} for {len(spec.outs)} outputs",
             fix="return an expression of the sums for each output",
         )
     return tuple(_sound(v, spec.accumulator) for v in values if isinstance(v, Value))
+
+
+def _returned(values: tuple[object, ...]) -> str:
+    """Say what an op returned."""
+    wrong = [v for v in values if not isinstance(v, Value)]
+    return repr(wrong[0]) if wrong else count(len(values), "expression")
 
 
 def _sound(value: Value, kind: DType) -> Value:

@@ -11,12 +11,13 @@ from fireiron.atoms.cp_async import GROUP
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Body, Context, Recur, State, descend
 from fireiron.kernel.epilog import initialise
-from fireiron.kernel.ir import Commit, For, If, Wait
+from fireiron.kernel.ir import Commit, For, If, Sync, Wait
 from fireiron.kernel.move import Copy, asynchronous, lower_copy, open_load
 from fireiron.kernel.ownership import RegisterLoop
 from fireiron.kernel.roles import lower_specialised
 from fireiron.kernel.window import cut_chunk, substituted
 from fireiron.language.decompositions import Decomposition, Load, Split
+from fireiron.language.levels import Block
 
 
 def lower_split(link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
@@ -97,7 +98,10 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
     if flying:
         # Before chunk k is computed with, at most the n-2 newer ones may be in flight.
         # Groups are counted even where they are empty.
-        start = (Wait(GROUP, link.stages - 2), *start, Commit(GROUP))
+        # Over layers a slot is read again many trips later, further than derived barriers look ahead.
+        names = " and ".join(inner.windows[x.role].storage.name for x in loads)
+        seen = (Sync(Block, f"{names} has landed, and is read before it is overwritten", link.link),) if layers else ()
+        start = (Wait(GROUP, link.stages - 2), *seen, *start, Commit(GROUP))
     finish = guarded(ahead, tuple(s for c in next_chunk for s in c.finish))
     if layers is not None:
         layers.before += first

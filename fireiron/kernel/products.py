@@ -127,7 +127,7 @@ def _ops(
     body: Body = ()
     late: Body = ()
     for one, target in zip(stores, targets, strict=True):
-        inputs = [target]
+        inputs = [next(iter(held.values()))]  # the tree's argument 0, which ops of sums do not name
         for tensor in one.value.tensors:
             inputs.append(held[tensor.name] if tensor.memory.registers else _read(tensor, place, state, context))
         context.numbers.update((p.name, p.dtype) for p in parameters(one.value.tree))

@@ -141,10 +141,11 @@ def _same_slots(load: Load, state: State, ring: Ring, taken: set[str], context: 
 
     found = next((s for s in ring.storages.values() if s.name not in taken and fits(s)), None)
     if found is None:
-        tile = "x".join(map(str, made.shape))
+        tile, operand = "x".join(map(str, made.shape)), state.residual.operand(load.role)
+        assert operand is not None
         raise DecompositionError(
             "role-ring",
-            f"no buffer of the ring holds a tile {tile} of {state.residual.operand(load.role)}",
+            f"no free buffer of the ring is laid out as a tile {tile} of {operand.tensor.name}",
             fix="give all products operands of one element type and order, or drop specialize()",
             link=load.link,
         )
