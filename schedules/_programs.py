@@ -262,7 +262,7 @@ def hopper_layers(program: LayersChain, m: int = 0) -> LayersChain:
             span = next(s for s in (SPAN, 64, 32) if n * one.weights.dtype.nbytes % s == 0)
         slots = min(8, (SHARED - 2048) // len(program.layers.layers) // (chunk * n * one.weights.dtype.nbytes))
         chain: LayerChain = (
-            one.epilog().split(chunk).unroll().pipeline(slots)
+            one.epilog().split(chunk).unroll().pipeline(slots, inflight=1)
             .specialize(producers=1, registers=(24, 240) if rows > ROWS else None).load(B, SH, tma(span))
             .tile(part, n).to(Warpgroup).split(16).unroll()
         )  # fmt: skip
