@@ -253,6 +253,8 @@ def hopper_layers(program: LayersChain, m: int = 0) -> LayersChain:
     widest = max(max(x.width, x.depth) for x in program.layers.layers)
     rows = _rows(program, m, 256 if widest <= 128 else 128, 64)
     part = ROWS if rows < 256 else 128
+    # Layers of one shape go through one ring.
+    rings = len({(x.weights.shape[-2:], x.weights.order) for x in program.layers.layers})
 
     def layer(one: LayerChain) -> LayerChain:
         _, n, k = one.sizes
@@ -260,7 +262,7 @@ def hopper_layers(program: LayersChain, m: int = 0) -> LayersChain:
         span = chunk * one.weights.dtype.nbytes
         if one.weights.order is RowMajor:
             span = next(s for s in (SPAN, 64, 32) if n * one.weights.dtype.nbytes % s == 0)
-        slots = min(8, (SHARED - 2048) // len(program.layers.layers) // (chunk * n * one.weights.dtype.nbytes))
+        slots = min(8, (SHARED - 2048) // rings // (chunk * n * one.weights.dtype.nbytes))
         chain: LayerChain = (
             one.epilog().split(chunk).unroll().pipeline(slots, inflight=1)
             .specialize(producers=1, registers=(24, 240) if rows > ROWS else None).load(B, SH, tma(span))

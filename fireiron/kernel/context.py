@@ -41,11 +41,12 @@ class Ring:
     """Share a specialised split's buffers and barriers between the role that fills them and the one that empties them.
 
     Args:
-        link: the split.
+        link: the split that it was made for.
         cursor: each role walks the ring by one of its own.
         full: completes when a chunk has landed.
         empty: completes when its readers are done, in all blocks that the loads here write to.
         storages: the buffers, by operand.
+        splits: all that go through it, one after another.
     """
 
     link: Split
@@ -53,6 +54,7 @@ class Ring:
     full: Barrier
     empty: Barrier
     storages: dict[str, Storage]
+    splits: list[Split]
 
 
 @attrs.define(eq=False)

@@ -85,16 +85,13 @@ def _empty(
     recur: Recur,
 ) -> Body:
     assert link.specialised is not None
-    ring = next((r for r in context.rings if r.link is link), None)
-    cursor = Cursor(context.name("ring"), link.stages) if ring is None else ring.cursor
     context.loaders = link.specialised.producers * WARPGROUP
     context.registers = link.specialised.registers or (0, 0)
-    again: set[str] = set()
-    for load in loads:
+    ring, inner = _slots(link, loads, inner, context)
+    cursor = Cursor(context.name("ring"), link.stages) if ring is None else ring.cursor
+    for load in loads if ring is None else ():
         inner = open_load(load, inner, context, link.stages, cursor.slot)
         inner.windows[load.role].storage.guarded = True
-        if ring is not None:
-            inner = _same_slots(load, inner, ring, again, context)
     compute = recur(rest, inner, context)
     assert context.threads is not None
     level = _readers(compute)
@@ -104,9 +101,10 @@ def _empty(
         units = context.threads // level.size // context.staggered
         full = Barrier(context.name("full"), link.stages, 1)
         empty = Barrier(context.name("empty"), link.stages, units * len(peers(context)))
-        ring = Ring(link, cursor, full, empty, {})
+        ring = Ring(link, cursor, full, empty, {}, [])
         context.rings.append(ring)
     full, empty = ring.full, ring.empty
+    ring.splits.append(link)
     ring.storages.update({load.role: inner.windows[load.role].storage for load in loads})
     flying = any(isinstance(s, Call) and s.atom.completion == GROUP for s in walk(compute))
     late = link.inflight if flying else 0
@@ -128,19 +126,40 @@ def _empty(
     return (*before, loop, *behind, *rest_of, *after)
 
 
-def _same_slots(load: Load, state: State, ring: Ring, taken: set[str], context: Context) -> State:
-    """Let a later loop over K go on in the ring of the one before: its operands lie in the same buffers.
+def _slots(link: Split, loads: list[Load], state: State, context: Context) -> tuple[Ring | None, State]:
+    """Find the ring that a loop over K goes on in, and let its operands lie there.
+
+    Several products go through one split, and through one ring; layers, each with a split of its own, where slots fit.
 
     Raises:
-        DecompositionError: `role-ring` where none of them holds an operand's tile.
+        DecompositionError: `role-ring` where a later product's operands have no buffers in the ring.
     """
-    made = state.windows[load.role].storage
+    for ring in context.rings:
+        own = any(split is link for split in ring.splits)
+        inside: State | None = state if own or ring.link == link else None
+        taken: set[str] = set()
+        for load in loads if inside is not None else ():
+            inside = None if inside is None else _same_slots(load, inside, ring, taken, context, own)
+        if inside is not None:
+            return ring, inside
+    return None, state
+
+
+def _same_slots(load: Load, state: State, ring: Ring, taken: set[str], context: Context, own: bool) -> State | None:
+    """Let an operand lie in a buffer of the ring that is laid out as its tile; None where there is none."""
+    inside = open_load(load, state, context, ring.link.stages, ring.cursor.slot)
+    made = inside.windows[load.role].storage
+    del context.storages[made.name]
+    context.names.discard(made.name)
 
     def fits(s: Storage) -> bool:
-        return (s.dtype, s.shape, s.strides, s.swizzle) == (made.dtype, made.shape, made.strides, made.swizzle)
+        free = s.name not in taken
+        return free and (s.dtype, s.shape, s.strides, s.swizzle) == (made.dtype, made.shape, made.strides, made.swizzle)
 
-    found = next((s for s in ring.storages.values() if s.name not in taken and fits(s)), None)
-    if found is None:
+    usual = ring.storages.get(load.role)
+    candidates = (*(() if usual is None else (usual,)), *ring.storages.values())
+    found = next((s for s in candidates if fits(s)), None)
+    if found is None and own:
         tile, operand = "x".join(map(str, made.shape)), state.residual.operand(load.role)
         assert operand is not None
         raise DecompositionError(
@@ -149,10 +168,10 @@ def _same_slots(load: Load, state: State, ring: Ring, taken: set[str], context: 
             fix="give all products operands of one element type and order, or drop specialize()",
             link=load.link,
         )
+    if found is None:
+        return None
     taken.add(found.name)
-    del context.storages[made.name]
-    context.names.discard(made.name)
-    return state.with_window(load.role, attrs.evolve(state.windows[load.role], storage=found))
+    return inside.with_window(load.role, attrs.evolve(inside.windows[load.role], storage=found))
 
 
 def _turns(cursor: Cursor, trips: Expr, level: Level, context: Context) -> tuple[Body, Body, Body]:
@@ -264,7 +283,7 @@ def rank_of(context: Context) -> Var:
 
 
 def _fill(link: Split, loads: list[Load], inner: State, k: Var, trips: Expr, context: Context, recur: Recur) -> Body:
-    ring = next(r for r in context.rings if r.link is link)
+    ring = next(r for r in context.rings if any(split is link for split in r.splits))
     cursor = ring.cursor
     context.signal = (ring.full, cursor.slot)
     # One thread starts every bulk copy: the role is that thread.

@@ -188,3 +188,15 @@ def test_command_line(capsys, monkeypatch):
     assert "standard deviations" in capsys.readouterr().out
     assert main(["show", "fused.mlp", "--path", "ampere"]) == 0
     assert main(["explain", "fused.mlp_block", "--path", "ampere"]) == 0
+
+
+def test_layers_of_one_shape_share_a_ring():
+    """Weights that are matrices of their own go through one ring, where their tiles are alike."""
+    from fireiron.schedules._programs import layers_schedule
+
+    x, y = Matrix(64, 64, "f16", name="X"), Matrix(64, 64, "f16", name="Y")
+    w = [Matrix(64, 64, "f16", ColMajor, name=f"W{i}") for i in range(5)]
+    made = layers_schedule(layers(y, x, *((each, relu) for each in w)), "hopper")
+    assert len(made.lowered().barriers) == 2
+    wide = [Matrix(64, 128, "f16", ColMajor, name="Up"), Matrix(128, 64, "f16", ColMajor, name="Down")]
+    assert len(layers_schedule(layers(y, x, *wide), "hopper").lowered().barriers) == 4
