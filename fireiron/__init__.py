@@ -17,11 +17,13 @@ from fireiron.front.moves import (
     conform,
     cp_async,
     ldmatrix,
+    movmatrix,
     staged,
     stmatrix,
     through_shared,
     tma,
     vector,
+    wmma,
 )
 from fireiron.front.products import ProductsChain, products
 from fireiron.front.roles import DST, SRC, A, B, C
@@ -46,7 +48,7 @@ from fireiron.language.levels import (
     Warp,
     Warpgroup,
 )
-from fireiron.language.pointwise import Value, add, exp, maximum, minimum, relu, scale, tanh
+from fireiron.language.pointwise import Op, Value, add, exp, maximum, minimum, relu, saturate, scale, tanh
 from fireiron.language.tensor import ColMajor, Grouped, Matrix, RowMajor, Tensor, Vector
 
 __version__ = VERSION
@@ -84,6 +86,7 @@ __all__ = [
     "Memory",
     "Move",
     "MoveChain",
+    "Op",
     "Pointwise",
     "ProductsChain",
     "QuadPair",
@@ -119,8 +122,10 @@ __all__ = [
     "maximum",
     "microkernel",
     "minimum",
+    "movmatrix",
     "products",
     "relu",
+    "saturate",
     "scale",
     "staged",
     "stmatrix",
@@ -132,4 +137,5 @@ __all__ = [
     "u4",
     "u8",
     "vector",
+    "wmma",
 ]

@@ -93,15 +93,16 @@ def simt(program: ProductsChain) -> ProductsChain:
     return chain.tile(1, 1).unroll().done()
 
 
-def ampere(program: ProductsChain, m: int = 128, stages: int = 3) -> ProductsChain:
+def ampere(program: ProductsChain, m: int = 128, stages: int = 4, slots: int = 2) -> ProductsChain:
     """Schedule several products for tensor cores by mma.sync: sm_80 and every later architecture.
 
     Args:
         program: the products, of f16 or bf16, in all layouts.
         m: rows of a block's tile, a power of two; a warp takes 64 of them or all.
         stages: ring slots of the shared buffers.
+        slots: of the fragments, which are loaded under the math of the step before.
     """
-    n = _columns(program, 128)
+    n = _columns(program, COLUMNS)
     chain: ProductsChain = (
         program.tile(m, n, batch=program.batch).to(Block).layout(Grouped(8)).epilog(memory=FR)
         .split(CHUNK).pipeline(stages)
@@ -109,7 +110,7 @@ def ampere(program: ProductsChain, m: int = 128, stages: int = 3) -> ProductsCha
     lefts, rights = program.products.lefts, program.products.rights
     for tensor in (*lefts, *rights):
         chain = _to_shared(chain, tensor, left=tensor in lefts, lines=m if tensor in lefts else n)
-    chain = chain.tile(min(m, 64), max(16, n // 2)).to(Warp).split(16).unroll()
+    chain = chain.tile(min(m, 64), max(16, n // 4)).to(Warp).split(16).unroll().pipeline(slots)
     for tensor in (*lefts, *rights):
         chain = chain.load(tensor, FR, ldmatrix())
     return chain.tile(16, 8).unroll().done()

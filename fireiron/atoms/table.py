@@ -12,18 +12,24 @@ from fireiron.atoms.copy import COPIES
 from fireiron.atoms.cp_async import CP_ASYNC
 from fireiron.atoms.ldmatrix import LDMATRIX
 from fireiron.atoms.mma import MMA
+from fireiron.atoms.movmatrix import MOVMATRIX
+from fireiron.atoms.quadpair import QUADPAIR
 from fireiron.atoms.shuffle import SHUFFLES
 from fireiron.atoms.simt import SIMT
 from fireiron.atoms.stmatrix import STMATRIX
 from fireiron.atoms.tma import TMA
 from fireiron.atoms.wgmma import GROUP as WGMMA
 from fireiron.atoms.wgmma import WIDTHS, nearest_width, wgmma
+from fireiron.atoms.wmma import WMMA, WMMA_MOVES
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import count
 from fireiron.language.atom import Atom, Product
 from fireiron.language.levels import Level, Memory
 
-TABLE: tuple[Atom, ...] = (*SIMT, *MMA, *LDMATRIX, *STMATRIX, *COPIES, *CP_ASYNC, *TMA, *SHUFFLES, *ATOMICS)
+TABLE: tuple[Atom, ...] = (
+    *SIMT, *MMA, *QUADPAIR, *WMMA, *LDMATRIX, *STMATRIX, *MOVMATRIX, *COPIES, *CP_ASYNC, *TMA, *SHUFFLES, *ATOMICS,
+    *WMMA_MOVES,
+)  # fmt: skip
 
 
 _SUMS: dict[Product, str] = {"mul": "products", "xor": "bits of a ^ b", "and": "bits of a & b"}

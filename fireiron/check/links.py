@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
-from fireiron.language.decompositions import Chunks, Extent, Widest
+from fireiron.language.decompositions import Chunks, Extent, Load, Widest
 from fireiron.language.levels import MEMORIES, SH, Block, Cluster, Kernel, Level, Memory
 from fireiron.language.residual import Operand, Residual
+from fireiron.language.tensor import RowMajor
 
 
 def still_open(residual: Residual, method: str) -> None:
@@ -144,6 +145,26 @@ def storage(residual: Residual, role: str, layout: Layout, pad: int) -> None:
             "storage-pad",
             f"pad({pad}) of {role} beside the layout {layout}, which has strides of its own",
             fix="write the pad into the layout",
+        )
+
+
+def swizzle(residual: Residual, link: Load) -> None:
+    """Refuse a swizzle that would take elements out of their row of the buffer."""
+    found = residual.operand(link.role)
+    assert found is not None
+    order = link.storage or (found.tensor.order if found.memory.name == "GL" else None)
+    if link.swizzle is None or isinstance(order, Layout) or order is None or len(found.dims) < 2:
+        return
+    row = residual.extents[found.dims[-1 if order is RowMajor else -2]]
+    mixed = 1 << (link.swizzle.base + link.swizzle.bits)
+    if link.swizzle.bits and isinstance(row, int) and mixed > row + link.pad:
+        kept = max(0, row.bit_length() - 1 - link.swizzle.base)
+        raise DecompositionError(
+            "swizzle-row",
+            f"{link.swizzle} exchanges elements among {mixed} neighbours, and a row of {link.role} in {link.memory} "
+            f"holds {row}",
+            fix=f"use Swizzle({kept}, {link.swizzle.base}, {link.swizzle.shift}) at most, load wider tiles, "
+            "or choose the other order before",
         )
 
 

@@ -66,6 +66,11 @@ class Element:
     k_first: bool = False
     constants: Collection[str] = ()
 
+    @property
+    def name(self) -> str:
+        """Name the buffer."""
+        return self.view.buffer.name
+
     def __str__(self) -> str:
         return f"{self.view.buffer.name}[{self.number(self.view.offset)}]"
 

@@ -81,9 +81,9 @@ class Body:
                     # Read from one lane, so that the compiler keeps it once for the warp.
                     text = f"__shfl_sync(0xffffffff, {text}, 0)"
                 write(f"const {c_type} {var.name} = {text};")
-            case For(var=var, extent=extent, body=body, unroll=unroll):
-                # Without the 1 the compiler would choose: what is written is what runs.
-                write("#pragma unroll" if unroll else "#pragma unroll 1")
+            case For(var=var, extent=extent, body=body, unroll=unroll, together=together):
+                # Without the number the compiler would choose: what is written is what runs.
+                write("#pragma unroll" if unroll else f"#pragma unroll {together}")
                 head = f"for ({integer_type(extent)} {var.name} = 0; {var.name} < {number(extent)}; ++{var.name}) {{"
                 if unroll:
                     self.constants.add(var.name)
@@ -95,7 +95,7 @@ class Body:
                 with self.writer.block(f"if ({number(condition)}) {{"):
                     self.statements(body)
             case Call():
-                write(self._where(statement.write) + self._call(statement))
+                write(self._call(statement))
             case Compute(dst=dst, expr=expr, inputs=inputs):
                 value = scalar(expr, tuple(str(Element(view, number)) for view in inputs))
                 write(f"{self._where(statement.write)}{Element(dst, number)} = {value};")
@@ -182,7 +182,7 @@ class Body:
         self.threads, self.roles = everyone, 1
 
     def _call(self, call: Call) -> str:
-        """Print an atom's call, and keep its wrapper."""
+        """Print an atom's call under its masks, and keep its wrapper."""
         atom = call.atom
         fields: dict[str, object] = {
             o.role: Element(v, self.number, o.role == "B", self.constants)
@@ -199,11 +199,16 @@ class Body:
             fields["peers"] = self.number(call.peers)
         if atom.zeroes:
             fields["accumulate"] = 1 if call.accumulate is None else self.number(call.accumulate)
+        fields.update((binding.name, self.number(binding.value)) for binding in call.bindings)
         if atom.kind == "Shuffle":
             if call.lane is None or call.read is not None or call.write is not None:
                 raise _refused(call, "every lane of the warp must take part, and name a source lane")
             fields["lane"] = self.number(call.lane)
-        text, wrapper = atom.call, atom.cuda
+        text, wrapper, where = atom.call, atom.cuda, self._where(call.write)
+        if where and atom.masked_call and call.read is None:
+            # The instruction's own predicate leaves no branch for others to be scheduled around.
+            text, wrapper, where = atom.masked_call, atom.masked_cuda, ""
+            fields["write"] = self.number(call.write)  # pyright: ignore[reportArgumentType]
         if call.read is not None and as_int(call.read) != 1:
             if not atom.guarded_call:
                 raise _refused(call, "it has no form that reads nothing and writes zeros")
@@ -211,7 +216,7 @@ class Body:
             fields["read"] = self.number(call.read)
         if wrapper:
             self.functions[wrapper] = None
-        return text.format_map(fields)
+        return where + text.format_map(fields)
 
     def _where(self, condition: Expr | None) -> str:
         """Print the guard of a statement that some threads skip."""

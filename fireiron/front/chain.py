@@ -291,13 +291,27 @@ class TileRefinements(Chain):
 class SplitRefinements(Chain):
     """Refine the split written last: the loop over its chunks, or the units that take them."""
 
-    def unroll(self) -> Self:
+    def unroll(self, chunks: int | None = None) -> Self:
         """Unroll the loop over chunks.
 
+        Args:
+            chunks: how many stand together in a trip of the loop that is left, None for all. As many as a pipeline has
+                stages make the numbers of ring slots constants.
+
         Raises:
-            DecompositionError: `parallel-pipeline` where units take the chunks, and no loop does.
+            DecompositionError: `unroll-chunks`; `parallel-pipeline` where units take the chunks, and no loop does.
         """
-        return self._loops(unrolled=True)
+        if chunks is None:
+            return self._loops(unrolled=True)
+        if chunks < 1:
+            raise DecompositionError(
+                "unroll-chunks",
+                f"{chunks} chunks cannot stand together in a trip of a loop",
+                fix="use 1 or more, or unroll() for no loop at all",
+                link=here(),
+                path=self.where,
+            )
+        return self._loops(together=chunks)
 
     def parallel(self, level: Level, reduce: InOrder | ByAtomics | None = None) -> Self:
         """Give the chunks to units of a level at once; after the main loop, before epilog's ops, their sums become one.
@@ -335,13 +349,16 @@ class SplitRefinements(Chain):
             )
         return self._refine(**changes)
 
-    def pipeline(self, stages: int, inflight: int = 0) -> Self:
+    def pipeline(self, stages: int, inflight: int = 0, drain: bool = False) -> Self:
         """Let the loads below run `stages - 1` chunks ahead, in as many ring slots.
+
+        A pipeline of registers inside one of shared memory flows: at the end of a chunk it loads from the next.
 
         Args:
             stages: ring slots.
             inflight: 1 lets asynchronous instructions (wgmma) of one chunk still read its slot while the next chunk's
                 begin, so that they follow each other without a gap; 0 waits for them.
+            drain: whether it ends with each chunk of the pipeline around it instead.
 
         Raises:
             DecompositionError: `pipeline-stages`.
@@ -362,7 +379,7 @@ class SplitRefinements(Chain):
                 link=here(),
                 path=self.where,
             )
-        return self._loops(stages=stages, inflight=inflight, link=here())
+        return self._loops(stages=stages, inflight=inflight, drain=drain, link=here())
 
     def specialize(self, producers: int = 1, registers: tuple[int, int] | None = None) -> Self:
         """Give the loads below to warps of their own, which run ahead as slots fall free.
@@ -393,8 +410,13 @@ class LoadRefinements(Chain):
         return self._refine(pad=elements)
 
     def swizzle(self, swizzle: Swizzle) -> Self:
-        """Permute the buffer's elements by XOR, so that columns spread over the banks."""
-        self._addressed("swizzle")
+        """Permute the buffer's elements by XOR, so that columns spread over the banks.
+
+        Raises:
+            DecompositionError: `swizzle-row` where it is wider than a row.
+        """
+        link = self._addressed("swizzle")
+        self._check(rules.swizzle, self._before, attrs.evolve(link, swizzle=swizzle))
         return self._refine(swizzle=swizzle)
 
     def storage_layout(self, layout: Order | Layout) -> Self:
@@ -402,6 +424,7 @@ class LoadRefinements(Chain):
         link = self._addressed("storage_layout")
         if isinstance(layout, Layout):
             self._check(rules.storage, self._before, link.role, layout, link.pad)
+        self._check(rules.swizzle, self._before, attrs.evolve(link, storage=layout))
         return self._refine(storage=layout)
 
     def reuse_buffer(self) -> Self:

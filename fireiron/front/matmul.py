@@ -18,7 +18,7 @@ from fireiron.front.verbs import Verbs
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import Epilog, Microkernel, Split, Strided
 from fireiron.language.levels import RF, Memory
-from fireiron.language.pointwise import Op, Value, accumulator, expression, parameter, read
+from fireiron.language.pointwise import Op, Value, accumulator, cast_to, expression, parameter, read
 from fireiron.language.residual import start, store_of
 from fireiron.language.specs import Coefficient, MatMul
 from fireiron.language.tensor import Tensor
@@ -157,7 +157,8 @@ class MatMulChain(Verbs, Chain):
             old = read(spec.C)
             old = old if old.dtype == kind else Value(Cast(Arg(1, old.dtype), kind), old.tensors)
             value = value + (old if spec.beta.is_one else old * _coefficient(spec.beta, kind))
-        return expression(ops, value)
+        # The accumulator's registers hold the result until it is stored.
+        return cast_to(expression(ops, value), kind)
 
     def done(self, atom: Atom | Microkernel | str | None = None) -> MatMulChain:
         """Close the chain: the first atom of the table that executes the residual spec, a chosen one, or a microkernel.

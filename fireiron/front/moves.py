@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import here
 from fireiron.check import links as rules
@@ -10,7 +11,7 @@ from fireiron.front.roles import SRC, Role
 from fireiron.front.verbs import Verbs
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import Microkernel, Own, Strided, Widest
-from fireiron.language.levels import GL, RF, SH, Level, Memory, Thread, Warp
+from fireiron.language.levels import FR, GL, RF, SH, Level, Memory, Thread, Warp
 from fireiron.language.tensor import Order, RowMajor, Tensor
 
 MOST_BOX = 256  # elements of a tensor map's box along one dimension
@@ -56,10 +57,16 @@ class MoveChain(Verbs, Chain):
             )
         return self._as(TiledMove, self._tile_link(Widest(nbytes or 16, exact=nbytes is not None)))
 
-    def load(self, operand: Role | Tensor | str, memory: Memory, strategy: Strategy | None = None) -> LoadedMove:
+    def load(
+        self, operand: Role | Tensor | str, memory: Memory, strategy: Strategy | None = None, dtype: object = None
+    ) -> LoadedMove:
         """Go by way of another memory: the first hop is `strategy`, the rest of this chain the second.
 
-        What comes from registers is converted to the destination's element type on the first hop.
+        Args:
+            operand: `SRC`.
+            memory: by way of which.
+            strategy: the first hop, vector() or conform() by default.
+            dtype: element type there, the source's by default.
 
         Shapes:
             (src, dst) -> (memory, dst)
@@ -67,9 +74,7 @@ class MoveChain(Verbs, Chain):
         Raises:
             DecompositionError: `unknown-operand`, `already-there`, `load-output`, `unfinished-move`.
         """
-        src, dst = self.residual.operands
-        converted = dst.dtype if src.memory.registers and not memory.registers else None
-        return self._as(LoadedMove, self._load_link(operand, memory, strategy, converted))
+        return self._as(LoadedMove, self._load_link(operand, memory, strategy, dtype))
 
     def own(self, level: Level) -> MoveChain:
         """Descend to the elements that each unit of `level` holds of the register side.
@@ -150,13 +155,43 @@ def conform(nbytes: int | None = None) -> Strategy:
 def ldmatrix() -> Strategy:
     """Load fragments from shared memory by the instruction that deals them out.
 
-    Tiles are of 16 by 32 bytes of K, a whole warp at once.
+    Tiles are of 16 by 32 bytes of K, or what there is of these, a whole warp at once.
     """
 
     def strategy(move: MoveChain) -> MoveChain:
         kind = move.residual.operands[0].dtype
-        sizes = [kind.count_in(32) if dim == "K" else 16 for dim, _ in move.residual.sizes[-2:]]
-        return move.tile(*sizes).unroll().done()
+        most = [(kind.count_in(32) if dim == "K" else 16, size) for dim, size in move.residual.sizes[-2:]]
+        sizes = [min(n, size) if isinstance(size, int) else n for n, size in most]
+        return move.tile(*sizes).unroll().done("ldmatrix")
+
+    return strategy
+
+
+def movmatrix(load: Strategy | None = None) -> Strategy:
+    """Load fragments across the direction in which an instruction takes them, and transpose them between registers.
+
+    For 16-bit elements whose neighbours in memory lie apart in the fragment, where ldmatrix cannot transpose them on
+    the way: straight from global memory.
+
+    Args:
+        load: brings the transposed fragment into registers, conform() by default.
+    """
+
+    def strategy(move: MoveChain) -> MoveChain:
+        return move.load(SRC, FR, load or conform()).tile(8, 8).unroll().done("movmatrix")
+
+    return strategy
+
+
+def wmma(rows: int = 16, cols: int = 16) -> Strategy:
+    """Move between memory and fragments of wmma, whose layout is the hardware's own, a whole warp at once.
+
+    Args:
+        rows, cols: of the fragment.
+    """
+
+    def strategy(move: MoveChain) -> MoveChain:
+        return move.tile(rows, cols).unroll().done("wmma")
 
     return strategy
 
@@ -250,6 +285,7 @@ def through_shared(
     reuse: bool = False,
     at: Level | None = None,
     ring: int = 1,
+    dtype: object = None,
 ) -> Strategy:
     """Move by way of shared memory, so that threads exchange elements and store whole lines.
 
@@ -262,12 +298,15 @@ def through_shared(
         reuse: overlay the operands' buffers, which are dead by then.
         at: the level whose units each stage what they hold, in buffers of their own; None stages for the whole block.
         ring: slots of the staging buffer, which panels take in turn.
+        dtype: what is staged, the destination's element type by default.
     """
 
     def strategy(move: MoveChain) -> MoveChain:
         own = move if at is None else move.own(at)
         start = own if panel is None else own.tile(*panel).unroll().pipeline(ring)
-        staging = start.load(SRC, SH, put or conform()).pad(pad)
+        src, dst = move.residual.operands
+        kind = dst.dtype if dtype is None else find_dtype(dtype)
+        staging = start.load(SRC, SH, put or conform(), dtype=None if src.dtype == kind else kind).pad(pad)
         staging = staging if order is None else staging.storage_layout(order)
         return (take or vector())(staging.reuse_buffer() if reuse else staging)
 

@@ -1,7 +1,8 @@
-"""CUDA C++ to a cubin with NVRTC, on machines with and without a driver."""
+"""CUDA C++ to a cubin with NVRTC (13, and 12.9 for what 13 has dropped), on machines with and without a driver."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from importlib import import_module
@@ -11,6 +12,7 @@ import attrs
 
 from fireiron.algebra.arch import Arch
 from fireiron.base.errors import CompileError
+from fireiron.jit.nvrtc12 import FIRST_OF_13, Nvrtc12, nvrtc12, without_notice
 from fireiron.jit.resources import Resources, parse_log
 
 INSTALL_NVRTC = "pip install 'cuda-toolkit[nvrtc]>=13.0,<14'"
@@ -115,7 +117,7 @@ def compile_source(
     """
     # cuda.bindings and not cuda.core's Program: it loads in a quarter of the time (0.06 s against 0.25 s, of a budget
     # of 0.5 s), gives PTX and cubin of one compilation, and never asks for a driver.
-    nvrtc = _nvrtc()
+    nvrtc = _bindings(arch)
     options, arch = options or CompileOptions(), arch.target
     supported = _checked(nvrtc, nvrtc.nvrtcGetSupportedArchs())
     if arch.number not in supported:
@@ -132,6 +134,7 @@ def compile_source(
         arguments = [a.encode() for a in options.arguments(arch)]
         (result,) = nvrtc.nvrtcCompileProgram(program, len(arguments), arguments)
         log = _text(nvrtc, program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog).decode(errors="replace")
+        log = without_notice(log) if isinstance(nvrtc, Nvrtc12) else log
         if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise _failure(nvrtc, result, log, source, file, arch)
         cubin = _text(nvrtc, program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
@@ -148,7 +151,7 @@ def compile_source(
         ) from None
     if not options.debug:  # unoptimised code keeps accumulators in memory, and is not run for speed
         _check_pipelines(log, arch)
-    return Binary(name, arch.name, source, ptx.rstrip("\0"), cubin, log.strip("\0 \n"), resources, compiler())
+    return Binary(name, arch.name, source, ptx.rstrip("\0"), cubin, log.strip("\0 \n"), resources, _identified(nvrtc))
 
 
 def _check_pipelines(log: str, arch: Arch) -> None:
@@ -175,15 +178,34 @@ def compiler() -> Compiler:
     Raises:
         CompileError: `no-nvrtc`.
     """
-    nvrtc = _nvrtc()
+    return _identified(_nvrtc())
+
+
+def _identified(nvrtc: Any) -> Compiler:
+    """Identify the library behind a set of bindings."""
     version = _version(nvrtc)
+    if isinstance(nvrtc, Nvrtc12):
+        return _file(version, nvrtc.path)
     pathfinder: Any = import_module("cuda.pathfinder")
-    path = str(pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path)
+    return _file(version, str(pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path))
+
+
+def _file(version: tuple[int, int], path: str) -> Compiler:
     try:
         found = os.stat(path)
     except OSError:
         return Compiler(version, path, 0, 0)
     return Compiler(version, path, found.st_size, found.st_mtime_ns)
+
+
+def _bindings(arch: Arch) -> Any:
+    """Choose the NVRTC that compiles for a target."""
+    if arch.number >= FIRST_OF_13:
+        return _nvrtc()
+    # The bindings take whichever NVRTC they find loaded: theirs comes first.
+    with contextlib.suppress(CompileError):
+        _nvrtc()
+    return nvrtc12(arch.name)
 
 
 def _nvrtc() -> Any:

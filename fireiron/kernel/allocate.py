@@ -110,8 +110,8 @@ def rebind(body: tuple[Statement, ...], buffers: Mapping[str, Buffer]) -> tuple[
         match statement:
             case Region(title, inner, path, link):
                 out.append(Region(title, rebind(inner, buffers), path, link))
-            case For(var, extent, inner, unroll):
-                out.append(For(var, extent, rebind(inner, buffers), unroll))
+            case For(body=inner):
+                out.append(attrs.evolve(statement, body=rebind(inner, buffers)))
             case If(condition, inner):
                 out.append(If(condition, rebind(inner, buffers)))
             case Roles(roles=roles):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
@@ -32,6 +32,9 @@ from fireiron.language.decompositions import Decomposition, Split
 from fireiron.language.levels import Block, Cluster, Kernel, Level
 from fireiron.language.residual import Residual
 from fireiron.language.specs import Spec
+
+if TYPE_CHECKING:
+    from fireiron.kernel.flow import Flow
 
 MAX_THREADS = 1024
 
@@ -188,6 +191,7 @@ class State:
         number: of the layer, where a stack of them has one body.
         path: the links that led here, in words.
         link: where the last of them was written.
+        flow: the pipeline around this place whose loop one below may take over.
     """
 
     residual: Residual
@@ -204,6 +208,7 @@ class State:
     number: Expr | None = None
     path: str = ""
     link: Link | None = None
+    flow: Flow | None = None
 
     @property
     def level(self) -> Level:
@@ -289,10 +294,22 @@ def units_of(level: Level, state: State, context: Context, tiles: int, cap: int 
             fix=f"give the block a multiple of {level.size} threads",
         )
     inside = _layout(level)
+    if inside.cosize != level.size and level.parent is not None and width % (level.parent.size or 1):
+        raise DecompositionError(
+            "level-nests",
+            f"{width} threads of this {state.level} hold no whole {level}: "
+            f"its threads lie {inside} in a {level.parent}",
+            fix=f"map tiles to {level.parent} first",
+        )
     outside = complement(inside, width)
     present = width // level.size
     count = present if cap is None else min(cap, present)
     return Units(count, present, _digits(position, outside), _digits(position, inside), level.size)
+
+
+def unit_index(level: Level, context: Context) -> Expr:
+    """Give the index of this thread's unit of a level among all of the block."""
+    return _digits(context.thread, complement(_layout(level), context.threads or 1))
 
 
 def _layout(level: Level) -> Layout:
@@ -344,15 +361,27 @@ def _expanded(context: Context, written: Access) -> Access:
     )
 
 
-def register_view(context: Context, window: Window, state: State, user: str) -> View:
-    """Find the registers of a window: defines the tensor's ownership at first use, resolves against it later."""
+def register_view(context: Context, window: Window, state: State, user: str, opaque: str = "") -> View:
+    """Find the registers of a window: defines the tensor's ownership at first use, resolves against it later.
+
+    Args:
+        context: of the kernel.
+        window: what is touched.
+        state: where.
+        user: what touches it, for messages.
+        opaque: the opaque fragment that it takes the window for, if any.
+
+    Raises:
+        DecompositionError: `ownership-conflict`, `opaque-fragment`.
+    """
     storage = window.storage
     written = register_access(window, state)
     wanted = _expanded(context, written)
     if storage.ownership is None:
-        storage.ownership = Ownership(wanted, written, context.threads or 1, user)
+        storage.ownership = Ownership(wanted, written, context.threads or 1, user, opaque, state.link)
         storage.size = as_expr(storage.ownership.size)
     try:
+        storage.ownership.agree(opaque, storage.name, user)
         offset, steps = storage.ownership.resolve(wanted, storage.name, user)
     except DecompositionError as error:
         raise error.located(state.link, state.path) from None

@@ -17,6 +17,7 @@ from fireiron.kernel.window import Storage, Window
 from fireiron.language.decompositions import Decomposition, Epilog
 from fireiron.language.pointwise import Value
 from fireiron.language.residual import apply, store_of
+from fireiron.language.tensor import Tensor
 
 
 def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
@@ -113,10 +114,20 @@ class Owned:
     nest: tuple[tuple[Var, int], ...]
 
 
-def owned(storage: Storage, output: Window, context: Context) -> Owned:
-    """Name the elements that each thread owns of an accumulator, in the output's coordinates."""
+def owned(storage: Storage, output: Window, read: Sequence[Tensor], context: Context) -> Owned:
+    """Name the elements that each thread owns of an accumulator, in the output's coordinates.
+
+    Args:
+        storage: the accumulator.
+        output: where it goes.
+        read: what an op reads at the same coordinates, which must be known then.
+        context: of the kernel.
+    """
     ownership = storage.ownership
     assert ownership is not None
+    if read:
+        named = ", ".join(dict.fromkeys(tensor.name for tensor in read))
+        ownership.agree("", storage.name, f"an op that reads {named}")
     access = ownership.access
     fresh: dict[Expr, Expr] = {}
     nest: list[tuple[Var, int]] = []
@@ -159,7 +170,7 @@ def repeated(body: Body, place: Owned) -> Body:
 def _ops(value: Value, output: Window, window: Window, state: State, context: Context, link: Epilog) -> Body:
     if value.tree == Arg(0, link.dtype):
         return ()
-    place = owned(window.storage, output, context)
+    place = owned(window.storage, output, value.tensors, context)
     if state.number is not None:  # what a stack of layers reads is a batch, one of each
         place = attrs.evolve(place, coordinates=(state.number, *place.coordinates))
     dst = View(buffer_of(window.storage), place.register, origin=place.coordinates)

@@ -71,12 +71,18 @@ class Let:
 
 @attrs.frozen
 class For:
-    """Repeat the body for var = 0 .. extent-1 (extent is block-uniform)."""
+    """Repeat the body for var = 0 .. extent-1 (extent is block-uniform).
+
+    Args:
+        unroll: whether no loop is left.
+        together: how many trips stand together in one of the compiled loop.
+    """
 
     var: Var
     extent: Expr
     body: tuple[Statement, ...]
     unroll: bool = False
+    together: int = 1
 
 
 @attrs.frozen
@@ -85,6 +91,14 @@ class If:
 
     condition: Expr
     body: tuple[Statement, ...]
+
+
+@attrs.frozen
+class Binding:
+    """Give a microkernel or an atom's text one named index value."""
+
+    name: str
+    value: Expr
 
 
 @attrs.frozen
@@ -102,6 +116,7 @@ class Call:
         signal: the mbarrier that counts the bytes of a bulk copy as they land, with its slot.
         peers: a bit for each block of the cluster that a bulk copy lands in, at the same offset and on the same
             barrier of each; None for this block alone.
+        bindings: further index values that the atom's text names.
     """
 
     atom: Atom
@@ -114,6 +129,7 @@ class Call:
     signal: tuple[Barrier, Expr] | None = None
     peers: Expr | None = None
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
+    bindings: tuple[Binding, ...] = ()
 
 
 @attrs.frozen
@@ -282,14 +298,6 @@ class Roles:
     """Part a block's warps into roles, which run at the same time."""
 
     roles: tuple[Role, ...]
-
-
-@attrs.frozen
-class Binding:
-    """Give a microkernel one named index value."""
-
-    name: str
-    value: Expr
 
 
 @attrs.frozen

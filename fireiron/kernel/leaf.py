@@ -13,6 +13,7 @@ from fireiron.atoms.tma import GROUP as BULK
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import count as in_words
 from fireiron.kernel.bulk import lower_bulk
+from fireiron.kernel.choose import preferred, require_converged
 from fireiron.kernel.collective import lower_collective
 from fireiron.kernel.context import Body, Context, State, buffer_of, elements, memory_view, register_view
 from fireiron.kernel.descriptor import descriptor_view
@@ -114,13 +115,16 @@ def _product(chosen: Atom | str | None, parts: tuple[str, str, str], state: Stat
     asked = ("MatMul", shape, tuple(o.dtype for o in operands), memories, state.level, context.arch)
     table = chosen_from(chosen, shape)
     product = context.spec.product if isinstance(context.spec, MatMul) else "mul"
-    found = next(iter(matching(*asked, table=table, product=product)), None)
-    if found is None:
+    matches = matching(*asked, table=table, product=product)
+    if not matches:
         near = nearest(*asked, table=table, product=product)
         raise _no_atom(state, chosen, _nearest(chosen, near), _steps_to(near[0].atom, state, operands, shape))
+    windows = {role: state.windows[part] for role, part in zip(("A", "B", "C"), parts, strict=True)}
+    found = preferred(matches, windows)
+    require_converged(found, state, context)
     views: list[View] = []
-    for role, part in zip(("A", "B", "C"), parts, strict=True):
-        operand, window = found.operand(role), state.windows[part]
+    for role, window in windows.items():
+        operand = found.operand(role)
         if operand.span:
             views.append(descriptor_view(operand, window, f"{found.name} (done)"))
             continue

@@ -196,7 +196,7 @@ def _accesses(body: tuple[Statement, ...]) -> tuple[set[str], set[str], dict[str
                         read.add(view.buffer.name)
                     if operand.access != "read":
                         written.add(view.buffer.name)
-                    nbytes = atom.nbytes or view.buffer.dtype.nbytes
+                    nbytes = operand.align or atom.nbytes or view.buffer.dtype.nbytes
                     align[view.buffer.name] = max(align.get(view.buffer.name, 1), nbytes)
             case Compute(dst, _, inputs):
                 written.add(dst.buffer.name)

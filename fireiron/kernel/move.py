@@ -73,8 +73,13 @@ def lower_copy(link: Load, state: State, storage: Storage, slot: Expr | None, co
         opened = opened.with_window("src", attrs.evolve(opened.windows["src"], storage=known))
     elif staging.memory.registers:
         context.storages[f"staging {storage.name}"] = staging
-    start = lower_copy(first, inner, staging, None, context, recur)
-    finish = recur(link.move[1:], opened, context)
+    # The hop whose own schedule decides which thread holds what is staged comes first.
+    if staging.memory.registers and not _defines_ownership(first):
+        finish = recur(link.move[1:], opened, context)
+        start = lower_copy(first, inner, staging, None, context, recur)
+    else:
+        start = lower_copy(first, inner, staging, None, context, recur)
+        finish = recur(link.move[1:], opened, context)
     return Copy((*start.start, *start.finish), (Region(title, finish, inner.path, link.link),))
 
 
@@ -150,7 +155,7 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
     """Descend a register Move to each thread's own elements.
 
     Raises:
-        DecompositionError: `own-level`, `ownership-unknown`.
+        DecompositionError: `own-level`, `own-panel`, `ownership-unknown`, `opaque-fragment`.
     """
     if link.level.name in (state.level.name, Block.name):
         return recur(rest, state, context)
@@ -162,6 +167,7 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
             f"no side of {state.residual} is a register tensor whose owner is known",
             fix="give the Move a schedule of its own, for example vector()",
         )
+    storage.ownership.agree("", storage.name, f"own({link.level}) of {state.residual.short}")
     if link.level.name != Thread.name:
         return recur(rest, own_units(link, state, context, storage), context)
     held, written = storage.ownership.access, storage.ownership.written
@@ -182,7 +188,7 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
         ends = [x for x in limits if x.axis == i]
         leaves = _element_leaves(held.elements[i], [x.steps for x in ends])
         leaves += [(step, extent, [_step(end.offset, var) or 0 for end in ends]) for var, extent, step in along]
-        leaves.sort()
+        leaves = _joined(sorted(leaves))
         layout = _leafwise([(n, s) for s, n, _ in leaves])
         offset = substitute(coordinates[i], first)
         at = offset - mine.offset
@@ -192,6 +198,13 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
         ]
         if mine.size != storage.shape[i]:  # a panel: some threads' elements lie before it, some behind
             assert isinstance(mine.size, int)
+            if mine.steps is not None:
+                raise DecompositionError(
+                    "own-panel",
+                    f"{mine.size} of {storage.shape[i]} elements of {storage.name} along {mine.dim}, in chunks, "
+                    "are no panel that a thread's own elements can be cut to",
+                    fix="tile(rows, cols) above own(Thread), no Strided(...)",
+                )
             inside += [Bound(at, layout, as_expr(mine.size)), Bound(at, layout, as_expr(0), lower=True)]
         axes[role].append(Axis(mine.dim, layout.size, offset, layout, tuple(inside)))
         outer = tuple(attrs.evolve(b, offset=b.offset + at, steps=layout) for b in other.bounds)
@@ -229,6 +242,19 @@ def _leafwise(leaves: list[tuple[int, int]]) -> Layout:
     if len(leaves) < 2:
         return Layout(*leaves[0]) if leaves else Layout(1, 0)
     return Layout(tuple(n for n, _ in leaves), tuple(s for _, s in leaves))
+
+
+def _joined(leaves: list[tuple[int, int, list[int]]]) -> list[tuple[int, int, list[int]]]:
+    """Join (stride, extent, strides of the limits) that continue each other: what lies together may be one vector."""
+    out: list[tuple[int, int, list[int]]] = []
+    for stride, extent, ends in leaves:
+        if out:
+            first, count, before = out[-1]
+            if (stride, ends) == (first * count, [end * count for end in before]):
+                out[-1] = (first, count * extent, before)
+                continue
+        out.append((stride, extent, ends))
+    return out
 
 
 def _element_leaves(elements: Layout, ends: list[Layout]) -> list[tuple[int, int, list[int]]]:

@@ -111,7 +111,8 @@ def _ops(
     assert first.ownership is not None
     if len(stores) == 1 and stores[0].value == read(_spec(context).held[0]):
         return (first,), ()
-    place = owned(first, output, context)
+    extra = [t for one in stores for t in one.value.tensors if not t.memory.registers]
+    place = owned(first, output, extra, context)
     held: dict[str, View] = {}
     for name, storage in sums.items():
         assert storage.ownership is not None

@@ -99,7 +99,9 @@ def make_storage(
     name = f"{source.storage.name.split('_')[0].lower()}_{str(link.memory).lower()}"
     dtype = link.dtype or source.storage.dtype
     if link.memory.registers:
-        return register_storage(name, source, link.memory, dtype, state, context, link.link, slots)
+        storage = register_storage(name, source, link.memory, dtype, state, context, link.link, slots)
+        storage.order = source.storage.order if source.storage.memory.registers else order_of(source)
+        return storage
     shape = _static(source, name)
     order = order_of(source) or (order_of(target) if target else None) or RowMajor
     span = demanded_span(link, link.move, "dst") or demanded_span(link, rest, "src")

@@ -397,7 +397,10 @@ def _unit_tile(
     if units.count < units.present:
         present = and_(lt(unit, units.count), present)
     guards = state.guards if proves(present) else (*state.guards, present)
+    # Where units take tiles in turn, or stand idle, a pipeline around them keeps its loop.
+    flow = None if var is None and proves(present) else state.flow
     inside = descend(attrs.evolve(state, loops=loops, guards=guards), parts, numbers, level)
+    inside = inside if flow is None else attrs.evolve(inside, flow=None)
     inside = attrs.evolve(inside, position=units.position, width=units.width)
     body = lower_links(rest, inside, context)
     if state.residual.kind == "MatMul":
@@ -406,4 +409,4 @@ def _unit_tile(
         body = (If(present, body),)
     if var is not None:
         body = (For(var, as_expr(trips), body, loops[-1].unrolled),)
-    return body
+    return body if flow is None else flow.around(body)

@@ -21,7 +21,7 @@ from fireiron.base.link import Link
 from fireiron.kernel.ownership import Ownership
 from fireiron.language.decompositions import ByAtomics, Chunks, Extent, InOrder
 from fireiron.language.levels import Level, Memory
-from fireiron.language.tensor import Tensor
+from fireiron.language.tensor import Order, Tensor
 
 
 @attrs.frozen
@@ -60,6 +60,7 @@ class Storage:
         guarded: whether mbarriers order every access.
         seeded: whether an accumulator starts at something else than zero.
         partials: of an accumulator, the parallel splits whose units each hold a partial sum, outermost first.
+        order: in which order the source lies in memory that a register tensor is loaded from.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Storage:
     guarded: bool = False
     seeded: bool = False
     partials: list[Partial] = attrs.field(factory=list[Partial])
+    order: Order | None = None
 
     def address(self, coordinates: tuple[Expr, ...]) -> Expr:
         """Give the flat element offset of a coordinate, before swizzling."""

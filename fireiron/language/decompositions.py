@@ -134,9 +134,11 @@ class Split:
     Args:
         size: extent of a chunk.
         unrolled: whether the loop is unrolled.
+        together: how many chunks stand together in a trip of the compiled loop.
         stages: ring slots of the loads below it; they run stages-1 chunks ahead, or stages where they have a role.
         inflight: groups of asynchronous instructions that may read a slot still when the next chunk's begin.
         specialised: whether the loads have warps of their own.
+        drain: whether a pipeline inside another ends with each of its chunks, instead of flowing on into the next.
         ways: the number of chunks where the author gave it, and not their extent.
         level: whose units take the chunks, None for a loop; each then holds a partial sum of C.
         reduce: how the units' sums become one.
@@ -147,6 +149,8 @@ class Split:
     stages: int = 1
     inflight: int = 0
     specialised: Specialised | None = None
+    drain: bool = False
+    together: int = 1
     ways: int | None = None
     level: Level | None = None
     reduce: InOrder | ByAtomics = InOrder()

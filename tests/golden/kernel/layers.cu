@@ -77,7 +77,7 @@ chain_32x32_3layers_f16_f32(
     // load W to w_sh: Move(1, 16, 32)(GL, SH)(Block)
     cp_async_16B(&w_sh[thread_k * 8 + thread_n * 24 + 768], &W[thread_k * 8 + thread_n * 32 + 16]);
     cp_async_commit();
-    __syncthreads();  // w_sh is written before it is written again
+    __syncthreads();  // w_sh is written before it is read
     #pragma unroll 1
     for (int layer = 0; layer < 3; ++layer) {
 
@@ -91,7 +91,7 @@ chain_32x32_3layers_f16_f32(
         #pragma unroll
         for (int k = 0; k < 2; ++k) {
             cp_async_wait<1>();
-            __syncthreads();  // w_sh has landed, and is read before it is overwritten
+            __syncthreads();  // w_sh is written before it is read
             if (layer * 2 + k < 4) {
 
                 // load W to w_sh: Move(1, 16, 32)(GL, SH)(Block)
