@@ -66,7 +66,7 @@ class Sizes:
         held = (self.m + self.n) * self.k * self.stages
         while k > self.step and held < 2 * (m + n) * k * ways:
             k //= 2
-        stages = min(self.stages, max(2, held // ((m + n) * k * ways)))
+        stages = min(self.stages * self.k // k, max(2, held // ((m + n) * k * ways)))
         return attrs.evolve(self, m=m, n=n, k=k, stages=stages)
 
 

@@ -49,9 +49,7 @@ def _each_once(texts: Iterable[str]) -> list[str]:
 
 def _entry(kernel: Kernel, body: str) -> str:
     """Print the kernel's head, its declarations and its body."""
-    # Roles that change their budgets start from what the launch gives: without a number of blocks, ptxas may give less.
-    blocks = kernel.minimum_blocks or int(any(isinstance(s, Roles) and s.roles[0].registers for s in kernel.body))
-    bounds = f"{kernel.threads}, {blocks}" if blocks else f"{kernel.threads}"
+    bounds = f"{kernel.threads}, {kernel.minimum_blocks}" if kernel.minimum_blocks else f"{kernel.threads}"
     if kernel.cluster > 1:
         bounds += f") __cluster_dims__({kernel.cluster}, 1, 1"
     parameters = ",\n".join(INDENT + parameter(p) for p in kernel.parameters)

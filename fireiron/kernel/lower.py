@@ -125,7 +125,8 @@ def lower(
         tuple(buffers.values()),
         body,
         tuple(context.preconditions),
-        context.resident,
+        # Register budgets of roles need a count at entry, which the compiler fixes only when told how many blocks fit.
+        context.resident or int(any(context.registers)),
         context.cluster,
         context.persistent,
         barriers,

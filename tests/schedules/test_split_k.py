@@ -85,9 +85,9 @@ def test_compiles_without_spills(layout: str, arch: str) -> None:
 
 
 def test_a_block_without_a_part_of_k_is_noted() -> None:
-    found = [f for f in ampere.gemm(matmul(64, 64, 64, "f16"), split_k=3).check("sm_80") if f.code == "idle-units"]
-    assert [f.message for f in found] == ["1 of 3 units of Block have no part of K: chunks of 32 leave 2 of 64"]
-    assert not [f for f in ampere.gemm(matmul(64, 64, 96, "f16"), split_k=3).check("sm_80") if f.code == "idle-units"]
+    found = [f for f in ampere.gemm(matmul(64, 64, 128, "f16"), split_k=3).check("sm_80") if f.code == "idle-units"]
+    assert [f.message for f in found] == ["1 of 3 units of Block have no part of K: chunks of 64 leave 2 of 128"]
+    assert not [f for f in ampere.gemm(matmul(64, 64, 192, "f16"), split_k=3).check("sm_80") if f.code == "idle-units"]
 
 
 def atomics() -> Any:

@@ -59,7 +59,7 @@ __device__ __forceinline__ void copy_4B(void* dst, const void* src) {
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemm_128x256x32_k3_f16_f32(
+gemm_128x256x64_k3_f16_f32(
     const half* __restrict__ A,
     const half* __restrict__ B,
     half* __restrict__ C,
@@ -85,7 +85,7 @@ gemm_128x256x32_k3_f16_f32(
     const int warp = thread / 32;
     const int warp_m = warp / 4;
     const int warp_n = warp % 4;
-    const int thread_k = thread % 4;
+    const int thread_k = thread % 8;
     const int thread_n = thread % 32;
 
     // MatMul(128, 256, 4096)(GL, GL, GL)(Block)
@@ -96,58 +96,32 @@ gemm_128x256x32_k3_f16_f32(
         acc[i] = 0.0f;
     }
 
-    // MatMul(64, 64, 32)(SH, SH, FR)(Warp)
+    // MatMul(64, 64, 64)(SH, SH, FR)(Warp)
 
-    // load A to a_sh: Move(128, 32)(GL, SH)(Block)
+    // load A to a_sh: Move(128, 64)(GL, SH)(Block)
     #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-        cp_async_16B(&a_sh[r * 2048 + thread / 4 * 32 + (thread_k ^ thread / 8 % 4) * 8], &A[block_m * 524288 + r * 262144 + thread / 4 * 4096 + way * 1376 + thread_k * 8]);
+    for (int r = 0; r < 4; ++r) {
+        cp_async_16B(&a_sh[r * 2048 + thread / 8 * 64 + (thread_k ^ thread / 8 % 8) * 8], &A[block_m * 524288 + r * 131072 + thread / 8 * 4096 + way * 1408 + thread_k * 8]);
     }
 
-    // load B to b_sh: Move(32, 256)(GL, SH)(Block)
+    // load B to b_sh: Move(64, 256)(GL, SH)(Block)
     #pragma unroll
-    for (int r2 = 0; r2 < 4; ++r2) {
-        cp_async_16B(&b_sh[r2 * 2048 + thread / 4 * 32 + (thread_k ^ thread / 8 % 4) * 8], &B[way * 1376 + thread_k * 8 + block_n * 1048576 + r2 * 262144 + thread / 4 * 4096]);
-    }
-    cp_async_commit();
-
-    // load A to a_sh: Move(128, 32)(GL, SH)(Block)
-    #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-        cp_async_16B(&a_sh[r * 2048 + thread / 4 * 32 + (thread_k ^ thread / 8 % 4) * 8 + 4096], &A[block_m * 524288 + r * 262144 + thread / 4 * 4096 + way * 1376 + thread_k * 8 + 32]);
-    }
-
-    // load B to b_sh: Move(32, 256)(GL, SH)(Block)
-    #pragma unroll
-    for (int r2 = 0; r2 < 4; ++r2) {
-        cp_async_16B(&b_sh[r2 * 2048 + thread / 4 * 32 + (thread_k ^ thread / 8 % 4) * 8 + 8192], &B[way * 1376 + thread_k * 8 + block_n * 1048576 + r2 * 262144 + thread / 4 * 4096 + 32]);
+    for (int r2 = 0; r2 < 8; ++r2) {
+        cp_async_16B(&b_sh[r2 * 2048 + thread / 8 * 64 + (thread_k ^ thread / 8 % 8) * 8], &B[way * 1408 + thread_k * 8 + block_n * 1048576 + r2 * 131072 + thread / 8 * 4096]);
     }
     cp_async_commit();
+    cp_async_wait<0>();
 
-    // load A to a_sh: Move(128, 32)(GL, SH)(Block)
+    // load A to a_sh: Move(128, 64)(GL, SH)(Block)
     #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-        cp_async_16B(&a_sh[r * 2048 + thread / 4 * 32 + (thread_k ^ thread / 8 % 4) * 8 + 8192], &A[block_m * 524288 + r * 262144 + thread / 4 * 4096 + way * 1376 + thread_k * 8 + 64]);
+    for (int r = 0; r < 4; ++r) {
+        cp_async_16B(&a_sh[r * 2048 + thread / 8 * 64 + (thread_k ^ thread / 8 % 8) * 8 + 8192], &A[block_m * 524288 + r * 131072 + thread / 8 * 4096 + way * 1408 + thread_k * 8 + 64]);
     }
 
-    // load B to b_sh: Move(32, 256)(GL, SH)(Block)
+    // load B to b_sh: Move(64, 256)(GL, SH)(Block)
     #pragma unroll
-    for (int r2 = 0; r2 < 4; ++r2) {
-        cp_async_16B(&b_sh[r2 * 2048 + thread / 4 * 32 + (thread_k ^ thread / 8 % 4) * 8 + 16384], &B[way * 1376 + thread_k * 8 + block_n * 1048576 + r2 * 262144 + thread / 4 * 4096 + 64]);
-    }
-    cp_async_commit();
-    cp_async_wait<2>();
-
-    // load A to a_sh: Move(128, 32)(GL, SH)(Block)
-    #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-        cp_async_16B(&a_sh[r * 2048 + thread / 4 * 32 + (thread_k ^ thread / 8 % 4) * 8 + 12288], &A[block_m * 524288 + r * 262144 + thread / 4 * 4096 + way * 1376 + thread_k * 8 + 96]);
-    }
-
-    // load B to b_sh: Move(32, 256)(GL, SH)(Block)
-    #pragma unroll
-    for (int r2 = 0; r2 < 4; ++r2) {
-        cp_async_16B(&b_sh[r2 * 2048 + thread / 4 * 32 + (thread_k ^ thread / 8 % 4) * 8 + 24576], &B[way * 1376 + thread_k * 8 + block_n * 1048576 + r2 * 262144 + thread / 4 * 4096 + 96]);
+    for (int r2 = 0; r2 < 8; ++r2) {
+        cp_async_16B(&b_sh[r2 * 2048 + thread / 8 * 64 + (thread_k ^ thread / 8 % 8) * 8 + 16384], &B[way * 1408 + thread_k * 8 + block_n * 1048576 + r2 * 131072 + thread / 8 * 4096 + 64]);
     }
     cp_async_commit();
 
@@ -155,61 +129,64 @@ gemm_128x256x32_k3_f16_f32(
     __syncthreads();  // a_sh is written before it is read
     #pragma unroll
     for (int m4 = 0; m4 < 4; ++m4) {
-        ldmatrix_x4(&a_fr[m4 * 8], &a_sh[warp_m * 2048 + m4 * 512 + thread % 16 * 32 + (thread / 16 % 2 ^ thread / 2 % 4) * 8]);
+        ldmatrix_x4(&a_fr[m4 * 8], &a_sh[warp_m * 4096 + m4 * 1024 + thread % 16 * 64 + (thread / 16 % 2 ^ thread % 8) * 8]);
     }
 
     // load b_sh to b_fr: Move(16, 64)(SH, FR)(Warp)
     #pragma unroll
     for (int n3 = 0; n3 < 4; ++n3) {
-        ldmatrix_x4(&b_fr[n3 * 8], &b_sh[warp_n * 2048 + n3 * 512 + thread % 8 * 32 + thread / 16 % 2 * 256 + (thread / 8 % 2 ^ thread / 2 % 4) * 8]);
+        ldmatrix_x4(&b_fr[n3 * 8], &b_sh[warp_n * 4096 + n3 * 1024 + thread % 8 * 64 + thread / 16 % 2 * 512 + (thread / 8 % 2 ^ thread % 8) * 8]);
     }
     #pragma unroll 1
-    for (int k = 0; k < 42; ++k) {
+    for (int k = 0; k < 21; ++k) {
+        #pragma unroll
+        for (int k2 = 0; k2 < 3; ++k2) {
 
-        // load a_sh to a_fr: Move(64, 16)(SH, FR)(Warp)
-        #pragma unroll
-        for (int m4 = 0; m4 < 4; ++m4) {
-            ldmatrix_x4(&a_fr[m4 * 8 + 32], &a_sh[k % 4 * 4096 + warp_m * 2048 + m4 * 512 + thread % 16 * 32 + (thread / 16 % 2 + 2 ^ thread / 2 % 4) * 8]);
-        }
-
-        // load b_sh to b_fr: Move(16, 64)(SH, FR)(Warp)
-        #pragma unroll
-        for (int n3 = 0; n3 < 4; ++n3) {
-            ldmatrix_x4(&b_fr[n3 * 8 + 32], &b_sh[k % 4 * 8192 + warp_n * 2048 + n3 * 512 + thread % 8 * 32 + thread / 16 % 2 * 256 + (thread / 8 % 2 + 2 ^ thread / 2 % 4) * 8]);
-        }
-        #pragma unroll
-        for (int m = 0; m < 4; ++m) {
+            // load a_sh to a_fr: Move(64, 16)(SH, FR)(Warp)
             #pragma unroll
-            for (int n = 0; n < 8; ++n) {
-                mma_m16n8k16_f32_f16(&acc[m * 32 + n * 4], &a_fr[m * 8], &b_fr[n * 4]);
+            for (int m4 = 0; m4 < 4; ++m4) {
+                ldmatrix_x4(&a_fr[(k2 + 1) % 2 * 32 + m4 * 8], &a_sh[k % 2 * 8192 + warp_m * 4096 + m4 * 1024 + thread % 16 * 64 + (k2 * 2 + thread / 16 % 2 + 2 ^ thread % 8) * 8]);
+            }
+
+            // load b_sh to b_fr: Move(16, 64)(SH, FR)(Warp)
+            #pragma unroll
+            for (int n3 = 0; n3 < 4; ++n3) {
+                ldmatrix_x4(&b_fr[(k2 + 1) % 2 * 32 + n3 * 8], &b_sh[k % 2 * 16384 + warp_n * 4096 + n3 * 1024 + thread % 8 * 64 + thread / 16 % 2 * 512 + (k2 * 2 + thread / 8 % 2 + 2 ^ thread % 8) * 8]);
+            }
+            #pragma unroll
+            for (int m = 0; m < 4; ++m) {
+                #pragma unroll
+                for (int n = 0; n < 8; ++n) {
+                    mma_m16n8k16_f32_f16(&acc[m * 32 + n * 4], &a_fr[k2 % 2 * 32 + m * 8], &b_fr[k2 % 2 * 32 + n * 4]);
+                }
             }
         }
-        cp_async_wait<2>();
+        cp_async_wait<0>();
 
-        // load A to a_sh: Move(128, 32)(GL, SH)(Block)
+        // load A to a_sh: Move(128, 64)(GL, SH)(Block)
         __syncthreads();  // a_sh is read before it is overwritten
         #pragma unroll
-        for (int r = 0; r < 2; ++r) {
-            if (k < 39) cp_async_or_zero_16B(&a_sh[k % 4 * 4096 + r * 2048 + thread / 4 * 32 + (thread_k ^ thread / 8 % 4) * 8], &A[block_m * 524288 + r * 262144 + thread / 4 * 4096 + way * 1376 + k * 32 + thread_k * 8 + 128], way * 172 + k * 4 + thread_k < 496);
+        for (int r = 0; r < 4; ++r) {
+            if (k < 20) cp_async_or_zero_16B(&a_sh[k % 2 * 8192 + r * 2048 + thread / 8 * 64 + (thread_k ^ thread / 8 % 8) * 8], &A[block_m * 524288 + r * 131072 + thread / 8 * 4096 + way * 1408 + k * 64 + thread_k * 8 + 128], way * 176 + k * 8 + thread_k < 496);
         }
 
-        // load B to b_sh: Move(32, 256)(GL, SH)(Block)
+        // load B to b_sh: Move(64, 256)(GL, SH)(Block)
         #pragma unroll
-        for (int r2 = 0; r2 < 4; ++r2) {
-            if (k < 39) cp_async_or_zero_16B(&b_sh[k % 4 * 8192 + r2 * 2048 + thread / 4 * 32 + (thread_k ^ thread / 8 % 4) * 8], &B[way * 1376 + k * 32 + thread_k * 8 + block_n * 1048576 + r2 * 262144 + thread / 4 * 4096 + 128], way * 172 + k * 4 + thread_k < 496);
+        for (int r2 = 0; r2 < 8; ++r2) {
+            if (k < 20) cp_async_or_zero_16B(&b_sh[k % 2 * 16384 + r2 * 2048 + thread / 8 * 64 + (thread_k ^ thread / 8 % 8) * 8], &B[way * 1408 + k * 64 + thread_k * 8 + block_n * 1048576 + r2 * 131072 + thread / 8 * 4096 + 128], way * 176 + k * 8 + thread_k < 496);
         }
         cp_async_commit();
 
         // load a_sh to a_fr: Move(64, 16)(SH, FR)(Warp)
         #pragma unroll
         for (int m4 = 0; m4 < 4; ++m4) {
-            ldmatrix_x4(&a_fr[m4 * 8], &a_sh[(k + 1) % 4 * 4096 + warp_m * 2048 + m4 * 512 + thread % 16 * 32 + (thread / 16 % 2 ^ thread / 2 % 4) * 8]);
+            ldmatrix_x4(&a_fr[m4 * 8], &a_sh[(k + 1) % 2 * 8192 + warp_m * 4096 + m4 * 1024 + thread % 16 * 64 + (thread / 16 % 2 ^ thread % 8) * 8]);
         }
 
         // load b_sh to b_fr: Move(16, 64)(SH, FR)(Warp)
         #pragma unroll
         for (int n3 = 0; n3 < 4; ++n3) {
-            ldmatrix_x4(&b_fr[n3 * 8], &b_sh[(k + 1) % 4 * 8192 + warp_n * 2048 + n3 * 512 + thread % 8 * 32 + thread / 16 % 2 * 256 + (thread / 8 % 2 ^ thread / 2 % 4) * 8]);
+            ldmatrix_x4(&b_fr[n3 * 8], &b_sh[(k + 1) % 2 * 16384 + warp_n * 4096 + n3 * 1024 + thread % 8 * 64 + thread / 16 % 2 * 512 + (thread / 8 % 2 ^ thread % 8) * 8]);
         }
         #pragma unroll
         for (int m = 0; m < 4; ++m) {
@@ -219,23 +196,26 @@ gemm_128x256x32_k3_f16_f32(
             }
         }
     }
+    #pragma unroll
+    for (int k2 = 0; k2 < 3; ++k2) {
 
-    // load a_sh to a_fr: Move(64, 16)(SH, FR)(Warp)
-    #pragma unroll
-    for (int m4 = 0; m4 < 4; ++m4) {
-        ldmatrix_x4(&a_fr[m4 * 8 + 32], &a_sh[warp_m * 2048 + m4 * 512 + thread % 16 * 32 + (thread / 16 % 2 + 2 ^ thread / 2 % 4) * 8 + 8192]);
-    }
-
-    // load b_sh to b_fr: Move(16, 64)(SH, FR)(Warp)
-    #pragma unroll
-    for (int n3 = 0; n3 < 4; ++n3) {
-        ldmatrix_x4(&b_fr[n3 * 8 + 32], &b_sh[warp_n * 2048 + n3 * 512 + thread % 8 * 32 + thread / 16 % 2 * 256 + (thread / 8 % 2 + 2 ^ thread / 2 % 4) * 8 + 16384]);
-    }
-    #pragma unroll
-    for (int m = 0; m < 4; ++m) {
+        // load a_sh to a_fr: Move(64, 16)(SH, FR)(Warp)
         #pragma unroll
-        for (int n = 0; n < 8; ++n) {
-            mma_m16n8k16_f32_f16(&acc[m * 32 + n * 4], &a_fr[m * 8], &b_fr[n * 4]);
+        for (int m4 = 0; m4 < 4; ++m4) {
+            ldmatrix_x4(&a_fr[(k2 + 1) % 2 * 32 + m4 * 8], &a_sh[warp_m * 4096 + m4 * 1024 + thread % 16 * 64 + (k2 * 2 + thread / 16 % 2 + 2 ^ thread % 8) * 8 + 8192]);
+        }
+
+        // load b_sh to b_fr: Move(16, 64)(SH, FR)(Warp)
+        #pragma unroll
+        for (int n3 = 0; n3 < 4; ++n3) {
+            ldmatrix_x4(&b_fr[(k2 + 1) % 2 * 32 + n3 * 8], &b_sh[warp_n * 4096 + n3 * 1024 + thread % 8 * 64 + thread / 16 % 2 * 512 + (k2 * 2 + thread / 8 % 2 + 2 ^ thread % 8) * 8 + 16384]);
+        }
+        #pragma unroll
+        for (int m = 0; m < 4; ++m) {
+            #pragma unroll
+            for (int n = 0; n < 8; ++n) {
+                mma_m16n8k16_f32_f16(&acc[m * 32 + n * 4], &a_fr[k2 % 2 * 32 + m * 8], &b_fr[k2 % 2 * 32 + n * 4]);
+            }
         }
     }
     #pragma unroll
