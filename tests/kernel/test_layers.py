@@ -31,7 +31,6 @@ from fireiron.front.cli import main
 from fireiron.kernel.ir import Call, For, If, Region, Sync, walk
 from fireiron.language.levels import GL
 from fireiron.simulate import simulate
-from tests.programs import arrays_of, simulated
 
 
 def stack(rows=40, width=32, count=3):
@@ -58,37 +57,37 @@ def chain(spec, memory=SH, m=32, stages=3, warp=16):
 @pytest.mark.parametrize(
     ("memory", "stages"), [(SH, 1), *((memory, stages) for memory in (SH, FR) for stages in (2, 3, 4, 6))], ids=str
 )
-def test_stacks(memory, stages):
-    simulated(chain(stack(), memory, stages=stages))
+def test_stacks(programs, memory, stages):
+    programs.simulated(chain(stack(), memory, stages=stages))
 
 
 @pytest.mark.parametrize("memory", [SH, FR], ids=str)
 @pytest.mark.parametrize("count", [1, 2, 7])
-def test_any_number_of_layers(memory, count):
-    simulated(chain(stack(count=count), memory))
+def test_any_number_of_layers(programs, memory, count):
+    programs.simulated(chain(stack(count=count), memory))
 
 
 @pytest.mark.parametrize("memory", [SH, FR], ids=str)
 @pytest.mark.parametrize("widths", [(32, 64, 32), (32, 96, 48), (48, 32, 64), (32, 32, 32)])
-def test_layers_of_different_widths(memory, widths):
+def test_layers_of_different_widths(programs, memory, widths):
     x, y = Matrix(40, widths[0], "f16", name="X"), Matrix(40, widths[-1], "f16", name="Y")
     w = [Matrix(k, n, "f16", ColMajor, name=f"W{i}") for i, (k, n) in enumerate(pairwise(widths))]
     b = Vector(widths[1], name="b")
-    simulated(chain(layers(y, x, (w[0], lambda acc: relu(acc + b)), (w[1], add(0.5))), memory))
+    programs.simulated(chain(layers(y, x, (w[0], lambda acc: relu(acc + b)), (w[1], add(0.5))), memory))
 
 
-def test_a_stack_between_others():
+def test_a_stack_between_others(programs):
     x, y = Matrix(40, 48, "f16", name="X"), Matrix(40, 16, "f16", name="Y")
     first, last = Matrix(48, 32, "f16", ColMajor, name="First"), Matrix(32, 16, "f16", ColMajor, name="Last")
     middle = Matrix(32, 32, "f16", ColMajor, name="Middle", batch=3)
     for memory in (SH, FR):
-        simulated(chain(layers(y, x, (first, relu), (middle, (relu, add(0.25))), last), memory))
+        programs.simulated(chain(layers(y, x, (first, relu), (middle, (relu, add(0.25))), last), memory))
 
 
-def test_rows_may_be_a_symbol():
+def test_rows_may_be_a_symbol(programs):
     made = chain(stack(rows=symbol("M")), FR)
-    simulated(made, M=5)
-    simulated(made, M=70)
+    programs.simulated(made, M=5)
+    programs.simulated(made, M=70)
 
 
 def test_weights_flow_from_layer_to_layer():
@@ -120,7 +119,7 @@ def without(body, hit):
     return tuple(out)
 
 
-def test_no_barrier_of_the_layers_is_idle():
+def test_no_barrier_of_the_layers_is_idle(programs):
     made = chain(stack(), SH)
     kernel = made.lowered()
     (loop,) = (s for s in walk(kernel.body) if isinstance(s, For) and s.var.name == "layer")
@@ -128,7 +127,7 @@ def test_no_barrier_of_the_layers_is_idle():
     assert len(syncs) >= 2
     for hit in syncs:
         with pytest.raises(SimulationError):
-            simulate(attrs.evolve(kernel, body=without(kernel.body, hit)), arrays_of(made), {}, {})
+            simulate(attrs.evolve(kernel, body=without(kernel.body, hit)), programs.arrays(made), {}, {})
 
 
 def test_a_call_takes_x_weights_and_operands_of_ops():
@@ -143,12 +142,12 @@ def test_a_call_takes_x_weights_and_operands_of_ops():
     assert np.abs(made(x, w, b) - h).max() < 4e-3 * np.abs(h).max()
 
 
-def test_a_wrong_layer_is_found():
+def test_a_wrong_layer_is_found(programs):
     """The bound of layers is near what rounding does: a slip in one weight of one layer leaves it."""
     from fireiron.front.reference import compare, references
 
     made = chain(stack(count=4), FR)
-    arrays = arrays_of(made)
+    arrays = programs.arrays(made)
     before = {name: x.copy() for name, x in arrays.items()}
     simulate(made.lowered(), arrays, {}, {})
     before["W"][1, 3, 5] += np.float16(0.05)
@@ -156,13 +155,13 @@ def test_a_wrong_layer_is_found():
     assert not found.right
 
 
-def test_other_element_types_of_the_result():
+def test_other_element_types_of_the_result(programs):
     x, y, w = Matrix(40, 32, "f16", name="X"), Matrix(40, 32, name="Y"), Matrix(32, 32, "f16", ColMajor, name="W")
-    simulated(chain(layers(y, x, w), FR))
-    simulated(chain(layers(y, x, w), SH))
+    programs.simulated(chain(layers(y, x, w), FR))
+    programs.simulated(chain(layers(y, x, w), SH))
 
 
-def test_swizzled_activations():
+def test_swizzled_activations(programs):
     x, y, w = Matrix(40, 64, "f16", name="X"), Matrix(40, 64, "f16", name="Y"), Matrix(64, 64, "f16", name="W")
 
     def layer(one):
@@ -170,7 +169,7 @@ def test_swizzled_activations():
         return c.split(16).unroll().load(A, FR, ldmatrix()).load(B, FR, ldmatrix()).tile(16, 8).unroll().done()
 
     made = layers(y, x, (w, relu)).tile(32).to(Block).load(A, SH, cp_async()).swizzle(Swizzle(3, 3, 3)).each(layer)
-    report = simulated(made)
+    report = programs.simulated(made)
     assert {site.conflict_degree for site in report.sites if site.conflict_degree} == {1.0}
 
 

@@ -29,7 +29,6 @@ from fireiron.kernel.ir import Call, For, If, Region, Roles, Sync, walk
 from fireiron.language.levels import GL
 from fireiron.schedules import fused
 from fireiron.simulate import simulate
-from tests.programs import arrays_of, simulated
 
 
 def plain(spec, batch=None):
@@ -48,67 +47,67 @@ def operands(*names, m=40, n=36, k=24, **options):
     return tuple(Matrix(m, k, name=x, **options) if x.islower() else Matrix(k, n, name=x, **options) for x in names)
 
 
-def test_a_sum_has_one_accumulator():
+def test_a_sum_has_one_accumulator(programs):
     x, h, w, u = operands("x", "h", "W", "U")
     made = plain(products(Matrix(40, 36, name="y"), [(x, w), (h, u)]))
-    simulated(made)
+    programs.simulated(made)
     kernel = made.lowered()
     assert [b.name for b in kernel.buffers if b.memory is RF and b.size.range[0] == 8] == ["acc"]
     # The second loop's buffers lie over the first one's.
     assert kernel.shared_nbytes == 2 * 32 * 8 * 4
 
 
-def test_a_shared_operand_is_loaded_once():
+def test_a_shared_operand_is_loaded_once(programs):
     x, w, u = operands("x", "W", "U")
     y = Matrix(40, 36, name="y")
     made = plain(products(y, (x, w), (x, u), op=lambda gate, up: relu(gate) * up))
-    simulated(made)
+    programs.simulated(made)
     loads = [s for s in walk(made.lowered().body) if isinstance(s, Call) and s.views[0].buffer.memory == GL]
     assert [s.views[0].buffer.name for s in loads] == ["x", "W", "U"]
     assert [s.var.name for s in walk(made.lowered().body) if isinstance(s, For) and not s.unroll] == ["k"]
 
 
-def test_a_shared_right_operand_too():
+def test_a_shared_right_operand_too(programs):
     x, h, w = operands("x", "h", "W")
     made = plain(products(Matrix(40, 36, name="y"), (x, w), (h, w), op=lambda p, q: p - q))
-    simulated(made)
+    programs.simulated(made)
     assert len([s for s in walk(made.lowered().body) if isinstance(s, For) and not s.unroll]) == 1
 
 
-def test_three_products_of_different_depths():
+def test_three_products_of_different_depths(programs):
     pairs = [(Matrix(40, k, name=f"x{k}"), Matrix(k, 36, name=f"w{k}")) for k in (5, 24, 40)]
     spec = products(Matrix(40, 36, name="y"), pairs[:2], pairs[2], op=lambda p, q: p * 0.5 + q)
     assert str(spec) == "MatMul(40, 36, 5|24|40)(7 GL)(Kernel)"
-    simulated(plain(spec))
+    programs.simulated(plain(spec))
 
 
-def test_several_outputs_and_operands_of_ops():
+def test_several_outputs_and_operands_of_ops(programs):
     x, h, w, u = operands("x", "h", "W", "U")
     rows, bias, old = Vector(40, name="rows", along=ColMajor), Vector(36, name="bias"), Matrix(40, 36, name="old")
     outs = tuple(Matrix(40, 36, name=name) for name in ("p", "q", "r"))
     spec = products(outs, (x, w), (h, u), op=lambda a, b: (a * b, relu(a + bias) * rows, b + old))
-    simulated(plain(spec))
+    programs.simulated(plain(spec))
 
 
-def test_a_scalar_of_the_call():
+def test_a_scalar_of_the_call(programs):
     from fireiron.language.pointwise import parameter
 
     x, w = operands("x", "W")
     made = plain(products(Matrix(40, 36, name="y"), (x, w), op=lambda acc: acc * parameter("alpha", acc.dtype)))
-    simulated(made, {"alpha": 0.5})
+    programs.simulated(made, {"alpha": 0.5})
 
 
-def test_a_batch():
+def test_a_batch(programs):
     x, h, w, u = operands("x", "h", "W", "U", batch=3)
-    simulated(plain(products(Matrix(40, 36, name="y", batch=3), [(x, w), (h, u)]), batch=1))
+    programs.simulated(plain(products(Matrix(40, 36, name="y", batch=3), [(x, w), (h, u)]), batch=1))
 
 
-def test_sizes_may_be_symbols():
+def test_sizes_may_be_symbols(programs):
     m, k = symbol("M"), symbol("K")
     x, w, h, u = Matrix(m, k, name="x"), Matrix(k, 36, name="W"), Matrix(m, 24, name="h"), Matrix(24, 36, name="U")
     made = plain(products(Matrix(m, 36, name="y"), [(x, w), (h, u)]))
-    simulated(made, M=50, K=13)
-    simulated(made, M=7, K=1)
+    programs.simulated(made, M=50, K=13)
+    programs.simulated(made, M=7, K=1)
 
 
 def test_a_call_takes_operands_in_their_order():
@@ -163,7 +162,7 @@ def without(body, hit):
     return tuple(out)
 
 
-def test_no_barrier_is_idle():
+def test_no_barrier_is_idle(programs):
     """Between the loops, and in them: without any one of them the simulator finds a race."""
     made = fused.add_gemm_gemm(40, 36, 24, dtype="f32", path="simt")
     kernel = made.lowered()
@@ -171,7 +170,7 @@ def test_no_barrier_is_idle():
     assert len(syncs) >= 4
     for hit in syncs:
         with pytest.raises(SimulationError):
-            simulate(attrs.evolve(kernel, body=without(kernel.body, hit)), arrays_of(made), {}, {})
+            simulate(attrs.evolve(kernel, body=without(kernel.body, hit)), programs.arrays(made), {}, {})
 
 
 def test_kernel_of_a_sum(golden):

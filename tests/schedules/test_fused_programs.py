@@ -7,7 +7,6 @@ import pytest
 from fireiron import Matrix, products
 from fireiron.schedules import fused
 from fireiron.schedules._programs import schedule
-from tests.programs import simulated
 
 PRODUCTS = [fused.add_gemm_gemm, fused.swiglu, fused.lstm_pattern, fused.lstm_cell]
 LAYERS = [fused.mlp, fused.mlp_block]
@@ -27,35 +26,35 @@ def named(preset):
 
 @pytest.mark.parametrize("preset", [*PRODUCTS, *LAYERS], ids=named)
 @pytest.mark.parametrize("path", ["simt", "ampere"])
-def test_sizes_that_do_not_divide(preset, path):
-    simulated(preset(*SMALL[preset], dtype="f32" if path == "simt" else "f16", path=path))
+def test_sizes_that_do_not_divide(programs, preset, path):
+    programs.simulated(preset(*SMALL[preset], dtype="f32" if path == "simt" else "f16", path=path))
 
 
 @pytest.mark.parametrize("preset", [fused.add_gemm_gemm, fused.lstm_pattern], ids=named)
 @pytest.mark.parametrize("path", ["simt", "ampere"])
-def test_depths_that_differ(preset, path):
-    simulated(preset(64, 64, 96, 40, dtype="f32" if path == "simt" else "f16", path=path))
+def test_depths_that_differ(programs, preset, path):
+    programs.simulated(preset(64, 64, 96, 40, dtype="f32" if path == "simt" else "f16", path=path))
 
 
-def test_bf16():
-    simulated(fused.swiglu(64, 64, 64, dtype="bf16", path="ampere"))
-    simulated(fused.mlp(64, 32, 2, dtype="bf16", path="ampere"))
+def test_bf16(programs):
+    programs.simulated(fused.swiglu(64, 64, 64, dtype="bf16", path="ampere"))
+    programs.simulated(fused.mlp(64, 32, 2, dtype="bf16", path="ampere"))
 
 
 @pytest.mark.parametrize("width", [16, 80, 128, 256])
-def test_layers_of_every_width(width):
-    simulated(fused.mlp(40, width, 2, path="ampere"))
+def test_layers_of_every_width(programs, width):
+    programs.simulated(fused.mlp(40, width, 2, path="ampere"))
 
 
-def test_many_layers():
-    simulated(fused.mlp(64, 32, 20, path="ampere"))
+def test_many_layers(programs):
+    programs.simulated(fused.mlp(64, 32, 20, path="ampere"))
 
 
 @pytest.mark.parametrize("width", [17, 40])
-def test_odd_widths_take_the_path_of_cuda_cores(width):
+def test_odd_widths_take_the_path_of_cuda_cores(programs, width):
     made = fused.mlp(50, width, 2)
     assert "simt" in made.name
-    simulated(made)
+    programs.simulated(made)
 
 
 def test_paths_by_what_they_take():
@@ -67,8 +66,8 @@ def test_paths_by_what_they_take():
 
 
 @pytest.mark.parametrize("preset", [*PRODUCTS, *LAYERS], ids=named)
-def test_no_bank_conflicts(preset):
-    report = simulated(
+def test_no_bank_conflicts(programs, preset):
+    report = programs.simulated(
         preset(
             *((128, 64, 64) if preset in PRODUCTS else (64, 64, 64)[: 2 + (preset is fused.mlp_block)]), path="ampere"
         )
