@@ -38,10 +38,9 @@ def words(link: Decomposition) -> str:
     """Say a link with all its refinements.
 
     Example:
-            >>> from fireiron.language.levels import Block
-    from fireiron.language.pointwise import Value
-            >>> words(Tile((("M", 128), ("N", 64)), Block)), words(Split(8, stages=2))
-            ('tile 128x64 to Block', 'split 8 pipeline 2')
+        >>> from fireiron.language.levels import Block
+        >>> words(Tile((("M", 128), ("N", 64)), Block)), words(Split(8, stages=2))
+        ('tile 128x64 to Block', 'split 8 pipeline 2')
     """
     return " ".join(said for said in ((head(link), *refinements(link).values())) if said)
 
