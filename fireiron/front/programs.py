@@ -83,6 +83,6 @@ def _layer(
     weights = exact(w)
     total = product(exact(x.value), weights, spec.accumulator, "mul")
     spread = np.sqrt(np.matmul(x.error**2, w**2))
-    total = Bounded(total.value, total.error + spread)
+    total = Bounded(total.value, SIGMAS * (total.error + spread))  # what may happen decides which way ops go
     result = broadcast(evaluate(layer.value.tree, (total, *tensors), numbers), total.value.shape)
-    return cast(result, spec.X.dtype)
+    return cast(Bounded(result.value, result.error / SIGMAS), spec.X.dtype)
