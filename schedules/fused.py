@@ -1,29 +1,184 @@
-"""Several specs in one kernel: sums of GEMMs, SwiGLU, LSTM cells, and layers whose activations stay on chip.
+"""Products fused with what stands around them in networks, on the schedule that suits the architecture.
+
+Each preset of one product says what is computed, by ops behind it (`then`) and on its operands (`prolog`); the schedule
+is the architecture's own: of wgmma on Hopper, of mma.sync from Turing on, of CUDA cores elsewhere. Those of several
+products, and of layers whose activations stay on chip, make their specs themselves.
 
 Source: Graphene (ASPLOS 2023), Figure 12, for the LSTM pattern: two GEMMs, their sum, a bias, an activation.
 """
 
 from __future__ import annotations
 
-from fireiron import ColMajor, LayersChain, Matrix, ProductsChain, Tensor, Value, Vector, add, exp, products, relu, tanh
+import attrs
+
+from fireiron import (
+    A,
+    B,
+    ColMajor,
+    LayersChain,
+    MatMul,
+    MatMulChain,
+    Matrix,
+    ProductsChain,
+    RowMajor,
+    Tensor,
+    Value,
+    Vector,
+    add,
+    cast,
+    dequantise,
+    gelu,
+    normalise,
+    products,
+    relu,
+    save,
+    scale,
+    sigmoid,
+    silu,
+    tanh,
+)
 from fireiron import layers as stacked
+from fireiron.schedules import ada, ampere, hopper, simt, turing
 from fireiron.schedules._programs import Path, layers_schedule, schedule
 
+HOPPER = "sm_90"
+WIDE = ("f16", "bf16")  # of products that wgmma takes in every layout
+NARROW = ("i8", "u8")  # and of those that it takes with K contiguous
+EIGHT_BITS = ("e4m3", "e5m2")
+TURING = ("f16", "i8", "u8", "i4", "u4", "b1")
+AMPERE = ("f16", "bf16", "tf32", "i8", "u8", "f64", "i4", "u4", "b1")
 
-def _sigmoid(x: Value) -> Value:
-    return 1 / (1 + exp(-x))
+
+def scheduled(spec: MatMulChain, arch: str = "") -> MatMulChain:
+    """Schedule a product, with all that is fused to it, by the architecture's own preset.
+
+    Args:
+        arch: the target; the spec's, else sm_90a by default.
+    """
+    number = int("".join(filter(str.isdigit, arch or spec.program.arch or HOPPER)))
+    kind = spec.left.dtype.name
+    if number == 90 and spec.batch is None and _for_wgmma(spec, kind):
+        return hopper.gemm(spec)
+    if number >= 89 and kind in EIGHT_BITS:
+        return ada.gemm(spec)
+    if number >= 80 and kind in AMPERE:
+        return ampere.gemm(spec)
+    if 75 <= number < 80 and kind in TURING:
+        return turing.gemm(spec)
+    return simt.sgemm(spec)
 
 
-def _silu(x: Value) -> Value:
-    return x / (1 + exp(-x))
+def _for_wgmma(spec: MatMulChain, kind: str) -> bool:
+    along_k = spec.matmul.A.order is RowMajor and spec.matmul.B.order is ColMajor
+    return kind in WIDE or (kind in NARROW and along_k)
+
+
+def _bias(spec: MatMulChain) -> Tensor:
+    c = spec.matmul.C
+    return Vector(c.shape[-1], c.dtype, name="bias")
+
+
+def gemm_bias(spec: MatMulChain, arch: str = "") -> MatMulChain:
+    """Compute A @ B + bias, one value a column.
+
+    Args:
+        arch: the target; the spec's, else sm_90a by default.
+    """
+    return scheduled(spec.then(add(_bias(spec))), arch)
+
+
+def gemm_bias_relu(spec: MatMulChain, arch: str = "") -> MatMulChain:
+    """Compute relu(A @ B + bias).
+
+    Args:
+        arch: the target; the spec's, else sm_90a by default.
+    """
+    return scheduled(spec.then(add(_bias(spec)), relu), arch)
+
+
+def gemm_bias_gelu(spec: MatMulChain, arch: str = "", keep: bool = False) -> MatMulChain:
+    """Compute gelu(A @ B + bias).
+
+    Args:
+        arch: the target; the spec's, else sm_90a by default.
+        keep: store what gelu is given too, as `pre`: training needs it.
+    """
+    c = spec.matmul.C
+    saved = (save(attrs.evolve(c, name="pre")),) if keep else ()
+    return scheduled(spec.then(add(_bias(spec)), *saved, gelu), arch)
+
+
+def gemm_bias_silu(spec: MatMulChain, arch: str = "") -> MatMulChain:
+    """Compute silu(A @ B + bias).
+
+    Args:
+        arch: the target; the spec's, else sm_90a by default.
+    """
+    return scheduled(spec.then(add(_bias(spec)), silu), arch)
+
+
+def gemm_residual(spec: MatMulChain, arch: str = "") -> MatMulChain:
+    """Compute A @ B + bias + residual.
+
+    Args:
+        arch: the target; the spec's, else sm_90a by default.
+    """
+    residual = attrs.evolve(spec.matmul.C, name="residual")
+    return scheduled(spec.then(add(_bias(spec)), add(residual)), arch)
+
+
+def relu_gemm(spec: MatMulChain, arch: str = "") -> MatMulChain:
+    """Compute relu(A) @ B.
+
+    Args:
+        arch: the target; the spec's, else sm_90a by default.
+    """
+    return scheduled(spec.prolog(A, relu), arch)
+
+
+def norm_gemm(spec: MatMulChain, arch: str = "") -> MatMulChain:
+    """Compute norm(A) @ B, a layer normalisation along K whose row statistics `mean` and `rstd` are given.
+
+    Args:
+        arch: the target; the spec's, else sm_90a by default.
+    """
+    rows, depth = spec.matmul.A.shape[-2:]
+    mean, rstd = (Vector(rows, name=name, along=ColMajor) for name in ("mean", "rstd"))
+    gain, shift = (Vector(depth, name=name) for name in ("gain", "shift"))
+    return scheduled(spec.prolog(A, normalise(mean, rstd, gain, shift)), arch)
+
+
+def dequant_gemm(spec: MatMulChain, arch: str = "", weights: str = "i8", group: int = 128) -> MatMulChain:
+    """Compute A @ ((B - zeros) * scales): weights of 8 or 4 bits, a scale and a zero point for each group along K.
+
+    Args:
+        arch: the target; the spec's, else sm_90a by default.
+        weights: element type of B: i8, u8, i4, u4.
+        group: rows of B that share a scale; K is a multiple.
+    """
+    a, b, c = spec.matmul.A, spec.matmul.B, spec.matmul.C
+    depth, columns = b.shape[-2:]
+    groups = depth // group
+    quantised = attrs.evolve(b, dtype=Matrix(1, 8, weights).dtype)
+    scales, zeros = (Matrix(groups, columns, a.dtype, name=name) for name in ("scales", "zeros"))
+    fused = MatMul(a, quantised, c, arch=spec.program.arch).prolog(B, dequantise(a.dtype, scales, zeros))
+    return scheduled(fused, arch)
+
+
+def gemm_scaled(spec: MatMulChain, arch: str = "") -> MatMulChain:
+    """Compute (A @ B) * row_scale * column_scale, as products of quantised operands are scaled back.
+
+    Args:
+        arch: the target; the spec's, else sm_90a by default.
+    """
+    rows, columns = spec.matmul.C.shape[-2:]
+    left = Vector(rows, name="row_scale", along=ColMajor)
+    right = Vector(columns, name="column_scale")
+    return scheduled(spec.then(lambda x: cast(x, "f32"), scale(left), scale(right)), arch)
 
 
 def _gated(gate: Value, up: Value) -> Value:
-    return _silu(gate) * up
-
-
-def _gelu(x: Value) -> Value:
-    return 0.5 * x * (1 + tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+    return silu(gate) * up
 
 
 def _matrices(m: int, n: int, k: int, dtype: str, *names: str, left: str) -> tuple[Tensor, ...]:
@@ -106,8 +261,8 @@ def lstm_cell(m: int = 256, n: int = 128, k: int = 128, dtype: str = "f16", path
     state = Matrix(m, n, name="C")
 
     def cell(i: Value, f: Value, g: Value, o: Value) -> tuple[Value, Value]:
-        c = _sigmoid(f + bf) * state + _sigmoid(i + bi) * tanh(g + bg)
-        return c, _sigmoid(o + bo) * tanh(c)
+        c = sigmoid(f + bf) * state + sigmoid(i + bi) * tanh(g + bg)
+        return c, sigmoid(o + bo) * tanh(c)
 
     outs = (Matrix(m, n, name="C_next"), Matrix(m, n, dtype, name="H_next"))
     return schedule(products(outs, *([(x, a), (h, b)] for a, b in zip(w, u, strict=True)), op=cell), path)
@@ -148,5 +303,5 @@ def mlp_block(
     x, y = Matrix(m, width, dtype, name="X"), Matrix(m, width, dtype, name="Y")
     w1, w2 = Matrix(width, hidden, dtype, ColMajor, name="W1"), Matrix(hidden, width, dtype, ColMajor, name="W2")
     b1, b2 = Vector(hidden, name="b1"), Vector(width, name="b2")
-    program = stacked(y, x, (w1, lambda acc: _gelu(acc + b1)), (w2, add(b2)))
+    program = stacked(y, x, (w1, lambda acc: gelu(acc + b1)), (w2, add(b2)))
     return layers_schedule(program, path, rows)

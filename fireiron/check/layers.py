@@ -9,8 +9,9 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.text import nbytes as human
 from fireiron.language.decompositions import Decomposition, Epilog
 from fireiron.language.levels import Memory
+from fireiron.language.programs import Layers
 from fireiron.language.residual import Residual
-from fireiron.language.specs import Layers, Spec
+from fireiron.language.specs import Spec
 
 LARGEST = "sm_90"  # of all architectures none has more shared memory a block, or more registers
 

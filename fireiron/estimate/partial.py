@@ -19,8 +19,9 @@ from fireiron.language.atom import Atom, Operand
 from fireiron.language.decompositions import Decomposition, Done, Epilog, Load, Output, Own, Split, Tile, Widest
 from fireiron.language.levels import RF, Kernel, Thread
 from fireiron.language.pointwise import accumulator
+from fireiron.language.programs import Layers, Products
 from fireiron.language.residual import Residual, after, apply, start
-from fireiron.language.specs import Layers, MatMul, Products, Spec
+from fireiron.language.specs import MatMul, Spec
 
 # The link of everything that a completion adds; it compares by identity.
 HOLE: Final = Link(Place("<later links>", 0))
@@ -69,7 +70,7 @@ def complete(spec: Spec, links: tuple[Decomposition, ...]) -> Completion | None:
         if not any(atom.operand("A").dtype == a.dtype for atom in SIMT):
             chosen, deep = _stand_in(spec, residual), a.dtype.pack
         if not c.memory.registers:
-            added.append(_plain_epilog(spec, a.dtype))
+            added.append(_plain_epilog(spec, a.computed))
     if not at_thread:
         units = None if threads_known else ASSUMED_THREADS
         added.append(Tile(ones, Thread, units, unrolled=True, link=HOLE))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import attrs
 
 from fireiron.algebra.expr import Symbol, Var, as_expr, free
-from fireiron.language.decompositions import Decomposition, Done, Each, Epilog, Load, Microkernel, Tile, every
+from fireiron.language.decompositions import Decomposition, Done, Each, Epilog, Load, Microkernel, Prolog, Tile, every
 from fireiron.language.specs import Program, tensors_of
 
 
@@ -26,6 +26,7 @@ def _symbols(program: Program, links: Sequence[Decomposition]) -> list[tuple[str
     """List what is known of each size: a symbol prints as its name alone, and its multiple decides vector widths."""
     tensors = [t for step in program.steps for t in tensors_of(step.spec)]
     tensors += [t for link in every(links) if isinstance(link, Epilog) for t in link.tensors]
+    tensors += [t for link in every(links) if isinstance(link, Prolog) for t in link.value.tensors]
     found = {
         leaf
         for tensor in tensors

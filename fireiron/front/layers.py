@@ -16,7 +16,7 @@ from fireiron.front.chain import Chain, LoadRefinements, SplitRefinements, Strat
 from fireiron.front.moves import MoveChain, conform, vector
 from fireiron.front.roles import Role
 from fireiron.front.verbs import Verbs
-from fireiron.language import specs
+from fireiron.language import programs
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import Decomposition, Each, Epilog, Load, Microkernel, Split, Strided
 from fireiron.language.levels import FR, Memory
@@ -105,7 +105,7 @@ class LayerChain(Chain):
         b = self.origin.operand("B")
         assert b is not None
         (step,) = self.program.steps
-        assert isinstance(step.spec, specs.Layers)
+        assert isinstance(step.spec, programs.Layers)
         return next(layer.value for layer in step.spec.layers if layer.weights == b.tensor)
 
     @property
@@ -180,7 +180,7 @@ class LayersChain(Verbs, Chain):
         self._check(layer_rules.on_chip, self.residual)
         (step,) = self.program.steps
         spec = step.spec
-        assert isinstance(spec, specs.Layers)
+        assert isinstance(spec, programs.Layers)
         chains: list[tuple[Decomposition, ...]] = []
         for one in spec.layers:
             path = f"{self.where} > {one.weights.name}"
@@ -207,10 +207,10 @@ class LayersChain(Verbs, Chain):
         return closed
 
     @property
-    def layers(self) -> specs.Layers:
+    def layers(self) -> programs.Layers:
         """Give the spec that the chain decomposes."""
         (step,) = self.program.steps
-        assert isinstance(step.spec, specs.Layers)
+        assert isinstance(step.spec, programs.Layers)
         return step.spec
 
 
@@ -249,12 +249,12 @@ def layers(
     """
     try:
         kind = None if acc is None else find_dtype(acc)
-        spec = specs.Layers(x, (), out, kind)
-        made: list[specs.Layer] = []
+        spec = programs.Layers(x, (), out, kind)
+        made: list[programs.Layer] = []
         for one in stack:
             weights, ops = (one, _PLAIN) if isinstance(one, Tensor) else one
             several = tuple(cast("Sequence[Op]", ops)) if isinstance(ops, Sequence) else (ops,)
-            made.append(specs.Layer(weights, expression(several, accumulator(spec.accumulator))))
+            made.append(programs.Layer(weights, expression(several, accumulator(spec.accumulator))))
         if not made:
             raise SpecError("no-layers", "no layer leads from x to out", fix="give weights: layers(y, x, w)")
         program = one_step(attrs.evolve(spec, layers=tuple(made)), arch)

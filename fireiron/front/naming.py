@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from fireiron.language.decompositions import Chunks, Decomposition, Epilog, Split, Tile, Widest
 from fireiron.language.levels import Block
-from fireiron.language.specs import Init, Layers, MatMul, Move, Pointwise, Products, Program
+from fireiron.language.programs import Layers, Products
+from fireiron.language.specs import Init, MatMul, Move, Pointwise, Program
 
 
 def kernel_name(program: Program, links: Sequence[Decomposition]) -> str:

@@ -19,7 +19,7 @@ from fireiron.front.chain import Chain, LoadRefinements, SplitRefinements, Strat
 from fireiron.front.moves import MoveChain, conform
 from fireiron.front.roles import Role
 from fireiron.front.verbs import Verbs
-from fireiron.language import specs
+from fireiron.language import programs
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import Epilog, Load, Microkernel, Output, Split, Strided, Tile
 from fireiron.language.levels import RF, Level, Memory
@@ -99,7 +99,7 @@ class ProductsChain(Verbs, Chain):
         self._check(rules.epilog, self.residual, memory, kind)
         stores: list[Output] = []
         for i, (value, out) in enumerate(zip(spec.values, spec.outs, strict=True)):
-            moved = store_of(self.residual, memory, value.dtype, i)
+            moved = store_of(self.residual, memory, value.dtype, number=i)
             move = MoveChain(self.program, (), moved, (), f"{self.where} > store")
             stores.append(Output(value, out, self._finished(store or conform(), move).links))
         *outputs, last = stores
@@ -125,10 +125,10 @@ class ProductsChain(Verbs, Chain):
         return closed
 
     @property
-    def products(self) -> specs.Products:
+    def products(self) -> programs.Products:
         """Give the spec that the chain decomposes."""
         (step,) = self.program.steps
-        assert isinstance(step.spec, specs.Products)
+        assert isinstance(step.spec, programs.Products)
         return step.spec
 
     @property
@@ -219,8 +219,8 @@ def products(
             )
         names = _names(op, len(listed))
         kind = None if acc is None else find_dtype(acc)
-        made = tuple(specs.Sum(name, pairs) for name, pairs in zip(names, listed, strict=True))
-        spec = specs.Products(made, (), outs, kind)
+        made = tuple(programs.Sum(name, pairs) for name, pairs in zip(names, listed, strict=True))
+        spec = programs.Products(made, (), outs, kind)
         spec = attrs.evolve(spec, values=_values(op, spec))
         program = one_step(spec, arch)
     except FireironError as error:
@@ -243,7 +243,7 @@ def _names(op: Callable[..., Any] | None, count: int) -> tuple[str, ...]:
     return tuple(given[:count]) if len(given) >= count else plain
 
 
-def _values(op: Callable[..., Value | tuple[Value, ...]] | None, spec: specs.Products) -> tuple[Value, ...]:
+def _values(op: Callable[..., Value | tuple[Value, ...]] | None, spec: programs.Products) -> tuple[Value, ...]:
     sums = tuple(read(tensor) for tensor in spec.held)
     # The op is a user's function: nothing but this check holds it to its type.
     result = cast(object, sums[0] if op is None else op(*sums))

@@ -9,8 +9,8 @@ import numpy as np
 from fireiron.front.bounded import Array, Bounded, broadcast, cast, evaluate, exact
 from fireiron.front.sums import converted, product
 from fireiron.language.decompositions import Decomposition, Epilog
+from fireiron.language.programs import Layer, Layers, Products
 from fireiron.language.residual import roles
-from fireiron.language.specs import Layer, Layers, Products
 from fireiron.language.tensor import Tensor
 
 Read = Callable[[Tensor], Bounded]

@@ -15,8 +15,8 @@ from fireiron.kernel.storage import make_storage, register_storage, tensor_windo
 from fireiron.kernel.window import Axis, Storage, Window
 from fireiron.language.decompositions import Each
 from fireiron.language.levels import SH
+from fireiron.language.programs import BATCH, Layer, Layers
 from fireiron.language.residual import layer_of, result_of
-from fireiron.language.specs import BATCH, Layer, Layers
 
 
 def lower_each(link: Each, state: State, context: Context, recur: Recur) -> Body:

@@ -8,7 +8,7 @@ from typing import Literal
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Symbol, as_expr, free
+from fireiron.algebra.expr import Expr, Symbol, as_expr, free
 from fireiron.algebra.scalar import parameters
 from fireiron.base.errors import SpecError
 from fireiron.kernel.allocate import allocate, rebind
@@ -19,6 +19,7 @@ from fireiron.kernel.ir import (
     Buffer,
     Call,
     Compute,
+    FindGroup,
     Kernel,
     Micro,
     Number,
@@ -34,9 +35,9 @@ from fireiron.kernel.storage import tensor_window
 from fireiron.kernel.synchronise import synchronise
 from fireiron.kernel.walk import lower_links
 from fireiron.kernel.window import Axis, Storage, Window
-from fireiron.language.decompositions import Decomposition, Epilog, every
+from fireiron.language.decompositions import Decomposition, Epilog, Prolog, every
 from fireiron.language.residual import start
-from fireiron.language.specs import Program, Spec, tensors_of, written_by
+from fireiron.language.specs import MatMul, Program, Spec, tensors_of, written_by
 from fireiron.language.tensor import Tensor
 
 RESERVED = (
@@ -136,8 +137,15 @@ def lower(
 
 def _named(spec: Spec, links: Sequence[Decomposition]) -> set[str]:
     """List the names that the author chose, of tensors, sizes, scalars: nothing that lowering makes may take them."""
-    values = [v for x in every(links) if isinstance(x, Epilog) for v in x.values]
-    tensors = [*tensors_of(spec), *(t for value in values for t in value.tensors if not t.memory.registers)]
+    values = [
+        v
+        for x in every(links)
+        if isinstance(x, Epilog | Prolog)
+        for v in (x.values if isinstance(x, Epilog) else (x.value,))
+    ]
+    tensors = [*tensors_of(spec), *(t for value in values for t in value.tensors)]
+    tensors += [t for x in every(links) if isinstance(x, Epilog) for t in x.tensors]
+    tensors = [t for t in tensors if not t.memory.registers]
     sizes = (leaf for t in tensors for e in (*t.shape, *t.strides) for leaf in free(as_expr(e)))
     scalars = (p for value in values for p in parameters(value.tree))
     return {*(t.name for t in tensors), *(leaf.name for leaf in sizes), *(p.name for p in scalars)}
@@ -154,7 +162,10 @@ def _parameters(
         tensor = storage.tensor
         assert tensor is not None
         pointers.append(
-            _pointer(tensor, storage, storage.name in read, storage.name in written, align.get(storage.name, 1))
+            attrs.evolve(
+                _pointer(tensor, storage, storage.name in read, storage.name in written, align.get(storage.name, 1)),
+                shares=_shares(spec, tensor),
+            )
         )
         for e in (*tensor.shape, *tensor.strides):
             for leaf in free(as_expr(e)):
@@ -165,6 +176,13 @@ def _parameters(
         defaults.get(name, Number(name, dtype)) for name, dtype in context.numbers.items() if isinstance(dtype, DType)
     )
     return (*pointers, *(Size(s) for s in symbols), *named, *context.workspaces)
+
+
+def _shares(spec: Spec, tensor: Tensor) -> Expr | None:
+    """Give the rows that groups share, for the tensor that says where they end."""
+    if not isinstance(spec, MatMul) or spec.ragged is None or spec.groups is None or tensor.name != spec.groups.name:
+        return None
+    return as_expr(dict(spec.sizes)[spec.ragged])
 
 
 def _pointer(tensor: Tensor, storage: Storage, read: bool, written: bool, align: int) -> Pointer:
@@ -199,6 +217,9 @@ def _accesses(body: tuple[Statement, ...]) -> tuple[set[str], set[str], dict[str
                         written.add(view.buffer.name)
                     nbytes = operand.align or atom.nbytes or view.buffer.dtype.nbytes
                     align[view.buffer.name] = max(align.get(view.buffer.name, 1), nbytes)
+            case FindGroup(ends=ends):
+                read.add(ends.buffer.name)
+                align[ends.buffer.name] = ends.buffer.dtype.nbytes
             case Compute(dst, _, inputs):
                 written.add(dst.buffer.name)
                 for view in inputs:

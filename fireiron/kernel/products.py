@@ -10,21 +10,20 @@ from collections.abc import Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Expr, as_expr, substitute
-from fireiron.algebra.scalar import Arg, parameters
+from fireiron.algebra.expr import Expr, as_expr, proves, substitute
+from fireiron.algebra.scalar import Arg
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Body, Context, Recur, State, buffer_of
-from fireiron.kernel.epilog import Owned, owned, repeated
-from fireiron.kernel.ir import Buffer, Compute, Region, Statement, View
+from fireiron.kernel.ir import Compute, Region, Statement, View
+from fireiron.kernel.pointwise import compute, operand_view, temporary, visit
 from fireiron.kernel.reduce import fill
-from fireiron.kernel.storage import fresh_window, register_storage, tensor_window
+from fireiron.kernel.storage import fresh_window, register_storage
 from fireiron.kernel.window import Storage, Window
 from fireiron.language.decompositions import Decomposition, Epilog, Load, Output
-from fireiron.language.levels import RF, SH, Thread
+from fireiron.language.levels import SH
 from fireiron.language.pointwise import read
+from fireiron.language.programs import Products
 from fireiron.language.residual import Residual, apply, store_of
-from fireiron.language.specs import Products
-from fireiron.language.tensor import Tensor
 
 
 def lower_products(link: Epilog, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
@@ -59,7 +58,7 @@ def lower_products(link: Epilog, rest: Sequence[Decomposition], state: State, co
     results, ops = _ops(stores, outputs[0], held, state, context, link)
     put: list[Statement] = []
     for i, (one, storage) in enumerate(zip(stores, results, strict=True)):
-        move = store_of(state.residual, link.memory, storage.dtype, i)
+        move = store_of(state.residual, link.memory, storage.dtype, number=i)
         windows = {"src": fresh_window(storage, outputs[0]), "dst": outputs[i]}
         inner = attrs.evolve(state, residual=move, windows=windows, path=f"{below.path} > store", link=link.link)
         put.append(Region(f"store {one.tensor.name}: {move}", recur(one.store, inner, context), below.path, link.link))
@@ -111,45 +110,44 @@ def _ops(
     assert first.ownership is not None
     if len(stores) == 1 and stores[0].value == read(_spec(context).held[0]):
         return (first,), ()
-    extra = [t for one in stores for t in one.value.tensors if not t.memory.registers]
-    place = owned(first, output, extra, context)
+    if any(not t.memory.registers for one in stores for t in one.value.tensors):
+        named = ", ".join(dict.fromkeys(t.name for one in stores for t in one.value.tensors if not t.memory.registers))
+        for name, storage in sums.items():
+            assert storage.ownership is not None
+            storage.ownership.agree("", name, f"an op that reads {named}")
+    walk = visit(first.ownership, output, context)
+    mask = None if proves(walk.condition) else walk.condition
     held: dict[str, View] = {}
     for name, storage in sums.items():
         assert storage.ownership is not None
         offset, steps = storage.ownership.resolve(first.ownership.access, name, "epilog")
-        register = substitute(offset, place.loops) + (steps(place.index) if steps.size > 1 else 0)
-        held[name] = View(buffer_of(storage), register, origin=place.coordinates)
+        register = substitute(offset, walk.renamed) + (steps(walk.index) if steps.size > 1 else 0)
+        held[name] = View(buffer_of(storage), register, origin=walk.coordinates)
     results, targets = list(sums.values())[: len(stores)], list(held.values())[: len(stores)]
     while len(results) < len(stores):
         made = register_storage("out", output, link.memory, link.dtype, state, context, link.link)
         made.ownership, made.size = first.ownership, first.size
         results.append(made)
-        targets.append(View(buffer_of(made), place.register, origin=place.coordinates))
+        targets.append(View(buffer_of(made), walk.register, origin=walk.coordinates))
     body: Body = ()
     late: Body = ()
     for one, target in zip(stores, targets, strict=True):
         inputs = [next(iter(held.values()))]  # the tree's argument 0, which ops of sums do not name
         for tensor in one.value.tensors:
-            inputs.append(held[tensor.name] if tensor.memory.registers else _read(tensor, place, state, context))
-        context.numbers.update((p.name, p.dtype) for p in parameters(one.value.tree))
-        mask = place.mask if any(not t.memory.registers for t in one.value.tensors) else None
+            where = walk.coordinates
+            inputs.append(
+                held[tensor.name]
+                if tensor.memory.registers
+                else operand_view(tensor, where, output.storage.shape, state, context)
+            )
+        there = mask if any(not t.memory.registers for t in one.value.tensors) else None
         if len(stores) == 1:
-            body += (Compute(target, one.value.tree, tuple(inputs), mask, link.link),)
+            body += compute(target, one.value.tree, tuple(inputs), there, context, link.link)
             continue
         # Every output is computed from the sums before one of them is overwritten.
-        buffer = Buffer(context.name(f"{one.tensor.name}_value"), RF, one.value.dtype, as_expr(1), unit=Thread)
-        context.temporaries.append(buffer)
-        value = View(buffer, as_expr(0), origin=place.coordinates)
-        body += (Compute(value, one.value.tree, tuple(inputs), mask, link.link),)
-        late += (Compute(target, Arg(0, one.value.dtype), (value,), mask, link.link),)
+        buffer = temporary(f"{one.tensor.name}_value", one.value.dtype, 1, context)
+        value = View(buffer, as_expr(0), origin=walk.coordinates)
+        body += compute(value, one.value.tree, tuple(inputs), there, context, link.link)
+        late += (Compute(target, Arg(0, one.value.dtype), (value,), there, link.link),)
     title = f"Pointwise({link.memory})({state.level})"
-    made_body = repeated((*body, *late), place)
-    return tuple(results), (Region(title, made_body, f"{state.path} > epilog", link.link),)
-
-
-def _read(tensor: Tensor, place: Owned, state: State, context: Context) -> View:
-    """View the element of a tensor that belongs to an output's, broadcast where its extents are 1."""
-    source = tensor_window(tensor, state, context)
-    picked = place.coordinates[len(place.coordinates) - len(tensor.shape) :]
-    shared = tuple(as_expr(0) if extent == 1 else c for c, extent in zip(picked, tensor.shape, strict=True))
-    return View(buffer_of(source.storage), source.storage.address(shared), origin=shared)
+    return tuple(results), (Region(title, walk.around((*body, *late)), f"{state.path} > epilog", link.link),)

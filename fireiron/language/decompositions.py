@@ -6,7 +6,7 @@ Each turns a spec into a smaller one and says which code stands between them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
@@ -210,6 +210,7 @@ class Load:
         reuse: whether it may overlay buffers that are dead by then.
         no_sync: whether the author claims that no barrier is needed for this load alone.
         dtype: element type in the buffer, None for the source's.
+        ops: what is made of each element on the way, an expression of it; None for nothing.
     """
 
     role: str
@@ -221,6 +222,21 @@ class Load:
     reuse: bool = False
     no_sync: bool = False
     dtype: DType | None = None
+    ops: Value | None = None
+    link: Link | None = _link
+
+
+@attrs.frozen
+class Prolog:
+    """Compute pointwise with an operand's elements where the next load moves it through registers.
+
+    Args:
+        role: which operand of the residual.
+        value: what is made of each element, an expression of it.
+    """
+
+    role: str
+    value: Value
     link: Link | None = _link
 
 
@@ -232,11 +248,13 @@ class Output:
         value: an expression of what the output before it left, or of the accumulator; of several products, of the sums.
         tensor: where it goes.
         store: the links of the Move that stores.
+        rows: None where every element is stored; else what folds each row of a tile to the one value that is.
     """
 
     value: Value
     tensor: Tensor
     store: tuple[Decomposition, ...]
+    rows: Literal["add", "max"] | None = None
 
 
 @attrs.frozen
@@ -320,7 +338,7 @@ class Each:
     link: Link | None = _link
 
 
-Decomposition: TypeAlias = Tile | Split | Load | Epilog | Own | Each | Done
+Decomposition: TypeAlias = Tile | Split | Load | Prolog | Epilog | Own | Each | Done
 
 
 def every(links: Iterable[Decomposition]) -> tuple[Decomposition, ...]:
@@ -347,6 +365,7 @@ __all__ = [
     "Microkernel",
     "Output",
     "Own",
+    "Prolog",
     "Reduction",
     "Specialised",
     "Split",

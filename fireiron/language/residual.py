@@ -18,12 +18,15 @@ from fireiron.language.decompositions import (
     Extent,
     Load,
     Own,
+    Prolog,
     Split,
     Tile,
     Widest,
 )
 from fireiron.language.levels import Kernel, Level, Memory
-from fireiron.language.specs import BATCH, Init, Layers, MatMul, Move, Pointwise, Products, Spec, dims_of
+from fireiron.language.pointwise import Value
+from fireiron.language.programs import BATCH, Layers, Products
+from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, dims_of
 from fireiron.language.tensor import Tensor
 
 Kind: TypeAlias = Literal["MatMul", "Move", "Init", "Pointwise", "Layers"]
@@ -39,6 +42,7 @@ class Operand:
         memory: where it lies now.
         dtype: its element type there.
         dims: the dimensions that index it.
+        ops: what is still to be made of its elements on the way to the atom, None for nothing.
     """
 
     role: str
@@ -46,6 +50,12 @@ class Operand:
     memory: Memory
     dtype: DType
     dims: tuple[str, ...]
+    ops: Value | None = None
+
+    @property
+    def computed(self) -> DType:
+        """Give the element type behind the ops that are still to come."""
+        return self.dtype if self.ops is None else self.ops.dtype
 
 
 @attrs.frozen
@@ -183,16 +193,27 @@ def move_of(residual: Residual, role: str, memory: Memory, dtype: DType) -> Resi
     operand = residual.operand(role)
     assert operand is not None
     sizes = tuple((dim, residual.extents[dim]) for dim in operand.dims)
-    src = attrs.evolve(operand, role="src")
-    return Residual("Move", residual.level, sizes, (src, attrs.evolve(operand, role="dst", memory=memory, dtype=dtype)))
+    src = attrs.evolve(operand, role="src", ops=None)
+    dst = attrs.evolve(operand, role="dst", memory=memory, dtype=dtype, ops=None)
+    return Residual("Move", residual.level, sizes, (src, dst))
 
 
-def store_of(residual: Residual, memory: Memory, dtype: DType, number: int = 0) -> Residual:
-    """Give the Move that stores an output of an epilog."""
+def store_of(residual: Residual, memory: Memory, dtype: DType, to: Tensor | None = None, number: int = 0) -> Residual:
+    """Give the Move that stores what an epilog made of the accumulator, to C or to another tensor of its shape.
+
+    Args:
+        residual: before the epilog.
+        memory: where the accumulator lies.
+        dtype: of what is stored.
+        to: the tensor, None for C.
+        number: which output, of several products.
+    """
     c = residual.playing("C")[number]
     sizes = tuple((dim, residual.extents[dim]) for dim in c.dims)
-    src = attrs.evolve(c, role="src", memory=memory, dtype=dtype)
-    return Residual("Move", residual.level, sizes, (src, attrs.evolve(c, role="dst")))
+    dst = attrs.evolve(c, role="dst")
+    if to is not None:
+        dst = attrs.evolve(dst, tensor=to, memory=to.memory, dtype=to.dtype)
+    return Residual("Move", residual.level, sizes, (attrs.evolve(dst, role="src", memory=memory, dtype=dtype), dst))
 
 
 def apply(link: Decomposition, residual: Residual) -> Residual:
@@ -205,7 +226,10 @@ def apply(link: Decomposition, residual: Residual) -> Residual:
             sizes = tuple((dim, size if dim == "K" else extent) for dim, extent in residual.sizes)
             return attrs.evolve(residual, level=link.level or residual.level, sizes=sizes, depths=())
         case Load(role, memory):
-            return _moved(residual, role, memory, link.dtype)
+            return _moved(residual, role, memory, link.dtype, done=link.ops is not None)
+        case Prolog(role, value):
+            operands = tuple(attrs.evolve(o, ops=value) if o.role == role else o for o in residual.operands)
+            return attrs.evolve(residual, operands=operands)
         case Epilog() if residual.sums:
             kept = tuple(o for o in residual.operands if o not in residual.playing("C"))
             sums = tuple(attrs.evolve(o, memory=link.memory, dtype=link.dtype) for o in residual.sums)
@@ -233,9 +257,10 @@ def extent_in(size: Extent, extent: Index | None) -> Index | None:
     return size
 
 
-def _moved(residual: Residual, role: str, memory: Memory, dtype: DType | None) -> Residual:
+def _moved(residual: Residual, role: str, memory: Memory, dtype: DType | None, done: bool = False) -> Residual:
     operands = tuple(
-        attrs.evolve(o, memory=memory, dtype=dtype or o.dtype) if o.role == role else o for o in residual.operands
+        attrs.evolve(o, memory=memory, dtype=dtype or o.dtype, ops=None if done else o.ops) if o.role == role else o
+        for o in residual.operands
     )
     return attrs.evolve(residual, operands=operands)
 

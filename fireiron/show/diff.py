@@ -9,8 +9,9 @@ import attrs
 
 from fireiron.kernel.ir import Kernel
 from fireiron.language.decompositions import Decomposition, Epilog, Load, Tile
+from fireiron.language.programs import Layers, Products
 from fireiron.language.residual import Residual
-from fireiron.language.specs import Init, Layers, MatMul, Move, Pointwise, Products, Program, Spec
+from fireiron.language.specs import Init, MatMul, Move, Pointwise, Program, Spec
 from fireiron.language.tensor import Tensor
 from fireiron.show import page
 from fireiron.show.align import align
@@ -197,6 +198,8 @@ def _changes(old: Decomposition, new: Decomposition) -> Iterable[str]:
         yield arrow(name, *values)
     if isinstance(old, Epilog) and isinstance(new, Epilog) and old.value != new.value:
         yield arrow("stores", result(old) or "acc", result(new) or "acc")
+    if isinstance(old, Epilog) and isinstance(new, Epilog) and old.outputs != new.outputs:
+        yield arrow("beside", *(", ".join(o.tensor.name for o in x.outputs) or "nothing" for x in (old, new)))
     if before == after and head(old) == head(new) and _silent(old, new):
         yield "another function or layout under the same name"
 

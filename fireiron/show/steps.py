@@ -15,6 +15,7 @@ from fireiron.language.decompositions import (
     Extent,
     Load,
     Own,
+    Prolog,
     Split,
     Tile,
     Widest,
@@ -164,9 +165,9 @@ def nested(step: Step) -> Nested | None:
             source = step.before.operand(role)
             assert source is not None
             origin, path = move_of(step.before, role, memory, dtype or source.dtype), step.path
-        case Epilog(_, memory, dtype, _, links):
+        case Epilog(value, memory, _, _, links):
             number = len(step.link.outputs) if step.before.sums else 0
-            origin, path = store_of(step.before, memory, dtype, number), f"{step.path} > store"
+            origin, path = store_of(step.before, memory, value.dtype, number=number), f"{step.path} > store"
         case Each(store=links):
             origin, path = result_of(step.before), f"{step.path.rpartition(' > ')[0]} > store"
         case _:
@@ -253,6 +254,8 @@ def _word(link: Decomposition) -> str:
             return link.words
         case Load(role, memory):
             return f"load {role} to {memory}"
+        case Prolog(role):
+            return f"prolog {role}"
         case Epilog():
             return "epilog"
         case Own(level):

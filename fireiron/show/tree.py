@@ -10,13 +10,14 @@ from fireiron.base.text import count
 from fireiron.kernel.ir import Kernel
 from fireiron.language.decompositions import ByAtomics, ByTma, Done, Each, Epilog, Load, Split
 from fireiron.language.levels import SH, Block, Memory
-from fireiron.language.specs import Init, Layers, MatMul, Move, Pointwise, Products, Spec, tensors_of
+from fireiron.language.programs import Layers, Products
+from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, tensors_of
 from fireiron.language.tensor import Tensor
 from fireiron.show import lowered, page
 from fireiron.show.page import ATOM, LINK, MEMORY, NOTEBOOK_WIDTH, OPEN, SPEC, WIDTH, Row
 from fireiron.show.scheduled import Scheduled
 from fireiron.show.steps import Nested, Step, layers, left, nested, shared_nbytes, steps
-from fireiron.show.words import amount, by, formula, infix, tensor, words
+from fireiron.show.words import amount, by, computed, formula, infix, tensor, words
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -129,6 +130,8 @@ def _epilog(node: Tree, step: Step, link: Epilog, kernel: Kernel | None) -> None
     node.add(Text(f"start: acc = {link.init:g}"))
     for value, out in zip(link.values, step.before.playing("C"), strict=False) if step.before.sums else ():
         node.add(Row(Text(f"end: {out.tensor.name} = {infix(value.tree, value.tensors)}"), Text()))
+    for output in link.outputs if not step.before.sums else ():
+        node.add(Row(Text(f"store {output.tensor.name}: {computed(output.value, 'acc')}"), Text()))
     if result(link) and not step.before.sums:
         node.add(Row(Text(f"end: acc = {result(link)}"), Text()))
 

@@ -19,7 +19,9 @@ from fireiron.front.simulation import random_arrays, scaled, simulate_schedule
 from fireiron.front.verbs import Verbs
 from fireiron.jit.interface import Interface, NumberParameter
 from fireiron.kernel.ir import Kernel
+from fireiron.language.decompositions import Epilog
 from fireiron.language.specs import written_by
+from fireiron.language.tensor import Tensor
 
 if TYPE_CHECKING:
     from fireiron.simulate import Report
@@ -76,7 +78,7 @@ class Run:
         return facts
 
     def verify(self, partial: bool) -> Comparison:
-        """Compare the outputs with the reference; of several gives the first that is wrong, else the first.
+        """Compare the outputs with the reference; of several gives the first that is wrong, else the spec's own.
 
         Args:
             partial: whether only elements that were written count.
@@ -84,7 +86,7 @@ class Run:
         found: dict[str, Comparison] = {}
         with progress("verifying against NumPy in f64"):
             expected = references(self.schedule, {**self.arrays, **self.before}, self.numbers)
-            for tensor in written_by(self.schedule.program.steps[0].spec):
+            for tensor in _outputs(self.schedule):
                 result = self.arrays[tensor.name]
                 written = mathematical(tensor, _differs(result, self.before[tensor.name])) if partial else None
                 wanted = expected[tensor.name]
@@ -186,6 +188,12 @@ def _default(parameter: NumberParameter) -> float | int:
     if parameter.default is not None:
         return parameter.default
     return NUMBER if dtype(parameter.dtype).kind == "float" else 2
+
+
+def _outputs(schedule: Verbs) -> tuple[Tensor, ...]:
+    """List what a schedule writes: the spec's own outputs, then what its epilog stores beside them."""
+    beside = [o.tensor for link in schedule.links if isinstance(link, Epilog) for o in link.outputs]
+    return tuple(dict.fromkeys((*written_by(schedule.program.steps[0].spec), *beside)))
 
 
 def _differs(array: Array, before: Array) -> Array:

@@ -40,6 +40,10 @@ __device__ __forceinline__ void mma_m16n8k16_f32_f16(void* c_registers, const vo
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+__device__ __forceinline__ void copy_8B(void* dst, const void* src) {
+    *static_cast<uint2*>(dst) = *static_cast<const uint2*>(src);
+}
+
 extern "C" __global__ void __launch_bounds__(64)
 chain_32x32_3layers_f16_f32(
     const half* __restrict__ X,
@@ -55,6 +59,7 @@ chain_32x32_3layers_f16_f32(
     alignas(16) half x_fr[16];
     alignas(16) float acc[16];
     alignas(16) half w_fr[16];
+    alignas(16) float b_vec[2];
     const int warp = thread / 32;
     const int thread_k = thread % 2;
     const int thread_n = thread / 2;
@@ -120,9 +125,10 @@ chain_32x32_3layers_f16_f32(
         for (int n5 = 0; n5 < 4; ++n5) {
             #pragma unroll
             for (int m22 = 0; m22 < 2; ++m22) {
+                copy_8B(&b_vec[0], &b[layer * 32 + n5 * 8 + thread % 4 * 2]);
                 #pragma unroll
-                for (int n22 = 0; n22 < 2; ++n22) {
-                    acc[n5 * 4 + m22 * 2 + n22] = fmaxf(acc[n5 * 4 + m22 * 2 + n22] + b[layer * 32 + n5 * 8 + thread % 4 * 2 + n22], 0.0f);
+                for (int n22_in = 0; n22_in < 2; ++n22_in) {
+                    acc[n5 * 4 + m22 * 2 + n22_in] = fmaxf(acc[n5 * 4 + m22 * 2 + n22_in] + b_vec[n22_in], 0.0f);
                 }
             }
         }
