@@ -32,16 +32,16 @@ from fireiron.front.bounded import (
     transposed,
     unit,
 )
-from fireiron.language.atom import Product
+from fireiron.front.programs import bound_of_program, of_layers, of_products
+from fireiron.front.sums import converted, product
 from fireiron.language.decompositions import Decomposition, Epilog, Load
+from fireiron.language.programs import Layers, Products
 from fireiron.language.residual import after
-from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec
+from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, written_by
 from fireiron.language.tensor import Tensor
 
 if TYPE_CHECKING:
     from fireiron.front.chain import Chain
-
-EXACT_F64 = 2**53
 
 
 @attrs.frozen
@@ -99,6 +99,8 @@ class Comparison:
 def bound_in_words(schedule: Chain) -> str:
     """State the bound that a result is held to."""
     spec = schedule.program.steps[0].spec
+    if isinstance(spec, Products | Layers):
+        return bound_of_program(spec)
     if not isinstance(spec, MatMul):
         return "each operation's rounding" if output_of(spec).dtype.kind == "float" else "exact"
     kind = _accumulator(spec, schedule.links)
@@ -146,10 +148,14 @@ def references(schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[st
                 return _matmul(spec, links, read, numbers)
             case MatMul() as spec:
                 return _grouped(spec, links, read, numbers, arrays)
+            case Products() as spec:
+                return of_products(spec, links, read, numbers)
+            case Layers() as spec:
+                return {spec.Y.name: of_layers(spec, read, numbers)}
             case Move(src, dst) if src.dtype == dst.dtype == tf32:  # all bits, also those that a product does not read
                 return {dst.name: exact(mathematical(src, arrays[src.name]))}
             case Move(src, dst):
-                return {dst.name: cast(_converted(read(src), src.dtype, links, "src"), dst.dtype)}
+                return {dst.name: cast(converted(read(src), src.dtype, links, "src"), dst.dtype)}
             case Init(dst, value):
                 return {dst.name: cast(exact(np.full(mathematical(dst, arrays[dst.name]).shape, value)), dst.dtype)}
             case Pointwise(op, ins, out):
@@ -208,10 +214,8 @@ def mathematical(tensor: Tensor, array: Array) -> Array:
 
 
 def output_of(spec: Spec) -> Tensor:
-    """Give the tensor that a spec writes."""
-    match spec:
-        case MatMul(C=out) | Move(dst=out) | Init(dst=out) | Pointwise(out=out):
-            return out
+    """Give the tensor that a spec writes, the first of several."""
+    return written_by(spec)[0]
 
 
 def _accumulator(spec: MatMul, links: Sequence[Decomposition]) -> DType:
@@ -224,7 +228,7 @@ def _matmul(
 ) -> dict[str, Bounded]:
     kind = _accumulator(spec, links)
     a, b = (_operand(spec, x, role, links, read, numbers) for x, role in ((spec.A, "A"), (spec.B, "B")))
-    total = _product(a, b, kind, spec.product)
+    total = product(a, b, kind, spec.product)
     epilog = next((link for link in links if isinstance(link, Epilog)), None)
     if epilog is None:
         return {spec.C.name: cast(total, spec.C.dtype)}
@@ -241,7 +245,7 @@ def _matmul(
             rows = _folded(_given(total, spec), _columns(spec, links), folds[tensor.name], value.dtype)
             results[tensor.name] = cast(rows, tensor.dtype)
             continue
-        results[tensor.name] = cast(_converted(total, value.dtype, store, "src"), tensor.dtype)
+        results[tensor.name] = cast(converted(total, value.dtype, store, "src"), tensor.dtype)
     return results
 
 
@@ -287,7 +291,7 @@ def _operand(
         x = _given(x, spec)
         tensors = (_repeated(read(t), x.value.shape) for t in ops.tensors)
         x, dtype = _given(evaluate(ops.tree, (x, *tensors), numbers), spec), ops.dtype
-    return _converted(x, dtype, links, role)
+    return converted(x, dtype, links, role)
 
 
 def _repeated(x: Bounded, shape: tuple[int, ...]) -> Bounded:
@@ -330,41 +334,3 @@ def _grouped(
         place = (..., rows) if axis == -1 else (rows, slice(None))
         value[place], error[place] = one.value, one.error
     return Bounded(value, error)
-
-
-def _product(a: Bounded, b: Bounded, kind: DType, product: Product) -> Bounded:
-    depth = a.value.shape[-1]
-    if product == "xor":  # bits that differ: those of both, without the common ones on either side
-        common = _integer_product(a.value, b.value, kind)
-        ones = a.value.sum(-1, keepdims=True) + b.value.sum(-2, keepdims=True)
-        return Bounded(ones - 2 * common.value, common.error)
-    if kind.kind == "int":
-        return _integer_product(a.value, b.value, kind)
-    sizes = np.matmul(a.size, b.size)
-    error = (depth + 2) * (unit(kind) * sizes + smallest(kind))
-    for x, y in ((a.error, b.size), (a.size, b.error)):
-        if x.any() and y.any():
-            error = error + np.matmul(x, y)
-    return Bounded(np.matmul(a.value, b.value), error)
-
-
-def _integer_product(a: Array, b: Array, kind: DType) -> Bounded:
-    """Multiply integers exactly, wrapped to the accumulator's width."""
-    most = float(np.abs(a).max(initial=0) * np.abs(b).max(initial=0)) * a.shape[-1]
-    if most < EXACT_F64:  # then f64 is exact, and much faster than NumPy's integer product
-        value = np.matmul(a, b)
-    else:
-        value = np.matmul(a.astype(np.int64), b.astype(np.int64)).astype(kind.numpy).astype(np.float64)
-    half = 2.0 ** (kind.bits - 1)
-    value = np.mod(value + half, 2 * half) - half
-    return Bounded(value, np.zeros(value.shape))
-
-
-def _converted(x: Bounded, dtype: DType, links: Sequence[Decomposition], role: str) -> Bounded:
-    """Let an operand pass through the element types that the loads of a chain give it."""
-    for link in links:
-        if isinstance(link, Load) and link.role == role:
-            x = _converted(x, dtype, link.move, "src")
-            if link.dtype is not None and link.dtype != dtype:
-                x, dtype = cast(x, link.dtype, dtype), link.dtype
-    return x

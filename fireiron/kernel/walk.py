@@ -28,16 +28,19 @@ from fireiron.kernel.context import Body, Context, State, descend, units_of
 from fireiron.kernel.epilog import lower_epilog
 from fireiron.kernel.groups import OpenGroups, open_groups
 from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, For, If, Let, Region, mentions
+from fireiron.kernel.layers import lower_each
 from fireiron.kernel.leaf import lower_done
 from fireiron.kernel.move import lower_load, lower_own, widest_sizes
 from fireiron.kernel.ownership import RegisterLoop
 from fireiron.kernel.parallel import count_ways, lower_parallel
 from fireiron.kernel.pipeline import lower_split
+from fireiron.kernel.products import lower_products
 from fireiron.kernel.stream import chunks_of, share_out, shared_split
 from fireiron.kernel.window import Cut, cut
 from fireiron.language.decompositions import (
     Decomposition,
     Done,
+    Each,
     Epilog,
     Extent,
     Load,
@@ -87,8 +90,12 @@ def lower_links(links: Sequence[Decomposition], state: State, context: Context) 
                 whole = {**state.whole, role: state.whole.get(role, state.windows[role])}
                 below = attrs.evolve(below, whole=whole).under(f"prolog {role}", link.link)
                 return lower_links(rest, below, context)
+            case Epilog() if state.residual.sums:
+                return lower_products(link, rest, state, context, lower_links)
             case Epilog():
                 return lower_epilog(link, rest, state, context, lower_links)
+            case Each():
+                return lower_each(link, state, context, lower_links)
             case Own():
                 return lower_own(link, rest, state, context, lower_links)
             case Done():
