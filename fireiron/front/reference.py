@@ -34,6 +34,8 @@ from fireiron.front.bounded import (
 )
 from fireiron.front.programs import bound_of_program, of_layers, of_products
 from fireiron.front.sums import converted, product
+from fireiron.front.verbs import Verbs
+from fireiron.kernel.ir import Call, walk
 from fireiron.language.decompositions import Decomposition, Epilog, Load
 from fireiron.language.programs import Layers, Products
 from fireiron.language.residual import after
@@ -145,9 +147,9 @@ def references(schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[st
     with np.errstate(all="ignore"):
         match step.spec:
             case MatMul(groups=None) as spec:
-                return _matmul(spec, links, read, numbers)
+                return _matmul(spec, links, read, numbers, _cut(schedule, spec))
             case MatMul() as spec:
-                return _grouped(spec, links, read, numbers, arrays)
+                return _grouped(spec, links, read, numbers, arrays, _cut(schedule, spec))
             case Products() as spec:
                 return of_products(spec, links, read, numbers)
             case Layers() as spec:
@@ -223,12 +225,24 @@ def _accumulator(spec: MatMul, links: Sequence[Decomposition]) -> DType:
     return next((link.dtype for link in links if isinstance(link, Epilog)), spec.C.dtype)
 
 
+def _cut(schedule: Chain, spec: MatMul) -> tuple[int, int] | None:
+    """Find the instruction that keeps fewer bits of a sum than the accumulator has: its depth, and the bits."""
+    if spec.A.dtype.bits != 8 or spec.A.dtype.kind != "float" or not isinstance(schedule, Verbs):
+        return None
+    atoms = {s.atom for s in walk(schedule.lowered().body) if isinstance(s, Call) and s.atom.kept}
+    return next(((atom.shape[-1], atom.kept) for atom in atoms), None)
+
+
 def _matmul(
-    spec: MatMul, links: Sequence[Decomposition], read: Callable[[Tensor], Bounded], numbers: Mapping[str, float]
+    spec: MatMul,
+    links: Sequence[Decomposition],
+    read: Callable[[Tensor], Bounded],
+    numbers: Mapping[str, float],
+    cut: tuple[int, int] | None,
 ) -> dict[str, Bounded]:
     kind = _accumulator(spec, links)
     a, b = (_operand(spec, x, role, links, read, numbers) for x, role in ((spec.A, "A"), (spec.B, "B")))
-    total = product(a, b, kind, spec.product)
+    total = product(a, b, kind, spec.product, cut)
     epilog = next((link for link in links if isinstance(link, Epilog)), None)
     if epilog is None:
         return {spec.C.name: cast(total, spec.C.dtype)}
@@ -309,16 +323,19 @@ def _grouped(
     read: Callable[[Tensor], Bounded],
     numbers: Mapping[str, float],
     arrays: Mapping[str, Array],
-) -> Bounded:
+    cut: tuple[int, int] | None,
+) -> dict[str, Bounded]:
     """Compute each group's rows as a product of its own; rows behind the last group keep what they held."""
     assert spec.groups is not None
     weights = spec.A if spec.swapped else spec.B
     axis = -1 if spec.swapped else -2  # along which the groups' rows lie, in all that has them
     read = functools.cache(read)
-    value, error = np.array(read(spec.C).value), np.array(read(spec.C).error)
+    beside = [o.tensor for link in links if isinstance(link, Epilog) for o in link.outputs]
+    held = {x.name: (np.array(read(x).value), np.array(read(x).error)) for x in (spec.C, *beside)}
+    shape = held[spec.C.name][0].shape
     begin = 0
     for group, last in enumerate(arrays[spec.groups.name]):
-        rows = slice(begin, max(begin, min(int(last), value.shape[axis])))
+        rows = slice(begin, max(begin, min(int(last), shape[axis])))
         begin = rows.stop
 
         def part(tensor: Tensor, rows: slice = rows, group: int = group) -> Bounded:
@@ -330,7 +347,7 @@ def _grouped(
             place = (..., rows) if axis == -1 else (rows, slice(None))
             return Bounded(whole.value[place], whole.error[place])
 
-        one = _matmul(attrs.evolve(spec, groups=None), links, part, numbers)
         place = (..., rows) if axis == -1 else (rows, slice(None))
-        value[place], error[place] = one.value, one.error
-    return Bounded(value, error)
+        for name, one in _matmul(attrs.evolve(spec, groups=None), links, part, numbers, cut).items():
+            held[name][0][place], held[name][1][place] = one.value, one.error
+    return {name: Bounded(value, error) for name, (value, error) in held.items()}

@@ -14,8 +14,15 @@ from fireiron.language.decompositions import Decomposition, Load
 EXACT_F64 = 2**53
 
 
-def product(a: Bounded, b: Bounded, kind: DType, product: Product) -> Bounded:
-    """Multiply, and sum in a type of its own."""
+def product(a: Bounded, b: Bounded, kind: DType, product: Product, cut: tuple[int, int] | None = None) -> Bounded:
+    """Multiply, and sum in a type of its own.
+
+    Args:
+        a, b: the operands.
+        kind: in which products are summed.
+        product: what stands for multiplying bits.
+        cut: depth of an instruction whose sum is cut, and the bits of its mantissa that are kept.
+    """
     depth = a.value.shape[-1]
     if product == "xor":  # bits that differ: those of both, without the common ones on either side
         common = _integer_product(a.value, b.value, kind)
@@ -25,6 +32,8 @@ def product(a: Bounded, b: Bounded, kind: DType, product: Product) -> Bounded:
         return _integer_product(a.value, b.value, kind)
     sizes = np.matmul(a.size, b.size)
     error = (depth + 2) * (unit(kind) * sizes + smallest(kind))
+    if cut is not None:
+        error = error - (-depth // cut[0]) * 2.0 ** -cut[1] * sizes
     for x, y in ((a.error, b.size), (a.size, b.error)):
         if x.any() and y.any():
             error = error + np.matmul(x, y)
