@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fireiron import MatMulChain, Op, Rows, Save, Strategy, space
+from fireiron import ColMajor, MatMulChain, Op, RowMajor, Rows, Save, Strategy, space
 from fireiron.schedules import _tensor_cores
 from fireiron.schedules._tensor_cores import Sizes
 
