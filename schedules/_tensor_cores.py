@@ -128,8 +128,8 @@ def _load(
     """Load an operand to shared memory, swizzled so that copies and ldmatrix meet no bank conflicts.
 
     Fragments want K contiguous, but those of 16-bit elements, which ldmatrix can transpose, and those of 32 bits, which
-    threads can load one by one. Asynchronous copies move 4 bytes and more; where lines do not divide so, or elements
-    are transposed, or converted by a prolog, registers stage the copy.
+    threads can load one by one. Asynchronous copies move 4 bytes and more; where lines do not divide so, as where
+    groups part them, or elements are transposed, or converted by a prolog, registers stage the copy.
 
     Args:
         chain: whose operand.
@@ -143,7 +143,9 @@ def _load(
     kind = tensor.dtype
     stored = chain.matmul.A if role is A else chain.matmul.B
     kept = along_k or kind.bits != 8
-    copied = asynchronous and kept and stored.dtype == kind and tensor.aligned(max(1, kind.count_in(4)))
+    parted = role is A and not along_k and chain.matmul.groups is not None and kind.bits < 32
+    plain = asynchronous and kept and stored.dtype == kind and not parted
+    copied = plain and tensor.aligned(max(1, kind.count_in(4)))
     copy: Strategy = cp_async() if copied else staged()
     loaded = chain.load(role, SH, copy)
     k_first = RowMajor if role is A else ColMajor
