@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import attrs
 import numpy as np
@@ -330,12 +330,15 @@ def _grouped(
     weights = spec.A if spec.swapped else spec.B
     axis = -1 if spec.swapped else -2  # along which the groups' rows lie, in all that has them
     read = functools.cache(read)
-    beside = [o.tensor for link in links if isinstance(link, Epilog) for o in link.outputs]
-    held = {x.name: (np.array(read(x).value), np.array(read(x).error)) for x in (spec.C, *beside)}
-    shape = held[spec.C.name][0].shape
-    begin = 0
+    epilog = next((link for link in links if isinstance(link, Epilog)), None)
+    beside = () if epilog is None else epilog.outputs
+    # What is folded to one value a row is as its author knows it; the rest lies as C does.
+    axes = {spec.C.name: axis, **{o.tensor.name: axis if o.rows is None else -2 for o in beside}}
+    written = (spec.C, *(o.tensor for o in beside))
+    found = {t.name: Bounded(np.array(read(t).value), np.array(read(t).error)) for t in written}
+    extent, begin = read(spec.C).value.shape[axis], 0
     for group, last in enumerate(arrays[spec.groups.name]):
-        rows = slice(begin, max(begin, min(int(last), shape[axis])))
+        rows = slice(begin, max(begin, min(int(last), extent)))
         begin = rows.stop
 
         def part(tensor: Tensor, rows: slice = rows, group: int = group) -> Bounded:
@@ -344,10 +347,14 @@ def _grouped(
                 return Bounded(whole.value[group], whole.error[group])
             if whole.value.ndim < -axis or whole.value.shape[axis] == 1:
                 return whole
-            place = (..., rows) if axis == -1 else (rows, slice(None))
+            place = _rows(axis, rows)
             return Bounded(whole.value[place], whole.error[place])
 
-        place = (..., rows) if axis == -1 else (rows, slice(None))
         for name, one in _matmul(attrs.evolve(spec, groups=None), links, part, numbers, cut).items():
-            held[name][0][place], held[name][1][place] = one.value, one.error
-    return {name: Bounded(value, error) for name, (value, error) in held.items()}
+            place = _rows(axes[name], rows)
+            found[name].value[place], found[name].error[place] = one.value, one.error
+    return found
+
+
+def _rows(axis: int, rows: slice) -> tuple[Any, ...]:
+    return (..., rows) if axis == -1 else (rows, slice(None))
