@@ -15,7 +15,6 @@ from fireiron.algebra.expr import (
     as_int,
     ceil_div,
     eq,
-    evaluate,
     lt,
     maximum,
     minimum,
@@ -26,12 +25,13 @@ from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.context import Body, Context, State, descend, units_of
 from fireiron.kernel.epilog import lower_epilog
-from fireiron.kernel.groups import OpenGroups, open_groups
+from fireiron.kernel.groups import OpenGroups, open_groups, reached
 from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, For, If, Let, Region, mentions
 from fireiron.kernel.leaf import lower_done
 from fireiron.kernel.move import lower_load, lower_own, widest_sizes
 from fireiron.kernel.ownership import RegisterLoop
 from fireiron.kernel.parallel import count_ways, lower_parallel
+from fireiron.kernel.permutation import check_permutation, permuted
 from fireiron.kernel.pipeline import lower_split
 from fireiron.kernel.stream import chunks_of, share_out, shared_split
 from fireiron.kernel.window import Cut, cut
@@ -149,35 +149,6 @@ def _loop_tile(
     return body
 
 
-def _permuted(link: Tile, unit: Expr, count: Index) -> Expr:
-    """Permute unit ids as the link says.
-
-    Raises:
-        DecompositionError: `not-a-permutation` where two units would take one tile.
-    """
-    if link.permute is None:
-        return unit
-    if isinstance(count, int):
-        var = Var("id", count)
-        _check_permutation(as_expr(link.permute(var)), var, count, "permute")
-    return as_expr(link.permute(unit))
-
-
-def _check_permutation(image: Expr, var: Var, count: int, what: str) -> None:
-    import numpy as np
-
-    found = np.broadcast_to(np.asarray(evaluate(image, {var.name: np.arange(count)})), (count,))
-    if not np.array_equal(np.sort(found), np.arange(count)):
-        wrong = next((i for i in range(count) if not 0 <= found[i] < count or found[i] in found[:i]), 0)
-        twin = next((i for i in range(wrong) if found[i] == found[wrong]), None)
-        which = f"{wrong} to {int(found[wrong])}" if twin is None else f"both {twin} and {wrong} to {int(found[wrong])}"
-        raise DecompositionError(
-            "not-a-permutation",
-            f"{what} sends {which}: it does not permute the ids of {count} units",
-            fix=f"map 0..{count - 1} one to one onto 0..{count - 1}",
-        )
-
-
 def _numbers(index: Expr, parts: dict[str, Cut], order: Order | Grouped | Layout) -> dict[str, Expr]:
     """Turn a tile's id into its number along each dimension."""
     dims = list(parts)
@@ -187,7 +158,7 @@ def _numbers(index: Expr, parts: dict[str, Cut], order: Order | Grouped | Layout
         total = simplest(_count(parts))
         if isinstance(total, int):
             var = Var("id", total)
-            _check_permutation(as_expr(order(var)), var, total, f"layout {order}")
+            check_permutation(as_expr(order(var)), var, total, f"layout {order}")
         index, order = as_expr(order(index)), ColMajor
     if order is RowMajor:
         dims.reverse()
@@ -260,7 +231,7 @@ def _grid_tile(
         context.way = context.define("way", index % context.ways, context.ways)
         index = context.define("tile", index // context.ways, simplest(minimum(total, MAX_GRID)))
     context.tile = _of_blocks(index, size)
-    index = _permuted(link, index, simplest(total))
+    index = permuted(link, index, simplest(total))
     if opened:
         return _group_tile(link, opened, order, rest, context, index, "block" if size == 1 else "cluster")
     tiles = _named(_numbers(index, parts, order), "block" if size == 1 else "cluster", parts, context)
@@ -345,7 +316,7 @@ def _work_loop(
         context.way = way
     context.tile = _of_blocks(tile, size)
     if opened:
-        index = _permuted(link, tile, simplest(tiles))
+        index = permuted(link, tile, simplest(tiles))
         body = _needed(tuple(lets), _group_tile(link, opened, order, rest, context, index, "tile"))
     else:
         body = _work(link, parts, order, rest, state, context, tile, tuple(lets))
@@ -363,7 +334,7 @@ def _work(
     lets: tuple[Let, ...],
 ) -> Body:
     """Lower what a persistent unit does in one trip, with the names that it needs."""
-    index = _permuted(link, tile, simplest(_count(parts)))
+    index = permuted(link, tile, simplest(_count(parts)))
     named, numbers = _let(_numbers(index, parts, order), "tile", parts, context)
     inside = descend(state, parts, numbers, link.level)
     body = _needed(lets, (*named, *lower_links(rest, inside, context)))
@@ -451,14 +422,6 @@ def _cluster_tile(
     return (Region(str(inside.residual), body, state.path, link.link),)
 
 
-def _reached(state: State) -> Expr | None:
-    """Give the condition under which a unit's tile holds rows of the group, None where it always does."""
-    if state.reach is None or state.residual.kind != "MatMul":
-        return None
-    condition = and_(*(bound.condition() for bound in state.reach.bounds))
-    return None if proves(condition) else condition
-
-
 def _unit_tile(
     link: Tile,
     parts: dict[str, Cut],
@@ -496,7 +459,7 @@ def _unit_tile(
         return (Region(str(inside.residual), lower_links(rest, inside, context), state.path, link.link),)
     word = "lane" if level.size == 1 and state.width == WARP_WIDTH else level.name.lower()
     unit = context.define(word, units.index, units.present)
-    index = _permuted(link, unit, units.count) if units.count > 1 else as_expr(0)
+    index = permuted(link, unit, units.count) if units.count > 1 else as_expr(0)
     trips = -(-total // units.count)
     loops = state.loops
     var: Var | None = None
@@ -515,7 +478,7 @@ def _unit_tile(
     inside = inside if flow is None else attrs.evolve(inside, flow=None)
     inside = attrs.evolve(inside, position=units.position, width=units.width)
     if context.loaders and state.level.name == Block.name and var is None:
-        context.busy = _reached(inside)
+        context.busy = reached(inside)
         if context.busy is not None:  # a unit that computes nothing stores zeros, under predicates that never hold
             state.windows["C"].storage.seeded = True
     body = lower_links(rest, inside, context)
