@@ -21,9 +21,12 @@ from fireiron import (
     ColMajor,
     Grouped,
     MatMulChain,
+    MoveChain,
     RowMajor,
+    Rows,
+    Save,
     Strategy,
-    Tensor,
+    Warp,
     Warpgroup,
     conform,
     space,
@@ -35,7 +38,6 @@ from fireiron import (
 from fireiron import (
     stream_k as shares_of_k,
 )
-from fireiron.algebra.expr import as_expr
 from fireiron.schedules import ada, ampere, simt
 
 DTYPE = "bf16"  # of the command line's products where it says none
@@ -46,6 +48,7 @@ RESERVED = 1024  # bytes kept for barriers
 PAD = 16  # bytes behind each line of a padded panel
 SMS = 132
 MOST_STAGES = 16
+HELD = 192  # registers of sums and fragments beside which 240 leave room for a prolog
 MAP_UNIT = 16  # bytes by which tensor maps count strides
 TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "i8", "u8")  # that wgmma multiplies
 CUDA_CORES = ("f32", "i32")  # that no tensor core does
@@ -116,20 +119,30 @@ class Plan:
         panels = self.n // self.panel(nbytes)[1] * (self.m // ROWS // (1 if self.pingpong else self.consumers))
         return min(2, panels)
 
-    def depth(self, nbytes: int, out_nbytes: int, padded: bool = False) -> int:
-        """Count the chunks that fit beside the staging buffers, or take the given number."""
+    def depth(self, nbytes: int, out_nbytes: int, padded: bool = False, saved: int = 0, folded: int = 0) -> int:
+        """Count the chunks that fit beside what the epilogue takes, or take the given number.
+
+        Args:
+            nbytes: of an element of A.
+            out_nbytes: of one of C.
+            padded: whether rows of what is staged are padded.
+            saved: tensors that are stored beside C.
+            folded: tensors of sums or maxima of rows, four threads' values of f32 for each.
+        """
         chunk = (self.m + self.n) * SPAN * self.panels
-        return self.stages or min(MOST_STAGES, (SHARED - RESERVED - self.staging(out_nbytes, padded)) // chunk)
+        beside = (1 + saved) * self.staging(out_nbytes, padded) + folded * self.m * 16 * self.consumers
+        return self.stages or min(MOST_STAGES, (SHARED - RESERVED - beside) // chunk)
+
+    @property
+    def held(self) -> int:
+        """Count the registers of a thread that hold sums and, where A has a prolog, its fragments of a chunk."""
+        rows = self.m // (1 if self.pingpong else self.consumers)
+        return rows * self.n // 128 + rows * self.panels // 4
 
     @property
     def registers(self) -> tuple[int, int] | None:
-        """Give the budgets of a thread that loads and of one that computes; narrow products need none.
-
-        ptxas ignores budgets where a product takes few registers, whatever the kernel takes in all.
-        """
-        if self.consumers == 1 or self.n < {2: 112, 3: 80}[self.consumers]:
-            return None
-        return {2: (24, 240), 3: (32, 160)}[self.consumers]
+        """Give the budgets of a thread that loads and of one that computes."""
+        return {1: None, 2: (24, 240), 3: (32, 160)}[self.consumers]
 
 
 def cooperative(spec: MatMulChain, plan: Plan = Plan()) -> MatMulChain:
@@ -182,14 +195,17 @@ def skinny(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
         plan: the degrees of freedom, None for the best of `plans` that are swapped.
     """
     if plan is None:
-        plan = next(p for p in plans(spec) if p.swapped)
+        plan = next((p for p in plans(spec) if p.swapped), Plan(64, 64, 1))
     return _gemm(spec, attrs.evolve(plan, swapped=True))
 
 
 def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
-    a, c = spec.matmul.A, spec.matmul.C
-    m, n, k = plan.m, plan.n, SPAN // a.dtype.nbytes * plan.panels
+    c = spec.matmul.C
     chain = spec.swap() if plan.swapped else spec
+    left = chain.residual.operands[0]
+    kind, held = left.computed, left.ops is not None
+    plan = attrs.evolve(plan, panels=1) if held else plan
+    m, n, k = plan.m, plan.n, SPAN // kind.nbytes * plan.panels
     rows, cols = plan.cluster
     share = shares_of_k(SMS // (rows * cols)) if plan.stream else None
     if plan.cluster == (1, 1):
@@ -202,9 +218,9 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
         chain = chain.split(ways=plan.ways, multiple_of=k).parallel(Block)
     chain = (
         chain.split(k)
-        .pipeline(plan.depth(a.dtype.nbytes, c.dtype.nbytes, _grouped(spec)), inflight=1)
+        .pipeline(plan.depth(kind.nbytes, c.dtype.nbytes, *_beside(spec)), inflight=0 if held else 1)
         .specialize(producers=1, registers=plan.registers)
-        .load(A, SH, tma(SPAN))
+        .load(A, SH, tma(min(SPAN, k * left.dtype.nbytes)) if held else tma(SPAN))
         .load(B, SH, tma(SPAN))
     )
     chain = (
@@ -212,9 +228,13 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
         if plan.pingpong
         else chain.tile(m // plan.consumers, n).to(Warpgroup)
     )
+    step = 32 // kind.nbytes
     if plan.panels > 1:
-        chain = chain.split(SPAN // a.dtype.nbytes).unroll()
-    chain = chain.split(32 // a.dtype.nbytes).unroll()
+        chain = chain.split(SPAN // kind.nbytes).unroll()
+    chain = chain.split(step).unroll()
+    if held:  # products read a chunk's fragments while they run: each step has registers of its own
+        same = left.dtype == kind
+        chain = chain.pipeline(k // step).load(A, FR, _fragments if same else conform())
     rows = m if plan.pingpong else m // plan.consumers
     return (chain.tile(ROWS, n).unroll() if rows > ROWS else chain).done()
 
@@ -222,6 +242,17 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
 def _grouped(spec: MatMulChain) -> bool:
     """Say whether products share the rows of A and C."""
     return spec.matmul.groups is not None
+
+
+def _fragments(move: MoveChain) -> MoveChain:
+    """Take a warpgroup's rows from shared memory by ldmatrix, 16 for each warp."""
+    return move.tile(ROWS, 16).unroll().tile(16, 16).to(Warp).unroll().done()
+
+
+def _beside(spec: MatMulChain) -> tuple[bool, int, int]:
+    """Say whether staged rows are padded, and count the tensors that are stored beside C: whole ones, those of rows."""
+    ops = spec.matmul.ops
+    return _grouped(spec), sum(isinstance(op, Save) for op in ops), sum(isinstance(op, Rows) for op in ops)
 
 
 def _store(plan: Plan, spec: MatMulChain) -> Strategy:
@@ -240,16 +271,23 @@ def _store(plan: Plan, spec: MatMulChain) -> Strategy:
 
 
 def plans(spec: MatMulChain) -> tuple[Plan, ...]:
-    """List the plans that fit a product, the one that should be fastest first."""
+    """List the plans that fit a product, the one that should be fastest first; none where wgmma does not take it."""
+    if not _takes(spec):
+        return ()
     ranked = sorted((clocks(plan, spec), i, plan) for i, plan in enumerate(_candidates(spec)))
     return tuple(plan for _, _, plan in ranked)
 
 
 def _candidates(spec: MatMulChain) -> Iterator[Plan]:
-    nbytes, out = spec.matmul.A.dtype.nbytes, spec.matmul.C.dtype.nbytes
+    nbytes, out = spec.left.dtype.nbytes, spec.matmul.C.dtype.nbytes
+    held = [operand.ops is not None for operand in spec.residual.operands[:2]]
     k_major = spec.matmul.A.order is RowMajor and spec.matmul.B.order is ColMajor
     step = 16 if nbytes == 2 and k_major else 64 if nbytes == 2 else 32
-    for swapped in (False, True) if out == 2 else (False,):
+    # What has a prolog is A, behind swap() if need be.
+    # Rows are folded cheaply where a few threads hold each: those of C, not of its transpose.
+    either = out == 2 and not _beside(spec)[2]
+    orders = (held[1],) if any(held) else (False, True) if either else (False,)
+    for swapped in orders:
         few = _few(swapped, spec)
         widths = set(range(step, 257, step))
         if k_major and nbytes == 2:
@@ -265,7 +303,9 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
                     if cluster != (1, 1) and n % 16:
                         continue
                     plan = Plan(m, n, consumers, turns, swapped, cluster)
-                    if plan.depth(nbytes, out, _grouped(spec)) >= 3:
+                    if any(held) and plan.held > HELD:
+                        continue
+                    if plan.depth(nbytes, out, *_beside(spec)) >= 3:
                         yield from _shared_out(plan, spec)
 
 
@@ -289,7 +329,7 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     """
     sizes = dict(spec.matmul.sizes)
     rows, cols, depth, count = (_size(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))
-    nbytes, out = spec.matmul.A.dtype.nbytes, spec.matmul.C.dtype.nbytes
+    nbytes, out = spec.left.dtype.nbytes, spec.matmul.C.dtype.nbytes
     tiles, chunks, full = _work(plan, spec)
     blocks = plan.cluster[0] * plan.cluster[1]
     items, chunks = tiles * plan.ways, -(-chunks // plan.ways)
@@ -297,7 +337,7 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     waves = items / at_once if plan.stream else -(-items // at_once)
     products = full * plan.m * max(plan.n / 32, (16 + plan.n / 4) / 16) * plan.panels
     products *= 1 + SMALL_TILE * min(1, waves / 8) * (128 * 256 / (plan.m * plan.n) - 1)
-    chunk = max(products, LATENCY / plan.depth(nbytes, out, _grouped(spec)))
+    chunk = max(products, LATENCY / plan.depth(nbytes, out, *_beside(spec)))
     store, sums = plan.m * plan.n * out / STORE_RATE, plan.m * plan.n * 4 / SUMS_RATE
     if plan.ways > 1:
         store += MEETING + (1 + plan.ways) * sums
@@ -318,7 +358,7 @@ def _work(plan: Plan, spec: MatMulChain) -> tuple[int, int, float]:
     """Count the tiles of blocks and the chunks of K, and say which part of a tile's products is computed."""
     sizes = dict(spec.matmul.sizes)
     rows, cols, depth, count = (_size(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))
-    chunks = -(-depth * spec.matmul.A.dtype.nbytes // (SPAN * plan.panels))
+    chunks = -(-depth * spec.left.dtype.nbytes // (SPAN * plan.panels))
     high, wide = plan.m * plan.cluster[0], plan.n * plan.cluster[1]
     blocks = plan.cluster[0] * plan.cluster[1]
     if not _grouped(spec):
@@ -355,13 +395,14 @@ def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
 
     Batches and groups are counted through by the same persistent blocks. What wgmma or tensor maps do not take goes by
     `ampere.gemm` and its kin, as `check()` says: lines that do not start at multiples of 16 bytes; K that is not
-    contiguous, of elements that are not 16-bit; other element types.
+    contiguous, of elements that are not 16-bit; other element types; prologs of both operands. An operand with a prolog
+    comes from registers, as A, for which the product may be swapped.
 
     Args:
         plan: the degrees of freedom, None for the best of `plans`.
     """
     if not _takes(spec):
-        kind = spec.matmul.A.dtype.name
+        kind = spec.left.dtype.name
         return (simt.sgemm if kind in CUDA_CORES else ada.gemm if kind in ("e4m3", "e5m2") else ampere.gemm)(spec)
     if plan is None:
         plan = plans(spec)[0]
@@ -369,14 +410,11 @@ def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
 
 
 def _takes(spec: MatMulChain) -> bool:
-    """Say whether bulk copies and wgmma take a product as it is stored."""
+    """Say whether bulk copies and wgmma take a product as it is stored, and at most one operand with a prolog."""
     a, b, c = spec.matmul.A, spec.matmul.B, spec.matmul.C
-    if a.dtype.name not in TYPES:
+    both = all(operand.ops is not None for operand in spec.residual.operands[:2])
+    if both or spec.left.dtype.name not in TYPES or any(t.dtype.packed for t in (a, b)):
         return False
     k_major = a.order is RowMajor and b.order is ColMajor
-    return (k_major or a.dtype.nbytes == 2) and all(_strides_fit(t) for t in (a, b, c))
-
-
-def _strides_fit(tensor: Tensor) -> bool:
-    """Say whether lines start where tensor maps want them; these mind by themselves where a line ends."""
-    return all(as_expr(s).divisor * tensor.dtype.nbytes % MAP_UNIT == 0 for s in tensor.strides if s != 1)
+    # Tensor maps mind by themselves where a line ends.
+    return (k_major or spec.left.dtype.nbytes == 2) and all(t.starts_lines_at(MAP_UNIT) for t in (a, b, c))

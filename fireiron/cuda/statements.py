@@ -8,12 +8,13 @@ import attrs
 import numpy as np
 
 from fireiron.algebra.expr import Expr, as_expr, as_int, evaluate, fits_int32, free
+from fireiron.algebra.scalar import Custom, parts
 from fireiron.base.errors import CheckError
 from fireiron.base.text import Writer
 from fireiron.cuda import micro
 from fireiron.cuda.helpers import COUNT_IN, COUNT_IN_PART
 from fireiron.cuda.memory import Element, Numbers, integer_type
-from fireiron.cuda.scalars import scalar
+from fireiron.cuda.scalars import custom, scalar
 from fireiron.kernel.ir import (
     THREAD,
     Advance,
@@ -108,6 +109,7 @@ class Body:
                 write(self._call(statement))
             case Compute(dst=dst, expr=expr, inputs=inputs):
                 value = scalar(expr, tuple(str(Element(view, number)) for view in inputs))
+                self.functions |= {custom(part): None for part in parts(expr) if isinstance(part, Custom)}
                 write(f"{self._where(statement.write)}{Element(dst, number)} = {value};")
             case Sync():
                 write(f"{_sync(statement, self.threads, self.roles)}  // {statement.reason}")

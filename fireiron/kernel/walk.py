@@ -42,12 +42,14 @@ from fireiron.language.decompositions import (
     Extent,
     Load,
     Own,
+    Prolog,
     Split,
     StreamK,
     Tile,
     Widest,
 )
 from fireiron.language.levels import Block, Cluster, Kernel, Warp
+from fireiron.language.residual import apply
 from fireiron.language.specs import BATCH
 from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
 
@@ -80,6 +82,11 @@ def lower_links(links: Sequence[Decomposition], state: State, context: Context) 
                 return lower_split(link, rest, state, context, lower_links)
             case Load():
                 return lower_load(link, rest, state, context, lower_links)
+            case Prolog(role):
+                below = attrs.evolve(state, residual=apply(link, state.residual))
+                whole = {**state.whole, role: state.whole.get(role, state.windows[role])}
+                below = attrs.evolve(below, whole=whole).under(f"prolog {role}", link.link)
+                return lower_links(rest, below, context)
             case Epilog():
                 return lower_epilog(link, rest, state, context, lower_links)
             case Own():
