@@ -2,43 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from fireiron.algebra.expr import Expr, Index, Var, as_expr, eq, evaluate, minimum, proves, simplest
+from fireiron.algebra.expr import Expr, Var, as_expr, eq, minimum, proves, simplest
 from fireiron.algebra.layout import Layout
-from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Context
+from fireiron.kernel.permutation import check_permutation
 from fireiron.kernel.window import Cut
-from fireiron.language.decompositions import Tile
 from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
-
-
-def permuted(link: Tile, unit: Expr, count: Index) -> Expr:
-    """Permute unit ids as the link says.
-
-    Raises:
-        DecompositionError: `not-a-permutation` where two units would take one tile.
-    """
-    if link.permute is None:
-        return unit
-    if isinstance(count, int):
-        var = Var("id", count)
-        _check_permutation(as_expr(link.permute(var)), var, count, "permute")
-    return as_expr(link.permute(unit))
-
-
-def _check_permutation(image: Expr, var: Var, count: int, what: str) -> None:
-
-    found = np.broadcast_to(np.asarray(evaluate(image, {var.name: np.arange(count)})), (count,))
-    if not np.array_equal(np.sort(found), np.arange(count)):
-        wrong = next((i for i in range(count) if not 0 <= found[i] < count or found[i] in found[:i]), 0)
-        twin = next((i for i in range(wrong) if found[i] == found[wrong]), None)
-        which = f"{wrong} to {int(found[wrong])}" if twin is None else f"both {twin} and {wrong} to {int(found[wrong])}"
-        raise DecompositionError(
-            "not-a-permutation",
-            f"{what} sends {which}: it does not permute the ids of {count} units",
-            fix=f"map 0..{count - 1} one to one onto 0..{count - 1}",
-        )
 
 
 def tile_numbers(index: Expr, parts: dict[str, Cut], order: Order | Grouped | Layout) -> dict[str, Expr]:
@@ -50,7 +19,7 @@ def tile_numbers(index: Expr, parts: dict[str, Cut], order: Order | Grouped | La
         total = simplest(tiles_in(parts))
         if isinstance(total, int):
             var = Var("id", total)
-            _check_permutation(as_expr(order(var)), var, total, f"layout {order}")
+            check_permutation(as_expr(order(var)), var, total, f"layout {order}")
         index, order = as_expr(order(index)), ColMajor
     if order is RowMajor:
         dims.reverse()

@@ -24,14 +24,15 @@ from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.context import Body, Context, State, descend, units_of
 from fireiron.kernel.epilog import lower_epilog
-from fireiron.kernel.groups import OpenGroups, open_groups
+from fireiron.kernel.groups import OpenGroups, open_groups, reached
 from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, For, If, Let, Region, mentions
 from fireiron.kernel.layers import lower_each
 from fireiron.kernel.leaf import lower_done
 from fireiron.kernel.move import lower_load, lower_own, widest_sizes
-from fireiron.kernel.numbering import named, permuted, tile_numbers, tiles_in
+from fireiron.kernel.numbering import named, tile_numbers, tiles_in
 from fireiron.kernel.ownership import RegisterLoop
 from fireiron.kernel.parallel import count_ways, lower_parallel
+from fireiron.kernel.permutation import permuted
 from fireiron.kernel.pipeline import lower_split
 from fireiron.kernel.products import lower_products
 from fireiron.kernel.stream import chunks_of, share_out, shared_split
@@ -301,9 +302,9 @@ def _work(
 ) -> Body:
     """Lower what a persistent unit does in one trip, with the names that it needs."""
     index = permuted(link, tile, simplest(tiles_in(parts)))
-    named, numbers = _let(tile_numbers(index, parts, order), "tile", parts, context)
+    defined, numbers = _let(tile_numbers(index, parts, order), "tile", parts, context)
     inside = descend(state, parts, numbers, link.level)
-    body = _needed(lets, (*named, *lower_links(rest, inside, context)))
+    body = _needed(lets, (*defined, *lower_links(rest, inside, context)))
     return (Region(str(inside.residual), body, state.path, link.link),)
 
 
@@ -388,14 +389,6 @@ def _cluster_tile(
     return (Region(str(inside.residual), body, state.path, link.link),)
 
 
-def _reached(state: State) -> Expr | None:
-    """Give the condition under which a unit's tile holds rows of the group, None where it always does."""
-    if state.reach is None or state.residual.kind != "MatMul":
-        return None
-    condition = and_(*(bound.condition() for bound in state.reach.bounds))
-    return None if proves(condition) else condition
-
-
 def _unit_tile(
     link: Tile,
     parts: dict[str, Cut],
@@ -452,7 +445,7 @@ def _unit_tile(
     inside = inside if flow is None else attrs.evolve(inside, flow=None)
     inside = attrs.evolve(inside, position=units.position, width=units.width)
     if context.loaders and state.level.name == Block.name and var is None:
-        context.busy = _reached(inside)
+        context.busy = reached(inside)
         if context.busy is not None:  # a unit that computes nothing stores zeros, under predicates that never hold
             state.windows["C"].storage.seeded = True
     body = lower_links(rest, inside, context)
