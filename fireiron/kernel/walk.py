@@ -107,7 +107,7 @@ def _loop_tile(
     return body
 
 
-def _permuted(link: Tile, unit: Expr, count: Index) -> Expr:
+def permuted(link: Tile, unit: Expr, count: Index) -> Expr:
     """Permute unit ids as the link says.
 
     Raises:
@@ -136,7 +136,7 @@ def _check_permutation(image: Expr, var: Var, count: int, what: str) -> None:
         )
 
 
-def _numbers(index: Expr, parts: dict[str, Cut], order: Order | Grouped | Layout) -> dict[str, Expr]:
+def tiletile_numbers(index: Expr, parts: dict[str, Cut], order: Order | Grouped | Layout) -> dict[str, Expr]:
     """Turn a tile's id into its number along each dimension."""
     dims = list(parts)
     if isinstance(order, Grouped):
@@ -162,7 +162,7 @@ def _grouped(index: Expr, parts: dict[str, Cut], order: Grouped) -> dict[str, Ex
     """Walk down the rows of a group before the next column; the last group may be shorter."""
     *outer, rows, cols = parts
     if outer or (as_expr(parts[rows].trips) == as_expr(1)):
-        return _numbers(index, parts, RowMajor)
+        return tiletile_numbers(index, parts, RowMajor)
     high, wide = as_expr(parts[rows].trips), as_expr(parts[cols].trips)
     first = index // (wide * order.rows) * order.rows
     inside = index % (wide * order.rows)
@@ -209,8 +209,8 @@ def _grid_tile(
         context.way = context.define("way", index % context.ways, context.ways)
         index = context.define("tile", index // context.ways, simplest(minimum(total, MAX_GRID)))
     context.tiles, context.tile = simplest(total), index
-    index = _permuted(link, index, simplest(total))
-    tiles = _named(_numbers(index, parts, order), "block", parts, context)
+    index = permuted(link, index, simplest(total))
+    tiles = _named(tile_numbers(index, parts, order), "block", parts, context)
     inside = descend(state, parts, tiles, link.level)
     body = lower_links(rest, inside, context)
     return (Region(str(inside.residual), body, state.path, link.link),)
@@ -236,7 +236,7 @@ def _unit_tile(
     units = units_of(level, state, context, total, link.units)
     word = "lane" if level.size == 1 and state.width == WARP_WIDTH else level.name.lower()
     unit = context.define(word, units.index, units.count)
-    index = _permuted(link, unit, units.count)
+    index = permuted(link, unit, units.count)
     trips = -(-total // units.count)
     loops = state.loops
     var: Var | None = None
@@ -244,7 +244,7 @@ def _unit_tile(
         var = context.variable("r", trips)
         index = index + var * units.count
         loops = (*loops, RegisterLoop(var, as_expr(trips), link.unrolled or trips <= 32, link.link))
-    numbers = _named(_numbers(index, parts, order), word, parts, context)
+    numbers = _named(tiletile_numbers(index, parts, order), word, parts, context)
     present = lt(index, total)
     guards = state.guards if proves(present) else (*state.guards, present)
     inside = descend(attrs.evolve(state, loops=loops, guards=guards), parts, numbers, level)

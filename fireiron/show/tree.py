@@ -101,7 +101,7 @@ def _grow(parent: Tree, chain: tuple[Step, ...], kernel: Kernel | None, within: 
     """Add the steps of a chain below a node; `within` is the Move that they execute, and the step it belongs to."""
     from rich.text import Text
 
-    said = [(step, _said(step, kernel, within)) for step in chain]
+    said = [(step, closing(step, kernel, within)) for step in chain]
     column = 2 + max((len(first) for _, first in said if len(first) <= _WIDEST), default=0)
     for step, first in said:
         done = isinstance(step.link, Done)
@@ -137,7 +137,7 @@ def _reduce(step: Step, link: Split, kernel: Kernel | None) -> str:
     return f"reduce: {step.trips} sums {how} through {place}{bytes_}"
 
 
-def _said(step: Step, kernel: Kernel | None, within: tuple[Nested, Step] | None) -> str:
+def closing(step: Step, kernel: Kernel | None, within: tuple[Nested, Step] | None) -> str:
     """Say a link, and at the end of a chain the instructions that execute it."""
     said = words(step.link)
     if not isinstance(step.link, Done) or step.link.atom is not None or kernel is None:

@@ -44,7 +44,7 @@ def simulate(
             `array-missing`, `array-dtype`, `array-shape`, `array-strides`, `workspace-left`.
     """
     began = time.perf_counter()
-    machine = _machine(kernel, arrays, dict(sizes or {}), dict(numbers or {}), track)
+    machine = prepare(kernel, arrays, dict(sizes or {}), dict(numbers or {}), track)
     grid = _grid(kernel, machine.sizes)
     chosen = range(grid) if blocks is None else range(min(blocks, grid)) if isinstance(blocks, int) else blocks
     with np.errstate(all="ignore"):
@@ -52,7 +52,7 @@ def simulate(
         for block in chosen:
             if not 0 <= block < grid:
                 raise SimulationError("no-such-block", f"block {block} was asked for, the grid has {grid}")
-            _block(machine, program, block)
+            run_block(machine, program, block)
     missing = _uncovered(machine) if len(set(chosen)) == grid else ()
     if len(set(chosen)) == grid:
         _restored(machine)
@@ -81,9 +81,14 @@ def simulate(
     )
 
 
-def _machine(
+def prepare(
     kernel: Kernel, arrays: Mapping[str, Array], sizes: dict[str, int], numbers: dict[str, float], track: bool
 ) -> Machine:
+    """Make the memories and the clock that a kernel's blocks run on.
+
+    Raises:
+        SimulationError: `size-missing`, `precondition`, and what is wrong with an array.
+    """
     for parameter in kernel.parameters:
         if isinstance(parameter, Size) and parameter.symbol.name not in sizes:
             name = parameter.symbol.name
@@ -113,7 +118,8 @@ def _grid(kernel: Kernel, sizes: Mapping[str, int]) -> int:
     return grid
 
 
-def _block(machine: Machine, program: Step, block: int) -> None:
+def run_block(machine: Machine, program: Step, block: int) -> None:
+    """Run one block, from a fresh environment."""
     machine.order.begin_block(block)
     machine.flights.begin(machine)
     for storage in machine.storages.values():

@@ -1,0 +1,257 @@
+"""Fragments: who holds which element of an atom's operand, and in which of its registers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from fireiron.atoms.table import chosen_from
+from fireiron.language.atom import Atom, Operand
+from fireiron.show.picture import Picture, wrapped
+from fireiron.show.svg import Drawing, hue, width_of
+
+Array = npt.NDArray[Any]
+
+MOST = 16  # rows and columns that are drawn
+CELL_W, CELL_H = 34.0, 19.0
+GAP = 26.0
+HEAD = 34.0
+NOBODY = -1
+
+
+@attrs.frozen(eq=False)
+class Owners:
+    """Hold who has each element of an operand.
+
+    Args:
+        operand: the operand.
+        thread: (rows, columns) of the first thread that holds the element.
+        register: its place among that thread's registers.
+        copies: how many threads hold it.
+    """
+
+    operand: Operand
+    thread: Array
+    register: Array
+    copies: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Give rows and columns."""
+        return self.operand.shape
+
+
+@attrs.frozen
+class Unit:
+    """Say which part of an operand stands for all of it.
+
+    Args:
+        rows, cols: its extents.
+        down: what the next part below adds to (thread, register), None where there is none.
+        right: the same of the next part to the right.
+        whole: whether the parts tell everything.
+    """
+
+    rows: int
+    cols: int
+    down: tuple[int, int] | None = None
+    right: tuple[int, int] | None = None
+    whole: bool = True
+
+
+def fragment(atom: Atom | str, lanes: int | tuple[int, ...] = 0) -> Picture:
+    """Draw the thread-value layout of each operand of an atom.
+
+    Rows are rows of the operand, columns its columns; a cell names the thread and the register. An operand that is
+    larger than the drawing shows the part that repeats, and says how.
+
+    Args:
+        atom: a row of the table, or (the start of) its name.
+        lanes: threads whose elements are outlined.
+
+    Raises:
+        DecompositionError: `unknown-atom`.
+
+    Example:
+        >>> print(fragment("mma.m16n8k8.f32.f16"))  # doctest: +ELLIPSIS
+        mma.m16n8k8.f32.f16: a Warp computes MatMul 16x8x8
+        A 16x8 f16 in FR, 4 registers a thread
+        ...
+    """
+    (row, *_) = chosen_from(atom)
+    marked = (lanes,) if isinstance(lanes, int) else lanes
+    drawing = Drawing(f"{row.name}: who holds which element")
+    headline = f"{row.name}: a {row.unit} {_does(row)}"
+    drawing.text(0, 12, headline, bold=True)
+    drawing.text(0, 28, f"a cell: thread.register; thread {', '.join(map(str, marked))} outlined", "faint", 11)
+    words = [headline]
+    found = [owners(operand, row) for operand in row.operands]
+    if row.kind == "MatMul" and len(found) == 3:
+        # As a product is written: B above C, A to the left of C.
+        units = [unit_of(each) for each in found]
+        left = units[0].cols * CELL_W + GAP + 20
+        above = HEAD + units[1].rows * CELL_H + GAP + 18
+        starts = [(0.0, 40 + above), (left, 40.0), (left, 40 + above)]
+    else:
+        starts, y = list[tuple[float, float]](), 40.0
+        for each in found:
+            starts.append((0.0, y))
+            y += HEAD + unit_of(each).rows * CELL_H + GAP + 14
+    for each, (x, y) in zip(found, starts, strict=True):
+        words += _operand(drawing, each, x, y, marked)
+    return Picture(headline, drawing, wrapped(*words))
+
+
+def owners(operand: Operand, atom: Atom) -> Owners:
+    """Find who holds each element; threads are numbered as lanes of the warp where the unit is part of one."""
+    rows, cols = operand.shape
+    thread, register = (np.full((rows, cols), NOBODY) for _ in range(2))
+    copies = np.zeros((rows, cols), int)
+    if operand.layout.rank == 2:
+        threads, values = (int(mode.size) for mode in operand.layout.modes)
+        place = np.broadcast_to(
+            operand.layout[0](np.arange(threads))[:, None] + np.asarray(operand.layout[1](np.arange(values)))[None],
+            (threads, values),
+        )
+        level = atom.unit.threads
+        lanes = np.asarray(np.arange(threads) if level is None or level.size != threads else level(np.arange(threads)))
+        flat = place.reshape(-1)
+        first = np.argsort(flat, kind="stable")
+        elements, where, count = np.unique(flat[first], return_index=True, return_counts=True)
+        inside = elements < rows * cols
+        elements, chosen, count = elements[inside], first[where[inside]], count[inside]
+        thread[elements % rows, elements // rows] = np.broadcast_to(lanes, (threads,))[chosen // values]
+        register[elements % rows, elements // rows] = chosen % values
+        copies[elements % rows, elements // rows] = count
+    return Owners(operand, thread, register, copies)
+
+
+def unit_of(found: Owners) -> Unit:
+    """Choose the largest part of at most MOST x MOST that repeats with other threads or registers."""
+    rows, cols = found.shape
+    for r in _parts(rows):
+        for c in _parts(cols):
+            down, right = _shift(found, r, 0), _shift(found, 0, c)
+            if (down is not None or r == rows) and (right is not None or c == cols) and _tiles(found, r, c):
+                return Unit(r, c, down if r < rows else None, right if c < cols else None)
+    return Unit(min(rows, MOST), min(cols, MOST), whole=False)
+
+
+def _parts(extent: int) -> list[int]:
+    return [n for n in range(min(extent, MOST), 0, -1) if extent % n == 0]
+
+
+def _shift(found: Owners, r: int, c: int) -> tuple[int, int] | None:
+    """Give what (thread, register) grow by a step down or right, None where that is not one number."""
+    rows, cols = found.shape
+    if not (0 <= r < rows and 0 <= c < cols) or r + c == 0:
+        return None
+    grown = [(a[r:, c:] - a[: rows - r, : cols - c]) for a in (found.thread, found.register)]
+    first = tuple(int(g[0, 0]) for g in grown)
+    h, w = (r, cols) if r else (rows, c)
+    alike = all((g[:h, :w] == f).all() for g, f in zip(grown, first, strict=True))
+    return (first[0], first[1]) if alike else None
+
+
+def _tiles(found: Owners, r: int, c: int) -> bool:
+    """Say whether every part equals the first one but for one number of threads and one of registers."""
+    rows, cols = found.shape
+    for array in (found.thread, found.register):
+        blocks = array.reshape(rows // r, r, cols // c, c).transpose(0, 2, 1, 3)
+        grown = blocks - blocks[0, 0]
+        if (grown != grown[:, :, :1, :1]).any():
+            return False
+    return True
+
+
+def _does(atom: Atom) -> str:
+    extents = "x".join(map(str, atom.shape))
+    if atom.kind == "MatMul":
+        return f"computes MatMul {extents}"
+    moved = f"{atom.nbytes} B a thread" if atom.nbytes else f"{extents} elements"
+    return f"moves {moved}" if atom.kind == "Move" else f"exchanges {moved}"
+
+
+def _operand(drawing: Drawing, found: Owners, x: float, y: float, marked: tuple[int, ...]) -> list[str]:
+    operand, unit = found.operand, unit_of(found)
+    kind = operand.dtype.name if operand.dtype else "bytes" if operand.layout.rank == 2 and _bytes(operand) else "any"
+    held = "registers a thread" if operand.memory.registers else "elements a thread, by address"
+    count = operand.registers if operand.layout.rank == 2 else 0
+    rows, cols = found.shape
+    head = f"{operand.role} {rows}x{cols} {kind} in {operand.memory}"
+    if count:
+        head += f", {count} {held}"
+    drawing.text(x, y + 12, head, "memory" if not operand.memory.registers else "ink", 11, bold=True)
+    top = y + HEAD - 8
+    for r in range(unit.rows):
+        drawing.text(x - 4 + 14, top + r * CELL_H + 13, str(r), "faint", 9, "end")
+    left = x + 16
+    for c in range(unit.cols):
+        drawing.text(left + (c + 0.5) * CELL_W, top - 3, str(c), "faint", 9, "middle")
+    for r in range(unit.rows):
+        for c in range(unit.cols):
+            _cell(drawing, found, r, c, left + c * CELL_W, top + r * CELL_H)
+    for r in range(unit.rows):
+        for c in range(unit.cols):
+            if int(found.thread[r, c]) in marked:
+                drawing.rect(left + c * CELL_W, top + r * CELL_H, CELL_W, CELL_H, "none", "strong")
+    notes = repeats(found, unit)
+    for i, note in enumerate(notes):
+        drawing.text(left, top + unit.rows * CELL_H + 13 + 12 * i, note, "note", 10)
+    return [head, *_table(found, unit), *(f"  {note}" for note in notes)]
+
+
+def _bytes(operand: Operand) -> bool:
+    return operand.dtype is None and operand.shape[0] in (1, 32)
+
+
+def _cell(drawing: Drawing, found: Owners, r: int, c: int, x: float, y: float) -> None:
+    thread, register = int(found.thread[r, c]), int(found.register[r, c])
+    if thread == NOBODY:
+        drawing.rect(x, y, CELL_W, CELL_H, "empty", "hair")
+        return
+    label = f"{thread}.{register}" + ("+" if found.copies[r, c] > 1 else "")
+    drawing.rect(x, y, CELL_W, CELL_H, hue(thread), "hair")
+    size = 10.0 if width_of(label, 10) <= CELL_W - 2 else 8.5
+    drawing.text(x + CELL_W / 2, y + 13, label, size=size, anchor="middle")
+
+
+def repeats(found: Owners, unit: Unit) -> list[str]:
+    """Say in words how the drawn part goes on, and what several threads hold."""
+    rows, cols = found.shape
+    notes: list[str] = []
+    if not unit.whole:
+        notes.append(f"the upper left {unit.rows}x{unit.cols} of {rows}x{cols}; what follows has no simple repetition")
+    elif (unit.rows, unit.cols) != (rows, cols):
+        said = [f"{unit.rows}x{unit.cols} of {rows}x{cols}"]
+        said += [f"{unit.cols} columns on: {_adds(unit.right)}"] if unit.right else []
+        said += [f"{unit.rows} rows down: {_adds(unit.down)}"] if unit.down else []
+        notes.append("; ".join(said))
+    most = int(found.copies.max(initial=0))
+    if most > 1:
+        notes.append(f"+: {most} threads hold the element, the first is named")
+    if (found.thread == NOBODY).all():
+        notes.append("not dealt out to threads: the unit reads it as a whole")
+    return notes
+
+
+def _adds(step: tuple[int, int]) -> str:
+    said = [f"{name} +{n}" for name, n in zip(("thread", "register"), step, strict=True) if n]
+    return " and ".join(said) or "the same threads and registers"
+
+
+def _table(found: Owners, unit: Unit, most: int = 8) -> list[str]:
+    """Write the first rows for a terminal, as wide as it is."""
+    cells = [
+        [f"{found.thread[r, c]}.{found.register[r, c]}" for c in range(min(unit.cols, most))]
+        for r in range(min(unit.rows, most))
+    ]
+    if (found.thread == NOBODY).all():
+        return []
+    wide = max(len(cell) for row in cells for cell in row)
+    more = "  …" if unit.cols > most else ""
+    lines = [f"  {r:>2}: " + " ".join(cell.rjust(wide) for cell in row) + more for r, row in enumerate(cells)]
+    return [*lines, "   …"] if unit.rows > most else lines
