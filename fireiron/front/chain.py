@@ -27,6 +27,7 @@ from fireiron.language.decompositions import (
     Chunks,
     Decomposition,
     Done,
+    Epilog,
     Extent,
     InOrder,
     Load,
@@ -47,6 +48,11 @@ if TYPE_CHECKING:
 
 Strategy = Callable[["MoveChain"], "MoveChain"]
 C_ = TypeVar("C_", bound="Chain")
+# Where `Self` would do, a variable stands: tab completion (jedi) follows it to the chain's own type, so that it also
+# offers what may come after a refinement.
+T_ = TypeVar("T_", bound="TileRefinements")
+S_ = TypeVar("S_", bound="SplitRefinements")
+L_ = TypeVar("L_", bound="LoadRefinements")
 
 
 class RefinementError(DecompositionError, AttributeError):
@@ -128,6 +134,19 @@ class Chain:
             link=here(),
             path=self.where,
         )
+
+    def __dir__(self) -> list[str]:
+        """Offer what can come next: no decompositions of a closed chain, no running of an unfinished one."""
+        names = set(super().__dir__()) - _DATA
+        if self.residual.closed:
+            names -= {*_DECOMPOSE, *_REFINES}
+        else:
+            names -= _FINISHED
+        if any(isinstance(link, Epilog) for link in self.links):
+            names.discard("epilog")
+        if not (self.residual.kind == "MatMul" and self.residual.extents.get("K") != 1):
+            names.discard("split")
+        return sorted(names)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Chain) and (self.program, self.links, self.origin) == (
@@ -215,7 +234,7 @@ def _named(sizes: tuple[int | Strided, ...], dims: tuple[str, str]) -> tuple[tup
 class TileRefinements(Chain):
     """Refine the tile written last."""
 
-    def to(self, level: Level, units: int | None = None, resident: int = 0) -> Self:
+    def to(self: T_, level: Level, units: int | None = None, resident: int = 0) -> T_:
         """Give the tiles to the units of a level.
 
         Args:
@@ -233,11 +252,11 @@ class TileRefinements(Chain):
         self._check(rules.level_nests, self._before, level)
         return self._refine(level=level, units=units, resident=resident, link=here())
 
-    def unroll(self) -> Self:
+    def unroll(self: T_) -> T_:
         """Unroll the loops over the tiles."""
         return self._refine(unrolled=True)
 
-    def layout(self, order: Order | Grouped | Layout) -> Self:
+    def layout(self: T_, order: Order | Grouped | Layout) -> T_:
         """Choose the order in which unit ids count tiles.
 
         Args:
@@ -246,7 +265,7 @@ class TileRefinements(Chain):
         """
         return self._refine(order=order, link=here())
 
-    def permute(self, permutation: Callable[[Expr], Expr]) -> Self:
+    def permute(self: T_, permutation: Callable[[Expr], Expr]) -> T_:
         """Permute unit ids before they count tiles (the paper's thread swizzle).
 
         Args:
@@ -258,7 +277,7 @@ class TileRefinements(Chain):
 class SplitRefinements(Chain):
     """Refine the split written last: the loop over its chunks, or the units that take them."""
 
-    def unroll(self) -> Self:
+    def unroll(self: S_) -> S_:
         """Unroll the loop over chunks.
 
         Raises:
@@ -266,7 +285,7 @@ class SplitRefinements(Chain):
         """
         return self._loops(unrolled=True)
 
-    def parallel(self, level: Level, reduce: InOrder | ByAtomics | None = None) -> Self:
+    def parallel(self: S_, level: Level, reduce: InOrder | ByAtomics | None = None) -> S_:
         """Give the chunks to units of a level at once; after the main loop, before epilog's ops, their sums become one.
 
         Args:
@@ -287,7 +306,7 @@ class SplitRefinements(Chain):
         self._check(parallel_rules.parallel, above, self._before, link, level, how)
         return self._refine(level=level, reduce=how, link=here())
 
-    def _loops(self, **changes: Any) -> Self:
+    def _loops(self: S_, **changes: Any) -> S_:
         """Refine the loop over chunks, where there is one."""
         (*above, link) = self.links
         assert isinstance(link, Split)
@@ -302,7 +321,7 @@ class SplitRefinements(Chain):
             )
         return self._refine(**changes)
 
-    def pipeline(self, stages: int) -> Self:
+    def pipeline(self: S_, stages: int) -> S_:
         """Let the loads below run `stages - 1` chunks ahead, in as many ring slots.
 
         Raises:
@@ -322,7 +341,7 @@ class SplitRefinements(Chain):
 class LoadRefinements(Chain):
     """Refine the load written last."""
 
-    def pad(self, elements: int) -> Self:
+    def pad(self: L_, elements: int) -> L_:
         """Add elements to the buffer's leading stride, so that its rows start in other banks."""
         if elements < 0:
             raise DecompositionError(
@@ -333,24 +352,24 @@ class LoadRefinements(Chain):
             self._check(rules.storage, self._before, link.role, link.storage, elements)
         return self._refine(pad=elements)
 
-    def swizzle(self, swizzle: Swizzle) -> Self:
+    def swizzle(self: L_, swizzle: Swizzle) -> L_:
         """Permute the buffer's elements by XOR, so that columns spread over the banks."""
         self._addressed("swizzle")
         return self._refine(swizzle=swizzle)
 
-    def storage_layout(self, layout: Order | Layout) -> Self:
+    def storage_layout(self: L_, layout: Order | Layout) -> L_:
         """Store the buffer in this order, or by this layout, instead of in its source's order."""
         link = self._addressed("storage_layout")
         if isinstance(layout, Layout):
             self._check(rules.storage, self._before, link.role, layout, link.pad)
         return self._refine(storage=layout)
 
-    def reuse_buffer(self) -> Self:
+    def reuse_buffer(self: L_) -> L_:
         """Let the buffer overlay others that are dead by then."""
         self._addressed("reuse_buffer")
         return self._refine(reuse=True)
 
-    def no_sync(self) -> Self:
+    def no_sync(self: L_) -> L_:
         """Claim that no barrier is needed for this load alone; lowering proves it, or refuses."""
         return self._refine(no_sync=True, link=here())
 
@@ -379,6 +398,9 @@ def _next(wrong: str, methods: list[str]) -> str:
 
 
 _DECOMPOSE = ("tile", "split", "load", "epilog", "vectors", "own", "done")
+# What completion leaves out: a chain's own data, and verbs that need a finished schedule.
+_DATA = {"links", "origin", "path", "program", "trail", "where", "matmul", "batch", "lowered", "flops"}
+_FINISHED = {"compile", "cuda", "estimate", "simulate", "time"}
 _REFINES = {
     "to": "tile", "layout": "tile", "permute": "tile", "unroll": "tile and split", "pipeline": "split",
     "parallel": "split", "pad": "load",

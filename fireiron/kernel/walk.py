@@ -136,7 +136,7 @@ def _check_permutation(image: Expr, var: Var, count: int, what: str) -> None:
         )
 
 
-def tiletile_numbers(index: Expr, parts: dict[str, Cut], order: Order | Grouped | Layout) -> dict[str, Expr]:
+def tile_numbers(index: Expr, parts: dict[str, Cut], order: Order | Grouped | Layout) -> dict[str, Expr]:
     """Turn a tile's id into its number along each dimension."""
     dims = list(parts)
     if isinstance(order, Grouped):
@@ -162,7 +162,7 @@ def _grouped(index: Expr, parts: dict[str, Cut], order: Grouped) -> dict[str, Ex
     """Walk down the rows of a group before the next column; the last group may be shorter."""
     *outer, rows, cols = parts
     if outer or (as_expr(parts[rows].trips) == as_expr(1)):
-        return tiletile_numbers(index, parts, RowMajor)
+        return tile_numbers(index, parts, RowMajor)
     high, wide = as_expr(parts[rows].trips), as_expr(parts[cols].trips)
     first = index // (wide * order.rows) * order.rows
     inside = index % (wide * order.rows)
@@ -244,7 +244,7 @@ def _unit_tile(
         var = context.variable("r", trips)
         index = index + var * units.count
         loops = (*loops, RegisterLoop(var, as_expr(trips), link.unrolled or trips <= 32, link.link))
-    numbers = _named(tiletile_numbers(index, parts, order), word, parts, context)
+    numbers = _named(tile_numbers(index, parts, order), word, parts, context)
     present = lt(index, total)
     guards = state.guards if proves(present) else (*state.guards, present)
     inside = descend(attrs.evolve(state, loops=loops, guards=guards), parts, numbers, level)

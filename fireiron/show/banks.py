@@ -177,7 +177,8 @@ def _panel(drawing: Drawing, y: float, placed: Placement, group: Group, buffer: 
     turns = group.wavefronts
     lanes = f"lanes {int(group.lanes.min())} to {int(group.lanes.max())}"
     told = f"{group.title}: {lanes} together take {count(turns, 'wavefront')}"
-    told += f"; the access as a whole {group.row.degree:g} times the fewest"
+    whole = "the fewest there could be" if group.row.degree == 1 else f"{group.row.degree:g} times the fewest"
+    told += f"; the access as a whole: {whole}"
     drawing.text(0, y + 12, told, "alarm" if turns > 1 else "memory", 11)
     item = buffer.dtype.nbytes
     bank = placed.offsets * item // WORD % BANKS
@@ -196,16 +197,18 @@ def _panel(drawing: Drawing, y: float, placed: Placement, group: Group, buffer: 
         drawing.text(left - 5, at + 12.5, str(r), "faint", 9, "end")
         if i and rows[i - 1] + 1 != r:
             drawing.line(left - 22, at, left, at, "edge", dashed=True)
-        for j, c in enumerate(cols):
-            x = left + j * CELL_W
-            drawing.rect(x, at, CELL_W, CELL_H, wheel(int(bank[r, c])), "hair")
-            drawing.text(x + CELL_W / 2, at + 12, str(bank[r, c]), "ink" if touched[r, c] else "faint", 9, "middle")
+    cells = [(i, j, r, c) for i, r in enumerate(rows) for j, c in enumerate(cols)]
+    for i, j, r, c in sorted(cells, key=lambda cell: int(bank[cell[2], cell[3]])):
+        drawing.rect(left + j * CELL_W, top + i * CELL_H, CELL_W, CELL_H, wheel(int(bank[r, c])), "hair")
+    for i, j, r, c in sorted(cells, key=lambda cell: bool(touched[cell[2], cell[3]])):
+        ink = "ink" if touched[r, c] else "faint"
+        drawing.text(left + (j + 0.5) * CELL_W, top + i * CELL_H + 12, str(bank[r, c]), ink, 9, "middle")
     for i, r in enumerate(rows):
         for j, c in enumerate(cols):
             if touched[r, c]:
                 box = (left + j * CELL_W + 1, top + i * CELL_H + 1, CELL_W - 2, CELL_H - 2)
                 lane = f"lane {lane_of[int(word[r, c])]} asks for ({r}, {c}), bank {bank[r, c]}"
-                drawing.rect(*box, "none", "red" if hard[r, c] else "green", tip=lane)
+                drawing.rect(*box, "none", "red" if hard[r, c] else "green", tip=lane if len(asked) <= BANKS else "")
     below = top + len(rows) * CELL_H
     elided = _elided(rows, bank.shape[0], "row") + _elided(cols, bank.shape[1], "column")
     if elided:

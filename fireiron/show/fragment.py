@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fireiron.atoms.table import chosen_from
+from fireiron.base.text import count
 from fireiron.language.atom import Atom, Operand
 from fireiron.show.picture import Picture, wrapped
 from fireiron.show.svg import Drawing, hue, width_of
@@ -120,12 +121,12 @@ def owners(operand: Operand, atom: Atom) -> Owners:
         lanes = np.asarray(np.arange(threads) if level is None or level.size != threads else level(np.arange(threads)))
         flat = place.reshape(-1)
         first = np.argsort(flat, kind="stable")
-        elements, where, count = np.unique(flat[first], return_index=True, return_counts=True)
+        elements, where, many = np.unique(flat[first], return_index=True, return_counts=True)
         inside = elements < rows * cols
-        elements, chosen, count = elements[inside], first[where[inside]], count[inside]
+        elements, chosen, many = elements[inside], first[where[inside]], many[inside]
         thread[elements % rows, elements // rows] = np.broadcast_to(lanes, (threads,))[chosen // values]
         register[elements % rows, elements // rows] = chosen % values
-        copies[elements % rows, elements // rows] = count
+        copies[elements % rows, elements // rows] = many
     return Owners(operand, thread, register, copies)
 
 
@@ -178,12 +179,12 @@ def _does(atom: Atom) -> str:
 def _operand(drawing: Drawing, found: Owners, x: float, y: float, marked: tuple[int, ...]) -> list[str]:
     operand, unit = found.operand, unit_of(found)
     kind = operand.dtype.name if operand.dtype else "bytes" if operand.layout.rank == 2 and _bytes(operand) else "any"
-    held = "registers a thread" if operand.memory.registers else "elements a thread, by address"
-    count = operand.registers if operand.layout.rank == 2 else 0
+    held = "element" if kind == "bytes" or not operand.memory.registers else "register"
     rows, cols = found.shape
     head = f"{operand.role} {rows}x{cols} {kind} in {operand.memory}"
-    if count:
-        head += f", {count} {held}"
+    if operand.layout.rank == 2:
+        head += f", {count(operand.registers, held)} a thread"
+        head += "" if operand.memory.registers else ", by address"
     drawing.text(x, y + 12, head, "memory" if not operand.memory.registers else "ink", 11, bold=True)
     top = y + HEAD - 8
     for r in range(unit.rows):
@@ -191,9 +192,13 @@ def _operand(drawing: Drawing, found: Owners, x: float, y: float, marked: tuple[
     left = x + 16
     for c in range(unit.cols):
         drawing.text(left + (c + 0.5) * CELL_W, top - 3, str(c), "faint", 9, "middle")
-    for r in range(unit.rows):
-        for c in range(unit.cols):
-            _cell(drawing, found, r, c, left + c * CELL_W, top + r * CELL_H)
+    cells = [(r, c) for r in range(unit.rows) for c in range(unit.cols)]
+    for r, c in sorted(cells, key=lambda cell: int(found.thread[cell]) % 32):
+        holder = int(found.thread[r, c])
+        fill = "empty" if holder == NOBODY else hue(holder)
+        drawing.rect(left + c * CELL_W, top + r * CELL_H, CELL_W, CELL_H, fill, "hair")
+    for r, c in cells:
+        _label(drawing, found, r, c, left + c * CELL_W, top + r * CELL_H)
     for r in range(unit.rows):
         for c in range(unit.cols):
             if int(found.thread[r, c]) in marked:
@@ -208,15 +213,12 @@ def _bytes(operand: Operand) -> bool:
     return operand.dtype is None and operand.shape[0] in (1, 32)
 
 
-def _cell(drawing: Drawing, found: Owners, r: int, c: int, x: float, y: float) -> None:
+def _label(drawing: Drawing, found: Owners, r: int, c: int, x: float, y: float) -> None:
     thread, register = int(found.thread[r, c]), int(found.register[r, c])
-    if thread == NOBODY:
-        drawing.rect(x, y, CELL_W, CELL_H, "empty", "hair")
-        return
-    label = f"{thread}.{register}" + ("+" if found.copies[r, c] > 1 else "")
-    drawing.rect(x, y, CELL_W, CELL_H, hue(thread), "hair")
-    size = 10.0 if width_of(label, 10) <= CELL_W - 2 else 8.5
-    drawing.text(x + CELL_W / 2, y + 13, label, size=size, anchor="middle")
+    if thread != NOBODY:
+        label = f"{thread}.{register}" + ("+" if found.copies[r, c] > 1 else "")
+        size = 10.0 if width_of(label, 10) <= CELL_W - 2 else 8.5
+        drawing.text(x + CELL_W / 2, y + 13, label, size=size, anchor="middle")
 
 
 def repeats(found: Owners, unit: Unit) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import colorsys
 from html import escape
+from itertools import groupby
 from typing import Final, Literal
 
 import attrs
@@ -54,6 +55,33 @@ _LINES: Final = {
 _SHEET = "fi-"  # every class starts so: a page may hold other drawings
 
 
+@attrs.frozen
+class Part:
+    """Hold one shape: what it shares with others of its kind, and its own part.
+
+    Neighbours that share all of `common` are written as one element, which keeps drawings of many cells small.
+    """
+
+    kind: Literal["box", "text", "other"]
+    common: str
+    own: str
+
+
+def _written(parts: list[Part]) -> str:
+    found: list[str] = []
+    for (kind, common), same in groupby(parts, key=lambda part: (part.kind, part.common)):
+        own = [part.own for part in same]
+        if kind == "box":
+            found.append(f'<path{common} d="{"".join(own)}"/>')
+        elif kind == "text" and len(own) > 1:
+            found.append(f"<g{common}>{''.join(f'<text{each}</text>' for each in own)}</g>")
+        elif kind == "text":
+            found.append(f"<text{common}{own[0]}</text>")
+        else:
+            found += own
+    return "".join(found)
+
+
 def width_of(text: str, size: float = SIZE) -> float:
     """Give the width of a text.
 
@@ -75,18 +103,22 @@ class Drawing:
     title: str
     width: float = 0.0
     height: float = 0.0
-    parts: list[str] = attrs.field(factory=list[str])
+    parts: list[Part] = attrs.field(factory=list["Part"])
     used: set[str] = attrs.field(factory=set[str])
 
     def rect(
         self, x: float, y: float, w: float, h: float, fill: str = "", stroke: str = "", radius: float = 0, tip: str = ""
     ) -> None:
         """Draw a rectangle; `tip` shows where the mouse rests on it."""
+        self._grow(x + w, y + h)
+        looks = self._class(fill, stroke)
+        if not radius and not tip:
+            self.parts.append(Part("box", looks, f"M{_n(x)} {_n(y)}h{_n(w)}v{_n(h)}h{_n(-w)}z"))
+            return
         round_ = f' rx="{_n(radius)}"' if radius else ""
         inside = f"><title>{escape(tip)}</title></rect>" if tip else "/>"
         at = f'x="{_n(x)}" y="{_n(y)}" width="{_n(w)}" height="{_n(h)}"'
-        self.parts.append(f"<rect{self._class(fill, stroke)} {at}{round_}{inside}")
-        self._grow(x + w, y + h)
+        self._other(f"<rect{looks} {at}{round_}{inside}")
 
     def text(
         self, x: float, y: float, text: str, ink: str = "ink", size: float = SIZE, anchor: Anchor = "start",
@@ -96,7 +128,8 @@ class Drawing:
         more = f' text-anchor="{anchor}"' if anchor != "start" else ""
         more += f' font-size="{_n(size)}"' if size != SIZE else ""
         more += ' font-weight="600"' if bold else ""
-        self.parts.append(f'<text{self._class(ink)} x="{_n(x)}" y="{_n(y)}"{more}>{escape(text, quote=False)}</text>')
+        own = f' x="{_n(x)}" y="{_n(y)}">{escape(text, quote=False)}'
+        self.parts.append(Part("text", f"{self._class(ink)}{more}", own))
         wide = width_of(text, size)
         self._grow(x + wide * {"start": 1.0, "middle": 0.5, "end": 0.0}[anchor], y + size * 0.3)
 
@@ -104,14 +137,14 @@ class Drawing:
         """Draw a line."""
         dash = ' stroke-dasharray="4 3"' if dashed else ""
         at = f'x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(x2)}" y2="{_n(y2)}"'
-        self.parts.append(f"<line{self._class('', stroke)} {at}{dash}/>")
+        self._other(f"<line{self._class('', stroke)} {at}{dash}/>")
         self._grow(max(x1, x2), max(y1, y2))
 
     def path(self, points: list[tuple[float, float]], stroke: str, dashed: bool = False) -> None:
         """Draw a line through points."""
         d = " ".join(f"{'L' if i else 'M'}{_n(x)} {_n(y)}" for i, (x, y) in enumerate(points))
         dash = ' stroke-dasharray="4 3"' if dashed else ""
-        self.parts.append(f'<path{self._class("none", stroke)} d="{d}"{dash}/>')
+        self._other(f'<path{self._class("none", stroke)} d="{d}"{dash}/>')
         self._grow(max(x for x, _ in points), max(y for _, y in points))
 
     def arrow(self, x: float, y1: float, y2: float, stroke: str = "edge") -> None:
@@ -122,7 +155,7 @@ class Drawing:
     def dot(self, x: float, y: float, radius: float, fill: str, stroke: str = "", tip: str = "") -> None:
         """Draw a disc."""
         inside = f"><title>{escape(tip)}</title></circle>" if tip else "/>"
-        self.parts.append(f'<circle{self._class(fill, stroke)} cx="{_n(x)}" cy="{_n(y)}" r="{_n(radius)}"{inside}')
+        self._other(f'<circle{self._class(fill, stroke)} cx="{_n(x)}" cy="{_n(y)}" r="{_n(radius)}"{inside}')
         self._grow(x + radius, y + radius)
 
     def svg(self, theme: Theme = "auto", margin: float = 12) -> str:
@@ -144,8 +177,11 @@ class Drawing:
             f'font-family="ui-monospace,Menlo,Consolas,\'DejaVu Sans Mono\',monospace" font-size="{_n(SIZE)}">'
             f"<title>{escape(self.title)}</title><style>{style}</style>"
             f'<rect class="{_SHEET}ground" x="{_n(-margin)}" y="{_n(-margin)}" width="{_n(wide)}" height="{_n(high)}" '
-            f'rx="6"/>{"".join(self.parts)}</svg>\n'
+            f'rx="6"/>{_written(self.parts)}</svg>\n'
         )
+
+    def _other(self, element: str) -> None:
+        self.parts.append(Part("other", "", element))
 
     def _class(self, *names: str) -> str:
         known = [name for name in names if name]

@@ -88,7 +88,7 @@ def drawn(traced: Trace, policy: Policy) -> Picture:
         drawing.line(x + max(wide, 6) / 2, top, x + max(wide, 6) / 2, y, "orange", dashed=True)
         drawing.text(x, y + 12, said, "note", 9, "middle")
     _legend(drawing, y + 30)
-    return Picture(drawing.title, drawing, wrapped(f"{what}; {_SAID[policy]}", *_lines(found)))
+    return Picture(drawing.title, drawing, wrapped(f"{what}; {' '.join(_SAID[policy].splitlines())}", *_lines(found)))
 
 
 def _role(drawing: Drawing, y: float, role: str, found: Timeline, scale: float) -> float:
