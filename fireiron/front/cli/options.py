@@ -140,6 +140,10 @@ def _cache(parser: Any) -> None:
     parser.add_argument("action", choices=("path", "clear"))
 
 
+def _why(parser: Any) -> None:
+    parser.add_argument("error_code", nargs="?", metavar="CODE", help="what stands in an error's brackets")
+
+
 def _positive(text: str) -> int:
     value = int(text)
     if value < 1:
@@ -158,6 +162,7 @@ VERBS = {
     "compile": Verb("compile, and print registers, spills and sizes", "make", options=_compile),
     "simulate": Verb("run on the simulator, and verify", "execute", options=_simulate),
     "run": Verb("run on the GPU, else on the simulator, and verify", "execute", options=_execute),
+    "why": Verb("explain an error's code, or list all codes", "look", 0, options=_why),
     "doctor": Verb("say what this machine has, and what works on it", "make", 0),
     "cache": Verb("print the path of the disk cache, or clear it", "make", 0, options=_cache),
 }
