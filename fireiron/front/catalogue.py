@@ -182,16 +182,34 @@ def _raised() -> Iterator[tuple[str, Raised]]:
         if "mistakes" in where or "schedules" in where:
             continue
         text = file.read_text(encoding="utf-8")
-        if "Error(" not in text and "Finding(" not in text:
+        if not any(word in text for word in ("Error(", "Finding(", "Fault(", ".error(")):
             continue
         for node in ast.walk(ast.parse(text)):
-            match node:
-                case ast.Call(func=ast.Name(family), args=[ast.Constant(str(code)), message, *_], keywords=keywords):
-                    if (family.endswith("Error") or family == "Finding") and CODE.fullmatch(code):
-                        fix = next((_words(k.value) for k in keywords if k.arg == "fix"), "")
-                        yield code, Raised(family, _words(message), fix, where)
-                case _:
-                    pass
+            if isinstance(node, ast.Call):
+                yield from _call(node, where)
+
+
+def _call(node: ast.Call, where: str) -> Iterator[tuple[str, Raised]]:
+    """Read a call that makes an error: of its class, or by the simulator, which adds thread and place."""
+    match node.func:
+        case ast.Name("Fault") | ast.Attribute(attr="error"):
+            family = "SimulationError"
+        case ast.Name(name) if name.endswith("Error") or name == "Finding":
+            family = name
+        case _:
+            return
+    for i, arg in enumerate(node.args[:2]):
+        match arg:
+            case ast.Constant(str(code)) if CODE.fullmatch(code):
+                # A fault names the thread between code and message.
+                rest = node.args[i + 1 + (ast.unparse(node.func) == "Fault") :]
+                told = next((k.value for k in node.keywords if k.arg == "fix"), rest[1] if len(rest) > 1 else None)
+                fix = "" if told is None or (family == "Finding" and told in rest) else _words(told)
+                if rest:
+                    yield code, Raised(family, _words(rest[0]), fix, where)
+                return
+            case _:
+                pass
 
 
 def _words(node: ast.expr) -> str:

@@ -83,7 +83,7 @@ def make_storage(
     """Make the buffer that a load fills.
 
     Raises:
-        DecompositionError: `symbolic-buffer`, `storage-shape`, `swizzle-period`.
+        DecompositionError: `symbolic-buffer`, `storage-shape`.
     """
     name = f"{source.storage.name.split('_')[0].lower()}_{str(link.memory).lower()}"
     dtype = link.dtype or source.storage.dtype
