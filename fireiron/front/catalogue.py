@@ -13,7 +13,6 @@ import textwrap
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import cast
 
 import attrs
 
@@ -224,4 +223,4 @@ def _words(node: ast.expr) -> str:
         case ast.BinOp(left, ast.Add(), right):
             return _words(left) + _words(right)
         case _:
-            return f"{{{ast.unparse(cast('ast.expr', node))}}}"
+            return f"{{{ast.unparse(node)}}}"
