@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from fireiron.kernel.ir import Kernel
-from fireiron.language.decompositions import Done
+from fireiron.language.decompositions import Done, Split
 from fireiron.language.levels import Memory
 from fireiron.language.residual import Residual
 from fireiron.show import tree as lines
@@ -62,6 +62,10 @@ class _Page:
                 continue
             lower = y + LINK_H
             inner = nested(step)
+            if isinstance(step.link, Split) and step.link.level is not None:
+                side = max(side, y + 4)
+                self.drawing.text(SIDE, side + 14, lines.reduction(step, step.link, self.kernel), "memory", 11)
+                side += 26
             if inner is not None:
                 side = max(side, y + 4)
                 self.drawing.path(

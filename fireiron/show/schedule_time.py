@@ -102,6 +102,7 @@ class _Clock:
     groups: list[list[tuple[Touch, float]]] = attrs.field(factory=list[list[tuple[Touch, float]]])
     barriers: list[tuple[float, str, str]] = attrs.field(factory=list[tuple[float, str, str]])
     gaps: list[tuple[float, str]] = attrs.field(factory=list[tuple[float, str]])
+    chunks: bool = False  # whether the main loop has begun
 
     def event(self, event: Event) -> None:
         """Advance by one event."""
@@ -167,8 +168,9 @@ class _Clock:
     def run(self, event: Event, at: float) -> None:
         """Execute an instruction as often as its nest does."""
         row = row_of(event)
-        if event.what == "compute" and self.chunk(event) is None:
-            row = "store"  # the epilogue's arithmetic, element by element between its stores
+        self.chunks |= self.chunk(event) is not None
+        if row == "compute" and self.chunk(event) is None and (self.chunks or event.what == "compute"):
+            row = "store"  # the epilogue's sums and ops, element by element between its stores
         start = at
         if self.policy == "modelled":
             for touch in event.reads:

@@ -110,7 +110,7 @@ def _grow(parent: Tree, chain: tuple[Step, ...], kernel: Kernel | None, within: 
         if isinstance(step.link, Load):
             node.add(Row(Text(held(step, kernel), MEMORY), Text()))
         if isinstance(step.link, Split) and step.link.level is not None:
-            node.add(Row(Text(_reduce(step, step.link, kernel), MEMORY), Text()))
+            node.add(Row(Text(reduction(step, step.link, kernel), MEMORY), Text()))
         if isinstance(step.link, Epilog):
             _epilog(node, step, step.link, kernel)
         inner = nested(step)
@@ -128,7 +128,7 @@ def _epilog(node: Tree, step: Step, link: Epilog, kernel: Kernel | None) -> None
         node.add(Row(Text(f"end: acc = {result(link)}"), Text()))
 
 
-def _reduce(step: Step, link: Split, kernel: Kernel | None) -> str:
+def reduction(step: Step, link: Split, kernel: Kernel | None) -> str:
     """Say where the sums of a parallel split meet, and by what."""
     how = "by atomics" if isinstance(link.reduce, ByAtomics) else "in order"
     name, size = lowered.meeting(kernel, step) if kernel else ("", None)

@@ -19,6 +19,7 @@ from fireiron.kernel.ir import (
     Call,
     Commit,
     Compute,
+    CountIn,
     For,
     Kernel,
     Micro,
@@ -153,6 +154,10 @@ class Tracing(Compiler):
                 return self._before(super().statement(statement, scope), event, scope)
             case Sync(level=level, reason=reason):
                 return self._before(super().statement(statement, scope), Event("sync", f"{level}: {reason}"), scope)
+            case CountIn():
+                return self._before(
+                    super().statement(statement, scope), Event("sync", "Grid: the block counts in"), scope
+                )
             case Call() | Compute() | Micro():
                 return self._touching(super().statement(statement, scope), statement, scope)
             case For():
@@ -168,7 +173,7 @@ class Tracing(Compiler):
             step = super().loop(statement, scope)
         finally:
             self.depth -= not statement.unroll
-        inner = any(isinstance(s, Wait | Sync | Commit) for s in walk(statement.body))
+        inner = any(isinstance(s, Wait | Sync | CountIn | Commit) for s in walk(statement.body))
         if not outer or step.walk is None or not inner:
             return step
         return self._shortened(statement, scope)

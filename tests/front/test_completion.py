@@ -14,7 +14,7 @@ from fireiron import RF, SH, SRC, A, Block, Matrix, Move, Thread, matmul
 from fireiron.schedules import simt
 
 TILE = {"to", "unroll", "layout", "permute"}
-SPLIT = {"unroll", "pipeline"}
+SPLIT = {"unroll", "pipeline", "parallel"}
 LOAD = {"pad", "swizzle", "storage_layout", "reuse_buffer", "no_sync"}
 REFINE = TILE | SPLIT | LOAD
 DECOMPOSE = {"tile", "split", "load", "epilog", "done"}

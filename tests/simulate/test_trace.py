@@ -110,3 +110,11 @@ def test_named_roles_are_rows_of_their_own() -> None:
     picture = drawn(roles(), "modelled")
     assert "load: " in str(picture)
     assert ">math</text>" in picture.svg()
+
+
+def test_a_split_over_blocks_counts_in() -> None:
+    found = trace(simt.sgemm(matmul(128, 128, 256), split_k=2).lowered())
+    assert [e.what for e in found.events if e.kind == "sync"].count("Grid: the block counts in") == 1
+    order = time_of(found, "simulated")
+    last = max(box.end for box in order.boxes if box.row == "compute")
+    assert all(box.row == "store" for box in order.boxes if box.start >= last)
