@@ -129,11 +129,11 @@ def pieces(step: Step) -> Pieces:
 
 def _runs(part: Cut, extent: int) -> tuple[tuple[int, int, int], ...]:
     """List the runs of neighbours that belong to one tile: (start, length, tile)."""
-    trips = int(part.trips)  # pyright: ignore[reportArgumentType]
-    starts = np.arange(trips) * part.size if part.outer is None else np.asarray(part.outer(np.arange(trips)))
-    places = np.broadcast_to(starts, (trips,))[:, None] + np.asarray(part.inner(np.arange(part.size)))[None, :]
+    trips, size = int(part.trips), int(part.size)  # pyright: ignore[reportArgumentType]
+    starts = np.arange(trips) * size if part.outer is None else np.asarray(part.outer(np.arange(trips)))
+    places = np.broadcast_to(starts, (trips,))[:, None] + np.asarray(part.inner(np.arange(size)))[None, :]
     owner = np.full(max(extent, int(places.max()) + 1), -1)
-    owner[places.reshape(-1)] = np.repeat(np.arange(trips), part.size)
+    owner[places.reshape(-1)] = np.repeat(np.arange(trips), size)
     owner = owner[:extent]
     edges = [0, *(int(i) + 1 for i in np.flatnonzero(np.diff(owner))), extent]
     found = [(a, b - a, int(owner[a])) for a, b in pairwise(edges)]
