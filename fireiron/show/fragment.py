@@ -16,6 +16,7 @@ from fireiron.show.svg import Drawing, hue, width_of
 
 Array = npt.NDArray[Any]
 
+RUNS = (2, 4, 8, 16, 32, 64, 128)
 MOST = 16  # rows and columns that are drawn
 CELL_W, CELL_H = 34.0, 19.0
 GAP = 26.0
@@ -32,17 +33,36 @@ class Owners:
         thread: (rows, columns) of the first thread that holds the element.
         register: its place among that thread's registers.
         copies: how many threads hold it.
+        run: rows and columns of neighbours that each entry stands for: one thread holds them in registers that follow
+            each other.
     """
 
     operand: Operand
     thread: Array
     register: Array
     copies: Array
+    run: tuple[int, int] = (1, 1)
 
     @property
     def shape(self) -> tuple[int, int]:
         """Give rows and columns."""
-        return self.operand.shape
+        rows, cols = self.thread.shape
+        return rows, cols
+
+    def packed(self, down: int, right: int) -> Owners | None:
+        """Let entries stand for runs of neighbours, None where they are no runs."""
+        rows, cols = self.shape
+        if rows % down or cols % right:
+            return None
+        blocks = [
+            a.reshape(rows // down, down, cols // right, right) for a in (self.thread, self.register, self.copies)
+        ]
+        steps = (np.arange(down)[:, None] + np.arange(right)[None, :])[None, :, None, :]
+        grown = [block - block[:, :1, :, :1] for block in blocks]
+        if grown[0].any() or grown[2].any() or (grown[1] != steps).any():
+            return None
+        thread, register, copies = (block[:, 0, :, 0] for block in blocks)
+        return Owners(self.operand, thread, register, copies, (down, right))
 
 
 @attrs.frozen
@@ -89,7 +109,7 @@ def fragment(atom: Atom | str, lanes: int | tuple[int, ...] = 0) -> Picture:
     drawing.text(0, 12, headline, bold=True)
     drawing.text(0, 28, f"a cell: thread.register; thread {', '.join(map(str, marked))} outlined", "faint", 11)
     words = [headline]
-    found = [owners(operand, row) for operand in row.operands]
+    found = [drawable(owners(operand, row)) for operand in row.operands]
     if row.kind == "MatMul" and len(found) == 3:
         # As a product is written: B above C, A to the left of C.
         units = [unit_of(each) for each in found]
@@ -130,6 +150,18 @@ def owners(operand: Operand, atom: Atom) -> Owners:
     return Owners(operand, thread, register, copies)
 
 
+def drawable(found: Owners) -> Owners:
+    """Let cells stand for the shortest runs of neighbours with which a part that repeats is small enough to draw."""
+    if unit_of(found).whole:
+        return found
+    for length in RUNS:
+        for down, right in ((length, 1), (1, length)):
+            packed = found.packed(down, right)
+            if packed is not None and unit_of(packed).whole:
+                return packed
+    return found
+
+
 def unit_of(found: Owners) -> Unit:
     """Choose the largest part of at most MOST x MOST that repeats with other threads or registers."""
     rows, cols = found.shape
@@ -146,24 +178,22 @@ def _parts(extent: int) -> list[int]:
 
 
 def _shift(found: Owners, r: int, c: int) -> tuple[int, int] | None:
-    """Give what (thread, register) grow by a step down or right, None where that is not one number."""
+    """Give what (thread, register) of the upper left element grow by a step down or right, None at the edge."""
     rows, cols = found.shape
     if not (0 <= r < rows and 0 <= c < cols) or r + c == 0:
         return None
-    grown = [(a[r:, c:] - a[: rows - r, : cols - c]) for a in (found.thread, found.register)]
-    first = tuple(int(g[0, 0]) for g in grown)
-    h, w = (r, cols) if r else (rows, c)
-    alike = all((g[:h, :w] == f).all() for g, f in zip(grown, first, strict=True))
-    return (first[0], first[1]) if alike else None
+    thread, register = (int(a[r, c] - a[0, 0]) for a in (found.thread, found.register))
+    return thread, register
 
 
 def _tiles(found: Owners, r: int, c: int) -> bool:
-    """Say whether every part equals the first one but for one number of threads and one of registers."""
+    """Say whether each step from part to part adds the same numbers of threads and registers everywhere."""
     rows, cols = found.shape
-    for array in (found.thread, found.register):
-        blocks = array.reshape(rows // r, r, cols // c, c).transpose(0, 2, 1, 3)
-        grown = blocks - blocks[0, 0]
-        if (grown != grown[:, :, :1, :1]).any():
+    down, right = _shift(found, r, 0) or (0, 0), _shift(found, 0, c) or (0, 0)
+    i, j = np.indices((rows, cols))
+    for k, array in enumerate((found.thread, found.register)):
+        told = array[i % r, j % c] + i // r * down[k] + j // c * right[k]
+        if (told != array).any():
             return False
     return True
 
@@ -180,7 +210,7 @@ def _operand(drawing: Drawing, found: Owners, x: float, y: float, marked: tuple[
     operand, unit = found.operand, unit_of(found)
     kind = operand.dtype.name if operand.dtype else "bytes" if operand.layout.rank == 2 and _bytes(operand) else "any"
     held = "element" if kind == "bytes" or not operand.memory.registers else "register"
-    rows, cols = found.shape
+    rows, cols = operand.shape
     head = f"{operand.role} {rows}x{cols} {kind} in {operand.memory}"
     if operand.layout.rank == 2:
         head += f", {count(operand.registers, held)} a thread"
@@ -188,10 +218,10 @@ def _operand(drawing: Drawing, found: Owners, x: float, y: float, marked: tuple[
     drawing.text(x, y + 12, head, "memory" if not operand.memory.registers else "ink", 11, bold=True)
     top = y + HEAD - 8
     for r in range(unit.rows):
-        drawing.text(x - 4 + 14, top + r * CELL_H + 13, str(r), "faint", 9, "end")
+        drawing.text(x - 4 + 14, top + r * CELL_H + 13, str(r * found.run[0]), "faint", 9, "end")
     left = x + 16
     for c in range(unit.cols):
-        drawing.text(left + (c + 0.5) * CELL_W, top - 3, str(c), "faint", 9, "middle")
+        drawing.text(left + (c + 0.5) * CELL_W, top - 3, str(c * found.run[1]), "faint", 9, "middle")
     cells = [(r, c) for r in range(unit.rows) for c in range(unit.cols)]
     for r, c in sorted(cells, key=lambda cell: int(found.thread[cell]) % 32):
         holder = int(found.thread[r, c])
@@ -223,8 +253,11 @@ def _label(drawing: Drawing, found: Owners, r: int, c: int, x: float, y: float) 
 
 def repeats(found: Owners, unit: Unit) -> list[str]:
     """Say in words how the drawn part goes on, and what several threads hold."""
-    rows, cols = found.shape
+    rows, cols = found.operand.shape
+    unit = attrs.evolve(unit, rows=unit.rows * found.run[0], cols=unit.cols * found.run[1])
     notes: list[str] = []
+    if found.run != (1, 1):
+        notes.append(f"a cell: {found.run[0]}x{found.run[1]} elements, registers counting on")
     if not unit.whole:
         notes.append(f"the upper left {unit.rows}x{unit.cols} of {rows}x{cols}; what follows has no simple repetition")
     elif (unit.rows, unit.cols) != (rows, cols):
@@ -255,5 +288,7 @@ def _table(found: Owners, unit: Unit, most: int = 8) -> list[str]:
         return []
     wide = max(len(cell) for row in cells for cell in row)
     more = "  …" if unit.cols > most else ""
-    lines = [f"  {r:>2}: " + " ".join(cell.rjust(wide) for cell in row) + more for r, row in enumerate(cells)]
+    lines = [
+        f"  {r * found.run[0]:>2}: " + " ".join(cell.rjust(wide) for cell in row) + more for r, row in enumerate(cells)
+    ]
     return [*lines, "   …"] if unit.rows > most else lines

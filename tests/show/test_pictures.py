@@ -36,7 +36,7 @@ from fireiron.schedules import ampere, simt
 from fireiron.show import pictures
 from fireiron.show.banks import groups
 from fireiron.show.cutting import pieces
-from fireiron.show.fragment import NOBODY, owners, unit_of
+from fireiron.show.fragment import NOBODY, drawable, owners, unit_of
 from fireiron.show.picture import Picture
 from fireiron.show.placement import placement
 from fireiron.show.steps import steps
@@ -98,17 +98,19 @@ def test_every_atom_has_a_fragment_picture(atom: Atom) -> None:
 @pytest.mark.parametrize("atom", TABLE, ids=lambda atom: atom.name)
 def test_the_drawn_part_and_its_steps_tell_every_element(atom: Atom) -> None:
     for operand in atom.operands:
-        found = owners(operand, atom)
+        whole = owners(operand, atom)
+        found = drawable(whole)
         unit = unit_of(found)
         assert unit.whole
-        rows, cols = np.indices(found.shape)
+        inside = np.indices(whole.shape)
+        rows, cols = inside[0] // found.run[0], inside[1] // found.run[1]
         down, right = unit.down or (0, 0), unit.right or (0, 0)
         told = [
             array[rows % unit.rows, cols % unit.cols] + rows // unit.rows * down[i] + cols // unit.cols * right[i]
             for i, array in enumerate((found.thread, found.register))
         ]
-        assert (told[0] == found.thread).all()
-        assert (told[1] == found.register).all()
+        assert (told[0] == whole.thread).all()
+        assert (told[1] + inside[0] % found.run[0] + inside[1] % found.run[1] == whole.register).all()
 
 
 def test_a_fragment_names_who_the_layout_names() -> None:
