@@ -10,7 +10,20 @@ from fireiron.base.errors import FireironError
 from fireiron.base.presets_path import presets_path
 from fireiron.base.version import VERSION
 from fireiron.front.matmul import MatMulChain
-from fireiron.front.moves import MoveChain, Strategy, conform, cp_async, ldmatrix, staged, through_shared, vector
+from fireiron.front.moves import (
+    MoveChain,
+    Strategy,
+    conform,
+    cp_async,
+    ldmatrix,
+    movmatrix,
+    staged,
+    stmatrix,
+    through_shared,
+    tma,
+    vector,
+    wmma,
+)
 from fireiron.front.roles import DST, SRC, A, B, C
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
 from fireiron.language.decompositions import ByAtomics as by_atomics
@@ -33,7 +46,7 @@ from fireiron.language.levels import (
     Warp,
     Warpgroup,
 )
-from fireiron.language.pointwise import add, exp, maximum, minimum, relu, scale, tanh
+from fireiron.language.pointwise import Op, add, exp, maximum, minimum, relu, saturate, scale, tanh
 from fireiron.language.tensor import ColMajor, Grouped, Matrix, RowMajor, Tensor, Vector
 
 __version__ = VERSION
@@ -69,6 +82,7 @@ __all__ = [
     "Memory",
     "Move",
     "MoveChain",
+    "Op",
     "Pointwise",
     "QuadPair",
     "RowMajor",
@@ -101,14 +115,19 @@ __all__ = [
     "maximum",
     "microkernel",
     "minimum",
+    "movmatrix",
     "relu",
+    "saturate",
     "scale",
     "staged",
+    "stmatrix",
     "symbol",
     "tanh",
     "tf32",
     "through_shared",
+    "tma",
     "u4",
     "u8",
     "vector",
+    "wmma",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import attrs
+
 from fireiron import (
     FR,
     SH,
@@ -12,6 +14,7 @@ from fireiron import (
     Group,
     Grouped,
     MatMulChain,
+    Op,
     RowMajor,
     Strategy,
     Swizzle,
@@ -21,19 +24,60 @@ from fireiron import (
     cp_async,
     ldmatrix,
     staged,
+    through_shared,
 )
 
-ROW_NBYTES = 64  # of a chunk of K: four lanes of 16 bytes
-STEP_NBYTES = 32  # of K that ldmatrix loads at once
+
+@attrs.frozen
+class Sizes:
+    """Hold the sizes of a schedule.
+
+    Args:
+        m, n, k: tile of a block, chunk of K.
+        warp: tile of a warp.
+        stages: ring slots of the shared buffers.
+        step: K of a fragment.
+        slots: of the fragments.
+        ring: chunks in a trip of the main loop.
+    """
+
+    m: int
+    n: int
+    k: int
+    warp: tuple[int, int]
+    stages: int
+    step: int
+    slots: int = 2
+    ring: int = 1
+
+    def given(self, **values: int | tuple[int, int] | None) -> Sizes:
+        """Replace what is not None."""
+        return attrs.evolve(self, **{name: value for name, value in values.items() if value is not None})
+
+    def shared_by(self, ways: int) -> Sizes:
+        """Give as many threads and hardly more shared memory to several ways as to one.
+
+        Ways halve the longer side of a block's tile, down to that of a warp. Their chunks together are longer than
+        one, so that fewer slots hold as much; where not even two would, chunks shrink, down to one step.
+        """
+        m, n, k, (rows, columns) = self.m, self.n, self.k, self.warp
+        for _ in range(ways.bit_length() - 1):
+            m, n = (max(m // 2, rows), n) if m > n else (m, max(n // 2, columns))
+        held = (self.m + self.n) * self.k * self.stages
+        while k > self.step and held < 2 * (m + n) * k * ways:
+            k //= 2
+        stages = min(self.stages * self.k // k, max(2, held // ((m + n) * k * ways)))
+        return attrs.evolve(self, m=m, n=n, k=k, stages=stages)
 
 
 def gemm(
     spec: MatMulChain,
-    block: tuple[int, int],
-    warp: tuple[int, int],
-    stages: int,
+    sizes: Sizes,
     atom: tuple[int, int, int],
-    asynchronous: bool,
+    asynchronous: bool = True,
+    fragments: Strategy | None = None,
+    store: Strategy | None = None,
+    ops: tuple[Op, ...] = (),
     ways: int = 1,
     split_k: int = 1,
 ) -> MatMulChain:
@@ -41,31 +85,34 @@ def gemm(
 
     Args:
         spec: of at most 32 bits an element, or of f64.
-        block: rows and columns of a block's tile, powers of two.
-        warp: rows and columns of a warp's tile.
-        stages: ring slots of the shared buffers.
+        sizes: of tiles, chunks and rings.
         atom: (m, n, k) of the mma.
         asynchronous: whether cp.async fills shared memory, else registers stage the copies.
-        ways: groups of warps that each take a part of a chunk of K.
+        fragments: how fragments leave shared memory, ldmatrix() where it deals them out.
+        store: how the result goes to C, whole lines by way of shared memory.
+        ops: pointwise functions of the accumulator, first to last.
+        ways: groups of warps that each take a chunk of K.
         split_k: blocks that share a tile of C, each with a part of K.
     """
     a, b = spec.matmul.A, spec.matmul.B
-    m, n = block
-    wide = a.dtype.bits == 64
-    chunk = a.dtype.count_in(ROW_NBYTES * (2 if wide else 1))
-    step = atom[2] if wide else a.dtype.count_in(STEP_NBYTES)
-    a_along_k, b_along_k = a.order is RowMajor, b.order is ColMajor
-    chain: MatMulChain = spec.tile(m, n, batch=spec.batch).to(Block).layout(Grouped(8)).epilog(memory=FR)
+    m, n, k, warp, chunk = sizes.m, sizes.n, sizes.k, sizes.warp, ways * sizes.k
+    along_k = a.order is RowMajor, b.order is ColMajor
+    held = a.dtype.nbytes_of((m + n) * chunk) * sizes.stages
+    chain: MatMulChain = spec.tile(m, n, batch=spec.batch).to(Block).layout(Grouped(8))
+    chain = chain.epilog(*ops, memory=FR, store=store or _lines(spec.matmul.C, m, n, held))
     if split_k > 1:
-        chain = chain.split(ways=split_k, multiple_of=ways * chunk).parallel(Block)
-    chain = chain.split(ways * chunk).pipeline(stages)
-    chain = _load(chain, a, a_along_k, m, a.dtype.nbytes_of(ways * chunk), asynchronous)
-    chain = _load(chain, b, b_along_k, n, a.dtype.nbytes_of(ways * chunk), asynchronous)
+        chain = chain.split(ways=split_k, multiple_of=chunk).parallel(Block)
+    chain = chain.split(chunk).pipeline(sizes.stages).unroll(sizes.ring)
+    chain = _load(chain, a, along_k[0], m, a.dtype.nbytes_of(chunk), asynchronous)
+    chain = _load(chain, b, along_k[1], n, a.dtype.nbytes_of(chunk), asynchronous)
     if ways > 1:
-        chain = chain.split(chunk).parallel(Group(Warp, (m // warp[0]) * (n // warp[1])))
-    chain = chain.tile(*warp).to(Warp).split(step).unroll()
-    chain = chain.load(A, FR, _fragments(a, a_along_k)).load(B, FR, _fragments(b, b_along_k)).tile(*atom[:2]).unroll()
-    return (chain if step == atom[2] else chain.split(atom[2]).unroll()).done()
+        chain = chain.split(k).parallel(Group(Warp, (m // warp[0]) * (n // warp[1])))
+    chain = chain.tile(*warp).to(Warp).split(sizes.step).unroll().pipeline(sizes.slots)
+    chain = chain.load(A, FR, fragments or _fragments(a, along_k[0])).load(
+        B, FR, fragments or _fragments(b, along_k[1])
+    )
+    chain = chain.tile(*atom[:2]).unroll()
+    return (chain if sizes.step == atom[2] else chain.split(atom[2]).unroll()).done()
 
 
 def _fragments(tensor: Tensor, along_k: bool) -> Strategy:
@@ -90,13 +137,13 @@ def _load(chain: MatMulChain, tensor: Tensor, along_k: bool, lines: int, row: in
         asynchronous: whether cp.async may be used.
     """
     role, kind = (A, tensor.dtype) if tensor is chain.matmul.A else (B, tensor.dtype)
-    kept = along_k or kind.bits in (16, 32)
+    kept = along_k or kind.bits != 8
     copied = asynchronous and kept and tensor.aligned(max(1, kind.count_in(4)))
     copy: Strategy = cp_async() if copied else staged()
     loaded = chain.load(role, SH, copy)
     k_first = RowMajor if role is A else ColMajor
     if kind.bits == 64:
-        return loaded.storage_layout(k_first).pad(4)
+        return loaded.pad(4)
     vector = kind.count_in(16).bit_length() - 1
     if along_k or not kept:
         # Eight lines that a phase of ldmatrix reads start in as many banks: their vectors are permuted by the line,
@@ -109,3 +156,15 @@ def _load(chain: MatMulChain, tensor: Tensor, along_k: bool, lines: int, row: in
     return loaded.storage_layout(ColMajor if role is A else RowMajor).swizzle(
         Swizzle(min(3, pieces), 3, max(3, pieces))
     )
+
+
+def _lines(tensor: Tensor, m: int, n: int, ring_nbytes: int) -> Strategy:
+    """Store whole lines by way of the operands' ring, as many rows of the tile at once as it holds.
+
+    The pad parts the rows that four neighbouring threads write to by as much as they write.
+    """
+    nbytes = tensor.dtype.nbytes
+    pad, rows = max(8, 16 // nbytes), m
+    while rows > 16 and rows * (n + pad) * nbytes > ring_nbytes:
+        rows //= 2
+    return through_shared(panel=None if rows == m else (rows, n), pad=pad, reuse=True)

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from fireiron import MatMulChain
+from fireiron import MatMulChain, Op, Strategy
 from fireiron.schedules import ampere
 
 
 def gemm(
     spec: MatMulChain,
-    m: int = 128,
-    n: int = 128,
-    warp: tuple[int, int] = (64, 32),
-    stages: int = 4,
+    m: int | None = None,
+    n: int | None = None,
+    k: int | None = None,
+    warp: tuple[int, int] | None = None,
+    stages: int | None = None,
+    store: Strategy | None = None,
+    ops: tuple[Op, ...] = (),
     ways: int = 1,
     split_k: int = 1,
 ) -> MatMulChain:
     """Schedule a product for tensor cores as `ampere.gemm` does, of e4m3 and e5m2 too, in all layouts.
 
     Args:
-        m, n: tile of a block, powers of two.
+        m, n, k: tile of a block, chunk of K; powers of two, a chunk 32 bytes or more.
         warp: tile of a warp.
         stages: ring slots of the shared buffers; stages - 1 chunks of K are in flight.
-        ways: as many groups of warps take a part of each chunk of K, 1, 2, 4 or 8; chunks are longer by this, so that
-            fewer stages may fit.
+        store: how the result goes to C, whole lines by way of shared memory.
+        ops: pointwise functions of the accumulator, first to last.
+        ways: as many groups of warps take a chunk of K each at once, 1, 2, 4 or 8.
         split_k: as many blocks share a tile of C, each with a part of K: for tiles too few to fill the GPU.
     """
-    return ampere.gemm(spec, m, n, warp, stages, ways, split_k)
+    return ampere.gemm(spec, m, n, k, warp, stages, store=store, ops=ops, ways=ways, split_k=split_k)

@@ -2,32 +2,65 @@
 
 from __future__ import annotations
 
-from fireiron import MatMulChain
+from fireiron import MatMulChain, Op, Strategy
 from fireiron.schedules import _tensor_cores
+from fireiron.schedules._tensor_cores import Sizes
+
+CHUNK_NBYTES = 64  # along K: four lanes of 16 bytes
+STEP_NBYTES = 32  # of K that ldmatrix loads at once, and that the widest mma takes
+
+
+def sizes(spec: MatMulChain) -> Sizes:
+    """Give what suits the element type, in the shared memory of every architecture: 99 KiB.
+
+    Sums of 128 registers a thread leave room for two slots of fragments.
+    """
+    kind = spec.matmul.A.dtype
+    step = kind.count_in(STEP_NBYTES)
+    if kind.bits == 64:
+        return Sizes(128, 64, kind.count_in(2 * CHUNK_NBYTES), (64, 32), 3, step)
+    if kind.bits in (16, 32):  # longer chunks need fewer barriers: 7 % over four stages of half as much
+        return Sizes(128, 256, kind.count_in(2 * CHUNK_NBYTES), (64, 64), 2, step)
+    return Sizes(128, 256, kind.count_in(CHUNK_NBYTES), (64, 64), 4, step)
 
 
 def gemm(
     spec: MatMulChain,
-    m: int = 128,
-    n: int = 128,
-    warp: tuple[int, int] = (64, 64),
-    stages: int = 4,
+    m: int | None = None,
+    n: int | None = None,
+    k: int | None = None,
+    warp: tuple[int, int] | None = None,
+    stages: int | None = None,
+    step: int | None = None,
+    slots: int | None = None,
+    ring: int | None = None,
+    fragments: Strategy | None = None,
+    store: Strategy | None = None,
+    ops: tuple[Op, ...] = (),
     ways: int = 1,
     split_k: int = 1,
 ) -> MatMulChain:
     """Schedule a product for tensor cores: asynchronous copies, ldmatrix, mma.sync.
 
-    Element types f16, bf16, tf32, i8, u8 and f64, in all layouts; i4, u4 and b1 with K contiguous, layout TN.
+    Element types f16, bf16, tf32, i8, u8 and f64, in all layouts; i4, u4 and b1 with K contiguous, layout TN. What is
+    not given suits the element type.
 
     Args:
-        m, n: tile of a block, powers of two.
+        m, n, k: tile of a block, chunk of K; powers of two, a chunk 32 bytes or more.
         warp: tile of a warp.
         stages: ring slots of the shared buffers; stages - 1 chunks of K are in flight.
-        ways: as many groups of warps take a part of each chunk of K, 1, 2, 4 or 8; chunks are longer by this, so that
-            fewer stages may fit.
+        step: K of a fragment, that of an mma.
+        slots: of the fragments; with 2 they are loaded under the math of the step before, over the chunks' ends too.
+        ring: chunks that stand together in a trip of the main loop.
+        fragments: how fragments are loaded, ldmatrix() where elements of its width exist.
+        store: how the result goes to C: whole lines by way of shared memory, or conform() for each thread's own.
+        ops: pointwise functions of the accumulator, first to last.
+        ways: as many groups of warps take a chunk of K each at once, 1, 2, 4 or 8; their chunks are loaded together, so
+            that fewer stages and smaller tiles suit.
         split_k: as many blocks share a tile of C, each with a part of K: for tiles too few to fill the GPU.
     """
-    kind = spec.matmul.A.dtype
-    if kind.bits == 64:
-        return _tensor_cores.gemm(spec, (m // 2, n // 2), (32, 32), min(stages, 3), (8, 8, 4), True, ways, split_k)
-    return _tensor_cores.gemm(spec, (m, n), warp, stages, (16, 8, kind.count_in(32)), True, ways, split_k)
+    usual = sizes(spec).shared_by(ways)
+    chosen = usual.given(m=m, n=n, k=k, warp=warp, stages=stages, step=step, slots=slots, ring=ring)
+    return _tensor_cores.gemm(
+        spec, chosen, (16, 8, chosen.step), True, fragments, store, ops=ops, ways=ways, split_k=split_k
+    )

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from fireiron import MatMulChain
+from fireiron import MatMulChain, Op, Strategy
 from fireiron.schedules import _tensor_cores
+from fireiron.schedules._tensor_cores import Sizes
 
 
 def gemm(
     spec: MatMulChain,
-    m: int = 128,
-    n: int = 128,
-    warp: tuple[int, int] = (64, 32),
-    stages: int = 2,
+    m: int | None = None,
+    n: int | None = None,
+    k: int | None = None,
+    warp: tuple[int, int] | None = None,
+    stages: int | None = None,
+    store: Strategy | None = None,
+    ops: tuple[Op, ...] = (),
     ways: int = 1,
     split_k: int = 1,
 ) -> MatMulChain:
@@ -20,13 +24,17 @@ def gemm(
     Element types f16, i8 and u8 in all layouts; i4, u4 and b1 with K contiguous, layout TN.
 
     Args:
-        m, n: tile of a block, powers of two.
+        m, n, k: tile of a block, chunk of K; powers of two, a chunk 32 bytes or more.
         warp: tile of a warp.
         stages: ring slots of the shared buffers; stages - 1 chunks of K are on their way.
-        ways: as many groups of warps take a part of each chunk of K, 1, 2, 4 or 8; chunks are longer by this, so that
-            fewer stages may fit.
+        store: how the result goes to C, whole lines by way of shared memory.
+        ops: pointwise functions of the accumulator, first to last.
+        ways: as many groups of warps take a chunk of K each at once, 1, 2, 4 or 8.
         split_k: as many blocks share a tile of C, each with a part of K: for tiles too few to fill the GPU.
     """
     kind = spec.matmul.A.dtype
     rows = 16 if kind.kind == "float" else 8
-    return _tensor_cores.gemm(spec, (m, n), warp, stages, (rows, 8, kind.count_in(16)), False, ways, split_k)
+    usual = Sizes(128, 128, kind.count_in(64), (64, 32), 2, kind.count_in(32), slots=1).shared_by(ways)
+    chosen = usual.given(m=m, n=n, k=k, warp=warp, stages=stages)
+    atom = (rows, 8, kind.count_in(16))
+    return _tensor_cores.gemm(spec, chosen, atom, False, None, store, ops=ops, ways=ways, split_k=split_k)

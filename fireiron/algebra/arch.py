@@ -10,6 +10,7 @@ KIB = 1024
 MIB = 1024 * KIB
 
 GUIDE = "CUDA programming guide 13, section 5.1, tables 30 and 31"
+GUIDE12 = "CUDA programming guide 12.9, section 17.2, tables 27 and 28"
 SAFE = "not in the CUDA programming guide's tables: the smallest limits of compute capability 8.x"
 
 
@@ -93,6 +94,16 @@ class Arch:
         """Name the PTX target (`compute_90a`)."""
         return self.name.replace("sm_", "compute_")
 
+    @property
+    def target(self) -> Arch:
+        """Give what kernels for it are compiled as: sm_90a for sm_90, since no other GPU is of major capability 9.
+
+        Example:
+            >>> arch("sm_90").target.name, arch("sm_120").target.name
+            ('sm_90a', 'sm_120')
+        """
+        return native(90) if self.number == 90 else self
+
     def has(self, feature: str) -> bool:
         """Say whether the target compiles an instruction family."""
         return feature in self.features
@@ -115,7 +126,7 @@ class Arch:
 # The smallest compute capability of each family.
 # Source: PTX ISA, "Target ISA Notes" of each instruction; compiled with NVRTC 13.
 _SINCE = {
-    "mma.m8n8k4": 70, "ldmatrix": 75, "mma.m16n8k8": 75, "mma.s8": 75, "tanh.approx": 75,
+    "mma.m8n8k4": 70, "wmma.f16": 70, "wmma.s8": 72, "ldmatrix": 75, "mma.m16n8k8": 75, "mma.s8": 75, "tanh.approx": 75,
     "mma.m16n8k16": 80, "mma.bf16": 80, "mma.tf32": 80, "cp.async": 80,
     "mma.fp8": 89,
     "tma": 90, "mbarrier.expect_tx": 90, "stmatrix": 90, "cluster": 90, "griddepcontrol": 90,
@@ -131,6 +142,8 @@ _ACCELERATED = {
 }
 
 _GPUS = {
+    70: Gpu("V100 SXM2 32GB", 80, 1530, 900, 64, 6 * MIB, "NVIDIA V100 data sheet; Volta whitepaper"),
+    72: Gpu("Jetson AGX Xavier", 8, 1377, 137, 64, 512 * KIB, "NVIDIA Jetson AGX Xavier data sheet"),
     75: Gpu("T4", 40, 1590, 320, 64, 4 * MIB, "NVIDIA T4 data sheet; Turing whitepaper"),
     80: Gpu("A100 80GB SXM", 108, 1410, 2039, 64, 40 * MIB, "NVIDIA A100 data sheet; Ampere whitepaper"),
     86: Gpu("RTX 3090", 82, 1695, 936, 128, 6 * MIB, "NVIDIA GA102 whitepaper"),
@@ -153,6 +166,8 @@ _GPUS = {
 
 # number: shared KiB a block, shared KiB an SM, threads an SM, blocks an SM, source
 _LIMITS = {
+    70: (96, 96, 2048, 32, GUIDE12),
+    72: (96, 96, 2048, 32, GUIDE12),
     75: (64, 64, 1024, 16, GUIDE),
     80: (163, 164, 2048, 32, GUIDE),
     86: (99, 100, 1536, 16, GUIDE),

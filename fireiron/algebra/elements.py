@@ -72,12 +72,19 @@ def tf32_read(array: Array) -> Array:
 
 
 def tf32_rounded(array: Array) -> Array:
-    """Round f32 numbers to tf32, ties away from zero, as the conversion instruction does."""
+    """Round f32 numbers to tf32, ties away from zero, as the conversion instruction does; NaNs are cut.
+
+    Example:
+        >>> import numpy as np
+        >>> payloads = np.array([0x7FC00000, 0x7F800001], np.uint32).view(np.float32)
+        >>> tf32_rounded(payloads).tolist()
+        [nan, inf]
+    """
     import numpy as np
 
     bits = np.ascontiguousarray(array).view(np.uint32)
     near = ((bits + np.uint32(_HALF_A_UNIT)) & np.uint32(TF32_READ)).view(np.float32).reshape(array.shape)
-    return np.where(np.isnan(array), array, near)
+    return np.where(np.isnan(array), tf32_read(array), near)
 
 
 def strided(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:

@@ -62,7 +62,7 @@ from fireiron.algebra.index.nodes import (
 )
 from fireiron.algebra.index.printing import fits_int32, to_c
 from fireiron.algebra.index.python import to_python
-from fireiron.algebra.index.walk import affine, evaluate, free, substitute
+from fireiron.algebra.index.walk import affine, evaluate, free, substitute, terms
 
 
 def symbol(name: str, multiple_of: int = 1, minimum: int = 1, maximum: int = 2**30) -> Symbol:
@@ -129,6 +129,7 @@ __all__ = [
     "simplest",
     "substitute",
     "symbol",
+    "terms",
     "to_c",
     "to_python",
 ]

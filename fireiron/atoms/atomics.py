@@ -15,7 +15,7 @@ __device__ __forceinline__ void add_f32x4(float* dst, const float* src) {
 """
 
 
-def _row(name: str, dtype: DType, count: int, call: str, cuda: str = "", arch: int = 75) -> Atom:
+def _row(name: str, dtype: DType, count: int, call: str, cuda: str = "", arch: int = 70) -> Atom:
     layout = Layout((1, count), (0, 0 if count == 1 else 1))
     return Atom(
         name=name,

@@ -47,7 +47,7 @@ def _row(nbytes: int, src: Memory, dst: Memory) -> Atom:
         shape=(0,),
         unit=Thread,
         operands=(_operand("src", src, nbytes, "read"), _operand("dst", dst, nbytes, "write")),
-        arch=75,
+        arch=70,
         source="PTX ISA, Data Movement and Conversion Instructions: ld, st, mov",
         cuda=_COPY.format(n=nbytes, vector=vector),
         call=f"copy_{nbytes}B(&{{dst}}, &{{src}});",

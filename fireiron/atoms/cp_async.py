@@ -28,6 +28,12 @@ __device__ __forceinline__ void cp_async_or_zero_{nbytes}B(void* dst, const void
         : : "r"({address}), "l"(src), "r"(read ? {nbytes} : 0) : "memory");
 }}
 """
+    masked = f"""\
+__device__ __forceinline__ void cp_async_if_{nbytes}B(void* dst, const void* src, bool write) {{
+    asm volatile("{{ .reg .pred p; setp.ne.b32 p, %2, 0; @p cp.async.{cache}.shared.global [%0], [%1], {nbytes}; }}"
+        : : "r"({address}), "l"(src), "r"((int)write) : "memory");
+}}
+"""
     places = Layout((1, nbytes), (0, 1))
     return Atom(
         name=f"cp.async.{nbytes}B",
@@ -44,6 +50,8 @@ __device__ __forceinline__ void cp_async_or_zero_{nbytes}B(void* dst, const void
         call=f"cp_async_{nbytes}B(&{{dst}}, &{{src}});",
         guarded_cuda=guarded,
         guarded_call=f"cp_async_or_zero_{nbytes}B(&{{dst}}, &{{src}}, {{read}});",
+        masked_cuda=masked,
+        masked_call=f"cp_async_if_{nbytes}B(&{{dst}}, &{{src}}, {{write}});",
         nbytes=nbytes,
         completion=GROUP,
         clocks=nbytes,

@@ -50,9 +50,11 @@ def _row(
         trans: whether matrices are transposed on the way.
     """
     suffix = ".trans" if trans else ""
+    line = ROW_BITS // bits
+    half = f".k{line}" if (role, count, shape) == ("B", 2, (line, 16)) else ""  # else one of 8 columns
     function = f"ldmatrix_x{count}{'_trans' if trans else ''}"
     return Atom(
-        name=f"ldmatrix.x{count}{suffix}.{role}.b{bits}",
+        name=f"ldmatrix.x{count}{suffix}.{role}.b{bits}{half}",
         kind="Move",
         shape=(shape[0] * shape[1],),
         unit=Warp,
@@ -70,30 +72,57 @@ def _along_k(bits: int) -> tuple[Atom, ...]:
     """List the forms for operands whose rows in memory run along K: any element size of at most 32 bits."""
     row = ROW_BITS // bits
     k = 2 * row
+    # Of two matrices and of one the first lanes' addresses count; the others repeat them, since sm_75 wants every one
+    # valid.
     down = Layout(((8, 2, 2), row), ((1, 8, 16 * row), 16))  # lanes down the rows of A, then along K
     across = Layout(((8, 2, 2), row), ((k, row, 8 * k), 1))  # lanes along the columns of B, K between
-    two = Layout(((8, 2, 2), row), ((k, row, 0), 1))
-    # For atoms of 8 rows, which take the registers along K first.
-    eight = Layout(((8, 2, 2), row), ((1, 16 * row, 8), 16))
-    word = together(bits)
-    of_eight = Layout(((4, 8), (word, 2, 2)), ((16 * word, 1), (16, 64 * word, 8)))
+    down_half = Layout(((8, 2, 2), row), ((1, 8, 0), 16))
+    across_half = Layout(((8, 2, 2), row), ((row, 8 * row, 0), 1))
+    across_eight = Layout(((8, 2, 2), row), ((k, row, 0), 1))
+    down_one = Layout(((8, 4), row), ((1, 0), 8))
+    across_one = Layout(((8, 4), row), ((row, 0), 1))
     return (
         _row("A", 4, bits, (16, k), down, fragment_a(16, k, bits)),
-        *((_row("A8", 4, bits, (16, k), eight, of_eight),) if bits <= 8 else ()),
+        *(_of_eight_rows(bits) if bits <= 8 else ()),
         _row("B", 4, bits, (k, 16), across, fragment_b(k, 16, bits)),
-        _row("B", 2, bits, (k, 8), two, fragment_b(k, 8, bits)),
+        _row("B", 2, bits, (k, 8), across_eight, fragment_b(k, 8, bits)),
+        _row("A", 2, bits, (16, row), down_half, fragment_a(16, row, bits)),
+        _row("B", 2, bits, (row, 16), across_half, fragment_b(row, 16, bits)),
+        _row("A", 1, bits, (8, row), down_one, fragment_a(8, row, bits)),
+        _row("B", 1, bits, (row, 8), across_one, fragment_b(row, 8, bits)),
+    )
+
+
+def _of_eight_rows(bits: int) -> tuple[Atom, ...]:
+    """List the forms for atoms of 8 rows of A, which take the registers along K first."""
+    row = ROW_BITS // bits
+    k, word = 2 * row, together(bits)
+    rows = Layout(((8, 2, 2), row), ((1, 16 * row, 8), 16))
+    fragment = Layout(((4, 8), (word, 2, 2)), ((16 * word, 1), (16, 64 * word, 8)))
+    one = Layout(((8, 2, 2), row), ((1, 8 * row, 0), 8))
+    return (
+        _row("A8", 4, bits, (16, k), rows, fragment),
+        _row("A8", 2, bits, (8, k), one, fragment_a(8, k, bits)),
     )
 
 
 def _across_k() -> tuple[Atom, ...]:
     """List the forms for operands whose rows in memory run across K."""
     down = Layout(((8, 2, 2), 8), ((1, 8, 128), 16))
+    down_half = Layout(((8, 2, 2), 8), ((1, 64, 0), 8))
+    down_eight = Layout(((8, 2, 2), 8), ((1, 8, 0), 16))
+    down_one = Layout(((8, 4), 8), ((1, 0), 8))
     across = Layout(((8, 2, 2), 8), ((16, 8, 128), 1))
-    one = Layout(((8, 2, 2), 8), ((1, 8, 0), 16))
+    across_half = Layout(((8, 2, 2), 8), ((16, 8, 0), 1))
+    across_one = Layout(((8, 4), 8), ((8, 0), 1))
     return (
         _row("A", 4, 16, (16, 16), across, fragment_a(16, 16, 16), trans=True),
         _row("B", 4, 16, (16, 16), down, fragment_b(16, 16, 16), trans=True),
-        _row("B", 2, 16, (16, 8), one, fragment_b(16, 8, 16), trans=True),
+        _row("B", 2, 16, (16, 8), down_eight, fragment_b(16, 8, 16), trans=True),
+        _row("A", 2, 16, (16, 8), across_half, fragment_a(16, 8, 16), trans=True),
+        _row("B", 2, 16, (8, 16), down_half, fragment_b(8, 16, 16), trans=True),
+        _row("A", 1, 16, (8, 8), across_one, fragment_a(8, 8, 16), trans=True),
+        _row("B", 1, 16, (8, 8), down_one, fragment_b(8, 8, 16), trans=True),
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from fireiron.algebra.dtypes import DType, b1, bf16, e4m3, e5m2, f16, f32, f64, i4, i8, i32, tf32, u4, u8
 from fireiron.algebra.elements import read
 from fireiron.algebra.layout import Layout
@@ -21,12 +23,12 @@ _PTX = {d: d.name.replace("i", "s") for d in (f16, bf16, f32, f64, tf32, e4m3, e
 _CONSTRAINTS = {f32: "f", f64: "d", i32: "r"}
 
 
-def _meaning(
+def meaning(
     shape: tuple[int, int, int],
     layouts: tuple[Layout, Layout, Layout],
     inputs: tuple[DType, DType],
     acc: DType,
-    product: Product,
+    product: Product = "mul",
 ) -> Meaning:
     """Give the instruction's meaning on registers, packed elements in bytes.
 
@@ -86,6 +88,27 @@ __device__ __forceinline__ void {name}(void* c_registers, const void* a_register
 """
 
 
+def _wide(shape: tuple[int, int, int]) -> Atom:
+    """Describe an f64 mma of sixteen rows: one instruction on sm_90, before it those of eight that it is made of.
+
+    The eight-row form takes one of A's registers, one of B's and two of C's, and the fragments fit each other.
+    """
+    atom = _row(shape, f64, f64, 80, 8 * shape[2])
+    small = "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+    head, whole = atom.cuda.split("    asm(", 1)
+    calls = "".join(
+        f"""\
+    asm("{small}"
+        : "+d"(d[{2 * i}]), "+d"(d[{2 * i + 1}])
+        : "d"(a[{2 * j + i}]), "d"(b[{j}]));
+"""
+        for j in range(shape[2] // 4)
+        for i in range(2)
+    )
+    whole = whole.removesuffix("}\n")
+    return attrs.evolve(atom, cuda=f"{head}#if __CUDA_ARCH__ >= 900\n    asm({whole}#else\n{calls}#endif\n}}\n")
+
+
 def _row(
     shape: tuple[int, int, int],
     inputs: DType | tuple[DType, DType],
@@ -131,7 +154,7 @@ def _row(
         source=_SECTION,
         cuda=_wrapper(function, instruction, (nbytes[0], nbytes[1], nbytes[2]), kinds[0], acc),
         call=f"{function}(&{{C}}, &{{A}}, &{{B}});",
-        numpy=_meaning(shape, layouts, kinds, acc, product),
+        numpy=meaning(shape, layouts, kinds, acc, product),
         clocks=k * bits * m / 256 if clocks is None else clocks,
         product=product,
     )
@@ -155,6 +178,6 @@ MMA: tuple[Atom, ...] = (
     *(_row((16, 8, k), b1, i32, 80, product=product) for product in ("xor", "and") for k in (256, 128)),
     _row((8, 8, 128), b1, i32, 75, product="xor"),
     _row((8, 8, 128), b1, i32, 80, product="and"),
-    *(_row((16, 8, k), f64, f64, 90, 8 * k) for k in (16, 8, 4)),
+    *(_wide((16, 8, k)) for k in (16, 8, 4)),
     _row((8, 8, 4), f64, f64, 80, 16),
 )

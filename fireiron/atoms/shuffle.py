@@ -27,7 +27,7 @@ def _row(nbytes: int) -> Atom:
             Operand("src", RF, None, (32, nbytes), layout, "read"),
             Operand("dst", RF, None, (32, nbytes), layout, "write"),
         ),
-        arch=75,
+        arch=70,
         source="PTX ISA, Data Movement and Conversion Instructions: shfl.sync",
         cuda=_SHUFFLE.format(n=nbytes, word=_WORDS[nbytes]),
         call=f"shuffle_{nbytes}B(&{{dst}}, &{{src}}, {{lane}});",

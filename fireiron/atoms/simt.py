@@ -51,7 +51,7 @@ def _row(
     section: str,
     shape: tuple[int, int, int] = (1, 1, 1),
     cuda: str = "",
-    arch: int = 75,
+    arch: int = 70,
 ) -> Atom:
     """Describe C += A * B in one thread: every operand's registers are consecutive, in colexicographic order."""
     m, n, k = shape
@@ -96,7 +96,7 @@ SIMT: tuple[Atom, ...] = (
     _row("fma.f16x2", f16, f16, "fma_f16x2({A}, &{B}, &{C});", fma_f16, 1, _HALF, (1, 2, 1), _FMA_F16X2),
     _row("fma.f16", f16, f16, "{C} = fma_f16({A}, {B}, {C});", fma_f16, 1, _HALF, cuda=_FMA_F16),
     _row("fma.bf16", bf16, bf16, "{C} = fma_bf16({A}, {B}, {C});", fma_bf16, 1, _HALF, cuda=_FMA_BF16, arch=80),
-    # Rounds twice, first to f32: for sm_75, which has no bf16 arithmetic.
+    # Rounds twice, first to f32: for sm_70 to sm_75, which have no bf16 arithmetic.
     _row("fma.bf16.via.f32", bf16, bf16, _VIA_F32, fma_bf16_through_f32, 8, _CONVERT),
     _row("fma.f32.f16", f16, f32, _TO_FLOAT.format("half"), fma_f32, 5, _CONVERT),
     _row("fma.f32.bf16", bf16, f32, _TO_FLOAT.format("bf16"), fma_f32, 3, _CONVERT),

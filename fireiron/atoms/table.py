@@ -12,14 +12,24 @@ from fireiron.atoms.copy import COPIES
 from fireiron.atoms.cp_async import CP_ASYNC
 from fireiron.atoms.ldmatrix import LDMATRIX
 from fireiron.atoms.mma import MMA
+from fireiron.atoms.movmatrix import MOVMATRIX
+from fireiron.atoms.quadpair import QUADPAIR
 from fireiron.atoms.shuffle import SHUFFLES
 from fireiron.atoms.simt import SIMT
+from fireiron.atoms.stmatrix import STMATRIX
+from fireiron.atoms.tma import TMA
+from fireiron.atoms.wgmma import GROUP as WGMMA
+from fireiron.atoms.wgmma import WIDTHS, nearest_width, wgmma
+from fireiron.atoms.wmma import WMMA, WMMA_MOVES
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import count
 from fireiron.language.atom import Atom, Product
 from fireiron.language.levels import Level, Memory
 
-TABLE: tuple[Atom, ...] = (*SIMT, *MMA, *LDMATRIX, *COPIES, *CP_ASYNC, *SHUFFLES, *ATOMICS)
+TABLE: tuple[Atom, ...] = (
+    *SIMT, *MMA, *QUADPAIR, *WMMA, *LDMATRIX, *STMATRIX, *MOVMATRIX, *COPIES, *CP_ASYNC, *TMA, *SHUFFLES, *ATOMICS,
+    *WMMA_MOVES,
+)  # fmt: skip
 
 
 _SUMS: dict[Product, str] = {"mul": "products", "xor": "bits of a ^ b", "and": "bits of a & b"}
@@ -48,11 +58,21 @@ def find(name: str) -> Atom | None:
         >>> find("fma.f32").shape
         (1, 1, 1)
     """
-    return next((atom for atom in TABLE if atom.name == name), None)
+    rows = every() if name.startswith(WGMMA) else TABLE
+    return next((atom for atom in rows if atom.name == name), None)
 
 
-def chosen_from(chosen: Atom | str | None) -> tuple[Atom, ...]:
+def every() -> tuple[Atom, ...]:
+    """List all rows, those of families included that are made when they are asked for."""
+    return (*TABLE, *(atom for n in WIDTHS for atom in wgmma(n)))
+
+
+def chosen_from(chosen: Atom | str | None, shape: tuple[int, ...] = ()) -> tuple[Atom, ...]:
     """Give the rows to choose from: one atom, those of a family by the start of their names, or the whole table.
+
+    Args:
+        chosen: what the schedule says.
+        shape: (m, n, k) of a MatMul: of families with a row for each width, those near it are looked at.
 
     Raises:
         DecompositionError: `unknown-atom`.
@@ -62,12 +82,13 @@ def chosen_from(chosen: Atom | str | None) -> tuple[Atom, ...]:
         ['cp.async.16B', 'cp.async.8B', 'cp.async.4B']
     """
     if chosen is None:
-        return TABLE
+        return (*TABLE, *wgmma(nearest_width(shape[1]))) if len(shape) == 3 else TABLE
     if isinstance(chosen, Atom):
         return (chosen,)
-    found = tuple(atom for atom in TABLE if atom.name.startswith(chosen))
+    rows = every() if chosen.startswith(WGMMA) else TABLE
+    found = tuple(atom for atom in rows if atom.name.startswith(chosen))
     if not found:
-        near = sorted({atom.name.split(".")[0] for atom in TABLE})
+        near = sorted({atom.name.split(".")[0] for atom in TABLE} | {WGMMA})
         raise DecompositionError(
             "unknown-atom", f"no atom's name starts with {chosen!r}", fix="families: " + ", ".join(near)
         )

@@ -19,6 +19,7 @@ class FireironError(Exception):
         fix: what to write instead.
         link: where the failing chain method was called.
         path: where in the decomposition tree.
+        other: where a second chain method was called that contradicts the first.
 
     Example:
         >>> print(SpecError("dtype-unknown", "A has dtype f7", fix="use F16 or F32", path="MatMul 8x8x8"))
@@ -27,7 +28,16 @@ class FireironError(Exception):
         fix: use F16 or F32
     """
 
-    def __init__(self, code: str, message: str, *, fix: str = "", link: Link | None = None, path: str = "") -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        fix: str = "",
+        link: Link | None = None,
+        path: str = "",
+        other: Link | None = None,
+    ) -> None:
         # The positional arguments are BaseException's own `args`; with `__dict__` they are also what pickle keeps.
         super().__init__(code, message)
         self.code = code
@@ -35,6 +45,7 @@ class FireironError(Exception):
         self.fix = fix
         self.link = link
         self.path = path
+        self.other = other
 
     def located(self, link: Link | None = None, path: str = "") -> Self:
         """Return a copy with link and path filled in where missing, for layers that raise without knowing them.
@@ -49,6 +60,7 @@ class FireironError(Exception):
             fix=self.fix,
             link=link if self.link is None else self.link,
             path=self.path or path,
+            other=self.other,
         )
         copy.__cause__ = self.__cause__
         return copy.with_traceback(self.__traceback__)
@@ -69,7 +81,7 @@ class FireironError(Exception):
         return str(self).splitlines
 
     def __str__(self) -> str:
-        return _render(type(self).__name__, self.code, self.message, self.link, self.path, self.fix)
+        return _render(type(self).__name__, self.code, self.message, self.link, self.path, self.fix, self.other)
 
 
 class SpecError(FireironError):
@@ -141,11 +153,15 @@ class Finding:
         return _render(self.severity, self.code, self.message, self.link, self.path, self.fix)
 
 
-def _render(family: str, code: str, message: str, link: Link | None, path: str, fix: str) -> str:
+def _render(
+    family: str, code: str, message: str, link: Link | None, path: str, fix: str, other: Link | None = None
+) -> str:
     """Return the printed form; parts that are missing are left out."""
     lines = [f"{family}[{code}]: {message}"]
     if link is not None:
         lines.append(link.render())
+    if other is not None:
+        lines.append(other.render())
     # Further lines of a fix stand under its first one.
     lines += [f"{label:<5}{text}".replace("\n", "\n     ") for label, text in (("at:", path), ("fix:", fix)) if text]
     return "\n".join(lines)

@@ -53,7 +53,8 @@ def shared_fits(links: Sequence[Decomposition], specs: Sequence[Residual], arch:
     """
     limit = find_arch(arch).shared_per_block
     slots, total = 1, 0
-    buffers: list[str] = []
+    buffers: list[tuple[str, int, int]] = []
+    deep, ringed = 1, 0
     for link, before in zip(links, specs, strict=True):
         if isinstance(link, Split):
             slots = link.stages
@@ -68,11 +69,18 @@ def shared_fits(links: Sequence[Decomposition], specs: Sequence[Residual], arch:
                 count *= extent if isinstance(extent, int) else 1
             size = (link.dtype or operand.dtype).nbytes_of(count)
             total += size
-            buffers.append(f"{link.role} {human(size)}")
+            deep, ringed = (slots, ringed + size) if slots > 1 else (deep, ringed)
+            buffers.append((link.role, size, slots))
     if total > limit:
+        fits = (limit - total + ringed) * deep // max(1, ringed)
+        if deep > 1 and all(n == deep for _, _, n in buffers):
+            words = f"{deep} slots of " + " and ".join(f"{role} {human(size // n)}" for role, size, n in buffers)
+        else:
+            words = "the buffers of " + " and ".join(f"{role} {human(size)}" for role, size, _ in buffers)
         raise DecompositionError(
             "shared-memory",
-            f"the buffers of {' and '.join(buffers)} need {human(total)} of shared memory, "
-            f"and a block of {arch} has {human(limit)}",
-            fix="use smaller tiles, shorter chunks or fewer stages",
+            f"{words} need {human(total)} of shared memory, and a block of {arch} has {human(limit)}",
+            fix=f"use pipeline({fits}), smaller tiles or shorter chunks"
+            if deep > 1 and fits > 1
+            else "use smaller tiles, shorter chunks or fewer stages",
         )

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
-from fireiron.language.decompositions import Chunks, Extent, Widest
+from fireiron.language.decompositions import Chunks, Extent, Load, Widest
 from fireiron.language.levels import MEMORIES, SH, Block, Cluster, Kernel, Level, Memory
 from fireiron.language.residual import Operand, Residual
+from fireiron.language.tensor import RowMajor
 
 
 def still_open(residual: Residual, method: str) -> None:
@@ -78,12 +79,6 @@ def level_nests(residual: Residual, level: Level) -> None:
     """Refuse a level that does not lie inside the present one."""
     if level.name == residual.level.name and level.name != Kernel.name:
         return
-    if level.name == Cluster.name:
-        raise DecompositionError(
-            "no-clusters",
-            f"cannot map tiles of {residual.short} to Cluster: no kernel launches clusters yet",
-            fix="tile to Block",
-        )
     if not level.is_inside(residual.level):
         fix = (
             f"tile to {level} before {residual.level}, or drop this link"
@@ -95,7 +90,7 @@ def level_nests(residual: Residual, level: Level) -> None:
             f"cannot map tiles of {residual.short} to {level}: the spec is already at level {residual.level}",
             fix=fix,
         )
-    if residual.level.name == Kernel.name and level.is_inside(Block):
+    if residual.level.name in (Kernel.name, Cluster.name) and level.is_inside(Block):
         raise DecompositionError(
             "level-nests",
             f"cannot map tiles of {residual.short} to {level}: "
@@ -104,13 +99,15 @@ def level_nests(residual: Residual, level: Level) -> None:
         )
 
 
-def operand(residual: Residual, wanted: str) -> Operand:
-    """Find an operand by its role, or by its tensor's name."""
-    for o in residual.operands:
-        if wanted in (o.role, o.tensor.name):
-            return o
-    known = ", ".join(dict.fromkeys(n for o in residual.operands for n in (o.role, o.tensor.name)))
-    raise DecompositionError("unknown-operand", f"{residual.short} has no operand {wanted}", fix=f"operands: {known}")
+def operand(residual: Residual, wanted: str, by_tensor: bool = False) -> Operand:
+    """Find an operand by its role, else by its tensor's name; `by_tensor`: the other way round."""
+    roles = {o.role: o for o in residual.operands}
+    tensors = {o.tensor.name: o for o in residual.operands}
+    for known in (tensors, roles) if by_tensor else (roles, tensors):
+        if wanted in known:
+            return known[wanted]
+    names = ", ".join(dict.fromkeys(n for o in residual.operands for n in (o.role, o.tensor.name)))
+    raise DecompositionError("unknown-operand", f"{residual.short} has no operand {wanted}", fix=f"operands: {names}")
 
 
 def storage(residual: Residual, role: str, layout: Layout, pad: int) -> None:
@@ -140,6 +137,26 @@ def storage(residual: Residual, role: str, layout: Layout, pad: int) -> None:
             "storage-pad",
             f"pad({pad}) of {role} beside the layout {layout}, which has strides of its own",
             fix="write the pad into the layout",
+        )
+
+
+def swizzle(residual: Residual, link: Load) -> None:
+    """Refuse a swizzle that would take elements out of their row of the buffer."""
+    found = residual.operand(link.role)
+    assert found is not None
+    order = link.storage or (found.tensor.order if found.memory.name == "GL" else None)
+    if link.swizzle is None or isinstance(order, Layout) or order is None or len(found.dims) < 2:
+        return
+    row = residual.extents[found.dims[-1 if order is RowMajor else -2]]
+    mixed = 1 << (link.swizzle.base + link.swizzle.bits)
+    if link.swizzle.bits and isinstance(row, int) and mixed > row + link.pad:
+        kept = max(0, row.bit_length() - 1 - link.swizzle.base)
+        raise DecompositionError(
+            "swizzle-row",
+            f"{link.swizzle} exchanges elements among {mixed} neighbours, and a row of {link.role} in {link.memory} "
+            f"holds {row}",
+            fix=f"use Swizzle({kept}, {link.swizzle.base}, {link.swizzle.shift}) at most, load wider tiles, "
+            "or choose the other order before",
         )
 
 
@@ -217,4 +234,51 @@ def split_size(residual: Residual, size: int) -> None:
             "split-extent",
             f"a chunk of {size} along K is larger than the {extent} elements left",
             fix=f"use at most {extent}",
+        )
+
+
+def persistent(residual: Residual, level: Level | None) -> None:
+    """Refuse a persistent loop over tiles that do not go to the grid.
+
+    Raises:
+        DecompositionError: `persistent-level`.
+    """
+    if level is None or residual.level.name != Kernel.name:
+        raise DecompositionError(
+            "persistent-level",
+            "persistent() belongs to the tile that goes to the grid's blocks or clusters, "
+            f"not to one {f'for a {level}' if level else 'that no level takes'} inside a {residual.level}",
+            fix="tile(m, n).to(Block).persistent(), first in the chain",
+        )
+
+
+def staggered(before: Residual, after: Residual, level: Level | None, units: int) -> None:
+    """Refuse units in turn where each would not own a whole tile.
+
+    Raises:
+        DecompositionError: `staggered-units`.
+    """
+    whole = all(before.extents[dim] == size for dim, size in after.sizes)
+    if level is None or not whole or units < 2:
+        raise DecompositionError(
+            "staggered-units",
+            f"staggered({units}) lets units of {level} take whole tiles of {before.short} in turn, "
+            f"and this tile is {after.short}",
+            fix="tile(m, n).to(Warpgroup).staggered(2) with the block's own m and n",
+        )
+
+
+def specialised(residual: Residual, producers: int, registers: tuple[int, int] | None) -> None:
+    """Refuse roles that the hardware cannot form.
+
+    Raises:
+        DecompositionError: `role-registers`.
+    """
+    wrong = [r for r in registers or () if r % 8 or not 24 <= r <= 256]
+    if producers < 1 or wrong:
+        raise DecompositionError(
+            "role-registers",
+            f"specialize(producers={producers}, registers={registers}): "
+            + (f"a budget of {wrong[0]} registers" if wrong else "no warpgroup loads"),
+            fix="give at least one producer, and budgets that are multiples of 8 from 24 to 256",
         )

@@ -65,8 +65,9 @@ def parallel(
             f"the {level}s would each add to C in {c.memory}: their sums need registers to stay apart",
             fix="accumulate by .epilog(...) above this split",
         )
-    if split.stages > 1 or split.unrolled:
-        what = f"pipeline({split.stages})" if split.stages > 1 else "unroll()"
+    if split.stages > 1 or split.unrolled or split.together > 1:
+        unrolled = "unroll()" if split.unrolled else f"unroll({split.together})"
+        what = f"pipeline({split.stages})" if split.stages > 1 else unrolled
         raise DecompositionError(
             "parallel-pipeline",
             f"{what} refines a loop, and {level}s take the chunks of this split all at once",

@@ -138,6 +138,125 @@ __device__ __forceinline__ void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" : : "n"(pending) : "memory");
 }
 """,
+    "wgmma_fence": """\
+__device__ __forceinline__ void wgmma_fence() {
+    asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
+}
+""",
+    "wgmma_commit": """\
+__device__ __forceinline__ void wgmma_commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
+}
+""",
+    "wgmma_wait": """\
+template <int pending>
+__device__ __forceinline__ void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(pending) : "memory");
+}
+""",
+    "bulk_commit": """\
+__device__ __forceinline__ void bulk_commit() {
+    asm volatile("cp.async.bulk.commit_group;" : : : "memory");
+}
+""",
+    "bulk_wait": """\
+template <int pending>
+__device__ __forceinline__ void bulk_wait() {
+    asm volatile("cp.async.bulk.wait_group %0;" : : "n"(pending) : "memory");
+}
+""",
+    "bulk_wait_read": """\
+template <int pending>
+__device__ __forceinline__ void bulk_wait_read() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" : : "n"(pending) : "memory");
+}
+""",
+    "fence_proxy_async": """\
+__device__ __forceinline__ void fence_proxy_async() {
+    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
+}
+""",
+    "fence_barrier_init": """\
+__device__ __forceinline__ void fence_barrier_init() {
+    asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
+}
+""",
+    "shared_address": """\
+__device__ __forceinline__ unsigned shared_address(const void* place) {
+    return static_cast<unsigned>(__cvta_generic_to_shared(place));
+}
+""",
+    "mbarrier_init": """\
+__device__ __forceinline__ void mbarrier_init(unsigned long long* barrier, int count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(shared_address(barrier)), "r"(count) : "memory");
+}
+""",
+    "mbarrier_expect": """\
+__device__ __forceinline__ void mbarrier_expect(unsigned long long* barrier, int nbytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+        : : "r"(shared_address(barrier)), "r"(nbytes) : "memory");
+}
+""",
+    "mbarrier_arrive": """\
+__device__ __forceinline__ void mbarrier_arrive(unsigned long long* barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(shared_address(barrier)) : "memory");
+}
+""",
+    # Without `.release.cluster`, which would put a fence of the whole GPU into every chunk.
+    "mbarrier_arrive_at": """\
+__device__ __forceinline__ void mbarrier_arrive_at(unsigned long long* barrier, int rank) {
+    asm volatile("{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1; "
+        "mbarrier.arrive.shared::cluster.b64 _, [remote]; }"
+        : : "r"(shared_address(barrier)), "r"(rank) : "memory");
+}
+""",
+    "mbarrier_wait": """\
+__device__ __forceinline__ void mbarrier_wait(unsigned long long* barrier, int parity) {
+    const unsigned address = shared_address(barrier);
+    unsigned done;
+    do {
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+            : "=r"(done) : "r"(address), "r"(parity) : "memory");
+    } while (!done);
+}
+""",
+    "cluster_sync": """\
+__device__ __forceinline__ void cluster_sync() {
+    asm volatile("barrier.cluster.arrive.release;" : : : "memory");
+    asm volatile("barrier.cluster.wait.acquire;" : : : "memory");
+}
+""",
+    "cluster_rank": """\
+__device__ __forceinline__ int cluster_rank() {
+    unsigned rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+""",
+    "barrier_sync": """\
+template <int number, int threads>
+__device__ __forceinline__ void barrier_sync() {
+    asm volatile("bar.sync %0, %1;" : : "n"(number), "n"(threads) : "memory");
+}
+""",
+    "barrier_arrive": """\
+template <int number, int threads>
+__device__ __forceinline__ void barrier_arrive() {
+    asm volatile("bar.arrive %0, %1;" : : "n"(number), "n"(threads) : "memory");
+}
+""",
+    "registers_increase": """\
+template <int count>
+__device__ __forceinline__ void registers_increase() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(count));
+}
+""",
+    "registers_decrease": """\
+template <int count>
+__device__ __forceinline__ void registers_decrease() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(count));
+}
+""",
     "sync_threads": """\
 __device__ __forceinline__ void sync_threads(int barrier, int threads) {
     asm volatile("barrier.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import assert_never
 
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Expr, as_int, fits_int32, to_c
+from fireiron.algebra.expr import Expr, as_expr, as_int, fits_int32, free, terms, to_c
 from fireiron.base.errors import CheckError
 from fireiron.cuda.types import c_type
 from fireiron.kernel.ir import (
@@ -21,6 +21,7 @@ from fireiron.kernel.ir import (
     Parameter,
     Pointer,
     Size,
+    TensorMap,
     View,
     Workspace,
     walk,
@@ -51,16 +52,66 @@ def integer_type(value: Expr) -> str:
 
 @attrs.frozen
 class Element:
-    """Print as an lvalue of a view's first element; indexing gives the others in the view's order."""
+    """Print as an lvalue of a view's first element; indexing gives the others in the view's order.
+
+    Args:
+        view: what.
+        number: prints index expressions.
+        k_first: whether the contracted dimension is a tile's first (B) and not its last (A).
+        constants: variables whose values the compiler knows.
+    """
 
     view: View
     number: Numbers
+    k_first: bool = False
+    constants: Collection[str] = ()
+
+    @property
+    def name(self) -> str:
+        """Name the buffer."""
+        return self.view.buffer.name
 
     def __str__(self) -> str:
         return f"{self.view.buffer.name}[{self.number(self.view.offset)}]"
 
     def __getitem__(self, place: int) -> str:
         return f"{self.view.buffer.name}[{self.number(self.view.offset + self.view.layout(place))}]"
+
+    @property
+    def major(self) -> int:
+        """Give 0 for a tile whose contracted dimension is contiguous, else 1."""
+        return 0 if self._lines()[0 if self.k_first else 1][0][1] == 1 else 1
+
+    @property
+    def descriptor(self) -> str:
+        """Print a tile in swizzled spans as wgmma's operand.
+
+        The part of its place that the compiler knows is kept apart, since it can be added once the rest is encoded.
+        """
+        nbytes = self.view.buffer.dtype.nbytes
+        swizzle = self.view.swizzle
+        assert swizzle is not None
+        span = 16 << swizzle.bits
+        along_k, across = self._lines()[:: 1 if self.k_first else -1]
+        lead = 16
+        if self.major:
+            along_k, across = across, along_k
+            lead = along_k[1][1] * nbytes if len(along_k) > 1 else 16
+        known, rest = as_expr(0), as_expr(0)
+        for term in terms(self.view.offset):
+            if all(leaf.name in self.constants for leaf in free(term)):
+                known = known + term
+            else:
+                rest = rest + term
+        mode = {3: 1, 2: 2, 1: 3}[swizzle.bits]
+        return (
+            f"wgmma_operand<{mode}, {lead}, {8 * span}>"
+            f"(&{self.view.buffer.name}[{self.number(rest)}], {self.number(known * nbytes)})"
+        )
+
+    def _lines(self) -> list[list[tuple[int, int]]]:
+        """List extents and steps along a tile's rows and along its columns."""
+        return [[(int(n), int(s)) for n, s in mode.leaves] for mode in self.view.layout.modes]  # pyright: ignore[reportArgumentType]
 
 
 def parameter(p: Parameter) -> str:
@@ -73,6 +124,8 @@ def parameter(p: Parameter) -> str:
             return f"int {symbol.name}"
         case Number(name=name, dtype=dtype):
             return f"{c_type(dtype)} {name}"
+        case TensorMap(name=name):
+            return f"const __grid_constant__ TensorMap {name}"
         case Workspace(buffer=buffer):
             return f"{c_type(buffer.dtype)}* {buffer.name}"  # other blocks write it too
         case _ as never:
@@ -86,11 +139,14 @@ def buffers(kernel: Kernel) -> Iterator[str]:
         CheckError: `register-size` where the size of a register array is not a number.
     """
     shared = [buffer for buffer in kernel.buffers if buffer.memory == SH]
-    if shared:
+    if shared or kernel.barriers:
         yield "extern __shared__ __align__(1024) unsigned char shared[];"
     for buffer in shared:
         place = f"shared + {buffer.offset}" if buffer.offset else "shared"
         yield f"{c_type(buffer.dtype)}* {buffer.name} = reinterpret_cast<{c_type(buffer.dtype)}*>({place});"
+    for barrier in kernel.barriers:
+        place = f"shared + {barrier.offset}"
+        yield f"unsigned long long* {barrier.name} = reinterpret_cast<unsigned long long*>({place});"
     vectors = _vector_names(kernel)
     for buffer in kernel.buffers:
         if buffer.memory not in (GL, SH):
@@ -107,7 +163,7 @@ def dtypes(kernel: Kernel) -> set[DType]:
                 found.add(buffer.dtype)
             case Number(dtype=dtype):
                 found.add(dtype)
-            case Size():
+            case Size() | TensorMap():
                 pass
             case _ as never:
                 assert_never(never)

@@ -10,10 +10,11 @@ from fireiron.cuda.helpers import HELPERS, called
 from fireiron.cuda.memory import buffers, dtypes, parameter
 from fireiron.cuda.statements import Body
 from fireiron.cuda.types import C_TYPES, DECLARED, c_type
-from fireiron.kernel.ir import BLOCK, THREAD, Kernel
+from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, THREAD, Kernel, Roles, TensorMap
 
 INDENT: Final = "    "
-_SPECIAL: Final = {THREAD: "threadIdx.x", BLOCK: "blockIdx.x"}
+_SPECIAL: Final = {THREAD: "threadIdx.x", BLOCK: "blockIdx.x", BLOCKS: "gridDim.x", RANK: "cluster_rank()"}
+_TENSOR_MAP: Final = "struct alignas(64) TensorMap { unsigned long long words[16]; };"
 
 
 def source(kernel: Kernel) -> str:
@@ -29,10 +30,13 @@ def source(kernel: Kernel) -> str:
         body.statements(kernel.body)
     statements = writer.text()
     functions = list(body.functions)
-    helpers = [HELPERS[name] for name in called([statements, *functions])]
+    specials = [_SPECIAL[name] for name in _used(kernel, statements)]
+    helpers = [HELPERS[name] for name in called([statements, *functions, *specials])]
     used = "\n".join([statements, *helpers, *functions])
     named = {c_type(dtype) for dtype in dtypes(kernel)}
     types = [text for name, text in DECLARED.items() if C_TYPES[name] in named or _mentions(used, C_TYPES[name])]
+    if any(isinstance(p, TensorMap) for p in kernel.parameters):
+        types.append(_TENSOR_MAP)
     head = ["\n".join(types) + "\n"] if types else []
     return "\n".join([*head, *helpers, *functions, _entry(kernel, statements)])
 
@@ -40,8 +44,10 @@ def source(kernel: Kernel) -> str:
 def _entry(kernel: Kernel, body: str) -> str:
     """Print the kernel's head, its declarations and its body."""
     bounds = f"{kernel.threads}, {kernel.minimum_blocks}" if kernel.minimum_blocks else f"{kernel.threads}"
+    if kernel.cluster > 1:
+        bounds += f") __cluster_dims__({kernel.cluster}, 1, 1"
     parameters = ",\n".join(INDENT + parameter(p) for p in kernel.parameters)
-    used = [name for name in _SPECIAL if _mentions(body, name)]
+    used = _used(kernel, body)
     lines = [f"const int {name} = {_SPECIAL[name]};" for name in used]
     # Not being negative, they are divided by shifting and masking; the compiler does not see it from the conversion.
     lines += [f"__builtin_assume({name} >= 0);" for name in used]
@@ -53,6 +59,12 @@ def _entry(kernel: Kernel, body: str) -> str:
         f'extern "C" __global__ void __launch_bounds__({bounds})\n'
         f"{kernel.name}(\n{parameters}) {{\n{declarations}{body}}}\n"
     )
+
+
+def _used(kernel: Kernel, body: str) -> list[str]:
+    """List the special variables that a body names; roles declare `thread` themselves."""
+    roles = any(isinstance(statement, Roles) for statement in kernel.body)
+    return [name for name in _SPECIAL if _mentions(body, name) and not (roles and name == THREAD)]
 
 
 def _mentions(text: str, name: str) -> bool:

@@ -5,16 +5,40 @@ from __future__ import annotations
 from typing import assert_never
 
 import attrs
+import numpy as np
 
-from fireiron.algebra.expr import Expr, as_int, fits_int32
+from fireiron.algebra.expr import Expr, as_int, evaluate, fits_int32, free
 from fireiron.base.errors import CheckError
 from fireiron.base.text import Writer
 from fireiron.cuda import micro
 from fireiron.cuda.helpers import COUNT_IN
 from fireiron.cuda.memory import Element, Numbers, integer_type
 from fireiron.cuda.scalars import scalar
-from fireiron.kernel.ir import Call, Commit, Compute, CountIn, For, If, Let, Micro, Region, Statement, Sync, Wait
-from fireiron.language.levels import Block
+from fireiron.kernel.ir import (
+    THREAD,
+    Advance,
+    Arrive,
+    Await,
+    Call,
+    Commit,
+    Compute,
+    CountIn,
+    Cursor,
+    Fence,
+    For,
+    If,
+    InitBarriers,
+    Let,
+    Micro,
+    Region,
+    Role,
+    Roles,
+    Statement,
+    Sync,
+    Turn,
+    Wait,
+)
+from fireiron.language.levels import Block, Cluster
 
 WARP_THREADS = 32
 HARDWARE_BARRIERS = 16
@@ -29,12 +53,16 @@ class Body:
         writer: takes the statements.
         functions: texts of wrappers and microkernels, in the order of first use.
         number: prints index expressions.
+        constants: variables of unrolled loops: the compiler knows their values.
+        roles: how many run beside each other here.
     """
 
     threads: int
     writer: Writer
     functions: dict[str, None] = attrs.field(factory=dict[str, None])
     number: Numbers = attrs.field(factory=Numbers)
+    constants: set[str] = attrs.field(factory=set[str])
+    roles: int = 1
 
     def statements(self, body: tuple[Statement, ...]) -> None:
         """Print statements in order."""
@@ -48,30 +76,61 @@ class Body:
             case Let(var=var, value=value):
                 # The variable may be known to be small where its value's parts are not.
                 c_type = "int" if fits_int32(var) else integer_type(value)
-                write(f"const {c_type} {var.name} = {number(value)};")
-            case For(var=var, extent=extent, body=body, unroll=unroll):
-                # Without the 1 the compiler would choose: what is written is what runs.
-                write("#pragma unroll" if unroll else "#pragma unroll 1")
+                text = number(value)
+                if self.roles > 1 and _same_in_warps(value, self.threads):
+                    # Read from one lane, so that the compiler keeps it once for the warp.
+                    text = f"__shfl_sync(0xffffffff, {text}, 0)"
+                write(f"const {c_type} {var.name} = {text};")
+            case For(var=var, extent=extent, body=body, unroll=unroll, together=together):
+                # Without the number the compiler would choose: what is written is what runs.
+                write("#pragma unroll" if unroll else f"#pragma unroll {together}")
                 head = f"for ({integer_type(extent)} {var.name} = 0; {var.name} < {number(extent)}; ++{var.name}) {{"
+                if unroll:
+                    self.constants.add(var.name)
+                else:
+                    self.constants.discard(var.name)
                 with self.writer.block(head):
                     self.statements(body)
             case If(condition=condition, body=body):
                 with self.writer.block(f"if ({number(condition)}) {{"):
                     self.statements(body)
             case Call():
-                write(self._where(statement.write) + self._call(statement))
+                write(self._call(statement))
             case Compute(dst=dst, expr=expr, inputs=inputs):
                 value = scalar(expr, tuple(str(Element(view, number)) for view in inputs))
                 write(f"{self._where(statement.write)}{Element(dst, number)} = {value};")
             case Sync():
-                write(f"{_sync(statement, self.threads)}  // {statement.reason}")
+                write(f"{_sync(statement, self.threads, self.roles)}  // {statement.reason}")
             case CountIn(var=var, counter=counter, count=count, order=order):
                 self.functions[COUNT_IN.format(order=order)] = None
                 write(f"const int {var.name} = count_in(&{Element(counter, number)}, {number(count)});")
             case Commit(group=group):
                 write(f"{_name(group)}_commit();")
-            case Wait(group=group, pending=pending):
-                write(f"{_name(group)}_wait<{pending}>();")
+            case Wait(group=group, pending=pending, reads_only=reads_only):
+                write(f"{_name(group)}_wait{'_read' if reads_only else ''}<{pending}>();")
+            case InitBarriers(barriers=barriers):
+                with self.writer.block("if (threadIdx.x == 0) {"):
+                    for barrier in barriers:
+                        with self.writer.block(f"for (int i = 0; i < {barrier.slots}; ++i) {{"):
+                            write(f"mbarrier_init(&{barrier.name}[i], {barrier.count});")
+            case Await(barrier=barrier, slot=slot, parity=parity):
+                write(f"mbarrier_wait(&{barrier.name}[{number(slot)}], {number(parity)});")
+            case Arrive(barrier=barrier, slot=slot, nbytes=nbytes, peer=peer):
+                place = f"&{barrier.name}[{number(slot)}]"
+                if nbytes:
+                    write(f"mbarrier_expect({place}, {nbytes});")
+                elif peer is not None:
+                    write(f"mbarrier_arrive_at({place}, {number(peer)});")
+                else:
+                    write(f"mbarrier_arrive({place});")
+            case Advance(cursor=cursor, by=by):
+                self._advance(cursor, by)
+            case Fence(kind=kind, reason=reason):
+                write(f"{_FENCES[kind]}();" + (f"  // {reason}" if reason else ""))
+            case Turn(number=barrier, threads=threads, waits=waits, reason=reason):
+                write(f"barrier_{'sync' if waits else 'arrive'}<{barrier}, {threads}>();  // {reason}")
+            case Roles(roles=roles):
+                self._roles(roles)
             case Micro():
                 self.functions[micro.function(statement)] = None
                 write(self._where(statement.write) + micro.call(statement, number))
@@ -82,17 +141,74 @@ class Body:
             case _ as never:
                 assert_never(never)
 
+    def _advance(self, cursor: Cursor, by: Expr) -> None:
+        slot, parity, n = cursor.slot.name, cursor.parity.name, cursor.slots
+        if as_int(by) == 1:
+            self.writer.line(f"if (++{slot} == {n}) {slot} = 0, {parity} ^= 1;")
+            return
+        self.writer.line(f"{slot} += {self.number(by)};")
+        self.writer.line(f"{parity} ^= {slot} / {n} & 1;")
+        self.writer.line(f"{slot} %= {n};")
+
+    def _roles(self, roles: tuple[Role, ...]) -> None:
+        """Print roles as branches of whole warps; each counts its threads from its own first."""
+        write = self.writer.line
+        everyone, self.roles = self.threads, len(roles)
+        # Read from one lane, so that the compiler sees the branch to be uniform.
+        write("const int warp_of_block = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);")
+        for i, role in enumerate(roles):
+            last = i == len(roles) - 1
+            end = (role.first + role.threads) // WARP_THREADS
+            head = (
+                "} else {"
+                if last
+                else f"if (warp_of_block < {end}) {{"
+                if i == 0
+                else f"}} else if (warp_of_block < {end}) {{"
+            )
+            write(f"{head}  // {role.name}")
+            with self.writer.indent():
+                self.threads = role.threads
+                place = f"threadIdx.x - {role.first}" if role.first else "threadIdx.x"
+                write(f"const int thread = {place};")
+                write("__builtin_assume(thread >= 0);")
+                if role.registers:
+                    write(f"registers_{'increase' if last else 'decrease'}<{role.registers}>();")
+                for cursor in role.cursors:
+                    write(f"int {cursor.slot.name} = 0, {cursor.parity.name} = 0;")
+                    write(f"__builtin_assume({cursor.slot.name} >= 0);")
+                self.statements(role.body)
+        write("}")
+        self.threads, self.roles = everyone, 1
+
     def _call(self, call: Call) -> str:
-        """Print an atom's call, and keep its wrapper."""
+        """Print an atom's call under its masks, and keep its wrapper."""
         atom = call.atom
         fields: dict[str, object] = {
-            o.role: Element(v, self.number) for o, v in zip(atom.operands, call.views, strict=True)
+            o.role: Element(v, self.number, o.role == "B", self.constants)
+            for o, v in zip(atom.operands, call.views, strict=True)
         }
+        if call.map is not None:
+            far = next(v for v in call.views if v.buffer.name == call.map.buffer.name)
+            fields["map"] = call.map.name
+            fields["coordinates"] = ", ".join(self.number(far.origin[axis]) for axis in call.map.axes)
+        if call.signal is not None:
+            barrier, slot = call.signal
+            fields["signal"] = f"{barrier.name}[{self.number(slot)}]"
+        if call.peers is not None:
+            fields["peers"] = self.number(call.peers)
+        if atom.zeroes:
+            fields["accumulate"] = 1 if call.accumulate is None else self.number(call.accumulate)
+        fields.update((binding.name, self.number(binding.value)) for binding in call.bindings)
         if atom.kind == "Shuffle":
             if call.lane is None or call.read is not None or call.write is not None:
                 raise _refused(call, "every lane of the warp must take part, and name a source lane")
             fields["lane"] = self.number(call.lane)
-        text, wrapper = atom.call, atom.cuda
+        text, wrapper, where = atom.call, atom.cuda, self._where(call.write)
+        if where and atom.masked_call and call.read is None:
+            # The instruction's own predicate leaves no branch for others to be scheduled around.
+            text, wrapper, where = atom.masked_call, atom.masked_cuda, ""
+            fields["write"] = self.number(call.write)  # pyright: ignore[reportArgumentType]
         if call.read is not None and as_int(call.read) != 1:
             if not atom.guarded_call:
                 raise _refused(call, "it has no form that reads nothing and writes zeros")
@@ -100,7 +216,7 @@ class Body:
             fields["read"] = self.number(call.read)
         if wrapper:
             self.functions[wrapper] = None
-        return text.format_map(fields)
+        return where + text.format_map(fields)
 
     def _where(self, condition: Expr | None) -> str:
         """Print the guard of a statement that some threads skip."""
@@ -111,13 +227,33 @@ def _name(group: str) -> str:
     return group.replace(".", "_")
 
 
-def _sync(sync: Sync, threads: int) -> str:
+def _same_in_warps(value: Expr, threads: int) -> bool:
+    """Say whether a value differs between threads, but not between those of a warp."""
+    if {leaf.name for leaf in free(value)} != {THREAD}:
+        return False
+    table = np.broadcast_to(np.asarray(evaluate(value, {THREAD: np.arange(threads)})), (threads,))
+    warps = table.reshape(-1, WARP_THREADS)
+    return bool((warps == warps[:, :1]).all())
+
+
+_FENCES = {
+    "proxy.async": "fence_proxy_async",
+    "wgmma": "wgmma_fence",
+    "barrier.init": "fence_barrier_init",
+}
+
+
+def _sync(sync: Sync, threads: int, roles: int = 1) -> str:
     """Choose the barrier of a level's units: the block's, the warp's, or one of the 16 numbered ones for each unit.
 
     Raises:
         CheckError: `no-barrier` where neither fits.
     """
+    if sync.level.name == Cluster.name:
+        return "cluster_sync();"
     size = threads if sync.level.name == Block.name else sync.level.size
+    if roles > 1 and size is not None and size == threads and size > WARP_THREADS:
+        return f"barrier_sync<0, {threads}>();"
     if size is not None and size <= WARP_THREADS and threads > size:
         return "__syncwarp();"
     if size == threads:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fireiron.algebra.arch import Arch
 from fireiron.algebra.expr import evaluate
 from fireiron.algebra.occupancy import occupancy
-from fireiron.kernel.ir import Buffer, Kernel
+from fireiron.kernel.ir import Buffer, Kernel, Roles
 from fireiron.kernel.sites import Site, reads_and_writes, sites
 
 REGISTER_NBYTES = 4
@@ -59,6 +59,11 @@ def _lives(everything: tuple[Site, ...]) -> Mapping[str, tuple[int, int]]:
             entered = [ends[x.var.name] for x in site.loops if first < starts[x.var.name]]
             lives[name] = (first, max(last, site.index, *entered))
     return lives
+
+
+def role_budget(kernel: Kernel) -> int:
+    """Give the registers of a thread that the role which computes asks for, 0 where launch bounds decide."""
+    return max((r.registers for s in kernel.body if isinstance(s, Roles) for r in s.roles), default=0)
 
 
 def register_cap(arch: Arch, threads: int, minimum_blocks: int = 1) -> int:

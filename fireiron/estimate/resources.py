@@ -13,7 +13,7 @@ from fireiron.base.errors import Finding
 from fireiron.base.link import Link
 from fireiron.base.text import count as counted
 from fireiron.base.text import nbytes
-from fireiron.estimate.registers import ADDRESSING, register_cap, registers_of
+from fireiron.estimate.registers import ADDRESSING, register_cap, registers_of, role_budget
 from fireiron.kernel.ir import BLOCK, Buffer, Call, Compute, Kernel
 from fireiron.kernel.sites import Site, reads_and_writes, sample, sites, symbols, typical_sizes
 
@@ -89,7 +89,8 @@ def registers(kernel: Kernel, arch: Arch, least: int, held: Mapping[str, int] | 
         least: registers that tensors take at once.
         held: registers of each tensor, by name; the kernel's own where None.
     """
-    cap = register_cap(arch, kernel.threads, kernel.minimum_blocks)
+    budget = role_budget(kernel)
+    cap = budget or register_cap(arch, kernel.threads, kernel.minimum_blocks)
     if least + ADDRESSING <= cap:
         return
     made = origins(kernel)
@@ -98,6 +99,8 @@ def registers(kernel: Kernel, arch: Arch, least: int, held: Mapping[str, int] | 
     listed = ", ".join(f"{name} {held[name]}" for name in names[:4])
     origin = made.get(names[0], Origin()) if names else Origin()
     why = f"{arch} gives at most {cap} to each of {kernel.threads} threads"
+    if budget:
+        why = f"its role has {budget}"
     fits = least <= cap
     yield Finding(
         "spills-likely" if fits else "registers",
@@ -175,6 +178,8 @@ def idle(kernel: Kernel, sizes: Mapping[str, int] | None) -> Iterator[Finding]:
 
 def low_occupancy(kernel: Kernel, arch: Arch, least: int) -> Iterator[Finding]:
     """Find an SM that holds too few warps to hide what they wait for."""
+    if role_budget(kernel):
+        return  # roles hide what they wait for by running ahead, not by their number
     found = resident(kernel, arch, least)
     if 0 < found.warps < FEW_WARPS:
         yield Finding(

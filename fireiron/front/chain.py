@@ -33,6 +33,7 @@ from fireiron.language.decompositions import (
     Load,
     Microkernel,
     Own,
+    Specialised,
     Split,
     Strided,
     Tile,
@@ -191,7 +192,7 @@ class Chain:
         from fireiron.front.moves import MoveChain, default_load
 
         self._check(rules.still_open, self.residual, "load")
-        found = self._check(rules.operand, self.residual, role_name(operand))
+        found = self._check(rules.operand, self.residual, role_name(operand), isinstance(operand, Tensor))
         self._check(rules.load, self.residual, found, memory)
         kind = found.dtype if dtype is None else self._check(find_dtype, dtype)
         move = MoveChain(self.program, (), move_of(self.residual, found.role, memory, kind), (), self.where)
@@ -273,17 +274,61 @@ class TileRefinements(Chain):
         """
         return self._refine(permute=permutation, link=here())
 
+    def persistent(self: T_, order: Order | Grouped | Layout | None = None) -> T_:
+        """Launch as many units as run at once, and let each loop over tiles.
+
+        Args:
+            order: in which they are counted, as in `layout`; None keeps what stands.
+
+        Raises:
+            DecompositionError: `persistent-level` where the tiles do not go to the grid's blocks or clusters.
+        """
+        (*_, link) = self.links
+        assert isinstance(link, Tile)
+        self._check(rules.persistent, self._before, link.level)
+        return self._refine(persistent=True, order=link.order if order is None else order, link=here())
+
+    def staggered(self: T_, units: int) -> T_:
+        """Let units take whole tiles of the persistent loop in turn (ping-pong).
+
+        Main loops follow each other, and one unit's epilogue runs under another's math.
+
+        Args:
+            units: of the level that the tile goes to; each takes one trip in so many.
+
+        Raises:
+            DecompositionError: `staggered-units`.
+        """
+        (*_, link) = self.links
+        assert isinstance(link, Tile)
+        self._check(rules.staggered, self._before, self.residual, link.level, units)
+        return self._refine(staggered=units, link=here())
+
 
 class SplitRefinements(Chain):
     """Refine the split written last: the loop over its chunks, or the units that take them."""
 
-    def unroll(self: S_) -> S_:
+    def unroll(self: S_, chunks: int | None = None) -> S_:
         """Unroll the loop over chunks.
 
+        Args:
+            chunks: how many stand together in a trip of the loop that is left, None for all. As many as a pipeline has
+                stages make the numbers of ring slots constants.
+
         Raises:
-            DecompositionError: `parallel-pipeline` where units take the chunks, and no loop does.
+            DecompositionError: `unroll-chunks`; `parallel-pipeline` where units take the chunks, and no loop does.
         """
-        return self._loops(unrolled=True)
+        if chunks is None:
+            return self._loops(unrolled=True)
+        if chunks < 1:
+            raise DecompositionError(
+                "unroll-chunks",
+                f"{chunks} chunks cannot stand together in a trip of a loop",
+                fix="use 1 or more, or unroll() for no loop at all",
+                link=here(),
+                path=self.where,
+            )
+        return self._loops(together=chunks)
 
     def parallel(self: S_, level: Level, reduce: InOrder | ByAtomics | None = None) -> S_:
         """Give the chunks to units of a level at once; after the main loop, before epilog's ops, their sums become one.
@@ -321,8 +366,16 @@ class SplitRefinements(Chain):
             )
         return self._refine(**changes)
 
-    def pipeline(self: S_, stages: int) -> S_:
+    def pipeline(self: S_, stages: int, inflight: int = 0, drain: bool = False) -> S_:
         """Let the loads below run `stages - 1` chunks ahead, in as many ring slots.
+
+        A pipeline of registers inside one of shared memory flows: at the end of a chunk it loads from the next.
+
+        Args:
+            stages: ring slots.
+            inflight: 1 lets asynchronous instructions (wgmma) of one chunk still read its slot while the next chunk's
+                begin, so that they follow each other without a gap; 0 waits for them.
+            drain: whether it ends with each chunk of the pipeline around it instead.
 
         Raises:
             DecompositionError: `pipeline-stages`.
@@ -335,7 +388,28 @@ class SplitRefinements(Chain):
                 link=here(),
                 path=self.where,
             )
-        return self._loops(stages=stages, link=here())
+        if inflight not in (0, 1) or inflight >= stages:
+            raise DecompositionError(
+                "pipeline-stages",
+                f"{inflight} groups in flight over {stages} slots leave none to load into",
+                fix="use inflight=0 or 1, below the number of stages",
+                link=here(),
+                path=self.where,
+            )
+        return self._loops(stages=stages, inflight=inflight, drain=drain, link=here())
+
+    def specialize(self: S_, producers: int = 1, registers: tuple[int, int] | None = None) -> S_:
+        """Give the loads below to warps of their own, which run ahead as slots fall free.
+
+        Args:
+            producers: warpgroups that load.
+            registers: budgets of a thread that loads, and of one that computes; multiples of 8 from 24 to 256.
+
+        Raises:
+            DecompositionError: `role-registers`.
+        """
+        self._check(rules.specialised, self.residual, producers, registers)
+        return self._loops(specialised=Specialised(producers, registers), link=here())
 
 
 class LoadRefinements(Chain):
@@ -353,8 +427,13 @@ class LoadRefinements(Chain):
         return self._refine(pad=elements)
 
     def swizzle(self: L_, swizzle: Swizzle) -> L_:
-        """Permute the buffer's elements by XOR, so that columns spread over the banks."""
-        self._addressed("swizzle")
+        """Permute the buffer's elements by XOR, so that columns spread over the banks.
+
+        Raises:
+            DecompositionError: `swizzle-row` where it is wider than a row.
+        """
+        link = self._addressed("swizzle")
+        self._check(rules.swizzle, self._before, attrs.evolve(link, swizzle=swizzle))
         return self._refine(swizzle=swizzle)
 
     def storage_layout(self: L_, layout: Order | Layout) -> L_:
@@ -362,6 +441,7 @@ class LoadRefinements(Chain):
         link = self._addressed("storage_layout")
         if isinstance(layout, Layout):
             self._check(rules.storage, self._before, link.role, layout, link.pad)
+        self._check(rules.swizzle, self._before, attrs.evolve(link, storage=layout))
         return self._refine(storage=layout)
 
     def reuse_buffer(self: L_) -> L_:
@@ -405,6 +485,7 @@ _REFINES = {
     "to": "tile", "layout": "tile", "permute": "tile", "unroll": "tile and split", "pipeline": "split",
     "parallel": "split", "pad": "load",
     "swizzle": "load", "storage_layout": "load", "reuse_buffer": "load", "no_sync": "load",
+    "persistent": "tile", "staggered": "tile", "specialize": "split",
 }  # fmt: skip
 
 

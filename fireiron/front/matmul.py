@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import attrs
+
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.scalar import Arg, Cast
@@ -9,15 +11,15 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.link import here
 from fireiron.check import links as rules
 from fireiron.check.parallel import chunk_of
-from fireiron.front.chain import Chain, LoadRefinements, SplitRefinements, Strategy, TileRefinements
+from fireiron.front.chain import Chain, LoadRefinements, SplitRefinements, Strategy, TileRefinements, describe
 from fireiron.front.moves import MoveChain, conform
 from fireiron.front.roles import Role
 from fireiron.front.verbs import Verbs
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import Epilog, Microkernel, Split, Strided
 from fireiron.language.levels import RF, Memory
-from fireiron.language.pointwise import Op, Value, accumulator, expression, parameter, read
-from fireiron.language.residual import store_of
+from fireiron.language.pointwise import Op, Value, accumulator, cast_to, expression, parameter, read
+from fireiron.language.residual import start, store_of
 from fireiron.language.specs import Coefficient, MatMul
 from fireiron.language.tensor import Tensor
 
@@ -107,6 +109,33 @@ class MatMulChain(Verbs, Chain):
         value = self._check(self._value, ops, kind)
         return self._as(MatMulChain, Epilog(value, memory, kind, init, stored.links, link=here()))
 
+    def swap(self) -> MatMulChain:
+        """Compute the transpose of C as the product of the transposes of B and A: nothing moves, roles change names.
+
+        Widths of tiles that one dimension takes in finer steps than the other then run along M.
+
+        Shapes:
+            (M, N, K) -> (N, M, K)
+
+        Raises:
+            DecompositionError: `swap-first` behind another link.
+        """
+        if self.links:
+            raise DecompositionError(
+                "swap-first",
+                f"swap() renames the operands of the whole product, and {describe(self.links[-1])} stands before it",
+                fix="write it first: spec.swap().tile(...)",
+                link=here(),
+                path=self.where,
+            )
+        (step,) = self.program.steps
+        spec = self.matmul
+        swapped = attrs.evolve(
+            spec, A=spec.B.transposed, B=spec.A.transposed, C=spec.C.transposed, swapped=not spec.swapped
+        )
+        program = attrs.evolve(self.program, steps=(attrs.evolve(step, spec=swapped),))
+        return MatMulChain(program, (), start(swapped), ())
+
     @property
     def matmul(self) -> MatMul:
         """Give the spec that the chain decomposes."""
@@ -128,7 +157,8 @@ class MatMulChain(Verbs, Chain):
             old = read(spec.C)
             old = old if old.dtype == kind else Value(Cast(Arg(1, old.dtype), kind), old.tensors)
             value = value + (old if spec.beta.is_one else old * _coefficient(spec.beta, kind))
-        return expression(ops, value)
+        # The accumulator's registers hold the result until it is stored.
+        return cast_to(expression(ops, value), kind)
 
     def done(self, atom: Atom | Microkernel | str | None = None) -> MatMulChain:
         """Close the chain: the first atom of the table that executes the residual spec, a chosen one, or a microkernel.

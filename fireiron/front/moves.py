@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import here
 from fireiron.check import links as rules
@@ -10,8 +11,10 @@ from fireiron.front.roles import SRC, Role
 from fireiron.front.verbs import Verbs
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import Microkernel, Own, Strided, Widest
-from fireiron.language.levels import RF, SH, Level, Memory, Thread
-from fireiron.language.tensor import Order, Tensor
+from fireiron.language.levels import FR, GL, RF, SH, Level, Memory, Thread, Warp
+from fireiron.language.tensor import Order, RowMajor, Tensor
+
+MOST_BOX = 256  # elements of a tensor map's box along one dimension
 
 
 class MoveChain(Verbs, Chain):
@@ -54,8 +57,16 @@ class MoveChain(Verbs, Chain):
             )
         return self._as(TiledMove, self._tile_link(Widest(nbytes or 16, exact=nbytes is not None)))
 
-    def load(self, operand: Role | Tensor | str, memory: Memory, strategy: Strategy | None = None) -> LoadedMove:
+    def load(
+        self, operand: Role | Tensor | str, memory: Memory, strategy: Strategy | None = None, dtype: object = None
+    ) -> LoadedMove:
         """Go by way of another memory: the first hop is `strategy`, the rest of this chain the second.
+
+        Args:
+            operand: `SRC`.
+            memory: by way of which.
+            strategy: the first hop, vector() or conform() by default.
+            dtype: element type there, the source's by default.
 
         Shapes:
             (src, dst) -> (memory, dst)
@@ -63,7 +74,7 @@ class MoveChain(Verbs, Chain):
         Raises:
             DecompositionError: `unknown-operand`, `already-there`, `load-output`, `unfinished-move`.
         """
-        return self._as(LoadedMove, self._load_link(operand, memory, strategy, None))
+        return self._as(LoadedMove, self._load_link(operand, memory, strategy, dtype))
 
     def own(self, level: Level) -> MoveChain:
         """Descend to the elements that each unit of `level` holds of the register side.
@@ -88,6 +99,27 @@ class MoveChain(Verbs, Chain):
 
 class TiledMove(TileRefinements, MoveChain):
     """A Move whose last link is a tile."""
+
+    def pipeline(self, stages: int) -> TiledMove:
+        """Give the buffers right below a ring of slots, which the tiles take in turn.
+
+        A slot that a bulk store reads is waited for when its turn comes again.
+
+        Args:
+            stages: slots.
+
+        Raises:
+            DecompositionError: `pipeline-stages`.
+        """
+        if stages < 1:
+            raise DecompositionError(
+                "pipeline-stages",
+                f"a pipeline of {stages} stages has no slot",
+                fix="use 1 or more",
+                link=here(),
+                path=self.where,
+            )
+        return self._refine(stages=stages, link=here())
 
 
 class LoadedMove(LoadRefinements, MoveChain):
@@ -123,13 +155,43 @@ def conform(nbytes: int | None = None) -> Strategy:
 def ldmatrix() -> Strategy:
     """Load fragments from shared memory by the instruction that deals them out.
 
-    Tiles are of 16 by 32 bytes of K, a whole warp at once.
+    Tiles are of 16 by 32 bytes of K, or what there is of these, a whole warp at once.
     """
 
     def strategy(move: MoveChain) -> MoveChain:
         kind = move.residual.operands[0].dtype
-        sizes = [kind.count_in(32) if dim == "K" else 16 for dim, _ in move.residual.sizes[-2:]]
-        return move.tile(*sizes).unroll().done()
+        most = [(kind.count_in(32) if dim == "K" else 16, size) for dim, size in move.residual.sizes[-2:]]
+        sizes = [min(n, size) if isinstance(size, int) else n for n, size in most]
+        return move.tile(*sizes).unroll().done("ldmatrix")
+
+    return strategy
+
+
+def movmatrix(load: Strategy | None = None) -> Strategy:
+    """Load fragments across the direction in which an instruction takes them, and transpose them between registers.
+
+    For 16-bit elements whose neighbours in memory lie apart in the fragment, where ldmatrix cannot transpose them on
+    the way: straight from global memory.
+
+    Args:
+        load: brings the transposed fragment into registers, conform() by default.
+    """
+
+    def strategy(move: MoveChain) -> MoveChain:
+        return move.load(SRC, FR, load or conform()).tile(8, 8).unroll().done("movmatrix")
+
+    return strategy
+
+
+def wmma(rows: int = 16, cols: int = 16) -> Strategy:
+    """Move between memory and fragments of wmma, whose layout is the hardware's own, a whole warp at once.
+
+    Args:
+        rows, cols: of the fragment.
+    """
+
+    def strategy(move: MoveChain) -> MoveChain:
+        return move.tile(rows, cols).unroll().done("wmma")
 
     return strategy
 
@@ -145,6 +207,56 @@ def cp_async(nbytes: int | None = None) -> Strategy:
 
     def strategy(move: MoveChain) -> MoveChain:
         return move.vectors(nbytes).to(Thread).unroll().done("cp.async")
+
+    return strategy
+
+
+def tma(span: int = 128) -> Strategy:
+    """Move whole boxes between global and shared memory by bulk copies, which one thread starts.
+
+    The buffer is laid out as they demand: rows of `span` bytes of the contiguous dimension, swizzled.
+
+    Args:
+        span: 128, 64 or 32 bytes, or 0 for plain rows.
+    """
+
+    def strategy(move: MoveChain) -> MoveChain:
+        src, dst = move.residual.operands
+        load = src.memory == GL
+        tensor = src.tensor
+        width = span // (dst if load else src).dtype.nbytes
+        sizes: list[int] = []
+        for i, (_, extent) in enumerate(move.residual.sizes[-2:]):
+            contiguous = (i == 1) == (tensor.order is RowMajor)
+            assert isinstance(extent, int) or extent is None
+            whole = width if extent is None else extent
+            sizes.append(min(whole, width) if contiguous and span else _part(whole))
+        batch = 1 if len(move.residual.sizes) == 3 else None
+        name = f"tma.{'load' if load else 'store'}.{len(move.residual.sizes)}d.{span}B"
+        return move.tile(*sizes, batch=batch).unroll().tile(*sizes, batch=batch).to(Thread, units=1).done(name)
+
+    return strategy
+
+
+def _part(extent: int) -> int:
+    """Give the largest equal part of an extent that a box takes."""
+    return next(extent // n for n in range(1, extent + 1) if extent % n == 0 and extent // n <= MOST_BOX)
+
+
+def stmatrix(trans: bool = False) -> Strategy:
+    """Store fragments to shared memory by the instruction that collects them, rounded to 16 bits.
+
+    Args:
+        trans: rows in memory run down the fragment's columns.
+    """
+
+    def strategy(move: MoveChain) -> MoveChain:
+        (_, rows), (_, cols) = move.residual.sizes[-2:]
+        assert isinstance(rows, int) and isinstance(cols, int)
+        wide = 16 if cols % 16 == 0 else 8
+        own = move.tile(16, cols).to(Warp) if move.residual.level.name != Warp.name else move
+        name = f"stmatrix.x{4 if wide == 16 else 2}{'.trans' if trans else ''}"
+        return own.tile(16, wide).unroll().done(name)
 
     return strategy
 
@@ -171,6 +283,9 @@ def through_shared(
     pad: int = 0,
     order: Order | None = None,
     reuse: bool = False,
+    at: Level | None = None,
+    ring: int = 1,
+    dtype: object = None,
 ) -> Strategy:
     """Move by way of shared memory, so that threads exchange elements and store whole lines.
 
@@ -181,11 +296,17 @@ def through_shared(
         pad: elements added to the staging buffer's leading stride.
         order: the staging buffer's order, None for the destination's.
         reuse: overlay the operands' buffers, which are dead by then.
+        at: the level whose units each stage what they hold, in buffers of their own; None stages for the whole block.
+        ring: slots of the staging buffer, which panels take in turn.
+        dtype: what is staged, the destination's element type by default.
     """
 
     def strategy(move: MoveChain) -> MoveChain:
-        start = move if panel is None else move.tile(*panel).unroll()
-        staging = start.load(SRC, SH, put or conform()).pad(pad)
+        own = move if at is None else move.own(at)
+        start = own if panel is None else own.tile(*panel).unroll().pipeline(ring)
+        src, dst = move.residual.operands
+        kind = dst.dtype if dtype is None else find_dtype(dtype)
+        staging = start.load(SRC, SH, put or conform(), dtype=None if src.dtype == kind else kind).pad(pad)
         staging = staging if order is None else staging.storage_layout(order)
         return (take or vector())(staging.reuse_buffer() if reuse else staging)
 

@@ -15,6 +15,7 @@ from fireiron.base.errors import CallError, SpecError
 from fireiron.jit.arrays import ArrayFacts, share_elements, span
 from fireiron.jit.expression import evaluate, names_in
 from fireiron.jit.interface import Interface, NumberParameter, PointerParameter
+from fireiron.jit.maps import recipes
 
 SHARE = re.compile(r"\((\w+) // (\d+)\)")
 MAX_GRID = 2**31 - 1
@@ -275,6 +276,14 @@ def bind(interface: Interface, arrays: Mapping[str, ArrayFacts], given: Mapping[
             f"the grid has {grid} blocks, more than the {MAX_GRID} that a launch may have",
             fix="use larger tiles, or fewer rows at a time",
         )
+    if grid % interface.cluster:
+        raise CallError(
+            "precondition",
+            f"the grid has {grid} blocks, no multiple of the {interface.cluster} of a cluster",
+            fix="round the grid up to whole clusters, and guard the blocks without work",
+        )
+    if grid:
+        recipes(interface, sizes)
     return Binding(sizes, grid, device)
 
 

@@ -35,9 +35,9 @@ def build(
         cache: whether the disk cache is read and written.
 
     Raises:
-        CompileError: `nvrtc`, `no-nvrtc`, `unsupported-arch`, `no-entry`.
+        CompileError: `nvrtc`, `no-nvrtc`, `unsupported-arch`, `no-entry`, `wgmma-serialised`, `setmaxnreg-ignored`.
     """
-    options = options or CompileOptions()
+    options, arch = options or CompileOptions(), arch.target
     key = cache_key(digest, arch.name, options) if cache else ""
     entry = load(key) if cache else None
     if entry is None:

@@ -1,7 +1,8 @@
-"""CUDA C++ to a cubin with NVRTC, on machines with and without a driver."""
+"""CUDA C++ to a cubin with NVRTC (13, and 12.9 for what 13 has dropped), on machines with and without a driver."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from importlib import import_module
@@ -11,6 +12,7 @@ import attrs
 
 from fireiron.algebra.arch import Arch
 from fireiron.base.errors import CompileError
+from fireiron.jit.nvrtc12 import FIRST_OF_13, Nvrtc12, nvrtc12, without_notice
 from fireiron.jit.resources import Resources, parse_log
 
 INSTALL_NVRTC = "pip install 'cuda-toolkit[nvrtc]>=13.0,<14'"
@@ -37,7 +39,7 @@ class CompileOptions:
     def arguments(self, arch: Arch) -> tuple[str, ...]:
         """List the NVRTC command line."""
         # NVRTC's own cache answers a second compile of one source without the log that holds its registers and spills.
-        chosen = [f"--gpu-architecture={arch.name}", "--std=c++17", "--ptxas-options=-v", "--no-cache"]
+        chosen = [f"--gpu-architecture={arch.target.name}", "--std=c++17", "--ptxas-options=-v", "--no-cache"]
         if self.lineinfo:
             chosen.append("--generate-line-info")
         if self.debug:
@@ -111,12 +113,12 @@ def compile_source(
         path: the file name that messages and line information give; `<name>.cu` unless told.
 
     Raises:
-        CompileError: `nvrtc`, `no-nvrtc`, `unsupported-arch`.
+        CompileError: `nvrtc`, `no-nvrtc`, `unsupported-arch`, `no-entry`, `wgmma-serialised`, `setmaxnreg-ignored`.
     """
     # cuda.bindings and not cuda.core's Program: it loads in a quarter of the time (0.06 s against 0.25 s, of a budget
     # of 0.5 s), gives PTX and cubin of one compilation, and never asks for a driver.
-    nvrtc = _nvrtc()
-    options = options or CompileOptions()
+    nvrtc = _bindings(arch)
+    options, arch = options or CompileOptions(), arch.target
     supported = _checked(nvrtc, nvrtc.nvrtcGetSupportedArchs())
     if arch.number not in supported:
         listed = " ".join(str(a) for a in supported)
@@ -132,6 +134,7 @@ def compile_source(
         arguments = [a.encode() for a in options.arguments(arch)]
         (result,) = nvrtc.nvrtcCompileProgram(program, len(arguments), arguments)
         log = _text(nvrtc, program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog).decode(errors="replace")
+        log = without_notice(log) if isinstance(nvrtc, Nvrtc12) else log
         if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise _failure(nvrtc, result, log, source, file, arch)
         cubin = _text(nvrtc, program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
@@ -146,7 +149,27 @@ def compile_source(
             f'the source compiled, but holds no kernel extern "C" {name}',
             fix=f'name the kernel {name} and declare it extern "C" __global__',
         ) from None
-    return Binary(name, arch.name, source, ptx.rstrip("\0"), cubin, log.strip("\0 \n"), resources, compiler())
+    if not options.debug:  # unoptimised code keeps accumulators in memory, and is not run for speed
+        _check_pipelines(log, arch)
+    return Binary(name, arch.name, source, ptx.rstrip("\0"), cubin, log.strip("\0 \n"), resources, _identified(nvrtc))
+
+
+def _check_pipelines(log: str, arch: Arch) -> None:
+    """Refuse code that ptxas made slow: it says so in advisories C7500 to C7599, which no flag turns into errors."""
+    found = [line.strip() for line in log.strip("\0").splitlines() if re.search(r"\bC75\d\d\b", line)]
+    for line in found:
+        if "setmaxnreg" in line:
+            raise CompileError(
+                "setmaxnreg-ignored",
+                f"ptxas ignores the register budgets of roles for {arch.name}: {line}",
+                fix="give the kernel launch bounds, and budgets that add up to what its launch gives",
+            )
+        raise CompileError(
+            "wgmma-serialised",
+            f"ptxas serialises the asynchronous matrix products for {arch.name}: {line}",
+            fix="keep accumulators in registers that nothing touches between a product and its wait, and call no "
+            "function that is not inlined",
+        )
 
 
 def compiler() -> Compiler:
@@ -155,15 +178,34 @@ def compiler() -> Compiler:
     Raises:
         CompileError: `no-nvrtc`.
     """
-    nvrtc = _nvrtc()
+    return _identified(_nvrtc())
+
+
+def _identified(nvrtc: Any) -> Compiler:
+    """Identify the library behind a set of bindings."""
     version = _version(nvrtc)
+    if isinstance(nvrtc, Nvrtc12):
+        return _file(version, nvrtc.path)
     pathfinder: Any = import_module("cuda.pathfinder")
-    path = str(pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path)
+    return _file(version, str(pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path))
+
+
+def _file(version: tuple[int, int], path: str) -> Compiler:
     try:
         found = os.stat(path)
     except OSError:
         return Compiler(version, path, 0, 0)
     return Compiler(version, path, found.st_size, found.st_mtime_ns)
+
+
+def _bindings(arch: Arch) -> Any:
+    """Choose the NVRTC that compiles for a target."""
+    if arch.number >= FIRST_OF_13:
+        return _nvrtc()
+    # The bindings take whichever NVRTC they find loaded: theirs comes first.
+    with contextlib.suppress(CompileError):
+        _nvrtc()
+    return nvrtc12(arch.name)
 
 
 def _nvrtc() -> Any:

@@ -52,6 +52,12 @@ def disassemble(cubin: bytes, *, lines: bool = False) -> str:
             file.write(cubin)
         command = [tool, "--print-code", *(["--print-line-info"] if lines else []), path]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode and "is deprecated" in done.stderr:
+        raise CompileError(
+            "nvdisasm",
+            f"this nvdisasm has dropped the target: {done.stderr.strip()}",
+            fix="pip install 'nvidia-cuda-nvdisasm==13.0.*'",
+        )
     if done.returncode:
         raise CompileError(
             "nvdisasm",

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from fireiron.base.errors import FireironError
 from fireiron.base.version import VERSION
+from fireiron.jit import nvrtc12
 from fireiron.jit.cache import cache_path, usage
 from fireiron.jit.compile import INSTALL_NVRTC, compiler
 from fireiron.jit.disassemble import find_nvdisasm
@@ -41,6 +42,8 @@ def facts() -> list[Fact]:
     except FireironError as error:
         found.append(Fact("NVRTC", f"none; {error.fix or INSTALL_NVRTC}", False))
         compiles, newer = False, False
+    old = nvrtc12.find()
+    found.append(Fact("NVRTC 12", old or f"none, so nothing for sm_70 and sm_72; {nvrtc12.INSTALL}", True))
     tool = find_nvdisasm()
     found.append(Fact("nvdisasm", tool or "none; pip install nvidia-cuda-nvdisasm", tool is not None))
     count, nbytes = usage()

@@ -6,7 +6,7 @@ import ctypes
 import sys
 import threading
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from typing import Any
 
@@ -14,7 +14,9 @@ import attrs
 
 from fireiron.algebra.arch import arch as find_arch
 from fireiron.base.errors import CallError
+from fireiron.jit.cluster import check_cluster, configuration
 from fireiron.jit.compile import Binary
+from fireiron.jit.interface import Interface
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 INVALID_CONTEXT = 201
@@ -82,28 +84,41 @@ class Loaded:
         handle: the CUkernel.
         device: the GPU's ordinal.
         context: its primary context.
+        resident: blocks of it that the device runs at once; asked for persistent kernels alone, 0 for others.
     """
 
     handle: int
     device: int
     context: int
+    resident: int = 0
 
 
 class Driver:
     """Reach the driver; one instance serves a process.
 
-    Cold calls go through cuda.bindings. `launch` and `current_context` are the driver's own functions through ctypes:
-    called with ready-made arguments they cost a third of what the bindings' conversions cost.
+    Cold calls go through cuda.bindings. What stands on the way of a launch is the driver's own functions through
+    ctypes: called with ready-made arguments they cost a third of what the bindings' conversions cost.
     """
 
     def __init__(self) -> None:
         self.cu: Any = import_module("cuda.bindings.driver")
-        library = ctypes.CDLL(LIBRARY)
+        self._library = library = ctypes.CDLL(LIBRARY)
         self.launch: Callable[..., int] = library.cuLaunchKernel
         self.current_context: Callable[..., int] = library.cuCtxGetCurrent
         self._contexts: dict[int, int] = {}
         self._lock = threading.Lock()
         self.call(self.cu.cuInit(0))
+
+    # Drivers before CUDA 12 lack these, and are told apart by `require` before anything asks for them.
+    @cached_property
+    def launch_clusters(self) -> Callable[..., int]:
+        """Give cuLaunchKernelEx."""
+        return self._library.cuLaunchKernelEx
+
+    @cached_property
+    def encode_map(self) -> Callable[..., int]:
+        """Give cuTensorMapEncodeTiled."""
+        return self._library.cuTensorMapEncodeTiled
 
     def call(self, answer: tuple[Any, ...]) -> Any:
         """Return what a driver function gives beside its status.
@@ -148,13 +163,13 @@ class Driver:
         """Give one attribute of a device."""
         return int(self.call(self.cu.cuDeviceGetAttribute(name, device)))
 
-    def load(self, binary: Binary, shared_nbytes: int, device: int) -> Loaded:
+    def load(self, binary: Binary, interface: Interface, device: int) -> Loaded:
         """Load a kernel on a device, and opt in to its shared memory.
 
         Raises:
-            CallError: `wrong-arch`, `driver`.
+            CallError: `wrong-arch`, `no-room`, `driver`.
         """
-        cu, target = self.cu, find_arch(binary.arch)
+        cu, target, shared_nbytes = self.cu, find_arch(binary.arch), interface.shared_nbytes
         number = self.compute_capability(device)
         if not target.runs_on(number):
             raise CallError(
@@ -174,10 +189,40 @@ class Driver:
                 self.call(cu.cuKernelSetAttribute(name, shared_nbytes, kernel, cu.CUdevice(device)))
             # Lazy loading would otherwise put the code on the device at the first launch, which a capture forbids.
             self.call(cu.cuKernelGetFunction(kernel))
+            resident = self.resident(int(kernel), interface, device) if interface.persistent else 0
         finally:
             cu.cuThreadExchangeStreamCaptureMode(mode)
             self.pop()
-        return Loaded(int(kernel), device, context)
+        return Loaded(int(kernel), device, context, resident)
+
+    def resident(self, kernel: int, interface: Interface, device: int) -> int:
+        """Count the blocks of a kernel that run at once in the current context, whole clusters of them.
+
+        Raises:
+            CallError: `cluster-size`, `no-room`, `driver`.
+        """
+        cluster, threads, shared_nbytes = interface.cluster, interface.threads, interface.shared_nbytes
+        check_cluster(interface.entry, cluster)
+        cu, function = self.cu, ctypes.c_void_p(kernel)  # both queries take a CUkernel in a CUfunction's place
+        number = ctypes.c_int()
+        if cluster == 1:
+            ask = self._library.cuOccupancyMaxActiveBlocksPerMultiprocessor
+            code = ask(ctypes.byref(number), function, ctypes.c_int(threads), ctypes.c_size_t(shared_nbytes))
+            units = self.attribute(cu.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device)
+        else:
+            made = configuration(cluster, threads, shared_nbytes, cluster)
+            code = self._library.cuOccupancyMaxActiveClusters(ctypes.byref(number), function, ctypes.byref(made))
+            units = cluster
+        self.call((cu.CUresult(code), number))
+        if number.value == 0:
+            what = "block" if cluster == 1 else f"cluster of {cluster} blocks"
+            raise CallError(
+                "no-room",
+                f"GPU {device} has no room for one {what} of {interface.entry}: {threads} threads and "
+                f"{shared_nbytes} bytes of shared memory a block",
+                fix="use smaller tiles, fewer stages or a smaller cluster",
+            )
+        return number.value * units
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, assert_never, cast
 
 import attrs
 
@@ -52,6 +52,27 @@ class NumberParameter:
 
 
 @attrs.frozen
+class MapParameter:
+    """Pass a tensor map: how bulk copies cut an array into boxes, encoded at the call as CUtensorMap of 128 bytes.
+
+    Args:
+        name: the parameter's name.
+        pointer: name of the array parameter that it describes.
+        axes: which axes of that parameter's shape it counts, innermost first; the first has stride 1.
+        box: elements of a box along these axes.
+        swizzle: bytes of the swizzle's span in shared memory: 0, 32, 64 or 128.
+        dtype: how the elements are encoded: short name of a dtype, or `tf32` for f32 rounded to it on the way.
+    """
+
+    name: str
+    pointer: str
+    axes: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int
+    dtype: str
+
+
+@attrs.frozen
 class WorkspaceParameter:
     """Pass the address of memory that belongs to the kernel: zeroed before the first launch, no two launches' at once.
 
@@ -66,7 +87,9 @@ class WorkspaceParameter:
     count: str
 
 
-InterfaceParameter: TypeAlias = PointerParameter | SizeParameter | NumberParameter | WorkspaceParameter
+InterfaceParameter: TypeAlias = PointerParameter | SizeParameter | NumberParameter | MapParameter | WorkspaceParameter
+
+MAP_ALIGN = 16  # bytes by which the address in a tensor map must be aligned (CUDA driver API, cuTensorMapEncodeTiled)
 
 
 @attrs.frozen
@@ -100,6 +123,8 @@ class Interface:
         parameters: in launch order.
         symbols: every size that an expression of this record names.
         preconditions: what the sizes must fulfil.
+        cluster: blocks of a cluster; the grid is a multiple of it.
+        persistent: whether at most as many blocks are launched as run at once.
     """
 
     entry: str
@@ -109,6 +134,8 @@ class Interface:
     parameters: tuple[InterfaceParameter, ...]
     symbols: tuple[SizeSymbol, ...] = ()
     preconditions: tuple[Demand, ...] = ()
+    cluster: int = 1
+    persistent: bool = False
 
     @property
     def pointers(self) -> tuple[PointerParameter, ...]:
@@ -129,6 +156,11 @@ class Interface:
     def numbers(self) -> tuple[NumberParameter, ...]:
         """List the scalars that a call takes by keyword."""
         return tuple(p for p in self.parameters if isinstance(p, NumberParameter))
+
+    @property
+    def maps(self) -> tuple[MapParameter, ...]:
+        """List the tensor maps in launch order."""
+        return tuple(p for p in self.parameters if isinstance(p, MapParameter))
 
     @property
     def workspaces(self) -> tuple[WorkspaceParameter, ...]:
@@ -153,7 +185,15 @@ class Interface:
         data = attrs.asdict(self)
         data["parameters"] = [{"kind": _KIND_OF[type(p)], **attrs.asdict(p)} for p in self.parameters]
         # Launch facts that every kernel of this interface shares, for readers that launch from another language.
-        return data | {"cluster": 1, "block": [self.threads, 1, 1], "tensor_maps": []}
+        return data | {"block": [self.threads, 1, 1], "tensor_maps": [self._encoding(m) for m in self.maps]}
+
+    def _encoding(self, tensor_map: MapParameter) -> dict[str, Any]:
+        """Say what cuTensorMapEncodeTiled takes for a map, extents and strides as expressions of elements."""
+        pointer = next(p for p in self.pointers if p.name == tensor_map.pointer)
+        return attrs.asdict(tensor_map) | {
+            "extents": [pointer.shape[axis] for axis in tensor_map.axes],
+            "strides": [pointer.strides[axis] for axis in tensor_map.axes],
+        }
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Interface:
@@ -170,6 +210,8 @@ class Interface:
             parameters=tuple(_parameter(p) for p in data["parameters"]),
             symbols=tuple(SizeSymbol(**s) for s in data["symbols"]),
             preconditions=tuple(Demand(**p) for p in data["preconditions"]),
+            cluster=int(data["cluster"]),
+            persistent=bool(data["persistent"]),
         )
 
     @staticmethod
@@ -179,18 +221,24 @@ class Interface:
         from fireiron.jit.expression import text_of
         from fireiron.kernel import ir
 
+        mapped = {p.buffer.name for p in kernel.parameters if isinstance(p, ir.TensorMap)}
         parameters: list[InterfaceParameter] = []
         for parameter in kernel.parameters:
             match parameter:
                 case ir.Pointer(buffer=buffer, shape=shape, strides=strides, role=role):
                     texts = tuple(map(text_of, shape)), tuple(map(text_of, strides))
-                    parameters.append(PointerParameter(buffer.name, buffer.dtype.name, *texts, role, buffer.align))
+                    align = max(buffer.align, MAP_ALIGN if buffer.name in mapped else 1)
+                    parameters.append(PointerParameter(buffer.name, buffer.dtype.name, *texts, role, align))
                 case ir.Size(symbol=symbol):
                     parameters.append(SizeParameter(symbol.name))
                 case ir.Number(name=name, dtype=dtype, default=default):
                     parameters.append(NumberParameter(name, dtype.name, default))
+                case ir.TensorMap(name=name, buffer=buffer, axes=axes, box=box, swizzle=swizzle):
+                    parameters.append(MapParameter(name, buffer.name, axes, box, swizzle, buffer.dtype.name))
                 case ir.Workspace(buffer=buffer):
                     parameters.append(WorkspaceParameter(buffer.name, buffer.dtype.name, text_of(buffer.size)))
+                case _ as never:
+                    assert_never(never)
         symbols: dict[str, SizeSymbol] = {}
         for e in _expressions(kernel):
             for leaf in _leaves(e):
@@ -204,6 +252,8 @@ class Interface:
             parameters=tuple(parameters),
             symbols=tuple(symbols.values()),
             preconditions=tuple(Demand(text_of(p.condition), p.message, p.fix) for p in kernel.preconditions),
+            cluster=kernel.cluster,
+            persistent=kernel.persistent,
         )
 
 
@@ -211,6 +261,7 @@ _KINDS: dict[str, type[InterfaceParameter]] = {
     "pointer": PointerParameter,
     "size": SizeParameter,
     "number": NumberParameter,
+    "map": MapParameter,
     "workspace": WorkspaceParameter,
 }
 _KIND_OF = {record: kind for kind, record in _KINDS.items()}
@@ -218,7 +269,7 @@ _KIND_OF = {record: kind for kind, record in _KINDS.items()}
 
 def _parameter(data: dict[str, Any]) -> InterfaceParameter:
     fields: dict[str, Any] = {
-        k: tuple(cast("list[str]", v)) if isinstance(v, list) else v for k, v in data.items() if k != "kind"
+        k: tuple(cast("list[Any]", v)) if isinstance(v, list) else v for k, v in data.items() if k != "kind"
     }
     return _KINDS[data["kind"]](**fields)
 
@@ -234,8 +285,10 @@ def _expressions(kernel: Kernel) -> Iterator[Expr]:
                 yield symbol
             case ir.Workspace(buffer=buffer):
                 yield buffer.size
-            case ir.Number():
+            case ir.Number() | ir.TensorMap():
                 pass
+            case _ as never:
+                assert_never(never)
     yield kernel.grid
     yield from (p.condition for p in kernel.preconditions)
 

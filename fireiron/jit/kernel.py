@@ -124,8 +124,8 @@ class CompiledKernel:
         Raises:
             CallError: `wrong-count`, `not-an-array`, `wrong-shape`, `wrong-dtype`, `wrong-stride`, `wrong-device`,
                 `misaligned`, `overlap`, `size-mismatch`, `precondition`, `read-only`, `unknown-argument`, `unknown-
-                size`, `no-gpu`, `old-driver`, `wrong-arch`,
-                `driver`.
+                size`, `map-type`, `map-rank`, `map-box`, `map-extent`, `map-stride`, `map-refused`, `cluster-size`,
+                `no-room`, `no-gpu`, `old-driver`, `wrong-arch`, `driver`.
         """
         # The steady state: torch tensors of shapes seen before, and no scalars but defaults.
         if out is not None and self._has_one_output and not scalars and self._defaults is not None:
@@ -221,7 +221,7 @@ class CompiledKernel:
         """Load the kernel on a device, once.
 
         Raises:
-            CallError: `no-gpu`, `old-driver`, `wrong-arch`, `driver`.
+            CallError: `no-gpu`, `old-driver`, `wrong-arch`, `cluster-size`, `no-room`, `driver`.
         """
         found = self._loaded.get(device)
         if found is None:
@@ -229,7 +229,7 @@ class CompiledKernel:
             with self._lock:
                 found = self._loaded.get(device)
                 if found is None:
-                    found = driver().load(self.binary, self.interface.shared_nbytes, device)
+                    found = driver().load(self.binary, self.interface, device)
                     self._loaded[device] = found
         return found
 

@@ -12,10 +12,13 @@ import attrs
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import CallError
 from fireiron.cuda.types import bits_of
+from fireiron.jit import maps
 from fireiron.jit.arrays import span
 from fireiron.jit.bind import Binding, concrete
+from fireiron.jit.cluster import Configuration, check_cluster, configuration
 from fireiron.jit.driver import INVALID_CONTEXT, Driver, Loaded
 from fireiron.jit.interface import Interface, PointerParameter, SizeParameter
+from fireiron.jit.maps import EncodedMaps
 from fireiron.jit.workspace import Workspaces
 
 # How a number travels, by dtype; a float that C lacks travels as its bits.
@@ -26,14 +29,23 @@ _FORMATS = {
 
 
 class Arguments:
-    """Hold one launch's arguments: values in 8-byte slots, and the table of their addresses in parameter order."""
+    """Hold one launch's arguments: their values, and the table of the values' addresses in parameter order.
 
-    __slots__ = ("context", "context_address", "table", "values")
+    Args:
+        places: first byte of each parameter's value.
+        nbytes: of all values.
+        configuration: how clusters are launched, None where there are none.
+    """
 
-    def __init__(self, slots: Sequence[int]) -> None:
-        self.values = (ctypes.c_uint64 * max(len(slots), 1))()
+    __slots__ = ("configuration", "configuration_address", "context", "context_address", "start", "table", "values")
+
+    def __init__(self, places: Sequence[int], nbytes: int, configuration: Configuration | None = None) -> None:
+        self.values = (ctypes.c_char * (nbytes + maps.ALIGN))()
         base = ctypes.addressof(self.values)
-        self.table = (ctypes.c_void_p * max(len(slots), 1))(*(base + 8 * slot for slot in slots))
+        self.start = -base % maps.ALIGN
+        self.table = (ctypes.c_void_p * max(len(places), 1))(*(base + self.start + place for place in places))
+        self.configuration = configuration
+        self.configuration_address = None if configuration is None else ctypes.byref(configuration)
         self.context = ctypes.c_void_p()
         self.context_address = ctypes.byref(self.context)
 
@@ -47,8 +59,6 @@ class LaunchPlan:
         nbytes: bytes from first to last element of each array, inputs first.
         inputs: how many of the arrays are inputs.
         align_mask: bits that no address may have, all arrays together.
-        pack: writes addresses, sizes and numbers into the slots.
-        sizes: values of the size parameters.
         run: launches: run(addresses, numbers, stream).
     """
 
@@ -87,17 +97,12 @@ def plan(
         driver: the process's.
         loaded: the kernel on the binding's device.
         workspaces: its memory there, where it takes any.
+
+    Raises:
+        CallError: `cluster-size`, and `map-...` for arrays that no tensor map describes.
     """
+    check_cluster(interface.entry, interface.cluster)
     order = [*interface.inputs, *interface.outputs]
-    sizes = [p for p in interface.parameters if isinstance(p, SizeParameter)]
-    slot = {p.name: i for i, p in enumerate([*order, *sizes, *interface.numbers, *interface.workspaces])}
-    slots = [slot[p.name] for p in interface.parameters]
-    # Every value starts its own 8-byte slot, whatever its size.
-    numbers = [_FORMATS[n.dtype] for n in interface.numbers]
-    padded = [f + "x" * (8 - struct.calcsize(f)) for f in numbers]
-    pack = struct.Struct(
-        f"<{'Q' * len(order)}{'i4x' * len(sizes)}{''.join(padded)}{'Q' * len(interface.workspaces)}"
-    ).pack_into
     nbytes = tuple(
         span(concrete(p.shape, binding.sizes), concrete(p.strides, binding.sizes)) * find_dtype(p.dtype).nbytes
         for p in order
@@ -108,15 +113,10 @@ def plan(
         inputs=len(interface.inputs),
         align_mask=_align_mask(order),
         run=_runner(
-            interface,
-            binding,
-            driver,
-            loaded,
-            slots,
-            pack,
-            tuple(binding.sizes[s.name] for s in sizes),
-            None if workspaces is None else _kept(interface, binding, workspaces),
-        ),
+            interface, binding, driver, loaded, None if workspaces is None else _kept(interface, binding, workspaces)
+        )
+        if binding.grid
+        else _nothing,
     )
 
 
@@ -146,34 +146,70 @@ def _align_mask(pointers: Sequence[PointerParameter]) -> int:
     return max((p.align for p in pointers), default=1) - 1
 
 
+def _nothing(addresses: Sequence[int], numbers: Sequence[float | int], stream: int) -> None:
+    """Launch nothing, for an empty output: CUDA refuses a launch of no blocks."""
+
+
+@attrs.frozen
+class _Block:
+    """Lay out the values of a launch.
+
+    Args:
+        places: first byte of each parameter's value, in launch order.
+        nbytes: of all values.
+        pack: writes the maps, addresses, sizes, numbers and workspaces: pack(buffer, start, *values).
+    """
+
+    places: tuple[int, ...]
+    nbytes: int
+    pack: Callable[..., None]
+
+
+def _block(interface: Interface) -> _Block:
+    arrays = [*interface.inputs, *interface.outputs]
+    sizes = [p for p in interface.parameters if isinstance(p, SizeParameter)]
+    kept = interface.workspaces
+    # Maps stand first, where they are aligned; every other value starts its own 8-byte slot, whatever its size.
+    values = len(interface.maps) * maps.NBYTES
+    places = {p.name: i * maps.NBYTES for i, p in enumerate(interface.maps)}
+    places |= {p.name: values + 8 * i for i, p in enumerate([*arrays, *sizes, *interface.numbers, *kept])}
+    numbers = [_FORMATS[n.dtype] for n in interface.numbers]
+    padded = [f + "x" * (8 - struct.calcsize(f)) for f in numbers]
+    mapped = f"{maps.NBYTES}s" * len(interface.maps)
+    layout = struct.Struct(f"<{mapped}{'Q' * len(arrays)}{'i4x' * len(sizes)}{''.join(padded)}{'Q' * len(kept)}")
+    return _Block(tuple(places[p.name] for p in interface.parameters), layout.size, layout.pack_into)
+
+
 def _runner(
     interface: Interface,
     binding: Binding,
     driver: Driver,
     loaded: Loaded,
-    slots: Sequence[int],
-    pack: Callable[..., None],
-    sizes: tuple[int, ...],
     workspaces: Callable[[int], tuple[int, ...]] | None,
 ) -> Callable[[Sequence[int], Sequence[float | int], int], None]:
     """Close over everything that does not change, as arguments that ctypes takes without conversion."""
-    launch, current_context = driver.launch, driver.current_context
+    current_context = driver.current_context
     handle = ctypes.c_void_p(loaded.handle)
     context, device = loaded.context, loaded.device
-    grid, threads, shared = binding.grid, interface.threads, interface.shared_nbytes
+    block = _block(interface)
+    places, nbytes, pack = block.places, block.nbytes, block.pack
+    sizes = tuple(binding.sizes[p.name] for p in interface.parameters if isinstance(p, SizeParameter))
+    threads, shared, cluster = interface.threads, interface.shared_nbytes, interface.cluster
+    grid = min(binding.grid, loaded.resident) if interface.persistent else binding.grid
+    launch = driver.launch if cluster == 1 else driver.launch_clusters
+    names = [p.name for p in (*interface.inputs, *interface.outputs)]
+    encoded = [(names.index(r.array), EncodedMaps(r, driver)) for r in maps.recipes(interface, binding.sizes)]
     streams: dict[int, ctypes.c_void_p] = {}
     # Each launch borrows its own arguments: threads may call at once, and list.append and list.pop are atomic.
     pool: list[Arguments] = []
 
     def run(addresses: Sequence[int], numbers: Sequence[float | int], stream: int) -> None:
-        if grid == 0:  # an empty output: CUDA refuses a launch of no blocks
-            return
         kept = () if workspaces is None else workspaces(stream)
         try:
             arguments = pool.pop()
         except IndexError:
-            arguments = Arguments(slots)
-        pack(arguments.values, 0, *addresses, *sizes, *numbers, *kept)
+            made = None if cluster == 1 else configuration(grid, threads, shared, cluster)
+            arguments = Arguments(places, nbytes, made)
         queue = streams.get(stream)
         if queue is None:
             if len(streams) > 64:
@@ -185,7 +221,13 @@ def _runner(
         if foreign:
             driver.push(context)
         try:
-            code = launch(handle, grid, 1, 1, threads, 1, 1, shared, queue, arguments.table, None)
+            found = [known[addresses[i]] for i, known in encoded]
+            pack(arguments.values, arguments.start, *found, *addresses, *sizes, *numbers, *kept)
+            if arguments.configuration is None:
+                code = launch(handle, grid, 1, 1, threads, 1, 1, shared, queue, arguments.table, None)
+            else:
+                arguments.configuration.stream = queue
+                code = launch(arguments.configuration_address, handle, arguments.table, None)
         finally:
             if foreign:
                 driver.pop()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from fireiron.algebra.expr import as_int
-from fireiron.kernel.ir import Buffer, Call, Compute, CountIn, For, If, Micro, Region, Statement, View
+from fireiron.kernel.ir import Buffer, Call, Compute, CountIn, For, If, Micro, Region, Roles, Statement, View
 from fireiron.kernel.window import Storage
 from fireiron.language.levels import SH
 
@@ -28,11 +28,13 @@ def allocate(storages: tuple[Storage, ...], body: tuple[Statement, ...]) -> tupl
         offset = 0
         if storage.memory == SH:
             offset = _overlay(storage, buffers, lives) if storage.reuse else end
-            offset = -(-offset // ALIGN) * ALIGN
+            align = max(ALIGN, storage.align)
+            offset = -(-offset // align) * align
             end = max(end, offset + nbytes)
         buffers[storage.name] = Buffer(
-            storage.name, storage.memory, storage.dtype, storage.size, storage.slots, storage.unit, offset, nbytes
-        )
+            storage.name, storage.memory, storage.dtype, storage.size, storage.slots, storage.unit, offset, nbytes,
+            guarded=storage.guarded,
+        )  # fmt: skip
     return buffers, end
 
 
@@ -75,6 +77,9 @@ def _lives(body: tuple[Statement, ...]) -> dict[str, tuple[int, int]]:
                     visit(inner, at)
                 case If(body=inner) | Region(body=inner):
                     visit(inner, point)
+                case Roles(roles=roles):  # they run at the same time: no buffer of one is dead while another runs
+                    for role in roles:
+                        visit(role.body, at)
                 case _:
                     for view in views_of(statement):
                         note(view, at)
@@ -105,11 +110,17 @@ def rebind(body: tuple[Statement, ...], buffers: Mapping[str, Buffer]) -> tuple[
         match statement:
             case Region(title, inner, path, link):
                 out.append(Region(title, rebind(inner, buffers), path, link))
-            case For(var, extent, inner, unroll):
-                out.append(For(var, extent, rebind(inner, buffers), unroll))
+            case For(body=inner):
+                out.append(attrs.evolve(statement, body=rebind(inner, buffers)))
             case If(condition, inner):
                 out.append(If(condition, rebind(inner, buffers)))
-            case Call(views=views) | Micro(views=views):
+            case Roles(roles=roles):
+                out.append(Roles(tuple(attrs.evolve(role, body=rebind(role.body, buffers)) for role in roles)))
+            case Call(views=views, map=described):
+                if described is not None:
+                    described = attrs.evolve(described, buffer=buffers[described.buffer.name])
+                out.append(attrs.evolve(statement, views=tuple(final(v) for v in views), map=described))
+            case Micro(views=views):
                 out.append(attrs.evolve(statement, views=tuple(final(v) for v in views)))
             case CountIn(counter=counter):
                 out.append(attrs.evolve(statement, counter=final(counter)))

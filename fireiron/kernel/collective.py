@@ -1,71 +1,154 @@
-"""Collective Moves: a whole warp moves a tile between shared memory and a fragment by one instruction."""
+"""Collective Moves: a whole warp moves a tile between memory and a fragment, or between fragments, at once."""
 
 from __future__ import annotations
 
 import attrs
 
-from fireiron.algebra.expr import Expr
+from fireiron.algebra.expr import Expr, as_expr
 from fireiron.algebra.layout import Layout
+from fireiron.algebra.scalar import Arg, Cast
 from fireiron.atoms.table import chosen_from
 from fireiron.base.errors import DecompositionError, FireironError
+from fireiron.kernel.choose import require_converged
 from fireiron.kernel.context import Context, State, memory_view
 from fireiron.kernel.fragment import at, digits_of, fragment_view, leaves_of, parts_of
-from fireiron.kernel.ir import Call, Statement, View
+from fireiron.kernel.ir import Binding, Buffer, Call, Compute, For, Statement, View
 from fireiron.kernel.window import Window
 from fireiron.language.atom import Atom, Operand
+from fireiron.language.levels import RF, Thread
+
+ROLES = ("src", "dst")
+VECTOR_NBYTES = 16
+DISAGREE = ("ownership-conflict", "fragment-order")
+MOST_REASONS = 4
 
 
 def lower_collective(chosen: Atom | str | None, state: State, context: Context) -> tuple[Statement, ...]:
-    """Lower a warp's Move by the first atom whose rows fit the buffer and whose fragment fits the registers.
+    """Lower a warp's Move by the first atom that fits memory on its one side and registers on the other.
 
     Raises:
-        DecompositionError: `no-atom`, naming what does not fit of each candidate.
+        DecompositionError: `no-atom`, naming what does not fit of the nearest candidates; `fragment-agreement` where
+            just the fragment is another one than the use's; `opaque-fragment`.
     """
-    src, dst = state.windows["src"], state.windows["dst"]
-    shape = tuple(size for _, size in state.residual.sizes[-2:])
-    why: list[str] = []
-    sizes: set[int] = set()
-    for atom in chosen_from(chosen):
-        if atom.kind != "Move" or atom.unit != state.level:
+    # Reasons by how far their atoms came.
+    why: list[tuple[int, str]] = []
+    disagreement: FireironError | None = None
+    for atom in _candidates(chosen, state):
+        unfit = _unfit(atom, state, context)
+        if unfit is not None:
+            why.append(unfit)
             continue
-        row = atom.operand("src")
-        bits = atom.nbytes * 8 // row.registers
-        if bits != src.storage.dtype.bits:
-            sizes.add(bits)
-            continue
-        if row.shape != shape:
-            why.append(f"{atom.name} moves {row.shape[0]}x{row.shape[1]} elements of {bits} bits")
-            continue
-        if (
-            src.storage.memory != row.memory
-            or not dst.storage.memory.registers
-            or src.storage.dtype != dst.storage.dtype
-        ):
-            why.append(f"{atom.name} moves {row.memory} to FR and converts nothing")
-            continue
-        if atom.arch > context.arch:
-            why.append(f"{atom.name} needs sm_{atom.arch}, not sm_{context.arch}")
-            continue
+        views: dict[str, View] = {}
+        bindings: tuple[Binding, ...] = ()
+        window = state.windows["dst"]
         try:
-            source = _rows(row, src, state)
-            target = fragment_view(atom.operand("dst"), dst, state, context, atom.name)
+            for role in sorted(ROLES, key=lambda r: _asked(state.windows[r])):
+                operand, window = atom.operand(role), state.windows[role]
+                if operand.memory.registers:
+                    views[role] = fragment_view(operand, window, state, context, atom.name)
+                else:
+                    views[role], bindings = _rows(operand, window, state)
         except FireironError as error:
-            why.append(f"{atom.name}: {error.message}")
+            why.append((4, f"{atom.name}: {error.message}"))
+            if error.code in DISAGREE and disagreement is None:
+                disagreement = _disagreement(atom, window, error)
             continue
-        return (Call(atom, (source, target), link=state.link),)
-    if not why and sizes:
-        listed = ", ".join(map(str, sorted(sizes)))
-        why.append(f"elements have {src.storage.dtype.bits} bits, those that it moves {listed}")
+        require_converged(atom, state, context)
+        body, views["src"] = _converted(views["src"], state, context)
+        return (*body, Call(atom, (views["src"], views["dst"]), link=state.link, bindings=bindings))
+    if disagreement is not None:
+        raise disagreement
+    most = max((stage for stage, _ in why), default=0)
+    reasons = list(dict.fromkeys(text for stage, text in why if stage == most))[:MOST_REASONS]
     raise DecompositionError(
         "no-atom",
         f"no atom of a {state.level} executes {state.residual}: "
-        f"{'; '.join(why) or 'none moves between these memories'}",
+        f"{'; '.join(reasons) or 'none moves between these memories'}",
         fix="tile to the atom's shape, or load by conform(), which moves each thread's own elements",
     )
 
 
-def _rows(operand: Operand, window: Window, state: State) -> View:
-    """View the row of memory whose address each lane gives.
+def _candidates(chosen: Atom | str | None, state: State) -> list[Atom]:
+    """List the Moves of a unit; with a fragment that is opaque, or that is not, only atoms of that kind.
+
+    Raises:
+        DecompositionError: `opaque-fragment` where none is of that kind.
+    """
+    found = [atom for atom in chosen_from(chosen) if atom.kind == "Move" and atom.unit == state.level]
+    for role in ROLES:
+        ownership = state.windows[role].storage.ownership
+        if ownership is None or not found:
+            continue
+        sides = [(atom, atom.operand(role)) for atom in found if atom.operand(role).memory.registers]
+        alike = [atom for atom, side in sides if bool(side.opaque) == bool(ownership.opaque)]
+        if sides and not alike:
+            atom, side = sides[0]
+            ownership.agree(side.opaque, state.windows[role].storage.name, atom.name)
+        found = alike
+    return found
+
+
+def _asked(window: Window) -> int:
+    """Order the sides so that an atom which fits the one does not decide who owns the other before that is known."""
+    return 2 * (window.storage.memory.registers and window.storage.ownership is None) + window.storage.memory.registers
+
+
+def _unfit(atom: Atom, state: State, context: Context) -> tuple[int, str] | None:
+    """Say which fact of an atom differs from the Move, and how many fit before it."""
+    shape = tuple(size for _, size in state.residual.sizes[-2:])
+    sides = [(atom.operand(role), state.windows[role].storage) for role in ROLES]
+    if any(
+        o.memory.registers != s.memory.registers or not (o.memory.registers or o.memory == s.memory) for o, s in sides
+    ):
+        return 0, f"{atom.name} moves {sides[0][0].memory} to {sides[1][0].memory}"
+    operand = next((o for o, _ in sides if not o.memory.registers), sides[0][0])
+    bits = atom.nbytes * 8 // operand.registers
+    # A fragment on its way to memory is converted in registers, unless it is opaque.
+    converted = sides[0][0].memory.registers and not sides[1][0].memory.registers and not sides[0][0].opaque
+    for _, storage in sides[converted:]:
+        if storage.dtype.bits != bits:
+            family, have = atom.name.split(".")[0], storage.dtype.bits
+            return 1, f"{family} moves elements of {bits} bits, and those of {storage.name} have {have}"
+    if operand.shape != shape:
+        return 2, f"{atom.name} moves {operand.shape[0]}x{operand.shape[1]} elements of {bits} bits"
+    kinds = {storage.dtype for _, storage in sides[converted:]}
+    if len(kinds) > 1 or any(o.dtype not in (None, s.dtype) for o, s in sides):
+        return 2, f"{atom.name} moves {operand.dtype or 'elements of one type'} and converts nothing"
+    if atom.arch > context.arch:
+        return 3, f"{atom.name} needs sm_{atom.arch}, not sm_{context.arch}"
+    return None
+
+
+def _converted(source: View, state: State, context: Context) -> tuple[tuple[Statement, ...], View]:
+    """Convert what a thread holds of a fragment to the destination's element type, in registers."""
+    have, kind = state.windows["src"].storage.dtype, state.windows["dst"].storage.dtype
+    count = source.layout.size
+    if have == kind:
+        return (), source
+    assert isinstance(count, int)
+    name = context.name(f"{state.windows['dst'].storage.name}_packed")
+    buffer = Buffer(name, RF, kind, as_expr(count), unit=Thread)
+    context.temporaries.append(buffer)
+    e = context.variable("e", count)
+    one = attrs.evolve(source, offset=source.offset + source.layout(e), layout=Layout(1, 0))
+    cast = Compute(View(buffer, e), Cast(Arg(0, have), kind), (one,), link=state.link)
+    return (For(e, as_expr(count), (cast,), unroll=True),), View(buffer, as_expr(0), Layout(count, 1))
+
+
+def _disagreement(atom: Atom, window: Window, error: FireironError) -> DecompositionError:
+    """Name both atoms of a fragment that the one deals out otherwise than the other takes it."""
+    storage = window.storage
+    assert storage.ownership is not None
+    return DecompositionError(
+        "fragment-agreement",
+        f"{atom.name} and {storage.ownership.owner} do not agree about {storage.name}: {error.message}",
+        fix="load by conform(), which always agrees; by the .trans form; or through movmatrix()",
+        other=storage.ownership.link,
+    )
+
+
+def _rows(operand: Operand, window: Window, state: State) -> tuple[View, tuple[Binding, ...]]:
+    """View the row of memory whose address each lane gives, or which it touches of a tile that is named as a whole.
 
     Raises:
         DecompositionError: `row-order`, `vector-alignment`, `irregular-steps`.
@@ -87,11 +170,33 @@ def _rows(operand: Operand, window: Window, state: State) -> View:
         axes[i] = at(axes[i], shift)
     axes[run] = attrs.evolve(axes[run], size=count)
     place = attrs.evolve(window, axes=tuple(axes))
+    vector = min(count, storage.dtype.count_in(VECTOR_NBYTES))
     for e in (place.linear(), place.base()):
-        _aligned(e, count, storage.name)
-    return attrs.evolve(memory_view(place), layout=Layout(count, 1))
+        _aligned(e, vector, storage.name, storage.dtype.nbytes_of(vector))
+    bindings = _pitched(operand, window, len(axes) - 2 if run == len(axes) - 1 else len(axes) - 1)
+    return attrs.evolve(memory_view(place), layout=Layout(count, 1)), bindings
 
 
-def _aligned(e: Expr, count: int, name: str) -> None:
-    if e.divisor % count:
-        raise DecompositionError("vector-alignment", f"rows of {name} do not start at multiples of 16 bytes", fix="")
+def _pitched(operand: Operand, window: Window, across: int) -> tuple[Binding, ...]:
+    """Name a tile's first element and the distance of its rows, where the instruction takes these."""
+    if not operand.pitch:
+        return ()
+    storage, kind = window.storage, window.storage.dtype
+    steps = window.steps_along(across)
+    if storage.swizzle is not None:
+        raise DecompositionError("row-order", f"{storage.swizzle} breaks up the tile's rows in {storage.name}", fix="")
+    if steps is None or len(steps.leaves) != 1 or window.axes[across].steps is not None:
+        raise DecompositionError(
+            "row-order", f"its rows lie at no one distance along {window.axes[across].dim} of {storage.name}", fix=""
+        )
+    tile, pitch = window.base() + window.linear(), as_expr(steps.leaves[0][1])
+    _aligned(tile, kind.count_in(operand.align), storage.name, operand.align)
+    _aligned(pitch, kind.count_in(operand.pitch), storage.name, operand.pitch)
+    return Binding("tile", tile), Binding("pitch", pitch)
+
+
+def _aligned(e: Expr, count: int, name: str, nbytes: int) -> None:
+    if count and e.divisor % count:
+        raise DecompositionError(
+            "vector-alignment", f"rows of {name} do not start at multiples of {nbytes} bytes", fix=""
+        )

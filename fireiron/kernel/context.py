@@ -4,24 +4,58 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Index, Var, as_expr, free, simplest, substitute
+from fireiron.algebra.expr import FALSE, Expr, Index, Var, as_expr, free, simplest, substitute
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.layout_compose import complement, compose
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
-from fireiron.kernel.ir import BLOCK, THREAD, Buffer, Let, Precondition, Statement, View, Workspace
+from fireiron.kernel.ir import (
+    BLOCK,
+    THREAD,
+    Barrier,
+    Buffer,
+    Cursor,
+    Let,
+    Precondition,
+    Statement,
+    TensorMap,
+    View,
+    Workspace,
+)
 from fireiron.kernel.ownership import Access, Limit, Ownership, RegisterLoop, access
 from fireiron.kernel.window import Cut, Storage, Window, advance
-from fireiron.language.decompositions import Decomposition
+from fireiron.language.decompositions import Decomposition, Split
 from fireiron.language.levels import Block, Cluster, Kernel, Level
 from fireiron.language.residual import Residual
 from fireiron.language.specs import Spec
 
+if TYPE_CHECKING:
+    from fireiron.kernel.flow import Flow
+
 MAX_THREADS = 1024
+
+
+@attrs.define(eq=False)
+class Ring:
+    """Share a specialised split's buffers and barriers between the role that fills them and the one that empties them.
+
+    Args:
+        link: the split.
+        cursor: each role walks the ring by one of its own.
+        full: completes when a chunk has landed.
+        empty: completes when its readers are done, in all blocks that the loads here write to.
+        storages: the buffers, by operand.
+    """
+
+    link: Split
+    cursor: Cursor
+    full: Barrier
+    empty: Barrier
+    storages: dict[str, Storage]
 
 
 @attrs.define(eq=False)
@@ -31,6 +65,18 @@ class Context:
     Args:
         arch: the architecture's number; atoms that need a later one do not match.
         spec: the step that is lowered.
+        threads: of the compute path, which the outermost level inside the block decides.
+        role: which projection of the tree is lowered: `math`, or `load` where a split is specialised.
+        loaders: threads of the role `load`.
+        registers: budgets of `load` and `math`, 0 for none.
+        rings: what specialised splits share between roles, by link.
+        signal: the barrier and slot that bulk loads are counted by, where one is set.
+        cluster: blocks of a cluster; `ranks` gives, by dimension, how many of them lie along it, and which this is.
+        persistent: whether blocks loop over tiles.
+        staggered: units that take these trips in turn.
+        maps: tensor maps by tensor, box and span.
+        prologue: what the role that computes runs once, before all else.
+        zeroed: accumulators that their first MatMul takes for zero, so that nothing initialises them.
         ways: blocks that share each tile of C, which they split K for; this block is number `way` of those for number
             `tile` of `tiles`.
         workspaces: global memory that the kernel keeps for itself.
@@ -53,6 +99,20 @@ class Context:
     temporaries: list[Buffer] = attrs.field(factory=list[Buffer])
     preconditions: list[Precondition] = attrs.field(factory=list[Precondition])
     numbers: dict[str, object] = attrs.field(factory=dict[str, object])
+    role: Literal["math", "load"] = "math"
+    loaders: int = 0
+    registers: tuple[int, int] = (0, 0)
+    rings: list[Ring] = attrs.field(factory=list["Ring"])
+    signal: tuple[Barrier, Expr] | None = None
+    cluster: int = 1
+    ranks: dict[str, tuple[int, Expr]] = attrs.field(factory=dict[str, tuple[int, Expr]])
+    persistent: bool = False
+    staggered: int = 1
+    prologue: list[Statement] = attrs.field(factory=list[Statement])
+    zeroed: set[str] = attrs.field(factory=set[str])
+    maps: dict[tuple[str, tuple[int, ...], int], TensorMap] = attrs.field(
+        factory=dict[tuple[str, tuple[int, ...], int], TensorMap]
+    )
 
     def name(self, wanted: str) -> str:
         """Make a C identifier that nothing else has."""
@@ -106,8 +166,11 @@ class State:
         position: this thread's index in the executing unit, of `width` threads (None above Block).
         loops: the enclosing loops.
         guards: what holds here where units outnumber tiles.
+        begun: under which condition an earlier chunk of K was already accumulated.
+        ring: slots of the buffers right below, and which of them this trip takes.
         path: the links that led here, in words.
         link: where the last of them was written.
+        flow: the pipeline around this place whose loop one below may take over.
     """
 
     residual: Residual
@@ -116,8 +179,11 @@ class State:
     width: int | None = None
     loops: tuple[RegisterLoop, ...] = ()
     guards: tuple[Expr, ...] = ()
+    begun: Expr = FALSE
+    ring: tuple[int, Expr, int] | None = None
     path: str = ""
     link: Link | None = None
+    flow: Flow | None = None
 
     @property
     def level(self) -> Level:
@@ -153,9 +219,18 @@ Recur: TypeAlias = Callable[[Sequence[Decomposition], State, Context], Body]
 
 @attrs.frozen
 class Units:
-    """Say how many units of a level a unit of another holds, which one this thread is in, and its position there."""
+    """Say how many units of a level a unit of another holds, which one this thread is in, and its position there.
+
+    Args:
+        count: units that take part.
+        present: units that there are; those from `count` on idle.
+        index: this thread's unit.
+        position: this thread's place in it.
+        width: threads of it.
+    """
 
     count: int
+    present: int
     index: Expr
     position: Expr
     width: int
@@ -186,7 +261,7 @@ def units_of(level: Level, state: State, context: Context, tiles: int, cap: int 
     position, width = state.position, state.width
     assert position is not None and width is not None
     if state.level.name == level.name:
-        return Units(1, as_expr(0), position, width)
+        return Units(1, 1, as_expr(0), position, width)
     if width % level.size:
         raise DecompositionError(
             "level-nests",
@@ -194,11 +269,22 @@ def units_of(level: Level, state: State, context: Context, tiles: int, cap: int 
             fix=f"give the block a multiple of {level.size} threads",
         )
     inside = _layout(level)
+    if inside.cosize != level.size and level.parent is not None and width % (level.parent.size or 1):
+        raise DecompositionError(
+            "level-nests",
+            f"{width} threads of this {state.level} hold no whole {level}: "
+            f"its threads lie {inside} in a {level.parent}",
+            fix=f"map tiles to {level.parent} first",
+        )
     outside = complement(inside, width)
-    count = width // level.size
-    if cap is not None and cap < count:
-        count = cap
-    return Units(count, _digits(position, outside), _digits(position, inside), level.size)
+    present = width // level.size
+    count = present if cap is None else min(cap, present)
+    return Units(count, present, _digits(position, outside), _digits(position, inside), level.size)
+
+
+def unit_index(level: Level, context: Context) -> Expr:
+    """Give the index of this thread's unit of a level among all of the block."""
+    return _digits(context.thread, complement(_layout(level), context.threads or 1))
 
 
 def _layout(level: Level) -> Layout:
@@ -250,15 +336,27 @@ def _expanded(context: Context, written: Access) -> Access:
     )
 
 
-def register_view(context: Context, window: Window, state: State, user: str) -> View:
-    """Find the registers of a window: defines the tensor's ownership at first use, resolves against it later."""
+def register_view(context: Context, window: Window, state: State, user: str, opaque: str = "") -> View:
+    """Find the registers of a window: defines the tensor's ownership at first use, resolves against it later.
+
+    Args:
+        context: of the kernel.
+        window: what is touched.
+        state: where.
+        user: what touches it, for messages.
+        opaque: the opaque fragment that it takes the window for, if any.
+
+    Raises:
+        DecompositionError: `ownership-conflict`, `opaque-fragment`.
+    """
     storage = window.storage
     written = register_access(window, state)
     wanted = _expanded(context, written)
     if storage.ownership is None:
-        storage.ownership = Ownership(wanted, written, context.threads or 1, user)
+        storage.ownership = Ownership(wanted, written, context.threads or 1, user, opaque, state.link)
         storage.size = as_expr(storage.ownership.size)
     try:
+        storage.ownership.agree(opaque, storage.name, user)
         offset, steps = storage.ownership.resolve(wanted, storage.name, user)
     except DecompositionError as error:
         raise error.located(state.link, state.path) from None
@@ -269,7 +367,10 @@ def register_view(context: Context, window: Window, state: State, user: str) -> 
 
 def buffer_of(storage: Storage) -> Buffer:
     """Freeze what is known of a storage; offsets in shared memory come with allocation."""
-    return Buffer(storage.name, storage.memory, storage.dtype, storage.size, storage.slots, storage.unit)
+    return Buffer(
+        storage.name, storage.memory, storage.dtype, storage.size, storage.slots, storage.unit,
+        guarded=storage.guarded,
+    )  # fmt: skip
 
 
 def memory_view(window: Window) -> View:

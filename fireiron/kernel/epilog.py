@@ -25,7 +25,11 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     The compute atom at the end of the chain decides which thread owns which element, so the rest is lowered first.
     """
     output = state.windows["C"]
+    if context.role != "math":  # it has no part in the accumulator's life
+        below = attrs.evolve(state, residual=apply(link, state.residual)).under("epilog", link.link)
+        return recur(rest, below, context)
     storage = register_storage("acc", output, link.memory, link.dtype, state, context, link.link)
+    storage.seeded = link.init != 0
     window = fresh_window(storage, output)
     inside = attrs.evolve(state.with_window("C", window), residual=apply(link, state.residual)).under(
         "epilog", link.link
@@ -52,7 +56,8 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     )
     store = Region(f"store C: {move}", recur(link.store, store_state, context), inside.path, link.link)
     start = (add_constant(window.storage, link.init, context),) if parts and link.init != 0 else ()
-    return (init, *main, *gathered, *share(window, parts, (*start, *ops, store), context))
+    begin = () if storage.name in context.zeroed else (init,)
+    return (*begin, *main, *gathered, *share(window, parts, (*start, *ops, store), context))
 
 
 def initialise(state: State, context: Context) -> Body:
@@ -92,6 +97,9 @@ def _ops(value: Value, output: Window, window: Window, state: State, context: Co
         return ()
     ownership = window.storage.ownership
     assert ownership is not None
+    if value.tensors:
+        named = ", ".join(dict.fromkeys(tensor.name for tensor in value.tensors))
+        ownership.agree("", window.storage.name, f"an op that reads {named}")
     access = ownership.access
     fresh = {
         loop.var: context.variable(loop.var.name, extent)

@@ -23,7 +23,7 @@ def fragment_view(operand: Operand, window: Window, state: State, context: Conte
 
     Raises:
         DecompositionError: `ownership-conflict` where the tensor's registers hold other elements; `fragment-order`
-                where they hold these in another order.
+                where they hold these in another order; `opaque-fragment`.
     """
     assert state.position is not None
     rows = operand.shape[0]
@@ -41,7 +41,7 @@ def fragment_view(operand: Operand, window: Window, state: State, context: Conte
         for v, (n, _) in zip(digits, leaves_of(operand.layout[1]), strict=True)
     )
     inside = attrs.evolve(state, loops=(*state.loops, *reversed(loops)))
-    view = register_view(context, attrs.evolve(window, axes=tuple(axes)), inside, user)
+    view = register_view(context, attrs.evolve(window, axes=tuple(axes)), inside, user, operand.opaque)
     first = substitute(view.offset, {v: as_expr(0) for v in digits})
     wanted, weight = first, 1
     for v, (extent, _) in zip(digits, leaves_of(operand.layout[1]), strict=True):

@@ -11,47 +11,30 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Expr, Symbol, Var
+from fireiron.algebra.expr import Expr, Var
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Scalar
+from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.link import Link
+from fireiron.kernel.declarations import (
+    Barrier,
+    Buffer,
+    Cursor,
+    Number,
+    Parameter,
+    Pointer,
+    Precondition,
+    Size,
+    TensorMap,
+    Workspace,
+)
 from fireiron.language.atom import Atom
-from fireiron.language.levels import Level, Memory
+from fireiron.language.levels import Level
 
 THREAD = "thread"  # the Var of a thread's index inside its block
 BLOCK = "block"  # the Var of a block's index inside the grid (grids are one-dimensional)
-
-
-@attrs.frozen
-class Buffer:
-    """Hold a tensor in one memory.
-
-    Args:
-        name: the C identifier.
-        memory: GL (a kernel parameter), SH or RF.
-        dtype: element type.
-        size: elements of one slot; for RF the elements that one thread holds; for GL an expression of symbols.
-        slots: copies of it in a ring.
-        unit: the level whose units each own one copy (Block for most SH buffers).
-        offset: first byte inside the block's shared memory, for SH; copies of inner units and slots follow each other.
-        nbytes: all bytes of it in one block (slots and units counted), for SH.
-        align: byte alignment that every access may rely on.
-        written: whether the kernel writes it (a GL output).
-        read: whether the kernel reads it.
-    """
-
-    name: str
-    memory: Memory
-    dtype: DType
-    size: Expr
-    slots: int = 1
-    unit: Level | None = None
-    offset: int = 0
-    nbytes: int = 0
-    align: int = 16
-    written: bool = True
-    read: bool = True
+BLOCKS = "blocks"  # the Var of the number of blocks launched, which a persistent kernel's loops step by
+RANK = "rank"  # the Var of a block's index inside its cluster
 
 
 @attrs.frozen
@@ -64,7 +47,10 @@ class View:
         layout: steps from the first element to the others, in the atom's order (`4:1` for a vector, `1:0` for
             a scalar).
         slot: which ring slot `offset` lies in (0 <= slot < slots), kept for hazard analysis.
-        origin: coordinates of the first element in the whole tensor, one a dimension, for messages.
+        origin: coordinates of the first element in the whole tensor, one a dimension: for messages, and for bulk
+            copies, which count by them.
+        swizzle: permutes the element offset of each element, first one included, where an instruction addresses a
+            whole tile by its first element (bulk copies, wgmma); `offset` is then not yet permuted.
     """
 
     buffer: Buffer
@@ -72,6 +58,7 @@ class View:
     layout: Layout = Layout(1, 0)
     slot: Expr | None = None
     origin: tuple[Expr, ...] = ()
+    swizzle: Swizzle | None = None
 
 
 @attrs.frozen
@@ -84,12 +71,18 @@ class Let:
 
 @attrs.frozen
 class For:
-    """Repeat the body for var = 0 .. extent-1 (extent is block-uniform)."""
+    """Repeat the body for var = 0 .. extent-1 (extent is block-uniform).
+
+    Args:
+        unroll: whether no loop is left.
+        together: how many trips stand together in one of the compiled loop.
+    """
 
     var: Var
     extent: Expr
     body: tuple[Statement, ...]
     unroll: bool = False
+    together: int = 1
 
 
 @attrs.frozen
@@ -98,6 +91,14 @@ class If:
 
     condition: Expr
     body: tuple[Statement, ...]
+
+
+@attrs.frozen
+class Binding:
+    """Give a microkernel or an atom's text one named index value."""
+
+    name: str
+    value: Expr
 
 
 @attrs.frozen
@@ -110,6 +111,12 @@ class Call:
         read: where false, a Move's destination receives zeros and the source is not touched (None: always true).
         write: where false, nothing is written (None: always true). `write` false wins over `read`.
         lane: the source lane of a Shuffle, 0 <= lane < 32, as an expression of `thread`; None for other atoms.
+        accumulate: where false, a MatMul takes C's old value for zero (None: always true).
+        map: the tensor map through which a bulk copy sees its GL view, whose `origin` gives the box's coordinates.
+        signal: the mbarrier that counts the bytes of a bulk copy as they land, with its slot.
+        peers: a bit for each block of the cluster that a bulk copy lands in, at the same offset and on the same
+            barrier of each; None for this block alone.
+        bindings: further index values that the atom's text names.
     """
 
     atom: Atom
@@ -117,7 +124,12 @@ class Call:
     read: Expr | None = None
     write: Expr | None = None
     lane: Expr | None = None
+    accumulate: Expr | None = None
+    map: TensorMap | None = None
+    signal: tuple[Barrier, Expr] | None = None
+    peers: Expr | None = None
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
+    bindings: tuple[Binding, ...] = ()
 
 
 @attrs.frozen
@@ -178,19 +190,114 @@ class Commit:
 class Wait:
     """Wait until at most `pending` of a thread's groups are in flight, the oldest landing first.
 
-    The issuing thread then sees what landed.
+    The issuing thread then sees what landed. `reads_only`: wait until the sources were read, not until results landed.
     """
 
     group: str
     pending: int
+    reads_only: bool = False
 
 
 @attrs.frozen
-class Binding:
-    """Give a microkernel one named index value."""
+class InitBarriers:
+    """Initialise mbarriers, by one thread of the block; a barrier of the block or cluster must follow."""
+
+    barriers: tuple[Barrier, ...]
+
+
+@attrs.frozen
+class Await:
+    """Wait, in every thread that is here, until the phase of this parity of a barrier's slot is complete."""
+
+    barrier: Barrier
+    slot: Expr
+    parity: Expr
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+
+@attrs.frozen
+class Arrive:
+    """Arrive at a barrier's slot, once for each thread that is here.
+
+    Args:
+        barrier: where.
+        slot: which of the ring.
+        nbytes: bytes that the phase must also see land (expect_tx), 0 for none.
+        peer: rank of the cluster's block whose barrier it is, None for this block's own.
+    """
+
+    barrier: Barrier
+    slot: Expr
+    nbytes: int = 0
+    peer: Expr | None = None
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+
+@attrs.frozen
+class Advance:
+    """Move a cursor on by a number of slots."""
+
+    cursor: Cursor
+    by: Expr
+
+
+@attrs.frozen
+class Fence:
+    """Order memory accesses of the threads that are here.
+
+    Args:
+        kind: `proxy.async` (generic accesses before, asynchronous ones after), `wgmma` (registers written before,
+            wgmma after), `barrier.init` (initialised mbarriers before, others' use after).
+        reason: which edge needs it.
+    """
+
+    kind: Literal["proxy.async", "wgmma", "barrier.init"]
+    reason: str = ""
+
+
+@attrs.frozen
+class Turn:
+    """Meet at a numbered barrier of the block: wait there, or only arrive.
+
+    Args:
+        number: the hardware barrier, a constant.
+        threads: all that take part, those that arrive and those that wait.
+        waits: whether to wait.
+        reason: which edge needs it.
+    """
+
+    number: int
+    threads: int
+    waits: bool
+    reason: str
+
+
+@attrs.frozen
+class Role:
+    """Name some warps of a block, and what they run; `thread` counts from the role's first.
+
+    Args:
+        name: `load`, `math`.
+        first: its first thread in the block.
+        threads: how many.
+        registers: a thread's budget (setmaxnreg), 0 where it keeps what the launch gives.
+        cursors: rings that it walks.
+        body: what its threads run.
+    """
 
     name: str
-    value: Expr
+    first: int
+    threads: int
+    registers: int
+    cursors: tuple[Cursor, ...]
+    body: tuple[Statement, ...]
+
+
+@attrs.frozen
+class Roles:
+    """Part a block's warps into roles, which run at the same time."""
+
+    roles: tuple[Role, ...]
 
 
 @attrs.frozen
@@ -230,71 +337,10 @@ class Region:
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
 
 
-Statement: TypeAlias = Let | For | If | Call | Compute | Sync | CountIn | Commit | Wait | Micro | Region
-
-
-@attrs.frozen
-class Pointer:
-    """Pass a GL buffer.
-
-    Args:
-        buffer: the tensor's buffer.
-        shape: its extents, ints or symbols, outermost dimension first as the user's array has it.
-        strides: element strides in the same order.
-        role: input, output (written only), or update (read and written).
-    """
-
-    buffer: Buffer
-    shape: tuple[Expr, ...]
-    strides: tuple[Expr, ...]
-    role: Literal["input", "output", "update"]
-
-
-@attrs.frozen
-class Size:
-    """Pass a symbolic extent as a 32-bit integer."""
-
-    symbol: Symbol
-
-
-@attrs.frozen
-class Number:
-    """Pass a scalar (`alpha`), with the default where it has one."""
-
-    name: str
-    dtype: DType
-    default: float | int | None = None
-
-
-@attrs.frozen
-class Workspace:
-    """Pass global memory that belongs to the kernel, zeroed before its first launch; callers never see it.
-
-    Args:
-        buffer: its name, element type and size, an expression of sizes.
-        zero: whether it is zero whenever a launch begins: each launch leaves it so.
-    """
-
-    buffer: Buffer
-    zero: bool = False
-
-
-Parameter: TypeAlias = Pointer | Size | Number | Workspace
-
-
-@attrs.frozen
-class Precondition:
-    """Demand something of the sizes at launch.
-
-    Args:
-        condition: an expression of symbols.
-        message: what fails.
-        fix: what to do about it.
-    """
-
-    condition: Expr
-    message: str
-    fix: str = ""
+Statement: TypeAlias = (
+    Let | For | If | Call | Compute | Sync | CountIn | Commit | Wait | Micro | Region
+    | InitBarriers | Await | Arrive | Advance | Fence | Turn | Roles
+)  # fmt: skip
 
 
 @attrs.frozen
@@ -303,13 +349,16 @@ class Kernel:
 
     Args:
         name: entry point, with preset, tile and dtype in it.
-        parameters: in launch order: pointers, sizes, numbers, workspaces.
-        grid: number of blocks, an expression of symbols.
+        parameters: in launch order: pointers, tensor maps, sizes, numbers, workspaces.
+        grid: number of blocks, an expression of symbols; of a persistent kernel the most that have work.
         threads: threads of a block.
         shared_nbytes: dynamic shared memory of a block.
         buffers: SH and RF buffers (GL ones are parameters).
         body: what every thread runs.
         minimum_blocks: blocks per SM that the register budget should allow (0: no promise).
+        cluster: blocks of a cluster.
+        persistent: whether the blocks loop over the work: at most as many are launched as run at once.
+        barriers: mbarriers in shared memory.
     """
 
     name: str
@@ -321,6 +370,9 @@ class Kernel:
     body: tuple[Statement, ...]
     preconditions: tuple[Precondition, ...] = ()
     minimum_blocks: int = 0
+    cluster: int = 1
+    persistent: bool = False
+    barriers: tuple[Barrier, ...] = ()
 
 
 def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
@@ -329,3 +381,48 @@ def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
         yield statement
         if isinstance(statement, For | If | Region):
             yield from walk(statement.body)
+        elif isinstance(statement, Roles):
+            for role in statement.roles:
+                yield from walk(role.body)
+
+
+__all__ = [
+    "BLOCK",
+    "BLOCKS",
+    "RANK",
+    "THREAD",
+    "Advance",
+    "Arrive",
+    "Await",
+    "Barrier",
+    "Binding",
+    "Buffer",
+    "Call",
+    "Commit",
+    "Compute",
+    "CountIn",
+    "Cursor",
+    "Fence",
+    "For",
+    "If",
+    "InitBarriers",
+    "Kernel",
+    "Let",
+    "Micro",
+    "Number",
+    "Parameter",
+    "Pointer",
+    "Precondition",
+    "Region",
+    "Role",
+    "Roles",
+    "Size",
+    "Statement",
+    "Sync",
+    "TensorMap",
+    "Turn",
+    "View",
+    "Wait",
+    "Workspace",
+    "walk",
+]

@@ -9,10 +9,14 @@ from fireiron.algebra.expr import Expr, and_, as_expr, gt, minimum, proves
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Arg, Cast, Constant
 from fireiron.atoms.table import Near, chosen_from, matching, nearest
+from fireiron.atoms.tma import GROUP as BULK
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import count as in_words
+from fireiron.kernel.bulk import lower_bulk
+from fireiron.kernel.choose import preferred, require_converged
 from fireiron.kernel.collective import lower_collective
 from fireiron.kernel.context import Body, Context, State, buffer_of, elements, memory_view, register_view
+from fireiron.kernel.descriptor import descriptor_view
 from fireiron.kernel.fragment import fragment_view
 from fireiron.kernel.ir import Binding, Buffer, Call, Compute, For, If, Micro, Region, View
 from fireiron.kernel.packing import packed_access
@@ -34,6 +38,9 @@ def lower_done(link: Done, state: State, context: Context) -> Body:
         return _micro(link.atom, state, context)
     if state.residual.kind == "MatMul":
         return _matmul(link.atom, state, context)
+    bulk = _bulk(link.atom, state)
+    if bulk is not None:
+        return lower_bulk(bulk, state, context)
     if state.residual.kind == "Move" and state.level.name == Warp.name:
         return lower_collective(link.atom, state, context)
     if state.level.name != Thread.name:
@@ -43,6 +50,15 @@ def lower_done(link: Done, state: State, context: Context) -> Body:
     if state.residual.kind == "Move":
         return _move(link.atom, state, context)
     return _elementwise(state, context)
+
+
+def _bulk(chosen: Atom | str | None, state: State) -> Atom | None:
+    """Find the bulk copy that a Move asks for; it fits by its rank."""
+    if chosen is None:
+        return None
+    rows = [atom for atom in chosen_from(chosen) if atom.completion in ("mbarrier", BULK)]
+    rank = len(state.residual.sizes)
+    return next((atom for atom in rows if f".{rank}d." in atom.name), rows[0] if rows else None)
 
 
 def _no_atom(
@@ -90,18 +106,22 @@ def _matmul(chosen: Atom | str | None, state: State, context: Context) -> Body:
     held = RF if state.level.size == 1 else FR
     memories = tuple(held if o.memory.registers else o.memory for o in operands)
     asked = ("MatMul", shape, tuple(o.dtype for o in operands), memories, state.level, context.arch)
-    table = chosen_from(chosen)
+    table = chosen_from(chosen, shape)
     assert isinstance(context.spec, MatMul)
-    found = next(iter(matching(*asked, table=table, product=context.spec.product)), None)
-    if found is None:
+    matches = matching(*asked, table=table, product=context.spec.product)
+    if not matches:
         near = nearest(*asked, table=table, product=context.spec.product)
         raise _no_atom(state, chosen, _nearest(chosen, near), _steps_to(near[0].atom, state, shape))
+    found = preferred(matches, state)
+    require_converged(found, state, context)
     views: list[View] = []
     for role in ("A", "B", "C"):
+        operand, window = found.operand(role), state.windows[role]
+        if operand.span:
+            views.append(descriptor_view(operand, window, f"{found.name} (done)"))
+            continue
         if found.unit.size != 1:
-            views.append(
-                fragment_view(found.operand(role), state.windows[role], state, context, f"{found.name} (done)")
-            )
+            views.append(fragment_view(operand, window, state, context, f"{found.name} (done)"))
             continue
         view = register_view(context, state.windows[role], state, f"{found.name} (done)")
         count = view.layout.size
@@ -112,7 +132,12 @@ def _matmul(chosen: Atom | str | None, state: State, context: Context) -> Body:
                 fix="load it by conform()",
             )
         views.append(view)
-    return (Call(found, tuple(views), link=state.link),)
+    accumulate = None
+    sums = state.windows["C"].storage
+    if found.zeroes and not sums.seeded:
+        accumulate = state.begun
+        context.zeroed.add(sums.name)
+    return (Call(found, tuple(views), accumulate=accumulate, link=state.link),)
 
 
 def _view(window: Window, state: State, context: Context) -> View:

@@ -12,6 +12,7 @@ from fireiron.algebra.expr import Expr, Symbol, as_expr, free
 from fireiron.algebra.scalar import parameters
 from fireiron.base.errors import SpecError
 from fireiron.kernel.allocate import allocate, rebind
+from fireiron.kernel.assemble import part, place_barriers
 from fireiron.kernel.context import Context, State
 from fireiron.kernel.conversions import check_conversions
 from fireiron.kernel.ir import (
@@ -86,6 +87,9 @@ def lower(
     state = State(residual, {}, path=f"{residual.short} @ Kernel")
     windows: dict[str, Window] = {}
     tensors: set[str] = set()
+    for tensor in tensors_of(spec)[:2]:  # parameters come in the caller's order
+        if residual.kind == "MatMul":
+            tensor_window(tensor, state, context)
     for operand in residual.operands:
         if operand.tensor.name in tensors:
             raise SpecError(
@@ -96,24 +100,33 @@ def lower(
         extents = residual.extents
         axes = tuple(Axis(dim, _extent(extents[dim]), as_expr(0)) for dim in operand.dims)
         windows[operand.role] = Window(whole.storage, axes)
-    body = lower_links(links, attrs.evolve(state, windows=windows), context)
-    body = (*context.lets, *body)
+    state = attrs.evolve(state, windows=windows)
+    taken = set(context.names)
+    body = lower_links(links, state, context)
+    body = part(links, state, context, body, taken) if context.rings else (*context.lets, *body)
     buffers, shared = allocate(tuple(s for s in context.storages.values() if s.tensor is None), body)
+    body, barriers, shared = place_barriers(body, context, shared)
     buffers = {**buffers, **{b.name: b for b in context.temporaries}}
     parameters = _parameters(spec, context, body, numbers)
     known = {**buffers, **{p.buffer.name: p.buffer for p in parameters if isinstance(p, Pointer | Workspace)}}
     body = synchronise(rebind(body, known), context.storages, context.definitions, trust_no_sync)
+    maps = {s.map.name: s.map for s in walk(body) if isinstance(s, Call) and s.map is not None}
+    pointers = sum(isinstance(p, Pointer) for p in parameters)
     check_conversions(body, context.arch)
     kernel = Kernel(
         name,
-        parameters,
+        (*parameters[:pointers], *maps.values(), *parameters[pointers:]),
         context.grid,
-        context.threads or 1,
+        (context.threads or 1) + context.loaders,
         shared,
         tuple(buffers.values()),
         body,
         tuple(context.preconditions),
-        context.resident,
+        # Register budgets of roles need a count at entry, which the compiler fixes only when told how many blocks fit.
+        context.resident or int(any(context.registers)),
+        context.cluster,
+        context.persistent,
+        barriers,
     )
     return in_bytes(kernel)
 
@@ -186,7 +199,7 @@ def _accesses(body: tuple[Statement, ...]) -> tuple[set[str], set[str], dict[str
                         read.add(view.buffer.name)
                     if operand.access != "read":
                         written.add(view.buffer.name)
-                    nbytes = atom.nbytes or view.buffer.dtype.nbytes
+                    nbytes = operand.align or atom.nbytes or view.buffer.dtype.nbytes
                     align[view.buffer.name] = max(align.get(view.buffer.name, 1), nbytes)
             case Compute(dst, _, inputs):
                 written.add(dst.buffer.name)

@@ -7,17 +7,20 @@ from typing import TypeAlias
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Index, Var, affine, and_, as_expr, free, ge, lt, proves, substitute
+from fireiron.algebra.expr import Expr, Index, Var, affine, and_, as_expr, eq, free, ge, lt, ne, proves, substitute
 from fireiron.algebra.layout import Layout
 from fireiron.atoms.cp_async import GROUP
+from fireiron.atoms.table import chosen_from
+from fireiron.atoms.tma import GROUP as BULK
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Body, Context, Recur, State
-from fireiron.kernel.ir import Call, Commit, For, If, Region, Wait, walk
+from fireiron.kernel.ir import Call, Commit, Fence, For, If, Region, Sync, Wait, walk
+from fireiron.kernel.own_units import own_units
 from fireiron.kernel.ownership import Limit, RegisterLoop
 from fireiron.kernel.storage import fresh_window, make_storage, order_of
 from fireiron.kernel.window import Axis, Bound, Storage, Window
-from fireiron.language.decompositions import Decomposition, Extent, Load, Own, Widest
-from fireiron.language.levels import Block, Thread
+from fireiron.language.decompositions import Decomposition, Done, Extent, Load, Microkernel, Own, Widest
+from fireiron.language.levels import SH, Block, Thread
 from fireiron.language.residual import apply, move_of
 from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
 
@@ -32,11 +35,18 @@ class Copy:
     finish: Body
 
 
-def open_load(link: Load, state: State, context: Context, slots: int = 1, slot: Expr | None = None) -> State:
-    """Make a load's buffer, and let the operand lie there from now on."""
+def open_load(
+    link: Load,
+    state: State,
+    context: Context,
+    slots: int = 1,
+    slot: Expr | None = None,
+    rest: Sequence[Decomposition] = (),
+) -> State:
+    """Make a load's buffer, and let the operand lie there from now on; `rest` of a Move's chain may demand a layout."""
     source = state.windows[link.role]
     target = state.windows.get("dst") if link.role == "src" else None
-    storage = make_storage(link, source, target, state, context, slots)
+    storage = make_storage(link, source, target, state, context, slots, rest)
     window = fresh_window(storage, source, slot)
     below = state.under(f"load {link.role} to {link.memory}", link.link)
     return attrs.evolve(below.with_window(link.role, window), residual=apply(link, state.residual))
@@ -63,8 +73,13 @@ def lower_copy(link: Load, state: State, storage: Storage, slot: Expr | None, co
         opened = opened.with_window("src", attrs.evolve(opened.windows["src"], storage=known))
     elif staging.memory.registers:
         context.storages[f"staging {storage.name}"] = staging
-    start = lower_copy(first, inner, staging, None, context, recur)
-    finish = recur(link.move[1:], opened, context)
+    # The hop whose own schedule decides which thread holds what is staged comes first.
+    if staging.memory.registers and not _defines_ownership(first):
+        finish = recur(link.move[1:], opened, context)
+        start = lower_copy(first, inner, staging, None, context, recur)
+    else:
+        start = lower_copy(first, inner, staging, None, context, recur)
+        finish = recur(link.move[1:], opened, context)
     return Copy((*start.start, *start.finish), (Region(title, finish, inner.path, link.link),))
 
 
@@ -83,7 +98,9 @@ def lower_load(link: Load, rest: Sequence[Decomposition], state: State, context:
 
     What follows is lowered first where it decides ownership and thread counts; it still runs second.
     """
-    inner = open_load(link, state, context)
+    if link.memory == SH and _stores_in_bulk(rest):
+        return _through_ring(link, rest, state, context, recur)
+    inner = open_load(link, state, context, rest=rest if state.residual.kind == "Move" else ())
     storage = inner.windows[link.role].storage
     if state.residual.kind == "Move" and _defines_ownership(link):
         copy = lower_copy(link, state, storage, None, context, recur)
@@ -95,16 +112,51 @@ def lower_load(link: Load, rest: Sequence[Decomposition], state: State, context:
     return (*copy.start, *landing, *copy.finish, *body)
 
 
+def _stores_in_bulk(rest: Sequence[Decomposition]) -> bool:
+    """Say whether a chain ends in a bulk store."""
+    last = rest[-1] if rest else None
+    if not isinstance(last, Done) or last.atom is None or isinstance(last.atom, Microkernel):
+        return False
+    return chosen_from(last.atom)[0].completion == BULK
+
+
+def _through_ring(link: Load, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+    """Lower one tile's way through a slot of a staging ring: its last readers are awaited, it is filled, and read.
+
+    A bulk store reads as late as it likes: the thread that started it waits for the slot, and the others for that
+    thread; and what they wrote is made visible to it.
+    """
+    slots, trip, total = state.ring or (1, as_expr(0), 1)
+    inner = open_load(link, attrs.evolve(state, ring=None), context, slots, trip, rest)
+    storage = inner.windows[link.role].storage
+    copy = lower_copy(link, attrs.evolve(state, ring=None), storage, trip, context, recur)
+    body = recur(rest, inner, context)
+    first = eq(state.position if state.position is not None else context.thread, 0)
+    name = storage.name
+    free: Body = (If(first, (Wait(BULK, slots - 1, reads_only=True),)),)
+    if total % slots:  # the first tile meets the slot of the last one of the round before
+        again = (If(and_(first, ne(trip, 0)), (Wait(BULK, slots - 1, reads_only=True),)),) if total > 1 else ()
+        free = (If(and_(first, eq(trip, 0)), (Wait(BULK, 0, reads_only=True),)), *again)
+    return (
+        *free,
+        Sync(state.level, f"{name} is read before it is overwritten", link.link),
+        *copy.start,
+        *copy.finish,
+        Fence("proxy.async", f"{name} is written before a bulk store reads it"),
+        Sync(state.level, f"{name} is written before it is read", link.link),
+        *body,
+        If(first, (Commit(BULK),)),
+    )
+
+
 def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
     """Descend a register Move to each thread's own elements.
 
     Raises:
-        DecompositionError: `own-level`, `ownership-unknown`.
+        DecompositionError: `own-level`, `own-panel`, `ownership-unknown`, `opaque-fragment`.
     """
     if link.level.name in (state.level.name, Block.name):
         return recur(rest, state, context)
-    if link.level.name != Thread.name:
-        raise DecompositionError("own-level", f"cannot descend by ownership to {link.level}", fix="use own(Thread)")
     role = next((r for r in ("src", "dst") if state.windows[r].storage.memory.registers), None)
     storage = state.windows[role].storage if role else None
     if role is None or storage is None or storage.ownership is None:
@@ -113,6 +165,9 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
             f"no side of {state.residual} is a register tensor whose owner is known",
             fix="give the Move a schedule of its own, for example vector()",
         )
+    storage.ownership.agree("", storage.name, f"own({link.level}) of {state.residual.short}")
+    if link.level.name != Thread.name:
+        return recur(rest, own_units(link, state, context, storage), context)
     held, written = storage.ownership.access, storage.ownership.written
     fresh = {
         loop.var: context.variable(loop.var.name, extent) for loop, extent in zip(held.loops, held.extents, strict=True)
@@ -131,7 +186,7 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
         ends = [x for x in limits if x.axis == i]
         leaves = _element_leaves(held.elements[i], [x.steps for x in ends])
         leaves += [(step, extent, [_step(end.offset, var) or 0 for end in ends]) for var, extent, step in along]
-        leaves.sort()
+        leaves = _joined(sorted(leaves))
         layout = _leafwise([(n, s) for s, n, _ in leaves])
         offset = substitute(coordinates[i], first)
         at = offset - mine.offset
@@ -141,6 +196,13 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
         ]
         if mine.size != storage.shape[i]:  # a panel: some threads' elements lie before it, some behind
             assert isinstance(mine.size, int)
+            if mine.steps is not None:
+                raise DecompositionError(
+                    "own-panel",
+                    f"{mine.size} of {storage.shape[i]} elements of {storage.name} along {mine.dim}, in chunks, "
+                    "are no panel that a thread's own elements can be cut to",
+                    fix="tile(rows, cols) above own(Thread), no Strided(...)",
+                )
             inside += [Bound(at, layout, as_expr(mine.size)), Bound(at, layout, as_expr(0), lower=True)]
         axes[role].append(Axis(mine.dim, layout.size, offset, layout, tuple(inside)))
         outer = tuple(attrs.evolve(b, offset=b.offset + at, steps=layout) for b in other.bounds)
@@ -178,6 +240,19 @@ def _leafwise(leaves: list[tuple[int, int]]) -> Layout:
     if len(leaves) < 2:
         return Layout(*leaves[0]) if leaves else Layout(1, 0)
     return Layout(tuple(n for n, _ in leaves), tuple(s for _, s in leaves))
+
+
+def _joined(leaves: list[tuple[int, int, list[int]]]) -> list[tuple[int, int, list[int]]]:
+    """Join (stride, extent, strides of the limits) that continue each other: what lies together may be one vector."""
+    out: list[tuple[int, int, list[int]]] = []
+    for stride, extent, ends in leaves:
+        if out:
+            first, count, before = out[-1]
+            if (stride, ends) == (first * count, [end * count for end in before]):
+                out[-1] = (first, count * extent, before)
+                continue
+        out.append((stride, extent, ends))
+    return out
 
 
 def _element_leaves(elements: Layout, ends: list[Layout]) -> list[tuple[int, int, list[int]]]:

@@ -167,17 +167,43 @@ class Ownership:
         written: the access as the kernel writes it, by its named index expressions.
         threads: of the block.
         owner: what defined it, for messages.
+        opaque: the name of the fragment that the registers are, where its layout is open: the map then only stands in.
+        link: where what defined it was written.
     """
 
     access: Access
     written: Access
     threads: int
     owner: str
+    opaque: str = ""
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
 
     @property
     def size(self) -> int:
         """Count the registers of one thread."""
         return int(np.prod(self.access.extents)) * self.access.count
+
+    def agree(self, opaque: str, name: str, user: str) -> None:
+        """Refuse what would need to know which element of an opaque fragment a register holds.
+
+        Args:
+            opaque: the fragment that the user takes, "" for elements.
+            name: of the tensor.
+            user: what touches it, for messages.
+
+        Raises:
+            DecompositionError: `opaque-fragment`.
+        """
+        if opaque == self.opaque:
+            return
+        if self.opaque:
+            wanted = f"as {opaque}" if opaque else "element by element"
+            message = f"{user} takes {name} {wanted}, but it is {self.opaque}, whose layout is the hardware's own"
+            fix = "move it by wmma(), and through shared memory where its elements matter"
+        else:
+            message = f"{user} takes {name} as {opaque}, but {self.owner} takes it by a layout of its own"
+            fix = "load it by conform() or ldmatrix()"
+        raise DecompositionError("opaque-fragment", message, fix=fix, other=self.link)
 
     def register(self) -> Expr:
         """Give the register of the defining access's first element."""
@@ -236,6 +262,7 @@ class Ownership:
                 f"{user} lets thread {thread} touch element {self._coordinate(int(wanted[thread, column]))} of {name}, "
                 f"which {self.owner} gives to another thread",
                 fix="descend the Move by conform() or own(Thread), or convert by a Move through shared memory",
+                other=self.link,
             )
         found: Ints = (place % held.shape[1]).reshape(wanted.shape)
         # Where a thread has no element any register will do: the one that the other threads use.
@@ -257,6 +284,7 @@ class Ownership:
             "ownership-conflict",
             f"{user} visits the registers of {name} in an order that {self.owner} does not give to all threads alike",
             fix="descend the Move by conform() or own(Thread)",
+            other=self.link,
         )
 
 

@@ -17,21 +17,28 @@ from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.ir import (
+    Advance,
+    Arrive,
+    Await,
     Buffer,
     Call,
     Commit,
     Compute,
     CountIn,
+    Fence,
     For,
     If,
+    InitBarriers,
     Kernel,
     Let,
     Micro,
     Parameter,
     Pointer,
     Region,
+    Roles,
     Statement,
     Sync,
+    Turn,
     View,
     Wait,
 )
@@ -97,7 +104,11 @@ def _statement(statement: Statement) -> Statement:
                 if view.buffer.dtype.packed:
                     raise _refused(view.buffer, f"microkernel {name} takes single elements", link)
             return statement
-        case Let() | Sync() | CountIn() | Commit() | Wait():
+        case Roles(roles=roles):
+            return Roles(tuple(attrs.evolve(role, body=_body(role.body)) for role in roles))
+        case Let() | Sync() | CountIn() | Commit() | Wait() | InitBarriers() | Await() | Arrive() | Advance():
+            return statement
+        case Fence() | Turn():
             return statement
         case _ as never:
             assert_never(never)

@@ -6,43 +6,56 @@ from collections.abc import Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Expr, as_expr, lt, proves
+from fireiron.algebra.expr import Expr, as_expr, lt, ne, or_, proves
 from fireiron.atoms.cp_async import GROUP
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Body, Context, Recur, State, descend
 from fireiron.kernel.epilog import initialise
+from fireiron.kernel.flow import Flow, leading_loads, lower_flowing
 from fireiron.kernel.ir import Commit, For, If, Wait
 from fireiron.kernel.move import Copy, asynchronous, lower_copy, open_load
 from fireiron.kernel.ownership import RegisterLoop
+from fireiron.kernel.roles import lower_specialised
 from fireiron.kernel.window import cut_chunk
-from fireiron.language.decompositions import Decomposition, Load, Split
+from fireiron.language.decompositions import Decomposition, Load, Split, Tile
 
 
 def lower_split(link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
     """Lower the loop over chunks of K.
 
     With n stages, chunk k+n-1 is started before chunk k is computed with, and finished after it; the first n-1 chunks
-    come before the loop.
+    come before the loop. A pipeline inside another flows: its loop goes on over the chunks of the outer one.
 
     Raises:
         DecompositionError: `register-loop`, `pipeline-empty`.
     """
+    if link.specialised is not None:
+        return lower_specialised(link, rest, state, context, recur)
     extent = state.residual.extents["K"]
     assert extent is not None
     parts = {"K": cut_chunk(link.size, extent, link.ways)}
     trips = as_expr(parts["K"].trips)
+    if state.flow is not None:
+        if _takes_part(link, rest):
+            return lower_flowing(link, rest, state, context, recur)
+        flow, state = state.flow, attrs.evolve(state, flow=None)
+        return flow.around(lower_split(link, rest, state, context, recur))
     k = context.variable("k", trips)
     below = state.under(link.words, link.link)
-    looped = attrs.evolve(below, loops=(*state.loops, RegisterLoop(k, trips, link.unrolled, link.link)))
+    looped = attrs.evolve(
+        below,
+        loops=(*state.loops, RegisterLoop(k, trips, link.unrolled, link.link)),
+        begun=or_(state.begun, ne(k, 0)),
+    )
 
     def at(chunk: Expr, inside: State) -> State:
         return descend(inside, parts, {"K": chunk})
 
     before = () if state.windows["C"].storage.memory.registers else initialise(state, context)
     if link.stages == 1:
-        return (*before, For(k, trips, recur(rest, at(k, looped), context), link.unrolled))
+        return (*before, For(k, trips, recur(rest, at(k, looped), context), link.unrolled, link.together))
 
-    loads = [x for i, x in enumerate(rest) if isinstance(x, Load) and all(isinstance(y, Load) for y in rest[:i])]
+    loads = leading_loads(rest)
     if not loads:
         raise DecompositionError(
             "pipeline-empty",
@@ -56,7 +69,6 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
                 "register-loop", "a pipeline of registers has no run-time slot", fix="refine the split by .unroll() too"
             )
         inner = open_load(load, inner, context, link.stages, k)
-    compute = recur(rest[len(loads) :], inner, context)
 
     def copies(chunk: Expr, inside: State) -> list[Copy]:
         return [lower_copy(x, at(chunk, inside), inner.windows[x.role].storage, chunk, context, recur) for x in loads]
@@ -68,18 +80,44 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
         return body if proves(present) or not body else (If(present, body),)
 
     ahead = k + (link.stages - 1)
-    next_chunk = copies(ahead, looped)
-    flying = asynchronous(tuple(s for c in next_chunk for s in c.start))
-    first: Body = ()
-    for d in range(link.stages - 1):
-        chunk = as_expr(d)
-        body = copies(chunk, below)
-        now = tuple(s for c in body for s in (*c.start, *c.finish))
-        first += (*guarded(chunk, now), *((Commit(GROUP),) if flying else ()))
-    start = guarded(ahead, tuple(s for c in next_chunk for s in c.start))
-    if flying:
-        # Before chunk k is computed with, at most the n-2 newer ones may be in flight.
-        # Groups are counted even where they are empty.
-        start = (Wait(GROUP, link.stages - 2), *start, Commit(GROUP))
-    finish = guarded(ahead, tuple(s for c in next_chunk for s in c.finish))
-    return (*before, *first, For(k, trips, (*start, *compute, *finish), link.unrolled))
+
+    def around(compute: Body) -> Body:
+        """Put the loop and its copies around the compute of one chunk."""
+        next_chunk = copies(ahead, looped)
+        flying = asynchronous(tuple(s for c in next_chunk for s in c.start))
+        first: Body = ()
+        for d in range(link.stages - 1):
+            chunk = as_expr(d)
+            body = copies(chunk, below)
+            now = tuple(s for c in body for s in (*c.start, *c.finish))
+            first += (*guarded(chunk, now), *((Commit(GROUP),) if flying else ()))
+        start = guarded(ahead, tuple(s for c in next_chunk for s in c.start))
+        if flying:
+            # Before chunk k is computed with, at most the n-2 newer ones may be in flight.
+            # Groups are counted even where they are empty.
+            start = (Wait(GROUP, link.stages - 2), *start, Commit(GROUP))
+        finish = guarded(ahead, tuple(s for c in next_chunk for s in c.finish))
+        return (*first, For(k, trips, (*start, *compute, *finish), link.unrolled, link.together))
+
+    if not _flows_into(link, loads, rest[len(loads) :]):
+        return (*before, *around(recur(rest[len(loads) :], inner, context)))
+    flow = Flow(k, trips, link, lambda: copies(k, below), around)
+    return (*before, *recur(rest[len(loads) :], attrs.evolve(inner, flow=flow), context))
+
+
+def _takes_part(link: Split, rest: Sequence[Decomposition]) -> bool:
+    """Say whether a pipeline goes on over the chunks of the one around it: its slots are registers."""
+    loads = leading_loads(rest)
+    return link.stages > 1 and not link.drain and bool(loads) and all(load.memory.registers for load in loads)
+
+
+def _flows_into(link: Split, loads: Sequence[Load], rest: Sequence[Decomposition]) -> bool:
+    """Say whether only links that map to units stand between a pipeline of shared memory and one of registers."""
+    mapped = [isinstance(x, Tile | Split) and x.level is not None for x in rest]
+    between = mapped.index(False) if False in mapped else len(rest)
+    inner = rest[between] if between < len(rest) else None
+    return (
+        not any(load.memory.registers for load in loads)
+        and isinstance(inner, Split)
+        and _takes_part(inner, rest[between + 1 :])
+    )

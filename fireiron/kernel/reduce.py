@@ -14,6 +14,7 @@ from fireiron.algebra.expr import Expr, Index, as_expr, as_int, eq, lt, ne
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Arg, Binary, Constant
 from fireiron.atoms.table import matching
+from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Body, Context, State, buffer_of
 from fireiron.kernel.ir import Buffer, Call, Compute, CountIn, For, If, Region, Statement, Sync, View, Workspace
 from fireiron.kernel.shares import Share, divide
@@ -78,12 +79,19 @@ def gather(window: Window, state: State, context: Context) -> tuple[Window, Body
 
     Each way writes the portions of the others to shared memory, and adds what they wrote of its own to that: its own
     sum first, then those of the ways that follow it.
+
+    Raises:
+        DecompositionError: `opaque-fragment`, since a share is of known elements.
     """
     storage = window.storage
     partial = next((p for p in storage.partials if p.level != Block), None)
     if partial is None:
         return window, ()
     assert storage.ownership is not None and isinstance(partial.ways, int) and isinstance(partial.reduce, InOrder)
+    try:
+        storage.ownership.agree("", storage.name, f"the sum of {partial.ways} {partial.level}s")
+    except DecompositionError as error:
+        raise error.located(partial.link, partial.path) from None
     share = divide(storage.ownership, partial, context)
     result = register_storage("sum", window, storage.memory, storage.dtype, state, context, storage.link)
     result.ownership, result.size = share.ownership, as_expr(share.ownership.size)

@@ -12,21 +12,31 @@ from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, evaluate, free, su
 from fireiron.base.link import Link
 from fireiron.kernel.ir import (
     BLOCK,
+    BLOCKS,
+    RANK,
     THREAD,
+    Advance,
+    Arrive,
+    Await,
     Call,
     Commit,
     Compute,
     CountIn,
+    Fence,
     For,
     If,
+    InitBarriers,
     Kernel,
     Let,
     Micro,
     Pointer,
     Region,
+    Role,
+    Roles,
     Size,
     Statement,
     Sync,
+    Turn,
     View,
     Wait,
 )
@@ -48,6 +58,7 @@ class Site:
         lets: names in scope.
         guards: conditions around it.
         region: the innermost one.
+        role: whose it is, None outside roles.
         arrivals: counters that the block has counted in at.
     """
 
@@ -57,6 +68,7 @@ class Site:
     lets: tuple[Let, ...]
     guards: tuple[Expr, ...]
     region: Region | None
+    role: Role | None = None
     arrivals: tuple[CountIn, ...] = ()
 
     @property
@@ -91,9 +103,12 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
                 yield from _sites(inner, attrs.evolve(around, guards=(*around.guards, condition)))
             case Region(body=inner):
                 yield from _sites(inner, attrs.evolve(around, region=statement))
+            case Roles(roles=roles):
+                for role in roles:
+                    yield from _sites(role.body, attrs.evolve(around, role=role))
             case CountIn():
                 around = attrs.evolve(around, arrivals=(*around.arrivals, statement))
-            case Commit() | Wait():
+            case Commit() | Wait() | InitBarriers() | Await() | Arrive() | Advance() | Fence() | Turn():
                 pass
             case Call() | Compute() | Micro() | Sync():
                 yield attrs.evolve(around, statement=statement)
@@ -202,13 +217,19 @@ def sample(site: Site, kernel: Kernel, sizes: Mapping[str, int], wanted: tuple[E
     axes = {loop.var.name: n for loop, n in zip(site.loops, trips, strict=True) if loop.var.name in needed}
     if BLOCK in needed:
         axes[BLOCK] = grid
-    few = _few(axes, max(1, MOST_LANES // kernel.threads))
+    threads = site.role.threads if site.role else kernel.threads
+    # A persistent block counts as one that takes one tile, and a ring as standing at its start.
+    env |= {BLOCKS: grid, RANK: 0}
+    for cursor in site.role.cursors if site.role else ():
+        env |= {cursor.slot.name: 0, cursor.parity.name: 0}
+    few = _few(axes, max(1, MOST_LANES // threads))
     if BLOCK in needed:
         blocks = _spread(grid, 6) if BLOCK in few else np.arange(grid)
         env[BLOCK] = blocks[:, None]
         weights = np.full(len(blocks), 1 / len(blocks))
     for loop, extent, most in zip(site.loops, extents, trips, strict=True):
-        bound = np.broadcast_to(np.asarray(evaluate(extent, env)).reshape(-1), weights.shape)
+        # Trips are the same in each warp; where warps take turns, the first stands for all.
+        bound = np.broadcast_to(np.asarray(evaluate(extent, {**env, THREAD: 0})).reshape(-1), weights.shape)
         name = loop.var.name
         if name not in needed:
             weights = weights * bound
@@ -220,7 +241,7 @@ def sample(site: Site, kernel: Kernel, sizes: Mapping[str, int], wanted: tuple[E
         column = np.tile(values, len(weights))
         weights = np.repeat(weights, count) * np.tile(each, len(weights)) * (column < np.repeat(bound, count))
         env[name] = column[:, None]
-    env[THREAD] = np.arange(kernel.threads)[None, :]
+    env[THREAD] = np.arange(threads)[None, :]
     for arrival in site.arrivals:
         if arrival.var.name in needed:  # what depends on it runs in the last block alone
             env[arrival.var.name] = 1
@@ -228,7 +249,7 @@ def sample(site: Site, kernel: Kernel, sizes: Mapping[str, int], wanted: tuple[E
     for let in site.lets:
         if let.var.name in needed:
             env[let.var.name] = evaluate(let.value, env)
-    return Sample(env, weights, kernel.threads)
+    return Sample(env, weights, threads)
 
 
 def _needed(wanted: tuple[Expr, ...], meaning: Mapping[Var, Expr]) -> set[str]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Literal
+
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Index, as_expr, simplest
 from fireiron.algebra.layout import Layout
+from fireiron.atoms.table import chosen_from
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.context import Context, State
+from fireiron.kernel.span import PANEL_ALIGN, swizzle_of
 from fireiron.kernel.window import Axis, Storage, Window
-from fireiron.language.decompositions import Load
-from fireiron.language.levels import Block, Memory, Warp
+from fireiron.language.decompositions import Decomposition, Done, Load, Microkernel
+from fireiron.language.levels import SH, Block, Memory, Warp
 from fireiron.language.tensor import ColMajor, Order, RowMajor, Tensor
 
 
@@ -78,9 +83,15 @@ def order_of(window: Window) -> Order | None:
 
 
 def make_storage(
-    link: Load, source: Window, target: Window | None, state: State, context: Context, slots: int
+    link: Load,
+    source: Window,
+    target: Window | None,
+    state: State,
+    context: Context,
+    slots: int,
+    rest: Sequence[Decomposition] = (),
 ) -> Storage:
-    """Make the buffer that a load fills.
+    """Make the buffer that a load fills, laid out as its schedule says, else as an atom demands that touches it.
 
     Raises:
         DecompositionError: `symbolic-buffer`, `storage-shape`.
@@ -88,9 +99,15 @@ def make_storage(
     name = f"{source.storage.name.split('_')[0].lower()}_{str(link.memory).lower()}"
     dtype = link.dtype or source.storage.dtype
     if link.memory.registers:
-        return register_storage(name, source, link.memory, dtype, state, context, link.link, slots)
+        storage = register_storage(name, source, link.memory, dtype, state, context, link.link, slots)
+        storage.order = source.storage.order if source.storage.memory.registers else order_of(source)
+        return storage
     shape = _static(source, name)
-    strides, size = _strides(link, shape, order_of(source) or (order_of(target) if target else None) or RowMajor)
+    order = order_of(source) or (order_of(target) if target else None) or RowMajor
+    span = demanded_span(link, link.move, "dst") or demanded_span(link, rest, "src")
+    if span:
+        return _panels(link, name, shape, dtype, order, span, state, context, slots)
+    strides, size = _strides(link, shape, order)
     vector = max(1, dtype.count_in(16))
     size = -(-size // vector) * vector
     if link.swizzle is not None:
@@ -100,6 +117,17 @@ def make_storage(
         name, link.memory, dtype, shape, strides, as_expr(size), state.level,
         swizzle=link.swizzle, slots=slots, reuse=link.reuse, no_sync=link.no_sync, link=link.link,
     )  # fmt: skip
+    _per_unit(storage, state, context)
+    context.storages[name] = storage
+    return storage
+
+
+def _per_unit(storage: Storage, state: State, context: Context) -> None:
+    """Give each unit inside the block a copy of its own.
+
+    Raises:
+        DecompositionError: `shared-unit`.
+    """
     if state.level.name != Block.name and state.level.is_inside(Block):
         assert context.threads is not None and state.width is not None
         width = state.width
@@ -111,6 +139,63 @@ def make_storage(
             )
         storage.copies = context.threads // width
         storage.copy = context.thread // width
+
+
+def demanded_span(link: Load, chain: Sequence[Decomposition], role: Literal["src", "dst"]) -> int:
+    """Give the bytes of the rows in which the atom of a Move's chain wants one side, 0 where the schedule decides."""
+    last = chain[-1] if chain else None
+    atom = last.atom if isinstance(last, Done) else None
+    if (
+        atom is None
+        or isinstance(atom, Microkernel)
+        or link.storage is not None
+        or link.pad
+        or link.swizzle is not None
+    ):
+        return 0
+    row = chosen_from(atom)[0]
+    return 0 if row.kind != "Move" or row.operand(role).memory != SH else row.operand(role).span
+
+
+def _panels(
+    link: Load,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: DType,
+    order: Order,
+    span: int,
+    state: State,
+    context: Context,
+    slots: int,
+) -> Storage:
+    """Make a buffer of panels: `span` bytes of the contiguous dimension, row after row, swizzled.
+
+    Raises:
+        DecompositionError: `bulk-storage` where a row is no whole number of spans.
+    """
+    *outer, rows, cols = shape
+    inner, lines = (cols, rows) if order is RowMajor else (rows, cols)
+    width = span // dtype.nbytes
+    if inner % width:
+        raise DecompositionError(
+            "bulk-storage",
+            f"rows of {inner} elements of {dtype} are no whole number of {span}-byte spans",
+            fix=f"use a multiple of {width} elements, or a narrower span: tma(64)",
+        )
+    line = Layout(inner, 1) if inner == width else Layout((width, inner // width), (1, lines * width))
+    step = Layout(lines, width)
+    pair = (step, line) if order is RowMajor else (line, step)
+    size = inner * lines
+    modes = (*(() if not outer else (Layout(outer[0], size),)), *pair)
+    strides = Layout(tuple(m.shape for m in modes), tuple(m.stride for m in modes))
+    total = size * (outer[0] if outer else 1)
+    name = context.name(name)
+    storage = Storage(
+        name, link.memory, dtype, shape, strides, as_expr(total), state.level,
+        swizzle=swizzle_of(span, dtype.nbytes), slots=slots, reuse=link.reuse, no_sync=link.no_sync, link=link.link,
+        align=PANEL_ALIGN,
+    )  # fmt: skip
+    _per_unit(storage, state, context)
     context.storages[name] = storage
     return storage
 

@@ -14,9 +14,24 @@ from typing import Literal
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Var, as_int, free, substitute
+from fireiron.algebra.expr import Expr, Var, as_expr, as_int, free, substitute
 from fireiron.base.errors import DecompositionError
-from fireiron.kernel.ir import THREAD, Call, Compute, CountIn, For, If, Micro, Region, Statement, Sync, View, Wait
+from fireiron.kernel.ir import (
+    THREAD,
+    Call,
+    Compute,
+    CountIn,
+    For,
+    If,
+    Micro,
+    Region,
+    Roles,
+    Statement,
+    Sync,
+    View,
+    Wait,
+    walk,
+)
 from fireiron.kernel.window import Storage
 from fireiron.language.levels import SH, Block, Level
 
@@ -30,12 +45,14 @@ class Touch:
         kind: how.
         place: the identity of its statement.
         ordered: the level whose units have met since; what they share with others still waits for a wider barrier.
+        landed: whether it stands for all asynchronous writes of its buffer, just awaited by those who issued them.
     """
 
     view: View
     kind: Literal["read", "write"]
     place: int
     ordered: Level | None = None
+    landed: bool = False
 
     def conflicts(self, later: Touch) -> bool:
         """Say whether the order of two accesses matters.
@@ -45,6 +62,8 @@ class Touch:
         if self.kind == later.kind and (self.kind == "read" or self.place == later.place):
             return False
         a, b = self.view.buffer, later.view.buffer
+        if self.landed:
+            return later.kind == "read" and a.name == b.name
         if a.name != b.name:
             return a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
         if self.view.slot is None or later.view.slot is None or a.slots == 1:
@@ -78,9 +97,10 @@ class Edge:
         a, b = self.first.view.buffer.name, self.then.view.buffer.name
         if self.first.kind == "write" and self.then.kind == "read":
             return f"{b} is written before it is read"
-        if self.first.kind == "read":
-            return f"{a} is read before {'it is' if a == b else f'{b} is'} overwritten"
-        return f"{a} is written before {'it is' if a == b else f'{b} is'} written again"
+        done = "read" if self.first.kind == "read" else "written"
+        if a != b:
+            return f"{a} is {done} before {b} takes its place"
+        return f"{a} is {done} before it is {'overwritten' if done == 'read' else 'written again'}"
 
 
 def touches(statement: Statement) -> list[Touch]:
@@ -91,7 +111,7 @@ def touches(statement: Statement) -> list[Touch]:
         case Call(atom, views):
             found: list[Touch] = []
             for operand, view in zip(atom.operands, views, strict=True):
-                if view.buffer.memory == SH:
+                if view.buffer.memory == SH and not view.buffer.guarded:
                     kinds: tuple[Literal["read", "write"], ...] = (
                         ("read", "write") if operand.access == "update" else (operand.access,)
                     )
@@ -114,6 +134,7 @@ class _Pass:
     varying: frozenset[Expr]
     trust: bool
     path: str = ""
+    flying: dict[str, Touch] = attrs.field(factory=dict[str, Touch])
 
     def conflicts(
         self, pending: list[Touch], statement: Statement, shift: tuple[Var, Expr] | None = None
@@ -149,7 +170,7 @@ class _Pass:
     ) -> tuple[list[Statement], list[Touch]]:
         out: list[Statement] = []
         for statement in body:
-            if not isinstance(statement, Region | If) and not _awaits(statement):
+            if not isinstance(statement, Region | If) and not _awaits(statement) and not _enters(statement):
                 pending = self.separate(out, pending, self.conflicts(pending, statement), uniform)
             match statement:
                 case Region():
@@ -161,13 +182,13 @@ class _Pass:
                         isinstance(x, Var) and (x.name == THREAD or x in self.varying)
                         for x in free(statement.condition)
                     )
-                    if not same:
-                        pending = self.separate(out, pending, self.conflicts(pending, statement), uniform)
+                    # Whoever comes after may need the barrier too, where the body is skipped.
+                    pending = self.separate(out, pending, self.conflicts(pending, statement), uniform)
                     inner, after = self.run(statement.body, pending, uniform and same)
                     pending = [*pending, *(t for t in after if t not in pending)]
                     out.append(attrs.evolve(statement, body=tuple(inner)))
                 case For():
-                    inner, pending = self.loop(statement, pending, uniform)
+                    inner, pending = self.loop(out, statement, pending, uniform)
                     out.append(attrs.evolve(statement, body=tuple(inner)))
                 case Sync(level=level):
                     pending = _after(pending, level)
@@ -175,16 +196,45 @@ class _Pass:
                 case CountIn():
                     pending = _after(pending, Block)
                     out.append(statement)
+                case Roles(roles=roles):  # what roles share is guarded; the rest is each one's own
+                    bodies = [tuple(self.run(role.body, pending, uniform)[0]) for role in roles]
+                    out.append(Roles(tuple(attrs.evolve(r, body=b) for r, b in zip(roles, bodies, strict=True))))
+                case Wait():
+                    # What was in flight is there for its issuers: all others see it after a barrier from here on.
+                    pending = [*pending, *(t for t in self.flying.values() if t not in pending)]
+                    out.append(statement)
                 case _:
-                    pending = [*pending, *(t for t in touches(statement) if t not in pending)]
+                    found = touches(statement)
+                    pending = [*pending, *(t for t in found if t not in pending)]
+                    if isinstance(statement, Call) and statement.atom.completion:
+                        for t in found:
+                            if t.kind == "write":
+                                self.flying[t.view.buffer.name] = attrs.evolve(t, landed=True)
                     out.append(statement)
         return out, pending
 
-    def loop(self, statement: For, pending: list[Touch], uniform: bool) -> tuple[list[Statement], list[Touch]]:
+    def entering(
+        self, out: list[Statement], statement: For, pending: list[Touch], uniform: bool
+    ) -> tuple[list[Statement], list[Touch]]:
+        """Let a loop with barriers of its own be entered without one where its first trip conflicts with nothing."""
+        inner, after = self.run(statement.body, [], uniform)
+        after = self.separate(inner, after, self.carried(inner, after, statement.var, statement.var + 1), uniform)
+        if Block not in _syncs(tuple(inner)):
+            before = self.conflicts(pending, statement)
+            return inner, [*self.separate(out, pending, before, uniform), *after]
+        self.separate(out, pending, self.carried(inner, pending, statement.var, as_expr(0)), uniform)
+        # What no barrier of the last trip has ordered is that trip's.
+        return inner, [_shifted(t, statement.var, statement.extent - 1) for t in after]
+
+    def loop(
+        self, out: list[Statement], statement: For, pending: list[Touch], uniform: bool
+    ) -> tuple[list[Statement], list[Touch]]:
         if _awaits(statement):
             return self.awaiting(statement, pending, uniform)
+        if _enters(statement):
+            return self.entering(out, statement, pending, uniform)
         inner, after = self.run(statement.body, pending, uniform)
-        open_ends = self.carried(inner, after, statement.var)
+        open_ends = self.carried(inner, after, statement.var, statement.var + 1)
         after = self.separate(inner, after, open_ends, uniform)
         return inner, after
 
@@ -195,16 +245,19 @@ class _Pass:
         """
         wait, *rest = statement.body
         _, after = self.run(tuple(rest), pending, uniform)
-        edges = [e for s in rest for e in self.conflicts(pending, s)] + self.carried(list(rest), after, statement.var)
+        pending = [*pending, *(t for t in self.flying.values() if t not in pending)]
+        edges = [e for s in rest for e in self.conflicts(pending, s)] + self.carried(
+            list(rest), after, statement.var, statement.var + 1
+        )
         edges.sort(key=lambda e: (e.first.kind, e.then.kind) != ("write", "read"))  # the reason that a reader expects
         head: list[Statement] = [wait]
         pending = self.separate(head, [*pending, *after], edges, uniform)
         inner, after = self.run(tuple(rest), pending, uniform)
-        left = self.carried(inner, after, statement.var) if not edges else []
+        left = self.carried(inner, after, statement.var, statement.var + 1) if not edges else []
         return [*head, *inner], self.separate(inner, after, left, uniform)
 
-    def carried(self, body: list[Statement], pending: list[Touch], var: Var) -> list[Edge]:
-        """Collect the conflicts of a loop's end with its next trip, up to the barriers that stand there."""
+    def carried(self, body: list[Statement], pending: list[Touch], var: Var, value: Expr) -> list[Edge]:
+        """Collect the conflicts with the trip of a value (the next one, or the first), up to the barriers in it."""
         edges: list[Edge] = []
         waiting = list(pending)
         for statement in body:
@@ -212,18 +265,20 @@ class _Pass:
                 waiting = _after(waiting, statement.level)
                 continue
             if isinstance(statement, Region | If | For):
-                found = self.carried(list(statement.body), waiting, var)
+                found = self.carried(list(statement.body), waiting, var, value)
                 edges += found
                 if isinstance(statement, Region):
-                    for level in _syncs(statement):
+                    for level in _syncs(statement.body):
                         waiting = _after(waiting, level)
                 continue
-            edges += self.conflicts(waiting, statement, (var, var + 1))
+            edges += self.conflicts(waiting, statement, (var, value))
         return edges
 
     def separate(self, out: list[Statement], pending: list[Touch], edges: list[Edge], uniform: bool) -> list[Touch]:
         """Insert the barriers that edges need; returns what stays pending."""
-        scopes = {e.scope.name: e for e in reversed(edges)}
+        # Of several reasons the plainest: who reads, rather than who writes twice.
+        told = sorted(edges, key=lambda e: e.first.kind == e.then.kind)
+        scopes = {e.scope.name: e for e in reversed(told)}
         if Block.name in scopes:
             scopes = {Block.name: scopes[Block.name]}
         for edge in scopes.values():
@@ -247,13 +302,21 @@ def _awaits(statement: Statement) -> bool:
     return isinstance(statement, For) and bool(statement.body) and isinstance(statement.body[0], Wait)
 
 
-def _syncs(statement: Region) -> list[Level]:
+def _enters(statement: Statement) -> bool:
+    """Say whether a statement is a loop over chunks: it may have barriers of its own."""
+    return (
+        isinstance(statement, For) and not statement.unroll and any(isinstance(s, Region) for s in walk(statement.body))
+    )
+
+
+def _syncs(body: tuple[Statement, ...]) -> list[Level]:
+    """List the barriers that stand in a body whatever happens."""
     found: list[Level] = []
-    for s in statement.body:
+    for s in body:
         if isinstance(s, Sync):
             found.append(s.level)
         elif isinstance(s, Region):
-            found += _syncs(s)
+            found += _syncs(s.body)
     return found
 
 

@@ -6,12 +6,27 @@ from collections.abc import Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Index, Var, as_expr, eq, evaluate, lt, minimum, proves, simplest
+from fireiron.algebra.expr import (
+    Expr,
+    Index,
+    Var,
+    and_,
+    as_expr,
+    as_int,
+    ceil_div,
+    eq,
+    evaluate,
+    lt,
+    maximum,
+    minimum,
+    proves,
+    simplest,
+)
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.context import Body, Context, State, descend, units_of
 from fireiron.kernel.epilog import lower_epilog
-from fireiron.kernel.ir import BLOCK, For, If, Region
+from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, For, If, Let, Region, Statement
 from fireiron.kernel.leaf import lower_done
 from fireiron.kernel.move import lower_load, lower_own, widest_sizes
 from fireiron.kernel.ownership import RegisterLoop
@@ -19,11 +34,12 @@ from fireiron.kernel.parallel import count_ways, lower_parallel
 from fireiron.kernel.pipeline import lower_split
 from fireiron.kernel.window import Cut, cut
 from fireiron.language.decompositions import Decomposition, Done, Epilog, Extent, Load, Own, Split, Tile, Widest
-from fireiron.language.levels import Block, Kernel, Warp
+from fireiron.language.levels import Block, Cluster, Kernel, Warp
 from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
 
 WARP_WIDTH = Warp.size
 MAX_GRID = 2**31 - 1
+MAX_CLUSTER = 8  # blocks, on every GPU that has clusters
 
 
 def lower_links(links: Sequence[Decomposition], state: State, context: Context) -> Body:
@@ -71,8 +87,10 @@ def _lower_tile(link: Tile, rest: Sequence[Decomposition], state: State, context
     below = state.under(words, link.link)
     if link.level is None:
         return _loop_tile(link, parts, order, rest, below, context)
-    if link.level.name == Block.name and state.level.name == Kernel.name:
+    if state.level.name == Kernel.name:
         return _grid_tile(link, parts, order, rest, below, context)
+    if link.level.name == Block.name and state.level.name == Cluster.name:
+        return _cluster_tile(link, parts, order, rest, below, context)
     return _unit_tile(link, parts, order, rest, below, context)
 
 
@@ -101,6 +119,16 @@ def _loop_tile(
             tiles[dim] = var
             loops.append((var, trips))
     inner = attrs.evolve(state, loops=(*state.loops, *(RegisterLoop(v, t, link.unrolled, link.link) for v, t in loops)))
+    if link.stages > 1:
+        trip, total = as_expr(0), 1
+        for var, trips in loops:
+            many = as_int(trips)
+            if many is None:
+                raise DecompositionError(
+                    "symbolic-tiles", f"{trips} tiles cannot go through a ring: their number is not known", fix=""
+                )
+            trip, total = trip * many + var, total * many
+        inner = attrs.evolve(inner, ring=(link.stages, trip, total))
     body = lower_links(rest, descend(inner, parts, tiles), context)
     for var, trips in reversed(loops):
         body = (For(var, trips, body, link.unrolled),)
@@ -199,19 +227,123 @@ def _grid_tile(
             fix="size the tile in that dimension too: tile(m, n, batch=1)",
         )
     total = _count(parts)
+    assert link.level is not None
+    size = _blocks_of(link, rest, {dim: part.size for dim, part in parts.items()})
     count_ways(rest, state, context)
-    context.grid = total * context.ways
-    context.resident = link.resident
+    context.grid, context.cluster = total * size * context.ways, size
+    context.resident, context.persistent = link.resident, link.persistent
     # A grid holds fewer blocks than 2^31, whatever the sizes: its index and what is made of it are 32-bit.
-    index: Expr = Var(BLOCK, simplest(minimum(context.grid, MAX_GRID)))
+    block = Var(BLOCK, simplest(minimum(context.grid, MAX_GRID)))
+    index: Expr = block // size
     if context.ways != 1:
+        if link.persistent or size > 1:
+            raise DecompositionError(
+                "parallel-grid",
+                "blocks of a cluster, and persistent ones, take no part of a tile's K yet",
+                fix="drop persistent() and the tile to Cluster, or split K over units inside the block",
+            )
         # The blocks of a tile are neighbours: they end together, and their sums are still in the L2 cache.
         context.way = context.define("way", index % context.ways, context.ways)
         index = context.define("tile", index // context.ways, simplest(minimum(total, MAX_GRID)))
     context.tiles, context.tile = simplest(total), index
+    if link.persistent:
+        return _work_loop(link, parts, order, rest, state, context, index, size)
     index = permuted(link, index, simplest(total))
-    tiles = _named(tile_numbers(index, parts, order), "block", parts, context)
+    tiles = _named(tile_numbers(index, parts, order), "block" if size == 1 else "cluster", parts, context)
     inside = descend(state, parts, tiles, link.level)
+    body = lower_links(rest, inside, context)
+    return (Region(str(inside.residual), body, state.path, link.link),)
+
+
+def _blocks_of(link: Tile, rest: Sequence[Decomposition], sizes: dict[str, Index]) -> int:
+    """Count the blocks of a cluster, which the next tile says.
+
+    Raises:
+        DecompositionError: `cluster-blocks`.
+    """
+    if link.level is None or link.level.name != Cluster.name:
+        return 1
+    inner = next((x for x in rest if isinstance(x, Tile)), None)
+    if inner is None or inner.level is None or inner.level.name != Block.name or isinstance(inner.sizes, Widest):
+        raise DecompositionError(
+            "cluster-blocks",
+            "a tile for a Cluster says nothing of its blocks",
+            fix="follow it by tile(m, n).to(Block)",
+            link=link.link,
+        )
+    count = 1
+    for dim, size in inner.sizes:
+        found = cut(size, sizes[dim]).trips if dim in sizes else 1
+        assert isinstance(found, int)
+        count *= found
+    if count > MAX_CLUSTER:
+        raise DecompositionError(
+            "cluster-blocks",
+            f"a cluster of {count} blocks is larger than the {MAX_CLUSTER} that every GPU takes",
+            fix=f"use clusters of at most {MAX_CLUSTER} blocks",
+            link=inner.link,
+        )
+    return count
+
+
+def _work_loop(
+    link: Tile,
+    parts: dict[str, Cut],
+    order: Order | Grouped | Layout,
+    rest: Sequence[Decomposition],
+    state: State,
+    context: Context,
+    unit: Expr,
+    size: int,
+) -> Body:
+    """Let each launched unit take every so-manieth tile."""
+    total = _count(parts)
+    most = simplest(minimum(total, MAX_GRID))
+    units = Var(BLOCKS, simplest(minimum(total * size, MAX_GRID))) // size
+    stagger = next((x.staggered for x in rest if isinstance(x, Tile) and x.staggered > 1), 1)
+    step, first = units, unit
+    if stagger > 1 and context.role == "math":
+        # This unit takes one trip in so many, starting with its own number.
+        level = next(x.level for x in rest if isinstance(x, Tile) and x.staggered > 1)
+        assert level is not None and level.size is not None
+        context.staggered, context.threads = stagger, stagger * level.size
+        turn = context.define("warpgroup", context.thread // (context.threads // stagger), stagger)
+        step, first = units * stagger, unit + turn * units
+    always = proves(lt(first, total))
+    trips = ceil_div(total - first, step) if always else maximum(total - first + step - 1, 0) // step
+    trip = context.variable("trip", simplest(ceil_div(total, 1)))
+    item = context.variable("tile", most)
+    lets: list[Statement] = [Let(item, first + trip * step)]
+    numbers: dict[str, Expr] = {}
+    for dim, number in tile_numbers(permuted(link, item, simplest(total)), parts, order).items():
+        var = context.variable(f"tile_{dim.lower()}", parts[dim].trips)
+        lets.append(Let(var, number))
+        numbers[dim] = var
+    inside = descend(state, parts, numbers, link.level)
+    body = lower_links(rest, inside, context)
+    region = Region(str(inside.residual), (*lets, *body), state.path, link.link)
+    return (For(trip, trips, (region,)),)
+
+
+def _cluster_tile(
+    link: Tile,
+    parts: dict[str, Cut],
+    order: Order | Grouped | Layout,
+    rest: Sequence[Decomposition],
+    state: State,
+    context: Context,
+) -> Body:
+    rank: Expr = Var(RANK, context.cluster) if context.cluster > 1 else as_expr(0)
+    if order is not RowMajor or link.permute is not None:
+        raise DecompositionError(
+            "cluster-blocks", "the blocks of a cluster count its tiles row by row", fix="drop layout() and permute()"
+        )
+    context.resident = max(context.resident, link.resident)
+    numbers = tile_numbers(rank, parts, order)
+    for dim, part in parts.items():
+        assert isinstance(part.trips, int)
+        context.ranks[dim] = (part.trips, numbers[dim])
+    inside = descend(state, parts, numbers, link.level)
     body = lower_links(rest, inside, context)
     return (Region(str(inside.residual), body, state.path, link.link),)
 
@@ -234,9 +366,19 @@ def _unit_tile(
             fix="tile to Block first",
         )
     units = units_of(level, state, context, total, link.units)
+    if link.staggered > 1:  # all units run this, each in its own trip of the persistent loop
+        if not context.persistent:
+            raise DecompositionError(
+                "staggered-units",
+                f"staggered({link.staggered}) shares out the trips of a persistent loop, and there is none",
+                fix="refine the grid's tile by .persistent()",
+            )
+        inside = descend(state, parts, {dim: as_expr(0) for dim in parts}, level)
+        inside = attrs.evolve(inside, position=units.position, width=units.width)
+        return (Region(str(inside.residual), lower_links(rest, inside, context), state.path, link.link),)
     word = "lane" if level.size == 1 and state.width == WARP_WIDTH else level.name.lower()
-    unit = context.define(word, units.index, units.count)
-    index = permuted(link, unit, units.count)
+    unit = context.define(word, units.index, units.present)
+    index = permuted(link, unit, units.count) if units.count > 1 else as_expr(0)
     trips = -(-total // units.count)
     loops = state.loops
     var: Var | None = None
@@ -246,8 +388,13 @@ def _unit_tile(
         loops = (*loops, RegisterLoop(var, as_expr(trips), link.unrolled or trips <= 32, link.link))
     numbers = _named(tile_numbers(index, parts, order), word, parts, context)
     present = lt(index, total)
+    if units.count < units.present:
+        present = and_(lt(unit, units.count), present)
     guards = state.guards if proves(present) else (*state.guards, present)
+    # Where units take tiles in turn, or stand idle, a pipeline around them keeps its loop.
+    flow = None if var is None and proves(present) else state.flow
     inside = descend(attrs.evolve(state, loops=loops, guards=guards), parts, numbers, level)
+    inside = inside if flow is None else attrs.evolve(inside, flow=None)
     inside = attrs.evolve(inside, position=units.position, width=units.width)
     body = lower_links(rest, inside, context)
     if state.residual.kind == "MatMul":
@@ -256,4 +403,4 @@ def _unit_tile(
         body = (If(present, body),)
     if var is not None:
         body = (For(var, as_expr(trips), body, loops[-1].unrolled),)
-    return body
+    return body if flow is None else flow.around(body)

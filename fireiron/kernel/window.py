@@ -19,7 +19,7 @@ from fireiron.base.link import Link
 from fireiron.kernel.ownership import Ownership
 from fireiron.language.decompositions import ByAtomics, Chunks, Extent, InOrder
 from fireiron.language.levels import Level, Memory
-from fireiron.language.tensor import Tensor
+from fireiron.language.tensor import Order, Tensor
 
 
 @attrs.frozen
@@ -53,8 +53,12 @@ class Storage:
         strides: elements between neighbours of each dimension, or a layout of coordinates.
         size: elements of one slot (RF: that one thread holds; known once ownership is).
         unit: the level whose units each own one copy; `copy` is this thread's copy, of `copies`.
-        fixed: whether the author's schedule claims `no_sync`, and the link that does.
+        no_sync: whether the author's schedule claims that no barrier is needed, and the link that does.
+        align: bytes to which the buffer is aligned.
+        guarded: whether mbarriers order every access.
+        seeded: whether an accumulator starts at something else than zero.
         partials: of an accumulator, the parallel splits whose units each hold a partial sum, outermost first.
+        order: in which order the source lies in memory that a register tensor is loaded from.
     """
 
     name: str
@@ -74,7 +78,10 @@ class Storage:
     no_sync: bool = False
     link: Link | None = None
     align: int = 1
+    guarded: bool = False
+    seeded: bool = False
     partials: list[Partial] = attrs.field(factory=list[Partial])
+    order: Order | None = None
 
     def address(self, coordinates: tuple[Expr, ...]) -> Expr:
         """Give the flat element offset of a coordinate, before swizzling."""
@@ -264,6 +271,10 @@ def _hierarchical(mode: Layout, axis: Axis) -> Layout | None:
     layout = axis.layout
     if layout.size == 1:
         return Layout(1, 0)
-    if axis.offset.divisor % run == 0 and layout.size <= run and layout.stride == 1:
+    if axis.offset.divisor % run or layout.stride != 1:
+        return None
+    if layout.size <= run:
         return Layout(layout.shape, mode.leaves[0][1])
+    if layout.size % run == 0 and len(mode.leaves) == 2:
+        return Layout((run, layout.size // run), (mode.leaves[0][1], mode.leaves[1][1]))
     return None

@@ -30,6 +30,13 @@ class Operand:
         shape: rows and columns of the operand (a Move's vector: (1, elements)).
         layout: thread-value layout ((thread), (register)) -> row + rows * column, threads of one unit first.
         access: read, write, or both.
+        span: bytes of the rows in which shared memory must hold it, swizzled (128, 64, 32), or 0 where any place
+            will do: then each thread addresses its own elements.
+        opaque: the name of a fragment whose layout the ISA leaves open, or "": such a one agrees with those of its own
+            name alone, and `layout` merely stands in for the hardware's.
+        align: bytes by which the tile's first element must be aligned, 0 where the vector's own size says it.
+        pitch: bytes that the distance of the tile's rows (or columns) must be a multiple of, where the instruction
+            takes that distance as `{pitch}` and the tile's first element as `{tile}`, an offset; else 0.
     """
 
     role: str
@@ -38,6 +45,10 @@ class Operand:
     shape: tuple[int, int]
     layout: Layout
     access: Literal["read", "write", "update"] = "read"
+    span: int = 0
+    opaque: str = ""
+    align: int = 0
+    pitch: int = 0
 
     @property
     def registers(self) -> int:
@@ -59,14 +70,21 @@ class Atom:
         source: where the row was read (PTX ISA section).
         cuda: one wrapper function's text in CUDA C++, or "" where the call is a plain expression.
         call: the statement that calls it, with named fields `{A}`, `{B}`, `{C}` or `{src}`, `{dst}`: an lvalue of each
-            view's first element (`{A[1]}`: of its second); `{lane}` of a Shuffle.
+            view's first element (`{A[1]}`: of its second; `{src.name}`: the buffer); `{lane}` of a Shuffle; `{tile}`
+            and `{pitch}` of an operand that has a pitch.
         guarded_cuda: the wrapper of `guarded_call`.
         guarded_call: the statement of a Move that writes zeros where `{read}` is false, or "" where there is none.
+        masked_cuda: the wrapper of `masked_call`.
+        masked_call: the statement of a Move that does nothing where `{write}` is false by the instruction's own
+            predicate, or "" where a branch must do.
         nbytes: bytes a Move carries (its dtype is then free and its operands' elements are bytes), else 0.
-        completion: the group (`cp.async`) that is awaited before the result is there, or "" where it is there at once.
+        completion: the group (`cp.async`, `wgmma`, `bulk`) that is awaited before the result is there, `mbarrier` where
+            a barrier counts the bytes that land, or "" where it is there at once.
+        zeroes: whether a MatMul can take C for zero, by the Call's `accumulate`.
         numpy: meaning of a MatMul on arrays (units, threads, registers): numpy(a, b, c) -> new c. Moves move. Packed
             elements come as the bytes that hold them.
         clocks: issue clocks of one warp instruction on one SM sub-partition, for the cost model.
+        converge: the level whose threads must all arrive, where that is more than the unit (None: the unit's own).
         product: what a MatMul sums.
     """
 
@@ -81,10 +99,14 @@ class Atom:
     call: str
     guarded_cuda: str = ""
     guarded_call: str = ""
+    masked_cuda: str = ""
+    masked_call: str = ""
     nbytes: int = 0
     completion: str = ""
+    zeroes: bool = False
     numpy: Meaning | None = attrs.field(default=None, eq=False, repr=False)
     clocks: float = 1.0
+    converge: Level | None = None
     product: Product = "mul"
 
     def operand(self, role: str) -> Operand:

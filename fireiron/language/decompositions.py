@@ -73,6 +73,9 @@ class Tile:
         order: how unit ids count tiles.
         resident: blocks of an SM that the compiler's register budget should allow, 0 where it is free.
         permute: a permutation of unit ids, applied first.
+        persistent: whether as many units are launched as run at once, each looping over tiles.
+        staggered: how many units take the persistent loop's trips in turn, each a whole tile; 1 where all share it.
+        stages: ring slots of the buffers right below the loop over tiles.
     """
 
     sizes: tuple[tuple[str, Extent], ...] | Widest
@@ -81,8 +84,24 @@ class Tile:
     unrolled: bool = False
     order: Order | Grouped | Layout = RowMajor
     resident: int = 0
+    persistent: bool = False
+    staggered: int = 1
+    stages: int = 1
     permute: Callable[[Expr], Expr] | None = None
     link: Link | None = _link
+
+
+@attrs.frozen
+class Specialised:
+    """Give a split's loads to warps of their own.
+
+    Args:
+        producers: warpgroups that load.
+        registers: budgets of a thread that loads and of one that computes, None where each keeps its launch's.
+    """
+
+    producers: int = 1
+    registers: tuple[int, int] | None = None
 
 
 @attrs.frozen
@@ -115,7 +134,11 @@ class Split:
     Args:
         size: extent of a chunk.
         unrolled: whether the loop is unrolled.
-        stages: ring slots of the loads below it; they run stages-1 chunks ahead.
+        together: how many chunks stand together in a trip of the compiled loop.
+        stages: ring slots of the loads below it; they run stages-1 chunks ahead, or stages where they have a role.
+        inflight: groups of asynchronous instructions that may read a slot still when the next chunk's begin.
+        specialised: whether the loads have warps of their own.
+        drain: whether a pipeline inside another ends with each of its chunks, instead of flowing on into the next.
         ways: the number of chunks where the author gave it, and not their extent.
         level: whose units take the chunks, None for a loop; each then holds a partial sum of C.
         reduce: how the units' sums become one.
@@ -124,6 +147,10 @@ class Split:
     size: Index
     unrolled: bool = False
     stages: int = 1
+    inflight: int = 0
+    specialised: Specialised | None = None
+    drain: bool = False
+    together: int = 1
     ways: int | None = None
     level: Level | None = None
     reduce: InOrder | ByAtomics = InOrder()
@@ -230,6 +257,7 @@ __all__ = [
     "Load",
     "Microkernel",
     "Own",
+    "Specialised",
     "Split",
     "Strided",
     "Tile",

@@ -11,7 +11,8 @@ from typing import TypeAlias, cast
 
 import attrs
 
-from fireiron.algebra.dtypes import DType
+from fireiron.algebra.dtypes import DType, f32
+from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.scalar import Arg, Binary, BinaryOp, Cast, Constant, Parameter, Scalar, Select, Unary, UnaryOp
 from fireiron.base.errors import SpecError
 from fireiron.language.tensor import Tensor
@@ -81,6 +82,10 @@ def _lift(x: object, dtype: DType) -> Value:
         read: Scalar = Arg(1, x.dtype)
         return Value(read if x.dtype == dtype else Cast(read, dtype), (x,))
     if isinstance(x, int | float):
+        if dtype.kind == "int" and x != int(x):
+            raise SpecError(
+                "fraction-of-integer", f"{x!r} is no {dtype}", fix="use scale(number), or saturate('f32') before it"
+            )
         return Value(Constant(x, dtype))
     raise SpecError(
         "bad-operand", f"{x!r} cannot take part in a pointwise expression", fix="use numbers, tensors and expressions"
@@ -156,8 +161,27 @@ def add(tensor: Operand) -> Op:
 
 
 def scale(factor: Operand) -> Op:
-    """Make the op that multiplies by a tensor, broadcast over the output, or a number."""
-    return lambda acc: acc * factor
+    """Make the op that multiplies by a tensor, broadcast over the output, or a number.
+
+    An integer accumulator is multiplied by a fraction in f32; what is stored is rounded to nearest even, and saturated.
+    """
+    fraction = isinstance(factor, float) or (isinstance(factor, Value | Tensor) and factor.dtype.kind == "float")
+    return lambda acc: (cast_to(acc, f32) if fraction and acc.dtype.kind == "int" else acc) * factor
+
+
+def saturate(kind: object) -> Op:
+    """Make the op that converts to an element type, rounding to nearest even; integers saturate, NaN becomes 0 in them.
+
+    Raises:
+        SpecError: `unknown-dtype`.
+    """
+    to = find_dtype(kind)
+    return lambda acc: cast_to(acc, to)
+
+
+def cast_to(x: Value, kind: DType) -> Value:
+    """Convert a value to an element type."""
+    return x if x.dtype == kind else Value(Cast(x.tree, kind), x.tensors)
 
 
 def expression(ops: tuple[Op, ...], value: Value) -> Value:

@@ -38,6 +38,7 @@ class Coefficient:
 class MatMul:
     """Compute C = alpha * A @ B + beta * C, accumulating in `acc` (None: the default of A's element type).
 
+    `swapped`: A and B are the caller's second and first operand, transposed, and C the transpose of the caller's.
     Of bits, `product` says what is summed over K instead of products: those of `a ^ b` or of `a & b`.
     """
 
@@ -48,6 +49,7 @@ class MatMul:
     beta: Coefficient = Coefficient(value=0.0)
     acc: DType | None = None
     product: Product = "mul"
+    swapped: bool = False
 
     @property
     def accumulator(self) -> DType:
@@ -198,10 +200,10 @@ def _broadcasts(tensor: Tensor, out: Tensor) -> None:
 
 
 def tensors_of(spec: Spec) -> tuple[Tensor, ...]:
-    """List a spec's tensors in the order of its operands."""
+    """List a spec's tensors in the order in which a call takes them."""
     match spec:
-        case MatMul(A, B, C):
-            return A, B, C
+        case MatMul(A, B, C, swapped=swapped):
+            return (B, A, C) if swapped else (A, B, C)
         case Move(src, dst):
             return src, dst
         case Init(dst):

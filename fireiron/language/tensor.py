@@ -74,6 +74,13 @@ class Tensor:
         return all(as_expr(x).divisor % elements == 0 for x in (line, *others))
 
     @property
+    def transposed(self) -> Tensor:
+        """Name the same elements with rows and columns exchanged."""
+        *batch, rows, cols = self.shape
+        *steps, down, across = self.strides
+        return attrs.evolve(self, shape=(*batch, cols, rows), strides=(*steps, across, down))
+
+    @property
     def storage(self) -> tuple[int, ...]:
         """List the dimensions outermost first, as the user's array has them.
 

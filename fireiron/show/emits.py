@@ -34,7 +34,8 @@ def emits(step: Step, kernel: Kernel | None = None) -> str:
                 ahead = f"; the loads below run {count(link.stages - 1, 'chunk')} ahead in {link.stages} slots"
             c = step.before.operand("C")
             zeroed = f"; C starts at 0 in {c.memory}" if c is not None and not c.memory.registers else ""
-            return _loops(step, link.unrolled) + ahead + zeroed
+            some = f", {link.together} trips together" if link.together > 1 and not link.unrolled else ""
+            return _loops(step, link.unrolled) + some + ahead + zeroed
         case Load():
             return _load(step, link, kernel)
         case Epilog():

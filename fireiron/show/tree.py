@@ -140,11 +140,12 @@ def reduction(step: Step, link: Split, kernel: Kernel | None) -> str:
 def closing(step: Step, kernel: Kernel | None, within: tuple[Nested, Step] | None) -> str:
     """Say a link, and at the end of a chain the instructions that execute it."""
     said = words(step.link)
-    if not isinstance(step.link, Done) or step.link.atom is not None or kernel is None:
+    # A name that was chosen may be a family's: what executes the spec is one of its atoms.
+    if not isinstance(step.link, Done) or not isinstance(step.link.atom, str | None) or kernel is None:
         return said
     names = lowered.move_atoms(kernel, *within) if within else (lowered.compute_name(kernel),)
     named = " and ".join(name for name in names if name)
-    return f"{said} by {named}" if named else said
+    return f"done by {named}" if named else said
 
 
 def _coloured(step: Step, said: str) -> Text:

@@ -94,8 +94,8 @@ def refinements(link: Decomposition) -> dict[str, str]:
         case Split():
             said["parallel"] = f"parallel {link.level}" if link.level else ""
             said["reduce"] = str(link.reduce) if link.level else ""
-            said["unroll"] = "unroll" if link.unrolled else ""
-            said["stages"] = f"pipeline {link.stages}" if link.stages > 1 else ""
+            said["unroll"] = "unroll" if link.unrolled else f"unroll {link.together}" if link.together > 1 else ""
+            said["stages"] = f"pipeline {link.stages}" + " drain" * link.drain if link.stages > 1 else ""
         case Load():
             said["dtype"] = f"as {link.dtype}" if link.dtype else ""
             said["pad"] = f"pad {link.pad}" if link.pad else ""

@@ -162,6 +162,8 @@ class MatMulMeaning(Meaning):
         if not self.alone:
             # Masks may differ between iterations: then they run one by one.
             plan.together &= plan.mask is None or len(plan.mask) == 1
+            if self.atom.converge is not None:
+                self.converged(plan, self.atom.converge)
             plan.extra = self.converged(plan, self.atom.unit)
 
     def _units(self, value: Array, threads: Array) -> Array:

@@ -154,6 +154,12 @@ def test_the_operands_are_not_written() -> None:
             assert all((x == y).all() for x, y in zip(arrays, kept, strict=True))
 
 
+class Text(str):
+    """Stand for a printed element, which knows the name of its buffer."""
+
+    name = "x"
+
+
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
 def test_a_row_is_consistent(row: Atom) -> None:
     threads = row.unit.size
@@ -169,7 +175,10 @@ def test_a_row_is_consistent(row: Atom) -> None:
         m, n, k = row.shape
         assert [o.shape for o in row.operands] == [(m, k), (k, n), (m, n)]
         assert row.numpy is not None
-    fields = {o.role: "x" for o in row.operands} | {"lane": "0", "read": "true"}
+    bulk = {name: Text("x") for name in ("map", "signal", "peers", "coordinates")}
+    fields = {o.role: Text("x") for o in row.operands} | {"lane": "0", "read": "true"} | bulk
+    if any(o.pitch for o in row.operands):
+        fields |= {"tile": "0", "pitch": "16"}
     assert row.call.format_map(fields).endswith(";")
     assert bool(row.guarded_call) == bool(row.guarded_cuda)
 

@@ -1,17 +1,30 @@
-"""Mapping tiles to clusters, which no kernel launches yet."""
+"""Tiles for clusters that say nothing of the blocks inside, or too many of them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from fireiron import Cluster, FireironError, matmul
+from fireiron import RF, Block, Cluster, FireironError, Thread, matmul
 
 
-def test_tiles_of_a_cluster():
-    spec = matmul(256, 256, 64)
+def finished(build: Callable[[Any], Any]) -> Any:
+    clusters = matmul(256, 256, 64).tile(256, 128).to(Cluster)
+    return build(clusters).epilog(memory=RF).tile(8, 8).to(Thread).split(1).tile(1, 1).unroll().done()
+
+
+def test_a_cluster_without_blocks():
     with pytest.raises(FireironError) as caught:
-        spec.tile(128, 128).to(Cluster)
-    assert caught.value.code == "no-clusters"
-    assert caught.value.underlined == "to(Cluster)"
-    assert caught.value.message == "cannot map tiles of MatMul 256x256x64 to Cluster: no kernel launches clusters yet"
-    assert caught.value.fix == "tile to Block"
+        finished(lambda clusters: clusters.tile(128, 64).unroll())
+    assert caught.value.code == "level-nests"
+    assert caught.value.underlined == "to(Thread)"
+    assert caught.value.fix == "tile to Block first, then to Thread"
+
+
+def test_a_cluster_of_too_many_blocks():
+    with pytest.raises(FireironError) as caught:
+        finished(lambda clusters: clusters.tile(32, 32).to(Block))
+    assert caught.value.code == "cluster-blocks"
+    assert caught.value.message == "a cluster of 32 blocks is larger than the 8 that every GPU takes"

@@ -1,4 +1,4 @@
-"""Ownership of a level that is no thread."""
+"""Ownership of a level whose units hold no tiles of their own."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ def wrong() -> Any:
         .load(B, SH)
         .tile(4, 2)
         .to(Thread)
+        .permute(lambda i: (i >> 1) | ((i & 1) << 6))
         .split(1)
         .unroll()
         .load(A, RF)
@@ -38,10 +39,10 @@ def test_own_level(refused: Callable[..., Any]) -> None:
         "own-level",
         "own(Warp)",
         """\
-DecompositionError[own-level]: cannot descend by ownership to Warp
+DecompositionError[own-level]: fma.f32 (done) gives the units of Warp no equal tiles of acc at regular places
   --> test_own_level.py:13:21
 13 |         return move.own(Warp).vectors().done()
    |                     ^^^^^^^^^
 at:  MatMul 64x64x64 @ Kernel > tile 32x32 to Block > epilog > store
-fix: use own(Thread)""",
+fix: use own(Thread), or stage for the whole block""",
     )

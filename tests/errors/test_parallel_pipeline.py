@@ -12,6 +12,10 @@ def wrong() -> Any:
     return matmul(64, 64, 64).tile(32, 32).to(Block).epilog(memory=RF).split(16).parallel(Warp).pipeline(2)
 
 
+def wrong_before() -> Any:
+    return matmul(64, 64, 64).tile(32, 32).to(Block).epilog(memory=RF).split(16).unroll(2).parallel(Warp)
+
+
 def test_parallel_pipeline(refused: Callable[..., Any]) -> None:
     refused(
         wrong,
@@ -23,5 +27,20 @@ DecompositionError[parallel-pipeline]: pipeline(2) refines a loop, and Warps tak
 12 |     return matmul(64, 64, 64).tile(32, 32).to(Block).epilog(memory=RF).split(16).parallel(Warp).pipeline(2)
    |                                                                                                 ^^^^^^^^^^^
 at:  MatMul 64x64x64 @ Kernel > tile 32x32 to Block > epilog RF > split 16 to Warp
+fix: split again below, and refine that loop""",
+    )
+
+
+def test_chunks_of_a_loop_before_parallel(refused: Callable[..., Any]) -> None:
+    refused(
+        wrong_before,
+        "parallel-pipeline",
+        "parallel(Warp)",
+        """\
+DecompositionError[parallel-pipeline]: unroll(2) refines a loop, and Warps take the chunks of this split all at once
+  --> test_parallel_pipeline.py:16:92
+16 |     return matmul(64, 64, 64).tile(32, 32).to(Block).epilog(memory=RF).split(16).unroll(2).parallel(Warp)
+   |                                                                                            ^^^^^^^^^^^^^^
+at:  MatMul 64x64x64 @ Kernel > tile 32x32 to Block > epilog RF > split 16
 fix: split again below, and refine that loop""",
     )

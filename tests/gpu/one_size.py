@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from fireiron import matmul
-from fireiron.schedules import ampere, simt, turing
+from fireiron.schedules import ampere, simt, turing, volta
 
 PRESETS = (simt.listing1, simt.listing2, simt.listing4, simt.sgemm)
 
@@ -30,6 +30,9 @@ def main() -> None:
     )
     assert np.abs(c - a.astype("f2").astype("f8") @ b.astype("f2")).max() < 2e-2
     print("ampere.gemm with split K right")
+    c = volta.gemm(matmul(130, 140, 40, "f16")).compile()(a.astype("f2"), b.astype("f2"))
+    assert np.abs(c - a.astype("f2").astype("f8") @ b.astype("f2")).max() < 2e-2
+    print("volta.gemm right")
     for preset in (ampere.gemm, turing.gemm):
         x, y = rng.integers(0, 2, (2, 130, 520)).astype(bool)
         c = preset(matmul(130, 130, 520, "b1", layout="TN")).compile()(x, y)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fireiron import matmul
+from fireiron import conform, matmul, saturate, scale, through_shared
 from fireiron.algebra.elements import pack, read
 from fireiron.front.reference import compare, mathematical, reference
 from fireiron.front.simulation import random_arrays
@@ -75,3 +75,31 @@ def test_unpacked_arrays_are_packed_on_the_way():
     packed = pack(a.astype(np.int8), i4), pack(b.astype(np.int8), i4)
     assert np.array_equal(kernel(*packed), wanted)
     assert np.array_equal(read(packed[0], i4), a)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {}, {"slots": 1}, {"slots": 3}, {"ring": 3}, {"stages": 2}, {"stages": 4, "k": 32, "ring": 4},
+        {"m": 64, "n": 64, "warp": (32, 32), "k": 16},
+        {"n": 128, "store": conform()}, {"n": 128, "fragments": conform()},
+        {"store": through_shared(panel=(32, 256), pad=8)},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("shape", [(512, 512, 1024), (200, 328, 136)])
+def test_pipelines_and_stores(shape, more):
+    exactly(ampere.gemm(matmul(*shape, "f16", layout="TN"), **more), seed=2)
+
+
+@pytest.mark.parametrize(("dtype", "low", "high"), [("i8", -128, 127), ("u8", 0, 255)])
+def test_scaled_and_saturated_integers(dtype, low, high):
+    schedule = ampere.gemm(matmul(256, 512, 320, dtype, layout="TN", out=dtype), ops=(scale(0.03125), saturate(dtype)))
+    arrays = random_arrays(Interface.of(schedule.lowered()), {}, seed=3)
+    total = arrays["A"].astype("i8") @ arrays["B"].astype("i8").T
+    got = schedule.compile()(arrays["A"], arrays["B"], out=arrays["C"])
+    assert np.array_equal(got, np.clip(np.rint(total * 0.03125), low, high).astype(got.dtype))
+
+
+@pytest.mark.parametrize("step", [4, 8, 16])
+def test_f64_by_sixteen_rows(step):
+    exactly(ampere.gemm(matmul(256, 192, 160, "f64"), step=step, slots=1), seed=4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fireiron import RF, SH, A, B, Block, Thread, Warp, by_atomics, matmul, relu, staged, symbol
+from fireiron import RF, SH, A, B, Block, Thread, Warp, by_atomics, matmul, relu, scale, staged, symbol
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.schedules import ampere, simt
@@ -42,6 +42,24 @@ def test_ampere(layout, ways, split_k):
     small = {"m": 64, "n": 64, "warp": (32, 32), "stages": 3}
     for shape in ((256, 384, 1024), (130, 76, 520), (61, 45, 33)):
         compared(ampere.gemm(matmul(*shape, "f16", layout=layout), ways=ways, split_k=split_k, **small))
+
+
+@pytest.mark.parametrize(("ways", "split_k"), [(2, 1), (4, 1), (8, 1), (1, 4), (2, 3)])
+def test_ampere_as_it_comes(ways, split_k):
+    # Flowing fragments, the sums of the ways and whole lines over the dead ring.
+    for layout, shape in (("TN", (512, 768, 4096)), ("NN", (300, 264, 1000)), ("TN", (128, 256, 8))):
+        schedule = ampere.gemm(matmul(*shape, "f16", layout=layout), ways=ways, split_k=split_k)
+        first = compared(schedule)
+        assert all((compared(schedule) == first).all() for _ in range(3))
+
+
+def test_ampere_scales_and_saturates_the_whole_sum():
+    spec = matmul(256, 384, 2048, "i8", layout="TN", out="i8")
+    one, split = (ampere.gemm(spec, ops=(scale(0.05),), **more) for more in ({}, {"ways": 2, "split_k": 3}))
+    arrays = random_arrays(Interface.of(one.lowered()), {}, seed=3)
+    first, second = (np.array(s.compile()(arrays["A"], arrays["B"], out=arrays["C"].copy())) for s in (one, split))
+    assert (first == second).all()
+    assert len(np.unique(first)) > 20
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "i8", "f64"])

@@ -16,7 +16,7 @@ def test_finds_by_number_and_version():
     assert arch(arch(80)) is arch(80)
 
 
-@pytest.mark.parametrize("name", ["sm_70", 61, "hopper", "", "89a"])
+@pytest.mark.parametrize("name", ["sm_60", 61, "hopper", "", "89a"])
 def test_unknown_arch(name):
     with pytest.raises(SpecError) as error:
         arch(name)
@@ -31,12 +31,17 @@ def test_features_belong_to_their_targets():
     assert arch("sm_100a").has("tcgen05")
 
 
+def test_hopper_has_one_target():
+    assert arch("sm_90").target is arch("sm_90a") is arch("sm_90a").target
+    assert all(row.target is row for row in ARCHS if row.number != 90)
+
+
 def test_native_takes_the_accelerated_target_and_the_nearest_older():
     assert native(90).name == "sm_90a"
     assert native(80).name == "sm_80"
     assert native(122).name == "sm_121"
     with pytest.raises(SpecError):
-        native(70)
+        native(62)
 
 
 # Blocks, warps, limit: worked out by hand from the CUDA occupancy calculator's rules.

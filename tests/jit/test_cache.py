@@ -52,6 +52,12 @@ def test_everything_that_matters_makes_another_entry(lowered):
     assert cache.usage()[0] == 4
 
 
+def test_both_names_of_hopper_share_an_entry(lowered):
+    first = build("digest", lowered, arch("sm_90"))
+    assert build("digest", lowered, arch("sm_90a")).binary == first.binary
+    assert len(lowered.calls) == 1
+
+
 def test_without_the_cache(lowered):
     build("digest", lowered, arch(80), cache=False)
     build("digest", lowered, arch(80), cache=False)

@@ -21,6 +21,23 @@ extern "C" __global__ void __launch_bounds__(1024, 2) spill(float* a, int n) {
 }
 """
 
+WGMMA = """
+__device__ __forceinline__ void mma(float* d, unsigned long long a, unsigned long long b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, %5, 1, 1, 1, 0, 0;"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "l"(a), "l"(b));
+}
+extern "C" __global__ void __launch_bounds__(128) products(float* out, unsigned long long a, unsigned long long b) {
+    float d[4] = {};
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    mma(d, a, b);
+    // between
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    for (int i = 0; i < 4; i++) out[threadIdx.x * 4 + i] = d[i];
+}
+"""
+TOUCHED = WGMMA.replace("// between", "d[0] += 1.0f; mma(d, a, b);")
+
 
 @pytest.mark.parametrize("row", ARCHS, ids=str)
 def test_compiles_for_every_architecture(row):
@@ -33,6 +50,31 @@ def test_compiles_for_every_architecture(row):
     assert f".target {row.name}" in binary.ptx
     assert not binary.resources.spills
     assert 0 < binary.resources.registers < 64
+
+
+def test_hopper_is_compiled_with_its_own_instructions():
+    for target in ("sm_90", "sm_90a"):
+        binary = compile_source(WGMMA, "products", arch(target))
+        assert binary.arch == "sm_90a"
+        assert ".target sm_90a" in binary.ptx
+    assert arch(binary.arch).runs_on(90)
+
+
+def test_serialised_products_are_refused():
+    with pytest.raises(CompileError) as error:
+        compile_source(TOUCHED, "products", arch(90))
+    assert error.value.code == "wgmma-serialised"
+    assert error.value.message.startswith("ptxas serialises the asynchronous matrix products for sm_90a: ")
+    assert "(C75" in error.value.message
+    assert compile_source(TOUCHED, "products", arch(90), CompileOptions(debug=True)).cubin
+
+
+def test_ignored_register_budgets_are_refused():
+    source = 'extern "C" __global__ void k(float* x) { asm volatile("setmaxnreg.inc.sync.aligned.u32 232;"); *x = 1; }'
+    with pytest.raises(CompileError) as error:
+        compile_source(source, "k", arch("sm_90a"))
+    assert error.value.code == "setmaxnreg-ignored"
+    assert "(C7508)" in error.value.message
 
 
 def test_spills_are_read():

@@ -71,7 +71,7 @@ def test_parts_of_bytes_are_refused(statement):
 def test_emitted_and_declared_as_bytes():
     source = ampere.gemm(matmul(128, 128, 256, "b1", layout="TN")).cuda()
     assert "const unsigned char* __restrict__ A" in source
-    assert "alignas(16) unsigned char a_fr[64]" in source  # 64 rows of 256 bits over 32 lanes
+    assert "alignas(16) unsigned char a_fr[128]" in source  # two slots of 64 rows of 256 bits over 32 lanes
     views = [
         view
         for statement in walk(ampere.gemm(matmul(128, 128, 256, "b1", layout="TN")).lowered().body)

@@ -55,7 +55,7 @@ def test_swizzles(right: Right, chains: Any, size: Any, swizzle: Swizzle) -> Non
     for strategy in (vector(), staged()):
         right(
             chains.inner(
-                chains.outer(matmul(*size)).load(A, SH, strategy).swizzle(swizzle).load(B, SH).swizzle(swizzle)
+                chains.outer(matmul(*size), 32).load(A, SH, strategy).swizzle(swizzle).load(B, SH).swizzle(swizzle)
             )
         )
 

@@ -138,7 +138,7 @@ def test_ampere_gemm_compiles_without_spills(dtype):
 
 def test_ldmatrix_of_a_tile_that_fits_no_row():
     with pytest.raises(FireironError) as caught:
-        gemm(matmul(64, 64, 64, "f16", layout="TN"), fragments=lambda: lambda move: move.tile(8, 16).unroll().done())
+        gemm(matmul(64, 64, 64, "f16", layout="TN"), fragments=lambda: lambda move: move.tile(4, 16).unroll().done())
     assert caught.value.code == "no-atom"
     assert "ldmatrix.x4.A.b16 moves 16x16 elements of 16 bits" in caught.value.message
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fireiron import RF, SH, A, B, Block, Thread, Warp, Warpgroup, by_atomics, matmul, staged, symbol
+from fireiron import RF, SH, A, B, Block, Thread, Warp, Warpgroup, by_atomics, matmul, scale, staged, symbol
 from fireiron.schedules import ampere, simt
 
 Right = Callable[..., Any]
@@ -37,10 +37,21 @@ def test_ampere_of_any_size(right: Right) -> None:
         right(schedule, M=m, N=n, K=k)
 
 
+@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_90a"])
+def test_ways_take_the_threads_and_the_memory_of_one(arch: str) -> None:
+    """Whatever the ways: 256 threads at most, and shared memory that every architecture has, but for f64 in eight."""
+    for dtype in ("i8", "f16", "f64"):
+        for ways in (1, 2, 4, 8) if dtype != "f64" or arch != "sm_86" else (1, 2, 4):
+            kernel = ampere.gemm(matmul(512, 512, 1024, dtype, layout="TN"), ways=ways).lowered(arch)
+            assert kernel.threads <= 256
+            assert kernel.shared_nbytes <= (104 << 10 if (dtype, ways) == ("f64", 8) else 99 << 10)
+
+
 @pytest.mark.parametrize(("ways", "split_k"), [(2, 1), (1, 4), (2, 2)])
 def test_sgemm(right: Right, ways: int, split_k: int) -> None:
     right(simt.sgemm(matmul(130, 60, 70), ways=ways, split_k=split_k))
     right(simt.sgemm(matmul(130, 60, 70, batch=2), ways=ways, split_k=split_k))
+    right(simt.sgemm(matmul(130, 60, 70), ways=ways, split_k=split_k, ahead=3))
 
 
 def test_swizzled_chunks_of_several_ways_meet_no_conflicts() -> None:
@@ -61,6 +72,11 @@ def test_compiles_without_spills(layout: str, arch: str) -> None:
         ampere.gemm(f16, ways=2),
         ampere.gemm(f16, split_k=4),
         ampere.gemm(f16, ways=4, split_k=2, **SMALL),
+        ampere.gemm(f16, ways=2, split_k=4),
+        ampere.gemm(f16, ways=4),
+        ampere.gemm(f16, ways=8),
+        ampere.gemm(matmul(512, 512, 1024, "i8", layout="TN", out="i8"), ways=2, ops=(scale(0.01),)),
+        ampere.gemm(matmul(512, 512, 1024, "f64", layout="TN"), ways=2, split_k=2),
         simt.sgemm(f32, ways=2),
         simt.sgemm(f32, split_k=4),
     ):
@@ -69,9 +85,9 @@ def test_compiles_without_spills(layout: str, arch: str) -> None:
 
 
 def test_a_block_without_a_part_of_k_is_noted() -> None:
-    found = [f for f in ampere.gemm(matmul(64, 64, 64, "f16"), split_k=3).check("sm_80") if f.code == "idle-units"]
-    assert [f.message for f in found] == ["1 of 3 units of Block have no part of K: chunks of 32 leave 2 of 64"]
-    assert not [f for f in ampere.gemm(matmul(64, 64, 96, "f16"), split_k=3).check("sm_80") if f.code == "idle-units"]
+    found = [f for f in ampere.gemm(matmul(64, 64, 128, "f16"), split_k=3).check("sm_80") if f.code == "idle-units"]
+    assert [f.message for f in found] == ["1 of 3 units of Block have no part of K: chunks of 64 leave 2 of 128"]
+    assert not [f for f in ampere.gemm(matmul(64, 64, 192, "f16"), split_k=3).check("sm_80") if f.code == "idle-units"]
 
 
 def atomics() -> Any:

@@ -65,4 +65,4 @@ def rich_schedule(matmul: Build) -> MatMulChain:
 @pytest.fixture(scope="session")
 def unfinished(matmul: Build) -> MatMulChain:
     tiled = matmul(1024, 512, 256).tile(128, 128).to(Block).epilog(relu).split(8)
-    return tiled.load(A, SH).pad(4).swizzle(Swizzle(2, 3, 3))
+    return tiled.load(A, SH).pad(4).swizzle(Swizzle(1, 2, 3))

@@ -73,7 +73,7 @@ def shared_cases(matmul: Any, listing2: Any) -> dict[str, Any]:
         "columns": listing2(matmul(256, 256, 64, "f32", ColMajor, ColMajor), pad=4),
         "ragged": listing2(spec, k=12, pad=1),
         "swizzled": finish(
-            spec.tile(64, 64).to(Block).epilog().split(12).load(A, SH).swizzle(Swizzle(3, 3, 3)).load(B, SH)
+            spec.tile(64, 64).to(Block).epilog().split(12).load(A, SH).swizzle(Swizzle(1, 2, 3)).load(B, SH)
         ),
         "warps": finish(inner.load(B, SH)),
     }

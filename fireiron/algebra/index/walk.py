@@ -181,6 +181,19 @@ def _choose(op: str, values: list[Any]) -> Any:
     return reduce(choose, values)
 
 
+def terms(value: Index) -> tuple[Expr, ...]:
+    """List what an expression is the sum of, the constant last.
+
+    Example:
+        >>> from fireiron.algebra.index.nodes import Var
+        >>> [str(term) for term in terms(Var("i", 4) * 8 + 3)]
+        ['i * 8', '3']
+    """
+    found, constant = terms_of(as_expr(value))
+    parts = tuple(build({monomial: coefficient}, 0) for monomial, coefficient in found)
+    return (*parts, const(constant)) if constant or not parts else parts
+
+
 def affine(value: Index, variables: Sequence[Var]) -> tuple[dict[Var, Index], Expr] | None:
     """Read an expression as the sum of coefficient times variable, and a rest without these variables.
 

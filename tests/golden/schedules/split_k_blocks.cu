@@ -19,11 +19,6 @@ __device__ __forceinline__ void cp_async_16B(void* dst, const void* src) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(static_cast<unsigned>(__cvta_generic_to_shared(dst))), "l"(src) : "memory");
 }
 
-__device__ __forceinline__ void cp_async_or_zero_16B(void* dst, const void* src, bool read) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-        : : "r"(static_cast<unsigned>(__cvta_generic_to_shared(dst))), "l"(src), "r"(read ? 16 : 0) : "memory");
-}
-
 __device__ __forceinline__ void ldmatrix_x4(void* registers, const void* row) {
     unsigned* d = static_cast<unsigned*>(registers);
     const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
@@ -39,6 +34,11 @@ __device__ __forceinline__ void mma_m16n8k16_f32_f16(void* c_registers, const vo
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+__device__ __forceinline__ void cp_async_or_zero_16B(void* dst, const void* src, bool read) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+        : : "r"(static_cast<unsigned>(__cvta_generic_to_shared(dst))), "l"(src), "r"(read ? 16 : 0) : "memory");
 }
 
 __device__ __forceinline__ void copy_16B(void* dst, const void* src) {
@@ -58,8 +58,8 @@ __device__ __forceinline__ void copy_4B(void* dst, const void* src) {
     *static_cast<unsigned*>(dst) = *static_cast<const unsigned*>(src);
 }
 
-extern "C" __global__ void __launch_bounds__(128)
-gemm_128x128x32_k3_f16_f32(
+extern "C" __global__ void __launch_bounds__(256)
+gemm_128x256x64_k3_f16_f32(
     const half* __restrict__ A,
     const half* __restrict__ B,
     half* __restrict__ C,
@@ -72,21 +72,23 @@ gemm_128x128x32_k3_f16_f32(
     extern __shared__ __align__(1024) unsigned char shared[];
     half* a_sh = reinterpret_cast<half*>(shared);
     half* b_sh = reinterpret_cast<half*>(shared + 32768);
+    half* acc_sh = reinterpret_cast<half*>(shared);
     alignas(16) float acc[128];
-    alignas(16) half a_fr[32];
-    alignas(16) half b_fr[32];
-    alignas(16) half C_vec[2];
+    alignas(16) half a_fr[64];
+    alignas(16) half b_fr[64];
+    alignas(16) half acc_sh_vec[2];
     alignas(16) float acc_part[4];
     const int way = block % 3;
     const int tile = block / 3;
     const int block_m = tile % 4;
     const int block_n = tile / 4;
     const int warp = thread / 32;
-    const int warp_m = warp / 2;
-    const int warp_n = warp % 2;
-    const int thread_k = thread % 4;
+    const int warp_m = warp / 4;
+    const int warp_n = warp % 4;
+    const int thread_k = thread % 8;
+    const int thread_n = thread % 32;
 
-    // MatMul(128, 128, 4096)(GL, GL, GL)(Block)
+    // MatMul(128, 256, 4096)(GL, GL, GL)(Block)
 
     // Init(0)(FR)(Block)
     #pragma unroll
@@ -94,93 +96,140 @@ gemm_128x128x32_k3_f16_f32(
         acc[i] = 0.0f;
     }
 
-    // load A to a_sh: Move(128, 32)(GL, SH)(Block)
+    // MatMul(64, 64, 64)(SH, SH, FR)(Warp)
+
+    // load A to a_sh: Move(128, 64)(GL, SH)(Block)
     #pragma unroll
-    for (int r3 = 0; r3 < 4; ++r3) {
-        cp_async_16B(&a_sh[r3 * 1024 + thread / 4 * 32 + (thread_k ^ thread / 8 % 4) * 8], &A[block_m * 524288 + r3 * 131072 + thread / 4 * 4096 + way * 1376 + thread_k * 8]);
+    for (int r = 0; r < 4; ++r) {
+        cp_async_16B(&a_sh[r * 2048 + thread / 8 * 64 + (thread_k ^ thread / 8 % 8) * 8], &A[block_m * 524288 + r * 131072 + thread / 8 * 4096 + way * 1408 + thread_k * 8]);
     }
 
-    // load B to b_sh: Move(32, 128)(GL, SH)(Block)
+    // load B to b_sh: Move(64, 256)(GL, SH)(Block)
     #pragma unroll
-    for (int r4 = 0; r4 < 4; ++r4) {
-        cp_async_16B(&b_sh[r4 * 1024 + thread / 4 * 32 + (thread_k ^ thread / 8 % 4) * 8], &B[way * 1376 + thread_k * 8 + block_n * 524288 + r4 * 131072 + thread / 4 * 4096]);
+    for (int r2 = 0; r2 < 8; ++r2) {
+        cp_async_16B(&b_sh[r2 * 2048 + thread / 8 * 64 + (thread_k ^ thread / 8 % 8) * 8], &B[way * 1408 + thread_k * 8 + block_n * 1048576 + r2 * 131072 + thread / 8 * 4096]);
+    }
+    cp_async_commit();
+    cp_async_wait<0>();
+
+    // load A to a_sh: Move(128, 64)(GL, SH)(Block)
+    #pragma unroll
+    for (int r = 0; r < 4; ++r) {
+        cp_async_16B(&a_sh[r * 2048 + thread / 8 * 64 + (thread_k ^ thread / 8 % 8) * 8 + 8192], &A[block_m * 524288 + r * 131072 + thread / 8 * 4096 + way * 1408 + thread_k * 8 + 64]);
+    }
+
+    // load B to b_sh: Move(64, 256)(GL, SH)(Block)
+    #pragma unroll
+    for (int r2 = 0; r2 < 8; ++r2) {
+        cp_async_16B(&b_sh[r2 * 2048 + thread / 8 * 64 + (thread_k ^ thread / 8 % 8) * 8 + 16384], &B[way * 1408 + thread_k * 8 + block_n * 1048576 + r2 * 131072 + thread / 8 * 4096 + 64]);
     }
     cp_async_commit();
 
-    // load A to a_sh: Move(128, 32)(GL, SH)(Block)
+    // load a_sh to a_fr: Move(64, 16)(SH, FR)(Warp)
+    __syncthreads();  // a_sh is written before it is read
     #pragma unroll
-    for (int r5 = 0; r5 < 4; ++r5) {
-        cp_async_16B(&a_sh[r5 * 1024 + thread / 4 * 32 + (thread_k ^ thread / 8 % 4) * 8 + 4096], &A[block_m * 524288 + r5 * 131072 + thread / 4 * 4096 + way * 1376 + thread_k * 8 + 32]);
+    for (int m4 = 0; m4 < 4; ++m4) {
+        ldmatrix_x4(&a_fr[m4 * 8], &a_sh[warp_m * 4096 + m4 * 1024 + thread % 16 * 64 + (thread / 16 % 2 ^ thread % 8) * 8]);
     }
 
-    // load B to b_sh: Move(32, 128)(GL, SH)(Block)
+    // load b_sh to b_fr: Move(16, 64)(SH, FR)(Warp)
     #pragma unroll
-    for (int r6 = 0; r6 < 4; ++r6) {
-        cp_async_16B(&b_sh[r6 * 1024 + thread / 4 * 32 + (thread_k ^ thread / 8 % 4) * 8 + 4096], &B[way * 1376 + thread_k * 8 + block_n * 524288 + r6 * 131072 + thread / 4 * 4096 + 32]);
+    for (int n3 = 0; n3 < 4; ++n3) {
+        ldmatrix_x4(&b_fr[n3 * 8], &b_sh[warp_n * 4096 + n3 * 1024 + thread % 8 * 64 + thread / 16 % 2 * 512 + (thread / 8 % 2 ^ thread % 8) * 8]);
     }
-    cp_async_commit();
-
-    // load A to a_sh: Move(128, 32)(GL, SH)(Block)
-    #pragma unroll
-    for (int r7 = 0; r7 < 4; ++r7) {
-        cp_async_16B(&a_sh[r7 * 1024 + thread / 4 * 32 + (thread_k ^ thread / 8 % 4) * 8 + 8192], &A[block_m * 524288 + r7 * 131072 + thread / 4 * 4096 + way * 1376 + thread_k * 8 + 64]);
-    }
-
-    // load B to b_sh: Move(32, 128)(GL, SH)(Block)
-    #pragma unroll
-    for (int r8 = 0; r8 < 4; ++r8) {
-        cp_async_16B(&b_sh[r8 * 1024 + thread / 4 * 32 + (thread_k ^ thread / 8 % 4) * 8 + 8192], &B[way * 1376 + thread_k * 8 + block_n * 524288 + r8 * 131072 + thread / 4 * 4096 + 64]);
-    }
-    cp_async_commit();
     #pragma unroll 1
-    for (int k = 0; k < 43; ++k) {
-        cp_async_wait<2>();
-        __syncthreads();  // a_sh is written before it is read
-        if (k < 40) {
-
-            // load A to a_sh: Move(128, 32)(GL, SH)(Block)
-            #pragma unroll
-            for (int r = 0; r < 4; ++r) {
-                cp_async_or_zero_16B(&a_sh[(k + 3) % 4 * 4096 + r * 1024 + thread / 4 * 32 + (thread_k ^ thread / 8 % 4) * 8], &A[block_m * 524288 + r * 131072 + thread / 4 * 4096 + way * 1376 + k * 32 + thread_k * 8 + 96], way * 172 + k * 4 + thread_k < 500);
-            }
-
-            // load B to b_sh: Move(32, 128)(GL, SH)(Block)
-            #pragma unroll
-            for (int r2 = 0; r2 < 4; ++r2) {
-                cp_async_or_zero_16B(&b_sh[(k + 3) % 4 * 4096 + r2 * 1024 + thread / 4 * 32 + (thread_k ^ thread / 8 % 4) * 8], &B[way * 1376 + k * 32 + thread_k * 8 + block_n * 524288 + r2 * 131072 + thread / 4 * 4096 + 96], way * 172 + k * 4 + thread_k < 500);
-            }
-        }
-        cp_async_commit();
-
-        // MatMul(64, 64, 32)(SH, SH, FR)(Warp)
+    for (int k = 0; k < 21; ++k) {
         #pragma unroll
-        for (int k2 = 0; k2 < 2; ++k2) {
+        for (int k2 = 0; k2 < 3; ++k2) {
 
             // load a_sh to a_fr: Move(64, 16)(SH, FR)(Warp)
             #pragma unroll
             for (int m4 = 0; m4 < 4; ++m4) {
-                ldmatrix_x4(&a_fr[m4 * 8], &a_sh[k % 4 * 4096 + warp_m * 2048 + m4 * 512 + thread % 16 * 32 + (k2 * 2 + thread / 16 % 2 ^ thread / 2 % 4) * 8]);
+                ldmatrix_x4(&a_fr[(k2 + 1) % 2 * 32 + m4 * 8], &a_sh[k % 2 * 8192 + warp_m * 4096 + m4 * 1024 + thread % 16 * 64 + (k2 * 2 + thread / 16 % 2 + 2 ^ thread % 8) * 8]);
             }
 
             // load b_sh to b_fr: Move(16, 64)(SH, FR)(Warp)
             #pragma unroll
             for (int n3 = 0; n3 < 4; ++n3) {
-                ldmatrix_x4(&b_fr[n3 * 8], &b_sh[k % 4 * 4096 + warp_n * 2048 + n3 * 512 + thread % 8 * 32 + thread / 16 % 2 * 256 + (k2 * 2 + thread / 8 % 2 ^ thread / 2 % 4) * 8]);
+                ldmatrix_x4(&b_fr[(k2 + 1) % 2 * 32 + n3 * 8], &b_sh[k % 2 * 16384 + warp_n * 4096 + n3 * 1024 + thread % 8 * 64 + thread / 16 % 2 * 512 + (k2 * 2 + thread / 8 % 2 + 2 ^ thread % 8) * 8]);
             }
             #pragma unroll
             for (int m = 0; m < 4; ++m) {
                 #pragma unroll
                 for (int n = 0; n < 8; ++n) {
-                    mma_m16n8k16_f32_f16(&acc[m * 32 + n * 4], &a_fr[m * 8], &b_fr[n * 4]);
+                    mma_m16n8k16_f32_f16(&acc[m * 32 + n * 4], &a_fr[k2 % 2 * 32 + m * 8], &b_fr[k2 % 2 * 32 + n * 4]);
                 }
             }
+        }
+        cp_async_wait<0>();
+
+        // load A to a_sh: Move(128, 64)(GL, SH)(Block)
+        __syncthreads();  // a_sh is read before it is overwritten
+        #pragma unroll
+        for (int r = 0; r < 4; ++r) {
+            if (k < 20) cp_async_or_zero_16B(&a_sh[k % 2 * 8192 + r * 2048 + thread / 8 * 64 + (thread_k ^ thread / 8 % 8) * 8], &A[block_m * 524288 + r * 131072 + thread / 8 * 4096 + way * 1408 + k * 64 + thread_k * 8 + 128], way * 176 + k * 8 + thread_k < 496);
+        }
+
+        // load B to b_sh: Move(64, 256)(GL, SH)(Block)
+        #pragma unroll
+        for (int r2 = 0; r2 < 8; ++r2) {
+            if (k < 20) cp_async_or_zero_16B(&b_sh[k % 2 * 16384 + r2 * 2048 + thread / 8 * 64 + (thread_k ^ thread / 8 % 8) * 8], &B[way * 1408 + k * 64 + thread_k * 8 + block_n * 1048576 + r2 * 131072 + thread / 8 * 4096 + 128], way * 176 + k * 8 + thread_k < 496);
+        }
+        cp_async_commit();
+
+        // load a_sh to a_fr: Move(64, 16)(SH, FR)(Warp)
+        #pragma unroll
+        for (int m4 = 0; m4 < 4; ++m4) {
+            ldmatrix_x4(&a_fr[m4 * 8], &a_sh[(k + 1) % 2 * 8192 + warp_m * 4096 + m4 * 1024 + thread % 16 * 64 + (thread / 16 % 2 ^ thread % 8) * 8]);
+        }
+
+        // load b_sh to b_fr: Move(16, 64)(SH, FR)(Warp)
+        #pragma unroll
+        for (int n3 = 0; n3 < 4; ++n3) {
+            ldmatrix_x4(&b_fr[n3 * 8], &b_sh[(k + 1) % 2 * 16384 + warp_n * 4096 + n3 * 1024 + thread % 8 * 64 + thread / 16 % 2 * 512 + (thread / 8 % 2 ^ thread % 8) * 8]);
+        }
+        #pragma unroll
+        for (int m = 0; m < 4; ++m) {
+            #pragma unroll
+            for (int n = 0; n < 8; ++n) {
+                mma_m16n8k16_f32_f16(&acc[m * 32 + n * 4], &a_fr[m * 8 + 32], &b_fr[n * 4 + 32]);
+            }
+        }
+    }
+    #pragma unroll
+    for (int k2 = 0; k2 < 3; ++k2) {
+
+        // load a_sh to a_fr: Move(64, 16)(SH, FR)(Warp)
+        #pragma unroll
+        for (int m4 = 0; m4 < 4; ++m4) {
+            ldmatrix_x4(&a_fr[(k2 + 1) % 2 * 32 + m4 * 8], &a_sh[warp_m * 4096 + m4 * 1024 + thread % 16 * 64 + (k2 * 2 + thread / 16 % 2 + 2 ^ thread % 8) * 8 + 8192]);
+        }
+
+        // load b_sh to b_fr: Move(16, 64)(SH, FR)(Warp)
+        #pragma unroll
+        for (int n3 = 0; n3 < 4; ++n3) {
+            ldmatrix_x4(&b_fr[(k2 + 1) % 2 * 32 + n3 * 8], &b_sh[warp_n * 4096 + n3 * 1024 + thread % 8 * 64 + thread / 16 % 2 * 512 + (k2 * 2 + thread / 8 % 2 + 2 ^ thread % 8) * 8 + 16384]);
+        }
+        #pragma unroll
+        for (int m = 0; m < 4; ++m) {
+            #pragma unroll
+            for (int n = 0; n < 8; ++n) {
+                mma_m16n8k16_f32_f16(&acc[m * 32 + n * 4], &a_fr[k2 % 2 * 32 + m * 8], &b_fr[k2 % 2 * 32 + n * 4]);
+            }
+        }
+    }
+    #pragma unroll
+    for (int m = 0; m < 4; ++m) {
+        #pragma unroll
+        for (int n = 0; n < 8; ++n) {
+            mma_m16n8k16_f32_f16(&acc[m * 32 + n * 4], &a_fr[m * 8 + 32], &b_fr[n * 4 + 32]);
         }
     }
 
     // Reduce(3)(FR)(Blocks)
     #pragma unroll
     for (int i4 = 0; i4 < 32; ++i4) {
-        copy_16B(&partial[tile * 49152 + way * 16384 + i4 * 512 + thread * 4], &acc[i4 * 4]);
+        copy_16B(&partial[tile * 98304 + way * 32768 + i4 * 1024 + thread * 4], &acc[i4 * 4]);
     }
     __syncthreads();  // all threads have written their sums
     const int last = count_in(&arrived[tile], 3);
@@ -195,7 +244,7 @@ gemm_128x128x32_k3_f16_f32(
         for (int w = 0; w < 3; ++w) {
             #pragma unroll
             for (int i3 = 0; i3 < 32; ++i3) {
-                copy_16B(&acc_part[0], &partial[tile * 49152 + w * 16384 + i3 * 512 + thread * 4]);
+                copy_16B(&acc_part[0], &partial[tile * 98304 + w * 32768 + i3 * 1024 + thread * 4]);
                 #pragma unroll
                 for (int e2 = 0; e2 < 4; ++e2) {
                     acc[i3 * 4 + e2] = acc[i3 * 4 + e2] + acc_part[e2];
@@ -203,17 +252,24 @@ gemm_128x128x32_k3_f16_f32(
             }
         }
 
-        // store C: Move(128, 128)(FR, GL)(Block)
+        // store C: Move(128, 256)(FR, GL)(Block)
+
+        // load acc to acc_sh: Move(128, 256)(FR, SH)(Block)
         #pragma unroll
         for (int m7 = 0; m7 < 8; ++m7) {
             #pragma unroll
             for (int n6 = 0; n6 < 8; ++n6) {
                 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
-                    C_vec[e] = float_to_half(acc[m7 % 2 * 2 + m7 / 2 * 32 + n6 * 4 + e]);
+                    acc_sh_vec[e] = float_to_half(acc[m7 % 2 * 2 + m7 / 2 * 32 + n6 * 4 + e]);
                 }
-                copy_4B(&C[block_m * 65536 + warp_m * 32768 + thread / 4 % 8 * 512 + m7 * 4096 + block_n * 128 + warp_n * 64 + thread % 4 * 2 + n6 * 8], &C_vec[0]);
+                copy_4B(&acc_sh[warp_m * 16896 + thread / 4 % 8 * 264 + m7 * 2112 + warp_n * 64 + thread % 4 * 2 + n6 * 8], &acc_sh_vec[0]);
             }
+        }
+        __syncthreads();  // acc_sh is written before it is read
+        #pragma unroll
+        for (int r3 = 0; r3 < 16; ++r3) {
+            copy_16B(&C[block_m * 65536 + r3 * 4096 + thread / 32 * 512 + block_n * 256 + thread_n * 8], &acc_sh[r3 * 2112 + thread / 32 * 264 + thread_n * 8]);
         }
     }
 }

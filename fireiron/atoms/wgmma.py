@@ -1,0 +1,177 @@
+"""wgmma: a warpgroup multiplies a tile in shared memory by another, asynchronously, into registers (sm_90a).
+
+Operands in shared memory are named by descriptors: the tile's first address, and how its rows are swizzled. K-major
+operands lie in rows of `span` bytes of K; 16-bit ones may also be MN-major, in panels of `span` bytes of M or N.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from fireiron.algebra.dtypes import DType, bf16, e4m3, e5m2, f16, f32, i8, i32, tf32, u8
+from fireiron.algebra.layout import Layout
+from fireiron.language.atom import Atom, Meaning, Operand
+from fireiron.language.levels import FR, SH, Warpgroup
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+
+GROUP = "wgmma"
+ROWS = 64
+_SECTION = "PTX ISA 9.7.15.5, wgmma.mma_async"
+_PTX = {
+    f16: "f16", bf16: "bf16", f32: "f32", tf32: "tf32", e4m3: "e4m3", e5m2: "e5m2", i8: "s8", u8: "u8", i32: "s32",
+}  # fmt: skip
+
+# Source: PTX ISA 9.7.15.5.1.2.2, matrix descriptor. A panel's place is the part of an address that changes at run
+# time, `shift` bytes the part that does not: it is added to the field itself.
+DESCRIPTOR = """\
+template <int mode, int lead, int stride>
+__device__ __forceinline__ unsigned long long wgmma_operand(const void* panel, unsigned shift) {
+    const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(panel));
+    const unsigned low = (((address & 0x3ffff) >> 4) + (shift >> 4)) | (lead >> 4) << 16;
+    const unsigned high = (stride >> 4) | mode << 30;
+    unsigned long long operand;
+    asm("mov.b64 %0, {%1, %2};" : "=l"(operand) : "r"(low), "r"(high));
+    return operand;
+}
+"""
+
+
+def _wrapper(name: str, n: int, inputs: DType, acc: DType, held: bool) -> str:
+    """Write the inline function of one width; `held`: A comes from registers."""
+    k = 32 // inputs.nbytes
+    registers = n // 4 if acc == f16 else n // 2
+    letter, c_type = ("f", "float") if acc == f32 else ("r", "unsigned")
+    places = ", ".join(f"%{i}" for i in range(registers))
+    at = registers
+    a = "{" + ", ".join(f"%{at + i}" for i in range(4)) + "}" if held else f"%{at}"
+    at += 4 if held else 1
+    majors = ([] if held else ["a_major"]) + ["b_major"]
+    transposes = inputs.nbytes == 2
+    tail = "p"
+    if inputs not in (i8, u8):
+        tail += ", 1, 1"
+    if transposes:
+        tail += "".join(f", %{at + 2 + i}" for i in range(len(majors)))
+    outs = ", ".join(f'"+{letter}"(d[{i}])' for i in range(registers))
+    a_in = ", ".join(f'"r"(a[{i}])' for i in range(4)) if held else '"l"(a)'
+    immediates = "".join(f', "n"({m})' for m in majors) if transposes else ""
+    a_parameter = "const void* a_registers" if held else "unsigned long long a"
+    template = f"template <{', '.join('int ' + m for m in majors)}>\n" if transposes else ""
+    a_cast = "    const unsigned* a = static_cast<const unsigned*>(a_registers);\n" if held else ""
+    sums, kind = _PTX[acc], _PTX[inputs]
+    saturating = ".satfinite" if acc == i32 else ""
+    return f"""\
+{template}__device__ __forceinline__ void {name}(
+    void* c_registers, {a_parameter}, unsigned long long b, int accumulate) {{
+    {c_type}* d = static_cast<{c_type}*>(c_registers);
+{a_cast}    asm volatile(
+        "{{ .reg .pred p; setp.ne.b32 p, %{at + 1}, 0;\\n"
+        "wgmma.mma_async.sync.aligned.m64n{n}k{k}{saturating}.{sums}.{kind}.{kind} "
+        "{{{places}}}, {a}, %{at}, {tail}; }}"
+        : {outs}
+        : {a_in}, "l"(b), "r"(accumulate){immediates});
+}}
+"""
+
+
+def _meaning(n: int, held: Layout | None, d: Layout) -> Meaning:
+    """Give the meaning on A (units, 64, k) or its registers, B (units, k, n) and C's registers.
+
+    Products are exact, summed in double (or int64), and rounded once to C's type.
+    """
+
+    def numpy(a: Array, b: Array, c: Array) -> Array:
+        import numpy as np
+
+        wide = np.int64 if b.dtype.kind in "iu" else np.float64
+        if held is not None:
+            full = np.empty((len(a), ROWS, b.shape[1]), wide)
+            place = _places(held)
+            full[:, place % ROWS, place // ROWS] = a
+            a = full
+        place = _places(d)
+        product = a.astype(wide) @ b.astype(wide)
+        return (product[:, place % ROWS, place // ROWS] + c.astype(wide)).astype(c.dtype)
+
+    return numpy
+
+
+def _places(layout: Layout) -> Array:
+    import numpy as np
+
+    threads, registers = layout[0].size, layout[1].size
+    assert isinstance(threads, int) and isinstance(registers, int)
+    return np.asarray(layout[0](np.arange(threads))[:, None] + np.asarray(layout[1](np.arange(registers)))[None, :])
+
+
+def _whole(rows: int, columns: int) -> Layout:
+    """Lay out a tile that no thread holds: its elements in shared memory, the row fastest."""
+    return Layout((1, rows * columns), (0, 1))
+
+
+def _row(n: int, inputs: DType, acc: DType, held: bool) -> Atom:
+    k = 32 // inputs.nbytes
+    d = Layout(((4, 8, 4), (2, 2, n // 8)), ((128, 1, 16), (64, 8, 512)))
+    fragment = {
+        2: Layout(((4, 8, 4), (2, 2, 2)), ((128, 1, 16), (64, 8, 512))),
+        1: Layout(((4, 8, 4), (4, 2, 2)), ((256, 1, 16), (64, 8, 1024))),
+        4: Layout(((4, 8, 4), (2, 2)), ((64, 1, 16), (8, 256))),
+    }[inputs.nbytes]
+    function = f"wgmma_m64n{n}k{k}_{acc.name}_{inputs.name}{'_ra' if held else ''}"
+    majors = "<{B.major}>" if held else "<{A.major}, {B.major}>"
+    a_text = "&{A}" if held else "{A.descriptor}"
+    a = (
+        Operand("A", FR, inputs, (ROWS, k), fragment)
+        if held
+        else Operand("A", SH, inputs, (ROWS, k), _whole(ROWS, k), span=128)
+    )
+    return Atom(
+        name=f"wgmma.m64n{n}k{k}.{acc.name}.{inputs.name}{'.ra' if held else ''}",
+        kind="MatMul",
+        shape=(ROWS, n, k),
+        unit=Warpgroup,
+        operands=(
+            a,
+            Operand("B", SH, inputs, (k, n), _whole(k, n), span=128),
+            Operand("C", FR, acc, (ROWS, n), d, "update"),
+        ),
+        arch=90,
+        source=_SECTION,
+        cuda=DESCRIPTOR + _wrapper(function, n, inputs, acc, held),
+        call=f"{function}{majors if inputs.nbytes == 2 else ''}(&{{C}}, {a_text}, {{B.descriptor}}, {{accumulate}});",
+        completion=GROUP,
+        zeroes=True,
+        numpy=_meaning(n, fragment if held else None, d),
+        clocks=max(n / 2, 16 + n / 4),
+    )
+
+
+def _widths(inputs: DType) -> tuple[int, ...]:
+    if inputs in (i8, u8):
+        return (8, 16, 24, 32, *range(48, 257, 16))
+    return tuple(range(8, 257, 8))
+
+
+@cache
+def wgmma(n: int) -> tuple[Atom, ...]:
+    """Make the rows of one width; all widths of all types would be hundreds.
+
+    Example:
+        >>> [atom.name for atom in wgmma(256)][:2]
+        ['wgmma.m64n256k16.f32.f16', 'wgmma.m64n256k16.f32.f16.ra']
+    """
+    kinds = ((f16, f32), (f16, f16), (bf16, f32), (tf32, f32), (e4m3, f32), (e5m2, f32), (i8, i32), (u8, i32))
+    return tuple(_row(n, inputs, acc, held) for inputs, acc in kinds if n in _widths(inputs) for held in (False, True))
+
+
+WIDTHS = tuple(range(8, 257, 8))
+
+
+def nearest_width(n: int) -> int:
+    """Give the width that is nearest to one that a schedule asks for."""
+    return min(WIDTHS, key=lambda width: abs(width - n))

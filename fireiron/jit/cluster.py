@@ -1,0 +1,59 @@
+"""Launches of clusters: the driver's launch configuration as ctypes holds it."""
+
+from __future__ import annotations
+
+import ctypes
+
+from fireiron.base.errors import CallError
+
+MAX_CLUSTER = 8  # blocks of a cluster that every GPU with clusters runs (CUDA programming guide, thread block clusters)
+
+_CLUSTER_DIMENSION = 4  # CUlaunchAttributeID
+
+
+class Attribute(ctypes.Structure):
+    """Lay out CUlaunchAttribute."""
+
+    _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_char * 4), ("value", ctypes.c_uint32 * 16))
+
+
+class Configuration(ctypes.Structure):
+    """Lay out CUlaunchConfig."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint32 * 3),
+        ("block", ctypes.c_uint32 * 3),
+        ("shared_nbytes", ctypes.c_uint32),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(Attribute)),
+        ("count", ctypes.c_uint32),
+    )
+
+
+def configuration(grid: int, threads: int, shared_nbytes: int, cluster: int) -> Configuration:
+    """Describe launches of a grid of clusters, the stream apart.
+
+    Args:
+        grid: blocks, a multiple of `cluster`.
+        threads: of a block.
+        shared_nbytes: dynamic shared memory of a block.
+        cluster: blocks of a cluster.
+    """
+    attribute = Attribute(id=_CLUSTER_DIMENSION)
+    attribute.value[:3] = (cluster, 1, 1)
+    # Assigning the pointer makes the configuration keep the attribute alive.
+    return Configuration((grid, 1, 1), (threads, 1, 1), shared_nbytes, None, ctypes.pointer(attribute), 1)
+
+
+def check_cluster(entry: str, cluster: int) -> None:
+    """Refuse clusters that only some GPUs run.
+
+    Raises:
+        CallError: `cluster-size`.
+    """
+    if cluster > MAX_CLUSTER:
+        raise CallError(
+            "cluster-size",
+            f"{entry} has clusters of {cluster} blocks, a launch takes at most {MAX_CLUSTER}",
+            fix=f"map at most {MAX_CLUSTER} blocks to a cluster",
+        )

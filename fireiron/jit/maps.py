@@ -1,0 +1,165 @@
+"""Tensor maps: what bulk copies need of an array, checked at the call, and encoded by the driver once an address."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from fireiron.base.errors import CallError
+from fireiron.jit.expression import evaluate
+
+if TYPE_CHECKING:
+    from fireiron.jit.driver import Driver
+    from fireiron.jit.interface import Interface, MapParameter
+
+NBYTES = 128  # of an encoded map
+ALIGN = 64  # of the place where the driver encodes one
+MOST_ADDRESSES = 256  # encoded maps that a plan keeps of one parameter
+
+MAX_RANK = 5
+MAX_BOX = 256  # elements along one dimension
+MAX_EXTENT = 2**32
+MAX_STRIDE = 2**40  # bytes
+UNIT = 16  # bytes by which strides and the rows of a box are counted
+
+# CUtensorMapDataType and the bytes of an element. Bytes of any meaning travel as UINT8.
+# Source: CUDA driver API, cuTensorMapEncodeTiled.
+_TYPES = {
+    "u8": (0, 1), "i8": (0, 1), "e4m3": (0, 1), "e5m2": (0, 1),
+    "i32": (3, 4), "f16": (6, 2), "f32": (7, 4), "f64": (8, 8), "bf16": (9, 2), "tf32": (11, 4),
+}  # fmt: skip
+_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # CUtensorMapSwizzle
+_L2_256B = 3  # CUtensorMapL2promotion: neighbouring boxes are read soon after, mostly by other blocks
+
+
+@attrs.frozen
+class Recipe:
+    """Hold what encodes one map, the address apart.
+
+    Args:
+        name: the map's.
+        array: name of the array parameter.
+        type: CUtensorMapDataType.
+        extents: elements along each dimension, innermost first.
+        strides: bytes from one index to the next, of every dimension but the innermost.
+        box: elements of a box along each dimension.
+        swizzle: CUtensorMapSwizzle.
+    """
+
+    name: str
+    array: str
+    type: int
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int
+
+
+def recipes(interface: Interface, sizes: Mapping[str, int]) -> tuple[Recipe, ...]:
+    """Work out every map of a kernel, in launch order, and check what the hardware demands of the arrays.
+
+    Raises:
+        CallError: `map-type`, `map-rank`, `map-box`, `map-extent`, `map-stride`.
+    """
+    return tuple(_recipe(interface, p, sizes) for p in interface.maps)
+
+
+def _recipe(interface: Interface, parameter: MapParameter, sizes: Mapping[str, int]) -> Recipe:
+    pointer = next(p for p in interface.pointers if p.name == parameter.pointer)
+    array, axes = pointer.name, parameter.axes
+    if parameter.dtype not in _TYPES or parameter.swizzle not in _SWIZZLES:
+        raise CallError(
+            "map-type",
+            f"a tensor map of {array} holds {parameter.dtype} with a swizzle of {parameter.swizzle} bytes",
+            fix=f"use one of {', '.join(_TYPES)} and a swizzle of 0, 32, 64 or 128 bytes",
+        )
+    kind, nbytes = _TYPES[parameter.dtype]
+    if not 1 <= len(axes) <= MAX_RANK:
+        raise CallError(
+            "map-rank",
+            f"a tensor map counts 1 to {MAX_RANK} dimensions, that of {array} {len(axes)}",
+            fix=f"load {array} without bulk copies, or by fewer dimensions",
+        )
+    _check_box(parameter, array, nbytes)
+    extents = tuple(evaluate(pointer.shape[axis], sizes) for axis in axes)
+    strides = [evaluate(pointer.strides[axis], sizes) for axis in axes]
+    for axis, extent in zip(axes, extents, strict=True):
+        if not 1 <= extent <= MAX_EXTENT:
+            raise CallError(
+                "map-extent",
+                f"dimension {axis} of {array} has {extent} elements, a bulk copy takes 1 to {MAX_EXTENT}",
+                fix=f"pass an array whose dimension {axis} lies between these",
+            )
+    # The stride of one element is never stepped, so that any legal one will do.
+    if strides[0] != 1 and extents[0] > 1:
+        raise CallError(
+            "map-stride",
+            f"dimension {axes[0]} of {array} has an element stride of {strides[0]}, and bulk copies take rows of it",
+            fix=f"pass {array} with dimension {axes[0]} contiguous",
+        )
+    steps: list[int] = []
+    for axis, extent, stride in zip(axes[1:], extents[1:], strides[1:], strict=True):
+        step = stride * nbytes if extent > 1 else UNIT
+        if step % UNIT or not 0 < step < MAX_STRIDE:
+            raise CallError(
+                "map-stride",
+                f"dimension {axis} of {array} has a stride of {stride} {parameter.dtype}, {step} bytes: "
+                f"bulk copies need more than 0 and less than 2^40, and a multiple of {UNIT}",
+                fix=f"pad {array} so that this stride is a multiple of {UNIT // nbytes} elements, "
+                "or load it without bulk copies",
+            )
+        steps.append(step)
+    return Recipe(parameter.name, array, kind, extents, tuple(steps), parameter.box, _SWIZZLES[parameter.swizzle])
+
+
+def _check_box(parameter: MapParameter, array: str, nbytes: int) -> None:
+    box, row = parameter.box, parameter.box[0] * nbytes
+    problem = ""
+    if len(box) != len(parameter.axes):
+        problem = f"has {len(box)} dimensions, its map {len(parameter.axes)}"
+    elif not all(1 <= extent <= MAX_BOX for extent in box):
+        problem = f"must have 1 to {MAX_BOX} elements along each dimension"
+    elif row % UNIT:
+        problem = f"has rows of {row} bytes, which must be a multiple of {UNIT}"
+    elif parameter.swizzle and row > parameter.swizzle:
+        problem = f"has rows of {row} bytes, more than its swizzle of {parameter.swizzle}"
+    if problem:
+        shown = "x".join(map(str, box))
+        raise CallError("map-box", f"the box {shown} of {array} {problem}", fix="load it by other tiles or swizzle")
+
+
+class EncodedMaps(dict[int, bytes]):
+    """Encode one map at each address that is asked for, and keep what was encoded: `maps[address]`."""
+
+    def __init__(self, recipe: Recipe, driver: Driver) -> None:
+        super().__init__()
+        self.recipe = recipe
+        self.encode = driver.encode_map
+        rank = len(recipe.extents)
+        extents = (ctypes.c_uint64 * rank)(*recipe.extents)
+        strides = (ctypes.c_uint64 * rank)(*recipe.strides)  # the driver reads rank - 1 of them
+        box = (ctypes.c_uint32 * rank)(*recipe.box)
+        steps = (ctypes.c_uint32 * rank)(*(1,) * rank)
+        # No interleaving; elements outside the array read as zero.
+        self.facts: tuple[Any, ...] = (extents, strides, box, steps, 0, recipe.swizzle, _L2_256B, 0)
+
+    def __missing__(self, address: int) -> bytes:
+        room = (ctypes.c_char * (NBYTES + ALIGN))()
+        skipped = -ctypes.addressof(room) % ALIGN
+        place = ctypes.c_void_p(ctypes.addressof(room) + skipped)
+        recipe = self.recipe
+        code = self.encode(place, recipe.type, len(recipe.extents), ctypes.c_void_p(address), *self.facts)
+        if code:
+            raise CallError(
+                "map-refused",
+                f"the CUDA driver refuses the tensor map {recipe.name} of {recipe.array} with error {code}: address "
+                f"{address:#x}, extents {recipe.extents}, strides {recipe.strides} bytes, box {recipe.box}",
+                fix=f"pass a copy of {recipe.array}, or load it without bulk copies",
+            )
+        if len(self) >= MOST_ADDRESSES:
+            self.clear()
+        made = self[address] = room.raw[skipped : skipped + NBYTES]
+        return made

@@ -1,0 +1,168 @@
+"""What a kernel declares: its buffers, barriers and parameters, which its statements name."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import attrs
+
+from fireiron.algebra.dtypes import DType
+from fireiron.algebra.expr import Expr, Symbol, Var
+from fireiron.language.levels import Level, Memory
+
+
+@attrs.frozen
+class Buffer:
+    """Hold a tensor in one memory.
+
+    Args:
+        name: the C identifier.
+        memory: GL (a kernel parameter), SH or RF.
+        dtype: element type.
+        size: elements of one slot; for RF the elements that one thread holds; for GL an expression of symbols.
+        slots: copies of it in a ring.
+        unit: the level whose units each own one copy (Block for most SH buffers).
+        offset: first byte inside the block's shared memory, for SH; copies of inner units and slots follow each other.
+        nbytes: all bytes of it in one block (slots and units counted), for SH.
+        align: byte alignment that every access may rely on.
+        written: whether the kernel writes it (a GL output).
+        read: whether the kernel reads it.
+        guarded: whether mbarriers order every access of it, so that no other barrier is derived.
+    """
+
+    name: str
+    memory: Memory
+    dtype: DType
+    size: Expr
+    slots: int = 1
+    unit: Level | None = None
+    offset: int = 0
+    nbytes: int = 0
+    align: int = 16
+    written: bool = True
+    read: bool = True
+    guarded: bool = False
+
+
+@attrs.frozen
+class Barrier:
+    """Hold a ring of mbarriers in shared memory, one a slot.
+
+    Args:
+        name: the C identifier.
+        slots: how many.
+        count: arrivals that complete a phase, from all blocks of the cluster that arrive here.
+        offset: first byte inside the block's shared memory; each takes 8.
+    """
+
+    name: str
+    slots: int
+    count: int
+    offset: int = 0
+
+
+@attrs.frozen
+class Cursor:
+    """Walk a ring: mutable state of a role, which starts at slot 0 with parity 0.
+
+    Args:
+        name: prefix of its two variables.
+        slots: of the ring.
+    """
+
+    name: str
+    slots: int
+
+    @property
+    def slot(self) -> Var:
+        """Give the variable of the slot that is next."""
+        return Var(f"{self.name}_slot", self.slots)
+
+    @property
+    def parity(self) -> Var:
+        """Give the variable of that slot's phase parity: it flips whenever the ring wraps."""
+        return Var(f"{self.name}_parity", 2)
+
+
+@attrs.frozen
+class TensorMap:
+    """Pass a tensor map: how bulk copies cut a GL buffer into boxes; encoded at the call.
+
+    Args:
+        name: the C identifier of the parameter.
+        buffer: the buffer that it describes, a Pointer of the kernel too.
+        axes: which axes of the Pointer's shape it counts, innermost first; the first has stride 1.
+        box: elements of a box along these axes. Both views of a bulk copy list a box's elements in this order, the
+            first axis fastest; the `origin` of its GL view has one coordinate for each axis of the Pointer's shape.
+        swizzle: bytes of the swizzle's span in shared memory: 0, 32, 64 or 128.
+    """
+
+    name: str
+    buffer: Buffer
+    axes: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int = 0
+
+
+@attrs.frozen
+class Pointer:
+    """Pass a GL buffer.
+
+    Args:
+        buffer: the tensor's buffer.
+        shape: its extents, ints or symbols, outermost dimension first as the user's array has it.
+        strides: element strides in the same order.
+        role: input, output (written only), or update (read and written).
+    """
+
+    buffer: Buffer
+    shape: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    role: Literal["input", "output", "update"]
+
+
+@attrs.frozen
+class Size:
+    """Pass a symbolic extent as a 32-bit integer."""
+
+    symbol: Symbol
+
+
+@attrs.frozen
+class Number:
+    """Pass a scalar (`alpha`), with the default where it has one."""
+
+    name: str
+    dtype: DType
+    default: float | int | None = None
+
+
+@attrs.frozen
+class Workspace:
+    """Pass global memory that belongs to the kernel, zeroed before its first launch; callers never see it.
+
+    Args:
+        buffer: its name, element type and size, an expression of sizes.
+        zero: whether it is zero whenever a launch begins: each launch leaves it so.
+    """
+
+    buffer: Buffer
+    zero: bool = False
+
+
+Parameter: TypeAlias = Pointer | Size | Number | TensorMap | Workspace
+
+
+@attrs.frozen
+class Precondition:
+    """Demand something of the sizes at launch.
+
+    Args:
+        condition: an expression of symbols.
+        message: what fails.
+        fix: what to do about it.
+    """
+
+    condition: Expr
+    message: str
+    fix: str = ""

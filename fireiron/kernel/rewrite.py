@@ -1,0 +1,95 @@
+"""Rewriting statements: one lowered body stands at several places, with other values of its variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import assert_never
+
+import attrs
+
+from fireiron.algebra.expr import Expr, Var, and_, as_int, substitute
+from fireiron.kernel.ir import (
+    Binding,
+    Call,
+    Commit,
+    Compute,
+    CountIn,
+    For,
+    If,
+    Let,
+    Micro,
+    Region,
+    Statement,
+    Sync,
+    View,
+    Wait,
+)
+
+Body = tuple[Statement, ...]
+
+
+def replaced(body: Body, values: Mapping[Var, Expr]) -> Body:
+    """Put values in the place of variables; what is never run is left out."""
+    known = dict(values)
+
+    def one(e: Expr) -> Expr:
+        return substitute(e, known)
+
+    def condition(e: Expr | None) -> Expr | None:
+        if e is None:
+            return None
+        found = one(e)
+        return None if as_int(found) == 1 else found
+
+    def view(v: View) -> View:
+        slot = None if v.slot is None else one(v.slot)
+        return attrs.evolve(v, offset=one(v.offset), slot=slot, origin=tuple(one(x) for x in v.origin))
+
+    out: list[Statement] = []
+    for s in body:
+        match s:
+            case For(extent=extent, body=inner):
+                out.append(attrs.evolve(s, extent=one(extent), body=replaced(inner, known)))
+            case If(inside, inner):
+                holds, rest = one(inside), replaced(inner, known)
+                truth = as_int(holds)
+                out.extend(rest if truth == 1 else () if truth == 0 else (If(holds, rest),))
+            case Region(body=inner):
+                out.append(attrs.evolve(s, body=replaced(inner, known)))
+            case Call():
+                views = tuple(view(v) for v in s.views)
+                lane = None if s.lane is None else one(s.lane)
+                out.append(attrs.evolve(s, views=views, read=condition(s.read), write=condition(s.write), lane=lane))
+            case Compute():
+                inputs = tuple(view(v) for v in s.inputs)
+                out.append(attrs.evolve(s, dst=view(s.dst), inputs=inputs, write=condition(s.write)))
+            case Micro():
+                bindings = tuple(Binding(b.name, one(b.value)) for b in s.bindings)
+                views = tuple(view(v) for v in s.views)
+                out.append(attrs.evolve(s, views=views, bindings=bindings, write=condition(s.write)))
+            case Let(value=value):
+                out.append(attrs.evolve(s, value=one(value)))
+            case CountIn():
+                out.append(attrs.evolve(s, counter=view(s.counter), count=one(s.count)))
+            case Commit() | Wait() | Sync():
+                out.append(s)
+            case _ as never:
+                assert_never(never)
+    return tuple(out)
+
+
+def masked(body: Body, present: Expr, able: Callable[[Call], bool]) -> Body | None:
+    """Let atoms carry a condition themselves, so that no branch parts what stands around; None where one cannot."""
+    out: list[Statement] = []
+    for s in body:
+        match s:
+            case For(body=inner) | If(body=inner) | Region(body=inner):
+                found = masked(inner, present, able)
+                if found is None:
+                    return None
+                out.append(attrs.evolve(s, body=found))
+            case Call() if able(s):
+                out.append(attrs.evolve(s, write=present if s.write is None else and_(s.write, present)))
+            case _:
+                return None
+    return tuple(out)

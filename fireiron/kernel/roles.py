@@ -1,0 +1,285 @@
+"""Specialised splits: one role's warps fill the ring of a split, the other's empty it; mbarriers order them.
+
+The tree is lowered once for each role. The role that computes opens the buffers and awaits each slot, computes, and
+releases it; the role that loads awaits its release, tells how many bytes will land, and starts the copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, eq, evaluate, ge, lt, ne, or_, select
+from fireiron.atoms.wgmma import GROUP
+from fireiron.base.errors import DecompositionError
+from fireiron.kernel.context import Body, Context, Recur, Ring, State, descend
+from fireiron.kernel.ir import (
+    RANK,
+    Advance,
+    Arrive,
+    Await,
+    Barrier,
+    Call,
+    Commit,
+    Cursor,
+    Fence,
+    For,
+    If,
+    Region,
+    Statement,
+    Sync,
+    Turn,
+    Wait,
+    walk,
+)
+from fireiron.kernel.move import lower_copy, open_load
+from fireiron.kernel.ownership import RegisterLoop
+from fireiron.kernel.window import cut_chunk
+from fireiron.language.decompositions import Decomposition, Load, Split
+from fireiron.language.levels import SH, Level, Warp, Warpgroup
+
+WARPGROUP = Warpgroup.size or 128
+REGISTERS = 65536  # of an SM, 32 bits each
+FIRST_TURN = 8  # numbers below are those of levels' barriers
+
+
+def lower_specialised(link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+    """Lower the loop over chunks of K for the role that is being lowered.
+
+    Raises:
+        DecompositionError: `role-loads`, `role-copies`.
+    """
+    extent = state.residual.extents["K"]
+    assert extent is not None and link.specialised is not None
+    parts = {"K": cut_chunk(link.size, extent, link.ways)}
+    trips = as_expr(parts["K"].trips)
+    k = context.variable("k", trips)
+    below = state.under(f"split {link.size}", link.link)
+    looped = attrs.evolve(
+        below,
+        loops=(*state.loops, RegisterLoop(k, trips, link.unrolled, link.link)),
+        begun=or_(state.begun, ne(k, 0)),
+    )
+    inner = descend(looped, parts, {"K": k})
+    loads = [x for i, x in enumerate(rest) if isinstance(x, Load) and all(isinstance(y, Load) for y in rest[:i])]
+    if not loads or any(x.memory != SH for x in loads):
+        raise DecompositionError(
+            "role-loads",
+            "specialize() finds no loads to shared memory right below its split",
+            fix="load A and B to SH right below the split",
+        )
+    if context.role == "load":
+        return _fill(link, loads, inner, k, trips, context, recur)
+    return _empty(link, loads, rest[len(loads) :], inner, k, trips, context, recur)
+
+
+def _empty(
+    link: Split,
+    loads: list[Load],
+    rest: Sequence[Decomposition],
+    inner: State,
+    k: Var,
+    trips: Expr,
+    context: Context,
+    recur: Recur,
+) -> Body:
+    assert link.specialised is not None
+    cursor = Cursor(context.name("ring"), link.stages)
+    context.loaders = link.specialised.producers * WARPGROUP
+    context.registers = link.specialised.registers or (0, 0)
+    for load in loads:
+        inner = open_load(load, inner, context, link.stages, cursor.slot)
+        inner.windows[load.role].storage.guarded = True
+    compute = recur(rest, inner, context)
+    assert context.threads is not None
+    _budgets(link, context)
+    level = _readers(compute)
+    assert level.size is not None
+    units = context.threads // level.size // context.staggered
+    full = Barrier(context.name("full"), link.stages, 1)
+    empty = Barrier(context.name("empty"), link.stages, units * len(peers(context)))
+    context.rings.append(
+        Ring(link, cursor, full, empty, {load.role: inner.windows[load.role].storage for load in loads})
+    )
+    flying = any(isinstance(s, Call) and s.atom.completion == GROUP for s in walk(compute))
+    late = link.inflight if flying else 0
+    last = (
+        cursor.slot
+        if not late
+        else select(lt(cursor.slot, late), cursor.slot + (link.stages - late), cursor.slot - late)
+    )
+    body: Body = (Await(full, cursor.slot, cursor.parity, link.link),)
+    if flying:
+        body += (Fence("wgmma", "accumulators are registers"), *compute, Commit(GROUP), Wait(GROUP, late))
+    else:
+        generic = Fence("proxy.async", "the slot is read before a bulk copy overwrites it")
+        body += (*compute, generic, Sync(Warp, "all lanes have read the slot", link.link))
+    body += (*_release(empty, last, level, ge(k, late), context, link), Advance(cursor, as_expr(1)))
+    before, behind, after = _turns(cursor, trips, level, context)
+    loop = For(k, trips, body, link.unrolled)
+    rest_of = (Wait(GROUP, 0), *_release(empty, last, level, None, context, link)) if late else ()
+    return (*before, loop, *behind, *rest_of, *after)
+
+
+def _turns(cursor: Cursor, trips: Expr, level: Level, context: Context) -> tuple[Body, Body, Body]:
+    """Let staggered units compute one after the other: what stands before a main loop, right behind it, and at the end.
+
+    A unit skips the chunks of the others' tiles. Its main loop begins when the one before has ended: a barrier's phase
+    cannot be told from the one before the last, so no unit may wait a whole ring ahead.
+    """
+    n = context.staggered
+    if n == 1:
+        return (), (), ()
+    assert level.size is not None and context.threads is not None
+    unit = context.define("warpgroup", context.thread // level.size, n)
+    pair = 2 * level.size
+    why = "main loops take turns"
+    waits = tuple(If(eq(unit, i), (Turn(FIRST_TURN + i, pair, True, why),)) for i in range(n))
+    tells = tuple(If(eq(unit, i), (Turn(FIRST_TURN + (i + 1) % n, pair, False, why),)) for i in range(n))
+    context.prologue.append(Advance(cursor, unit * trips))
+    context.prologue.append(If(eq(unit, n - 1), (Turn(FIRST_TURN, pair, False, "the first main loop may begin"),)))
+    return waits, tells, (Advance(cursor, trips * (n - 1)),)
+
+
+def _budgets(link: Split, context: Context) -> None:
+    """Refuse budgets that an SM's registers do not hold.
+
+    Raises:
+        DecompositionError: `role-registers`.
+    """
+    assert context.threads is not None
+    load, math = context.registers
+    total = load * context.loaders + math * context.threads
+    if total > REGISTERS:
+        raise DecompositionError(
+            "role-registers",
+            f"{context.loaders} threads of {load} registers and {context.threads} of {math} take {total}, "
+            f"above an SM's {REGISTERS}",
+            fix=f"give the threads that compute at most {(REGISTERS // context.threads - load) // 8 * 8} registers",
+            link=link.link,
+        )
+
+
+def _readers(compute: Body) -> Level:
+    """Find the level whose units read the ring: a whole unit is done with a slot at once."""
+    for statement in walk(compute):
+        if isinstance(statement, Call) and statement.atom.completion == GROUP:
+            return statement.atom.unit
+    return Warp
+
+
+def peers(context: Context) -> tuple[tuple[int, ...], ...]:
+    """List the blocks of a cluster whose loads write to this block, as steps along the cluster's dimensions.
+
+    Loads of an operand are shared along the dimensions that it does not have.
+    """
+    counts = [n for n, _ in context.ranks.values()]
+    found: dict[tuple[int, ...], None] = {(0,) * len(counts): None}
+    for i, n in enumerate(counts):
+        for step in range(1, n):
+            found[tuple(step if j == i else 0 for j in range(len(counts)))] = None
+    return tuple(found)
+
+
+def _release(
+    empty: Barrier, slot: Expr, level: Level, condition: Expr | None, context: Context, link: Split
+) -> tuple[Statement, ...]:
+    """Let one thread of each unit (for each peer, one) arrive: the unit has read the slot."""
+    assert level.size is not None
+    position = context.thread % level.size
+    found = peers(context)
+    if len(found) == 1:
+        here = eq(position, 0)
+        arrive = Arrive(empty, slot, link=link.link)
+    else:
+        here = lt(position, len(found))
+        arrive = Arrive(empty, slot, peer=_peer(position, found, context), link=link.link)
+    if condition is not None and as_int(condition) != 1:
+        here = and_(here, condition)
+    return (If(here, (arrive,)),)
+
+
+def _peer(position: Expr, found: tuple[tuple[int, ...], ...], context: Context) -> Expr:
+    """Give the rank of the block that this position tells."""
+    counts = [n for n, _ in context.ranks.values()]
+    mine = [number for _, number in context.ranks.values()]
+    total = as_expr(0)
+    if sum(n > 1 for n in counts) == 1:
+        return position
+    # Along the first dimension all its blocks, this one among them; then the others of each further dimension.
+    first = next(i for i, n in enumerate(counts) if n > 1)
+    coordinates: list[Expr] = list(mine)
+    coordinates[first] = select(lt(position, counts[first]), position, mine[first])
+    start = counts[first]
+    for i, n in enumerate(counts):
+        if i == first or n == 1:
+            continue
+        step = position - start
+        other = select(lt(step, mine[i]), step, step + 1)
+        inside = and_(ge(position, start), lt(position, start + n - 1))
+        coordinates[i] = select(inside, other, mine[i])
+        start += n - 1
+    for coordinate, n in zip(coordinates, counts, strict=True):
+        total = total * n + coordinate
+    return total
+
+
+def rank_of(context: Context) -> Var:
+    """Give the variable of this block's index in its cluster."""
+    return Var(RANK, context.cluster)
+
+
+def _fill(link: Split, loads: list[Load], inner: State, k: Var, trips: Expr, context: Context, recur: Recur) -> Body:
+    ring = next(r for r in context.rings if r.link is link)
+    cursor = ring.cursor
+    context.signal = (ring.full, cursor.slot)
+    # One thread starts every bulk copy: the role is that thread.
+    alone = attrs.evolve(inner, position=as_expr(0), width=1)
+    copies: Body = ()
+    for load in loads:
+        copy = lower_copy(load, alone, ring.storages[load.role], cursor.slot, context, recur)
+        copies += (*copy.start, *copy.finish)
+    context.signal = None
+    started = [s for s in walk(copies) if isinstance(s, Call)]
+    if any(call.atom.completion != "mbarrier" for call in started):
+        wrong = next(call for call in started if call.atom.completion != "mbarrier")
+        raise DecompositionError(
+            "role-copies",
+            f"{wrong.atom.name} cannot fill a ring that another role empties: no barrier counts its bytes",
+            fix="load by tma(), or drop specialize()",
+            link=wrong.link or link.link,
+        )
+    nbytes = sum(times * _landing(call) for call, times in _repeated(copies))
+    body = (
+        Await(ring.empty, cursor.slot, 1 - cursor.parity, link.link),
+        Arrive(ring.full, cursor.slot, nbytes, link=link.link),
+        *copies,
+        Advance(cursor, as_expr(1)),
+    )
+    return (For(k, trips, body, link.unrolled),)
+
+
+def _landing(call: Call) -> int:
+    """Count the bytes that land in one block through a load that it and its peers each start a part of."""
+    assert call.map is not None
+    count = 1
+    for extent in call.map.box:
+        count *= extent
+    sharing = 1 if call.peers is None else int(evaluate(call.peers, {RANK: 0})).bit_count()
+    return count * call.map.buffer.dtype.nbytes * sharing
+
+
+def _repeated(body: Body, times: int = 1) -> Iterator[tuple[Call, int]]:
+    for statement in body:
+        match statement:
+            case Call():
+                yield statement, times
+            case For(extent=extent, body=inner):
+                n = as_int(extent)
+                assert n is not None
+                yield from _repeated(inner, times * n)
+            case If(body=inner) | Region(body=inner):
+                yield from _repeated(inner, times)
+            case _:
+                pass

@@ -1,0 +1,20 @@
+"""Spans: rows of shared memory that the hardware swizzles, as bulk copies write them and wgmma reads them."""
+
+from __future__ import annotations
+
+from fireiron.algebra.swizzle import Swizzle
+
+PANEL_ALIGN = 1024  # bytes after which the widest pattern repeats
+
+
+def swizzle_of(span: int, nbytes: int) -> Swizzle | None:
+    """Give the permutation of elements of `nbytes` that a span of bytes means.
+
+    Source: PTX ISA, tensor swizzling modes.
+
+    Example:
+        >>> print(swizzle_of(128, 2))
+        Swizzle(3, 3, 3)
+    """
+    bits = {128: 3, 64: 2, 32: 1, 0: 0}[span]
+    return Swizzle(bits, (16 // nbytes).bit_length() - 1, 3) if bits else None

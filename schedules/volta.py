@@ -1,0 +1,195 @@
+"""Schedules for the first tensor cores: quad-pairs of sm_70 by mma.m8n8k4, and fragments of wmma, sm_70 and later."""
+
+from __future__ import annotations
+
+from fireiron import (
+    FR,
+    SH,
+    A,
+    B,
+    Block,
+    ColMajor,
+    Group,
+    MatMulChain,
+    MoveChain,
+    QuadPair,
+    RowMajor,
+    Strided,
+    Swizzle,
+    Thread,
+    Warp,
+    conform,
+    staged,
+    through_shared,
+    vector,
+    wmma,
+)
+
+
+def gemm(
+    spec: MatMulChain,
+    m: int = 128,
+    n: int = 128,
+    k: int = 32,
+    warp: tuple[int, int] = (64, 64),
+    macro: int = 16,
+    ways: int = 1,
+) -> MatMulChain:
+    """Schedule a product of fp16 for the quad-pairs of Volta, in all layouts.
+
+    Each chunk goes through registers to swizzled shared memory while the one before is computed with. A warp multiplies
+    macro tiles, in which each quad-pair takes four rows and columns of every eight: so no bank conflicts.
+
+    Args:
+        m, n, k: tile of a block.
+        warp: tile of a warp.
+        macro: rows and columns of a macro tile, 16 or 32.
+        ways: as many groups of warps take a chunk of K each, and sum up in shared memory: 1, 2 or 4.
+
+    Source: Bhaskaracharya, Demouth, Grover, Automatic Kernel Generation for Volta Tensor Cores, 2020.
+    """
+    # The larger macro tile covers its own loads, and with f16 sums a second set of fragments spilled.
+    ahead = 2 if macro == 16 else 1
+    store = through_shared(conform(), vector(), panel=(min(m, 32), n), pad=4, order=RowMajor, reuse=True)
+    chain: MatMulChain = (
+        spec.tile(m, n, batch=spec.batch)
+        .to(Block)
+        .epilog(memory=FR, store=store)
+        .split(ways * k)
+        .pipeline(2)
+        .load(A, SH, staged())
+        .swizzle(_swizzle(spec.matmul.A.order is RowMajor, ways * k))
+        .load(B, SH, staged())
+        .swizzle(_swizzle(spec.matmul.B.order is ColMajor, ways * k))
+    )
+    if ways > 1:
+        chain = chain.split(k).parallel(Group(Warp, (m // warp[0]) * (n // warp[1])))
+    chain = (
+        chain.tile(*warp)
+        .to(Warp)
+        .split(8)
+        .unroll()
+        .pipeline(ahead)
+        .load(A, FR, conform())
+        .load(B, FR, conform())
+        .tile(macro, macro)
+        .unroll()
+        .tile(Strided((4, 8), (4, 8)))
+        .to(QuadPair)
+        .layout(ColMajor)
+    )
+    if macro > 16:
+        chain = chain.tile(8, 8).unroll()
+    return chain.split(4).unroll().done()
+
+
+def _swizzle(along_k: bool, chunk: int) -> Swizzle:
+    """Permute vectors of 16 bytes by the line that they lie in; lines along K are as long as a chunk."""
+    pieces = chunk.bit_length() - 4 if along_k else 3
+    return Swizzle(min(3, pieces), 3, max(3, pieces))
+
+
+def small(spec: MatMulChain) -> MatMulChain:
+    """Schedule a product too small for `gemm`'s tiles: 64x64x32 a block, 32x32 a warp."""
+    return gemm(spec, 64, 64, 32, (32, 32))
+
+
+def listing3(spec: MatMulChain, m: int = 16, n: int = 16) -> MatMulChain:
+    """Schedule as the Fireiron paper's Listing 3: fragments straight from global memory, one tile a warp.
+
+    C has the accumulator's type, and blocks of 64x64 divide the sizes.
+
+    Args:
+        m, n: rows and columns of a fragment of C: 16x16, 32x8 or 8x32.
+    """
+
+    def store(move: MoveChain) -> MoveChain:
+        return move.tile(m, n).to(Warp).done("wmma")
+
+    return (
+        spec.tile(64, 64, batch=spec.batch)
+        .to(Block)
+        .epilog(memory=FR, store=store)
+        .split(16)
+        .tile(m, n)
+        .to(Warp)
+        .load(A, FR, wmma(m, 16))
+        .load(B, FR, wmma(16, n))
+        .done("wmma")
+    )
+
+
+def listing5(spec: MatMulChain) -> MatMulChain:
+    """Schedule as the Fireiron paper's Listing 5: padded shared memory, fragments of 16x16, a store by way of it.
+
+    A is row-major, B column-major.
+    """
+
+    def put(move: MoveChain) -> MoveChain:
+        return wmma()(move.tile(64, 32).to(Warp))
+
+    def take(move: MoveChain) -> MoveChain:
+        return move.tile(16, 128).to(Warp).tile(1, 128).unroll().tile(1, 4).to(Thread).done()
+
+    def rows(move: MoveChain) -> MoveChain:
+        return move.tile(16, 128).to(Warp).tile(2, 128).unroll().tile(1, 8).to(Thread).done()
+
+    def columns(move: MoveChain) -> MoveChain:
+        return move.tile(128, 16).to(Warp).tile(128, 2).unroll().tile(8, 1).to(Thread).layout(ColMajor).done()
+
+    return (
+        spec.tile(128, 128, batch=spec.batch)
+        .to(Block)
+        .epilog(memory=FR, store=through_shared(put, take, reuse=True, dtype=spec.matmul.accumulator))
+        .split(128)
+        .load(A, SH, rows)
+        .pad(8)
+        .load(B, SH, columns)
+        .pad(8)
+        .tile(64, 32)
+        .to(Warp)
+        .split(16)
+        .unroll()
+        .load(A, FR, wmma())
+        .load(B, FR, wmma())
+        .tile(16, 16)
+        .unroll()
+        .done("wmma")
+    )
+
+
+def tvm(spec: MatMulChain, bx: int = 8, by: int = 64, step_k: int = 2, v: int = 8) -> MatMulChain:
+    """Schedule as TVM's tutorial on tensor cores: 16x16 a warp, shared rows kept apart by `storage_align`.
+
+    Element types f16, i8 and u8; C has the accumulator's type, and the tiles divide the sizes.
+
+    Args:
+        bx, by: a block takes `by` rows and `8 * bx` columns.
+        step_k: chunks of 16 of K in shared memory at once.
+        v: elements of a vector between global and shared memory.
+
+    Source: TVM, How to optimize matmul with Auto TensorCore CodeGen; its knobs have the same names.
+    """
+    nbytes = spec.matmul.A.dtype.nbytes
+    copy, offset = vector(min(16, v * nbytes)), 16 // nbytes
+
+    def store(move: MoveChain) -> MoveChain:
+        return move.tile(16, 16).to(Warp).done("wmma")
+
+    return (
+        spec.tile(by, 8 * bx, batch=spec.batch)
+        .to(Block)
+        .epilog(memory=FR, store=store)
+        .split(16 * step_k)
+        .load(A, SH, copy)
+        .pad(offset)
+        .load(B, SH, copy)
+        .pad(offset)
+        .tile(16, 16)
+        .to(Warp)
+        .split(16)
+        .unroll()
+        .load(A, FR, wmma())
+        .load(B, FR, wmma())
+        .done("wmma")
+    )
