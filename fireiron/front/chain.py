@@ -20,6 +20,7 @@ from fireiron.base.link import here
 from fireiron.check import limits
 from fireiron.check import links as rules
 from fireiron.check import parallel as parallel_rules
+from fireiron.front.offers import REFINES, instead, offered
 from fireiron.front.roles import Role, role_name
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import (
@@ -126,28 +127,19 @@ class Chain:
             raise AttributeError(name)
         methods = sorted(m for m in dir(type(self)) if not m.startswith("_"))
         last = describe(self.links[-1]) if self.links else self.residual.short
-        owner = _REFINES.get(name)
+        owner = REFINES.get(name)
         why = f"{name} refines {owner}, and the last link is {last}" if owner else f"nothing here is called {name}"
         raise RefinementError(
             "no-such-link",
             f"{last} has no {name}: {why}",
-            fix=_next(name, methods),
+            fix=instead(name, methods),
             link=here(),
             path=self.where,
         )
 
     def __dir__(self) -> list[str]:
-        """Offer what can come next: no decompositions of a closed chain, no running of an unfinished one."""
-        names = set(super().__dir__()) - _DATA
-        if self.residual.closed:
-            names -= {*_DECOMPOSE, *_REFINES}
-        else:
-            names -= _FINISHED
-        if any(isinstance(link, Epilog) for link in self.links):
-            names.discard("epilog")
-        if not (self.residual.kind == "MatMul" and self.residual.extents.get("K") != 1):
-            names.discard("split")
-        return sorted(names)
+        """Offer what can come next."""
+        return offered(super().__dir__(), self.residual, self.links)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Chain) and (self.program, self.links, self.origin) == (
@@ -466,27 +458,6 @@ class LoadRefinements(Chain):
                 path=self.where,
             )
         return link
-
-
-def _next(wrong: str, methods: list[str]) -> str:
-    """Name what was perhaps meant, and the links that may come."""
-    import difflib
-
-    meant = difflib.get_close_matches(wrong, methods, 1)
-    links = [m for m in methods if m in _DECOMPOSE or m in _REFINES]
-    return (f"write {meant[0]}; " if meant else "") + "next may come: " + ", ".join(links)
-
-
-_DECOMPOSE = ("tile", "split", "load", "epilog", "vectors", "own", "done")
-# What completion leaves out: a chain's own data, and verbs that need a finished schedule.
-_DATA = {"links", "origin", "path", "program", "trail", "where", "matmul", "batch", "lowered", "flops"}
-_FINISHED = {"compile", "cuda", "estimate", "simulate", "time"}
-_REFINES = {
-    "to": "tile", "layout": "tile", "permute": "tile", "unroll": "tile and split", "pipeline": "split",
-    "parallel": "split", "pad": "load",
-    "swizzle": "load", "storage_layout": "load", "reuse_buffer": "load", "no_sync": "load",
-    "persistent": "tile", "staggered": "tile", "specialize": "split",
-}  # fmt: skip
 
 
 def describe(link: Decomposition) -> str:

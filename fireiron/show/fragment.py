@@ -18,6 +18,7 @@ Array = npt.NDArray[Any]
 
 RUNS = (2, 4, 8, 16, 32, 64, 128)
 MOST = 16  # rows and columns that are drawn
+WIDEST = 900.0  # of a drawing of three operands as a product is written
 CELL_W, CELL_H = 34.0, 19.0
 GAP = 26.0
 HEAD = 34.0
@@ -110,17 +111,17 @@ def fragment(atom: Atom | str, lanes: int | tuple[int, ...] = 0) -> Picture:
     drawing.text(0, 28, f"a cell: thread.register; thread {', '.join(map(str, marked))} outlined", "faint", 11)
     words = [headline]
     found = [drawable(owners(operand, row)) for operand in row.operands]
-    if row.kind == "MatMul" and len(found) == 3:
+    units = [unit_of(each) for each in found]
+    left = units[0].cols * CELL_W + GAP + 20
+    if row.kind == "MatMul" and len(found) == 3 and left + max(u.cols for u in units[1:]) * CELL_W <= WIDEST:
         # As a product is written: B above C, A to the left of C.
-        units = [unit_of(each) for each in found]
-        left = units[0].cols * CELL_W + GAP + 20
         above = HEAD + units[1].rows * CELL_H + GAP + 18
         starts = [(0.0, 40 + above), (left, 40.0), (left, 40 + above)]
     else:
         starts, y = list[tuple[float, float]](), 40.0
-        for each in found:
+        for unit in units:
             starts.append((0.0, y))
-            y += HEAD + unit_of(each).rows * CELL_H + GAP + 14
+            y += HEAD + unit.rows * CELL_H + GAP + 14
     for each, (x, y) in zip(found, starts, strict=True):
         words += _operand(drawing, each, x, y, marked)
     return Picture(headline, drawing, wrapped(*words))

@@ -43,7 +43,9 @@ def tree(schedule: Scheduled, kernel: Kernel | None = None) -> Tree:
         for operand in tensors(step.spec):
             top.add(Row(Text(tensor(operand)), Text()))
     if kernel is not None:
-        top.add(Row(Text(summary(kernel), MEMORY), Text()))
+        for said in (summary(kernel), parted(kernel)):
+            if said:
+                top.add(Row(Text(said, MEMORY), Text()))
     _grow(top, steps(schedule), kernel, None)
     rest = left(schedule)
     if not rest.closed:
@@ -64,10 +66,20 @@ def mimebundle(schedule: Scheduled, width: int = NOTEBOOK_WIDTH, kernel: Kernel 
 def summary(kernel: Kernel) -> str:
     """Say in a line what a kernel takes: blocks, threads, shared memory, registers of tensors, barriers."""
     shared = f"{amount(kernel.shared_nbytes)} of SH" if kernel.shared_nbytes else "no SH"
+    counted = sum(barrier.slots for barrier in kernel.barriers)
     return (
-        f"{_blocks(kernel)} of {count(kernel.threads, 'thread')}, {shared}, "
+        f"{_blocks(kernel)}, {shared}, "
         f"{count(lowered.register_total(kernel), 'register')} a thread for tensors, "
-        f"{count(len(lowered.barriers(kernel)), 'barrier')}"
+        f"{count(len(lowered.barriers(kernel)), 'barrier')}" + (f", {count(counted, 'mbarrier')}" if counted else "")
+    )
+
+
+def parted(kernel: Kernel) -> str:
+    """Say which roles a kernel's blocks have, empty where all threads do the same."""
+    return "; ".join(
+        f"role {role.name}: {count(role.threads, 'thread')}"
+        + (f", {count(role.registers, 'register')} each" if role.registers else "")
+        for role in lowered.roles(kernel)
     )
 
 
@@ -169,7 +181,10 @@ def _target(step: Step) -> tuple[Memory, DType, str]:
 
 def _blocks(kernel: Kernel) -> str:
     low, high = kernel.grid.range
-    return count(low, "block") if low is not None and low == high else f"{kernel.grid} blocks"
+    said = count(low, "block") if low is not None and low == high else f"{kernel.grid} blocks"
+    said = f"at most {said}" if kernel.persistent else said
+    clusters = f" in clusters of {kernel.cluster}" if kernel.cluster > 1 else ""
+    return f"{said} of {count(kernel.threads, 'thread')}{clusters}"
 
 
 def tensors(spec: Spec) -> tuple[Tensor, ...]:

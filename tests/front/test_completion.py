@@ -13,8 +13,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from fireiron import RF, SH, SRC, A, Block, Matrix, Move, Thread, matmul
 from fireiron.schedules import simt
 
-TILE = {"to", "unroll", "layout", "permute"}
-SPLIT = {"unroll", "pipeline", "parallel"}
+TILE = {"to", "unroll", "layout", "permute", "persistent", "staggered"}
+SPLIT = {"unroll", "pipeline", "parallel", "specialize"}
 LOAD = {"pad", "swizzle", "storage_layout", "reuse_buffer", "no_sync"}
 REFINE = TILE | SPLIT | LOAD
 DECOMPOSE = {"tile", "split", "load", "epilog", "done"}
@@ -52,6 +52,9 @@ def complete(shell: InteractiveShell) -> Complete:
         ("matmul(64, 64, 32).", set()),
         ("spec.tile(32, 32).", TILE),
         ("spec.tile(32, 32).to(Block).", TILE),
+        ("spec.tile(32, 32).to(Block).persistent().", TILE),
+        ("spec.swap().tile(32, 32).to(Cluster).persistent(Grouped(8)).tile(16, 32).", TILE),
+        ("spec.split(8).pipeline(2, inflight=1).specialize(registers=(24, 240)).", SPLIT),
         ("spec.tile(32, 32).to(Block).layout(ColMajor).unroll().", TILE),
         ("spec.split(8).", SPLIT),
         ("spec.split(8).pipeline(2).unroll().", SPLIT),
@@ -75,8 +78,9 @@ def test_each_link_offers_its_refinements_and_every_decomposition(
     ("code", "refinements"),
     [
         ("Move(Matrix(8, 8), Matrix(8, 8)).", set()),
-        ("Move(Matrix(8, 8), Matrix(8, 8)).tile(4, 4).to(Block).", TILE),
-        ("Move(Matrix(8, 8), Matrix(8, 8)).vectors(4).", TILE),
+        ("Move(Matrix(8, 8), Matrix(8, 8)).tile(4, 4).to(Block).", TILE | {"pipeline"}),
+        ("Move(Matrix(8, 8), Matrix(8, 8)).tile(4, 4).pipeline(2).", TILE | {"pipeline"}),
+        ("Move(Matrix(8, 8), Matrix(8, 8)).vectors(4).", TILE | {"pipeline"}),
         ("Move(Matrix(8, 8), Matrix(8, 8)).load(SRC, SH).pad(1).", LOAD),
     ],
 )
@@ -101,7 +105,9 @@ def offered(chain: Any) -> set[str]:
 
 
 def test_dir_follows_the_chain() -> None:
+    assert "swap" in offered(matmul(64, 64, 32))
     open_ = matmul(64, 64, 32).tile(32, 32).to(Block)
+    assert "swap" not in offered(open_)
     assert offered(open_) >= {"epilog", "split", "check", "facts", "tree", "explain", "diff"}
     assert not offered(open_) & FINISHED
     assert "split" not in offered(open_.epilog(memory=RF).split(1))

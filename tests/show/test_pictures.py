@@ -29,6 +29,7 @@ from fireiron import (
     symbol,
 )
 from fireiron.atoms.table import TABLE, find
+from fireiron.atoms.wgmma import wgmma
 from fireiron.kernel.access import accesses
 from fireiron.kernel.ir import Let, walk
 from fireiron.language.atom import Atom, Operand
@@ -43,6 +44,7 @@ from fireiron.show.steps import steps
 
 LIMIT_S = 1.0
 COLUMNS = 80
+ATOMS = (*TABLE, *(atom for n in (8, 96, 256) for atom in wgmma(n)))
 WIDEST = 1000.0  # of a notebook's output
 
 
@@ -87,7 +89,7 @@ def test_a_picture_is_well_formed_and_quick(name: str) -> None:
     well_formed(picture)
 
 
-@pytest.mark.parametrize("atom", TABLE, ids=lambda atom: atom.name)
+@pytest.mark.parametrize("atom", ATOMS, ids=lambda atom: atom.name)
 def test_every_atom_has_a_fragment_picture(atom: Atom) -> None:
     began = time.perf_counter()
     svg = well_formed(pictures.fragment(atom))
@@ -95,7 +97,7 @@ def test_every_atom_has_a_fragment_picture(atom: Atom) -> None:
     assert atom.name in svg
 
 
-@pytest.mark.parametrize("atom", TABLE, ids=lambda atom: atom.name)
+@pytest.mark.parametrize("atom", ATOMS, ids=lambda atom: atom.name)
 def test_the_drawn_part_and_its_steps_tell_every_element(atom: Atom) -> None:
     for operand in atom.operands:
         whole = owners(operand, atom)
@@ -171,7 +173,7 @@ LOADS = {
     "plain": lambda chunk: chunk.load(A, SH),
     "columns": lambda chunk: chunk.load(A, SH).storage_layout(ColMajor),
     "pad": lambda chunk: chunk.load(A, SH).storage_layout(ColMajor).pad(4),
-    "swizzle": lambda chunk: chunk.load(A, SH).swizzle(Swizzle(3, 2, 4)),
+    "swizzle": lambda chunk: chunk.load(A, SH).swizzle(Swizzle(1, 2, 4)),
     "layout": lambda chunk: chunk.load(A, SH).storage_layout(Layout((128, 8), (1, 132))),
 }
 
