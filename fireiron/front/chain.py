@@ -28,7 +28,6 @@ from fireiron.language.decompositions import (
     Chunks,
     Decomposition,
     Done,
-    Epilog,
     Extent,
     InOrder,
     Load,

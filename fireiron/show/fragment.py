@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import textwrap
 from typing import Any
 
 import attrs
@@ -11,6 +13,7 @@ import numpy.typing as npt
 from fireiron.atoms.table import chosen_from
 from fireiron.base.text import count
 from fireiron.language.atom import Atom, Operand
+from fireiron.show import panel
 from fireiron.show.picture import Picture, wrapped
 from fireiron.show.svg import Drawing, hue, width_of
 
@@ -19,7 +22,7 @@ Array = npt.NDArray[Any]
 RUNS = (2, 4, 8, 16, 32, 64, 128)
 MOST = 16  # rows and columns that are drawn
 WIDEST = 900.0  # of a drawing of three operands as a product is written
-CELL_W, CELL_H = 34.0, 19.0
+CELL_W, CELL_H = panel.CELL_W, panel.CELL_H
 GAP = 26.0
 HEAD = 34.0
 NOBODY = -1
@@ -31,6 +34,7 @@ class Owners:
 
     Args:
         operand: the operand.
+        whole: whether no thread has elements of its own.
         thread: (rows, columns) of the first thread that holds the element.
         register: its place among that thread's registers.
         copies: how many threads hold it.
@@ -39,6 +43,7 @@ class Owners:
     """
 
     operand: Operand
+    whole: bool
     thread: Array
     register: Array
     copies: Array
@@ -63,7 +68,7 @@ class Owners:
         if grown[0].any() or grown[2].any() or (grown[1] != steps).any():
             return None
         thread, register, copies = (block[:, 0, :, 0] for block in blocks)
-        return Owners(self.operand, thread, register, copies, (down, right))
+        return Owners(self.operand, self.whole, thread, register, copies, (down, right))
 
 
 @attrs.frozen
@@ -123,7 +128,8 @@ def fragment(atom: Atom | str, lanes: int | tuple[int, ...] = 0) -> Picture:
             starts.append((0.0, y))
             y += HEAD + unit.rows * CELL_H + GAP + 14
     for each, (x, y) in zip(found, starts, strict=True):
-        words += _operand(drawing, each, x, y, marked)
+        beside = any(x < other and y <= below for other, below in starts)
+        words += _operand(drawing, each, x, y, marked, left - 30 if beside else math.inf)
     return Picture(headline, drawing, wrapped(*words))
 
 
@@ -132,7 +138,8 @@ def owners(operand: Operand, atom: Atom) -> Owners:
     rows, cols = operand.shape
     thread, register = (np.full((rows, cols), NOBODY) for _ in range(2))
     copies = np.zeros((rows, cols), int)
-    if operand.layout.rank == 2:
+    whole = panel.is_whole(operand, atom)
+    if operand.layout.rank == 2 and not whole:
         threads, values = (int(mode.size) for mode in operand.layout.modes)
         place = np.broadcast_to(
             operand.layout[0](np.arange(threads))[:, None] + np.asarray(operand.layout[1](np.arange(values)))[None],
@@ -148,7 +155,7 @@ def owners(operand: Operand, atom: Atom) -> Owners:
         thread[elements % rows, elements // rows] = np.broadcast_to(lanes, (threads,))[chosen // values]
         register[elements % rows, elements // rows] = chosen % values
         copies[elements % rows, elements // rows] = many
-    return Owners(operand, thread, register, copies)
+    return Owners(operand, whole, thread, register, copies)
 
 
 def drawable(found: Owners) -> Owners:
@@ -166,6 +173,8 @@ def drawable(found: Owners) -> Owners:
 def unit_of(found: Owners) -> Unit:
     """Choose the largest part of at most MOST x MOST that repeats with other threads or registers."""
     rows, cols = found.shape
+    if found.whole:
+        return Unit(*panel.size(found.operand))
     for r in _parts(rows):
         for c in _parts(cols):
             down, right = _shift(found, r, 0), _shift(found, 0, c)
@@ -203,24 +212,29 @@ def _does(atom: Atom) -> str:
     extents = "x".join(map(str, atom.shape))
     if atom.kind == "MatMul":
         return f"computes MatMul {extents}"
-    moved = f"{atom.nbytes} B a thread" if atom.nbytes else f"{extents} elements"
-    return f"moves {moved}" if atom.kind == "Move" else f"exchanges {moved}"
+    moved = f"{atom.nbytes} B a thread" if atom.nbytes else f"{extents} elements" if any(atom.shape) else "a whole box"
+    return {"Move": "moves", "Add": "adds"}.get(atom.kind, "exchanges") + f" {moved}"
 
 
-def _operand(drawing: Drawing, found: Owners, x: float, y: float, marked: tuple[int, ...]) -> list[str]:
+def _operand(drawing: Drawing, found: Owners, x: float, y: float, marked: tuple[int, ...], room: float) -> list[str]:
+    """Draw an operand, its notes no wider than `room`; give its words."""
     operand, unit = found.operand, unit_of(found)
     kind = operand.dtype.name if operand.dtype else "bytes" if operand.layout.rank == 2 and _bytes(operand) else "any"
     held = "element" if kind == "bytes" or not operand.memory.registers else "register"
     rows, cols = operand.shape
-    head = f"{operand.role} {rows}x{cols} {kind} in {operand.memory}"
-    if operand.layout.rank == 2:
+    extents = "" if found.whole and rows * cols == 1 else f"{rows}x{cols} {kind} "
+    head = f"{operand.role} {extents}in {operand.memory}"
+    if operand.layout.rank == 2 and not found.whole:
         head += f", {count(operand.registers, held)} a thread"
         head += "" if operand.memory.registers else ", by address"
     drawing.text(x, y + 12, head, "memory" if not operand.memory.registers else "ink", 11, bold=True)
-    top = y + HEAD - 8
+    top, left = y + HEAD - 8, x + 16
+    if found.whole:
+        panel.draw(drawing, operand, left, top)
+        _notes(drawing, panel.notes(operand), left, top + unit.rows * CELL_H, room)
+        return [head, *panel.table(operand), *(f"  {note}" for note in panel.notes(operand))]
     for r in range(unit.rows):
         drawing.text(x - 4 + 14, top + r * CELL_H + 13, str(r * found.run[0]), "faint", 9, "end")
-    left = x + 16
     for c in range(unit.cols):
         drawing.text(left + (c + 0.5) * CELL_W, top - 3, str(c * found.run[1]), "faint", 9, "middle")
     cells = [(r, c) for r in range(unit.rows) for c in range(unit.cols)]
@@ -235,9 +249,14 @@ def _operand(drawing: Drawing, found: Owners, x: float, y: float, marked: tuple[
             if int(found.thread[r, c]) in marked:
                 drawing.rect(left + c * CELL_W, top + r * CELL_H, CELL_W, CELL_H, "none", "strong")
     notes = repeats(found, unit)
-    for i, note in enumerate(notes):
-        drawing.text(left, top + unit.rows * CELL_H + 13 + 12 * i, note, "note", 10)
+    _notes(drawing, notes, left, top + unit.rows * CELL_H, room)
     return [head, *_table(found, unit), *(f"  {note}" for note in notes)]
+
+
+def _notes(drawing: Drawing, notes: list[str], x: float, y: float, room: float) -> None:
+    most = max(24, int(min(room, WIDEST) / width_of("x", 10)))
+    for i, note in enumerate(line for note in notes for line in textwrap.wrap(note, most)):
+        drawing.text(x, y + 13 + 12 * i, note, "note", 10)
 
 
 def _bytes(operand: Operand) -> bool:
@@ -266,6 +285,8 @@ def repeats(found: Owners, unit: Unit) -> list[str]:
         said += [f"{unit.cols} columns on: {_adds(unit.right)}"] if unit.right else []
         said += [f"{unit.rows} rows down: {_adds(unit.down)}"] if unit.down else []
         notes.append("; ".join(said))
+    if found.operand.opaque or found.operand.pitch:
+        notes.append("the ISA leaves open who has which element: this order stands in for the hardware's")
     most = int(found.copies.max(initial=0))
     if most > 1:
         notes.append(f"+: {most} threads hold the element, the first is named")
