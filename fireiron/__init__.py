@@ -9,6 +9,7 @@ from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.errors import FireironError
 from fireiron.base.presets_path import presets_path
 from fireiron.base.version import VERSION
+from fireiron.front.best import best, gemm
 from fireiron.front.matmul import MatMulChain
 from fireiron.front.moves import (
     MoveChain,
@@ -27,8 +28,10 @@ from fireiron.front.moves import (
 from fireiron.front.roles import DST, SRC, A, B, C
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
 from fireiron.language.decompositions import ByAtomics as by_atomics
+from fireiron.language.decompositions import ByTma as by_tma
 from fireiron.language.decompositions import InOrder as in_order
 from fireiron.language.decompositions import Microkernel as microkernel
+from fireiron.language.decompositions import StreamK as stream_k
 from fireiron.language.decompositions import Strided
 from fireiron.language.levels import (
     FR,
@@ -48,6 +51,7 @@ from fireiron.language.levels import (
 )
 from fireiron.language.pointwise import Op, add, exp, maximum, minimum, relu, saturate, scale, tanh
 from fireiron.language.tensor import ColMajor, Grouped, Matrix, RowMajor, Tensor, Vector
+from fireiron.tune.space import space
 
 __version__ = VERSION
 
@@ -96,8 +100,10 @@ __all__ = [
     "Warpgroup",
     "add",
     "b1",
+    "best",
     "bf16",
     "by_atomics",
+    "by_tma",
     "conform",
     "cp_async",
     "e4m3",
@@ -106,6 +112,7 @@ __all__ = [
     "f16",
     "f32",
     "f64",
+    "gemm",
     "i4",
     "i8",
     "i32",
@@ -119,8 +126,10 @@ __all__ = [
     "relu",
     "saturate",
     "scale",
+    "space",
     "staged",
     "stmatrix",
+    "stream_k",
     "symbol",
     "tanh",
     "tf32",

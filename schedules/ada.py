@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from fireiron import MatMulChain, Op, Strategy
+from fireiron import MatMulChain, Op, Strategy, space
 from fireiron.schedules import ampere
 
 
+@space(
+    "sm_89",
+    m=(64, 128, 256),
+    n=(64, 128, 256),
+    warp=((32, 32), (32, 64), (64, 32), (64, 64)),
+    stages=(2, 3, 4, 5),
+    ways=(1, 2),
+    split_k=(1, 2, 4, 8),
+)
 def gemm(
     spec: MatMulChain,
     m: int | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fireiron import MatMulChain, Op, Strategy
+from fireiron import MatMulChain, Op, Strategy, space
 from fireiron.schedules import _tensor_cores
 from fireiron.schedules._tensor_cores import Sizes
 
@@ -24,6 +24,15 @@ def sizes(spec: MatMulChain) -> Sizes:
     return Sizes(128, 256, kind.count_in(CHUNK_NBYTES), (64, 64), 4, step)
 
 
+@space(
+    "sm_80",
+    m=(64, 128, 256),
+    n=(64, 128, 256),
+    warp=((32, 32), (32, 64), (64, 32), (64, 64)),
+    stages=(2, 3, 4, 5),
+    ways=(1, 2),
+    split_k=(1, 2, 4, 8),
+)
 def gemm(
     spec: MatMulChain,
     m: int | None = None,

@@ -24,24 +24,42 @@ from fireiron import (
     Tensor,
     Warpgroup,
     conform,
+    space,
     stmatrix,
     through_shared,
     tma,
 )
-from fireiron.schedules import ampere
+from fireiron import (
+    stream_k as shares_of_k,
+)
+from fireiron.algebra.expr import as_expr
+from fireiron.schedules import ada, ampere, simt
 
+DTYPE = "bf16"  # of the command line's products where it says none
 ROWS = 64  # of one wgmma
 SPAN = 128  # bytes of a swizzled row
 SHARED = 227 * 1024  # bytes of a block
 RESERVED = 1024  # bytes kept for barriers
 SMS = 132
 MOST_STAGES = 16
+MAP_UNIT = 16  # bytes by which tensor maps count strides
+TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "i8", "u8")  # that wgmma multiplies
+CUDA_CORES = ("f32", "i32")  # that no tensor core does
 
 # What `clocks` was fitted to.
 LATENCY = 2700.0  # clocks from asking for a chunk to having it
 STORE_RATE = 28.0  # bytes of C a clock
 SMALL_TILE = 0.03  # of its products that a tile of 128x128 loses to power, in the long run
 CLUSTER = 340.0  # clocks
+DRAM_RATE = 2100.0  # bytes of A and B a clock, all SMs together
+SM_RATE = 24.0  # of them, one SM
+REPEATED_RATE = 32000.0  # bytes a clock that blocks are sent again, from the L2 cache, beside them
+MEETING = 2000.0  # clocks in which blocks count in at a tile, and the last of them begins to add
+HANDING = 1000.0  # clocks in which a block learns that another has left its sum
+SUMS_RATE = 28.0  # bytes of partial sums a clock
+
+MOST_WAYS = 16
+LEAST_CHUNKS = 4  # of a way
 
 
 @attrs.frozen
@@ -57,6 +75,8 @@ class Plan:
         panels: 128-byte panels of K in a chunk.
         stages: chunks in flight, 0 for as many as fit.
         group: tile rows that blocks at work together cover.
+        ways: blocks that share each tile of C, each with a part of K.
+        stream: blocks take equal shares of all tiles' chunks of K.
     """
 
     m: int = 128
@@ -68,11 +88,14 @@ class Plan:
     panels: int = 1
     stages: int = 0
     group: int = 8
+    ways: int = 1
+    stream: bool = False
 
     def panel(self, nbytes: int) -> tuple[int, int]:
         """Size the staging panels: one bulk store each."""
         if self.swapped:
-            return ROWS, next(self.n // i for i in range(1, self.n) if self.n % i == 0 and self.n // i <= 128)
+            fits = (self.n // i for i in range(1, self.n + 1) if self.n % i == 0)
+            return ROWS, next(width for width in fits if width <= 128 and width % 8 == 0)
         width = SPAN // nbytes
         return ROWS, next(w for w in (width, width // 2, width // 4, self.n) if self.n % w == 0)
 
@@ -93,14 +116,19 @@ class Plan:
 
     @property
     def registers(self) -> tuple[int, int] | None:
-        """Give the budgets of a thread that loads and of one that computes."""
-        return {1: None, 2: (24, 240), 3: (32, 160)}[self.consumers]
+        """Give the budgets of a thread that loads and of one that computes; narrow products need none.
+
+        ptxas ignores budgets where a product takes few registers, whatever the kernel takes in all.
+        """
+        if self.consumers == 1 or self.n < {2: 112, 3: 80}[self.consumers]:
+            return None
+        return {2: (24, 240), 3: (32, 160)}[self.consumers]
 
 
 def cooperative(spec: MatMulChain, plan: Plan = Plan()) -> MatMulChain:
     """Schedule a product whose consumers share each tile.
 
-    Element types f16 and bf16 in all layouts, i8 and u8 with K contiguous.
+    Element types f16 and bf16 in all layouts; tf32, e4m3, e5m2, i8 and u8 with K contiguous, layout TN.
 
     Args:
         plan: the degrees of freedom.
@@ -117,18 +145,55 @@ def pingpong(spec: MatMulChain, plan: Plan = Plan(n=192)) -> MatMulChain:
     return _gemm(spec, attrs.evolve(plan, pingpong=True, consumers=2))
 
 
+def split_k(spec: MatMulChain, plan: Plan = Plan(ways=4)) -> MatMulChain:
+    """Schedule a product of few tiles and a long K: blocks share each tile, and the last one to end adds their sums.
+
+    The sums lie in a workspace, and are added in the order of K: the same bits in every run.
+
+    Args:
+        plan: the degrees of freedom.
+    """
+    return _gemm(spec, plan)
+
+
+def stream_k(spec: MatMulChain, plan: Plan = Plan(stream=True)) -> MatMulChain:
+    """Schedule a product whose tiles fill no whole number of waves: blocks take equal parts of all chunks (stream-K).
+
+    Args:
+        plan: the degrees of freedom.
+    """
+    return _gemm(spec, attrs.evolve(plan, stream=True, pingpong=False))
+
+
+def skinny(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
+    """Schedule a product of few rows, which is bound by the bytes of its other operand, the weights.
+
+    Operands are swapped: rows of weights fill the 64 of an instruction, and the few rows of A are its width. A deep
+    ring of small chunks, and K cut where tiles are too few, keep every SM asking for weights.
+
+    Args:
+        plan: the degrees of freedom, None for the best of `plans` that are swapped.
+    """
+    if plan is None:
+        plan = next(p for p in plans(spec) if p.swapped)
+    return _gemm(spec, attrs.evolve(plan, swapped=True))
+
+
 def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     a, c = spec.matmul.A, spec.matmul.C
     m, n, k = plan.m, plan.n, SPAN // a.dtype.nbytes * plan.panels
     chain = spec.swap() if plan.swapped else spec
+    rows, cols = plan.cluster
+    share = shares_of_k(SMS // (rows * cols)) if plan.stream else None
     if plan.cluster == (1, 1):
-        tiled = chain.tile(m, n).to(Block).persistent(Grouped(plan.group))
+        tiled = chain.tile(m, n).to(Block).persistent(Grouped(plan.group), share)
     else:
-        rows, cols = plan.cluster
-        tiled = chain.tile(rows * m, cols * n).to(Cluster).persistent(Grouped(plan.group)).tile(m, n).to(Block)
+        tiled = chain.tile(rows * m, cols * n).to(Cluster).persistent(Grouped(plan.group), share).tile(m, n).to(Block)
+    chain = tiled.epilog(memory=FR, store=_store(plan, c, chain.matmul.C))
+    if plan.ways > 1:
+        chain = chain.split(ways=plan.ways, multiple_of=k).parallel(Block)
     chain = (
-        tiled.epilog(memory=FR, store=_store(plan, c, chain.matmul.C))
-        .split(k)
+        chain.split(k)
         .pipeline(plan.depth(a.dtype.nbytes, c.dtype.nbytes), inflight=1)
         .specialize(producers=1, registers=plan.registers)
         .load(A, SH, tma(SPAN))
@@ -139,6 +204,8 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
         if plan.pingpong
         else chain.tile(m // plan.consumers, n).to(Warpgroup)
     )
+    if plan.panels > 1:
+        chain = chain.split(SPAN // a.dtype.nbytes).unroll()
     chain = chain.split(32 // a.dtype.nbytes).unroll()
     rows = m if plan.pingpong else m // plan.consumers
     return (chain.tile(ROWS, n).unroll() if rows > ROWS else chain).done()
@@ -153,22 +220,6 @@ def _store(plan: Plan, given: Tensor, stored: Tensor):
     return through_shared(put, tma(min(SPAN, contiguous)), panel=(rows, width), at=Warpgroup, ring=plan.ring(nbytes))
 
 
-def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
-    """Schedule a product as the model finds fastest for its sizes.
-
-    Operands whose lines do not start at multiples of 16 bytes, which tensor maps demand, take `ampere.gemm`.
-
-    Args:
-        plan: the degrees of freedom, None for the best of `plans`.
-    """
-    tensors = (spec.matmul.A, spec.matmul.B, spec.matmul.C)
-    if not all(tensor.aligned(16 // tensor.dtype.nbytes) for tensor in tensors):
-        return ampere.gemm(spec)
-    if plan is None:
-        plan = plans(spec)[0]
-    return _gemm(spec, plan)
-
-
 def plans(spec: MatMulChain) -> tuple[Plan, ...]:
     """List the plans that fit a product, the one that should be fastest first."""
     ranked = sorted((clocks(plan, spec), i, plan) for i, plan in enumerate(_candidates(spec)))
@@ -180,8 +231,12 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
     k_major = spec.matmul.A.order is RowMajor and spec.matmul.B.order is ColMajor
     step = 16 if nbytes == 2 and k_major else 64 if nbytes == 2 else 32
     for swapped in (False, True) if out == 2 else (False,):
+        few = _work(Plan(swapped=swapped), spec)[1]
+        widths = set(range(step, 257, step))
+        if k_major and nbytes == 2:
+            widths.add(max(8, -(-few // 8) * 8))
         for m, consumers, turns in ((64, 1, False), (128, 2, False), (256, 2, False), (192, 3, False), (128, 2, True)):
-            for n in range(step, 257, step):
+            for n in sorted(widths):
                 most = 128 if m == 256 else 192 if m == 192 else 208 if turns else 256
                 if n > most or (not swapped and n % 32):
                     continue
@@ -190,7 +245,19 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
                         continue
                     plan = Plan(m, n, consumers, turns, swapped, cluster)
                     if plan.depth(nbytes, out) >= 3:
-                        yield plan
+                        yield from _shared_out(plan, spec)
+
+
+def _shared_out(plan: Plan, spec: MatMulChain) -> Iterator[Plan]:
+    """Give a plan, and those that share out K too: by ways while all blocks run at once, by streams to fill waves."""
+    yield plan
+    tiles, _, chunks = _work(plan, spec)
+    at_once = SMS // (plan.cluster[0] * plan.cluster[1]) * plan.cluster[0] * plan.cluster[1]
+    if tiles % at_once and tiles * chunks >= at_once * LEAST_CHUNKS and not plan.pingpong:
+        yield attrs.evolve(plan, stream=True)
+    for ways in range(2, MOST_WAYS + 1):
+        if tiles * ways <= SMS and chunks >= ways * LEAST_CHUNKS:
+            yield attrs.evolve(plan, ways=ways)
 
 
 def clocks(plan: Plan, spec: MatMulChain) -> float:
@@ -201,21 +268,73 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     """
     sizes = dict(spec.matmul.sizes)
     rows, cols, depth = (_size(sizes[dim]) for dim in ("M", "N", "K"))
-    if plan.swapped:
-        rows, cols = cols, rows
     nbytes, out = spec.matmul.A.dtype.nbytes, spec.matmul.C.dtype.nbytes
-    chunks = -(-depth * nbytes // (SPAN * plan.panels))
+    tiles, _, chunks = _work(plan, spec)
     blocks = plan.cluster[0] * plan.cluster[1]
-    tiles = -(-rows // (plan.m * plan.cluster[0])) * -(-cols // (plan.n * plan.cluster[1])) * blocks
-    waves = -(-tiles // (SMS // blocks * blocks))
+    items, chunks = tiles * plan.ways, -(-chunks // plan.ways)
+    at_once = SMS // blocks * blocks
+    waves = items / at_once if plan.stream else -(-items // at_once)
     math = plan.m * max(plan.n / 32, (16 + plan.n / 4) / 16) * plan.panels
     math *= 1 + SMALL_TILE * min(1, waves / 8) * (128 * 256 / (plan.m * plan.n) - 1)
     chunk = max(math, LATENCY / plan.depth(nbytes, out))
-    store = plan.m * plan.n * out / STORE_RATE
+    store, sums = plan.m * plan.n * out / STORE_RATE, plan.m * plan.n * 4 / SUMS_RATE
+    if plan.ways > 1:
+        store += MEETING + (1 + plan.ways) * sums
+    meeting = CLUSTER if blocks > 1 else 0.0
+    if plan.stream:  # one sum is left, those of one tile are taken
+        meeting += sums + -(-at_once // items) * (sums + HANDING) + (-(-items // at_once) - waves) * store
+    once = (rows + cols) * depth * nbytes
+    sent = items * chunks * (plan.m / plan.cluster[1] + plan.n / plan.cluster[0]) * SPAN * plan.panels
+    busy = at_once if plan.stream else min(items, at_once)
+    arriving = once / min(DRAM_RATE, SM_RATE * busy) + max(0, sent - once) / REPEATED_RATE
     if plan.pingpong:
-        return waves * max(chunks * chunk, (chunks * chunk + store) / 2) + store + (CLUSTER if blocks > 1 else 0)
-    return waves * (chunks * chunk + store) + (CLUSTER if blocks > 1 else 0)
+        main = waves * max(chunks * chunk, (chunks * chunk + store) / 2)
+        return max(main, arriving) + store + meeting
+    return max(waves * chunks * chunk, arriving) + waves * store + meeting
+
+
+def _work(plan: Plan, spec: MatMulChain) -> tuple[int, int, int]:
+    """Count the tiles of blocks, the rows or columns along the plan's n, and the chunks of K."""
+    sizes = dict(spec.matmul.sizes)
+    rows, cols, depth = (_size(sizes[dim]) for dim in ("M", "N", "K"))
+    if plan.swapped:
+        rows, cols = cols, rows
+    chunks = -(-depth * spec.matmul.A.dtype.nbytes // (SPAN * plan.panels))
+    high, wide = plan.cluster
+    return -(-rows // (plan.m * high)) * -(-cols // (plan.n * wide)) * high * wide, cols, chunks
 
 
 def _size(extent: object) -> int:
     return extent if isinstance(extent, int) else 4096
+
+
+@space("sm_90", plan=plans)
+def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
+    """Schedule a product as the model finds fastest for its sizes.
+
+    What wgmma or tensor maps do not take goes by `ampere.gemm` and its kin, as `check()` says: lines that do not start
+    at multiples of 16 bytes; K that is not contiguous, of elements that are not 16-bit; other element types.
+
+    Args:
+        plan: the degrees of freedom, None for the best of `plans`.
+    """
+    if not _takes(spec):
+        kind = spec.matmul.A.dtype.name
+        return (simt.sgemm if kind in CUDA_CORES else ada.gemm if kind in ("e4m3", "e5m2") else ampere.gemm)(spec)
+    if plan is None:
+        plan = plans(spec)[0]
+    return _gemm(spec, plan)
+
+
+def _takes(spec: MatMulChain) -> bool:
+    """Say whether bulk copies and wgmma take a product as it is stored."""
+    a, b, c = spec.matmul.A, spec.matmul.B, spec.matmul.C
+    if a.dtype.name not in TYPES:
+        return False
+    k_major = a.order is RowMajor and b.order is ColMajor
+    return (k_major or a.dtype.nbytes == 2) and all(_strides_fit(t) for t in (a, b, c))
+
+
+def _strides_fit(tensor: Tensor) -> bool:
+    """Say whether lines start where tensor maps want them; these mind by themselves where a line ends."""
+    return all(as_expr(s).divisor * tensor.dtype.nbytes % MAP_UNIT == 0 for s in tensor.strides if s != 1)

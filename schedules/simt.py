@@ -20,11 +20,13 @@ from fireiron import (
     Grouped,
     MatMulChain,
     MoveChain,
+    Op,
     RowMajor,
     Strided,
     Thread,
     Warp,
     microkernel,
+    space,
     staged,
 )
 
@@ -139,6 +141,15 @@ def _elements(move: MoveChain) -> MoveChain:
     return move.own(Thread).tile(1, 1).unroll().done()
 
 
+@space(
+    m=(64, 128, 256),
+    n=(64, 128, 256),
+    k=(8, 16),
+    warp=((32, 64), (64, 32), (64, 64)),
+    thread=((8, 8), (16, 8)),
+    stages=(2, 3),
+    split_k=(1, 2, 4, 8),
+)
 def sgemm(
     spec: MatMulChain,
     m: int = 128,
@@ -152,6 +163,7 @@ def sgemm(
     group: int = 8,
     ways: int = 1,
     split_k: int = 1,
+    ops: tuple[Op, ...] = (),
 ) -> MatMulChain:
     """Schedule a tuned product for CUDA cores.
 
@@ -167,12 +179,13 @@ def sgemm(
         group: rows of tiles that blocks visit together, so that they meet in the L2 cache.
         ways: as many groups of warps take a part of each chunk of K; chunks are longer by this.
         split_k: as many blocks share a tile of C, each with a part of K: for tiles too few to fill the GPU.
+        ops: pointwise functions of the accumulator, first to last (`add(bias)`, `relu`).
     """
     wide = spec.matmul.accumulator.nbytes == 8
     rows, cols = warp or ((64, 32) if wide else (64, 64))
     i, j = thread or ((8, 8) if wide else (16, 8))
     chain: MatMulChain = (
-        spec.tile(m, n, batch=spec.batch).to(Block).layout(Grouped(group)).epilog(memory=RF, store=_elements)
+        spec.tile(m, n, batch=spec.batch).to(Block).layout(Grouped(group)).epilog(*ops, memory=RF, store=_elements)
     )
     if split_k > 1:
         chain = chain.split(ways=split_k, multiple_of=ways * k).parallel(Block)

@@ -19,6 +19,7 @@ from fireiron import (
     Thread,
     Warp,
     conform,
+    space,
     staged,
     through_shared,
     vector,
@@ -26,6 +27,14 @@ from fireiron import (
 )
 
 
+@space(
+    "sm_70",
+    m=(64, 128, 256),
+    n=(64, 128, 256),
+    warp=((32, 32), (32, 64), (64, 32), (64, 64)),
+    macro=(16, 32),
+    ways=(1, 2),
+)
 def gemm(
     spec: MatMulChain,
     m: int = 128,

@@ -38,7 +38,7 @@ WHERE = "import fireiron, fireiron.schedules as s; print(fireiron.__file__, s.__
 def checkout(tmp_path: Path) -> Path:
     """Copy what a clone holds, links as links."""
     root = tmp_path / "clone"
-    for name in ("fireiron", "schedules", "tests/errors"):
+    for name in ("fireiron", "schedules", "bench", "tests/errors"):
         shutil.copytree(ROOT / name, root / name, symlinks=True, ignore=IGNORED)
     for name in ("setup.cfg", "pyproject.toml", "LICENSE", "README.md"):
         if (ROOT / name).exists():
@@ -47,19 +47,21 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def without_links(checkout: Path) -> Path:
-    """Write the link as git does where it cannot make one."""
-    link = checkout / "fireiron/schedules"
-    link.unlink()
-    link.write_text("../schedules")
+    """Write the links as git does where it cannot make them."""
+    for name in ("schedules", "bench"):
+        link = checkout / "fireiron" / name
+        link.unlink()
+        link.write_text(f"../{name}")
     return checkout
 
 
-def test_the_link_is_committed_as_a_link() -> None:
-    link = ROOT / "fireiron/schedules"
+@pytest.mark.parametrize("name", ["schedules", "bench"])
+def test_the_link_is_committed_as_a_link(name: str) -> None:
+    link = ROOT / "fireiron" / name
     if link.is_symlink():
-        assert os.readlink(link) == "../schedules"
+        assert os.readlink(link) == f"../{name}"
     else:
-        assert link.read_text().strip() == "../schedules"
+        assert link.read_text().strip() == f"../{name}"
 
 
 def test_presets_import_from_a_checkout(checkout: Path, tmp_path: Path) -> None:
@@ -72,6 +74,8 @@ def test_presets_import_where_the_link_is_a_text_file(checkout: Path, tmp_path: 
     package, presets = run_python(WHERE, without_links(checkout), tmp_path).splitlines()
     assert Path(package) == checkout / "fireiron/__init__.py"
     assert Path(presets) == checkout / "schedules/__init__.py"
+    where = "import fireiron.bench.suites as b; print(b.__file__)"
+    assert Path(run_python(where, checkout, tmp_path)) == checkout / "bench/suites.py"
 
 
 def test_without_the_hook_the_text_file_is_no_package(checkout: Path, tmp_path: Path) -> None:
@@ -92,7 +96,8 @@ def test_the_wheel_holds_the_presets_as_files(checkout: Path, tmp_path: Path) ->
     subprocess.run([*pip, "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(checkout)], check=True)
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    sources = {p.relative_to(ROOT).as_posix() for p in (ROOT / "schedules").rglob("*.py")}
+    folders = (ROOT / "schedules", ROOT / "bench")
+    sources = {p.relative_to(ROOT).as_posix() for folder in folders for p in folder.rglob("*.py")}
     assert {f"fireiron/{name}" for name in sources} | {"fireiron/py.typed"} <= names
     assert not [name for name in names if name.startswith(("schedules/", "tests/", "bench/"))]
     mistakes = {f"fireiron/front/mistakes/{p.name}" for p in (ROOT / "tests/errors").glob("*.py")}

@@ -26,6 +26,8 @@ class Gpu:
         fp32_lanes: fp32 fused multiply-adds that one SM issues in one clock.
         l2_nbytes: size of the L2 cache.
         source: where the numbers were read.
+        clusters: how many clusters of so many blocks are resident at once, one block an SM, where they leave SMs idle;
+            a cluster lies within one graphics processing cluster.
     """
 
     name: str
@@ -35,6 +37,16 @@ class Gpu:
     fp32_lanes: int
     l2_nbytes: int
     source: str
+    clusters: tuple[tuple[int, int], ...] = ()
+
+    def sms_of_clusters(self, blocks: int) -> int:
+        """Count the SMs that clusters of so many blocks occupy at once.
+
+        Example:
+            >>> [arch("sm_90a").gpu.sms_of_clusters(n) for n in (1, 2, 4, 8)]
+            [132, 132, 120, 120]
+        """
+        return dict(self.clusters).get(blocks, self.sms // blocks) * blocks
 
     @property
     def fp32_tflops(self) -> float:
@@ -151,7 +163,14 @@ _GPUS = {
     88: Gpu("Jetson AGX Orin 64GB", 16, 1300, 204.8, 128, 4 * MIB, "no product data sheet: the 8.7 product stands in"),
     89: Gpu("RTX 4090", 128, 2520, 1008, 128, 72 * MIB, "NVIDIA Ada whitepaper"),
     90: Gpu(
-        "H200 SXM", 132, 1980, 4800, 128, 60 * MIB, "NVIDIA H200 data sheet; clock and L2 as its driver reports them"
+        "H200 SXM",
+        132,
+        1980,
+        4800,
+        128,
+        60 * MIB,
+        "NVIDIA H200 data sheet; clock, L2 and clusters as its driver reports",
+        clusters=((2, 66), (4, 30), (8, 15)),
     ),
     100: Gpu(
         "B200", 148, 1965, 8000, 128, 126 * MIB, "NVIDIA Blackwell architecture brief; clock as its driver reports it"

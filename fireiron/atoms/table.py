@@ -19,7 +19,7 @@ from fireiron.atoms.simt import SIMT
 from fireiron.atoms.stmatrix import STMATRIX
 from fireiron.atoms.tma import TMA
 from fireiron.atoms.wgmma import GROUP as WGMMA
-from fireiron.atoms.wgmma import WIDTHS, nearest_width, wgmma
+from fireiron.atoms.wgmma import WIDTHS, wgmma, wgmma_near
 from fireiron.atoms.wmma import WMMA, WMMA_MOVES
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import count
@@ -82,7 +82,7 @@ def chosen_from(chosen: Atom | str | None, shape: tuple[int, ...] = ()) -> tuple
         ['cp.async.16B', 'cp.async.8B', 'cp.async.4B']
     """
     if chosen is None:
-        return (*TABLE, *wgmma(nearest_width(shape[1]))) if len(shape) == 3 else TABLE
+        return (*TABLE, *wgmma_near(shape[1])) if len(shape) == 3 else TABLE
     if isinstance(chosen, Atom):
         return (chosen,)
     rows = every() if chosen.startswith(WGMMA) else TABLE
@@ -196,8 +196,8 @@ def _differences(
         yield f"it sums {_SUMS[atom.product]}, not {_SUMS[product]}"
     if atom.unit != level:
         yield f"a {atom.unit} executes it, not a {level}"
-    if arch is not None and arch < atom.arch:
-        yield f"it needs sm_{atom.arch}, not sm_{arch}"
+    if arch is not None and (missing := atom.missing_on(arch)):
+        yield f"it {missing}"
 
 
 def _width_differs(atom: Atom, shape: tuple[int, ...], dtypes: tuple[DType, ...]) -> list[str]:

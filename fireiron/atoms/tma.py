@@ -62,6 +62,7 @@ def _row(what: Literal["load", "store", "add"], rank: int, span: int, peers: boo
     whole = Layout((1, 1), (0, 0))
     memories: tuple[Memory, Memory] = (GL, SH) if what == "load" else (SH, GL)
     src, dst = memories
+    access: Literal["write", "update"] = "update" if what == "add" else "write"
     call = f"tma_{what}_{rank}d{'_multicast' if peers else ''}"
     mask = ", {peers}" if peers else ""
     arguments = f"&{{dst}}, &{{map}}, &{{signal}}{mask}" if what == "load" else "&{map}, &{src}"
@@ -72,7 +73,7 @@ def _row(what: Literal["load", "store", "add"], rank: int, span: int, peers: boo
         unit=Thread,
         operands=(
             Operand("src", src, None, (1, 1), whole, span=span if src == SH else 0),
-            Operand("dst", dst, None, (1, 1), whole, "write", span=span if dst == SH else 0),
+            Operand("dst", dst, None, (1, 1), whole, access, span=span if dst == SH else 0),
         ),
         arch=90,
         source=_SECTION,

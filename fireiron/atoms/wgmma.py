@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from fireiron.algebra.dtypes import DType, bf16, e4m3, e5m2, f16, f32, i8, i32, tf32, u8
+from fireiron.algebra.elements import read
 from fireiron.algebra.layout import Layout
 from fireiron.language.atom import Atom, Meaning, Operand
 from fireiron.language.levels import FR, SH, Warpgroup
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 GROUP = "wgmma"
 ROWS = 64
+ARCH = 90  # alone: its `a` target, and no later one (PTX ISA, target notes of wgmma)
 _SECTION = "PTX ISA 9.7.15.5, wgmma.mma_async"
 _PTX = {
     f16: "f16", bf16: "bf16", f32: "f32", tf32: "tf32", e4m3: "e4m3", e5m2: "e5m2", i8: "s8", u8: "u8", i32: "s32",
@@ -79,7 +81,7 @@ def _wrapper(name: str, n: int, inputs: DType, acc: DType, held: bool) -> str:
 """
 
 
-def _meaning(n: int, held: Layout | None, d: Layout) -> Meaning:
+def _meaning(inputs: DType, held: Layout | None, d: Layout) -> Meaning:
     """Give the meaning on A (units, 64, k) or its registers, B (units, k, n) and C's registers.
 
     Products are exact, summed in double (or int64), and rounded once to C's type.
@@ -89,6 +91,7 @@ def _meaning(n: int, held: Layout | None, d: Layout) -> Meaning:
         import numpy as np
 
         wide = np.int64 if b.dtype.kind in "iu" else np.float64
+        a, b = read(a, inputs), read(b, inputs)
         if held is not None:
             full = np.empty((len(a), ROWS, b.shape[1]), wide)
             place = _places(held)
@@ -140,13 +143,14 @@ def _row(n: int, inputs: DType, acc: DType, held: bool) -> Atom:
             Operand("B", SH, inputs, (k, n), _whole(k, n), span=128),
             Operand("C", FR, acc, (ROWS, n), d, "update"),
         ),
-        arch=90,
+        arch=ARCH,
+        last=ARCH,
         source=_SECTION,
         cuda=DESCRIPTOR + _wrapper(function, n, inputs, acc, held),
         call=f"{function}{majors if inputs.nbytes == 2 else ''}(&{{C}}, {a_text}, {{B.descriptor}}, {{accumulate}});",
         completion=GROUP,
         zeroes=True,
-        numpy=_meaning(n, fragment if held else None, d),
+        numpy=_meaning(inputs, fragment if held else None, d),
         clocks=max(n / 2, 16 + n / 4),
     )
 
@@ -157,6 +161,9 @@ def _widths(inputs: DType) -> tuple[int, ...]:
     return tuple(range(8, 257, 8))
 
 
+_KINDS = ((f16, f32), (f16, f16), (bf16, f32), (tf32, f32), (e4m3, f32), (e5m2, f32), (i8, i32), (u8, i32))
+
+
 @cache
 def wgmma(n: int) -> tuple[Atom, ...]:
     """Make the rows of one width; all widths of all types would be hundreds.
@@ -165,13 +172,24 @@ def wgmma(n: int) -> tuple[Atom, ...]:
         >>> [atom.name for atom in wgmma(256)][:2]
         ['wgmma.m64n256k16.f32.f16', 'wgmma.m64n256k16.f32.f16.ra']
     """
-    kinds = ((f16, f32), (f16, f16), (bf16, f32), (tf32, f32), (e4m3, f32), (e5m2, f32), (i8, i32), (u8, i32))
-    return tuple(_row(n, inputs, acc, held) for inputs, acc in kinds if n in _widths(inputs) for held in (False, True))
+    return tuple(_row(n, inputs, acc, held) for inputs, acc in _KINDS if n in _widths(inputs) for held in (False, True))
 
 
 WIDTHS = tuple(range(8, 257, 8))
 
 
-def nearest_width(n: int) -> int:
-    """Give the width that is nearest to one that a schedule asks for."""
-    return min(WIDTHS, key=lambda width: abs(width - n))
+@cache
+def wgmma_near(n: int) -> tuple[Atom, ...]:
+    """List the rows whose widths are nearest to one that a schedule asks for: of each type the nearest that it has.
+
+    Example:
+        >>> [atom.name for atom in wgmma_near(40) if atom.name.endswith(("f16", "i8"))]
+        ['wgmma.m64n40k16.f32.f16', 'wgmma.m64n40k16.f16.f16', 'wgmma.m64n32k32.i32.i8']
+    """
+    nearest = {inputs: min(_widths(inputs), key=lambda legal: abs(legal - n)) for inputs, _ in _KINDS}
+    return tuple(
+        row
+        for width in dict.fromkeys(nearest.values())
+        for row in wgmma(width)
+        if row.operands[0].dtype is not None and nearest[row.operands[0].dtype] == width
+    )

@@ -4,14 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fireiron.algebra.arch import ARCHS, Arch
 from fireiron.algebra.arch import arch as find_arch
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import nbytes as human
-from fireiron.language.decompositions import Decomposition, Load, Split, Tile, Widest
-from fireiron.language.levels import SH, Block
+from fireiron.language.decompositions import Decomposition, Load, Specialised, Split, Tile, Widest
+from fireiron.language.levels import SH, Block, Cluster
 from fireiron.language.residual import Residual
 
 MAX_THREADS = 1024  # of a block, on every architecture (CUDA programming guide, compute capabilities)
+
+
+def features_fit(link: Decomposition, arch: str) -> None:
+    """Refuse links that need what an architecture does not compile.
+
+    Raises:
+        DecompositionError: `arch`.
+    """
+    target = find_arch(arch).target
+    match link:
+        case Tile(level=level) if level is not None and level.name == Cluster.name:
+            needed = (("cluster", "clusters of blocks"),)
+        case Split(specialised=Specialised(registers=registers)):
+            needed = (("mbarrier.expect_tx", "roles that load by bulk copies"),)
+            needed += (("setmaxnreg", "register budgets of roles"),) if registers else ()
+        case _:
+            return
+    for feature, what in needed:
+        if not target.has(feature):
+            raise DecompositionError(
+                "arch", f"{what} need {first_with(feature, target)}, not {arch}", fix=without(feature)
+            )
+
+
+def first_with(feature: str, arch: Arch) -> str:
+    """Name the target that compiles an instruction family: the same number's where there is one, else the first."""
+    found = [row for row in ARCHS if row.has(feature)]
+    return next((row.name for row in found if row.number == arch.number), found[0].name)
+
+
+def without(feature: str) -> str:
+    """Say what to do where an instruction family is missing."""
+    return {
+        "cluster": "drop the tile to Cluster: tile to Block first",
+        "setmaxnreg": "drop registers=, or compile for that target: its suffix a is what adds them",
+    }.get(feature, "drop specialize(), and load by cp_async() in a pipeline")
 
 
 def threads_fit(link: Tile, before: Residual, after: Residual) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
-from fireiron.language.decompositions import Chunks, Extent, Load, Widest
+from fireiron.language.decompositions import Chunks, Extent, Load, StreamK, Widest
 from fireiron.language.levels import MEMORIES, SH, Block, Cluster, Kernel, Level, Memory
 from fireiron.language.residual import Operand, Residual
 from fireiron.language.tensor import RowMajor
@@ -237,12 +237,16 @@ def split_size(residual: Residual, size: int) -> None:
         )
 
 
-def persistent(residual: Residual, level: Level | None) -> None:
-    """Refuse a persistent loop over tiles that do not go to the grid.
+def persistent(residual: Residual, level: Level | None, share: StreamK | None = None) -> None:
+    """Refuse a persistent loop over tiles that do not go to the grid, and sharing among nobody.
 
     Raises:
-        DecompositionError: `persistent-level`.
+        DecompositionError: `persistent-level`, `stream-units`.
     """
+    if share is not None and share.units < 1:
+        raise DecompositionError(
+            "stream-units", f"stream_k({share.units}) shares work among nobody", fix="use 1 or more: the GPU's SMs"
+        )
     if level is None or residual.level.name != Kernel.name:
         raise DecompositionError(
             "persistent-level",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fireiron.algebra.expr import Index, ceil_div, simplest
 from fireiron.base.errors import DecompositionError
 from fireiron.check.limits import MAX_THREADS
-from fireiron.language.decompositions import ByAtomics, Decomposition, InOrder, Split
+from fireiron.language.decompositions import ByAtomics, ByTma, Decomposition, InOrder, Reduction, Split
 from fireiron.language.levels import Block, Level, Warp
 from fireiron.language.residual import Residual
 
@@ -40,9 +40,7 @@ def chunk_of(residual: Residual, k: int | None, ways: int | None, multiple_of: i
     return simplest(size)
 
 
-def parallel(
-    links: Sequence[Decomposition], before: Residual, split: Split, level: Level, reduce: InOrder | ByAtomics
-) -> None:
+def parallel(links: Sequence[Decomposition], before: Residual, split: Split, level: Level, reduce: Reduction) -> None:
     """Refuse a parallel split that no units can take, or whose sums have no registers to stay in.
 
     Args:
@@ -65,9 +63,10 @@ def parallel(
             f"the {level}s would each add to C in {c.memory}: their sums need registers to stay apart",
             fix="accumulate by .epilog(...) above this split",
         )
-    if split.stages > 1 or split.unrolled or split.together > 1:
+    if split.stages > 1 or split.unrolled or split.together > 1 or split.specialised is not None:
         unrolled = "unroll()" if split.unrolled else f"unroll({split.together})"
-        what = f"pipeline({split.stages})" if split.stages > 1 else unrolled
+        looped = "specialize()" if split.specialised is not None else unrolled
+        what = f"pipeline({split.stages})" if split.stages > 1 else looped
         raise DecompositionError(
             "parallel-pipeline",
             f"{what} refines a loop, and {level}s take the chunks of this split all at once",
@@ -105,16 +104,16 @@ def _level(before: Residual, level: Level) -> None:
         )
 
 
-def _reduce(dtype: str, level: Level, reduce: InOrder | ByAtomics) -> None:
-    if not isinstance(reduce, ByAtomics):
+def _reduce(dtype: str, level: Level, reduce: Reduction) -> None:
+    if isinstance(reduce, InOrder):
         return
     if level != Block:
         raise DecompositionError(
             "parallel-reduce",
             f"the sums of {level}s meet in shared memory, where no atomics are needed",
-            fix="drop reduce=by_atomics(), or split over Block",
+            fix=f"drop reduce={'by_tma' if isinstance(reduce, ByTma) else 'by_atomics'}(), or split over Block",
         )
-    if dtype not in ATOMIC:
+    if isinstance(reduce, ByAtomics) and dtype not in ATOMIC:
         raise DecompositionError(
             "parallel-reduce",
             f"global memory does not add accumulators of {dtype}",

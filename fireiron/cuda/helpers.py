@@ -220,6 +220,20 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long* barrier, int p
     } while (!done);
 }
 """,
+    # __assertfail is the driver's: it prints `file:line: text: block: [...], thread: [...] Assertion `what` failed.`
+    "mbarrier_wait_bounded": """\
+__device__ __forceinline__ void mbarrier_wait_bounded(
+    unsigned long long* barrier, int parity, const char* what, const char* file, int line, const char* text) {
+    const unsigned address = shared_address(barrier);
+    const long long start = clock64();
+    unsigned done;
+    do {
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+            : "=r"(done) : "r"(address), "r"(parity) : "memory");
+        if (!done && clock64() - start > (1ll << 34)) __assertfail(what, file, line, text, 1);
+    } while (!done);
+}
+""",
     "cluster_sync": """\
 __device__ __forceinline__ void cluster_sync() {
     asm volatile("barrier.cluster.arrive.release;" : : : "memory");
@@ -257,6 +271,27 @@ __device__ __forceinline__ void registers_decrease() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(count));
 }
 """,
+    "raise_flag": """\
+__device__ __forceinline__ void raise_flag(int* flag, bool first) {
+    if (first) {
+        asm volatile("st.release.gpu.global.s32 [%0], 1;" : : "l"(__cvta_generic_to_global(flag)) : "memory");
+    }
+}
+""",
+    # Nobody else touches it until the next launch.
+    "lower_flag": """\
+__device__ __forceinline__ void lower_flag(int* flag, bool first, int barrier, int threads) {
+    if (first) {
+        int raised;
+        do {
+            asm volatile("ld.acquire.gpu.global.s32 %0, [%1];"
+                : "=r"(raised) : "l"(__cvta_generic_to_global(flag)) : "memory");
+        } while (!raised);
+        *flag = 0;
+    }
+    asm volatile("barrier.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
+}
+""",
     "sync_threads": """\
 __device__ __forceinline__ void sync_threads(int barrier, int threads) {
     asm volatile("barrier.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
@@ -273,6 +308,23 @@ __device__ __forceinline__ int count_in(int* counter, int count) {{
             : "=r"(before) : "l"(__cvta_generic_to_global(counter)), "r"(count - 1) : "memory");
     }}
     return __syncthreads_or(threadIdx.x == 0 && (int)before == count - 1);
+}}
+"""
+
+# The same for some threads of a block, which meet at a barrier of their own.
+COUNT_IN_PART: Final = """\
+__device__ __forceinline__ int count_in(int* counter, int count, bool first, int barrier, int threads) {{
+    unsigned before = 0;
+    if (first) {{
+        asm volatile("atom.{order}.gpu.global.inc.u32 %0, [%1], %2;"
+            : "=r"(before) : "l"(__cvta_generic_to_global(counter)), "r"(count - 1) : "memory");
+    }}
+    const int last = first && (int)before == count - 1;
+    int any;
+    asm volatile("{{ .reg .pred p, q; setp.ne.s32 p, %1, 0; "
+        "barrier.red.or.pred q, %2, %3, p; selp.s32 %0, 1, 0, q; }}"
+        : "=r"(any) : "r"(last), "r"(barrier), "r"(threads) : "memory");
+    return any;
 }}
 """
 

@@ -17,8 +17,12 @@ _SPECIAL: Final = {THREAD: "threadIdx.x", BLOCK: "blockIdx.x", BLOCKS: "gridDim.
 _TENSOR_MAP: Final = "struct alignas(64) TensorMap { unsigned long long words[16]; };"
 
 
-def source(kernel: Kernel) -> str:
+def source(kernel: Kernel, bounded: bool = False) -> str:
     """Print a kernel: element types, the small functions that it calls, then the kernel itself.
+
+    Args:
+        kernel: what to print.
+        bounded: whether waits on mbarriers end after some seconds, by an assertion that names barrier and link.
 
     Raises:
         CheckError: `register-size`, `float-operation`, `masked-atom`, `no-barrier`, `microkernel-stride`, of kernels
@@ -26,7 +30,7 @@ def source(kernel: Kernel) -> str:
     """
     writer = Writer(INDENT)
     with writer.indent():
-        body = Body(kernel.threads, writer)
+        body = Body(kernel.threads, writer, bounded=bounded)
         body.statements(kernel.body)
     statements = writer.text()
     functions = list(body.functions)

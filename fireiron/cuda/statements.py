@@ -11,7 +11,7 @@ from fireiron.algebra.expr import Expr, as_int, evaluate, fits_int32, free
 from fireiron.base.errors import CheckError
 from fireiron.base.text import Writer
 from fireiron.cuda import micro
-from fireiron.cuda.helpers import COUNT_IN
+from fireiron.cuda.helpers import COUNT_IN, COUNT_IN_PART
 from fireiron.cuda.memory import Element, Numbers, integer_type
 from fireiron.cuda.scalars import scalar
 from fireiron.kernel.ir import (
@@ -29,7 +29,9 @@ from fireiron.kernel.ir import (
     If,
     InitBarriers,
     Let,
+    Lower,
     Micro,
+    Raise,
     Region,
     Role,
     Roles,
@@ -38,7 +40,7 @@ from fireiron.kernel.ir import (
     Turn,
     Wait,
 )
-from fireiron.language.levels import Block, Cluster
+from fireiron.language.levels import Block, Cluster, Level
 
 WARP_THREADS = 32
 HARDWARE_BARRIERS = 16
@@ -55,6 +57,7 @@ class Body:
         number: prints index expressions.
         constants: variables of unrolled loops: the compiler knows their values.
         roles: how many run beside each other here.
+        bounded: whether waits on mbarriers end after some seconds.
     """
 
     threads: int
@@ -63,6 +66,7 @@ class Body:
     number: Numbers = attrs.field(factory=Numbers)
     constants: set[str] = attrs.field(factory=set[str])
     roles: int = 1
+    bounded: bool = False
 
     def statements(self, body: tuple[Statement, ...]) -> None:
         """Print statements in order."""
@@ -101,9 +105,13 @@ class Body:
                 write(f"{self._where(statement.write)}{Element(dst, number)} = {value};")
             case Sync():
                 write(f"{_sync(statement, self.threads, self.roles)}  // {statement.reason}")
-            case CountIn(var=var, counter=counter, count=count, order=order):
-                self.functions[COUNT_IN.format(order=order)] = None
-                write(f"const int {var.name} = count_in(&{Element(counter, number)}, {number(count)});")
+            case CountIn():
+                self._count_in(statement)
+            case Raise(flag=flag, level=level):
+                first, _, _ = self._unit(level)
+                write(f"raise_flag(&{Element(flag, number)}, {first});")
+            case Lower(flag=flag, level=level):
+                write(f"lower_flag(&{Element(flag, number)}, {', '.join(self._unit(level))});")
             case Commit(group=group):
                 write(f"{_name(group)}_commit();")
             case Wait(group=group, pending=pending, reads_only=reads_only):
@@ -114,7 +122,11 @@ class Body:
                         with self.writer.block(f"for (int i = 0; i < {barrier.slots}; ++i) {{"):
                             write(f"mbarrier_init(&{barrier.name}[i], {barrier.count});")
             case Await(barrier=barrier, slot=slot, parity=parity):
-                write(f"mbarrier_wait(&{barrier.name}[{number(slot)}], {number(parity)});")
+                place = f"&{barrier.name}[{number(slot)}], {number(parity)}"
+                if self.bounded:
+                    write(f"mbarrier_wait_bounded({place}, {_whose(statement)});")
+                else:
+                    write(f"mbarrier_wait({place});")
             case Arrive(barrier=barrier, slot=slot, nbytes=nbytes, peer=peer):
                 place = f"&{barrier.name}[{number(slot)}]"
                 if nbytes:
@@ -140,6 +152,24 @@ class Body:
                 self.statements(body)
             case _ as never:
                 assert_never(never)
+
+    def _count_in(self, statement: CountIn) -> None:
+        place, count = f"&{Element(statement.counter, self.number)}", self.number(statement.count)
+        size = statement.level.size
+        if self.roles == 1 and size is None:
+            self.functions[COUNT_IN.format(order=statement.order)] = None
+            arguments = f"{place}, {count}"
+        else:
+            self.functions[COUNT_IN_PART.format(order=statement.order)] = None
+            arguments = f"{place}, {count}, {', '.join(self._unit(statement.level))}"
+        self.writer.line(f"const int {statement.var.name} = count_in({arguments});")
+
+    def _unit(self, level: Level) -> tuple[str, str, str]:
+        """Say which thread is a unit's first, which barrier its threads meet at, and how many they are."""
+        size = level.size
+        if size is None or size == self.threads:
+            return "thread == 0", "0", str(self.threads)
+        return f"thread % {size} == 0", f"1 + thread / {size}", str(size)
 
     def _advance(self, cursor: Cursor, by: Expr) -> None:
         slot, parity, n = cursor.slot.name, cursor.parity.name, cursor.slots
@@ -221,6 +251,29 @@ class Body:
     def _where(self, condition: Expr | None) -> str:
         """Print the guard of a statement that some threads skip."""
         return "" if condition is None or as_int(condition) == 1 else f"if ({self.number(condition)}) "
+
+
+def _whose(wait: Await) -> str:
+    """Give what an assertion says of a wait: the barrier, and the file, line and text of the link behind it."""
+    barrier, link = wait.barrier, wait.link
+    place = link.place if link is not None else None
+    caller = link.called_from if link is not None else None
+    arrivals = f"{barrier.count} arrival{'' if barrier.count == 1 else 's'} a phase"
+    what = f"mbarrier {barrier.name}, {barrier.slots} slots, {arrivals}: its phase completes"
+    file, line, text = (place.filename, place.line, place.underlined) if place is not None else ("", 0, "")
+    text += f", called from {caller.where()}" if caller is not None else ""
+    return f"{quoted(what)}, {quoted(file)}, {line}, {quoted(text)}"
+
+
+def quoted(text: str) -> str:
+    r"""Write a text as a C string.
+
+    Example:
+        >>> print(quoted('a "b"'))
+        "a \042b\042"
+    """
+    plain = set(range(ord(" "), ord("~") + 1)) - set(b'"\\\\?')
+    return '"' + "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in text.encode()) + '"'
 
 
 def _name(group: str) -> str:

@@ -6,16 +6,20 @@ from collections.abc import Iterator, Mapping
 
 from fireiron.algebra.arch import Arch
 from fireiron.algebra.expr import as_int
+from fireiron.atoms.wgmma import wgmma
 from fireiron.base.errors import Finding
 from fireiron.estimate import resources
 from fireiron.estimate.registers import least_registers
 from fireiron.kernel.access import AccessRow
-from fireiron.kernel.ir import Kernel, Pointer
+from fireiron.kernel.ir import Call, Kernel, Pointer
+from fireiron.kernel.sites import sites
 from fireiron.kernel.traffic import SECTOR
+from fireiron.language.levels import Warp
 
 CONFLICT = 1.05  # a degree below is a partial tile's ragged edge
 OVERFETCH = 1.25
 WIDEST = 16
+MAP_UNIT = 16  # bytes by which tensor maps count strides
 
 
 def findings(
@@ -31,7 +35,8 @@ def findings(
 
     Returns:
         Errors (`shared-memory`, `registers`, `too-many-threads`, `grid`, `arch`), then warnings (`bank-conflicts`,
-        `uncoalesced`, `idle-threads`, `low-occupancy`, `spills-likely`), then notes (`partial-tiles`, `waves`).
+        `uncoalesced`, `idle-threads`, `low-occupancy`, `spills-likely`), then notes (`slower-path`,
+        `partial-tiles`, `cluster-fit`, `waves`).
     """
     least = least_registers(kernel)
     found = [
@@ -41,9 +46,38 @@ def findings(
         *traffic(kernel, rows),
         *resources.idle(kernel, sizes),
         *resources.low_occupancy(kernel, arch, least),
+        *slower_path(kernel, arch),
         *resources.notes(kernel, arch, least, sizes),
     ]
     return ranked(found)
+
+
+def slower_path(kernel: Kernel, arch: Arch) -> Iterator[Finding]:
+    """Note products of warps where warpgroups would multiply the same types at twice the rate, and what stops them."""
+    if not arch.target.has("wgmma"):
+        return
+    faster = {tuple(o.dtype for o in row.operands) for row in wgmma(64)}
+    for site in sites(kernel.body):
+        call = site.statement
+        if not isinstance(call, Call) or call.atom.kind != "MatMul" or call.atom.unit != Warp:
+            continue
+        if tuple(operand.dtype for operand in call.atom.operands) not in faster:
+            continue
+        why = "".join(
+            f"; lines of {p.buffer.name} lie {pitch} B apart, and tensor maps take multiples of {MAP_UNIT}"
+            for p in kernel.parameters
+            if isinstance(p, Pointer) and (pitch := _pitch(p)) is not None and pitch % MAP_UNIT
+        )
+        yield Finding(
+            "slower-path",
+            f"{call.atom.name} multiplies at about half the rate of wgmma on {arch}{why}",
+            "note",
+            fix="use hopper.gemm on lines that start at multiples of 16 bytes; of elements that are not 16-bit, store "
+            "A and B with K contiguous (layout TN)",
+            link=site.link,
+            path=site.path,
+        )
+        return
 
 
 def ranked(found: list[Finding]) -> tuple[Finding, ...]:

@@ -10,8 +10,10 @@ The slowest of them is the block's throughput. Its critical path adds, for each 
 from global memory takes longer than the stages ahead of it cover, and a barrier. A wave of b blocks an SM takes b times
 the throughput, or the critical path where that is longer; the last wave has as many blocks as are left. DRAM must
 deliver every tensor once, or what the blocks of a wave have distinct in each wave where the tensors do not fit in L2.
-The larger of both, after the launch, is the time. Addresses, instruction latencies and power limits are left out.
-Clocks of atoms are those of compute capability 9.0, but for fp32, which follows the GPU's lanes.
+The larger of both, after the launch, is the time. Persistent blocks take one tile after another, and wait for the
+first chunk alone; a role that loads runs ahead by its ring, without barriers between. Addresses, instruction latencies
+and power limits are left out. Clocks of atoms are those of compute capability 9.0, but for fp32, which follows the
+GPU's lanes.
 """
 
 from __future__ import annotations
@@ -29,15 +31,17 @@ from fireiron.base.errors import CheckError
 from fireiron.base.text import count
 from fireiron.estimate.registers import ADDRESSING, least_registers, register_cap
 from fireiron.kernel.access import AccessRow, accesses
-from fireiron.kernel.ir import BLOCK, THREAD, Call, Compute, Kernel, Micro, Pointer, Workspace
+from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, THREAD, Call, Compute, Kernel, Micro, Pointer, Workspace
 from fireiron.kernel.sites import Sample, Site, reads_and_writes, sample, sites, symbols, typical_sizes
 from fireiron.kernel.traffic import SECTOR, WARP
 
 LAUNCH_US = 3.2  # an empty kernel between two events, measured on an H200
 L2_NBYTES_PER_CLOCK = 64  # of one SM
 GL_LATENCY = 600  # clocks from a load to its data, an L2 miss on an H200
+BUSY_LATENCY = 1000  # clocks from a load to its data while all SMs load; a guess between an idle and a saturated memory
 ROUND_CLOCKS = 60  # a barrier, and the first shared read after it
 F32_LANES = 128  # fp32 lanes of the SM that atoms' clocks are for
+OVERLAP = 4.0  # exponent of the norm in which resources add up
 MOST_BASES = 4096  # blocks of a wave that are looked at
 
 
@@ -65,6 +69,7 @@ class Estimate:
         blocks_per_sm: resident at a time.
         waves: of blocks, the last one counted in full.
         terms: each resource alone, slowest first.
+        flight_us: time that loads under way take at the latency of a busy memory; no bound, for that latency varies.
         sizes: values of the symbols.
         assumed: symbols that were given typical values.
     """
@@ -80,8 +85,22 @@ class Estimate:
     blocks_per_sm: int
     waves: int
     terms: tuple[Term, ...]
+    flight_us: float = 0.0
     sizes: tuple[tuple[str, int], ...] = ()
     assumed: tuple[str, ...] = ()
+
+    @property
+    def likely_us(self) -> float:
+        """Guess the time itself, to rank schedules by: resources overlap, but not wholly; it is no bound.
+
+        Where one resource takes most of the time the others add little; where two take as long, the time is 1.2 of
+        either. Schedules that `time_us` cannot tell apart, since one resource bounds them all, differ here by what they
+        ask of the others.
+        """
+        named = {term.name: term.us for term in self.terms}
+        apart = {name: us for name, us in named.items() if name not in ("latency", "launch")}
+        busy = sum(us**OVERLAP for us in (*apart.values(), self.flight_us)) ** (1 / OVERLAP)
+        return named["launch"] + named["latency"] + busy
 
     @property
     def tflops(self) -> float:
@@ -150,21 +169,29 @@ def estimate(
             "does-not-fit", f"an SM of {arch} cannot hold one block: {found.limit}", fix="check() says what is too much"
         )
     grid = max(1, int(evaluate(kernel.grid, values)))  # pyright: ignore[reportArgumentType]
-    each = -(-grid // gpu.sms)
+    sms = gpu.sms_of_clusters(kernel.cluster)
+    each = -(-grid // sms)
     resident = min(found.blocks, each)
     work = _work(kernel, everything, values, arch)
-    issue = max(sum(work.math.values()), work.slots) / arch.partitions
+    # A warp stays with one scheduler: fewer resident warps than schedulers leave some of them without work.
+    schedulers = min(arch.partitions, resident * -(-kernel.threads // WARP))
+    issue = max(sum(work.math.values()), work.slots) / schedulers
     atom = max(work.math, key=lambda name: work.math[name], default="")
     mostly = atom if work.math and 2 * sum(work.math.values()) >= work.slots else "instruction"
     shared = sum(row.units for row in rows if row.memory == "SH")
     sectors = sum(row.units for row in rows if row.memory == "GL") * SECTOR
     clocks = {f"{mostly} issue": issue, "shared memory": shared, "l2": sectors / L2_NBYTES_PER_CLOCK}
     slowest = max(clocks, key=lambda name: clocks[name])
-    critical = _critical(everything, kernel, values, clocks[slowest])
-    slots = resident * gpu.sms
+    rounds = _rounds(everything, kernel, values)
+    critical = _critical(rounds, clocks[slowest])
+    slots = resident * sms
     waves, rest = divmod(grid, slots)
-    last = -(-rest // gpu.sms)
-    total = waves * max(resident * clocks[slowest], critical) + (max(last * clocks[slowest], critical) if last else 0)
+    last = -(-rest // sms)
+    if kernel.persistent:  # blocks go from tile to tile, and fill their rings meanwhile: what the first one waits for
+        total = each * clocks[slowest] + max(0.0, critical - clocks[slowest])
+    else:
+        total = waves * max(resident * clocks[slowest], critical)
+        total += max(last * clocks[slowest], critical) if last else 0
     busy = each * clocks[slowest]
     dram = _dram(kernel, everything, rows, values, slots, grid, gpu.l2_nbytes)
     terms = {name: each * count / gpu.clock_mhz for name, count in clocks.items()}
@@ -189,6 +216,7 @@ def estimate(
         blocks_per_sm=resident,
         waves=waves + bool(rest),
         terms=tuple(Term(name, us) for name, us in sorted(terms.items(), key=lambda item: -item[1])),
+        flight_us=each * _flight(rounds) / resident / gpu.clock_mhz,
         sizes=tuple(values.items()),
         assumed=tuple(s.name for s in symbols(kernel) if s.name not in (sizes or {})),
     )
@@ -229,28 +257,67 @@ def _volume(known: Sample, bindings: tuple[object, ...]) -> float:
     return total
 
 
-def _critical(everything: tuple[Site, ...], kernel: Kernel, values: Mapping[str, int], throughput: float) -> float:
-    """Count the clocks of one block alone on its SM."""
+@attrs.frozen
+class _Round:
+    """Describe the iterations of an outer loop that load from global memory.
+
+    Args:
+        rolled: whether there is a loop; what stands outside of any counts as one iteration.
+        trips: iterations.
+        ahead: how many of them are loaded before they are needed.
+        free: whether a role of its own loads them, which nobody holds up but a full ring.
+    """
+
+    rolled: bool
+    trips: float
+    ahead: int
+    free: bool
+
+
+def _rounds(everything: tuple[Site, ...], kernel: Kernel, values: Mapping[str, int]) -> list[_Round]:
     rounds: dict[str, float] = {}
     ahead: dict[str, int] = {}
+    free: set[str] = set()
     for site in everything:
         rolled = [loop for loop in site.loops if not loop.unroll]
         outer = rolled[0].var.name if rolled else ""
         for view, direction in reads_and_writes(site.statement):
             if view.buffer.memory.name == "GL" and direction == "read":
-                trips = [int(evaluate(loop.extent, {**_zeros(site), **values})) for loop in rolled]  # pyright: ignore[reportArgumentType]
+                zeros = _zeros(site, kernel, values)
+                trips = [int(evaluate(loop.extent, zeros)) for loop in rolled]  # pyright: ignore[reportArgumentType]
                 rounds[outer] = max(rounds.get(outer, 0.0), float(np.prod(trips)) if trips else 1.0)
+                if isinstance(site.statement, Call) and site.statement.signal is not None:
+                    free.add(outer)
             if view.buffer.memory.name == "SH":
                 ahead[outer] = max(ahead.get(outer, 0), view.buffer.slots - 1)
+    return [_Round(bool(outer), trips, ahead.get(outer, 0), outer in free) for outer, trips in rounds.items()]
+
+
+def _critical(rounds: list[_Round], throughput: float) -> float:
+    """Count the clocks of one block alone on its SM."""
     total = throughput
-    for outer, trips in rounds.items():
-        covered = ahead.get(outer, 0) * throughput / trips if outer else 0.0
-        total += trips * (max(0.0, GL_LATENCY - covered) + ROUND_CLOCKS)
+    for each in rounds:
+        if each.free:
+            covered = (each.ahead + 1) * throughput / each.trips
+            total += GL_LATENCY + each.trips * max(0.0, GL_LATENCY - covered)
+            continue
+        covered = each.ahead * throughput / each.trips if each.rolled else 0.0
+        total += each.trips * (max(0.0, GL_LATENCY - covered) + ROUND_CLOCKS)
     return total
 
 
-def _zeros(site: Site) -> dict[str, int]:
-    return {THREAD: 0, BLOCK: 0, **{loop.var.name: 0 for loop in site.loops}, **{let.var.name: 0 for let in site.lets}}
+def _flight(rounds: list[_Round]) -> float:
+    """Count the clocks that a block's loads take one after another, as many in flight as its stages allow."""
+    return sum(each.trips * BUSY_LATENCY / max(1, each.ahead + each.free) for each in rounds if each.rolled)
+
+
+def _zeros(site: Site, kernel: Kernel, values: Mapping[str, int]) -> dict[str, Any]:
+    """Stand at the first trip of all loops, in the first block of a grid that takes one tile a block."""
+    zeros: dict[str, Any] = {THREAD: 0, BLOCK: 0, RANK: 0, **{loop.var.name: 0 for loop in site.loops}, **values}
+    for cursor in site.role.cursors if site.role else ():
+        zeros |= {cursor.slot.name: 0, cursor.parity.name: 0}
+    zeros[BLOCKS] = int(evaluate(kernel.grid, values))  # pyright: ignore[reportArgumentType]
+    return {**zeros, **{let.var.name: 0 for let in site.lets}}
 
 
 def _dram(
@@ -275,7 +342,7 @@ def _dram(
             key = (row.buffer, row.direction)
             asked[key] = asked.get(key, 0.0) + row.ideal * SECTOR
     wave = min(slots, grid)
-    distinct = _distinct(kernel, everything, values, wave)
+    distinct = _distinct(kernel, everything, values, wave, grid)
     total = 0.0
     for (name, direction), nbytes in asked.items():
         once = min(whole[name], nbytes * grid)
@@ -294,7 +361,9 @@ def _tensor_nbytes(pointer: Pointer, values: Mapping[str, int]) -> float:
     return total
 
 
-def _distinct(kernel: Kernel, everything: tuple[Site, ...], values: Mapping[str, int], wave: int) -> dict[str, float]:
+def _distinct(
+    kernel: Kernel, everything: tuple[Site, ...], values: Mapping[str, int], wave: int, grid: int
+) -> dict[str, float]:
     """Count how many different parts of each tensor the blocks of one wave read, in the first iteration of loops."""
     looked = min(wave, MOST_BASES)
     found: dict[str, float] = {}
@@ -302,9 +371,10 @@ def _distinct(kernel: Kernel, everything: tuple[Site, ...], values: Mapping[str,
         for view, direction in reads_and_writes(site.statement):
             if view.buffer.memory.name != "GL" or direction != "read" or view.buffer.name in found:
                 continue
-            env: dict[str, Any] = {**_zeros(site), **values, BLOCK: np.arange(looked)}
+            env = {**_zeros(site, kernel, values), BLOCK: np.arange(looked)}
             for let in site.lets:
                 env[let.var.name] = evaluate(let.value, env)
+            env[RANK] = env[BLOCK] % kernel.cluster
             bases = np.broadcast_to(np.asarray(evaluate(view.offset, env)), (looked,))
             found[view.buffer.name] = len(np.unique(bases)) * wave / looked
     return found

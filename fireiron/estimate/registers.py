@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import attrs
+
 from fireiron.algebra.arch import Arch
 from fireiron.algebra.expr import evaluate
 from fireiron.algebra.occupancy import occupancy
-from fireiron.kernel.ir import Buffer, Kernel, Roles
+from fireiron.kernel.ir import Buffer, Kernel, Role, Roles
 from fireiron.kernel.sites import Site, reads_and_writes, sites
 
 REGISTER_NBYTES = 4
@@ -21,7 +23,7 @@ def registers_of(buffer: Buffer) -> int:
     return -(-size * buffer.slots * buffer.dtype.nbytes // REGISTER_NBYTES)
 
 
-def least_registers(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> int:
+def least_registers(kernel: Kernel, sizes: Mapping[str, int] | None = None, role: Role | None = None) -> int:
     """Count the registers of a thread that hold tensors where the most are alive.
 
     The compiler adds addresses and loop counters, and may keep less of a tensor alive by reordering what is unrolled.
@@ -29,8 +31,12 @@ def least_registers(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> i
     Args:
         kernel: whose.
         sizes: registers of each buffer that counts, by name; None counts all, as the kernel has them.
+        role: whose threads; None takes those that need most.
     """
-    everything = sites(kernel.body)
+    everything = tuple(
+        s for s in sites(kernel.body) if role is None or (s.role is not None and s.role.name == role.name)
+    )
+    everything = tuple(attrs.evolve(site, index=i) for i, site in enumerate(everything))
     lives = _lives(everything)
     alive = [0] * len(everything)
     for buffer in kernel.buffers:
@@ -61,9 +67,9 @@ def _lives(everything: tuple[Site, ...]) -> Mapping[str, tuple[int, int]]:
     return lives
 
 
-def role_budget(kernel: Kernel) -> int:
-    """Give the registers of a thread that the role which computes asks for, 0 where launch bounds decide."""
-    return max((r.registers for s in kernel.body if isinstance(s, Roles) for r in s.roles), default=0)
+def roles_of(kernel: Kernel) -> tuple[Role, ...]:
+    """List the roles that a block's warps have; none where all run the same."""
+    return next((s.roles for s in kernel.body if isinstance(s, Roles)), ())
 
 
 def register_cap(arch: Arch, threads: int, minimum_blocks: int = 1) -> int:

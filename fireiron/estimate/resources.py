@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
+import numpy as np
 
 from fireiron.algebra.arch import Arch
 from fireiron.algebra.expr import evaluate, free
@@ -13,8 +14,9 @@ from fireiron.base.errors import Finding
 from fireiron.base.link import Link
 from fireiron.base.text import count as counted
 from fireiron.base.text import nbytes
-from fireiron.estimate.registers import ADDRESSING, register_cap, registers_of, role_budget
-from fireiron.kernel.ir import BLOCK, Buffer, Call, Compute, Kernel
+from fireiron.check.limits import first_with, without
+from fireiron.estimate.registers import ADDRESSING, least_registers, register_cap, registers_of, roles_of
+from fireiron.kernel.ir import BLOCK, Await, Buffer, Call, Compute, Kernel, Region, Role, walk
 from fireiron.kernel.sites import Site, reads_and_writes, sample, sites, symbols, typical_sizes
 
 FEW_WARPS = 8  # two for each scheduler: fewer leave every stall exposed
@@ -37,14 +39,22 @@ class Origin:
     title: str = ""
 
 
-def origins(kernel: Kernel) -> dict[str, Origin]:
-    """Map each SH and RF buffer to the link whose Move, or Init, fills it first."""
+def origins(kernel: Kernel, role: Role | None = None) -> dict[str, Origin]:
+    """Map each SH and RF buffer, of one role or of all, to the link whose Move, or Init, fills it first."""
     found: dict[str, Origin] = {}
     for site in sites(kernel.body):
+        if role is not None and (site.role is None or site.role.name != role.name):
+            continue
         for view, direction in reads_and_writes(site.statement):
             if direction == "write":
                 found.setdefault(view.buffer.name, Origin(site.link, site.path, site.title))
     return found
+
+
+def top(kernel: Kernel) -> Origin:
+    """Give the link of the grid's tile, which decides blocks and clusters."""
+    region = next((s for s in walk(kernel.body) if isinstance(s, Region)), None)
+    return Origin() if region is None else Origin(region.link, region.path, region.title)
 
 
 def shared_memory(kernel: Kernel, arch: Arch) -> Iterator[Finding]:
@@ -81,7 +91,7 @@ def _less_shared(buffers: Iterable[Buffer], excess: int) -> str:
 
 
 def registers(kernel: Kernel, arch: Arch, least: int, held: Mapping[str, int] | None = None) -> Iterator[Finding]:
-    """Find register tensors that no thread can hold, or that leave too little beside them.
+    """Find register tensors that no thread can hold, or that leave too little beside them; each role has its budget.
 
     Args:
         kernel: whose.
@@ -89,25 +99,37 @@ def registers(kernel: Kernel, arch: Arch, least: int, held: Mapping[str, int] | 
         least: registers that tensors take at once.
         held: registers of each tensor, by name; the kernel's own where None.
     """
-    budget = role_budget(kernel)
-    cap = budget or register_cap(arch, kernel.threads, kernel.minimum_blocks)
+    cap = register_cap(arch, kernel.threads, kernel.minimum_blocks)
+    parts = roles_of(kernel)
+    if not parts:
+        why = f"{arch} gives at most {cap} to each of {kernel.threads} threads"
+        yield from _registers(kernel, least, cap, why, held)
+    for role in parts:
+        why = f"its role {role.name} has {role.registers}"
+        if not role.registers:
+            why = f"{arch} gives at most {cap} to each of {kernel.threads} threads"
+        yield from _registers(kernel, least_registers(kernel, held, role), role.registers or cap, why, held, role)
+
+
+def _registers(
+    kernel: Kernel, least: int, cap: int, why: str, held: Mapping[str, int] | None, role: Role | None = None
+) -> Iterator[Finding]:
     if least + ADDRESSING <= cap:
         return
-    made = origins(kernel)
+    made = origins(kernel, role)
     held = {b.name: registers_of(b) for b in kernel.buffers if b.memory.registers} if held is None else held
-    names = sorted(held, key=lambda name: -held[name])
+    names = sorted((name for name in held if role is None or name in made), key=lambda name: -held[name])
     listed = ", ".join(f"{name} {held[name]}" for name in names[:4])
     origin = made.get(names[0], Origin()) if names else Origin()
-    why = f"{arch} gives at most {cap} to each of {kernel.threads} threads"
-    if budget:
-        why = f"its role has {budget}"
     fits = least <= cap
     yield Finding(
         "spills-likely" if fits else "registers",
-        f"a thread's tensors take {least} registers at once, {why}: {listed}"
+        f"a thread's tensors take {least} registers at once, {why}: {listed or 'none'}"
         + (f"; addresses want about {ADDRESSING} more" if fits else ""),
         "warning" if fits else "error",
-        fix="give each thread a smaller tile, or the block more threads",
+        fix="give each thread a smaller tile, or the block more threads"
+        if role is None or not role.registers
+        else "give each thread a smaller tile, or its role more registers",
         link=origin.link,
         path=origin.path,
     )
@@ -116,8 +138,7 @@ def registers(kernel: Kernel, arch: Arch, least: int, held: Mapping[str, int] | 
 def limits(kernel: Kernel, arch: Arch, sizes: Mapping[str, int] | None) -> Iterator[Finding]:
     """Find blocks, grids and atoms that the architecture does not have."""
     everything = sites(kernel.body)
-    top = next((site for site in everything if site.region is not None), None)
-    link, path = (top.link, top.path) if top else (None, "")
+    link, path = top(kernel).link, top(kernel).path
     if kernel.threads > arch.threads_per_block:
         yield Finding(
             "too-many-threads",
@@ -135,12 +156,29 @@ def limits(kernel: Kernel, arch: Arch, sizes: Mapping[str, int] | None) -> Itera
             link=link,
             path=path,
         )
-    wanted = {s.statement.atom: s for s in everything if isinstance(s.statement, Call)}
-    for atom, site in wanted.items():
-        if atom.arch > arch.number:
+    yield from features(kernel, arch, everything)
+
+
+def features(kernel: Kernel, arch: Arch, everything: tuple[Site, ...]) -> Iterator[Finding]:
+    """Find what the architecture does not compile: clusters, roles and their budgets, atoms."""
+    ring = next((s for s in walk(kernel.body) if isinstance(s, Await)), None)
+    wanted: list[tuple[str, str, Link | None]] = []
+    if kernel.cluster > 1:
+        wanted.append(("cluster", "clusters of blocks", top(kernel).link))
+    if ring is not None:
+        wanted.append(("mbarrier.expect_tx", "roles that load by bulk copies", ring.link))
+        if any(role.registers for role in roles_of(kernel)):
+            wanted.append(("setmaxnreg", "register budgets of roles", ring.link))
+    for feature, what, link in wanted:
+        if not arch.target.has(feature):
+            message = f"{what} need {first_with(feature, arch)}, not {arch}"
+            yield Finding("arch", message, fix=without(feature), link=link, path=top(kernel).path)
+    calls = {s.statement.atom: s for s in everything if isinstance(s.statement, Call)}
+    for atom, site in calls.items():
+        if missing := atom.missing_on(arch.number):
             yield Finding(
                 "arch",
-                f"{atom.name} needs sm_{atom.arch}, not {arch}",
+                f"{atom.name} {missing}",
                 fix="lower the schedule for this architecture",
                 link=site.link,
                 path=site.path,
@@ -161,14 +199,18 @@ def idle(kernel: Kernel, sizes: Mapping[str, int] | None) -> Iterator[Finding]:
     for site in sites(kernel.body):
         if not site.guards or not isinstance(site.statement, Call) or site.title in seen:
             continue
-        mask = sample(site, kernel, values, site.guards)
-        never = mask.mask(*site.guards)
-        count = 0 if never is None else int((~never.any(axis=0)).sum())
+        if site.statement.map is not None:
+            continue  # one thread starts a bulk copy: the others have nothing to do with it
+        known = sample(site, kernel, values, site.guards)
+        busy, here = known.mask(*site.guards), known.mask()
+        # Units that take turns may have none in the trips that were looked at.
+        present = np.ones(known.threads, bool) if here is None else here.any(axis=0)
+        count = 0 if busy is None else int((present & ~busy.any(axis=0)).sum())
         if count:
             seen.add(site.title)
             yield Finding(
                 "idle-threads",
-                f"{count} of {kernel.threads} threads have no tile of {site.title or site.statement.atom.name}",
+                f"{count} of {known.threads} threads have no tile of {site.title or site.statement.atom.name}",
                 "warning" if site.statement.atom.kind == "MatMul" else "note",
                 fix="choose a tile whose count is a multiple of the threads, or narrower vectors",
                 link=site.link,
@@ -178,7 +220,7 @@ def idle(kernel: Kernel, sizes: Mapping[str, int] | None) -> Iterator[Finding]:
 
 def low_occupancy(kernel: Kernel, arch: Arch, least: int) -> Iterator[Finding]:
     """Find an SM that holds too few warps to hide what they wait for."""
-    if role_budget(kernel):
+    if roles_of(kernel):
         return  # roles hide what they wait for by running ahead, not by their number
     found = resident(kernel, arch, least)
     if 0 < found.warps < FEW_WARPS:
@@ -212,10 +254,21 @@ def notes(kernel: Kernel, arch: Arch, least: int, sizes: Mapping[str, int] | Non
                 path=site.path,
             )
     grid, found = grid_of(kernel, sizes), resident(kernel, arch, least)
-    slots = found.blocks * arch.gpu.sms
+    sms = arch.gpu.sms_of_clusters(kernel.cluster)
+    if sms < arch.gpu.sms and found.blocks:
+        yield Finding(
+            "cluster-fit",
+            f"clusters of {kernel.cluster} blocks fill at most {sms} of {arch.gpu.sms} SMs of a {arch.gpu.name}: "
+            f"{sms // kernel.cluster} clusters, and {arch.gpu.sms - sms} SMs stay idle",
+            "note",
+            fix="use clusters of 2 blocks, which fill them all",
+            link=top(kernel).link,
+            path=top(kernel).path,
+        )
+    slots = found.blocks * sms
     if grid is None or not slots:
         return
-    if grid < arch.gpu.sms:
+    if grid < sms:
         idle_sms = arch.gpu.sms - grid
         yield Finding(
             "waves",
@@ -227,10 +280,15 @@ def notes(kernel: Kernel, arch: Arch, least: int, sizes: Mapping[str, int] | Non
     waves = -(-grid // slots)
     share = grid / (waves * slots)
     if waves > 1 and share < FULL:
+        what = f"{grid} blocks are {waves} waves of {slots}"
+        last = counted((grid - 1) % slots + 1, "block")
+        if kernel.persistent:
+            what = f"{slots} persistent blocks take {grid} tiles in {waves} rounds"
+            last = counted((grid - 1) % slots + 1, "tile")
         yield Finding(
             "waves",
-            f"{grid} blocks are {waves} waves of {slots} ({arch.gpu.name}: {arch.gpu.sms} SMs, {found.blocks} each), "
-            f"the last one {counted((grid - 1) % slots + 1, 'block')}: {share:.0%} of the machine is used",
+            f"{what} ({arch.gpu.name}: {sms} SMs, {found.blocks} each), "
+            f"the last one {last}: {share:.0%} of the machine is used",
             "note",
             fix="choose tiles whose count comes close to a multiple, from below",
         )

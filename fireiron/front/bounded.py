@@ -66,6 +66,11 @@ def broadcast(x: Bounded, shape: tuple[int, ...]) -> Bounded:
     return Bounded(np.broadcast_to(x.value, shape), np.broadcast_to(x.error, shape))
 
 
+def transposed(x: Bounded) -> Bounded:
+    """Exchange rows and columns."""
+    return Bounded(x.value.swapaxes(-1, -2), x.error.swapaxes(-1, -2))
+
+
 def rounded(value: Array, error: Array, dtype: DType, roundings: int = 1) -> Bounded:
     """Let an operation's result be rounded to its dtype."""
     lost = roundings * unit(dtype) * (np.abs(value) + error) + smallest(dtype)

@@ -24,7 +24,6 @@ from fireiron.front.offers import REFINES, instead, offered
 from fireiron.front.roles import Role, role_name
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import (
-    ByAtomics,
     Chunks,
     Decomposition,
     Done,
@@ -33,8 +32,10 @@ from fireiron.language.decompositions import (
     Load,
     Microkernel,
     Own,
+    Reduction,
     Specialised,
     Split,
+    StreamK,
     Strided,
     Tile,
     Widest,
@@ -104,6 +105,8 @@ class Chain:
     def _within_limits(self) -> Self:
         """Apply the rules of blocks and of the spec's architecture to what the last link asks for."""
         link = self.links[-1]
+        if self.program.arch is not None:
+            self._check(limits.features_fit, link, self.program.arch)
         if isinstance(link, Tile):
             self._check(limits.threads_fit, link, self._before, self.residual)
         elif isinstance(link, Load | Split) and self.program.arch is not None and not self.path:
@@ -265,19 +268,21 @@ class TileRefinements(Chain):
         """
         return self._refine(permute=permutation, link=here())
 
-    def persistent(self: T_, order: Order | Grouped | Layout | None = None) -> T_:
+    def persistent(self: T_, order: Order | Grouped | Layout | None = None, share: StreamK | None = None) -> T_:
         """Launch as many units as run at once, and let each loop over tiles.
 
         Args:
             order: in which they are counted, as in `layout`; None keeps what stands.
+            share: stream_k() gives the units equal parts of all tiles' chunks of K; None whole tiles.
 
         Raises:
-            DecompositionError: `persistent-level` where the tiles do not go to the grid's blocks or clusters.
+            DecompositionError: `persistent-level` where the tiles do not go to the grid's blocks or clusters;
+                `stream-units`; `stream-split` when the schedule is finished.
         """
         (*_, link) = self.links
         assert isinstance(link, Tile)
-        self._check(rules.persistent, self._before, link.level)
-        return self._refine(persistent=True, order=link.order if order is None else order, link=here())
+        self._check(rules.persistent, self._before, link.level, share)
+        return self._refine(persistent=True, order=link.order if order is None else order, share=share, link=here())
 
     def staggered(self: T_, units: int) -> T_:
         """Let units take whole tiles of the persistent loop in turn (ping-pong).
@@ -321,13 +326,14 @@ class SplitRefinements(Chain):
             )
         return self._loops(together=chunks)
 
-    def parallel(self: S_, level: Level, reduce: InOrder | ByAtomics | None = None) -> S_:
+    def parallel(self: S_, level: Level, reduce: Reduction | None = None) -> S_:
         """Give the chunks to units of a level at once; after the main loop, before epilog's ops, their sums become one.
 
         Args:
             level: Block: as many blocks share each tile of C (split-K); inside the block Warpgroup, Warp or
                 `Group(Warp, n)`, whose units then share what loads above this split bring.
-            reduce: in_order() by default: the same bits in every run; by_atomics(), of blocks, in the order of arrival.
+            reduce: in_order() by default: the same bits in every run; by_atomics(), of blocks, in the order of arrival;
+                by_tma(), of blocks, which add to C itself (beta=1) by bulk stores.
 
         Shapes:
             (M, N, k)(L) -> (M, N, k)(level)

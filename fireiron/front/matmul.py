@@ -154,7 +154,8 @@ class MatMulChain(Verbs, Chain):
         if not spec.alpha.is_one:
             value = value * _coefficient(spec.alpha, kind)
         if not spec.beta.is_zero:
-            old = read(spec.C)
+            # Tensors of an epilog are named as the caller has them, C among them.
+            old = read(spec.C.transposed if spec.swapped else spec.C)
             old = old if old.dtype == kind else Value(Cast(Arg(1, old.dtype), kind), old.tensors)
             value = value + (old if spec.beta.is_one else old * _coefficient(spec.beta, kind))
         # The accumulator's registers hold the result until it is stored.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.atoms.tma import SPANS
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import here
 from fireiron.check import links as rules
@@ -218,7 +219,17 @@ def tma(span: int = 128) -> Strategy:
 
     Args:
         span: 128, 64 or 32 bytes, or 0 for plain rows.
+
+    Raises:
+        DecompositionError: `bulk-span`.
     """
+    if span not in SPANS:
+        raise DecompositionError(
+            "bulk-span",
+            f"tma({span}): no bulk copy swizzles rows of {span} bytes",
+            fix="use rows of 128, 64 or 32 bytes, or 0 for plain ones",
+            link=here(),
+        )
 
     def strategy(move: MoveChain) -> MoveChain:
         src, dst = move.residual.operands

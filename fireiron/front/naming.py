@@ -25,6 +25,7 @@ def kernel_name(program: Program, links: Sequence[Decomposition]) -> str:
     chunk = next((f"x{x.size}" for x in splits if x.level is None), "")
     # How units share K, as in k4: by a number of chunks, or as in per32: by their extent.
     chunk += "".join(f"_k{x.ways}" if x.ways else f"_per{x.size}" for x in splits if x.level is not None)
+    chunk += "_stream" if any(isinstance(x, Tile) and x.share is not None for x in links) else ""
     match spec:
         case MatMul(A=a, C=c):
             acc = next((x.dtype for x in links if isinstance(x, Epilog)), None)

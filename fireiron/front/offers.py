@@ -1,4 +1,4 @@
-"""Offers: which methods may come next in a chain, for tab completion and for the fix of a method that does not exist."""
+"""Offers: which methods may come next in a chain, for tab completion and for the fix of one that does not exist."""
 
 from __future__ import annotations
 

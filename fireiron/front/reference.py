@@ -18,7 +18,19 @@ import numpy as np
 from fireiron.algebra.dtypes import DType, tf32
 from fireiron.algebra.elements import read as values
 from fireiron.algebra.scalar import Arg
-from fireiron.front.bounded import Array, Bounded, broadcast, cast, evaluate, exact, largest, rounded, smallest, unit
+from fireiron.front.bounded import (
+    Array,
+    Bounded,
+    broadcast,
+    cast,
+    evaluate,
+    exact,
+    largest,
+    rounded,
+    smallest,
+    transposed,
+    unit,
+)
 from fireiron.language.atom import Product
 from fireiron.language.decompositions import Decomposition, Epilog, Load
 from fireiron.language.specs import Init, MatMul, Move, Pointwise
@@ -206,8 +218,10 @@ def _matmul(
     if epilog is not None:
         total = rounded(total.value + epilog.init, total.error, kind) if epilog.init else total
         tensors = (read(tensor) for tensor in epilog.value.tensors)
-        total = evaluate(epilog.value.tree, (total, *tensors), numbers)
-        total = broadcast(total, (*a.value.shape[:-1], b.value.shape[-1]))
+        # Ops see C as the caller has it.
+        total = transposed(total) if spec.swapped else total
+        total = broadcast(evaluate(epilog.value.tree, (total, *tensors), numbers), total.value.shape)
+        total = transposed(total) if spec.swapped else total
         total = _converted(total, epilog.value.tree.dtype, epilog.store, "src")
     return cast(total, spec.C.dtype)
 

@@ -66,6 +66,7 @@ def simulate_schedule(
     blocks: int | Sequence[int] | None,
     track: bool,
     scalars: Mapping[str, Any],
+    launched: int | None = None,
 ) -> Simulation:
     """Bind arguments as a call does, and run on the simulator.
 
@@ -94,6 +95,6 @@ def simulate_schedule(
         arrays = random_arrays(interface, sizes)
         arrays |= {p.name: described[p.name].owner for p in interface.inputs}
         arrays |= {p.name: a for p, a in zip(interface.outputs, outs, strict=False)}
-    report = simulate(kernel, arrays, sizes, numbers, blocks, track)
+    report = simulate(kernel, arrays, sizes, numbers, blocks, track, launched)
     written = tuple(arrays[p.name] for p in interface.outputs)
     return Simulation(written[0] if len(written) == 1 else written, report, arrays)

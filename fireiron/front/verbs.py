@@ -107,6 +107,7 @@ class Verbs(Chain):
         out: Any = None,
         blocks: int | Sequence[int] | None = None,
         track: bool = True,
+        launched: int | None = None,
         **scalars: Any,
     ) -> Simulation:
         """Run the schedule on the NumPy simulator, with races, bad addresses and missing values found.
@@ -116,6 +117,8 @@ class Verbs(Chain):
             out: array to write.
             blocks: how many blocks, or which; None runs all.
             track: whether to look for races.
+            launched: how many blocks of a persistent kernel share its work; two clusters where None, or one block a
+                tile where blocks are chosen.
             scalars: numbers by name, and sizes by name where no inputs are given.
 
         Raises:
@@ -125,7 +128,7 @@ class Verbs(Chain):
 
         self._closed("simulate")
         try:
-            return simulate_schedule(self.lowered(), inputs, out, blocks, track, scalars)
+            return simulate_schedule(self.lowered(), inputs, out, blocks, track, scalars, launched)
         except (CallError, UsageError) as error:
             raise error.located(here()) from None
 
@@ -136,6 +139,7 @@ class Verbs(Chain):
         lineinfo: bool = False,
         debug: bool = False,
         max_registers: int | None = None,
+        allow_spills: bool = False,
         cache: bool = True,
     ) -> CompiledKernel:
         """Compile the schedule; no driver is needed.
@@ -143,23 +147,31 @@ class Verbs(Chain):
         Args:
             arch: `"sm_80"`; the spec's, else the GPU's, else sm_90a where None.
             lineinfo: keep the source lines for profilers.
-            debug: compile without optimisation.
+            debug: bound every wait on an mbarrier: a hang becomes an assertion that names the barrier and its link;
+                such a kernel is slower, and not cached.
             max_registers: cap of registers a thread.
+            allow_spills: whether spills, stack frames and serialised matrix products are `findings` of the kernel, and
+                not errors; such a kernel is not cached.
             cache: whether the disk cache is used; a warm one lowers nothing.
 
         Raises:
-            CheckError: as `check` does. CompileError: `nvrtc`, `no-nvrtc`, `unsupported-arch`.
+            CheckError: as `check` does. CompileError: `nvrtc`, `no-nvrtc`, `unsupported-arch`; `spills`, `stack`,
+                `wgmma-serialised`, `wgmma-registers`, `setmaxnreg-ignored`, at the link whose tile takes the registers.
         """
         from fireiron.jit.build import build
         from fireiron.jit.compile import CompileOptions
 
         self._closed("compile")
         target = _target(self, arch, gpu=True)
-        options = CompileOptions(lineinfo=lineinfo, debug=debug, max_registers=max_registers)
+        options = CompileOptions(lineinfo=lineinfo, debug=debug, max_registers=max_registers, allow_spills=allow_spills)
 
         def lower() -> tuple[Kernel, str]:
+            from fireiron.cuda.printer import source
+
             self.check(target.name)
-            return self.lowered(target.name), self.cuda(target.name)
+            # The kept kernel may come from an equal schedule, written elsewhere: waits are to name this one's links.
+            kernel = _lowered.__wrapped__(self, target.number) if debug else self.lowered(target.name)
+            return kernel, source(kernel, bounded=debug)
 
         def simulator(arrays: Mapping[str, Any], sizes: Mapping[str, int], numbers: Mapping[str, Any]) -> None:
             from fireiron.simulate import simulate

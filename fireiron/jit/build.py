@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import attrs
+
 from fireiron.algebra.arch import Arch
+from fireiron.base.errors import CompileError, Finding
 from fireiron.jit.cache import Entry, cache_key, cache_path, load, store
 from fireiron.jit.compile import CompileOptions, compile_source
+from fireiron.jit.diagnose import complaints, placed, raised
 from fireiron.jit.interface import Interface
 from fireiron.jit.kernel import CompiledKernel, Simulator
 
@@ -35,20 +39,32 @@ def build(
         cache: whether the disk cache is read and written.
 
     Raises:
-        CompileError: `nvrtc`, `no-nvrtc`, `unsupported-arch`, `no-entry`, `wgmma-serialised`, `setmaxnreg-ignored`.
+        CompileError: `nvrtc`, `no-nvrtc`, `unsupported-arch`, `no-entry`; `wgmma-serialised`, `wgmma-registers`,
+            `setmaxnreg-ignored`, `spills` and `stack` at the link whose tile takes the registers.
     """
     options, arch = options or CompileOptions(), arch.target
+    # Findings, and the waits of a source for debugging, name links, which no cache keeps.
+    cache = cache and not options.allow_spills and not options.debug
+    found: tuple[Finding, ...] = ()
     key = cache_key(digest, arch.name, options) if cache else ""
     entry = load(key) if cache else None
     if entry is None:
         kernel, source = lower()
-        path = _source_file(key, kernel.name, source) if cache and (options.lineinfo or options.debug) else None
-        binary = compile_source(source, kernel.name, arch, options, path=path)
+        path = _source_file(key, kernel.name, source) if cache and options.lineinfo else None
+        try:
+            binary = compile_source(source, kernel.name, arch, options, path=path)
+        except CompileError as error:
+            raise raised(error, kernel, arch) from None
+        if not options.debug:
+            found = tuple(placed(f, kernel, arch) for f in complaints(binary.log, binary.resources, arch))
+        if found and not options.allow_spills:
+            raise found[0].error(CompileError)
         entry = Entry(binary, Interface.of(kernel))
         # An edit to the library while it compiled would put an older library's kernel under the newer one's name.
         if cache and cache_key(digest, arch.name, options) == key:
             store(key, entry)
-    return CompiledKernel(entry.binary, entry.interface, simulator=simulator)
+    findings = tuple(attrs.evolve(f, severity="warning") for f in found)
+    return CompiledKernel(entry.binary, entry.interface, simulator=simulator, findings=findings)
 
 
 def _source_file(key: str, name: str, source: str) -> str | None:

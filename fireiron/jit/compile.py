@@ -12,6 +12,7 @@ import attrs
 
 from fireiron.algebra.arch import Arch
 from fireiron.base.errors import CompileError
+from fireiron.jit.diagnose import complaints, insufficient
 from fireiron.jit.nvrtc12 import FIRST_OF_13, Nvrtc12, nvrtc12, without_notice
 from fireiron.jit.resources import Resources, parse_log
 
@@ -24,8 +25,9 @@ class CompileOptions:
 
     Args:
         lineinfo: keep source lines for profilers.
-        debug: full debug information, no optimisation.
+        debug: the source bounds its waits by calls, which serialise asynchronous products: that is no error then.
         max_registers: cap of registers a thread, None for what launch bounds allow.
+        allow_spills: whether spills, stack frames and serialised products are findings of the kernel, not errors.
         defines: preprocessor names and values.
         extra: further NVRTC options, as they are.
     """
@@ -33,6 +35,7 @@ class CompileOptions:
     lineinfo: bool = False
     debug: bool = False
     max_registers: int | None = None
+    allow_spills: bool = False
     defines: tuple[tuple[str, str], ...] = ()
     extra: tuple[str, ...] = ()
 
@@ -42,8 +45,6 @@ class CompileOptions:
         chosen = [f"--gpu-architecture={arch.target.name}", "--std=c++17", "--ptxas-options=-v", "--no-cache"]
         if self.lineinfo:
             chosen.append("--generate-line-info")
-        if self.debug:
-            chosen.append("--device-debug")
         if self.max_registers is not None:
             chosen.append(f"--maxrregcount={self.max_registers}")
         return (*chosen, *(f"--define-macro={name}={value}" for name, value in self.defines), *self.extra)
@@ -113,7 +114,8 @@ def compile_source(
         path: the file name that messages and line information give; `<name>.cu` unless told.
 
     Raises:
-        CompileError: `nvrtc`, `no-nvrtc`, `unsupported-arch`, `no-entry`, `wgmma-serialised`, `setmaxnreg-ignored`.
+        CompileError: `nvrtc`, `no-nvrtc`, `unsupported-arch`, `no-entry`, `wgmma-serialised`, `wgmma-registers`,
+            `setmaxnreg-ignored`.
     """
     # cuda.bindings and not cuda.core's Program: it loads in a quarter of the time (0.06 s against 0.25 s, of a budget
     # of 0.5 s), gives PTX and cubin of one compilation, and never asks for a driver.
@@ -136,7 +138,7 @@ def compile_source(
         log = _text(nvrtc, program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog).decode(errors="replace")
         log = without_notice(log) if isinstance(nvrtc, Nvrtc12) else log
         if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise _failure(nvrtc, result, log, source, file, arch)
+            raise insufficient(log, arch) or _failure(nvrtc, result, log, source, file, arch)
         cubin = _text(nvrtc, program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
         ptx = _text(nvrtc, program, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX).decode(errors="replace")
     finally:
@@ -149,27 +151,10 @@ def compile_source(
             f'the source compiled, but holds no kernel extern "C" {name}',
             fix=f'name the kernel {name} and declare it extern "C" __global__',
         ) from None
-    if not options.debug:  # unoptimised code keeps accumulators in memory, and is not run for speed
-        _check_pipelines(log, arch)
+    serialised = next(complaints(log, attrs.evolve(resources, stack=0, spill_stores=0, spill_loads=0), arch), None)
+    if serialised is not None and not options.debug and not options.allow_spills:
+        raise serialised.error(CompileError)
     return Binary(name, arch.name, source, ptx.rstrip("\0"), cubin, log.strip("\0 \n"), resources, _identified(nvrtc))
-
-
-def _check_pipelines(log: str, arch: Arch) -> None:
-    """Refuse code that ptxas made slow: it says so in advisories C7500 to C7599, which no flag turns into errors."""
-    found = [line.strip() for line in log.strip("\0").splitlines() if re.search(r"\bC75\d\d\b", line)]
-    for line in found:
-        if "setmaxnreg" in line:
-            raise CompileError(
-                "setmaxnreg-ignored",
-                f"ptxas ignores the register budgets of roles for {arch.name}: {line}",
-                fix="give the kernel launch bounds, and budgets that add up to what its launch gives",
-            )
-        raise CompileError(
-            "wgmma-serialised",
-            f"ptxas serialises the asynchronous matrix products for {arch.name}: {line}",
-            fix="keep accumulators in registers that nothing touches between a product and its wait, and call no "
-            "function that is not inlined",
-        )
 
 
 def compiler() -> Compiler:

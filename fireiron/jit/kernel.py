@@ -11,7 +11,7 @@ from fireiron.algebra.arch import Arch
 from fireiron.algebra.arch import arch as find_arch
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.elements import strided
-from fireiron.base.errors import CallError
+from fireiron.base.errors import CallError, Finding
 from fireiron.jit import bind
 from fireiron.jit.arrays import ArrayFacts, describe, is_torch, span
 from fireiron.jit.compile import Binary
@@ -46,9 +46,18 @@ class CompiledKernel:
         binary: what NVRTC made.
         interface: how it is launched.
         simulator: runs it on NumPy arrays where there is no GPU.
+        findings: spills, stack frames and serialised products that `allow_spills` let pass.
     """
 
-    def __init__(self, binary: Binary, interface: Interface, *, simulator: Simulator | None = None) -> None:
+    def __init__(
+        self,
+        binary: Binary,
+        interface: Interface,
+        *,
+        simulator: Simulator | None = None,
+        findings: tuple[Finding, ...] = (),
+    ) -> None:
+        self.findings = findings
         self.binary = binary
         self.interface = interface
         self.simulator = simulator

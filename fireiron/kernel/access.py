@@ -17,7 +17,7 @@ from fireiron.algebra.layout import Layout
 from fireiron.base.link import Link
 from fireiron.kernel.ir import Call, Compute, Kernel, Micro, View
 from fireiron.kernel.sites import MOST_LANES, Sample, Site, reads_and_writes, sample, sites, typical_sizes
-from fireiron.kernel.traffic import Array, Traffic, sectors, wavefronts
+from fireiron.kernel.traffic import BANKS, SECTOR, WORD, Array, Traffic, sectors, wavefronts
 
 MOST_NBYTES = 16
 MOST_STEPS = 64  # elements of a view of symbolic strides that are looked at
@@ -106,14 +106,42 @@ def accesses(
 def _row(site: Site, view: View, direction: str, kernel: Kernel, sizes: Mapping[str, int]) -> AccessRow:
     conditions = conditions_of(site, direction)
     known = sample(site, kernel, sizes, (view.offset, *conditions))
-    width, pieces, scale = _pieces(view, sizes, max(FEW_PIECES, MOST_LANES // (known.lanes[0] * known.lanes[1])))
-    traffic = _count(view, known, known.mask(*conditions), width, pieces)
-    nbytes, requests, units, ideal = (x * scale for x in traffic)
+    mask = known.mask(*conditions)
+    whole = _whole(site, view, sizes)
+    if whole is None:
+        width, pieces, scale = _pieces(view, sizes, max(FEW_PIECES, MOST_LANES // (known.lanes[0] * known.lanes[1])))
+        nbytes, requests, units, ideal = (x * scale for x in _count(view, known, mask, width, pieces))
+    else:
+        width, executions = whole[0], _executions(known, mask, whole[1])
+        nbytes, requests = width * executions, executions
+        units = ideal = nbytes / (SECTOR if view.buffer.memory.name == "GL" else BANKS * WORD)
     return AccessRow(
         site.title, site.path, what(site), view.buffer.name, "GL" if view.buffer.memory.name == "GL" else "SH",
         "read" if direction == "read" else "write", width, float(known.weights.sum()), nbytes, requests, units, ideal,
         site.link,
     )  # fmt: skip
+
+
+def _whole(site: Site, view: View, sizes: Mapping[str, int]) -> tuple[int, int] | None:
+    """Give the bytes of a tile that an instruction addresses as a whole, and the threads that execute it together.
+
+    What peers send to this block counts beside its own part.
+    """
+    call = site.statement
+    if not isinstance(call, Call):
+        return None
+    operand = next(o for o, v in zip(call.atom.operands, call.views, strict=True) if v is view)
+    if call.map is None and not operand.span:
+        return None
+    count = int(evaluate(as_expr(view.layout.size), sizes))  # pyright: ignore[reportArgumentType]
+    copies = 1 if view.buffer.memory.name == "GL" else call.sent
+    return count * view.buffer.dtype.nbytes * copies, call.atom.unit.size or 1
+
+
+def _executions(known: Sample, mask: Array | None, unit: int) -> float:
+    """Count how often the units of a block, of so many threads each, execute a statement."""
+    lanes = np.full(known.lanes[0], known.threads) if mask is None else mask.sum(axis=1)
+    return float((lanes * known.weights).sum()) / unit
 
 
 def what(site: Site) -> str:

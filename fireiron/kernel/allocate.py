@@ -7,7 +7,21 @@ from collections.abc import Mapping
 import attrs
 
 from fireiron.algebra.expr import as_int
-from fireiron.kernel.ir import Buffer, Call, Compute, CountIn, For, If, Micro, Region, Roles, Statement, View
+from fireiron.kernel.ir import (
+    Buffer,
+    Call,
+    Compute,
+    CountIn,
+    For,
+    If,
+    Lower,
+    Micro,
+    Raise,
+    Region,
+    Roles,
+    Statement,
+    View,
+)
 from fireiron.kernel.window import Storage
 from fireiron.language.levels import SH
 
@@ -124,6 +138,8 @@ def rebind(body: tuple[Statement, ...], buffers: Mapping[str, Buffer]) -> tuple[
                 out.append(attrs.evolve(statement, views=tuple(final(v) for v in views)))
             case CountIn(counter=counter):
                 out.append(attrs.evolve(statement, counter=final(counter)))
+            case Raise(flag=flag) | Lower(flag=flag):
+                out.append(attrs.evolve(statement, flag=final(flag)))
             case Compute(dst, _, inputs):
                 out.append(attrs.evolve(statement, dst=final(dst), inputs=tuple(final(v) for v in inputs)))
             case _:

@@ -25,7 +25,8 @@ def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
     """Lower a Move by a bulk copy.
 
     Raises:
-        DecompositionError: `bulk-level`, `bulk-box`, `bulk-storage`, `bulk-dtype`, `no-atom`.
+        DecompositionError: `bulk-level`, `bulk-role`, `bulk-box`, `bulk-storage`, `bulk-dtype`, `bulk-stride`,
+            `no-atom`.
     """
     if state.level.name != Thread.name:
         raise DecompositionError(
@@ -42,6 +43,12 @@ def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
             "no-atom",
             f"{atom.name} does not execute {state.residual}: it moves between a tensor in GL and a buffer in SH",
             fix="load by tma(), store by through_shared(..., tma())",
+        )
+    if far_role == "src" and context.signal is None:
+        raise DecompositionError(
+            "bulk-role",
+            f"an mbarrier counts the bytes of {atom.name} as they land, and no role of this block waits for one",
+            fix="give the loads a role of their own: split(k).pipeline(n).specialize() right above them",
         )
     if far.storage.dtype != near.storage.dtype:
         raise DecompositionError(

@@ -114,8 +114,8 @@ def _unfit(atom: Atom, state: State, context: Context) -> tuple[int, str] | None
     kinds = {storage.dtype for _, storage in sides[converted:]}
     if len(kinds) > 1 or any(o.dtype not in (None, s.dtype) for o, s in sides):
         return 2, f"{atom.name} moves {operand.dtype or 'elements of one type'} and converts nothing"
-    if atom.arch > context.arch:
-        return 3, f"{atom.name} needs sm_{atom.arch}, not sm_{context.arch}"
+    if missing := atom.missing_on(context.arch):
+        return 3, f"{atom.name} {missing}"
     return None
 
 

@@ -58,6 +58,29 @@ class Ring:
     storages: dict[str, Storage]
 
 
+@attrs.frozen
+class Stream:
+    """Say which part of a tile's chunks of K a persistent unit takes in this trip.
+
+    Args:
+        split: whose chunks they are.
+        unit: this unit's number.
+        first: its first chunk.
+        count: how many it takes.
+        ends: whether it takes the tile's last one: then it adds what the units before it left, and stores the tile.
+        lowest: the unit that takes the tile's first chunk.
+        size: blocks of a unit.
+    """
+
+    split: Split
+    unit: Expr
+    first: Expr
+    count: Expr
+    ends: Expr
+    lowest: Expr
+    size: int
+
+
 @attrs.define(eq=False)
 class Context:
     """Collect what concerns the whole kernel.
@@ -74,12 +97,14 @@ class Context:
         cluster: blocks of a cluster; `ranks` gives, by dimension, how many of them lie along it, and which this is.
         persistent: whether blocks loop over tiles.
         staggered: units that take these trips in turn.
+        owner: the level whose units each own a whole tile of C: Block, or that of the units in turn.
         maps: tensor maps by tensor, box and span.
         prologue: what the role that computes runs once, before all else.
         zeroed: accumulators that their first MatMul takes for zero, so that nothing initialises them.
         ways: blocks that share each tile of C, which they split K for; this block is number `way` of those for number
             `tile` of `tiles`.
         workspaces: global memory that the kernel keeps for itself.
+        stream: where units share out the chunks of all tiles, this one's part; `seats` counts their blocks.
     """
 
     arch: int
@@ -96,6 +121,8 @@ class Context:
     definitions: dict[Var, Expr] = attrs.field(factory=dict[Var, Expr])
     lets: list[Let] = attrs.field(factory=list[Let])
     workspaces: list[Workspace] = attrs.field(factory=list[Workspace])
+    stream: Stream | None = None
+    seats: Index = 1
     temporaries: list[Buffer] = attrs.field(factory=list[Buffer])
     preconditions: list[Precondition] = attrs.field(factory=list[Precondition])
     numbers: dict[str, object] = attrs.field(factory=dict[str, object])
@@ -108,6 +135,7 @@ class Context:
     ranks: dict[str, tuple[int, Expr]] = attrs.field(factory=dict[str, tuple[int, Expr]])
     persistent: bool = False
     staggered: int = 1
+    owner: Level = Block
     prologue: list[Statement] = attrs.field(factory=list[Statement])
     zeroed: set[str] = attrs.field(factory=set[str])
     maps: dict[tuple[str, tuple[int, ...], int], TensorMap] = attrs.field(

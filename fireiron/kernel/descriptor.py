@@ -26,7 +26,7 @@ def descriptor_view(operand: Operand, window: Window, user: str) -> View:
     steps = [window.steps_along(i) for i in range(len(window.axes))][-2:]
     strides = [None if s is None else as_int(s.leaves[0][1]) for s in steps]
     k = 1 if operand.role == "A" else 0
-    fix = "load by tma(), which lays the buffer out for it"
+    fix = "load by tma(128), tma(64) or tma(32), which lay the buffer out for it"
     if span is None or None in strides or any(axis.bounds for axis in window.axes):
         fact = "not swizzled so" if span is None else "laid out in jumps" if None in strides else "cut by a bound"
         raise DecompositionError(

@@ -9,14 +9,17 @@ import attrs
 from fireiron.algebra.expr import Expr, Index, Var, and_, as_expr, lt, proves, substitute
 from fireiron.algebra.scalar import Arg, Constant, parameters
 from fireiron.base.errors import DecompositionError
+from fireiron.kernel.added import added_in_bulk
 from fireiron.kernel.context import Body, Context, Recur, State, buffer_of
 from fireiron.kernel.ir import Compute, For, Region, View
 from fireiron.kernel.reduce import add_constant, fill, gather, share
 from fireiron.kernel.storage import fresh_window, register_storage, tensor_window
+from fireiron.kernel.stream import hand_on
 from fireiron.kernel.window import Window
-from fireiron.language.decompositions import Decomposition, Epilog
+from fireiron.language.decompositions import ByTma, Decomposition, Epilog
 from fireiron.language.pointwise import Value
 from fireiron.language.residual import apply, store_of
+from fireiron.language.specs import MatMul
 
 
 def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
@@ -36,6 +39,7 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     )
     main = recur(rest, inside, context)
     parts = storage.partials
+    partial = bool(parts) or context.stream is not None
     if storage.ownership is None:
         raise DecompositionError(
             "ownership-unknown",
@@ -44,20 +48,25 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
         )
     init = Region(
         f"Init({link.init:g})({link.memory})({state.level})",
-        (fill(storage, 0 if parts else link.init, context),),
+        (fill(storage, 0 if partial else link.init, context),),
         inside.path,
         link.link,
     )
     window, gathered = gather(window, inside, context)
-    ops = _ops(link.value, output, window, state, context, link)
+    bulk = next((p for p in parts if isinstance(p.reduce, ByTma)), None)
+    value, stores = (link.value, link.store) if bulk is None else added_in_bulk(link, output, bulk)
+    ops = _ops(value, output, window, state, context, link)
     move = store_of(state.residual, link.memory, link.dtype)
     store_state = attrs.evolve(
         state, residual=move, windows={"src": window, "dst": output}, path=f"{inside.path} > store", link=link.link
     )
-    store = Region(f"store C: {move}", recur(link.store, store_state, context), inside.path, link.link)
-    start = (add_constant(window.storage, link.init, context),) if parts and link.init != 0 else ()
+    store = Region(f"store C: {move}", recur(stores, store_state, context), inside.path, link.link)
+    start = (add_constant(window.storage, link.init, context),) if partial and link.init != 0 else ()
     begin = () if storage.name in context.zeroed else (init,)
-    return (*begin, *main, *gathered, *share(window, parts, (*start, *ops, store), context))
+    finish = (*start, *ops, store)
+    if context.stream is not None:
+        return (*begin, *main, *gathered, *hand_on(window, context.stream, finish, link.link, context))
+    return (*begin, *main, *gathered, *share(window, parts, finish, context))
 
 
 def initialise(state: State, context: Context) -> Body:
@@ -125,10 +134,15 @@ def _ops(value: Value, output: Window, window: Window, state: State, context: Co
     register = substitute(ownership.register(), fresh) + index
     dst = View(buffer_of(window.storage), register, origin=tuple(coordinates))
     inputs = [dst]
+    # Tensors of ops broadcast over C as the caller has it.
+    swapped = isinstance(context.spec, MatMul) and context.spec.swapped
+    given = _exchanged(tuple(coordinates)) if swapped else tuple(coordinates)
     for tensor in value.tensors:
         source = tensor_window(tensor, state, context)
-        picked = coordinates[len(coordinates) - len(tensor.shape) :]
+        picked = given[len(given) - len(tensor.shape) :]
         shared = tuple(as_expr(0) if extent == 1 else c for c, extent in zip(picked, tensor.shape, strict=True))
+        if swapped and source.storage.tensor != tensor and len(shared) > 1:  # C, which swap() transposes
+            shared = _exchanged(shared)
         inputs.append(View(buffer_of(source.storage), source.storage.address(shared), origin=shared))
     context.numbers.update((p.name, p.dtype) for p in parameters(value.tree))
     mask = None if not value.tensors or proves(condition) else condition
@@ -139,3 +153,9 @@ def _ops(value: Value, output: Window, window: Window, state: State, context: Co
         body = (For(fresh[loop.var], as_expr(extent), body, unroll=True),)
     title = f"Pointwise({link.memory})({state.level})"
     return (Region(title, body, f"{state.path} > epilog", link.link),)
+
+
+def _exchanged(coordinates: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """Name the place of a matrix's element in its transpose."""
+    *batch, row, col = coordinates
+    return (*batch, col, row)

@@ -7,11 +7,11 @@ Everything is explicit here: which element each access touches, who is guarded, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Var
+from fireiron.algebra.expr import Expr, Var, evaluate, free
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Scalar
 from fireiron.algebra.swizzle import Swizzle
@@ -29,7 +29,7 @@ from fireiron.kernel.declarations import (
     Workspace,
 )
 from fireiron.language.atom import Atom
-from fireiron.language.levels import Level
+from fireiron.language.levels import Block, Level
 
 THREAD = "thread"  # the Var of a thread's index inside its block
 BLOCK = "block"  # the Var of a block's index inside the grid (grids are one-dimensional)
@@ -131,6 +131,11 @@ class Call:
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
     bindings: tuple[Binding, ...] = ()
 
+    @property
+    def sent(self) -> int:
+        """Count the blocks of the cluster that a bulk copy lands in; each of them gets as much from its peers."""
+        return 1 if self.peers is None else int(evaluate(self.peers, {RANK: 0})).bit_count()
+
 
 @attrs.frozen
 class Compute:
@@ -160,22 +165,52 @@ class Sync:
 
 @attrs.frozen
 class CountIn:
-    """Count this block in at a counter in global memory, by one thread; all threads wait, and learn who was last.
+    """Count this unit in at a counter in global memory, by one thread; all threads wait, and learn who was last.
 
-    The last block to count in sets the counter back to 0. What all threads of a block did before a barrier ahead of
-    this is released to blocks that count in later and acquire it (device scope).
+    The last unit to count in sets the counter back to 0. What all threads of a unit did before a barrier ahead of
+    this is released to units that count in later and acquire it (device scope).
 
     Args:
-        var: 1 in the last of `count` blocks, 0 in the others.
+        var: 1 in the last of `count` units, 0 in the others.
         counter: one i32.
-        count: how many blocks count in.
+        count: how many units count in.
         order: which of the two its atomic does.
+        level: of the units: Block (in a role, its threads), or one inside.
     """
 
     var: Var
     counter: View
     count: Expr
     order: Literal["acq_rel", "release", "acquire", "relaxed"] = "acq_rel"
+    level: Level = Block
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+
+@attrs.frozen
+class Raise:
+    """Raise a flag in global memory, by one thread of each unit: what came before a barrier ahead of this is released.
+
+    Args:
+        flag: one i32, lowered before.
+        level: of the units.
+    """
+
+    flag: View
+    level: Level = Block
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+
+@attrs.frozen
+class Lower:
+    """Wait, by one thread of each unit, until a flag is raised, and lower it; all go on together, and acquire.
+
+    Args:
+        flag: one i32, which one unit raises and one lowers in each launch.
+        level: of the units.
+    """
+
+    flag: View
+    level: Level = Block
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
 
 
@@ -338,7 +373,7 @@ class Region:
 
 
 Statement: TypeAlias = (
-    Let | For | If | Call | Compute | Sync | CountIn | Commit | Wait | Micro | Region
+    Let | For | If | Call | Compute | Sync | CountIn | Raise | Lower | Commit | Wait | Micro | Region
     | InitBarriers | Await | Arrive | Advance | Fence | Turn | Roles
 )  # fmt: skip
 
@@ -375,6 +410,19 @@ class Kernel:
     barriers: tuple[Barrier, ...] = ()
 
 
+def mentions(body: object, var: Var) -> bool:
+    """Say whether statements, or parts of them, say a variable's name."""
+    match body:
+        case Expr():
+            return var in free(body)
+        case tuple():
+            return any(mentions(part, var) for part in cast("tuple[object, ...]", body))
+        case Atom() | Link() | Level():
+            return False
+        case _:
+            return attrs.has(type(body)) and any(mentions(getattr(body, f.name), var) for f in attrs.fields(type(body)))
+
+
 def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
     """Visit every statement, outer before inner, in program order."""
     for statement in body:
@@ -408,11 +456,13 @@ __all__ = [
     "InitBarriers",
     "Kernel",
     "Let",
+    "Lower",
     "Micro",
     "Number",
     "Parameter",
     "Pointer",
     "Precondition",
+    "Raise",
     "Region",
     "Role",
     "Roles",
@@ -424,5 +474,6 @@ __all__ = [
     "View",
     "Wait",
     "Workspace",
+    "mentions",
     "walk",
 ]

@@ -91,11 +91,11 @@ def _steps_to(atom: Atom, state: State, shape: tuple[int, ...]) -> str:
     steps += [
         f"load {wanted.role} to {wanted.memory}" if wanted.role != "C" else "accumulate C by epilog(memory=RF)"
         for wanted, o in zip(atom.operands, state.residual.operands, strict=True)
-        if not o.memory.registers
+        if not o.memory.registers and o.memory != wanted.memory
     ]
     if any(o.dtype != wanted.dtype for wanted, o in zip(atom.operands, state.residual.operands, strict=True)):
         steps.append("choose an atom of these element types, or convert by load(..., dtype=...)")
-    return ", ".join(steps) or f"compile for sm_{atom.arch} or later"
+    return ", ".join(steps) or f"compile for sm_{atom.arch}" + ("" if atom.last == atom.arch else " or later")
 
 
 def _matmul(chosen: Atom | str | None, state: State, context: Context) -> Body:

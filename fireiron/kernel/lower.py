@@ -122,8 +122,8 @@ def lower(
         tuple(buffers.values()),
         body,
         tuple(context.preconditions),
-        # Register budgets of roles need a count at entry, which the compiler fixes only when told how many blocks fit.
-        context.resident or int(any(context.registers)),
+        # Budgets of roles are dealt out of what a launch gives: ptxas knows that only where blocks an SM are promised.
+        max(context.resident, 1 if any(context.registers) else 0),
         context.cluster,
         context.persistent,
         barriers,

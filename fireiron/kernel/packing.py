@@ -31,9 +31,11 @@ from fireiron.kernel.ir import (
     InitBarriers,
     Kernel,
     Let,
+    Lower,
     Micro,
     Parameter,
     Pointer,
+    Raise,
     Region,
     Roles,
     Statement,
@@ -106,7 +108,19 @@ def _statement(statement: Statement) -> Statement:
             return statement
         case Roles(roles=roles):
             return Roles(tuple(attrs.evolve(role, body=_body(role.body)) for role in roles))
-        case Let() | Sync() | CountIn() | Commit() | Wait() | InitBarriers() | Await() | Arrive() | Advance():
+        case (
+            Let()
+            | Sync()
+            | CountIn()
+            | Raise()
+            | Lower()
+            | Commit()
+            | Wait()
+            | InitBarriers()
+            | Await()
+            | Arrive()
+            | Advance()
+        ):
             return statement
         case Fence() | Turn():
             return statement

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import attrs
 
 from fireiron.algebra.expr import simplest
+from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Body, Context, Recur, State, descend, units_of
 from fireiron.kernel.ir import Region
 from fireiron.kernel.window import Partial, cut_chunk
@@ -29,6 +30,14 @@ def lower_parallel(link: Split, rest: Sequence[Decomposition], state: State, con
     assert level is not None and extent is not None
     part = cut_chunk(link.size, extent, link.ways)
     sums = state.windows["C"].storage.partials
+    if context.persistent and isinstance(extent, int) and isinstance(part.size, int) and isinstance(context.ways, int):
+        some = -(-extent // part.size)
+        if level == Block and some < context.ways:
+            raise DecompositionError(
+                "parallel-ways",
+                f"{context.ways} ways of {part.size} leave {context.ways - some} of them nothing of K = {extent}",
+                fix=f"split K {some} ways, or into smaller chunks",
+            )
     below = state.under(link.words, link.link)
     if level == Block:
         sums.append(

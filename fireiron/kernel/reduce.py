@@ -21,10 +21,11 @@ from fireiron.kernel.shares import Share, divide
 from fireiron.kernel.storage import fresh_window, register_storage
 from fireiron.kernel.window import Partial, Storage, Window
 from fireiron.language.atom import Atom
-from fireiron.language.decompositions import ByAtomics, InOrder
+from fireiron.language.decompositions import ByAtomics, ByTma, InOrder, Reduction
 from fireiron.language.levels import GL, RF, SH, Block, Kernel, Memory, Thread
 
 VECTOR_NBYTES = 16
+MOST_AT_ONCE = 64  # registers that one thread's partial sums are read to together
 LEAST_STAGING = 16 << 10  # bytes through which sums go where the operands' buffers are smaller
 
 
@@ -46,7 +47,7 @@ def _constant(value: float, dtype: DType) -> Constant:
     return Constant(float(value) if dtype.kind == "float" else int(value), dtype)
 
 
-def _loop(context: Context, name: str, extent: Index, body: Callable[[Expr], Body], unroll: bool = True) -> Body:
+def loop(context: Context, name: str, extent: Index, body: Callable[[Expr], Body], unroll: bool = True) -> Body:
     """Repeat statements, without a loop where there is one pass."""
     if as_int(as_expr(extent)) == 1:
         return body(as_expr(0))
@@ -54,22 +55,24 @@ def _loop(context: Context, name: str, extent: Index, body: Callable[[Expr], Bod
     return (For(var, as_expr(extent), body(var), unroll),)
 
 
-def _move(src: Memory, dst: Memory, dtype: DType, count: int) -> Atom:
+def move(src: Memory, dst: Memory, dtype: DType, count: int) -> Atom:
     """Find the instruction that moves a vector; the table holds one for every width."""
     return matching("Move", (count,), (dtype, dtype), (src, dst), Thread)[0]
 
 
-def _vector(buffer: Buffer, offset: Expr, count: int) -> View:
+def vector(buffer: Buffer, offset: Expr, count: int) -> View:
+    """View elements that lie together."""
     return View(buffer, offset, Layout(count, 1) if count > 1 else Layout(1, 0))
 
 
-def _temporary(name: str, storage: Storage, count: int, context: Context) -> Buffer:
+def temporary(name: str, storage: Storage, count: int, context: Context) -> Buffer:
+    """Make registers that hold a few elements on their way."""
     buffer = Buffer(context.name(name), RF, storage.dtype, as_expr(count), unit=Thread)
     context.temporaries.append(buffer)
     return buffer
 
 
-def _widest(size: int, dtype: DType) -> int:
+def widest(size: int, dtype: DType) -> int:
     """Count the elements of the widest vectors that a number of registers divides into."""
     return gcd(size, VECTOR_NBYTES // dtype.nbytes)
 
@@ -104,7 +107,7 @@ def _exchange(storage: Storage, result: Storage, share: Share, partial: Partial,
     ways, seats, way, dtype = partial.ways, partial.seats, partial.way, storage.dtype
     assert isinstance(ways, int) and isinstance(seats, int)
     size = share.ownership.size
-    count = _widest(gcd(share.run, size), dtype)
+    count = widest(gcd(share.run, size), dtype)
     senders = share.portions * (ways - 1)
     panel = _panel(size, count, senders * seats * dtype.nbytes, partial.reduce, context)
     staging = Storage(
@@ -113,7 +116,7 @@ def _exchange(storage: Storage, result: Storage, share: Share, partial: Partial,
     )  # fmt: skip
     context.storages[staging.name] = staging
     held, summed, shared = buffer_of(storage), buffer_of(result), buffer_of(staging)
-    vec = _temporary(f"{storage.name}_vec", storage, count, context)
+    vec = temporary(f"{storage.name}_vec", storage, count, context)
 
     def place(sender: Expr, i: Expr) -> Expr:
         return ((sender * (panel // count) + i) * seats + partial.seat) * count
@@ -121,51 +124,51 @@ def _exchange(storage: Storage, result: Storage, share: Share, partial: Partial,
     def send(p: Expr, first: Expr) -> Body:
         # The way behind a portion's owner sends first, and so on: (ways - 1) senders for each portion.
         sender = p * (ways - 1) + (way + (ways - 1) - p) % ways if ways > 2 else p
-        put = _move(RF, SH, dtype, count)
+        put = move(RF, SH, dtype, count)
 
         def one(i: Expr) -> Body:
-            source = _vector(held, share.first(p) + share.steps(first + i * count), count)  # pyright: ignore[reportOperatorIssue]
-            return (Call(put, (source, _vector(shared, place(sender, i), count)), link=partial.link),)
+            source = vector(held, share.first(p) + share.steps(first + i * count), count)  # pyright: ignore[reportOperatorIssue]
+            return (Call(put, (source, vector(shared, place(sender, i), count)), link=partial.link),)
 
-        return (If(ne(way, p), _loop(context, "i", panel // count, one)),)
+        return (If(ne(way, p), loop(context, "i", panel // count, one)),)
 
     def keep(p: Expr, first: Expr) -> Body:
         def one(i: Expr) -> Body:
             source = View(held, share.first(p) + share.steps(first + i))  # pyright: ignore[reportOperatorIssue]
             return (Compute(View(summed, first + i), Arg(0, dtype), (source,), link=partial.link),)
 
-        return (If(eq(way, p), _loop(context, "i", panel, one)),)
+        return (If(eq(way, p), loop(context, "i", panel, one)),)
 
     def receive(first: Expr) -> Body:
-        take = _move(SH, RF, dtype, count)
+        take = move(SH, RF, dtype, count)
 
         def of(s: Expr) -> Body:
             def one(i: Expr) -> Body:
-                source = _vector(shared, place(way * (ways - 1) + s, i), count)
-                into = _vector(vec, as_expr(0), count)
+                source = vector(shared, place(way * (ways - 1) + s, i), count)
+                into = vector(vec, as_expr(0), count)
                 return (
                     Call(take, (source, into), link=partial.link),
-                    *_add(summed, first + i * count, vec, count, context),
+                    *add(summed, first + i * count, vec, count, context),
                 )
 
-            return _loop(context, "i", panel // count, one)
+            return loop(context, "i", panel // count, one)
 
-        body = _loop(context, "s", ways - 1, of)
+        body = loop(context, "s", ways - 1, of)
         return body if share.portions == ways else (If(lt(way, share.portions), body),)
 
     def through(number: Expr) -> Body:
         first = number * panel
         return (
-            *_loop(context, "p", share.portions, lambda p: send(p, first)),
-            *_loop(context, "p", share.portions, lambda p: keep(p, first)),
+            *loop(context, "p", share.portions, lambda p: send(p, first)),
+            *loop(context, "p", share.portions, lambda p: keep(p, first)),
             *receive(first),
         )
 
     idle = () if share.portions == ways else (fill(result, 0, context),)
-    return (*idle, *_loop(context, "panel", size // panel, through))
+    return (*idle, *loop(context, "panel", size // panel, through))
 
 
-def _add(into: Buffer, first: Expr, vec: Buffer, count: int, context: Context) -> Body:
+def add(into: Buffer, first: Expr, vec: Buffer, count: int, context: Context) -> Body:
     """Add a vector to registers, one after the other."""
     total = Binary("add", Arg(0, into.dtype), Arg(1, into.dtype))
 
@@ -173,10 +176,10 @@ def _add(into: Buffer, first: Expr, vec: Buffer, count: int, context: Context) -
         register = View(into, first + e)
         return (Compute(register, total, (register, View(vec, e))),)
 
-    return _loop(context, "e", count, one)
+    return loop(context, "e", count, one)
 
 
-def _panel(size: int, count: int, nbytes: int, reduce: InOrder | ByAtomics, context: Context) -> int:
+def _panel(size: int, count: int, nbytes: int, reduce: Reduction, context: Context) -> int:
     """Choose how many registers of each thread go through shared memory at once.
 
     Args:
@@ -202,10 +205,11 @@ def share(window: Window, partials: list[Partial], finish: Body, context: Contex
     them in the order of the ways, or takes what atomics have added. Nobody waits for another block.
     """
     partial = next((p for p in partials if p.level == Block), None)
-    if partial is None:
+    if partial is None or isinstance(partial.reduce, ByTma):
         return finish
     storage = window.storage
-    size, threads = as_int(storage.size), context.threads or 1
+    size, threads = as_int(storage.size), (context.threads or 1) // context.staggered
+    thread = context.thread if context.staggered == 1 else context.thread % threads
     assert size is not None
     atomic = isinstance(partial.reduce, ByAtomics)
     sums = Buffer(
@@ -216,15 +220,15 @@ def share(window: Window, partials: list[Partial], finish: Body, context: Contex
     context.workspaces += [Workspace(sums, zero=atomic), Workspace(arrived, zero=True)]
     held = buffer_of(storage)
     put = _atomic(storage.dtype, size, context.arch) if atomic else None
-    count = put.operands[0].registers if put is not None else _widest(size, storage.dtype)
+    count = put.operands[0].registers if put is not None else widest(size, storage.dtype)
 
     def place(number: Expr, i: Expr) -> Expr:
-        return number * (size * threads) + (i * threads + context.thread) * count
+        return number * (size * threads) + (i * threads + thread) * count
 
     def leave(i: Expr) -> Body:
         number = partial.seat if atomic else partial.seat * partial.ways + partial.way
-        atom = put or _move(RF, GL, storage.dtype, count)
-        views = (_vector(held, i * count, count), _vector(sums, place(number, i), count))
+        atom = put or move(RF, GL, storage.dtype, count)
+        views = (vector(held, i * count, count), vector(sums, place(number, i), count))
         return (Call(atom, views, link=partial.link),)
 
     is_last = context.variable("last", 2)
@@ -233,13 +237,14 @@ def share(window: Window, partials: list[Partial], finish: Body, context: Contex
     head = Region(
         title,
         (
-            *_loop(context, "i", size // count, leave),
-            Sync(Block, "all threads have written their sums", partial.link),
+            *loop(context, "i", size // count, leave),
+            Sync(context.owner, "all threads have written their sums", partial.link),
         ),
         partial.path,
         partial.link,
     )
-    count_in = CountIn(is_last, View(arrived, partial.seat), as_expr(partial.ways), link=partial.link)
+    arrival = View(arrived, partial.seat)
+    count_in = CountIn(is_last, arrival, as_expr(partial.ways), level=context.owner, link=partial.link)
     return (head, count_in, If(is_last, (*whole, *finish)))
 
 
@@ -250,31 +255,33 @@ def _collected(
     dtype, held = storage.dtype, buffer_of(storage)
     size = as_int(storage.size)
     assert size is not None
-    take = _move(GL, RF, dtype, count)
+    take = move(GL, RF, dtype, count)
     if isinstance(partial.reduce, ByAtomics):
-        put, zeros = _move(RF, GL, dtype, count), _temporary("zeros", storage, count, context)
+        put, zeros = move(RF, GL, dtype, count), temporary("zeros", storage, count, context)
 
         def take_over(i: Expr) -> Body:
-            there = _vector(sums, place(partial.seat, i), count)
+            there = vector(sums, place(partial.seat, i), count)
             return (
-                Call(take, (there, _vector(held, i * count, count)), link=partial.link),
-                Call(put, (_vector(zeros, as_expr(0), count), there), link=partial.link),
+                Call(take, (there, vector(held, i * count, count)), link=partial.link),
+                Call(put, (vector(zeros, as_expr(0), count), there), link=partial.link),
             )
 
-        clear = _loop(context, "e", count, lambda e: (Compute(View(zeros, e), _constant(0, dtype)),))
-        body = (*clear, *_loop(context, "i", size // count, take_over))
+        clear = loop(context, "e", count, lambda e: (Compute(View(zeros, e), _constant(0, dtype)),))
+        body = (*clear, *loop(context, "i", size // count, take_over))
     else:
-        vec = _temporary(f"{storage.name}_part", storage, count, context)
-        into = _vector(vec, as_expr(0), count)
+        vec = temporary(f"{storage.name}_part", storage, count, context)
+        into = vector(vec, as_expr(0), count)
 
         def of(w: Expr) -> Body:
             def one(i: Expr) -> Body:
-                there = _vector(sums, place(partial.seat * partial.ways + w, i), count)
-                return (Call(take, (there, into), link=partial.link), *_add(held, i * count, vec, count, context))
+                there = vector(sums, place(partial.seat * partial.ways + w, i), count)
+                return (Call(take, (there, into), link=partial.link), *add(held, i * count, vec, count, context))
 
-            return _loop(context, "i", size // count, one)
+            return loop(context, "i", size // count, one)
 
-        body = (fill(storage, 0, context), *_loop(context, "w", partial.ways, of, unroll=False))
+        # Where registers are few, all sums are asked for at once.
+        several = isinstance(partial.ways, int) and partial.ways * size <= MOST_AT_ONCE
+        body = (fill(storage, 0, context), *loop(context, "w", partial.ways, of, unroll=several))
     return (Region(f"Reduce: sum of {partial.ways} {Block}s", body, partial.path, partial.link),)
 
 

@@ -9,18 +9,27 @@ import attrs
 
 from fireiron.algebra.expr import Expr, Var, and_, as_int, substitute
 from fireiron.kernel.ir import (
+    Advance,
+    Arrive,
+    Await,
     Binding,
     Call,
     Commit,
     Compute,
     CountIn,
+    Fence,
     For,
     If,
+    InitBarriers,
     Let,
+    Lower,
     Micro,
+    Raise,
     Region,
+    Roles,
     Statement,
     Sync,
+    Turn,
     View,
     Wait,
 )
@@ -71,6 +80,10 @@ def replaced(body: Body, values: Mapping[Var, Expr]) -> Body:
                 out.append(attrs.evolve(s, value=one(value)))
             case CountIn():
                 out.append(attrs.evolve(s, counter=view(s.counter), count=one(s.count)))
+            case Raise(flag=flag) | Lower(flag=flag):
+                out.append(attrs.evolve(s, flag=view(flag)))
+            case Await() | Arrive() | Advance() | InitBarriers() | Roles() | Turn() | Fence():
+                raise AssertionError("what orders roles stands around their loops")
             case Commit() | Wait() | Sync():
                 out.append(s)
             case _ as never:

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, eq, evaluate, ge, lt, ne, or_, select
+from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, eq, ge, lt, ne, or_, select
 from fireiron.atoms.wgmma import GROUP
-from fireiron.base.errors import DecompositionError
-from fireiron.kernel.context import Body, Context, Recur, Ring, State, descend
+from fireiron.base.errors import DecompositionError, FireironError
+from fireiron.kernel.context import MAX_THREADS, Body, Context, Recur, Ring, State, descend
 from fireiron.kernel.ir import (
     RANK,
     Advance,
@@ -41,6 +41,7 @@ from fireiron.language.levels import SH, Level, Warp, Warpgroup
 
 WARPGROUP = Warpgroup.size or 128
 REGISTERS = 65536  # of an SM, 32 bits each
+MOST_REGISTERS = 256  # of a thread, as setmaxnreg counts them
 FIRST_TURN = 8  # numbers below are those of levels' barriers
 
 
@@ -53,7 +54,8 @@ def lower_specialised(link: Split, rest: Sequence[Decomposition], state: State, 
     extent = state.residual.extents["K"]
     assert extent is not None and link.specialised is not None
     parts = {"K": cut_chunk(link.size, extent, link.ways)}
-    trips = as_expr(parts["K"].trips)
+    stream = context.stream if context.stream is not None and context.stream.split is link else None
+    trips = as_expr(parts["K"].trips) if stream is None else stream.count
     k = context.variable("k", trips)
     below = state.under(f"split {link.size}", link.link)
     looped = attrs.evolve(
@@ -61,7 +63,7 @@ def lower_specialised(link: Split, rest: Sequence[Decomposition], state: State, 
         loops=(*state.loops, RegisterLoop(k, trips, link.unrolled, link.link)),
         begun=or_(state.begun, ne(k, 0)),
     )
-    inner = descend(looped, parts, {"K": k})
+    inner = descend(looped, parts, {"K": k if stream is None else stream.first + k})
     loads = [x for i, x in enumerate(rest) if isinstance(x, Load) and all(isinstance(y, Load) for y in rest[:i])]
     if not loads or any(x.memory != SH for x in loads):
         raise DecompositionError(
@@ -89,7 +91,10 @@ def _empty(
     context.loaders = link.specialised.producers * WARPGROUP
     context.registers = link.specialised.registers or (0, 0)
     for load in loads:
-        inner = open_load(load, inner, context, link.stages, cursor.slot)
+        try:
+            inner = open_load(load, inner, context, link.stages, cursor.slot)
+        except FireironError as error:
+            raise error.located(load.link, inner.path) from None
         inner.windows[load.role].storage.guarded = True
     compute = recur(rest, inner, context)
     assert context.threads is not None
@@ -143,20 +148,37 @@ def _turns(cursor: Cursor, trips: Expr, level: Level, context: Context) -> tuple
 
 
 def _budgets(link: Split, context: Context) -> None:
-    """Refuse budgets that an SM's registers do not hold.
+    """Refuse blocks of too many threads, and budgets that do not come out of what the launch gives the block.
+
+    A launch gives each thread the same, rounded down to a multiple of 8; roles only hand registers on.
 
     Raises:
-        DecompositionError: `role-registers`.
+        DecompositionError: `too-many-threads`, `role-registers`.
     """
     assert context.threads is not None
+    everyone = context.loaders + context.threads
+    if everyone > MAX_THREADS:
+        raise DecompositionError(
+            "too-many-threads",
+            f"{context.loaders} threads that load and {context.threads} that compute are {everyone} threads a block, "
+            f"above {MAX_THREADS}",
+            fix="specialize(producers=1): one thread starts all bulk copies"
+            if context.loaders > WARPGROUP
+            else "use larger tiles, or fewer units in turn",
+            link=link.link,
+        )
     load, math = context.registers
     total = load * context.loaders + math * context.threads
-    if total > REGISTERS:
+    blocks = max(1, context.resident)
+    given = min(MOST_REGISTERS, REGISTERS // (blocks * everyone) // 8 * 8)
+    if total > given * everyone:
+        most = (given * everyone - load * context.loaders) // context.threads // 8 * 8
         raise DecompositionError(
             "role-registers",
             f"{context.loaders} threads of {load} registers and {context.threads} of {math} take {total}, "
-            f"above an SM's {REGISTERS}",
-            fix=f"give the threads that compute at most {(REGISTERS // context.threads - load) // 8 * 8} registers",
+            f"above the {given * everyone} that a launch of {everyone} threads gets of an SM's {REGISTERS}"
+            + (f", {blocks} blocks sharing them" if blocks > 1 else ""),
+            fix=f"give the threads that compute at most {most} registers",
             link=link.link,
         )
 
@@ -266,8 +288,7 @@ def _landing(call: Call) -> int:
     count = 1
     for extent in call.map.box:
         count *= extent
-    sharing = 1 if call.peers is None else int(evaluate(call.peers, {RANK: 0})).bit_count()
-    return count * call.map.buffer.dtype.nbytes * sharing
+    return count * call.map.buffer.dtype.nbytes * call.sent
 
 
 def _repeated(body: Body, times: int = 1) -> Iterator[tuple[Call, int]]:

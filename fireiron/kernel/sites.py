@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, evaluate, free, substitute
+from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, evaluate, free, lt, substitute
 from fireiron.base.link import Link
 from fireiron.kernel.ir import (
     BLOCK,
@@ -28,8 +28,10 @@ from fireiron.kernel.ir import (
     InitBarriers,
     Kernel,
     Let,
+    Lower,
     Micro,
     Pointer,
+    Raise,
     Region,
     Role,
     Roles,
@@ -108,7 +110,18 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
                     yield from _sites(role.body, attrs.evolve(around, role=role))
             case CountIn():
                 around = attrs.evolve(around, arrivals=(*around.arrivals, statement))
-            case Commit() | Wait() | InitBarriers() | Await() | Arrive() | Advance() | Fence() | Turn():
+            case (
+                Raise()
+                | Lower()
+                | Commit()
+                | Wait()
+                | InitBarriers()
+                | Await()
+                | Arrive()
+                | Advance()
+                | Fence()
+                | Turn()
+            ):
                 pass
             case Call() | Compute() | Micro() | Sync():
                 yield attrs.evolve(around, statement=statement)
@@ -161,12 +174,14 @@ class Sample:
     Args:
         env: by name: the threads along the last axis, samples along the first.
         weights: how many executions of a block each sample stands for; they sum to the executions of an average block.
-        threads: of the block.
+        threads: of the block, or of the role.
+        turns: conditions under which a thread's units take part in the trips of loops that they share in turn.
     """
 
     env: dict[str, Any]
     weights: Array
     threads: int
+    turns: tuple[Expr, ...] = ()
 
     @property
     def lanes(self) -> tuple[int, int]:
@@ -175,12 +190,13 @@ class Sample:
 
     def of(self, e: Expr) -> Array:
         """Evaluate an expression for all lanes."""
-        return np.broadcast_to(np.asarray(evaluate(e, self.env), np.int64), self.lanes)
+        with np.errstate(divide="ignore"):  # of lanes beyond the last trip, which no mask keeps
+            return np.broadcast_to(np.asarray(evaluate(e, self.env), np.int64), self.lanes)
 
     def mask(self, *conditions: Expr | None) -> Array | None:
-        """Say which lanes satisfy all conditions; None where all do."""
+        """Say which lanes take part and satisfy all conditions; None where all do."""
         total: Array | None = None
-        for condition in conditions:
+        for condition in (*self.turns, *conditions):
             if condition is not None:
                 holds = self.of(condition) != 0
                 total = holds if total is None else total & holds
@@ -207,13 +223,21 @@ def sample(site: Site, kernel: Kernel, sizes: Mapping[str, int], wanted: tuple[E
         sizes: values of all symbols.
         wanted: the expressions that will be evaluated.
     """
-    meaning = {let.var: let.value for let in site.lets}
-    extents = [as_expr(substitute(loop.extent, meaning)) for loop in site.loops]
-    needed = _needed((*wanted, *extents), meaning)
+    whole: dict[Var, Expr] = {}
+    for let in site.lets:  # names may stand for what other names say
+        whole[let.var] = substitute(let.value, whole)
+    extents = [as_expr(substitute(loop.extent, whole)) for loop in site.loops]
+    needed = _needed((*wanted, *extents), {let.var: let.value for let in site.lets})
+    turns = tuple(
+        lt(loop.var, extent)
+        for loop, extent in zip(site.loops, extents, strict=True)
+        if any(leaf.name == BLOCKS for leaf in free(extent)) and any(leaf.name == THREAD for leaf in free(extent))
+    )
+    needed |= {leaf.name for turn in turns for leaf in free(turn)}
     env: dict[str, Any] = dict(sizes)
     weights = np.ones(1)
-    trips = _trips(site, extents, sizes)
     grid = int(evaluate(kernel.grid, sizes))  # pyright: ignore[reportArgumentType]
+    trips = _trips(site, extents, sizes, grid)
     axes = {loop.var.name: n for loop, n in zip(site.loops, trips, strict=True) if loop.var.name in needed}
     if BLOCK in needed:
         axes[BLOCK] = grid
@@ -246,10 +270,11 @@ def sample(site: Site, kernel: Kernel, sizes: Mapping[str, int], wanted: tuple[E
         if arrival.var.name in needed:  # what depends on it runs in the last block alone
             env[arrival.var.name] = 1
             weights = weights / float(np.mean(np.asarray(evaluate(arrival.count, env))))
-    for let in site.lets:
-        if let.var.name in needed:
-            env[let.var.name] = evaluate(let.value, env)
-    return Sample(env, weights, threads)
+    with np.errstate(divide="ignore"):
+        for let in site.lets:
+            if let.var.name in needed:
+                env[let.var.name] = evaluate(let.value, env)
+    return Sample(env, weights, threads, turns)
 
 
 def _needed(wanted: tuple[Expr, ...], meaning: Mapping[Var, Expr]) -> set[str]:
@@ -263,11 +288,13 @@ def _needed(wanted: tuple[Expr, ...], meaning: Mapping[Var, Expr]) -> set[str]:
     return found
 
 
-def _trips(site: Site, extents: list[Expr], sizes: Mapping[str, int]) -> list[int]:
+def _trips(site: Site, extents: list[Expr], sizes: Mapping[str, int], grid: int) -> list[int]:
     """Give each loop's trips, the most where they depend on what is around."""
     found: list[int] = []
     for loop, extent in zip(site.loops, extents, strict=True):
-        if any(isinstance(leaf, Var) for leaf in free(extent)):
+        if any(leaf.name == BLOCKS for leaf in free(extent)):  # the first block's first threads take the most
+            found.append(int(evaluate(extent, {**sizes, BLOCKS: grid, BLOCK: 0, THREAD: 0, RANK: 0})))  # pyright: ignore[reportArgumentType]
+        elif any(isinstance(leaf, Var) for leaf in free(extent)):
             most = extent.range[1]
             found.append(TYPICAL if most is None else most)
         else:

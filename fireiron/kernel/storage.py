@@ -9,6 +9,7 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Index, as_expr, simplest
 from fireiron.algebra.layout import Layout
 from fireiron.atoms.table import chosen_from
+from fireiron.atoms.tma import SPANS
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.context import Context, State
@@ -177,10 +178,11 @@ def _panels(
     inner, lines = (cols, rows) if order is RowMajor else (rows, cols)
     width = span // dtype.nbytes
     if inner % width:
+        fits = next((s for s in SPANS if s < span and s and inner % (s // dtype.nbytes) == 0), None)
         raise DecompositionError(
             "bulk-storage",
             f"rows of {inner} elements of {dtype} are no whole number of {span}-byte spans",
-            fix=f"use a multiple of {width} elements, or a narrower span: tma(64)",
+            fix=f"use a multiple of {width} elements" + (f", or a narrower span: tma({fits})" if fits else ""),
         )
     line = Layout(inner, 1) if inner == width else Layout((width, inner // width), (1, lines * width))
     step = Layout(lines, width)

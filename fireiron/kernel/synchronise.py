@@ -23,6 +23,7 @@ from fireiron.kernel.ir import (
     CountIn,
     For,
     If,
+    Lower,
     Micro,
     Region,
     Roles,
@@ -193,8 +194,8 @@ class _Pass:
                 case Sync(level=level):
                     pending = _after(pending, level)
                     out.append(statement)
-                case CountIn():
-                    pending = _after(pending, Block)
+                case CountIn(level=level) | Lower(level=level):
+                    pending = _after(pending, level)
                     out.append(statement)
                 case Roles(roles=roles):  # what roles share is guarded; the rest is each one's own
                     bodies = [tuple(self.run(role.body, pending, uniform)[0]) for role in roles]

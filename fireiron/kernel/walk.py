@@ -26,14 +26,26 @@ from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.context import Body, Context, State, descend, units_of
 from fireiron.kernel.epilog import lower_epilog
-from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, For, If, Let, Region, Statement
+from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, For, If, Let, Region, mentions
 from fireiron.kernel.leaf import lower_done
 from fireiron.kernel.move import lower_load, lower_own, widest_sizes
 from fireiron.kernel.ownership import RegisterLoop
 from fireiron.kernel.parallel import count_ways, lower_parallel
 from fireiron.kernel.pipeline import lower_split
+from fireiron.kernel.stream import chunks_of, share_out, shared_split
 from fireiron.kernel.window import Cut, cut
-from fireiron.language.decompositions import Decomposition, Done, Epilog, Extent, Load, Own, Split, Tile, Widest
+from fireiron.language.decompositions import (
+    Decomposition,
+    Done,
+    Epilog,
+    Extent,
+    Load,
+    Own,
+    Split,
+    StreamK,
+    Tile,
+    Widest,
+)
 from fireiron.language.levels import Block, Cluster, Kernel, Warp
 from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
 
@@ -235,24 +247,24 @@ def _grid_tile(
     # A grid holds fewer blocks than 2^31, whatever the sizes: its index and what is made of it are 32-bit.
     block = Var(BLOCK, simplest(minimum(context.grid, MAX_GRID)))
     index: Expr = block // size
+    context.tiles = simplest(total * size)
+    if link.persistent:
+        return _work_loop(link, parts, order, rest, state, context, index, size)
     if context.ways != 1:
-        if link.persistent or size > 1:
-            raise DecompositionError(
-                "parallel-grid",
-                "blocks of a cluster, and persistent ones, take no part of a tile's K yet",
-                fix="drop persistent() and the tile to Cluster, or split K over units inside the block",
-            )
         # The blocks of a tile are neighbours: they end together, and their sums are still in the L2 cache.
         context.way = context.define("way", index % context.ways, context.ways)
         index = context.define("tile", index // context.ways, simplest(minimum(total, MAX_GRID)))
-    context.tiles, context.tile = simplest(total), index
-    if link.persistent:
-        return _work_loop(link, parts, order, rest, state, context, index, size)
+    context.tile = _of_blocks(index, size)
     index = permuted(link, index, simplest(total))
     tiles = _named(tile_numbers(index, parts, order), "block" if size == 1 else "cluster", parts, context)
     inside = descend(state, parts, tiles, link.level)
     body = lower_links(rest, inside, context)
     return (Region(str(inside.residual), body, state.path, link.link),)
+
+
+def _of_blocks(tile: Expr, size: int) -> Expr:
+    """Number the tile of this block, from that of its cluster."""
+    return tile if size == 1 else tile * size + Var(RANK, size)
 
 
 def _blocks_of(link: Tile, rest: Sequence[Decomposition], sizes: dict[str, Index]) -> int:
@@ -296,33 +308,83 @@ def _work_loop(
     unit: Expr,
     size: int,
 ) -> Body:
-    """Let each launched unit take every so-manieth tile."""
-    total = _count(parts)
+    """Let each launched unit take every so-manieth work item: a tile, or one way's part of it."""
+    tiles = _count(parts)
+    if link.share is not None:
+        return _stream_loop(link, link.share, parts, order, rest, state, context, unit, size)
+    total = tiles * context.ways
     most = simplest(minimum(total, MAX_GRID))
-    units = Var(BLOCKS, simplest(minimum(total * size, MAX_GRID))) // size
+    units = Var(BLOCKS, simplest(minimum(total * size, MAX_GRID)) + 1, size) // size
     stagger = next((x.staggered for x in rest if isinstance(x, Tile) and x.staggered > 1), 1)
     step, first = units, unit
     if stagger > 1 and context.role == "math":
         # This unit takes one trip in so many, starting with its own number.
         level = next(x.level for x in rest if isinstance(x, Tile) and x.staggered > 1)
         assert level is not None and level.size is not None
-        context.staggered, context.threads = stagger, stagger * level.size
+        context.staggered, context.threads, context.owner = stagger, stagger * level.size, level
         turn = context.define("warpgroup", context.thread // (context.threads // stagger), stagger)
         step, first = units * stagger, unit + turn * units
     always = proves(lt(first, total))
     trips = ceil_div(total - first, step) if always else maximum(total - first + step - 1, 0) // step
     trip = context.variable("trip", simplest(ceil_div(total, 1)))
-    item = context.variable("tile", most)
-    lets: list[Statement] = [Let(item, first + trip * step)]
+    tile = item = context.variable("tile" if context.ways == 1 else "item", most)
+    lets = [Let(item, first + trip * step)]
+    if context.ways != 1:
+        # The ways of a tile are neighbours: they end together, and their sums are still in the L2 cache.
+        way = context.variable("way", context.ways)
+        tile = context.variable("tile", simplest(minimum(tiles, MAX_GRID)))
+        lets += [Let(way, item % context.ways), Let(tile, item // context.ways)]
+        context.way = way
+    context.tile = _of_blocks(tile, size)
+    return (For(trip, trips, _work(link, parts, order, rest, state, context, tile, tuple(lets))),)
+
+
+def _work(
+    link: Tile,
+    parts: dict[str, Cut],
+    order: Order | Grouped | Layout,
+    rest: Sequence[Decomposition],
+    state: State,
+    context: Context,
+    tile: Expr,
+    lets: tuple[Let, ...],
+) -> Body:
+    """Lower what a persistent unit does in one trip, with the names that it needs."""
+    named: list[Let] = []
     numbers: dict[str, Expr] = {}
-    for dim, number in tile_numbers(permuted(link, item, simplest(total)), parts, order).items():
+    for dim, number in tile_numbers(permuted(link, tile, simplest(_count(parts))), parts, order).items():
         var = context.variable(f"tile_{dim.lower()}", parts[dim].trips)
-        lets.append(Let(var, number))
+        named.append(Let(var, number))
         numbers[dim] = var
     inside = descend(state, parts, numbers, link.level)
-    body = lower_links(rest, inside, context)
-    region = Region(str(inside.residual), (*lets, *body), state.path, link.link)
-    return (For(trip, trips, (region,)),)
+    body = (*named, *lower_links(rest, inside, context))
+    for let in reversed(lets):  # one role may not need what the other does
+        body = (let, *body) if mentions(body, let.var) else body
+    return (Region(str(inside.residual), body, state.path, link.link),)
+
+
+def _stream_loop(
+    link: Tile,
+    share: StreamK,
+    parts: dict[str, Cut],
+    order: Order | Grouped | Layout,
+    rest: Sequence[Decomposition],
+    state: State,
+    context: Context,
+    unit: Expr,
+    size: int,
+) -> Body:
+    """Let each launched unit take its share of all tiles' chunks of K."""
+    split = shared_split(share, rest, link)
+    tiles, chunks = _count(parts), chunks_of(split, _known(state.residual.extents["K"]))
+    most = minimum(tiles * chunks, share.units)
+    context.grid, context.seats = most * size, simplest(most * size)
+    unit = Var(BLOCK, context.seats) // size
+    units = Var(BLOCKS, simplest(most * size) + 1, size) // size
+    mine = share_out(split, tiles, chunks, unit, units, size, context)
+    context.stream, context.tile = mine.stream, _of_blocks(mine.tile, size)
+    body = _work(link, parts, order, rest, state, context, mine.tile, mine.item)
+    return (*mine.head, For(mine.trip, mine.trips, body))
 
 
 def _cluster_tile(
@@ -372,6 +434,13 @@ def _unit_tile(
                 "staggered-units",
                 f"staggered({link.staggered}) shares out the trips of a persistent loop, and there is none",
                 fix="refine the grid's tile by .persistent()",
+            )
+        if not context.loaders:
+            raise DecompositionError(
+                "staggered-units",
+                f"staggered({link.staggered}) lets units compute different tiles at a time, and the loads above "
+                "belong to all of them",
+                fix="give the loads to a role of their own: split(k).pipeline(n).specialize() above",
             )
         inside = descend(state, parts, {dim: as_expr(0) for dim in parts}, level)
         inside = attrs.evolve(inside, position=units.position, width=units.width)

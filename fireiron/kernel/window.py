@@ -17,7 +17,7 @@ from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.ownership import Ownership
-from fireiron.language.decompositions import ByAtomics, Chunks, Extent, InOrder
+from fireiron.language.decompositions import Chunks, Extent, Reduction
 from fireiron.language.levels import Level, Memory
 from fireiron.language.tensor import Order, Tensor
 
@@ -40,7 +40,7 @@ class Partial:
     level: Level
     seat: Expr
     seats: Index
-    reduce: InOrder | ByAtomics
+    reduce: Reduction
     path: str
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
 
@@ -265,12 +265,15 @@ def _scaled(stride: IndexTree, by: Index) -> IndexTree:
 
 
 def _hierarchical(mode: Layout, axis: Axis) -> Layout | None:
-    """Step through a hierarchical mode where the first element's place does not matter: it starts a whole run."""
+    """Step through a hierarchical mode where the first element's place does not matter: no run ends inside."""
     run = mode.leaves[0][0]
     assert isinstance(run, int)
     layout = axis.layout
     if layout.size == 1:
         return Layout(1, 0)
+    size = layout.size
+    if isinstance(size, int) and run % size == 0 and layout.stride == 1 and axis.offset.divisor % size == 0:
+        return Layout(layout.shape, mode.leaves[0][1])  # it ends inside the run, wherever in it it starts
     if axis.offset.divisor % run or layout.stride != 1:
         return None
     if layout.size <= run:

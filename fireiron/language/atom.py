@@ -29,7 +29,7 @@ class Operand:
         dtype: its element type, or None where any type of the right size will do.
         shape: rows and columns of the operand (a Move's vector: (1, elements)).
         layout: thread-value layout ((thread), (register)) -> row + rows * column, threads of one unit first.
-        access: read, write, or both.
+        access: read, write, or both: what a bulk copy updates it adds to.
         span: bytes of the rows in which shared memory must hold it, swizzled (128, 64, 32), or 0 where any place
             will do: then each thread addresses its own elements.
         opaque: the name of a fragment whose layout the ISA leaves open, or "": such a one agrees with those of its own
@@ -67,6 +67,7 @@ class Atom:
         unit: the level whose unit executes it.
         operands: in the order of the spec: A, B, C or src, dst.
         arch: smallest architecture as an integer (75 for sm_75).
+        last: the last one that has it, 0 where all later ones do.
         source: where the row was read (PTX ISA section).
         cuda: one wrapper function's text in CUDA C++, or "" where the call is a plain expression.
         call: the statement that calls it, with named fields `{A}`, `{B}`, `{C}` or `{src}`, `{dst}`: an lvalue of each
@@ -81,7 +82,9 @@ class Atom:
         completion: the group (`cp.async`, `wgmma`, `bulk`) that is awaited before the result is there, `mbarrier` where
             a barrier counts the bytes that land, or "" where it is there at once.
         zeroes: whether a MatMul can take C for zero, by the Call's `accumulate`.
-        numpy: meaning of a MatMul on arrays (units, threads, registers): numpy(a, b, c) -> new c. Moves move. Packed
+        numpy: meaning of a MatMul: numpy(a, b, c) -> new c. An operand in registers is an array (units, threads,
+            registers); one in shared memory is the tile itself, (units, rows, columns) as the operand's shape says,
+            read through its view, whose layout lists the tile with the row fastest. Moves move. Packed
             elements come as the bytes that hold them.
         clocks: issue clocks of one warp instruction on one SM sub-partition, for the cost model.
         converge: the level whose threads must all arrive, where that is more than the unit (None: the unit's own).
@@ -108,6 +111,15 @@ class Atom:
     clocks: float = 1.0
     converge: Level | None = None
     product: Product = "mul"
+    last: int = 0
+
+    def missing_on(self, arch: int) -> str:
+        """Say why an architecture does not have this instruction, "" where it does."""
+        if arch < self.arch:
+            return f"needs sm_{self.arch}, not sm_{arch}"
+        if not self.last or arch <= self.last:
+            return ""
+        return f"is for sm_{self.arch} {'alone' if self.last == self.arch else f'to sm_{self.last}'}, not sm_{arch}"
 
     def operand(self, role: str) -> Operand:
         """Find an operand by its role."""

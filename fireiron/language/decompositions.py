@@ -58,6 +58,23 @@ class Widest:
         return f"{self.nbytes} B" if self.exact else f"up to {self.nbytes} B"
 
 
+@attrs.frozen
+class StreamK:
+    """Give persistent blocks, or clusters, equal shares of all tiles' chunks of K (stream-K).
+
+    A tile that several have parts of is stored by the one that ends it; the sums of the others reach it through global
+    memory, in an order that is the same in every run.
+
+    Args:
+        units: at most this many take part.
+    """
+
+    units: int = 132
+
+    def __str__(self) -> str:
+        return f"stream-K over {self.units}"
+
+
 Extent: TypeAlias = int | Chunks
 
 
@@ -74,6 +91,7 @@ class Tile:
         resident: blocks of an SM that the compiler's register budget should allow, 0 where it is free.
         permute: a permutation of unit ids, applied first.
         persistent: whether as many units are launched as run at once, each looping over tiles.
+        share: how persistent units share the work, None for whole tiles.
         staggered: how many units take the persistent loop's trips in turn, each a whole tile; 1 where all share it.
         stages: ring slots of the buffers right below the loop over tiles.
     """
@@ -85,6 +103,7 @@ class Tile:
     order: Order | Grouped | Layout = RowMajor
     resident: int = 0
     persistent: bool = False
+    share: StreamK | None = None
     staggered: int = 1
     stages: int = 1
     permute: Callable[[Expr], Expr] | None = None
@@ -128,6 +147,20 @@ class ByAtomics:
 
 
 @attrs.frozen
+class ByTma:
+    """Add the sums of a parallel split's blocks to C itself, by bulk stores that add, in the order of their arrival.
+
+    Each is rounded to C's element type before it is added. C is added to as it is: the product says beta=1.
+    """
+
+    def __str__(self) -> str:
+        return "by bulk additions to C"
+
+
+Reduction: TypeAlias = InOrder | ByAtomics | ByTma
+
+
+@attrs.frozen
 class Split:
     """Cut K into chunks: one loop visits them in order, or the units of a level take one each.
 
@@ -153,7 +186,7 @@ class Split:
     together: int = 1
     ways: int | None = None
     level: Level | None = None
-    reduce: InOrder | ByAtomics = InOrder()
+    reduce: Reduction = InOrder()
     link: Link | None = _link
 
     @property
@@ -247,6 +280,7 @@ Decomposition: TypeAlias = Tile | Split | Load | Epilog | Own | Done
 
 __all__ = [
     "ByAtomics",
+    "ByTma",
     "Chunks",
     "ColMajor",
     "Decomposition",
@@ -257,8 +291,10 @@ __all__ = [
     "Load",
     "Microkernel",
     "Own",
+    "Reduction",
     "Specialised",
     "Split",
+    "StreamK",
     "Strided",
     "Tile",
     "Widest",

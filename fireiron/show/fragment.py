@@ -254,9 +254,9 @@ def _operand(drawing: Drawing, found: Owners, x: float, y: float, marked: tuple[
 
 
 def _notes(drawing: Drawing, notes: list[str], x: float, y: float, room: float) -> None:
-    most = max(24, int(min(room, WIDEST) / width_of("x", 10)))
-    for i, note in enumerate(line for note in notes for line in textwrap.wrap(note, most)):
-        drawing.text(x, y + 13 + 12 * i, note, "note", 10)
+    most = max(24, int(min(room, WIDEST - x) / width_of("x", 10)))
+    for i, line in enumerate(line for note in notes for line in textwrap.wrap(note, most)):
+        drawing.text(x, y + 13 + 12 * i, line, "note", 10)
 
 
 def _bytes(operand: Operand) -> bool:

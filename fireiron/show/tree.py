@@ -8,7 +8,7 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.scalar import Arg
 from fireiron.base.text import count
 from fireiron.kernel.ir import Kernel
-from fireiron.language.decompositions import ByAtomics, Done, Epilog, Load, Split
+from fireiron.language.decompositions import ByAtomics, ByTma, Done, Epilog, Load, Split
 from fireiron.language.levels import SH, Block, Memory
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec
 from fireiron.language.tensor import Tensor
@@ -142,6 +142,8 @@ def _epilog(node: Tree, step: Step, link: Epilog, kernel: Kernel | None) -> None
 
 def reduction(step: Step, link: Split, kernel: Kernel | None) -> str:
     """Say where the sums of a parallel split meet, and by what."""
+    if isinstance(link.reduce, ByTma):
+        return f"reduce: {step.trips} sums by bulk additions to C"
     how = "by atomics" if isinstance(link.reduce, ByAtomics) else "in order"
     name, size = lowered.meeting(kernel, step) if kernel else ("", None)
     place = f"workspace {name}".rstrip() if link.level == Block else f"{name} in SH" if name else "SH"

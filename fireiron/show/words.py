@@ -10,6 +10,7 @@ from fireiron.base.text import nbytes
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import (
     ByAtomics,
+    ByTma,
     Decomposition,
     Done,
     Epilog,
@@ -90,6 +91,7 @@ def refinements(link: Decomposition) -> dict[str, str]:
             said["units"] = f"units {link.units}" if link.units is not None else ""
             said["resident"] = f"resident {link.resident}" if link.resident else ""
             said["persistent"] = "persistent" if link.persistent else ""
+            said["share"] = "" if link.share is None else f"shared by {link.share}"
             said["layout"] = "" if link.order is RowMajor else f"layout {link.order}"
             said["permute"] = "" if link.permute is None else f"permute {function(link.permute)}".rstrip()
             said["staggered"] = f"staggered {link.staggered}" if link.staggered > 1 else ""
@@ -134,6 +136,8 @@ def summed(link: Split) -> str:
     """Say how the sums of a parallel split's units become one."""
     if isinstance(link.reduce, ByAtomics):
         return "their sums meet in the workspace by atomics, in the order of arrival; the last block finishes the tile"
+    if isinstance(link.reduce, ByTma):
+        return "each block adds its sum to C itself, by bulk stores, in the order of arrival"
     if link.level == Block:
         return "their sums meet in the workspace; the last block adds them in order, and finishes the tile"
     return "their sums meet in SH, and are added in order; each ends with a share of the tile"

@@ -1,4 +1,4 @@
-"""Layer 6: runs kernel IR in NumPy, with races, bad addresses and missing values found, and traffic counted."""
+"""Layer 6: runs kernel IR in NumPy; finds races, bad addresses, missing values and deadlocks; counts traffic."""
 
 from fireiron.kernel.traffic import Traffic
 from fireiron.simulate.cost import cost

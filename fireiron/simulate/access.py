@@ -75,7 +75,8 @@ class Access:
 def steps_of(layout: Layout, env: Mapping[str, Any]) -> Array:
     """List a view's element offsets from its first one."""
     if layout.is_static:
-        return np.array([layout(i) for i in range(layout.size)], np.int64)
+        steps: Any = layout(np.arange(layout.size, dtype=np.int64))
+        return np.array(np.broadcast_to(steps, layout.size), np.int64)
     from fireiron.algebra.expr import evaluate
 
     return np.array([evaluate(layout(i), env) for i in range(int(evaluate(layout.size, env)))], np.int64)
@@ -228,17 +229,18 @@ def _traffic(storage: Storage, first: Array, steps: Array, mask: Array | None) -
     return (sectors if storage.kind == "GL" else wavefronts)(address, active, width)
 
 
-def granules_of(access: Access, keep: bool, exact: bool) -> tuple[Array, Array]:
+def granules_of(access: Access, keep: bool, exact: bool, offset: int = 0) -> tuple[Array, Array]:
     """Give what the tracker sees, merged to one entry a granule where that pays and threads need not be told apart.
 
     Args:
         access: whose.
         keep: whether it will run again, so that merging pays.
         exact: whether each reader counts.
+        offset: the number of the first thread in the cluster.
     """
     if access.granules is not None:
         return access.granules
-    found = access.storage.granules(access.touched, access.who)
+    found = access.storage.granules(access.touched, access.who + np.int32(offset) if offset else access.who)
     if keep:
         if not exact:
             found = _merged(*found)

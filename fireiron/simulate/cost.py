@@ -7,39 +7,59 @@ from typing import assert_never
 
 from fireiron.algebra.expr import Expr, evaluate, free
 from fireiron.kernel.ir import (
+    BLOCKS,
+    Advance,
+    Arrive,
+    Await,
     Call,
     Commit,
     Compute,
     CountIn,
+    Fence,
     For,
     If,
+    InitBarriers,
     Kernel,
     Let,
+    Lower,
     Micro,
+    Raise,
     Region,
+    Roles,
     Statement,
     Sync,
+    Turn,
     Wait,
 )
+from fireiron.simulate.groups import BULK_LOAD, BULK_STORE, DEFERRED, WGMMA
 
 STATEMENT_S = 1.0e-4  # planning and running one statement
 ELEMENT_S = 5.0e-9  # one element of one lane
 MICRO_S = 1.0e-5  # one call of a microkernel's meaning
 LET_S = 2.0e-5
+COPY_S = 1.0e-3  # one bulk copy: checked as it starts, and written as it lands
+PRODUCT_S = 5.0e-4  # one warpgroup's asynchronous product, and for each element that it sums
+SUM_S = 1.2e-7
 BLOCK_S = 1.0e-3
 
 
-def cost(kernel: Kernel, sizes: Mapping[str, int] | None = None, blocks: int | None = None) -> float:
+def cost(
+    kernel: Kernel, sizes: Mapping[str, int] | None = None, blocks: int | None = None, launched: int | None = None
+) -> float:
     """Predict the seconds that `simulate` takes, within a small factor.
 
     Args:
         kernel: what would run.
         sizes: values of the symbols.
         blocks: how many blocks; None for all.
+        launched: how many blocks of a persistent kernel share its work; None for what `simulate` chooses.
     """
     env = dict(sizes or {})
     grid = _value(kernel.grid, env)
-    run = grid if blocks is None else min(blocks, grid)
+    if kernel.persistent:
+        grid = (min(2 * kernel.cluster, grid) if blocks is None else grid) if launched is None else launched
+    run = grid if blocks is None else min(-(-blocks // kernel.cluster) * kernel.cluster, grid)
+    env[BLOCKS] = max(grid, 1)
     return run * (BLOCK_S + _body(kernel.body, env, kernel.threads))
 
 
@@ -51,8 +71,18 @@ def _statement(statement: Statement, env: Mapping[str, int], threads: int) -> fl
     match statement:
         case Let():
             return LET_S
-        case Sync() | Commit() | Wait() | CountIn():
+        case (
+            Sync() | CountIn() | Raise() | Lower()
+            | Commit() | Wait() | InitBarriers() | Await() | Arrive() | Advance() | Fence() | Turn()
+        ):  # fmt: skip
             return STATEMENT_S / 4
+        case Roles(roles=roles):
+            return sum(_body(role.body, env, role.threads) for role in roles)
+        case Call(atom=atom) if atom.completion in (BULK_LOAD, BULK_STORE):
+            return COPY_S
+        case Call(atom=atom) if atom.completion == WGMMA:
+            m, n, _ = atom.shape
+            return threads / (atom.unit.size or threads) * (PRODUCT_S + SUM_S * m * n)
         case For(extent=extent, body=body):
             trips = _value(extent, env)
             if _is_nest(body):
@@ -80,7 +110,7 @@ def _is_nest(body: tuple[Statement, ...]) -> bool:
         return False
     if isinstance(last, For | If | Region):
         return _is_nest(last.body)
-    return isinstance(last, Call | Compute)
+    return isinstance(last, Compute) or (isinstance(last, Call) and last.atom.completion not in DEFERRED)
 
 
 def _size(size: int | Expr, env: Mapping[str, int]) -> int:

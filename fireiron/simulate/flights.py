@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
-import numpy as np
 
 from fireiron.simulate.order import Array
 from fireiron.simulate.tracker import Race
 
 if TYPE_CHECKING:
-    from fireiron.simulate.state import Machine, Place, Storage
+    from fireiron.simulate.memory import Storage
+    from fireiron.simulate.state import Machine, Place
 
 
 @attrs.frozen(eq=False)
@@ -37,15 +37,11 @@ class Flight:
 
 @attrs.define
 class Flights:
-    """Keep a block's groups: the open one, and those that are committed, oldest first."""
+    """Keep a team's groups: the open one, and those that are committed, oldest first."""
 
-    machine: Any = None
+    machine: Machine
     open: list[Flight] = attrs.field(factory=list[Flight])
     groups: list[list[Flight]] = attrs.field(factory=list[list[Flight]])
-
-    def begin(self, machine: Machine) -> None:
-        """Start a block with nothing in flight."""
-        self.machine, self.open, self.groups = machine, [], []
 
     def launch(self, flight: Flight) -> None:
         """Start writes. From now on nobody may read or write there until they have landed.
@@ -56,9 +52,7 @@ class Flights:
         tracker = flight.storage.tracker
         assert tracker is not None
         self._record(flight)
-        if tracker.flying is None:
-            tracker.flying = np.zeros(len(tracker.writer), bool)
-        tracker.flying[flight.granules] = True
+        tracker.mark(flight.granules, True, 1)
         self.open.append(flight)
 
     def commit(self) -> None:
@@ -71,8 +65,8 @@ class Flights:
         while len(self.groups) > pending:
             for flight in self.groups.pop(0):
                 tracker = flight.storage.tracker
-                assert tracker is not None and tracker.flying is not None
-                tracker.flying[flight.granules] = False
+                assert tracker is not None
+                tracker.mark(flight.granules, True, -1)
                 self._record(flight)
                 flight.storage.data[flight.touched] = flight.values
 

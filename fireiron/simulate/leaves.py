@@ -12,12 +12,13 @@ from fireiron.algebra.expr import Const, Expr
 from fireiron.base.errors import SimulationError
 from fireiron.kernel.ir import View
 from fireiron.simulate.access import MOST_NBYTES, Access, Env, Fault, build, build_partial, granules_of, steps_of
-from fireiron.simulate.flights import Flight
+from fireiron.simulate.flights import Flight, Flights
 from fireiron.simulate.memory import Storage
 from fireiron.simulate.order import Array
-from fireiron.simulate.state import ITERATIONS, Machine, Place, State
+from fireiron.simulate.state import ITERATIONS, Place, State, Team
 from fireiron.simulate.tracker import Race
 
+WARPGROUP = 128
 MOST_KEPT = 24 << 20  # elements of cached index arrays, 8 bytes each
 
 
@@ -95,7 +96,7 @@ class Leaf:
     """Execute one statement for all lanes.
 
     Args:
-        machine: shared state.
+        team: whose threads.
         place: where counters and errors go.
         sources: operands that are read.
         targets: operands that are written.
@@ -105,11 +106,11 @@ class Leaf:
         write: predicate under which anything happens, or None.
         needs: the loop variables on which addresses and predicates depend.
         keep: whether plans are kept: never those that depend on the block.
-        flies: whether results land only when the atom's group is waited for.
+        flies: the group that must be waited for before results land, or "".
         adds: whether results are added to what is there, atomically.
     """
 
-    machine: Machine
+    team: Team
     place: Place
     sources: tuple[Operand, ...]
     targets: tuple[Operand, ...]
@@ -119,7 +120,7 @@ class Leaf:
     write: Callable[[Env], Any] | None
     needs: tuple[str, ...]
     keep: bool
-    flies: bool = False
+    flies: str = ""
     adds: bool = False
     plans: dict[Key, Plan | str] = attrs.field(factory=dict[Key, "Plan | str"])
 
@@ -131,20 +132,22 @@ class Leaf:
         found = self.plans.get(key)
         if found is None:
             found = self._make(state.env, act)
-            if self.machine.kept < MOST_KEPT:
+            if self.team.machine.kept < MOST_KEPT:
                 self.plans[key] = found
                 if isinstance(found, Plan):
-                    self.machine.kept += sum(a.weight for a in (*found.reads, *found.writes) if a is not None)
+                    self.team.machine.kept += sum(a.weight for a in (*found.reads, *found.writes) if a is not None)
         return found
 
     def run(self, plan: Plan | str) -> None:
         """Read, compute, write, and count."""
         if isinstance(plan, str):
             return
-        machine, place = self.machine, self.place
-        machine.order.tick(place.number)
+        place = self.place
+        self.team.order.tick(place.number)
         values: list[Array | None] = []
         for operand, access in zip(self.sources, plan.reads, strict=True):
+            if access is not None and access.storage.fragment is not None:
+                self._settled(access, "reads")
             values.append(None if access is None else gather(access) if operand.peek else self.load(access))
         for access, result in zip(plan.writes, self.compute(plan, values), strict=True):
             self.store(access, plan.mask, result)
@@ -163,16 +166,15 @@ class Leaf:
             return gather(access)
         self.place.charge(storage.kind, "read", access.traffic)
         if storage.tracker is not None:
-            granules, who = granules_of(access, self.keep, self.machine.order.partial)
+            granules, who = granules_of(access, self.keep, self.team.order.partial, self.team.offset)
             self._landed(storage, granules, "reads")
             if storage.must_write:
                 self._written(access, granules)
             try:
                 storage.tracker.read(granules, who)
             except Race as race:
-                raise self.machine.race(
-                    self.place, race, storage, *storage.granules(access.touched, access.who)
-                ) from None
+                everyone = storage.granules(access.touched, access.who + np.int32(self.team.offset))
+                raise self.team.machine.race(self.place, race, storage, *everyone) from None
         return gather(access)
 
     def store(self, access: Access, mask: Array | None, values: Array) -> None:
@@ -180,6 +182,8 @@ class Leaf:
         storage = access.storage
         if storage.kind == "RF":
             assert storage.initialised is not None
+            if storage.fragment is not None:
+                self._settled(access, "writes")
             if access.rows is not None:
                 storage.data[access.rows] = values
                 storage.initialised[access.rows] = True
@@ -190,34 +194,44 @@ class Leaf:
         self.place.charge(storage.kind, "write", access.traffic)
         if storage.tracker is None:
             who = f"{self.place} writes {storage.buffer.name}, which is an input"
-            raise self.machine.error(self.place, "write-to-input", who, "give the pointer the role output or update")
-        granules, who = granules_of(access, self.keep, exact=True)
+            raise self.team.error(self.place, "write-to-input", who, "give the pointer the role output or update")
+        granules, who = granules_of(access, self.keep, True, self.team.offset)
         self._landed(storage, granules, "writes")
         if self.flies:
             flight = Flight(self.place, storage, access.touched, _active(values, access, mask), granules, who)
-            self.machine.flights.launch(flight)
+            flights = self.team.flights.setdefault(self.flies, Flights(self.team.machine))
+            flights.launch(flight)
             return
         try:
             (storage.tracker.add if self.adds else storage.tracker.write)(granules, who)
         except Race as race:
-            raise self.machine.race(self.place, race, storage, granules, who) from None
+            raise self.team.machine.race(self.place, race, storage, granules, who) from None
         if self.adds:
             np.add.at(storage.data, access.touched, _active(values, access, mask))
         else:
             storage.data[access.touched] = _active(values, access, mask)
 
     def _landed(self, storage: Storage, granules: Array, verb: str) -> None:
-        """Refuse to touch what an asynchronous write has not reached yet."""
+        """Refuse to touch what an asynchronous access has not finished with."""
         assert storage.tracker is not None
-        flying = storage.tracker.flying
-        if flying is None or not flying[granules].any():
-            return
-        element = storage.element_of(int(granules[np.argmax(flying[granules])]))
-        text = f"{self.place} {verb} {storage.name(element)}, which an asynchronous copy may still write"
-        raise self.machine.error(self.place, "not-arrived", text, "wait for the copy's group first")
+        refuse_flying(self.team, self.place, storage, granules, verb)
+
+    def _settled(self, access: Access, verb: str) -> None:
+        """Refuse to touch registers that an instruction in flight uses."""
+        assert access.storage.fragment is not None
+        found = access.storage.fragment.touch(access.rows, access.touched)
+        if found is not None:
+            register, thread = found
+            raise self.team.error(
+                self.place,
+                "not-arrived",
+                f"{self.place}: {self.team.who(thread)} {verb} {access.storage.name(register)}, which an asynchronous "
+                f"instruction still uses{uncommitted(self.team, thread)}",
+                "commit its group and wait for it first",
+            )
 
     def _make(self, env: Env, act: Array | None) -> Plan | str:
-        lanes = (int(env[ITERATIONS]), self.machine.threads)
+        lanes = (int(env[ITERATIONS]), self.team.threads)
         mask = both(act, self.write(env) if self.write else None, lanes)
         if isinstance(mask, str):
             return SKIP
@@ -230,7 +244,7 @@ class Leaf:
             for operand in self.sources:
                 reads.append(None if isinstance(reading, str) else operand.access(env, lanes, reading))
         except Fault as fault:
-            raise self.machine.fault(self.place, fault, "reads") from None
+            raise self.team.fault(self.place, fault, "reads") from None
         if reading is not mask:
             zero = (
                 np.ones((lanes[0], 1, lanes[1]), bool) if isinstance(reading, str) else ~_full(reading, lanes)[:, None]
@@ -238,7 +252,7 @@ class Leaf:
         try:
             writes = [operand.access(env, lanes, mask) for operand in self.targets]
         except Fault as fault:
-            raise self.machine.fault(self.place, fault, "writes") from None
+            raise self.team.fault(self.place, fault, "writes") from None
         count = lanes[0] * lanes[1] if mask is None else int(mask.sum())
         plan = Plan(reads, writes, mask, zero, count)
         plan.together = lanes[0] == 1 or independent(plan)
@@ -246,7 +260,7 @@ class Leaf:
         return plan
 
     def _uninitialised_registers(self, access: Access) -> None:
-        storage, threads = access.storage, self.machine.threads
+        storage, threads = access.storage, self.team.threads
         assert storage.initialised is not None
         if access.rows is not None:
             bad = np.argwhere(~storage.initialised[access.rows])[0]
@@ -267,10 +281,50 @@ class Leaf:
 
     def uninitialised(self, storage: Storage, element: int, thread: int) -> SimulationError:
         """Make the error of a read that comes before any write."""
-        who = f"thread {thread} of block {self.machine.order.block}"
+        who = self.team.who(thread)
         text = f"{self.place}: {who} reads {storage.name(element)}, which nobody wrote"
         fix = "load it first, or initialise it" if storage.kind != "GL" else "give the pointer the role update"
-        return self.machine.error(self.place, "uninitialised-read", text, fix)
+        return self.team.error(self.place, "uninitialised-read", text, fix)
+
+
+def refuse_flying(
+    team: Team, place: Place, storage: Storage, granules: Array, verb: str, exempt: Array | None = None
+) -> None:
+    """Refuse to touch places that an asynchronous access has not finished with.
+
+    Args:
+        team: who touches them.
+        place: the statement.
+        storage: the memory.
+        granules: the places.
+        verb: `reads` or `writes`.
+        exempt: places whose writes in flight do not matter.
+
+    Raises:
+        SimulationError: `not-arrived`, `source-in-flight`.
+    """
+    tracker = storage.tracker
+    if tracker is None or tracker.flying is None or tracker.reading is None:
+        return
+    flying = tracker.flying[granules] != 0
+    if exempt is not None:
+        flying &= ~exempt
+    if flying.any():
+        element = storage.name(storage.element_of(int(granules[np.argmax(flying)])))
+        text = f"{place} {verb} {element}, which an asynchronous copy may still write"
+        raise team.error(place, "not-arrived", text, "wait for the copy's barrier or group first")
+    if verb == "writes":
+        reading = tracker.reading[granules] != 0
+        if reading.any():
+            element = storage.name(storage.element_of(int(granules[np.argmax(reading)])))
+            text = f"{place} writes {element} in {team.label}, which an asynchronous instruction may still read"
+            raise team.error(place, "source-in-flight", text, "wait for the reader's group first")
+
+
+def uncommitted(team: Team, lane: int) -> str:
+    """Say so where the work that a lane's unit started was never committed."""
+    queues = [groups for (_, first), groups in team.groups.items() if first == lane // WARPGROUP * WARPGROUP]
+    return ": its group was not committed" if any(queue.open for queue in queues) else ""
 
 
 def gather(access: Access) -> Array:

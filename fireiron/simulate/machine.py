@@ -1,20 +1,24 @@
-"""Coroutines over sets of threads, and the barriers at which they meet.
+"""Coroutines over sets of threads, and what they wait for: barriers, phases of mbarriers, turns, each other.
 
-Today one coroutine runs a whole block; a role or a warp of its own is one more coroutine over fewer threads.
+One coroutine runs a whole block until its warps part into roles; each role then has its own (each warpgroup of it,
+where nothing wider executes together). Blocks of a cluster run together. Bulk copies land only when all coroutines wait
+and one of them awaits that copy's barrier: as late as is legal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 import attrs
 import numpy as np
 
 from fireiron.base.errors import SimulationError
 from fireiron.kernel.ir import Sync
-from fireiron.simulate.leaves import SKIP
+from fireiron.language.levels import Cluster
+from fireiron.simulate.barriers import Slot, Turnstile
 from fireiron.simulate.order import Array
-from fireiron.simulate.state import Machine, Place
+from fireiron.simulate.state import Machine, Place, Team
 from fireiron.simulate.units import unit_threads
 
 
@@ -26,11 +30,114 @@ class Arrival:
         statement: the barrier.
         place: where it stands.
         active: the threads that reach it (threads), or None for all of the coroutine's.
+        first: first thread among those of which the level's units are made, in the cluster.
+        size: how many these are, None for the whole cluster.
     """
 
     statement: Sync
     place: Place
     active: Array | None
+    first: int = 0
+    size: int | None = None
+
+
+@attrs.frozen(eq=False)
+class Waiting:
+    """Wait for a phase of an mbarrier.
+
+    Args:
+        team: who waits.
+        place: where.
+        slot: for which mbarrier.
+        parity: and which parity of its phase.
+        threads: of the cluster.
+        phase: which phase ran when it came.
+    """
+
+    team: Team
+    place: Place
+    slot: Slot
+    parity: int
+    threads: Array
+    phase: int
+
+    @property
+    def ready(self) -> bool:
+        """Say whether a phase of this parity was completed last.
+
+        Raises:
+            SimulationError: `phase-ahead` where a waiter that looks rarely would have missed that.
+        """
+        if self.slot.phase - self.phase > 1:
+            raise self.team.error(
+                self.place,
+                "phase-ahead",
+                f"{self.place}: phases {self.phase} to {self.slot.phase - 1} of {self.slot.name} were completed while "
+                f"{self.team.label} awaited parity {self.parity}, which may miss its own",
+                "let none complete a phase before all who await the last one have gone on: compare the counts",
+            )
+        return self.slot.phase & 1 != self.parity
+
+    def resume(self) -> None:
+        """Know what the phase's arrivals told."""
+        if self.team.machine.check:
+            self.team.order.learn(self.threads, self.slot.completed)
+
+    def __str__(self) -> str:
+        return f"{self.team.label} awaits {self.slot.awaits(self.parity)}"
+
+
+@attrs.frozen(eq=False)
+class Standing:
+    """Wait at a numbered barrier.
+
+    Args:
+        team: who waits.
+        place: where.
+        number: of the barrier.
+        turnstile: its state.
+        generation: how often it had opened before.
+        threads: of the cluster.
+    """
+
+    team: Team
+    place: Place
+    number: int
+    turnstile: Turnstile
+    generation: int
+    threads: Array
+
+    @property
+    def ready(self) -> bool:
+        """Say whether it opened."""
+        return self.turnstile.generation > self.generation
+
+    def resume(self) -> None:
+        """Know what those who came told."""
+        assert self.turnstile.completed is not None
+        self.team.order.learn(self.threads, self.turnstile.completed)
+
+    def __str__(self) -> str:
+        missing = self.turnstile.threads - self.turnstile.arrived
+        return f"{self.team.label} waits at barrier {self.number} for {missing} of {self.turnstile.threads} threads"
+
+
+@attrs.frozen(eq=False)
+class Fork:
+    """Part into coroutines, and go on once all of them ended."""
+
+    children: list[Coroutine]
+
+    @property
+    def ready(self) -> bool:
+        """Say whether all of them ended."""
+        return all(child.finished for child in self.children)
+
+    def resume(self) -> None:
+        """Go on without knowing more: roles end one by one."""
+
+
+Event: TypeAlias = Arrival | Waiting | Standing | Fork
 
 
 @attrs.define(eq=False)
@@ -38,49 +145,93 @@ class Coroutine:
     """Run threads that follow one program together.
 
     Args:
-        threads: which threads of the block, a mask.
-        steps: its execution, stopping at barriers.
+        threads: which threads of the cluster, a mask.
+        steps: its execution, stopping where it may have to wait.
+        label: what it is called in reports.
         arrival: the barrier at which it waits.
         present: its threads there.
+        event: what else it waits for.
         finished: whether it ended.
+        top: whether its threads are gone when it ends.
     """
 
     threads: Array
-    steps: Iterator[Arrival]
+    steps: Iterator[Event]
+    label: str = ""
     arrival: Arrival | None = None
     present: Array | None = None
+    event: Waiting | Standing | Fork | None = None
     finished: bool = False
+    top: bool = True
+
+    @property
+    def stopped(self) -> bool:
+        """Say whether it waits."""
+        return self.arrival is not None or self.event is not None
 
 
 def run(machine: Machine, coroutines: list[Coroutine]) -> None:
-    """Run the coroutines of one block to their ends.
+    """Run the coroutines of one cluster to their ends.
 
     Raises:
         SimulationError: `divergent-barrier`, `deadlock`.
     """
+    everyone = list(coroutines)
     while True:
-        for coroutine in coroutines:
-            while coroutine.arrival is None and not coroutine.finished:
+        moved = False
+        for coroutine in everyone:
+            if coroutine.event is not None and coroutine.event.ready:
+                coroutine.event.resume()
+                coroutine.event = None
+            while not coroutine.stopped and not coroutine.finished:
+                moved = True
                 _advance(machine, coroutine)
-                _release(machine, coroutines)
-        if all(coroutine.finished for coroutine in coroutines):
+                _release(machine, everyone)
+        started = [c.event for c in everyone if isinstance(c.event, Fork)]
+        fresh = [child for fork in started for child in fork.children if child not in everyone]
+        everyone += fresh
+        if all(coroutine.finished for coroutine in everyone):
             return
-        if all(coroutine.finished or coroutine.arrival is not None for coroutine in coroutines):
-            raise _deadlock(machine, coroutines)
+        if not moved and not fresh and not _land(machine, everyone):
+            raise _deadlock(machine, everyone)
+
+
+def _land(machine: Machine, coroutines: list[Coroutine]) -> bool:
+    """Let the copies for one awaited barrier land until its phase is complete."""
+    for coroutine in coroutines:
+        event = coroutine.event
+        if isinstance(event, Waiting) and event.slot.flights and not event.slot.pending:
+            while not event.ready and event.slot.land(machine):
+                pass
+            return True
+    return False
 
 
 def _advance(machine: Machine, coroutine: Coroutine) -> None:
-    arrival = next(coroutine.steps, None)
-    if arrival is None:
+    event = next(coroutine.steps, None)
+    if event is None:
         coroutine.finished = True
         return
-    present = coroutine.threads if arrival.active is None else coroutine.threads & arrival.active
-    for unit in unit_threads(arrival.statement.level, machine.threads):
+    if not isinstance(event, Arrival):
+        if event.ready:
+            event.resume()
+        else:
+            coroutine.event = event
+        return
+    present = coroutine.threads if event.active is None else coroutine.threads & event.active
+    for unit in _units(machine, event):
         mine = coroutine.threads[unit]
         here = present[unit]
         if here.any() and (here != mine).any():
-            raise _divergent(machine, arrival, unit[here], unit[mine & ~here])
-    coroutine.arrival, coroutine.present = arrival, present
+            raise _divergent(machine, event, unit[here], unit[mine & ~here])
+    coroutine.arrival, coroutine.present = event, present
+
+
+def _units(machine: Machine, arrival: Arrival) -> list[Array]:
+    if arrival.statement.level == Cluster:
+        return [np.arange(machine.order.threads)]
+    size = machine.order.threads if arrival.size is None else arrival.size
+    return [unit + arrival.first for unit in unit_threads(arrival.statement.level, size)]
 
 
 def _release(machine: Machine, coroutines: list[Coroutine]) -> None:
@@ -88,17 +239,30 @@ def _release(machine: Machine, coroutines: list[Coroutine]) -> None:
     for leader in coroutines:
         if leader.arrival is None or leader.present is None:
             continue
-        level = leader.arrival.statement.level
-        units = [unit for unit in unit_threads(level, machine.threads) if leader.present[unit].any()]
-        waiting = [c for c in coroutines if c.arrival is not None and c.arrival.statement.level == level]
-        there = np.zeros(machine.threads, bool)
+        arrival = leader.arrival
+        level = arrival.statement.level
+        units = [unit for unit in _units(machine, arrival) if leader.present[unit].any()]
+        scope = (arrival.first, arrival.size) if level != Cluster else None
+        waiting = [
+            c
+            for c in coroutines
+            if c.arrival is not None
+            and c.arrival.statement.level == level
+            and (scope is None or scope == (c.arrival.first, c.arrival.size))
+        ]
+        there = np.zeros(machine.order.threads, bool)
         for coroutine in waiting:
             assert coroutine.present is not None
             there |= coroutine.present
+        if level == Cluster:
+            # Threads that have ended count as arrived.
+            for coroutine in coroutines:
+                if coroutine.finished and coroutine.top:
+                    there |= coroutine.threads
         if not all(there[unit].all() for unit in units):
             continue
         machine.barriers += len(units)
-        if len(units) == 1 and len(units[0]) == machine.threads:
+        if len(units) == 1 and len(units[0]) == machine.order.threads:
             machine.order.join_all()
         else:
             machine.order.join(units)
@@ -113,38 +277,61 @@ def _release(machine: Machine, coroutines: list[Coroutine]) -> None:
 
 def _divergent(machine: Machine, arrival: Arrival, here: Array, absent: Array) -> SimulationError:
     level = arrival.statement.level
-    return SimulationError(
+    where, (here, absent) = _local(machine, here, absent)
+    return machine.error(
+        arrival.place,
         "divergent-barrier",
-        f"{arrival.place}: {spans(here)} of block {machine.order.block} wait at the barrier of their {level} "
+        f"{arrival.place}: {spans(here)} of {where} wait at the barrier of their {level} "
         f"({arrival.statement.reason}) for {spans(absent)}, which the condition around it keeps away",
-        fix=f"move the barrier out of the condition, or make the condition uniform in each {level}",
-        link=arrival.place.link,
-        path=arrival.place.path or arrival.place.title,
+        f"move the barrier out of the condition, or make the condition uniform in each {level}",
     )
+
+
+def _local(machine: Machine, *threads: Array) -> tuple[str, list[Array]]:
+    """Count threads in their block, where they are all of one; else in the cluster."""
+    each, first = machine.kernel.threads, machine.order.group * machine.kernel.cluster
+    ranks = {int(thread) // each for part in threads for thread in part}
+    if len(ranks) != 1:
+        return f"the cluster of block {first}", list(threads)
+    (rank,) = ranks
+    return f"block {first + rank}", [part - rank * each for part in threads]
 
 
 def _deadlock(machine: Machine, coroutines: list[Coroutine]) -> SimulationError:
     lines: list[str] = []
-    first: Arrival | None = None
+    first: Place | None = None
+    many = machine.kernel.cluster > 1
     for coroutine in coroutines:
-        if coroutine.arrival is not None and coroutine.present is not None:
-            first = first or coroutine.arrival
+        if isinstance(coroutine.event, Waiting | Standing):
+            first = first or coroutine.event.place
+            lines.append(str(coroutine.event))
+        elif isinstance(coroutine.event, Fork):
+            continue
+        elif coroutine.arrival is not None and coroutine.present is not None:
+            first = first or coroutine.arrival.place
             level = coroutine.arrival.statement.level
-            units = [u for u in unit_threads(level, machine.threads) if coroutine.present[u].any()]
+            units = [u for u in _units(machine, coroutine.arrival) if coroutine.present[u].any()]
             needed = np.concatenate([unit[~coroutine.present[unit]] for unit in units])
             reason = coroutine.arrival.statement.reason
-            here = spans(np.flatnonzero(coroutine.present))
-            lines.append(f"{here} wait at a barrier of their {level} ({reason}) for {spans(needed)}")
+            where, (here, needed) = _local(machine, np.flatnonzero(coroutine.present), needed)
+            who = f"{spans(here)} of {where}" if many else spans(here)
+            lines.append(f"{who} wait at a barrier of their {level} ({reason}) for {spans(needed)}")
+        elif coroutine.label:
+            lines.append(f"{coroutine.label} has finished")
         else:
             lines.append(f"{spans(np.flatnonzero(coroutine.threads))} have finished")
     assert first is not None
-    return SimulationError(
-        "deadlock",
-        f"block {machine.order.block} cannot go on: " + "; ".join(lines),
-        fix="let all of them reach the same barriers",
-        link=first.place.link,
-        path=first.place.path or first.place.title,
-    )
+    who = f"block {machine.order.group}"
+    if many:
+        start = machine.order.group * machine.kernel.cluster
+        who = f"the cluster of blocks {start} to {start + machine.kernel.cluster - 1}"
+    return machine.error(first, "deadlock", f"{who} cannot go on: " + "; ".join(lines), _advice(coroutines))
+
+
+def _advice(coroutines: list[Coroutine]) -> str:
+    if any(isinstance(c.event, Waiting) for c in coroutines):
+        return "compare counts, bytes, parities and trip counts of those who arrive with those of who waits"
+    return "let all of them reach the same barriers"
 
 
 def spans(threads: Array) -> str:
@@ -158,9 +345,3 @@ def spans(threads: Array) -> str:
     parts = [f"{p[0]}..{p[-1]}" if len(p) > 1 else f"{p[0]}" for p in np.split(threads, cuts) if len(p)]
     text = ", ".join(parts[:4]) + (", ..." if len(parts) > 4 else "")
     return f"thread {text}" if len(threads) == 1 else f"threads {text}"
-
-
-def barrier_mask(act: Array | str | None) -> Array | None:
-    """Give the threads that a mask over (1, threads) lets through."""
-    assert act != SKIP if isinstance(act, str) else True
-    return None if act is None or isinstance(act, str) else act[0]

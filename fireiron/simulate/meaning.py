@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any, assert_never, cast
 
+import attrs
 import numpy as np
 
 from fireiron.algebra.expr import Expr, as_expr, evaluate
@@ -17,7 +18,7 @@ from fireiron.simulate.access import Env, Value
 from fireiron.simulate.arithmetic import evaluate_scalar
 from fireiron.simulate.leaves import Leaf, Plan
 from fireiron.simulate.order import Array
-from fireiron.simulate.state import ITERATIONS, Machine, Place
+from fireiron.simulate.state import ITERATIONS, Place, Team
 from fireiron.simulate.units import unit_threads
 
 WARP = 32
@@ -27,8 +28,8 @@ Values = list[Array | None]
 class Meaning:
     """Say what a statement computes, and which executions of it make no sense."""
 
-    def __init__(self, machine: Machine, place: Place) -> None:
-        self.machine = machine
+    def __init__(self, team: Team, place: Place) -> None:
+        self.team = team
         self.place = place
 
     def compute(self, plan: Plan, values: Values) -> tuple[Array, ...]:
@@ -40,26 +41,11 @@ class Meaning:
 
     def error(self, code: str, message: str, fix: str) -> SimulationError:
         """Make an error at the statement's site."""
-        return self.machine.error(self.place, code, f"{self.place}: {message}", fix)
+        return self.team.error(self.place, code, f"{self.place}: {message}", fix)
 
     def converged(self, plan: Plan, level: Level) -> Array:
         """Give the threads of each unit (units, threads) that runs, or refuse where a unit runs in part."""
-        units = unit_threads(level, self.machine.threads)
-        size = level.size or self.machine.threads
-        runs: list[Array] = []
-        for unit in units:
-            active = np.ones(len(unit), bool) if plan.mask is None else plan.mask[0, unit]
-            if active.any():
-                if not active.all() or len(unit) < size:
-                    idle = int(unit[np.argmin(active)]) if not active.all() else int(unit[-1]) + 1
-                    raise self.error(
-                        "divergent-call",
-                        f"a {level} of {size} threads executes it together, but thread {idle} of block "
-                        f"{self.machine.order.block} does not take part",
-                        f"make the condition uniform in each {level}",
-                    )
-                runs.append(unit)
-        return np.array(runs)
+        return converged(self.team, self.place, None if plan.mask is None else plan.mask[0], level)
 
 
 class MoveMeaning(Meaning):
@@ -94,8 +80,8 @@ class MoveMeaning(Meaning):
 class CollectiveMeaning(MoveMeaning):
     """Deal a tile that a whole unit loads out again, by the atom's two thread-value layouts."""
 
-    def __init__(self, machine: Machine, place: Place, atom: Atom) -> None:
-        super().__init__(machine, place)
+    def __init__(self, team: Team, place: Place, atom: Atom) -> None:
+        super().__init__(team, place)
         self.atom = atom
         src, dst = atom.operands
         self.threads = int(src.layout[0].size)
@@ -112,6 +98,9 @@ class CollectiveMeaning(MoveMeaning):
         ]
         self.thread, element = (np.array([[pair[i] for pair in row] for row in origin]) for i in (0, 1))
         self.element = element // pack
+        # Lanes whose addresses an instruction ignores are given those of others.
+        rows = [int(dst.layout[0](t)) for t in range(self.threads)]
+        self.speaks = np.array([row not in rows[:t] for t, row in enumerate(rows)])
 
     def compute(self, plan: Plan, values: Values) -> tuple[Array, ...]:
         """Give what each thread receives."""
@@ -127,13 +116,20 @@ class CollectiveMeaning(MoveMeaning):
         """Find the units that run; all their threads must."""
         plan.together &= plan.mask is None or len(plan.mask) == 1
         plan.extra = self.converged(plan, self.atom.unit)
+        (access,) = plan.writes
+        if access.index is None or access.rows is not None or self.speaks.all():
+            return
+        here: Array = np.zeros(access.index.shape, bool)
+        here[:, :, plan.extra] = self.speaks
+        who = np.broadcast_to(np.arange(here.shape[2], dtype=access.who.dtype) + 1, here.shape)
+        plan.writes[0] = attrs.evolve(access, touched=access.index[here], who=who[here], granules=None, active=here)
 
 
 class MatMulMeaning(Meaning):
     """Call the atom's own meaning, for all units and iterations at once."""
 
-    def __init__(self, machine: Machine, place: Place, atom: Atom) -> None:
-        super().__init__(machine, place)
+    def __init__(self, team: Team, place: Place, atom: Atom) -> None:
+        super().__init__(team, place)
         self.atom = atom
         self.alone = atom.unit.size == 1
         self.flops = 2 * prod(atom.shape)
@@ -145,7 +141,7 @@ class MatMulMeaning(Meaning):
         shaped = [self._units(value, threads) for value in values if value is not None]
         result = self.atom.numpy(*shaped)
         count, _, lanes = values[-1].shape if values[-1] is not None else (1, 1, 1)
-        self.machine.flops += self.flops * (plan.count // max(self.atom.unit.size or 1, 1))
+        self.team.machine.flops += self.flops * (plan.count // max(self.atom.unit.size or 1, 1))
         if self.alone:
             if result.shape[-1] == 1:
                 return (result.reshape(count, 1, lanes),)
@@ -179,8 +175,8 @@ class MatMulMeaning(Meaning):
 class ShuffleMeaning(Meaning):
     """Read a register of another lane of the warp."""
 
-    def __init__(self, machine: Machine, place: Place, lane: Value) -> None:
-        super().__init__(machine, place)
+    def __init__(self, team: Team, place: Place, lane: Value) -> None:
+        super().__init__(team, place)
         self.lane = lane
         self.leaf: Leaf | None = None
 
@@ -189,7 +185,7 @@ class ShuffleMeaning(Meaning):
         access = plan.reads[0]
         assert access is not None
         assert self.leaf is not None
-        storage, threads = access.storage, self.machine.threads
+        storage, threads = access.storage, self.team.threads
         assert storage.initialised is not None
         index = access.index
         if index is None:
@@ -207,7 +203,7 @@ class ShuffleMeaning(Meaning):
 
     def finish(self, plan: Plan, env: Env) -> None:
         """Find the source threads, which must be lanes of the warp that take part."""
-        threads = self.machine.threads
+        threads = self.team.threads
         lanes = (int(env[ITERATIONS]), threads)
         lane = np.broadcast_to(np.asarray(self.lane(env), np.int64), lanes)
         thread = np.arange(threads)
@@ -218,7 +214,7 @@ class ShuffleMeaning(Meaning):
             at, who = (int(x) for x in np.argwhere(bad)[0])
             raise self.error(
                 "out-of-bounds",
-                f"thread {who} of block {self.machine.order.block} reads lane {int(lane[at, who])} of its warp",
+                f"{self.team.who(who)} reads lane {int(lane[at, who])} of its warp",
                 "lanes are 0 to 31",
             )
         # Inactive lanes read themselves, which nobody sees.
@@ -229,8 +225,7 @@ class ShuffleMeaning(Meaning):
             at, who = (int(x) for x in np.argwhere(idle)[0])
             raise self.error(
                 "inactive-lane",
-                f"thread {who} of block {self.machine.order.block} reads lane {int(lane[at, who])}, "
-                "which does not take part",
+                f"{self.team.who(who)} reads lane {int(lane[at, who])}, which does not take part",
                 "let the whole warp execute the shuffle",
             )
         plan.extra = source
@@ -239,8 +234,8 @@ class ShuffleMeaning(Meaning):
 class ComputeMeaning(Meaning):
     """Evaluate a scalar expression."""
 
-    def __init__(self, machine: Machine, place: Place, statement: Compute) -> None:
-        super().__init__(machine, place)
+    def __init__(self, team: Team, place: Place, statement: Compute) -> None:
+        super().__init__(team, place)
         self.expr = statement.expr
         self.dtype = statement.dst.buffer.dtype
         self.operations = operations(statement.expr)
@@ -250,9 +245,9 @@ class ComputeMeaning(Meaning):
     def compute(self, plan: Plan, values: Values) -> tuple[Array, ...]:
         """Give the values."""
         inputs = [value for value in values if value is not None]
-        self.machine.flops += self.operations * plan.count
+        self.team.machine.flops += self.operations * plan.count
         try:
-            return (evaluate_scalar(self.expr, inputs, self.machine.numbers),)
+            return (evaluate_scalar(self.expr, inputs, self.team.machine.numbers),)
         except SimulationError as error:
             raise error.located(self.place.link, self.place.path or self.place.title) from None
 
@@ -260,8 +255,8 @@ class ComputeMeaning(Meaning):
 class MicroMeaning(Meaning):
     """Call a user's own meaning once a unit, on matrices."""
 
-    def __init__(self, machine: Machine, place: Place, statement: Micro) -> None:
-        super().__init__(machine, place)
+    def __init__(self, team: Team, place: Place, statement: Micro) -> None:
+        super().__init__(team, place)
         self.statement = statement
         self.extents: list[tuple[Value, Value]] = []
         self.targets = [statement.roles.index(role) for role in statement.written]
@@ -301,11 +296,11 @@ class MicroMeaning(Meaning):
 
     def finish(self, plan: Plan, env: Env) -> None:
         """Let the first thread of each unit stand for it."""
-        lanes = self.machine.threads
+        lanes = self.team.threads
         whole = [_matrix(view.layout, env) for view in self.statement.views]
         present = [tuple(np.broadcast_to(np.asarray(e(env)), (1, lanes))[0] for e in each) for each in self.extents]
         if self.statement.level.size == 1:
-            active = np.ones(self.machine.threads, bool) if plan.mask is None else plan.mask[0]
+            active = np.ones(self.team.threads, bool) if plan.mask is None else plan.mask[0]
             plan.extra = np.flatnonzero(active).tolist(), whole, present
             return
         if any(access.storage.kind == "RF" for access in (*plan.reads, *plan.writes) if access is not None):
@@ -317,7 +312,7 @@ class MicroMeaning(Meaning):
             )
         leaders = self.converged(plan, self.statement.level)[:, 0]
         plan.extra = leaders.tolist(), whole, present
-        plan.mask = np.zeros((1, self.machine.threads), bool)
+        plan.mask = np.zeros((1, self.team.threads), bool)
         plan.mask[0, leaders] = True
         for access in plan.writes:
             assert access.index is not None
@@ -325,7 +320,31 @@ class MicroMeaning(Meaning):
             active = active if access.active is None else active & access.active
             access.active = active if access.active is not None else None
             access.touched = access.index[active]
-            access.who = np.broadcast_to(np.arange(1, self.machine.threads + 1, dtype=np.int32), active.shape)[active]
+            access.who = np.broadcast_to(np.arange(1, self.team.threads + 1, dtype=np.int32), active.shape)[active]
+
+
+def converged(team: Team, place: Place, mask: Array | None, level: Level) -> Array:
+    """Give the threads of each unit (units, threads) that runs, or refuse where a unit runs in part.
+
+    Raises:
+        SimulationError: `divergent-call`.
+    """
+    size = level.size or team.threads
+    runs: list[Array] = []
+    for unit in unit_threads(level, team.threads):
+        active = np.ones(len(unit), bool) if mask is None else mask[unit]
+        if active.any():
+            if not active.all() or len(unit) < size:
+                idle = int(unit[np.argmin(active)]) if not active.all() else int(unit[-1]) + 1
+                raise team.error(
+                    place,
+                    "divergent-call",
+                    f"{place}: a {level} of {size} threads executes it together, but {team.who(idle)} does not take "
+                    "part",
+                    f"make the condition uniform in each {level}",
+                )
+            runs.append(unit)
+    return np.array(runs)
 
 
 def operations(expr: Scalar) -> int:

@@ -12,6 +12,7 @@ from fireiron.algebra.elements import strided
 from fireiron.algebra.expr import evaluate
 from fireiron.base.errors import SimulationError
 from fireiron.kernel.ir import Buffer, Kernel, Pointer, Workspace
+from fireiron.simulate.fragment import Fragment
 from fireiron.simulate.order import Array, Order
 from fireiron.simulate.tracker import Tracker
 
@@ -33,6 +34,7 @@ class Storage:
         strides: its element strides.
         must_write: whether reading needs an earlier write.
         reaches: what `reach` found, by steps.
+        fragment: for RF that asynchronous instructions use, what is in flight.
     """
 
     buffer: Buffer
@@ -47,6 +49,7 @@ class Storage:
     strides: tuple[int, ...] = ()
     must_write: bool = False
     reaches: dict[bytes, tuple[int, ...]] = attrs.field(factory=dict[bytes, tuple[int, ...]])
+    fragment: Fragment | None = None
 
     def reach(self, steps: Array) -> tuple[int, ...]:
         """Give how far a view's elements go beyond its first one along each dimension."""
@@ -90,8 +93,15 @@ class Storage:
         return tuple(found)
 
 
-def registers(buffer: Buffer, sizes: Mapping[str, int], threads: int) -> Storage:
-    """Make one block's copy of a register buffer, holding nothing yet."""
+def registers(buffer: Buffer, sizes: Mapping[str, int], threads: int, fragment: bool = False) -> Storage:
+    """Make the copies of a register buffer that some threads have, holding nothing yet.
+
+    Args:
+        buffer: what it stands for.
+        sizes: values of the symbols.
+        threads: how many.
+        fragment: whether asynchronous instructions use it.
+    """
     size = _int(evaluate(buffer.size, sizes)) * buffer.slots
     rows = max(size, 1)
     return Storage(
@@ -100,6 +110,7 @@ def registers(buffer: Buffer, sizes: Mapping[str, int], threads: int) -> Storage
         data=np.zeros((rows, threads), buffer.dtype.numpy),
         size=size,
         initialised=np.zeros((rows, threads), bool),
+        fragment=Fragment.of(rows, threads) if fragment else None,
     )
 
 

@@ -1,8 +1,13 @@
-"""Happens-before: which earlier accesses of a block's other threads a thread may rely on.
+"""Happens-before: which earlier accesses of a cluster's other threads a thread may rely on.
 
 A vector clock is kept in global time: `known[t, u] = s` says that all that thread u did up to time s happened before
-what thread t does now. A barrier of the whole block makes one number, `base`, stand for the whole matrix, so most
-kernels never build it.
+what thread t does now. A barrier of all threads makes one number, `base`, stand for the whole matrix, so most kernels
+never build it.
+
+Where a kernel has asynchronous accesses, what they do belongs to agents, which have columns after those of the threads:
+the bytes that land on a slot of an mbarrier are one agent's, the operands that a warpgroup's instructions read are
+another's. A second half of each row tells, in the same columns, up to when a thread's generic accesses were fenced for
+the asynchronous proxy. Barriers carry both halves alike.
 """
 
 from __future__ import annotations
@@ -16,27 +21,32 @@ Array: TypeAlias = npt.NDArray[Any]
 
 NOBODY = 0  # `who` is a thread's number plus one, so that zeroed pages mean "no access yet"
 MANY = -1
+AGENT = -2  # `who` of the first agent; the others count down from it
 
 
 class Order:
-    """Keep the time, and who is ordered after whom inside the running block.
+    """Keep the time, and who is ordered after whom inside the running cluster.
 
     Args:
-        threads: threads of a block.
-        partial: whether the kernel has barriers of less than a block.
+        threads: threads of all blocks of a cluster.
+        partial: whether the kernel has barriers of less than all of them.
+        agents: how many asynchronous agents there are; None where the kernel has no asynchronous accesses, proxies or
+            clusters.
     """
 
-    def __init__(self, threads: int, partial: bool) -> None:
+    def __init__(self, threads: int, partial: bool, agents: int | None = None) -> None:
         self.threads = threads
-        self.partial = partial
+        self.proxies = agents is not None
+        self.partial = partial or self.proxies
+        self.columns = threads + (agents or 0)
         self.now = 0
-        self.start = 0  # accesses up to here belong to earlier blocks
-        self.base = 0  # accesses of this block up to here are ordered before all that follows
-        self.block = 0
+        self.start = 0  # accesses up to here belong to earlier clusters
+        self.base = 0  # accesses of this cluster up to here are ordered before all that follows
+        self.group = 0  # the running cluster; without clusters, the running block
         self.known: Array | None = None
         self.places: list[int] = [0]  # at each time, the number of the site that ran
         self.starts: list[int] = []  # of all blocks that ran, in that order
-        self.released: dict[tuple[str, int], list[tuple[int, int]]] = {}  # counter: (block in that order, up to when)
+        self.counters: dict[tuple[str, int], list[tuple[int, int]]] = {}  # counter: (block in that order, up to when)
         self.acquired = np.zeros(0, np.int32)  # for each block in that order, what is ordered before this one
 
     def tick(self, place: int) -> int:
@@ -45,22 +55,33 @@ class Order:
         self.places.append(place)
         return self.now
 
-    def begin_block(self, block: int) -> None:
-        """Forget the order inside the block before; nothing orders two blocks."""
-        self.block = block
+    def begin_block(self, group: int) -> None:
+        """Forget the order inside the cluster before; nothing orders two clusters."""
+        self.group = group
         self.start = self.base = self.now
         self.known = None
         self.starts.append(self.now)
         self.acquired = np.zeros(0, np.int32)
 
+    def matrix(self) -> Array:
+        """Give what each thread knows, which is nothing at first."""
+        if self.known is None:
+            width = self.columns * (2 if self.proxies else 1)
+            self.known = np.zeros((self.threads, width), np.int32)
+        return self.known
+
     def join_all(self) -> None:
-        """Order everything so far before everything that follows in this block."""
+        """Order everything so far before everything that follows in this cluster."""
+        if self.proxies and self.known is not None:
+            # Fences must be remembered: a barrier does not replace them.
+            self.known[:] = self.released(np.arange(self.threads))
+        else:
+            self.known = None
         self.base = self.now
-        self.known = None
 
     def count_in(self, counter: tuple[str, int], released: int, acquires: bool) -> None:
         """Release this block's accesses up to a time at a counter, and acquire what blocks before it released there."""
-        earlier = self.released.setdefault(counter, [])
+        earlier = self.counters.setdefault(counter, [])
         if acquires:
             known = np.zeros(len(self.starts), np.int32)
             known[: len(self.acquired)] = self.acquired
@@ -79,25 +100,54 @@ class Order:
 
     def join(self, units: list[Array]) -> None:
         """Let the threads of each unit know all that any of them knows, and what each has done."""
-        if self.known is None:
-            self.known = np.zeros((self.threads, self.threads), np.int32)
+        known = self.matrix()
         for threads in units:
-            merged = self.known[threads].max(axis=0)
-            merged[threads] = self.now
-            self.known[threads] = merged
+            known[threads] = self.released(threads)
+
+    def released(self, threads: Array) -> Array:
+        """Give what any of these threads knows, and all that they did: what an arrival of theirs tells."""
+        merged = self.matrix()[threads].max(axis=0)
+        merged[threads] = self.now
+        return merged
+
+    def common(self, threads: Array) -> Array:
+        """Give what every one of these threads knows: what something that they start together may rely on."""
+        rows = self.matrix()[threads]
+        rows[np.arange(len(threads)), threads] = self.now
+        return rows.min(axis=0)
+
+    def learn(self, threads: Array, row: Array) -> None:
+        """Let threads know what others released."""
+        known = self.matrix()
+        known[threads] = np.maximum(known[threads], row)
+
+    def fence(self, threads: Array) -> None:
+        """Show the threads' generic accesses so far to the asynchronous proxy, for whoever is ordered after now."""
+        self.matrix()[threads, self.columns + threads] = self.now
 
     def concurrent(self, who: Array, other: Array, time: Array) -> Array:
-        """Say which of `other`'s accesses at `time` in this block are not ordered before what `who` does now.
+        """Say which of `other`'s accesses at `time` in this cluster are not ordered before what `who` does now.
 
         Args:
-            who: threads plus one, counted inside the block.
-            other: the same, of the earlier accesses; no MANY where the matrix is in use.
+            who: threads plus one, counted inside the cluster.
+            other: the same, or agents, of the earlier accesses; no MANY where the matrix is in use.
             time: when they were.
         """
         found = (time > self.base) & (other != who)
         if self.known is not None and found.any():
-            # Entries that are no thread of this block are already decided by time; clip them to a legal index.
+            # Entries that are no thread of this cluster are already decided by time; clip them to a legal index.
             mine = np.clip(who - 1, 0, self.threads - 1)
-            theirs = np.clip(other - 1, 0, self.threads - 1)
-            found &= (time > self.known[mine, theirs]) | (other == MANY)
+            found &= (time > self.known[mine, self._column(other)]) | (other == MANY)
         return found
+
+    def unordered(self, row: Array, other: Array, time: Array) -> Array:
+        """Say which accesses are not ordered before something that knows `row`."""
+        return (time > self.base) & (time > row[self._column(other)])
+
+    def unfenced(self, row: Array, other: Array, time: Array) -> Array:
+        """Say which generic accesses, ordered before, the asynchronous proxy need not see yet."""
+        return (time > self.start) & (time > row[self.columns + self._column(other)])
+
+    def _column(self, other: Array) -> Array:
+        place = np.where(other <= AGENT, self.threads + AGENT - other, other - 1)
+        return np.clip(place, 0, self.columns - 1)

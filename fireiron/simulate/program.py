@@ -1,39 +1,52 @@
-"""Turn a kernel's statements into closures over an environment of loop values.
+"""Turn a kernel's statements into closures over an environment of loop values, for one team of threads.
 
 A nest of loops around one statement runs at once, as more lanes, where its iterations do not depend on each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias, assert_never, cast
+from collections.abc import Iterator
+from typing import Any, assert_never, cast
 
 import attrs
 import numpy as np
 
 from fireiron.algebra.expr import Expr, Var, as_int, free, to_python
+from fireiron.base.errors import SimulationError
 from fireiron.kernel.ir import (
     BLOCK,
+    BLOCKS,
+    RANK,
     THREAD,
+    Advance,
+    Arrive,
+    Await,
     Call,
     Commit,
     Compute,
     CountIn,
+    Fence,
     For,
     If,
+    InitBarriers,
     Let,
+    Lower,
     Micro,
+    Raise,
     Region,
+    Roles,
     Statement,
     Sync,
+    Turn,
     View,
     Wait,
-    walk,
 )
-from fireiron.language.levels import Block
 from fireiron.simulate.access import Env, Value
+from fireiron.simulate.bulk import BulkCopy
+from fireiron.simulate.deferred import DeferredMatMul
+from fireiron.simulate.groups import BULK_LOAD, BULK_STORE, DEFERRED, WGMMA
 from fireiron.simulate.leaves import SKIP, Leaf, Operand, Plan, as_true, both
-from fireiron.simulate.machine import Arrival, barrier_mask
+from fireiron.simulate.machine import Event
 from fireiron.simulate.meaning import (
     CollectiveMeaning,
     ComputeMeaning,
@@ -44,58 +57,12 @@ from fireiron.simulate.meaning import (
     ShuffleMeaning,
     matrix_extents,
 )
-from fireiron.simulate.order import Array
-from fireiron.simulate.state import ITERATIONS, Machine, Place, State
+from fireiron.simulate.ranges import GIVEN, kept, promised
+from fireiron.simulate.state import ITERATIONS, Place, State, Team
+from fireiron.simulate.steps import Act, Needs, Run, Scope, Step
+from fireiron.simulate.waits import Waits
 
 MOST_LANES = 1 << 20  # of one execution of a nest
-
-Act: TypeAlias = "Array | None"
-Run: TypeAlias = Callable[[State, Act], None]
-Walk: TypeAlias = Callable[[State, Act], Iterator[Arrival]]
-Needs: TypeAlias = frozenset[str]
-
-
-@attrs.frozen
-class Step:
-    """Hold one compiled statement: `run` where it holds no barrier, else `walk`."""
-
-    run: Run | None
-    walk: Walk | None = None
-
-
-@attrs.frozen
-class Scope:
-    """Say what surrounds a statement.
-
-    Args:
-        region: the innermost one.
-        titles: of all of them.
-        needs: for each variable, the loop variables from which its value follows.
-        guard: those of the conditions around.
-    """
-
-    region: Region | None = None
-    titles: tuple[str, ...] = ()
-    needs: tuple[tuple[str, Needs], ...] = ()
-    guard: Needs = frozenset()
-
-    def of(self, *exprs: Expr | None) -> Needs:
-        """List the loop variables from which expressions follow."""
-        known = dict(self.needs)
-        found: set[str] = set()
-        for expr in exprs:
-            if expr is not None:
-                for leaf in free(expr):
-                    found |= known.get(leaf.name, frozenset())
-        return frozenset(found)
-
-    def bind(self, name: str, needs: Needs) -> Scope:
-        """Add a variable."""
-        return attrs.evolve(self, needs=(*(pair for pair in self.needs if pair[0] != name), (name, needs)))
-
-    def enter(self, region: Region) -> Scope:
-        """Go into a region."""
-        return attrs.evolve(self, region=region, titles=(*self.titles, region.title))
 
 
 @attrs.frozen
@@ -120,17 +87,43 @@ class Nest:
 
 
 class Compiler:
-    """Compile the statements of one kernel for one machine."""
+    """Compile the statements that one team runs."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+    def __init__(self, team: Team) -> None:
+        self.team = team
         self.values: dict[Expr, Value] = {}
-        self.places: dict[tuple[str, str, str], Place] = {}
+        self.given: dict[Var, None] = {}  # of thread, block, blocks and rank, in the order of use
+
+    def beside(self, team: Team) -> Compiler:
+        """Make a compiler like this one for another team, which starts where this one's parts into roles."""
+        return type(self)(team)
 
     def program(self) -> Step:
         """Compile the kernel's body."""
-        scope = Scope().bind(BLOCK, frozenset([BLOCK])).bind(THREAD, frozenset())
-        return self.body(self.machine.kernel.body, scope)
+        scope = Scope().bind(BLOCK, frozenset([BLOCK]))
+        for name in (THREAD, BLOCKS, RANK):
+            scope = scope.bind(name, frozenset())
+        return self.whole(self.team.machine.kernel.body, scope)
+
+    def whole(self, statements: tuple[Statement, ...], scope: Scope) -> Step:
+        """Compile all that the team runs, after a check of what its expressions take for granted."""
+        inner, first = self.body(statements, scope), promised(self)
+        if inner.run is not None:
+            body = inner.run
+
+            def run(state: State, act: Act) -> None:
+                first(state, act)
+                body(state, act)
+
+            return Step(run)
+        assert inner.walk is not None
+        walker = inner.walk
+
+        def walk(state: State, act: Act) -> Iterator[Event]:
+            first(state, act)
+            yield from walker(state, act)
+
+        return Step(None, walk)
 
     def body(self, statements: tuple[Statement, ...], scope: Scope) -> Step:
         """Compile statements that follow each other; Let binds for those after it."""
@@ -150,7 +143,7 @@ class Compiler:
 
             return Step(run)
 
-        def walk(state: State, act: Act) -> Iterator[Arrival]:
+        def walk(state: State, act: Act) -> Iterator[Event]:
             for step in steps:
                 if step.run is not None:
                     step.run(state, act)
@@ -163,10 +156,11 @@ class Compiler:
         """Compile one statement."""
         match statement:
             case Let(var=var, value=value):
-                name, give = var.name, self.value(value)
+                name, give, check = var.name, self.value(value), kept(self, var, scope)
 
                 def let(state: State, act: Act) -> None:
                     state.env[name] = give(state.env)
+                    check(state, act)
 
                 return Step(let)
             case For():
@@ -176,19 +170,26 @@ class Compiler:
                 return self.conditional(self.value(condition), self.body(body, inner))
             case Region(body=body):
                 return self.body(body, scope.enter(statement))
-            case Sync(level=level):
-                place = self.place(statement, f"Sync({level})", scope)
-
-                def sync(state: State, act: Act) -> Iterator[Arrival]:
-                    yield Arrival(statement, place, barrier_mask(act))
-
-                return Step(None, sync)
-            case CountIn():
-                return self.count_in(statement, scope)
-            case Commit():
-                return Step(lambda state, act: self.machine.flights.commit())
-            case Wait(pending=pending):
-                return Step(lambda state, act: self.machine.flights.wait(pending))
+            case (
+                Sync()
+                | CountIn()
+                | Raise()
+                | Lower()
+                | Commit()
+                | Wait()
+                | InitBarriers()
+                | Await()
+                | Arrive()
+                | Advance()
+                | Fence()
+                | Turn()
+                | Roles()
+            ):
+                return Waits(self, scope).statement(statement)
+            case Call(atom=atom) if atom.completion in (BULK_LOAD, BULK_STORE):
+                return Step(BulkCopy(self, statement, scope).run)
+            case Call(atom=atom) if atom.completion == WGMMA:
+                return Step(DeferredMatMul(self, statement, scope).run)
             case Call() | Compute() | Micro():
                 leaf = self.leaf(statement, scope)
 
@@ -199,27 +200,9 @@ class Compiler:
             case _ as never:
                 assert_never(never)
 
-    def count_in(self, statement: CountIn, scope: Scope) -> Step:
-        """Compile a block's arrival at a counter: it releases what came before the last barrier, not its own."""
-        meeting = Sync(Block, "the block counts in", statement.link)
-        place = self.place(meeting, "CountIn", scope)
-        counter, count, name = self.operand(statement.counter), self.value(statement.count), statement.var.name
-        order = self.machine.order
-
-        def walk(state: State, act: Act) -> Iterator[Arrival]:
-            released = order.base if statement.order in ("acq_rel", "release") else order.start
-            yield Arrival(meeting, place, barrier_mask(act))
-            at, last = int(counter.offset(state.env)), int(count(state.env)) - 1
-            here = int(counter.storage.data[at])
-            counter.storage.data[at] = 0 if here == last else here + 1
-            order.count_in((counter.view.buffer.name, at), released, statement.order in ("acq_rel", "acquire"))
-            state.env[name] = int(here == last)
-
-        return Step(None, walk)
-
     def conditional(self, condition: Value, inner: Step) -> Step:
         """Narrow the active threads for a body, which is skipped where none is left."""
-        threads = self.machine.threads
+        threads = self.team.threads
 
         def narrow(state: State, act: Act) -> Any:
             return both(act, condition(state.env), (int(state.env[ITERATIONS]), threads))
@@ -236,7 +219,7 @@ class Compiler:
         assert inner.walk is not None
         walker = inner.walk
 
-        def walk(state: State, act: Act) -> Iterator[Arrival]:
+        def walk(state: State, act: Act) -> Iterator[Event]:
             now = narrow(state, act)
             if not isinstance(now, str):
                 yield from walker(state, now)
@@ -246,13 +229,15 @@ class Compiler:
     def loop(self, statement: For, scope: Scope) -> Step:
         """Compile a loop; where it is a nest around one statement, independent iterations run at once."""
         name, extent = statement.var.name, self.value(statement.extent)
-        inner = self.body(statement.body, scope.bind(name, frozenset([name])))
+        scope = scope.bind(name, frozenset([name]))
+        inner, check = self.body(statement.body, scope), kept(self, statement.var, scope)
         if inner.walk is not None:
             walker = inner.walk
 
-            def walk(state: State, act: Act) -> Iterator[Arrival]:
-                for at in range(int(extent(state.env))):
+            def walk(state: State, act: Act) -> Iterator[Event]:
+                for at in range(_trips(extent(state.env), state.team, act)):
                     state.env[name] = at
+                    check(state, act)
                     yield from walker(state, act)
 
             return Step(None, walk)
@@ -260,12 +245,13 @@ class Compiler:
         body = inner.run
 
         def run(state: State, act: Act) -> None:
-            for at in range(int(extent(state.env))):
+            for at in range(_trips(extent(state.env), state.team, act)):
                 state.env[name] = at
+                check(state, act)
                 body(state, act)
 
         nest = self.nest(statement, scope)
-        return Step(run if nest is None or nest.leaf is None else together(nest, nest.leaf, run, self.machine.threads))
+        return Step(run if nest is None or nest.leaf is None else together(nest, nest.leaf, run, self.team.threads))
 
     def nest(self, statement: Statement, scope: Scope, found: Nest | None = None) -> Nest | None:
         """Read loops around a single Call or Compute, with the Lets, Ifs and Regions between them.
@@ -288,9 +274,15 @@ class Compiler:
             case If(condition=condition, body=body):
                 nest = attrs.evolve(nest, steps=(*nest.steps, ("", self.value(condition))))
                 scope = attrs.evolve(scope, guard=scope.guard | scope.of(condition))
+            case Call(atom=atom) if atom.completion in DEFERRED:
+                return None
             case Call() | Compute():
                 return attrs.evolve(nest, leaf=self.leaf(statement, scope, nest.varying))
-            case Let() | Sync() | Micro() | Commit() | Wait() | CountIn():
+            case (
+                Let() | Sync() | CountIn() | Raise() | Lower()
+                | Micro() | Commit() | Wait() | InitBarriers() | Await() | Arrive()
+                | Advance() | Fence() | Turn() | Roles()
+            ):  # fmt: skip
                 return None
             case _ as never:
                 assert_never(never)
@@ -307,32 +299,34 @@ class Compiler:
         """Compile a statement that touches data."""
         read: Expr | None = None
         lane: Expr | None = None
-        machine = self.machine
+        team = self.team
         match statement:
             case Call(atom=atom, views=views):
                 place = self.place(statement, atom.name, scope)
                 lane = statement.lane
+                if statement.accumulate is not None and not as_true(statement.accumulate):
+                    raise team.error(
+                        place, "atom-zeroes", f"{atom.name} cannot take C for zero", "initialise C in a Compute"
+                    )
                 if atom.kind == "MatMul":
                     sources, targets = views, views[2:3]
-                    meaning: Meaning = MatMulMeaning(machine, place, atom)
+                    meaning: Meaning = MatMulMeaning(team, place, atom)
                 elif atom.kind in ("Move", "Add"):
                     sources, targets, read = views[:1], views[1:], statement.read
-                    meaning = (
-                        MoveMeaning(machine, place) if atom.unit.size == 1 else CollectiveMeaning(machine, place, atom)
-                    )
+                    meaning = MoveMeaning(team, place) if atom.unit.size == 1 else CollectiveMeaning(team, place, atom)
                 else:
                     sources, targets = views[:1], views[1:]
                     assert lane is not None
-                    meaning = ShuffleMeaning(machine, place, self.value(lane))
+                    meaning = ShuffleMeaning(team, place, self.value(lane))
             case Compute(dst=dst, inputs=inputs):
                 place = self.place(statement, "compute", scope)
                 sources, targets = inputs, (dst,)
-                meaning = ComputeMeaning(machine, place, statement)
+                meaning = ComputeMeaning(team, place, statement)
             case Micro(views=views, roles=roles, written=written, name=name):
                 place = self.place(statement, name, scope)
                 sources = views
                 targets = tuple(views[roles.index(role)] for role in written)
-                meaning = MicroMeaning(machine, place, statement)
+                meaning = MicroMeaning(team, place, statement)
                 meaning.extents = [
                     (self.value(rows), self.value(columns)) for rows, columns in matrix_extents(statement)
                 ]
@@ -353,7 +347,7 @@ class Compiler:
                 if operand.view.layout.rank == 2:
                     operand.extents = self.value(each[0]), self.value(each[1])
         leaf = Leaf(
-            machine=machine,
+            team=team,
             place=place,
             sources=tuple(made),
             targets=tuple(goals),
@@ -361,7 +355,7 @@ class Compiler:
             finish=meaning.finish,
             read=self.predicate(read),
             write=self.predicate(statement.write),
-            flies=isinstance(statement, Call) and bool(statement.atom.completion),
+            flies=statement.atom.completion if isinstance(statement, Call) else "",
             adds=isinstance(statement, Call) and statement.atom.kind == "Add",
             needs=tuple(sorted(needs)),
             keep=BLOCK not in needs,
@@ -372,30 +366,29 @@ class Compiler:
 
     def operand(self, view: View, peek: bool = False) -> Operand:
         """Compile a view."""
-        storage = self.machine.storages[view.buffer.name]
+        storage = self.team.storages[view.buffer.name]
         return Operand(view, storage, self.value(view.offset), tuple(map(self.value, view.origin)), peek)
 
     def predicate(self, expr: Expr | None) -> Value | None:
         """Compile a predicate; None where it always holds."""
         return None if expr is None or as_true(expr) else self.value(expr)
 
-    def place(self, statement: Call | Compute | Micro | Sync, what: str, scope: Scope) -> Place:
-        """Find the row of an instruction in its region."""
+    def place(self, statement: Call | Compute | Micro | Sync | Await | Arrive | None, what: str, scope: Scope) -> Place:
+        """Find the row of an instruction in its region; reports have none for what only orders others."""
         region = scope.region
         path = region.path if region is not None and region.path else " > ".join(scope.titles)
         title = region.title if region is not None else ""
-        key = (path, title, what)
-        if key not in self.places:
-            link = statement.link or (region.link if region is not None else None)
-            self.places[key] = Place(len(self.machine.places), title, path, what, link)
-            self.machine.places.append(self.places[key])
-        return self.places[key]
+        link = statement.link if statement is not None else None
+        link = link or (region.link if region is not None else None)
+        silent = statement is None or isinstance(statement, Await | Arrive)
+        return self.team.machine.site(path, title, what, link, silent)
 
     def value(self, expr: Expr) -> Value:
         """Compile an index expression to a function of the environment."""
         found = self.values.get(expr)
         if found is None:
             constant = as_int(expr)
+            self.given |= dict.fromkeys(leaf for leaf in free(expr) if isinstance(leaf, Var) and leaf.name in GIVEN)
             if constant is not None:
                 found = _constant(constant)
             elif isinstance(expr, Var):
@@ -405,6 +398,28 @@ class Compiler:
                 found = cast("Value", eval(f"lambda e: {to_python(expr, names)}", {"np": np}))
             self.values[expr] = found
         return found
+
+
+def _trips(extent: Any, team: Team, act: Act) -> int:
+    """Give a loop's trips, which may differ between teams but not inside one.
+
+    Raises:
+        SimulationError: `divergent-loop`.
+    """
+    found = np.asarray(extent)
+    if found.ndim == 0:
+        return int(found)
+    lanes = np.arange(team.threads) if act is None else np.flatnonzero(act[0])
+    trips = np.broadcast_to(found, (1, team.threads))[0][lanes]
+    if (trips != trips[0]).any():
+        lane = int(lanes[np.argmax(trips != trips[0])])
+        raise SimulationError(
+            "divergent-loop",
+            f"{team.who(int(lanes[0]))} runs a loop {int(trips[0])} times, {team.who(lane)} runs it "
+            f"{int(trips[lanes == lane][0])} times",
+            fix="give the loop the same extent in each warpgroup, and a condition inside",
+        )
+    return int(trips[0])
 
 
 def _constant(value: int) -> Value:
@@ -426,7 +441,7 @@ def together(nest: Nest, leaf: Leaf, one_by_one: Run, threads: int) -> Run:
 
     def run(state: State, act: Act) -> None:
         env = state.env
-        extents = [int(extent(env)) for _, extent in nest.loops]
+        extents = [_trips(extent(env), state.team, act) for _, extent in nest.loops]
         count = int(np.prod(extents))
         if count == 0:
             return
@@ -456,8 +471,3 @@ def together(nest: Nest, leaf: Leaf, one_by_one: Run, threads: int) -> Run:
         return leaf.plan(state, act)
 
     return run
-
-
-def has_partial_barriers(body: tuple[Statement, ...], threads: int) -> bool:
-    """Say whether some barrier orders less than a whole block."""
-    return any(isinstance(s, Sync) and s.level.size is not None and s.level.size < threads for s in walk(body))

@@ -57,7 +57,7 @@ class Report:
 
     Args:
         blocks: how many ran.
-        grid: how many the kernel has.
+        grid: how many were launched.
         gl_read: GL reads; `units` are sectors.
         gl_write: GL writes.
         sh_read: SH reads; `units` are wavefronts.

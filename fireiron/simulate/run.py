@@ -12,11 +12,14 @@ from fireiron.base.errors import Finding, SimulationError
 from fireiron.kernel.ir import Kernel, Number, Pointer, Size, Workspace
 from fireiron.kernel.traffic import Traffic
 from fireiron.simulate.machine import Coroutine, run
-from fireiron.simulate.memory import pointer, registers, shared, uncovered, workspace
-from fireiron.simulate.order import Array, Order
-from fireiron.simulate.program import Compiler, Step, has_partial_barriers
+from fireiron.simulate.memory import pointer, uncovered, workspace
+from fireiron.simulate.order import Array
+from fireiron.simulate.program import Compiler
 from fireiron.simulate.report import Report
 from fireiron.simulate.state import DIRECTIONS, Machine, State
+from fireiron.simulate.steps import Step
+from fireiron.simulate.teams import finish, members, order_of, team_of
+from fireiron.simulate.waits import steps_of
 
 
 def simulate(
@@ -26,6 +29,7 @@ def simulate(
     numbers: Mapping[str, float] | None = None,
     blocks: int | Sequence[int] | None = None,
     track: bool = True,
+    launched: int | None = None,
 ) -> Report:
     """Run a kernel on host arrays, writing its outputs in place.
 
@@ -34,27 +38,37 @@ def simulate(
         arrays: by buffer name, with the shape and element strides that the kernel's pointers say.
         sizes: values of the symbols.
         numbers: values of the scalar parameters; those with a default may be left out.
-        blocks: how many blocks to run, or which; None runs all.
+        blocks: how many of the launched blocks to run, or which, with the other blocks of their clusters; None runs
+            all.
         track: whether to look for races; all other checks are always made.
+        launched: how many blocks of a persistent kernel to launch, which then share all work: two clusters unless it is
+            said, or, where blocks are chosen, one for each tile.
 
     Raises:
         SimulationError: `out-of-bounds`, `misaligned`, `uninitialised-read`, `race`, `divergent-barrier`, `deadlock`;
             `divergent-call`, `inactive-lane`, `write-to-input`, `move-dtype`, `move-size`, `compute-dtype`,
-            `atom-numpy`, `microkernel-numpy`; `precondition`, `no-such-block`, `size-missing`, `number-missing`,
-            `array-missing`, `array-dtype`, `array-shape`, `array-strides`, `workspace-left`.
+            `atom-numpy`, `atom-zeroes`, `microkernel-numpy`; `not-arrived`, `source-in-flight`, `missing-proxy-fence`,
+            `missing-wgmma-fence`, `uninitialised-barrier`, `barrier-in-use`, `too-many-arrivals`, `transaction-bytes`,
+            `phase-ahead`, `bad-peers`, `bulk-views`, `operand-size`, `divergent-cursor`, `role-registers`,
+            `unfinished-flight`, `peer-exited`, `variable-range`; `launched`, `cluster-grid`, `precondition`,
+            `no-such-block`, `size-missing`, `number-missing`, `array-missing`, `array-dtype`, `array-shape`,
+            `array-strides`, `workspace-left`.
     """
     began = time.perf_counter()
     machine = prepare(kernel, arrays, dict(sizes or {}), dict(numbers or {}), track)
     grid = _grid(kernel, machine.sizes)
-    chosen = range(grid) if blocks is None else range(min(blocks, grid)) if isinstance(blocks, int) else blocks
+    machine.blocks = launched_blocks(kernel, grid, blocks is not None, launched)
+    chosen = _chosen(kernel, machine.blocks, blocks)
+    everything = len(set(chosen)) == machine.blocks
     with np.errstate(all="ignore"):
-        program = Compiler(machine).program()
-        for block in chosen:
-            if not 0 <= block < grid:
-                raise SimulationError("no-such-block", f"block {block} was asked for, the grid has {grid}")
-            run_block(machine, program, block)
-    missing = _uncovered(machine) if len(set(chosen)) == grid else ()
-    if len(set(chosen)) == grid:
+        machine.members = list(members(machine, machine.sizes))
+        programs = [
+            Compiler(team_of(machine, member, kernel.body, kernel.threads)).program() for member in machine.members
+        ]
+        for first in chosen[:: kernel.cluster]:
+            run_cluster(machine, programs, first)
+    missing = _uncovered(machine) if everything else ()
+    if everything:
         _restored(machine)
     totals = [Traffic() for _ in DIRECTIONS]
     for place in machine.places:
@@ -62,11 +76,11 @@ def simulate(
             total.add(place.traffic.get(key, Traffic()))
     return Report(
         len(chosen),
-        grid,
+        machine.blocks,
         *totals,
         barriers=machine.barriers,
         flops=machine.flops,
-        sites=tuple(place.site() for place in machine.places),
+        sites=tuple(place.site() for place in machine.places if not place.silent),
         uncovered=tuple((name, count) for name, count, _ in missing),
         findings=tuple(
             Finding(
@@ -84,10 +98,10 @@ def simulate(
 def prepare(
     kernel: Kernel, arrays: Mapping[str, Array], sizes: dict[str, int], numbers: dict[str, float], track: bool
 ) -> Machine:
-    """Make the memories and the clock that a kernel's blocks run on.
+    """Make what all blocks share: parameters bound, preconditions checked.
 
     Raises:
-        SimulationError: `size-missing`, `precondition`, and what is wrong with an array.
+        SimulationError: `size-missing`, `precondition`, `array-missing`, `array-dtype`, `array-shape`, `array-strides`.
     """
     for parameter in kernel.parameters:
         if isinstance(parameter, Size) and parameter.symbol.name not in sizes:
@@ -100,16 +114,70 @@ def prepare(
     for precondition in kernel.preconditions:
         if not evaluate(precondition.condition, sizes):
             raise SimulationError("precondition", precondition.message, fix=precondition.fix)
-    order = Order(kernel.threads, has_partial_barriers(kernel.body, kernel.threads))
+    order = order_of(kernel)
     found = [
         pointer(parameter, arrays.get(parameter.buffer.name), sizes, order, track)
         for parameter in kernel.parameters
         if isinstance(parameter, Pointer)
     ]
     found += [workspace(p, sizes, order, track) for p in kernel.parameters if isinstance(p, Workspace)]
-    found += shared(kernel, sizes, order, track)
-    found += [registers(b, sizes, kernel.threads) for b in kernel.buffers if b.memory.registers]
     return Machine(kernel, sizes, numbers, order, track, {storage.buffer.name: storage for storage in found})
+
+
+def launched_blocks(kernel: Kernel, grid: int, chosen: bool, launched: int | None) -> int:
+    """Say how many blocks a simulation launches.
+
+    Args:
+        kernel: what runs.
+        grid: how many blocks have work.
+        chosen: whether only some of them run.
+        launched: how many were asked for.
+
+    Raises:
+        SimulationError: `launched`, `cluster-grid`.
+    """
+    each = kernel.cluster
+    if grid % each:
+        raise SimulationError(
+            "cluster-grid", f"clusters of {each} blocks do not divide a grid of {grid}", fix="round the grid up"
+        )
+    if not kernel.persistent:
+        if launched is not None:
+            raise SimulationError(
+                "launched",
+                "only a persistent kernel is launched with a number of blocks of its own",
+                fix="leave launched out, or choose blocks=...",
+            )
+        return grid
+    count = (grid if chosen else min(2 * each, grid)) if launched is None else launched
+    if not 0 <= count <= grid or count % each or (grid and not count):
+        raise SimulationError(
+            "launched",
+            f"{count} blocks in clusters of {each} cannot be launched for {grid} that have work",
+            fix=f"launch a multiple of {each}, at most {grid}",
+        )
+    return count
+
+
+def _chosen(kernel: Kernel, launched: int, blocks: int | Sequence[int] | None) -> list[int]:
+    """List the blocks that run, whole clusters after each other.
+
+    Raises:
+        SimulationError: `no-such-block`.
+    """
+    each = kernel.cluster
+    wanted = range(launched) if blocks is None else range(min(blocks, launched)) if isinstance(blocks, int) else blocks
+    for block in wanted:
+        if not 0 <= block < launched:
+            raise SimulationError(
+                "no-such-block",
+                f"block {block} was asked for, the grid has {launched}",
+                fix="choose blocks of the grid",
+            )
+    if each == 1:
+        return list(wanted)
+    clusters = dict.fromkeys(block // each for block in wanted)
+    return [cluster * each + rank for cluster in clusters for rank in range(each)]
 
 
 def _grid(kernel: Kernel, sizes: Mapping[str, int]) -> int:
@@ -118,19 +186,24 @@ def _grid(kernel: Kernel, sizes: Mapping[str, int]) -> int:
     return grid
 
 
-def run_block(machine: Machine, program: Step, block: int) -> None:
-    """Run one block, from a fresh environment."""
-    machine.order.begin_block(block)
-    machine.flights.begin(machine)
-    for storage in machine.storages.values():
-        if storage.initialised is not None:
-            storage.initialised[:] = False
-    state = State(machine, machine.environment(block))
-    if program.run is not None:
-        program.run(state, None)
-    elif program.walk is not None:
-        everyone = np.ones(machine.threads, bool)
-        run(machine, [Coroutine(everyone, program.walk(state, None))])
+def run_cluster(machine: Machine, programs: list[Step], first: int) -> None:
+    """Run the blocks of one cluster."""
+    machine.order.begin_block(first // machine.kernel.cluster)
+    for rank, member in enumerate(machine.members):
+        member.begin(first + rank)
+    if len(programs) == 1 and programs[0].run is not None:
+        team = machine.members[0].teams[0]
+        programs[0].run(State(team, team.environment()), None)
+    else:
+        coroutines: list[Coroutine] = []
+        for member, program in zip(machine.members, programs, strict=True):
+            team = member.teams[0]
+            everyone = np.zeros(machine.order.threads, bool)
+            everyone[team.ids(None)] = True
+            label = team.label if machine.order.proxies else ""
+            coroutines.append(Coroutine(everyone, steps_of(program, State(team, team.environment())), label))
+        run(machine, coroutines)
+    finish(machine)
 
 
 def _restored(machine: Machine) -> None:
@@ -150,8 +223,9 @@ def _restored(machine: Machine) -> None:
 
 def _uncovered(machine: Machine) -> tuple[tuple[str, int, str], ...]:
     found: list[tuple[str, int, str]] = []
+    outputs = {p.buffer.name for p in machine.kernel.parameters if isinstance(p, Pointer)}
     for storage in machine.storages.values():
-        if storage.kind == "GL" and storage.must_write:
+        if storage.buffer.name in outputs and storage.must_write:
             count, first = uncovered(storage)
             if count:
                 found.append((storage.buffer.name, count, first))

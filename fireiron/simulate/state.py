@@ -1,4 +1,4 @@
-"""What runs: the memories and clock of the whole kernel, the environment of one coroutine, and counters a site."""
+"""What runs: the clock and counters of the whole kernel, a block of a cluster, and threads that follow one program."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import numpy as np
 
 from fireiron.base.errors import SimulationError
 from fireiron.base.link import Link
-from fireiron.kernel.ir import BLOCK, THREAD, Kernel
+from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, THREAD, Kernel, Role
 from fireiron.kernel.traffic import Traffic
 from fireiron.simulate.access import Env, Fault
+from fireiron.simulate.barriers import Slot, Turnstile
 from fireiron.simulate.flights import Flights
+from fireiron.simulate.groups import Groups
 from fireiron.simulate.memory import Storage
-from fireiron.simulate.order import MANY, Array, Order
+from fireiron.simulate.order import AGENT, MANY, Array, Order
 from fireiron.simulate.report import Site
 from fireiron.simulate.tracker import Race
 
@@ -32,6 +34,7 @@ class Place:
         path: in the decomposition tree.
         what: the instruction.
         link: the chain link.
+        silent: whether no report has a row for it, as it only orders others.
         count: executions.
         traffic: by memory and direction.
     """
@@ -41,6 +44,7 @@ class Place:
     path: str
     what: str
     link: Link | None
+    silent: bool = False
     count: int = 0
     traffic: dict[tuple[str, str], Traffic] = attrs.field(factory=dict[tuple[str, str], Traffic])
 
@@ -71,12 +75,15 @@ class Machine:
         numbers: values of the scalar parameters.
         order: the clock.
         check: whether races are looked for.
-        storages: memories by buffer name; registers are renewed for each block.
+        storages: global memories by buffer name.
+        blocks: how many blocks are launched.
         places: every site.
+        sites: the same, by path, title and instruction.
+        members: the blocks of the running cluster.
+        agents: what each asynchronous agent is, in words.
         barriers: barriers passed.
         flops: operations done.
         kept: elements of cached accesses.
-        flights: asynchronous writes of the running block.
     """
 
     kernel: Kernel
@@ -85,30 +92,33 @@ class Machine:
     order: Order
     check: bool
     storages: dict[str, Storage]
+    blocks: int = 1
     places: list[Place] = attrs.field(factory=list[Place])
+    sites: dict[tuple[str, str, str], Place] = attrs.field(factory=dict[tuple[str, str, str], Place])
+    members: list[Member] = attrs.field(factory=list["Member"])
+    agents: list[str] = attrs.field(factory=list[str])
     barriers: int = 0
     flops: int = 0
     kept: int = 0
-    flights: Flights = attrs.field(factory=Flights)
 
-    @property
-    def threads(self) -> int:
-        """Count the threads of a block."""
-        return self.kernel.threads
-
-    def environment(self, block: int) -> Env:
-        """Give the values that index expressions start from."""
-        return {**self.sizes, THREAD: np.arange(self.threads), BLOCK: block, ITERATIONS: 1}
+    def site(self, path: str, title: str, what: str, link: Link | None, silent: bool = False) -> Place:
+        """Find or make the row of an instruction in its region."""
+        key = (path, title, what)
+        if key not in self.sites:
+            self.sites[key] = Place(len(self.places), title, path, what, link, silent)
+            self.places.append(self.sites[key])
+        return self.sites[key]
 
     def thread(self, who: int) -> str:
-        """Name a thread of the grid, given its number plus one."""
-        block, thread = divmod(who - 1, self.threads)
+        """Name a thread of the grid, or an agent, given its number plus one."""
+        if who <= AGENT:
+            return self.agents[AGENT - who]
+        block, thread = divmod(who - 1, self.kernel.threads)
         return f"thread {thread} of block {block}"
 
-    def fault(self, place: Place, fault: Fault, verb: str) -> SimulationError:
-        """Turn a bad access into the error that the user reads."""
-        who = f"thread {fault.thread} of block {self.order.block}"
-        return self.error(place, fault.code, f"{place}: {who} {verb} {fault.text}", fault.fix)
+    def local(self, who: int) -> str:
+        """Name a thread of the running cluster, given its number plus one."""
+        return self.thread(who + self.order.group * self.order.threads if who > 0 else who)
 
     def race(self, place: Place, race: Race, storage: Storage, granules: Array, who: Array) -> SimulationError:
         """Turn a race into the error that the user reads.
@@ -118,29 +128,40 @@ class Machine:
             race: what was found.
             storage: the buffer of the later access.
             granules: all that it touches, with `who`, to name one thread where several met.
-            who: threads plus one of this block.
+            who: threads plus one of the cluster.
         """
-        shift = self.order.block * self.threads
+        shift = self.order.group * self.order.threads
         in_grid = storage.kind == "GL"
         mine, other = race.mine, race.other
         if mine == MANY:
             met = who[granules == race.granule] + (shift if in_grid else 0)
             mine = int(met[met != other][0])
         if not in_grid:
-            mine, other = mine + shift, other + shift if other != MANY else MANY
+            mine, other = (each + shift if each > 0 else each for each in (mine, other))
         earlier, later = race.kind.split("-")
         element = storage.name(storage.element_of(race.granule))
         first = self.places[self.order.places[race.time]]
         rival = "several threads" if other == MANY else self.thread(other)
-        same_block = other == MANY or (mine - 1) // self.threads == (other - 1) // self.threads
+        past = {"write": "wrote", "read": "read"}[earlier]
+        if race.proxy:
+            text = (
+                f"{place}: {self.thread(mine)} starts an asynchronous {later} of {element}, which {rival} {past} "
+                f"({first}), with no proxy fence in between"
+            )
+            fix = "put Fence('proxy.async') after the generic access, in the threads that made it, before their barrier"
+            return self.error(place, "missing-proxy-fence", text, fix)
         if race.kind == "write-write" and in_grid:
             text = f"{place}: tiles overlap: {self.thread(mine)} writes {element}, which {rival} writes too ({first})"
             fix = "give every element of the output one owner: check tile sizes, strides and predicates"
-        else:
-            past = {"write": "wrote", "read": "read"}[earlier]
-            order = "no barrier in between" if same_block else "blocks are not ordered"
-            text = f"{place}: {self.thread(mine)} {later}s {element}, which {rival} {past} ({first}), {order}"
-            fix = "put a Sync between the two" if same_block else "let one block own the element"
+            return self.error(place, "race", text, fix)
+        order, fix = "no barrier in between", "put a Sync between the two"
+        if other < 0 and other != MANY:
+            order, fix = "whose end it does not know of", "wait for it, and arrive at a barrier only after that"
+        elif other > 0 and (mine - 1) // self.kernel.threads != (other - 1) // self.kernel.threads:
+            order, fix = "blocks are not ordered", "let one block own the element"
+            if (mine - 1) // self.order.threads == (other - 1) // self.order.threads:
+                order, fix = "no barrier of the cluster in between", "let a barrier that both use order the two"
+        text = f"{place}: {self.thread(mine)} {later}s {element}, which {rival} {past} ({first}), {order}"
         return self.error(place, "race", text, fix)
 
     def error(self, place: Place, code: str, message: str, fix: str) -> SimulationError:
@@ -149,13 +170,165 @@ class Machine:
 
 
 @attrs.define(eq=False)
+class Member:
+    """Hold one block of the cluster that runs.
+
+    Args:
+        rank: its place in the cluster.
+        shared: its shared memories, by buffer name.
+        barriers: its mbarriers, a ring each.
+        engine: the agent of its first warpgroup's asynchronous instructions.
+        turns: its numbered barriers.
+        teams: who runs in it.
+        block: its number in the grid.
+        visits: arrivals from other blocks: the thread, when, and where.
+        counted: what units learnt by counting in, by statement, the unit's first thread, and how often it came there.
+        told: of a cluster's first block: what its units released at counters in global memory.
+    """
+
+    rank: int
+    shared: dict[str, Storage]
+    barriers: dict[str, list[Slot]]
+    engine: int = 0
+    turns: dict[int, Turnstile] = attrs.field(factory=dict[int, Turnstile])
+    teams: list[Team] = attrs.field(factory=list["Team"])
+    block: int = 0
+    visits: list[tuple[int, int, Place]] = attrs.field(factory=list[tuple[int, int, Place]])
+    counted: dict[tuple[int, int, int], int] = attrs.field(factory=dict[tuple[int, int, int], int])
+    told: dict[tuple[str, int], Array] = attrs.field(factory=dict[tuple[str, int], "Array"])
+
+    def begin(self, block: int) -> None:
+        """Start a block with nothing initialised and nothing in flight."""
+        self.block = block
+        self.turns.clear()
+        self.visits.clear()
+        self.counted.clear()
+        self.told.clear()
+        for team in self.teams:
+            team.visits.clear()
+        for ring in self.barriers.values():
+            for slot in ring:
+                slot.begin()
+        for storage in self.shared.values():
+            if storage.tracker is not None and storage.tracker.flying is not None:
+                storage.tracker.flying[:] = 0
+                assert storage.tracker.reading is not None
+                storage.tracker.reading[:] = 0
+        for team in self.teams:
+            team.begin()
+
+
+@attrs.define(eq=False)
+class Team:
+    """Hold the threads of a block that follow one program together, as one coroutine.
+
+    Args:
+        machine: shared by all.
+        member: their block.
+        storages: memories by buffer name, registers among them.
+        threads: how many.
+        first: the first one, counted in the block.
+        role: which role they are of, None outside roles.
+        flights: groups that a whole team counts together, by the group's name.
+        groups: groups that a thread or unit counts, by name and first lane.
+        visits: how often it came to a statement, by the statement's identity.
+    """
+
+    machine: Machine
+    member: Member
+    storages: dict[str, Storage]
+    threads: int
+    first: int = 0
+    role: Role | None = None
+    flights: dict[str, Flights] = attrs.field(factory=dict[str, Flights])
+    groups: dict[tuple[str, int], Groups] = attrs.field(factory=dict[tuple[str, int], Groups])
+    visits: dict[int, int] = attrs.field(factory=dict[int, int])
+
+    @property
+    def order(self) -> Order:
+        """Give the clock."""
+        return self.machine.order
+
+    @property
+    def offset(self) -> int:
+        """Give the number of its first thread in the cluster."""
+        return self.member.rank * self.machine.kernel.threads + self.first
+
+    @property
+    def label(self) -> str:
+        """Name it as a report does."""
+        if self.role is None:
+            return f"block {self.member.block}"
+        part = ""
+        if self.threads < self.role.threads:
+            last = self.first - self.role.first + self.threads - 1
+            part = f" (threads {self.first - self.role.first}..{last})"
+        return f"role {self.role.name}{part} of block {self.member.block}"
+
+    def ids(self, act: Array | None) -> Array:
+        """Number the active threads in the cluster, given a mask over (1, threads)."""
+        lanes = np.arange(self.threads) if act is None else np.flatnonzero(act[0])
+        return lanes + self.offset
+
+    def who(self, lane: int) -> str:
+        """Name one of its threads."""
+        return f"thread {self.first + lane} of block {self.member.block}"
+
+    def begin(self) -> None:
+        """Start a block: registers hold nothing, and nothing is in flight."""
+        self.flights.clear()
+        self.groups.clear()
+        for storage in self.storages.values():
+            if storage.initialised is not None:
+                storage.initialised[:] = False
+            if storage.fragment is not None:
+                storage.fragment.begin()
+
+    def environment(self) -> Env:
+        """Give the values that index expressions start from."""
+        return {
+            **self.machine.sizes,
+            THREAD: np.arange(self.threads),
+            BLOCK: self.member.block,
+            BLOCKS: self.machine.blocks,
+            RANK: self.member.rank,
+            ITERATIONS: 1,
+        }
+
+    def fault(self, place: Place, fault: Fault, verb: str) -> SimulationError:
+        """Turn a bad access into the error that the user reads."""
+        return self.error(place, fault.code, f"{place}: {self.who(fault.thread)} {verb} {fault.text}", fault.fix)
+
+    def error(self, place: Place, code: str, message: str, fix: str) -> SimulationError:
+        """Make an error at a site."""
+        return self.machine.error(place, code, message, fix)
+
+
+@attrs.define(eq=False)
 class State:
     """Hold what one coroutine sees.
 
     Args:
-        machine: shared by all.
+        team: its threads.
         env: values of variables by name, arrays over (iterations, threads) where they vary.
+        cursors: for each cursor, how often it wrapped, and the threads that move it.
+        met: when its block, or role, last met at a barrier.
     """
 
-    machine: Machine
+    team: Team
     env: dict[str, Any]
+    cursors: dict[str, CursorState] = attrs.field(factory=dict[str, "CursorState"])
+    met: int = 0
+
+
+@attrs.define(eq=False)
+class CursorState:
+    """Hold a cursor of a role beyond its two variables.
+
+    Args:
+        wraps: how often the ring wrapped.
+        movers: the threads that move it, as bytes of a mask.
+    """
+
+    wraps: int = 0
+    movers: bytes | None = None

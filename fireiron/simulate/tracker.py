@@ -4,6 +4,10 @@ Kept for each granule: the last writer, and of the readers since either one thre
 whole-block barriers order threads: two readers since the last one mean that at least one is not the writer. With
 barriers of less than a block the reads since the last block barrier are kept in full, and searched when MANY meets a
 writer.
+
+Asynchronous accesses are checked when they start, against what their issuers know then, and recorded when they end, as
+an agent's: only who learns of their end is ordered after them. In between, `flying` marks what they write and `reading`
+what they read. Generic accesses before them must also be fenced, so reads are kept until a write follows them.
 """
 
 from __future__ import annotations
@@ -25,11 +29,13 @@ class Race(Exception):
         mine: the later access's thread plus one (blocks counted for GL), or MANY where several met.
         other: the earlier access's, or MANY.
         time: when the earlier access was.
+        proxy: whether the two are ordered, and only a fence between the generic and the asynchronous proxy is missing.
     """
 
-    def __init__(self, kind: str, granule: int, mine: int, other: int, time: int) -> None:
+    def __init__(self, kind: str, granule: int, mine: int, other: int, time: int, proxy: bool = False) -> None:
         super().__init__(kind)
         self.kind = kind
+        self.proxy = proxy
         self.granule = granule
         self.mine = mine
         self.other = other
@@ -41,6 +47,11 @@ class _Read:
     granules: Array
     who: Array
     time: int
+    generic: bool = True
+
+    def drop(self, gone: Array) -> None:
+        """Forget some of the places."""
+        self.granules, self.who = self.granules[~gone], self.who[~gone]
 
 
 class Tracker:
@@ -67,16 +78,21 @@ class Tracker:
         # For GL: whether the last write was an atomic addition; all of these.
         self.added = np.zeros(granules if self.is_global else 0, bool)
         self.adds: list[_Read] = []
-        # Granules that an asynchronous write will reach, once any has been started.
+        # How many asynchronous writes will reach each granule, and how many asynchronous reads have not ended, once
+        # any has been started.
         self.flying: Array | None = None
+        self.reading: Array | None = None
+        # Whether the last write came through the asynchronous proxy.
+        self.by_agent = np.zeros(granules if order.proxies else 0, bool)
+        self.marked = np.zeros(granules if order.proxies else 0, bool)
         self.reads: list[_Read] = []
         self.reads_since = 0
 
     def identify(self, who: Array) -> Array:
         """Number threads over the whole grid for GL."""
-        if not self.is_global or self.order.block == 0:
+        if not self.is_global or self.order.group == 0:
             return who
-        return np.where(who > 0, who + self.order.block * self.order.threads, who).astype(np.int32)
+        return np.where(who > 0, who + self.order.group * self.order.threads, who).astype(np.int32)
 
     def written(self, granules: Array) -> Array:
         """Say which granules hold a value: written by any block for GL, by this block for SH."""
@@ -131,8 +147,11 @@ class Tracker:
         self._against_readers(granules, who)
         if self.is_global:
             self.added[granules] = False
+        self._forget(granules)
         self.writer[granules] = who
         self.write_time[granules] = order.now
+        if order.proxies:
+            self.by_agent[granules] = False
         clash = self.writer[granules] != who
         if clash.any():
             at = int(np.flatnonzero(clash)[0])
@@ -150,6 +169,8 @@ class Tracker:
             self._against_readers(granules, who)
             self.writer[granules] = who
             self.added[granules] = True
+            if self.order.proxies:
+                self.by_agent[granules] = False
             self.adds.append(_Read(granules, who, self.order.now))
         self.write_time[granules] = self.order.now
 
@@ -168,10 +189,108 @@ class Tracker:
                 several = np.full(len(granules), MANY, np.int32)
                 self._raise(kind, granules, who, several, np.full(len(granules), add.time, np.int32), hit)
 
+    def start_read(self, granules: Array, row: Array, who: int) -> None:
+        """Check an asynchronous read whose issuers know `row`; `who` stands for them.
+
+        Raises:
+            Race: if a write is not ordered before it, or is generic and not fenced.
+        """
+        if self.check:
+            self._start(granules, row, who, "write-read", self.writer[granules], self.write_time[granules])
+
+    def start_write(self, granules: Array, row: Array, who: int, adds: bool = False) -> None:
+        """Check an asynchronous write whose issuers know `row`; additions to what others add are no conflict.
+
+        Raises:
+            Race: if an earlier access is not ordered before it, or is generic and not fenced.
+        """
+        if not self.check:
+            return
+        exempt = self.added[granules] if adds else None
+        self._start(granules, row, who, "write-write", self.writer[granules], self.write_time[granules], exempt)
+        if self.is_global:
+            foreign = self.order.foreign(self.read_time[granules]) | self.order.foreign(self.foreign_time[granules])
+            if foreign.any():
+                self._raise(
+                    "read-write", granules, self.identify(np.full(len(granules), who, np.int32)),
+                    self.reader[granules], self.read_time[granules], foreign,
+                )  # fmt: skip
+        self.marked[granules] = True
+        try:
+            for read in self._kept():
+                hit = self.marked[read.granules]
+                if hit.any():
+                    time = np.full(int(hit.sum()), read.time, np.int32)
+                    self._start(read.granules[hit], row, who, "read-write", read.who[hit], time, generic=read.generic)
+                    read.drop(hit)
+        finally:
+            self.marked[granules] = False
+        self.reads = [read for read in self.reads if len(read.granules)]
+
+    def finish_read(self, granules: Array, who: int) -> None:
+        """Record the end of an asynchronous read, by the agent or thread that learns of it."""
+        if not self.check:
+            return
+        everyone = self.identify(np.full(len(granules), who, np.int32))
+        self._keep(granules, everyone, generic=False)
+        old, time = self.reader[granules], self.read_time[granules]
+        alone = (old == everyone) | (time <= self.order.base)
+        self.reader[granules] = np.where(alone, everyone, MANY)
+        self.read_time[granules] = self.order.now
+
+    def finish_write(self, granules: Array, who: int, adds: bool = False) -> None:
+        """Record that an asynchronous write landed."""
+        self.write_time[granules] = self.order.now
+        if self.check:
+            self.writer[granules] = self.identify(np.array([who], np.int32))[0]
+            self.by_agent[granules] = True
+            if self.is_global:
+                self.added[granules] = adds
+            if adds:
+                self.adds.append(_Read(granules, self.writer[granules], self.order.now))
+
+    def mark(self, granules: Array, write: bool, by: int) -> None:
+        """Count one more (or less) asynchronous access in progress."""
+        if self.flying is None or self.reading is None:
+            self.flying, self.reading = (np.zeros(len(self.writer), np.int16) for _ in range(2))
+        (self.flying if write else self.reading)[granules] += by
+
+    def _start(
+        self,
+        granules: Array,
+        row: Array,
+        who: int,
+        kind: str,
+        other: Array,
+        time: Array,
+        exempt: Array | None = None,
+        generic: bool | None = None,
+    ) -> None:
+        order = self.order
+        shift = order.group * order.threads if self.is_global else 0
+        inside = np.where(other > 0, other - shift, other) if shift else other
+        late = order.unordered(row, inside, time)
+        if self.is_global:
+            late |= order.foreign(time)
+        if exempt is not None:
+            late &= ~exempt
+        mine = self.identify(np.array([who], np.int32))
+        if late.any():
+            at = int(np.flatnonzero(late)[0])
+            raise Race(kind, int(granules[at]), int(mine[0]), int(other[at]), int(time[at]))
+        if generic is False:
+            return
+        hidden = order.unfenced(row, inside, time)
+        if generic is None:
+            hidden &= ~self.by_agent[granules]
+        if hidden.any():
+            at = int(np.flatnonzero(hidden)[0])
+            raise Race(kind, int(granules[at]), int(mine[0]), int(other[at]), int(time[at]), proxy=True)
+
     def _concurrent(self, who: Array, other: Array, time: Array) -> Array:
-        shift = self.order.block * self.order.threads if self.is_global else 0
+        shift = self.order.group * self.order.threads if self.is_global else 0
         if shift and self.order.known is not None:
-            return self.order.concurrent(who - shift, np.where(other == MANY, MANY, other - shift), time)
+            return self.order.concurrent(who - shift, np.where(other > 0, other - shift, other), time)
         return self.order.concurrent(who, other, time)
 
     def _against_writer(self, granules: Array, who: Array, kind: str) -> None:
@@ -203,15 +322,30 @@ class Tracker:
         if bad.any():
             self._raise("read-write", granules, who, other, time, bad)
 
-    def _keep(self, granules: Array, who: Array) -> None:
-        if self.reads_since != self.order.base:
+    def _kept(self) -> list[_Read]:
+        """Give the reads that may still matter: a barrier of all threads orders them, but fences nothing."""
+        since = self.order.start if self.order.proxies else self.order.base
+        if self.reads_since != since:
             self.reads.clear()
-            self.reads_since = self.order.base
-        self.reads.append(_Read(granules, who, self.order.now))
+            self.reads_since = since
+        return self.reads
+
+    def _keep(self, granules: Array, who: Array, generic: bool = True) -> None:
+        self._kept().append(_Read(granules, who, self.order.now, generic))
+
+    def _forget(self, granules: Array) -> None:
+        """Drop the reads that a write is ordered after: whoever is ordered after it is after them too."""
+        if not self.order.proxies or not self._kept():
+            return
+        self.marked[granules] = True
+        for read in self.reads:
+            read.drop(self.marked[read.granules])
+        self.marked[granules] = False
+        self.reads = [read for read in self.reads if len(read.granules)]
 
     def _search(self, granules: Array, who: Array) -> None:
         """Compare writers with every read since the last block barrier."""
-        if self.reads_since != self.order.base:
+        if not self._kept():
             return
         by_granule = np.argsort(granules, kind="stable")
         places, writers = granules[by_granule], who[by_granule]

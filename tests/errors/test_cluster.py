@@ -20,6 +20,9 @@ def test_a_cluster_without_blocks():
         finished(lambda clusters: clusters.tile(128, 64).unroll())
     assert caught.value.code == "level-nests"
     assert caught.value.underlined == "to(Thread)"
+    assert caught.value.message == (
+        "cannot map tiles of MatMul 128x64x64 to Thread: a Cluster holds blocks, and blocks hold Threads"
+    )
     assert caught.value.fix == "tile to Block first, then to Thread"
 
 
@@ -28,3 +31,4 @@ def test_a_cluster_of_too_many_blocks():
         finished(lambda clusters: clusters.tile(32, 32).to(Block))
     assert caught.value.code == "cluster-blocks"
     assert caught.value.message == "a cluster of 32 blocks is larger than the 8 that every GPU takes"
+    assert caught.value.fix == "use clusters of at most 8 blocks"

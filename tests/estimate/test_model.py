@@ -10,7 +10,7 @@ from fireiron import RF, SH, A, B, Block, Thread, Warp, matmul, symbol
 from fireiron.algebra.arch import arch
 from fireiron.base.errors import CheckError
 from fireiron.estimate.model import LAUNCH_US, Estimate, estimate
-from fireiron.schedules import simt
+from fireiron.schedules import ampere, simt
 
 HOPPER = arch(90)
 
@@ -99,3 +99,22 @@ def test_compiled_registers_replace_the_guess() -> None:
     kernel = simt.sgemm(matmul(4096, 4096, 4096), warp=(64, 32), thread=(8, 8)).lowered()
     assert estimate(kernel, HOPPER).blocks_per_sm == 2
     assert estimate(kernel, HOPPER, registers=200).blocks_per_sm == 1
+
+
+def test_what_one_bound_cannot_tell_apart_is_ranked() -> None:
+    """Schedules that one resource bounds alike differ in what they ask of the others, and in the loads under way."""
+    spec = matmul(4096, 4096, 4096, "f16", layout="TN")
+    base = ampere.gemm(spec).estimate("sm_90a")
+    small = ampere.gemm(spec, m=64, n=64, warp=(32, 32)).estimate("sm_90a")
+    shallow = ampere.gemm(spec, m=128, n=256, warp=(64, 64), stages=2).estimate("sm_90a")
+    deep = ampere.gemm(spec, m=128, n=256, warp=(64, 64), stages=4).estimate("sm_90a")
+    assert small.likely_us > base.likely_us > base.time_us
+    assert shallow.flight_us > deep.flight_us
+    assert shallow.likely_us > deep.likely_us
+
+
+def test_fewer_warps_than_schedulers_leave_some_without_work() -> None:
+    spec = matmul(64, 64, 4096, "f16", layout="TN")
+    four, one = (ampere.gemm(spec, m=64, n=64, warp=w).estimate("sm_90a") for w in ((32, 32), (64, 64)))
+    issue = [next(t.us for t in e.terms if t.name.endswith("issue")) for e in (four, one)]
+    assert issue[1] == pytest.approx(4 * issue[0], rel=0.1)

@@ -201,6 +201,16 @@ def test_run_says_where(call: Any, data: Any) -> None:
     assert data("run", "simt.sgemm", "--blocks", "4", "--seed", "7")["where"] == "simulator"
 
 
+def test_persistent_presets_simulate_whole_or_in_part(data: Any) -> None:
+    found = data("simulate", "hopper.gemm")
+    assert found["right"] is True
+    assert found["comparison"]["compared"] == found["comparison"]["total"]
+    found = data("run", "hopper.gemm", "--shape", "2048x2048x128", "--layout", "TN", "--blocks", "1")
+    assert found["right"] is True
+    assert found["blocks"] < found["grid"]
+    assert 0 < found["comparison"]["compared"] < found["comparison"]["total"]
+
+
 @pytest.mark.parametrize("error", [0.0, 1.0])
 def test_run_on_a_gpu_verifies_before_it_times(call: Any, monkeypatch: pytest.MonkeyPatch, error: float) -> None:
     from fireiron.front import verbs

@@ -112,3 +112,19 @@ def test_moves_and_pointwise() -> None:
     chain = Pointwise(lambda t, row: t * 2 + row, t, row, Matrix(2, 2, name="y"))
     found = reference(chain, {"x": x, "row": x[0], "y": x}, {})
     assert compare("y", x * 2 + x[:1], found, f32).right
+
+
+def test_ops_of_a_swapped_product_see_the_callers_c() -> None:
+    bias = Vector(8, name="bias")
+
+    def finish(spec):
+        chain = spec.tile(8, 8).to(Block).epilog(add(bias)).split(8).load(A, SH).load(B, SH).tile(2, 2).to(Thread)
+        return chain.split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll().done()
+
+    rng = np.random.default_rng(0)
+    shapes = (("A", (16, 32)), ("B", (32, 8)), ("C", (16, 8)), ("bias", (8,)))
+    arrays = {n: rng.standard_normal(s).astype(np.float32) for n, s in shapes}
+    plain = reference(finish(matmul(16, 8, 32, beta=0.5)), arrays, {})
+    swapped = reference(finish(matmul(16, 8, 32, beta=0.5).swap()), arrays, {})
+    np.testing.assert_allclose(swapped.value.T, plain.value, rtol=1e-12)
+    np.testing.assert_allclose(swapped.error.T, plain.error, rtol=1e-6)

@@ -8,9 +8,37 @@ from __future__ import annotations
 import numpy as np
 
 from fireiron import matmul
-from fireiron.schedules import ampere, simt, turing, volta
+from fireiron.front.reference import compare, mathematical, reference
+from fireiron.front.simulation import random_arrays
+from fireiron.jit.driver import driver
+from fireiron.jit.interface import Interface
+from fireiron.schedules import ampere, hopper, simt, turing, volta
+from fireiron.schedules.hopper import Plan
 
 PRESETS = (simt.listing1, simt.listing2, simt.listing4, simt.sgemm)
+PLANS = (
+    Plan(128, 256),
+    Plan(128, 128, cluster=(2, 1)),
+    Plan(64, 64, 1, cluster=(2, 2)),
+    Plan(128, 192, pingpong=True, cluster=(2, 1)),
+    Plan(128, 192, pingpong=True, swapped=True),
+    Plan(192, 128, 3),
+    Plan(256, 128, swapped=True),
+)
+
+
+def hopper_presets() -> None:
+    """Run each kind of plan on tiles that the sizes cut, with more of them than a ring has slots."""
+    cases = [("bf16", None, plan) for plan in PLANS]
+    cases += [("f16", "f32", PLANS[0]), ("e4m3", None, PLANS[0]), ("i8", None, PLANS[3]), ("tf32", None, PLANS[1])]
+    for dtype, out, plan in cases:
+        schedule = hopper.gemm(matmul(520, 400, 592, dtype, out=out, layout="TN"), plan)
+        arrays = random_arrays(Interface.of(schedule.lowered()), {})
+        wanted, spec = reference(schedule, arrays, {}), schedule.matmul
+        got = schedule.compile()(*(arrays[p.name] for p in Interface.of(schedule.lowered()).inputs), out=arrays["C"])
+        found = compare("C", mathematical(spec.C, got), wanted, spec.C.dtype)
+        assert found.right, str(found)
+        print("hopper.gemm", dtype, out or "", plan, "right")
 
 
 def main() -> None:
@@ -38,6 +66,8 @@ def main() -> None:
         c = preset(matmul(130, 130, 520, "b1", layout="TN")).compile()(x, y)
         assert np.array_equal(c, (x[:, None] ^ y).sum(-1))
         print(preset.__module__, "right")
+    if driver().compute_capability(0) == 90:
+        hopper_presets()
 
 
 if __name__ == "__main__":

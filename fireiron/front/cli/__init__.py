@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 from fireiron.base.errors import FireironError, UsageError
 
+BENCH = "fireiron.bench.main"
 RIGHT, WRONG, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
@@ -24,6 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     # Everything else is imported once it is needed, so that --help answers at once.
     words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["bench"]:  # its words are suites, schedules and peers
+        return import_module(BENCH).main(words[1:], prog="fireiron bench")
     try:
         from fireiron.front.cli.options import parse
 

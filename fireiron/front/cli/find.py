@@ -49,8 +49,10 @@ class Target:
 
     @property
     def default(self) -> Problem:
-        """Give the problem where nothing is said: small, of a shape of the preset's own if it has the attribute."""
-        return Problem(shape=tuple(getattr(self.made, "shape", DEFAULT_SHAPE)), dtype="f32", layout="NN")
+        """Give the problem where nothing is said: small, of the preset's `shape` and its file's `DTYPE`, if there."""
+        module = sys.modules.get(getattr(self.made, "__module__", ""))
+        shape = getattr(self.made, "shape", DEFAULT_SHAPE)
+        return Problem(shape=tuple(shape), dtype=getattr(module, "DTYPE", "f32"), layout="NN")
 
     def build(self, problem: Problem, values: Mapping[str, Any]) -> Verbs:
         """Build the schedule.

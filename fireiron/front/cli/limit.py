@@ -32,7 +32,7 @@ def refuse_long(
     if seconds <= LIMIT_S:
         return seconds
     one = cost(kernel, sizes, 1)
-    most = int(LIMIT_S / one)
+    most = int(LIMIT_S / one) * kernel.cluster
     advice: list[str] = []
     shape = largest_shape(request, schedule, sizes, arch)
     if shape:

@@ -35,7 +35,7 @@ def compile(command: Command) -> Answer:
     options, schedule = command.options, command.schedule
     if options.ptx and options.sass:
         raise UsageError("one-listing", "--ptx and --sass both want stdout", fix="ask for one of them")
-    cache = not options.no_cache
+    cache = not (options.no_cache or options.allow_spills or options.debug)
     chosen = CompileOptions(lineinfo=options.lineinfo, debug=options.debug, max_registers=options.max_registers)
     before = _entries() if cache else {}
     with progress(f"compiling {schedule.name}"):
@@ -44,6 +44,7 @@ def compile(command: Command) -> Answer:
             lineinfo=options.lineinfo,
             debug=options.debug,
             max_registers=options.max_registers,
+            allow_spills=options.allow_spills,
             cache=cache,
         )
         listing = kernel.sass if options.sass else kernel.ptx if options.ptx else None
@@ -74,11 +75,12 @@ def compile(command: Command) -> Answer:
         "cubin_nbytes": len(kernel.cubin),
         "cache": "hit" if hit else "miss" if cache else "off",
         "interface": interface.to_json(),
+        "findings": [{"code": f.code, "message": f.message, "fix": f.fix, "path": f.path} for f in kernel.findings],
     }
     if options.output:
         data["file"] = options.output
     if listing is None:
-        return Answer(data, (pairs(facts), *found.warnings))
+        return Answer(data, (pairs(facts), *found.warnings, *map(str, kernel.findings)))
     data["sass" if options.sass else "ptx"] = listing
     if not options.json:
         for name, value in facts.items():

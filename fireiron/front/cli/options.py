@@ -12,6 +12,7 @@ import attrs
 
 from fireiron.base.errors import FireironError, UsageError
 from fireiron.front.cli.problem import Problem, coefficient, dtypes, extent, setting, shape
+from fireiron.tune.space import values_of
 
 if TYPE_CHECKING:
     from fireiron.front.cli.find import Target
@@ -31,6 +32,7 @@ class Verb:
         about: one line of help.
         module: where its function stands, named as the verb.
         schedules: how many schedules it takes.
+        spec: whether it takes a spec's options although it takes no schedule.
         options: adds its own options to a parser.
     """
 
@@ -38,6 +40,7 @@ class Verb:
     module: str
     schedules: int = 1
     options: Callable[[Any], None] = lambda parser: None
+    spec: bool = False
 
 
 @attrs.frozen
@@ -119,7 +122,8 @@ def _compile(parser: Any) -> None:
     parser.add_argument("--ptx", action="store_true", help="print the PTX; facts go to stderr")
     parser.add_argument("--sass", action="store_true", help="print the machine code as text; facts go to stderr")
     parser.add_argument("--lineinfo", action="store_true", help="keep source lines for profilers")
-    parser.add_argument("--debug", action="store_true", help="compile without optimisation")
+    parser.add_argument("--debug", action="store_true", help="bound every wait on an mbarrier: a hang names it")
+    parser.add_argument("--allow-spills", action="store_true", help="report spills and serialised products, and go on")
     parser.add_argument("--max-registers", type=int, metavar="N", help="cap of registers a thread")
     parser.add_argument("--no-cache", action="store_true", help="neither read nor write the disk cache")
 
@@ -134,6 +138,25 @@ def _execute(parser: Any) -> None:
 def _simulate(parser: Any) -> None:
     _execute(parser)
     parser.add_argument("--no-track", action="store_true", help="do not look for races")
+
+
+def _tune(parser: Any) -> None:
+    about = "values of a keyword instead of the preset's own, as m=64,128 or warp=64x32,32x32"
+    parser.add_argument("--space", type=values_of, action="append", default=[], metavar="NAME=V,V", help=about)
+    parser.add_argument("--suite", metavar="NAME", help="tune every case of a suite of fireiron bench")
+    parser.add_argument("--effort", default="quick", help="quick (20 s a shape) or full (15 min)")
+    parser.add_argument("--budget", type=float, metavar="S", help="seconds a shape, instead of the effort's")
+    parser.add_argument("--device", type=int, default=0, help="the GPU's ordinal (default: 0)")
+    _records_file(parser)
+
+
+def _records_file(parser: Any) -> None:
+    parser.add_argument("--records", metavar="FILE", help="file of records (default: FIREIRON_RECORDS, or the user's)")
+
+
+def _records(parser: Any) -> None:
+    parser.add_argument("action", choices=("merge", "show"), help="merge FILES into the first; show what they hold")
+    parser.add_argument("files", nargs="+", metavar="FILE")
 
 
 def _cache(parser: Any) -> None:
@@ -163,6 +186,10 @@ VERBS = {
     "simulate": Verb("run on the simulator, and verify", "execute", options=_simulate),
     "run": Verb("run on the GPU, else on the simulator, and verify", "execute", options=_execute),
     "why": Verb("explain an error's code, or list all codes", "look", 0, options=_why),
+    "tune": Verb("search for a preset's fastest keywords on the GPU", "tuning", options=_tune),
+    "best": Verb("say which schedule fireiron.best chooses, and why", "tuning", 0, options=_records_file, spec=True),
+    "records": Verb("merge files of records, or show them", "tuning", 0, options=_records),
+    "bench": Verb("time schedules against peers; fireiron bench --help tells more", "", 0),
     "doctor": Verb("say what this machine has, and what works on it", "make", 0),
     "cache": Verb("print the path of the disk cache, or clear it", "make", 0, options=_cache),
 }
@@ -260,8 +287,12 @@ def _request(name: str, words: list[str]) -> tuple[argparse.Namespace, Request]:
     target = find(first.schedule)
     options = _parser(name, target).parse_args(words)
     values = {k.removeprefix(PREFIX): v for k, v in vars(options).items() if k.startswith(PREFIX)}
-    problem = Problem(**{field: getattr(options, field) for field in SPEC_OPTIONS})
-    return options, Request(target, problem, values)
+    return options, Request(target, problem_of(options), values)
+
+
+def problem_of(options: argparse.Namespace) -> Problem:
+    """Read the spec's options."""
+    return Problem(**{field: getattr(options, field) for field in SPEC_OPTIONS})
 
 
 def _parser(name: str, target: Target | None, *, strict: bool = True) -> argparse.ArgumentParser:
@@ -276,9 +307,10 @@ def _parser(name: str, target: Target | None, *, strict: bool = True) -> argpars
     if verb.schedules:
         # A reference may be missing in the first reading, where help or an error is due.
         parser.add_argument("schedule", nargs=None if target else "?", help="a preset, or path/file.py:function")
+    if verb.schedules or verb.spec:
         parser.add_argument("--arch", help=ARCH_HELP)
     verb.options(parser)
-    if verb.schedules:
+    if verb.schedules or verb.spec:
         spec = parser.add_argument_group("spec")
         spec.add_argument("--shape", type=shape, metavar="MxNxK", help="numbers, or names of symbols")
         spec.add_argument("--dtype", type=dtypes, metavar="IN[:ACC[:OUT]]", help="element types, for example float16")

@@ -1,0 +1,79 @@
+"""Choose and compile ahead, in other processes, so that a GPU does not wait: its minutes are what is scarce."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from concurrent.futures import TimeoutError as TooLate
+from contextlib import contextmanager
+
+import attrs
+
+from fireiron.base.errors import FireironError
+from fireiron.front.best import Choice, choose, remember
+from fireiron.tune.process import Processes
+
+from .cases import Case
+
+LIMIT_S = 120.0  # of one choice with its compilation
+FREE_CORES = 2  # for the process that measures
+
+
+def chosen(case: Case, arch: str | None) -> Choice | None:
+    """Choose a schedule, and compile it into the disk cache; None where no preset takes the case."""
+    try:
+        found = choose(case.spec(), arch)
+        preset, point = found.candidate.preset, found.candidate.point
+        schedule = preset.build(case.spec(), point, **case.keywords()) if case.steps else found.schedule
+        schedule.compile(arch)
+    except (FireironError, TypeError):  # whoever measures the case says what is wrong
+        return None
+    return found
+
+
+@contextmanager
+def compilers(executor: Executor | None = None) -> Iterator[Executor]:
+    """Give an executor, a process for each core but two where none is given."""
+    made = executor or Processes(max(1, (os.cpu_count() or 1) - FREE_CORES), LIMIT_S)
+    try:
+        yield made
+    finally:
+        if executor is None:
+            made.shutdown(wait=False, cancel_futures=True)
+
+
+def submit(executor: Executor, cases: Sequence[Case], arch: str | None) -> dict[Case, Future[Choice | None]]:
+    """Start on all cases, in order."""
+    return {case: executor.submit(chosen, case, arch) for case in dict.fromkeys(cases)}
+
+
+def ready(
+    cases: Sequence[Case], tasks: Mapping[Case, Future[Choice | None]], arch: str | None, end: float
+) -> Iterator[Case]:
+    """Give each case once its schedule is chosen, until time is up; what was not is left out.
+
+    Args:
+        cases: in the order in which they are measured.
+        tasks: as `submit` gave them.
+        arch: as `submit` was given it.
+        end: of `time.perf_counter()`.
+    """
+    for case in cases:
+        left = end - time.perf_counter()
+        if left <= 0:
+            return
+        try:
+            found = tasks[case].result(timeout=left)
+        except TooLate:
+            return
+        except Exception:  # a process was lost: the case is chosen where it is measured
+            found = None
+        if found is not None:
+            # A schedule is built anew from its keywords: what came from another process is a copy of this one's atoms.
+            spec = case.spec()
+            schedule = found.candidate.preset.build(spec, found.candidate.point)
+            remember(spec, arch, attrs.evolve(found, schedule=schedule))
+        if time.perf_counter() < end:
+            yield case

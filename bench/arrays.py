@@ -1,0 +1,192 @@
+"""Arrays of a case, and the comparison of a result with f64, both on the device through torch."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import attrs
+
+from fireiron.algebra.dtypes import DType, f64, tf32
+from fireiron.tune.verify import BYTE_SUMS, BYTE_TERMS
+
+from .cases import Case
+
+BYTE_SLACK = 4.0  # a sum on its way may be larger than it ends
+CHUNK_NBYTES = 256 << 20  # of f64 rows that are compared at a time
+HOPELESS = 1e30  # share of an integer that is wrong: a number, for JSON has no infinity
+POISON = 113  # of integers; floats hold NaN
+
+
+@attrs.frozen(eq=False)
+class Arrays:
+    """Hold the operands of one case.
+
+    Args:
+        stored_a, stored_b: as the layout stores them.
+        a, b: the same memory as M x K and K x N (with the batch before); of packed elements their values.
+        out: what a subject writes.
+        bias: the row that the case adds, None where it adds none.
+    """
+
+    stored_a: Any
+    stored_b: Any
+    a: Any
+    b: Any
+    out: Any
+    bias: Any = None
+
+    def fresh_out(self) -> Arrays:
+        """Give the same operands with another, poisoned output."""
+        return attrs.evolve(self, out=poisoned(self.out))
+
+
+@attrs.frozen
+class Errors:
+    """Hold how a result differs from f64.
+
+    Args:
+        largest: the largest difference.
+        relative: norm of the differences over the norm of the result.
+        share: largest difference over what rounding allows it; right results have at most 1.
+        nans: elements that are NaN, or were not written.
+    """
+
+    largest: float
+    relative: float
+    share: float
+    nans: int
+
+    @property
+    def right(self) -> bool:
+        """Say whether every element lies within what rounding allows."""
+        return self.nans == 0 and self.share <= 1.0
+
+
+def torch_module() -> Any:
+    """Import torch."""
+    return import_module("torch")
+
+
+def make(case: Case, device: str = "cuda", seed: int = 0) -> Arrays:
+    """Make random operands: normal numbers, or integers from -8 to 8. Zeros would draw less power, and run too fast."""
+    torch = torch_module()
+    inside, _, outside = case.types
+    result = getattr(torch, outside.numpy_name)
+    generator = torch.Generator(device=device)
+    generator.manual_seed(seed)
+
+    def random(*extents: int) -> tuple[Any, Any]:
+        extents = extents if case.batch is None else (case.batch, *extents)
+        if inside.packed:
+            low, high = inside.limits
+            values = torch.randint(
+                int(low), int(high) + 1, extents, device=device, dtype=torch.int8, generator=generator
+            )
+            return packed(values, inside), values
+        kind = getattr(torch, inside.numpy_name)
+        if inside.kind == "int":
+            values = torch.randint(
+                -8 if inside.signed else 0, 9, extents, device=device, dtype=kind, generator=generator
+            )
+            return values, values
+        values = normal(extents, inside).to(kind)
+        return values, values
+
+    def normal(extents: tuple[int, ...], kind: DType) -> Any:
+        wide = torch.float64 if kind == f64 else torch.float32
+        values = torch.randn(extents, device=device, dtype=wide, generator=generator)
+        # Numbers that tf32 holds, so that nobody's way of rounding to it counts as an error.
+        return (values.view(torch.int32) & -(1 << 13)).view(torch.float32) if kind == tf32 else values
+
+    stored_a, a = random(case.k, case.m) if case.layout[1] == "T" else random(case.m, case.k)
+    stored_b, b = random(case.n, case.k) if case.layout[0] == "T" else random(case.k, case.n)
+    a = a.transpose(-1, -2) if case.layout[1] == "T" else a
+    b = b.transpose(-1, -2) if case.layout[0] == "T" else b
+    extents = (case.m, case.n) if case.batch is None else (case.batch, case.m, case.n)
+    bias = normal((case.n,), outside).to(result) if "bias" in case.steps else None
+    return Arrays(stored_a, stored_b, a, b, poisoned(torch.empty(extents, device=device, dtype=result)), bias)
+
+
+def packed(values: Any, kind: DType) -> Any:
+    """Put elements into bytes along the last axis, the first into the lowest bits."""
+    torch = torch_module()
+    parts = values.view(torch.uint8) & ((1 << kind.bits) - 1)
+    parts = parts.reshape(*values.shape[:-1], -1, kind.pack)
+    whole = torch.zeros_like(parts[..., 0])
+    for i in range(kind.pack):
+        whole |= parts[..., i] << (i * kind.bits)
+    return whole
+
+
+def _wide(values: Any) -> Any:
+    """Convert to f64; 8-bit floats convert to few types."""
+    return values.float().double() if values.dtype.itemsize == 1 and values.dtype.is_floating_point else values.double()
+
+
+def poisoned(out: Any) -> Any:
+    """Make an array like `out` in which what nobody writes shows."""
+    torch = torch_module()
+    return torch.full_like(out, float("nan") if out.dtype.is_floating_point else POISON)
+
+
+def compare(case: Case, arrays: Arrays, outs: dict[str, Any]) -> dict[str, Errors]:
+    """Compare results with the product in f64, some rows at a time.
+
+    An element may be wrong by (K + 2) u |a||b|, u being the accumulator's unit roundoff, plus one rounding to the
+    result's type: a product of K terms is wrong by at most K u |a||b| in any order of summation. Sums of 8-bit floats
+    may lose more, since some tensor cores keep 13 bits of them.
+
+    Args:
+        case: the problem.
+        arrays: its operands.
+        outs: results by name.
+
+    Source: Jeannerod and Rump, "Improved error bounds for inner products in floating-point arithmetic", 2013.
+    """
+    torch = torch_module()
+    inside, acc, outside = case.types
+    batched = case.batch is not None
+    a, b = (x if batched else x.unsqueeze(0) for x in (arrays.a, arrays.b))
+    if case.spec().matmul.product == "xor":  # a xor b is a (1 - b) + (1 - a) b
+        a, b = torch.cat([a, 1 - a], -1), torch.cat([1 - b, b], -2)
+    results = {name: out if batched else out.unsqueeze(0) for name, out in outs.items()}
+    totals = {name: [0.0, 0.0, 0.0, 0] for name in outs}  # largest, squares, share, nans
+    norm = 0.0
+    rows = max(1, min(case.m, CHUNK_NBYTES // (8 * max(case.n, case.k))))
+    # Where the inputs have fewer bits than the accumulator keeps, products are exact; sums are not.
+    each = (case.k + 2) * acc.epsilon
+    short = inside.kind == "float" and inside.bits == 8
+    steps = BYTE_SLACK * BYTE_SUMS * (case.k / BYTE_TERMS + 2)
+    bias = None if arrays.bias is None else _wide(arrays.bias)
+    for i in range(a.shape[0]):
+        wide_b = _wide(b[i])
+        size_b = wide_b.abs()
+        for start in range(0, case.m, rows):
+            wide_a = _wide(a[i, start : start + rows])
+            exact = wide_a @ wide_b
+            allowed = each * (wide_a.abs() @ size_b) if each else None
+            if allowed is not None and short:
+                allowed += steps * ((wide_a * wide_a) @ (wide_b * wide_b)).sqrt()
+            if bias is not None:
+                exact += bias
+            if "relu" in case.steps:
+                exact.clamp_(min=0)
+            if allowed is not None:
+                allowed += (outside.epsilon + (2 * acc.epsilon if case.steps else 0.0)) * exact.abs()
+            norm += float((exact * exact).sum())
+            for name, out in results.items():
+                difference = (_wide(out[i, start : start + rows]) - exact).abs()
+                missing = torch.isnan(difference)
+                total = totals[name]
+                total[3] += int(missing.sum())
+                difference = difference.masked_fill(missing, 0.0)
+                total[0] = max(total[0], float(difference.max()))
+                total[1] += float((difference * difference).sum())
+                if allowed is None:
+                    total[2] = max(total[2], HOPELESS if total[0] else 0.0)
+                else:
+                    share = torch.where(difference == 0, 0.0, difference / (allowed + outside.epsilon * 1e-30))
+                    total[2] = max(total[2], float(share.max()))
+    scale = norm**0.5 or 1.0
+    return {name: Errors(t[0], t[1] ** 0.5 / scale, t[2], int(t[3])) for name, t in totals.items()}

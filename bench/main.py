@@ -1,0 +1,217 @@
+"""The command line: `python -m bench SUITE... [SCHEDULE...]`, also as `fireiron bench`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from fireiron.base.errors import FireironError, UsageError
+
+from .cases import Case, case, with_options
+from .compare import compare
+from .measure import Options, here, measure, why_not_timed
+from .plot import write as write_plot
+from .results import Result, read, write
+from .subjects import PEERS
+from .suites import SUITES, random100, suite
+from .tables import FOOT, UNTIMED, draw, markdown, problems, summaries
+
+RIGHT, WRONG, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+
+def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") -> int:
+    """Run the command line.
+
+    Returns:
+        0 right, 1 a wrong result of ours or a regression, 2 a command that cannot be understood, 130 interrupted.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if words[:1] == ["overhead"]:
+            from .overhead import run as overhead
+
+            return overhead()
+        if words[:1] == ["build"]:
+            from .build import run as build
+
+            return build()
+        if words[:1] == ["table"]:
+            return _table(words[1:])
+        if words[:1] == ["tune"]:
+            return _tune(words[1:])
+        if words[:1] == ["session"]:
+            from .session import parsed
+            from .session import run as session
+
+            return session(parsed(words[1:]), shlex.join([*prog.split(), *words]))
+        if words[:1] == ["readme"]:
+            from .readme import run as readme
+
+            return readme(words[1:])
+        return _run(_parser(prog).parse_intermixed_args(words), shlex.join([*prog.split(), *words]))
+    except FireironError as error:
+        print(error, file=sys.stderr)
+        return USAGE if isinstance(error, UsageError) else WRONG
+    except SystemExit as stop:  # argparse has said what it has to say
+        return stop.code if isinstance(stop.code, int) else USAGE
+
+
+def _parser(prog: str) -> argparse.ArgumentParser:
+    listed = "\n".join(f"  {name:16}{each.about} ({len(each.cases)})" for name, each in SUITES.items())
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        description="Time schedules against peers: checked against f64, interleaved in one process, L2 flushed.",
+        epilog=f"suites:\n{listed}\nothers:\n  overhead        host time of a call over a bare cuda.core launch\n"
+        "  build           time of chains, lowering, printing, compiling; needs no GPU\n"
+        "  table FILE      results as Markdown\n"
+        "  tune SUITE      tunes cases within a budget, and keeps the fastest as records\n"
+        "  session         tunes and measures all suites within a budget of seconds\n"
+        "  readme          writes the README's table from bench/results",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("words", nargs="*", metavar="SUITE|SCHEDULE", help="suites, and what to time (default: best)")
+    parser.add_argument("--shape", nargs="+", default=[], metavar="MxNxK", help="cases instead of a suite's")
+    parser.add_argument("--dtype", help="element types, in[:acc[:out]], instead of the suite's")
+    parser.add_argument("--layout", choices=("NN", "NT", "TN", "TT"), help="instead of the suite's")
+    parser.add_argument("--batch", type=int, help="number of products of each --shape")
+    parser.add_argument(
+        "--vs", nargs="*", default=["torch"], metavar="PEER", help=f"{', '.join(PEERS)}, file.py:function (torch)"
+    )
+    parser.add_argument("--rounds", type=int, default=41, help="samples of each subject at most (41)")
+    parser.add_argument("--budget", type=float, default=1.0, metavar="S", help="seconds of sampling a case (1)")
+    parser.add_argument(
+        "--sustained", type=float, default=0.0, metavar="S", help="also run each S seconds back to back"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the operands and of gemm-random100 (0)")
+    parser.add_argument("--count", type=int, metavar="N", help="only the first N cases of each suite")
+    parser.add_argument("--arch", help="what to compile for without a GPU (sm_90a)")
+    parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results there, case by case")
+    parser.add_argument("--json", action="store_true", help="print JSON lines alone on stdout")
+    parser.add_argument("--plot", metavar="FILE.svg", help="draw the ratios and a roofline")
+    parser.add_argument(
+        "--compare", metavar="OLD.jsonl", help="tell regressions from noise; exit 1 where there are some"
+    )
+    return parser
+
+
+def _cases(options: argparse.Namespace) -> tuple[str, list[Case], list[str]]:
+    """Read the words: the suite's name, the cases, and what to time."""
+    suites = [word for word in options.words if word in SUITES]
+    subjects = [word for word in options.words if word not in SUITES]
+    for word in subjects:
+        if "." not in word and word not in ("best", *PEERS):
+            suite(word)  # says which suites there are
+    chosen: list[Case] = []
+    if options.shape:
+        first = SUITES[suites[0] if suites else "gemm"].cases[0]
+        kinds = options.dtype or first.dtype, options.layout or first.layout
+        chosen = [case(text, *kinds, options.batch) for text in options.shape]
+    else:
+        for name in suites or ["gemm"]:
+            drawn = random100(options.seed) if name == "gemm-random100" else suite(name).cases
+            chosen += with_options(drawn[: options.count], options.dtype, options.layout)
+    return "+".join(suites) or "gemm", chosen, subjects
+
+
+def _run(options: argparse.Namespace, command: str) -> int:
+    name, cases, subjects = _cases(options)
+    old = read(options.compare) if options.compare else None
+    machine, why = here(), why_not_timed()
+    peers: list[str] = [] if why else options.vs
+    results: list[Result] = []
+    started = time.perf_counter()
+
+    def on_case(found: list[Result]) -> None:
+        results.extend(found)
+        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        lines = [result.to_json(machine, command, when) for result in found]
+        if options.output:
+            write(options.output, lines)
+        if options.json:
+            print("\n".join(json.dumps(line) for line in lines), flush=True)
+        done = len({result.case for result in results})
+        left = (time.perf_counter() - started) / done * (len(cases) - done)
+        if sys.stderr.isatty():
+            print(f"\r{done} of {len(cases)} cases, about {left:.0f} s left  ", end="", file=sys.stderr, flush=True)
+
+    interrupted = False
+    try:
+        measure(
+            cases,
+            [*(subjects or ["best"]), *peers],
+            Options(options.rounds, options.budget, options.sustained, options.seed, options.arch),
+            suite=name,
+            on_case=on_case,
+        )
+    except KeyboardInterrupt:
+        interrupted = True  # what was measured stays: it is written, and shown
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+    if not options.json:
+        _show(results, f"{name} on {machine}", machine.device, why)
+    if options.plot:
+        write_plot(options.plot, results, f"{name} on {machine.device or 'no GPU'}", machine.device)
+    slower = False
+    if old is not None:
+        slower = _compare(results, *old, machine.device, quiet=options.json)
+    if interrupted:
+        print(f"interrupted after {len({r.case for r in results})} of {len(cases)} cases", file=sys.stderr)
+        return INTERRUPTED
+    wrong = any(r.ours and r.problem for r in results)
+    return WRONG if wrong or slower else RIGHT
+
+
+def _show(results: Sequence[Result], title: str, device: str, why: str) -> None:
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else 160
+    if results:
+        Console(width=width).print(draw(results, title, device))
+    lines: list[Any] = [*problems(results), *summaries(results)]
+    lines.append(UNTIMED.format(why=why) if why else FOOT)
+    print("\n".join(lines))
+
+
+def _compare(new: Sequence[Result], old: Sequence[Result], old_device: str, device: str, *, quiet: bool) -> bool:
+    """Print how results changed; say whether something is slower or fails."""
+    changes = compare(new, old)
+    out = sys.stderr if quiet else sys.stdout
+    if old_device and device and old_device != device:
+        print(f"the older results are of another device ({old_device}): only ratios can be compared", file=out)
+    shown = [change for change in changes if change.verdict != "noise"]
+    print("\n".join(str(change) for change in shown), file=out, end="\n" if shown else "")
+    print(f"{len(changes) - len(shown)} of {len(changes)} within noise", file=out)
+    return any(change.verdict in ("slower", "fails") for change in changes)
+
+
+def _tune(words: Sequence[str]) -> int:
+    from pathlib import Path
+
+    from .session import SHIPPED
+    from .tuning import run, spread
+
+    parser = argparse.ArgumentParser(prog="python -m bench tune", description="Tune cases of a suite within a budget.")
+    parser.add_argument("suite", nargs="?", default="gemm-random100", choices=list(SUITES))
+    parser.add_argument("--count", type=int, default=12, metavar="N", help="cases, spread over the suite (12)")
+    parser.add_argument("--budget", type=float, default=240.0, metavar="S", help="seconds for all of them (240)")
+    parser.add_argument("--full", type=float, default=0.0, metavar="S", help="seconds a case for effort full too (0)")
+    parser.add_argument("--records", type=Path, default=SHIPPED, metavar="FILE", help="the file of records to ship")
+    o = parser.parse_args(words)
+    outcomes = run(spread(suite(o.suite).cases, o.count), o.budget, o.records, full_s=o.full)
+    return RIGHT if any(each.best_us is not None for each in outcomes) else WRONG
+
+
+def _table(words: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench table", description="Print results as Markdown.")
+    parser.add_argument("file", nargs="+")
+    for path in parser.parse_args(words).file:
+        results, device = read(path)
+        print(f"{markdown(results, device)}\n")
+        print("\n".join(summaries(results)))
+    return RIGHT

@@ -1,0 +1,174 @@
+"""One session on a GPU, whose minutes are scarce: tune, then measure the suites, all within a budget of seconds.
+
+What is measured is written case by case, so that a session which is cut off loses nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from fireiron.front.best import forget
+from fireiron.tune.machine import Machine, machine
+
+from . import tuning
+from .ahead import compilers, ready, submit
+from .cases import Case
+from .measure import Lab, Options, measure, why_not_timed
+from .plot import write as write_plot
+from .results import Result, replace
+from .suites import SUITES, suite
+from .tables import UNTIMED, problems, summaries
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "bench" / "results"
+SHIPPED = ROOT / "fireiron" / "tune" / "shipped" / "nvidia-h200.jsonl"
+PEERS = ("torch", "cublaslt")
+# The order is that of importance: where time is short, the last ones are left out.
+ORDER = (
+    "gemm-square", "gemm-random100", "dtypes", "fused", "skinny", "gemm-llm", "layouts", "batched", "deep", "ragged",
+    "sgemm",
+)  # fmt: skip
+CASE_S = 0.4  # of sampling, for each way of timing
+ROUNDS = 31
+
+
+@attrs.frozen
+class Plan:
+    """Say what a session does.
+
+    Args:
+        budget_s: seconds for all of it.
+        suites: by name, the most important first.
+        peers: what is timed beside `best`.
+        tuned: cases of gemm-random100 that are tuned first.
+        tune_share: of the budget, at most, for tuning.
+        full_s: seconds a tuned case for the full effort too; 0 leaves it out.
+        results: the folder of the results' files.
+        records: the file of records to ship.
+        arch: the target where there is no GPU.
+        ours: what is timed against the peers.
+    """
+
+    budget_s: float = 540.0
+    suites: tuple[str, ...] = ORDER
+    peers: tuple[object, ...] = PEERS
+    tuned: int = 12
+    tune_share: float = 0.4
+    full_s: float = 0.0
+    results: Path = RESULTS
+    records: Path = SHIPPED
+    arch: str | None = None
+    ours: tuple[object, ...] = ("best",)
+
+
+def run(
+    plan: Plan,
+    command: str = "",
+    *,
+    lab: Lab | None = None,
+    where: Machine | None = None,
+    executor: Any = None,
+    tell: Callable[[str], None] = print,
+) -> int:
+    """Run a session.
+
+    Args:
+        plan: what to do.
+        command: as results shall name it.
+        lab: where cases are measured; the GPU where None.
+        where: the machine; this one where None.
+        executor: chooses and compiles; processes of its own where None.
+        tell: is given lines for the user.
+
+    Returns:
+        1 where a result of ours is wrong, else 0.
+    """
+    start = time.perf_counter()
+    end = start + plan.budget_s
+    why = "" if lab is not None else why_not_timed()
+    chosen = [suite(name) for name in plan.suites]  # an unknown name is told before anything runs
+    found = where or machine()
+    tell(f"{found}; {plan.budget_s:.0f} s")
+    with compilers(executor) as workers:
+        if plan.tuned and not why and lab is None:
+            os.environ["FIREIRON_RECORDS"] = str(plan.records)  # what is tuned now is what `best` chooses below
+            cases = tuning.spread(SUITES["gemm-random100"].cases, plan.tuned)
+            share = plan.tune_share * plan.budget_s
+            tuning.run(cases, share, plan.records, full_s=plan.full_s, executor=workers, tell=tell)
+            forget()
+        tasks = submit(workers, [case for each in chosen for case in each.cases], plan.arch)
+        wrong = False
+        for name, each in zip(plan.suites, chosen, strict=True):
+            results = _suite(plan, name, each.cases, tasks, end, command, found, lab, tell)
+            wrong = wrong or any(r.ours and r.wrong for r in results)
+        for task in tasks.values():
+            task.cancel()
+    tell(f"{time.perf_counter() - start:.0f} s of {plan.budget_s:.0f}")
+    if why:
+        tell(UNTIMED.format(why=why))
+    return int(wrong)
+
+
+def _suite(
+    plan: Plan,
+    name: str,
+    cases: Sequence[Case],
+    tasks: Any,
+    end: float,
+    command: str,
+    where: Machine,
+    lab: Lab | None,
+    tell: Callable[[str], None],
+) -> list[Result]:
+    """Measure one suite until time is up."""
+    path = plan.results / f"{name}.jsonl"
+    begin = time.perf_counter()
+
+    def on_case(found: list[Result]) -> None:
+        if any(r.times for r in found):
+            replace(path, found, where, command, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+
+    timed = lab is not None or not why_not_timed()
+    results = measure(
+        ready(cases, tasks, plan.arch, end),
+        [*plan.ours, *(plan.peers if timed else ())],
+        Options(ROUNDS, CASE_S, arch=plan.arch),
+        suite=name,
+        lab=lab,
+        on_case=on_case,
+    )
+    done = len({r.case for r in results})
+    tell(f"{name}: {done} of {len(cases)} cases in {time.perf_counter() - begin:.0f} s")
+    for line in (*summaries(results), *problems(results)):
+        tell(f"  {line}")
+    if done and timed and name == "gemm-random100":
+        write_plot(str(plan.results / f"{name}.svg"), results, f"{name} on {where.device}", where.device)
+    return results
+
+
+def parsed(words: Sequence[str]) -> Plan:
+    """Read the options of `python -m bench session`."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench session", description="Tune and measure on a GPU within a budget.", allow_abbrev=False
+    )
+    usual = Plan()
+    parser.add_argument("--budget", type=float, default=usual.budget_s, metavar="S", help="seconds for all of it (540)")
+    parser.add_argument("--suites", nargs="+", default=list(ORDER), metavar="SUITE", help="the most important first")
+    parser.add_argument("--vs", nargs="*", default=list(PEERS), metavar="PEER", help="torch cublaslt")
+    parser.add_argument("--tune", type=int, default=usual.tuned, metavar="N", help="cases of random100 to tune (12)")
+    parser.add_argument("--tune-share", type=float, default=usual.tune_share, help="of the budget, at most (0.4)")
+    parser.add_argument("--full", type=float, default=0.0, metavar="S", help="seconds a tuned case for effort full too")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="where results go")
+    parser.add_argument("--records", type=Path, default=SHIPPED, metavar="FILE", help="where records go")
+    parser.add_argument("--arch", help="what to compile for without a GPU (sm_90a)")
+    o = parser.parse_args(words)
+    return Plan(
+        o.budget, tuple(o.suites), tuple(o.vs), o.tune, o.tune_share, o.full, o.results, o.records, o.arch
+    )  # fmt: skip

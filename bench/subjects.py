@@ -1,0 +1,280 @@
+"""Subjects: what is timed, ours and the peers', each a function from a case to launches."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, Protocol
+
+import attrs
+
+from fireiron.algebra.dtypes import tf32
+from fireiron.base.errors import CompileError, FireironError, UsageError
+
+from .arrays import Arrays, torch_module
+from .cases import Case
+
+Launch = Callable[[], object]
+Rough = Callable[[Sequence[Launch]], list[float]]
+"""Give a rough time of each launch, for a peer that chooses among several."""
+
+PEERS = ("cublas", "cublaslt", "torch", "triton")
+
+
+@attrs.frozen(eq=False)
+class Prepared:
+    """Hold a subject made ready for one case.
+
+    Args:
+        launch: gives the launch on one set of arrays.
+        detail: what exactly runs, for the results.
+        modelled_us: what the cost model says, None where it was not asked.
+        registers: of a thread, None where not known.
+    """
+
+    launch: Callable[[Arrays], Launch]
+    detail: str = ""
+    modelled_us: float | None = None
+    registers: int | None = None
+
+
+class Subject(Protocol):
+    """Something that computes products."""
+
+    @property
+    def name(self) -> str:
+        """Name it in tables and results."""
+        ...
+
+    @property
+    def ours(self) -> bool:
+        """Say whether a wrong result of it is this project's defect."""
+        ...
+
+    def prepare(self, case: Case, arrays: Arrays | None, rough: Rough | None) -> Prepared:
+        """Make ready for a case.
+
+        Args:
+            case: the problem.
+            arrays: one set of operands; None where there is no GPU.
+            rough: times launches roughly; None where there is no GPU.
+
+        Raises:
+            FireironError: where the subject cannot compute this case.
+        """
+        ...
+
+
+@attrs.frozen
+class Scheduled:
+    """Time a schedule of this library.
+
+    Args:
+        reference: a preset, `path/file.py:function`, or `best` for what `fireiron.best` chooses.
+        values: keywords of the preset.
+        arch: the target, the GPU's where None.
+        given: the function itself, where it has no reference.
+    """
+
+    reference: str
+    values: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    arch: str | None = None
+    given: Callable[..., Any] | None = None
+    ours: bool = True
+
+    @property
+    def name(self) -> str:
+        """Name the preset with its keywords."""
+        return " ".join((self.reference, *(f"{name}={value}" for name, value in self.values.items())))
+
+    def prepare(self, case: Case, arrays: Arrays | None, rough: Rough | None) -> Prepared:
+        """Build, compile and estimate the schedule."""
+        schedule, detail = self._schedule(case)
+        kernel = schedule.compile(self.arch)
+        modelled = schedule.estimate(self.arch).time_us
+
+        def launch(found: Arrays) -> Launch:
+            operands = (found.stored_a, found.stored_b, *(() if found.bias is None else (found.bias,)))
+            return lambda: kernel(*operands, out=found.out)
+
+        return Prepared(launch, detail, modelled, kernel.resources.registers)
+
+    def _schedule(self, case: Case) -> tuple[Any, str]:
+        if self.reference == "best":
+            # Ops change neither which schedule is chosen nor its keywords.
+            found = import_module("fireiron.front.best").choose(case.spec(), self.arch)
+            if not case.steps:
+                return found.schedule, str(found.point)
+            preset, point = found.candidate.preset, found.candidate.point
+            self._takes_ops(preset.function, case)
+            return preset.build(case.spec(), point, **case.keywords()), f"{found.point} with {case.ops}"
+        made = self.given
+        if made is None:
+            from fireiron.front.cli.find import find
+
+            made = find(self.reference).made
+        if case.steps:
+            self._takes_ops(made, case)
+        return made(case.spec(), **self.values, **case.keywords()), self.name
+
+    def _takes_ops(self, function: Any, case: Case) -> None:
+        if "ops" not in inspect.signature(function).parameters:
+            raise unsupported(self.name, case)
+
+
+@attrs.frozen
+class Torch:
+    """Time torch.mm, torch.bmm, for int8 torch._int_mm, for 8-bit floats torch._scaled_mm with scales of 1.
+
+    A row that is added and relu are fused where torch has it: torch.addmm, torch._addmm_activation.
+    """
+
+    name: str = "torch"
+    ours: bool = False
+
+    def prepare(self, case: Case, arrays: Arrays | None, rough: Rough | None) -> Prepared:
+        """Choose the function."""
+        torch = needs_gpu(self.name, arrays)
+        inside, _, outside = case.types
+        if inside.packed or (inside.kind == "int" and inside.name != "i8"):
+            raise unsupported(self.name, case)
+        if inside.bits == 8:
+            if case.batch is not None or case.steps or (inside.kind == "float" and case.layout != "TN"):
+                raise unsupported(self.name, case)
+            if inside.kind == "int":
+                return Prepared(lambda found: lambda: torch._int_mm(found.a, found.b, out=found.out), "torch._int_mm")
+            one = torch.ones((), device="cuda")
+            fixed = {"scale_a": one, "scale_b": one, "out_dtype": getattr(torch, outside.numpy_name)}
+            return Prepared(
+                lambda found: lambda: torch._scaled_mm(found.a, found.b, **fixed, use_fast_accum=True, out=found.out),
+                "torch._scaled_mm, fast accumulation",
+            )
+        if inside.numpy_name != outside.numpy_name:
+            raise unsupported(self.name, case)
+        torch.backends.cuda.matmul.allow_tf32 = inside == tf32
+        if case.steps:
+            return self._fused(torch, case)
+        function = torch.mm if case.batch is None else torch.bmm
+        return Prepared(lambda found: lambda: function(found.a, found.b, out=found.out), f"torch.{function.__name__}")
+
+    def _fused(self, torch: Any, case: Case) -> Prepared:
+        if case.batch is not None:
+            raise unsupported(self.name, case)
+        match case.steps:
+            case ("bias",):
+                return Prepared(
+                    lambda found: lambda: torch.addmm(found.bias, found.a, found.b, out=found.out), "torch.addmm"
+                )
+            case ("bias", "relu"):
+                return Prepared(
+                    lambda found: lambda: torch._addmm_activation(found.bias, found.a, found.b, out=found.out),
+                    "torch._addmm_activation",
+                )
+            case ("relu",):
+                return Prepared(
+                    lambda found: lambda: torch.mm(found.a, found.b, out=found.out).relu_(), "torch.mm, then relu_"
+                )
+            case _:
+                raise unsupported(self.name, case)
+
+
+@attrs.frozen(eq=False)
+class Function:
+    """Time any callable: function(a, b, out) writes a @ b to `out`.
+
+    Args:
+        name: in tables.
+        function: takes a as M x K and b as K x N, which may be transposed views, and `out`.
+    """
+
+    name: str
+    function: Callable[[Any, Any, Any], object]
+    ours: bool = False
+
+    def prepare(self, case: Case, arrays: Arrays | None, rough: Rough | None) -> Prepared:
+        """Bind the arrays."""
+        needs_gpu(self.name, arrays)
+        if case.steps:
+            raise unsupported(self.name, case)
+        return Prepared(lambda found: lambda: self.function(found.a, found.b, found.out))
+
+
+def subject(word: str, arch: str | None = None) -> Subject:
+    """Find a subject: a peer by its name, `best`, a preset, or a function in a file.
+
+    A function whose first parameter is called `spec` is a preset of ours; any other is called with (a, b, out).
+
+    Raises:
+        UsageError: `unknown-peer`, and as `fireiron.front.cli.find` does.
+    """
+    if word == "torch":
+        return Torch()
+    if word in ("cublas", "cublaslt"):
+        from .cublas import Cublas, CublasLt
+
+        return Cublas() if word == "cublas" else CublasLt()
+    if word == "triton":
+        from .triton_gemm import Triton
+
+        return Triton()
+    if word == "best":
+        return Scheduled("best", arch=arch)
+    from fireiron.front.cli.find import find, is_reference
+
+    if not is_reference(word):
+        raise UsageError("unknown-peer", f"there is no peer {word}", fix=f"use {', '.join(PEERS)}, or file.py:function")
+    target = find(word)
+    if ".py" not in word or _takes_spec(target.made):
+        return Scheduled(word, arch=arch)
+    return Function(word, target.made)
+
+
+def as_subject(given: object, arch: str | None = None) -> Subject:
+    """Take what `measure` is given as a subject: a word, a preset function, or a subject.
+
+    Raises:
+        UsageError: as `subject` does.
+    """
+    if isinstance(given, str):
+        return subject(given, arch)
+    if hasattr(given, "prepare"):
+        return given  # pyright: ignore[reportReturnType]
+    if callable(given):
+        named = f"{getattr(given, '__module__', '')}.{getattr(given, '__name__', given)}".removeprefix(
+            "fireiron.schedules."
+        )
+        if _takes_spec(given):
+            return Scheduled(named, arch=arch, given=given)
+        return Function(named, given)
+    raise UsageError(
+        "unknown-peer", f"{given!r} is nothing that can be timed", fix="give a name, a preset, or function(a, b, out)"
+    )
+
+
+def _takes_spec(function: Any) -> bool:
+    parameters = list(inspect.signature(function).parameters.values())
+    return bool(parameters) and (parameters[0].name == "spec" or "MatMulChain" in str(parameters[0].annotation))
+
+
+def needs_gpu(name: str, arrays: Arrays | None) -> Any:
+    """Give torch for a peer that only runs.
+
+    Raises:
+        UsageError: `nothing-to-show` without a GPU.
+    """
+    if arrays is None:
+        raise UsageError("nothing-to-show", f"{name} can only be timed, and there is no GPU", fix="run on one")
+    return torch_module()
+
+
+def unsupported(name: str, case: Case) -> FireironError:
+    """Say that a peer does not compute a case."""
+    return UsageError("unsupported-case", f"{name} does not compute {case}", fix="leave the peer out for this case")
+
+
+def not_installed(name: str, what: object) -> FireironError:
+    """Say that a peer's library is missing."""
+    return CompileError(
+        "not-installed", f"{name} cannot be timed: {what}", fix="pip install 'fireiron[bench]', or leave it out of --vs"
+    )

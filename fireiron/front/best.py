@@ -1,0 +1,339 @@
+"""The best schedule known for a product: recorded, near one that is, or the model's choice; and a call that uses it."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from fireiron.base.errors import CheckError, FireironError
+from fireiron.base.link import here
+from fireiron.front.matmul import MatMulChain
+
+if TYPE_CHECKING:
+    from fireiron.jit.kernel import CompiledKernel
+    from fireiron.tune.candidates import Candidate, Judged, Preset
+    from fireiron.tune.lookup import Index
+    from fireiron.tune.machine import Machine
+    from fireiron.tune.records import Record
+
+MODEL_BUDGET_S = 3.0  # of a first choice without records
+SURE = 0.97  # of the modelled time: what saves less is no reason to leave a default, which was measured once
+FEW_POINTS = 24  # of a preset whose default is not legal
+MOST_CHOICES = 4096
+SIMULATED = "sm_89"  # what gemm takes where there is no GPU to be fast on: copies by threads are simulated quickest
+
+
+@attrs.frozen(eq=False)
+class Choice:
+    """Hold what was chosen for a product, and why.
+
+    Args:
+        schedule: finished.
+        candidate: the preset and its keywords.
+        why: in words.
+        record: what was measured, None for the model's choice.
+        modelled_us: what the model says, None where it was not asked.
+    """
+
+    schedule: Any
+    candidate: Candidate
+    why: str
+    record: Record | None = None
+    modelled_us: float | None = None
+
+    @property
+    def point(self) -> str:
+        """Write the call as Python."""
+        return str(self.candidate)
+
+
+_choices: dict[Any, Choice] = {}
+
+
+def best(spec: MatMulChain, arch: str | None = None) -> Any:
+    """Give the best schedule known for a product.
+
+    A schedule that was recorded for the problem on this device, else that of the nearest problem, else the first choice
+    of the preset for the newest architecture that takes the problem: its own, or the cost model's. The answer is kept:
+    the next one for an equal spec takes microseconds.
+
+    Args:
+        spec: what `matmul(...)` gives.
+        arch: the target; the spec's, else the GPU's, else sm_90a where None.
+
+    Raises:
+        UsageError: `not-a-product`. CheckError: `nothing-legal` where no preset takes the problem.
+
+    Example:
+        >>> from fireiron import matmul
+        >>> best(matmul(256, 256, 64), "sm_80").residual.closed
+        True
+    """
+    program = spec.program
+    found = _choices.get((arch, program.arch, program.steps[0].spec))
+    return (choose(spec, arch) if found is None else found).schedule
+
+
+def choose(spec: MatMulChain, arch: str | None = None) -> Choice:
+    """Give the best schedule known, and say why it was chosen; see `best`."""
+    program = spec.program
+    key = arch, program.arch, program.steps[0].spec
+    found = _choices.get(key)
+    if found is None:
+        try:
+            found = _chosen(spec, arch)
+        except FireironError as error:
+            raise error.located(here()) from None
+        if len(_choices) >= MOST_CHOICES:
+            _choices.clear()
+        _choices[key] = found
+    return found
+
+
+def remember(spec: MatMulChain, arch: str | None, choice: Choice) -> None:
+    """Keep a choice that was made elsewhere, as by another process, as what `best` gives."""
+    program = spec.program
+    _choices[arch, program.arch, program.steps[0].spec] = choice
+
+
+def forget() -> None:
+    """Forget all choices: records that were added since are read again."""
+    _choices.clear()
+    _index.cache_clear()
+    _kernel.cache_clear()
+
+
+def _chosen(spec: MatMulChain, arch: str | None) -> Choice:
+    from fireiron.tune.candidates import Candidate, judge
+    from fireiron.tune.problem import problem
+
+    where = _machine()
+    target = _target(spec, arch)
+    wanted = problem(spec.program)
+    named = {preset.name: preset for preset in presets()}
+    for found in _index().find(wanted, where.device, target):
+        preset = named.get(found.record.preset)
+        if preset is None or (found.distance > 0 and _ranks(preset)):
+            continue  # a preset's own ranking knows more of this problem than a record of another one
+        candidate = Candidate(preset, found.record.point)
+        if judge(candidate, spec, target).failure is None:  # what was legal there need not be here
+            return Choice(preset.build(spec, found.record.point), candidate, found.why, found.record)
+    return _modelled(spec, target)
+
+
+def _ranks(preset: Preset) -> bool:
+    from fireiron.tune.space import space_of
+
+    declared = space_of(preset.function)
+    return declared is not None and declared.ranked
+
+
+def _modelled(spec: MatMulChain, target: str) -> Choice:
+    """Choose without records: of the presets for the newest architecture that take the problem, the first choice."""
+    end = time.perf_counter() + MODEL_BUDGET_S
+    refused: dict[Preset, str] = {}
+    for group in _by_architecture(target):
+        found, judged = _first_choice(spec, target, group, end, refused)
+        if found is not None:
+            words = f"the best of {judged} by the cost model" if judged else "the preset's own first choice"
+            schedule = found.candidate.preset.build(spec, found.candidate.point)
+            why = f"no record: {words}, not measured"
+            return Choice(schedule, found.candidate, why, modelled_us=found.modelled_us)
+    raise _nothing_legal(spec, target, refused)
+
+
+def _nothing_legal(spec: MatMulChain, target: str, refused: Mapping[Preset, str]) -> CheckError:
+    listed = "; ".join(f"{preset.name}: {why}" for preset, why in refused.items())
+    return CheckError(
+        "nothing-legal", f"no preset takes {spec.residual} on {target}: {listed}", fix="write a schedule for it"
+    )
+
+
+def _by_architecture(target: str) -> list[list[Preset]]:
+    """Group the presets that a target may run by what they are for, the newest architecture first."""
+    from fireiron.algebra.arch import arch as find_arch
+    from fireiron.tune.space import space_of
+
+    groups: dict[int, list[Preset]] = {}
+    for preset in presets():
+        declared = space_of(preset.function)
+        since = find_arch(declared.since).number if declared is not None and declared.since else 0
+        if since <= find_arch(target).number:
+            groups.setdefault(since, []).append(preset)
+    return [groups[since] for since in sorted(groups, reverse=True)]
+
+
+def suited(spec: MatMulChain, arch: str | None = None) -> tuple[Preset, ...]:
+    """List the presets that are worth a search for a product: those of the architecture that `best` chooses from.
+
+    Raises:
+        CheckError: `nothing-legal` where no preset takes the problem.
+    """
+    target = _target(spec, arch)
+    refused: dict[Preset, str] = {}
+    for group in _by_architecture(target):
+        if _first_choice(spec, target, group, 0.0, refused)[0] is not None:  # the first that is legal says enough
+            return tuple(group)
+    raise _nothing_legal(spec, target, refused)
+
+
+def _first_choice(
+    spec: MatMulChain, target: str, group: Sequence[Preset], end: float, refused: dict[Preset, str]
+) -> tuple[Judged | None, int]:
+    """Find the best of some presets: descend by the model, one keyword at a time, from the best of their defaults.
+
+    A preset that ranks its points itself is taken at its word: its first legal point stands for it.
+
+    Returns:
+        The best, None where nothing is legal; and from how many points the model chose it, 0 where it is first in a
+        preset's own ranking.
+    """
+    from fireiron.base.errors import UsageError
+    from fireiron.tune.candidates import Candidate, judge
+    from fireiron.tune.space import Space, default_point, point, space_of
+
+    judged: dict[Candidate, Judged] = {}
+    spaces: dict[Preset, Space] = {}
+
+    def look(preset: Preset, values: Mapping[str, Any]) -> bool:
+        candidate = Candidate(preset, point(values))
+        if candidate not in judged and (time.perf_counter() < end or not leader()):
+            judged[candidate] = found = judge(candidate, spec, target)
+            if found.failure is not None:
+                refused.setdefault(preset, str(found.failure))
+        return candidate in judged and judged[candidate].failure is None
+
+    def leader() -> Judged | None:
+        legal = [j for j in judged.values() if j.modelled_us is not None]
+        return min(legal, key=lambda j: j.modelled_us or 0.0, default=None)
+
+    for preset in group:
+        declared = space_of(preset.function)
+        assert declared is not None
+        try:
+            spaces[preset] = declared.of(spec)
+        except UsageError as error:
+            refused[preset] = error.message
+    for preset, space in spaces.items():
+        if space.ranked:
+            next((each for each in space.points(FEW_POINTS) if look(preset, each.keywords)), None)
+        else:
+            look(preset, default_point(preset.function, space).keywords)
+    for preset, space in spaces.items() if leader() is None else ():
+        for other in space.points(FEW_POINTS):
+            look(preset, other.keywords)
+    before, best = None, leader()
+    while best is not None and best != before and not spaces[best.candidate.preset].ranked:
+        before = best
+        for name, values in spaces[best.candidate.preset].axes:
+            for value in values:
+                look(best.candidate.preset, {**best.candidate.point.keywords, name: value})
+            found = leader()
+            if found is not None and (found.modelled_us or 0.0) < SURE * (best.modelled_us or 0.0):
+                best = found
+    own = best is not None and spaces[best.candidate.preset].ranked
+    return best, 0 if own else sum(j.failure is None for j in judged.values())
+
+
+@cache
+def presets() -> tuple[Preset, ...]:
+    """List the presets that have a search space."""
+    from fireiron.front.cli.find import presets as targets
+    from fireiron.tune.candidates import preset
+    from fireiron.tune.space import space_of
+
+    return tuple(preset(t.made, name=t.reference) for t in targets() if space_of(t.made) is not None)
+
+
+@cache
+def _machine() -> Machine:
+    from fireiron.tune.machine import machine
+
+    return machine()
+
+
+def _target(spec: MatMulChain, arch: str | None) -> str:
+    from fireiron.algebra.arch import arch as find_arch
+
+    wanted = arch or spec.program.arch
+    return _machine().arch if wanted is None else find_arch(wanted).name
+
+
+@cache
+def _index() -> Index:
+    from fireiron.tune.lookup import load
+
+    index, problems = load()
+    for said in problems:
+        warnings.warn(f"fireiron: {said}", stacklevel=2)
+    return index
+
+
+def gemm(a: Any, b: Any, *, out: Any = None, layout: str = "NN", dtype: object = None, stream: Any = None) -> Any:
+    """Multiply two arrays with the best schedule known for their shapes.
+
+    Args:
+        a, b: arrays as the layout stores them, of torch, CuPy or NumPy; batches of them have one more dimension.
+        out: array to write; allocated where None.
+        layout: as `matmul` takes it: the second letter is A's, T meaning A[K, M]; the first is B's, T meaning B[N, K].
+        dtype: element type of both, where the arrays do not say it: `tf32` in f32; `i4`, `u4` and `b1` in bytes.
+        stream: as a kernel takes it.
+
+    Raises:
+        CallError: as a kernel's call does. CheckError: `nothing-legal`.
+
+    Example:
+        >>> import numpy as np
+        >>> gemm(np.ones((32, 16), np.float32), np.ones((16, 64), np.float32))[0, 0].item()
+        16.0
+    """
+    kernel = _kernels.get((layout, dtype, a.dtype, a.shape, b.shape, None if out is None else out.dtype))
+    if kernel is None:
+        kernel = _prepared(a, b, out, layout, dtype)
+    return kernel(a, b, out=out, stream=stream)
+
+
+_kernels: dict[Any, Callable[..., Any]] = {}
+
+
+def _prepared(a: Any, b: Any, out: Any, layout: str, dtype: object) -> Callable[..., Any]:
+    from fireiron.algebra.dtypes import dtype as find_dtype
+    from fireiron.base.errors import CallError
+    from fireiron.jit.arrays import describe
+
+    facts = describe(a, "a"), describe(b, "b")
+    ranks = {len(x.shape) for x in facts}
+    if ranks not in ({2}, {3}):
+        raise CallError(
+            "wrong-shape",
+            f"a has the shape {facts[0].shape} and b {facts[1].shape}",
+            fix="give two matrices, or two batches of them",
+        ).located(here())
+    try:
+        kind = find_dtype(facts[0].dtype if dtype is None else dtype)
+    except FireironError as error:
+        raise error.located(here()) from None
+    # Several elements share a byte along the last axis.
+    first, second = ((*x.shape[:-1], x.shape[-1] * kind.pack) for x in facts)
+    m, k = first[-2:] if layout[1:] != "T" else first[:-3:-1]
+    n = second[-1] if layout[:1] != "T" else second[-2]
+    batch = facts[0].shape[0] if ranks == {3} else None
+    wanted = None if out is None else describe(out, "out").dtype
+    kernel = _kernel(m, n, k, kind.name, wanted, layout, batch)
+    if len(_kernels) >= MOST_CHOICES:
+        _kernels.clear()
+    _kernels[layout, dtype, a.dtype, a.shape, b.shape, None if out is None else out.dtype] = kernel
+    return kernel
+
+
+@cache
+def _kernel(m: int, n: int, k: int, dtype: str, out: str | None, layout: str, batch: int | None) -> CompiledKernel:
+    from fireiron.front.spec import matmul
+
+    arch = None if _machine().device else SIMULATED
+    return best(matmul(m, n, k, dtype, out=out, layout=layout, batch=batch), arch).compile(arch)

@@ -1,0 +1,214 @@
+"""Verbs about fast schedules: tune, best, records."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fireiron.base.errors import FireironError, UsageError
+from fireiron.base.text import count
+from fireiron.front.cli.options import Command, architecture, problem_of
+from fireiron.front.cli.output import Answer, columns, console, pairs, progress, row
+
+if TYPE_CHECKING:
+    from fireiron.tune.records import Record
+    from fireiron.tune.search import Progress, Tuned
+
+SUITES = "fireiron.bench.suites"
+SHOWN = 5
+INTERRUPTED = 130
+
+
+def tune(command: Command) -> Answer:
+    """Search for the fastest keywords of a preset, for one shape or those of a suite."""
+    from fireiron.tune.candidates import preset
+    from fireiron.tune.process import Processes
+    from fireiron.tune.search import COMPILE_LIMIT_S, Interrupted
+    from fireiron.tune.search import tune as search
+    from fireiron.tune.space import space_of
+
+    options, request = command.options, command.request
+    target = request.target
+    if not target.takes_spec:
+        raise UsageError(
+            "fixed-spec",
+            f"{target.reference} has a spec of its own",
+            fix="name a function whose first parameter is a spec",
+        )
+    own = space_of(target.made)
+    # A keyword that the command gives a value is not searched.
+    axes: dict[str, Any] = {**dict(own.axes if own else ()), **dict(options.space)}
+    axes |= {name: (value,) for name, value in request.values.items()}
+    specs = _specs(options.suite) if options.suite else [request.problem.over(target.default).spec()]
+    found: list[Tuned] = []
+    failed: dict[str, FireironError] = {}
+    interrupted = False
+    # One set of compilers serves all shapes.
+    compilers = Processes(os.cpu_count() or 1, COMPILE_LIMIT_S) if preset(target.made).portable else None
+    try:
+        for i, spec in enumerate(specs):
+            with _bar(f"{i + 1} of {len(specs)}: {spec.residual}") as tell:
+                try:
+                    found.append(
+                        search(
+                            spec, target.made, space=axes, names=(target.reference,), arch=architecture(options.arch),
+                            device=options.device, effort=options.effort, budget_s=options.budget,
+                            records=options.records, executor=compilers, on_progress=tell,
+                        )
+                    )  # fmt: skip
+                except Interrupted as stop:
+                    found.append(stop.tuned)
+                    interrupted = True
+                    break
+                except FireironError as error:
+                    if len(specs) == 1 or error.code != "nothing-legal":
+                        raise
+                    failed[str(spec.residual)] = error
+    finally:
+        if compilers is not None:
+            compilers.shutdown(wait=False, cancel_futures=True)
+    parts: list[Any] = []
+    for tuned in found:
+        parts += [*_described(tuned), ""]
+    parts += [str(error) for error in failed.values()]
+    parts += ["interrupted: everything measured until then is recorded"] if interrupted else []
+    data = {
+        "tuned": [_data(tuned) for tuned in found],
+        "failed": {name: error.message for name, error in failed.items()},
+        "interrupted": interrupted,
+    }
+    right = bool(found) and all(tuned.best is not None for tuned in found) and not failed
+    return Answer(data, tuple(parts), INTERRUPTED if interrupted else int(not right))
+
+
+def best(command: Command) -> Answer:
+    """Say which schedule is chosen for a product."""
+    from fireiron.front.best import choose
+
+    options = command.options
+    if options.records:
+        if not Path(options.records).is_file():
+            raise UsageError("no-such-file", f"there is no file {options.records}", fix="name a file of records")
+        os.environ["FIREIRON_RECORDS"] = options.records
+    spec = problem_of(options).spec()
+    with progress("choosing"):
+        found = choose(spec, architecture(options.arch))
+    record = found.record
+    facts = {"schedule": found.point, "for": str(spec.residual), "why": found.why}
+    if record is not None and record.us is not None:
+        facts["measured"] = f"{record.us:.2f} us on {record.device}, {record.samples} samples, {record.when}"
+    elif found.modelled_us is not None:
+        facts["modelled"] = f"{found.modelled_us:.2f} us; nothing was measured"
+    data = {
+        "preset": found.candidate.preset.name,
+        "keywords": found.candidate.point.to_json(),
+        "python": found.point,
+        "why": found.why,
+        "record": None if record is None else record.to_json(),
+        "modelled_us": found.modelled_us,
+    }
+    return Answer(data, (pairs(facts),))
+
+
+def records(command: Command) -> Answer:
+    """Merge files of records into the first, or show what they hold."""
+    from fireiron.tune.records import merge, newest, read
+
+    options = command.options
+    paths = [Path(name) for name in options.files]
+    if options.action == "merge":
+        if len(paths) < 2:
+            raise UsageError("one-file", "there is nothing to merge", fix="fireiron records merge OUT FILE FILE...")
+        found = merge(paths[0], paths[1:])
+        said = f"{paths[0]} holds {count(len(found.records), 'record')}"
+        return Answer({"records": len(found.records), "left_out": found.problems}, (said, *found.problems))
+    each = [read(path) for path in paths]
+    everything = newest(record for one in each for record in one.records)
+    problems = tuple(problem for one in each for problem in one.problems)
+    timed = sorted((r for r in everything if r.us is not None), key=lambda r: (r.device, str(r.problem), r.us))
+    table = columns("problem", "schedule", "us", "TFLOP/s", "device", right=(2, 3))
+    seen: set[tuple[object, ...]] = set()
+    for record in timed:
+        if (record.device, record.problem) not in seen:
+            seen.add((record.device, record.problem))
+            _row(table, record)
+    failures = sum(r.count for r in everything if r.failure is not None)
+    said = f"{count(len(timed), 'time')} of {count(len(seen), 'problem')}, {count(failures, 'failure')}"
+    data = {"records": [r.to_json() for r in everything], "left_out": problems}
+    return Answer(data, (table, said, *problems))
+
+
+def _row(table: Any, record: Record) -> None:
+    us = record.us or 0.0
+    rate = f"{record.problem.flops / us * 1e-6:.1f}" if us else ""
+    row(table, record.problem, record.schedule or f"{record.preset} {record.point}", f"{us:.2f}", rate, record.device)
+
+
+def _specs(name: str) -> list[Any]:
+    suites: Any = import_module(SUITES)
+    return [case.spec() for case in suites.suite(name).cases]
+
+
+def _data(tuned: Tuned) -> dict[str, Any]:
+    return {
+        "problem": tuned.problem.to_json(),
+        "best": None if tuned.best is None else tuned.best.to_json(),
+        "measured": sum(r.us is not None for r in tuned.records),
+        "judged": tuned.judged,
+        "refused": dict(tuned.refused),
+        "failures": [r.to_json() for r in tuned.failures],
+        "rank_correlation": tuned.correlation,
+        "first_choice": tuned.first_choice,
+        "elapsed_s": tuned.elapsed_s,
+        "notes": tuned.notes,
+    }
+
+
+def _described(tuned: Tuned) -> list[Any]:
+    """Tell what a search found: the fastest schedules, how good the model was, what failed and why."""
+    timed = [r for r in tuned.records if r.us is not None]
+    table = columns("schedule", "us", "p20", "p80", "samples", "TFLOP/s", "modelled us", right=(1, 2, 3, 4, 5, 6))
+    for r in timed[:SHOWN]:
+        us = r.us or 0.0
+        modelled = "" if r.modelled_us is None else f"{r.modelled_us:.2f}"
+        rate = f"{tuned.problem.flops / us * 1e-6:.1f}"
+        row(table, r.schedule, f"{us:.2f}", f"{r.p20:.2f}", f"{r.p80:.2f}", r.samples, rate, modelled)
+    refused = ", ".join(f"{code} {number}" for code, number in sorted(tuned.refused.items()))
+    facts = {
+        "tuned": f"{tuned.problem} in {tuned.elapsed_s:.1f} s",
+        "tried": f"{tuned.judged} ranked by the model, {sum(tuned.refused.values())} of them refused"
+        + (f" ({refused})" if refused else "")
+        + f", {len(timed)} measured, {len(tuned.failures)} failed",
+    }
+    if tuned.correlation is not None:
+        facts["model"] = f"rank correlation with the measured times {tuned.correlation:.2f}" + (
+            f"; its first choice reaches {tuned.first_choice:.2f} of the best" if tuned.first_choice else ""
+        )
+    lines = [f"failed: {r.schedule}: {': '.join(r.failure or ())}" for r in tuned.failures[:SHOWN]]
+    return [pairs(facts), *((table,) if timed else ()), *lines, *(f"note: {said}" for said in tuned.notes)]
+
+
+@contextmanager
+def _bar(title: str) -> Generator[Any]:
+    """Draw a progress bar on stderr where that is a terminal; elsewhere say the title alone."""
+    if not sys.stderr.isatty():
+        print(f"tuning {title} ...", file=sys.stderr, flush=True)
+        yield None
+        return
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    shown = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0f} of {task.total:.0f}"))
+    with Bar(*shown, console=console(sys.stderr), transient=True) as bar:
+        task = bar.add_task(title, total=None)
+
+        def tell(now: Progress) -> None:
+            words = f"{title} · {now.stage} · {now.left_s:.0f} s left" + (f" · best {now.best}" if now.best else "")
+            bar.update(task, description=words, completed=now.done, total=now.total)
+
+        yield tell

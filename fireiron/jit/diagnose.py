@@ -1,0 +1,116 @@
+"""What the compiler's log holds against a kernel, told at the link whose tile takes the registers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import attrs
+
+from fireiron.algebra.arch import Arch
+from fireiron.base.errors import CompileError, Finding
+
+if TYPE_CHECKING:
+    from fireiron.jit.resources import Resources
+    from fireiron.kernel.ir import Kernel
+
+SPILLS = "keep less in registers: a smaller tile a thread, or more registers for its role"
+TOUCHED = (
+    "keep accumulators in registers that nothing touches between a product and its wait, and call no function that is "
+    "not inlined"
+)
+ALLOW = "; compile(allow_spills=True) makes this a finding"
+
+
+def complaints(log: str, resources: Resources, arch: Arch) -> Iterator[Finding]:
+    """Find what makes a kernel slow though it compiles: `setmaxnreg-ignored`, `wgmma-serialised`, `spills`, `stack`.
+
+    ptxas says the first two in advisories C7500 to C7599, which no flag turns into errors.
+    """
+    for line in log.strip("\0").splitlines():
+        if not re.search(r"\bC75\d\d\b", line):
+            continue
+        if "setmaxnreg" in line:
+            yield Finding(
+                "setmaxnreg-ignored",
+                f"ptxas ignores the register budgets of roles for {arch.name}: {line.strip()}",
+                fix="give the kernel launch bounds, and budgets that add up to what its launch gives",
+            )
+        else:
+            yield Finding(
+                "wgmma-serialised",
+                f"ptxas serialises the asynchronous matrix products for {arch.name}: {line.strip()}",
+                fix=(SPILLS if "insufficient register" in line else TOUCHED) + ALLOW,
+            )
+    if resources.spills:
+        yield Finding(
+            "spills",
+            f"registers run out on {arch.name}: a thread spills {resources.spill_stores} B and loads "
+            f"{resources.spill_loads} B back",
+            fix=SPILLS + ALLOW,
+        )
+    elif resources.stack:
+        yield Finding(
+            "stack",
+            f"a thread's tensors take {resources.stack} B of its stack on {arch.name}: registers have no addresses, "
+            "and some element is chosen at run time",
+            fix="unroll the loops that index tensors in registers" + ALLOW,
+        )
+
+
+def insufficient(log: str, arch: Arch) -> CompileError | None:
+    """Name the fatal error C7602: one instruction wants more registers than a launch gives a thread."""
+    found = re.search(r"\(C7602\) Insufficient registers \((\d+)\).*register target of (\d+)", log)
+    if found is None:
+        return None
+    return CompileError(
+        "wgmma-registers",
+        f"one matrix product takes {found[2]} registers of a thread on {arch.name}, and a launch of so many threads "
+        f"gives each {found[1]}, whatever its role has later (C7602)",
+        fix="use tiles with fewer columns, or fewer warpgroups a block",
+    )
+
+
+def placed(finding: Finding, kernel: Kernel, arch: Arch) -> Finding:
+    """Add to a complaint the register tensor that takes most, its tile's link, and the budget that it has."""
+    from fireiron.estimate.registers import register_cap, registers_of, roles_of
+    from fireiron.estimate.resources import Origin, origins
+    from fireiron.kernel.ir import Await, Call, walk
+    from fireiron.kernel.sites import sites
+
+    if finding.code == "setmaxnreg-ignored":
+        ring = next((s for s in walk(kernel.body) if isinstance(s, Await)), None)
+        return finding if ring is None else attrs.evolve(finding, link=ring.link)
+    held = sorted((b for b in kernel.buffers if b.memory.registers), key=registers_of)
+    if not held:
+        return finding
+    largest, cap = held[-1], register_cap(arch, kernel.threads, kernel.minimum_blocks)
+    budget = f"{arch.name} gives each of {kernel.threads} threads at most {cap}"
+    # The product that accumulates there says more than what sets its first value.
+    made = {
+        view.buffer.name: Origin(site.link, site.path, site.title)
+        for site in reversed(sites(kernel.body))
+        if isinstance(site.statement, Call) and site.statement.atom.kind == "MatMul"
+        for view in site.statement.views[-1:]
+    }
+    made = {**origins(kernel), **made}
+    for role in roles_of(kernel):
+        if role.registers and largest.name in origins(kernel, role):
+            budget = f"its role {role.name} has {role.registers}"
+    origin = made.get(largest.name)
+    whose = largest.name if origin is None or not origin.title else f"{largest.name} of {origin.title}"
+    return attrs.evolve(
+        finding,
+        message=f"{finding.message}; {whose} takes {registers_of(largest)} registers of a thread, {budget}",
+        link=None if origin is None else origin.link,
+        path="" if origin is None else origin.path,
+    )
+
+
+def raised(error: CompileError, kernel: Kernel, arch: Arch) -> CompileError:
+    """Place an error that is about registers."""
+    if error.code not in ("wgmma-serialised", "wgmma-registers", "setmaxnreg-ignored"):
+        return error
+    found = placed(Finding(error.code, error.message, fix=error.fix), kernel, arch)
+    return CompileError(found.code, found.message, fix=found.fix, link=found.link, path=found.path)

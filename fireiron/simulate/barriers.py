@@ -1,0 +1,229 @@
+"""mbarriers and numbered barriers: phases, arrivals and bytes, and what arrivals tell to those who wait.
+
+Source: PTX ISA 9.7.13.15, mbarrier: phases, pending count and tx-count; 9.7.13.1, bar.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+import numpy as np
+
+from fireiron.base.errors import SimulationError
+from fireiron.simulate.order import AGENT, Array, Order
+
+if TYPE_CHECKING:
+    from fireiron.simulate.state import Machine, Place, Team
+
+
+class Landing(Protocol):
+    """A bulk copy on its way to a barrier's block."""
+
+    place: Place
+
+    @property
+    def nbytes(self) -> int:
+        """Count the bytes that the barrier sees."""
+        ...
+
+    def land(self) -> None:
+        """Write what arrived."""
+
+
+@attrs.define(eq=False)
+class Slot:
+    """Hold one mbarrier of a block.
+
+    Args:
+        name: `full[2]`.
+        count: arrivals that complete a phase.
+        agent: the number of the agent whose writes its bytes are.
+        order: the clock.
+        arrivers: who arrives there, in words.
+        phase: the phase that runs, counted from 0.
+        pending: arrivals that it lacks.
+        nbytes: bytes that it expects and that have not landed; below 0 where bytes landed that nobody announced yet.
+        flights: copies that will signal it, oldest first.
+        told: what all arrivals so far tell.
+        completed: what those tell who see the last completed phase.
+        completions: when each phase was completed.
+        initialiser: the thread of the cluster that initialised it.
+        initialised: when, None before.
+        fenced: when its initialisation was fenced, None before.
+    """
+
+    name: str
+    count: int
+    agent: int
+    order: Order
+    arrivers: str = "nobody"
+    phase: int = 0
+    pending: int = 0
+    nbytes: int = 0
+    flights: list[Landing] = attrs.field(factory=list[Landing])
+    told: Array = attrs.field(factory=lambda: np.zeros(0, np.int32))
+    completed: Array = attrs.field(factory=lambda: np.zeros(0, np.int32))
+    completions: list[int] = attrs.field(factory=list[int])
+    initialiser: int = 0
+    initialised: int | None = None
+    fenced: int | None = None
+
+    @property
+    def who(self) -> int:
+        """Give the agent as trackers record it."""
+        return AGENT - self.agent
+
+    @property
+    def column(self) -> int:
+        """Give the agent's column in what threads know."""
+        return self.order.threads + self.agent
+
+    def begin(self) -> None:
+        """Forget everything."""
+        self.phase, self.pending, self.nbytes = 0, self.count, 0
+        self.flights = []
+        width = self.order.columns * 2
+        self.told, self.completed = np.zeros(width, np.int32), np.zeros(width, np.int32)
+        self.completions = []
+        self.initialised = self.fenced = None
+
+    def initialise(self, team: Team, place: Place, thread: int) -> None:
+        """Set it up.
+
+        Raises:
+            SimulationError: `barrier-in-use` if it was set up before.
+        """
+        if self.initialised is not None:
+            raise team.error(
+                place,
+                "barrier-in-use",
+                f"{place}: {self.name} of block {team.member.block} is initialised a second time",
+                "initialise it once, by one thread",
+            )
+        self.initialiser, self.initialised = thread, self.order.tick(place.number)
+
+    def usable(self, team: Team, place: Place, threads: Array, asynchronous: bool = False) -> None:
+        """See that threads may use it: initialised, and that fenced and known to them.
+
+        Raises:
+            SimulationError: `uninitialised-barrier`.
+        """
+        missing = ""
+        if self.initialised is None:
+            missing = "which nobody initialised"
+        elif team.machine.check and (asynchronous or (threads != self.initialiser).any()):
+            known = np.maximum(self.order.matrix()[threads, self.initialiser], self.order.base)
+            known = np.where(threads == self.initialiser, self.order.now, known)
+            if self.fenced is None:
+                missing = "whose initialisation was not fenced"
+            elif (known < self.fenced).any():
+                missing = "whose initialisation no barrier orders before"
+        if missing:
+            raise team.error(
+                place,
+                "uninitialised-barrier",
+                f"{place}: {team.machine.local(int(threads[0]) + 1)} uses {self.name}, {missing}",
+                "initialise in one thread, then Fence('barrier.init') there, then a barrier of the block or cluster",
+            )
+
+    def arrive(self, team: Team, place: Place, threads: Array, nbytes: int) -> None:
+        """Let threads arrive, each announcing bytes.
+
+        Raises:
+            SimulationError: `too-many-arrivals`, `transaction-bytes`.
+        """
+        if len(threads) > self.pending:
+            raise team.error(
+                place,
+                "too-many-arrivals",
+                f"{place}: {len(threads)} {'arrives' if len(threads) == 1 else 'arrive'} at {self.name} from "
+                f"{team.label}, whose phase {self.phase} lacks {self.pending} of {self.count} arrivals"
+                + (f" and {self.nbytes} bytes" if self.nbytes else ""),
+                "let as many threads arrive as the barrier counts, once a phase",
+            )
+        self.pending -= len(threads)
+        self.nbytes += nbytes * len(threads)
+        if team.machine.check:
+            self.told = np.maximum(self.told, self.order.released(threads))
+        self.settle(team.machine, place)
+
+    def land(self, machine: Machine) -> bool:
+        """Let the next copy arrive, where there is one."""
+        if not self.flights:
+            return False
+        flight = self.flights.pop(0)
+        self.order.tick(flight.place.number)
+        flight.land()
+        self.nbytes -= flight.nbytes
+        self.settle(machine, flight.place)
+        return True
+
+    def settle(self, machine: Machine, place: Place) -> None:
+        """Complete the phase once all arrivals and bytes are there.
+
+        Raises:
+            SimulationError: `transaction-bytes` where more bytes landed than anyone will announce.
+        """
+        if self.pending:
+            return
+        if self.nbytes < 0:
+            raise machine.error(
+                place,
+                "transaction-bytes",
+                f"{place}: {-self.nbytes} bytes more than were announced have landed on {self.name} in phase "
+                f"{self.phase}, which will never be complete",
+                "announce the bytes of all boxes that land in this block, parts outside the tensor included",
+            )
+        if self.nbytes == 0:
+            self.completions.append(self.order.tick(place.number))
+            self.told[self.column] = self.order.now
+            self.completed = self.told.copy()
+            self.phase += 1
+            self.pending = self.count
+
+    def awaits(self, parity: int) -> str:
+        """Say what a waiter for a parity lacks."""
+        parts: list[str] = []
+        if self.pending:
+            parts.append(f"{self.pending} of {self.count} arrivals from {self.arrivers}")
+        if self.nbytes > 0:
+            flying = sum(flight.nbytes for flight in self.flights)
+            parts.append(
+                f"{self.nbytes} bytes" + (f" ({flying} in flight)" if flying else ", of which none are in flight")
+            )
+        return f"{self.name}, parity {parity}, whose phase {self.phase} lacks {' and '.join(parts)}"
+
+
+@attrs.define(eq=False)
+class Turnstile:
+    """Hold one numbered barrier of a block.
+
+    Args:
+        threads: how many must come.
+        arrived: how many have.
+        generation: how often it opened.
+        told: what those who came tell.
+        completed: what those told who came the last time.
+    """
+
+    threads: int
+    arrived: int = 0
+    generation: int = 0
+    told: Array | None = None
+    completed: Array | None = None
+
+    def arrive(self, order: Order, threads: Array) -> None:
+        """Let threads come; the last ones open it."""
+        row = order.released(threads)
+        self.told = row if self.told is None else np.maximum(self.told, row)
+        self.arrived += len(threads)
+        if self.arrived == self.threads:
+            self.completed, self.told = self.told, None
+            self.arrived = 0
+            self.generation += 1
+
+
+def unfinished(place: Place, machine: Machine, message: str, fix: str) -> SimulationError:
+    """Make the error of work that is still going on where its block ends."""
+    return machine.error(place, "unfinished-flight", f"{place}: {message}", fix)

@@ -1,0 +1,318 @@
+"""Bulk copies between global and shared memory: whole boxes that one thread starts and an engine moves later.
+
+Where the bytes of a box lie follows from its tensor map alone, as on the hardware; that the statement's views say the
+same is checked. A load lands when its barrier's phase is awaited and nothing else can go on; a store reads its source
+when its group is waited for, and writes then, or at the end.
+
+Source: PTX ISA 5.5, tensors; 9.7.9.27, cp.async.bulk; the bytes of a whole box count, parts outside included.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+
+from fireiron.kernel.ir import Call, TensorMap
+from fireiron.kernel.traffic import SECTOR, Traffic
+from fireiron.simulate.access import Env, steps_of
+from fireiron.simulate.barriers import Slot
+from fireiron.simulate.groups import BULK_LOAD, BULK_STORE, Groups
+from fireiron.simulate.lanes import each
+from fireiron.simulate.leaves import both, refuse_flying
+from fireiron.simulate.memory import Storage
+from fireiron.simulate.order import Array
+from fireiron.simulate.state import Place, State, Team
+from fireiron.simulate.steps import Act, Scope
+from fireiron.simulate.tracker import Race
+
+if TYPE_CHECKING:
+    from fireiron.simulate.program import Compiler
+
+_SWIZZLE_BITS = {0: 0, 32: 1, 64: 2, 128: 3}
+_LINE = 128  # bytes that shared memory moves at once
+_ALIGN = 16  # bytes to which plain copies are aligned; boxes are to 128
+
+
+@attrs.define(eq=False)
+class Load:
+    """Fly to one block.
+
+    Args:
+        place: the statement.
+        far: where from.
+        near: where to.
+        inside: which elements of the box the tensor has.
+        source: these elements.
+        index: where all elements of the box go.
+        granules: the same, as the tracker counts.
+        slot: the barrier that counts the bytes.
+    """
+
+    place: Place
+    far: Storage
+    near: Storage
+    inside: Array
+    source: Array
+    index: Array
+    granules: Array
+    slot: Slot
+
+    @property
+    def nbytes(self) -> int:
+        """Count the bytes of the whole box."""
+        return len(self.index) * self.near.itemsize
+
+    def land(self) -> None:
+        """Write, with zeros where the tensor has nothing."""
+        values = np.zeros(len(self.index), self.near.data.dtype)
+        values[self.inside] = self.far.data[self.source]
+        self.near.data[self.index] = values
+        assert self.near.tracker is not None
+        self.near.tracker.mark(self.granules, True, -1)
+        self.near.tracker.finish_write(self.granules, self.slot.who)
+        if self.far.tracker is not None:
+            self.far.tracker.mark(self.source, False, -1)
+            self.far.tracker.finish_read(self.source, self.slot.who)
+
+
+@attrs.define(eq=False)
+class Store:
+    """Fly from a block.
+
+    Args:
+        place: the statement.
+        team: whose thread started it.
+        who: that thread plus one, in the cluster.
+        near: where from.
+        far: where to.
+        index: the elements that it reads.
+        granules: the same, as the tracker counts.
+        target: where they go.
+        adds: whether they are added to what is there.
+        values: what it read.
+    """
+
+    place: Place
+    team: Team
+    who: int
+    near: Storage
+    far: Storage
+    index: Array
+    granules: Array
+    target: Array
+    adds: bool
+    values: Array | None = None
+
+    def read(self) -> None:
+        """Read the source."""
+        self.team.order.tick(self.place.number)
+        self.values = self.near.data[self.index]
+        assert self.near.tracker is not None
+        self.near.tracker.mark(self.granules, False, -1)
+        self.near.tracker.finish_read(self.granules, self.who)
+
+    def land(self) -> None:
+        """Write what was read."""
+        assert self.values is not None and self.far.tracker is not None
+        self.team.order.tick(self.place.number)
+        self.far.data[self.target] = self.far.data[self.target] + self.values if self.adds else self.values
+        self.far.tracker.mark(self.target, True, -1)
+        self.far.tracker.finish_write(self.target, self.who, self.adds)
+
+
+class BulkCopy:
+    """Execute one statement."""
+
+    def __init__(self, compiler: Compiler, statement: Call, scope: Scope) -> None:
+        self.team = compiler.team
+        self.statement = statement
+        self.place = compiler.place(statement, statement.atom.name, scope)
+        self.loads = statement.atom.completion == BULK_LOAD
+        self.adds = statement.atom.operands[1].access == "update"
+        views = [compiler.operand(view) for view in statement.views]
+        self.far, self.near = views if self.loads else reversed(views)
+        self.write = compiler.predicate(statement.write)
+        self.signal = None if statement.signal is None else compiler.value(statement.signal[1])
+        self.peers = None if statement.peers is None else compiler.value(statement.peers)
+        self.boxes: dict[int, Array] = {}
+        if self.far.storage.kind != "GL" or self.near.storage.kind != "SH" or self.loads != (self.signal is not None):
+            text = f"{self.place}: a bulk copy loads from GL to SH for a barrier, or stores from SH to GL"
+            raise self.team.error(self.place, "bulk-views", text, "give it these views, and a load its signal")
+
+    def run(self, state: State, act: Act) -> None:
+        """Start a copy in each active thread."""
+        mask = both(act, self.write(state.env) if self.write else None, (1, self.team.threads))
+        if isinstance(mask, str):
+            return
+        for lane in range(self.team.threads) if mask is None else np.flatnonzero(mask[0]).tolist():
+            self.team.order.tick(self.place.number)
+            self.place.count += 1
+            if self.loads:
+                self.load(state.env, lane)
+            else:
+                self.store(state.env, lane)
+
+    def load(self, env: Env, lane: int) -> None:
+        """Start a load: to this block, or to each peer."""
+        team, machine = self.team, self.team.machine
+        index, inside, source = self.box(env, lane)
+        thread, row = self._issuer(lane)
+        self._charge("GL", "read", self.far.storage, source)
+        mask = 1 << team.member.rank if self.peers is None else int(each(self.peers, env, team)[lane])
+        if mask <= 0 or mask >> len(machine.members):
+            raise team.error(
+                self.place,
+                "bad-peers",
+                f"{self.place}: the mask {mask:#b} names blocks outside a cluster of {len(machine.members)}",
+                "set the bits of blocks of the cluster",
+            )
+        assert self.signal is not None and self.statement.signal is not None
+        number, barrier = int(each(self.signal, env, team)[lane]), self.statement.signal[0]
+        for rank, member in enumerate(machine.members):
+            if not mask >> rank & 1:
+                continue
+            near = member.shared[self.near.view.buffer.name]
+            granules = self._granules(near, index)
+            assert near.tracker is not None
+            slot = member.barriers[barrier.name][number]
+            slot.usable(team, self.place, np.array([thread]), asynchronous=True)
+            refuse_flying(team, self.place, near, granules, "writes")
+            try:
+                near.tracker.start_write(granules, row, thread + 1)
+            except Race as race:
+                raise machine.race(self.place, race, near, granules, np.array([thread + 1])) from None
+            self._reads_far(source, row, lane)
+            near.tracker.mark(granules, True, 1)
+            self._charge("SH", "write", near, index)
+            slot.flights.append(Load(self.place, self.far.storage, near, inside, source, index, granules, slot))
+
+    def _reads_far(self, source: Array, row: Array, lane: int) -> None:
+        """Check what a load reads of global memory that the kernel writes."""
+        far, tracker, thread = self.far.storage, self.far.storage.tracker, self.team.offset + lane
+        if tracker is None:
+            return
+        refuse_flying(self.team, self.place, far, source, "reads")
+        self._written(far, source, lane)
+        try:
+            tracker.start_read(source, row, thread + 1)
+        except Race as race:
+            raise self.team.machine.race(self.place, race, far, source, np.array([thread + 1])) from None
+        tracker.mark(source, False, 1)
+
+    def _written(self, storage: Storage, granules: Array, lane: int) -> None:
+        """See that what is read holds values."""
+        assert storage.tracker is not None
+        written = storage.tracker.written(granules)
+        if storage.must_write and not written.all():
+            element = storage.name(storage.element_of(int(granules[np.argmin(written)])))
+            text = f"{self.place}: {self.team.who(lane)} reads {element}, which nobody wrote"
+            raise self.team.error(self.place, "uninitialised-read", text, "load it first, or initialise it")
+
+    def store(self, env: Env, lane: int) -> None:
+        """Start a store, of what the tensor has of the box."""
+        team, near, far = self.team, self.near.storage, self.far.storage
+        index, inside, target = self.box(env, lane)
+        index = index[inside]
+        thread, row = self._issuer(lane)
+        granules = self._granules(near, index)
+        assert near.tracker is not None
+        if far.tracker is None:
+            text = f"{self.place} writes {far.buffer.name}, which is an input"
+            raise team.error(self.place, "write-to-input", text, "give the pointer the role output or update")
+        refuse_flying(team, self.place, near, granules, "reads")
+        self._written(near, granules, lane)
+        refuse_flying(team, self.place, far, target, "writes", far.tracker.added[target] if self.adds else None)
+        storage, places = near, granules
+        try:
+            near.tracker.start_read(granules, row, thread + 1)
+            storage, places = far, target
+            far.tracker.start_write(target, row, thread + 1, self.adds)
+        except Race as race:
+            raise team.machine.race(self.place, race, storage, places, np.array([thread + 1])) from None
+        near.tracker.mark(granules, False, 1)
+        far.tracker.mark(target, True, 1)
+        self._charge("SH", "read", near, index)
+        self._charge("GL", "write", far, target)
+        store = Store(self.place, team, thread + 1, near, far, index, granules, target, self.adds)
+        team.groups.setdefault((BULK_STORE, lane), Groups()).open.append(store)
+
+    def box(self, env: Env, lane: int) -> tuple[Array, Array, Array]:
+        """Give the elements of the box in shared memory, which of them the tensor has, and where it has these."""
+        near, far, described = self.near, self.far, self.statement.map
+        offset = int(each(near.offset, env, self.team)[lane])
+        if offset not in self.boxes:
+            self.boxes[offset] = self._near(offset, env)
+        index = self.boxes[offset]
+        if described is None:
+            steps = int(each(far.offset, env, self.team)[lane]) + steps_of(far.view.layout, env)
+            if len(steps) and (steps.min() < 0 or steps.max() >= far.storage.size):
+                text = f"{self.place}: {self.team.who(lane)} goes beyond {far.view.buffer.name}"
+                raise self.team.error(self.place, "out-of-bounds", text, "guard the copy where the tile is partial")
+            return index, np.ones(len(steps), bool), steps
+        if len(far.origin) != len(far.storage.shape):
+            text = f"{self.place}: {len(far.origin)} coordinates for {len(far.storage.shape)} dimensions"
+            raise self.team.error(self.place, "bulk-views", text, "give the GL view an origin in the array's order")
+        places = np.indices(described.box[::-1]).reshape(len(described.box), -1)[::-1]
+        inside, flat = np.ones(places.shape[1], bool), np.zeros(places.shape[1], np.int64)
+        for place, axis in zip(places, described.axes, strict=True):
+            coordinate = place + int(each(far.origin[axis], env, self.team)[lane])
+            inside &= (coordinate >= 0) & (coordinate < far.storage.shape[axis])
+            flat += coordinate * far.storage.strides[axis]
+        return index, inside, flat[inside]
+
+    def _near(self, offset: int, env: Env) -> Array:
+        """List a box's elements in shared memory, and compare them with the view."""
+        near, described = self.near, self.statement.map
+        storage, view = near.storage, near.view
+        item = storage.itemsize
+        listed = offset + steps_of(view.layout, env)
+        if view.swizzle is not None:
+            listed = view.swizzle(listed)
+        first = storage.base + offset * item
+        align = _ALIGN if described is None else _LINE
+        if first % align:
+            text = f"{self.place}: the box starts at byte {first} of shared memory, which {align} does not divide"
+            raise self.team.error(self.place, "misaligned", text, f"align the buffer to {align} bytes")
+        index = listed
+        if described is not None:
+            index = (_placed(described, first, item) - storage.base) // item
+            if not np.array_equal(index, listed):
+                at = int(np.argmax(index != listed)) if len(index) == len(listed) else min(len(index), len(listed))
+                raise self.team.error(
+                    self.place,
+                    "bulk-views",
+                    f"{self.place}: the map {described.name} puts {len(index)} elements in shared memory, the view of "
+                    f"{view.buffer.name} lists {len(listed)}, and element {at} is not the same",
+                    "let the view list the box, its first axis fastest, in rows as wide as the map's swizzle",
+                )
+        if index.min() < 0 or index.max() >= storage.size:
+            text = f"{self.place}: the box leaves {view.buffer.name}, which has {storage.size} elements"
+            raise self.team.error(self.place, "out-of-bounds", text, "check the slot and the box")
+        return index
+
+    def _issuer(self, lane: int) -> tuple[int, Array]:
+        """Give the issuing thread in the cluster, and what it knows."""
+        thread = self.team.offset + lane
+        row = self.team.order.common(np.array([thread])) if self.team.machine.check else np.zeros(0, np.int32)
+        return thread, row
+
+    def _granules(self, storage: Storage, index: Array) -> Array:
+        return storage.granules(index, index)[0]
+
+    def _charge(self, kind: str, direction: str, storage: Storage, index: Array) -> None:
+        nbytes = len(index) * storage.itemsize
+        unit = SECTOR if kind == "GL" else _LINE
+        units = len(np.unique(index * storage.itemsize // unit))
+        self.place.charge(kind, direction, Traffic(nbytes, 1, units, -(-nbytes // unit)))
+
+
+def _placed(described: TensorMap, first: int, item: int) -> Array:
+    """Give the byte of each element of a box, the first axis fastest: rows of the swizzle's width, or dense."""
+    width, *others = described.box
+    rows = int(np.prod(others, dtype=np.int64))
+    pitch = described.swizzle or width * item
+    place = first + np.arange(rows)[:, None] * pitch + np.arange(width)[None, :] * item
+    mask = (1 << _SWIZZLE_BITS[described.swizzle]) - 1
+    return (place ^ (((place >> 7) & mask) << 4)).reshape(-1)

@@ -1,0 +1,52 @@
+"""Registers that asynchronous instructions use: which are in flight, and which need a fence before the next one."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from fireiron.simulate.order import Array
+
+
+@attrs.define(eq=False)
+class Fragment:
+    """Hold the state of a register buffer's elements (registers, threads).
+
+    Args:
+        stale: touched by other instructions since the last fence (at first, all).
+        busy: how many instructions in flight write it.
+        held: how many instructions in flight read it.
+    """
+
+    stale: Array
+    busy: Array
+    held: Array
+
+    @staticmethod
+    def of(rows: int, threads: int) -> Fragment:
+        """Make the state of a buffer of which nothing was used."""
+        shape = (rows, threads)
+        return Fragment(np.ones(shape, bool), np.zeros(shape, np.int16), np.zeros(shape, np.int16))
+
+    def begin(self) -> None:
+        """Start a block."""
+        self.stale[:] = True
+        self.busy[:] = 0
+        self.held[:] = 0
+
+    def touch(self, rows: Array | None, flat: Array) -> tuple[int, int] | None:
+        """Note another instruction's access; give the first register and thread that is in flight, if any is."""
+        busy, held = self.busy, self.held
+        if rows is not None:
+            flying = (busy[rows] != 0) | (held[rows] != 0)
+            self.stale[rows] = True
+            if not flying.any():
+                return None
+            at = np.argwhere(flying)[0]
+            return int(rows[tuple(at[:-1])]), int(at[-1])
+        flying = (busy.reshape(-1)[flat] != 0) | (held.reshape(-1)[flat] != 0)
+        self.stale.reshape(-1)[flat] = True
+        if not flying.any():
+            return None
+        register, thread = divmod(int(flat[np.argmax(flying)]), busy.shape[1])
+        return register, thread

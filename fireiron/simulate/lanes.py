@@ -1,0 +1,36 @@
+"""Values of index expressions where a statement is not executed by all lanes at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fireiron.simulate.access import Env, Value
+from fireiron.simulate.order import Array
+from fireiron.simulate.state import Place, Team
+
+
+def each(value: Value, env: Env, team: Team) -> Array:
+    """Give a value for every lane (threads)."""
+    return np.broadcast_to(np.asarray(value(env), np.int64), (1, team.threads))[0]
+
+
+def uniform(value: Value, env: Env, team: Team, lanes: Array, place: Place, what: str) -> int:
+    """Give a value that must be the same for some lanes.
+
+    Raises:
+        SimulationError: `divergent-call`.
+    """
+    found = np.asarray(value(env), np.int64)
+    if found.ndim == 0:
+        return int(found)
+    values = np.broadcast_to(found, (1, team.threads))[0][lanes]
+    if (values != values[0]).any():
+        lane = int(lanes[np.argmax(values != values[0])])
+        raise team.error(
+            place,
+            "divergent-call",
+            f"{place}: {what} is {int(values[0])} for {team.who(int(lanes[0]))} and "
+            f"{int(values[lane == lanes][0])} for {team.who(lane)}, which execute it together",
+            f"make the {what} uniform",
+        )
+    return int(values[0])

@@ -1,0 +1,62 @@
+"""Compiled statements, and what surrounds a statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import attrs
+
+from fireiron.algebra.expr import Expr, free
+from fireiron.kernel.ir import Region
+from fireiron.simulate.machine import Event
+from fireiron.simulate.order import Array
+from fireiron.simulate.state import State
+
+Act: TypeAlias = "Array | None"
+Run: TypeAlias = Callable[[State, Act], None]
+Walk: TypeAlias = Callable[[State, Act], Iterator[Event]]
+Needs: TypeAlias = frozenset[str]
+
+
+@attrs.frozen
+class Step:
+    """Hold one compiled statement: `run` where it holds no barrier, else `walk`."""
+
+    run: Run | None
+    walk: Walk | None = None
+
+
+@attrs.frozen
+class Scope:
+    """Say what surrounds a statement.
+
+    Args:
+        region: the innermost one.
+        titles: of all of them.
+        needs: for each variable, the loop variables from which its value follows.
+        guard: those of the conditions around.
+    """
+
+    region: Region | None = None
+    titles: tuple[str, ...] = ()
+    needs: tuple[tuple[str, Needs], ...] = ()
+    guard: Needs = frozenset()
+
+    def of(self, *exprs: Expr | None) -> Needs:
+        """List the loop variables from which expressions follow."""
+        known = dict(self.needs)
+        found: set[str] = set()
+        for expr in exprs:
+            if expr is not None:
+                for leaf in free(expr):
+                    found |= known.get(leaf.name, frozenset())
+        return frozenset(found)
+
+    def bind(self, name: str, needs: Needs) -> Scope:
+        """Add a variable."""
+        return attrs.evolve(self, needs=(*(pair for pair in self.needs if pair[0] != name), (name, needs)))
+
+    def enter(self, region: Region) -> Scope:
+        """Go into a region."""
+        return attrs.evolve(self, region=region, titles=(*self.titles, region.title))

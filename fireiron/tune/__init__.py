@@ -1,0 +1,1 @@
+"""Layer 8: find good schedules: search spaces, the search, records of what was measured, and the choice among them."""

@@ -1,0 +1,255 @@
+"""Candidates: a preset with a point of its space, judged by the model and compiled in whatever process it lands."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from fireiron.algebra.arch import arch as find_arch
+from fireiron.algebra.scalar import Arg
+from fireiron.base.errors import FireironError, UsageError
+from fireiron.jit.cache import Entry
+from fireiron.language.decompositions import Epilog
+from fireiron.tune.space import Point, arguments
+
+PRESETS = "fireiron.schedules."
+
+
+@attrs.frozen
+class Preset:
+    """Name a preset so that another process finds it.
+
+    Args:
+        name: as records and users write it: `ampere.gemm`, or `path/file.py:gemm`.
+        module: where it stands.
+        file: its file, for what no import finds.
+        qualname: its name there.
+        given: keywords that are part of the problem, and not searched.
+        local: the function itself, in the process that named it.
+    """
+
+    name: str
+    module: str
+    file: str
+    qualname: str
+    given: tuple[tuple[str, Any], ...] = ()
+    local: Callable[..., Any] | None = attrs.field(default=None, eq=False, repr=False)
+
+    @property
+    def portable(self) -> bool:
+        """Say whether another process can find it: functions of functions, and of a script or notebook, it cannot."""
+        return "<" not in self.qualname and self.module != "__main__"
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """Give the function.
+
+        Raises:
+            UsageError: `not-importable`.
+        """
+        if self.local is not None:
+            return self.local
+        try:
+            found: Any = import_module(self.module)
+        except ImportError:
+            found = _loaded(self.module, self.file)
+        for part in self.qualname.split("."):
+            found = getattr(found, part)
+        return found
+
+    def build(self, spec: Any, point: Point, **more: Any) -> Any:
+        """Build the schedule.
+
+        Args:
+            spec: the empty schedule.
+            point: keywords of the space.
+            more: keywords beside them, as `ops`.
+
+        Raises:
+            FireironError: as the links do, and `schedule-failed` for any other exception of the function.
+        """
+        try:
+            function = self.function
+            return function(spec, **arguments(function, point), **{**dict(self.given), **more})
+        except FireironError:
+            raise
+        except Exception as error:
+            raise UsageError("schedule-failed", f"{self.name} fails with {type(error).__name__}: {error}") from error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _preset, (self.name, self.module, self.file, self.qualname, self.given)
+
+    def text(self, point: Point) -> str:
+        """Write the call as Python that can be pasted."""
+        call = self.name.partition(".py:")[2] or self.name
+        words = [f"{name}={value!r}" for name, value in (*point.values, *self.given)]
+        return f"{call}({', '.join(('spec', *words))})"
+
+
+def _preset(*fields: Any) -> Preset:
+    return Preset(*fields)
+
+
+def preset(function: Callable[..., Any], given: Mapping[str, Any] | None = None, name: str = "") -> Preset:
+    """Name a function.
+
+    Args:
+        function: from a spec to a finished schedule.
+        given: keywords that are part of the problem.
+        name: as records shall write it; found from the module where empty.
+    """
+    module = getattr(function, "__module__", "") or ""
+    qualname = getattr(function, "__qualname__", repr(function))
+    code = getattr(function, "__code__", None)
+    file = "" if code is None else code.co_filename
+    if not name:
+        name = f"{module}.{qualname}".removeprefix(PRESETS)
+    return Preset(name, module, file, qualname, tuple(sorted((given or {}).items())), function)
+
+
+def _loaded(module: str, file: str) -> Any:
+    """Load a file that was loaded by its path in the process which named it."""
+    if module in sys.modules:
+        return sys.modules[module]
+    spec = spec_from_file_location(module, file)
+    if spec is None or spec.loader is None or not Path(file).is_file():
+        raise UsageError("not-importable", f"no process finds {module}", fix="put the schedule into a file of its own")
+    made = module_from_spec(spec)
+    sys.modules[module] = made
+    sys.path.insert(0, str(Path(file).parent))
+    try:
+        spec.loader.exec_module(made)
+    finally:
+        sys.path.remove(str(Path(file).parent))
+    return made
+
+
+@attrs.frozen
+class Candidate:
+    """Hold one schedule that may be the best.
+
+    Args:
+        preset: the function.
+        point: its keywords.
+    """
+
+    preset: Preset
+    point: Point
+
+    def __str__(self) -> str:
+        return self.preset.text(self.point)
+
+
+@attrs.frozen
+class Failure:
+    """Say why a candidate is out.
+
+    Args:
+        stage: `check`, `compile`, `run` or `verify`.
+        code: stable name of the reason.
+        message: in words.
+    """
+
+    stage: str
+    code: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.stage}: {self.code}: {self.message}"
+
+
+def failure(stage: str, error: Exception) -> Failure:
+    """Turn an exception into data."""
+    if isinstance(error, FireironError):
+        return Failure(stage, error.code, error.message)
+    return Failure(stage, type(error).__name__, str(error).strip().partition("\n")[0])
+
+
+@attrs.frozen
+class Judged:
+    """Hold what is known of a candidate without compiling it.
+
+    Args:
+        candidate: which.
+        modelled_us: what the cost model says; None where it is out.
+        failure: why it is out.
+    """
+
+    candidate: Candidate
+    modelled_us: float | None = None
+    failure: Failure | None = None
+
+
+@attrs.frozen
+class Built:
+    """Hold a candidate that is compiled.
+
+    Args:
+        candidate: which.
+        entry: the machine code, None where it is out.
+        source: digest of the CUDA: equal sources are one kernel.
+        plain: whether it computes the spec alone, without ops at its end.
+        failure: why it is out.
+    """
+
+    candidate: Candidate
+    entry: Entry | None = None
+    source: str = ""
+    plain: bool = True
+    failure: Failure | None = None
+
+    @property
+    def spills(self) -> bool:
+        """Say whether registers ran out."""
+        return self.entry is not None and self.entry.binary.resources.spills
+
+
+def judge(candidate: Candidate, spec: Any, arch: str) -> Judged:
+    """Build, check and model a candidate; nothing is compiled.
+
+    Args:
+        candidate: which.
+        spec: the empty schedule.
+        arch: name of the target.
+    """
+    from fireiron.estimate.model import estimate
+
+    target = find_arch(arch)
+    try:
+        schedule = candidate.preset.build(spec, candidate.point)
+        found = schedule.facts(arch)
+        if found.errors:
+            raise found.errors[0].error()
+        modelled = estimate(schedule.lowered(arch), target, rows=found.rows)
+    except FireironError as error:
+        return Judged(candidate, failure=failure("check", error))
+    return Judged(candidate, modelled.likely_us)
+
+
+def compiled(candidate: Candidate, spec: Any, arch: str) -> Built:
+    """Compile a candidate, through the disk cache.
+
+    Args:
+        candidate: which.
+        spec: the empty schedule.
+        arch: name of the target.
+    """
+    try:
+        schedule = candidate.preset.build(spec, candidate.point)
+        kernel = schedule.compile(arch)
+    except FireironError as error:
+        return Built(candidate, failure=failure("compile", error))
+    digest = hashlib.sha256(kernel.source.encode()).hexdigest()[:16]
+    return Built(candidate, Entry(kernel.binary, kernel.interface), digest, _plain(schedule))
+
+
+def _plain(schedule: Any) -> bool:
+    epilog = next((link for link in schedule.links if isinstance(link, Epilog)), None)
+    return epilog is None or isinstance(epilog.value.tree, Arg)

@@ -1,0 +1,154 @@
+"""Measuring from the searching process: the session lives elsewhere, and is made anew where a candidate ends it."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from fireiron.algebra.expr import as_int
+from fireiron.jit.cache import Entry
+from fireiron.language.specs import tensors_of
+from fireiron.tune.candidates import Built, Failure, failure
+from fireiron.tune.machine import Board, Machine, State
+from fireiron.tune.process import Lost, Process
+from fireiron.tune.session import Session, Trial
+
+START_LIMIT_S = 60.0
+TRIAL_LIMIT_S = 20.0
+ELEMENTS_PER_S = 2e7  # that are surely made and verified in a second
+ONE = 1  # sample, to find out who is guilty
+
+
+class Measurer(Protocol):
+    """What measures candidates."""
+
+    machine: Machine
+    notes: list[str]
+
+    def state(self) -> State:
+        """Read clocks and power, right after samples were taken."""
+        ...
+
+    def trial(self, index: int, built: Built, samples: int) -> Sequence[float] | Failure:
+        """Verify a candidate, and sample it."""
+        ...
+
+    def sample(self, indices: Sequence[int], samples: int) -> tuple[Mapping[int, Sequence[float]], dict[int, Failure]]:
+        """Sample candidates in interleaved rounds; gives the samples, and who was lost."""
+        ...
+
+
+class GpuMeasurer:
+    """Measure on a GPU, in a process of its own.
+
+    Args:
+        spec: the empty schedule.
+        device: the GPU's ordinal.
+        machine: what it is.
+        session: makes what runs there.
+        trial_limit_s: seconds after which a candidate hangs.
+    """
+
+    def __init__(
+        self,
+        spec: Any,
+        device: int,
+        machine: Machine,
+        *,
+        session: Any = Session,
+        trial_limit_s: float = TRIAL_LIMIT_S,
+    ) -> None:
+        self.machine = machine
+        self.notes: list[str] = []
+        self._session, self._arguments = session, (spec,)
+        self._limit_s = trial_limit_s
+        # The first trial makes the operands, and verifies on the host.
+        self._trial_limit_s = trial_limit_s + (0.0 if spec is None else _elements(spec) / ELEMENTS_PER_S)
+        # There the chosen GPU is the only one.
+        visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+        only = visible[device] if device < len(visible) else str(device)
+        self._process = Process({"CUDA_VISIBLE_DEVICES": only} if device or visible else {})
+        self._entries: dict[int, Entry] = {}
+        self._board = Board(device)
+
+    def state(self) -> State:
+        """Read clocks and power."""
+        return self._board.state()
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+
+    def trial(self, index: int, built: Built, samples: int) -> Sequence[float] | Failure:
+        """Verify a candidate, and sample it."""
+        try:
+            self._ready()
+            found: Trial = self._process.do(
+                "trial", index, built.entry, samples, built.plain, limit_s=self._trial_limit_s
+            )
+        except Lost as error:
+            return Failure("run", error.code, error.message)
+        except Exception as error:
+            # After an error the driver's context may be unusable, and would fail everyone who comes later.
+            self._process.kill()
+            return failure("run", error)
+        if found.wrong:
+            return Failure("verify", "wrong-result", found.wrong)
+        assert built.entry is not None
+        self._entries[index] = built.entry
+        return found.times_us
+
+    def sample(self, indices: Sequence[int], samples: int) -> tuple[Mapping[int, Sequence[float]], dict[int, Failure]]:
+        """Sample candidates in interleaved rounds; where that fails, find out who is guilty, and go on without."""
+        lost: dict[int, Failure] = {}
+        left = list(indices)
+        while left:
+            try:
+                self._ready()
+                return self._process.do("sample", left, samples, limit_s=self._limit_s * (1 + len(left))), lost
+            except Exception as error:
+                self._process.kill()
+                guilty = self._guilty(left)
+                if not guilty:  # nobody fails alone: it was the round, and it is not tried for ever
+                    why = (
+                        failure("run", error) if not isinstance(error, Lost) else Failure("run", error.code, str(error))
+                    )
+                    guilty = dict.fromkeys(left, why)
+                lost |= guilty
+                left = [i for i in left if i not in lost]
+        return {}, lost
+
+    def _guilty(self, indices: Sequence[int]) -> dict[int, Failure]:
+        found: dict[int, Failure] = {}
+        for index in indices:
+            try:
+                self._begin()
+                self._process.do("load", index, self._entries[index], limit_s=self._limit_s)
+                self._process.do("sample", [index], ONE, limit_s=self._limit_s)
+            except Lost as error:
+                found[index] = Failure("run", error.code, error.message)
+            except Exception as error:
+                self._process.kill()
+                found[index] = failure("run", error)
+        for index in found:
+            self._entries.pop(index, None)
+        self._process.kill()
+        return found
+
+    def _ready(self) -> None:
+        """Make the session where there is none, and load again what it knew."""
+        if not self._process.alive:
+            self._begin()
+            for index, entry in self._entries.items():
+                self._process.do("load", index, entry, limit_s=self._limit_s)
+
+    def _begin(self) -> None:
+        if not self._process.alive:
+            self._process.make(self._session, *self._arguments, limit_s=START_LIMIT_S)
+
+
+def _elements(spec: Any) -> int:
+    """Count the elements of a product's three tensors."""
+    return sum(math.prod(as_int(n) or 1 for n in tensor.shape) for tensor in tensors_of(spec.program.steps[0].spec))

@@ -1,0 +1,211 @@
+"""Processes whose loss costs one task: a hang is killed, a crash is told, and the next task gets a new process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future
+from typing import IO, Any
+
+from fireiron.tune.worker import receive, send
+
+
+class Lost(Exception):
+    """Say that a process is gone, and took its task with it.
+
+    Args:
+        code: `hang` or `crash`.
+        message: in words.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class Process:
+    """Run functions in another Python process, one at a time; it starts with the first, and again after a loss.
+
+    Args:
+        environment: variables that differ there.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._environment = dict(environment or {})
+        self._running: subprocess.Popen[bytes] | None = None
+        self._answers: queue.Queue[Any] = queue.Queue()
+        self._said: IO[bytes] | None = None
+
+    def call(self, function: Callable[..., Any], *arguments: Any, limit_s: float) -> Any:
+        """Run a function there.
+
+        Raises:
+            Lost: where it takes longer than the limit, or the process dies. Whatever the function raises.
+        """
+        return self._request(("call", function, arguments), limit_s)
+
+    def make(self, factory: Callable[..., Any], *arguments: Any, limit_s: float) -> None:
+        """Make an object there, and keep it for `do`.
+
+        Raises:
+            Lost: as `call`.
+        """
+        self._request(("make", factory, arguments), limit_s)
+
+    def do(self, method: str, *arguments: Any, limit_s: float) -> Any:
+        """Call a method of the object that is kept there.
+
+        Raises:
+            Lost: as `call`.
+        """
+        return self._request(("do", method, arguments), limit_s)
+
+    @property
+    def alive(self) -> bool:
+        """Say whether the process runs."""
+        return self._running is not None and self._running.poll() is None
+
+    def kill(self) -> None:
+        """End the process at once."""
+        running, self._running = self._running, None
+        if running is None:
+            return
+        running.kill()
+        running.wait()
+        for stream in (running.stdin, running.stdout, self._said):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+    def _request(self, message: tuple[str, Any, tuple[Any, ...]], limit_s: float) -> Any:
+        if not self.alive:
+            self.kill()
+            self._start()
+        running, answers, said = self._running, self._answers, self._said
+        if running is None or running.stdin is None:
+            raise Lost("crash", "the process was ended")
+        try:
+            send(running.stdin, message)  # pyright: ignore[reportArgumentType]
+            answer = answers.get(timeout=limit_s)
+        except queue.Empty:
+            self.kill()
+            raise Lost("hang", f"no answer within {limit_s:.0f} s") from None
+        except OSError:
+            answer = None
+        if answer is None:
+            words = _last_words(running, said)
+            self.kill()
+            raise Lost("crash", words)
+        right, value = answer
+        if not right:
+            raise value
+        return value
+
+    def _start(self) -> None:
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
+        # The child must find what this process finds, files beside a script included.
+        path = os.pathsep.join(dict.fromkeys(p or os.getcwd() for p in sys.path))
+        self._running = subprocess.Popen(
+            [sys.executable, "-m", "fireiron.tune.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            env={**os.environ, "PYTHONPATH": path, **self._environment},
+            # Ctrl-C is for the process that searches: it ends the others itself, once all is saved.
+            start_new_session=True,
+        )
+        self._answers = queue.Queue()
+        threading.Thread(target=_listen, args=(self._running.stdout, self._answers), daemon=True).start()
+
+
+def _last_words(running: subprocess.Popen[bytes], said: IO[bytes] | None) -> str:
+    """Say how a process ended, with the last line that it wrote to stderr."""
+    try:
+        code = running.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        return "the process closed its answers"
+    how = f"exit code {code}"
+    if code < 0:
+        how = signal.Signals(-code).name if -code in {s.value for s in signal.Signals} else f"signal {-code}"
+    last = ""
+    if said is not None and not said.closed:
+        said.seek(0)
+        last = said.read().decode(errors="replace").strip().rpartition("\n")[2]
+    return f"the process died of {how}" + (f": {last}" if last else "")
+
+
+def _listen(stream: Any, answers: queue.Queue[Any]) -> None:
+    """Pass answers on; None says that there will be no more."""
+    while True:
+        try:
+            answers.put(receive(stream))
+        except Exception:
+            answers.put(None)
+            return
+
+
+class Processes(Executor):
+    """Run tasks in processes, as any executor of concurrent.futures does, but so that a hang or crash loses one task.
+
+    Args:
+        count: of processes.
+        limit_s: seconds that a task may take.
+    """
+
+    def __init__(self, count: int, limit_s: float = 60.0) -> None:
+        self._tasks: queue.Queue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]] | None] = queue.Queue()
+        self._limit_s = limit_s
+        self._processes = [Process() for _ in range(max(1, count))]
+        self._threads = [threading.Thread(target=self._work, args=(p,), daemon=True) for p in self._processes]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Queue a task; keywords are not passed on."""
+        assert not kwargs
+        future: Future[Any] = Future()
+        self._tasks.put((future, fn, args))
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Stop the processes, after what is queued, or at once where that is cancelled."""
+        if cancel_futures:
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    task = self._tasks.get_nowait()
+                    if task is not None:
+                        task[0].cancel()
+            for process in self._processes:
+                process.kill()
+        for _ in self._threads:
+            self._tasks.put(None)
+        if wait:
+            for thread in self._threads:
+                thread.join()
+
+    def _work(self, process: Process) -> None:
+        while True:
+            task = self._tasks.get()
+            if task is None:
+                process.kill()
+                return
+            future, function, arguments = task
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                result = process.call(function, *arguments, limit_s=self._limit_s)
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)

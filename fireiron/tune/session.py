@@ -1,0 +1,257 @@
+"""A session on a GPU: arrays that candidates share, each verified once, then sampled in interleaved rounds.
+
+It lives in a process of its own, so that a candidate which hangs or crashes takes the session with it, and nothing
+else.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from fireiron.algebra.arch import arch as find_arch
+from fireiron.algebra.dtypes import DType
+from fireiron.algebra.elements import read
+from fireiron.jit import bind
+from fireiron.jit.arrays import ArrayFacts, describe
+from fireiron.jit.cache import Entry
+from fireiron.jit.compile import compile_source
+from fireiron.jit.driver import Driver, driver
+from fireiron.jit.interface import Interface
+from fireiron.jit.kernel import CompiledKernel
+from fireiron.jit.memory import DeviceArray
+from fireiron.jit.timing import random_array
+from fireiron.language.specs import MatMul
+from fireiron.language.tensor import Tensor
+from fireiron.tune.verify import Rounding, as_products, wrong_product
+
+DEVICE = 0  # the only one that the process sees
+GRID, THREADS = 1024, 256  # of the kernel that compares
+COMPARE = Interface("compare", str(GRID), THREADS, 0, ())
+NUMBER = 2  # of scalars without a default
+POISON = 0xFF  # of every byte: NaN in floats, -1 in integers
+
+
+@attrs.frozen
+class Trial:
+    """Hold what a first look at a candidate gave.
+
+    Args:
+        wrong: what is wrong with its result, "" where nothing is.
+        times_us: of its first runs, none where it is wrong.
+    """
+
+    wrong: str
+    times_us: tuple[float, ...] = ()
+
+
+class Session:
+    """Run candidates for one problem.
+
+    Args:
+        spec: the empty schedule.
+    """
+
+    def __init__(self, spec: Any) -> None:
+        self._used: Driver = driver()
+        self._used.push(self._used.context(DEVICE))
+        self._queue = int(self._used.call(self._used.cu.cuStreamCreate(0)))
+        self._events = tuple(self._used.call(self._used.cu.cuEventCreate(0)) for _ in range(2))
+        names = self._used.cu.CUdevice_attribute
+        l2 = self._used.attribute(names.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, DEVICE)
+        self._flush_nbytes = 2 * max(l2, 1 << 24)
+        self._flush = int(self._used.call(self._used.cu.cuMemAlloc(self._flush_nbytes)))
+        matmul: MatMul = spec.program.steps[0].spec
+        self._matmul = matmul
+        self._pure = matmul.alpha.is_one and matmul.beta.is_zero
+        self._arrays: dict[str, DeviceArray] = {}
+        self._expected: DeviceArray | None = None
+        self._before: DeviceArray | None = None
+        self._compare: tuple[Any, DeviceArray] | None = None
+        self._launches: dict[int, Callable[[int], None]] = {}
+        self._kept: dict[int, CompiledKernel] = {}
+
+    def trial(self, index: int, entry: Entry, samples: int, plain: bool = True) -> Trial:
+        """Load a candidate, run it once, verify what it wrote, and sample it.
+
+        Args:
+            index: its name from now on.
+            entry: its machine code.
+            samples: how many.
+            plain: whether it computes the spec alone: then the first result is verified against f64; with more ops at
+                its end it is only held to be what the others must agree with.
+        """
+        launch = self._load(index, entry)
+        out = self._arrays[self._matmul.C.name]
+        if self._matmul.beta.is_zero:
+            self._do(self._used.cu.cuMemsetD8, out.address, POISON, out.nbytes)
+        else:  # what C held before takes part
+            self._do(self._used.cu.cuMemcpyDtoD, out.address, self._initial(out).address, out.nbytes)
+        launch(self._queue)
+        self._settle()
+        wrong = self._wrong(out, entry.binary.arch, plain and self._pure)
+        if wrong:
+            self.drop(index)
+            return Trial(wrong)
+        return Trial("", tuple(self._once(launch) for _ in range(1 + samples))[1:])
+
+    def load(self, index: int, entry: Entry) -> None:
+        """Load a candidate that was verified before, in a session that is gone."""
+        self._load(index, entry)
+
+    def sample(self, indices: Sequence[int], samples: int) -> dict[int, list[float]]:
+        """Sample loaded candidates in interleaved rounds; gives microseconds by candidate."""
+        times: dict[int, list[float]] = {index: [] for index in indices}
+        for turn in range(samples):
+            for i in range(len(indices)):
+                index = indices[(i + turn) % len(indices)]
+                times[index].append(self._once(self._launches[index]))
+        return times
+
+    def drop(self, index: int) -> None:
+        """Forget a candidate."""
+        self._launches.pop(index, None)
+        self._kept.pop(index, None)
+
+    def _initial(self, out: DeviceArray) -> DeviceArray:
+        """Give a copy of what C held first."""
+        if self._before is None:
+            self._before = self._copy(out)
+        return self._before
+
+    def _copy(self, array: DeviceArray) -> DeviceArray:
+        made = DeviceArray(self._used, array.shape, array.dtype, DEVICE, array.strides)
+        self._do(self._used.cu.cuMemcpyDtoD, made.address, array.address, array.nbytes)
+        return made
+
+    def _load(self, index: int, entry: Entry) -> Callable[[int], None]:
+        kernel = CompiledKernel(entry.binary, entry.interface)
+        interface = entry.interface
+        sizes = bind.solve(interface, {}, {})
+        for pointer in interface.pointers:
+            if pointer.name not in self._arrays:
+                self._arrays[pointer.name] = random_array(self._used, kernel, pointer.name, sizes)
+        facts: dict[str, ArrayFacts] = {p.name: describe(self._arrays[p.name], p.name) for p in interface.pointers}
+        given, numbers = bind.split_scalars(interface, {n.name: NUMBER for n in interface.numbers if n.default is None})
+        binding = bind.bind(interface, facts, given)
+        launch = kernel.prepare(facts, attrs.evolve(binding, device=DEVICE), numbers)
+        self._launches[index], self._kept[index] = launch, kernel
+        return launch
+
+    def _once(self, launch: Callable[[int], None]) -> float:
+        cu, stream = self._used.cu, self._used.cu.CUstream(self._queue)
+        # The launch is enqueued while the flush runs, so that the host's time does not show.
+        self._used.call(cu.cuMemsetD32Async(self._flush, 0, self._flush_nbytes // 4, stream))
+        begin, end = self._events
+        self._used.call(cu.cuEventRecord(begin, stream))
+        launch(self._queue)
+        self._used.call(cu.cuEventRecord(end, stream))
+        self._used.call(cu.cuEventSynchronize(end))
+        return float(self._used.call(cu.cuEventElapsedTime(begin, end))) * 1e3
+
+    def _settle(self) -> None:
+        self._used.call(self._used.cu.cuStreamSynchronize(self._used.cu.CUstream(self._queue)))
+
+    def _do(self, function: Any, *arguments: Any) -> None:
+        self._used.call(function(*arguments))
+
+    def _wrong(self, out: DeviceArray, arch: str, plain: bool) -> str:
+        """Compare with the first right result on the GPU; verify on the host where there is none, or they differ."""
+        if self._expected is not None:
+            differ = self._differing(out, arch)
+            if not differ:
+                return ""
+            if not plain:
+                return f"{differ} elements differ from those of the candidate that ran first"
+        wrong = self._verify(plain)
+        if not wrong and self._expected is None:
+            self._expected = self._copy(out)
+        return wrong
+
+    def _verify(self, plain: bool) -> str:
+        host = {name: self._host(name) for name in (self._matmul.A.name, self._matmul.B.name, self._matmul.C.name)}
+        c = host[self._matmul.C.name]
+        if not plain:
+            missing = int(np.isnan(c.astype(np.float32)).sum()) if self._matmul.C.dtype.kind == "float" else 0
+            return f"{missing} elements are NaN: not written, or not a number" if missing else ""
+        spec = self._matmul
+        a, b, c = (mathematical(tensor, host[tensor.name]) for tensor in (spec.A, spec.B, spec.C))
+        a, b = as_products(a, b, spec.product)
+        return wrong_product(a, b, c, Rounding(spec.A.dtype, spec.accumulator, spec.C.dtype))
+
+    def _host(self, name: str) -> np.ndarray[Any, Any]:
+        array = self._arrays[name]
+        host = np.empty(array.shape, array.dtype)
+        array.download(host)
+        return host
+
+    def _differing(self, out: DeviceArray, arch: str) -> int:
+        """Count elements that differ from the expected ones by more than two roundings."""
+        assert self._expected is not None
+        spec = self._matmul
+        k = int(spec.A.shape[-1])  # pyright: ignore[reportArgumentType]
+        rounding = Rounding(spec.A.dtype, spec.accumulator, spec.C.dtype)
+        if self._compare is None:
+            source = comparison(spec.C.dtype)
+            loaded = self._used.load(compile_source(source, "compare", find_arch(arch)), COMPARE, DEVICE)
+            self._compare = loaded, DeviceArray(self._used, (1,), np.dtype(np.uint64), DEVICE)
+        loaded, counter = self._compare
+        self._do(self._used.cu.cuMemsetD8, counter.address, 0, 8)
+        count = out.nbytes // int(out.dtype.itemsize)
+        values = (
+            *(ctypes.c_uint64(x) for x in (out.address, self._expected.address, counter.address, count)),
+            *(ctypes.c_double(x) for x in (2.5 * spec.C.dtype.epsilon, 2 * rounding.of_sums(k))),
+        )
+        table = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        handle, queue = ctypes.c_void_p(loaded.handle), ctypes.c_void_p(self._queue)
+        code = self._used.launch(handle, GRID, 1, 1, THREADS, 1, 1, 0, queue, table, None)
+        if code:
+            raise RuntimeError(f"launching the comparison fails with error {code}")
+        self._settle()
+        host = np.zeros(1, np.uint64)
+        counter.download(host)
+        return int(host[0])
+
+
+def comparison(kind: DType) -> str:
+    """Write a kernel that counts the elements of two arrays that differ by more than a tolerance, or are NaN."""
+    c_type, body = _widening(kind)
+    return f"""// Count elements that differ by more than relative * |expected| + absolute; a NaN differs from all.
+__device__ inline double wide({c_type} x) {{
+    {body}
+}}
+
+extern "C" __global__ void compare(const {c_type}* got, const {c_type}* expected, unsigned long long* wrong,
+                                   unsigned long long count, double relative, double absolute) {{
+    unsigned long long found = 0;
+    for (unsigned long long i = blockIdx.x * {THREADS}ull + threadIdx.x; i < count; i += {GRID}ull * {THREADS}) {{
+        double x = wide(got[i]), y = wide(expected[i]);
+        if (!(fabs(x - y) <= relative * fabs(y) + absolute)) ++found;
+    }}
+    if (found) atomicAdd(wrong, found);
+}}
+"""
+
+
+def _widening(kind: DType) -> tuple[str, str]:
+    """Write how an element becomes a double: narrow floats are taken apart, which every architecture can."""
+    plain = {"f64": "double", "f32": "float", "tf32": "float", "i32": "int", "i8": "signed char", "u8": "unsigned char"}
+    if kind.name in plain:
+        return plain[kind.name], "return x;"
+    top, fraction = (1 << kind.exponent) - 1, (1 << kind.mantissa) - 1
+    nan = f"e == {top}" if kind.infinite else f"e == {top} && f == {fraction}"
+    least = 1 - kind.bias - kind.mantissa  # exponent of the last bit of the smallest numbers
+    body = f"""int e = x >> {kind.mantissa} & {top}, f = x & {fraction};
+    if ({nan}) return nan("");
+    double size = e ? ldexp({fraction + 1}.0 + f, e + {least - 1}) : ldexp((double)f, {least});
+    return x >> {kind.bits - 1} ? -size : size;"""
+    return ("unsigned char" if kind.bits == 8 else "unsigned short"), body
+
+
+def mathematical(tensor: Tensor, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """View stored elements as rows and columns: a column-major matrix is stored as its transpose."""
+    return read(array, tensor.dtype).transpose(tuple(int(i) for i in np.argsort(tensor.storage)))

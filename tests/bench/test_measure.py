@@ -1,0 +1,118 @@
+"""What surrounds a timing: results are checked first, one way of timing a case, a failure loses one subject."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fake_lab import FakeLab, Peer
+
+from bench import Case, Options, measure
+from bench.cublas import operands
+from bench.measure import MOST_SETS
+from bench.results import by_case, ratio
+from bench.subjects import Function, Scheduled, as_subject
+from fireiron import FireironError
+from fireiron.schedules import simt
+
+CASE = Case(24, 16, 8)
+
+
+def test_right_results_are_timed_in_one_group() -> None:
+    lab = FakeLab(ours=40.0, peer=50.0)
+    ours, peer = measure([CASE], [Peer("ours", ours=True), Peer("peer")], lab=lab)
+    assert lab.timer.asked == [("burst", ("ours", "peer"))]
+    assert ratio(ours, peer) == 1.25
+    assert ours.errors is not None
+    assert ours.errors.right
+    assert ours.tflops == pytest.approx(2 * 24 * 16 * 8 / 40.0 * 1e-6)
+    assert ours.state.power_w == 650.0
+
+
+@pytest.mark.parametrize("wrong", ["is off", "writes nothing", "crashes", "refuses"])
+def test_a_failure_loses_one_subject(wrong: str) -> None:
+    lab = FakeLab()
+    bad, good = measure([CASE], [Peer("bad", ours=True, wrong=wrong), Peer("good")], lab=lab)
+    assert bad.times is None
+    assert bad.problem
+    assert "\n" not in bad.problem
+    assert bad.wrong == (wrong in ("is off", "writes nothing"))
+    assert good.times is not None
+    assert lab.timer.asked == [("burst", ("good",))]
+
+
+def test_a_short_kernel_puts_its_whole_case_into_graphs() -> None:
+    lab = FakeLab(short=10.0, long=100.0)
+    short, long, refused = measure([CASE], [Peer("short"), Peer("long"), Peer("uncapturable")], lab=lab)
+    assert [kind for kind, _ in lab.timer.asked] == ["burst", "graphs"]
+    assert short.times is not None
+    assert long.times is not None
+    assert (short.times.method, long.times.method) == ("graph", "graph")
+    assert long.events is not None
+    assert long.events.median_us == 100.0
+    # A time by events beside times by graphs would be no ratio of kernels.
+    assert refused.times is None
+    assert refused.events is not None
+    assert set(lab.timer.sets.values()) == {MOST_SETS}  # small operands: as many sets as are allowed
+
+
+def test_sustained_runs_read_the_board_in_their_middle() -> None:
+    (result,) = measure([CASE], [Peer("ours")], Options(sustained_s=0.1), lab=FakeLab(ours=40.0))
+    assert result.sustained_us == pytest.approx(44.0)
+    assert result.state.sm_mhz == 1980
+
+
+def test_the_same_subject_twice_gets_two_names() -> None:
+    results = measure([CASE], [Peer("ours", ours=True), Peer("ours", ours=True)], lab=FakeLab())
+    assert [r.subject for r in results] == ["ours", "ours #2"]
+
+
+def test_without_a_gpu_schedules_are_compiled_and_estimated() -> None:
+    small = Case(64, 64, 32)
+    (result,) = measure([small], [simt.listing2], Options(arch="sm_80"))
+    assert result.times is None
+    assert result.subject == "simt.listing2"
+    assert result.registers
+    assert result.modelled_us
+    peer = measure([small], ["torch"])[0]
+    assert peer.problem.startswith(("nothing-to-show", "not-installed"))
+
+
+def test_results_come_case_by_case() -> None:
+    seen: list[str] = []
+    cases = [CASE, Case(8, 8, 8)]
+    found = measure(cases, [Peer("a"), Peer("b")], lab=FakeLab(), on_case=lambda r: seen.append(r[0].case.shape))
+    assert seen == ["24x16x8", "8x8x8"]
+    assert list(by_case(found)) == cases
+
+
+def test_nothing_to_measure_is_an_error() -> None:
+    with pytest.raises(FireironError) as raised:
+        measure([CASE], [])
+    assert raised.value.code == "no-subject"
+
+
+def test_what_can_be_a_subject() -> None:
+    assert isinstance(as_subject("simt.sgemm"), Scheduled)
+    assert isinstance(as_subject(simt.sgemm), Scheduled)
+    assert isinstance(as_subject(lambda a, b, out: None), Function)
+    for given in ("nosuch", 3):
+        with pytest.raises(FireironError) as raised:
+            as_subject(given)
+        assert raised.value.code == "unknown-peer"
+
+
+@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+def test_operands_as_a_column_major_library_sees_them(layout: str) -> None:
+    case = Case(5, 7, 3, "f32", layout)
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((5, 3)), rng.standard_normal((3, 7))
+    stored = {"A": a.T if layout[1] == "T" else a, "B": b.T if layout[0] == "T" else b}
+    first, second, out = operands(case)
+
+    def seen(memory: np.ndarray, x: object) -> np.ndarray:
+        column_major = np.ascontiguousarray(memory).reshape(-1).reshape((x.rows, x.cols), order="F")  # type: ignore[attr-defined]
+        return column_major.T if x.transposed else column_major  # type: ignore[attr-defined]
+
+    result = seen(stored["B"], first) @ seen(stored["A"], second)
+    assert result.shape == (out.rows, out.cols)
+    assert np.allclose(result.reshape(-1, order="F").reshape(5, 7), a @ b)

@@ -1,0 +1,43 @@
+"""stmatrix for results of 32 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fireiron import FR, SH, A, B, Block, Warpgroup, matmul, stmatrix, through_shared, tma
+
+
+def wrong() -> Any:
+    return (
+        matmul(512, 512, 512, "f16", out="f32", layout="TN")
+        .tile(128, 128)
+        .to(Block)
+        .persistent()
+        .epilog(memory=FR, store=through_shared(stmatrix(), tma(), panel=(64, 32), at=Warpgroup))
+        .split(64)
+        .pipeline(3)
+        .specialize(registers=(24, 240))
+        .load(A, SH, tma())
+        .load(B, SH, tma())
+        .tile(64, 128)
+        .to(Warpgroup)
+        .split(16)
+        .unroll()
+        .done()
+    )
+
+
+def test_stmatrix_f32(refused: Callable[..., Any]) -> None:
+    refused(
+        wrong,
+        "no-atom",
+        "epilog(memory=FR, store=through_shared(stmatrix(), tma(), panel=(64, 32), at=Warpgroup))",
+        """\
+DecompositionError[no-atom]: no atom of a Warp executes Move(16, 16)(FR, SH)(Warp): stmatrix.x4 moves 16x16 elements of 16 bits; stmatrix.x4.trans moves 16x16 elements of 16 bits
+  --> test_stmatrix_f32.py:17:10
+17 |         .epilog(memory=FR, store=through_shared(stmatrix(), tma(), panel=(64, 32), at=Warpgroup))
+   |          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+at:  MatMul 512x512x512 @ Kernel > tile 128x128 to Block > epilog > store > own Warpgroup > tile 64x32 > load src to SH > tile 16x32 to Warp > tile 16x16
+fix: tile to the atom's shape, or store by conform(), which moves each thread's own elements""",  # noqa: E501
+    )

@@ -1,0 +1,105 @@
+"""A hang or a crash loses one task: the next one is answered by a new process."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import as_completed
+
+import helpers
+import pytest
+
+from fireiron import FireironError
+from fireiron.tune.machine import Machine
+from fireiron.tune.measurer import GpuMeasurer
+from fireiron.tune.process import Lost, Process, Processes
+
+
+@pytest.fixture
+def process():
+    made = Process()
+    yield made
+    made.kill()
+
+
+def test_a_function_runs_elsewhere_and_may_print(process: Process) -> None:
+    assert process.call(helpers.double, 21, limit_s=30) == 42
+
+
+def test_a_hang_is_killed(process: Process) -> None:
+    process.call(helpers.double, 1, limit_s=30)
+    begin = time.perf_counter()
+    with pytest.raises(Lost, match="no answer within") as raised:
+        process.call(helpers.nap, 60, limit_s=0.3)
+    assert raised.value.code == "hang"
+    assert time.perf_counter() - begin < 5
+    assert process.call(helpers.double, 2, limit_s=30) == 4
+
+
+def test_a_crash_is_told(process: Process) -> None:
+    with pytest.raises(Lost, match="exit code 7") as raised:
+        process.call(helpers.die, 7, limit_s=30)
+    assert raised.value.code == "crash"
+    with pytest.raises(Lost, match="SIGSEGV: about to crash"):
+        process.call(helpers._do, "crash", limit_s=30)
+    assert process.call(helpers.double, 3, limit_s=30) == 6
+
+
+def test_exceptions_come_back(process: Process) -> None:
+    with pytest.raises(ValueError, match="an illegal address"):
+        process.call(helpers._do, "raise", limit_s=30)
+    with pytest.raises(RuntimeError, match="function"):
+        process.call(helpers.unpicklable, limit_s=30)
+    assert process.call(helpers.double, 4, limit_s=30) == 8
+
+
+def test_processes_are_an_executor() -> None:
+    with Processes(2, limit_s=2.0) as executor:
+        good = [executor.submit(helpers.double, i) for i in range(5)]
+        bad = executor.submit(helpers.die, 1)
+        assert sorted(f.result() for f in as_completed(good)) == [0, 2, 4, 6, 8]
+        assert isinstance(bad.exception(), Lost)
+        assert executor.submit(helpers.double, 9).result() == 18
+
+
+def test_a_shutdown_at_once_cancels_what_waits() -> None:
+    executor = Processes(1, limit_s=60)
+    first, second = executor.submit(helpers.nap, 60), executor.submit(helpers.double, 1)
+    time.sleep(0.2)
+    begin = time.perf_counter()
+    executor.shutdown(cancel_futures=True)
+    assert time.perf_counter() - begin < 10
+    assert isinstance(first.exception(), Lost)
+    assert second.cancelled()
+
+
+@pytest.fixture
+def measurer():
+    made = GpuMeasurer(None, 0, Machine("", "sm_90a"), session=helpers.FakeSession, trial_limit_s=1.5)
+    yield made
+    made.close()
+
+
+def test_a_candidate_that_ends_the_session_is_out_alone(measurer: GpuMeasurer) -> None:
+    assert measurer.trial(0, helpers.built("good"), 3) == (1.0, 1.0, 1.0)
+    codes = [measurer.trial(i, helpers.built(what), 3).code for i, what in enumerate(("hang", "crash", "raise"), 1)]  # type: ignore[union-attr]
+    assert codes == ["hang", "crash", "ValueError"]
+    wrong = measurer.trial(4, helpers.built("wrong"), 3)
+    assert (wrong.stage, wrong.code) == ("verify", "wrong-result")  # type: ignore[union-attr]
+    found, lost = measurer.sample([0], 2)  # loaded again in the new session
+    assert (dict(found), lost) == ({0: [2.0, 2.0]}, {})
+
+
+def test_who_fails_late_is_found_and_the_others_go_on(measurer: GpuMeasurer) -> None:
+    for i, what in enumerate(("good", "late crash", "also good")):
+        measurer.trial(i, helpers.built(what), 1)
+    found, lost = measurer.sample([0, 1, 2], 2)
+    assert sorted(found) == [0, 2]
+    assert {i: f.code for i, f in lost.items()} == {1: "crash"}
+
+
+def test_errors_of_the_library_keep_their_code(process: Process) -> None:
+    from fireiron.algebra.arch import arch
+
+    with pytest.raises(FireironError) as raised:
+        process.call(arch, "sm_1", limit_s=30)
+    assert raised.value.code == "unknown-arch"
