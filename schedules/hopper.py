@@ -116,13 +116,8 @@ class Plan:
 
     @property
     def registers(self) -> tuple[int, int] | None:
-        """Give the budgets of a thread that loads and of one that computes; narrow products need none.
-
-        ptxas ignores budgets where a product takes few registers, whatever the kernel takes in all.
-        """
-        if self.consumers == 1 or self.n < {2: 112, 3: 80}[self.consumers]:
-            return None
-        return {2: (24, 240), 3: (32, 160)}[self.consumers]
+        """Give the budgets of a thread that loads and of one that computes."""
+        return {1: None, 2: (24, 240), 3: (32, 160)}[self.consumers]
 
 
 def cooperative(spec: MatMulChain, plan: Plan = Plan()) -> MatMulChain:
@@ -175,7 +170,7 @@ def skinny(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
         plan: the degrees of freedom, None for the best of `plans` that are swapped.
     """
     if plan is None:
-        plan = next(p for p in plans(spec) if p.swapped)
+        plan = next((p for p in plans(spec) if p.swapped), Plan(64, 64, 1))
     return _gemm(spec, attrs.evolve(plan, swapped=True))
 
 
@@ -221,7 +216,9 @@ def _store(plan: Plan, given: Tensor, stored: Tensor):
 
 
 def plans(spec: MatMulChain) -> tuple[Plan, ...]:
-    """List the plans that fit a product, the one that should be fastest first."""
+    """List the plans that fit a product, the one that should be fastest first; none where wgmma does not take it."""
+    if not _takes(spec):
+        return ()
     ranked = sorted((clocks(plan, spec), i, plan) for i, plan in enumerate(_candidates(spec)))
     return tuple(plan for _, _, plan in ranked)
 
