@@ -182,7 +182,7 @@ def _raised() -> Iterator[tuple[str, Raised]]:
         if "mistakes" in where or "schedules" in where:
             continue
         text = file.read_text(encoding="utf-8")
-        if not any(word in text for word in ("Error(", "Finding(", "Fault(", ".error(")):
+        if not any(word in text for word in ("Error(", "Finding(", "Fault(", ".error(", "._refuse(")):
             continue
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call):
@@ -192,13 +192,13 @@ def _raised() -> Iterator[tuple[str, Raised]]:
 def _call(node: ast.Call, where: str) -> Iterator[tuple[str, Raised]]:
     """Read a call that makes an error: of its class, or by the simulator, which adds thread and place."""
     match node.func:
-        case ast.Name("Fault") | ast.Attribute(attr="error"):
+        case ast.Name("Fault") | ast.Attribute(attr="error" | "_refuse"):
             family = "SimulationError"
         case ast.Name(name) if name.endswith("Error") or name == "Finding":
             family = name
         case _:
             return
-    for i, arg in enumerate(node.args[:2]):
+    for i, arg in enumerate(node.args[:3]):
         match arg:
             case ast.Constant(str(code)) if CODE.fullmatch(code):
                 # A fault names the thread between code and message.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 
 from fireiron.base.errors import UsageError
@@ -10,6 +11,7 @@ from fireiron.estimate.model import GL_LATENCY
 from fireiron.kernel.ir import Turn, walk
 from fireiron.show.clock import time_of
 from fireiron.show.lowering import Lowers, lowered_of
+from fireiron.show.page import WIDTH as PAGE
 from fireiron.show.picture import Picture, wrapped
 from fireiron.show.schedule_time import Box, Fill, Mark, Policy, Row, Timeline
 from fireiron.show.svg import Drawing, width_of
@@ -210,6 +212,7 @@ def _lines(found: Timeline) -> list[str]:
     marks += [(box.start, _said(box)) for box in found.boxes]
     marks.sort(key=lambda mark: mark[0])
     lines = [f"{at:>7.0f} {said}" for at, said in marks]
+    lines = [part for line in lines for part in textwrap.wrap(line, PAGE, subsequent_indent=" " * 29)]
     if len(lines) > MOST_LINES:
         lines = [*lines[: MOST_LINES - 1], f"        … {len(lines) - MOST_LINES + 1} more lines"]
     return lines

@@ -234,7 +234,7 @@ def formula(spec: Spec) -> str:
     """Say what a scaled or swapped MatMul computes, empty where there is nothing to add to its name."""
     if not isinstance(spec, MatMul) or (spec.alpha.is_one and spec.beta.is_zero and not spec.swapped):
         return ""
-    a, b, c = spec.A.name, spec.B.name, spec.C.name
+    a, b, c = (f"{tensor.name}ᵀ" if spec.swapped else tensor.name for tensor in (spec.A, spec.B, spec.C))
     scaled = "" if spec.alpha.is_one else f"{coefficient(spec.alpha)} * "
     old = "" if spec.beta.is_zero else f" + {c}" if spec.beta.is_one else f" + {coefficient(spec.beta)} * {c}"
     return f"{c} = {scaled}{a} @ {b}{old}"
