@@ -7,13 +7,14 @@ from typing import assert_never
 import attrs
 import numpy as np
 
-from fireiron.algebra.expr import Expr, as_int, evaluate, fits_int32, free
+from fireiron.algebra.expr import Expr, as_expr, as_int, evaluate, fits_int32, free
+from fireiron.algebra.scalar import Custom, parts
 from fireiron.base.errors import CheckError
 from fireiron.base.text import Writer
 from fireiron.cuda import micro
 from fireiron.cuda.helpers import COUNT_IN, COUNT_IN_PART
 from fireiron.cuda.memory import Element, Numbers, integer_type
-from fireiron.cuda.scalars import scalar
+from fireiron.cuda.scalars import custom, scalar
 from fireiron.kernel.ir import (
     THREAD,
     Advance,
@@ -25,6 +26,7 @@ from fireiron.kernel.ir import (
     CountIn,
     Cursor,
     Fence,
+    FindGroup,
     For,
     If,
     InitBarriers,
@@ -39,6 +41,7 @@ from fireiron.kernel.ir import (
     Sync,
     Turn,
     Wait,
+    walk,
 )
 from fireiron.language.levels import Block, Cluster, Level
 
@@ -85,6 +88,10 @@ class Body:
                     # Read from one lane, so that the compiler keeps it once for the warp.
                     text = f"__shfl_sync(0xffffffff, {text}, 0)"
                 write(f"const {c_type} {var.name} = {text};")
+            case FindGroup(groups=groups, ends=ends, item=item):
+                names = ", ".join(var.name for var in (groups.group, groups.first, groups.begin, groups.length))
+                facts = ", ".join(number(e) for e in (groups.count, groups.rows, as_expr(groups.size), groups.items))
+                write(f"find_group(&{Element(ends, number)}, {facts}, {number(item)}, {names});")
             case For(var=var, extent=extent, body=body, unroll=unroll, together=together):
                 # Without the number the compiler would choose: what is written is what runs.
                 write("#pragma unroll" if unroll else f"#pragma unroll {together}")
@@ -102,6 +109,7 @@ class Body:
                 write(self._call(statement))
             case Compute(dst=dst, expr=expr, inputs=inputs):
                 value = scalar(expr, tuple(str(Element(view, number)) for view in inputs))
+                self.functions |= {custom(part): None for part in parts(expr) if isinstance(part, Custom)}
                 write(f"{self._where(statement.write)}{Element(dst, number)} = {value};")
             case Sync():
                 write(f"{_sync(statement, self.threads, self.roles)}  // {statement.reason}")
@@ -152,6 +160,14 @@ class Body:
                 self.statements(body)
             case _ as never:
                 assert_never(never)
+
+    def searches(self, body: tuple[Statement, ...]) -> None:
+        """Declare what a search goes on from: no group yet."""
+        for statement in walk(body):
+            if isinstance(statement, FindGroup):
+                groups = statement.groups
+                others = ", ".join(f"{var.name} = 0" for var in (groups.first, groups.begin, groups.length))
+                self.writer.line(f"int {groups.group.name} = -1, {others};")
 
     def _count_in(self, statement: CountIn) -> None:
         place, count = f"&{Element(statement.counter, self.number)}", self.number(statement.count)
@@ -207,6 +223,7 @@ class Body:
                 for cursor in role.cursors:
                     write(f"int {cursor.slot.name} = 0, {cursor.parity.name} = 0;")
                     write(f"__builtin_assume({cursor.slot.name} >= 0);")
+                self.searches(role.body)
                 self.statements(role.body)
         write("}")
         self.threads, self.roles = everyone, 1

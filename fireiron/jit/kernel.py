@@ -226,6 +226,23 @@ class CompiledKernel:
                 self._plans.clear()
             self._plans[tuple(key)] = made
 
+    def torch_op(self, name: str) -> Callable[..., Any]:
+        """Register the kernel as an operator of PyTorch, which `torch.compile(fullgraph=True)` traces.
+
+        Args:
+            name: `"namespace::name"`.
+
+        Returns:
+            The operator: it takes tensors in the order of a call, then the numbers, and gives what it makes. What the
+            kernel updates it takes last, and gives nothing. Gradients through it are refused.
+
+        Raises:
+            UsageError: `bad-op-name`. CallError: `no-torch`.
+        """
+        from fireiron.jit.torch_op import register
+
+        return register(self, name)
+
     def load(self, device: int = 0) -> Loaded:
         """Load the kernel on a device, once.
 
@@ -286,13 +303,14 @@ class CompiledKernel:
         require(self.binary, probe())
         used = driver()
         copies: dict[str, DeviceArray] = {}
+        partial = any(p.shares for p in self.interface.pointers)  # rows that no group has keep what they hold
         try:
             for pointer in self.interface.pointers:
                 owner = arrays[pointer.name].owner
                 strides = bind.concrete(pointer.strides, binding.sizes)
                 copy = DeviceArray(used, owner.shape, owner.dtype, strides=strides)
                 copies[pointer.name] = copy
-                if pointer.role != "output":
+                if pointer.role != "output" or partial:
                     copy.upload(owner)
             facts = {name: describe(copy, name) for name, copy in copies.items()}
             self._launch(facts, bind.Binding(binding.sizes, binding.grid, 0), numbers, 0)

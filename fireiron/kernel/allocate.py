@@ -12,6 +12,7 @@ from fireiron.kernel.ir import (
     Call,
     Compute,
     CountIn,
+    FindGroup,
     For,
     If,
     Lower,
@@ -47,7 +48,7 @@ def allocate(storages: tuple[Storage, ...], body: tuple[Statement, ...]) -> tupl
             end = max(end, offset + nbytes)
         buffers[storage.name] = Buffer(
             storage.name, storage.memory, storage.dtype, storage.size, storage.slots, storage.unit, offset, nbytes,
-            guarded=storage.guarded,
+            guarded=storage.guarded, follows=storage.follows,
         )  # fmt: skip
     return buffers, end
 
@@ -136,6 +137,8 @@ def rebind(body: tuple[Statement, ...], buffers: Mapping[str, Buffer]) -> tuple[
                 out.append(attrs.evolve(statement, views=tuple(final(v) for v in views), map=described))
             case Micro(views=views):
                 out.append(attrs.evolve(statement, views=tuple(final(v) for v in views)))
+            case FindGroup(ends=ends):
+                out.append(attrs.evolve(statement, ends=final(ends)))
             case CountIn(counter=counter):
                 out.append(attrs.evolve(statement, counter=final(counter)))
             case Raise(flag=flag) | Lower(flag=flag):

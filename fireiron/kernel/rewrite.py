@@ -18,6 +18,7 @@ from fireiron.kernel.ir import (
     Compute,
     CountIn,
     Fence,
+    FindGroup,
     For,
     If,
     InitBarriers,
@@ -92,6 +93,8 @@ def replaced(body: Body, values: Mapping[Var, Expr]) -> Body:
                 out.append(attrs.evolve(s, counter=view(s.counter), count=one(s.count)))
             case Raise(flag=flag) | Lower(flag=flag):
                 out.append(attrs.evolve(s, flag=view(flag)))
+            case FindGroup():
+                out.append(attrs.evolve(s, ends=view(s.ends), item=one(s.item)))
             case Await():
                 out.append(attrs.evolve(s, slot=one(s.slot), parity=one(s.parity)))
             case Arrive():

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, eq, ge, lt, ne, or_, select
+from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, eq, ge, lt, ne, not_, or_, select
 from fireiron.atoms.wgmma import GROUP
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.context import MAX_THREADS, Body, Context, Recur, Ring, State, descend
@@ -49,7 +49,7 @@ def lower_specialised(link: Split, rest: Sequence[Decomposition], state: State, 
     """Lower the loop over chunks of K for the role that is being lowered.
 
     Raises:
-        DecompositionError: `role-loads`, `role-copies`.
+        DecompositionError: `role-loads`, `role-copies`, `register-inflight`.
     """
     extent = state.residual.extents["K"]
     assert extent is not None and link.specialised is not None
@@ -97,6 +97,7 @@ def _empty(
             raise error.located(load.link, inner.path) from None
         inner.windows[load.role].storage.guarded = True
     compute = recur(rest, inner, context)
+    busy, context.busy = context.busy, None
     assert context.threads is not None
     _budgets(link, context)
     level = _readers(compute)
@@ -109,6 +110,13 @@ def _empty(
     )
     flying = any(isinstance(s, Call) and s.atom.completion == GROUP for s in walk(compute))
     late = link.inflight if flying else 0
+    if late and any(isinstance(s, Call) and s.atom.completion == GROUP and _held(s) for s in walk(compute)):
+        raise DecompositionError(
+            "register-inflight",
+            f"inflight={late}: products read A's registers while the next chunk is loaded there",
+            fix="use pipeline(n) without inflight where A comes from registers",
+            link=link.link,
+        )
     last = (
         cursor.slot
         if not late
@@ -118,13 +126,24 @@ def _empty(
     if flying:
         body += (Fence("wgmma", "accumulators are registers"), *compute, Commit(GROUP), Wait(GROUP, late))
     else:
+        body += compute
+    if not flying or any(isinstance(s, Call) and _loads(s) for s in walk(compute)):
         generic = Fence("proxy.async", "the slot is read before a bulk copy overwrites it")
-        body += (*compute, generic, Sync(Warp, "all lanes have read the slot", link.link))
+        body += (generic, Sync(level, "all threads have read the slot", link.link))
     body += (*_release(empty, last, level, ge(k, late), context, link), Advance(cursor, as_expr(1)))
     before, behind, after = _turns(cursor, trips, level, context)
     loop = For(k, trips, body, link.unrolled)
     rest_of = (Wait(GROUP, 0), *_release(empty, last, level, None, context, link)) if late else ()
-    return (*before, loop, *behind, *rest_of, *after)
+    main = (*before, loop, *behind, *rest_of, *after)
+    if busy is None or context.staggered > 1:  # taking turns, each unit computes all rows of its tile
+        return main
+    # The others go on as if this unit computed: it awaits each slot, and lets it go.
+    passing = (
+        Await(full, cursor.slot, cursor.parity, link.link),
+        *_release(empty, cursor.slot, level, None, context, link),
+    )
+    idle = For(context.variable("k", trips), trips, (*passing, Advance(cursor, as_expr(1))), link.unrolled)
+    return (If(busy, main), If(not_(busy), (idle,)))
 
 
 def _turns(cursor: Cursor, trips: Expr, level: Level, context: Context) -> tuple[Body, Body, Body]:
@@ -181,6 +200,14 @@ def _budgets(link: Split, context: Context) -> None:
             fix=f"give the threads that compute at most {most} registers",
             link=link.link,
         )
+
+
+def _held(call: Call) -> bool:
+    return call.atom.operand("A").memory.registers
+
+
+def _loads(call: Call) -> bool:
+    return call.atom.kind == "Move" and call.views[0].buffer.memory == SH
 
 
 def _readers(compute: Body) -> Level:
