@@ -470,5 +470,3 @@ class LoadRefinements(Chain):
                 path=self.where,
             )
         return link
-
-

@@ -51,6 +51,7 @@ from fireiron.simulate.state import Machine, State, Team
 from fireiron.simulate.steps import Act, Run, Scope, Step, Walk
 from fireiron.simulate.teams import members, parts, team_of
 
+LONG = 48  # iterations of a loop without barriers from which on its middle is left out
 WAITS = (Wait, Sync, CountIn, Commit, Await, Arrive, Turn, Raise, Lower)
 
 
@@ -183,10 +184,13 @@ class Tracing(Compiler):
             step = super().loop(statement, scope)
         finally:
             self.depth -= not statement.unroll
-        inner = any(isinstance(s, WAITS) for s in walk(statement.body))
-        if not outer or step.walk is None or not inner:
+        if not outer:
             return step
-        return self._shortened(statement, scope)
+        if step.run is not None:  # a main loop may need no barrier; a nest of one statement runs at once
+            long = (as_int(statement.extent) or 0) >= LONG and self.nest(statement, scope) is None
+        else:
+            long = any(isinstance(s, WAITS) for s in walk(statement.body))
+        return self._shortened(statement, scope) if long else step
 
     def _shortened(self, statement: For, scope: Scope) -> Step:
         """Run the first iterations and the last; what is left out is a whole number of turns of every ring."""
@@ -195,22 +199,32 @@ class Tracing(Compiler):
         self.depth += 1
         body = self.body(statement.body, scope.bind(name, frozenset([name])))
         self.depth -= 1
+
+        def iterations(state: State) -> Iterator[int]:
+            total = recorder.total = int(np.asarray(extent(state.env)).flat[0])
+            skipped = self._skipped(total)
+            first = max(1, min(recorder.chunks - self.ring, total - skipped - 1)) if skipped else total
+            for at in (*range(first), *range(first + skipped, total)):
+                if skipped and at == first + skipped:
+                    recorder.left_out += skipped
+                    self._tell(Event("gap", f"{skipped} of {total} iterations of {name} left out"), scope, state)
+                state.env[name] = at
+                yield at
+
+        if body.run is not None:
+            each = body.run
+
+            def run(state: State, act: Act) -> None:
+                for _ in iterations(state):
+                    each(state, act)
+
+            return Step(run)
         assert body.walk is not None
         inner = body.walk
 
         def walk_(state: State, act: Act) -> Iterator[Stop]:
-            total = recorder.total = int(np.asarray(extent(state.env)).flat[0])
-            skipped = self._skipped(total)
-            first = max(1, min(recorder.chunks - self.ring, total - skipped - 1)) if skipped else total
-            at = 0
-            while at < total:
-                if skipped and at == first:
-                    recorder.left_out += skipped
-                    self._tell(Event("gap", f"{skipped} of {total} iterations of {name} left out"), scope, state)
-                    at += skipped
-                state.env[name] = at
+            for _ in iterations(state):
                 yield from inner(state, act)
-                at += 1
 
         return Step(None, walk_)
 
