@@ -173,11 +173,13 @@ _WITHOUT = {
     "layout": "RowMajor",
     "init": "0",
     "units": "all",
+    "inflight": "0",
+    "specialize": "registers as launched",
     "storage": "the source's",
     "dtype": "the source's",
 }
-_PREFIX = {"stages": "pipeline ", "memory": "in ", "dtype": "as "}
-_FLAGS = ("unroll", "reuse", "sync")
+_PREFIX = {"stages": "pipeline", "memory": "in ", "dtype": "as "}
+_FLAGS = ("unroll", "reuse", "sync", "persistent", "share", "drain", "specialize")
 
 
 def _changes(old: Decomposition, new: Decomposition) -> Iterable[str]:
@@ -191,10 +193,10 @@ def _changes(old: Decomposition, new: Decomposition) -> Iterable[str]:
         x, y = before[name], after.get(name, "")
         if x == y:
             continue
-        if name in _FLAGS:
+        if name in _FLAGS and not (x and y):
             yield f"{y} added" if y else f"{x} removed"
             continue
-        values = [v.removeprefix(_PREFIX.get(name, f"{name} ")) or _WITHOUT.get(name, "none") for v in (x, y)]
+        values = [v.removeprefix(_PREFIX.get(name, name)).strip() or _WITHOUT.get(name, "none") for v in (x, y)]
         yield arrow(name, *values)
     if isinstance(old, Epilog) and isinstance(new, Epilog) and old.value != new.value:
         yield arrow("stores", result(old) or "acc", result(new) or "acc")

@@ -135,15 +135,16 @@ def chain(
     Loads right below a pipelined split are siblings there, and share its ring slots.
     """
     found: list[Step] = []
-    before, slots, above = origin, 1, path
+    before, slots, above, pipelined = origin, 1, path, False
     orders = {o.role: _order(o) for o in origin.operands}
     for link in links:
         after = apply(link, before)
         within = path
         if isinstance(link, Load):
-            within = above if slots > 1 else path
+            within = above if pipelined else path
         else:
-            slots = link.stages if isinstance(link, Split) else 1
+            slots = link.stages if isinstance(link, Split | Tile) else 1
+            pipelined = isinstance(link, Split) and slots > 1
         step = Step(link, before, after, f"{within} > {_word(link)}", slots if isinstance(link, Load) else 1)
         if threads is None and isinstance(link, Tile | Split):
             threads = _threads(link, step.trips)

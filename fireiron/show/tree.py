@@ -44,7 +44,9 @@ def tree(schedule: Scheduled, kernel: Kernel | None = None) -> Tree:
         for operand in tensors(step.spec):
             top.add(Row(Text(tensor(operand)), Text()))
     if kernel is not None:
-        top.add(Row(Text(summary(kernel), MEMORY), Text()))
+        for said in (summary(kernel), parted(kernel)):
+            if said:
+                top.add(Row(Text(said, MEMORY), Text()))
     _grow(top, steps(schedule), kernel, None)
     rest = left(schedule)
     if not rest.closed:
@@ -65,10 +67,20 @@ def mimebundle(schedule: Scheduled, width: int = NOTEBOOK_WIDTH, kernel: Kernel 
 def summary(kernel: Kernel) -> str:
     """Say in a line what a kernel takes: blocks, threads, shared memory, registers of tensors, barriers."""
     shared = f"{amount(kernel.shared_nbytes)} of SH" if kernel.shared_nbytes else "no SH"
+    counted = sum(barrier.slots for barrier in kernel.barriers)
     return (
-        f"{_blocks(kernel)} of {count(kernel.threads, 'thread')}, {shared}, "
+        f"{_blocks(kernel)}, {shared}, "
         f"{count(lowered.register_total(kernel), 'register')} a thread for tensors, "
-        f"{count(len(lowered.barriers(kernel)), 'barrier')}"
+        f"{count(len(lowered.barriers(kernel)), 'barrier')}" + (f", {count(counted, 'mbarrier')}" if counted else "")
+    )
+
+
+def parted(kernel: Kernel) -> str:
+    """Say which roles a kernel's blocks have, empty where all threads do the same."""
+    return "; ".join(
+        f"role {role.name}: {count(role.threads, 'thread')}"
+        + (f", {count(role.registers, 'register')} each" if role.registers else "")
+        for role in lowered.roles(kernel)
     )
 
 
@@ -102,7 +114,7 @@ def _grow(parent: Tree, chain: tuple[Step, ...], kernel: Kernel | None, within: 
     """Add the steps of a chain below a node; `within` is the Move that they execute, and the step it belongs to."""
     from rich.text import Text
 
-    said = [(step, _said(step, kernel, within)) for step in chain]
+    said = [(step, closing(step, kernel, within)) for step in chain]
     column = 2 + max((len(first) for _, first in said if len(first) <= _WIDEST), default=0)
     for step, first in said:
         done = isinstance(step.link, Done)
@@ -111,7 +123,7 @@ def _grow(parent: Tree, chain: tuple[Step, ...], kernel: Kernel | None, within: 
         if isinstance(step.link, Load):
             node.add(Row(Text(held(step, kernel), MEMORY), Text()))
         if isinstance(step.link, Split) and step.link.level is not None:
-            node.add(Row(Text(_reduce(step, step.link, kernel), MEMORY), Text()))
+            node.add(Row(Text(reduction(step, step.link, kernel), MEMORY), Text()))
         if isinstance(step.link, Epilog):
             _epilog(node, step, step.link, kernel)
         for layer in layers(step):
@@ -141,7 +153,7 @@ def _stored(step: Step) -> str:
     return outputs[-1].tensor.name if step.before.sums or isinstance(step.link, Each) else "C"
 
 
-def _reduce(step: Step, link: Split, kernel: Kernel | None) -> str:
+def reduction(step: Step, link: Split, kernel: Kernel | None) -> str:
     """Say where the sums of a parallel split meet, and by what."""
     if isinstance(link.reduce, ByTma):
         return f"reduce: {step.trips} sums by bulk additions to C"
@@ -152,7 +164,7 @@ def _reduce(step: Step, link: Split, kernel: Kernel | None) -> str:
     return f"reduce: {step.trips} sums {how} through {place}{bytes_}"
 
 
-def _said(step: Step, kernel: Kernel | None, within: tuple[Nested, Step] | None) -> str:
+def closing(step: Step, kernel: Kernel | None, within: tuple[Nested, Step] | None) -> str:
     """Say a link, and at the end of a chain the instructions that execute it."""
     said = words(step.link)
     # A name that was chosen may be a family's: what executes the spec is one of its atoms.
@@ -184,7 +196,10 @@ def _target(step: Step) -> tuple[Memory, DType, str]:
 
 def _blocks(kernel: Kernel) -> str:
     low, high = kernel.grid.range
-    return count(low, "block") if low is not None and low == high else f"{kernel.grid} blocks"
+    said = count(low, "block") if low is not None and low == high else f"{kernel.grid} blocks"
+    said = f"at most {said}" if kernel.persistent else said
+    clusters = f" in clusters of {kernel.cluster}" if kernel.cluster > 1 else ""
+    return f"{said} of {count(kernel.threads, 'thread')}{clusters}"
 
 
 def tensors(spec: Spec) -> tuple[Tensor, ...]:

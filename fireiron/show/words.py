@@ -97,15 +97,22 @@ def refinements(link: Decomposition) -> dict[str, str]:
         case Tile():
             said["to"] = f"to {link.level}" if link.level else ""
             said["units"] = f"units {link.units}" if link.units is not None else ""
+            said["resident"] = f"resident {link.resident}" if link.resident else ""
+            said["persistent"] = "persistent" if link.persistent else ""
             said["share"] = "" if link.share is None else f"shared by {link.share}"
             said["layout"] = "" if link.order is RowMajor else f"layout {link.order}"
             said["permute"] = "" if link.permute is None else f"permute {function(link.permute)}".rstrip()
+            said["staggered"] = f"staggered {link.staggered}" if link.staggered > 1 else ""
             said["unroll"] = "unroll" if link.unrolled else ""
+            said["stages"] = f"pipeline {link.stages}" if link.stages > 1 else ""
         case Split():
             said["parallel"] = f"parallel {link.level}" if link.level else ""
             said["reduce"] = str(link.reduce) if link.level else ""
             said["unroll"] = "unroll" if link.unrolled else f"unroll {link.together}" if link.together > 1 else ""
-            said["stages"] = f"pipeline {link.stages}" + " drain" * link.drain if link.stages > 1 else ""
+            said["stages"] = f"pipeline {link.stages}" if link.stages > 1 else ""
+            said["drain"] = "drain" if link.drain else ""
+            said["inflight"] = f"inflight {link.inflight}" if link.inflight else ""
+            said["specialize"] = _specialised(link)
         case Load():
             said["dtype"] = f"as {link.dtype}" if link.dtype else ""
             said["pad"] = f"pad {link.pad}" if link.pad else ""
@@ -125,6 +132,15 @@ def refinements(link: Decomposition) -> dict[str, str]:
         case _ as never:
             assert_never(never)
     return said
+
+
+def _specialised(link: Split) -> str:
+    if link.specialised is None:
+        return ""
+    warpgroups = link.specialised.producers
+    said = "specialize" + (f" {warpgroups} producers" if warpgroups > 1 else "")
+    budgets = link.specialised.registers
+    return said if budgets is None else f"{said} registers {budgets[0]}/{budgets[1]}"
 
 
 def summed(link: Split) -> str:
@@ -247,9 +263,9 @@ def formula(spec: Spec) -> str:
         return "; ".join((*map(_sum, spec.sums), *map(_output, spec.outs, spec.values)))
     if isinstance(spec, Layers):
         return "; ".join(_layer(layer) for layer in spec.layers)
-    if not isinstance(spec, MatMul) or (spec.alpha.is_one and spec.beta.is_zero):
+    if not isinstance(spec, MatMul) or (spec.alpha.is_one and spec.beta.is_zero and not spec.swapped):
         return ""
-    a, b, c = spec.A.name, spec.B.name, spec.C.name
+    a, b, c = (f"{tensor.name}ᵀ" if spec.swapped else tensor.name for tensor in (spec.A, spec.B, spec.C))
     scaled = "" if spec.alpha.is_one else f"{coefficient(spec.alpha)} * "
     old = "" if spec.beta.is_zero else f" + {c}" if spec.beta.is_one else f" + {coefficient(spec.beta)} * {c}"
     return f"{c} = {scaled}{a} @ {b}{old}"
