@@ -125,8 +125,8 @@ def _load(chain: MatMulChain, tensor: Tensor, along_k: bool, lines: int, row: in
     """Load an operand to shared memory, swizzled so that copies and ldmatrix meet no bank conflicts.
 
     Fragments want K contiguous, but those of 16-bit elements, which ldmatrix can transpose, and those of 32 bits, which
-    threads can load one by one. Asynchronous copies move 4 bytes and more; where lines do not divide so, or elements
-    are transposed, registers stage the copy.
+    threads can load one by one. Asynchronous copies move 4 bytes and more; where lines do not divide so, as where
+    groups part them, or elements are transposed, registers stage the copy.
 
     Args:
         chain: whose operand.
@@ -138,7 +138,8 @@ def _load(chain: MatMulChain, tensor: Tensor, along_k: bool, lines: int, row: in
     """
     role, kind = (A, tensor.dtype) if tensor is chain.matmul.A else (B, tensor.dtype)
     kept = along_k or kind.bits != 8
-    copied = asynchronous and kept and tensor.aligned(max(1, kind.count_in(4)))
+    parted = role is A and not along_k and chain.matmul.groups is not None and kind.bits < 32
+    copied = asynchronous and kept and not parted and tensor.aligned(max(1, kind.count_in(4)))
     copy: Strategy = cp_async() if copied else staged()
     loaded = chain.load(role, SH, copy)
     k_first = RowMajor if role is A else ColMajor

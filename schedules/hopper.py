@@ -21,6 +21,7 @@ from fireiron import (
     Grouped,
     MatMulChain,
     RowMajor,
+    Strategy,
     Tensor,
     Warpgroup,
     conform,
@@ -28,6 +29,7 @@ from fireiron import (
     stmatrix,
     through_shared,
     tma,
+    vector,
 )
 from fireiron import (
     stream_k as shares_of_k,
@@ -40,6 +42,7 @@ ROWS = 64  # of one wgmma
 SPAN = 128  # bytes of a swizzled row
 SHARED = 227 * 1024  # bytes of a block
 RESERVED = 1024  # bytes kept for barriers
+PAD = 16  # bytes behind each line of a padded panel
 SMS = 132
 MOST_STAGES = 16
 MAP_UNIT = 16  # bytes by which tensor maps count strides
@@ -99,9 +102,12 @@ class Plan:
         width = SPAN // nbytes
         return ROWS, next(w for w in (width, width // 2, width // 4, self.n) if self.n % w == 0)
 
-    def staging(self, nbytes: int) -> int:
-        """Count the bytes through which the consumers store."""
+    def staging(self, nbytes: int, padded: bool = False) -> int:
+        """Count the bytes through which the consumers store: swizzled panels, or padded ones for stores by vectors."""
         rows, width = self.panel(nbytes)
+        if padded:
+            lines, line = (width, rows) if self.swapped else (rows, width)
+            return self.consumers * lines * (line * nbytes + PAD)
         return self.consumers * self.ring(nbytes) * rows * width * nbytes
 
     def ring(self, nbytes: int) -> int:
@@ -109,10 +115,10 @@ class Plan:
         panels = self.n // self.panel(nbytes)[1] * (self.m // ROWS // (1 if self.pingpong else self.consumers))
         return min(2, panels)
 
-    def depth(self, nbytes: int, out_nbytes: int) -> int:
+    def depth(self, nbytes: int, out_nbytes: int, padded: bool = False) -> int:
         """Count the chunks that fit beside the staging buffers, or take the given number."""
         chunk = (self.m + self.n) * SPAN * self.panels
-        return self.stages or min(MOST_STAGES, (SHARED - RESERVED - self.staging(out_nbytes)) // chunk)
+        return self.stages or min(MOST_STAGES, (SHARED - RESERVED - self.staging(out_nbytes, padded)) // chunk)
 
     @property
     def registers(self) -> tuple[int, int] | None:
@@ -186,15 +192,21 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     rows, cols = plan.cluster
     share = shares_of_k(SMS // (rows * cols)) if plan.stream else None
     if plan.cluster == (1, 1):
-        tiled = chain.tile(m, n).to(Block).persistent(Grouped(plan.group), share)
+        tiled = chain.tile(m, n, batch=spec.batch).to(Block).persistent(Grouped(plan.group), share)
     else:
-        tiled = chain.tile(rows * m, cols * n).to(Cluster).persistent(Grouped(plan.group), share).tile(m, n).to(Block)
-    chain = tiled.epilog(memory=FR, store=_store(plan, c, chain.matmul.C))
+        tiled = (
+            chain.tile(rows * m, cols * n, batch=spec.batch)
+            .to(Cluster)
+            .persistent(Grouped(plan.group), share)
+            .tile(m, n)
+            .to(Block)
+        )
+    chain = tiled.epilog(memory=FR, store=_store(plan, chain))
     if plan.ways > 1:
         chain = chain.split(ways=plan.ways, multiple_of=k).parallel(Block)
     chain = (
         chain.split(k)
-        .pipeline(plan.depth(a.dtype.nbytes, c.dtype.nbytes), inflight=1)
+        .pipeline(plan.depth(a.dtype.nbytes, c.dtype.nbytes, spec.matmul.groups is not None), inflight=1)
         .specialize(producers=1, registers=plan.registers)
         .load(A, SH, tma(SPAN))
         .load(B, SH, tma(SPAN))
@@ -211,11 +223,17 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     return (chain.tile(ROWS, n).unroll() if rows > ROWS else chain).done()
 
 
-def _store(plan: Plan, given: Tensor, stored: Tensor):
-    """Choose how C leaves: through panels in shared memory, by bulk stores."""
-    nbytes = given.dtype.nbytes
+def _store(plan: Plan, spec: MatMulChain) -> Strategy:
+    """Choose how C leaves: through panels in shared memory, by bulk stores.
+
+    Those end where a tensor ends. Groups end before it: their rows are stored by vectors, each under a predicate.
+    """
+    stored = spec.matmul.C
+    nbytes = stored.dtype.nbytes
     rows, width = plan.panel(nbytes)
     put = stmatrix(trans=stored.order is ColMajor) if nbytes == 2 else conform()
+    if spec.matmul.groups is not None:
+        return through_shared(put, vector(), panel=(rows, width), pad=PAD // nbytes, at=Warpgroup)
     contiguous = (rows if stored.order is ColMajor else width) * nbytes
     return through_shared(put, tma(min(SPAN, contiguous)), panel=(rows, width), at=Warpgroup, ring=plan.ring(nbytes))
 
@@ -229,28 +247,33 @@ def plans(spec: MatMulChain) -> tuple[Plan, ...]:
 def _candidates(spec: MatMulChain) -> Iterator[Plan]:
     nbytes, out = spec.matmul.A.dtype.nbytes, spec.matmul.C.dtype.nbytes
     k_major = spec.matmul.A.order is RowMajor and spec.matmul.B.order is ColMajor
+    grouped = spec.matmul.groups is not None
     step = 16 if nbytes == 2 and k_major else 64 if nbytes == 2 else 32
     for swapped in (False, True) if out == 2 else (False,):
         few = _work(Plan(swapped=swapped), spec)[1]
         widths = set(range(step, 257, step))
-        if k_major and nbytes == 2:
+        if k_major and nbytes == 2 and not grouped:
             widths.add(max(8, -(-few // 8) * 8))
         for m, consumers, turns in ((64, 1, False), (128, 2, False), (256, 2, False), (192, 3, False), (128, 2, True)):
             for n in sorted(widths):
-                most = 128 if m == 256 else 192 if m == 192 else 208 if turns else 256
+                # Groups' addresses take registers that bulk stores leave to accumulators.
+                turn = 208 if not grouped else 176 if swapped else 192
+                most = 128 if m == 256 else 192 if m == 192 else turn if turns else 256
                 if n > most or (not swapped and n % 32):
                     continue
                 for cluster in ((1, 1), (2, 1)):
                     if cluster != (1, 1) and n % 16:
                         continue
                     plan = Plan(m, n, consumers, turns, swapped, cluster)
-                    if plan.depth(nbytes, out) >= 3:
+                    if plan.depth(nbytes, out, grouped) >= 3:
                         yield from _shared_out(plan, spec)
 
 
 def _shared_out(plan: Plan, spec: MatMulChain) -> Iterator[Plan]:
     """Give a plan, and those that share out K too: by ways while all blocks run at once, by streams to fill waves."""
     yield plan
+    if spec.matmul.groups is not None:  # only the kernel knows how many tiles they have
+        return
     tiles, _, chunks = _work(plan, spec)
     at_once = SMS // (plan.cluster[0] * plan.cluster[1]) * plan.cluster[0] * plan.cluster[1]
     if tiles % at_once and tiles * chunks >= at_once * LEAST_CHUNKS and not plan.pingpong:
@@ -266,24 +289,24 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     A chunk takes what its products take (m * n / 32 clocks for 128 bytes of K), or, where too few chunks are in
     flight, its share of the latency; a tile adds its store, unless another tile's products hide it.
     """
-    sizes = dict(spec.matmul.sizes)
-    rows, cols, depth = (_size(sizes[dim]) for dim in ("M", "N", "K"))
+    rows, cols, depth, count = _sizes(plan, spec)
     nbytes, out = spec.matmul.A.dtype.nbytes, spec.matmul.C.dtype.nbytes
     tiles, _, chunks = _work(plan, spec)
     blocks = plan.cluster[0] * plan.cluster[1]
     items, chunks = tiles * plan.ways, -(-chunks // plan.ways)
     at_once = SMS // blocks * blocks
     waves = items / at_once if plan.stream else -(-items // at_once)
-    math = plan.m * max(plan.n / 32, (16 + plan.n / 4) / 16) * plan.panels
+    math = _busy(plan, spec) * plan.m * max(plan.n / 32, (16 + plan.n / 4) / 16) * plan.panels
     math *= 1 + SMALL_TILE * min(1, waves / 8) * (128 * 256 / (plan.m * plan.n) - 1)
-    chunk = max(math, LATENCY / plan.depth(nbytes, out))
+    chunk = max(math, LATENCY / plan.depth(nbytes, out, spec.matmul.groups is not None))
     store, sums = plan.m * plan.n * out / STORE_RATE, plan.m * plan.n * 4 / SUMS_RATE
     if plan.ways > 1:
         store += MEETING + (1 + plan.ways) * sums
     meeting = CLUSTER if blocks > 1 else 0.0
     if plan.stream:  # one sum is left, those of one tile are taken
         meeting += sums + -(-at_once // items) * (sums + HANDING) + (-(-items // at_once) - waves) * store
-    once = (rows + cols) * depth * nbytes
+    shared, own = (0, rows + cols) if spec.matmul.groups is None else (cols, rows) if plan.swapped else (rows, cols)
+    once = (shared + own * count) * depth * nbytes
     sent = items * chunks * (plan.m / plan.cluster[1] + plan.n / plan.cluster[0]) * SPAN * plan.panels
     busy = at_once if plan.stream else min(items, at_once)
     arriving = once / min(DRAM_RATE, SM_RATE * busy) + max(0, sent - once) / REPEATED_RATE
@@ -293,15 +316,39 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     return max(waves * chunks * chunk, arriving) + waves * store + meeting
 
 
-def _work(plan: Plan, spec: MatMulChain) -> tuple[int, int, int]:
-    """Count the tiles of blocks, the rows or columns along the plan's n, and the chunks of K."""
+def _sizes(plan: Plan, spec: MatMulChain) -> tuple[int, int, int, int]:
+    """Give the extents along the plan's m and n and along K, and the number of batches or groups."""
     sizes = dict(spec.matmul.sizes)
-    rows, cols, depth = (_size(sizes[dim]) for dim in ("M", "N", "K"))
-    if plan.swapped:
-        rows, cols = cols, rows
+    rows, cols, depth, count = (_size(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))
+    return (cols, rows, depth, count) if plan.swapped else (rows, cols, depth, count)
+
+
+def _work(plan: Plan, spec: MatMulChain) -> tuple[float, int, int]:
+    """Count the tiles of blocks, the rows or columns along the plan's n, and the chunks of K."""
+    rows, cols, depth, count = _sizes(plan, spec)
     chunks = -(-depth * spec.matmul.A.dtype.nbytes // (SPAN * plan.panels))
-    high, wide = plan.cluster
-    return -(-rows // (plan.m * high)) * -(-cols // (plan.n * wide)) * high * wide, cols, chunks
+    high, wide = plan.m * plan.cluster[0], plan.n * plan.cluster[1]
+    if spec.matmul.groups is None:
+        tiles = -(-rows // high) * -(-cols // wide) * count
+    elif plan.swapped:
+        tiles = -(-rows // high) * _ragged(cols, wide, count)
+    else:
+        tiles = _ragged(rows, high, count) * -(-cols // wide)
+    return tiles * plan.cluster[0] * plan.cluster[1], cols, chunks
+
+
+def _busy(plan: Plan, spec: MatMulChain) -> float:
+    """Give the share of warpgroups that have rows of their group: the others leave the tensor cores to these."""
+    if spec.matmul.groups is None or plan.swapped or plan.pingpong:
+        return 1.0
+    rows, _, _, count = _sizes(plan, spec)
+    high, unit = plan.m * plan.cluster[0], plan.m // plan.consumers
+    return _ragged(rows, unit, count) * unit / (_ragged(rows, high, count) * high)
+
+
+def _ragged(rows: int, tile: int, groups: int) -> float:
+    """Count the tiles that groups of so many rows in all take on average: the last one of each is half full."""
+    return groups * max(1.0, rows / (groups * tile) + 0.5)
 
 
 def _size(extent: object) -> int:
@@ -311,6 +358,8 @@ def _size(extent: object) -> int:
 @space("sm_90", plan=plans)
 def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
     """Schedule a product as the model finds fastest for its sizes.
+
+    Batches and groups are counted through by the same persistent blocks.
 
     What wgmma or tensor maps do not take goes by `ampere.gemm` and its kin, as `check()` says: lines that do not start
     at multiples of 16 bytes; K that is not contiguous, of elements that are not 16-bit; other element types.

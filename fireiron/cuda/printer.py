@@ -31,6 +31,8 @@ def source(kernel: Kernel, bounded: bool = False) -> str:
     writer = Writer(INDENT)
     with writer.indent():
         body = Body(kernel.threads, writer, bounded=bounded)
+        if not any(isinstance(statement, Roles) for statement in kernel.body):  # roles declare their own
+            body.searches(kernel.body)
         body.statements(kernel.body)
     statements = writer.text()
     functions = list(body.functions)

@@ -7,7 +7,7 @@ from typing import assert_never
 import attrs
 import numpy as np
 
-from fireiron.algebra.expr import Expr, as_int, evaluate, fits_int32, free
+from fireiron.algebra.expr import Expr, as_expr, as_int, evaluate, fits_int32, free
 from fireiron.base.errors import CheckError
 from fireiron.base.text import Writer
 from fireiron.cuda import micro
@@ -25,6 +25,7 @@ from fireiron.kernel.ir import (
     CountIn,
     Cursor,
     Fence,
+    FindGroup,
     For,
     If,
     InitBarriers,
@@ -39,6 +40,7 @@ from fireiron.kernel.ir import (
     Sync,
     Turn,
     Wait,
+    walk,
 )
 from fireiron.language.levels import Block, Cluster, Level
 
@@ -85,6 +87,10 @@ class Body:
                     # Read from one lane, so that the compiler keeps it once for the warp.
                     text = f"__shfl_sync(0xffffffff, {text}, 0)"
                 write(f"const {c_type} {var.name} = {text};")
+            case FindGroup(groups=groups, ends=ends, item=item):
+                names = ", ".join(var.name for var in (groups.group, groups.first, groups.begin, groups.length))
+                facts = ", ".join(number(e) for e in (groups.count, groups.rows, as_expr(groups.size), groups.items))
+                write(f"find_group(&{Element(ends, number)}, {facts}, {number(item)}, {names});")
             case For(var=var, extent=extent, body=body, unroll=unroll, together=together):
                 # Without the number the compiler would choose: what is written is what runs.
                 write("#pragma unroll" if unroll else f"#pragma unroll {together}")
@@ -171,6 +177,14 @@ class Body:
             return "thread == 0", "0", str(self.threads)
         return f"thread % {size} == 0", f"1 + thread / {size}", str(size)
 
+    def searches(self, body: tuple[Statement, ...]) -> None:
+        """Declare what a search goes on from: no group yet."""
+        for statement in walk(body):
+            if isinstance(statement, FindGroup):
+                groups = statement.groups
+                others = ", ".join(f"{var.name} = 0" for var in (groups.first, groups.begin, groups.length))
+                self.writer.line(f"int {groups.group.name} = -1, {others};")
+
     def _advance(self, cursor: Cursor, by: Expr) -> None:
         slot, parity, n = cursor.slot.name, cursor.parity.name, cursor.slots
         if as_int(by) == 1:
@@ -207,6 +221,7 @@ class Body:
                 for cursor in role.cursors:
                     write(f"int {cursor.slot.name} = 0, {cursor.parity.name} = 0;")
                     write(f"__builtin_assume({cursor.slot.name} >= 0);")
+                self.searches(role.body)
                 self.statements(role.body)
         write("}")
         self.threads, self.roles = everyone, 1

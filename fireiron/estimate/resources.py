@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from fireiron.algebra.arch import Arch
-from fireiron.algebra.expr import evaluate, free
+from fireiron.algebra.expr import Expr, evaluate, free
 from fireiron.algebra.occupancy import Occupancy, occupancy
 from fireiron.base.errors import Finding
 from fireiron.base.link import Link
@@ -16,7 +16,7 @@ from fireiron.base.text import count as counted
 from fireiron.base.text import nbytes
 from fireiron.check.limits import first_with, without
 from fireiron.estimate.registers import ADDRESSING, least_registers, register_cap, registers_of, roles_of
-from fireiron.kernel.ir import BLOCK, Await, Buffer, Call, Compute, Kernel, Region, Role, walk
+from fireiron.kernel.ir import BLOCK, Await, Buffer, Call, Compute, FindGroup, Kernel, Region, Role, walk
 from fireiron.kernel.sites import Site, reads_and_writes, sample, sites, symbols, typical_sizes
 
 FEW_WARPS = 8  # two for each scheduler: fewer leave every stall exposed
@@ -242,8 +242,10 @@ def resident(kernel: Kernel, arch: Arch, least: int) -> Occupancy:
 def notes(kernel: Kernel, arch: Arch, least: int, sizes: Mapping[str, int] | None) -> Iterator[Finding]:
     """Note predicated Moves, and a last wave that leaves SMs idle."""
     seen: set[str] = set()
+    # Blocks beyond the last group's tiles have no part of it at all.
+    passing = {s.groups.found for s in walk(kernel.body) if isinstance(s, FindGroup)}
     for site in sites(kernel.body):
-        if _predicated(site) and site.title not in seen:
+        if _predicated(site, passing) and site.title not in seen:
             seen.add(site.title)
             yield Finding(
                 "partial-tiles",
@@ -294,7 +296,7 @@ def notes(kernel: Kernel, arch: Arch, least: int, sizes: Mapping[str, int] | Non
         )
 
 
-def _predicated(site: Site) -> bool:
+def _predicated(site: Site, passing: set[Expr]) -> bool:
     statement = site.statement
     if not isinstance(statement, Call | Compute):
         return False
@@ -302,4 +304,4 @@ def _predicated(site: Site) -> bool:
     if any(condition is not None for condition in own):
         return True
     outside = {BLOCK, *(let.var.name for let in site.lets if any(x.name == BLOCK for x in free(let.value)))}
-    return any(leaf.name in outside for guard in site.guards for leaf in free(guard))
+    return any(leaf.name in outside for guard in site.guards if guard not in passing for leaf in free(guard))

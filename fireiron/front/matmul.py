@@ -20,7 +20,7 @@ from fireiron.language.decompositions import Epilog, Microkernel, Split, Strided
 from fireiron.language.levels import RF, Memory
 from fireiron.language.pointwise import Op, Value, accumulator, cast_to, expression, parameter, read
 from fireiron.language.residual import start, store_of
-from fireiron.language.specs import Coefficient, MatMul
+from fireiron.language.specs import BATCH, Coefficient, MatMul
 from fireiron.language.tensor import Tensor
 
 
@@ -32,7 +32,7 @@ class MatMulChain(Verbs, Chain):
 
         Args:
             sizes: rows and columns of a tile, or one `Strided((chunk, stride), (chunk, stride))`.
-            batch: matrices of a tile, where the MatMul has a batch.
+            batch: matrices of a tile, where the MatMul has a batch or groups; of groups it is 1.
 
         Shapes:
             (M, N, K) -> (m, n, K)
@@ -145,8 +145,8 @@ class MatMulChain(Verbs, Chain):
 
     @property
     def batch(self) -> int | None:
-        """Size a tile of one matrix, for `tile(m, n, batch=spec.batch)`: 1 with a batch, None without."""
-        return 1 if len(self.matmul.C.shape) == 3 else None
+        """Size a tile of one matrix, for `tile(m, n, batch=spec.batch)`: 1 with a batch or groups, None without."""
+        return 1 if BATCH in dict(self.matmul.sizes) else None
 
     def _value(self, ops: tuple[Op, ...], kind: DType) -> Value:
         spec = self.matmul

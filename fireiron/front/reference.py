@@ -9,6 +9,7 @@ K terms in an arithmetic of unit roundoff u is wrong by at most K u |a| |b|, in 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, assert_never
 
@@ -133,8 +134,10 @@ def reference(schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[str
 
     with np.errstate(all="ignore"):
         match step.spec:
-            case MatMul() as spec:
+            case MatMul(groups=None) as spec:
                 return _matmul(spec, links, read, numbers)
+            case MatMul() as spec:
+                return _grouped(spec, links, read, numbers, arrays)
             case Move(src, dst) if src.dtype == dst.dtype == tf32:  # all bits, also those that a product does not read
                 return exact(mathematical(src, arrays[src.name]))
             case Move(src, dst):
@@ -224,6 +227,39 @@ def _matmul(
         total = transposed(total) if spec.swapped else total
         total = _converted(total, epilog.value.tree.dtype, epilog.store, "src")
     return cast(total, spec.C.dtype)
+
+
+def _grouped(
+    spec: MatMul,
+    links: Sequence[Decomposition],
+    read: Callable[[Tensor], Bounded],
+    numbers: Mapping[str, float],
+    arrays: Mapping[str, Array],
+) -> Bounded:
+    """Compute each group's rows as a product of its own; rows behind the last group keep what they held."""
+    assert spec.groups is not None
+    weights = spec.A if spec.swapped else spec.B
+    axis = -1 if spec.swapped else -2  # along which the groups' rows lie, in all that has them
+    read = functools.cache(read)
+    value, error = np.array(read(spec.C).value), np.array(read(spec.C).error)
+    begin = 0
+    for group, last in enumerate(arrays[spec.groups.name]):
+        rows = slice(begin, max(begin, min(int(last), value.shape[axis])))
+        begin = rows.stop
+
+        def part(tensor: Tensor, rows: slice = rows, group: int = group) -> Bounded:
+            whole = read(tensor)
+            if tensor == weights:
+                return Bounded(whole.value[group], whole.error[group])
+            if whole.value.ndim < -axis or whole.value.shape[axis] == 1:
+                return whole
+            place = (..., rows) if axis == -1 else (rows, slice(None))
+            return Bounded(whole.value[place], whole.error[place])
+
+        one = _matmul(attrs.evolve(spec, groups=None), links, part, numbers)
+        place = (..., rows) if axis == -1 else (rows, slice(None))
+        value[place], error[place] = one.value, one.error
+    return Bounded(value, error)
 
 
 def _product(a: Bounded, b: Bounded, kind: DType, product: Product) -> Bounded:

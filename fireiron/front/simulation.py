@@ -11,7 +11,8 @@ import numpy as np
 from fireiron.algebra.elements import strided
 from fireiron.base.errors import UsageError
 from fireiron.jit import bind
-from fireiron.jit.arrays import describe
+from fireiron.jit.arrays import describe, random_ends
+from fireiron.jit.expression import evaluate
 from fireiron.jit.interface import Interface
 from fireiron.jit.kernel import as_tuple
 from fireiron.kernel.ir import Kernel
@@ -46,7 +47,9 @@ def random_arrays(interface: Interface, sizes: Mapping[str, int], seed: int = 0)
         kind = dtype(pointer.dtype)
         shape, strides = bind.concrete(pointer.shape, sizes), bind.concrete(pointer.strides, sizes)
         flat = np.empty(1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)), kind.numpy)
-        if kind.packed:
+        if pointer.shares:
+            flat[...] = random_ends(rng, len(flat), evaluate(pointer.shares, sizes))
+        elif kind.packed:
             flat[...] = rng.integers(0, 256, flat.shape)
         elif pointer.role == "output":
             flat[...] = np.asarray(np.nan if kind.kind == "float" else 85).astype(kind.numpy)

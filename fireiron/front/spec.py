@@ -7,7 +7,7 @@ from typing import cast
 
 import attrs
 
-from fireiron.algebra.dtypes import b1, default_result
+from fireiron.algebra.dtypes import b1, default_result, i32
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.expr import Index
 from fireiron.base.errors import FireironError, SpecError
@@ -20,7 +20,7 @@ from fireiron.language.atom import Product
 from fireiron.language.pointwise import Value, read
 from fireiron.language.residual import start
 from fireiron.language.specs import Coefficient, one_step
-from fireiron.language.tensor import ColMajor, Matrix, RowMajor, Tensor
+from fireiron.language.tensor import ColMajor, Matrix, RowMajor, Tensor, Vector
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 
@@ -42,6 +42,7 @@ def MatMul(
     beta: float | str = 0.0,
     acc: object = None,
     product: Product | None = None,
+    groups: Tensor | None = None,
     arch: str | None = None,
 ) -> MatMulChain:
     """Start a schedule of C = alpha * A @ B + beta * C.
@@ -51,10 +52,13 @@ def MatMul(
         alpha, beta: numbers baked in, or names of scalars given at the call.
         acc: the accumulator's element type; f32 for 16- and 8-bit floats and tf32, i32 for integers by default.
         product: of bits (b1): "xor" counts those that differ, the default, and "and" those set in both.
+        groups: a vector of i32 that says before which row of A and C the rows of each matrix of the batch B end; A and
+            C hold those of all of them, one after another. None where all have a batch, or none.
         arch: the architecture (`"sm_80"`) whose rules links must obey at once.
 
     Raises:
-        SpecError: `shape-mismatch`, `unknown-dtype`, `unknown-product`, `packed-result`.
+        SpecError: `shape-mismatch`, `unknown-dtype`, `unknown-product`, `packed-result`, `group-ranks`, `group-dtype`,
+            `group-count`.
 
     Example:
         >>> print(MatMul(Matrix(128, 64), Matrix(64, 256), Matrix(128, 256)))
@@ -64,8 +68,9 @@ def MatMul(
     summed = product if product is not None else "xor" if A.dtype == b1 else "mul"
     try:
         spec = specs.MatMul(
-            _named(A, "A"), _named(B, "B"), _named(C, "C"), _coefficient(alpha), _coefficient(beta), kind, summed
-        )
+            _named(A, "A"), _named(B, "B"), _named(C, "C"), _coefficient(alpha), _coefficient(beta), kind, summed,
+            groups=None if groups is None else _named(groups, "offsets"),
+        )  # fmt: skip
         program = one_step(spec, arch)
     except FireironError as error:
         raise error.located(here()) from None
@@ -82,6 +87,7 @@ def matmul(
     out: object = None,
     layout: str = "NN",
     batch: Index | None = None,
+    groups: Index | None = None,
     alpha: float | str = 1.0,
     beta: float | str = 0.0,
     product: Product | None = None,
@@ -97,28 +103,44 @@ def matmul(
         layout: how the row-major arrays lie. The second letter is A's, T meaning A[K, M]; the first is B's,
             T meaning B[N, K].
         batch: number of products.
+        groups: number of products that share the M rows of A and C, one after another; each has its own B[K, N]. The
+            call takes `offsets` behind A and B: int32, for each group the row before which it ends
+            (`torch.cumsum(counts, 0)`).
         alpha, beta: numbers baked in, or names of scalars given at the call.
         product: of bits (b1): "xor" counts those that differ, the default, and "and" those set in both.
         arch: the architecture whose rules links must obey at once.
 
     Raises:
-        SpecError: `bad-layout`, `unknown-dtype`, `bad-extent`, `packed-extent`, `packed-result`, `unknown-product`.
+        SpecError: `bad-layout`, `unknown-dtype`, `bad-extent`, `packed-extent`, `packed-result`, `unknown-product`,
+            `batch-groups`.
 
     Example:
         >>> print(matmul(1024, 512, 256, "f16", layout="TN").load)  # doctest: +ELLIPSIS
         <bound method MatMulChain.load of <MatMulChain MatMul(1024, 512, 256)(GL, GL, GL)(Kernel)>>
+        >>> grouped = matmul(4096, 512, 256, "f16", groups=8).matmul
+        >>> print(grouped.A, grouped.B, grouped.groups, grouped.C)
+        A[4096, 256].f16.GL B[8, 256, 512].f16.GL offsets[8].i32.GL C[4096, 512].f16.GL
     """
     try:
+        if batch is not None and groups is not None:
+            raise SpecError(
+                "batch-groups",
+                f"batch={batch} gives each product its own rows of A, and groups={groups} shares them out",
+                fix="give one of the two",
+            )
         if layout not in LAYOUTS:
             raise SpecError("bad-layout", f"unknown layout {layout!r} of a product", fix="use " + ", ".join(LAYOUTS))
         kind = find_dtype(dtype)
         result = find_dtype(out) if out is not None else default_result(kind)
         a = Matrix(M, K, kind, ColMajor if layout[1] == "T" else RowMajor, name="A", batch=batch)
-        b = Matrix(K, N, kind, ColMajor if layout[0] == "T" else RowMajor, name="B", batch=batch)
+        b = Matrix(
+            K, N, kind, ColMajor if layout[0] == "T" else RowMajor, name="B", batch=batch if groups is None else groups
+        )
         c = Matrix(M, N, result, name="C", batch=batch)
+        ends = None if groups is None else Vector(groups, i32, name="offsets")
     except FireironError as error:
         raise error.located(here()) from None
-    return MatMul(a, b, c, alpha=alpha, beta=beta, acc=acc, product=product, arch=arch)
+    return MatMul(a, b, c, alpha=alpha, beta=beta, acc=acc, product=product, groups=ends, arch=arch)
 
 
 def Move(src: Tensor, dst: Tensor, *, arch: str | None = None) -> MoveChain:

@@ -11,7 +11,7 @@ from fireiron.base.link import here
 from fireiron.front.chain import Chain
 from fireiron.front.digest import digest
 from fireiron.front.naming import kernel_name
-from fireiron.language.specs import MatMul
+from fireiron.language.specs import BATCH, MatMul
 
 if TYPE_CHECKING:
     from fireiron.algebra.arch import Arch
@@ -203,7 +203,9 @@ class Verbs(Chain):
         if not isinstance(spec, MatMul):
             return 0.0
         total = 2.0
-        for _, size in spec.sizes:
+        for dim, size in spec.sizes:
+            if dim == BATCH and spec.groups is not None:  # they share the rows
+                continue
             try:
                 total *= int(evaluate(as_expr(size), sizes))
             except KeyError:

@@ -212,6 +212,15 @@ def span(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
     return 1 + sum((extent - 1) * abs(stride) for extent, stride in zip(shape, strides, strict=True))
 
 
+def random_ends(rng: Any, count: int, rows: int) -> Any:
+    """Draw before which row each of so many groups ends; they share all rows."""
+    import numpy as np
+
+    ends = np.sort(rng.integers(0, rows + 1, count))
+    ends[-1] = rows
+    return ends.astype(np.int32)
+
+
 def share_elements(a: ArrayFacts, b: ArrayFacts, nbytes: tuple[int, int]) -> bool:
     """Say whether two arrays hold a byte in common, exactly: interleaved columns of one matrix do not.
 

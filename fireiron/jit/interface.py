@@ -25,6 +25,7 @@ class PointerParameter:
         strides: element strides in the same order.
         role: input, output (written only), or update (read and written).
         align: bytes by which the address must be aligned.
+        shares: of an array that says before which row each group ends, how many rows they share; else empty.
     """
 
     name: str
@@ -33,6 +34,7 @@ class PointerParameter:
     strides: tuple[str, ...]
     role: Role
     align: int = 16
+    shares: str = ""
 
 
 @attrs.frozen
@@ -225,10 +227,11 @@ class Interface:
         parameters: list[InterfaceParameter] = []
         for parameter in kernel.parameters:
             match parameter:
-                case ir.Pointer(buffer=buffer, shape=shape, strides=strides, role=role):
+                case ir.Pointer(buffer=buffer, shape=shape, strides=strides, role=role, shares=shares):
                     texts = tuple(map(text_of, shape)), tuple(map(text_of, strides))
+                    shared = "" if shares is None else text_of(shares)
                     align = max(buffer.align, MAP_ALIGN if buffer.name in mapped else 1)
-                    parameters.append(PointerParameter(buffer.name, buffer.dtype.name, *texts, role, align))
+                    parameters.append(PointerParameter(buffer.name, buffer.dtype.name, *texts, role, align, shared))
                 case ir.Size(symbol=symbol):
                     parameters.append(SizeParameter(symbol.name))
                 case ir.Number(name=name, dtype=dtype, default=default):

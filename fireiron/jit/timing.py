@@ -13,8 +13,9 @@ import attrs
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import CallError
 from fireiron.jit import bind
-from fireiron.jit.arrays import describe
+from fireiron.jit.arrays import describe, random_ends
 from fireiron.jit.driver import Driver, driver, probe, require
+from fireiron.jit.expression import evaluate
 from fireiron.jit.streams import stream_handle
 
 if TYPE_CHECKING:
@@ -191,7 +192,9 @@ def random_array(used: Driver, kernel: CompiledKernel, name: str, sizes: Mapping
     # A few million numbers, repeated: enough for the power that data draws, and quickly made.
     count = min(_elements(shape), 1 << 22)
     some = (
-        rng.integers(0, 256, count)
+        random_ends(rng, count, evaluate(pointer.shares, sizes))
+        if pointer.shares
+        else rng.integers(0, 256, count)
         if dtype.packed
         else rng.integers(-8, 8, count)
         if dtype.kind == "int"

@@ -12,6 +12,7 @@ from fireiron.kernel.ir import (
     Call,
     Compute,
     CountIn,
+    FindGroup,
     For,
     If,
     Lower,
@@ -136,6 +137,8 @@ def rebind(body: tuple[Statement, ...], buffers: Mapping[str, Buffer]) -> tuple[
                 out.append(attrs.evolve(statement, views=tuple(final(v) for v in views), map=described))
             case Micro(views=views):
                 out.append(attrs.evolve(statement, views=tuple(final(v) for v in views)))
+            case FindGroup(ends=ends):
+                out.append(attrs.evolve(statement, ends=final(ends)))
             case CountIn(counter=counter):
                 out.append(attrs.evolve(statement, counter=final(counter)))
             case Raise(flag=flag) | Lower(flag=flag):

@@ -14,6 +14,7 @@ from fireiron.kernel.span import swizzle_of
 from fireiron.kernel.window import Axis, Window
 from fireiron.language.atom import Atom
 from fireiron.language.levels import GL, Thread
+from fireiron.language.specs import MatMul
 from fireiron.language.tensor import Tensor
 
 MOST_BOX = 256  # elements along one dimension of a box
@@ -59,7 +60,9 @@ def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
     _check_strides(tensor, atom)
     order = tuple(reversed(tensor.storage))  # the tensor's dimensions, the contiguous one first
     far, near, mask = _shared_among_peers(far, near, order, context)
-    box = tuple(_extent(far.axes[d], tensor, d, atom) for d in order)
+    # What a load of an operand brings from beyond a tile's end along M or N reaches only sums that no store keeps.
+    product = isinstance(context.spec, MatMul) and far_role == "src"
+    box = tuple(_extent(far.axes[d], tensor, d, atom, product and far.axes[d].dim != "K") for d in order)
     span = max(o.span for o in atom.operands)
     steps = _steps(near, order, span, atom)
     described = _map(tensor, far, box, span, context)
@@ -93,9 +96,9 @@ def _check_strides(tensor: Tensor, atom: Atom) -> None:
             )
 
 
-def _extent(axis: Axis, tensor: Tensor, dim: int, atom: Atom) -> int:
-    """Give the elements of a box along a dimension, whose only bound may be the tensor's own end."""
-    bounded = all(
+def _extent(axis: Axis, tensor: Tensor, dim: int, atom: Atom, loose: bool) -> int:
+    """Give the elements of a box along a dimension, whose only bound may be the tensor's own end, unless `loose`."""
+    bounded = loose or all(
         not b.lower and b.steps is None and b.offset == axis.offset and b.limit == as_expr(tensor.shape[dim])
         for b in axis.bounds
     )

@@ -27,7 +27,7 @@ from fireiron.kernel.ir import (
     Workspace,
 )
 from fireiron.kernel.ownership import Access, Limit, Ownership, RegisterLoop, access
-from fireiron.kernel.window import Cut, Storage, Window, advance
+from fireiron.kernel.window import Axis, Cut, Storage, Window, advance
 from fireiron.language.decompositions import Decomposition, Split
 from fireiron.language.levels import Block, Cluster, Kernel, Level
 from fireiron.language.residual import Residual
@@ -100,6 +100,7 @@ class Context:
         owner: the level whose units each own a whole tile of C: Block, or that of the units in turn.
         maps: tensor maps by tensor, box and span.
         prologue: what the role that computes runs once, before all else.
+        busy: under which condition the unit that computes has anything to compute, None for always.
         zeroed: accumulators that their first MatMul takes for zero, so that nothing initialises them.
         ways: blocks that share each tile of C, which they split K for; this block is number `way` of those for number
             `tile` of `tiles`.
@@ -137,6 +138,7 @@ class Context:
     staggered: int = 1
     owner: Level = Block
     prologue: list[Statement] = attrs.field(factory=list[Statement])
+    busy: Expr | None = None
     zeroed: set[str] = attrs.field(factory=set[str])
     maps: dict[tuple[str, tuple[int, ...], int], TensorMap] = attrs.field(
         factory=dict[tuple[str, tuple[int, ...], int], TensorMap]
@@ -195,6 +197,7 @@ class State:
         loops: the enclosing loops.
         guards: what holds here where units outnumber tiles.
         begun: under which condition an earlier chunk of K was already accumulated.
+        reach: the dimension of which each group has an extent of its own, with the bounds that its tiles left.
         ring: slots of the buffers right below, and which of them this trip takes.
         path: the links that led here, in words.
         link: where the last of them was written.
@@ -208,6 +211,7 @@ class State:
     loops: tuple[RegisterLoop, ...] = ()
     guards: tuple[Expr, ...] = ()
     begun: Expr = FALSE
+    reach: Axis | None = None
     ring: tuple[int, Expr, int] | None = None
     path: str = ""
     link: Link | None = None
@@ -235,9 +239,12 @@ def descend(state: State, parts: dict[str, Cut], tiles: dict[str, Expr], level: 
         )
         for role, window in state.windows.items()
     }
+    reach = state.reach
+    if reach is not None and reach.dim in parts:
+        reach = advance(reach, parts[reach.dim], tiles[reach.dim])
     sizes = tuple((dim, parts[dim].size if dim in parts else extent) for dim, extent in state.residual.sizes)
     residual = attrs.evolve(state.residual, sizes=sizes, level=level or state.level)
-    return attrs.evolve(state, windows=windows, residual=residual)
+    return attrs.evolve(state, windows=windows, residual=residual, reach=reach)
 
 
 Body: TypeAlias = tuple[Statement, ...]

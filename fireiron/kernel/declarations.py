@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Expr, Symbol, Var
+from fireiron.algebra.expr import Expr, Symbol, Var, lt, minimum
 from fireiron.language.levels import Level, Memory
 
 
@@ -84,6 +84,63 @@ class Cursor:
         return Var(f"{self.name}_parity", 2)
 
 
+MOST_ITEMS = 2**31 - 1  # a grid holds fewer blocks
+
+
+@attrs.frozen
+class Groups:
+    """Walk groups of rows that follow each other, each cut into tiles of its own: state of the threads that look.
+
+    Args:
+        name: prefix of its variables.
+        count: groups.
+        rows: of all groups.
+        size: rows of a tile.
+        items: for each tile of rows, how many items of work.
+    """
+
+    name: str
+    count: Expr
+    rows: Expr
+    size: int
+    items: Expr
+
+    @property
+    def group(self) -> Var:
+        """Give the variable of the group that was found."""
+        return Var(self.name, self.count)
+
+    @property
+    def first(self) -> Var:
+        """Give the variable of its first item."""
+        return Var(f"{self.name}_first", minimum(self.most, MOST_ITEMS))
+
+    @property
+    def begin(self) -> Var:
+        """Give the variable of its first row."""
+        return Var(f"{self.name}_begin", self.rows)
+
+    @property
+    def length(self) -> Var:
+        """Give the variable of the rows that it has, at least one."""
+        return Var(f"{self.name}_rows", self.rows + 1, 1)
+
+    @property
+    def sought(self) -> Var:
+        """Give the same variable before it is known that there is a group: one behind the last where there is none."""
+        return Var(self.name, self.count + 1)
+
+    @property
+    def found(self) -> Expr:
+        """Give the condition under which there is a group that holds the item."""
+        return lt(self.sought, self.count)
+
+    @property
+    def most(self) -> Expr:
+        """Count the items that there may be at most: each group's last tile may hold a single row."""
+        return (self.rows + self.count * (self.size - 1)) // self.size * self.items
+
+
 @attrs.frozen
 class TensorMap:
     """Pass a tensor map: how bulk copies cut a GL buffer into boxes; encoded at the call.
@@ -113,12 +170,14 @@ class Pointer:
         shape: its extents, ints or symbols, outermost dimension first as the user's array has it.
         strides: element strides in the same order.
         role: input, output (written only), or update (read and written).
+        shares: where it says before which row each group ends, how many rows they share; None for other tensors.
     """
 
     buffer: Buffer
     shape: tuple[Expr, ...]
     strides: tuple[Expr, ...]
     role: Literal["input", "output", "update"]
+    shares: Expr | None = None
 
 
 @attrs.frozen

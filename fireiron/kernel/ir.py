@@ -20,6 +20,7 @@ from fireiron.kernel.declarations import (
     Barrier,
     Buffer,
     Cursor,
+    Groups,
     Number,
     Parameter,
     Pointer,
@@ -67,6 +68,24 @@ class Let:
 
     var: Var
     value: Expr
+
+
+@attrs.frozen
+class FindGroup:
+    """Find the group that holds an item of work, and set the variables of `groups`.
+
+    Those that look for items in rising order go on from where they were. Where no group holds it, none is `found`.
+
+    Args:
+        groups: the variables, and how rows become items.
+        ends: the first element of an i32 array: before which row each group ends. An end before the group's beginning
+            leaves it empty, and an end beyond all rows stands for the last of them.
+        item: which.
+    """
+
+    groups: Groups
+    ends: View
+    item: Expr
 
 
 @attrs.frozen
@@ -373,7 +392,7 @@ class Region:
 
 
 Statement: TypeAlias = (
-    Let | For | If | Call | Compute | Sync | CountIn | Raise | Lower | Commit | Wait | Micro | Region
+    Let | FindGroup | For | If | Call | Compute | Sync | CountIn | Raise | Lower | Commit | Wait | Micro | Region
     | InitBarriers | Await | Arrive | Advance | Fence | Turn | Roles
 )  # fmt: skip
 
@@ -451,7 +470,9 @@ __all__ = [
     "CountIn",
     "Cursor",
     "Fence",
+    "FindGroup",
     "For",
+    "Groups",
     "If",
     "InitBarriers",
     "Kernel",

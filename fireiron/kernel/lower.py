@@ -19,6 +19,7 @@ from fireiron.kernel.ir import (
     Buffer,
     Call,
     Compute,
+    FindGroup,
     Kernel,
     Micro,
     Number,
@@ -36,7 +37,7 @@ from fireiron.kernel.walk import lower_links
 from fireiron.kernel.window import Axis, Storage, Window
 from fireiron.language.decompositions import Decomposition, Epilog
 from fireiron.language.residual import start
-from fireiron.language.specs import Program, Spec, tensors_of
+from fireiron.language.specs import MatMul, Program, Spec, tensors_of
 from fireiron.language.tensor import Tensor
 
 RESERVED = (
@@ -87,7 +88,7 @@ def lower(
     state = State(residual, {}, path=f"{residual.short} @ Kernel")
     windows: dict[str, Window] = {}
     tensors: set[str] = set()
-    for tensor in tensors_of(spec)[:2]:  # parameters come in the caller's order
+    for tensor in tensors_of(spec)[:-1]:  # parameters come in the caller's order
         if residual.kind == "MatMul":
             tensor_window(tensor, state, context)
     for operand in residual.operands:
@@ -156,7 +157,10 @@ def _parameters(
         tensor = storage.tensor
         assert tensor is not None
         pointers.append(
-            _pointer(tensor, storage, storage.name in read, storage.name in written, align.get(storage.name, 1))
+            attrs.evolve(
+                _pointer(tensor, storage, storage.name in read, storage.name in written, align.get(storage.name, 1)),
+                shares=_shares(spec, tensor),
+            )
         )
         for e in (*tensor.shape, *tensor.strides):
             for leaf in free(as_expr(e)):
@@ -167,6 +171,13 @@ def _parameters(
         defaults.get(name, Number(name, dtype)) for name, dtype in context.numbers.items() if isinstance(dtype, DType)
     )
     return (*pointers, *(Size(s) for s in symbols), *named, *context.workspaces)
+
+
+def _shares(spec: Spec, tensor: Tensor) -> Expr | None:
+    """Give the rows that groups share, for the tensor that says where they end."""
+    if not isinstance(spec, MatMul) or spec.ragged is None or spec.groups is None or tensor.name != spec.groups.name:
+        return None
+    return as_expr(dict(spec.sizes)[spec.ragged])
 
 
 def _pointer(tensor: Tensor, storage: Storage, read: bool, written: bool, align: int) -> Pointer:
@@ -201,6 +212,9 @@ def _accesses(body: tuple[Statement, ...]) -> tuple[set[str], set[str], dict[str
                         written.add(view.buffer.name)
                     nbytes = operand.align or atom.nbytes or view.buffer.dtype.nbytes
                     align[view.buffer.name] = max(align.get(view.buffer.name, 1), nbytes)
+            case FindGroup(ends=ends):
+                read.add(ends.buffer.name)
+                align[ends.buffer.name] = ends.buffer.dtype.nbytes
             case Compute(dst, _, inputs):
                 written.add(dst.buffer.name)
                 for view in inputs:

@@ -26,6 +26,7 @@ from fireiron.kernel.ir import (
     Compute,
     CountIn,
     Fence,
+    FindGroup,
     For,
     If,
     InitBarriers,
@@ -110,6 +111,7 @@ def _statement(statement: Statement) -> Statement:
             return Roles(tuple(attrs.evolve(role, body=_body(role.body)) for role in roles))
         case (
             Let()
+            | FindGroup()
             | Sync()
             | CountIn()
             | Raise()

@@ -18,6 +18,7 @@ from fireiron.kernel.ir import (
     Compute,
     CountIn,
     Fence,
+    FindGroup,
     For,
     If,
     InitBarriers,
@@ -78,6 +79,8 @@ def replaced(body: Body, values: Mapping[Var, Expr]) -> Body:
                 out.append(attrs.evolve(s, views=views, bindings=bindings, write=condition(s.write)))
             case Let(value=value):
                 out.append(attrs.evolve(s, value=one(value)))
+            case FindGroup():
+                out.append(attrs.evolve(s, ends=view(s.ends), item=one(s.item)))
             case CountIn():
                 out.append(attrs.evolve(s, counter=view(s.counter), count=one(s.count)))
             case Raise(flag=flag) | Lower(flag=flag):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, eq, ge, lt, ne, or_, select
+from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, eq, ge, lt, ne, not_, or_, select
 from fireiron.atoms.wgmma import GROUP
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.context import MAX_THREADS, Body, Context, Recur, Ring, State, descend
@@ -97,6 +97,7 @@ def _empty(
             raise error.located(load.link, inner.path) from None
         inner.windows[load.role].storage.guarded = True
     compute = recur(rest, inner, context)
+    busy, context.busy = context.busy, None
     assert context.threads is not None
     _budgets(link, context)
     level = _readers(compute)
@@ -124,7 +125,16 @@ def _empty(
     before, behind, after = _turns(cursor, trips, level, context)
     loop = For(k, trips, body, link.unrolled)
     rest_of = (Wait(GROUP, 0), *_release(empty, last, level, None, context, link)) if late else ()
-    return (*before, loop, *behind, *rest_of, *after)
+    main = (*before, loop, *behind, *rest_of, *after)
+    if busy is None or context.staggered > 1:  # taking turns, each unit computes all rows of its tile
+        return main
+    # The others go on as if this unit computed: it awaits each slot, and lets it go.
+    passing = (
+        Await(full, cursor.slot, cursor.parity, link.link),
+        *_release(empty, cursor.slot, level, None, context, link),
+    )
+    idle = For(context.variable("k", trips), trips, (*passing, Advance(cursor, as_expr(1))), link.unrolled)
+    return (If(busy, main), If(not_(busy), (idle,)))
 
 
 def _turns(cursor: Cursor, trips: Expr, level: Level, context: Context) -> tuple[Body, Body, Body]:

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, evaluate, free, lt, substitute
+from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, ceil_div, evaluate, free, lt, substitute
 from fireiron.base.link import Link
 from fireiron.kernel.ir import (
     BLOCK,
@@ -23,6 +23,7 @@ from fireiron.kernel.ir import (
     Compute,
     CountIn,
     Fence,
+    FindGroup,
     For,
     If,
     InitBarriers,
@@ -44,6 +45,7 @@ from fireiron.kernel.ir import (
 )
 from fireiron.kernel.traffic import Array
 
+MOST_TRIPS = 2**31 - 1
 TYPICAL = 1024  # stands for a size that nobody gave
 MOST_LANES = 1 << 16  # lanes that one site is evaluated for
 SHORT = 16  # loops and grids up to this are never sampled
@@ -99,6 +101,8 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
         match statement:
             case Let():
                 around = attrs.evolve(around, lets=(*around.lets, statement))
+            case FindGroup():
+                around = attrs.evolve(around, lets=(*around.lets, *_alike(statement)))
             case For(body=inner):
                 yield from _sites(inner, attrs.evolve(around, loops=(*around.loops, statement)))
             case If(condition=condition, body=inner):
@@ -125,6 +129,20 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
                 pass
             case Call() | Compute() | Micro() | Sync():
                 yield attrs.evolve(around, statement=statement)
+
+
+def _alike(search: FindGroup) -> tuple[Let, ...]:
+    """Name what a search finds where all groups have equally many rows."""
+    groups = search.groups
+    rows = ceil_div(groups.rows, groups.count)
+    items = ceil_div(rows, groups.size) * groups.items
+    return (
+        Let(groups.sought, search.item // items),
+        Let(groups.group, search.item // items),
+        Let(groups.first, groups.group * items),
+        Let(groups.begin, groups.group * rows),
+        Let(groups.length, rows),
+    )
 
 
 def reads_and_writes(statement: Call | Compute | Micro | Sync) -> tuple[tuple[View, str], ...]:
@@ -296,7 +314,7 @@ def _trips(site: Site, extents: list[Expr], sizes: Mapping[str, int], grid: int)
             found.append(int(evaluate(extent, {**sizes, BLOCKS: grid, BLOCK: 0, THREAD: 0, RANK: 0})))  # pyright: ignore[reportArgumentType]
         elif any(isinstance(leaf, Var) for leaf in free(extent)):
             most = extent.range[1]
-            found.append(TYPICAL if most is None else most)
+            found.append(TYPICAL if most is None else min(most, MOST_TRIPS))
         else:
             found.append(int(evaluate(extent, sizes)))  # pyright: ignore[reportArgumentType]
         assert loop.var.name

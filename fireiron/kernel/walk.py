@@ -26,7 +26,8 @@ from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.context import Body, Context, State, descend, units_of
 from fireiron.kernel.epilog import lower_epilog
-from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, For, If, Let, Region, mentions
+from fireiron.kernel.groups import OpenGroups, open_groups
+from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, For, If, Let, Region, Statement, mentions
 from fireiron.kernel.leaf import lower_done
 from fireiron.kernel.move import lower_load, lower_own, widest_sizes
 from fireiron.kernel.ownership import RegisterLoop
@@ -47,6 +48,7 @@ from fireiron.language.decompositions import (
     Widest,
 )
 from fireiron.language.levels import Block, Cluster, Kernel, Warp
+from fireiron.language.specs import BATCH
 from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
 
 WARP_WIDTH = Warp.size
@@ -199,15 +201,17 @@ def _numbers(index: Expr, parts: dict[str, Cut], order: Order | Grouped | Layout
 
 
 def _grouped(index: Expr, parts: dict[str, Cut], order: Grouped) -> dict[str, Expr]:
-    """Walk down the rows of a group before the next column; the last group may be shorter."""
+    """Walk down the rows of a group before the next column; the last group may be shorter. Batches come one by one."""
     *outer, rows, cols = parts
-    if outer or (as_expr(parts[rows].trips) == as_expr(1)):
+    if as_expr(parts[rows].trips) == as_expr(1):
         return _numbers(index, parts, RowMajor)
     high, wide = as_expr(parts[rows].trips), as_expr(parts[cols].trips)
+    found = _numbers(index // (high * wide), {dim: parts[dim] for dim in outer}, RowMajor)
+    index = index % (high * wide) if outer else index
     first = index // (wide * order.rows) * order.rows
     inside = index % (wide * order.rows)
     height = minimum(high - first, order.rows) if not proves(eq(high % order.rows, 0)) else as_expr(order.rows)
-    return {rows: first + inside % height, cols: inside // height}
+    return {**found, rows: first + inside % height, cols: inside // height}
 
 
 def _count(parts: dict[str, Cut]) -> Expr:
@@ -238,7 +242,8 @@ def _grid_tile(
             f"tiles of {state.residual.short} leave {', '.join(missing)} whole in every block",
             fix="size the tile in that dimension too: tile(m, n, batch=1)",
         )
-    total = _count(parts)
+    opened = open_groups(link, parts, state, context)
+    total = opened.groups.most if opened else _count(parts)
     assert link.level is not None
     size = _blocks_of(link, rest, {dim: part.size for dim, part in parts.items()})
     count_ways(rest, state, context)
@@ -249,13 +254,15 @@ def _grid_tile(
     index: Expr = block // size
     context.tiles = simplest(total * size)
     if link.persistent:
-        return _work_loop(link, parts, order, rest, state, context, index, size)
+        return _work_loop(link, parts, order, rest, state, context, index, size, total, opened)
     if context.ways != 1:
         # The blocks of a tile are neighbours: they end together, and their sums are still in the L2 cache.
         context.way = context.define("way", index % context.ways, context.ways)
         index = context.define("tile", index // context.ways, simplest(minimum(total, MAX_GRID)))
     context.tile = _of_blocks(index, size)
     index = _permuted(link, index, simplest(total))
+    if opened:
+        return _group_tile(link, opened, order, rest, context, index, "block" if size == 1 else "cluster")
     tiles = _named(_numbers(index, parts, order), "block" if size == 1 else "cluster", parts, context)
     inside = descend(state, parts, tiles, link.level)
     body = lower_links(rest, inside, context)
@@ -307,10 +314,18 @@ def _work_loop(
     context: Context,
     unit: Expr,
     size: int,
+    tiles: Expr,
+    opened: OpenGroups | None,
 ) -> Body:
     """Let each launched unit take every so-manieth work item: a tile, or one way's part of it."""
-    tiles = _count(parts)
     if link.share is not None:
+        if opened:
+            raise DecompositionError(
+                "stream-groups",
+                f"stream_k({link.share.units}) shares out the chunks of all tiles, and how many tiles groups have is "
+                "known where the kernel runs",
+                fix="drop stream_k(), or share out each tile's K: split(ways=n).parallel(Block)",
+            )
         return _stream_loop(link, link.share, parts, order, rest, state, context, unit, size)
     total = tiles * context.ways
     most = simplest(minimum(total, MAX_GRID))
@@ -336,7 +351,19 @@ def _work_loop(
         lets += [Let(way, item % context.ways), Let(tile, item // context.ways)]
         context.way = way
     context.tile = _of_blocks(tile, size)
-    return (For(trip, trips, _work(link, parts, order, rest, state, context, tile, tuple(lets))),)
+    if opened:
+        index = _permuted(link, tile, simplest(tiles))
+        body = _needed(lets, _group_tile(link, opened, order, rest, context, index, "tile"))
+    else:
+        body = _work(link, parts, order, rest, state, context, tile, lets)
+    return (For(trip, trips, body),)
+
+
+def _needed(lets: Sequence[Let], body: Body) -> Body:
+    """Name what a role's statements need: one role may not need what the other does."""
+    for let in reversed(lets):
+        body = (let, *body) if mentions(body, let.var) else body
+    return body
 
 
 def _work(
@@ -347,19 +374,14 @@ def _work(
     state: State,
     context: Context,
     tile: Expr,
-    lets: tuple[Let, ...],
+    lets: Sequence[Let],
 ) -> Body:
     """Lower what a persistent unit does in one trip, with the names that it needs."""
-    named: list[Let] = []
-    numbers: dict[str, Expr] = {}
-    for dim, number in _numbers(_permuted(link, tile, simplest(_count(parts))), parts, order).items():
-        var = context.variable(f"tile_{dim.lower()}", parts[dim].trips)
-        named.append(Let(var, number))
-        numbers[dim] = var
+    named, numbers = _let(
+        _numbers(_permuted(link, tile, simplest(_count(parts))), parts, order), "tile", parts, context
+    )
     inside = descend(state, parts, numbers, link.level)
-    body = (*named, *lower_links(rest, inside, context))
-    for let in reversed(lets):  # one role may not need what the other does
-        body = (let, *body) if mentions(body, let.var) else body
+    body = _needed(lets, (*named, *lower_links(rest, inside, context)))
     return (Region(str(inside.residual), body, state.path, link.link),)
 
 
@@ -387,6 +409,39 @@ def _stream_loop(
     return (*mine.head, For(mine.trip, mine.trips, body))
 
 
+def _let(
+    numbers: dict[str, Expr], prefix: str, parts: dict[str, Cut], context: Context
+) -> tuple[Body, dict[str, Expr]]:
+    """Name a tile's number along each dimension where it stands."""
+    lets: list[Statement] = []
+    named: dict[str, Expr] = {}
+    for dim, number in numbers.items():
+        named[dim] = var = context.variable(f"{prefix}_{dim.lower()}", parts[dim].trips)
+        lets.append(Let(var, number))
+    return tuple(lets), named
+
+
+def _group_tile(
+    link: Tile,
+    opened: OpenGroups,
+    order: Order | Grouped | Layout,
+    rest: Sequence[Decomposition],
+    context: Context,
+    item: Expr,
+    prefix: str,
+) -> Body:
+    """Find the group that holds an item, and which of its tiles that is; nothing is left to do behind the last one."""
+    inner = {dim: part for dim, part in opened.parts.items() if dim != BATCH}
+    place = context.variable(f"{opened.groups.name}_item", simplest(minimum(opened.groups.most, MAX_GRID)))
+    lets, numbers = _let(_numbers(place, inner, order), prefix, inner, context)
+    inside = descend(opened.state, opened.parts, opened.numbers(numbers), link.level)
+    body = lower_links(rest, inside, context)
+    region = Region(
+        str(inside.residual), (Let(place, item - opened.groups.first), *lets, *body), opened.state.path, link.link
+    )
+    return (opened.find(item, context), If(opened.groups.found, (region,)))
+
+
 def _cluster_tile(
     link: Tile,
     parts: dict[str, Cut],
@@ -408,6 +463,12 @@ def _cluster_tile(
     inside = descend(state, parts, numbers, link.level)
     body = lower_links(rest, inside, context)
     return (Region(str(inside.residual), body, state.path, link.link),)
+
+
+def _reached(state: State) -> Expr | None:
+    """Give the condition under which a unit's tile holds rows of the group, None where it always does."""
+    condition = and_(*(bound.condition() for bound in state.reach.bounds)) if state.reach else as_expr(1)
+    return None if proves(condition) else condition
 
 
 def _unit_tile(
@@ -465,6 +526,10 @@ def _unit_tile(
     inside = descend(attrs.evolve(state, loops=loops, guards=guards), parts, numbers, level)
     inside = inside if flow is None else attrs.evolve(inside, flow=None)
     inside = attrs.evolve(inside, position=units.position, width=units.width)
+    if state.residual.kind == "MatMul":
+        context.busy = _reached(inside)
+        if context.busy is not None:  # a unit that computes nothing stores zeros, under predicates that never hold
+            state.windows["C"].storage.seeded = True
     body = lower_links(rest, inside, context)
     if state.residual.kind == "MatMul":
         body = (Region(str(inside.residual), body, state.path, link.link),)

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import attrs
 
-from fireiron.algebra.dtypes import DType, b1, default_accumulator
+from fireiron.algebra.dtypes import DType, b1, default_accumulator, i32
 from fireiron.algebra.expr import Index
 from fireiron.algebra.scalar import Scalar
 from fireiron.base.errors import SpecError
@@ -40,6 +40,10 @@ class MatMul:
 
     `swapped`: A and B are the caller's second and first operand, transposed, and C the transpose of the caller's.
     Of bits, `product` says what is summed over K instead of products: those of `a ^ b` or of `a & b`.
+
+    `groups`: B is a batch, and the rows of A and C are those of all its products, one after another: those of product g
+    end before row `groups[g]`, and begin where those of the product before end. An end that lies before its beginning
+    makes a product without rows; ends beyond the last row stand for it. Rows behind the last end are left alone.
     """
 
     A: Tensor
@@ -50,6 +54,7 @@ class MatMul:
     acc: DType | None = None
     product: Product = "mul"
     swapped: bool = False
+    groups: Tensor | None = None
 
     @property
     def accumulator(self) -> DType:
@@ -58,9 +63,14 @@ class MatMul:
 
     @property
     def sizes(self) -> tuple[tuple[str, Index], ...]:
-        """Name the problem's extents."""
-        batch = ((BATCH, self.C.shape[0]),) if len(self.C.shape) == 3 else ()
+        """Name the problem's extents; those of groups count the rows of all of them."""
+        batch = next((((BATCH, t.shape[0]),) for t in (self.A, self.B) if len(t.shape) == 3), ())
         return (*batch, ("M", self.C.shape[-2]), ("N", self.C.shape[-1]), ("K", self.A.shape[-1]))
+
+    @property
+    def ragged(self) -> str | None:
+        """Name the dimension of which each group has an extent of its own."""
+        return None if self.groups is None else "N" if self.swapped else "M"
 
 
 @attrs.frozen
@@ -138,18 +148,43 @@ def one_step(spec: Spec, arch: str | None = None) -> Program:
 
 def _check_matmul(spec: MatMul) -> None:
     a, b, c = spec.A, spec.B, spec.C
-    if not len(a.shape) == len(b.shape) == len(c.shape):
+    if spec.groups is not None:
+        _check_groups(spec, spec.groups)
+    elif not len(a.shape) == len(b.shape) == len(c.shape):
         raise SpecError("shape-mismatch", f"{a}, {b} and {c} differ in rank", fix="give all three a batch, or none")
     _different_names(a, b, c)
     pairs = (("rows of A and C", a.shape[-2], c.shape[-2]), ("columns of B and C", b.shape[-1], c.shape[-1]))
     pairs += (("columns of A and rows of B", a.shape[-1], b.shape[-2]),)
-    if len(a.shape) == 3:
+    if len(a.shape) == 3 and spec.groups is None:
         pairs += (("batches of A and B", a.shape[0], b.shape[0]), ("batches of A and C", a.shape[0], c.shape[0]))
     for what, x, y in pairs:
         if x != y:
             raise SpecError(
                 "shape-mismatch", f"{what} differ: {x} and {y} in {a}, {b}, {c}", fix="give both the same extent"
             )
+
+
+def _check_groups(spec: MatMul, groups: Tensor) -> None:
+    a, b, c = spec.A, spec.B, spec.C
+    if (len(a.shape), len(b.shape), len(c.shape)) != (2, 3, 2):
+        raise SpecError(
+            "group-ranks",
+            f"{a}, {b} and {c} are no groups: these share A and C row by row, and each has a matrix of B",
+            fix="give A and C no batch, and B one matrix a group: Matrix(K, N, batch=groups)",
+        )
+    if groups.dtype != i32:
+        raise SpecError(
+            "group-dtype",
+            f"{groups} holds where groups end as {groups.dtype}, and kernels read it as i32",
+            fix=f'give Vector({groups.shape[0]}, "i32", name={groups.name!r})',
+        )
+    if groups.shape != (b.shape[0],):
+        raise SpecError(
+            "group-count",
+            f"{groups} and {b} differ in the number of groups",
+            fix=f'give one end for each matrix of B: Vector({b.shape[0]}, "i32", name={groups.name!r})',
+        )
+    _different_names(a, b, c, groups)
 
 
 def _check_product(spec: MatMul) -> None:
@@ -202,8 +237,9 @@ def _broadcasts(tensor: Tensor, out: Tensor) -> None:
 def tensors_of(spec: Spec) -> tuple[Tensor, ...]:
     """List a spec's tensors in the order in which a call takes them."""
     match spec:
-        case MatMul(A, B, C, swapped=swapped):
-            return (B, A, C) if swapped else (A, B, C)
+        case MatMul(A, B, C, swapped=swapped, groups=groups):
+            first, second = (B, A) if swapped else (A, B)
+            return (first, second, C) if groups is None else (first, second, groups, C)
         case Move(src, dst):
             return src, dst
         case Init(dst):
@@ -216,8 +252,8 @@ def dims_of(spec: Spec, role: str) -> tuple[str, ...]:
     """Name the dimensions of one operand (`A` of a MatMul: M, K)."""
     match spec:
         case MatMul():
-            names = {"A": ("M", "K"), "B": ("K", "N"), "C": ("M", "N")}[role]
-            return (BATCH, *names) if len(spec.C.shape) == 3 else names
+            tensor, *names = {"A": (spec.A, "M", "K"), "B": (spec.B, "K", "N"), "C": (spec.C, "M", "N")}[role]
+            return (BATCH, *names) if len(tensor.shape) == 3 else tuple(names)
         case Move():
             return _dims(spec.dst)
         case Init():

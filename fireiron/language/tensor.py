@@ -102,6 +102,7 @@ def Matrix(
     name: str = "",
     ld: Index | None = None,
     batch: Index | None = None,
+    batch_stride: Index | None = None,
 ) -> Tensor:
     """Describe a matrix in global memory, or a batch of them.
 
@@ -112,9 +113,11 @@ def Matrix(
         name: defaults to the role it plays (`A`, `B`, `C`).
         ld: elements from one row (RowMajor) or column (ColMajor) to the next; the extent itself by default.
         batch: number of matrices, stored one after another.
+        batch_stride: elements from one matrix of a batch to the next, where they do not follow each other at once.
 
     Raises:
-        SpecError: `unknown-dtype`, `bad-layout`, `bad-extent`; `packed-extent` where elements that share a byte do not
+        SpecError: `unknown-dtype`, `bad-layout`, `bad-extent`; `batch-stride` where matrices of a batch would share
+            elements, or there is no batch; `packed-extent` where elements that share a byte do not
             fill a line's bytes.
 
     Example:
@@ -141,7 +144,10 @@ def Matrix(
             link=here(),
         )
     kind = _found(dtype)
-    for what, extent in (("line", inner), ("ld", pitch)):
+    step = simplest(outer * pitch) if batch_stride is None else batch_stride
+    if batch_stride is not None:
+        _check_batch_stride(batch, batch_stride, outer, inner, pitch)
+    for what, extent in (("line", inner), ("ld", pitch), ("batch_stride", step)):
         if as_expr(extent).divisor % kind.pack:
             raise SpecError(
                 "packed-extent",
@@ -152,8 +158,26 @@ def Matrix(
     strides: tuple[Index, ...] = (pitch, 1) if order is RowMajor else (1, pitch)
     shape: tuple[Index, ...] = (rows, cols)
     if batch is not None:
-        shape, strides = (batch, *shape), (simplest(outer * pitch), *strides)
+        shape, strides = (batch, *shape), (step, *strides)
     return Tensor(name, shape, kind, strides)
+
+
+def _check_batch_stride(batch: Index | None, stride: Index, outer: Index, inner: Index, pitch: Index) -> None:
+    least = simplest((outer - 1) * pitch + inner)
+    if batch is None:
+        raise SpecError(
+            "batch-stride",
+            f"batch_stride={stride} steps through a batch, and there is none",
+            fix="give batch=",
+            link=here(),
+        )
+    if isinstance(stride, int) and isinstance(least, int) and stride < least:
+        raise SpecError(
+            "batch-stride",
+            f"batch_stride={stride} is shorter than the {least} elements of a matrix",
+            fix=f"give batch_stride={least} or more",
+            link=here(),
+        )
 
 
 def _found(dtype: object) -> DType:

@@ -16,6 +16,7 @@ from fireiron.kernel.ir import (
     Compute,
     CountIn,
     Fence,
+    FindGroup,
     For,
     If,
     InitBarriers,
@@ -69,7 +70,7 @@ def _body(body: tuple[Statement, ...], env: Mapping[str, int], threads: int) -> 
 
 def _statement(statement: Statement, env: Mapping[str, int], threads: int) -> float:
     match statement:
-        case Let():
+        case Let() | FindGroup():
             return LET_S
         case (
             Sync() | CountIn() | Raise() | Lower()

@@ -26,6 +26,7 @@ from fireiron.kernel.ir import (
     Compute,
     CountIn,
     Fence,
+    FindGroup,
     For,
     If,
     InitBarriers,
@@ -58,6 +59,7 @@ from fireiron.simulate.meaning import (
     matrix_extents,
 )
 from fireiron.simulate.ranges import GIVEN, kept, promised
+from fireiron.simulate.search import finder
 from fireiron.simulate.state import ITERATIONS, Place, State, Team
 from fireiron.simulate.steps import Act, Needs, Run, Scope, Step
 from fireiron.simulate.waits import Waits
@@ -128,6 +130,10 @@ class Compiler:
             steps.append(self.statement(statement, scope))
             if isinstance(statement, Let):
                 scope = scope.bind(statement.var.name, scope.of(statement.value))
+            if isinstance(statement, FindGroup):
+                groups, needs = statement.groups, scope.of(statement.item)
+                for var in (groups.group, groups.first, groups.begin, groups.length):
+                    scope = scope.bind(var.name, needs)
         if len(steps) == 1:
             return steps[0]
         runs = [step.run for step in steps if step.run is not None]
@@ -159,6 +165,9 @@ class Compiler:
                     check(state, act)
 
                 return Step(let)
+            case FindGroup(ends=ends):
+                find = finder(statement, self.operand(ends).storage.data, self.value)
+                return Step(lambda state, act: find(state.env))
             case For():
                 return self.loop(statement, scope)
             case If(condition=condition, body=body):
@@ -275,7 +284,7 @@ class Compiler:
             case Call() | Compute():
                 return attrs.evolve(nest, leaf=self.leaf(statement, scope, nest.varying))
             case (
-                Let() | Sync() | CountIn() | Raise() | Lower()
+                Let() | FindGroup() | Sync() | CountIn() | Raise() | Lower()
                 | Micro() | Commit() | Wait() | InitBarriers() | Await() | Arrive()
                 | Advance() | Fence() | Turn() | Roles()
             ):  # fmt: skip

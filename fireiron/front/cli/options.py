@@ -311,6 +311,7 @@ def _parser(name: str, target: Target | None, *, strict: bool = True) -> argpars
         spec.add_argument("--dtype", type=dtypes, metavar="IN[:ACC[:OUT]]", help="element types, for example float16")
         spec.add_argument("--layout", choices=("NN", "NT", "TN", "TT"), help="the first letter is B's, the second A's")
         spec.add_argument("--batch", type=extent, metavar="N", help="number of products")
+        spec.add_argument("--groups", type=extent, metavar="N", help="number of products that share the M rows")
         spec.add_argument("--alpha", type=coefficient, help="factor of the product, a number or a name")
         spec.add_argument("--beta", type=coefficient, help="factor of C's old value, a number or a name")
     if target is not None and target.keywords:

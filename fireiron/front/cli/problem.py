@@ -25,6 +25,7 @@ class Problem:
         dtype: element types of the inputs, the accumulator and the output, as `in[:acc[:out]]`.
         layout: NN, NT, TN or TT.
         batch: number of products.
+        groups: number of products that share the M rows of A and C.
         alpha: a number, or the name of a scalar given at the call.
         beta: likewise.
     """
@@ -33,6 +34,7 @@ class Problem:
     dtype: str | None = None
     layout: str | None = None
     batch: Extent | None = None
+    groups: Extent | None = None
     alpha: float | str | None = None
     beta: float | str | None = None
 
@@ -50,7 +52,7 @@ class Problem:
         """Build the spec.
 
         Raises:
-            UsageError: `bad-layout`, `unknown-dtype`, `bad-extent`.
+            UsageError: `bad-layout`, `unknown-dtype`, `bad-extent`, `batch-groups`.
         """
         from fireiron.algebra.dtypes import dtype as find_dtype
         from fireiron.algebra.expr import symbol
@@ -73,6 +75,7 @@ class Problem:
                 out=out,
                 layout=self.layout or "NN",
                 batch=None if self.batch is None else extent(self.batch),  # pyright: ignore[reportArgumentType]
+                groups=None if self.groups is None else extent(self.groups),  # pyright: ignore[reportArgumentType]
                 alpha=1.0 if self.alpha is None else self.alpha,
                 beta=0.0 if self.beta is None else self.beta,
             )
