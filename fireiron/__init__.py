@@ -25,7 +25,8 @@ from fireiron.front.moves import (
     vector,
     wmma,
 )
-from fireiron.front.roles import DST, SRC, A, B, C
+from fireiron.front.outputs import Rows, Save, row_max, row_sum, save
+from fireiron.front.roles import DST, SRC, A, B, C, Role
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
 from fireiron.language.decompositions import ByAtomics as by_atomics
 from fireiron.language.decompositions import ByTma as by_tma
@@ -33,6 +34,32 @@ from fireiron.language.decompositions import InOrder as in_order
 from fireiron.language.decompositions import Microkernel as microkernel
 from fireiron.language.decompositions import StreamK as stream_k
 from fireiron.language.decompositions import Strided
+from fireiron.language.functions import (
+    add,
+    clamp,
+    clamp_to,
+    custom,
+    dequantise,
+    dropout,
+    equal,
+    erf,
+    exp,
+    gelu,
+    gelu_tanh,
+    log,
+    maximum,
+    minimum,
+    normalise,
+    quantise,
+    relu,
+    rsqrt,
+    saturate,
+    scale,
+    sigmoid,
+    silu,
+    sqrt,
+    tanh,
+)
 from fireiron.language.levels import (
     FR,
     GL,
@@ -49,7 +76,8 @@ from fireiron.language.levels import (
     Warp,
     Warpgroup,
 )
-from fireiron.language.pointwise import Op, add, exp, maximum, minimum, relu, saturate, scale, tanh
+from fireiron.language.pointwise import Op, parameter, where
+from fireiron.language.pointwise import cast_to as cast
 from fireiron.language.tensor import ColMajor, Grouped, Matrix, RowMajor, Tensor, Vector
 from fireiron.tune.space import space
 
@@ -89,7 +117,10 @@ __all__ = [
     "Op",
     "Pointwise",
     "QuadPair",
+    "Role",
     "RowMajor",
+    "Rows",
+    "Save",
     "Strategy",
     "Strided",
     "Swizzle",
@@ -104,29 +135,50 @@ __all__ = [
     "bf16",
     "by_atomics",
     "by_tma",
+    "cast",
+    "clamp",
+    "clamp_to",
     "conform",
     "cp_async",
+    "custom",
+    "dequantise",
+    "dropout",
     "e4m3",
     "e5m2",
+    "equal",
+    "erf",
     "exp",
     "f16",
     "f32",
     "f64",
+    "gelu",
+    "gelu_tanh",
     "gemm",
     "i4",
     "i8",
     "i32",
     "in_order",
     "ldmatrix",
+    "log",
     "matmul",
     "maximum",
     "microkernel",
     "minimum",
     "movmatrix",
+    "normalise",
+    "parameter",
+    "quantise",
     "relu",
+    "row_max",
+    "row_sum",
+    "rsqrt",
     "saturate",
+    "save",
     "scale",
+    "sigmoid",
+    "silu",
     "space",
+    "sqrt",
     "staged",
     "stmatrix",
     "stream_k",
@@ -138,5 +190,6 @@ __all__ = [
     "u4",
     "u8",
     "vector",
+    "where",
     "wmma",
 ]

@@ -15,6 +15,7 @@ from fireiron import (
     Grouped,
     MatMulChain,
     Op,
+    Role,
     RowMajor,
     Strategy,
     Swizzle,
@@ -94,7 +95,7 @@ def gemm(
         ways: groups of warps that each take a chunk of K.
         split_k: blocks that share a tile of C, each with a part of K.
     """
-    a, b = spec.matmul.A, spec.matmul.B
+    a, b = spec.left, spec.right
     m, n, k, warp, chunk = sizes.m, sizes.n, sizes.k, sizes.warp, ways * sizes.k
     along_k = a.order is RowMajor, b.order is ColMajor
     held = a.dtype.nbytes_of((m + n) * chunk) * sizes.stages
@@ -103,8 +104,8 @@ def gemm(
     if split_k > 1:
         chain = chain.split(ways=split_k, multiple_of=chunk).parallel(Block)
     chain = chain.split(chunk).pipeline(sizes.stages).unroll(sizes.ring)
-    chain = _load(chain, a, along_k[0], m, a.dtype.nbytes_of(chunk), asynchronous)
-    chain = _load(chain, b, along_k[1], n, a.dtype.nbytes_of(chunk), asynchronous)
+    chain = _load(chain, A, a, along_k[0], m, a.dtype.nbytes_of(chunk), asynchronous)
+    chain = _load(chain, B, b, along_k[1], n, a.dtype.nbytes_of(chunk), asynchronous)
     if ways > 1:
         chain = chain.split(k).parallel(Group(Warp, (m // warp[0]) * (n // warp[1])))
     chain = chain.tile(*warp).to(Warp).split(sizes.step).unroll().pipeline(sizes.slots)
@@ -121,25 +122,30 @@ def _fragments(tensor: Tensor, along_k: bool) -> Strategy:
     return conform() if bits == 64 or (bits == 32 and not along_k) else ldmatrix()
 
 
-def _load(chain: MatMulChain, tensor: Tensor, along_k: bool, lines: int, row: int, asynchronous: bool) -> MatMulChain:
+def _load(
+    chain: MatMulChain, role: Role, tensor: Tensor, along_k: bool, lines: int, row: int, asynchronous: bool
+) -> MatMulChain:
     """Load an operand to shared memory, swizzled so that copies and ldmatrix meet no bank conflicts.
 
     Fragments want K contiguous, but those of 16-bit elements, which ldmatrix can transpose, and those of 32 bits, which
     threads can load one by one. Asynchronous copies move 4 bytes and more; where lines do not divide so, as where
-    groups part them, or elements are transposed, registers stage the copy.
+    groups part them, or elements are transposed, or converted by a prolog, registers stage the copy.
 
     Args:
         chain: whose operand.
-        tensor: the operand.
+        role: which.
+        tensor: the operand as fragments hold it.
         along_k: whether neighbours along K lie together.
         lines: rows of A, or columns of B.
         row: bytes along K of each of them.
         asynchronous: whether cp.async may be used.
     """
-    role, kind = (A, tensor.dtype) if tensor is chain.matmul.A else (B, tensor.dtype)
+    kind = tensor.dtype
+    stored = chain.matmul.A if role is A else chain.matmul.B
     kept = along_k or kind.bits != 8
     parted = role is A and not along_k and chain.matmul.groups is not None and kind.bits < 32
-    copied = asynchronous and kept and not parted and tensor.aligned(max(1, kind.count_in(4)))
+    plain = asynchronous and kept and stored.dtype == kind and not parted
+    copied = plain and tensor.aligned(max(1, kind.count_in(4)))
     copy: Strategy = cp_async() if copied else staged()
     loaded = chain.load(role, SH, copy)
     k_first = RowMajor if role is A else ColMajor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fireiron import MatMulChain, Op, Strategy, space
+from fireiron import MatMulChain, Op, Rows, Save, Strategy, space
 from fireiron.schedules import _tensor_cores
 from fireiron.schedules._tensor_cores import Sizes
 
@@ -13,12 +13,16 @@ STEP_NBYTES = 32  # of K that ldmatrix loads at once, and that the widest mma ta
 def sizes(spec: MatMulChain) -> Sizes:
     """Give what suits the element type, in the shared memory of every architecture: 99 KiB.
 
-    Sums of 128 registers a thread leave room for two slots of fragments.
+    Sums of 128 registers a thread leave room for two slots of fragments, but not for what converts on the way in, or
+    what is stored beside C: then tiles are half as wide.
     """
-    kind = spec.matmul.A.dtype
+    kind = spec.left.dtype
     step = kind.count_in(STEP_NBYTES)
     if kind.bits == 64:
         return Sizes(128, 64, kind.count_in(2 * CHUNK_NBYTES), (64, 32), 3, step)
+    converted = (spec.left.dtype, spec.right.dtype) != (spec.matmul.A.dtype, spec.matmul.B.dtype)
+    if converted or any(isinstance(op, Save | Rows) for op in spec.matmul.ops):
+        return Sizes(128, 128, kind.count_in(CHUNK_NBYTES), (64, 32), 4, step)
     if kind.bits in (16, 32):  # longer chunks need fewer barriers: 7 % over four stages of half as much
         return Sizes(128, 256, kind.count_in(2 * CHUNK_NBYTES), (64, 64), 2, step)
     return Sizes(128, 256, kind.count_in(CHUNK_NBYTES), (64, 64), 4, step)

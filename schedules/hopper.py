@@ -6,6 +6,7 @@ and up to 256 columns follow each other without a gap; stores leave through swiz
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import attrs
@@ -20,9 +21,12 @@ from fireiron import (
     ColMajor,
     Grouped,
     MatMulChain,
+    MoveChain,
     RowMajor,
+    Rows,
+    Save,
     Strategy,
-    Tensor,
+    Warp,
     Warpgroup,
     conform,
     space,
@@ -34,7 +38,6 @@ from fireiron import (
 from fireiron import (
     stream_k as shares_of_k,
 )
-from fireiron.algebra.expr import as_expr
 from fireiron.schedules import ada, ampere, simt
 
 DTYPE = "bf16"  # of the command line's products where it says none
@@ -45,6 +48,7 @@ RESERVED = 1024  # bytes kept for barriers
 PAD = 16  # bytes behind each line of a padded panel
 SMS = 132
 MOST_STAGES = 16
+HELD = 192  # registers of sums and fragments beside which 240 leave room for a prolog
 MAP_UNIT = 16  # bytes by which tensor maps count strides
 TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "i8", "u8")  # that wgmma multiplies
 CUDA_CORES = ("f32", "i32")  # that no tensor core does
@@ -115,20 +119,30 @@ class Plan:
         panels = self.n // self.panel(nbytes)[1] * (self.m // ROWS // (1 if self.pingpong else self.consumers))
         return min(2, panels)
 
-    def depth(self, nbytes: int, out_nbytes: int, padded: bool = False) -> int:
-        """Count the chunks that fit beside the staging buffers, or take the given number."""
+    def depth(self, nbytes: int, out_nbytes: int, padded: bool = False, saved: int = 0, folded: int = 0) -> int:
+        """Count the chunks that fit beside what the epilogue takes, or take the given number.
+
+        Args:
+            nbytes: of an element of A.
+            out_nbytes: of one of C.
+            padded: whether rows of what is staged are padded.
+            saved: tensors that are stored beside C.
+            folded: tensors of sums or maxima of rows, four threads' values of f32 for each.
+        """
         chunk = (self.m + self.n) * SPAN * self.panels
-        return self.stages or min(MOST_STAGES, (SHARED - RESERVED - self.staging(out_nbytes, padded)) // chunk)
+        beside = (1 + saved) * self.staging(out_nbytes, padded) + folded * self.m * 16 * self.consumers
+        return self.stages or min(MOST_STAGES, (SHARED - RESERVED - beside) // chunk)
+
+    @property
+    def held(self) -> int:
+        """Count the registers of a thread that hold sums and, where A has a prolog, its fragments of a chunk."""
+        rows = self.m // (1 if self.pingpong else self.consumers)
+        return rows * self.n // 128 + rows * self.panels // 4
 
     @property
     def registers(self) -> tuple[int, int] | None:
-        """Give the budgets of a thread that loads and of one that computes; narrow products need none.
-
-        ptxas ignores budgets where a product takes few registers, whatever the kernel takes in all.
-        """
-        if self.consumers == 1 or self.n < {2: 112, 3: 80}[self.consumers]:
-            return None
-        return {2: (24, 240), 3: (32, 160)}[self.consumers]
+        """Give the budgets of a thread that loads and of one that computes."""
+        return {1: None, 2: (24, 240), 3: (32, 160)}[self.consumers]
 
 
 def cooperative(spec: MatMulChain, plan: Plan = Plan()) -> MatMulChain:
@@ -181,34 +195,32 @@ def skinny(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
         plan: the degrees of freedom, None for the best of `plans` that are swapped.
     """
     if plan is None:
-        plan = next(p for p in plans(spec) if p.swapped)
+        plan = next((p for p in plans(spec) if p.swapped), Plan(64, 64, 1))
     return _gemm(spec, attrs.evolve(plan, swapped=True))
 
 
 def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
-    a, c = spec.matmul.A, spec.matmul.C
-    m, n, k = plan.m, plan.n, SPAN // a.dtype.nbytes * plan.panels
+    c = spec.matmul.C
     chain = spec.swap() if plan.swapped else spec
+    left = chain.residual.operands[0]
+    kind, held = left.computed, left.ops is not None
+    plan = attrs.evolve(plan, panels=1) if held else plan
+    m, n, k = plan.m, plan.n, SPAN // kind.nbytes * plan.panels
     rows, cols = plan.cluster
     share = shares_of_k(SMS // (rows * cols)) if plan.stream else None
     if plan.cluster == (1, 1):
         tiled = chain.tile(m, n, batch=spec.batch).to(Block).persistent(Grouped(plan.group), share)
     else:
-        tiled = (
-            chain.tile(rows * m, cols * n, batch=spec.batch)
-            .to(Cluster)
-            .persistent(Grouped(plan.group), share)
-            .tile(m, n)
-            .to(Block)
-        )
+        clusters = chain.tile(rows * m, cols * n, batch=spec.batch).to(Cluster)
+        tiled = clusters.persistent(Grouped(plan.group), share).tile(m, n).to(Block)
     chain = tiled.epilog(memory=FR, store=_store(plan, chain))
     if plan.ways > 1:
         chain = chain.split(ways=plan.ways, multiple_of=k).parallel(Block)
     chain = (
         chain.split(k)
-        .pipeline(plan.depth(a.dtype.nbytes, c.dtype.nbytes, spec.matmul.groups is not None), inflight=1)
+        .pipeline(plan.depth(kind.nbytes, c.dtype.nbytes, *_beside(spec)), inflight=0 if held else 1)
         .specialize(producers=1, registers=plan.registers)
-        .load(A, SH, tma(SPAN))
+        .load(A, SH, tma(min(SPAN, k * left.dtype.nbytes)) if held else tma(SPAN))
         .load(B, SH, tma(SPAN))
     )
     chain = (
@@ -216,11 +228,31 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
         if plan.pingpong
         else chain.tile(m // plan.consumers, n).to(Warpgroup)
     )
+    step = 32 // kind.nbytes
     if plan.panels > 1:
-        chain = chain.split(SPAN // a.dtype.nbytes).unroll()
-    chain = chain.split(32 // a.dtype.nbytes).unroll()
+        chain = chain.split(SPAN // kind.nbytes).unroll()
+    chain = chain.split(step).unroll()
+    if held:  # products read a chunk's fragments while they run: each step has registers of its own
+        same = left.dtype == kind
+        chain = chain.pipeline(k // step).load(A, FR, _fragments if same else conform())
     rows = m if plan.pingpong else m // plan.consumers
     return (chain.tile(ROWS, n).unroll() if rows > ROWS else chain).done()
+
+
+def _grouped(spec: MatMulChain) -> bool:
+    """Say whether products share the rows of A and C."""
+    return spec.matmul.groups is not None
+
+
+def _fragments(move: MoveChain) -> MoveChain:
+    """Take a warpgroup's rows from shared memory by ldmatrix, 16 for each warp."""
+    return move.tile(ROWS, 16).unroll().tile(16, 16).to(Warp).unroll().done()
+
+
+def _beside(spec: MatMulChain) -> tuple[bool, int, int]:
+    """Say whether staged rows are padded, and count the tensors that are stored beside C: whole ones, those of rows."""
+    ops = spec.matmul.ops
+    return _grouped(spec), sum(isinstance(op, Save) for op in ops), sum(isinstance(op, Rows) for op in ops)
 
 
 def _store(plan: Plan, spec: MatMulChain) -> Strategy:
@@ -232,32 +264,38 @@ def _store(plan: Plan, spec: MatMulChain) -> Strategy:
     nbytes = stored.dtype.nbytes
     rows, width = plan.panel(nbytes)
     put = stmatrix(trans=stored.order is ColMajor) if nbytes == 2 else conform()
-    if spec.matmul.groups is not None:
+    if _grouped(spec):
         return through_shared(put, vector(), panel=(rows, width), pad=PAD // nbytes, at=Warpgroup)
     contiguous = (rows if stored.order is ColMajor else width) * nbytes
     return through_shared(put, tma(min(SPAN, contiguous)), panel=(rows, width), at=Warpgroup, ring=plan.ring(nbytes))
 
 
 def plans(spec: MatMulChain) -> tuple[Plan, ...]:
-    """List the plans that fit a product, the one that should be fastest first."""
+    """List the plans that fit a product, the one that should be fastest first; none where wgmma does not take it."""
+    if not _takes(spec):
+        return ()
     ranked = sorted((clocks(plan, spec), i, plan) for i, plan in enumerate(_candidates(spec)))
     return tuple(plan for _, _, plan in ranked)
 
 
 def _candidates(spec: MatMulChain) -> Iterator[Plan]:
-    nbytes, out = spec.matmul.A.dtype.nbytes, spec.matmul.C.dtype.nbytes
+    nbytes, out = spec.left.dtype.nbytes, spec.matmul.C.dtype.nbytes
+    held = [operand.ops is not None for operand in spec.residual.operands[:2]]
     k_major = spec.matmul.A.order is RowMajor and spec.matmul.B.order is ColMajor
-    grouped = spec.matmul.groups is not None
     step = 16 if nbytes == 2 and k_major else 64 if nbytes == 2 else 32
-    for swapped in (False, True) if out == 2 else (False,):
-        few = _work(Plan(swapped=swapped), spec)[1]
+    # What has a prolog is A, behind swap() if need be.
+    # Rows are folded cheaply where a few threads hold each: those of C, not of its transpose.
+    either = out == 2 and not _beside(spec)[2]
+    orders = (held[1],) if any(held) else (False, True) if either else (False,)
+    for swapped in orders:
+        few = _few(swapped, spec)
         widths = set(range(step, 257, step))
-        if k_major and nbytes == 2 and not grouped:
+        if k_major and nbytes == 2:
             widths.add(max(8, -(-few // 8) * 8))
         for m, consumers, turns in ((64, 1, False), (128, 2, False), (256, 2, False), (192, 3, False), (128, 2, True)):
             for n in sorted(widths):
                 # Groups' addresses take registers that bulk stores leave to accumulators.
-                turn = 208 if not grouped else 176 if swapped else 192
+                turn = 208 if not _grouped(spec) else 176 if swapped else 192
                 most = 128 if m == 256 else 192 if m == 192 else turn if turns else 256
                 if n > most or (not swapped and n % 32):
                     continue
@@ -265,18 +303,18 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
                     if cluster != (1, 1) and n % 16:
                         continue
                     plan = Plan(m, n, consumers, turns, swapped, cluster)
-                    if plan.depth(nbytes, out, grouped) >= 3:
+                    if any(held) and plan.held > HELD:
+                        continue
+                    if plan.depth(nbytes, out, *_beside(spec)) >= 3:
                         yield from _shared_out(plan, spec)
 
 
 def _shared_out(plan: Plan, spec: MatMulChain) -> Iterator[Plan]:
     """Give a plan, and those that share out K too: by ways while all blocks run at once, by streams to fill waves."""
     yield plan
-    if spec.matmul.groups is not None:  # only the kernel knows how many tiles they have
-        return
-    tiles, _, chunks = _work(plan, spec)
+    tiles, chunks, _ = _work(plan, spec)
     at_once = SMS // (plan.cluster[0] * plan.cluster[1]) * plan.cluster[0] * plan.cluster[1]
-    if tiles % at_once and tiles * chunks >= at_once * LEAST_CHUNKS and not plan.pingpong:
+    if tiles % at_once and tiles * chunks >= at_once * LEAST_CHUNKS and not plan.pingpong and not _grouped(spec):
         yield attrs.evolve(plan, stream=True)
     for ways in range(2, MOST_WAYS + 1):
         if tiles * ways <= SMS and chunks >= ways * LEAST_CHUNKS:
@@ -289,24 +327,24 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     A chunk takes what its products take (m * n / 32 clocks for 128 bytes of K), or, where too few chunks are in
     flight, its share of the latency; a tile adds its store, unless another tile's products hide it.
     """
-    rows, cols, depth, count = _sizes(plan, spec)
-    nbytes, out = spec.matmul.A.dtype.nbytes, spec.matmul.C.dtype.nbytes
-    tiles, _, chunks = _work(plan, spec)
+    sizes = dict(spec.matmul.sizes)
+    rows, cols, depth, count = (_size(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))
+    nbytes, out = spec.left.dtype.nbytes, spec.matmul.C.dtype.nbytes
+    tiles, chunks, full = _work(plan, spec)
     blocks = plan.cluster[0] * plan.cluster[1]
     items, chunks = tiles * plan.ways, -(-chunks // plan.ways)
     at_once = SMS // blocks * blocks
     waves = items / at_once if plan.stream else -(-items // at_once)
-    math = _busy(plan, spec) * plan.m * max(plan.n / 32, (16 + plan.n / 4) / 16) * plan.panels
-    math *= 1 + SMALL_TILE * min(1, waves / 8) * (128 * 256 / (plan.m * plan.n) - 1)
-    chunk = max(math, LATENCY / plan.depth(nbytes, out, spec.matmul.groups is not None))
+    products = full * plan.m * max(plan.n / 32, (16 + plan.n / 4) / 16) * plan.panels
+    products *= 1 + SMALL_TILE * min(1, waves / 8) * (128 * 256 / (plan.m * plan.n) - 1)
+    chunk = max(products, LATENCY / plan.depth(nbytes, out, *_beside(spec)))
     store, sums = plan.m * plan.n * out / STORE_RATE, plan.m * plan.n * 4 / SUMS_RATE
     if plan.ways > 1:
         store += MEETING + (1 + plan.ways) * sums
     meeting = CLUSTER if blocks > 1 else 0.0
     if plan.stream:  # one sum is left, those of one tile are taken
         meeting += sums + -(-at_once // items) * (sums + HANDING) + (-(-items // at_once) - waves) * store
-    shared, own = (0, rows + cols) if spec.matmul.groups is None else (cols, rows) if plan.swapped else (rows, cols)
-    once = (shared + own * count) * depth * nbytes
+    once = (rows * (1 if _grouped(spec) else count) + cols * count) * depth * nbytes
     sent = items * chunks * (plan.m / plan.cluster[1] + plan.n / plan.cluster[0]) * SPAN * plan.panels
     busy = at_once if plan.stream else min(items, at_once)
     arriving = once / min(DRAM_RATE, SM_RATE * busy) + max(0, sent - once) / REPEATED_RATE
@@ -316,39 +354,35 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     return max(waves * chunks * chunk, arriving) + waves * store + meeting
 
 
-def _sizes(plan: Plan, spec: MatMulChain) -> tuple[int, int, int, int]:
-    """Give the extents along the plan's m and n and along K, and the number of batches or groups."""
+def _work(plan: Plan, spec: MatMulChain) -> tuple[int, int, float]:
+    """Count the tiles of blocks and the chunks of K, and say which part of a tile's products is computed."""
     sizes = dict(spec.matmul.sizes)
     rows, cols, depth, count = (_size(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))
-    return (cols, rows, depth, count) if plan.swapped else (rows, cols, depth, count)
-
-
-def _work(plan: Plan, spec: MatMulChain) -> tuple[float, int, int]:
-    """Count the tiles of blocks, the rows or columns along the plan's n, and the chunks of K."""
-    rows, cols, depth, count = _sizes(plan, spec)
-    chunks = -(-depth * spec.matmul.A.dtype.nbytes // (SPAN * plan.panels))
+    chunks = -(-depth * spec.left.dtype.nbytes // (SPAN * plan.panels))
     high, wide = plan.m * plan.cluster[0], plan.n * plan.cluster[1]
-    if spec.matmul.groups is None:
-        tiles = -(-rows // high) * -(-cols // wide) * count
-    elif plan.swapped:
-        tiles = -(-rows // high) * _ragged(cols, wide, count)
-    else:
-        tiles = _ragged(rows, high, count) * -(-cols // wide)
-    return tiles * plan.cluster[0] * plan.cluster[1], cols, chunks
-
-
-def _busy(plan: Plan, spec: MatMulChain) -> float:
-    """Give the share of warpgroups that have rows of their group: the others leave the tensor cores to these."""
-    if spec.matmul.groups is None or plan.swapped or plan.pingpong:
-        return 1.0
-    rows, _, _, count = _sizes(plan, spec)
-    high, unit = plan.m * plan.cluster[0], plan.m // plan.consumers
-    return _ragged(rows, unit, count) * unit / (_ragged(rows, high, count) * high)
+    blocks = plan.cluster[0] * plan.cluster[1]
+    if not _grouped(spec):
+        rows, cols = (cols, rows) if plan.swapped else (rows, cols)
+        return -(-rows // high) * -(-cols // wide) * count * blocks, chunks, 1.0
+    if plan.swapped:
+        return -(-cols // high) * math.ceil(_ragged(rows, wide, count)) * blocks, chunks, 1.0
+    found, unit = _ragged(rows, high, count), plan.m // plan.consumers
+    # Warpgroups without rows leave the tensor cores to the others; one that owns a tile has some.
+    full = 1.0 if plan.pingpong else _ragged(rows, unit, count) * unit / (found * high)
+    return math.ceil(found) * -(-cols // wide) * blocks, chunks, full
 
 
 def _ragged(rows: int, tile: int, groups: int) -> float:
     """Count the tiles that groups of so many rows in all take on average: the last one of each is half full."""
     return groups * max(1.0, rows / (groups * tile) + 0.5)
+
+
+def _few(swapped: bool, spec: MatMulChain) -> int:
+    """Count the rows or columns along a plan's n, of groups those of one on average."""
+    sizes = dict(spec.matmul.sizes)
+    if not swapped:
+        return _size(sizes["N"])
+    return -(-_size(sizes["M"]) // (_size(sizes["batch"]) if _grouped(spec) else 1))
 
 
 def _size(extent: object) -> int:
@@ -359,16 +393,16 @@ def _size(extent: object) -> int:
 def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
     """Schedule a product as the model finds fastest for its sizes.
 
-    Batches and groups are counted through by the same persistent blocks.
-
-    What wgmma or tensor maps do not take goes by `ampere.gemm` and its kin, as `check()` says: lines that do not start
-    at multiples of 16 bytes; K that is not contiguous, of elements that are not 16-bit; other element types.
+    Batches and groups are counted through by the same persistent blocks. What wgmma or tensor maps do not take goes by
+    `ampere.gemm` and its kin, as `check()` says: lines that do not start at multiples of 16 bytes; K that is not
+    contiguous, of elements that are not 16-bit; other element types; prologs of both operands. An operand with a prolog
+    comes from registers, as A, for which the product may be swapped.
 
     Args:
         plan: the degrees of freedom, None for the best of `plans`.
     """
     if not _takes(spec):
-        kind = spec.matmul.A.dtype.name
+        kind = spec.left.dtype.name
         return (simt.sgemm if kind in CUDA_CORES else ada.gemm if kind in ("e4m3", "e5m2") else ampere.gemm)(spec)
     if plan is None:
         plan = plans(spec)[0]
@@ -376,14 +410,11 @@ def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
 
 
 def _takes(spec: MatMulChain) -> bool:
-    """Say whether bulk copies and wgmma take a product as it is stored."""
+    """Say whether bulk copies and wgmma take a product as it is stored, and at most one operand with a prolog."""
     a, b, c = spec.matmul.A, spec.matmul.B, spec.matmul.C
-    if a.dtype.name not in TYPES:
+    both = all(operand.ops is not None for operand in spec.residual.operands[:2])
+    if both or spec.left.dtype.name not in TYPES or any(t.dtype.packed for t in (a, b)):
         return False
     k_major = a.order is RowMajor and b.order is ColMajor
-    return (k_major or a.dtype.nbytes == 2) and all(_strides_fit(t) for t in (a, b, c))
-
-
-def _strides_fit(tensor: Tensor) -> bool:
-    """Say whether lines start where tensor maps want them; these mind by themselves where a line ends."""
-    return all(as_expr(s).divisor * tensor.dtype.nbytes % MAP_UNIT == 0 for s in tensor.strides if s != 1)
+    # Tensor maps mind by themselves where a line ends.
+    return (k_major or spec.left.dtype.nbytes == 2) and all(t.starts_lines_at(MAP_UNIT) for t in (a, b, c))

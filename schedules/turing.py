@@ -41,7 +41,7 @@ def gemm(
         ways: as many groups of warps take a chunk of K each at once, 1, 2, 4 or 8.
         split_k: as many blocks share a tile of C, each with a part of K: for tiles too few to fill the GPU.
     """
-    kind = spec.matmul.A.dtype
+    kind = spec.left.dtype
     rows = 16 if kind.kind == "float" else 8
     usual = Sizes(128, 128, kind.count_in(64), (64, 32), 2, kind.count_in(32), slots=1).shared_by(ways)
     chosen = usual.given(m=m, n=n, k=k, warp=warp, stages=stages)

@@ -6,7 +6,8 @@ One tree serves the pointwise language of epilogues, the CUDA printer and the si
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, TypeAlias, assert_never
 
 import attrs
 
@@ -27,11 +28,16 @@ class Arg:
     dtype: DType
 
 
+def _number(value: float) -> str:
+    """Tell numbers apart as bits do: 0 from -0, and a NaN from none."""
+    return repr(value) if isinstance(value, int) and abs(value) >= 2**53 else float(value).hex()
+
+
 @attrs.frozen
 class Constant:
     """Hold a number."""
 
-    value: float | int
+    value: float | int = attrs.field(eq=_number)
     dtype: DType
 
 
@@ -92,7 +98,92 @@ class Cast:
     dtype: DType
 
 
-Scalar: TypeAlias = Arg | Constant | Parameter | Unary | Binary | Select | Cast
+@attrs.frozen
+class Custom:
+    """Apply a function that its author wrote in CUDA C++, and in NumPy.
+
+    Args:
+        name: an identifier.
+        source: an expression of the parameters, or statements that return.
+        parameters: what the source calls its arguments.
+        args: one for each of them; floats that C lacks arrive as `float`.
+        dtype: of the result.
+        numpy: the same function on arrays.
+    """
+
+    name: str
+    source: str
+    parameters: tuple[str, ...]
+    args: tuple[Scalar, ...]
+    dtype: DType
+    numpy: Callable[..., Any] = attrs.field(eq=id, repr=False)
+
+
+Scalar: TypeAlias = Arg | Constant | Parameter | Unary | Binary | Select | Cast | Custom
+
+
+def children(tree: Scalar) -> tuple[Scalar, ...]:
+    """List an expression's operands."""
+    match tree:
+        case Arg() | Constant() | Parameter():
+            return ()
+        case Unary(x=x) | Cast(x=x):
+            return (x,)
+        case Binary(x=x, y=y):
+            return x, y
+        case Select(condition=condition, x=x, y=y):
+            return condition, x, y
+        case Custom(args=args):
+            return args
+        case _ as never:
+            assert_never(never)
+
+
+def with_children(tree: Scalar, operands: tuple[Scalar, ...]) -> Scalar:
+    """Give the same operation other operands.
+
+    Example:
+        >>> from fireiron.algebra.dtypes import f32
+        >>> with_children(Unary("neg", Arg(0, f32)), (Arg(1, f32),)).x.index
+        1
+    """
+    match tree:
+        case Arg() | Constant() | Parameter():
+            return tree
+        case Unary(op=op):
+            return Unary(op, operands[0])
+        case Cast(dtype=dtype):
+            return Cast(operands[0], dtype)
+        case Binary(op=op):
+            x, y = operands
+            return Binary(op, x, y)
+        case Select():
+            condition, x, y = operands
+            return Select(condition, x, y)
+        case Custom():
+            return attrs.evolve(tree, args=operands)
+        case _ as never:
+            assert_never(never)
+
+
+def parts(tree: Scalar) -> Iterator[Scalar]:
+    """Visit an expression and everything in it, operands first, each as often as it stands there."""
+    for operand in children(tree):
+        yield from parts(operand)
+    yield tree
+
+
+def renumbered(tree: Scalar, numbers: dict[int, int]) -> Scalar:
+    """Let each argument read another number; those that are not named keep theirs.
+
+    Example:
+        >>> from fireiron.algebra.dtypes import f32
+        >>> renumbered(Unary("neg", Arg(1, f32)), {1: 4}).x.index
+        4
+    """
+    if isinstance(tree, Arg):
+        return Arg(numbers.get(tree.index, tree.index), tree.dtype)
+    return with_children(tree, tuple(renumbered(x, numbers) for x in children(tree)))
 
 
 def parameters(tree: Scalar) -> tuple[Parameter, ...]:
@@ -103,14 +194,4 @@ def parameters(tree: Scalar) -> tuple[Parameter, ...]:
         >>> parameters(Binary("mul", Arg(0, f32), Parameter("alpha", f32)))[0].name
         'alpha'
     """
-    match tree:
-        case Parameter():
-            return (tree,)
-        case Unary(_, x) | Cast(x, _):
-            return parameters(x)
-        case Binary(_, x, y):
-            return (*parameters(x), *parameters(y))
-        case Select(condition, x, y):
-            return (*parameters(condition), *parameters(x), *parameters(y))
-        case Arg() | Constant():
-            return ()
+    return tuple(part for part in parts(tree) if isinstance(part, Parameter))

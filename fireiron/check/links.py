@@ -186,18 +186,52 @@ def load(residual: Residual, wanted: Operand, memory: Memory) -> None:
             f"{wanted.role} lies in {wanted.memory}, nearer to the atoms than {memory}",
             fix="load to SH before RF",
         )
-    if wanted.role in ("C", "dst", "out"):
-        raise DecompositionError(
-            "load-output",
-            f"{wanted.role} is written, not read: it has no load",
-            fix="accumulate C by epilog(...), and store it there",
-        )
+    readable(wanted)
     if residual.level.name == Kernel.name:
         raise DecompositionError(
             "load-level",
             f"cannot load {wanted.role} at level Kernel: no block owns the buffer",
             fix="tile to Block above this link",
         )
+
+
+def readable(wanted: Operand) -> None:
+    """Refuse loads, and what loads apply, of results."""
+    if wanted.role in ("C", "dst", "out"):
+        raise DecompositionError(
+            "load-output",
+            f"{wanted.role} is written, not read: it has no load",
+            fix="accumulate C by epilog(...), and store it there",
+        )
+
+
+def prolog(residual: Residual, wanted: Operand, dtype: DType) -> None:
+    """Refuse ops on what was loaded already, and products of another kind than their sum."""
+    if wanted.memory.name != "GL":
+        raise DecompositionError(
+            "already-there",
+            f"{wanted.role} of {residual.short} lies in {wanted.memory} already",
+            fix="write prolog before the first load of the operand",
+        )
+    c = residual.operand("C")
+    assert c is not None
+    if c.memory.registers and c.dtype.kind != dtype.kind:
+        raise DecompositionError(
+            "accumulator-dtype",
+            f"products of {dtype} do not accumulate in {c.dtype}, which the epilog above chose for {wanted.dtype}",
+            fix="write prolog above epilog",
+        )
+
+
+def prologs_applied(residual: Residual) -> None:
+    """Refuse to close a chain no load of which applied an operand's ops."""
+    for found in residual.operands:
+        if found.ops is not None:
+            raise DecompositionError(
+                "prolog-left",
+                f"the prolog of {found.role} was not applied: no load moved {found.role} through registers",
+                fix=f"load {found.role} to RF or FR, or by staged() to SH; cp_async() and tma() compute nothing",
+            )
 
 
 def epilog(residual: Residual, memory: Memory, dtype: DType) -> None:
@@ -216,10 +250,10 @@ def epilog(residual: Residual, memory: Memory, dtype: DType) -> None:
         )
     a = residual.operand("A")
     assert a is not None
-    if dtype.kind != a.dtype.kind:
+    if dtype.kind != a.computed.kind:
         raise DecompositionError(
             "accumulator-dtype",
-            f"products of {a.dtype} do not accumulate in {dtype}",
+            f"products of {a.computed} do not accumulate in {dtype}",
             fix="use an accumulator of the same kind",
         )
 

@@ -271,6 +271,18 @@ __device__ __forceinline__ void registers_decrease() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(count));
 }
 """,
+    "find_group": """\
+// Groups end before these rows; each tile of `size` rows holds as many items. Goes on from the group found last.
+__device__ __forceinline__ void find_group(
+    const int* ends, int count, int all, int size, int items, int item, int& group, int& first, int& begin, int& rows) {
+    if (item < first) group = -1, first = 0, begin = 0, rows = 0;
+    while (group < count && item - first >= (rows + size - 1) / size * items) {
+        first += (rows + size - 1) / size * items;
+        begin += rows;
+        rows = ++group < count ? max(min(ends[group], all), begin) - begin : 0;
+    }
+}
+""",
     "raise_flag": """\
 __device__ __forceinline__ void raise_flag(int* flag, bool first) {
     if (first) {
@@ -290,18 +302,6 @@ __device__ __forceinline__ void lower_flag(int* flag, bool first, int barrier, i
         *flag = 0;
     }
     asm volatile("barrier.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
-}
-""",
-    "find_group": """\
-// Groups end before these rows; each tile of `size` rows holds as many items. Goes on from the group found last.
-__device__ __forceinline__ void find_group(
-    const int* ends, int count, int all, int size, int items, int item, int& group, int& first, int& begin, int& rows) {
-    if (item < first) group = -1, first = 0, begin = 0, rows = 0;
-    while (group < count && item - first >= (rows + size - 1) / size * items) {
-        first += (rows + size - 1) / size * items;
-        begin += rows;
-        rows = ++group < count ? max(min(ends[group], all), begin) - begin : 0;
-    }
 }
 """,
     "sync_threads": """\

@@ -7,11 +7,13 @@ with a sum into an fma.
 
 from __future__ import annotations
 
+import re
+import textwrap
 from typing import Final, NamedTuple, assert_never
 
 from fireiron.algebra.dtypes import DType, f32, f64, i32
 from fireiron.algebra.index.printing import ATOM, CHOICE, EITHER, EQUAL, LESS, PLUS, TIMES, UNARY, Text
-from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Parameter, Scalar, Select, Unary
+from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Custom, Parameter, Scalar, Select, Unary
 from fireiron.base.errors import CheckError
 from fireiron.cuda.types import bits_of, c_type, is_narrow, literal
 
@@ -47,6 +49,29 @@ def scalar(tree: Scalar, args: tuple[str, ...]) -> str:
     return _value(tree, args).stored.code
 
 
+def custom(tree: Custom) -> str:
+    """Print the device function of a user's own operation.
+
+    Example:
+        >>> print(custom(Custom("twice", "2 * x", ("x",), (Arg(0, f32),), f32, lambda x: 2 * x)), end="")
+        // Operation twice
+        __device__ __forceinline__ float custom_twice(float x) {
+            return 2 * x;
+        }
+    """
+    body = textwrap.dedent(tree.source).strip("\n")
+    if not re.search(r"\breturn\b", body):
+        body = f"return {body};"
+    parameters = ", ".join(f"{_computed(x.dtype)} {name}" for x, name in zip(tree.args, tree.parameters, strict=True))
+    head = f"__device__ __forceinline__ {_computed(tree.dtype)} custom_{tree.name}({parameters})"
+    return f"// Operation {tree.name}\n{head} {{\n{textwrap.indent(body, '    ')}\n}}\n"
+
+
+def _computed(dtype: DType) -> str:
+    """Name the C type that values are computed in."""
+    return "float" if is_narrow(dtype) else c_type(dtype)
+
+
 def _value(tree: Scalar, args: tuple[str, ...]) -> _Value:
     match tree:
         case Arg(index=index, dtype=dtype):
@@ -66,6 +91,8 @@ def _value(tree: Scalar, args: tuple[str, ...]) -> _Value:
         case Cast(x=x, dtype=dtype):
             value = _value(x, args)
             return value if x.dtype == dtype else _cast(value, x.dtype, dtype)
+        case Custom(name=name, args=operands, dtype=dtype):
+            return _inexact(_call(f"custom_{name}", *(_value(x, args).text for x in operands)), dtype)
         case _ as never:
             assert_never(never)
 

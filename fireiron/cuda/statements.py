@@ -8,12 +8,13 @@ import attrs
 import numpy as np
 
 from fireiron.algebra.expr import Expr, as_expr, as_int, evaluate, fits_int32, free
+from fireiron.algebra.scalar import Custom, parts
 from fireiron.base.errors import CheckError
 from fireiron.base.text import Writer
 from fireiron.cuda import micro
 from fireiron.cuda.helpers import COUNT_IN, COUNT_IN_PART
 from fireiron.cuda.memory import Element, Numbers, integer_type
-from fireiron.cuda.scalars import scalar
+from fireiron.cuda.scalars import custom, scalar
 from fireiron.kernel.ir import (
     THREAD,
     Advance,
@@ -108,6 +109,7 @@ class Body:
                 write(self._call(statement))
             case Compute(dst=dst, expr=expr, inputs=inputs):
                 value = scalar(expr, tuple(str(Element(view, number)) for view in inputs))
+                self.functions |= {custom(part): None for part in parts(expr) if isinstance(part, Custom)}
                 write(f"{self._where(statement.write)}{Element(dst, number)} = {value};")
             case Sync():
                 write(f"{_sync(statement, self.threads, self.roles)}  // {statement.reason}")
@@ -159,6 +161,14 @@ class Body:
             case _ as never:
                 assert_never(never)
 
+    def searches(self, body: tuple[Statement, ...]) -> None:
+        """Declare what a search goes on from: no group yet."""
+        for statement in walk(body):
+            if isinstance(statement, FindGroup):
+                groups = statement.groups
+                others = ", ".join(f"{var.name} = 0" for var in (groups.first, groups.begin, groups.length))
+                self.writer.line(f"int {groups.group.name} = -1, {others};")
+
     def _count_in(self, statement: CountIn) -> None:
         place, count = f"&{Element(statement.counter, self.number)}", self.number(statement.count)
         size = statement.level.size
@@ -176,14 +186,6 @@ class Body:
         if size is None or size == self.threads:
             return "thread == 0", "0", str(self.threads)
         return f"thread % {size} == 0", f"1 + thread / {size}", str(size)
-
-    def searches(self, body: tuple[Statement, ...]) -> None:
-        """Declare what a search goes on from: no group yet."""
-        for statement in walk(body):
-            if isinstance(statement, FindGroup):
-                groups = statement.groups
-                others = ", ".join(f"{var.name} = 0" for var in (groups.first, groups.begin, groups.length))
-                self.writer.line(f"int {groups.group.name} = -1, {others};")
 
     def _advance(self, cursor: Cursor, by: Expr) -> None:
         slot, parity, n = cursor.slot.name, cursor.parity.name, cursor.slots

@@ -70,8 +70,8 @@ def complete(spec: Spec, links: tuple[Decomposition, ...]) -> Completion | None:
         if not any(atom.operand("A").dtype == a.dtype for atom in SIMT):
             chosen, deep = _stand_in(spec, residual), a.dtype.pack
         if not c.memory.registers:
-            kind = default_accumulator(a.dtype)
-            added.append(Epilog(accumulator(kind), RF, kind, 0.0, _OWN, HOLE))
+            kind = default_accumulator(a.computed)
+            added.append(Epilog(accumulator(kind), RF, kind, 0.0, _OWN, link=HOLE))
     if not at_thread:
         units = None if threads_known else ASSUMED_THREADS
         added.append(Tile(ones, Thread, units, unrolled=True, link=HOLE))

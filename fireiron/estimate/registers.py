@@ -44,6 +44,8 @@ def least_registers(kernel: Kernel, sizes: Mapping[str, int] | None = None, role
             continue
         size = registers_of(buffer) if sizes is None else sizes.get(buffer.name, 0)
         first, last = lives[buffer.name]
+        if buffer.follows in lives:
+            first = max(first, lives[buffer.follows][1] + 1)
         for index in range(first, last + 1):
             alive[index] += size
     return max(alive, default=0)

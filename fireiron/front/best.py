@@ -274,28 +274,66 @@ def _index() -> Index:
     return index
 
 
-def gemm(a: Any, b: Any, *, out: Any = None, layout: str = "NN", dtype: object = None, stream: Any = None) -> Any:
-    """Multiply two arrays with the best schedule known for their shapes.
+def gemm(
+    a: Any,
+    b: Any,
+    *,
+    epilog: Callable[..., Any] | None = None,
+    out: Any = None,
+    layout: str = "NN",
+    dtype: object = None,
+    stream: Any = None,
+    schedule: Callable[[MatMulChain], MatMulChain] | None = None,
+    **operands: Any,
+) -> Any:
+    """Multiply two arrays with the best schedule known, and compute with the product before it is stored.
 
     Args:
-        a, b: arrays as the layout stores them, of torch, CuPy or NumPy; batches of them have one more dimension.
-        out: array to write; allocated where None.
+        a, b: arrays as the layout stores them, of torch, CuPy or NumPy, or views of them whose rows or columns are
+            contiguous. Leading dimensions are batches; `b` may have none, and then serves all of them.
+        epilog: a function of the accumulator's expression and of `operands` by name, in the pointwise language.
+        out: array to write; allocated where None, of a's element type (i32 for integers).
         layout: as `matmul` takes it: the second letter is A's, T meaning A[K, M]; the first is B's, T meaning B[N, K].
         dtype: element type of both, where the arrays do not say it: `tf32` in f32; `i4`, `u4` and `b1` in bytes.
         stream: as a kernel takes it.
+        schedule: makes a schedule of the spec; the best one known where None.
+        operands: what the epilog reads: arrays that broadcast over the product, or numbers.
 
     Raises:
-        CallError: as a kernel's call does. CheckError: `nothing-legal`.
+        CallError: `requires-grad`, `wrong-shape`, `wrong-stride`, `bad-epilog`, and as a kernel's call does.
+        CheckError: `nothing-legal`.
 
     Example:
         >>> import numpy as np
-        >>> gemm(np.ones((32, 16), np.float32), np.ones((16, 64), np.float32))[0, 0].item()
+        >>> from fireiron import relu
+        >>> a, b, bias = np.ones((32, 16), np.float32), np.ones((16, 64), np.float32), np.full(64, -15, np.float32)
+        >>> gemm(a, b)[0, 0].item()
         16.0
+        >>> gemm(a, b, epilog=lambda acc, bias: relu(acc + bias), bias=bias)[0, 0].item()
+        1.0
     """
+    if epilog is not None or schedule is not None or operands or _is_view(a, b, out, dtype):
+        from fireiron.front import fused
+
+        return fused.gemm(a, b, epilog, out, layout, dtype, stream, schedule, operands)
     kernel = _kernels.get((layout, dtype, a.dtype, a.shape, b.shape, None if out is None else out.dtype))
     if kernel is None:
         kernel = _prepared(a, b, out, layout, dtype)
     return kernel(a, b, out=out, stream=stream)
+
+
+def _is_view(a: Any, b: Any, out: Any, dtype: object) -> bool:
+    """Say whether arrays are more than matrices, or batches of them, that lie densely one line after another."""
+    if dtype is not None:
+        return False
+    for x in (a, b) if out is None else (a, b, out):
+        contiguous = getattr(x, "is_contiguous", None)
+        flags = getattr(x, "flags", None)
+        dense = contiguous() if contiguous is not None else flags is None or bool(flags.c_contiguous)
+        if not dense or getattr(x, "requires_grad", False):
+            return True
+    rank = len(getattr(a, "shape", ()))
+    return rank > 3 or rank != len(getattr(b, "shape", ()))
 
 
 _kernels: dict[Any, Callable[..., Any]] = {}

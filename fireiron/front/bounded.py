@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from typing import Any, TypeAlias, assert_never
 
 import attrs
@@ -14,7 +15,7 @@ import numpy as np
 
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.elements import read
-from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Parameter, Scalar, Select, Unary
+from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Custom, Parameter, Scalar, Select, Unary
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -125,8 +126,22 @@ def evaluate(tree: Scalar, inputs: Sequence[Bounded], numbers: Mapping[str, floa
             return _select(*(evaluate(part, inputs, numbers) for part in (condition, x, y)))
         case Cast(x, dtype):
             return cast(evaluate(x, inputs, numbers), dtype, x.dtype)
+        case Custom(args=args, dtype=dtype):
+            return _custom(tree, [evaluate(x, inputs, numbers) for x in args], dtype)
         case _ as never:
             assert_never(never)
+
+
+def _custom(tree: Custom, args: Sequence[Bounded], dtype: DType) -> Bounded:
+    """Let a user's function move its arguments' errors as far as it does at the corners of their intervals."""
+    value = np.asarray(tree.numpy(*(x.value for x in args)), np.float64)
+    error = np.zeros(value.shape)
+    for signs in product((-1, 0, 1), repeat=len(args)) if any(x.error.any() for x in args) else ():
+        corner = tree.numpy(*(x.value + sign * x.error for sign, x in zip(signs, args, strict=True)))
+        error = np.fmax(error, np.abs(np.asarray(corner, np.float64) - value))
+    if dtype.kind == "int":
+        return cast(Bounded(value, error), dtype)
+    return rounded(value, error, dtype, FUNCTION_ROUNDINGS)
 
 
 def _erf(x: Array) -> Array:

@@ -20,7 +20,8 @@ from fireiron.base.link import here
 from fireiron.check import limits
 from fireiron.check import links as rules
 from fireiron.check import parallel as parallel_rules
-from fireiron.front.roles import Role, role_name
+from fireiron.front.describe import describe
+from fireiron.front.roles import Role, in_registers, role_name
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import (
     Chunks,
@@ -30,7 +31,6 @@ from fireiron.language.decompositions import (
     InOrder,
     Load,
     Microkernel,
-    Own,
     Reduction,
     Specialised,
     Split,
@@ -40,6 +40,7 @@ from fireiron.language.decompositions import (
     Widest,
 )
 from fireiron.language.levels import Level, Memory
+from fireiron.language.pointwise import cast_to
 from fireiron.language.residual import Residual, apply, move_of
 from fireiron.language.specs import BATCH, Program
 from fireiron.language.tensor import Grouped, Order, Tensor
@@ -181,6 +182,12 @@ class Chain:
         kind = found.dtype if dtype is None else self._check(find_dtype, dtype)
         move = MoveChain(self.program, (), move_of(self.residual, found.role, memory, kind), (), self.where)
         finished = self._finished(strategy or default_load(memory), move)
+        ops = found.ops if in_registers(finished.links) else None
+        if ops is not None:  # threads hold the elements on their way, and apply what was to be done with them
+            ops = ops if dtype is None else cast_to(ops, kind)
+            move = MoveChain(self.program, (), move_of(self.residual, found.role, memory, ops.dtype), (), self.where)
+            finished = self._finished(strategy or default_load(memory), move)
+            return Load(found.role, memory, finished.links, dtype=ops.dtype, ops=ops, link=here())
         return Load(found.role, memory, finished.links, dtype=None if dtype is None else kind, link=here())
 
     def _finished(self, strategy: Strategy, move: MoveChain) -> MoveChain:
@@ -464,32 +471,10 @@ def _next(wrong: str, methods: list[str]) -> str:
     return (f"write {meant[0]}; " if meant else "") + "next may come: " + ", ".join(links)
 
 
-_DECOMPOSE = ("tile", "split", "load", "epilog", "vectors", "own", "done")
+_DECOMPOSE = ("tile", "split", "load", "prolog", "epilog", "vectors", "own", "done")
 _REFINES = {
     "to": "tile", "layout": "tile", "permute": "tile", "unroll": "tile and split", "pipeline": "split",
     "parallel": "split", "pad": "load",
     "swizzle": "load", "storage_layout": "load", "reuse_buffer": "load", "no_sync": "load",
     "persistent": "tile", "staggered": "tile", "specialize": "split",
 }  # fmt: skip
-
-
-def describe(link: Decomposition) -> str:
-    """Give a link in a few words, as trees and errors name it."""
-    match link:
-        case Tile():
-            sizes = (
-                f"widest {link.sizes}" if isinstance(link.sizes, Widest) else "x".join(str(n) for _, n in link.sizes)
-            )
-            return f"tile {sizes}" + (f" to {link.level}" if link.level else "")
-        case Split():
-            return link.words
-        case Load(role, memory):
-            return f"load {role} to {memory}"
-        case Own(level):
-            return f"own {level}"
-        case Done(None):
-            return "done"
-        case Done(atom):
-            return f"done {atom if isinstance(atom, str) or atom is None else atom.name}"
-        case _:
-            return f"epilog {link.memory}"

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import attrs
 
-from fireiron.algebra.dtypes import DType
+from fireiron.algebra.dtypes import DType, default_accumulator
 from fireiron.algebra.dtypes import dtype as find_dtype
-from fireiron.algebra.scalar import Arg, Cast
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import here
 from fireiron.check import links as rules
 from fireiron.check.parallel import chunk_of
-from fireiron.front.chain import Chain, LoadRefinements, SplitRefinements, Strategy, TileRefinements, describe
+from fireiron.front.chain import Chain, LoadRefinements, SplitRefinements, Strategy, TileRefinements
+from fireiron.front.describe import describe
 from fireiron.front.moves import MoveChain, conform
-from fireiron.front.roles import Role
+from fireiron.front.outputs import Beside, Rows, Save, check_operands, check_rows, given, prologue, stages
+from fireiron.front.roles import Role, role_name
 from fireiron.front.verbs import Verbs
 from fireiron.language.atom import Atom
-from fireiron.language.decompositions import Epilog, Microkernel, Split, Strided
+from fireiron.language.decompositions import Decomposition, Epilog, Microkernel, Output, Prolog, Split, Strided
 from fireiron.language.levels import RF, Memory
-from fireiron.language.pointwise import Op, Value, accumulator, cast_to, expression, parameter, read
+from fireiron.language.pointwise import Op, Value, accumulator, cast_to, parameter, read
 from fireiron.language.residual import start, store_of
 from fireiron.language.specs import BATCH, Coefficient, MatMul
 from fireiron.language.tensor import Tensor
@@ -80,9 +81,32 @@ class MatMulChain(Verbs, Chain):
         """
         return self._as(LoadedMatMul, self._load_link(operand, memory, strategy, dtype))
 
+    def prolog(self, operand: Role | Tensor | str, *ops: Op) -> MatMulChain:
+        """Compute pointwise with the elements of an operand where a load moves them through registers.
+
+        The next load that does so applies the ops: vector(), conform() and staged() do, ldmatrix() where they keep the
+        element type; cp_async() and tma() hand the elements on as they are. Ops that change the element type stand
+        before epilog.
+
+        Args:
+            operand: `A` or `B`, a tensor, or a name.
+            ops: functions of an element's expression, first to last (`relu`, `scale(s)`, `dequantise("f16", s)`). Their
+                tensors repeat over the operand; along K one value may serve a group of neighbours.
+
+        Raises:
+            DecompositionError: `unknown-operand`, `load-output`, `prolog-shape`, `accumulator-dtype`. SpecError: `bad-
+                op`, `same-name`, `dtype-mismatch`.
+        """
+        self._check(rules.still_open, self.residual, "prolog")
+        found = self._check(rules.operand, self.residual, role_name(operand), isinstance(operand, Tensor))
+        self._check(rules.readable, found)
+        value = self._check(prologue, ops, found, self.matmul)
+        self._check(rules.prolog, self.residual, found, value.dtype)
+        return self._as(MatMulChain, Prolog(found.role, value, link=here()))
+
     def epilog(
         self,
-        *ops: Op,
+        *ops: Op | Beside,
         memory: Memory = RF,
         dtype: object = None,
         init: float = 0.0,
@@ -91,23 +115,85 @@ class MatMulChain(Verbs, Chain):
         """Accumulate C in registers; at the end run pointwise ops, and store.
 
         Args:
-            ops: functions from the accumulator's expression to a new one, first to last (`relu`, `add(bias)`).
+            ops: functions from the accumulator's expression to a new one, first to last (`relu`, `add(bias)`), and
+                `save(tensor)` where what they made so far is stored too.
             memory: FR or RF.
             dtype: the accumulator's element type; f32 for 16-bit floats, i32 for integers by default.
             init: the accumulator's first value.
             store: how the result goes to C, conform() by default.
 
         Raises:
-            DecompositionError: `second-epilog`, `epilog-memory`, `accumulator-dtype`, `load-level`, `bad-op`.
+            DecompositionError: `second-epilog`, `epilog-memory`, `accumulator-dtype`, `load-level`. SpecError:
+                `bad-op`, `shape-mismatch`, `same-name`, `epilog-overlap`, `dtype-mismatch`.
         """
         self._check(rules.still_open, self.residual, "epilog")
         spec = self.matmul
-        kind = spec.accumulator if dtype is None else self._check(find_dtype, dtype)
+        a = self.residual.operand("A")
+        assert a is not None
+        usual = spec.acc or default_accumulator(a.computed)
+        kind = usual if dtype is None else self._check(find_dtype, dtype)
         self._check(rules.epilog, self.residual, memory, kind)
-        move = MoveChain(self.program, (), store_of(self.residual, memory, kind), (), f"{self.where} > store")
-        stored = self._finished(store or conform(), move)
-        value = self._check(self._value, ops, kind)
-        return self._as(MatMulChain, Epilog(value, memory, kind, init, stored.links, link=here()))
+        saved, value = self._check(stages, (*spec.ops, *ops), self._check(self._scaled, kind))
+        self._check(check_operands, spec, saved, value)
+        outputs = tuple(self._beside(part, op, memory, store) for part, op in saved)
+        links = self._stored(memory, value, store, None)
+        return self._as(MatMulChain, Epilog(value, memory, kind, init, links, outputs, link=here()))
+
+    def _beside(self, value: Value, op: Beside, memory: Memory, store: Strategy | None) -> Output:
+        if isinstance(op, Rows):
+            self._check(check_rows, op, self.residual, self.matmul)
+            return Output(value, op.tensor, (), op.op)
+        return Output(value, given(op.tensor, self.matmul), self._stored(memory, value, store, op))
+
+    def _stored(
+        self, memory: Memory, value: Value, store: Strategy | None, save: Save | None
+    ) -> tuple[Decomposition, ...]:
+        """Run the strategy of one of an epilog's stores."""
+        c = self.matmul.C
+        to = c if save is None else given(save.tensor, self.matmul)
+        strategy = store
+        if save is not None:
+            strategy = save.store or (store if (to.dtype, to.order) == (c.dtype, c.order) else None)
+        words = "store" if save is None else f"store {to.name}"
+        move = MoveChain(
+            self.program, (), store_of(self.residual, memory, value.dtype, to), (), f"{self.where} > {words}"
+        )
+        return self._finished(strategy or conform(), move).links
+
+    def then(self, *ops: Op | Beside) -> MatMulChain:
+        """Let the product be followed by pointwise ops: every schedule's epilog applies them, before its own.
+
+        So any preset becomes one of the fused product: `ampere.gemm(spec.then(add(bias), relu))`.
+
+        Args:
+            ops: as `epilog` takes them.
+
+        Raises:
+            DecompositionError: `then-first` behind an epilog. SpecError: as `epilog` does.
+
+        Example:
+            >>> from fireiron import matmul, relu
+            >>> from fireiron.schedules import simt
+            >>> "fmaxf" in simt.listing2(matmul(128, 128, 64).then(relu)).cuda()
+            True
+        """
+        if any(isinstance(link, Epilog) for link in self.links):
+            raise DecompositionError(
+                "then-first",
+                "then() comes behind the epilog that would apply its ops",
+                fix="write it first: spec.then(...).tile(...), or give the ops to epilog(...)",
+                link=here(),
+                path=self.where,
+            )
+        (step,) = self.program.steps
+        spec = attrs.evolve(self.matmul, ops=(*self.matmul.ops, *ops))
+        a = self.residual.operand("A")
+        assert a is not None
+        kind = spec.acc or default_accumulator(a.computed)
+        saved, value = self._check(stages, spec.ops, self._check(self._scaled, kind))
+        self._check(check_operands, spec, saved, value)
+        program = attrs.evolve(self.program, steps=(attrs.evolve(step, spec=spec),))
+        return attrs.evolve(self, program=program)
 
     def swap(self) -> MatMulChain:
         """Compute the transpose of C as the product of the transposes of B and A: nothing moves, roles change names.
@@ -120,10 +206,11 @@ class MatMulChain(Verbs, Chain):
         Raises:
             DecompositionError: `swap-first` behind another link.
         """
-        if self.links:
+        others = [link for link in self.links if not isinstance(link, Prolog)]
+        if others:
             raise DecompositionError(
                 "swap-first",
-                f"swap() renames the operands of the whole product, and {describe(self.links[-1])} stands before it",
+                f"swap() renames the operands of the whole product, and {describe(others[-1])} stands before it",
                 fix="write it first: spec.swap().tile(...)",
                 link=here(),
                 path=self.where,
@@ -134,7 +221,11 @@ class MatMulChain(Verbs, Chain):
             spec, A=spec.B.transposed, B=spec.A.transposed, C=spec.C.transposed, swapped=not spec.swapped
         )
         program = attrs.evolve(self.program, steps=(attrs.evolve(step, spec=swapped),))
-        return MatMulChain(program, (), start(swapped), ())
+        chain = MatMulChain(program, (), start(swapped), ())
+        for link in self.links:  # prologs follow their tensors
+            assert isinstance(link, Prolog)
+            chain = chain._as(MatMulChain, attrs.evolve(link, role="A" if link.role == "B" else "B"))
+        return chain
 
     @property
     def matmul(self) -> MatMul:
@@ -144,22 +235,35 @@ class MatMulChain(Verbs, Chain):
         return step.spec
 
     @property
+    def left(self) -> Tensor:
+        """Describe A as the atoms meet it: of the element type that its prolog leaves."""
+        return self._met("A")
+
+    @property
+    def right(self) -> Tensor:
+        """Describe B as the atoms meet it."""
+        return self._met("B")
+
+    def _met(self, role: str) -> Tensor:
+        found = self.residual.operand(role)
+        assert found is not None
+        return attrs.evolve(found.tensor, dtype=found.computed)
+
+    @property
     def batch(self) -> int | None:
         """Size a tile of one matrix, for `tile(m, n, batch=spec.batch)`: 1 with a batch or groups, None without."""
         return 1 if BATCH in dict(self.matmul.sizes) else None
 
-    def _value(self, ops: tuple[Op, ...], kind: DType) -> Value:
+    def _scaled(self, kind: DType) -> Value:
+        """Start an epilog's expression: alpha times the accumulator, and beta times the old C."""
         spec = self.matmul
         value = accumulator(kind)
         if not spec.alpha.is_one:
             value = value * _coefficient(spec.alpha, kind)
         if not spec.beta.is_zero:
-            # Tensors of an epilog are named as the caller has them, C among them.
-            old = read(spec.C.transposed if spec.swapped else spec.C)
-            old = old if old.dtype == kind else Value(Cast(Arg(1, old.dtype), kind), old.tensors)
+            old = cast_to(read(given(spec.C, spec)), kind)
             value = value + (old if spec.beta.is_one else old * _coefficient(spec.beta, kind))
-        # The accumulator's registers hold the result until it is stored.
-        return cast_to(expression(ops, value), kind)
+        return value
 
     def done(self, atom: Atom | Microkernel | str | None = None) -> MatMulChain:
         """Close the chain: the first atom of the table that executes the residual spec, a chosen one, or a microkernel.
@@ -172,19 +276,22 @@ class MatMulChain(Verbs, Chain):
         if not self._scales():
             raise DecompositionError(
                 "scale-without-epilog",
-                "alpha and beta are applied by an epilog, and this chain has none",
+                "alpha, beta and ops are applied by an epilog, and this chain has none",
                 fix="add .epilog(...) below the tile to Block",
                 link=here(),
                 path=self.where,
             )
+        self._check(rules.prologs_applied, self.residual)
         closed = self._as(MatMulChain, self._done_link(atom))
         closed.lowered()
         return closed
 
     def _scales(self) -> bool:
-        """Say whether alpha and beta have an epilog to be applied in, or are 1 and 0."""
+        """Say whether alpha, beta and ops have an epilog to be applied in, or change nothing."""
         spec = self.matmul
-        return (spec.alpha.is_one and spec.beta.is_zero) or any(isinstance(x, Epilog) for x in self.links)
+        return (not spec.ops and spec.alpha.is_one and spec.beta.is_zero) or any(
+            isinstance(x, Epilog) for x in self.links
+        )
 
 
 def _coefficient(c: Coefficient, kind: DType) -> Value | float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import attrs
 import numpy as np
@@ -34,7 +34,8 @@ from fireiron.front.bounded import (
 )
 from fireiron.language.atom import Product
 from fireiron.language.decompositions import Decomposition, Epilog, Load
-from fireiron.language.specs import Init, MatMul, Move, Pointwise
+from fireiron.language.residual import after
+from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec
 from fireiron.language.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def bound_in_words(schedule: Chain) -> str:
     """State the bound that a result is held to."""
     spec = schedule.program.steps[0].spec
     if not isinstance(spec, MatMul):
-        return "each operation's rounding" if _output(spec).dtype.kind == "float" else "exact"
+        return "each operation's rounding" if output_of(spec).dtype.kind == "float" else "exact"
     kind = _accumulator(spec, schedule.links)
     if kind.kind == "int":
         return "exact"
@@ -107,15 +108,22 @@ def bound_in_words(schedule: Chain) -> str:
     if spec.C.dtype.mantissa < kind.mantissa:
         words.append(f"2^-{spec.C.dtype.mantissa + 1} · |C|")
     epilog = next((link for link in schedule.links if isinstance(link, Epilog)), None)
-    if epilog is not None and not isinstance(epilog.value.tree, Arg):
+    if epilog is not None and any(not isinstance(value.tree, Arg) for value in epilog.values):
         words.append("the epilogue's roundings")
-    if any(isinstance(link, Load) and link.dtype is not None for link in schedule.links):
+    if any(isinstance(link, Load) and link.ops is not None for link in schedule.links):
+        words.append("the prolog's")
+    if any(isinstance(link, Load) and link.dtype is not None and link.ops is None for link in schedule.links):
         words.append("the loads' conversions")
     return " + ".join(words)
 
 
 def reference(schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[str, float]) -> Bounded:
-    """Compute a schedule's output in f64, with the error that its dtypes allow.
+    """Compute a schedule's output, C of a MatMul, as `references` does."""
+    return references(schedule, arrays, numbers)[output_of(schedule.program.steps[0].spec).name]
+
+
+def references(schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[str, float]) -> dict[str, Bounded]:
+    """Compute a schedule's outputs in f64 by name, with the error that their dtypes allow.
 
     Args:
         schedule: whose spec, conversions and epilogue are computed.
@@ -123,7 +131,7 @@ def reference(schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[str
         numbers: scalars by name.
 
     Returns:
-        The output in mathematical order (batch, rows, columns). Sums in f64 are themselves rounded: the error covers
+        The outputs in mathematical order (batch, rows, columns). Sums in f64 are themselves rounded: the error covers
         that too.
     """
     (step,) = schedule.program.steps
@@ -139,14 +147,14 @@ def reference(schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[str
             case MatMul() as spec:
                 return _grouped(spec, links, read, numbers, arrays)
             case Move(src, dst) if src.dtype == dst.dtype == tf32:  # all bits, also those that a product does not read
-                return exact(mathematical(src, arrays[src.name]))
+                return {dst.name: exact(mathematical(src, arrays[src.name]))}
             case Move(src, dst):
-                return cast(_converted(read(src), src.dtype, links, "src"), dst.dtype)
+                return {dst.name: cast(_converted(read(src), src.dtype, links, "src"), dst.dtype)}
             case Init(dst, value):
-                return cast(exact(np.full(mathematical(dst, arrays[dst.name]).shape, value)), dst.dtype)
+                return {dst.name: cast(exact(np.full(mathematical(dst, arrays[dst.name]).shape, value)), dst.dtype)}
             case Pointwise(op, ins, out):
                 result = evaluate(op, (exact(np.zeros(())), *(read(x) for x in ins)), numbers)
-                return broadcast(cast(result, out.dtype), mathematical(out, arrays[out.name]).shape)
+                return {out.name: broadcast(cast(result, out.dtype), mathematical(out, arrays[out.name]).shape)}
             case _ as never:
                 assert_never(never)
 
@@ -199,7 +207,8 @@ def mathematical(tensor: Tensor, array: Array) -> Array:
     return array.transpose(tuple(int(i) for i in np.argsort(tensor.storage)))
 
 
-def _output(spec: MatMul | Move | Init | Pointwise) -> Tensor:
+def output_of(spec: Spec) -> Tensor:
+    """Give the tensor that a spec writes."""
     match spec:
         case MatMul(C=out) | Move(dst=out) | Init(dst=out) | Pointwise(out=out):
             return out
@@ -212,21 +221,82 @@ def _accumulator(spec: MatMul, links: Sequence[Decomposition]) -> DType:
 
 def _matmul(
     spec: MatMul, links: Sequence[Decomposition], read: Callable[[Tensor], Bounded], numbers: Mapping[str, float]
-) -> Bounded:
+) -> dict[str, Bounded]:
     kind = _accumulator(spec, links)
-    a = _converted(read(spec.A), spec.A.dtype, links, "A")
-    b = _converted(read(spec.B), spec.B.dtype, links, "B")
+    a, b = (_operand(spec, x, role, links, read, numbers) for x, role in ((spec.A, "A"), (spec.B, "B")))
     total = _product(a, b, kind, spec.product)
     epilog = next((link for link in links if isinstance(link, Epilog)), None)
-    if epilog is not None:
-        total = rounded(total.value + epilog.init, total.error, kind) if epilog.init else total
-        tensors = (read(tensor) for tensor in epilog.value.tensors)
-        # Ops see C as the caller has it.
-        total = transposed(total) if spec.swapped else total
-        total = broadcast(evaluate(epilog.value.tree, (total, *tensors), numbers), total.value.shape)
-        total = transposed(total) if spec.swapped else total
-        total = _converted(total, epilog.value.tree.dtype, epilog.store, "src")
-    return cast(total, spec.C.dtype)
+    if epilog is None:
+        return {spec.C.name: cast(total, spec.C.dtype)}
+    total = rounded(total.value + epilog.init, total.error, kind) if epilog.init else total
+    shape = (*a.value.shape[:-1], b.value.shape[-1])
+    stores = (*((o.tensor, o.store) for o in epilog.outputs), (spec.C, epilog.store))
+    folds = {o.tensor.name: o.rows for o in epilog.outputs if o.rows is not None}
+    results: dict[str, Bounded] = {}
+    for value, (tensor, store) in zip(epilog.values, stores, strict=True):
+        # Operands of ops are as their author knows them.
+        tensors = (read(t) for t in value.tensors)
+        total = broadcast(_given(evaluate(value.tree, (_given(total, spec), *tensors), numbers), spec), shape)
+        if tensor.name in folds:
+            rows = _folded(_given(total, spec), _columns(spec, links), folds[tensor.name], value.dtype)
+            results[tensor.name] = cast(rows, tensor.dtype)
+            continue
+        results[tensor.name] = cast(_converted(total, value.dtype, store, "src"), tensor.dtype)
+    return results
+
+
+def _columns(spec: MatMul, links: Sequence[Decomposition]) -> int | None:
+    """Give the columns of C that a block holds when its epilog begins."""
+    above = next(i for i, link in enumerate(links) if isinstance(link, Epilog))
+    extent = after(spec, tuple(links[:above])).extents["M" if spec.swapped else "N"]
+    return extent if isinstance(extent, int) else None
+
+
+def _folded(x: Bounded, width: int | None, op: str, kind: DType) -> Bounded:
+    """Fold the columns of each block."""
+    columns = x.value.shape[-1]
+    parts = [slice(i, i + (width or columns)) for i in range(0, columns, width or columns)]
+    if op == "max":
+        value = np.stack([x.value[..., part].max(-1) for part in parts], -1)
+        return Bounded(value, np.stack([x.error[..., part].max(-1) for part in parts], -1))
+    value = np.stack([x.value[..., part].sum(-1) for part in parts], -1)
+    error = np.stack([x.error[..., part].sum(-1) for part in parts], -1)
+    sizes = np.stack([x.size[..., part].sum(-1) for part in parts], -1)
+    return Bounded(value, error + (width or columns) * (unit(kind) * sizes + smallest(kind)))
+
+
+def _given(x: Bounded, spec: MatMul) -> Bounded:
+    """Turn an array of a swapped product as its author knows it, or back."""
+    return transposed(x) if spec.swapped else x
+
+
+def _operand(
+    spec: MatMul,
+    tensor: Tensor,
+    role: str,
+    links: Sequence[Decomposition],
+    read: Callable[[Tensor], Bounded],
+    numbers: Mapping[str, float],
+) -> Bounded:
+    """Read an operand, apply its prolog, and convert as its loads do."""
+    x, dtype = read(tensor), tensor.dtype
+    ops = next(
+        (link.ops for link in links if isinstance(link, Load) and link.role == role and link.ops is not None), None
+    )
+    if ops is not None:
+        x = _given(x, spec)
+        tensors = (_repeated(read(t), x.value.shape) for t in ops.tensors)
+        x, dtype = _given(evaluate(ops.tree, (x, *tensors), numbers), spec), ops.dtype
+    return _converted(x, dtype, links, role)
+
+
+def _repeated(x: Bounded, shape: tuple[int, ...]) -> Bounded:
+    """Repeat each value for the group of neighbours that it serves."""
+    for i in range(1, x.value.ndim + 1):
+        have, full = x.value.shape[-i], shape[-i]
+        if have not in (1, full):
+            x = Bounded(np.repeat(x.value, full // have, -i), np.repeat(x.error, full // have, -i))
+    return x
 
 
 def _grouped(
@@ -235,31 +305,38 @@ def _grouped(
     read: Callable[[Tensor], Bounded],
     numbers: Mapping[str, float],
     arrays: Mapping[str, Array],
-) -> Bounded:
+) -> dict[str, Bounded]:
     """Compute each group's rows as a product of its own; rows behind the last group keep what they held."""
     assert spec.groups is not None
     weights = spec.A if spec.swapped else spec.B
-    axis = -1 if spec.swapped else -2  # along which the groups' rows lie, in all that has them
+    # Along which the groups' rows lie in the spec's own tensors; others are as their author knows them.
+    across = -1 if spec.swapped else -2
     read = functools.cache(read)
-    value, error = np.array(read(spec.C).value), np.array(read(spec.C).error)
-    begin = 0
+    epilog = next((link for link in links if isinstance(link, Epilog)), None)
+    stored = {spec.C: across, **{o.tensor: -2 if o.rows else across for o in (epilog.outputs if epilog else ())}}
+    results = {x.name: Bounded(np.array(read(x).value), np.array(read(x).error)) for x in stored}
+    begin, end = 0, results[spec.C.name].value.shape[across]
     for group, last in enumerate(arrays[spec.groups.name]):
-        rows = slice(begin, max(begin, min(int(last), value.shape[axis])))
+        rows = slice(begin, max(begin, min(int(last), end)))
         begin = rows.stop
 
         def part(tensor: Tensor, rows: slice = rows, group: int = group) -> Bounded:
-            whole = read(tensor)
+            whole, axis = read(tensor), across if tensor in (spec.A, spec.B, spec.C) else -2
             if tensor == weights:
                 return Bounded(whole.value[group], whole.error[group])
             if whole.value.ndim < -axis or whole.value.shape[axis] == 1:
                 return whole
-            place = (..., rows) if axis == -1 else (rows, slice(None))
-            return Bounded(whole.value[place], whole.error[place])
+            return Bounded(whole.value[_along(axis, rows)], whole.error[_along(axis, rows)])
 
-        one = _matmul(attrs.evolve(spec, groups=None), links, part, numbers)
-        place = (..., rows) if axis == -1 else (rows, slice(None))
-        value[place], error[place] = one.value, one.error
-    return Bounded(value, error)
+        for name, one in _matmul(attrs.evolve(spec, groups=None), links, part, numbers).items():
+            axis = next(at for x, at in stored.items() if x.name == name)
+            results[name].value[_along(axis, rows)], results[name].error[_along(axis, rows)] = one.value, one.error
+    return results
+
+
+def _along(axis: int, rows: slice) -> tuple[Any, ...]:
+    """Index the last dimension, or the one before it."""
+    return (..., rows) if axis == -1 else (..., rows, slice(None))
 
 
 def _product(a: Bounded, b: Bounded, kind: DType, product: Product) -> Bounded:

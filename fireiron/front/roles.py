@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from fireiron.language.decompositions import Decomposition, Done, Microkernel
 from fireiron.language.tensor import Tensor
 
 
@@ -27,3 +28,14 @@ DST = Role("dst")
 def role_name(operand: Role | Tensor | str) -> str:
     """Give the name by which a residual knows an operand."""
     return operand if isinstance(operand, str) else operand.name
+
+
+def in_registers(links: tuple[Decomposition, ...]) -> bool:
+    """Say whether a Move ends in instructions of threads, through whose registers its elements go."""
+    from fireiron.atoms.table import chosen_from
+
+    last = links[-1]
+    assert isinstance(last, Done)
+    if isinstance(last.atom, Microkernel):
+        return False
+    return last.atom is None or not chosen_from(last.atom)[0].completion

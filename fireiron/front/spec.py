@@ -17,7 +17,7 @@ from fireiron.front.matmul import MatMulChain
 from fireiron.front.moves import MoveChain
 from fireiron.language import specs
 from fireiron.language.atom import Product
-from fireiron.language.pointwise import Value, read
+from fireiron.language.pointwise import Value, read, simplified
 from fireiron.language.residual import start
 from fireiron.language.specs import Coefficient, one_step
 from fireiron.language.tensor import ColMajor, Matrix, RowMajor, Tensor, Vector
@@ -197,6 +197,7 @@ def Pointwise(op: Callable[..., Value], *tensors: Tensor, arch: str | None = Non
             raise SpecError(
                 "dtype-mismatch", f"the op gives {value.dtype}, and {out} holds {out.dtype}", fix="cast the result"
             )
+        value = simplified(value)
         spec = specs.Pointwise(value.tree, value.tensors, out)
         program = one_step(spec, arch)
     except FireironError as error:

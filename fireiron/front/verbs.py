@@ -270,6 +270,11 @@ def _target(chain: Chain, wanted: str | int | None, gpu: bool = False) -> Arch:
     return native((_gpu() if gpu else 0) or 90)
 
 
+def target(chain: Chain) -> Arch:
+    """Choose the architecture to compile for: the spec's, the GPU's, else Hopper."""
+    return _target(chain, None, gpu=True)
+
+
 @functools.cache
 def _gpu() -> int:
     """Give the compute capability of the GPU at hand as a number, 0 where there is none."""

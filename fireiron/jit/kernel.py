@@ -226,6 +226,23 @@ class CompiledKernel:
                 self._plans.clear()
             self._plans[tuple(key)] = made
 
+    def torch_op(self, name: str) -> Callable[..., Any]:
+        """Register the kernel as an operator of PyTorch, which `torch.compile(fullgraph=True)` traces.
+
+        Args:
+            name: `"namespace::name"`.
+
+        Returns:
+            The operator: it takes tensors in the order of a call, then the numbers, and gives what it makes. What the
+            kernel updates it takes last, and gives nothing. Gradients through it are refused.
+
+        Raises:
+            UsageError: `bad-op-name`. CallError: `no-torch`.
+        """
+        from fireiron.jit.torch_op import register
+
+        return register(self, name)
+
     def load(self, device: int = 0) -> Loaded:
         """Load the kernel on a device, once.
 

@@ -26,7 +26,7 @@ def added_in_bulk(link: Epilog, output: Window, partial: Partial) -> tuple[Value
         DecompositionError: `parallel-reduce`.
     """
     tensor, dtype = output.storage.tensor, output.storage.dtype
-    own = _without(link.value, output)
+    own = None if link.outputs else _without(link.value, output)
     *above, last = link.store
     if own is None or tensor is None:
         raise _refused(

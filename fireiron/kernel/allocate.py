@@ -48,7 +48,7 @@ def allocate(storages: tuple[Storage, ...], body: tuple[Statement, ...]) -> tupl
             end = max(end, offset + nbytes)
         buffers[storage.name] = Buffer(
             storage.name, storage.memory, storage.dtype, storage.size, storage.slots, storage.unit, offset, nbytes,
-            guarded=storage.guarded,
+            guarded=storage.guarded, follows=storage.follows,
         )  # fmt: skip
     return buffers, end
 

@@ -13,6 +13,7 @@ from fireiron.kernel.choose import require_converged
 from fireiron.kernel.context import Context, State, memory_view
 from fireiron.kernel.fragment import at, digits_of, fragment_view, leaves_of, parts_of
 from fireiron.kernel.ir import Binding, Buffer, Call, Compute, For, Statement, View
+from fireiron.kernel.prolog import transform
 from fireiron.kernel.window import Window
 from fireiron.language.atom import Atom, Operand
 from fireiron.language.levels import RF, Thread
@@ -55,7 +56,8 @@ def lower_collective(chosen: Atom | str | None, state: State, context: Context) 
             continue
         require_converged(atom, state, context)
         body, views["src"] = _converted(views["src"], state, context)
-        return (*body, Call(atom, (views["src"], views["dst"]), link=state.link, bindings=bindings))
+        call = Call(atom, (views["src"], views["dst"]), link=state.link, bindings=bindings)
+        return (*body, call, *_computed(atom.operand("dst"), views["dst"], state, context))
     if disagreement is not None:
         raise disagreement
     most = max((stage for stage, _ in why), default=0)
@@ -66,6 +68,23 @@ def lower_collective(chosen: Atom | str | None, state: State, context: Context) 
         f"{'; '.join(reasons) or 'none moves between these memories'}",
         fix="tile to the atom's shape, or load by conform(), which moves each thread's own elements",
     )
+
+
+def _computed(operand: Operand, target: View, state: State, context: Context) -> tuple[Statement, ...]:
+    """Apply a prolog's ops to a fragment in place."""
+    if state.ops is None:
+        return ()
+    storage = state.windows["dst"].storage
+    assert state.position is not None and storage.ownership is not None
+    storage.ownership.agree("", storage.name, "a prolog")
+    rows, count = operand.shape[0], operand.registers
+    lanes = parts_of(operand.layout[0], rows, digits_of(operand.layout[0], state.position))
+    r = context.variable("e", count)
+    held = parts_of(operand.layout[1], rows, digits_of(operand.layout[1], r))
+    local = tuple(lane + register for lane, register in zip(lanes, held, strict=True))
+    outer = tuple(as_expr(0) for _ in state.residual.sizes[:-2])
+    element = attrs.evolve(target, offset=target.offset + r, layout=Layout(1, 0))
+    return (For(r, as_expr(count), transform(element, element, (*outer, *local), state, context), unroll=True),)
 
 
 def _candidates(chosen: Atom | str | None, state: State) -> list[Atom]:

@@ -30,6 +30,7 @@ from fireiron.kernel.ownership import Access, Limit, Ownership, RegisterLoop, ac
 from fireiron.kernel.window import Axis, Cut, Storage, Window, advance
 from fireiron.language.decompositions import Decomposition, Split
 from fireiron.language.levels import Block, Cluster, Kernel, Level
+from fireiron.language.pointwise import Value
 from fireiron.language.residual import Residual
 from fireiron.language.specs import Spec
 
@@ -199,6 +200,8 @@ class State:
         begun: under which condition an earlier chunk of K was already accumulated.
         reach: the dimension of which each group has an extent of its own, with the bounds that its tiles left.
         ring: slots of the buffers right below, and which of them this trip takes.
+        whole: by role, where in its tensor an operand's tile lies, of those that ops are still to be applied to.
+        ops: what the Move that is lowered makes of each element.
         path: the links that led here, in words.
         link: where the last of them was written.
         flow: the pipeline around this place whose loop one below may take over.
@@ -213,6 +216,8 @@ class State:
     begun: Expr = FALSE
     reach: Axis | None = None
     ring: tuple[int, Expr, int] | None = None
+    whole: dict[str, Window] = attrs.field(factory=dict[str, Window])
+    ops: Value | None = None
     path: str = ""
     link: Link | None = None
     flow: Flow | None = None
@@ -233,18 +238,23 @@ class State:
 
 def descend(state: State, parts: dict[str, Cut], tiles: dict[str, Expr], level: Level | None = None) -> State:
     """Give the state inside the tile with these numbers along the cut dimensions."""
-    windows = {
-        role: attrs.evolve(
-            window, axes=tuple(advance(a, parts[a.dim], tiles[a.dim]) if a.dim in parts else a for a in window.axes)
-        )
-        for role, window in state.windows.items()
-    }
+
+    def advanced(windows: dict[str, Window]) -> dict[str, Window]:
+        return {
+            role: attrs.evolve(
+                window, axes=tuple(advance(a, parts[a.dim], tiles[a.dim]) if a.dim in parts else a for a in window.axes)
+            )
+            for role, window in windows.items()
+        }
+
     reach = state.reach
     if reach is not None and reach.dim in parts:
         reach = advance(reach, parts[reach.dim], tiles[reach.dim])
     sizes = tuple((dim, parts[dim].size if dim in parts else extent) for dim, extent in state.residual.sizes)
     residual = attrs.evolve(state.residual, sizes=sizes, level=level or state.level)
-    return attrs.evolve(state, windows=windows, residual=residual, reach=reach)
+    return attrs.evolve(
+        state, windows=advanced(state.windows), whole=advanced(state.whole), residual=residual, reach=reach
+    )
 
 
 Body: TypeAlias = tuple[Statement, ...]
@@ -404,7 +414,7 @@ def buffer_of(storage: Storage) -> Buffer:
     """Freeze what is known of a storage; offsets in shared memory come with allocation."""
     return Buffer(
         storage.name, storage.memory, storage.dtype, storage.size, storage.slots, storage.unit,
-        guarded=storage.guarded,
+        guarded=storage.guarded, follows=storage.follows,
     )  # fmt: skip
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import assert_never
-
 from fireiron.algebra.dtypes import e4m3, e5m2, tf32
-from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Parameter, Scalar, Select, Unary
+from fireiron.algebra.scalar import Arg, Constant, parts
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.ir import Compute, Statement, walk
 
@@ -22,7 +20,7 @@ def check_conversions(body: tuple[Statement, ...], arch: int) -> None:
     for statement in walk(body):
         if not isinstance(statement, Compute) or isinstance(statement.expr, Arg | Constant):
             continue
-        for part in _parts(statement.expr):
+        for part in parts(statement.expr):
             needs = _NEEDS.get(part.dtype, 0)
             if arch < needs:
                 raise DecompositionError(
@@ -31,18 +29,3 @@ def check_conversions(body: tuple[Statement, ...], arch: int) -> None:
                     fix=f"compile for sm_{needs} or later, or convert the arrays before the kernel",
                     link=statement.link,
                 )
-
-
-def _parts(tree: Scalar) -> tuple[Scalar, ...]:
-    """List a tree and everything in it."""
-    match tree:
-        case Arg() | Constant() | Parameter():
-            return (tree,)
-        case Unary(x=x) | Cast(x=x):
-            return (tree, *_parts(x))
-        case Binary(x=x, y=y):
-            return (tree, *_parts(x), *_parts(y))
-        case Select(condition=condition, x=x, y=y):
-            return (tree, *_parts(condition), *_parts(x), *_parts(y))
-        case _ as never:
-            assert_never(never)

@@ -28,6 +28,7 @@ class Buffer:
         written: whether the kernel writes it (a GL output).
         read: whether the kernel reads it.
         guarded: whether mbarriers order every access of it, so that no other barrier is derived.
+        follows: the register tensor from which it is made element by element, each of which is dead by then.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Buffer:
     written: bool = True
     read: bool = True
     guarded: bool = False
+    follows: str = ""
 
 
 @attrs.frozen

@@ -6,20 +6,21 @@ from collections.abc import Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Index, Var, and_, as_expr, lt, proves, substitute
-from fireiron.algebra.scalar import Arg, Constant, parameters
+from fireiron.algebra.expr import Expr, Index, Var, and_, as_expr, proves
+from fireiron.algebra.scalar import Constant
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.added import added_in_bulk
 from fireiron.kernel.context import Body, Context, Recur, State, buffer_of
 from fireiron.kernel.ir import Compute, For, Region, View
+from fireiron.kernel.pointwise import lower_ops
 from fireiron.kernel.reduce import add_constant, fill, gather, share
+from fireiron.kernel.rows import lower_rows
 from fireiron.kernel.storage import fresh_window, register_storage, tensor_window
 from fireiron.kernel.stream import hand_on
 from fireiron.kernel.window import Window
 from fireiron.language.decompositions import ByTma, Decomposition, Epilog
-from fireiron.language.pointwise import Value
 from fireiron.language.residual import apply, store_of
-from fireiron.language.specs import MatMul
+from fireiron.language.tensor import Tensor
 
 
 def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
@@ -54,19 +55,45 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     )
     window, gathered = gather(window, inside, context)
     bulk = next((p for p in parts if isinstance(p.reduce, ByTma)), None)
-    value, stores = (link.value, link.store) if bulk is None else added_in_bulk(link, output, bulk)
-    ops = _ops(value, output, window, state, context, link)
-    move = store_of(state.residual, link.memory, link.dtype)
-    store_state = attrs.evolve(
-        state, residual=move, windows={"src": window, "dst": output}, path=f"{inside.path} > store", link=link.link
-    )
-    store = Region(f"store C: {move}", recur(stores, store_state, context), inside.path, link.link)
-    start = (add_constant(window.storage, link.init, context),) if partial and link.init != 0 else ()
+    if bulk is not None:
+        value, stores = added_in_bulk(link, output, bulk)
+        link = attrs.evolve(link, value=value, store=stores)
+    summed = window
+    finish: Body = (add_constant(summed.storage, link.init, context),) if partial and link.init != 0 else ()
+    for i, value in enumerate(link.values):
+        title = f"Pointwise({link.memory})({state.level})"
+        window, ops = lower_ops(value, window, output, inside, context, link.link, title)
+        beside = link.outputs[i] if i < len(link.outputs) else None
+        if beside is not None and beside.rows is not None:
+            finish += (*ops, lower_rows(beside, window, output, inside, context, link.link))
+            continue
+        tensor = None if beside is None else beside.tensor
+        finish += (*ops, _store(link, i, tensor, window, output, inside, state, context, recur))
     begin = () if storage.name in context.zeroed else (init,)
-    finish = (*start, *ops, store)
     if context.stream is not None:
-        return (*begin, *main, *gathered, *hand_on(window, context.stream, finish, link.link, context))
-    return (*begin, *main, *gathered, *share(window, parts, finish, context))
+        return (*begin, *main, *gathered, *hand_on(summed, context.stream, finish, link.link, context))
+    return (*begin, *main, *gathered, *share(summed, parts, finish, context))
+
+
+def _store(
+    link: Epilog,
+    number: int,
+    tensor: Tensor | None,
+    window: Window,
+    output: Window,
+    inside: State,
+    state: State,
+    context: Context,
+    recur: Recur,
+) -> Region:
+    """Lower the Move that takes what the ops made to C, or to a tensor beside it."""
+    links, name, path = link.store, "C", f"{inside.path} > store"
+    if tensor is not None:
+        links, name, path = link.outputs[number].store, tensor.name, f"{inside.path} > store {tensor.name}"
+        output = attrs.evolve(output, storage=tensor_window(tensor, state, context).storage)
+    move = store_of(state.residual, link.memory, window.storage.dtype, tensor)
+    inner = attrs.evolve(state, residual=move, windows={"src": window, "dst": output}, path=path, link=link.link)
+    return Region(f"store {name}: {move}", recur(links, inner, context), inside.path, link.link)
 
 
 def initialise(state: State, context: Context) -> Body:
@@ -99,63 +126,3 @@ def initialise(state: State, context: Context) -> Body:
     for var, extent in reversed(loops):
         body = (For(var, as_expr(extent), body, unroll=True),)
     return (Region(f"Init(0)({window.storage.memory})(Thread)", body, state.path, state.link),)
-
-
-def _ops(value: Value, output: Window, window: Window, state: State, context: Context, link: Epilog) -> Body:
-    if value.tree == Arg(0, link.dtype):
-        return ()
-    ownership = window.storage.ownership
-    assert ownership is not None
-    if value.tensors:
-        named = ", ".join(dict.fromkeys(tensor.name for tensor in value.tensors))
-        ownership.agree("", window.storage.name, f"an op that reads {named}")
-    access = ownership.access
-    fresh = {
-        loop.var: context.variable(loop.var.name, extent)
-        for loop, extent in zip(access.loops, access.extents, strict=True)
-    }
-    element = context.variable("e", access.count) if access.count > 1 else None
-    index: Expr = as_expr(0) if element is None else element
-    coordinates: list[Expr] = []
-    condition: Expr = as_expr(1)
-    rest = index
-    locals_: list[Expr] = []
-    for coordinate, steps, axis in zip(ownership.written.coordinates, access.elements, output.axes, strict=True):
-        local = rest % steps.size
-        locals_.append(local)
-        at = substitute(coordinate, fresh) + steps(local)
-        rest = rest // steps.size
-        assert axis.steps is None and isinstance(axis.size, int)
-        coordinates.append(axis.offset + at)
-        condition = and_(condition, lt(at, axis.size), *(b.condition(at) for b in axis.bounds))
-    written = ownership.written
-    limits = (lt(substitute(x.offset, fresh) + x.steps(locals_[x.axis]), x.limit) for x in written.limits)
-    condition = and_(condition, *limits, *(substitute(g, fresh) for g in written.guards))
-    register = substitute(ownership.register(), fresh) + index
-    dst = View(buffer_of(window.storage), register, origin=tuple(coordinates))
-    inputs = [dst]
-    # Tensors of ops broadcast over C as the caller has it.
-    swapped = isinstance(context.spec, MatMul) and context.spec.swapped
-    given = _exchanged(tuple(coordinates)) if swapped else tuple(coordinates)
-    for tensor in value.tensors:
-        source = tensor_window(tensor, state, context)
-        picked = given[len(given) - len(tensor.shape) :]
-        shared = tuple(as_expr(0) if extent == 1 else c for c, extent in zip(picked, tensor.shape, strict=True))
-        if swapped and source.storage.tensor != tensor and len(shared) > 1:  # C, which swap() transposes
-            shared = _exchanged(shared)
-        inputs.append(View(buffer_of(source.storage), source.storage.address(shared), origin=shared))
-    context.numbers.update((p.name, p.dtype) for p in parameters(value.tree))
-    mask = None if not value.tensors or proves(condition) else condition
-    body: Body = (Compute(dst, value.tree, tuple(inputs), mask, link.link),)
-    if element is not None:
-        body = (For(element, as_expr(access.count), body, unroll=True),)
-    for loop, extent in reversed(list(zip(access.loops, access.extents, strict=True))):
-        body = (For(fresh[loop.var], as_expr(extent), body, unroll=True),)
-    title = f"Pointwise({link.memory})({state.level})"
-    return (Region(title, body, f"{state.path} > epilog", link.link),)
-
-
-def _exchanged(coordinates: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """Name the place of a matrix's element in its transpose."""
-    *batch, row, col = coordinates
-    return (*batch, col, row)

@@ -69,6 +69,12 @@ def open_groups(link: Tile, parts: dict[str, Cut], state: State, context: Contex
             f"layout {link.order} permutes a number of tiles that only the kernel knows",
             fix="use RowMajor, ColMajor or Grouped(n)",
         )
+    if link.share is not None:
+        raise DecompositionError(
+            "group-share",
+            f"{link.share} shares out chunks of tiles, whose number only the kernel knows",
+            fix="drop the shares of K: persistent(order)",
+        )
     items = as_expr(1)
     for dim, part in parts.items():
         items = items * (1 if dim in (BATCH, ragged) else part.trips)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Expr, and_, as_expr, gt, minimum, proves
+from fireiron.algebra.expr import Expr, Var, and_, as_expr, gt, minimum, proves
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Arg, Cast, Constant
 from fireiron.atoms.table import Near, chosen_from, matching, nearest
@@ -18,8 +18,9 @@ from fireiron.kernel.collective import lower_collective
 from fireiron.kernel.context import Body, Context, State, buffer_of, elements, memory_view, register_view
 from fireiron.kernel.descriptor import descriptor_view
 from fireiron.kernel.fragment import fragment_view
-from fireiron.kernel.ir import Binding, Buffer, Call, Compute, For, If, Micro, Region, View
+from fireiron.kernel.ir import Binding, Buffer, Call, Compute, Fence, For, If, Micro, Region, View
 from fireiron.kernel.packing import packed_access
+from fireiron.kernel.prolog import transform
 from fireiron.kernel.storage import tensor_window
 from fireiron.kernel.window import Window
 from fireiron.language.atom import Atom
@@ -137,7 +138,10 @@ def _matmul(chosen: Atom | str | None, state: State, context: Context) -> Body:
     if found.zeroes and not sums.seeded:
         accumulate = state.begun
         context.zeroed.add(sums.name)
-    return (Call(found, tuple(views), accumulate=accumulate, link=state.link),)
+    call = Call(found, tuple(views), accumulate=accumulate, link=state.link)
+    if found.completion and found.operand("A").memory.registers:
+        return (Fence("wgmma", "A is registers, written just now"), call)
+    return (call,)
 
 
 def _view(window: Window, state: State, context: Context) -> View:
@@ -167,7 +171,7 @@ def _move(chosen: Atom | str | None, state: State, context: Context) -> Body:
     source, target = _view(src, state, context), _view(dst, state, context)
     # Every register exists: what a thread holds beyond a tile's end is neither read nor stored by the other side.
     read, write = (None if w.storage.memory.registers else w.condition() for w in (src, dst))
-    same = src.storage.dtype == dst.storage.dtype
+    same = src.storage.dtype == dst.storage.dtype and state.ops is None
     straight = same and all(_packed(v, count) for v in (source, target))
     if straight:
         return (
@@ -181,12 +185,11 @@ def _move(chosen: Atom | str | None, state: State, context: Context) -> Body:
     into = target
     if not dst.storage.memory.registers:
         into = _temporary(f"{dst.storage.name}_vec", dst.storage.dtype, count, state, context)
-    e = context.variable("e", count) if count > 1 else as_expr(0)
-    value = Arg(0, src.storage.dtype)
-    one = Compute(
-        _element(into, e), value if same else Cast(value, dst.storage.dtype), (_element(source, e),), link=state.link
+    body += (
+        _computed(source, into, count, state, context)
+        if state.ops is not None
+        else _cast(source, into, count, state, context)
     )
-    body += (one,) if count == 1 else (For(e, as_expr(count), (one,), unroll=True),)  # pyright: ignore[reportArgumentType]
     if into is not target:
         body += (
             Call(_copy(chosen, into, target, count, state, context), (into, target), None, write, link=state.link),
@@ -194,6 +197,36 @@ def _move(chosen: Atom | str | None, state: State, context: Context) -> Body:
     elif write is not None:
         body = (If(write, body),)
     return body
+
+
+def _cast(source: View, into: View, count: int, state: State, context: Context) -> Body:
+    """Convert element by element."""
+    kinds = source.buffer.dtype, into.buffer.dtype
+    value = Arg(0, kinds[0]) if kinds[0] == kinds[1] else Cast(Arg(0, kinds[0]), kinds[1])
+    if count == 1:
+        return (Compute(_element(into, as_expr(0)), value, (_element(source, as_expr(0)),), link=state.link),)
+    e = context.variable("e", count)
+    one = Compute(_element(into, e), value, (_element(source, e),), link=state.link)
+    return (For(e, as_expr(count), (one,), unroll=True),)
+
+
+def _computed(source: View, into: View, count: int, state: State, context: Context) -> Body:
+    """Apply a prolog's ops element by element, two elements of a byte at once."""
+    pack = source.buffer.dtype.pack
+    e = context.variable("e", count // pack) if count > pack else as_expr(0)
+    body: Body = ()
+    for half in range(pack):
+        number = rest = e * pack + half
+        local: list[Expr] = []
+        for _, size in state.residual.sizes:
+            assert isinstance(size, int)
+            local.append(rest % size)
+            rest = rest // size
+        one = _element(source, e) if pack == 1 else _element(source, e * pack)
+        if pack > 1:
+            one = attrs.evolve(one, layout=Layout(pack, 1))
+        body += transform(_element(into, number), one, tuple(local), state, context, None if pack == 1 else half)
+    return (For(e, as_expr(count // pack), body, unroll=True),) if isinstance(e, Var) else body
 
 
 def _check_alignment(window: Window, count: int) -> None:

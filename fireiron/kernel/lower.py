@@ -35,7 +35,7 @@ from fireiron.kernel.storage import tensor_window
 from fireiron.kernel.synchronise import synchronise
 from fireiron.kernel.walk import lower_links
 from fireiron.kernel.window import Axis, Storage, Window
-from fireiron.language.decompositions import Decomposition, Epilog
+from fireiron.language.decompositions import Decomposition, Epilog, Prolog
 from fireiron.language.residual import start
 from fireiron.language.specs import MatMul, Program, Spec, tensors_of
 from fireiron.language.tensor import Tensor
@@ -134,8 +134,11 @@ def lower(
 
 def _named(spec: Spec, links: Sequence[Decomposition]) -> set[str]:
     """List the names that the author chose, of tensors, sizes, scalars: nothing that lowering makes may take them."""
-    values = [x.value for x in links if isinstance(x, Epilog)]
+    values = [
+        v for x in links if isinstance(x, Epilog | Prolog) for v in (x.values if isinstance(x, Epilog) else (x.value,))
+    ]
     tensors = [*tensors_of(spec), *(t for value in values for t in value.tensors)]
+    tensors += [t for x in links if isinstance(x, Epilog) for t in x.tensors]
     sizes = (leaf for t in tensors for e in (*t.shape, *t.strides) for leaf in free(as_expr(e)))
     scalars = (p for value in values for p in parameters(value.tree))
     return {*(t.name for t in tensors), *(leaf.name for leaf in sizes), *(p.name for p in scalars)}

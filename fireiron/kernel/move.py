@@ -49,6 +49,8 @@ def open_load(
     storage = make_storage(link, source, target, state, context, slots, rest)
     window = fresh_window(storage, source, slot)
     below = state.under(f"load {link.role} to {link.memory}", link.link)
+    if link.ops is not None:
+        below = attrs.evolve(below, whole={r: w for r, w in state.whole.items() if r != link.role})
     return attrs.evolve(below.with_window(link.role, window), residual=apply(link, state.residual))
 
 
@@ -57,7 +59,11 @@ def lower_copy(link: Load, state: State, storage: Storage, slot: Expr | None, co
     source = state.windows[link.role]
     move = move_of(state.residual, link.role, link.memory, storage.dtype)
     inner = attrs.evolve(
-        state, residual=move, windows={"src": source, "dst": fresh_window(storage, source, slot)}
+        state,
+        residual=move,
+        windows={"src": source, "dst": fresh_window(storage, source, slot)},
+        ops=link.ops,
+        whole={} if link.ops is None else {"src": state.whole[link.role]},
     ).under(f"load {link.role} to {link.memory}", link.link)
     title = f"load {source.storage.name} to {storage.name}: {move}"
     first = link.move[0] if link.move else None
@@ -76,9 +82,9 @@ def lower_copy(link: Load, state: State, storage: Storage, slot: Expr | None, co
     # The hop whose own schedule decides which thread holds what is staged comes first.
     if staging.memory.registers and not _defines_ownership(first):
         finish = recur(link.move[1:], opened, context)
-        start = lower_copy(first, inner, staging, None, context, recur)
+        start = lower_copy(first, attrs.evolve(inner, ops=None), staging, None, context, recur)
     else:
-        start = lower_copy(first, inner, staging, None, context, recur)
+        start = lower_copy(first, attrs.evolve(inner, ops=None), staging, None, context, recur)
         finish = recur(link.move[1:], opened, context)
     return Copy((*start.start, *start.finish), (Region(title, finish, inner.path, link.link),))
 
@@ -179,6 +185,7 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
     coordinates, limits, regular, irregular = _sort_loops(coordinates, limits, guards, loops_of)
     window, other_role = state.windows[role], "dst" if role == "src" else "src"
     axes: dict[str, list[Axis]] = {role: [], other_role: []}
+    whole = {r: list(w.axes) for r, w in state.whole.items()}
     sizes: list[tuple[str, Index | None]] = []
     for i, (mine, other) in enumerate(zip(window.axes, state.windows[other_role].axes, strict=True)):
         along = [(var, extent, steps[i]) for var, extent, steps in regular if steps[i]]
@@ -208,12 +215,17 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
         outer = tuple(attrs.evolve(b, offset=b.offset + at, steps=layout) for b in other.bounds)
         moved = Axis(other.dim, layout.size, other.offset + at, layout, (*outer, *(b for b in inside if not _holds(b))))
         axes[other_role].append(moved)
+        for found in whole.values():
+            axis = found[i]
+            behind = tuple(attrs.evolve(b, offset=b.offset + at, steps=layout) for b in axis.bounds)
+            found[i] = Axis(axis.dim, layout.size, axis.offset + at, layout, behind)
         sizes.append((mine.dim, layout.size))
     residual = attrs.evolve(state.residual, level=Thread, sizes=tuple(sizes))
     windows = {r: attrs.evolve(state.windows[r], axes=tuple(a)) for r, a in axes.items()}
     loops = tuple(RegisterLoop(v, as_expr(n), unrolled=True) for v, n in irregular)
     inner = attrs.evolve(
         state.under("own Thread", link.link), residual=residual, windows=windows, loops=(*state.loops, *loops),
+        whole={r: attrs.evolve(state.whole[r], axes=tuple(a)) for r, a in whole.items()},
         guards=(*state.guards, *guards),
         position=as_expr(0), width=1,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from fireiron.algebra.expr import Expr, as_expr
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Context, State, units_of
 from fireiron.kernel.ownership import SPAN, fit
-from fireiron.kernel.window import Axis, Storage
+from fireiron.kernel.window import Axis, Storage, Window
 from fireiron.language.decompositions import Own
 
 
@@ -48,8 +48,12 @@ def own_units(link: Own, state: State, context: Context, storage: Storage) -> St
         if steps is None:
             raise _irregular(link, storage, ownership.owner)
         offsets.append(as_expr(int(column[0])) + (steps(units.index) if steps.size > 1 else 0))
-    windows = {
-        role: attrs.evolve(
+
+    def owned(found: dict[str, Window]) -> dict[str, Window]:
+        return {role: inside_of(window) for role, window in found.items()}
+
+    def inside_of(window: Window) -> Window:
+        return attrs.evolve(
             window,
             axes=tuple(
                 Axis(
@@ -62,10 +66,14 @@ def own_units(link: Own, state: State, context: Context, storage: Storage) -> St
                 for d, axis in enumerate(window.axes)
             ),
         )
-        for role, window in state.windows.items()
-    }
+
     sizes = tuple((dim, n) for (dim, _), n in zip(state.residual.sizes, extent, strict=True))
-    inside = attrs.evolve(state, windows=windows, residual=attrs.evolve(state.residual, level=level, sizes=sizes))
+    inside = attrs.evolve(
+        state,
+        windows=owned(state.windows),
+        whole=owned(state.whole),
+        residual=attrs.evolve(state.residual, level=level, sizes=sizes),
+    )
     return attrs.evolve(inside.under(f"own {level}", link.link), position=units.position, width=units.width)
 
 

@@ -99,9 +99,9 @@ def _statement(statement: Statement) -> Statement:
             return attrs.evolve(statement, views=tuple(_view(v, link) for v in views))
         case Compute(dst=dst, inputs=inputs, link=link):
             for view in (dst, *inputs):
-                if view.buffer.dtype.packed:
+                if view.buffer.dtype.packed and (view is dst or view.layout.size != view.buffer.dtype.pack):
                     raise _refused(view.buffer, "a scalar operation takes one element", link)
-            return statement
+            return attrs.evolve(statement, inputs=tuple(_view(view, link) for view in inputs))  # whole bytes
         case Micro(name=name, views=views, link=link):
             for view in views:
                 if view.buffer.dtype.packed:

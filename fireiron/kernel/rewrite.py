@@ -51,9 +51,11 @@ def replaced(body: Body, values: Mapping[Var, Expr]) -> Body:
         found = one(e)
         return None if as_int(found) == 1 else found
 
+    def maybe(e: Expr | None) -> Expr | None:
+        return None if e is None else one(e)
+
     def view(v: View) -> View:
-        slot = None if v.slot is None else one(v.slot)
-        return attrs.evolve(v, offset=one(v.offset), slot=slot, origin=tuple(one(x) for x in v.origin))
+        return attrs.evolve(v, offset=one(v.offset), slot=maybe(v.slot), origin=tuple(one(x) for x in v.origin))
 
     out: list[Statement] = []
     for s in body:
@@ -67,9 +69,17 @@ def replaced(body: Body, values: Mapping[Var, Expr]) -> Body:
             case Region(body=inner):
                 out.append(attrs.evolve(s, body=replaced(inner, known)))
             case Call():
-                views = tuple(view(v) for v in s.views)
-                lane = None if s.lane is None else one(s.lane)
-                out.append(attrs.evolve(s, views=views, read=condition(s.read), write=condition(s.write), lane=lane))
+                changed = attrs.evolve(
+                    s,
+                    views=tuple(view(v) for v in s.views),
+                    read=condition(s.read),
+                    write=condition(s.write),
+                    lane=maybe(s.lane),
+                    accumulate=condition(s.accumulate),
+                    signal=None if s.signal is None else (s.signal[0], one(s.signal[1])),
+                    peers=maybe(s.peers),
+                )
+                out.append(changed)
             case Compute():
                 inputs = tuple(view(v) for v in s.inputs)
                 out.append(attrs.evolve(s, dst=view(s.dst), inputs=inputs, write=condition(s.write)))
@@ -79,15 +89,21 @@ def replaced(body: Body, values: Mapping[Var, Expr]) -> Body:
                 out.append(attrs.evolve(s, views=views, bindings=bindings, write=condition(s.write)))
             case Let(value=value):
                 out.append(attrs.evolve(s, value=one(value)))
-            case FindGroup():
-                out.append(attrs.evolve(s, ends=view(s.ends), item=one(s.item)))
             case CountIn():
                 out.append(attrs.evolve(s, counter=view(s.counter), count=one(s.count)))
             case Raise(flag=flag) | Lower(flag=flag):
                 out.append(attrs.evolve(s, flag=view(flag)))
-            case Await() | Arrive() | Advance() | InitBarriers() | Roles() | Turn() | Fence():
-                raise AssertionError("what orders roles stands around their loops")
-            case Commit() | Wait() | Sync():
+            case FindGroup():
+                out.append(attrs.evolve(s, ends=view(s.ends), item=one(s.item)))
+            case Await():
+                out.append(attrs.evolve(s, slot=one(s.slot), parity=one(s.parity)))
+            case Arrive():
+                out.append(attrs.evolve(s, slot=one(s.slot), peer=maybe(s.peer)))
+            case Advance():
+                out.append(attrs.evolve(s, by=one(s.by)))
+            case Roles(roles=roles):
+                out.append(Roles(tuple(attrs.evolve(role, body=replaced(role.body, known)) for role in roles)))
+            case Commit() | Wait() | Sync() | InitBarriers() | Fence() | Turn():
                 out.append(s)
             case _ as never:
                 assert_never(never)

@@ -49,7 +49,7 @@ def lower_specialised(link: Split, rest: Sequence[Decomposition], state: State, 
     """Lower the loop over chunks of K for the role that is being lowered.
 
     Raises:
-        DecompositionError: `role-loads`, `role-copies`.
+        DecompositionError: `role-loads`, `role-copies`, `register-inflight`.
     """
     extent = state.residual.extents["K"]
     assert extent is not None and link.specialised is not None
@@ -110,6 +110,13 @@ def _empty(
     )
     flying = any(isinstance(s, Call) and s.atom.completion == GROUP for s in walk(compute))
     late = link.inflight if flying else 0
+    if late and any(isinstance(s, Call) and s.atom.completion == GROUP and _held(s) for s in walk(compute)):
+        raise DecompositionError(
+            "register-inflight",
+            f"inflight={late}: products read A's registers while the next chunk is loaded there",
+            fix="use pipeline(n) without inflight where A comes from registers",
+            link=link.link,
+        )
     last = (
         cursor.slot
         if not late
@@ -119,8 +126,10 @@ def _empty(
     if flying:
         body += (Fence("wgmma", "accumulators are registers"), *compute, Commit(GROUP), Wait(GROUP, late))
     else:
+        body += compute
+    if not flying or any(isinstance(s, Call) and _loads(s) for s in walk(compute)):
         generic = Fence("proxy.async", "the slot is read before a bulk copy overwrites it")
-        body += (*compute, generic, Sync(Warp, "all lanes have read the slot", link.link))
+        body += (generic, Sync(level, "all threads have read the slot", link.link))
     body += (*_release(empty, last, level, ge(k, late), context, link), Advance(cursor, as_expr(1)))
     before, behind, after = _turns(cursor, trips, level, context)
     loop = For(k, trips, body, link.unrolled)
@@ -191,6 +200,14 @@ def _budgets(link: Split, context: Context) -> None:
             fix=f"give the threads that compute at most {most} registers",
             link=link.link,
         )
+
+
+def _held(call: Call) -> bool:
+    return call.atom.operand("A").memory.registers
+
+
+def _loads(call: Call) -> bool:
+    return call.atom.kind == "Move" and call.views[0].buffer.memory == SH
 
 
 def _readers(compute: Body) -> Level:

@@ -310,11 +310,12 @@ def _trips(site: Site, extents: list[Expr], sizes: Mapping[str, int], grid: int)
     """Give each loop's trips, the most where they depend on what is around."""
     found: list[int] = []
     for loop, extent in zip(site.loops, extents, strict=True):
-        if any(leaf.name == BLOCKS for leaf in free(extent)):  # the first block's first threads take the most
+        names = {leaf.name for leaf in free(extent) if isinstance(leaf, Var)}
+        if BLOCKS in names and names <= {BLOCKS, BLOCK, THREAD, RANK}:  # the first block's first threads take the most
             found.append(int(evaluate(extent, {**sizes, BLOCKS: grid, BLOCK: 0, THREAD: 0, RANK: 0})))  # pyright: ignore[reportArgumentType]
-        elif any(isinstance(leaf, Var) for leaf in free(extent)):
-            most = extent.range[1]
-            found.append(TYPICAL if most is None else min(most, MOST_TRIPS))
+        elif names:  # a name's own range may say more than what it stands for
+            most = [n for n in (loop.extent.range[1], extent.range[1]) if n is not None]
+            found.append(min(*most, MOST_TRIPS) if most else TYPICAL)
         else:
             found.append(int(evaluate(extent, sizes)))  # pyright: ignore[reportArgumentType]
         assert loop.var.name

@@ -27,7 +27,7 @@ from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.context import Body, Context, State, descend, units_of
 from fireiron.kernel.epilog import lower_epilog
 from fireiron.kernel.groups import OpenGroups, open_groups
-from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, For, If, Let, Region, Statement, mentions
+from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, For, If, Let, Region, mentions
 from fireiron.kernel.leaf import lower_done
 from fireiron.kernel.move import lower_load, lower_own, widest_sizes
 from fireiron.kernel.ownership import RegisterLoop
@@ -42,12 +42,14 @@ from fireiron.language.decompositions import (
     Extent,
     Load,
     Own,
+    Prolog,
     Split,
     StreamK,
     Tile,
     Widest,
 )
 from fireiron.language.levels import Block, Cluster, Kernel, Warp
+from fireiron.language.residual import apply
 from fireiron.language.specs import BATCH
 from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
 
@@ -80,6 +82,11 @@ def lower_links(links: Sequence[Decomposition], state: State, context: Context) 
                 return lower_split(link, rest, state, context, lower_links)
             case Load():
                 return lower_load(link, rest, state, context, lower_links)
+            case Prolog(role):
+                below = attrs.evolve(state, residual=apply(link, state.residual))
+                whole = {**state.whole, role: state.whole.get(role, state.windows[role])}
+                below = attrs.evolve(below, whole=whole).under(f"prolog {role}", link.link)
+                return lower_links(rest, below, context)
             case Epilog():
                 return lower_epilog(link, rest, state, context, lower_links)
             case Own():
@@ -254,7 +261,7 @@ def _grid_tile(
     index: Expr = block // size
     context.tiles = simplest(total * size)
     if link.persistent:
-        return _work_loop(link, parts, order, rest, state, context, index, size, total, opened)
+        return _work_loop(link, parts, order, rest, state, context, index, size, opened)
     if context.ways != 1:
         # The blocks of a tile are neighbours: they end together, and their sums are still in the L2 cache.
         context.way = context.define("way", index % context.ways, context.ways)
@@ -314,18 +321,11 @@ def _work_loop(
     context: Context,
     unit: Expr,
     size: int,
-    tiles: Expr,
     opened: OpenGroups | None,
 ) -> Body:
     """Let each launched unit take every so-manieth work item: a tile, or one way's part of it."""
+    tiles = opened.groups.most if opened else _count(parts)
     if link.share is not None:
-        if opened:
-            raise DecompositionError(
-                "stream-groups",
-                f"stream_k({link.share.units}) shares out the chunks of all tiles, and how many tiles groups have is "
-                "known where the kernel runs",
-                fix="drop stream_k(), or share out each tile's K: split(ways=n).parallel(Block)",
-            )
         return _stream_loop(link, link.share, parts, order, rest, state, context, unit, size)
     total = tiles * context.ways
     most = simplest(minimum(total, MAX_GRID))
@@ -353,17 +353,10 @@ def _work_loop(
     context.tile = _of_blocks(tile, size)
     if opened:
         index = _permuted(link, tile, simplest(tiles))
-        body = _needed(lets, _group_tile(link, opened, order, rest, context, index, "tile"))
+        body = _needed(tuple(lets), _group_tile(link, opened, order, rest, context, index, "tile"))
     else:
-        body = _work(link, parts, order, rest, state, context, tile, lets)
+        body = _work(link, parts, order, rest, state, context, tile, tuple(lets))
     return (For(trip, trips, body),)
-
-
-def _needed(lets: Sequence[Let], body: Body) -> Body:
-    """Name what a role's statements need: one role may not need what the other does."""
-    for let in reversed(lets):
-        body = (let, *body) if mentions(body, let.var) else body
-    return body
 
 
 def _work(
@@ -374,15 +367,48 @@ def _work(
     state: State,
     context: Context,
     tile: Expr,
-    lets: Sequence[Let],
+    lets: tuple[Let, ...],
 ) -> Body:
     """Lower what a persistent unit does in one trip, with the names that it needs."""
-    named, numbers = _let(
-        _numbers(_permuted(link, tile, simplest(_count(parts))), parts, order), "tile", parts, context
-    )
+    index = _permuted(link, tile, simplest(_count(parts)))
+    named, numbers = _let(_numbers(index, parts, order), "tile", parts, context)
     inside = descend(state, parts, numbers, link.level)
     body = _needed(lets, (*named, *lower_links(rest, inside, context)))
     return (Region(str(inside.residual), body, state.path, link.link),)
+
+
+def _needed(lets: tuple[Let, ...], body: Body) -> Body:
+    """Put names before what says them: one role may not need what the other does."""
+    for let in reversed(lets):
+        body = (let, *body) if mentions(body, let.var) else body
+    return body
+
+
+def _let(
+    numbers: dict[str, Expr], prefix: str, parts: dict[str, Cut], context: Context
+) -> tuple[Body, dict[str, Expr]]:
+    """Name a tile's number along each dimension where it stands."""
+    named = {dim: context.variable(f"{prefix}_{dim.lower()}", parts[dim].trips) for dim in numbers}
+    return tuple(Let(named[dim], number) for dim, number in numbers.items()), dict[str, Expr](named)
+
+
+def _group_tile(
+    link: Tile,
+    opened: OpenGroups,
+    order: Order | Grouped | Layout,
+    rest: Sequence[Decomposition],
+    context: Context,
+    item: Expr,
+    prefix: str,
+) -> Body:
+    """Find the group that holds an item, and which of its tiles that is; nothing is left to do behind the last one."""
+    inner = {dim: part for dim, part in opened.parts.items() if dim != BATCH}
+    place = context.variable(f"{opened.groups.name}_item", simplest(minimum(opened.groups.most, MAX_GRID)))
+    lets, numbers = _let(_numbers(place, inner, order), prefix, inner, context)
+    inside = descend(opened.state, opened.parts, opened.numbers(numbers), link.level)
+    body = (Let(place, item - opened.groups.first), *lets, *lower_links(rest, inside, context))
+    region = Region(str(inside.residual), body, opened.state.path, link.link)
+    return (opened.find(item, context), If(opened.groups.found, (region,)))
 
 
 def _stream_loop(
@@ -407,39 +433,6 @@ def _stream_loop(
     context.stream, context.tile = mine.stream, _of_blocks(mine.tile, size)
     body = _work(link, parts, order, rest, state, context, mine.tile, mine.item)
     return (*mine.head, For(mine.trip, mine.trips, body))
-
-
-def _let(
-    numbers: dict[str, Expr], prefix: str, parts: dict[str, Cut], context: Context
-) -> tuple[Body, dict[str, Expr]]:
-    """Name a tile's number along each dimension where it stands."""
-    lets: list[Statement] = []
-    named: dict[str, Expr] = {}
-    for dim, number in numbers.items():
-        named[dim] = var = context.variable(f"{prefix}_{dim.lower()}", parts[dim].trips)
-        lets.append(Let(var, number))
-    return tuple(lets), named
-
-
-def _group_tile(
-    link: Tile,
-    opened: OpenGroups,
-    order: Order | Grouped | Layout,
-    rest: Sequence[Decomposition],
-    context: Context,
-    item: Expr,
-    prefix: str,
-) -> Body:
-    """Find the group that holds an item, and which of its tiles that is; nothing is left to do behind the last one."""
-    inner = {dim: part for dim, part in opened.parts.items() if dim != BATCH}
-    place = context.variable(f"{opened.groups.name}_item", simplest(minimum(opened.groups.most, MAX_GRID)))
-    lets, numbers = _let(_numbers(place, inner, order), prefix, inner, context)
-    inside = descend(opened.state, opened.parts, opened.numbers(numbers), link.level)
-    body = lower_links(rest, inside, context)
-    region = Region(
-        str(inside.residual), (Let(place, item - opened.groups.first), *lets, *body), opened.state.path, link.link
-    )
-    return (opened.find(item, context), If(opened.groups.found, (region,)))
 
 
 def _cluster_tile(
@@ -467,7 +460,9 @@ def _cluster_tile(
 
 def _reached(state: State) -> Expr | None:
     """Give the condition under which a unit's tile holds rows of the group, None where it always does."""
-    condition = and_(*(bound.condition() for bound in state.reach.bounds)) if state.reach else as_expr(1)
+    if state.reach is None or state.residual.kind != "MatMul":
+        return None
+    condition = and_(*(bound.condition() for bound in state.reach.bounds))
     return None if proves(condition) else condition
 
 
@@ -526,7 +521,7 @@ def _unit_tile(
     inside = descend(attrs.evolve(state, loops=loops, guards=guards), parts, numbers, level)
     inside = inside if flow is None else attrs.evolve(inside, flow=None)
     inside = attrs.evolve(inside, position=units.position, width=units.width)
-    if state.residual.kind == "MatMul":
+    if context.loaders and state.level.name == Block.name and var is None:
         context.busy = _reached(inside)
         if context.busy is not None:  # a unit that computes nothing stores zeros, under predicates that never hold
             state.windows["C"].storage.seeded = True

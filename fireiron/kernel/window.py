@@ -56,6 +56,7 @@ class Storage:
         no_sync: whether the author's schedule claims that no barrier is needed, and the link that does.
         align: bytes to which the buffer is aligned.
         guarded: whether mbarriers order every access.
+        follows: the register tensor from which it is made element by element.
         seeded: whether an accumulator starts at something else than zero.
         partials: of an accumulator, the parallel splits whose units each hold a partial sum, outermost first.
         order: in which order the source lies in memory that a register tensor is loaded from.
@@ -79,6 +80,7 @@ class Storage:
     link: Link | None = None
     align: int = 1
     guarded: bool = False
+    follows: str = ""
     seeded: bool = False
     partials: list[Partial] = attrs.field(factory=list[Partial])
     order: Order | None = None

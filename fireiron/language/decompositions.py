@@ -6,7 +6,7 @@ Each turns a spec into a smaller one and says which code stands between them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
@@ -18,7 +18,7 @@ from fireiron.base.link import Link
 from fireiron.language.atom import Atom
 from fireiron.language.levels import Level, Memory
 from fireiron.language.pointwise import Value
-from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
+from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor, Tensor
 
 _link = attrs.field(default=None, eq=False, repr=False)
 
@@ -210,6 +210,7 @@ class Load:
         reuse: whether it may overlay buffers that are dead by then.
         no_sync: whether the author claims that no barrier is needed for this load alone.
         dtype: element type in the buffer, None for the source's.
+        ops: what is made of each element on the way, an expression of it; None for nothing.
     """
 
     role: str
@@ -221,7 +222,39 @@ class Load:
     reuse: bool = False
     no_sync: bool = False
     dtype: DType | None = None
+    ops: Value | None = None
     link: Link | None = _link
+
+
+@attrs.frozen
+class Prolog:
+    """Compute pointwise with an operand's elements where the next load moves it through registers.
+
+    Args:
+        role: which operand of the residual.
+        value: what is made of each element, an expression of it.
+    """
+
+    role: str
+    value: Value
+    link: Link | None = _link
+
+
+@attrs.frozen
+class Output:
+    """Store what an epilog has made of the accumulator so far; the ops behind it go on from there.
+
+    Args:
+        value: an expression of what the output before it left, or of the accumulator.
+        tensor: where it goes.
+        store: the links of the Move that stores.
+        rows: None where every element is stored; else what folds each row of a tile to the one value that is.
+    """
+
+    value: Value
+    tensor: Tensor
+    store: tuple[Decomposition, ...]
+    rows: Literal["add", "max"] | None = None
 
 
 @attrs.frozen
@@ -229,11 +262,12 @@ class Epilog:
     """Accumulate C in registers; then run pointwise ops, and store.
 
     Args:
-        value: what is stored, an expression of the accumulator.
+        value: what is stored, an expression of the accumulator, or of what the last output left.
         memory: FR or RF.
         dtype: the accumulator's element type, None for the default of the inputs'.
         init: the accumulator's first value.
         store: the links of the Move that stores.
+        outputs: what is stored on the way, first to last.
     """
 
     value: Value
@@ -241,7 +275,19 @@ class Epilog:
     dtype: DType
     init: float
     store: tuple[Decomposition, ...]
+    outputs: tuple[Output, ...] = ()
     link: Link | None = _link
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """List the expressions, each of what the one before it left."""
+        return (*(output.value for output in self.outputs), self.value)
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """List the tensors that the ops read and those that they are stored to, beside C."""
+        found = [t for output in self.outputs for t in (*output.value.tensors, output.tensor)]
+        return tuple(dict.fromkeys((*found, *self.value.tensors)))
 
 
 @attrs.frozen
@@ -276,7 +322,7 @@ class Done:
     link: Link | None = _link
 
 
-Decomposition: TypeAlias = Tile | Split | Load | Epilog | Own | Done
+Decomposition: TypeAlias = Tile | Split | Load | Prolog | Epilog | Own | Done
 
 __all__ = [
     "ByAtomics",
@@ -290,7 +336,9 @@ __all__ = [
     "InOrder",
     "Load",
     "Microkernel",
+    "Output",
     "Own",
+    "Prolog",
     "Reduction",
     "Specialised",
     "Split",

@@ -1,7 +1,7 @@
-"""The pointwise language of epilogues: ordinary Python expressions that build an immutable tree.
+"""The pointwise language of epilogues and prologues: ordinary Python expressions that build an immutable tree.
 
-An op is a function from the accumulator's expression to a new one. Tensors take part by `operand(tensor)`, or
-directly in arithmetic.
+An op is a function from the accumulator's expression to a new one. Tensors take part by standing in arithmetic, and
+scalars of the call by their names.
 """
 
 from __future__ import annotations
@@ -11,9 +11,24 @@ from typing import TypeAlias, cast
 
 import attrs
 
-from fireiron.algebra.dtypes import DType, f32
+from fireiron.algebra.dtypes import DType
 from fireiron.algebra.dtypes import dtype as find_dtype
-from fireiron.algebra.scalar import Arg, Binary, BinaryOp, Cast, Constant, Parameter, Scalar, Select, Unary, UnaryOp
+from fireiron.algebra.scalar import (
+    Arg,
+    Binary,
+    BinaryOp,
+    Cast,
+    Constant,
+    Parameter,
+    Scalar,
+    Select,
+    Unary,
+    UnaryOp,
+    children,
+    renumbered,
+    with_children,
+)
+from fireiron.algebra.simplify import simplify
 from fireiron.base.errors import SpecError
 from fireiron.language.tensor import Tensor
 
@@ -22,7 +37,8 @@ from fireiron.language.tensor import Tensor
 class Value:
     """Hold an expression under construction: its scalar tree, and the tensors that its arguments read.
 
-    `Arg(0)` is the accumulator; `Arg(i)` reads `tensors[i - 1]`.
+    `Arg(0)` is the accumulator; `Arg(i)` reads `tensors[i - 1]`. Equality tells expressions apart: that of elements is
+    `equal(x, y)`. Comparisons give 1 or 0.
     """
 
     tree: Scalar
@@ -34,34 +50,56 @@ class Value:
         return self.tree.dtype
 
     def __add__(self, other: Operand) -> Value:
-        return _binary("add", self, other)
+        return binary("add", self, other)
 
     def __radd__(self, other: Operand) -> Value:
-        return _binary("add", _lift(other, self.dtype), self)
+        return binary("add", other, self)
 
     def __sub__(self, other: Operand) -> Value:
-        return _binary("sub", self, other)
+        return binary("sub", self, other)
 
     def __rsub__(self, other: Operand) -> Value:
-        return _binary("sub", _lift(other, self.dtype), self)
+        return binary("sub", other, self)
 
     def __mul__(self, other: Operand) -> Value:
-        return _binary("mul", self, other)
+        return binary("mul", self, other)
 
     def __rmul__(self, other: Operand) -> Value:
-        return _binary("mul", _lift(other, self.dtype), self)
+        return binary("mul", other, self)
 
     def __truediv__(self, other: Operand) -> Value:
-        return _binary("div", self, other)
+        return binary("div", self, other)
 
     def __rtruediv__(self, other: Operand) -> Value:
-        return _binary("div", _lift(other, self.dtype), self)
+        return binary("div", other, self)
+
+    def __lt__(self, other: Operand) -> Value:
+        return binary("lt", self, other)
+
+    def __le__(self, other: Operand) -> Value:
+        return binary("le", self, other)
+
+    def __gt__(self, other: Operand) -> Value:
+        return binary("lt", other, self)
+
+    def __ge__(self, other: Operand) -> Value:
+        return binary("le", other, self)
 
     def __neg__(self) -> Value:
         return unary("neg", self)
 
+    def __abs__(self) -> Value:
+        return unary("abs", self)
 
-Operand: TypeAlias = Value | Tensor | float | int
+    def __bool__(self) -> bool:
+        raise SpecError(
+            "bad-op",
+            "an expression is true or false for each element alone: Python's if, and, or and not cannot ask it",
+            fix="use where(condition, x, y)",
+        )
+
+
+Operand: TypeAlias = Value | Tensor | float | int | str
 Op: TypeAlias = Callable[[Value], Value]
 
 
@@ -70,128 +108,153 @@ def accumulator(dtype: DType) -> Value:
     return Value(Arg(0, dtype))
 
 
-def parameter(name: str, dtype: DType) -> Value:
-    """Read a scalar kernel parameter."""
-    return Value(Parameter(name, dtype))
+def read(tensor: Tensor) -> Value:
+    """Start an expression at a tensor's element."""
+    return Value(Arg(1, tensor.dtype), (tensor,))
+
+
+def parameter(name: str, dtype: object) -> Value:
+    """Read a scalar kernel parameter, given by keyword at the call.
+
+    Raises:
+        SpecError: `unknown-dtype`.
+    """
+    return Value(Parameter(name, find_dtype(dtype)))
 
 
 def _lift(x: object, dtype: DType) -> Value:
-    if isinstance(x, Value):
-        return x
-    if isinstance(x, Tensor):
-        read: Scalar = Arg(1, x.dtype)
-        return Value(read if x.dtype == dtype else Cast(read, dtype), (x,))
-    if isinstance(x, int | float):
-        if dtype.kind == "int" and x != int(x):
+    """Let a tensor, a number or a scalar's name take part, converted to an expression's type."""
+    match x:
+        case Value():
+            return x
+        case Tensor():
+            read: Scalar = Arg(1, x.dtype)
+            return Value(read if x.dtype == dtype else Cast(read, dtype), (x,))
+        case bool() | int() | float():
+            if dtype.kind == "int" and x != int(x):
+                raise SpecError(
+                    "fraction-of-integer", f"{x!r} is no {dtype}", fix="use scale(number), or saturate('f32') before it"
+                )
+            return Value(Constant(x, dtype))
+        case str() if x.isidentifier():
+            return Value(Parameter(x, dtype))
+        case _:
             raise SpecError(
-                "fraction-of-integer", f"{x!r} is no {dtype}", fix="use scale(number), or saturate('f32') before it"
+                "bad-operand",
+                f"{x!r} cannot take part in a pointwise expression",
+                fix="use numbers, tensors, expressions, and names of scalars",
             )
-        return Value(Constant(x, dtype))
-    raise SpecError(
-        "bad-operand", f"{x!r} cannot take part in a pointwise expression", fix="use numbers, tensors and expressions"
-    )
 
 
-def _merge(x: Value, y: Value) -> tuple[Scalar, Scalar, tuple[Tensor, ...]]:
-    tensors = list(x.tensors)
-    renumber = {0: 0}
-    for i, tensor in enumerate(y.tensors, start=1):
-        if tensor not in tensors:
-            tensors.append(tensor)
-        renumber[i] = tensors.index(tensor) + 1
-    return x.tree, _renumbered(y.tree, renumber), tuple(tensors)
+def lifted(*operands: Operand) -> tuple[Value, ...]:
+    """Let operands take part in one expression; the first that is an expression, else a tensor, gives the type.
+
+    Raises:
+        SpecError: `bad-operand`.
+    """
+    kinds = [x.dtype for x in operands if isinstance(x, Value)] or [x.dtype for x in operands if isinstance(x, Tensor)]
+    if not kinds:
+        raise SpecError("bad-operand", "an operation of numbers alone reads no element", fix="compute it in Python")
+    return tuple(_lift(x, kinds[0]) for x in operands)
 
 
-def _renumbered(tree: Scalar, to: dict[int, int]) -> Scalar:
-    match tree:
-        case Arg(index, dtype):
-            return Arg(to[index], dtype)
-        case Constant() | Parameter():
-            return tree
-        case Unary(op, x):
-            return Unary(op, _renumbered(x, to))
-        case Binary(op, x, y):
-            return Binary(op, _renumbered(x, to), _renumbered(y, to))
-        case Select(c, x, y):
-            return Select(_renumbered(c, to), _renumbered(x, to), _renumbered(y, to))
-        case Cast(x, dtype):
-            return Cast(_renumbered(x, to), dtype)
+def merged(values: tuple[Value, ...]) -> tuple[tuple[Scalar, ...], tuple[Tensor, ...]]:
+    """Number the tensors of several expressions anew, each once."""
+    tensors: list[Tensor] = []
+    trees: list[Scalar] = []
+    for value in values:
+        numbers: dict[int, int] = {}
+        for i, tensor in enumerate(value.tensors, start=1):
+            if tensor not in tensors:
+                tensors.append(tensor)
+            numbers[i] = tensors.index(tensor) + 1
+        trees.append(renumbered(value.tree, numbers))
+    return tuple(trees), tuple(tensors)
 
 
-def _binary(op: BinaryOp, x: Value, y: Operand) -> Value:
-    a, b, tensors = _merge(x, _lift(y, x.dtype))
+def binary(op: BinaryOp, x: Operand, y: Operand) -> Value:
+    """Apply a function of two values.
+
+    Raises:
+        SpecError: `dtype-mismatch`, `bad-operand`.
+    """
+    (a, b), tensors = merged(lifted(x, y))
     if a.dtype != b.dtype:
         raise SpecError("dtype-mismatch", f"{op} of {a.dtype} and {b.dtype}", fix="cast one side")
     return Value(Binary(op, a, b), tensors)
 
 
-def unary(op: UnaryOp, x: Value) -> Value:
+def unary(op: UnaryOp, x: Operand) -> Value:
     """Apply a function of one value."""
+    (x,) = lifted(x)
     return Value(Unary(op, x.tree), x.tensors)
 
 
-def maximum(x: Value, y: Operand) -> Value:
-    """Take the larger value."""
-    return _binary("max", x, y)
+def where(condition: Operand, x: Operand, y: Operand) -> Value:
+    """Give `x` where a condition is not zero, else `y`.
 
+    Args:
+        condition: an expression, or a tensor (a mask) of any type.
+        x, y: of one type.
 
-def minimum(x: Value, y: Operand) -> Value:
-    """Take the smaller value."""
-    return _binary("min", x, y)
-
-
-def relu(x: Value) -> Value:
-    """Replace negative values by zero."""
-    return maximum(x, 0)
-
-
-def tanh(x: Value) -> Value:
-    """Take the hyperbolic tangent."""
-    return unary("tanh", x)
-
-
-def exp(x: Value) -> Value:
-    """Take the exponential."""
-    return unary("exp", x)
-
-
-def add(tensor: Operand) -> Op:
-    """Make the op that adds a tensor, broadcast over the output, or a number."""
-    return lambda acc: acc + tensor
-
-
-def scale(factor: Operand) -> Op:
-    """Make the op that multiplies by a tensor, broadcast over the output, or a number.
-
-    An integer accumulator is multiplied by a fraction in f32; what is stored is rounded to nearest even, and saturated.
+    Raises:
+        SpecError: `dtype-mismatch`, `bad-operand`.
     """
-    fraction = isinstance(factor, float) or (isinstance(factor, Value | Tensor) and factor.dtype.kind == "float")
-    return lambda acc: (cast_to(acc, f32) if fraction and acc.dtype.kind == "int" else acc) * factor
+    given = condition if isinstance(condition, Value) else lifted(condition)[0]
+    chosen = (x, y) if any(isinstance(z, Value | Tensor) for z in (x, y)) else (_lift(x, given.dtype), y)
+    (c, a, b), tensors = merged((given, *lifted(*chosen)))
+    if a.dtype != b.dtype:
+        raise SpecError("dtype-mismatch", f"where of {a.dtype} and {b.dtype}", fix="cast one side")
+    return Value(Select(c, a, b), tensors)
 
 
-def saturate(kind: object) -> Op:
-    """Make the op that converts to an element type, rounding to nearest even; integers saturate, NaN becomes 0 in them.
+def cast_to(x: Operand, dtype: object) -> Value:
+    """Convert to another type: floats round to nearest even, integers and 8-bit floats saturate.
 
     Raises:
         SpecError: `unknown-dtype`.
     """
-    to = find_dtype(kind)
-    return lambda acc: cast_to(acc, to)
-
-
-def cast_to(x: Value, kind: DType) -> Value:
-    """Convert a value to an element type."""
+    (x,) = lifted(x)
+    kind = find_dtype(dtype)
     return x if x.dtype == kind else Value(Cast(x.tree, kind), x.tensors)
+
+
+def substituted(value: Value, inner: Value) -> Value:
+    """Put an expression in place of another's accumulator."""
+    (outer, argument), tensors = merged((value, inner))
+
+    def put(tree: Scalar) -> Scalar:
+        if isinstance(tree, Arg):
+            return argument if tree.index == 0 else tree
+        return with_children(tree, tuple(put(x) for x in children(tree)))
+
+    return Value(put(outer), tensors)
+
+
+def simplified(value: Value) -> Value:
+    """Simplify an expression, and forget the tensors that it no longer reads."""
+    tree = simplify(value.tree)
+    used = {part for part in range(1, len(value.tensors) + 1) if _reads(tree, part)}
+    numbers = {old: new for new, old in enumerate(sorted(used), start=1)}
+    return Value(renumbered(tree, numbers), tuple(value.tensors[i - 1] for i in sorted(used)))
+
+
+def _reads(tree: Scalar, index: int) -> bool:
+    return tree.index == index if isinstance(tree, Arg) else any(_reads(x, index) for x in children(tree))
 
 
 def expression(ops: tuple[Op, ...], value: Value) -> Value:
     """Apply ops to an expression, first to last.
 
     Raises:
-        SpecError: `bad-op` where an op does not return an expression.
+        SpecError: `bad-op` where an op is no function, or does not return an expression.
     """
     for op in ops:
         # An op is a user's function: nothing but this check holds it to its type.
+        if not callable(op):
+            raise SpecError(
+                "bad-op", f"{op} is no op", fix="give functions of the accumulator: relu, add(bias), lambda x: x * 2"
+            )
         result = cast(object, op(value))
         if not isinstance(result, Value):
             name = getattr(op, "__name__", repr(op))
@@ -200,8 +263,3 @@ def expression(ops: tuple[Op, ...], value: Value) -> Value:
             )
         value = result
     return value
-
-
-def read(tensor: Tensor) -> Value:
-    """Start an expression at a tensor's element."""
-    return Value(Arg(1, tensor.dtype), (tensor,))

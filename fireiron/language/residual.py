@@ -8,8 +8,21 @@ import attrs
 
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Index
-from fireiron.language.decompositions import Chunks, Decomposition, Done, Epilog, Extent, Load, Own, Split, Tile, Widest
+from fireiron.language.decompositions import (
+    Chunks,
+    Decomposition,
+    Done,
+    Epilog,
+    Extent,
+    Load,
+    Own,
+    Prolog,
+    Split,
+    Tile,
+    Widest,
+)
 from fireiron.language.levels import Kernel, Level, Memory
+from fireiron.language.pointwise import Value
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, dims_of
 from fireiron.language.tensor import Tensor
 
@@ -26,6 +39,7 @@ class Operand:
         memory: where it lies now.
         dtype: its element type there.
         dims: the dimensions that index it.
+        ops: what is still to be made of its elements on the way to the atom, None for nothing.
     """
 
     role: str
@@ -33,6 +47,12 @@ class Operand:
     memory: Memory
     dtype: DType
     dims: tuple[str, ...]
+    ops: Value | None = None
+
+    @property
+    def computed(self) -> DType:
+        """Give the element type behind the ops that are still to come."""
+        return self.dtype if self.ops is None else self.ops.dtype
 
 
 @attrs.frozen
@@ -99,17 +119,20 @@ def move_of(residual: Residual, role: str, memory: Memory, dtype: DType) -> Resi
     operand = residual.operand(role)
     assert operand is not None
     sizes = tuple((dim, residual.extents[dim]) for dim in operand.dims)
-    src = attrs.evolve(operand, role="src")
-    return Residual("Move", residual.level, sizes, (src, attrs.evolve(operand, role="dst", memory=memory, dtype=dtype)))
+    src = attrs.evolve(operand, role="src", ops=None)
+    dst = attrs.evolve(operand, role="dst", memory=memory, dtype=dtype, ops=None)
+    return Residual("Move", residual.level, sizes, (src, dst))
 
 
-def store_of(residual: Residual, memory: Memory, dtype: DType) -> Residual:
-    """Give the Move that stores the accumulator of an epilog."""
+def store_of(residual: Residual, memory: Memory, dtype: DType, to: Tensor | None = None) -> Residual:
+    """Give the Move that stores what an epilog made of the accumulator, to C or to another tensor of its shape."""
     c = residual.operand("C")
     assert c is not None
     sizes = tuple((dim, residual.extents[dim]) for dim in c.dims)
-    src = attrs.evolve(c, role="src", memory=memory, dtype=dtype)
-    return Residual("Move", residual.level, sizes, (src, attrs.evolve(c, role="dst")))
+    dst = attrs.evolve(c, role="dst")
+    if to is not None:
+        dst = attrs.evolve(dst, tensor=to, memory=to.memory, dtype=to.dtype)
+    return Residual("Move", residual.level, sizes, (attrs.evolve(dst, role="src", memory=memory, dtype=dtype), dst))
 
 
 def apply(link: Decomposition, residual: Residual) -> Residual:
@@ -122,7 +145,10 @@ def apply(link: Decomposition, residual: Residual) -> Residual:
             sizes = tuple((dim, size if dim == "K" else extent) for dim, extent in residual.sizes)
             return attrs.evolve(residual, level=link.level or residual.level, sizes=sizes)
         case Load(role, memory):
-            return _moved(residual, role, memory, link.dtype)
+            return _moved(residual, role, memory, link.dtype, done=link.ops is not None)
+        case Prolog(role, value):
+            operands = tuple(attrs.evolve(o, ops=value) if o.role == role else o for o in residual.operands)
+            return attrs.evolve(residual, operands=operands)
         case Epilog():
             return _moved(residual, "C", link.memory, link.dtype)
         case Own(level):
@@ -146,9 +172,10 @@ def extent_in(size: Extent, extent: Index | None) -> Index | None:
     return size
 
 
-def _moved(residual: Residual, role: str, memory: Memory, dtype: DType | None) -> Residual:
+def _moved(residual: Residual, role: str, memory: Memory, dtype: DType | None, done: bool = False) -> Residual:
     operands = tuple(
-        attrs.evolve(o, memory=memory, dtype=dtype or o.dtype) if o.role == role else o for o in residual.operands
+        attrs.evolve(o, memory=memory, dtype=dtype or o.dtype, ops=None if done else o.ops) if o.role == role else o
+        for o in residual.operands
     )
     return attrs.evolve(residual, operands=operands)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -38,8 +38,9 @@ class Coefficient:
 class MatMul:
     """Compute C = alpha * A @ B + beta * C, accumulating in `acc` (None: the default of A's element type).
 
-    `swapped`: A and B are the caller's second and first operand, transposed, and C the transpose of the caller's.
-    Of bits, `product` says what is summed over K instead of products: those of `a ^ b` or of `a & b`.
+    `swapped`: A and B are the caller's second and first operand, transposed, and C the transpose of the caller's. Of
+    bits, `product` says what is summed over K instead of products: those of `a ^ b` or of `a & b`. `ops` are pointwise
+    ones, which its epilog applies first.
 
     `groups`: B is a batch, and the rows of A and C are those of all its products, one after another: those of product g
     end before row `groups[g]`, and begin where those of the product before end. An end that lies before its beginning
@@ -55,6 +56,7 @@ class MatMul:
     product: Product = "mul"
     swapped: bool = False
     groups: Tensor | None = None
+    ops: tuple[Any, ...] = attrs.field(default=(), repr=False)
 
     @property
     def accumulator(self) -> DType:
@@ -142,7 +144,7 @@ def one_step(spec: Spec, arch: str | None = None) -> Program:
             pass
         case Pointwise():
             for tensor in spec.ins:
-                _broadcasts(tensor, spec.out)
+                broadcasts(tensor, spec.out)
     return Program((Step(type(spec).__name__.lower(), spec),), arch=arch)
 
 
@@ -224,7 +226,12 @@ def _same_shape(src: Tensor, dst: Tensor) -> None:
         )
 
 
-def _broadcasts(tensor: Tensor, out: Tensor) -> None:
+def broadcasts(tensor: Tensor, out: Tensor) -> None:
+    """Refuse a tensor that does not repeat over another.
+
+    Raises:
+        SpecError: `shape-mismatch`.
+    """
     tail = out.shape[len(out.shape) - len(tensor.shape) :]
     if len(tensor.shape) > len(out.shape) or any(x not in (1, y) for x, y in zip(tensor.shape, tail, strict=True)):
         raise SpecError(

@@ -73,6 +73,16 @@ class Tensor:
         others = tuple(s for s in self.strides if s != 1)
         return all(as_expr(x).divisor % elements == 0 for x in (line, *others))
 
+    def starts_lines_at(self, nbytes: int) -> bool:
+        """Say whether every line starts at a multiple of so many bytes, wherever it ends.
+
+        Example:
+            >>> Matrix(64, 30, "f16").starts_lines_at(16), Matrix(64, 30, "f16", ld=32).starts_lines_at(16)
+            (False, True)
+        """
+        steps = (as_expr(s).divisor for s in self.strides if s != 1)
+        return all(step * self.dtype.bits % (8 * nbytes) == 0 for step in steps)
+
     @property
     def transposed(self) -> Tensor:
         """Name the same elements with rows and columns exchanged."""

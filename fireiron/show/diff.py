@@ -197,6 +197,8 @@ def _changes(old: Decomposition, new: Decomposition) -> Iterable[str]:
         yield arrow(name, *values)
     if isinstance(old, Epilog) and isinstance(new, Epilog) and old.value != new.value:
         yield arrow("stores", result(old) or "acc", result(new) or "acc")
+    if isinstance(old, Epilog) and isinstance(new, Epilog) and old.outputs != new.outputs:
+        yield arrow("beside", *(", ".join(o.tensor.name for o in x.outputs) or "nothing" for x in (old, new)))
     if before == after and head(old) == head(new) and _silent(old, new):
         yield "another function or layout under the same name"
 

@@ -7,13 +7,13 @@ from typing import assert_never
 from fireiron.algebra.expr import Index, as_expr
 from fireiron.base.text import count
 from fireiron.kernel.ir import For, Kernel
-from fireiron.language.decompositions import Chunks, Done, Epilog, Load, Own, Split, Tile, Widest
+from fireiron.language.decompositions import Chunks, Done, Epilog, Load, Own, Prolog, Split, Tile, Widest
 from fireiron.language.levels import Block, Level
 from fireiron.language.tensor import ColMajor
 from fireiron.show import lowered
 from fireiron.show.steps import Nested, Step, nested
 from fireiron.show.tree import held, result
-from fireiron.show.words import function, summed
+from fireiron.show.words import computed, function, summed
 
 
 def emits(step: Step, kernel: Kernel | None = None) -> str:
@@ -38,6 +38,8 @@ def emits(step: Step, kernel: Kernel | None = None) -> str:
             return _loops(step, link.unrolled) + some + ahead + zeroed
         case Load():
             return _load(step, link, kernel)
+        case Prolog(role, value):
+            return f"the next load of {role} through registers makes {computed(value, role)} of each element"
         case Epilog():
             return _epilog(step, link, kernel)
         case Own(level):
@@ -156,6 +158,8 @@ def _load(step: Step, link: Load, kernel: Kernel | None) -> str:
 
 def _epilog(step: Step, link: Epilog, kernel: Kernel | None) -> str:
     said = f"{held(step, kernel)}; starts at {link.init:g}"
+    for output in link.outputs:
+        said += f", {output.tensor.name} stores {computed(output.value, 'acc')}"
     if result(link):
         said += f", ends as {result(link)}"
     atoms = _atoms(kernel, nested(step), step) if kernel else ()

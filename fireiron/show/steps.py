@@ -6,7 +6,19 @@ import attrs
 
 from fireiron.algebra.expr import Index, ceil_div, simplest
 from fireiron.algebra.layout import Layout
-from fireiron.language.decompositions import Chunks, Decomposition, Done, Epilog, Extent, Load, Own, Split, Tile, Widest
+from fireiron.language.decompositions import (
+    Chunks,
+    Decomposition,
+    Done,
+    Epilog,
+    Extent,
+    Load,
+    Own,
+    Prolog,
+    Split,
+    Tile,
+    Widest,
+)
 from fireiron.language.levels import SH, Block
 from fireiron.language.residual import Operand, Residual, apply, move_of, store_of
 from fireiron.language.tensor import ColMajor, Order, RowMajor
@@ -152,8 +164,8 @@ def nested(step: Step) -> Nested | None:
             source = step.before.operand(role)
             assert source is not None
             origin, path = move_of(step.before, role, memory, dtype or source.dtype), step.path
-        case Epilog(_, memory, dtype, _, links):
-            origin, path = store_of(step.before, memory, dtype), f"{step.path} > store"
+        case Epilog(value, memory, _, _, links):
+            origin, path = store_of(step.before, memory, value.dtype), f"{step.path} > store"
         case _:
             return None
     return Nested(origin, chain(origin, links, path, step.threads), path)
@@ -227,6 +239,8 @@ def _word(link: Decomposition) -> str:
             return link.words
         case Load(role, memory):
             return f"load {role} to {memory}"
+        case Prolog(role):
+            return f"prolog {role}"
         case Epilog():
             return "epilog"
         case Own(level):

@@ -16,7 +16,7 @@ from fireiron.show import lowered, page
 from fireiron.show.page import ATOM, LINK, MEMORY, NOTEBOOK_WIDTH, OPEN, SPEC, WIDTH, Row
 from fireiron.show.scheduled import Scheduled
 from fireiron.show.steps import Nested, Step, left, nested, shared_nbytes, steps
-from fireiron.show.words import amount, by, formula, infix, tensor, words
+from fireiron.show.words import amount, by, computed, formula, infix, tensor, words
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -124,6 +124,8 @@ def _epilog(node: Tree, step: Step, link: Epilog, kernel: Kernel | None) -> None
 
     node.add(Row(Text(held(step, kernel), MEMORY), Text()))
     node.add(Text(f"start: acc = {link.init:g}"))
+    for output in link.outputs:
+        node.add(Row(Text(f"store {output.tensor.name}: {computed(output.value, 'acc')}"), Text()))
     if result(link):
         node.add(Row(Text(f"end: acc = {result(link)}"), Text()))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from fireiron.algebra.expr import Index, as_expr, simplest
-from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Parameter, Scalar, Select, Unary
+from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Custom, Parameter, Scalar, Select, Unary
 from fireiron.base.text import nbytes
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import (
@@ -18,11 +18,13 @@ from fireiron.language.decompositions import (
     Load,
     Microkernel,
     Own,
+    Prolog,
     Split,
     Tile,
     Widest,
 )
 from fireiron.language.levels import Block
+from fireiron.language.pointwise import Value
 from fireiron.language.specs import BATCH, Coefficient, MatMul, Spec
 from fireiron.language.tensor import RowMajor, Tensor
 from fireiron.show.steps import product
@@ -52,6 +54,8 @@ def head(link: Decomposition) -> str:
             return f"split {size}" if ways is None else f"split {ways} ways"
         case Load(role, memory):
             return f"load {role} to {memory}"
+        case Prolog(role):
+            return f"prolog {role}"
         case Epilog():
             return "epilog"
         case Own(level):
@@ -105,10 +109,13 @@ def refinements(link: Decomposition) -> dict[str, str]:
             said["storage"] = f"storage {link.storage}" if link.storage else ""
             said["reuse"] = "reuse_buffer" if link.reuse else ""
             said["sync"] = "no_sync" if link.no_sync else ""
+            said["ops"] = "by the prolog" if link.ops is not None else ""
         case Epilog():
             said["memory"] = f"in {link.memory}"
             said["dtype"] = str(link.dtype)
             said["init"] = "" if link.init == 0 else f"init {link.init:g}"
+        case Prolog():
+            said["ops"] = computed(link.value, link.role)
         case Own() | Done():
             pass
         case _ as never:
@@ -143,12 +150,18 @@ def infix(tree: Scalar, tensors: tuple[Tensor, ...] = (), accumulator: str = "ac
 
     Example:
         >>> from fireiron.algebra.dtypes import f32
-        >>> from fireiron.language.pointwise import accumulator, relu
+        >>> from fireiron.language.functions import relu
+        >>> from fireiron.language.pointwise import accumulator
         >>> infix(relu(accumulator(f32) * 2 + 1).tree)
         'max(acc * 2 + 1, 0)'
     """
     names = (accumulator, *(tensor.name for tensor in tensors))
     return _infix(tree, names, 0)
+
+
+def computed(value: Value, element: str) -> str:
+    """Print what a prolog or an epilog makes of an element."""
+    return infix(value.tree, value.tensors, element)
 
 
 def _infix(tree: Scalar, names: tuple[str, ...], binds: int) -> str:
@@ -174,6 +187,8 @@ def _infix(tree: Scalar, names: tuple[str, ...], binds: int) -> str:
             return f"select({', '.join(_infix(part, names, 0) for part in (condition, x, y))})"
         case Cast(x, dtype):
             return f"{dtype}({_infix(x, names, 0)})"
+        case Custom(name, args=args):
+            return f"{name}({', '.join(_infix(x, names, 0) for x in args)})"
     assert_never(tree)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fireiron.algebra.dtypes import DType, bf16, e4m3, e5m2, f32, tf32
 from fireiron.algebra.elements import tf32_read, tf32_rounded
-from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Parameter, Scalar, Select, Unary
+from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Custom, Parameter, Scalar, Select, Unary
 from fireiron.base.errors import SimulationError
 from fireiron.simulate.order import Array
 
@@ -72,8 +72,32 @@ def _value(expr: Scalar, inputs: Sequence[Array], numbers: Mapping[str, float]) 
             # tf32 shares its arrays' type with f32, but not its numbers.
             value = _value(x, inputs, numbers)
             return tf32_rounded(value) if dtype == tf32 and x.dtype == f32 else cast(value, dtype)
+        case Custom(args=args, dtype=dtype):
+            return _custom(expr, [_computed(_value(x, inputs, numbers)) for x in args], dtype)
         case _ as never:
             assert_never(never)
+
+
+def _computed(value: Array) -> Array:
+    """Give an argument of a user's function as its CUDA gets it: floats that C lacks as f32."""
+    return value if value.dtype.kind in "iu" or value.dtype.itemsize >= 4 else value.astype(np.float32)
+
+
+def _custom(expr: Custom, values: Sequence[Array], dtype: DType) -> Array:
+    """Call a user's own meaning.
+
+    Raises:
+        SimulationError: `custom-numpy` where it gives another shape.
+    """
+    shape = np.broadcast_shapes(*(x.shape for x in values))
+    result = np.asarray(expr.numpy(*values))
+    if result.shape != shape:
+        raise SimulationError(
+            "custom-numpy",
+            f"numpy of {expr.name} gave the shape {result.shape} for arguments of {shape}",
+            fix="compute element by element",
+        )
+    return tf32_rounded(result.astype(np.float32)) if dtype == tf32 else cast(result, dtype)
 
 
 def _binary(op: str, x: Array, y: Array, dtype: DType) -> Array:

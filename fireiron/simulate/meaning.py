@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, assert_never, cast
+from typing import Any, cast
 
 import attrs
 import numpy as np
 
 from fireiron.algebra.expr import Expr, as_expr, evaluate
-from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Parameter, Scalar, Select, Unary
+from fireiron.algebra.scalar import Binary, Custom, Scalar, Unary, parts
 from fireiron.base.errors import SimulationError
 from fireiron.kernel.ir import Compute, Micro
 from fireiron.language.atom import Atom
@@ -349,19 +349,7 @@ def converged(team: Team, place: Place, mask: Array | None, level: Level) -> Arr
 
 def operations(expr: Scalar) -> int:
     """Count the arithmetic operations of an expression."""
-    match expr:
-        case Arg() | Constant() | Parameter():
-            return 0
-        case Cast(x=x):
-            return operations(x)
-        case Unary(x=x):
-            return 1 + operations(x)
-        case Binary(x=x, y=y):
-            return 1 + operations(x) + operations(y)
-        case Select(condition=condition, x=x, y=y):
-            return operations(condition) + operations(x) + operations(y)
-        case _ as never:
-            assert_never(never)
+    return sum(isinstance(part, Unary | Binary | Custom) for part in set(parts(expr)))
 
 
 def matrix_extents(statement: Micro) -> list[tuple[Expr, Expr]]:

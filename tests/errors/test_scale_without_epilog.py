@@ -28,7 +28,7 @@ def test_scale_without_epilog(refused: Callable[..., Any]) -> None:
         "scale-without-epilog",
         "done()",
         """\
-DecompositionError[scale-without-epilog]: alpha and beta are applied by an epilog, and this chain has none
+DecompositionError[scale-without-epilog]: alpha, beta and ops are applied by an epilog, and this chain has none
   --> test_scale_without_epilog.py:21:10
 21 |         .done()
    |          ^^^^^^

@@ -34,10 +34,10 @@ def test_stmatrix_to_global(refused: Callable[..., Any]) -> None:
         "no-atom",
         "epilog(memory=FR, store=stmatrix())",
         """\
-DecompositionError[no-atom]: no atom of a Warp executes Move(16, 16)(FR, GL)(Warp): stmatrix.x4 stores to SH, not to GL; stmatrix.x4.trans stores to SH, not to GL
+DecompositionError[no-atom]: no atom of a Warp executes Move(16, 16)(FR, GL)(Warp): stmatrix.x4 moves FR to SH; stmatrix.x4.trans moves FR to SH
   --> test_stmatrix_to_global.py:17:10
 17 |         .epilog(memory=FR, store=stmatrix())
    |          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 at:  MatMul 512x512x512 @ Kernel > tile 128x128 to Block > epilog > store > tile 16x128 to Warp > tile 16x16
-fix: tile to the atom's shape, or store by conform(), which moves each thread's own elements""",  # noqa: E501
+fix: tile to the atom's shape, or load by conform(), which moves each thread's own elements""",  # noqa: E501
     )

@@ -39,5 +39,5 @@ DecompositionError[no-atom]: no atom of a Warp executes Move(16, 16)(FR, SH)(War
 17 |         .epilog(memory=FR, store=through_shared(stmatrix(trans=True), tma(), panel=(64, 64), at=Warpgroup))
    |          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 at:  MatMul 512x512x512 @ Kernel > tile 128x128 to Block > epilog > store > own Warpgroup > tile 64x64 > load src to SH > tile 16x64 to Warp > tile 16x16
-fix: tile to the atom's shape, or store by conform(), which moves each thread's own elements""",  # noqa: E501
+fix: tile to the atom's shape, or load by conform(), which moves each thread's own elements""",  # noqa: E501
     )

@@ -19,7 +19,7 @@ def wrong() -> Any:
         .pipeline(3)
         .specialize(registers=(24, 240))
         .load(A, SH, tma())
-        .swizzle(Swizzle(3, 4, 3))
+        .swizzle(Swizzle(2, 3, 3))
         .load(B, SH, tma())
         .tile(64, 128)
         .to(Warpgroup)
@@ -35,7 +35,7 @@ def test_tma_by_hand(refused: Callable[..., Any]) -> None:
         "descriptor-layout",
         "done()",
         """\
-DecompositionError[descriptor-layout]: wgmma.m64n128k16.f32.f16 (done) takes A in swizzled rows of 128, 64 or 32 bytes, and a_sh is not swizzled so
+DecompositionError[descriptor-layout]: wgmma.m64n128k16.f32.f16 (done) takes A in rows of 64 bytes one after another, and a_sh has strides 64 and 1
   --> test_tma_by_hand.py:28:10
 28 |         .done()
    |          ^^^^^^

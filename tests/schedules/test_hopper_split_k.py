@@ -144,8 +144,8 @@ def test_skinny_products_are_swapped_and_as_wide_as_their_rows() -> None:
         assert f"wgmma_m64n{plan.n}k16" in text
 
 
-def test_narrow_products_carry_no_budgets() -> None:
-    assert Plan(m=128, n=64).registers is None
+def test_narrow_products_carry_budgets_too() -> None:
+    assert Plan(m=128, n=64).registers == (24, 240)
     assert Plan(m=128, n=128).registers == (24, 240)
 
 

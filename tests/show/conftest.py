@@ -12,8 +12,8 @@ from fireiron.algebra.swizzle import Swizzle
 from fireiron.front.matmul import MatMulChain
 from fireiron.front.moves import staged, through_shared
 from fireiron.front.roles import A, B
+from fireiron.language.functions import add, relu
 from fireiron.language.levels import RF, SH, Block, Thread, Warp
-from fireiron.language.pointwise import add, relu
 from fireiron.language.residual import start
 from fireiron.language.specs import MatMul, one_step
 from fireiron.language.tensor import ColMajor, Matrix, Order, RowMajor, Vector

@@ -7,8 +7,8 @@ import attrs
 from fireiron.front.moves import staged, vector
 from fireiron.front.roles import A, B
 from fireiron.language.decompositions import Done, Split, Tile
+from fireiron.language.functions import relu
 from fireiron.language.levels import SH, Block, Warp
-from fireiron.language.pointwise import relu
 from fireiron.language.tensor import ColMajor
 from fireiron.show.align import align
 from fireiron.show.diff import diff

@@ -14,11 +14,12 @@ from fireiron.front.bounded import Array
 from fireiron.front.cli.limit import default_sizes, duration, refuse_long
 from fireiron.front.cli.options import Command, architecture
 from fireiron.front.cli.output import Answer, columns, pairs, plain, progress, row
-from fireiron.front.reference import Comparison, bound_in_words, compare, mathematical, reference
+from fireiron.front.reference import Comparison, bound_in_words, compare, mathematical, output_of, references
 from fireiron.front.simulation import random_arrays, simulate_schedule
 from fireiron.front.verbs import Verbs
 from fireiron.jit.interface import Interface, NumberParameter
 from fireiron.kernel.ir import Kernel
+from fireiron.language.decompositions import Epilog
 from fireiron.language.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -76,18 +77,20 @@ class Run:
         return facts
 
     def verify(self, partial: bool) -> Comparison:
-        """Compare the output with the reference.
+        """Compare the outputs with the reference; of several gives the first that is wrong, else the spec's own.
 
         Args:
             partial: whether only elements that were written count.
         """
-        (pointer,) = self.interface.outputs
-        tensor = _tensor(self.schedule, pointer.name)
+        found: dict[str, Comparison] = {}
         with progress("verifying against NumPy in f64"):
-            expected = reference(self.schedule, {**self.arrays, **self.before}, self.numbers)
-            result = self.arrays[pointer.name]
-            written = mathematical(tensor, _differs(result, self.before[pointer.name])) if partial else None
-            return compare(pointer.name, mathematical(tensor, result), expected, tensor.dtype, written)
+            expected = references(self.schedule, {**self.arrays, **self.before}, self.numbers)
+            for tensor in _outputs(self.schedule):
+                result = self.arrays[tensor.name]
+                written = mathematical(tensor, _differs(result, self.before[tensor.name])) if partial else None
+                wanted = expected[tensor.name]
+                found[tensor.name] = compare(tensor.name, mathematical(tensor, result), wanted, tensor.dtype, written)
+        return next((x for x in found.values() if not x.right), next(iter(found.values())))
 
 
 def prepare(command: Command, schedule: Verbs) -> Run:
@@ -186,10 +189,10 @@ def _default(parameter: NumberParameter) -> float | int:
     return NUMBER if dtype(parameter.dtype).kind == "float" else 2
 
 
-def _tensor(schedule: Verbs, name: str) -> Tensor:
-    spec = schedule.program.steps[0].spec
-    tensors = [value for field in attrs.fields(type(spec)) if isinstance(value := getattr(spec, field.name), Tensor)]
-    return next(tensor for tensor in tensors if tensor.name == name)
+def _outputs(schedule: Verbs) -> tuple[Tensor, ...]:
+    """List what a schedule writes: the spec's own output, then what its epilog stores beside it."""
+    beside = [o.tensor for link in schedule.links if isinstance(link, Epilog) for o in link.outputs]
+    return (output_of(schedule.program.steps[0].spec), *beside)
 
 
 def _differs(array: Array, before: Array) -> Array:

@@ -127,13 +127,13 @@ def find(reference: str) -> Target:
 
 
 def presets() -> tuple[Target, ...]:
-    """List every preset: the public functions of fireiron.schedules whose first parameter is a spec."""
+    """List every preset: the public functions of fireiron.schedules from a spec to a schedule."""
     package = import_module(PRESETS)
     found: list[Target] = []
     for entry in sorted(pkgutil.iter_modules(package.__path__), key=lambda entry: entry.name):
         if not entry.name.startswith("_"):
             module = import_module(f"{PRESETS}.{entry.name}")
-            own = [(name, function) for name, function in _functions(module) if _takes_spec(function)]
+            own = [(name, function) for name, function in _functions(module) if _schedules(function)]
             found += (_target(f"{entry.name}.{name}", function) for name, function in own)
     return tuple(found)
 
@@ -145,6 +145,10 @@ def _functions(module: ModuleType) -> list[tuple[str, Callable[..., Any]]]:
         for name, value in vars(module).items()
         if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
     ]
+
+
+def _schedules(function: Callable[..., Any]) -> bool:
+    return _takes_spec(function) and "Chain" in str(inspect.signature(function).return_annotation)
 
 
 def _takes_spec(function: Callable[..., Any]) -> bool:

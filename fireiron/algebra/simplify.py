@@ -1,0 +1,171 @@
+"""Simplification of scalar expressions: only what changes no bit of any result, and nothing computed twice."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from fireiron.algebra.dtypes import DType, tf32
+from fireiron.algebra.scalar import (
+    Arg,
+    Binary,
+    Cast,
+    Constant,
+    Custom,
+    Parameter,
+    Scalar,
+    Select,
+    Unary,
+    children,
+    parts,
+    with_children,
+)
+
+
+def simplify(tree: Scalar) -> Scalar:
+    """Fold constants, and drop operations that give what they are given.
+
+    `x + 0` stays where x is a float: it makes 0 of -0.
+
+    Example:
+        >>> from fireiron.algebra.dtypes import f32
+        >>> x = Arg(0, f32)
+        >>> simplify(Binary("mul", x, Binary("sub", Constant(3.0, f32), Constant(2.0, f32)))) == x
+        True
+    """
+    tree = with_children(tree, tuple(simplify(x) for x in children(tree)))
+    match tree:
+        case Unary("neg", Unary("neg", x)):
+            return x
+        case Unary("abs", Unary("neg" | "abs", x)):
+            return simplify(Unary("abs", x))
+        case Unary("neg" | "abs" as op, Constant(value, dtype)) if dtype.kind == "float":
+            return Constant(-value if op == "neg" else abs(value), dtype)
+        case Binary(_, Constant() as x, Constant() as y):
+            return _folded(tree, x, y)
+        case Binary():
+            return _binary(tree)
+        case Select(Constant(value), x, y):
+            return x if value else y
+        case Select(_, x, y) if x == y:
+            return x
+        case Cast():
+            return _cast(tree)
+        case Unary() | Select() | Arg() | Constant() | Parameter() | Custom():
+            return tree
+
+
+def _binary(tree: Binary) -> Scalar:
+    match tree:
+        case Binary("mul", x, Constant(1)) | Binary("mul", Constant(1), x) | Binary("div", x, Constant(1)):
+            return x
+        case Binary("sub", x, Constant(0) as zero) if not _negative(zero):
+            return x
+        case Binary("add", x, Constant(0) as zero) | Binary("add", Constant(0) as zero, x):
+            return x if tree.dtype.kind == "int" or _negative(zero) else tree
+        case Binary("div", x, Constant(value, dtype)) if dtype.kind == "float" and _inverts(float(value), dtype):
+            return Binary("mul", x, Constant(1 / value, dtype))
+        case Binary("max" | "min" as op, Binary(inner, x, Constant() as low), Constant() as high) if op == inner:
+            return _binary(Binary(op, x, Constant((max if op == "max" else min)(low.value, high.value), tree.dtype)))
+        case Binary("max" | "min", x, y) if x == y:
+            return x
+        case _:
+            return tree
+
+
+def _negative(zero: Constant) -> bool:
+    return str(zero.value).startswith("-")
+
+
+def _inverts(value: float, dtype: DType) -> bool:
+    """Say whether multiplying by the inverse rounds as dividing does: both are powers of two that the type holds."""
+    fraction, exponent = math.frexp(abs(value)) if math.isfinite(value) else (0.0, 0)
+    return fraction == 0.5 and abs(exponent - 1) < dtype.bias
+
+
+def _folded(tree: Binary, x: Constant, y: Constant) -> Scalar:
+    """Compute with two constants as the hardware would; what depends on its choices stays."""
+    import numpy as np
+
+    dtype = tree.dtype
+    if dtype.bits < 16 or dtype == tf32 or (dtype.kind == "int" and tree.op == "div"):
+        return tree
+    wide = np.float32 if dtype.kind == "float" and dtype.bits == 16 else dtype.numpy
+    a, b = (np.asarray(c.value).astype(dtype.numpy).astype(wide) for c in (x, y))
+    with np.errstate(all="ignore"):
+        result: Any = _OPERATIONS[tree.op](a, b)
+    value = np.asarray(result).astype(dtype.numpy).item()
+    return Constant(float(value) if dtype.kind == "float" else int(value), dtype)
+
+
+_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": lambda a, b: a / b,
+    "max": max,
+    "min": min,
+    "lt": operator.lt,
+    "le": operator.le,
+    "eq": operator.eq,
+}
+
+
+def _cast(tree: Cast) -> Scalar:
+    x, dtype = tree.x, tree.dtype
+    if x.dtype == dtype:
+        return x
+    if isinstance(x, Cast) and x.x.dtype == dtype and widens(dtype, x.dtype):
+        return x.x
+    return tree
+
+
+def widens(source: DType, target: DType) -> bool:
+    """Say whether a type holds every number of another.
+
+    Example:
+        >>> from fireiron.algebra.dtypes import bf16, f16, f32, i8
+        >>> widens(f16, f32), widens(i8, f16), widens(bf16, f16)
+        (True, True, False)
+    """
+    if target.kind == "int":
+        return source.kind == "int" and source.limits[0] >= target.limits[0] and source.limits[1] <= target.limits[1]
+    if source.kind == "int":
+        return source.bits <= target.mantissa + 1
+    return source.mantissa <= target.mantissa and source.exponent <= target.exponent
+
+
+def share(tree: Scalar, first: int) -> tuple[tuple[Scalar, ...], Scalar]:
+    """Take out what an expression computes several times.
+
+    Args:
+        tree: the expression.
+        first: a number above those of its arguments.
+
+    Returns:
+        Definitions, each of which may read those before it as arguments `first`, `first + 1`, ..., and what remains.
+
+    Example:
+        >>> from fireiron.algebra.dtypes import f32
+        >>> twice = Unary("exp", Arg(0, f32))
+        >>> definitions, rest = share(Binary("mul", twice, twice), 1)
+        >>> definitions == (twice,), rest == Binary("mul", Arg(1, f32), Arg(1, f32))
+        (True, True)
+    """
+    uses: Counter[Scalar] = Counter()
+    visited: set[Scalar] = set()
+    for part in parts(tree):
+        if part not in visited:
+            visited.add(part)
+            uses.update(children(part))
+    again = [part for part in dict.fromkeys(parts(tree)) if uses[part] > 1 and children(part)]
+    names: dict[Scalar, Arg] = {part: Arg(first + i, part.dtype) for i, part in enumerate(again)}
+
+    def named(part: Scalar) -> Scalar:
+        return names[part] if part in names else with_children(part, tuple(named(x) for x in children(part)))
+
+    definitions = tuple(with_children(part, tuple(named(x) for x in children(part))) for part in again)
+    return definitions, named(tree)

@@ -1,0 +1,29 @@
+"""Links in a few words, for paths and errors."""
+
+from __future__ import annotations
+
+from fireiron.language.decompositions import Decomposition, Done, Load, Own, Prolog, Split, Tile, Widest
+
+
+def describe(link: Decomposition) -> str:
+    """Give a link in a few words, as trees and errors name it."""
+    match link:
+        case Tile():
+            sizes = (
+                f"widest {link.sizes}" if isinstance(link.sizes, Widest) else "x".join(str(n) for _, n in link.sizes)
+            )
+            return f"tile {sizes}" + (f" to {link.level}" if link.level else "")
+        case Split():
+            return link.words
+        case Load(role, memory):
+            return f"load {role} to {memory}"
+        case Own(level):
+            return f"own {level}"
+        case Done(None):
+            return "done"
+        case Done(atom):
+            return f"done {atom if isinstance(atom, str) or atom is None else atom.name}"
+        case Prolog():
+            return f"prolog {link.role}"
+        case _:
+            return f"epilog {link.memory}"

@@ -1,0 +1,224 @@
+"""Ops of a MatMul as its chain takes them: stages that end where something is stored, and what is checked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias
+
+import attrs
+
+from fireiron.algebra.dtypes import DType, i8, u8
+from fireiron.algebra.expr import Index, ceil_div, simplest
+from fireiron.algebra.scalar import Arg, Cast
+from fireiron.base.errors import DecompositionError, SpecError
+from fireiron.base.text import count
+from fireiron.front.chain import Strategy
+from fireiron.language.pointwise import Op, Value, accumulator, expression, simplified, substituted
+from fireiron.language.residual import Operand, Residual
+from fireiron.language.specs import MatMul, broadcasts
+from fireiron.language.tensor import Tensor
+
+
+@attrs.frozen
+class Save:
+    """Store the value so far, and go on with it; see `save`."""
+
+    tensor: Tensor
+    store: Strategy | None = None
+
+
+def save(tensor: Tensor, store: Strategy | None = None) -> Save:
+    """Make the op that also stores what the ops before it made, and hands it on unchanged.
+
+    Args:
+        tensor: of C's shape; conversion to its type saturates as C's does.
+        store: how it goes there; as C does where they are of one type and order, else conform().
+
+    Example:
+        >>> from fireiron import Matrix, relu
+        >>> ops = (save(Matrix(64, 64, name="before")), relu)
+    """
+    return Save(tensor, store)
+
+
+@attrs.frozen
+class Rows:
+    """Fold the rows of the value so far, and go on with it; see `row_sum` and `row_max`."""
+
+    tensor: Tensor
+    op: Literal["add", "max"]
+
+
+def row_sum(tensor: Tensor) -> Rows:
+    """Make the op that also stores the sum of each row of what the ops before it made, and hands it on unchanged.
+
+    Sums are of the accumulator's type, and equal in every run.
+
+    Args:
+        tensor: of C's rows, and as many columns as blocks share a row: each gets the sum of its block's columns, so
+            that one column of all rows is their whole sum.
+
+    Example:
+        >>> from fireiron import ColMajor, Vector, exp
+        >>> ops = (exp, row_sum(Vector(64, name="total", along=ColMajor)))
+    """
+    return Rows(tensor, "add")
+
+
+def row_max(tensor: Tensor) -> Rows:
+    """Make the op that also stores the largest value of each row, as `row_sum` does sums."""
+    return Rows(tensor, "max")
+
+
+Beside: TypeAlias = Save | Rows
+_FOLDS = {"add": "sum", "max": "max"}
+
+
+def stages(ops: Iterable[Op | Beside], value: Value) -> tuple[tuple[tuple[Value, Beside], ...], Value]:
+    """Part ops behind each `save`: every expression starts from what the one before it left; the last one goes to C.
+
+    Raises:
+        SpecError: as the ops do.
+    """
+    found: list[tuple[Value, Beside]] = []
+    for op in ops:
+        if isinstance(op, Save | Rows):
+            value = simplified(value)
+            found.append((value, op))
+            value = accumulator(value.dtype)
+        else:
+            value = expression((op,), value)
+    return tuple(found), simplified(value)
+
+
+def given(tensor: Tensor, spec: MatMul) -> Tensor:
+    """Turn a tensor of a swapped product back as its author knows it, or the other way round."""
+    return tensor.transposed if spec.swapped else tensor
+
+
+def check_operands(spec: MatMul, saved: Sequence[tuple[Value, Beside]], last: Value) -> None:
+    """Refuse operands of an epilog that do not repeat over C, and results that overlap others.
+
+    Raises:
+        SpecError: `shape-mismatch`, `same-name`, `epilog-overlap`, `packed-result`.
+    """
+    c = given(spec.C, spec)
+    inputs = {t.name: t for t in (given(spec.A, spec), given(spec.B, spec), c)}
+    for value in (*(value for value, _ in saved), last):
+        for tensor in value.tensors:
+            broadcasts(tensor, c)
+            _named(tensor, "an op reads")
+            if inputs.setdefault(tensor.name, tensor) != tensor:
+                raise _same_name(tensor, inputs[tensor.name])
+    for _, stored in saved:
+        tensor = stored.tensor
+        _named(tensor, "save() writes")
+        if tensor.name in inputs:
+            op = "save" if isinstance(stored, Save) else f"row_{_FOLDS[stored.op]}"
+            what = "the result itself" if tensor.name == c.name else "written or read too"
+            raise SpecError(
+                "epilog-overlap",
+                f"{op}({tensor.name}) writes what is {what}: {inputs[tensor.name]}",
+                fix="store it to a tensor of its own, with a name of its own",
+            )
+        inputs[tensor.name] = tensor
+        if isinstance(stored, Rows):
+            _rows(tensor, c)
+        elif tensor.shape != c.shape:
+            raise SpecError(
+                "shape-mismatch", f"save({tensor}) stores values of the shape of {c}", fix="give both the same shape"
+            )
+        if tensor.dtype.packed:
+            raise SpecError(
+                "packed-result",
+                f"{tensor} is written, and {tensor.dtype.pack} elements of {tensor.dtype} share a byte",
+                fix="write i8, and let the reader pack it",
+            )
+
+
+def _rows(tensor: Tensor, c: Tensor) -> None:
+    if len(tensor.shape) != len(c.shape) or tensor.shape[:-1] != c.shape[:-1]:
+        raise SpecError(
+            "shape-mismatch",
+            f"{tensor} does not hold a value for each row of {c}",
+            fix="Vector(M, name=..., along=ColMajor), or Matrix(M, tiles, name=...) for several tiles of columns",
+        )
+
+
+def check_rows(stored: Rows, residual: Residual, spec: MatMul) -> None:
+    """Refuse to fold rows of which other blocks hold parts.
+
+    Raises:
+        DecompositionError: `epilog-rows`.
+    """
+    across = "M" if spec.swapped else "N"
+    tile, whole = residual.extents[across], given(spec.C, spec).shape[-1]
+    tiles = simplest(ceil_div(whole, tile)) if tile is not None else None
+    if tiles != stored.tensor.shape[-1]:
+        raise DecompositionError(
+            "epilog-rows",
+            f"{stored.tensor} has {_values(stored.tensor.shape[-1])} for rows of {whole}, a block holds {tile} of them",
+            fix=f"give it {tiles} columns, one for each block, or tile so that a block holds the whole row",
+        )
+
+
+def _values(number: Index) -> str:
+    return count(number, "value") if isinstance(number, int) else f"{number} values"
+
+
+def _named(tensor: Tensor, what: str) -> None:
+    if not tensor.name:
+        raise SpecError("same-name", f"{what} a tensor without a name", fix="name it: Matrix(..., name='X')")
+
+
+def _same_name(tensor: Tensor, other: Tensor) -> SpecError:
+    return SpecError(
+        "same-name", f"two operands are named {tensor.name}: {other} and {tensor}", fix="name each differently"
+    )
+
+
+def prologue(ops: Sequence[Op], operand: Operand, spec: MatMul) -> Value:
+    """Make the expression of a prolog: of each element of an operand, behind those that it has already.
+
+    Elements that share a byte arrive as i8 or u8.
+
+    Raises:
+        SpecError: as the ops do; `same-name`, `packed-result`. DecompositionError: `prolog-shape`.
+    """
+    raw = operand.dtype
+    first = Value(Arg(0, raw)) if not raw.packed else Value(Cast(Arg(0, raw), _whole(raw)))
+    if operand.ops is not None:
+        value = simplified(substituted(expression(tuple(ops), accumulator(operand.ops.dtype)), operand.ops))
+    else:
+        value = simplified(expression(tuple(ops), first))
+    whole = given(operand.tensor, spec)
+    depth = len(whole.shape) - (1 if (operand.dims[-1] == "K") != spec.swapped else 2)
+    known = {t.name: t for t in (given(spec.A, spec), given(spec.B, spec), given(spec.C, spec))}
+    for tensor in value.tensors:
+        _named(tensor, "an op reads")
+        if known.setdefault(tensor.name, tensor) != tensor or tensor.name == spec.C.name:
+            raise _same_name(tensor, known[tensor.name])
+        _repeats(tensor, whole, depth)
+    if value.dtype.packed:
+        raise SpecError(
+            "packed-result", f"a prolog gives {value.dtype}, of which {value.dtype.pack} share a byte", fix="cast to i8"
+        )
+    return value
+
+
+def _whole(dtype: DType) -> DType:
+    return i8 if dtype.signed else u8
+
+
+def _repeats(tensor: Tensor, whole: Tensor, depth: int) -> None:
+    """Refuse a tensor that does not repeat over an operand; along K a value may serve a group of neighbours."""
+    skipped = len(whole.shape) - len(tensor.shape)
+    for i, extent in enumerate(tensor.shape):
+        full = whole.shape[i + skipped] if i + skipped >= 0 else 0
+        grouped = i + skipped == depth and isinstance(extent, int) and isinstance(full, int) and full % extent == 0
+        if extent not in (1, full) and not grouped:
+            raise DecompositionError(
+                "prolog-shape",
+                f"{tensor} does not repeat over {whole}: {extent} values for {full}",
+                fix="extents must be equal, or 1; along K they may divide the operand's, one value for each group",
+            )

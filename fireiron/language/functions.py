@@ -1,0 +1,244 @@
+"""The functions of the pointwise language: each builds a tree of a few primitive operations.
+
+Ops for `epilog(...)` and `prolog(...)` are functions of one value: `relu`, or what `add(bias)` and `clamp_to(0, 6)`
+make.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.algebra.dtypes import f32
+from fireiron.algebra.scalar import Custom
+from fireiron.base.errors import SpecError
+from fireiron.base.link import here
+from fireiron.language.pointwise import (
+    Op,
+    Operand,
+    Value,
+    binary,
+    cast_to,
+    lifted,
+    merged,
+    unary,
+    where,
+)
+from fireiron.language.tensor import Tensor
+
+# exp overflows f32 beyond 88; sigmoid is below 2e-35 there, whatever it is exactly.
+STEEPEST = 80.0
+
+
+def maximum(x: Operand, y: Operand) -> Value:
+    """Take the larger value; a number wins over NaN."""
+    return binary("max", x, y)
+
+
+def minimum(x: Operand, y: Operand) -> Value:
+    """Take the smaller value; a number wins over NaN."""
+    return binary("min", x, y)
+
+
+def equal(x: Operand, y: Operand) -> Value:
+    """Give 1 where two values are equal, else 0."""
+    return binary("eq", x, y)
+
+
+def clamp(x: Operand, low: Operand, high: Operand) -> Value:
+    """Keep a value between two others."""
+    return minimum(maximum(x, low), high)
+
+
+def relu(x: Operand) -> Value:
+    """Replace negative values by zero."""
+    return maximum(x, 0)
+
+
+def exp(x: Operand) -> Value:
+    """Take the exponential."""
+    return unary("exp", x)
+
+
+def log(x: Operand) -> Value:
+    """Take the natural logarithm."""
+    return unary("log", x)
+
+
+def sqrt(x: Operand) -> Value:
+    """Take the square root."""
+    return unary("sqrt", x)
+
+
+def rsqrt(x: Operand) -> Value:
+    """Take the inverse square root."""
+    return unary("rsqrt", x)
+
+
+def tanh(x: Operand) -> Value:
+    """Take the hyperbolic tangent."""
+    return unary("tanh", x)
+
+
+def erf(x: Operand) -> Value:
+    """Take the error function."""
+    return unary("erf", x)
+
+
+def sigmoid(x: Operand) -> Value:
+    """Take 1 / (1 + exp(-x))."""
+    return 1 / (1 + exp(minimum(-lifted(x)[0], STEEPEST)))
+
+
+def silu(x: Operand) -> Value:
+    """Take x * sigmoid(x)."""
+    (x,) = lifted(x)
+    return x / (1 + exp(minimum(-x, STEEPEST)))
+
+
+def gelu(x: Operand) -> Value:
+    """Take x times the normal distribution's integral up to x."""
+    (x,) = lifted(x)
+    return x * 0.5 * (1 + erf(x * math.sqrt(0.5)))
+
+
+def gelu_tanh(x: Operand) -> Value:
+    """Take the approximation of gelu by tanh."""
+    (x,) = lifted(x)
+    return x * 0.5 * (1 + tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))))
+
+
+def add(operand: Operand) -> Op:
+    """Make the op that adds a tensor, broadcast over the output, or a number."""
+    return lambda x: x + operand
+
+
+def scale(factor: Operand) -> Op:
+    """Make the op that multiplies by a tensor, broadcast over the output, or a number.
+
+    An integer is multiplied by a fraction in f32.
+    """
+    fraction = isinstance(factor, float) or (isinstance(factor, Value | Tensor) and factor.dtype.kind == "float")
+    return lambda x: (cast_to(x, f32) if fraction and x.dtype.kind == "int" else x) * factor
+
+
+def clamp_to(low: Operand, high: Operand) -> Op:
+    """Make the op that keeps values between two others."""
+    return lambda x: clamp(x, low, high)
+
+
+def saturate(dtype: object) -> Op:
+    """Make the op that converts to an element type: rounds to nearest even; integers and 8-bit floats saturate.
+
+    Raises:
+        SpecError: `unknown-dtype`.
+    """
+    kind = find_dtype(dtype)
+    return lambda x: cast_to(x, kind)
+
+
+def dropout(mask: Operand, keep: float) -> Op:
+    """Make the op that drops what a mask has zeros for, and scales the rest by 1 / keep.
+
+    Args:
+        mask: a tensor of any type, broadcast over the output.
+        keep: the part that is kept, above 0.
+    """
+    return lambda x: where(mask, x * (1 / keep), 0)
+
+
+def quantise(dtype: object, inverse_scale: Operand = 1.0, zero_point: Operand | None = None) -> Op:
+    """Make the op that rounds x * inverse_scale + zero_point to a type of 8 bits, which saturates.
+
+    Args:
+        dtype: i8, u8, e4m3 or e5m2.
+        inverse_scale: a number, the name of a scalar, or a tensor that broadcasts.
+        zero_point: likewise; None for none.
+    """
+
+    def op(x: Value) -> Value:
+        scaled = x * inverse_scale
+        return cast_to(scaled if zero_point is None else scaled + zero_point, dtype)
+
+    return op
+
+
+def dequantise(dtype: object, scales: Operand, zero_points: Operand | None = None) -> Op:
+    """Make the op that computes (x - zero_point) * scale in another type.
+
+    Args:
+        dtype: what is computed in, and the result's (f16).
+        scales: a tensor; where it has fewer rows along K than the operand, each serves a group of neighbours.
+        zero_points: likewise; None for none.
+    """
+
+    def op(x: Value) -> Value:
+        wide = cast_to(x, dtype)
+        return (wide if zero_points is None else wide - zero_points) * scales
+
+    return op
+
+
+def normalise(mean: Operand, rstd: Operand, gain: Operand | None = None, bias: Operand | None = None) -> Op:
+    """Make the op that applies a layer normalisation whose statistics are given: (x - mean) * rstd * gain + bias.
+
+    Args:
+        mean, rstd: tensors of one value for each row.
+        gain, bias: tensors of one value for each column; None for none.
+    """
+
+    def op(x: Value) -> Value:
+        wide = cast_to(x, "f32")
+        y = (wide - mean) * rstd
+        y = y if gain is None else y * gain
+        return cast_to(y if bias is None else y + bias, x.dtype)
+
+    return op
+
+
+def custom(
+    name: str, source: str, numpy: Callable[..., Any], *, parameters: tuple[str, ...] = ("x",), dtype: object = None
+) -> Callable[..., Value]:
+    """Make a function of the language from CUDA C++ and its meaning in NumPy.
+
+    Args:
+        name: an identifier.
+        source: an expression of the parameters, or statements that return; f16 and its like arrive as `float`.
+        numpy: the same function on arrays, element by element.
+        parameters: what the source calls its arguments.
+        dtype: of the result, the first argument's by default.
+
+    Raises:
+        SpecError: `bad-custom`, `unknown-dtype`.
+
+    Example:
+        >>> import numpy as np
+        >>> from fireiron.language.pointwise import accumulator
+        >>> from fireiron.algebra.dtypes import f32
+        >>> mish = custom("mish", "x * tanhf(log1pf(expf(x)))", lambda x: x * np.tanh(np.log1p(np.exp(x))))
+        >>> mish(accumulator(f32)).tree.name
+        'mish'
+    """
+    if not name.isidentifier() or not parameters or not all(p.isidentifier() for p in parameters) or not source.strip():
+        raise SpecError(
+            "bad-custom",
+            f"custom({name!r}, {source!r}) of {parameters} is no function",
+            fix="give identifiers for the name and the parameters, and C++ that computes something",
+            link=here(),
+        )
+    kind = None if dtype is None else find_dtype(dtype)
+
+    def apply(*operands: Operand) -> Value:
+        if len(operands) != len(parameters):
+            raise SpecError(
+                "bad-custom",
+                f"{name} takes {len(parameters)} arguments, and {len(operands)} are given",
+                fix=f"call {name}({', '.join(parameters)})",
+            )
+        trees, tensors = merged(lifted(*operands))
+        return Value(Custom(name, source, parameters, trees, kind or trees[0].dtype, numpy), tensors)
+
+    apply.__name__ = name
+    return apply

@@ -1,0 +1,27 @@
+"""A prolog of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fireiron import Block, C, matmul, relu
+
+
+def wrong() -> Any:
+    return matmul(64, 64, 64).tile(32, 32).to(Block).prolog(C, relu)
+
+
+def test_prolog_output(refused: Callable[..., Any]) -> None:
+    refused(
+        wrong,
+        "load-output",
+        "prolog(C, relu)",
+        """\
+DecompositionError[load-output]: C is written, not read: it has no load
+  --> test_prolog_output.py:12:54
+12 |     return matmul(64, 64, 64).tile(32, 32).to(Block).prolog(C, relu)
+   |                                                      ^^^^^^^^^^^^^^^
+at:  MatMul 64x64x64 @ Kernel > tile 32x32 to Block
+fix: accumulate C by epilog(...), and store it there""",
+    )

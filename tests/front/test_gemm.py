@@ -1,0 +1,125 @@
+"""Products of arrays: views, batches, epilogues by name, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fireiron import FireironError, MatMulChain, gelu, gemm, relu, where
+from fireiron.front import fused
+from fireiron.schedules import simt
+
+RNG = np.random.default_rng(0)
+
+
+def small(spec: MatMulChain) -> MatMulChain:
+    return simt.listing2(spec, 32, 32)
+
+
+def drawn(*shape: int) -> Any:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def near(got: Any, wanted: Any) -> None:
+    assert got.shape == wanted.shape
+    assert np.allclose(got, wanted, rtol=1e-4, atol=1e-4)
+
+
+A, B, BIAS = drawn(20, 24), drawn(24, 36), drawn(36)
+BATCHES = drawn(2, 3, 20, 24)
+
+
+def test_an_epilogue_reads_its_operands_by_name() -> None:
+    near(gemm(A, B, epilog=lambda acc, bias: relu(acc + bias), bias=BIAS, schedule=small), np.maximum(A @ B + BIAS, 0))
+    near(gemm(A, B, epilog=lambda acc, alpha: acc * alpha, alpha=2.0, schedule=small), 2 * (A @ B))
+    mask = (BIAS > 0).astype(np.uint8)
+    near(gemm(A, B, epilog=lambda acc, mask: where(mask, acc, 0), mask=mask, schedule=small), A @ B * mask)
+
+
+@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+def test_layouts_and_transposed_views(layout: str) -> None:
+    stored = A.T.copy() if layout[1] == "T" else A, B.T.copy() if layout[0] == "T" else B
+    near(gemm(*stored, layout=layout, schedule=small), A @ B)
+    views = tuple(x.T if turned == "T" else x for x, turned in zip(stored, reversed(layout), strict=True))
+    near(gemm(*views, schedule=small), A @ B)
+
+
+def test_leading_dimensions() -> None:
+    near(gemm(BATCHES, B, epilog=lambda acc, bias: acc + bias, bias=BIAS, schedule=small), BATCHES @ B + BIAS)
+    many, rest = drawn(2, 3, 24, 36), drawn(2, 3, 20, 36)
+    near(gemm(BATCHES, many, epilog=lambda acc, rest: acc - rest, rest=rest, schedule=small), BATCHES @ many - rest)
+    rows = drawn(20, 1)
+    near(gemm(BATCHES, B, epilog=lambda acc, rows: acc * rows, rows=rows, schedule=small), BATCHES @ B * rows)
+
+
+def test_views_with_gaps() -> None:
+    wide, into = drawn(40, 60), np.zeros((20, 50), np.float32)
+    out = gemm(wide[::2, :24], B, out=into[:, :36], schedule=small)
+    near(out, wide[::2, :24] @ B)
+    assert not into[:, 36:].any()
+    gaps = drawn(4, 20, 24)[::2]
+    near(gemm(gaps, B, schedule=small), gaps @ B)
+
+
+def test_the_result_goes_where_it_should() -> None:
+    out = np.zeros((2, 3, 20, 36), np.float16)
+    assert gemm(BATCHES, B, out=out, schedule=small) is out
+    assert np.allclose(out, BATCHES @ B, rtol=1e-2, atol=1e-2)
+
+
+def test_presets_are_chosen_for_the_machine() -> None:
+    half = [x.astype(np.float16) for x in (A[:, :16], B[:16, :32])]
+    assert gemm(*half, epilog=gelu, schedule=lambda s: simt.listing2(s, 32, 32)).dtype == np.float16
+    near(gemm(A, B, epilog=relu), np.maximum(A @ B, 0))
+
+
+def test_equal_epilogues_share_a_kernel() -> None:
+    before = len(fused._kernels)
+    for _ in range(3):
+        gemm(A, B, epilog=lambda acc: relu(acc * 3), schedule=small)
+    assert len(fused._kernels) == before + 1
+
+
+REFUSED = {
+    "wrong-shape": lambda: gemm(A, B[:-1]),
+    "wrong-stride": lambda: gemm(drawn(40, 48)[::2, ::2], B),
+    "wrong-stride ": lambda: gemm(drawn(4, 3, 20, 24)[::2], B, schedule=small),
+    "bad-layout": lambda: gemm(A, B, layout="XX"),
+    "bad-epilog": lambda: gemm(A, B, epilog=lambda acc: acc, bias=BIAS),
+    "bad-op": lambda: gemm(A, B, epilog=lambda acc: 1),
+    "shape-mismatch": lambda: gemm(A, B, epilog=lambda acc, bias: acc + bias, bias=BIAS[:-1], schedule=small),
+    "not-an-array": lambda: gemm(A, "B"),
+}
+
+
+@pytest.mark.parametrize("code", REFUSED)
+def test_misuse(code: str) -> None:
+    with pytest.raises(FireironError) as caught:
+        REFUSED[code]()
+    assert caught.value.code == code.strip()
+    assert caught.value.fix
+
+
+def test_an_epilogue_that_lacks_its_operand() -> None:
+    with pytest.raises(FireironError, match="does not take its operands"):
+        gemm(A, B, epilog=lambda acc, bias: acc + bias)
+
+
+def test_gradients_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+    from types import ModuleType
+
+    class Tensor:
+        requires_grad = True
+        shape = (4, 4)
+
+    torch = ModuleType("torch")
+    torch.Tensor = Tensor  # pyright: ignore[reportAttributeAccessIssue]
+    torch.is_grad_enabled = lambda: True  # pyright: ignore[reportAttributeAccessIssue]
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    with pytest.raises(FireironError) as caught:
+        gemm(Tensor(), Tensor())
+    assert caught.value.code == "requires-grad"
+    assert "detach" in (caught.value.fix or "")
