@@ -328,7 +328,7 @@ def _grouped(
     """Compute each group's rows as a product of its own; rows behind the last group keep what they held."""
     assert spec.groups is not None
     weights = spec.A if spec.swapped else spec.B
-    axis = -1 if spec.swapped else -2  # along which the groups' rows lie, in all that has them
+    axis = -1 if spec.swapped else -2  # along which the groups' rows lie in the spec's own tensors
     read = functools.cache(read)
     epilog = next((link for link in links if isinstance(link, Epilog)), None)
     beside = () if epilog is None else epilog.outputs
@@ -345,9 +345,11 @@ def _grouped(
             whole = read(tensor)
             if tensor == weights:
                 return Bounded(whole.value[group], whole.error[group])
-            if whole.value.ndim < -axis or whole.value.shape[axis] == 1:
+            # What an epilogue reads is as its author knows it.
+            along = axis if tensor in (spec.A, spec.B, spec.C) else -2
+            if whole.value.ndim < -along or whole.value.shape[along] == 1:
                 return whole
-            place = _rows(axis, rows)
+            place = _rows(along, rows)
             return Bounded(whole.value[place], whole.error[place])
 
         for name, one in _matmul(attrs.evolve(spec, groups=None), links, part, numbers, cut).items():
