@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import attrs
 import numpy as np
@@ -305,31 +305,38 @@ def _grouped(
     read: Callable[[Tensor], Bounded],
     numbers: Mapping[str, float],
     arrays: Mapping[str, Array],
-) -> Bounded:
+) -> dict[str, Bounded]:
     """Compute each group's rows as a product of its own; rows behind the last group keep what they held."""
     assert spec.groups is not None
     weights = spec.A if spec.swapped else spec.B
-    axis = -1 if spec.swapped else -2  # along which the groups' rows lie, in all that has them
+    outputs = [o for link in links if isinstance(link, Epilog) for o in link.outputs]
+    # Rows of the spec's own tensors may be columns to it; what ops read is as its author knows it.
+    turned = {spec.A.name, spec.B.name, spec.C.name, *(o.tensor.name for o in outputs if o.rows is None)}
     read = functools.cache(read)
-    value, error = np.array(read(spec.C).value), np.array(read(spec.C).error)
-    begin = 0
+    results = {t.name: _copied(read(t)) for t in (*(o.tensor for o in outputs), spec.C)}
+    begin, count = 0, read(spec.C).value.shape[-1 if spec.swapped else -2]
     for group, last in enumerate(arrays[spec.groups.name]):
-        rows = slice(begin, max(begin, min(int(last), value.shape[axis])))
+        rows = slice(begin, max(begin, min(int(last), count)))
         begin = rows.stop
 
-        def part(tensor: Tensor, rows: slice = rows, group: int = group) -> Bounded:
-            whole = read(tensor)
+        def place(name: str, rows: slice = rows) -> tuple[Any, ...]:
+            return (..., rows) if spec.swapped and name in turned else (..., rows, slice(None))
+
+        def part(tensor: Tensor, group: int = group, place: Callable[[str], tuple[Any, ...]] = place) -> Bounded:
+            whole, at = read(tensor), place(tensor.name)
             if tensor == weights:
                 return Bounded(whole.value[group], whole.error[group])
-            if whole.value.ndim < -axis or whole.value.shape[axis] == 1:
+            if whole.value.ndim < len(at) - 1 or whole.value.shape[1 - len(at)] == 1:
                 return whole
-            place = (..., rows) if axis == -1 else (rows, slice(None))
-            return Bounded(whole.value[place], whole.error[place])
+            return Bounded(whole.value[at], whole.error[at])
 
-        one = _matmul(attrs.evolve(spec, groups=None), links, part, numbers)
-        place = (..., rows) if axis == -1 else (rows, slice(None))
-        value[place], error[place] = one.value, one.error
-    return Bounded(value, error)
+        for name, one in _matmul(attrs.evolve(spec, groups=None), links, part, numbers).items():
+            results[name].value[place(name)], results[name].error[place(name)] = one.value, one.error
+    return results
+
+
+def _copied(x: Bounded) -> Bounded:
+    return Bounded(np.array(x.value), np.array(x.error))
 
 
 def _product(a: Bounded, b: Bounded, kind: DType, product: Product) -> Bounded:

@@ -238,6 +238,7 @@ class State:
 
 def descend(state: State, parts: dict[str, Cut], tiles: dict[str, Expr], level: Level | None = None) -> State:
     """Give the state inside the tile with these numbers along the cut dimensions."""
+
     def advanced(windows: dict[str, Window]) -> dict[str, Window]:
         return {
             role: attrs.evolve(
