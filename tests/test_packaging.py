@@ -38,7 +38,7 @@ WHERE = "import fireiron, fireiron.schedules as s; print(fireiron.__file__, s.__
 def checkout(tmp_path: Path) -> Path:
     """Copy what a clone holds, links as links."""
     root = tmp_path / "clone"
-    for name in ("fireiron", "schedules", "bench"):
+    for name in ("fireiron", "schedules", "bench", "tests/errors"):
         shutil.copytree(ROOT / name, root / name, symlinks=True, ignore=IGNORED)
     for name in ("setup.cfg", "pyproject.toml", "LICENSE", "README.md"):
         if (ROOT / name).exists():
@@ -100,9 +100,13 @@ def test_the_wheel_holds_the_presets_as_files(checkout: Path, tmp_path: Path) ->
     sources = {p.relative_to(ROOT).as_posix() for folder in folders for p in folder.rglob("*.py")}
     assert {f"fireiron/{name}" for name in sources} | {"fireiron/py.typed"} <= names
     assert not [name for name in names if name.startswith(("schedules/", "tests/", "bench/"))]
+    mistakes = {f"fireiron/front/mistakes/{p.name}" for p in (ROOT / "tests/errors").glob("*.py")}
+    assert mistakes <= names
 
     site = tmp_path / "site"
     subprocess.run([*pip, "install", "-q", "--no-deps", "--no-index", "--target", str(site), str(wheel)], check=True)
     package, presets = run_python(WHERE, site, tmp_path).splitlines()
     assert Path(package) == site / "fireiron/__init__.py"
     assert Path(presets) == site / "fireiron/schedules/__init__.py"
+    told = run_python("from fireiron.front.catalogue import why; print(why('level-nests').title)", site, tmp_path)
+    assert told == "Threads without a block."

@@ -1,5 +1,6 @@
 """Errors with a stable code, the place in the user's chain, the path in the tree, and a fix."""
 
+from collections.abc import Callable
 from typing import Literal, Self
 
 import attrs
@@ -68,6 +69,16 @@ class FireironError(Exception):
     def underlined(self) -> str:
         """Return the source text above the carets, empty where none are printed."""
         return "" if self.link is None else self.link.underlined
+
+    @property
+    def _render_traceback_(self) -> Callable[[], list[str]]:
+        """Show the message alone in a notebook's cell: it names the link, which frames of lowering would only bury.
+
+        Without a link the usual traceback is what helps.
+        """
+        if self.link is None:
+            raise AttributeError("_render_traceback_")
+        return str(self).splitlines
 
     def __str__(self) -> str:
         return _render(type(self).__name__, self.code, self.message, self.link, self.path, self.fix, self.other)

@@ -21,6 +21,7 @@ from fireiron.check import limits
 from fireiron.check import links as rules
 from fireiron.check import parallel as parallel_rules
 from fireiron.front.describe import describe
+from fireiron.front.offers import REFINES, instead, offered
 from fireiron.front.roles import Role, in_registers, role_name
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import (
@@ -50,6 +51,11 @@ if TYPE_CHECKING:
 
 Strategy = Callable[["MoveChain"], "MoveChain"]
 C_ = TypeVar("C_", bound="Chain")
+# Where `Self` would do, a variable stands: tab completion (jedi) follows it to the chain's own type, so that it also
+# offers what may come after a refinement.
+T_ = TypeVar("T_", bound="TileRefinements")
+S_ = TypeVar("S_", bound="SplitRefinements")
+L_ = TypeVar("L_", bound="LoadRefinements")
 
 
 class RefinementError(DecompositionError, AttributeError):
@@ -124,15 +130,19 @@ class Chain:
             raise AttributeError(name)
         methods = sorted(m for m in dir(type(self)) if not m.startswith("_"))
         last = describe(self.links[-1]) if self.links else self.residual.short
-        owner = _REFINES.get(name)
+        owner = REFINES.get(name)
         why = f"{name} refines {owner}, and the last link is {last}" if owner else f"nothing here is called {name}"
         raise RefinementError(
             "no-such-link",
             f"{last} has no {name}: {why}",
-            fix=_next(name, methods),
+            fix=instead(name, methods),
             link=here(),
             path=self.where,
         )
+
+    def __dir__(self) -> list[str]:
+        """Offer what can come next."""
+        return offered(super().__dir__(), self.residual, self.links)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Chain) and (self.program, self.links, self.origin) == (
@@ -226,7 +236,7 @@ def _named(sizes: tuple[int | Strided, ...], dims: tuple[str, str]) -> tuple[tup
 class TileRefinements(Chain):
     """Refine the tile written last."""
 
-    def to(self, level: Level, units: int | None = None, resident: int = 0) -> Self:
+    def to(self: T_, level: Level, units: int | None = None, resident: int = 0) -> T_:
         """Give the tiles to the units of a level.
 
         Args:
@@ -244,11 +254,11 @@ class TileRefinements(Chain):
         self._check(rules.level_nests, self._before, level)
         return self._refine(level=level, units=units, resident=resident, link=here())
 
-    def unroll(self) -> Self:
+    def unroll(self: T_) -> T_:
         """Unroll the loops over the tiles."""
         return self._refine(unrolled=True)
 
-    def layout(self, order: Order | Grouped | Layout) -> Self:
+    def layout(self: T_, order: Order | Grouped | Layout) -> T_:
         """Choose the order in which unit ids count tiles.
 
         Args:
@@ -257,7 +267,7 @@ class TileRefinements(Chain):
         """
         return self._refine(order=order, link=here())
 
-    def permute(self, permutation: Callable[[Expr], Expr]) -> Self:
+    def permute(self: T_, permutation: Callable[[Expr], Expr]) -> T_:
         """Permute unit ids before they count tiles (the paper's thread swizzle).
 
         Args:
@@ -265,7 +275,7 @@ class TileRefinements(Chain):
         """
         return self._refine(permute=permutation, link=here())
 
-    def persistent(self, order: Order | Grouped | Layout | None = None, share: StreamK | None = None) -> Self:
+    def persistent(self: T_, order: Order | Grouped | Layout | None = None, share: StreamK | None = None) -> T_:
         """Launch as many units as run at once, and let each loop over tiles.
 
         Args:
@@ -281,7 +291,7 @@ class TileRefinements(Chain):
         self._check(rules.persistent, self._before, link.level, share)
         return self._refine(persistent=True, order=link.order if order is None else order, share=share, link=here())
 
-    def staggered(self, units: int) -> Self:
+    def staggered(self: T_, units: int) -> T_:
         """Let units take whole tiles of the persistent loop in turn (ping-pong).
 
         Main loops follow each other, and one unit's epilogue runs under another's math.
@@ -301,7 +311,7 @@ class TileRefinements(Chain):
 class SplitRefinements(Chain):
     """Refine the split written last: the loop over its chunks, or the units that take them."""
 
-    def unroll(self, chunks: int | None = None) -> Self:
+    def unroll(self: S_, chunks: int | None = None) -> S_:
         """Unroll the loop over chunks.
 
         Args:
@@ -323,7 +333,7 @@ class SplitRefinements(Chain):
             )
         return self._loops(together=chunks)
 
-    def parallel(self, level: Level, reduce: Reduction | None = None) -> Self:
+    def parallel(self: S_, level: Level, reduce: Reduction | None = None) -> S_:
         """Give the chunks to units of a level at once; after the main loop, before epilog's ops, their sums become one.
 
         Args:
@@ -345,7 +355,7 @@ class SplitRefinements(Chain):
         self._check(parallel_rules.parallel, above, self._before, link, level, how)
         return self._refine(level=level, reduce=how, link=here())
 
-    def _loops(self, **changes: Any) -> Self:
+    def _loops(self: S_, **changes: Any) -> S_:
         """Refine the loop over chunks, where there is one."""
         (*above, link) = self.links
         assert isinstance(link, Split)
@@ -360,7 +370,7 @@ class SplitRefinements(Chain):
             )
         return self._refine(**changes)
 
-    def pipeline(self, stages: int, inflight: int = 0, drain: bool = False) -> Self:
+    def pipeline(self: S_, stages: int, inflight: int = 0, drain: bool = False) -> S_:
         """Let the loads below run `stages - 1` chunks ahead, in as many ring slots.
 
         A pipeline of registers inside one of shared memory flows: at the end of a chunk it loads from the next.
@@ -392,7 +402,7 @@ class SplitRefinements(Chain):
             )
         return self._loops(stages=stages, inflight=inflight, drain=drain, link=here())
 
-    def specialize(self, producers: int = 1, registers: tuple[int, int] | None = None) -> Self:
+    def specialize(self: S_, producers: int = 1, registers: tuple[int, int] | None = None) -> S_:
         """Give the loads below to warps of their own, which run ahead as slots fall free.
 
         Args:
@@ -409,7 +419,7 @@ class SplitRefinements(Chain):
 class LoadRefinements(Chain):
     """Refine the load written last."""
 
-    def pad(self, elements: int) -> Self:
+    def pad(self: L_, elements: int) -> L_:
         """Add elements to the buffer's leading stride, so that its rows start in other banks."""
         if elements < 0:
             raise DecompositionError(
@@ -420,7 +430,7 @@ class LoadRefinements(Chain):
             self._check(rules.storage, self._before, link.role, link.storage, elements)
         return self._refine(pad=elements)
 
-    def swizzle(self, swizzle: Swizzle) -> Self:
+    def swizzle(self: L_, swizzle: Swizzle) -> L_:
         """Permute the buffer's elements by XOR, so that columns spread over the banks.
 
         Raises:
@@ -430,7 +440,7 @@ class LoadRefinements(Chain):
         self._check(rules.swizzle, self._before, attrs.evolve(link, swizzle=swizzle))
         return self._refine(swizzle=swizzle)
 
-    def storage_layout(self, layout: Order | Layout) -> Self:
+    def storage_layout(self: L_, layout: Order | Layout) -> L_:
         """Store the buffer in this order, or by this layout, instead of in its source's order."""
         link = self._addressed("storage_layout")
         if isinstance(layout, Layout):
@@ -438,12 +448,12 @@ class LoadRefinements(Chain):
         self._check(rules.swizzle, self._before, attrs.evolve(link, storage=layout))
         return self._refine(storage=layout)
 
-    def reuse_buffer(self) -> Self:
+    def reuse_buffer(self: L_) -> L_:
         """Let the buffer overlay others that are dead by then."""
         self._addressed("reuse_buffer")
         return self._refine(reuse=True)
 
-    def no_sync(self) -> Self:
+    def no_sync(self: L_) -> L_:
         """Claim that no barrier is needed for this load alone; lowering proves it, or refuses."""
         return self._refine(no_sync=True, link=here())
 
@@ -460,21 +470,3 @@ class LoadRefinements(Chain):
                 path=self.where,
             )
         return link
-
-
-def _next(wrong: str, methods: list[str]) -> str:
-    """Name what was perhaps meant, and the links that may come."""
-    import difflib
-
-    meant = difflib.get_close_matches(wrong, methods, 1)
-    links = [m for m in methods if m in _DECOMPOSE or m in _REFINES]
-    return (f"write {meant[0]}; " if meant else "") + "next may come: " + ", ".join(links)
-
-
-_DECOMPOSE = ("tile", "split", "load", "prolog", "epilog", "vectors", "own", "done")
-_REFINES = {
-    "to": "tile", "layout": "tile", "permute": "tile", "unroll": "tile and split", "pipeline": "split",
-    "parallel": "split", "pad": "load",
-    "swizzle": "load", "storage_layout": "load", "reuse_buffer": "load", "no_sync": "load",
-    "persistent": "tile", "staggered": "tile", "specialize": "split",
-}  # fmt: skip

@@ -95,7 +95,7 @@ def make_storage(
     """Make the buffer that a load fills, laid out as its schedule says, else as an atom demands that touches it.
 
     Raises:
-        DecompositionError: `symbolic-buffer`, `storage-shape`, `swizzle-period`.
+        DecompositionError: `symbolic-buffer`, `storage-shape`.
     """
     name = f"{source.storage.name.split('_')[0].lower()}_{str(link.memory).lower()}"
     dtype = link.dtype or source.storage.dtype

@@ -109,7 +109,7 @@ def traffic(a: Sequence[AccessRow], b: Sequence[AccessRow]) -> Iterable[Differen
         later = after[place, memory]
         for name, old, new in (("conflicts", conflicts, later[0]), ("sectors", sectors, later[1])):
             if old != new:
-                yield Difference("kernel", f"{place}, {memory}", arrow(name, f"{old:.3g}", f"{new:.3g}"))
+                yield Difference("kernel", f"{place}, {memory}", arrow(name, f"{old:.4g}", f"{new:.4g}"))
 
 
 def _worst(rows: Sequence[AccessRow]) -> dict[tuple[str, str], tuple[float, float]]:

@@ -9,6 +9,7 @@ import attrs
 
 from fireiron.kernel.ir import Kernel
 from fireiron.language.decompositions import Decomposition, Epilog, Load, Tile
+from fireiron.language.programs import Layers, Products
 from fireiron.language.residual import Residual
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Program, Spec
 from fireiron.language.tensor import Tensor
@@ -127,7 +128,7 @@ def _coefficients(a: Spec, b: Spec) -> Iterable[Difference]:
             yield Difference("spec", "", arrow("value", f"{a.value:g}", f"{b.value:g}"))
         case Pointwise(), Pointwise() if a.op != b.op:
             yield Difference("spec", "", "another op")
-        case ((MatMul() | Move() | Init() | Pointwise()), _):
+        case ((MatMul() | Move() | Init() | Pointwise() | Products() | Layers()), _):
             pass
 
 
@@ -172,11 +173,13 @@ _WITHOUT = {
     "layout": "RowMajor",
     "init": "0",
     "units": "all",
+    "inflight": "0",
+    "specialize": "registers as launched",
     "storage": "the source's",
     "dtype": "the source's",
 }
-_PREFIX = {"stages": "pipeline ", "memory": "in ", "dtype": "as "}
-_FLAGS = ("unroll", "reuse", "sync")
+_PREFIX = {"stages": "pipeline", "memory": "in ", "dtype": "as "}
+_FLAGS = ("unroll", "reuse", "sync", "persistent", "share", "drain", "specialize")
 
 
 def _changes(old: Decomposition, new: Decomposition) -> Iterable[str]:
@@ -190,10 +193,10 @@ def _changes(old: Decomposition, new: Decomposition) -> Iterable[str]:
         x, y = before[name], after.get(name, "")
         if x == y:
             continue
-        if name in _FLAGS:
+        if name in _FLAGS and not (x and y):
             yield f"{y} added" if y else f"{x} removed"
             continue
-        values = [v.removeprefix(_PREFIX.get(name, f"{name} ")) or _WITHOUT.get(name, "none") for v in (x, y)]
+        values = [v.removeprefix(_PREFIX.get(name, name)).strip() or _WITHOUT.get(name, "none") for v in (x, y)]
         yield arrow(name, *values)
     if isinstance(old, Epilog) and isinstance(new, Epilog) and old.value != new.value:
         yield arrow("stores", result(old) or "acc", result(new) or "acc")

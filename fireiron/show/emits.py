@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from fireiron.algebra.expr import Index, as_expr
+from fireiron.algebra.expr import Index, as_expr, as_int
 from fireiron.base.text import count
 from fireiron.kernel.ir import For, Kernel
-from fireiron.language.decompositions import Chunks, Done, Epilog, Load, Own, Prolog, Split, Tile, Widest
+from fireiron.language.decompositions import Chunks, Done, Each, Epilog, Load, Own, Prolog, Split, Tile, Widest
 from fireiron.language.levels import Block, Level
 from fireiron.language.tensor import ColMajor
 from fireiron.show import lowered
@@ -29,9 +29,7 @@ def emits(step: Step, kernel: Kernel | None = None) -> str:
         case Split() if link.level is not None:
             return f"{_takers(step, link.level)}; {summed(link)}"
         case Split():
-            ahead = ""
-            if link.stages > 1:
-                ahead = f"; the loads below run {count(link.stages - 1, 'chunk')} ahead in {link.stages} slots"
+            ahead = _ahead(link)
             c = step.before.operand("C")
             zeroed = f"; C starts at 0 in {c.memory}" if c is not None and not c.memory.registers else ""
             some = f", {link.together} trips together" if link.together > 1 and not link.unrolled else ""
@@ -44,6 +42,11 @@ def emits(step: Step, kernel: Kernel | None = None) -> str:
             return _epilog(step, link, kernel)
         case Own(level):
             return f"each {level} takes the elements that it holds"
+        case Each():
+            number = sum(as_int(as_expr(w.shape[0])) or 1 if len(w.shape) == 3 else 1 for w in step.before.weights)
+            said = f"{count(number, 'layer')}, one after another, whose results stay on chip"
+            atoms = _atoms(kernel, nested(step), step) if kernel else ()
+            return said + (f"; the last one's are stored by {' then '.join(atoms)}" if atoms else "")
         case Done():
             if step.before.kind in ("Init", "Pointwise"):
                 return f"each {step.before.level} computes its elements one after another"
@@ -71,7 +74,7 @@ def change(step: Step) -> str:
         for (dim, old), (_, new) in zip(before.sizes, after.sizes, strict=True)
         if old != new
     ]
-    for old, new in zip(before.operands, after.operands, strict=True):
+    for old, new in zip(before.operands, after.operands, strict=False):
         said += [f"{old.role} {old.memory} → {new.memory}"] if old.memory != new.memory else []
         said += [f"{old.role} {old.dtype} → {new.dtype}"] if old.dtype != new.dtype else []
     said += [f"{before.level} → {after.level}"] if before.level != after.level else []
@@ -96,6 +99,8 @@ def _variables(step: Step) -> tuple[str, ...]:
     match step.link:
         case Split():
             return ("k",) if step.link.level is None else ()
+        case Tile(persistent=True):
+            return ("trip",)
         case Tile(level=None):
             return tuple(dim.lower() for dim, n in _order(step) if as_expr(n).range != (1, 1))
         case Tile():
@@ -118,12 +123,32 @@ def _loops(step: Step, unrolled: bool) -> str:
     return f"{word} {' and '.join(said)}" + (", unrolled" if unrolled else "")
 
 
+def _ahead(link: Split) -> str:
+    """Say how far the loads below a split run ahead, and who starts them."""
+    said = ""
+    if link.specialised is not None:
+        whose = count(link.specialised.producers, "warpgroup")
+        said = f"; {whose} load{'s' * (link.specialised.producers == 1)}"
+        said += f", up to {count(link.stages, 'chunk')} ahead in as many slots; the others compute"
+    elif link.stages > 1:
+        said = f"; the loads below run {count(link.stages - 1, 'chunk')} ahead in {link.stages} slots"
+    return said + ("; a slot falls free a chunk later, so that products follow without a gap" if link.inflight else "")
+
+
+def _nth(n: int) -> str:
+    return {2: "second", 3: "third"}.get(n, f"{n}th")
+
+
 def _units(step: Step, link: Tile) -> str:
     level = str(link.level).lower()
     along = " x ".join(f"{n} along {dim}{_partial(step, dim)}" for dim, n in step.cuts)
     said = f"{_count(step.trips, 'tile')} ({along})"
-    if link.level is not None and link.level.name == Block.name:
+    if link.persistent:
+        said += f" for {level}s, of which no more are launched than run at once: each loops over its share"
+    elif link.level is not None and link.level.name == Block.name:
         said = f"{_count(step.trips, 'block')} ({along})"
+    elif link.staggered > 1:
+        said = f"{count(link.staggered, level)}, each with every {_nth(link.staggered)} whole tile of the block"
     elif step.units is None or not isinstance(step.trips, int):
         said += f", one a {level}"
     elif step.trips > step.units:

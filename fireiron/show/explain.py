@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import TYPE_CHECKING
 
 import attrs
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Range = tuple[int, int]
+
+
+_CELL = "text-align:left;vertical-align:top;padding:4px 10px;border-bottom:1px solid rgba(128,128,128,.35);"
+_LINK = "font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;color:rgb({}, {}, {})".format(
+    *page.COLOURS[LINK]
+)
 
 
 @attrs.frozen
@@ -105,8 +112,27 @@ class Explanation:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self.table()
 
+    def html(self) -> str:
+        """Write a table for a notebook, in colours that read on light and on dark ground."""
+        heads = ("link", "changes", "becomes", "CUDA lines")
+        top = "".join(f'<th style="{_CELL}">{head}</th>' for head in heads)
+        rows = "".join(
+            "<tr>"
+            + "".join(
+                f'<td style="{_CELL}{more}">{escape(text)}</td>'
+                for text, more in ((row.link, _LINK), (row.change, ""), (row.sentences, ""), (row.where, ""))
+            )
+            + "</tr>"
+            for row in self.rows
+        )
+        rest = f"<p>… left to do: {escape(self.left)}</p>" if self.left else ""
+        return (
+            f'<table style="border-collapse:collapse;max-width:70em"><caption style="text-align:left;font-weight:bold">'
+            f"{escape(self.origin)}</caption><thead><tr>{top}</tr></thead><tbody>{rows}</tbody></table>{rest}"
+        )
+
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        return page.bundle(self.table(), NOTEBOOK_WIDTH)
+        return {"text/plain": page.plain(self.table(), NOTEBOOK_WIDTH), "text/html": self.html()}
 
 
 def explain(schedule: Scheduled, kernel: Kernel | None = None, source: str = "") -> Explanation:

@@ -11,7 +11,7 @@ from fireiron.algebra.expr import as_int
 from fireiron.base.text import Writer
 from fireiron.cuda.printer import INDENT
 from fireiron.cuda.statements import Body
-from fireiron.kernel.ir import Buffer, Call, Compute, For, If, Kernel, Micro, Region, Statement, Sync, walk
+from fireiron.kernel.ir import Buffer, Call, Compute, For, If, Kernel, Micro, Region, Role, Roles, Statement, Sync, walk
 from fireiron.language.decompositions import Epilog, Load, Split, Tile
 from fireiron.show.steps import Nested, Step
 
@@ -59,6 +59,10 @@ def buffer(kernel: Kernel, step: Step) -> Buffer | None:
         case Epilog():
             for region in regions(kernel, step.path, "Init("):
                 return next((s.dst.buffer for s in walk(region.body) if isinstance(s, Compute)), None)
+            # An instruction that zeroes its accumulator itself leaves no Init.
+            made = compute(kernel)
+            if isinstance(made, Call) and made.atom.kind == "MatMul" and made.views[2].buffer.memory.registers:
+                return made.views[2].buffer
         case _:
             pass
     return None
@@ -141,6 +145,11 @@ def barriers_of(kernel: Kernel, name: str) -> tuple[Sync, ...]:
     return tuple(s for s in barriers(kernel) if re.search(rf"\b{re.escape(name)}\b", s.reason))
 
 
+def roles(kernel: Kernel) -> tuple[Role, ...]:
+    """List the roles of a block, none where all threads do the same."""
+    return next((s.roles for s in walk(kernel.body) if isinstance(s, Roles)), ())
+
+
 def enclosing(kernel: Kernel) -> tuple[For, ...]:
     """List the loops around what `compute` finds, outermost first."""
     goal = compute(kernel)
@@ -152,6 +161,11 @@ def enclosing(kernel: Kernel) -> tuple[For, ...]:
             if isinstance(statement, For | If | Region):
                 inner = (*loops, statement) if isinstance(statement, For) else loops
                 found = search(statement.body, inner)
+                if found is not None:
+                    return found
+            elif isinstance(statement, Roles):
+                inside = (search(role.body, loops) for role in statement.roles)
+                found = next((each for each in inside if each is not None), None)
                 if found is not None:
                     return found
         return None

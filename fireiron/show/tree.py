@@ -8,14 +8,15 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.scalar import Arg
 from fireiron.base.text import count
 from fireiron.kernel.ir import Kernel
-from fireiron.language.decompositions import ByAtomics, ByTma, Done, Epilog, Load, Split
+from fireiron.language.decompositions import ByAtomics, ByTma, Done, Each, Epilog, Load, Split
 from fireiron.language.levels import SH, Block, Memory
-from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec
+from fireiron.language.programs import Layers, Products
+from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, tensors_of
 from fireiron.language.tensor import Tensor
 from fireiron.show import lowered, page
 from fireiron.show.page import ATOM, LINK, MEMORY, NOTEBOOK_WIDTH, OPEN, SPEC, WIDTH, Row
 from fireiron.show.scheduled import Scheduled
-from fireiron.show.steps import Nested, Step, left, nested, shared_nbytes, steps
+from fireiron.show.steps import Nested, Step, layers, left, nested, shared_nbytes, steps
 from fireiron.show.words import amount, by, computed, formula, infix, tensor, words
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ def tree(schedule: Scheduled, kernel: Kernel | None = None) -> Tree:
         for operand in tensors(step.spec):
             top.add(Row(Text(tensor(operand)), Text()))
     if kernel is not None:
-        top.add(Row(Text(summary(kernel), MEMORY), Text()))
+        for said in (summary(kernel), parted(kernel)):
+            if said:
+                top.add(Row(Text(said, MEMORY), Text()))
     _grow(top, steps(schedule), kernel, None)
     rest = left(schedule)
     if not rest.closed:
@@ -64,17 +67,27 @@ def mimebundle(schedule: Scheduled, width: int = NOTEBOOK_WIDTH, kernel: Kernel 
 def summary(kernel: Kernel) -> str:
     """Say in a line what a kernel takes: blocks, threads, shared memory, registers of tensors, barriers."""
     shared = f"{amount(kernel.shared_nbytes)} of SH" if kernel.shared_nbytes else "no SH"
+    counted = sum(barrier.slots for barrier in kernel.barriers)
     return (
-        f"{_blocks(kernel)} of {count(kernel.threads, 'thread')}, {shared}, "
+        f"{_blocks(kernel)}, {shared}, "
         f"{count(lowered.register_total(kernel), 'register')} a thread for tensors, "
-        f"{count(len(lowered.barriers(kernel)), 'barrier')}"
+        f"{count(len(lowered.barriers(kernel)), 'barrier')}" + (f", {count(counted, 'mbarrier')}" if counted else "")
+    )
+
+
+def parted(kernel: Kernel) -> str:
+    """Say which roles a kernel's blocks have, empty where all threads do the same."""
+    return "; ".join(
+        f"role {role.name}: {count(role.threads, 'thread')}"
+        + (f", {count(role.registers, 'register')} each" if role.registers else "")
+        for role in lowered.roles(kernel)
     )
 
 
 def held(step: Step, kernel: Kernel | None) -> str:
     """Describe the buffer that a load or an epilog makes: extents, element type, memory, slots, bytes or registers."""
     memory, dtype, role = _target(step)
-    operand = step.before.operand(role)
+    operand = step.before.operand(role) if role != "C" else step.before.playing("C")[0]
     assert operand is not None
     buffer = None if kernel is None else lowered.buffer(kernel, step)
     said = f"{by(tuple(step.before.extents[dim] for dim in operand.dims))} {dtype} in {memory}"
@@ -101,7 +114,7 @@ def _grow(parent: Tree, chain: tuple[Step, ...], kernel: Kernel | None, within: 
     """Add the steps of a chain below a node; `within` is the Move that they execute, and the step it belongs to."""
     from rich.text import Text
 
-    said = [(step, _said(step, kernel, within)) for step in chain]
+    said = [(step, closing(step, kernel, within)) for step in chain]
     column = 2 + max((len(first) for _, first in said if len(first) <= _WIDEST), default=0)
     for step, first in said:
         done = isinstance(step.link, Done)
@@ -110,12 +123,15 @@ def _grow(parent: Tree, chain: tuple[Step, ...], kernel: Kernel | None, within: 
         if isinstance(step.link, Load):
             node.add(Row(Text(held(step, kernel), MEMORY), Text()))
         if isinstance(step.link, Split) and step.link.level is not None:
-            node.add(Row(Text(_reduce(step, step.link, kernel), MEMORY), Text()))
+            node.add(Row(Text(reduction(step, step.link, kernel), MEMORY), Text()))
         if isinstance(step.link, Epilog):
             _epilog(node, step, step.link, kernel)
+        for layer in layers(step):
+            _grow(node.add(Text(str(layer.origin), SPEC)), layer.steps, kernel, None)
         inner = nested(step)
         if inner is not None:
-            label = f"store C: {inner.origin}" if isinstance(step.link, Epilog) else str(inner.origin)
+            stores = isinstance(step.link, Epilog | Each)
+            label = f"store {_stored(step)}: {inner.origin}" if stores else str(inner.origin)
             _grow(node.add(Text(label, SPEC)), inner.steps, kernel, (inner, step))
 
 
@@ -124,13 +140,20 @@ def _epilog(node: Tree, step: Step, link: Epilog, kernel: Kernel | None) -> None
 
     node.add(Row(Text(held(step, kernel), MEMORY), Text()))
     node.add(Text(f"start: acc = {link.init:g}"))
-    for output in link.outputs:
+    for value, out in zip(link.values, step.before.playing("C"), strict=False) if step.before.sums else ():
+        node.add(Row(Text(f"end: {out.tensor.name} = {infix(value.tree, value.tensors)}"), Text()))
+    for output in link.outputs if not step.before.sums else ():
         node.add(Row(Text(f"store {output.tensor.name}: {computed(output.value, 'acc')}"), Text()))
-    if result(link):
+    if result(link) and not step.before.sums:
         node.add(Row(Text(f"end: acc = {result(link)}"), Text()))
 
 
-def _reduce(step: Step, link: Split, kernel: Kernel | None) -> str:
+def _stored(step: Step) -> str:
+    outputs = step.before.playing("C")
+    return outputs[-1].tensor.name if step.before.sums or isinstance(step.link, Each) else "C"
+
+
+def reduction(step: Step, link: Split, kernel: Kernel | None) -> str:
     """Say where the sums of a parallel split meet, and by what."""
     if isinstance(link.reduce, ByTma):
         return f"reduce: {step.trips} sums by bulk additions to C"
@@ -141,7 +164,7 @@ def _reduce(step: Step, link: Split, kernel: Kernel | None) -> str:
     return f"reduce: {step.trips} sums {how} through {place}{bytes_}"
 
 
-def _said(step: Step, kernel: Kernel | None, within: tuple[Nested, Step] | None) -> str:
+def closing(step: Step, kernel: Kernel | None, within: tuple[Nested, Step] | None) -> str:
     """Say a link, and at the end of a chain the instructions that execute it."""
     said = words(step.link)
     # A name that was chosen may be a family's: what executes the spec is one of its atoms.
@@ -173,7 +196,10 @@ def _target(step: Step) -> tuple[Memory, DType, str]:
 
 def _blocks(kernel: Kernel) -> str:
     low, high = kernel.grid.range
-    return count(low, "block") if low is not None and low == high else f"{kernel.grid} blocks"
+    said = count(low, "block") if low is not None and low == high else f"{kernel.grid} blocks"
+    said = f"at most {said}" if kernel.persistent else said
+    clusters = f" in clusters of {kernel.cluster}" if kernel.cluster > 1 else ""
+    return f"{said} of {count(kernel.threads, 'thread')}{clusters}"
 
 
 def tensors(spec: Spec) -> tuple[Tensor, ...]:
@@ -187,3 +213,5 @@ def tensors(spec: Spec) -> tuple[Tensor, ...]:
             return (dst,)
         case Pointwise(_, ins, out):
             return (*ins, out)
+        case Products() | Layers():
+            return tensors_of(spec)

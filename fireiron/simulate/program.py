@@ -96,6 +96,10 @@ class Compiler:
         self.values: dict[Expr, Value] = {}
         self.given: dict[Var, None] = {}  # of thread, block, blocks and rank, in the order of use
 
+    def beside(self, team: Team) -> Compiler:
+        """Make a compiler like this one for another team, which starts where this one's parts into roles."""
+        return type(self)(team)
+
     def program(self) -> Step:
         """Compile the kernel's body."""
         scope = Scope().bind(BLOCK, frozenset([BLOCK]))

@@ -55,7 +55,7 @@ def simulate(
             `array-strides`, `workspace-left`.
     """
     began = time.perf_counter()
-    machine = _machine(kernel, arrays, dict(sizes or {}), dict(numbers or {}), track)
+    machine = prepare(kernel, arrays, dict(sizes or {}), dict(numbers or {}), track)
     grid = _grid(kernel, machine.sizes)
     machine.blocks = launched_blocks(kernel, grid, blocks is not None, launched)
     chosen = _chosen(kernel, machine.blocks, blocks)
@@ -66,7 +66,7 @@ def simulate(
             Compiler(team_of(machine, member, kernel.body, kernel.threads)).program() for member in machine.members
         ]
         for first in chosen[:: kernel.cluster]:
-            _cluster(machine, programs, first)
+            run_cluster(machine, programs, first)
     missing = _uncovered(machine) if everything else ()
     if everything:
         _restored(machine)
@@ -95,9 +95,14 @@ def simulate(
     )
 
 
-def _machine(
+def prepare(
     kernel: Kernel, arrays: Mapping[str, Array], sizes: dict[str, int], numbers: dict[str, float], track: bool
 ) -> Machine:
+    """Make what all blocks share: parameters bound, preconditions checked.
+
+    Raises:
+        SimulationError: `size-missing`, `precondition`, `array-missing`, `array-dtype`, `array-shape`, `array-strides`.
+    """
     for parameter in kernel.parameters:
         if isinstance(parameter, Size) and parameter.symbol.name not in sizes:
             name = parameter.symbol.name
@@ -181,7 +186,7 @@ def _grid(kernel: Kernel, sizes: Mapping[str, int]) -> int:
     return grid
 
 
-def _cluster(machine: Machine, programs: list[Step], first: int) -> None:
+def run_cluster(machine: Machine, programs: list[Step], first: int) -> None:
     """Run the blocks of one cluster."""
     machine.order.begin_block(first // machine.kernel.cluster)
     for rank, member in enumerate(machine.members):

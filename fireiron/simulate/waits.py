@@ -433,7 +433,7 @@ class Waits:
                     scope = scope.bind(name, frozenset([name]))
             for first, threads in parts(role):
                 team = team_of(parent.machine, parent.member, role.body, threads, first, role)
-                made.append((team, type(self.compiler)(team).whole(role.body, scope)))
+                made.append((team, self.compiler.beside(team).whole(role.body, scope)))
 
         def walk(state: State, act: Act) -> Iterator[Event]:
             if act is not None or parent.role is not None:

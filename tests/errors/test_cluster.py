@@ -28,3 +28,4 @@ def test_a_cluster_of_too_many_blocks():
         finished(lambda clusters: clusters.tile(32, 32).to(Block))
     assert caught.value.code == "cluster-blocks"
     assert caught.value.message == "a cluster of 32 blocks is larger than the 8 that every GPU takes"
+    assert caught.value.fix == "use clusters of at most 8 blocks"

@@ -1,4 +1,4 @@
-"""Verbs that look at a schedule: list, show, check, explain, diff, estimate."""
+"""Verbs that look at a schedule, or at an error: list, show, check, explain, diff, estimate, why."""
 
 from __future__ import annotations
 
@@ -91,3 +91,20 @@ def estimate(command: Command) -> Answer:
     with progress("estimating"):
         found = command.schedule.estimate(architecture(command.options.arch), **dict(command.options.settings))
     return Answer({"estimate": plain(found)}, (found,))
+
+
+def why(command: Command) -> Answer:
+    """Explain an error's code; without one, list all."""
+    import textwrap
+
+    from fireiron.front.catalogue import catalogue
+    from fireiron.front.catalogue import why as find
+
+    code = command.options.error_code
+    if code is not None:
+        entry = find(code)
+        return Answer({"code": entry.code, "entry": plain(entry)}, (str(entry),))
+    entries = catalogue()
+    wide = max(len(entry.code) for entry in entries)
+    lines = (f"{e.code:{wide}}  {textwrap.shorten(e.title, 78 - wide, placeholder='…')}" for e in entries)
+    return Answer({"codes": [entry.code for entry in entries]}, ("\n".join(lines),))

@@ -163,6 +163,10 @@ def _cache(parser: Any) -> None:
     parser.add_argument("action", choices=("path", "clear"))
 
 
+def _why(parser: Any) -> None:
+    parser.add_argument("error_code", nargs="?", metavar="CODE", help="what stands in an error's brackets")
+
+
 def _positive(text: str) -> int:
     value = int(text)
     if value < 1:
@@ -181,6 +185,7 @@ VERBS = {
     "compile": Verb("compile, and print registers, spills and sizes", "make", options=_compile),
     "simulate": Verb("run on the simulator, and verify", "execute", options=_simulate),
     "run": Verb("run on the GPU, else on the simulator, and verify", "execute", options=_execute),
+    "why": Verb("explain an error's code, or list all codes", "look", 0, options=_why),
     "tune": Verb("search for a preset's fastest keywords on the GPU", "tuning", options=_tune),
     "best": Verb("say which schedule fireiron.best chooses, and why", "tuning", 0, options=_records_file, spec=True),
     "records": Verb("merge files of records, or show them", "tuning", 0, options=_records),

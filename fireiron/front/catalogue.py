@@ -1,0 +1,227 @@
+"""The catalogue of errors: what each code means, read off the sources that raise it and the tests of mistakes.
+
+Nothing here is written by hand. `fireiron/front/mistakes` is a link to `tests/errors`, which a wheel holds as files;
+each of them makes one mistake and says what is printed. Codes without such a file are described by where they are
+raised.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import attrs
+
+from fireiron.base.errors import UsageError
+
+PACKAGE = Path(__file__).resolve().parent.parent
+CODE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+")
+
+
+@attrs.frozen
+class Mistake:
+    """Show one mistake.
+
+    Args:
+        title: what is wrong, in words.
+        source: the code that makes it.
+        printed: the whole error.
+    """
+
+    title: str
+    source: str
+    printed: str
+
+
+@attrs.frozen
+class Raised:
+    """Say where a code is raised, and with which words.
+
+    Args:
+        family: the error's class, or `Finding`.
+        message: what it says; names of values stand in braces.
+        fix: what it advises.
+        where: the file.
+    """
+
+    family: str
+    message: str
+    fix: str
+    where: str
+
+
+@attrs.frozen
+class Entry:
+    """Describe one code.
+
+    Args:
+        code: as it stands in brackets.
+        raised: the places that raise it.
+        mistakes: examples.
+    """
+
+    code: str
+    raised: tuple[Raised, ...] = ()
+    mistakes: tuple[Mistake, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Say in a line what it is about."""
+        if self.mistakes:
+            return self.mistakes[0].title
+        return self.raised[0].message
+
+    def __str__(self) -> str:
+        families = ", ".join(dict.fromkeys(each.family for each in self.raised))
+        parts = [f"{self.code} ({families})" if families else self.code]
+        for mistake in self.mistakes:
+            parts += ["", mistake.title, "", textwrap.indent(mistake.source, "    "), ""]
+            parts += [textwrap.indent(mistake.printed, "    ")]
+        if not self.mistakes:
+            for each in self.raised:
+                parts += ["", each.message, *([f"fix: {each.fix}"] if each.fix else []), f"raised in {each.where}"]
+        return "\n".join(parts)
+
+
+def mistakes_folder(package: Path = PACKAGE) -> Path:
+    """Find the tests of mistakes; where git could not make a link, a file holds its target."""
+    link = package / "front/mistakes"
+    return (link.parent / link.read_text(encoding="utf-8").strip()).resolve() if link.is_file() else link
+
+
+@cache
+def catalogue() -> tuple[Entry, ...]:
+    """List every code of the package, in order of the alphabet."""
+    entries: dict[str, Entry] = {}
+    for code, raised in _raised():
+        entry = entries.setdefault(code, Entry(code))
+        if raised not in entry.raised:
+            entries[code] = attrs.evolve(entry, raised=(*entry.raised, raised))
+    for file in sorted(mistakes_folder().glob("test_*.py")):
+        for code, mistake in mistakes(file.read_text(encoding="utf-8")):
+            entry = entries.get(code, Entry(code))
+            entries[code] = attrs.evolve(entry, mistakes=(*entry.mistakes, mistake))
+    return tuple(entries[code] for code in sorted(entries))
+
+
+def why(code: str) -> Entry:
+    """Find the entry of a code; the whole first line of an error will do.
+
+    Raises:
+        UsageError: `unknown-code`.
+
+    Example:
+        >>> print(why("DecompositionError[level-nests]: cannot map").title)
+        Threads without a block.
+    """
+    import difflib
+
+    inside = re.search(r"\[([a-z0-9-]+)\]", code)
+    wanted = inside[1] if inside else code.strip()
+    known = {entry.code: entry for entry in catalogue()}
+    if wanted not in known:
+        near = difflib.get_close_matches(wanted, known, 3) or sorted(known)[:3]
+        raise UsageError("unknown-code", f"no error has the code {wanted!r}", fix=f"perhaps {', '.join(near)}")
+    return known[wanted]
+
+
+def mistakes(text: str) -> Iterator[tuple[str, Mistake]]:
+    """Read one test of mistakes: its title, the function that is wrong, and what is printed."""
+    tree = ast.parse(text)
+    title = ast.get_docstring(tree) or ""
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    for call in ast.walk(tree):
+        match call:
+            case ast.Call(
+                func=ast.Name("refused"), args=[wrong, ast.Constant(str(code)), _, ast.Constant(str(printed))]
+            ):
+                pass
+            case _:
+                continue
+        match wrong:
+            case ast.Name(name) if name in functions:
+                source = _body(text, functions[name])
+            case ast.Lambda(body=body):
+                source = ast.get_source_segment(text, body) or ""
+            case _:
+                source = ast.get_source_segment(text, wrong) or ""
+        yield code, Mistake(title, source, printed)
+    for function in functions.values():
+        for block in (node for node in ast.walk(function) if isinstance(node, ast.With)):
+            told = dict(_asserted(function))
+            if {"code", "message", "fix"} <= told.keys():
+                printed = f"[{told['code']}]: {told['message']}\nfix: {told['fix']}"
+                lines = text.splitlines()[block.body[0].lineno - 1 : block.end_lineno]
+                yield told["code"], Mistake(title, textwrap.dedent("\n".join(lines)), printed)
+
+
+def _asserted(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
+    """List the fields of an error that a test compares with a text."""
+    for node in ast.walk(function):
+        match node:
+            case ast.Compare(left=ast.Attribute(attr=field), ops=[ast.Eq()], comparators=[ast.Constant(str(text))]):
+                yield field, text
+            case _:
+                pass
+
+
+def _body(text: str, function: ast.FunctionDef) -> str:
+    lines = text.splitlines()[function.body[0].lineno - 1 : function.end_lineno]
+    return textwrap.dedent("\n".join(lines))
+
+
+def _raised() -> Iterator[tuple[str, Raised]]:
+    """Find every call that makes an error or a finding with a code."""
+    # In a checkout fireiron/bench is a link, which a search of the package does not follow.
+    for file in sorted({*PACKAGE.rglob("*.py"), *(PACKAGE / "bench").rglob("*.py")}):
+        where = file.relative_to(PACKAGE.parent).as_posix()
+        if "mistakes" in where or "schedules" in where:
+            continue
+        text = file.read_text(encoding="utf-8")
+        if not any(word in text for word in ("Error(", "Finding(", "Fault(", ".error(", "._refuse(")):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call):
+                yield from _call(node, where)
+
+
+def _call(node: ast.Call, where: str) -> Iterator[tuple[str, Raised]]:
+    """Read a call that makes an error: of its class, or by the simulator, which adds thread and place."""
+    match node.func:
+        case ast.Name("Fault") | ast.Attribute(attr="error" | "_refuse"):
+            family = "SimulationError"
+        case ast.Name(name) if name.endswith("Error") or name == "Finding":
+            family = name
+        case _:
+            return
+    for i, arg in enumerate(node.args[:3]):
+        match arg:
+            case ast.Constant(str(code)) if CODE.fullmatch(code):
+                # A fault names the thread between code and message.
+                rest = node.args[i + 1 + (ast.unparse(node.func) == "Fault") :]
+                told = next((k.value for k in node.keywords if k.arg == "fix"), rest[1] if len(rest) > 1 else None)
+                fix = "" if told is None or (family == "Finding" and told in rest) else _words(told)
+                if rest:
+                    yield code, Raised(family, _words(rest[0]), fix, where)
+                return
+            case _:
+                pass
+
+
+def _words(node: ast.expr) -> str:
+    """Read a message; what it fills in stands in braces."""
+    match node:
+        case ast.Constant(str(text)):
+            return text
+        case ast.JoinedStr(values):
+            return "".join(_words(value) for value in values)
+        case ast.FormattedValue(value):
+            return f"{{{ast.unparse(value)}}}"
+        case ast.BinOp(left, ast.Add(), right):
+            return _words(left) + _words(right)
+        case _:
+            return f"{{{ast.unparse(node)}}}"

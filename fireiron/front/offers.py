@@ -1,0 +1,40 @@
+"""Offers: which methods may come next in a chain, for tab completion and for the fix of one that does not exist."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from fireiron.language.decompositions import Decomposition, Epilog
+from fireiron.language.residual import Residual
+
+DECOMPOSE = ("tile", "split", "load", "prolog", "epilog", "vectors", "own", "done")
+REFINES = {
+    "to": "tile", "layout": "tile", "permute": "tile", "unroll": "tile and split", "pipeline": "split",
+    "parallel": "split", "pad": "load",
+    "swizzle": "load", "storage_layout": "load", "reuse_buffer": "load", "no_sync": "load",
+    "persistent": "tile", "staggered": "tile", "specialize": "split",
+}  # fmt: skip
+# What completion leaves out: a chain's own data, and verbs that need a finished schedule.
+_DATA = {"links", "origin", "path", "program", "trail", "where", "matmul", "batch", "lowered", "flops"}
+_FINISHED = {"compile", "cuda", "estimate", "simulate", "time"}
+
+
+def offered(names: Iterable[str], residual: Residual, links: tuple[Decomposition, ...]) -> list[str]:
+    """Keep the names of what can come next: no decompositions of a closed chain, no running of an unfinished one."""
+    kept = set(names) - _DATA
+    kept -= {*DECOMPOSE, *REFINES} if residual.closed else _FINISHED
+    if links:
+        kept.discard("swap")
+    if any(isinstance(link, Epilog) for link in links):
+        kept.discard("epilog")
+    if not (residual.kind == "MatMul" and residual.extents.get("K") != 1):
+        kept.discard("split")
+    return sorted(kept)
+
+
+def instead(wrong: str, methods: list[str]) -> str:
+    """Name what was perhaps meant, and the links that may come."""
+    meant = difflib.get_close_matches(wrong, methods, 1)
+    links = [m for m in methods if m in DECOMPOSE or m in REFINES]
+    return (f"write {meant[0]}; " if meant else "") + "next may come: " + ", ".join(links)

@@ -1,0 +1,255 @@
+"""Banks: where the elements of a shared buffer lie, and what lanes that are served together ask of each bank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from fireiron.base.errors import UsageError
+from fireiron.base.text import count
+from fireiron.kernel.access import AccessRow, accesses, conditions_of, what
+from fireiron.kernel.ir import Buffer, Kernel, View
+from fireiron.kernel.sites import Site, reads_and_writes, sample, sites, typical_sizes
+from fireiron.kernel.traffic import BANKS, WARP, WORD
+from fireiron.language.decompositions import Load
+from fireiron.language.levels import SH
+from fireiron.show import lowered
+from fireiron.show.lowering import Lowers, lowered_of
+from fireiron.show.picture import Picture, wrapped
+from fireiron.show.placement import Placement, placement
+from fireiron.show.steps import Step, nested, steps
+from fireiron.show.svg import Drawing, wheel
+
+Array = npt.NDArray[Any]
+
+WIDEST = 16  # bytes of one lane's access
+MOST_ROWS, MOST_COLS = 16, 32
+CELL_W, CELL_H = 25.0, 17.0
+BAR_H = 46.0
+NARROW = 10  # columns beside which there is room for the bars
+
+
+@attrs.frozen(eq=False)
+class Group:
+    """Hold one group of lanes that the shared memory serves together: the worst of an access.
+
+    Args:
+        title: what the access is: direction and instruction.
+        lanes: their numbers.
+        words: (lanes, words) that each asks for, as words of the slot; negative where a lane is idle.
+        row: counts of the whole access.
+    """
+
+    title: str
+    lanes: Array
+    words: Array
+    row: AccessRow
+
+    @property
+    def load(self) -> Array:
+        """Count the distinct words that each bank must give."""
+        return np.bincount(np.unique(self.words[self.words >= 0]) % BANKS, minlength=BANKS)
+
+    @property
+    def wavefronts(self) -> int:
+        """Count the turns that the group takes."""
+        return int(self.load.max())
+
+
+def banks(*schedules: Lowers, buffer: str = "a_sh") -> Picture:
+    """Draw how a shared buffer lies in the banks, and the worst group of lanes of each access to it.
+
+    A cell is an element in its row and column, its number and colour are its bank. Lanes that are served together are
+    outlined: green where each bank gives one word, red where a bank must give several, one after the other. Below
+    stands how many words each bank gives. Several schedules stand below each other: before and after a pad or swizzle.
+
+    Args:
+        schedules: finished ones.
+        buffer: the name of a buffer in SH.
+
+    Raises:
+        UsageError: `unfinished`, `no-such-buffer`.
+    """
+    drawing = Drawing(f"banks of {buffer}")
+    words, y = list[str](), 0.0
+    for schedule in schedules:
+        kernel = lowered_of(schedule)
+        if kernel is None:
+            raise UsageError("unfinished", "banks needs a finished schedule", fix="close the chain by .done()")
+        step = _load(schedule, kernel, buffer)
+        held = lowered.buffer(kernel, step)
+        assert held is not None
+        placed = placement(step)
+        head = f"{buffer}: {placed}"
+        drawing.text(0, y + 12, head, bold=True)
+        words.append(head)
+        y += 24
+        for group in groups(kernel, held):
+            y, said = _panel(drawing, y, placed, group, held)
+            words += said
+        y += 10
+    return Picture(f"banks of {buffer}", drawing, wrapped(*words))
+
+
+def _load(schedule: Lowers, kernel: Kernel, name: str) -> Step:
+    known: list[str] = []
+    for step in _loads(steps(schedule)):
+        held = lowered.buffer(kernel, step)
+        if held is not None:
+            if held.name == name:
+                return step
+            known.append(held.name)
+    listed = ", ".join(known) or "none"
+    raise UsageError("no-such-buffer", f"no buffer in SH is called {name}", fix=f"the schedule's are: {listed}")
+
+
+def _loads(chain: tuple[Step, ...]) -> Iterator[Step]:
+    for step in chain:
+        if isinstance(step.link, Load) and step.link.memory == SH:
+            yield step
+        inner = nested(step)
+        if inner is not None:
+            yield from _loads(inner.steps)
+
+
+def groups(kernel: Kernel, buffer: Buffer) -> tuple[Group, ...]:
+    """Find each access to a buffer, and the group of lanes that waits longest in it."""
+    found: dict[str, Group] = {}
+    rows = accesses(kernel)
+    for site in sites(kernel.body):
+        for view, direction in reads_and_writes(site.statement):
+            if view.buffer.name != buffer.name:
+                continue
+            title = f"{'read' if direction == 'read' else 'written'} by {what(site)}"
+            row = next(
+                r
+                for r in rows
+                if (r.path, r.title, r.buffer, r.direction) == (site.path, site.title, buffer.name, direction)
+            )
+            group = _worst(kernel, site, view, direction, title, row)
+            if group is not None and (title not in found or found[title].wavefronts < group.wavefronts):
+                found[title] = group
+    return tuple(found.values())
+
+
+def _worst(kernel: Kernel, site: Site, view: View, direction: str, title: str, row: AccessRow) -> Group | None:
+    conditions = conditions_of(site, direction)
+    known = sample(site, kernel, typical_sizes(kernel), (view.offset, *conditions))
+    item = view.buffer.dtype.nbytes
+    width = min(_run(view) * item, WIDEST)
+    slot = int(view.buffer.size.range[1] or 1)
+    first = known.of(view.offset) % slot * item
+    mask = known.mask(*conditions)
+    each = max(width // WORD, 1)
+    threads = known.threads
+    ragged = -threads % WARP
+    words: Array = np.where(True if mask is None else mask, first // WORD, -BANKS)
+    words = np.pad(words, ((0, 0), (0, ragged)), constant_values=-BANKS).reshape(-1, WARP // each)
+    lanes: Array = np.tile(np.arange(threads + ragged), len(first)).reshape(-1, WARP // each)
+    best: Group | None = None
+    seen: set[bytes] = set()
+    for starts, mine in zip(words, lanes, strict=True):
+        if (starts < 0).all() or starts.tobytes() in seen:
+            continue
+        seen.add(starts.tobytes())
+        asked = np.where(starts[:, None] < 0, -1, starts[:, None] + np.arange(each))
+        group = Group(title, mine, asked, row)
+        if best is None or group.wavefronts > best.wavefronts:
+            best = group
+    return best
+
+
+def _run(view: View) -> int:
+    """Count the elements that a lane touches at once, side by side."""
+    if not view.layout.is_static:
+        return 1
+    count_ = int(view.layout.size)
+    places: Array = np.broadcast_to(np.asarray(view.layout(np.arange(count_)), np.int64), (count_,))
+    return count_ if np.array_equal(places, np.arange(count_)) else 1
+
+
+def _panel(drawing: Drawing, y: float, placed: Placement, group: Group, buffer: Buffer) -> tuple[float, list[str]]:
+    """Draw one access, and give where the next one stands and what it says."""
+    turns = group.wavefronts
+    lanes = f"lanes {int(group.lanes.min())} to {int(group.lanes.max())}"
+    told = f"{group.title}: {lanes} together take {count(turns, 'wavefront')}"
+    whole = "the fewest there could be" if group.row.degree == 1 else f"{group.row.degree:g} times the fewest"
+    told += f"; the access as a whole: {whole}"
+    drawing.text(0, y + 12, told, "alarm" if turns > 1 else "memory", 11)
+    item = buffer.dtype.nbytes
+    bank = placed.offsets * item // WORD % BANKS
+    word = placed.offsets * item // WORD
+    asked = np.unique(group.words[group.words >= 0])
+    touched = np.isin(word, asked)
+    hard = np.isin(bank, np.flatnonzero(group.load > 1)) & touched
+    lane_of = {int(w): int(lane) for lane, mine in zip(group.lanes, group.words, strict=True) for w in mine if w >= 0}
+    rows = _shown(np.asarray(touched.any(axis=1)), MOST_ROWS)
+    cols = _shown(np.asarray(touched.any(axis=0)), MOST_COLS)
+    top, left = y + 34, 34.0
+    for j, c in enumerate(cols):
+        drawing.text(left + (j + 0.5) * CELL_W, top - 4, str(c), "faint", 8, "middle")
+    for i, r in enumerate(rows):
+        at = top + i * CELL_H
+        drawing.text(left - 5, at + 12.5, str(r), "faint", 9, "end")
+        if i and rows[i - 1] + 1 != r:
+            drawing.line(left - 22, at, left, at, "edge", dashed=True)
+    cells = [(i, j, r, c) for i, r in enumerate(rows) for j, c in enumerate(cols)]
+    for i, j, r, c in sorted(cells, key=lambda cell: int(bank[cell[2], cell[3]])):
+        drawing.rect(left + j * CELL_W, top + i * CELL_H, CELL_W, CELL_H, wheel(int(bank[r, c])), "hair")
+    for i, j, r, c in sorted(cells, key=lambda cell: bool(touched[cell[2], cell[3]])):
+        ink = "ink" if touched[r, c] else "faint"
+        drawing.text(left + (j + 0.5) * CELL_W, top + i * CELL_H + 12, str(bank[r, c]), ink, 9, "middle")
+    for i, r in enumerate(rows):
+        for j, c in enumerate(cols):
+            if touched[r, c]:
+                box = (left + j * CELL_W + 1, top + i * CELL_H + 1, CELL_W - 2, CELL_H - 2)
+                lane = f"lane {lane_of[int(word[r, c])]} asks for ({r}, {c}), bank {bank[r, c]}"
+                drawing.rect(*box, "none", "red" if hard[r, c] else "green", tip=lane if len(asked) <= BANKS else "")
+    below = top + len(rows) * CELL_H
+    elided = _elided(rows, bank.shape[0], "row") + _elided(cols, bank.shape[1], "column")
+    if elided:
+        drawing.text(left, below + 12, f"drawn: {' and '.join(elided)}", "note", 10)
+    if len(cols) <= NARROW:
+        _bars(drawing, below - BAR_H, left + len(cols) * CELL_W + 30, group, 17)
+        below += 16
+    else:
+        below = _bars(drawing, below + 22, left, group, 24)
+    busy = group.load[group.load > 0]
+    said = [f"  {told}", f"    {len(busy)} of {BANKS} banks give {len(asked)} words, the busiest {turns}"]
+    return below + 16, [*said, "    words a bank: " + "".join(_digit(n) for n in group.load)]
+
+
+def _bars(drawing: Drawing, y: float, left: float, group: Group, wide: float) -> float:
+    """Draw how many words each bank gives."""
+    most = group.wavefronts
+    for b, n in enumerate(group.load):
+        high = BAR_H * 0.7 * n / most
+        x = left + b * wide
+        drawing.rect(x + 1, y + BAR_H - 12 - high, wide - 2, max(high, 1), "bad" if n > 1 else wheel(b), "edge")
+        drawing.text(x + wide / 2, y + BAR_H, str(b), "faint", 8, "middle")
+        if n:
+            drawing.text(x + wide / 2, y + BAR_H - 14 - high, str(n), "alarm" if n > 1 else "faint", 8, "middle")
+    drawing.text(left + BANKS * wide + 6, y + BAR_H, "bank", "faint", 9)
+    return y + BAR_H + 4
+
+
+def _shown(touched: Array, most: int) -> list[int]:
+    """Choose rows or columns: all where they are few, else those that are touched and the first ones."""
+    extent = len(touched)
+    if extent <= most:
+        return list(range(extent))
+    chosen = list(np.flatnonzero(touched)[:most])
+    chosen += [i for i in range(extent) if i not in chosen][: most - len(chosen)]
+    return sorted(int(i) for i in chosen)
+
+
+def _elided(shown: list[int], extent: int, word: str) -> list[str]:
+    return [] if len(shown) == extent else [f"{len(shown)} of {count(extent, word)}"]
+
+
+def _digit(n: int) -> str:
+    return "." if n == 0 else str(n) if n < 10 else "+"

@@ -1,0 +1,291 @@
+"""A clock for each role of a block: it walks a trace in an order in which it can happen, and says when it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import attrs
+
+from fireiron.estimate.model import GL_LATENCY, L2_NBYTES_PER_CLOCK, ROUND_CLOCKS
+from fireiron.show.schedule_time import Box, Fill, Mark, Policy, Row, Timeline, joined, label_of, row_of
+from fireiron.simulate.events import Event, Point, Touch, Trace
+from fireiron.simulate.groups import BULK_LOAD, BULK_STORE, WGMMA
+
+PARTITIONS = 4  # sub-partitions of an SM, each issuing for its own warps
+WARP = 32
+ISSUE = 8.0  # clocks that a role spends to start an asynchronous instruction
+SHORTEST = 0.35  # of a step, for a wait that the order shows and that takes none
+
+Who: TypeAlias = tuple[int, str]  # rank of the block, role
+
+
+@attrs.define
+class _Open:
+    role: str
+    start: float
+    landed: float | None
+    end: float
+
+
+@attrs.frozen
+class _Flight:
+    """Follow one asynchronous instruction: what it fills, when its sources are read, and when its result is there."""
+
+    touches: tuple[Touch, ...]
+    read: float
+    lands: float
+
+
+@attrs.define
+class Clock:
+    """Walk events in order, one time a role."""
+
+    trace: Trace
+    policy: Policy
+    now: dict[Who, float] = attrs.field(factory=dict[Who, float])
+    boxes: list[Box] = attrs.field(factory=list[Box])
+    last: dict[str, int] = attrs.field(factory=dict[str, int])  # place of each role's last box
+    fills: list[Fill] = attrs.field(factory=list[Fill])
+    open: dict[tuple[int, Touch], _Open] = attrs.field(factory=dict[tuple[int, Touch], _Open])
+    flying: dict[tuple[Who, str], list[_Flight]] = attrs.field(factory=dict[tuple[Who, str], list[_Flight]])
+    groups: dict[tuple[Who, str], list[list[_Flight]]] = attrs.field(factory=dict[tuple[Who, str], list[list[_Flight]]])
+    met: dict[Point, float] = attrs.field(factory=dict[Point, float])
+    phases: dict[Point, float] = attrs.field(factory=dict[Point, float])
+    arriving: dict[Point, list[_Flight]] = attrs.field(factory=dict[Point, list[_Flight]])
+    busy: dict[tuple[int, str], float] = attrs.field(factory=dict[tuple[int, str], float])
+    tiles: dict[tuple[str, int], tuple[float, float]] = attrs.field(factory=dict[tuple[str, int], tuple[float, float]])
+    barriers: list[Mark] = attrs.field(factory=list[Mark])
+    gaps: list[Mark] = attrs.field(factory=list[Mark])
+    begun: set[str] = attrs.field(factory=set[str])  # roles whose main loop has begun
+
+    @property
+    def modelled(self) -> bool:
+        """Say whether clocks are counted, and not steps."""
+        return self.policy == "modelled"
+
+    def event(self, event: Event) -> None:
+        """Advance by one event."""
+        who = (event.rank, event.role)
+        at = self.time(who)
+        match event.kind:
+            case "commit":
+                key = (who, event.group)
+                self.groups.setdefault(key, []).append(self.flying.pop(key, []))
+            case "wait":
+                self.wait(event, who, at)
+            case "meet":
+                self._reach(self.met, event, at)
+            case "sync":
+                self.sync(event, who, at)
+            case "arrive":
+                self._reach(self.phases, event, at)
+            case "await":
+                self.phase(event, who, at)
+            case "gap":
+                # Whole turns of every ring are left out: what is in flight before stands for what is after.
+                self._mark(self.gaps, event, at)
+                self.now[who] = at + (4.0 * ROUND_CLOCKS if self.modelled else 1.0)
+            case "run":
+                self.run(event, who, at)
+        if event.tile is not None and event.role and event.rank == self.trace.rank:
+            start, _ = self.tiles.get((event.role, event.tile), (at, at))
+            self.tiles[event.role, event.tile] = start, self.time(who)
+
+    def time(self, who: Who) -> float:
+        """Give a role's time; roles begin where the whole block parted, which ends when the last of them does."""
+        rank, role = who
+        if role:
+            return self.now.get(who, self.now.get((rank, ""), 0.0))
+        return max((time for (other, _), time in self.now.items() if other == rank), default=0.0)
+
+    def _reach(self, known: dict[Point, float], event: Event, at: float) -> None:
+        for point in event.points:
+            known[point] = max(known.get(point, at), at)
+
+    def chunk(self, event: Event) -> int | None:
+        """Give the outer loop's iteration."""
+        return next((n for name, n in event.loops if name in self.trace.outer), None)
+
+    def _mark(self, marks: list[Mark], event: Event, at: float) -> None:
+        if event.rank == self.trace.rank:
+            marks.append(Mark(at, event.role, event.what))
+
+    def _box(self, event: Event, row: Row, start: float, end: float, label: str, stall: float = 0.0) -> None:
+        """Draw something, together with what the role did before where that is the same."""
+        if event.rank != self.trace.rank:
+            return
+        chunk = self.chunk(event)
+        place = self.last.get(event.role)
+        last = None if place is None else self.boxes[place]
+        if row != "wait" and last is not None and (last.row, last.chunk, last.end) == (row, chunk, start):
+            assert place is not None
+            grown = end if self.modelled else last.end
+            self.boxes[place] = attrs.evolve(last, end=grown, label=joined(last.label, label))
+            return
+        self.last[event.role] = len(self.boxes)
+        self.boxes.append(Box(event.role, row, start, end, label, chunk, stall))
+
+    def _joins(self, event: Event, row: Row, start: float) -> bool:
+        place = self.last.get(event.role)
+        last = None if place is None else self.boxes[place]
+        return last is not None and (last.row, last.chunk, last.end) == (row, self.chunk(event), start)
+
+    def sync(self, event: Event, who: Who, at: float) -> None:
+        """Pass a barrier; what a thread copied itself has to be there before it arrives."""
+        ready = max([at, *(self.met.get(point, at) for point in event.points)])
+        label = "wait for others"
+        if self.modelled:
+            pending = {
+                touch.buffer: found.landed or 0.0
+                for (rank, touch), found in self.open.items()
+                if (rank, found.role) == who and touch.memory == "SH" and (found.landed or 0.0) > ready
+            }
+            label = f"wait for {', '.join(pending)}" if pending else label
+            ready = max([ready, *pending.values()])
+        if ready > at:
+            self._box(event, "wait", at, ready, label, ready - at)
+        self._mark(self.barriers, event, ready)
+        self.now[who] = ready + (ROUND_CLOCKS if self.modelled else 0.0)
+
+    def phase(self, event: Event, who: Who, at: float) -> None:
+        """Pass a phase of an mbarrier, once all arrived and all bytes landed."""
+        ready = max([at, *(self.phases.get(point, at) for point in event.points)])
+        for point in event.points:
+            for flight in self.arriving.pop(point, []):
+                self._land(event.rank, flight, ready)
+        if ready > at:
+            self._box(event, "wait", at, ready, f"wait {event.what}", ready - at)
+        self.now[who] = ready
+
+    def wait(self, event: Event, who: Who, at: float) -> None:
+        """Let groups land, the oldest first."""
+        ready, queue = at, self.groups.get((who, event.group), [])
+        if event.reads_only:
+            ready = max([at, *(f.read for group in queue[: len(queue) - event.pending] for f in group)])
+        else:
+            while len(queue) > event.pending:
+                for flight in queue.pop(0):
+                    ready = max(ready, flight.lands)
+                    self._land(event.rank, flight, max(flight.lands, at))
+        shown = ready if self.modelled else max(ready, at + SHORTEST)
+        left = f", {event.pending} stay in flight" if event.pending else ""
+        if shown > at:
+            # Products that a role started itself are no stall: the tensor cores are busy.
+            self._box(event, "wait", at, shown, f"wait {event.what}{left}", 0.0 if event.group == WGMMA else ready - at)
+        self.now[who] = shown
+
+    def _land(self, rank: int, flight: _Flight, at: float) -> None:
+        lands = flight.lands if self.modelled else at
+        for touch in flight.touches:
+            found = self.open.get((rank, touch))
+            if found is not None:
+                found.landed = lands
+                found.end = max(found.end, lands)
+
+    def run(self, event: Event, who: Who, at: float) -> None:
+        """Execute an instruction as often as its nest does."""
+        row = row_of(event)
+        if self.chunk(event) is not None:
+            self.begun.add(event.role)
+        if row == "compute" and self.chunk(event) is None and (event.role in self.begun or event.what == "compute"):
+            row = "store"  # the epilogue's sums and ops, element by element between its stores
+        start = self._sources(event, at) if self.modelled else at
+        label = label_of(event, row)
+        begin, end, flight = self._takes(event, start)
+        joins = not self.modelled and self._joins(event, row, start)
+        self._box(event, row, begin, end, label)
+        if joins:
+            end = start
+        self.now[who] = end if flight is None or not self.modelled else start + ISSUE * event.count
+        if flight is not None and event.group == BULK_LOAD:
+            for point in event.points:
+                self.phases[point] = max(self.phases.get(point, 0.0), flight.lands)
+            self.arriving.setdefault(event.points[0], []).append(flight)
+        elif flight is not None:
+            self.flying.setdefault((who, event.group), []).append(flight)
+        self._follow(event, begin, end, flight)
+
+    def _sources(self, event: Event, at: float) -> float:
+        """Wait for registers that a load still has to fill."""
+        start = at
+        for touch in event.reads:
+            found = self.open.get((event.rank, touch))
+            if found is not None and found.landed is not None:
+                start = max(start, found.landed)
+        if start > at:
+            label = f"wait for {', '.join(t.buffer for t in event.reads if (event.rank, t) in self.open)}"
+            self._box(event, "wait", at, start, label, start - at)
+        return start
+
+    def _takes(self, event: Event, start: float) -> tuple[float, float, _Flight | None]:
+        """Say when an instruction begins and ends, and what it leaves in flight."""
+        filled = tuple(t for t in event.writes if t.memory == "SH")
+        if not self.modelled:
+            return start, start + 1.0, _Flight(filled, start + 1.0, start + 1.0) if event.flies else None
+        far = any(t.memory == "GL" for t in event.reads)
+        if event.group == WGMMA:  # the tensor cores take one product after the other
+            begin = max(start, self.busy.get((event.rank, "tensor"), 0.0))
+            end = self.busy[event.rank, "tensor"] = begin + event.count * event.clocks
+            return begin, end, _Flight((), end, end)
+        if event.group in (BULK_LOAD, BULK_STORE):
+            way = (event.rank, event.group)
+            gone = self.busy[way] = max(start, self.busy.get(way, 0.0)) + event.nbytes / L2_NBYTES_PER_CLOCK
+            lands = max(gone, start + GL_LATENCY) if event.group == BULK_LOAD else gone + GL_LATENCY
+            return start, start + ISSUE, _Flight(filled, gone, lands)
+        warps = -(-(event.threads or self.trace.threads) // WARP)
+        end = start + event.count * max(event.clocks, 1.0) * warps / PARTITIONS
+        lands = end + (GL_LATENCY if far else 0.0)
+        return start, end, _Flight(filled, lands, lands) if event.flies else None
+
+    def _follow(self, event: Event, start: float, end: float, flight: _Flight | None) -> None:
+        """Open the slots that an instruction fills, and keep those that it reads."""
+        far = any(t.memory == "GL" for t in event.reads)
+        done = end if flight is None or event.group != BULK_STORE else flight.read
+        for touch in event.reads:
+            if (event.rank, touch) in self.open:
+                found = self.open[event.rank, touch]
+                found.end = max(found.end, done)
+        for touch in event.writes:
+            if touch.memory == "GL" or not (touch.memory == "SH" or far):
+                continue
+            key = (event.rank, touch)
+            found = self.open.get(key)
+            if found is not None and found.landed is not None and found.end > found.landed:
+                self.close([key])
+                found = None
+            # Without a wait to mark it, a load to registers lands where its first reader needs it.
+            lands = end + (GL_LATENCY if far and self.modelled else 0.0)
+            if found is None:
+                self.open[key] = _Open(event.role, start, None if event.flies else lands, end)
+            elif not event.flies:
+                found.landed = lands
+
+    def close(self, keys: Iterable[tuple[int, Touch]]) -> None:
+        """End the fillings of some slots."""
+        for key in list(keys):
+            found = self.open.pop(key)
+            landed = found.end if found.landed is None else found.landed
+            if key[0] == self.trace.rank:
+                self.fills.append(Fill(key[1], found.start, min(landed, found.end), found.end))
+
+
+def time_of(trace: Trace, policy: Policy) -> Timeline:
+    """Place a trace's events in time.
+
+    Args:
+        trace: of one block.
+        policy: `simulated` counts steps of each role in order; `modelled` counts clocks of one block alone on its SM,
+            all warps of a role in step, roles that do not slow each other's issue, and tensor cores that take one
+            product after the other.
+    """
+    clock = Clock(trace, policy)
+    for event in trace.events:
+        if event.kind != "run" or event.reads:
+            clock.event(event)
+    clock.close(clock.open)
+    boxes = [b for b in clock.boxes if b.end > b.start]
+    boxes += [Box(role, "tile", *span, f"tile {tile}", None) for (role, tile), span in clock.tiles.items()]
+    mine = (time for (rank, _), time in clock.now.items() if rank == trace.rank)
+    total = max([*mine, *(box.end for box in boxes)], default=0.0)
+    return Timeline(policy, tuple(boxes), tuple(clock.fills), tuple(clock.barriers), tuple(clock.gaps), total)

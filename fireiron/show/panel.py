@@ -1,0 +1,74 @@
+"""Panels: operands that a unit reads or writes as a whole, in rows of shared memory that the hardware swizzles."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fireiron.kernel.span import swizzle_of
+from fireiron.language.atom import Atom, Operand
+from fireiron.show.svg import Drawing, hue
+
+ROWS = 8  # after which each of the patterns repeats
+CHUNK = 16  # bytes that stay together
+CELL_W, CELL_H = 34.0, 19.0
+
+
+def is_whole(operand: Operand, atom: Atom) -> bool:
+    """Say whether no thread has elements of its own: the instruction takes the operand by its first address."""
+    if operand.memory.registers or operand.layout.rank != 2 or operand.layout[0].size != 1:
+        return False
+    return atom.unit.size != 1 or (atom.kind != "MatMul" and atom.nbytes == 0 and not any(atom.shape))
+
+
+def chunks(span: int) -> list[list[tuple[int, int]]]:
+    """List which chunk of which row lies in each place of 8 rows of `span` bytes.
+
+    Example:
+        >>> chunks(32)[4]
+        [(4, 1), (4, 0)]
+    """
+    swizzle = swizzle_of(span, 1)
+    places = np.arange(ROWS * span // CHUNK) * CHUNK
+    stored = places if swizzle is None else np.asarray(swizzle(places))
+    found = [[(0, 0)] * (span // CHUNK) for _ in range(ROWS)]
+    for place, at in zip(places.tolist(), stored.tolist(), strict=True):
+        found[at // span][at % span // CHUNK] = (place // span, place % span // CHUNK)
+    return found
+
+
+def size(operand: Operand) -> tuple[int, int]:
+    """Give the rows and columns of cells that a whole operand takes in a drawing."""
+    return (ROWS, operand.span // CHUNK) if operand.span else (1, 1)
+
+
+def notes(operand: Operand) -> list[str]:
+    """Say how a whole operand lies in memory."""
+    if not operand.span:
+        where = "a tensor map" if operand.memory.name == "GL" else "the Move"
+        return [f"taken as a whole: {where} says how large it is, and where its lines lie"]
+    return [
+        f"taken as a whole, in rows of {operand.span} B in {operand.memory}",
+        f"a cell: row.chunk of {CHUNK} B; the next {ROWS} rows alike",
+    ]
+
+
+def draw(drawing: Drawing, operand: Operand, left: float, top: float) -> None:
+    """Draw the cells of a whole operand."""
+    if not operand.span:
+        drawing.rect(left, top, CELL_W, CELL_H, "empty", "hair")
+        return
+    for r, row in enumerate(chunks(operand.span)):
+        drawing.text(left - 6, top + r * CELL_H + 13, str(r), "faint", 9, "end")
+        for c, (line, chunk) in enumerate(row):
+            x, y = left + c * CELL_W, top + r * CELL_H
+            drawing.rect(x, y, CELL_W, CELL_H, hue(chunk * 4), "hair")
+            drawing.text(x + CELL_W / 2, y + 13, f"{line}.{chunk}", size=10, anchor="middle")
+
+
+def table(operand: Operand) -> list[str]:
+    """Write the cells of a whole operand for a terminal."""
+    if not operand.span:
+        return []
+    return [
+        f"  {r:>2}: " + " ".join(f"{line}.{chunk}" for line, chunk in row) for r, row in enumerate(chunks(operand.span))
+    ]

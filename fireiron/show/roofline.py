@@ -1,0 +1,210 @@
+"""Rooflines: operations for each byte of DRAM against operations a second, modelled and measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import attrs
+
+from fireiron.algebra.arch import Arch, arch
+from fireiron.base.errors import UsageError
+from fireiron.estimate.model import Estimate
+from fireiron.kernel.ir import Call, Kernel, walk
+from fireiron.show.lowering import Lowers, lowered_of
+from fireiron.show.picture import Picture, wrapped
+from fireiron.show.svg import Drawing, width_of
+
+WIDTH, HEIGHT = 560.0, 300.0
+LEFT, TOP = 62.0, 60.0
+
+
+class Estimated(Lowers, Protocol):
+    """Hold a schedule that gives an estimate of its time."""
+
+    def estimate(self, arch: str | int | None = None, **sizes: int) -> Estimate:
+        """Estimate the time."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Name the kernel."""
+        ...
+
+
+class Timed(Protocol):
+    """Hold a measured time."""
+
+    @property
+    def tflops(self) -> float:
+        """Give operations over the median, in 1e12 a second."""
+        ...
+
+
+@attrs.frozen
+class Roof:
+    """Say what a GPU can do.
+
+    Args:
+        name: of the roof.
+        tflops: 1e12 operations a second.
+    """
+
+    name: str
+    tflops: float
+
+
+@attrs.frozen
+class Point:
+    """Place one kernel.
+
+    Args:
+        name: what it is.
+        intensity: operations for each byte of DRAM.
+        tflops: 1e12 operations a second.
+        kind: whether that was modelled, measured, or is a peer's.
+    """
+
+    name: str
+    intensity: float
+    tflops: float
+    kind: str
+
+
+_MARKS: Mapping[str, tuple[str, str]] = {
+    "modelled": ("ground", "blue"),
+    "measured": ("h12", "green"),
+    "peer": ("h3", "orange"),
+}
+
+
+def roofline(
+    *schedules: Estimated,
+    on: str | int | None = None,
+    measured: Mapping[str, Timed | float] | None = None,
+    peers: Mapping[str, float] | None = None,
+    **sizes: int,
+) -> Picture:
+    """Draw where kernels stand below what a GPU can do.
+
+    A hollow point is modelled, a filled one measured. Its place along the axis is the operations that each byte of DRAM
+    traffic serves, as the model counts them.
+
+    Args:
+        schedules: finished ones; each is estimated.
+        on: the architecture; the schedule's or the GPU's where None.
+        measured: a Timing or TFLOP/s by the name of a schedule (`schedule.name`), measured by you.
+        peers: TFLOP/s of other libraries for the first schedule's problem.
+        sizes: values of symbols.
+
+    Raises:
+        UsageError: `unfinished`.
+    """
+    points: list[Point] = []
+    roofs: dict[str, Roof] = {}
+    gpu = arch("sm_90a").gpu
+    for schedule in schedules:
+        kernel = lowered_of(schedule)
+        if kernel is None:
+            raise UsageError("unfinished", "a roofline needs finished schedules", fix="close the chain by .done()")
+        found = schedule.estimate(on, **sizes)
+        target = arch(found.arch)
+        gpu = target.gpu
+        for roof in roofs_of(kernel, target):
+            roofs[roof.name] = roof
+        name, intensity = schedule.name, found.flops / max(found.dram_nbytes, 1.0)
+        points.append(Point(name, intensity, found.tflops, "modelled"))
+        given = (measured or {}).get(name)
+        if given is not None:
+            points.append(Point(name, intensity, given if isinstance(given, int | float) else given.tflops, "measured"))
+    points += [Point(name, points[0].intensity, rate, "peer") for name, rate in (peers or {}).items() if points]
+    drawing = Drawing(f"roofline of {gpu.name}")
+    drawing.text(0, 12, f"roofline of one {gpu.name}: {gpu.dram_gbps:g} GB/s of DRAM", bold=True)
+    drawing.text(0, 28, "hollow: modelled; filled: measured. Roofs are peak rates at the boost clock.", "faint", 11)
+    tops = tuple(roofs.values())
+    _axes(drawing, points, tops, gpu.dram_gbps)
+    words = [f"one {gpu.name}: {gpu.dram_gbps:g} GB/s of DRAM; roofs at its boost clock"]
+    words += [f"  roof {roof.name}: {roof.tflops:.1f} TFLOP/s" for roof in tops]
+    words += [
+        f"  {p.kind} {p.name}: {p.tflops:.4g} TFLOP/s at {p.intensity:.4g} operations a byte"
+        f" ({_share(p, tops, gpu.dram_gbps):.0%} of its roof)"
+        for p in points
+    ]
+    return Picture(drawing.title, drawing, wrapped(*words))
+
+
+def roofs_of(kernel: Kernel, target: Arch) -> tuple[Roof, ...]:
+    """Give the peak rate of each instruction that multiplies in a kernel, on the GPU that stands for a target."""
+    gpu = target.gpu
+    found: dict[str, Roof] = {}
+    for statement in walk(kernel.body):
+        if isinstance(statement, Call) and statement.atom.kind == "MatMul":
+            atom = statement.atom
+            # Issue clocks are those of one warp's instruction on a sub-partition.
+            warps = 32 / (atom.unit.size or 32)
+            each = 2.0 * math.prod(atom.shape) * warps / atom.clocks
+            rate = each * target.partitions * gpu.sms * gpu.clock_mhz * 1e-6
+            if atom.name.startswith("fma.f32"):
+                rate = min(rate, gpu.fp32_tflops)
+            found[atom.name] = Roof(atom.name, rate)
+    return tuple(found.values())
+
+
+def _share(point: Point, roofs: tuple[Roof, ...], gbps: float) -> float:
+    top = max((roof.tflops for roof in roofs), default=point.tflops)
+    return point.tflops / min(top, point.intensity * gbps * 1e-3)
+
+
+def _axes(drawing: Drawing, points: list[Point], roofs: tuple[Roof, ...], gbps: float) -> None:
+    top = max((*(roof.tflops for roof in roofs), *(p.tflops for p in points), 1.0))
+    ridge = top / (gbps * 1e-3)
+    wide = [p.intensity for p in points] + [ridge]
+    x0, x1 = (_decade(min(wide) / 4), _decade(max(wide) * 4, up=True))
+    y1 = 10 ** math.ceil(math.log10(top * 1.2))
+    y0 = min(y1 / 100, 10 ** math.floor(math.log10(max(min((p.tflops for p in points), default=1.0), 1e-6))))
+
+    def x(value: float) -> float:
+        return LEFT + WIDTH * (math.log10(value) - math.log10(x0)) / (math.log10(x1) - math.log10(x0))
+
+    def y(value: float) -> float:
+        return TOP + HEIGHT * (math.log10(y1) - math.log10(value)) / (math.log10(y1) - math.log10(y0))
+
+    drawing.rect(LEFT, TOP, WIDTH, HEIGHT, "panel")
+    for exponent in range(round(math.log10(x0)), round(math.log10(x1)) + 1):
+        drawing.line(x(10.0**exponent), TOP, x(10.0**exponent), TOP + HEIGHT, "hair")
+        drawing.text(x(10.0**exponent), TOP + HEIGHT + 14, f"{10.0**exponent:g}", "faint", 10, "middle")
+    for exponent in range(round(math.log10(y0)), round(math.log10(y1)) + 1):
+        drawing.line(LEFT, y(10.0**exponent), LEFT + WIDTH, y(10.0**exponent), "hair")
+        drawing.text(LEFT - 6, y(10.0**exponent) + 4, f"{10.0**exponent:g}", "faint", 10, "end")
+    drawing.text(LEFT + WIDTH / 2, TOP + HEIGHT + 30, "operations for each byte of DRAM traffic", "faint", 10, "middle")
+    drawing.text(LEFT - 6, TOP - 12, "TFLOP/s", "faint", 10, "end")
+    for roof in roofs:
+        bend = max(x0, min(x1, roof.tflops / (gbps * 1e-3)))
+        low = max(x0, y0 / (gbps * 1e-3))
+        drawing.path([(x(low), y(low * gbps * 1e-3)), (x(bend), y(roof.tflops)), (x(x1), y(roof.tflops))], "strong")
+        drawing.text(LEFT + WIDTH - 4, y(roof.tflops) - 5, f"{roof.name}: {roof.tflops:.0f}", "faint", 10, "end")
+    slope = max(x0, y0 / (gbps * 1e-3)) * 1.6
+    drawing.text(x(slope) + 8, y(slope * gbps * 1e-3) + 6, f"DRAM: {gbps:g} GB/s", "faint", 10)
+    _points(drawing, points, x, y)
+
+
+def _points(drawing: Drawing, points: list[Point], x: Callable[[float], float], y: Callable[[float], float]) -> None:
+    """Mark the points, their names in a column to the right, lines leading there."""
+    at = TOP + 8
+    for point in sorted(points, key=lambda p: -p.tflops):
+        fill, stroke = _MARKS[point.kind]
+        label_y = max(at, min(y(point.tflops), TOP + HEIGHT - 4))
+        edge = LEFT + WIDTH + 14
+        drawing.path([(x(point.intensity), y(point.tflops)), (edge, label_y), (edge + 6, label_y)], "hair")
+        drawing.dot(x(point.intensity), y(point.tflops), 5, fill, stroke, tip=f"{point.kind} {point.name}")
+        name = point.name if len(point.name) <= 34 else f"{point.name[:33]}…"
+        drawing.text(edge + 10, label_y + 4, name, size=10)
+        drawing.text(edge + 10, label_y + 17, f"{point.kind} {point.tflops:.4g} TFLOP/s", "faint", 10)
+        at = label_y + 32
+    drawing.width = max(drawing.width, LEFT + WIDTH + width_of("x" * 30, 10))
+
+
+def _decade(value: float, up: bool = False) -> float:
+    exponent = math.log10(max(value, 1e-6))
+    return 10.0 ** (math.ceil(exponent) if up else math.floor(exponent))

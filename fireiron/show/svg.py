@@ -1,0 +1,234 @@
+"""A small SVG writer: shapes by class, and a style sheet that reads on a light and on a dark ground.
+
+A picture brings its own ground, so that it stays legible on any page; where the page says that its reader prefers dark
+colours, ground and ink change together. Text is set in a monospaced face, whose width is known without measuring.
+"""
+
+from __future__ import annotations
+
+import colorsys
+from html import escape
+from itertools import groupby
+from typing import Final, Literal
+
+import attrs
+
+Theme = Literal["auto", "light", "dark"]
+Anchor = Literal["start", "middle", "end"]
+
+HUES: Final = 32
+SIZE: Final = 12.0
+ADVANCE: Final = 0.602  # of a monospaced character, in its size
+
+# Class: (light, dark). `ground` is the card, `panel` what stands on it.
+_FILLS: Final = {
+    "ground": ("#ffffff", "#161b22"),
+    "panel": ("#f3f5f8", "#20272f"),
+    "empty": ("#e8ebef", "#2a323c"),
+    "spec": ("#e7effb", "#1d2f49"),
+    "load": ("#e2f3e6", "#1c3a27"),
+    "math": ("#f8e6f3", "#44243e"),
+    "wait": ("#fdeecb", "#4a3a12"),
+    "bad": ("#ffd9d4", "#5c2320"),
+    "added": ("#dcf5e1", "#17401f"),
+    "removed": ("#ffe2df", "#55221f"),
+    "changed": ("#fdf1cf", "#463912"),
+}
+_INKS: Final = {
+    "ink": ("#1c2128", "#e9eef4"),
+    "faint": ("#5b6570", "#9aa6b2"),
+    "link": ("#0b6a86", "#5cc0dc"),
+    "atom": ("#93388a", "#dc8fd2"),
+    "memory": ("#1f7a37", "#71c988"),
+    "alarm": ("#b3261e", "#ff8b80"),
+    "note": ("#845a00", "#e0b350"),
+}
+_LINES: Final = {
+    "edge": ("#b8c1cc", "#4a5562", 1.0),
+    "hair": ("#d9dee5", "#39434e", 0.75),
+    "strong": ("#1c2128", "#e9eef4", 2.0),
+    "red": ("#b3261e", "#ff8b80", 2.0),
+    "blue": ("#1f66c1", "#6aa9f4", 2.0),
+    "green": ("#1f7a37", "#71c988", 2.0),
+    "orange": ("#a86400", "#e0a24a", 2.0),
+}
+_SHEET = "fi-"  # every class starts so: a page may hold other drawings
+
+
+@attrs.frozen
+class Part:
+    """Hold one shape: what it shares with others of its kind, and its own part.
+
+    Neighbours that share all of `common` are written as one element, which keeps drawings of many cells small.
+    """
+
+    kind: Literal["box", "text", "other"]
+    common: str
+    own: str
+
+
+def _written(parts: list[Part]) -> str:
+    found: list[str] = []
+    for (kind, common), same in groupby(parts, key=lambda part: (part.kind, part.common)):
+        own = [part.own for part in same]
+        if kind == "box":
+            found.append(f'<path{common} d="{"".join(own)}"/>')
+        elif kind == "text" and len(own) > 1:
+            found.append(f"<g{common}>{''.join(f'<text{each}</text>' for each in own)}</g>")
+        elif kind == "text":
+            found.append(f"<text{common}{own[0]}</text>")
+        else:
+            found += own
+    return "".join(found)
+
+
+def width_of(text: str, size: float = SIZE) -> float:
+    """Give the width of a text.
+
+    Example:
+        >>> round(width_of("warp", 10))
+        24
+    """
+    return len(text) * size * ADVANCE
+
+
+@attrs.define
+class Drawing:
+    """Collect shapes; positions are in CSS pixels from the upper left.
+
+    Args:
+        title: what screen readers say.
+    """
+
+    title: str
+    width: float = 0.0
+    height: float = 0.0
+    parts: list[Part] = attrs.field(factory=list["Part"])
+    used: set[str] = attrs.field(factory=set[str])
+
+    def rect(
+        self, x: float, y: float, w: float, h: float, fill: str = "", stroke: str = "", radius: float = 0, tip: str = ""
+    ) -> None:
+        """Draw a rectangle; `tip` shows where the mouse rests on it."""
+        self._grow(x + w, y + h)
+        looks = self._class(fill, stroke)
+        if not radius and not tip:
+            self.parts.append(Part("box", looks, f"M{_n(x)} {_n(y)}h{_n(w)}v{_n(h)}h{_n(-w)}z"))
+            return
+        round_ = f' rx="{_n(radius)}"' if radius else ""
+        inside = f"><title>{escape(tip)}</title></rect>" if tip else "/>"
+        at = f'x="{_n(x)}" y="{_n(y)}" width="{_n(w)}" height="{_n(h)}"'
+        self._other(f"<rect{looks} {at}{round_}{inside}")
+
+    def text(
+        self, x: float, y: float, text: str, ink: str = "ink", size: float = SIZE, anchor: Anchor = "start",
+        bold: bool = False,
+    ) -> None:  # fmt: skip
+        """Write a line; `y` is its base line."""
+        more = f' text-anchor="{anchor}"' if anchor != "start" else ""
+        more += f' font-size="{_n(size)}"' if size != SIZE else ""
+        more += ' font-weight="600"' if bold else ""
+        own = f' x="{_n(x)}" y="{_n(y)}">{escape(text, quote=False)}'
+        self.parts.append(Part("text", f"{self._class(ink)}{more}", own))
+        wide = width_of(text, size)
+        self._grow(x + wide * {"start": 1.0, "middle": 0.5, "end": 0.0}[anchor], y + size * 0.3)
+
+    def line(self, x1: float, y1: float, x2: float, y2: float, stroke: str = "edge", dashed: bool = False) -> None:
+        """Draw a line."""
+        dash = ' stroke-dasharray="4 3"' if dashed else ""
+        at = f'x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(x2)}" y2="{_n(y2)}"'
+        self._other(f"<line{self._class('', stroke)} {at}{dash}/>")
+        self._grow(max(x1, x2), max(y1, y2))
+
+    def path(self, points: list[tuple[float, float]], stroke: str, dashed: bool = False) -> None:
+        """Draw a line through points."""
+        d = " ".join(f"{'L' if i else 'M'}{_n(x)} {_n(y)}" for i, (x, y) in enumerate(points))
+        dash = ' stroke-dasharray="4 3"' if dashed else ""
+        self._other(f'<path{self._class("none", stroke)} d="{d}"{dash}/>')
+        self._grow(max(x for x, _ in points), max(y for _, y in points))
+
+    def arrow(self, x: float, y1: float, y2: float, stroke: str = "edge") -> None:
+        """Draw an arrow down."""
+        self.line(x, y1, x, y2, stroke)
+        self.path([(x - 3.5, y2 - 5), (x, y2), (x + 3.5, y2 - 5)], stroke)
+
+    def dot(self, x: float, y: float, radius: float, fill: str, stroke: str = "", tip: str = "") -> None:
+        """Draw a disc."""
+        inside = f"><title>{escape(tip)}</title></circle>" if tip else "/>"
+        self._other(f'<circle{self._class(fill, stroke)} cx="{_n(x)}" cy="{_n(y)}" r="{_n(radius)}"{inside}')
+        self._grow(x + radius, y + radius)
+
+    def svg(self, theme: Theme = "auto", margin: float = 12) -> str:
+        """Write the SVG.
+
+        Args:
+            theme: `auto` follows the reader's preference; the others are for converters that know no style queries.
+            margin: around the shapes.
+        """
+        wide, high = self.width + 2 * margin, self.height + 2 * margin
+        light, dark = self._sheet(0), self._sheet(1)
+        if theme == "auto":
+            style = f"{light}@media (prefers-color-scheme:dark){{{dark}}}"
+        else:
+            style = light if theme == "light" else dark
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{_n(-margin)} {_n(-margin)} {_n(wide)} {_n(high)}" '
+            f'width="{_n(wide)}" height="{_n(high)}" style="max-width:100%;height:auto" role="img" '
+            f'font-family="ui-monospace,Menlo,Consolas,\'DejaVu Sans Mono\',monospace" font-size="{_n(SIZE)}">'
+            f"<title>{escape(self.title)}</title><style>{style}</style>"
+            f'<rect class="{_SHEET}ground" x="{_n(-margin)}" y="{_n(-margin)}" width="{_n(wide)}" height="{_n(high)}" '
+            f'rx="6"/>{_written(self.parts)}</svg>\n'
+        )
+
+    def _other(self, element: str) -> None:
+        self.parts.append(Part("other", "", element))
+
+    def _class(self, *names: str) -> str:
+        known = [name for name in names if name]
+        self.used.update(known)
+        return f' class="{" ".join(_SHEET + name for name in known)}"' if known else ""
+
+    def _grow(self, x: float, y: float) -> None:
+        self.width, self.height = max(self.width, x), max(self.height, y)
+
+    def _sheet(self, dark: int) -> str:
+        """Write the rules of the classes in use."""
+        rules: list[str] = []
+        for name in sorted({*self.used, "ground"}):
+            if name in _FILLS:
+                rules.append(f"{name}{{fill:{_FILLS[name][dark]}}}")
+            elif name in _INKS:
+                rules.append(f"{name}{{fill:{_INKS[name][dark]}}}")
+            elif name in _LINES:
+                light, night, wide = _LINES[name]
+                rules.append(f"{name}{{stroke:{night if dark else light};stroke-width:{_n(wide)}}}")
+            elif name == "none":
+                rules.append("none{fill:none}")
+            else:
+                rules.append(f"{name}{{fill:{_tint(int(name.removeprefix('h')), bool(dark))}}}")
+        return "".join(f".{_SHEET}{rule}" for rule in rules)
+
+
+def hue(number: int) -> str:
+    """Name the fill of one of many things that should be told apart; neighbours differ most.
+
+    Example:
+        >>> hue(0), hue(1), hue(33)
+        ('h0', 'h4', 'h4')
+    """
+    return f"h{number % 8 * 4 + number // 8 % 4}"
+
+
+def wheel(number: int) -> str:
+    """Name the fill of one of 32 things in a row, as banks are: neighbours are alike."""
+    return f"h{number % HUES}"
+
+
+def _tint(number: int, dark: bool) -> str:
+    lightness, saturation = (0.30, 0.45) if dark else (0.84, 0.70)
+    red, green, blue = colorsys.hls_to_rgb(number / HUES, lightness, saturation)
+    return f"#{round(red * 255):02x}{round(green * 255):02x}{round(blue * 255):02x}"
+
+
+def _n(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".") if value % 1 else str(int(value))

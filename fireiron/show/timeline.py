@@ -1,0 +1,228 @@
+"""Timelines: what a block's roles do one after the other, what is in flight meanwhile, and where they wait."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+
+from fireiron.base.errors import UsageError
+from fireiron.base.text import count
+from fireiron.estimate.model import GL_LATENCY
+from fireiron.kernel.ir import Turn, walk
+from fireiron.show.clock import time_of
+from fireiron.show.lowering import Lowers, lowered_of
+from fireiron.show.page import WIDTH as PAGE
+from fireiron.show.picture import Picture, wrapped
+from fireiron.show.schedule_time import Box, Fill, Mark, Policy, Row, Timeline
+from fireiron.show.svg import Drawing, width_of
+from fireiron.simulate.events import Touch, Trace
+from fireiron.simulate.trace import trace
+
+WIDTH = 760.0
+LEFT = 132.0
+ROW_H = 26.0
+SLOT_H = 18.0
+MOST_LINES = 40
+
+ROWS: Mapping[Row, str] = {
+    "tile": "tile",
+    "load": "start loads",
+    "put": "fill shared",
+    "compute": "compute",
+    "store": "store",
+    "wait": "wait",
+}
+_FILLS: Mapping[Row, str] = {
+    "tile": "empty",
+    "load": "load",
+    "put": "added",
+    "compute": "math",
+    "store": "spec",
+    "wait": "wait",
+}
+_SAID: Mapping[Policy, str] = {
+    "simulated": "order of a simulation: a box is one step; what is asynchronous lands when it is awaited",
+    "modelled": "modelled, not measured: issue clocks of the instructions, one block alone on an SM, warps in step,\n"
+    f"{GL_LATENCY} clocks to global memory, one product after the other on the tensor cores",
+}
+
+
+def timeline(
+    schedule: Lowers,
+    policy: Policy = "simulated",
+    block: int = 0,
+    chunks: int = 6,
+    tiles: int | None = None,
+    **sizes: int,
+) -> Picture:
+    """Draw what one block does over time.
+
+    Above, a row for each kind of work of each role: loads that are started, shared memory that is filled, products,
+    stores, waits; of a persistent block also one for its tiles. Vertical lines are barriers. Below, a row for each ring
+    slot: amber while its data is in flight, green from its arrival to its last reader. Numbers are iterations of the
+    outer loop.
+
+    Args:
+        schedule: a finished one; one block of it runs on the simulator.
+        policy: `simulated` counts events; `modelled` gives them issue clocks and latencies, so that overlap shows.
+        block: which block.
+        chunks: iterations of the outer loop that are drawn, the first ones and the last.
+        tiles: how many tiles a persistent block takes; None takes 2, or 4 where units take them in turn.
+        sizes: values of symbols.
+
+    Raises:
+        UsageError: `unfinished`, `unknown-policy`.
+    """
+    kernel = lowered_of(schedule)
+    if kernel is None:
+        raise UsageError("unfinished", "timeline needs a finished schedule", fix="close the chain by .done()")
+    if policy not in _SAID:
+        raise UsageError("unknown-policy", f"no policy is called {policy!r}", fix='use "simulated" or "modelled"')
+    if tiles is None:
+        tiles = 4 if any(isinstance(s, Turn) for s in walk(kernel.body)) else 2
+    return drawn(trace(kernel, sizes, block, chunks, tiles), policy)
+
+
+def drawn(traced: Trace, policy: Policy) -> Picture:
+    """Draw a trace."""
+    found = time_of(traced, policy)
+    drawing = Drawing(f"timeline of one block, {policy}")
+    what = f"one block of {count(traced.threads, 'thread')}"
+    unit = "steps" if policy == "simulated" else "clocks, modelled"
+    drawing.text(0, 12, f"{what}: {found.total:.0f} {unit}", bold=True)
+    y = 16.0
+    for line in _SAID[policy].splitlines():
+        y += 14
+        drawing.text(0, y, line, "faint", 11)
+    y += 16
+    scale = WIDTH / max(found.total, 1.0)
+    top = y
+    for role in dict.fromkeys(box.role for box in found.boxes):
+        start, y = y, _role(drawing, y, role, found, scale)
+        if role:
+            _marks(drawing, found, role, start + 18, y, scale)
+    y += 8
+    drawing.text(0, y + 9, "in flight, held", "faint", 10)
+    y += 14
+    y = _slots(drawing, y, found, traced, scale)
+    _marks(drawing, found, "", top, y, scale)
+    said = {gap.what for gap in found.gaps if gap.role}
+    for i, line in enumerate(sorted(said)):
+        drawing.text(LEFT, y + 12 + 12 * i, f"dashed: {line}, in each tile", "note", 9)
+    _legend(drawing, y + 30 + 12 * max(0, len(said) - 1))
+    return Picture(drawing.title, drawing, wrapped(f"{what}; {' '.join(_SAID[policy].splitlines())}", *_lines(found)))
+
+
+def _marks(drawing: Drawing, found: Timeline, role: str, top: float, bottom: float, scale: float) -> None:
+    """Draw the barriers and the gaps of a role over its rows; those of no role over all."""
+    for mark in (mark for mark in found.barriers if mark.role == role):
+        x, wide = LEFT + mark.at * scale, mark.what.startswith(("Block", "Cluster"))
+        drawing.line(x, top, x, bottom, "blue" if wide else "hair")
+    for mark in (mark for mark in found.gaps if mark.role == role):
+        wide = max(scale if found.policy == "simulated" else 240 * scale, 6)
+        x = LEFT + mark.at * scale
+        if not role:
+            drawing.rect(x, top, wide, bottom - top, "ground")
+        drawing.line(x + wide / 2, top, x + wide / 2, bottom, "orange", dashed=True)
+        if not role:
+            drawing.text(x, bottom + 12, mark.what, "note", 9, "middle")
+
+
+def _role(drawing: Drawing, y: float, role: str, found: Timeline, scale: float) -> float:
+    mine = [box for box in found.boxes if box.role == role]
+    computes = any(box.row == "compute" for box in mine)
+    if role:
+        drawing.text(0, y + 12, role, "link", bold=True)
+        y += 18
+    for row, said in ROWS.items():
+        if all(box.row != row for box in mine):
+            continue
+        drawing.text(LEFT - 8, y + 17, said, "ink", 11, "end")
+        drawing.rect(LEFT, y + 3, WIDTH, ROW_H - 6, "panel")
+        for box in (box for box in mine if box.row == row):
+            _box(drawing, y, box, scale, computes)
+        y += ROW_H
+    return y
+
+
+def _box(drawing: Drawing, y: float, box: Box, scale: float, computes: bool) -> None:
+    x, wide = LEFT + box.start * scale, max((box.end - box.start) * scale, 1.5)
+    late = f", {box.stall:.0f} clocks" if box.stall else ""
+    chunk = "" if box.chunk is None else f", iteration {box.chunk}"
+    fill = "bad" if box.row == "wait" and box.stall >= 1 and computes else _FILLS[box.row]
+    drawing.rect(x, y + 3, wide, ROW_H - 6, fill, "edge", 2, tip=f"{box.label}{chunk}{late}")
+    if box.row == "tile" and width_of(box.label, 9) <= wide - 8:
+        drawing.text(x + wide - 4, y + 16, box.label, size=9, anchor="end")
+        return
+    number = "" if box.chunk is None else str(box.chunk)
+    for text in (f"{number} {box.label}".strip(), number):
+        if text and width_of(text, 9) <= wide - 3:
+            drawing.text(x + wide / 2, y + 16, text, size=9, anchor="middle")
+            return
+
+
+def _slots(drawing: Drawing, y: float, found: Timeline, traced: Trace, scale: float) -> float:
+    """Draw a row for each slot; the loads of one role to the same slot stand below each other."""
+    first: dict[str, float] = {}
+    for fill in found.fills:
+        first[fill.touch.buffer] = min(fill.start, first.get(fill.touch.buffer, fill.start))
+    touches = sorted(
+        {fill.touch for fill in found.fills}, key=lambda t: (t.memory, first[t.buffer], t.buffer, t.owner, t.slot)
+    )
+    for touch in touches:
+        name = _place(touch) if traced.slots.get(touch.buffer, 1) > 1 else f"{touch.buffer} {touch.owner}".rstrip()
+        drawing.text(LEFT - 8, y + 13, name, "memory", 11, "end")
+        drawing.rect(LEFT, y + 3, WIDTH, SLOT_H - 6, "panel")
+        for fill in (fill for fill in found.fills if fill.touch == touch):
+            _fill(drawing, y, fill, scale)
+        y += SLOT_H
+    return y
+
+
+def _place(touch: Touch) -> str:
+    return f"{touch.buffer}[{touch.slot}] {touch.owner}".rstrip()
+
+
+def _fill(drawing: Drawing, y: float, fill: Fill, scale: float) -> None:
+    x = LEFT + fill.start * scale
+    middle, end = LEFT + fill.landed * scale, LEFT + fill.end * scale
+    name = _place(fill.touch)
+    drawing.rect(x, y + 3, max(middle - x, 1), SLOT_H - 6, "wait", "edge", tip=f"{name}: in flight")
+    drawing.rect(middle, y + 3, max(end - middle, 1), SLOT_H - 6, "load", "edge", tip=f"{name}: held for its readers")
+
+
+def _legend(drawing: Drawing, y: float) -> None:
+    x = LEFT
+    for fill, said in (
+        ("wait", "in flight, or a wait"),
+        ("load", "held until its last reader"),
+        ("bad", "a role that computes waits"),
+    ):
+        drawing.rect(x, y, 12, 12, fill, "edge")
+        drawing.text(x + 17, y + 10, said, "faint", 10)
+        x += 30 + width_of(said, 10)
+    drawing.line(x + 4, y - 1, x + 4, y + 13, "blue")
+    drawing.text(x + 11, y + 10, "block barrier", "faint", 10)
+
+
+def _lines(found: Timeline) -> list[str]:
+    """Say what happens, line by line."""
+    marks = [(mark.at, f"{'':18}{_role_of(mark)}barrier {mark.what}") for mark in found.barriers]
+    marks += [(mark.at, f"{'':18}{_role_of(mark)}… {mark.what}") for mark in found.gaps]
+    marks += [(box.start, _said(box)) for box in found.boxes]
+    marks.sort(key=lambda mark: mark[0])
+    lines = [f"{at:>7.0f} {said}" for at, said in marks]
+    lines = [part for line in lines for part in textwrap.wrap(line, PAGE, subsequent_indent=" " * 29)]
+    if len(lines) > MOST_LINES:
+        lines = [*lines[: MOST_LINES - 1], f"        … {len(lines) - MOST_LINES + 1} more lines"]
+    return lines
+
+
+def _role_of(item: Box | Mark) -> str:
+    return f"{item.role}: " if item.role else ""
+
+
+def _said(box: Box) -> str:
+    chunk = "    " if box.chunk is None else f"{box.chunk:>4}"
+    stall = f" (stalls {box.stall:.0f})" if box.stall >= 1 else ""
+    return f"{chunk} {ROWS[box.row]:<12} {_role_of(box)}{box.label}{stall}"

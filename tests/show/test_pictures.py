@@ -1,0 +1,312 @@
+"""Pictures: each one is well-formed, small, told in words, and says what the kernel does."""
+
+from __future__ import annotations
+
+import re
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fireiron import (
+    FR,
+    RF,
+    SH,
+    A,
+    B,
+    Block,
+    ColMajor,
+    FireironError,
+    Layout,
+    QuadPair,
+    Swizzle,
+    Thread,
+    Warp,
+    matmul,
+    symbol,
+)
+from fireiron.atoms.table import TABLE, find
+from fireiron.atoms.wgmma import wgmma
+from fireiron.kernel.access import accesses
+from fireiron.kernel.ir import Let, walk
+from fireiron.language.atom import Atom, Operand
+from fireiron.schedules import ampere, simt
+from fireiron.show import pictures
+from fireiron.show.banks import groups
+from fireiron.show.cutting import pieces
+from fireiron.show.fragment import NOBODY, drawable, owners, unit_of
+from fireiron.show.picture import Picture
+from fireiron.show.placement import placement
+from fireiron.show.steps import steps
+
+LIMIT_S = 1.0
+COLUMNS = 80
+ATOMS = (*TABLE, *(atom for n in (8, 96, 256) for atom in wgmma(n)))
+WIDEST = 1000.0  # of a notebook's output
+
+
+def well_formed(picture: Picture) -> str:
+    """Check what holds of every picture, and give its SVG."""
+    svg = picture.svg()
+    root = ElementTree.fromstring(svg)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert float(root.attrib["width"]) <= WIDEST
+    assert "prefers-color-scheme:dark" in svg
+    assert not re.search(r"<script|<image|href|@import|url\(", svg)
+    words = str(picture)
+    assert words
+    assert max(map(len, words.splitlines())) <= COLUMNS
+    assert repr(picture) == words
+    return svg
+
+
+def examples() -> dict[str, Any]:
+    """List a call for each picture."""
+    small, tuned = simt.listing2(matmul(256, 256, 64)), simt.sgemm(matmul(512, 512, 4096))
+    return {
+        "decomposition": lambda: pictures.decomposition(tuned),
+        "unfinished": lambda: pictures.decomposition(matmul(64, 64, 64).tile(32, 32).to(Block)),
+        "banks": lambda: pictures.banks(small, tuned),
+        "cuts": lambda: pictures.cuts(tuned),
+        "timeline": lambda: pictures.timeline(tuned),
+        "modelled": lambda: pictures.timeline(ampere.gemm(matmul(512, 512, 4096, "f16")), "modelled"),
+        "roofline": lambda: pictures.roofline(tuned, on="sm_90", measured={tuned.name: 40.0}, peers={"other": 45.0}),
+        "compare": lambda: pictures.compare(small, tuned),
+    }
+
+
+@pytest.mark.parametrize("name", examples())
+def test_a_picture_is_well_formed_and_quick(name: str) -> None:
+    make = examples()[name]
+    make()  # lowering is kept, and is not what is timed
+    began = time.perf_counter()
+    picture = make()
+    picture.svg()
+    assert time.perf_counter() - began < LIMIT_S
+    well_formed(picture)
+
+
+@pytest.mark.parametrize("atom", ATOMS, ids=lambda atom: atom.name)
+def test_every_atom_has_a_fragment_picture(atom: Atom) -> None:
+    began = time.perf_counter()
+    svg = well_formed(pictures.fragment(atom))
+    assert time.perf_counter() - began < LIMIT_S
+    assert atom.name in svg
+
+
+@pytest.mark.parametrize("atom", ATOMS, ids=lambda atom: atom.name)
+def test_the_drawn_part_and_its_steps_tell_every_element(atom: Atom) -> None:
+    for operand in atom.operands:
+        whole = owners(operand, atom)
+        found = drawable(whole)
+        unit = unit_of(found)
+        assert unit.whole
+        inside = np.indices(whole.shape)
+        rows, cols = inside[0] // found.run[0], inside[1] // found.run[1]
+        down, right = unit.down or (0, 0), unit.right or (0, 0)
+        told = [
+            array[rows % unit.rows, cols % unit.cols] + rows // unit.rows * down[i] + cols // unit.cols * right[i]
+            for i, array in enumerate((found.thread, found.register))
+        ]
+        assert (told[0] == whole.thread).all()
+        assert (told[1] + inside[0] % found.run[0] + inside[1] % found.run[1] == whole.register).all()
+
+
+def test_a_fragment_names_who_the_layout_names() -> None:
+    atom = find("mma.m16n8k16.f32.f16")
+    assert atom is not None
+    found = owners(atom.operand("A"), atom)
+    for thread in range(32):
+        for register in range(8):
+            place = atom.operand("A").layout((thread, register))
+            assert (found.thread[place % 16, place // 16], found.register[place % 16, place // 16]) == (
+                thread,
+                register,
+            )
+
+
+def large(layout: Layout, shape: tuple[int, int]) -> Atom:
+    """Make an atom whose accumulator is too large to draw."""
+    atom = find("mma.m16n8k16.f32.f16")
+    assert atom is not None
+    return Atom("large", "Move", (0,), Warp, (Operand("C", FR, None, shape, layout),), 90, "", "", "")
+
+
+def test_a_large_fragment_draws_its_repeating_unit_and_says_so() -> None:
+    # The accumulator of wgmma m64n256: a warp has 16 rows of it, and every 8 columns repeat.
+    atom = large(Layout(((4, 8, 4), (2, 2, 32)), ((128, 1, 16), (64, 8, 512))), (64, 256))
+    picture = pictures.fragment(atom)
+    assert "16x16 of 64x256; 16 columns on: register +8; 16 rows down: thread +32" in str(picture)
+    assert "16 columns on" in well_formed(picture)
+
+
+def test_a_fragment_without_repetition_says_that_only_a_corner_is_drawn() -> None:
+    # 17 x 19 has no part of at most 16 x 16 that divides it but single elements, and 3 threads do not step evenly.
+    atom = large(Layout((3, 85), (100, 1)), (17, 19))
+    assert "has no simple repetition" in str(pictures.fragment(atom))
+
+
+def test_threads_of_a_quad_pair_are_named_as_lanes() -> None:
+    atom = Atom("q", "Move", (0,), QuadPair, (Operand("C", FR, None, (8, 2), Layout((8, 2), (1, 8))),), 70, "", "", "")
+    assert owners(atom.operands[0], atom).thread[:, 0].tolist() == [0, 1, 2, 3, 16, 17, 18, 19]
+
+
+def test_an_operand_that_nobody_holds_is_drawn_empty() -> None:
+    atom = Atom("d", "Move", (0,), Warp, (Operand("A", SH, None, (64, 16), Layout(1024, 1)),), 90, "", "", "")
+    assert (owners(atom.operands[0], atom).thread == NOBODY).all()
+    assert "not dealt out to threads" in str(pictures.fragment(atom))
+
+
+def listing2(load: Any) -> Any:
+    """Give Listing 2 with another load of A."""
+    chunk = matmul(256, 256, 64).tile(128, 128).to(Block).epilog(memory=RF).split(8)
+    return (
+        load(chunk).load(B, SH).tile(64, 32).to(Warp).tile(8, 8).to(Thread)
+        .split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll().done()
+    )  # fmt: skip
+
+
+LOADS = {
+    "plain": lambda chunk: chunk.load(A, SH),
+    "columns": lambda chunk: chunk.load(A, SH).storage_layout(ColMajor),
+    "pad": lambda chunk: chunk.load(A, SH).storage_layout(ColMajor).pad(4),
+    "swizzle": lambda chunk: chunk.load(A, SH).swizzle(Swizzle(1, 2, 4)),
+    "layout": lambda chunk: chunk.load(A, SH).storage_layout(Layout((128, 8), (1, 132))),
+}
+
+
+@pytest.mark.parametrize("name", LOADS)
+def test_banks_marks_conflicts_where_the_static_analysis_counts_them(name: str) -> None:
+    schedule = listing2(LOADS[name])
+    kernel = schedule.lowered()
+    (buffer,) = (b for b in kernel.buffers if b.name == "a_sh")
+    rows = [row for row in accesses(kernel) if row.buffer == "a_sh"]
+    found = groups(kernel, buffer)
+    assert len(found) == len(rows)
+    for group, row in zip(found, rows, strict=True):
+        assert (group.wavefronts > 1) == (row.degree > 1)
+        assert group.wavefronts >= row.degree
+    svg = well_formed(pictures.banks(schedule))
+    assert ('"fi-none fi-red"' in svg) == any(row.degree > 1 for row in rows)
+
+
+@pytest.mark.parametrize("name", LOADS)
+def test_every_word_that_a_lane_asks_for_is_an_element_of_the_drawing(name: str) -> None:
+    schedule = listing2(LOADS[name])
+    kernel = schedule.lowered()
+    (buffer,) = (b for b in kernel.buffers if b.name == "a_sh")
+    (step,) = (s for s in steps(schedule) if "load A to SH" in s.path.rsplit(" > ", 1)[-1])
+    places = placement(step).offsets
+    assert len(np.unique(places)) == places.size
+    for group in groups(kernel, buffer):
+        assert np.isin(group.words[group.words >= 0], places).all()
+
+
+def test_banks_of_a_buffer_that_is_not_there() -> None:
+    with pytest.raises(FireironError) as caught:
+        pictures.banks(simt.listing2(matmul(256, 256, 64)), buffer="c_sh")
+    assert (caught.value.code, caught.value.fix) == ("no-such-buffer", "the schedule's are: a_sh, b_sh")
+
+
+def test_the_store_buffer_has_banks_too() -> None:
+    from fireiron import conform, through_shared, vector
+
+    spec = matmul(128, 128, 32).tile(128, 128).to(Block)
+    schedule = (
+        spec.epilog(memory=RF, store=through_shared(conform(), vector())).split(8).load(A, SH).load(B, SH)
+        .tile(64, 32).to(Warp).tile(8, 8).to(Thread)
+        .split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll().done()
+    )  # fmt: skip
+    (name,) = (b.name for b in schedule.lowered().buffers if b.name not in ("a_sh", "b_sh") and b.memory == SH)
+    assert "wavefront" in str(pictures.banks(schedule, buffer=name))
+
+
+@pytest.mark.parametrize("preset", [simt.listing2, simt.listing4, simt.sgemm], ids=lambda preset: preset.__name__)
+def test_cuts_give_tiles_to_the_units_that_the_kernel_gives_them_to(preset: Any) -> None:
+    schedule = preset(matmul(1152, 1024, 64))
+    kernel = schedule.lowered()
+    lets = {s.var.name: s.value for s in walk(kernel.body) if isinstance(s, Let)}
+    (grid,) = (s for s in steps(schedule) if "to Block" in s.path.rsplit(" > ", 1)[-1])
+    found = pieces(grid)
+    assert found.unit.shape == (9, 8)
+    assert sorted(found.unit.reshape(-1).tolist()) == list(range(72))
+    from fireiron.algebra.expr import evaluate
+
+    blocks = np.arange(72)
+    env: dict[str, Any] = {"block": blocks}
+    for name, value in lets.items():
+        if name.startswith("block"):
+            env[name] = evaluate(value, env)
+    assert (found.unit[env["block_m"], env["block_n"]] == blocks).all()
+
+
+def test_a_strided_tile_stands_in_all_its_places() -> None:
+    schedule = simt.sgemm(matmul(256, 256, 64))
+    thread = next(s for s in steps(schedule) if s.after.level == Thread and s.before.level == Warp)
+    found = pieces(thread)
+    assert [run[2] for run in found.rows] == [0, 1, 2, 3] * 4
+    assert found.extents == (64, 64)
+
+
+def test_cuts_of_a_symbol_say_how_many_tiles_are_drawn() -> None:
+    picture = pictures.cuts(matmul(symbol("M"), 256, 64).tile(128, 128).to(Block))
+    assert "M is known at the call: 4 tiles drawn" in str(picture)
+
+
+def test_a_spec_without_tiles_has_a_picture() -> None:
+    assert "no tile yet" in str(pictures.cuts(matmul(8, 8, 8)))
+
+
+def test_a_comparison_marks_what_came_and_went() -> None:
+    svg = well_formed(pictures.compare(listing2(LOADS["plain"]), listing2(LOADS["pad"])))
+    assert "fi-changed" in svg
+    assert "conflicts 8 → 1" in svg
+    same = well_formed(pictures.compare(listing2(LOADS["plain"]), listing2(LOADS["plain"])))
+    assert not re.search('class="fi-(added|removed|changed)"', same)
+    halves = pictures.compare(matmul(64, 64, 64).tile(32, 32), matmul(64, 64, 64).tile(32, 32).to(Block))
+    assert "to loops → Block" in str(halves)
+
+
+def test_a_roofline_keeps_models_and_measurements_apart() -> None:
+    schedule = simt.sgemm(matmul(2048, 2048, 2048))
+    picture = pictures.roofline(schedule, on="sm_90", measured={schedule.name: 40.0}, peers={"other": 45.0})
+    words = " ".join(str(picture).split())
+    assert f"modelled {schedule.name}" in words
+    assert f"measured {schedule.name}: 40 TFLOP/s" in words
+    assert "peer other: 45 TFLOP/s" in words
+    assert "modelled, " not in words
+
+
+def test_saving(tmp_path: Path) -> None:
+    picture = pictures.fragment("fma.f32")
+    assert picture.save(tmp_path / "a.svg").read_text(encoding="utf-8") == picture.svg() == picture._repr_svg_()
+    pytest.importorskip("resvg_py", reason="PNG needs resvg_py, which the extra `png` installs")
+    assert picture.save(tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert picture.png("dark") != picture.png("light")
+
+
+def test_a_picture_of_no_known_format(tmp_path: Path) -> None:
+    with pytest.raises(FireironError) as caught:
+        pictures.fragment("fma.f32").save(tmp_path / "a.jpeg")
+    assert caught.value.code == "picture-format"
+
+
+def test_png_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "resvg_py", None)
+    with pytest.raises(FireironError) as caught:
+        pictures.fragment("fma.f32").png()
+    assert (caught.value.code, caught.value.fix) == ("no-converter", 'pip install "fireiron[png]"')
+
+
+def test_unfinished_schedules_have_no_kernel_to_draw() -> None:
+    unfinished = matmul(64, 64, 64).tile(32, 32).to(Block)
+    for draw in (pictures.banks, pictures.timeline, pictures.roofline):
+        with pytest.raises(FireironError) as caught:
+            draw(unfinished)
+        assert caught.value.code == "unfinished"
+    with pytest.raises(FireironError) as caught:
+        pictures.timeline(simt.listing2(matmul(256, 256, 64)), "guessed")  # type: ignore[arg-type]
+    assert caught.value.code == "unknown-policy"

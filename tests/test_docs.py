@@ -1,0 +1,130 @@
+"""The pages beside the notebooks: their code runs, their outputs are real, their links hold; the API reference."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import linecache
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import fireiron
+from fireiron.front import chain, elementwise, matmul, moves
+from fireiron.front.verbs import Verbs
+from fireiron.show import pictures
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted((ROOT / "notebooks").glob("*.md"))
+PARTS = re.compile(r"(^```\w+\n.*?^```$)", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"```(\w+)\n(.*?)```$", re.DOTALL)
+
+
+def filled(text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """Run a page's Python in order, and put what it prints into the text blocks that follow."""
+    file, parts, printed = folder / "page.py", list[str](), ""
+    space: dict[str, Any] = {"__name__": "page"}
+    ran = False
+    for part in PARTS.split(text):
+        block = BLOCK.match(part)
+        if block and block[1] == "python":
+            file.write_text(block[2], encoding="utf-8")
+            linecache.checkcache(str(file))
+            exec(compile(block[2], str(file), "exec"), space)
+            printed, ran = capsys.readouterr().out.rstrip("\n"), True
+        elif block and block[1] == "text" and ran:
+            part, ran = f"```text\n{printed}\n```", False
+        elif part.strip():
+            assert not (ran and printed), f"this is printed and not shown:\n{printed}"
+            ran = False
+        parts.append(part)
+    return "".join(parts)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_a_page_shows_what_its_code_prints(
+    path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    text = path.read_text(encoding="utf-8")
+    now = filled(text, tmp_path, capsys)
+    if request.config.getoption("--update-golden"):
+        path.write_text(now, encoding="utf-8")
+    assert now == text, f"{path.name} shows something else: run pytest --update-golden, and read what it writes"
+
+
+def test_an_output_that_is_not_real_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = "```python\nprint(1 + 1)\n```\n```text\n3\n```\n"
+    assert filled(page, tmp_path, capsys) == page.replace("3", "2")
+    with pytest.raises(AssertionError, match="printed and not shown"):
+        filled("```python\nprint(1)\n```\nprose\n", tmp_path, capsys)
+
+
+def public(*classes: type) -> set[str]:
+    return {name for c in classes for name, x in vars(c).items() if inspect.isfunction(x) and not name.startswith("_")}
+
+
+def test_the_language_page_has_every_decomposition_and_refinement() -> None:
+    text = (ROOT / "notebooks/language.md").read_text(encoding="utf-8")
+    for name in public(matmul.MatMulChain, moves.MoveChain, elementwise.ElementwiseChain):
+        assert re.search(rf"^## .*\b{name}\b", text, re.MULTILINE), name
+    for name in public(chain.TileRefinements, chain.SplitRefinements, chain.LoadRefinements):
+        assert f"`{name}(" in text, name
+
+
+def test_our_words_for_theirs_exist() -> None:
+    text = (ROOT / "notebooks/coming_from.md").read_text(encoding="utf-8")
+    ours = [row.split("|")[2] for row in text.splitlines() if row.startswith("| ") and row.count("|") == 4]
+    named = {name for cell in ours for name in re.findall(r"(\w+)\(", cell)} - {"schedule"}
+    known = public(
+        matmul.MatMulChain, moves.MoveChain, chain.TileRefinements, chain.SplitRefinements, chain.LoadRefinements, Verbs
+    )
+    assert len(named) > 15
+    assert {
+        name for name in named if name not in known and not hasattr(fireiron, name) and not hasattr(pictures, name)
+    } == set()
+
+
+@pytest.fixture(scope="module")
+def reference() -> ModuleType:
+    """Load the script that writes the reference."""
+    spec = importlib.util.spec_from_file_location("reference", ROOT / ".ci/reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_reference_is_whole(reference: ModuleType, tmp_path: Path) -> None:
+    assert reference.build(tmp_path) == []
+    text = (tmp_path / "fireiron.front.matmul.md").read_text(encoding="utf-8")
+    for name in public(matmul.MatMulChain):
+        assert f"### MatMulChain.{name}\n" in text
+    assert "(errors.md#tile-gaps)" in text
+    assert "## level-nests" in (tmp_path / "errors.md").read_text(encoding="utf-8")
+
+
+def test_a_broken_link_is_found(reference: ModuleType, tmp_path: Path) -> None:
+    page = tmp_path / "a.md"
+    text = "# One\n[there](#one) [away](https://example.org) [file](b.md) [place](#two)\n"
+    assert reference.broken({page: text}) == ["a.md: b.md is not there", "a.md: #two names no heading"]
+
+
+def test_a_code_that_nothing_raises_is_found(reference: ModuleType) -> None:
+    from fireiron.front.catalogue import catalogue
+
+    page = "**Raises**\n\n- `SpecError`: `no-such-thing`, `level-nests`.\n"
+    assert reference.unknown_codes({"m": page}, catalogue()) == ["m: no-such-thing is raised nowhere"]
+
+
+def test_ci_builds_the_reference() -> None:
+    assert "python .ci/reference.py" in (ROOT / ".ci/run").read_text(encoding="utf-8")
