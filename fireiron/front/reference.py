@@ -328,12 +328,12 @@ def _grouped(
     """Compute each group's rows as a product of its own; rows behind the last group keep what they held."""
     assert spec.groups is not None
     weights = spec.A if spec.swapped else spec.B
-    axis = -1 if spec.swapped else -2  # along which the groups' rows lie in the spec's own tensors
+    axis = -1 if spec.swapped else -2  # along which the groups' rows lie, in all that has them
     read = functools.cache(read)
     epilog = next((link for link in links if isinstance(link, Epilog)), None)
     beside = () if epilog is None else epilog.outputs
-    # What is folded to one value a row is as its author knows it; the rest lies as C does.
-    axes = {spec.C.name: axis, **{o.tensor.name: axis if o.rows is None else -2 for o in beside}}
+    # What is folded to one value a row, and what ops read, is as its author knows it; the rest lies as C does.
+    axes = {t.name: axis for t in (spec.A, spec.B, spec.C, *(o.tensor for o in beside if o.rows is None))}
     written = (spec.C, *(o.tensor for o in beside))
     found = {t.name: Bounded(np.array(read(t).value), np.array(read(t).error)) for t in written}
     extent, begin = read(spec.C).value.shape[axis], 0
@@ -345,15 +345,14 @@ def _grouped(
             whole = read(tensor)
             if tensor == weights:
                 return Bounded(whole.value[group], whole.error[group])
-            # What an epilogue reads is as its author knows it.
-            along = axis if tensor in (spec.A, spec.B, spec.C) else -2
+            along = axes.get(tensor.name, -2)
             if whole.value.ndim < -along or whole.value.shape[along] == 1:
                 return whole
             place = _rows(along, rows)
             return Bounded(whole.value[place], whole.error[place])
 
         for name, one in _matmul(attrs.evolve(spec, groups=None), links, part, numbers, cut).items():
-            place = _rows(axes[name], rows)
+            place = _rows(axes.get(name, -2), rows)
             found[name].value[place], found[name].error[place] = one.value, one.error
     return found
 
