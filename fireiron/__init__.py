@@ -10,6 +10,7 @@ from fireiron.base.errors import FireironError
 from fireiron.base.presets_path import presets_path
 from fireiron.base.version import VERSION
 from fireiron.front.best import best, gemm
+from fireiron.front.layers import LayerChain, LayersChain, layers
 from fireiron.front.matmul import MatMulChain
 from fireiron.front.moves import (
     MoveChain,
@@ -26,6 +27,7 @@ from fireiron.front.moves import (
     wmma,
 )
 from fireiron.front.outputs import Rows, Save, row_max, row_sum, save
+from fireiron.front.products import ProductsChain, products
 from fireiron.front.roles import DST, SRC, A, B, C, Role
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
 from fireiron.language.decompositions import ByAtomics as by_atomics
@@ -76,7 +78,7 @@ from fireiron.language.levels import (
     Warp,
     Warpgroup,
 )
-from fireiron.language.pointwise import Op, parameter, where
+from fireiron.language.pointwise import Op, Value, parameter, where
 from fireiron.language.pointwise import cast_to as cast
 from fireiron.language.tensor import ColMajor, Grouped, Matrix, RowMajor, Tensor, Vector
 from fireiron.tune.space import space
@@ -106,6 +108,8 @@ __all__ = [
     "Grouped",
     "Init",
     "Kernel",
+    "LayerChain",
+    "LayersChain",
     "Layout",
     "Level",
     "MatMul",
@@ -116,6 +120,7 @@ __all__ = [
     "MoveChain",
     "Op",
     "Pointwise",
+    "ProductsChain",
     "QuadPair",
     "Role",
     "RowMajor",
@@ -126,6 +131,7 @@ __all__ = [
     "Swizzle",
     "Tensor",
     "Thread",
+    "Value",
     "Vector",
     "Warp",
     "Warpgroup",
@@ -158,6 +164,7 @@ __all__ = [
     "i8",
     "i32",
     "in_order",
+    "layers",
     "ldmatrix",
     "log",
     "matmul",
@@ -167,6 +174,7 @@ __all__ = [
     "movmatrix",
     "normalise",
     "parameter",
+    "products",
     "quantise",
     "relu",
     "row_max",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fireiron import MatMulChain, Op, Rows, Save, Strategy, space
+from fireiron import ColMajor, MatMulChain, Op, RowMajor, Rows, Save, Strategy, space
 from fireiron.schedules import _tensor_cores
 from fireiron.schedules._tensor_cores import Sizes
 
@@ -23,6 +23,9 @@ def sizes(spec: MatMulChain) -> Sizes:
     converted = (spec.left.dtype, spec.right.dtype) != (spec.matmul.A.dtype, spec.matmul.B.dtype)
     if converted or any(isinstance(op, Save | Rows) for op in spec.matmul.ops):
         return Sizes(128, 128, kind.count_in(CHUNK_NBYTES), (64, 32), 4, step)
+    along_k = spec.matmul.A.order is RowMajor and spec.matmul.B.order is ColMajor
+    if kind.bits == 32 and not along_k:  # padded lines
+        return Sizes(128, 256, kind.count_in(CHUNK_NBYTES), (64, 64), 3, step)
     if kind.bits in (16, 32):  # longer chunks need fewer barriers: 7 % over four stages of half as much
         return Sizes(128, 256, kind.count_in(2 * CHUNK_NBYTES), (64, 64), 2, step)
     return Sizes(128, 256, kind.count_in(CHUNK_NBYTES), (64, 64), 4, step)

@@ -287,6 +287,7 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
     # Rows are folded cheaply where a few threads hold each: those of C, not of its transpose.
     either = out == 2 and not _beside(spec)[2]
     orders = (held[1],) if any(held) else (False, True) if either else (False,)
+    whole = all(size % 8 == 0 for size in (_size(extent) for _, extent in spec.matmul.sizes))
     for swapped in orders:
         few = _few(swapped, spec)
         widths = set(range(step, 257, step))
@@ -294,8 +295,8 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
             widths.add(max(8, -(-few // 8) * 8))
         for m, consumers, turns in ((64, 1, False), (128, 2, False), (256, 2, False), (192, 3, False), (128, 2, True)):
             for n in sorted(widths):
-                # Groups' addresses take registers that bulk stores leave to accumulators.
-                turn = 208 if not _grouped(spec) else 176 if swapped else 192
+                # Groups' addresses, and sizes of any remainder, take registers that else are accumulators'.
+                turn = (208 if whole else 192) if not _grouped(spec) else 176 if swapped else 192
                 most = 128 if m == 256 else 192 if m == 192 else turn if turns else 256
                 if n > most or (not swapped and n % 32):
                     continue

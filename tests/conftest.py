@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 
 if TYPE_CHECKING:
@@ -141,3 +142,45 @@ def right() -> Callable[..., Any]:
         return report
 
     return check
+
+
+@attrs.frozen
+class Programs:
+    """Run fused programs, and hold every output against its reference, within the bound that the CLI states."""
+
+    @staticmethod
+    def arrays(schedule: Any, seed: int = 0, **sizes: int) -> dict[str, Any]:
+        """Make random inputs and marked outputs; weights of layers keep activations in their range."""
+        from fireiron.front.simulation import random_arrays, scaled
+        from fireiron.jit.interface import Interface
+
+        return scaled(schedule.program, random_arrays(Interface.of(schedule.lowered()), sizes, seed))
+
+    @staticmethod
+    def compare(schedule: Any, arrays: dict[str, Any], numbers: dict[str, float] | None = None) -> None:
+        """Compare every output with NumPy in f64."""
+        from fireiron.front.reference import compare, mathematical, references
+        from fireiron.language.specs import written_by
+
+        expected = references(schedule, arrays, numbers or {})
+        for t in written_by(schedule.program.steps[0].spec):
+            found = compare(t.name, mathematical(t, arrays[t.name]), expected[t.name], t.dtype)
+            assert found.right, str(found)
+
+    def simulated(self, schedule: Any, numbers: dict[str, float] | None = None, seed: int = 0, **sizes: int) -> Any:
+        """Run on the simulator, races looked for, and compare; gives the report."""
+        from fireiron.language.specs import written_by
+        from fireiron.simulate import simulate
+
+        arrays = self.arrays(schedule, seed, **sizes)
+        before = {name: x.copy() for name, x in arrays.items()}
+        report = simulate(schedule.lowered(), arrays, sizes, numbers or {})
+        outs = {t.name for t in written_by(schedule.program.steps[0].spec)}
+        self.compare(schedule, {n: arrays[n] if n in outs else x for n, x in before.items()}, numbers)
+        return report
+
+
+@pytest.fixture
+def programs() -> Programs:
+    """Give what tests of fused programs share."""
+    return Programs()

@@ -106,6 +106,14 @@ def operand(residual: Residual, wanted: str, by_tensor: bool = False) -> Operand
     for known in (tensors, roles) if by_tensor else (roles, tensors):
         if wanted in known:
             return known[wanted]
+    several = residual.playing(wanted) if wanted in ("A", "B", "C") else ()
+    if several:
+        listed = ", ".join(o.tensor.name for o in several)
+        raise DecompositionError(
+            "ambiguous-operand",
+            f"{wanted} of {residual.short} may be any of {listed}: it has several products",
+            fix=f"name the tensor: load({several[0].tensor.name}, ...)",
+        )
     names = ", ".join(dict.fromkeys(n for o in residual.operands for n in (o.role, o.tensor.name)))
     raise DecompositionError("unknown-operand", f"{residual.short} has no operand {wanted}", fix=f"operands: {names}")
 
@@ -193,11 +201,23 @@ def load(residual: Residual, wanted: Operand, memory: Memory) -> None:
             f"cannot load {wanted.role} at level Kernel: no block owns the buffer",
             fix="tile to Block above this link",
         )
+    if residual.sums:
+        raise DecompositionError(
+            "load-above-epilog",
+            f"loops of {residual.short} follow each other below epilog, and {wanted.tensor.name} is loaded above",
+            fix="write epilog(...) first, then load",
+        )
+    if residual.depths:
+        raise DecompositionError(
+            "load-above-split",
+            f"products of {residual.short} differ in K, so that {wanted.tensor.name} is no tile of one size",
+            fix="split K above the loads",
+        )
 
 
 def readable(wanted: Operand) -> None:
     """Refuse loads, and what loads apply, of results."""
-    if wanted.role in ("C", "dst", "out"):
+    if wanted.role.rstrip("0123456789") in ("C", "dst", "out"):
         raise DecompositionError(
             "load-output",
             f"{wanted.role} is written, not read: it has no load",
@@ -236,8 +256,7 @@ def prologs_applied(residual: Residual) -> None:
 
 def epilog(residual: Residual, memory: Memory, dtype: DType) -> None:
     """Refuse a second epilog, and accumulators outside registers or of fewer bits than the products."""
-    c = residual.operand("C")
-    assert c is not None
+    (c, *_) = residual.playing("C")
     if c.memory.name != "GL":
         raise DecompositionError(
             "second-epilog", f"C accumulates in {c.memory} already", fix="give all ops to one epilog(...)"
@@ -248,8 +267,7 @@ def epilog(residual: Residual, memory: Memory, dtype: DType) -> None:
         raise DecompositionError(
             "load-level", "no block owns an accumulator at level Kernel", fix="tile to Block above epilog"
         )
-    a = residual.operand("A")
-    assert a is not None
+    (a, *_) = residual.playing("A")
     if dtype.kind != a.computed.kind:
         raise DecompositionError(
             "accumulator-dtype",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from fireiron.base.text import Writer
@@ -35,7 +36,7 @@ def source(kernel: Kernel, bounded: bool = False) -> str:
             body.searches(kernel.body)
         body.statements(kernel.body)
     statements = writer.text()
-    functions = list(body.functions)
+    functions = _each_once(body.functions)
     specials = [_SPECIAL[name] for name in _used(kernel, statements)]
     helpers = [HELPERS[name] for name in called([statements, *functions, *specials])]
     used = "\n".join([statements, *helpers, *functions])
@@ -45,6 +46,11 @@ def source(kernel: Kernel, bounded: bool = False) -> str:
         types.append(_TENSOR_MAP)
     head = ["\n".join(types) + "\n"] if types else []
     return "\n".join([*head, *helpers, *functions, _entry(kernel, statements)])
+
+
+def _each_once(texts: Iterable[str]) -> list[str]:
+    """Cut the texts of atoms into functions: those that several atoms share stand once."""
+    return list(dict.fromkeys(part for text in texts for part in re.split(r"(?<=\n}\n)(?=\S)", text)))
 
 
 def _entry(kernel: Kernel, body: str) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from fireiron.algebra.dtypes import default_accumulator
+from fireiron.algebra.dtypes import DType, default_accumulator
 from fireiron.algebra.layout import Layout
 from fireiron.atoms.simt import SIMT
 from fireiron.base.errors import Finding
@@ -16,9 +16,10 @@ from fireiron.base.link import Link
 from fireiron.base.place import Place
 from fireiron.kernel.sites import Site
 from fireiron.language.atom import Atom, Operand
-from fireiron.language.decompositions import Decomposition, Done, Epilog, Load, Own, Split, Tile, Widest
+from fireiron.language.decompositions import Decomposition, Done, Epilog, Load, Output, Own, Split, Tile, Widest
 from fireiron.language.levels import RF, Kernel, Thread
 from fireiron.language.pointwise import accumulator
+from fireiron.language.programs import Layers, Products
 from fireiron.language.residual import Residual, after, apply, start
 from fireiron.language.specs import MatMul, Spec
 
@@ -54,7 +55,7 @@ def complete(spec: Spec, links: tuple[Decomposition, ...]) -> Completion | None:
     residual = after(spec, links)
     if residual.closed:
         return Completion(links, residual, True, True)
-    if residual.level.name == Kernel.name:
+    if residual.level.name == Kernel.name or isinstance(spec, Layers):
         return None
     threads_known = any(isinstance(x, Tile | Split) and x.level is not None and x.level.size is not None for x in links)
     at_thread = residual.level.size == 1
@@ -65,33 +66,39 @@ def complete(spec: Spec, links: tuple[Decomposition, ...]) -> Completion | None:
     chosen, deep = None, 1
     ones = tuple((dim, 1) for dim, _ in residual.sizes if dim != "K")
     if residual.kind == "MatMul":
-        c, a = residual.operand("C"), residual.operand("A")
-        assert c is not None and a is not None
+        (c, *_), (a, *_) = residual.playing("C"), residual.playing("A")
         if not any(atom.operand("A").dtype == a.dtype for atom in SIMT):
             chosen, deep = _stand_in(spec, residual), a.dtype.pack
         if not c.memory.registers:
-            kind = default_accumulator(a.computed)
-            added.append(Epilog(accumulator(kind), RF, kind, 0.0, _OWN, link=HOLE))
+            added.append(_plain_epilog(spec, a.computed))
     if not at_thread:
         units = None if threads_known else ASSUMED_THREADS
         added.append(Tile(ones, Thread, units, unrolled=True, link=HOLE))
     if residual.kind == "MatMul":
         added.append(Split(deep, unrolled=True, link=HOLE))
-        for role in ("A", "B"):
-            operand = residual.operand(role)
-            assert operand is not None
+        for operand in (*residual.playing("A"), *residual.playing("B")):
             if not operand.memory.registers:
-                added.append(Load(role, RF, _OWN, link=HOLE))
+                added.append(Load(operand.role, RF, _OWN, link=HOLE))
     if at_thread:
         added.append(Tile(ones, unrolled=True, link=HOLE))
     return Completion((*links, *added, Done(chosen, link=HOLE)), residual, threads_known, at_thread)
 
 
+def _plain_epilog(spec: Spec, dtype: DType) -> Epilog:
+    """Accumulate in registers, and store what each thread holds."""
+    if isinstance(spec, Products):
+        *others, (value, _) = zip(spec.values, spec.outs, strict=True)
+        outputs = tuple(Output(v, out, _OWN) for v, out in others)
+        return Epilog(value, RF, spec.accumulator, 0.0, _OWN, outputs, HOLE)
+    kind = default_accumulator(dtype)
+    return Epilog(accumulator(kind), RF, kind, 0.0, _OWN, link=HOLE)
+
+
 def _stand_in(spec: Spec, residual: Residual) -> Atom:
     """Describe what one thread would multiply of types that only tensor cores do: whole bytes along K."""
-    assert isinstance(spec, MatMul)
-    a, b, c = (operand.dtype for operand in residual.operands)
-    kind = c if residual.operands[2].memory.registers else default_accumulator(a)
+    (a, *_), (b, *_), (last, *_) = (residual.playing(letter) for letter in "ABC")
+    a, b, c = a.dtype, b.dtype, last.dtype
+    kind = c if last.memory.registers else default_accumulator(a)
     line = Layout((1, a.pack), (0, 1)) if a.pack > 1 else Layout((1, 1), (0, 0))
     operands = (
         Operand("A", RF, a, (1, a.pack), line),
@@ -99,8 +106,9 @@ def _stand_in(spec: Spec, residual: Residual) -> Atom:
         Operand("C", RF, kind, (1, 1), Layout((1, 1), (0, 0)), "update"),
     )
     return Atom(
-        "later links", "MatMul", (1, 1, a.pack), Thread, operands, 0, "", "", "{C}; {A}; {B};", product=spec.product
-    )
+        "later links", "MatMul", (1, 1, a.pack), Thread, operands, 0, "", "", "{C}; {A}; {B};",
+        product=spec.product if isinstance(spec, MatMul) else "mul",
+    )  # fmt: skip
 
 
 def shares(spec: Spec, links: tuple[Decomposition, ...], threads: int) -> dict[Link, int]:
@@ -115,12 +123,14 @@ def shares(spec: Spec, links: tuple[Decomposition, ...], threads: int) -> dict[L
     residual = start(spec)
     for link in links:
         if isinstance(link, Load | Epilog) and link.memory.registers and link.link is not None:
-            operand = residual.operand("C" if isinstance(link, Epilog) else link.role)
+            several = residual.playing("C") if isinstance(link, Epilog) else ()
+            operand = several[0] if several else residual.operand(link.role) if isinstance(link, Load) else None
             assert operand is not None
             extents = [residual.extents[dim] for dim in operand.dims]
             if all(isinstance(extent, int) for extent in extents):
                 elements = prod(extent for extent in extents if isinstance(extent, int))
-                found[link.link] = -(-elements // (residual.level.size or threads))
+                sums = len(residual.sums) or 1 if isinstance(link, Epilog) else 1
+                found[link.link] = -(-elements * sums // (residual.level.size or threads))
         residual = apply(link, residual)
     return found
 

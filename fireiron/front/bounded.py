@@ -185,9 +185,9 @@ def _binary(op: str, x: Bounded, y: Bounded, dtype: DType) -> Bounded:
         case "div":
             return _quotient(x, y, dtype)
         case "max":
-            return Bounded(np.fmax(x.value, y.value), np.maximum(x.error, y.error))
+            return Bounded(np.fmax(x.value, y.value), _chosen(x, y, x.value - y.value))
         case "min":
-            return Bounded(np.fmin(x.value, y.value), np.maximum(x.error, y.error))
+            return Bounded(np.fmin(x.value, y.value), _chosen(x, y, y.value - x.value))
         case "lt" | "le" | "eq":
             truth = np.asarray(_COMPARED[op](x.value, y.value)).astype(np.float64)
             reach = x.error + y.error
@@ -195,6 +195,12 @@ def _binary(op: str, x: Bounded, y: Bounded, dtype: DType) -> Bounded:
             return Bounded(truth, np.where((reach == 0) | (np.abs(x.value - y.value) > reach), 0.0, 1.0))
         case _:
             raise AssertionError(op)
+
+
+def _chosen(x: Bounded, y: Bounded, lead: Array) -> Array:
+    """Give the error of the operand that a maximum chooses; of both the larger, where errors reach over the lead."""
+    reach = x.error + y.error
+    return np.where(lead > reach, x.error, np.where(-lead > reach, y.error, np.maximum(x.error, y.error)))
 
 
 def _quotient(x: Bounded, y: Bounded, dtype: DType) -> Bounded:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fireiron.language.decompositions import Decomposition, Done, Load, Own, Prolog, Split, Tile, Widest
+from fireiron.language.decompositions import Decomposition, Done, Each, Epilog, Load, Own, Prolog, Split, Tile, Widest
 
 
 def describe(link: Decomposition) -> str:
@@ -25,5 +25,7 @@ def describe(link: Decomposition) -> str:
             return f"done {atom if isinstance(atom, str) or atom is None else atom.name}"
         case Prolog():
             return f"prolog {link.role}"
-        case _:
-            return f"epilog {link.memory}"
+        case Each(chains):
+            return "each layer" if len(chains) == 1 else f"each of {len(chains)} layers"
+        case Epilog(memory=memory):
+            return f"epilog {memory}"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import attrs
 
 from fireiron.algebra.expr import Symbol, Var, as_expr, free
-from fireiron.language.decompositions import Decomposition, Done, Epilog, Load, Microkernel, Prolog, Tile
+from fireiron.language.decompositions import Decomposition, Done, Each, Epilog, Load, Microkernel, Prolog, Tile, every
 from fireiron.language.specs import Program, tensors_of
 
 
@@ -25,8 +25,8 @@ def digest(program: Program, links: Sequence[Decomposition], name: str) -> str:
 def _symbols(program: Program, links: Sequence[Decomposition]) -> list[tuple[str, int, int, int]]:
     """List what is known of each size: a symbol prints as its name alone, and its multiple decides vector widths."""
     tensors = [t for step in program.steps for t in tensors_of(step.spec)]
-    tensors += [t for link in links if isinstance(link, Epilog) for t in link.tensors]
-    tensors += [t for link in links if isinstance(link, Prolog) for t in link.value.tensors]
+    tensors += [t for link in every(links) if isinstance(link, Epilog) for t in link.tensors]
+    tensors += [t for link in every(links) if isinstance(link, Prolog) for t in link.value.tensors]
     found = {
         leaf
         for tensor in tensors
@@ -50,6 +50,9 @@ def _word(link: Decomposition) -> str:
         case Epilog(store=store, outputs=outputs):
             beside = "".join(f" {attrs.evolve(o, store=())!r} [{_words(o.store)}]" for o in outputs)
             return f"{attrs.evolve(link, store=(), outputs=())!r} [{_words(store)}]{beside}"
+        case Each(chains, store):
+            inner = "".join(f" [{_words(chain)}]" for chain in (*chains, store))
+            return f"Each{inner}"
         case Done(Microkernel(source, _, name)):
             return f"Done {name} {source!r}"
         case _:

@@ -171,6 +171,7 @@ def _shape(a: ArrayFacts, b: ArrayFacts) -> tuple[int, ...]:
     Raises:
         CallError: `wrong-shape`.
     """
+    rows, columns = a.shape[:-1], b.shape[-1:]
     fine = len(a.shape) >= 2 and len(b.shape) >= 2 and a.shape[-1] == b.shape[-2]
     if not fine or (len(b.shape) > 2 and b.shape[:-2] != a.shape[:-2]):
         raise CallError(
@@ -178,7 +179,7 @@ def _shape(a: ArrayFacts, b: ArrayFacts) -> tuple[int, ...]:
             f"a has the shape {a.shape} and b {b.shape}",
             fix="give (..., M, K) and (..., K, N) of the same leading dimensions, or b of none",
         )
-    return (*a.shape[:-1], b.shape[-1])
+    return (*rows, *columns)
 
 
 def _folds(x: ArrayFacts, lead: tuple[int, ...]) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fireiron.language.decompositions import Chunks, Decomposition, Epilog, Split, Tile, Widest
 from fireiron.language.levels import Block
+from fireiron.language.programs import Layers, Products
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Program
 
 
@@ -31,6 +32,12 @@ def kernel_name(program: Program, links: Sequence[Decomposition]) -> str:
             acc = next((x.dtype for x in links if isinstance(x, Epilog)), None)
             types = list(dict.fromkeys(str(t) for t in (a.dtype, acc, c.dtype) if t is not None))
             types += [spec.product] if spec.product != "mul" else []
+        case Products(outs=outs):
+            kinds = (spec.lefts[0].dtype, spec.accumulator, outs[0].dtype)
+            types = list(dict.fromkeys(str(t) for t in kinds))
+        case Layers(X=a, layers=layers, Y=out):
+            tile += f"x{max(layer.width for layer in layers)}_{sum(layer.count for layer in layers)}layers"
+            types = list(dict.fromkeys(str(t) for t in (a.dtype, spec.accumulator, out.dtype)))
         case Move(src, dst):
             types = list(dict.fromkeys((str(src.dtype), str(dst.dtype))))
         case Init(dst):

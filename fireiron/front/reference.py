@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import attrs
 import numpy as np
@@ -32,16 +32,18 @@ from fireiron.front.bounded import (
     transposed,
     unit,
 )
-from fireiron.language.atom import Product
+from fireiron.front.programs import bound_of_program, of_layers, of_products
+from fireiron.front.sums import converted, product
+from fireiron.front.verbs import Verbs
+from fireiron.kernel.ir import Call, walk
 from fireiron.language.decompositions import Decomposition, Epilog, Load
+from fireiron.language.programs import Layers, Products
 from fireiron.language.residual import after
-from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec
+from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, written_by
 from fireiron.language.tensor import Tensor
 
 if TYPE_CHECKING:
     from fireiron.front.chain import Chain
-
-EXACT_F64 = 2**53
 
 
 @attrs.frozen
@@ -99,6 +101,8 @@ class Comparison:
 def bound_in_words(schedule: Chain) -> str:
     """State the bound that a result is held to."""
     spec = schedule.program.steps[0].spec
+    if isinstance(spec, Products | Layers):
+        return bound_of_program(spec)
     if not isinstance(spec, MatMul):
         return "each operation's rounding" if output_of(spec).dtype.kind == "float" else "exact"
     kind = _accumulator(spec, schedule.links)
@@ -143,13 +147,17 @@ def references(schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[st
     with np.errstate(all="ignore"):
         match step.spec:
             case MatMul(groups=None) as spec:
-                return _matmul(spec, links, read, numbers)
+                return _matmul(spec, links, read, numbers, _cut(schedule, spec))
             case MatMul() as spec:
-                return _grouped(spec, links, read, numbers, arrays)
+                return _grouped(spec, links, read, numbers, arrays, _cut(schedule, spec))
+            case Products() as spec:
+                return of_products(spec, links, read, numbers)
+            case Layers() as spec:
+                return {spec.Y.name: of_layers(spec, read, numbers)}
             case Move(src, dst) if src.dtype == dst.dtype == tf32:  # all bits, also those that a product does not read
                 return {dst.name: exact(mathematical(src, arrays[src.name]))}
             case Move(src, dst):
-                return {dst.name: cast(_converted(read(src), src.dtype, links, "src"), dst.dtype)}
+                return {dst.name: cast(converted(read(src), src.dtype, links, "src"), dst.dtype)}
             case Init(dst, value):
                 return {dst.name: cast(exact(np.full(mathematical(dst, arrays[dst.name]).shape, value)), dst.dtype)}
             case Pointwise(op, ins, out):
@@ -208,10 +216,8 @@ def mathematical(tensor: Tensor, array: Array) -> Array:
 
 
 def output_of(spec: Spec) -> Tensor:
-    """Give the tensor that a spec writes."""
-    match spec:
-        case MatMul(C=out) | Move(dst=out) | Init(dst=out) | Pointwise(out=out):
-            return out
+    """Give the tensor that a spec writes, the first of several."""
+    return written_by(spec)[0]
 
 
 def _accumulator(spec: MatMul, links: Sequence[Decomposition]) -> DType:
@@ -219,12 +225,24 @@ def _accumulator(spec: MatMul, links: Sequence[Decomposition]) -> DType:
     return next((link.dtype for link in links if isinstance(link, Epilog)), spec.C.dtype)
 
 
+def _cut(schedule: Chain, spec: MatMul) -> tuple[int, int] | None:
+    """Find the instruction that keeps fewer bits of a sum than the accumulator has: its depth, and the bits."""
+    if spec.A.dtype.bits != 8 or spec.A.dtype.kind != "float" or not isinstance(schedule, Verbs):
+        return None
+    atoms = {s.atom for s in walk(schedule.lowered().body) if isinstance(s, Call) and s.atom.kept}
+    return next(((atom.shape[-1], atom.kept) for atom in atoms), None)
+
+
 def _matmul(
-    spec: MatMul, links: Sequence[Decomposition], read: Callable[[Tensor], Bounded], numbers: Mapping[str, float]
+    spec: MatMul,
+    links: Sequence[Decomposition],
+    read: Callable[[Tensor], Bounded],
+    numbers: Mapping[str, float],
+    cut: tuple[int, int] | None,
 ) -> dict[str, Bounded]:
     kind = _accumulator(spec, links)
     a, b = (_operand(spec, x, role, links, read, numbers) for x, role in ((spec.A, "A"), (spec.B, "B")))
-    total = _product(a, b, kind, spec.product)
+    total = product(a, b, kind, spec.product, cut)
     epilog = next((link for link in links if isinstance(link, Epilog)), None)
     if epilog is None:
         return {spec.C.name: cast(total, spec.C.dtype)}
@@ -241,7 +259,7 @@ def _matmul(
             rows = _folded(_given(total, spec), _columns(spec, links), folds[tensor.name], value.dtype)
             results[tensor.name] = cast(rows, tensor.dtype)
             continue
-        results[tensor.name] = cast(_converted(total, value.dtype, store, "src"), tensor.dtype)
+        results[tensor.name] = cast(converted(total, value.dtype, store, "src"), tensor.dtype)
     return results
 
 
@@ -287,7 +305,7 @@ def _operand(
         x = _given(x, spec)
         tensors = (_repeated(read(t), x.value.shape) for t in ops.tensors)
         x, dtype = _given(evaluate(ops.tree, (x, *tensors), numbers), spec), ops.dtype
-    return _converted(x, dtype, links, role)
+    return converted(x, dtype, links, role)
 
 
 def _repeated(x: Bounded, shape: tuple[int, ...]) -> Bounded:
@@ -305,16 +323,22 @@ def _grouped(
     read: Callable[[Tensor], Bounded],
     numbers: Mapping[str, float],
     arrays: Mapping[str, Array],
-) -> Bounded:
+    cut: tuple[int, int] | None,
+) -> dict[str, Bounded]:
     """Compute each group's rows as a product of its own; rows behind the last group keep what they held."""
     assert spec.groups is not None
     weights = spec.A if spec.swapped else spec.B
     axis = -1 if spec.swapped else -2  # along which the groups' rows lie, in all that has them
     read = functools.cache(read)
-    value, error = np.array(read(spec.C).value), np.array(read(spec.C).error)
-    begin = 0
+    epilog = next((link for link in links if isinstance(link, Epilog)), None)
+    beside = () if epilog is None else epilog.outputs
+    # What is folded to one value a row is as its author knows it; the rest lies as C does.
+    axes = {spec.C.name: axis, **{o.tensor.name: axis if o.rows is None else -2 for o in beside}}
+    written = (spec.C, *(o.tensor for o in beside))
+    found = {t.name: Bounded(np.array(read(t).value), np.array(read(t).error)) for t in written}
+    extent, begin = read(spec.C).value.shape[axis], 0
     for group, last in enumerate(arrays[spec.groups.name]):
-        rows = slice(begin, max(begin, min(int(last), value.shape[axis])))
+        rows = slice(begin, max(begin, min(int(last), extent)))
         begin = rows.stop
 
         def part(tensor: Tensor, rows: slice = rows, group: int = group) -> Bounded:
@@ -323,48 +347,14 @@ def _grouped(
                 return Bounded(whole.value[group], whole.error[group])
             if whole.value.ndim < -axis or whole.value.shape[axis] == 1:
                 return whole
-            place = (..., rows) if axis == -1 else (rows, slice(None))
+            place = _rows(axis, rows)
             return Bounded(whole.value[place], whole.error[place])
 
-        one = _matmul(attrs.evolve(spec, groups=None), links, part, numbers)
-        place = (..., rows) if axis == -1 else (rows, slice(None))
-        value[place], error[place] = one.value, one.error
-    return Bounded(value, error)
+        for name, one in _matmul(attrs.evolve(spec, groups=None), links, part, numbers, cut).items():
+            place = _rows(axes[name], rows)
+            found[name].value[place], found[name].error[place] = one.value, one.error
+    return found
 
 
-def _product(a: Bounded, b: Bounded, kind: DType, product: Product) -> Bounded:
-    depth = a.value.shape[-1]
-    if product == "xor":  # bits that differ: those of both, without the common ones on either side
-        common = _integer_product(a.value, b.value, kind)
-        ones = a.value.sum(-1, keepdims=True) + b.value.sum(-2, keepdims=True)
-        return Bounded(ones - 2 * common.value, common.error)
-    if kind.kind == "int":
-        return _integer_product(a.value, b.value, kind)
-    sizes = np.matmul(a.size, b.size)
-    error = (depth + 2) * (unit(kind) * sizes + smallest(kind))
-    for x, y in ((a.error, b.size), (a.size, b.error)):
-        if x.any() and y.any():
-            error = error + np.matmul(x, y)
-    return Bounded(np.matmul(a.value, b.value), error)
-
-
-def _integer_product(a: Array, b: Array, kind: DType) -> Bounded:
-    """Multiply integers exactly, wrapped to the accumulator's width."""
-    most = float(np.abs(a).max(initial=0) * np.abs(b).max(initial=0)) * a.shape[-1]
-    if most < EXACT_F64:  # then f64 is exact, and much faster than NumPy's integer product
-        value = np.matmul(a, b)
-    else:
-        value = np.matmul(a.astype(np.int64), b.astype(np.int64)).astype(kind.numpy).astype(np.float64)
-    half = 2.0 ** (kind.bits - 1)
-    value = np.mod(value + half, 2 * half) - half
-    return Bounded(value, np.zeros(value.shape))
-
-
-def _converted(x: Bounded, dtype: DType, links: Sequence[Decomposition], role: str) -> Bounded:
-    """Let an operand pass through the element types that the loads of a chain give it."""
-    for link in links:
-        if isinstance(link, Load) and link.role == role:
-            x = _converted(x, dtype, link.move, "src")
-            if link.dtype is not None and link.dtype != dtype:
-                x, dtype = cast(x, link.dtype, dtype), link.dtype
-    return x
+def _rows(axis: int, rows: slice) -> tuple[Any, ...]:
+    return (..., rows) if axis == -1 else (rows, slice(None))

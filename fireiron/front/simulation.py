@@ -16,6 +16,8 @@ from fireiron.jit.expression import evaluate
 from fireiron.jit.interface import Interface
 from fireiron.jit.kernel import as_tuple
 from fireiron.kernel.ir import Kernel
+from fireiron.language.programs import Layers
+from fireiron.language.specs import Program
 from fireiron.simulate import Report, simulate
 
 
@@ -59,6 +61,16 @@ def random_arrays(interface: Interface, sizes: Mapping[str, int], seed: int = 0)
             low = -8 if kind.signed else 0
             flat[...] = rng.integers(low, 9, flat.shape).astype(kind.numpy)
         arrays[pointer.name] = strided(flat, shape, strides)
+    return arrays
+
+
+def scaled(program: Program, arrays: dict[str, Any]) -> dict[str, Any]:
+    """Shrink random weights of layers so that activations keep their size from the first layer to the last."""
+    for step in program.steps:
+        if isinstance(step.spec, Layers):
+            for layer in step.spec.layers:
+                array = arrays[layer.weights.name]
+                array[...] = (array.astype(np.float32) * (2 / layer.depth) ** 0.5).astype(array.dtype)
     return arrays
 
 

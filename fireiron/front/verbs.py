@@ -11,7 +11,7 @@ from fireiron.base.link import here
 from fireiron.front.chain import Chain
 from fireiron.front.digest import digest
 from fireiron.front.naming import kernel_name
-from fireiron.language.specs import BATCH, MatMul
+from fireiron.language.specs import products_of
 
 if TYPE_CHECKING:
     from fireiron.algebra.arch import Arch
@@ -196,20 +196,18 @@ class Verbs(Chain):
         return _compiled(self).time(*inputs, out=out, flops=self.flops(**scalars), **scalars)
 
     def flops(self, **sizes: Any) -> float:
-        """Count the floating-point (or integer) operations of a MatMul, 0 for other specs."""
+        """Count the floating-point (or integer) operations of products, 0 for other specs."""
         from fireiron.algebra.expr import as_expr, evaluate
 
-        spec = self.program.steps[0].spec
-        if not isinstance(spec, MatMul):
-            return 0.0
-        total = 2.0
-        for dim, size in spec.sizes:
-            if dim == BATCH and spec.groups is not None:  # they share the rows
-                continue
-            try:
-                total *= int(evaluate(as_expr(size), sizes))
-            except KeyError:
-                return 0.0
+        total = 0.0
+        for extents in products_of(self.program.steps[0].spec):
+            part = 2.0
+            for size in extents:
+                try:
+                    part *= int(evaluate(as_expr(size), sizes))
+                except KeyError:
+                    return 0.0
+            total += part
         return total
 
     def explain(self, arch: str | int | None = None) -> Explanation:

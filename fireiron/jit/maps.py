@@ -25,11 +25,12 @@ MAX_EXTENT = 2**32
 MAX_STRIDE = 2**40  # bytes
 UNIT = 16  # bytes by which strides and the rows of a box are counted
 
-# CUtensorMapDataType and the bytes of an element. Bytes of any meaning travel as UINT8.
+# CUtensorMapDataType and the bytes of an element. Bytes of any meaning travel as UINT8; tf32 as FLOAT32, because
+# TFLOAT32 would round what every other way into shared memory leaves to the instruction, which cuts.
 # Source: CUDA driver API, cuTensorMapEncodeTiled.
 _TYPES = {
     "u8": (0, 1), "i8": (0, 1), "e4m3": (0, 1), "e5m2": (0, 1),
-    "i32": (3, 4), "f16": (6, 2), "f32": (7, 4), "f64": (8, 8), "bf16": (9, 2), "tf32": (11, 4),
+    "i32": (3, 4), "f16": (6, 2), "f32": (7, 4), "f64": (8, 8), "bf16": (9, 2), "tf32": (7, 4),
 }  # fmt: skip
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # CUtensorMapSwizzle
 _L2_256B = 3  # CUtensorMapL2promotion: neighbouring boxes are read soon after, mostly by other blocks

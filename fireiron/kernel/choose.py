@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import product
 
 import numpy as np
@@ -17,11 +18,16 @@ from fireiron.language.atom import Atom, Operand
 from fireiron.language.tensor import ColMajor, Order, RowMajor
 
 
-def preferred(atoms: tuple[Atom, ...], state: State) -> Atom:
-    """Choose the atom whose fragments run along what their loads read together; among equals the first."""
+def preferred(atoms: tuple[Atom, ...], windows: Mapping[str, Window]) -> Atom:
+    """Choose the atom whose fragments run along what their loads read together; among equals the first.
+
+    Args:
+        atoms: that match.
+        windows: of the product's operands, by the atoms' roles.
+    """
 
     def across(atom: Atom) -> int:
-        return sum(_across(operand, state.windows[operand.role]) for operand in atom.operands)
+        return sum(_across(operand, windows[operand.role]) for operand in atom.operands)
 
     return min(atoms, key=across)
 

@@ -45,11 +45,12 @@ class Ring:
     """Share a specialised split's buffers and barriers between the role that fills them and the one that empties them.
 
     Args:
-        link: the split.
+        link: the split that it was made for.
         cursor: each role walks the ring by one of its own.
         full: completes when a chunk has landed.
         empty: completes when its readers are done, in all blocks that the loads here write to.
         storages: the buffers, by operand.
+        splits: all that go through it, one after another.
     """
 
     link: Split
@@ -57,6 +58,7 @@ class Ring:
     full: Barrier
     empty: Barrier
     storages: dict[str, Storage]
+    splits: list[Split]
 
 
 @attrs.frozen
@@ -187,6 +189,21 @@ class Context:
         return substitute(e, self.definitions) if self.definitions else e
 
 
+@attrs.define(eq=False)
+class Layered:
+    """Describe a loop over layers, whose bodies' pipelines are one: a chunk's number counts all layers' chunks.
+
+    Args:
+        var: the layer's number.
+        trips: how many there are.
+        before: what fills the pipelines' first slots, ahead of the loop.
+    """
+
+    var: Var
+    trips: int
+    before: list[Statement] = attrs.field(factory=list[Statement])
+
+
 @attrs.frozen
 class State:
     """Hold the place in the tree.
@@ -202,6 +219,10 @@ class State:
         ring: slots of the buffers right below, and which of them this trip takes.
         whole: by role, where in its tensor an operand's tile lies, of those that ops are still to be applied to.
         ops: what the Move that is lowered makes of each element.
+        products: the parts (A, B, C) of the products that the residual's loops compute together.
+        accumulated: parts of the sums to which an earlier loop over K has added.
+        around: a loop over layers, through which a pipeline below runs on.
+        number: of the layer, where a stack of them has one body.
         path: the links that led here, in words.
         link: where the last of them was written.
         flow: the pipeline around this place whose loop one below may take over.
@@ -218,6 +239,10 @@ class State:
     ring: tuple[int, Expr, int] | None = None
     whole: dict[str, Window] = attrs.field(factory=dict[str, Window])
     ops: Value | None = None
+    products: tuple[tuple[str, str, str], ...] = (("A", "B", "C"),)
+    accumulated: frozenset[str] = frozenset()
+    around: Layered | None = None
+    number: Expr | None = None
     path: str = ""
     link: Link | None = None
     flow: Flow | None = None

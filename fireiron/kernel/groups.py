@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import attrs
 
-from fireiron.algebra.expr import Expr, as_expr
+from fireiron.algebra.expr import Expr, and_, as_expr, proves
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Context, State, buffer_of
@@ -94,3 +94,11 @@ def open_groups(link: Tile, parts: dict[str, Cut], state: State, context: Contex
     inside = attrs.evolve(state, windows=windows, reach=reach, residual=attrs.evolve(state.residual, sizes=extents))
     cuts = {dim: cut(size, groups.length) if dim == ragged else part for dim, part in parts.items() if dim != BATCH}
     return OpenGroups(groups, inside, {BATCH: parts[BATCH], **cuts})
+
+
+def reached(state: State) -> Expr | None:
+    """Give the condition under which a unit's tile holds rows of the group, None where it always does."""
+    if state.reach is None or state.residual.kind != "MatMul":
+        return None
+    condition = and_(*(bound.condition() for bound in state.reach.bounds))
+    return None if proves(condition) else condition

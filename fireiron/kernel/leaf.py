@@ -26,6 +26,7 @@ from fireiron.kernel.window import Window
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import Done, Microkernel
 from fireiron.language.levels import FR, RF, Thread, Warp
+from fireiron.language.residual import Operand as Placed
 from fireiron.language.specs import Init, MatMul, Pointwise
 
 
@@ -80,7 +81,7 @@ def _nearest(chosen: Atom | str | None, found: tuple[Near, ...]) -> str:
     return "nearest: " + "; ".join(f"{near.atom.name} ({', '.join(near.differs)})" for near in least)
 
 
-def _steps_to(atom: Atom, state: State, shape: tuple[int, ...]) -> str:
+def _steps_to(atom: Atom, state: State, operands: tuple[Placed, ...], shape: tuple[int, ...]) -> str:
     """Say which links lead from a MatMul to the nearest atom."""
     steps: list[str] = []
     if state.level != atom.unit:
@@ -91,16 +92,22 @@ def _steps_to(atom: Atom, state: State, shape: tuple[int, ...]) -> str:
         steps.append(f"split({atom.shape[2]})")
     steps += [
         f"load {wanted.role} to {wanted.memory}" if wanted.role != "C" else "accumulate C by epilog(memory=RF)"
-        for wanted, o in zip(atom.operands, state.residual.operands, strict=True)
+        for wanted, o in zip(atom.operands, operands, strict=True)
         if not o.memory.registers and o.memory != wanted.memory
     ]
-    if any(o.dtype != wanted.dtype for wanted, o in zip(atom.operands, state.residual.operands, strict=True)):
+    if any(o.dtype != wanted.dtype for wanted, o in zip(atom.operands, operands, strict=True)):
         steps.append("choose an atom of these element types, or convert by load(..., dtype=...)")
     return ", ".join(steps) or f"compile for sm_{atom.arch}" + ("" if atom.last == atom.arch else " or later")
 
 
 def _matmul(chosen: Atom | str | None, state: State, context: Context) -> Body:
-    operands = state.residual.operands
+    return tuple(call for parts in state.products for call in _product(chosen, parts, state, context))
+
+
+def _product(chosen: Atom | str | None, parts: tuple[str, str, str], state: State, context: Context) -> Body:
+    """Execute one product by an atom; `parts` name its operands."""
+    found_of = [state.residual.operand(part) for part in parts]
+    operands = tuple(o for o in found_of if o is not None)
     shape = tuple(
         size if isinstance(size, int) else 0 for dim, size in state.residual.sizes if dim != "batch" or size != 1
     )
@@ -108,23 +115,24 @@ def _matmul(chosen: Atom | str | None, state: State, context: Context) -> Body:
     memories = tuple(held if o.memory.registers else o.memory for o in operands)
     asked = ("MatMul", shape, tuple(o.dtype for o in operands), memories, state.level, context.arch)
     table = chosen_from(chosen, shape)
-    assert isinstance(context.spec, MatMul)
-    matches = matching(*asked, table=table, product=context.spec.product)
+    product = context.spec.product if isinstance(context.spec, MatMul) else "mul"
+    matches = matching(*asked, table=table, product=product)
     if not matches:
-        near = nearest(*asked, table=table, product=context.spec.product)
-        raise _no_atom(state, chosen, _nearest(chosen, near), _steps_to(near[0].atom, state, shape))
-    found = preferred(matches, state)
+        near = nearest(*asked, table=table, product=product)
+        raise _no_atom(state, chosen, _nearest(chosen, near), _steps_to(near[0].atom, state, operands, shape))
+    windows = {role: state.windows[part] for role, part in zip(("A", "B", "C"), parts, strict=True)}
+    found = preferred(matches, windows)
     require_converged(found, state, context)
     views: list[View] = []
-    for role in ("A", "B", "C"):
-        operand, window = found.operand(role), state.windows[role]
+    for role, window in windows.items():
+        operand = found.operand(role)
         if operand.span:
             views.append(descriptor_view(operand, window, f"{found.name} (done)"))
             continue
         if found.unit.size != 1:
             views.append(fragment_view(operand, window, state, context, f"{found.name} (done)"))
             continue
-        view = register_view(context, state.windows[role], state, f"{found.name} (done)")
+        view = register_view(context, window, state, f"{found.name} (done)")
         count = view.layout.size
         if view.layout != Layout(count, 1) and count > 1:
             raise DecompositionError(
@@ -134,9 +142,9 @@ def _matmul(chosen: Atom | str | None, state: State, context: Context) -> Body:
             )
         views.append(view)
     accumulate = None
-    sums = state.windows["C"].storage
+    sums = state.windows[parts[2]].storage
     if found.zeroes and not sums.seeded:
-        accumulate = state.begun
+        accumulate = None if parts[2] in state.accumulated else state.begun
         context.zeroed.add(sums.name)
     call = Call(found, tuple(views), accumulate=accumulate, link=state.link)
     if found.completion and found.operand("A").memory.registers:

@@ -35,9 +35,9 @@ from fireiron.kernel.storage import tensor_window
 from fireiron.kernel.synchronise import synchronise
 from fireiron.kernel.walk import lower_links
 from fireiron.kernel.window import Axis, Storage, Window
-from fireiron.language.decompositions import Decomposition, Epilog, Prolog
+from fireiron.language.decompositions import Decomposition, Epilog, Prolog, every
 from fireiron.language.residual import start
-from fireiron.language.specs import MatMul, Program, Spec, tensors_of
+from fireiron.language.specs import MatMul, Program, Spec, tensors_of, written_by
 from fireiron.language.tensor import Tensor
 
 RESERVED = (
@@ -88,9 +88,11 @@ def lower(
     state = State(residual, {}, path=f"{residual.short} @ Kernel")
     windows: dict[str, Window] = {}
     tensors: set[str] = set()
-    for tensor in tensors_of(spec)[:-1]:  # parameters come in the caller's order
-        if residual.kind == "MatMul":
-            tensor_window(tensor, state, context)
+    if residual.kind in ("MatMul", "Layers"):
+        written = written_by(spec)
+        for tensor in tensors_of(spec):  # parameters come in the caller's order
+            if tensor not in written:
+                tensor_window(tensor, state, context)
     for operand in residual.operands:
         if operand.tensor.name in tensors:
             raise SpecError(
@@ -98,8 +100,9 @@ def lower(
             )
         tensors.add(operand.tensor.name)
         whole = tensor_window(operand.tensor, state, context)
-        extents = residual.extents
-        axes = tuple(Axis(dim, _extent(extents[dim]), as_expr(0)) for dim in operand.dims)
+        axes = tuple(
+            Axis(dim, extent, as_expr(0)) for dim, extent in zip(operand.dims, operand.tensor.shape, strict=True)
+        )
         windows[operand.role] = Window(whole.storage, axes)
     state = attrs.evolve(state, windows=windows)
     taken = set(context.names)
@@ -135,18 +138,17 @@ def lower(
 def _named(spec: Spec, links: Sequence[Decomposition]) -> set[str]:
     """List the names that the author chose, of tensors, sizes, scalars: nothing that lowering makes may take them."""
     values = [
-        v for x in links if isinstance(x, Epilog | Prolog) for v in (x.values if isinstance(x, Epilog) else (x.value,))
+        v
+        for x in every(links)
+        if isinstance(x, Epilog | Prolog)
+        for v in (x.values if isinstance(x, Epilog) else (x.value,))
     ]
     tensors = [*tensors_of(spec), *(t for value in values for t in value.tensors)]
-    tensors += [t for x in links if isinstance(x, Epilog) for t in x.tensors]
+    tensors += [t for x in every(links) if isinstance(x, Epilog) for t in x.tensors]
+    tensors = [t for t in tensors if not t.memory.registers]
     sizes = (leaf for t in tensors for e in (*t.shape, *t.strides) for leaf in free(as_expr(e)))
     scalars = (p for value in values for p in parameters(value.tree))
     return {*(t.name for t in tensors), *(leaf.name for leaf in sizes), *(p.name for p in scalars)}
-
-
-def _extent(extent: object) -> int | Expr:
-    assert isinstance(extent, int | Expr)
-    return extent
 
 
 def _parameters(

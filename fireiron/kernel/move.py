@@ -104,6 +104,8 @@ def lower_load(link: Load, rest: Sequence[Decomposition], state: State, context:
 
     What follows is lowered first where it decides ownership and thread counts; it still runs second.
     """
+    if context.role == "load":  # other loads than a ring's are the other role's part
+        return recur(rest, attrs.evolve(state, residual=apply(link, state.residual)), context)
     if link.memory == SH and _stores_in_bulk(rest):
         return _through_ring(link, rest, state, context, recur)
     inner = open_load(link, state, context, rest=rest if state.residual.kind == "Move" else ())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Expr, as_expr, lt, ne, or_, proves
+from fireiron.algebra.expr import Expr, as_expr, as_int, lt, ne, or_, proves
 from fireiron.atoms.cp_async import GROUP
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Body, Context, Recur, State, descend
@@ -16,7 +16,7 @@ from fireiron.kernel.ir import Commit, For, If, Wait
 from fireiron.kernel.move import Copy, asynchronous, lower_copy, open_load
 from fireiron.kernel.ownership import RegisterLoop
 from fireiron.kernel.roles import lower_specialised
-from fireiron.kernel.window import cut_chunk
+from fireiron.kernel.window import cut_chunk, substituted
 from fireiron.language.decompositions import Decomposition, Load, Split, Tile
 
 
@@ -29,6 +29,7 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
     Raises:
         DecompositionError: `register-loop`, `pipeline-empty`.
     """
+    layers, state = state.around, attrs.evolve(state, around=None)
     if link.specialised is not None:
         return lower_specialised(link, rest, state, context, recur)
     extent = state.residual.extents["K"]
@@ -48,12 +49,21 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
         begun=or_(state.begun, ne(k, 0)),
     )
 
+    each = as_int(trips)
+    number: Expr = k if layers is None or each is None else layers.var * each + k
+    every = trips if layers is None or each is None else as_expr(layers.trips * each)
+
     def at(chunk: Expr, inside: State) -> State:
-        return descend(inside, parts, {"K": chunk})
+        if layers is None or each is None:
+            return descend(inside, parts, {"K": chunk})
+        # Chunks count on over all layers.
+        moved = {layers.var: chunk // each}
+        windows = {role: substituted(window, moved) for role, window in inside.windows.items()}
+        return descend(attrs.evolve(inside, windows=windows), parts, {"K": chunk % each})
 
     before = () if state.windows["C"].storage.memory.registers else initialise(state, context)
     if link.stages == 1:
-        return (*before, For(k, trips, recur(rest, at(k, looped), context), link.unrolled, link.together))
+        return (*before, For(k, trips, recur(rest, at(number, looped), context), link.unrolled, link.together))
 
     loads = leading_loads(rest)
     if not loads:
@@ -62,24 +72,24 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
             f"pipeline({link.stages}) has no load below it to run ahead",
             fix="load A or B right below the split",
         )
-    inner = at(k, looped)
+    inner = at(number, looped)
     for load in loads:
         if load.memory.registers and not link.unrolled:
             raise DecompositionError(
                 "register-loop", "a pipeline of registers has no run-time slot", fix="refine the split by .unroll() too"
             )
-        inner = open_load(load, inner, context, link.stages, k)
+        inner = open_load(load, inner, context, link.stages, number)
 
     def copies(chunk: Expr, inside: State) -> list[Copy]:
         return [lower_copy(x, at(chunk, inside), inner.windows[x.role].storage, chunk, context, recur) for x in loads]
 
     def guarded(chunk: Expr, body: Body) -> Body:
-        present = lt(chunk, trips)
+        present = lt(chunk, every)
         if present == as_expr(0):
             return ()
         return body if proves(present) or not body else (If(present, body),)
 
-    ahead = k + (link.stages - 1)
+    ahead = number + (link.stages - 1)
 
     def around(compute: Body) -> Body:
         """Put the loop and its copies around the compute of one chunk."""
@@ -97,9 +107,12 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
             # Groups are counted even where they are empty.
             start = (Wait(GROUP, link.stages - 2), *start, Commit(GROUP))
         finish = guarded(ahead, tuple(s for c in next_chunk for s in c.finish))
+        if layers is not None:
+            layers.before += first
+            first = ()
         return (*first, For(k, trips, (*start, *compute, *finish), link.unrolled, link.together))
 
-    if not _flows_into(link, loads, rest[len(loads) :]):
+    if layers is not None or not _flows_into(link, loads, rest[len(loads) :]):
         return (*before, *around(recur(rest[len(loads) :], inner, context)))
     flow = Flow(k, trips, link, lambda: copies(k, below), around)
     return (*before, *recur(rest[len(loads) :], attrs.evolve(inner, flow=flow), context))

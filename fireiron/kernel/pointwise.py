@@ -6,7 +6,7 @@ else one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -63,6 +63,8 @@ class Visit:
         loops: around it, outermost first.
         inner: the variable of the innermost loop, whose elements lie beside each other along axis `along`.
         width: its extent, 1 where there is none.
+        renamed: the owner's loop variables, by those of this pass.
+        index: of the element among those of one visit of the owner.
     """
 
     coordinates: tuple[Expr, ...]
@@ -73,6 +75,8 @@ class Visit:
     inner: Var | None = None
     along: int = 0
     width: int = 1
+    renamed: Mapping[Expr, Expr] = attrs.field(factory=dict[Expr, Expr])
+    index: Expr = attrs.field(factory=lambda: as_expr(0))
 
     def first(self, e: Expr) -> Expr:
         """Give an expression's value at the first of the neighbours."""
@@ -133,7 +137,7 @@ def visit(
         return whole, tuple(place), substitute(ownership.register(), known) + index, condition
 
     coordinates, place, register, condition = at({})
-    plain = Visit(coordinates, place, register, condition, tuple(loops))
+    plain = Visit(coordinates, place, register, condition, tuple(loops), renamed=fresh, index=element)
     if not loops or widths is None:
         return plain
     last, extent = loops[-1]
@@ -261,8 +265,11 @@ def lower_ops(
     inputs = [View(buffer_of(held), walk.register, origin=walk.coordinates)]
     loads: Body = ()
     single = False
+    # What a stack of layers reads is a batch, one of each.
+    number = () if state.number is None else (state.number,)
     for tensor in value.tensors:
-        view = operand_view(tensor, walk.coordinates, output.storage.shape, state, context)
+        shape = (*tensor.shape[:-2][: len(number)], *output.storage.shape)
+        view = operand_view(tensor, (*number, *walk.coordinates)[-len(shape) :], shape, state, context)
         base = walk.first(walk.coordinates[walk.along]) if walk.inner is not None else as_expr(0)
         wide = walk.inner is not None and _width(tensor, rank, walk.along, walk.width, base, swapped(context))
         if walk.inner is None or wide != walk.width:

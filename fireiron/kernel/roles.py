@@ -22,6 +22,7 @@ from fireiron.kernel.ir import (
     Barrier,
     Call,
     Commit,
+    Compute,
     Cursor,
     Fence,
     For,
@@ -35,7 +36,8 @@ from fireiron.kernel.ir import (
 )
 from fireiron.kernel.move import lower_copy, open_load
 from fireiron.kernel.ownership import RegisterLoop
-from fireiron.kernel.window import cut_chunk
+from fireiron.kernel.sites import reads_and_writes
+from fireiron.kernel.window import Storage, cut_chunk
 from fireiron.language.decompositions import Decomposition, Load, Split
 from fireiron.language.levels import SH, Level, Warp, Warpgroup
 
@@ -87,30 +89,33 @@ def _empty(
     recur: Recur,
 ) -> Body:
     assert link.specialised is not None
-    cursor = Cursor(context.name("ring"), link.stages)
     context.loaders = link.specialised.producers * WARPGROUP
     context.registers = link.specialised.registers or (0, 0)
-    for load in loads:
-        try:
-            inner = open_load(load, inner, context, link.stages, cursor.slot)
-        except FireironError as error:
-            raise error.located(load.link, inner.path) from None
+    ring, inner = _slots(link, loads, inner, context)
+    cursor = Cursor(context.name("ring"), link.stages) if ring is None else ring.cursor
+    for load in loads if ring is None else ():
+        inner = _opened(load, link, inner, cursor, context)
         inner.windows[load.role].storage.guarded = True
     compute = recur(rest, inner, context)
     busy, context.busy = context.busy, None
     assert context.threads is not None
-    _budgets(link, context)
     level = _readers(compute)
     assert level.size is not None
-    units = context.threads // level.size // context.staggered
-    full = Barrier(context.name("full"), link.stages, 1)
-    empty = Barrier(context.name("empty"), link.stages, units * len(peers(context)))
-    context.rings.append(
-        Ring(link, cursor, full, empty, {load.role: inner.windows[load.role].storage for load in loads})
-    )
+    if ring is None:
+        _budgets(link, context)
+        units = context.threads // level.size // context.staggered
+        full = Barrier(context.name("full"), link.stages, 1)
+        empty = Barrier(context.name("empty"), link.stages, units * len(peers(context)))
+        ring = Ring(link, cursor, full, empty, {}, [])
+        context.rings.append(ring)
+    full, empty = ring.full, ring.empty
+    ring.splits.append(link)
+    ring.storages.update({load.role: inner.windows[load.role].storage for load in loads})
     flying = any(isinstance(s, Call) and s.atom.completion == GROUP for s in walk(compute))
     late = link.inflight if flying else 0
-    if late and any(isinstance(s, Call) and s.atom.completion == GROUP and _held(s) for s in walk(compute)):
+    if late and any(
+        isinstance(s, Call) and s.atom.completion == GROUP and _refilled(s, compute) for s in walk(compute)
+    ):
         raise DecompositionError(
             "register-inflight",
             f"inflight={late}: products read A's registers while the next chunk is loaded there",
@@ -144,6 +149,62 @@ def _empty(
     )
     idle = For(context.variable("k", trips), trips, (*passing, Advance(cursor, as_expr(1))), link.unrolled)
     return (If(busy, main), If(not_(busy), (idle,)))
+
+
+def _opened(load: Load, link: Split, state: State, cursor: Cursor, context: Context) -> State:
+    """Make a load's buffer in a ring, and locate what is wrong with it at the load."""
+    try:
+        return open_load(load, state, context, link.stages, cursor.slot)
+    except FireironError as error:
+        raise error.located(load.link, state.path) from None
+
+
+def _slots(link: Split, loads: list[Load], state: State, context: Context) -> tuple[Ring | None, State]:
+    """Find the ring that a loop over K goes on in, and let its operands lie there.
+
+    Several products go through one split, and through one ring; layers, each with a split of its own, where slots fit.
+
+    Raises:
+        DecompositionError: `role-ring` where a later product's operands have no buffers in the ring.
+    """
+    for ring in context.rings:
+        own = any(split is link for split in ring.splits)
+        inside: State | None = state if own or ring.link == link else None
+        taken: set[str] = set()
+        for load in loads if inside is not None else ():
+            inside = None if inside is None else _same_slots(load, inside, ring, taken, context, own)
+        if inside is not None:
+            return ring, inside
+    return None, state
+
+
+def _same_slots(load: Load, state: State, ring: Ring, taken: set[str], context: Context, own: bool) -> State | None:
+    """Let an operand lie in a buffer of the ring that is laid out as its tile; None where there is none."""
+    inside = _opened(load, ring.link, state, ring.cursor, context)
+    made = inside.windows[load.role].storage
+    del context.storages[made.name]
+    context.names.discard(made.name)
+
+    def fits(s: Storage) -> bool:
+        free = s.name not in taken
+        return free and (s.dtype, s.shape, s.strides, s.swizzle) == (made.dtype, made.shape, made.strides, made.swizzle)
+
+    usual = ring.storages.get(load.role)
+    candidates = (*(() if usual is None else (usual,)), *ring.storages.values())
+    found = next((s for s in candidates if fits(s)), None)
+    if found is None and own:
+        tile, operand = "x".join(map(str, made.shape)), state.residual.operand(load.role)
+        assert operand is not None
+        raise DecompositionError(
+            "role-ring",
+            f"no free buffer of the ring is laid out as a tile {tile} of {operand.tensor.name}",
+            fix="give all products operands of one element type and order, or drop specialize()",
+            link=load.link,
+        )
+    if found is None:
+        return None
+    taken.add(found.name)
+    return inside.with_window(load.role, attrs.evolve(inside.windows[load.role], storage=found))
 
 
 def _turns(cursor: Cursor, trips: Expr, level: Level, context: Context) -> tuple[Body, Body, Body]:
@@ -204,6 +265,17 @@ def _budgets(link: Split, context: Context) -> None:
 
 def _held(call: Call) -> bool:
     return call.atom.operand("A").memory.registers
+
+
+def _refilled(call: Call, body: Body) -> bool:
+    """Say whether a product's A lies in registers that the loop over chunks fills anew."""
+    a = call.views[0].buffer.name
+    return _held(call) and any(
+        way == "write" and view.buffer.name == a
+        for s in walk(body)
+        if isinstance(s, Call | Compute)
+        for view, way in reads_and_writes(s)
+    )
 
 
 def _loads(call: Call) -> bool:
@@ -280,7 +352,7 @@ def rank_of(context: Context) -> Var:
 
 
 def _fill(link: Split, loads: list[Load], inner: State, k: Var, trips: Expr, context: Context, recur: Recur) -> Body:
-    ring = next(r for r in context.rings if r.link is link)
+    ring = next(r for r in context.rings if any(split is link for split in r.splits))
     cursor = ring.cursor
     context.signal = (ring.full, cursor.slot)
     # One thread starts every bulk copy: the role is that thread.

@@ -14,8 +14,6 @@ from fireiron.algebra.expr import (
     as_expr,
     as_int,
     ceil_div,
-    eq,
-    evaluate,
     lt,
     maximum,
     minimum,
@@ -26,18 +24,23 @@ from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.context import Body, Context, State, descend, units_of
 from fireiron.kernel.epilog import lower_epilog
-from fireiron.kernel.groups import OpenGroups, open_groups
+from fireiron.kernel.groups import OpenGroups, open_groups, reached
 from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, For, If, Let, Region, mentions
+from fireiron.kernel.layers import lower_each
 from fireiron.kernel.leaf import lower_done
 from fireiron.kernel.move import lower_load, lower_own, widest_sizes
+from fireiron.kernel.numbering import named, tile_numbers, tiles_in
 from fireiron.kernel.ownership import RegisterLoop
 from fireiron.kernel.parallel import count_ways, lower_parallel
+from fireiron.kernel.permutation import permuted
 from fireiron.kernel.pipeline import lower_split
+from fireiron.kernel.products import lower_products
 from fireiron.kernel.stream import chunks_of, share_out, shared_split
 from fireiron.kernel.window import Cut, cut
 from fireiron.language.decompositions import (
     Decomposition,
     Done,
+    Each,
     Epilog,
     Extent,
     Load,
@@ -87,8 +90,12 @@ def lower_links(links: Sequence[Decomposition], state: State, context: Context) 
                 whole = {**state.whole, role: state.whole.get(role, state.windows[role])}
                 below = attrs.evolve(below, whole=whole).under(f"prolog {role}", link.link)
                 return lower_links(rest, below, context)
+            case Epilog() if state.residual.sums:
+                return lower_products(link, rest, state, context, lower_links)
             case Epilog():
                 return lower_epilog(link, rest, state, context, lower_links)
+            case Each():
+                return lower_each(link, state, context, lower_links)
             case Own():
                 return lower_own(link, rest, state, context, lower_links)
             case Done():
@@ -156,82 +163,6 @@ def _loop_tile(
     return body
 
 
-def permuted(link: Tile, unit: Expr, count: Index) -> Expr:
-    """Permute unit ids as the link says.
-
-    Raises:
-        DecompositionError: `not-a-permutation` where two units would take one tile.
-    """
-    if link.permute is None:
-        return unit
-    if isinstance(count, int):
-        var = Var("id", count)
-        _check_permutation(as_expr(link.permute(var)), var, count, "permute")
-    return as_expr(link.permute(unit))
-
-
-def _check_permutation(image: Expr, var: Var, count: int, what: str) -> None:
-    import numpy as np
-
-    found = np.broadcast_to(np.asarray(evaluate(image, {var.name: np.arange(count)})), (count,))
-    if not np.array_equal(np.sort(found), np.arange(count)):
-        wrong = next((i for i in range(count) if not 0 <= found[i] < count or found[i] in found[:i]), 0)
-        twin = next((i for i in range(wrong) if found[i] == found[wrong]), None)
-        which = f"{wrong} to {int(found[wrong])}" if twin is None else f"both {twin} and {wrong} to {int(found[wrong])}"
-        raise DecompositionError(
-            "not-a-permutation",
-            f"{what} sends {which}: it does not permute the ids of {count} units",
-            fix=f"map 0..{count - 1} one to one onto 0..{count - 1}",
-        )
-
-
-def tile_numbers(index: Expr, parts: dict[str, Cut], order: Order | Grouped | Layout) -> dict[str, Expr]:
-    """Turn a tile's id into its number along each dimension."""
-    dims = list(parts)
-    if isinstance(order, Grouped):
-        return _grouped(index, parts, order)
-    if isinstance(order, Layout):
-        total = simplest(_count(parts))
-        if isinstance(total, int):
-            var = Var("id", total)
-            _check_permutation(as_expr(order(var)), var, total, f"layout {order}")
-        index, order = as_expr(order(index)), ColMajor
-    if order is RowMajor:
-        dims.reverse()
-    numbers: dict[str, Expr] = {}
-    for i, dim in enumerate(dims):
-        trips = as_expr(parts[dim].trips)
-        last = i == len(dims) - 1
-        numbers[dim] = index if last else index % trips
-        index = index if last else index // trips
-    return {dim: numbers[dim] for dim in parts}
-
-
-def _grouped(index: Expr, parts: dict[str, Cut], order: Grouped) -> dict[str, Expr]:
-    """Walk down the rows of a group before the next column; the last group may be shorter. Batches come one by one."""
-    *outer, rows, cols = parts
-    if as_expr(parts[rows].trips) == as_expr(1):
-        return tile_numbers(index, parts, RowMajor)
-    high, wide = as_expr(parts[rows].trips), as_expr(parts[cols].trips)
-    found = tile_numbers(index // (high * wide), {dim: parts[dim] for dim in outer}, RowMajor)
-    index = index % (high * wide) if outer else index
-    first = index // (wide * order.rows) * order.rows
-    inside = index % (wide * order.rows)
-    height = minimum(high - first, order.rows) if not proves(eq(high % order.rows, 0)) else as_expr(order.rows)
-    return {**found, rows: first + inside % height, cols: inside // height}
-
-
-def _count(parts: dict[str, Cut]) -> Expr:
-    total = as_expr(1)
-    for part in parts.values():
-        total = total * part.trips
-    return total
-
-
-def _named(numbers: dict[str, Expr], prefix: str, parts: dict[str, Cut], context: Context) -> dict[str, Expr]:
-    return {dim: context.define(f"{prefix}_{dim.lower()}", number, parts[dim].trips) for dim, number in numbers.items()}
-
-
 def _grid_tile(
     link: Tile,
     parts: dict[str, Cut],
@@ -250,7 +181,7 @@ def _grid_tile(
             fix="size the tile in that dimension too: tile(m, n, batch=1)",
         )
     opened = open_groups(link, parts, state, context)
-    total = opened.groups.most if opened else _count(parts)
+    total = opened.groups.most if opened else tiles_in(parts)
     assert link.level is not None
     size = _blocks_of(link, rest, {dim: part.size for dim, part in parts.items()})
     count_ways(rest, state, context)
@@ -270,7 +201,7 @@ def _grid_tile(
     index = permuted(link, index, simplest(total))
     if opened:
         return _group_tile(link, opened, order, rest, context, index, "block" if size == 1 else "cluster")
-    tiles = _named(tile_numbers(index, parts, order), "block" if size == 1 else "cluster", parts, context)
+    tiles = named(tile_numbers(index, parts, order), "block" if size == 1 else "cluster", parts, context)
     inside = descend(state, parts, tiles, link.level)
     body = lower_links(rest, inside, context)
     return (Region(str(inside.residual), body, state.path, link.link),)
@@ -324,7 +255,7 @@ def _work_loop(
     opened: OpenGroups | None,
 ) -> Body:
     """Let each launched unit take every so-manieth work item: a tile, or one way's part of it."""
-    tiles = opened.groups.most if opened else _count(parts)
+    tiles = opened.groups.most if opened else tiles_in(parts)
     if link.share is not None:
         return _stream_loop(link, link.share, parts, order, rest, state, context, unit, size)
     total = tiles * context.ways
@@ -370,10 +301,10 @@ def _work(
     lets: tuple[Let, ...],
 ) -> Body:
     """Lower what a persistent unit does in one trip, with the names that it needs."""
-    index = permuted(link, tile, simplest(_count(parts)))
-    named, numbers = _let(tile_numbers(index, parts, order), "tile", parts, context)
+    index = permuted(link, tile, simplest(tiles_in(parts)))
+    defined, numbers = _let(tile_numbers(index, parts, order), "tile", parts, context)
     inside = descend(state, parts, numbers, link.level)
-    body = _needed(lets, (*named, *lower_links(rest, inside, context)))
+    body = _needed(lets, (*defined, *lower_links(rest, inside, context)))
     return (Region(str(inside.residual), body, state.path, link.link),)
 
 
@@ -424,7 +355,7 @@ def _stream_loop(
 ) -> Body:
     """Let each launched unit take its share of all tiles' chunks of K."""
     split = shared_split(share, rest, link)
-    tiles, chunks = _count(parts), chunks_of(split, _known(state.residual.extents["K"]))
+    tiles, chunks = tiles_in(parts), chunks_of(split, _known(state.residual.extents["K"]))
     most = minimum(tiles * chunks, share.units)
     context.grid, context.seats = most * size, simplest(most * size)
     unit = Var(BLOCK, context.seats) // size
@@ -458,14 +389,6 @@ def _cluster_tile(
     return (Region(str(inside.residual), body, state.path, link.link),)
 
 
-def _reached(state: State) -> Expr | None:
-    """Give the condition under which a unit's tile holds rows of the group, None where it always does."""
-    if state.reach is None or state.residual.kind != "MatMul":
-        return None
-    condition = and_(*(bound.condition() for bound in state.reach.bounds))
-    return None if proves(condition) else condition
-
-
 def _unit_tile(
     link: Tile,
     parts: dict[str, Cut],
@@ -476,7 +399,7 @@ def _unit_tile(
 ) -> Body:
     level = link.level
     assert level is not None
-    total = simplest(_count(parts))
+    total = simplest(tiles_in(parts))
     if not isinstance(total, int):
         raise DecompositionError(
             "symbolic-tiles",
@@ -511,7 +434,7 @@ def _unit_tile(
         var = context.variable("r", trips)
         index = index + var * units.count
         loops = (*loops, RegisterLoop(var, as_expr(trips), link.unrolled or trips <= 32, link.link))
-    numbers = _named(tile_numbers(index, parts, order), word, parts, context)
+    numbers = named(tile_numbers(index, parts, order), word, parts, context)
     present = lt(index, total)
     if units.count < units.present:
         present = and_(lt(unit, units.count), present)
@@ -522,7 +445,7 @@ def _unit_tile(
     inside = inside if flow is None else attrs.evolve(inside, flow=None)
     inside = attrs.evolve(inside, position=units.position, width=units.width)
     if context.loaders and state.level.name == Block.name and var is None:
-        context.busy = _reached(inside)
+        context.busy = reached(inside)
         if context.busy is not None:  # a unit that computes nothing stores zeros, under predicates that never hold
             state.windows["C"].storage.seeded = True
     body = lower_links(rest, inside, context)

@@ -7,10 +7,12 @@ leaves a condition behind.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Expr, Index, and_, as_expr, ceil_div, ge, le, lt, proves
+from fireiron.algebra.expr import Expr, Index, Var, and_, as_expr, ceil_div, ge, le, lt, proves, substitute
 from fireiron.algebra.layout import IndexTree, Layout
 from fireiron.algebra.layout_compose import complement, compose
 from fireiron.algebra.swizzle import Swizzle
@@ -283,3 +285,18 @@ def _hierarchical(mode: Layout, axis: Axis) -> Layout | None:
     if layout.size % run == 0 and len(mode.leaves) == 2:
         return Layout((run, layout.size // run), (mode.leaves[0][1], mode.leaves[1][1]))
     return None
+
+
+def substituted(window: Window, values: Mapping[Var, Expr]) -> Window:
+    """Replace variables in a window's place."""
+    if not values:
+        return window
+    axes = tuple(
+        attrs.evolve(
+            axis,
+            offset=substitute(axis.offset, values),
+            bounds=tuple(attrs.evolve(b, offset=substitute(b.offset, values)) for b in axis.bounds),
+        )
+        for axis in window.axes
+    )
+    return attrs.evolve(window, axes=axes)

@@ -82,6 +82,7 @@ class Atom:
         completion: the group (`cp.async`, `wgmma`, `bulk`) that is awaited before the result is there, `mbarrier` where
             a barrier counts the bytes that land, or "" where it is there at once.
         zeroes: whether a MatMul can take C for zero, by the Call's `accumulate`.
+        kept: bits of the sum's mantissa that the hardware keeps in one instruction, 0 for all of the accumulator's.
         numpy: meaning of a MatMul: numpy(a, b, c) -> new c. An operand in registers is an array (units, threads,
             registers); one in shared memory is the tile itself, (units, rows, columns) as the operand's shape says,
             read through its view, whose layout lists the tile with the row fastest. Moves move. Packed
@@ -107,6 +108,7 @@ class Atom:
     nbytes: int = 0
     completion: str = ""
     zeroes: bool = False
+    kept: int = 0
     numpy: Meaning | None = attrs.field(default=None, eq=False, repr=False)
     clocks: float = 1.0
     converge: Level | None = None

@@ -5,7 +5,7 @@ Each turns a spec into a smaller one and says which code stands between them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeAlias
 
 import attrs
@@ -245,7 +245,7 @@ class Output:
     """Store what an epilog has made of the accumulator so far; the ops behind it go on from there.
 
     Args:
-        value: an expression of what the output before it left, or of the accumulator.
+        value: an expression of what the output before it left, or of the accumulator; of several products, of the sums.
         tensor: where it goes.
         store: the links of the Move that stores.
         rows: None where every element is stored; else what folds each row of a tile to the one value that is.
@@ -322,7 +322,33 @@ class Done:
     link: Link | None = _link
 
 
-Decomposition: TypeAlias = Tile | Split | Load | Prolog | Epilog | Own | Done
+@attrs.frozen
+class Each:
+    """Close a spec of layers: a chain for each of them, whose result is the next one's A, and the last Move.
+
+    Args:
+        chains: the links of each layer, or of each stack of equal ones.
+        store: the links of the Move that brings the last result to Y.
+        hold: the load that brought X on chip: results of other widths are laid out as it says.
+    """
+
+    chains: tuple[tuple[Decomposition, ...], ...]
+    store: tuple[Decomposition, ...]
+    hold: Load
+    link: Link | None = _link
+
+
+Decomposition: TypeAlias = Tile | Split | Load | Prolog | Epilog | Own | Each | Done
+
+
+def every(links: Iterable[Decomposition]) -> tuple[Decomposition, ...]:
+    """List the links of a chain, and those of the chains of its layers."""
+    return tuple(
+        x
+        for link in links
+        for x in ((link, *(y for c in link.chains for y in c)) if isinstance(link, Each) else (link,))
+    )
+
 
 __all__ = [
     "ByAtomics",
@@ -331,6 +357,7 @@ __all__ = [
     "ColMajor",
     "Decomposition",
     "Done",
+    "Each",
     "Epilog",
     "Extent",
     "InOrder",
@@ -346,4 +373,5 @@ __all__ = [
     "Strided",
     "Tile",
     "Widest",
+    "every",
 ]

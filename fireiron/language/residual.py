@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Literal, TypeAlias
 
 import attrs
@@ -12,6 +13,7 @@ from fireiron.language.decompositions import (
     Chunks,
     Decomposition,
     Done,
+    Each,
     Epilog,
     Extent,
     Load,
@@ -23,10 +25,11 @@ from fireiron.language.decompositions import (
 )
 from fireiron.language.levels import Kernel, Level, Memory
 from fireiron.language.pointwise import Value
+from fireiron.language.programs import BATCH, Layers, Products
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, dims_of
 from fireiron.language.tensor import Tensor
 
-Kind: TypeAlias = Literal["MatMul", "Move", "Init", "Pointwise"]
+Kind: TypeAlias = Literal["MatMul", "Move", "Init", "Pointwise", "Layers"]
 
 
 @attrs.frozen
@@ -60,11 +63,14 @@ class Residual:
     """Describe the spec that a chain has left to decompose.
 
     Args:
-        kind: MatMul, Move, Init or Pointwise.
+        kind: MatMul, Move, Init, Pointwise or Layers.
         level: the level whose unit executes it.
         sizes: extent of each dimension; None where a vector's width is still open.
         operands: in the spec's order.
         closed: whether an atom or a microkernel executes it.
+        sums: of several products, the accumulators that stand for the outputs from epilog on.
+        depths: of several products, the extents of K that one number does not say.
+        weights: of layers, those of each.
     """
 
     kind: Kind
@@ -72,6 +78,9 @@ class Residual:
     sizes: tuple[tuple[str, Index | None], ...]
     operands: tuple[Operand, ...]
     closed: bool = False
+    sums: tuple[Operand, ...] = ()
+    depths: tuple[Index, ...] = ()
+    weights: tuple[Tensor, ...] = ()
 
     @property
     def extents(self) -> dict[str, Index | None]:
@@ -82,15 +91,34 @@ class Residual:
         """Find an operand by its role."""
         return next((o for o in self.operands if o.role == role), None)
 
+    def playing(self, letter: str) -> tuple[Operand, ...]:
+        """List the operands that play one part: several products have several (`A0`, `A1`)."""
+        return tuple(o for o in self.operands if o.role == letter or (o.role[0] == letter and o.role[1:].isdigit()))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Print the extents; of products that differ in depth, each one's K."""
+        depths = "|".join(map(str, self.depths)) or "?"
+        return tuple(
+            depths if dim == "K" and size is None else "?" if size is None else str(size) for dim, size in self.sizes
+        )
+
     @property
     def short(self) -> str:
         """Print kind and extents: `MatMul 128x128x8`."""
-        return f"{self.kind} {'x'.join('?' if size is None else str(size) for _, size in self.sizes)}"
+        return f"{self.kind} {'x'.join(self.words)}"
 
     def __str__(self) -> str:
-        sizes = ", ".join("?" if size is None else str(size) for _, size in self.sizes)
-        places = ", ".join(str(o.memory) for o in self.operands)
+        sizes = ", ".join(self.words)
+        places = ", ".join(_runs([str(o.memory) for o in self.operands]))
         return f"{self.kind}({sizes})({places})({self.level})"
+
+
+def _runs(words: list[str]) -> list[str]:
+    """Write words that repeat once, with their number; those of three operands and fewer as they are."""
+    if len(words) <= 3:
+        return words
+    return [word if n == 1 else f"{n} {word}" for word, n in ((w, len(list(same))) for w, same in groupby(words))]
 
 
 def start(spec: Spec) -> Residual:
@@ -108,6 +136,52 @@ def start(spec: Spec) -> Residual:
             return Residual("Init", Kernel, _sizes(dst, spec), (operand("dst", dst),))
         case Pointwise(_, _, out):
             return Residual("Pointwise", Kernel, _sizes(out, spec), (operand("out", out),))
+        case Layers(x, layers, y):
+            sizes, weights = (("M", x.shape[0]), ("K", x.shape[1])), tuple(layer.weights for layer in layers)
+            return Residual("Layers", Kernel, sizes, (operand("A", x), operand("C", y)), weights=weights)
+        case Products():
+            depths = tuple(dict.fromkeys(a.shape[-1] for a in spec.lefts))
+            return Residual(
+                "MatMul",
+                Kernel,
+                (*spec.sizes, ("K", depths[0] if len(depths) == 1 else None)),
+                tuple(
+                    operand(*x)
+                    for part in (("A", spec.lefts), ("B", spec.rights), ("C", spec.outs))
+                    for x in roles(*part)
+                ),
+                sums=tuple(operand(*x) for x in roles("C", spec.held)),
+                depths=depths if len(depths) > 1 else (),
+            )
+
+
+def layer_of(weights: Tensor, around: Residual) -> Residual:
+    """Give the MatMul that one layer is inside a block: A on chip, where the load above put it, and C there too."""
+    a = around.operand("A")
+    assert a is not None
+    *stack, depth, width = weights.shape
+    one = tuple((BATCH, 1) for _ in stack)
+    sizes = (*one, ("M", around.extents["M"]), ("N", width), ("K", depth))
+    dims = ("K", "N") if not stack else (BATCH, "K", "N")
+    b = Operand("B", weights, weights.memory, weights.dtype, dims)
+    c = attrs.evolve(a, role="C", dims=("M", "N"))
+    return Residual("MatMul", around.level, sizes, (a, b, c))
+
+
+def result_of(around: Residual) -> Residual:
+    """Give the Move that brings the last layer's result to Y."""
+    a, y = around.operand("A"), around.operand("C")
+    assert a is not None and y is not None
+    sizes = (("M", around.extents["M"]), ("N", y.tensor.shape[-1]))
+    src = attrs.evolve(a, role="src", dims=("M", "N"))
+    return Residual("Move", around.level, sizes, (src, attrs.evolve(y, role="dst")))
+
+
+def roles(letter: str, tensors: tuple[Tensor, ...]) -> tuple[tuple[str, Tensor], ...]:
+    """Name the part of each tensor: by its letter where it is the only one, else numbered."""
+    if len(tensors) == 1:
+        return ((letter, tensors[0]),)
+    return tuple((f"{letter}{i}", tensor) for i, tensor in enumerate(tensors))
 
 
 def _sizes(tensor: Tensor, spec: Spec) -> tuple[tuple[str, Index], ...]:
@@ -124,10 +198,17 @@ def move_of(residual: Residual, role: str, memory: Memory, dtype: DType) -> Resi
     return Residual("Move", residual.level, sizes, (src, dst))
 
 
-def store_of(residual: Residual, memory: Memory, dtype: DType, to: Tensor | None = None) -> Residual:
-    """Give the Move that stores what an epilog made of the accumulator, to C or to another tensor of its shape."""
-    c = residual.operand("C")
-    assert c is not None
+def store_of(residual: Residual, memory: Memory, dtype: DType, to: Tensor | None = None, number: int = 0) -> Residual:
+    """Give the Move that stores what an epilog made of the accumulator, to C or to another tensor of its shape.
+
+    Args:
+        residual: before the epilog.
+        memory: where the accumulator lies.
+        dtype: of what is stored.
+        to: the tensor, None for C.
+        number: which output, of several products.
+    """
+    c = residual.playing("C")[number]
     sizes = tuple((dim, residual.extents[dim]) for dim in c.dims)
     dst = attrs.evolve(c, role="dst")
     if to is not None:
@@ -143,18 +224,22 @@ def apply(link: Decomposition, residual: Residual) -> Residual:
             return attrs.evolve(residual, level=level, sizes=_tiled(link, residual))
         case Split(size):
             sizes = tuple((dim, size if dim == "K" else extent) for dim, extent in residual.sizes)
-            return attrs.evolve(residual, level=link.level or residual.level, sizes=sizes)
+            return attrs.evolve(residual, level=link.level or residual.level, sizes=sizes, depths=())
         case Load(role, memory):
             return _moved(residual, role, memory, link.dtype, done=link.ops is not None)
         case Prolog(role, value):
             operands = tuple(attrs.evolve(o, ops=value) if o.role == role else o for o in residual.operands)
             return attrs.evolve(residual, operands=operands)
+        case Epilog() if residual.sums:
+            kept = tuple(o for o in residual.operands if o not in residual.playing("C"))
+            sums = tuple(attrs.evolve(o, memory=link.memory, dtype=link.dtype) for o in residual.sums)
+            return attrs.evolve(residual, operands=(*kept, *sums), sums=())
         case Epilog():
             return _moved(residual, "C", link.memory, link.dtype)
         case Own(level):
             sizes = tuple((dim, None) for dim, _ in residual.sizes)
             return attrs.evolve(residual, level=level, sizes=sizes)
-        case Done():
+        case Done() | Each():
             return attrs.evolve(residual, closed=True)
 
 

@@ -11,9 +11,16 @@ from fireiron.algebra.expr import Index
 from fireiron.algebra.scalar import Scalar
 from fireiron.base.errors import SpecError
 from fireiron.language.atom import Product
+from fireiron.language.programs import (
+    BATCH,
+    Layers,
+    Products,
+    broadcasts,
+    check_layers,
+    check_products,
+    different_names,
+)
 from fireiron.language.tensor import Tensor
-
-BATCH = "batch"
 
 
 @attrs.frozen
@@ -100,7 +107,7 @@ class Pointwise:
     out: Tensor
 
 
-Spec: TypeAlias = MatMul | Move | Init | Pointwise
+Spec: TypeAlias = MatMul | Move | Init | Pointwise | Products | Layers
 
 
 @attrs.frozen
@@ -145,6 +152,10 @@ def one_step(spec: Spec, arch: str | None = None) -> Program:
         case Pointwise():
             for tensor in spec.ins:
                 broadcasts(tensor, spec.out)
+        case Products():
+            check_products(spec)
+        case Layers():
+            check_layers(spec)
     return Program((Step(type(spec).__name__.lower(), spec),), arch=arch)
 
 
@@ -154,7 +165,7 @@ def _check_matmul(spec: MatMul) -> None:
         _check_groups(spec, spec.groups)
     elif not len(a.shape) == len(b.shape) == len(c.shape):
         raise SpecError("shape-mismatch", f"{a}, {b} and {c} differ in rank", fix="give all three a batch, or none")
-    _different_names(a, b, c)
+    different_names(a, b, c)
     pairs = (("rows of A and C", a.shape[-2], c.shape[-2]), ("columns of B and C", b.shape[-1], c.shape[-1]))
     pairs += (("columns of A and rows of B", a.shape[-1], b.shape[-2]),)
     if len(a.shape) == 3 and spec.groups is None:
@@ -186,7 +197,7 @@ def _check_groups(spec: MatMul, groups: Tensor) -> None:
             f"{groups} and {b} differ in the number of groups",
             fix=f'give one end for each matrix of B: Vector({b.shape[0]}, "i32", name={groups.name!r})',
         )
-    _different_names(a, b, c, groups)
+    different_names(a, b, c, groups)
 
 
 def _check_product(spec: MatMul) -> None:
@@ -201,8 +212,8 @@ def _check_product(spec: MatMul) -> None:
 
 def _whole_bytes(spec: Spec) -> None:
     """Refuse to write elements that share a byte: threads own single elements."""
-    written = tensors_of(spec)[-1]
-    if written.dtype.packed:
+    written = next((t for t in written_by(spec) if t.dtype.packed), None)
+    if written is not None:
         raise SpecError(
             "packed-result",
             f"{written} is written, and {written.dtype.pack} elements of {written.dtype} share a byte",
@@ -210,34 +221,11 @@ def _whole_bytes(spec: Spec) -> None:
         )
 
 
-def _different_names(*tensors: Tensor) -> None:
-    for i, tensor in enumerate(tensors):
-        if any(tensor.name == other.name for other in tensors[:i]):
-            raise SpecError(
-                "same-name", f"two operands are named {tensor.name}", fix="name each differently: Matrix(..., name='X')"
-            )
-
-
 def _same_shape(src: Tensor, dst: Tensor) -> None:
-    _different_names(src, dst)
+    different_names(src, dst)
     if src.shape != dst.shape:
         raise SpecError(
             "shape-mismatch", f"a Move keeps the shape, but {src} and {dst} differ", fix="give both the same shape"
-        )
-
-
-def broadcasts(tensor: Tensor, out: Tensor) -> None:
-    """Refuse a tensor that does not repeat over another.
-
-    Raises:
-        SpecError: `shape-mismatch`.
-    """
-    tail = out.shape[len(out.shape) - len(tensor.shape) :]
-    if len(tensor.shape) > len(out.shape) or any(x not in (1, y) for x, y in zip(tensor.shape, tail, strict=True)):
-        raise SpecError(
-            "shape-mismatch",
-            f"{tensor} does not broadcast over {out}",
-            fix="extents must be equal, or 1 where a value repeats",
         )
 
 
@@ -253,6 +241,36 @@ def tensors_of(spec: Spec) -> tuple[Tensor, ...]:
             return (dst,)
         case Pointwise(_, ins, out):
             return *ins, out
+        case Products(outs=outs):
+            operands = dict.fromkeys(t for a, b, _ in spec.pairs for t in (a, b))
+            return *operands, *outs
+        case Layers(x, layers, y):
+            return x, *(layer.weights for layer in layers), y
+
+
+def written_by(spec: Spec) -> tuple[Tensor, ...]:
+    """List a spec's outputs."""
+    match spec:
+        case MatMul(C=out) | Move(dst=out) | Init(dst=out) | Pointwise(out=out):
+            return (out,)
+        case Products(outs=outs):
+            return outs
+        case Layers(Y=out):
+            return (out,)
+
+
+def products_of(spec: Spec) -> tuple[tuple[Index, ...], ...]:
+    """List the extents of each product that a spec computes: batch, M, N, K."""
+    match spec:
+        case MatMul():
+            shared = spec.groups is not None  # groups share the rows
+            return (tuple(size for dim, size in spec.sizes if not (shared and dim == BATCH)),)
+        case Products():
+            return tuple((*spec.outs[0].shape, a.shape[-1]) for a, _, _ in spec.pairs)
+        case Layers(x, layers):
+            return tuple((x.shape[0], layer.width, layer.depth) for layer in layers for _ in range(layer.count))
+        case Move() | Init() | Pointwise():
+            return ()
 
 
 def dims_of(spec: Spec, role: str) -> tuple[str, ...]:
@@ -261,6 +279,11 @@ def dims_of(spec: Spec, role: str) -> tuple[str, ...]:
         case MatMul():
             tensor, *names = {"A": (spec.A, "M", "K"), "B": (spec.B, "K", "N"), "C": (spec.C, "M", "N")}[role]
             return (BATCH, *names) if len(tensor.shape) == 3 else tuple(names)
+        case Products():
+            names = {"A": ("M", "K"), "B": ("K", "N"), "C": ("M", "N")}[role[0]]
+            return (BATCH, *names) if len(spec.outs[0].shape) == 3 else names
+        case Layers():
+            return {"A": ("M", "K"), "C": ("M", "N")}[role]
         case Move():
             return _dims(spec.dst)
         case Init():

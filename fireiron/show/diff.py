@@ -9,6 +9,7 @@ import attrs
 
 from fireiron.kernel.ir import Kernel
 from fireiron.language.decompositions import Decomposition, Epilog, Load, Tile
+from fireiron.language.programs import Layers, Products
 from fireiron.language.residual import Residual
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Program, Spec
 from fireiron.language.tensor import Tensor
@@ -127,7 +128,7 @@ def _coefficients(a: Spec, b: Spec) -> Iterable[Difference]:
             yield Difference("spec", "", arrow("value", f"{a.value:g}", f"{b.value:g}"))
         case Pointwise(), Pointwise() if a.op != b.op:
             yield Difference("spec", "", "another op")
-        case ((MatMul() | Move() | Init() | Pointwise()), _):
+        case ((MatMul() | Move() | Init() | Pointwise() | Products() | Layers()), _):
             pass
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from fireiron.algebra.expr import Index, as_expr
+from fireiron.algebra.expr import Index, as_expr, as_int
 from fireiron.base.text import count
 from fireiron.kernel.ir import For, Kernel
-from fireiron.language.decompositions import Chunks, Done, Epilog, Load, Own, Prolog, Split, Tile, Widest
+from fireiron.language.decompositions import Chunks, Done, Each, Epilog, Load, Own, Prolog, Split, Tile, Widest
 from fireiron.language.levels import Block, Level
 from fireiron.language.tensor import ColMajor
 from fireiron.show import lowered
@@ -42,6 +42,11 @@ def emits(step: Step, kernel: Kernel | None = None) -> str:
             return _epilog(step, link, kernel)
         case Own(level):
             return f"each {level} takes the elements that it holds"
+        case Each():
+            number = sum(as_int(as_expr(w.shape[0])) or 1 if len(w.shape) == 3 else 1 for w in step.before.weights)
+            said = f"{count(number, 'layer')}, one after another, whose results stay on chip"
+            atoms = _atoms(kernel, nested(step), step) if kernel else ()
+            return said + (f"; the last one's are stored by {' then '.join(atoms)}" if atoms else "")
         case Done():
             if step.before.kind in ("Init", "Pointwise"):
                 return f"each {step.before.level} computes its elements one after another"
@@ -69,7 +74,7 @@ def change(step: Step) -> str:
         for (dim, old), (_, new) in zip(before.sizes, after.sizes, strict=True)
         if old != new
     ]
-    for old, new in zip(before.operands, after.operands, strict=True):
+    for old, new in zip(before.operands, after.operands, strict=False):
         said += [f"{old.role} {old.memory} → {new.memory}"] if old.memory != new.memory else []
         said += [f"{old.role} {old.dtype} → {new.dtype}"] if old.dtype != new.dtype else []
     said += [f"{before.level} → {after.level}"] if before.level != after.level else []

@@ -10,6 +10,7 @@ from fireiron.language.decompositions import (
     Chunks,
     Decomposition,
     Done,
+    Each,
     Epilog,
     Extent,
     Load,
@@ -20,7 +21,7 @@ from fireiron.language.decompositions import (
     Widest,
 )
 from fireiron.language.levels import SH, Block
-from fireiron.language.residual import Operand, Residual, apply, move_of, store_of
+from fireiron.language.residual import Operand, Residual, apply, layer_of, move_of, result_of, store_of
 from fireiron.language.tensor import ColMajor, Order, RowMajor
 from fireiron.show.scheduled import Scheduled
 
@@ -166,10 +167,24 @@ def nested(step: Step) -> Nested | None:
             assert source is not None
             origin, path = move_of(step.before, role, memory, dtype or source.dtype), step.path
         case Epilog(value, memory, _, _, links):
-            origin, path = store_of(step.before, memory, value.dtype), f"{step.path} > store"
+            number = len(step.link.outputs) if step.before.sums else 0
+            origin, path = store_of(step.before, memory, value.dtype, number=number), f"{step.path} > store"
+        case Each(store=links):
+            origin, path = result_of(step.before), f"{step.path.rpartition(' > ')[0]} > store"
         case _:
             return None
     return Nested(origin, chain(origin, links, path, step.threads), path)
+
+
+def layers(step: Step) -> tuple[Nested, ...]:
+    """Give the MatMuls of a link that schedules each layer, with the steps that execute them."""
+    if not isinstance(step.link, Each):
+        return ()
+    found: list[Nested] = []
+    for links, weights in zip(step.link.chains, step.before.weights, strict=True):
+        origin, path = layer_of(weights, step.before), f"{step.path.rpartition(' > ')[0]} > {weights.name}"
+        found.append(Nested(origin, chain(origin, links, path, step.threads), path))
+    return tuple(found)
 
 
 def static(sizes: tuple[Index | None, ...]) -> tuple[int, ...] | None:
@@ -246,5 +261,7 @@ def _word(link: Decomposition) -> str:
             return "epilog"
         case Own(level):
             return f"own {level}"
+        case Each():
+            return "each"
         case Done():
             return "done"

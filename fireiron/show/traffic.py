@@ -52,7 +52,7 @@ def traffic(chain: tuple[Step, ...], index: int) -> Traffic | None:
         case Load(role):
             operand = step.before.operand(role)
         case Epilog():
-            operand = step.before.operand("C")
+            operand = step.before.playing("C")[0]
         case _:
             return None
     assert operand is not None

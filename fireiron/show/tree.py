@@ -8,14 +8,15 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.scalar import Arg
 from fireiron.base.text import count
 from fireiron.kernel.ir import Kernel
-from fireiron.language.decompositions import ByAtomics, ByTma, Done, Epilog, Load, Split
+from fireiron.language.decompositions import ByAtomics, ByTma, Done, Each, Epilog, Load, Split
 from fireiron.language.levels import SH, Block, Memory
-from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec
+from fireiron.language.programs import Layers, Products
+from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, tensors_of
 from fireiron.language.tensor import Tensor
 from fireiron.show import lowered, page
 from fireiron.show.page import ATOM, LINK, MEMORY, NOTEBOOK_WIDTH, OPEN, SPEC, WIDTH, Row
 from fireiron.show.scheduled import Scheduled
-from fireiron.show.steps import Nested, Step, left, nested, shared_nbytes, steps
+from fireiron.show.steps import Nested, Step, layers, left, nested, shared_nbytes, steps
 from fireiron.show.words import amount, by, computed, formula, infix, tensor, words
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def parted(kernel: Kernel) -> str:
 def held(step: Step, kernel: Kernel | None) -> str:
     """Describe the buffer that a load or an epilog makes: extents, element type, memory, slots, bytes or registers."""
     memory, dtype, role = _target(step)
-    operand = step.before.operand(role)
+    operand = step.before.operand(role) if role != "C" else step.before.playing("C")[0]
     assert operand is not None
     buffer = None if kernel is None else lowered.buffer(kernel, step)
     said = f"{by(tuple(step.before.extents[dim] for dim in operand.dims))} {dtype} in {memory}"
@@ -125,9 +126,12 @@ def _grow(parent: Tree, chain: tuple[Step, ...], kernel: Kernel | None, within: 
             node.add(Row(Text(reduction(step, step.link, kernel), MEMORY), Text()))
         if isinstance(step.link, Epilog):
             _epilog(node, step, step.link, kernel)
+        for layer in layers(step):
+            _grow(node.add(Text(str(layer.origin), SPEC)), layer.steps, kernel, None)
         inner = nested(step)
         if inner is not None:
-            label = f"store C: {inner.origin}" if isinstance(step.link, Epilog) else str(inner.origin)
+            stores = isinstance(step.link, Epilog | Each)
+            label = f"store {_stored(step)}: {inner.origin}" if stores else str(inner.origin)
             _grow(node.add(Text(label, SPEC)), inner.steps, kernel, (inner, step))
 
 
@@ -136,10 +140,17 @@ def _epilog(node: Tree, step: Step, link: Epilog, kernel: Kernel | None) -> None
 
     node.add(Row(Text(held(step, kernel), MEMORY), Text()))
     node.add(Text(f"start: acc = {link.init:g}"))
-    for output in link.outputs:
+    for value, out in zip(link.values, step.before.playing("C"), strict=False) if step.before.sums else ():
+        node.add(Row(Text(f"end: {out.tensor.name} = {infix(value.tree, value.tensors)}"), Text()))
+    for output in link.outputs if not step.before.sums else ():
         node.add(Row(Text(f"store {output.tensor.name}: {computed(output.value, 'acc')}"), Text()))
-    if result(link):
+    if result(link) and not step.before.sums:
         node.add(Row(Text(f"end: acc = {result(link)}"), Text()))
+
+
+def _stored(step: Step) -> str:
+    outputs = step.before.playing("C")
+    return outputs[-1].tensor.name if step.before.sums or isinstance(step.link, Each) else "C"
 
 
 def reduction(step: Step, link: Split, kernel: Kernel | None) -> str:
@@ -202,3 +213,5 @@ def tensors(spec: Spec) -> tuple[Tensor, ...]:
             return (dst,)
         case Pointwise(_, ins, out):
             return (*ins, out)
+        case Products() | Layers():
+            return tensors_of(spec)

@@ -13,6 +13,7 @@ from fireiron.language.decompositions import (
     ByTma,
     Decomposition,
     Done,
+    Each,
     Epilog,
     Extent,
     Load,
@@ -25,6 +26,7 @@ from fireiron.language.decompositions import (
 )
 from fireiron.language.levels import Block
 from fireiron.language.pointwise import Value
+from fireiron.language.programs import Layer, Layers, Products, Sum
 from fireiron.language.specs import BATCH, Coefficient, MatMul, Spec
 from fireiron.language.tensor import RowMajor, Tensor
 from fireiron.show.steps import product
@@ -60,6 +62,8 @@ def head(link: Decomposition) -> str:
             return "epilog"
         case Own(level):
             return f"own {level}"
+        case Each(chains):
+            return "each layer" if len(chains) == 1 else f"each of {len(chains)} layers"
         case Done(atom):
             return _done(atom)
 
@@ -123,7 +127,7 @@ def refinements(link: Decomposition) -> dict[str, str]:
             said["init"] = "" if link.init == 0 else f"init {link.init:g}"
         case Prolog():
             said["ops"] = computed(link.value, link.role)
-        case Own() | Done():
+        case Own() | Each() | Done():
             pass
         case _ as never:
             assert_never(never)
@@ -246,10 +250,35 @@ def coefficient(c: Coefficient) -> str:
 
 
 def formula(spec: Spec) -> str:
-    """Say what a scaled or swapped MatMul computes, empty where there is nothing to add to its name."""
+    """Say what is computed, empty where there is nothing to add to the spec's name.
+
+    Example:
+        >>> from fireiron.language.programs import Sum
+        >>> from fireiron.language.tensor import Matrix
+        >>> x, w, y = (Matrix(64, 64, name=name) for name in "xwy")
+        >>> formula(Products((Sum("acc", ((x, w), (y, w))),), (), ()))
+        'acc = x @ w + y @ w'
+    """
+    if isinstance(spec, Products):
+        return "; ".join((*map(_sum, spec.sums), *map(_output, spec.outs, spec.values)))
+    if isinstance(spec, Layers):
+        return "; ".join(_layer(layer) for layer in spec.layers)
     if not isinstance(spec, MatMul) or (spec.alpha.is_one and spec.beta.is_zero and not spec.swapped):
         return ""
     a, b, c = (f"{tensor.name}ᵀ" if spec.swapped else tensor.name for tensor in (spec.A, spec.B, spec.C))
     scaled = "" if spec.alpha.is_one else f"{coefficient(spec.alpha)} * "
     old = "" if spec.beta.is_zero else f" + {c}" if spec.beta.is_one else f" + {coefficient(spec.beta)} * {c}"
     return f"{c} = {scaled}{a} @ {b}{old}"
+
+
+def _sum(one: Sum) -> str:
+    return f"{one.name} = {' + '.join(f'{a.name} @ {b.name}' for a, b in one.products)}"
+
+
+def _output(out: Tensor, value: Value) -> str:
+    return f"{out.name} = {infix(value.tree, value.tensors)}"
+
+
+def _layer(layer: Layer) -> str:
+    times = f", {layer.count} times" if layer.count > 1 else ""
+    return f"acc = A @ {layer.weights.name}, A = {infix(layer.value.tree, layer.value.tensors)}{times}"

@@ -144,11 +144,6 @@ def test_skinny_products_are_swapped_and_as_wide_as_their_rows() -> None:
         assert f"wgmma_m64n{plan.n}k16" in text
 
 
-def test_narrow_products_carry_no_budgets() -> None:
-    assert Plan(m=128, n=64).registers is None
-    assert Plan(m=128, n=128).registers == (24, 240)
-
-
 def added(size: tuple[int, int, int] = (256, 256, 1024), **more: Any) -> Any:
     spec = matmul(*size, "bf16", layout="TN", arch="sm_90a", beta=more.get("beta", 1.0), alpha=2.0)
     store = through_shared(stmatrix(), tma(), panel=(64, 64), at=Warpgroup, ring=2)

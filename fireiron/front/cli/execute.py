@@ -14,12 +14,13 @@ from fireiron.front.bounded import Array
 from fireiron.front.cli.limit import default_sizes, duration, refuse_long
 from fireiron.front.cli.options import Command, architecture
 from fireiron.front.cli.output import Answer, columns, pairs, plain, progress, row
-from fireiron.front.reference import Comparison, bound_in_words, compare, mathematical, output_of, references
-from fireiron.front.simulation import random_arrays, simulate_schedule
+from fireiron.front.reference import Comparison, bound_in_words, compare, mathematical, references
+from fireiron.front.simulation import random_arrays, scaled, simulate_schedule
 from fireiron.front.verbs import Verbs
 from fireiron.jit.interface import Interface, NumberParameter
 from fireiron.kernel.ir import Kernel
 from fireiron.language.decompositions import Epilog
+from fireiron.language.specs import written_by
 from fireiron.language.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def prepare(command: Command, schedule: Verbs) -> Run:
 
 def filled(run: Run, seed: int) -> Run:
     """Make a run's arrays."""
-    arrays = random_arrays(run.interface, run.sizes, seed)
+    arrays = scaled(run.schedule.program, random_arrays(run.interface, run.sizes, seed))
     for pointer in run.interface.outputs:
         if pointer.role == "output":
             bits = arrays[pointer.name].view(f"u{arrays[pointer.name].itemsize}")
@@ -190,9 +191,9 @@ def _default(parameter: NumberParameter) -> float | int:
 
 
 def _outputs(schedule: Verbs) -> tuple[Tensor, ...]:
-    """List what a schedule writes: the spec's own output, then what its epilog stores beside it."""
+    """List what a schedule writes: the spec's own outputs, then what its epilog stores beside them."""
     beside = [o.tensor for link in schedule.links if isinstance(link, Epilog) for o in link.outputs]
-    return (output_of(schedule.program.steps[0].spec), *beside)
+    return tuple(dict.fromkeys((*written_by(schedule.program.steps[0].spec), *beside)))
 
 
 def _differs(array: Array, before: Array) -> Array:

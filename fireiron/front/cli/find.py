@@ -127,13 +127,13 @@ def find(reference: str) -> Target:
 
 
 def presets() -> tuple[Target, ...]:
-    """List every preset: the public functions of fireiron.schedules from a spec to a schedule."""
+    """List every preset: the public functions of fireiron.schedules that give a schedule, of a spec or of their own."""
     package = import_module(PRESETS)
     found: list[Target] = []
     for entry in sorted(pkgutil.iter_modules(package.__path__), key=lambda entry: entry.name):
         if not entry.name.startswith("_"):
             module = import_module(f"{PRESETS}.{entry.name}")
-            own = [(name, function) for name, function in _functions(module) if _schedules(function)]
+            own = [(name, f) for name, f in _functions(module) if _schedules(f) or _has_a_spec(f)]
             found += (_target(f"{entry.name}.{name}", function) for name, function in own)
     return tuple(found)
 
@@ -157,6 +157,13 @@ def _takes_spec(function: Callable[..., Any]) -> bool:
         return False
     first = parameters[0]
     return first.name == "spec" or "MatMulChain" in str(first.annotation)
+
+
+def _has_a_spec(function: Callable[..., Any]) -> bool:
+    """Say whether a function makes the spec itself, from keywords that all have defaults."""
+    signature = inspect.signature(function)
+    free = all(p.default is not inspect.Parameter.empty for p in signature.parameters.values())
+    return free and str(signature.return_annotation).endswith("Chain")
 
 
 def _target(reference: str, made: Any) -> Target:

@@ -1,0 +1,84 @@
+"""Rules of layers that follow each other on chip; each raises a coded error with numbers and a fix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fireiron.algebra.arch import arch as find_arch
+from fireiron.base.errors import DecompositionError
+from fireiron.base.text import nbytes as human
+from fireiron.language.decompositions import Decomposition, Epilog
+from fireiron.language.levels import Memory
+from fireiron.language.programs import Layers
+from fireiron.language.residual import Residual
+from fireiron.language.specs import Spec
+
+LARGEST = "sm_90"  # of all architectures none has more shared memory a block, or more registers
+
+
+def wide(spec: Spec, residual: Residual, memory: Memory, arch: str | None) -> None:
+    """Refuse activations, or accumulators, that no block holds.
+
+    Raises:
+        DecompositionError: `layers-too-wide`.
+    """
+    assert isinstance(spec, Layers)
+    rows = residual.extents["M"]
+    if not isinstance(rows, int):
+        return
+    limits = find_arch(arch or LARGEST)
+    registers = limits.registers_per_sm * 4
+    widest = max(max(layer.depth, layer.width) for layer in spec.layers)
+    held = spec.X.dtype.nbytes_of(rows * widest)
+    sums = spec.accumulator.nbytes_of(rows * max(layer.width for layer in spec.layers))
+    room = registers if memory.registers else limits.shared_per_block
+    inside = held + sums if memory.registers else held
+    if inside > room or sums > registers:
+        what, need, have = (
+            (f"activations in {memory}", inside, room) if inside > room else ("accumulators in FR", sums, registers)
+        )
+        raise DecompositionError(
+            "layers-too-wide",
+            f"{rows} rows of {widest} columns take {human(need)} for {what}: a block has {human(have)}",
+            fix="tile fewer rows, or compute the layers in kernels of their own",
+        )
+
+
+def on_chip(residual: Residual) -> None:
+    """Refuse layers whose activations lie in global memory.
+
+    Raises:
+        DecompositionError: `layers-on-chip`.
+    """
+    a = residual.operand("A")
+    assert a is not None
+    if a.memory.name == "GL":
+        raise DecompositionError(
+            "layers-on-chip",
+            f"each layer of {residual.short} would read what other blocks write",
+            fix="tile(m).to(Block), then load(A, SH) or load(A, FR) above each(...)",
+        )
+
+
+def one_epilog(residual: Residual, links: Sequence[Decomposition]) -> None:
+    """Refuse a second epilog.
+
+    Raises:
+        DecompositionError: `second-epilog`.
+    """
+    if any(isinstance(x, Epilog) for x in links):
+        raise DecompositionError(
+            "second-epilog", f"the sums of {residual.short} lie in registers already", fix="drop this epilog"
+        )
+
+
+def has_epilog(residual: Residual, links: Sequence[Decomposition]) -> None:
+    """Refuse a layer whose sums no link places.
+
+    Raises:
+        DecompositionError: `no-epilog`.
+    """
+    if not any(isinstance(x, Epilog) for x in links):
+        raise DecompositionError(
+            "no-epilog", f"no link places the sums of {residual.short}", fix="add .epilog() first in the layer's chain"
+        )

@@ -1,0 +1,41 @@
+"""Permutations of the units that take tiles: each takes one, and all are taken."""
+
+from __future__ import annotations
+
+from fireiron.algebra.expr import Expr, Index, Var, as_expr, evaluate
+from fireiron.base.errors import DecompositionError
+from fireiron.language.decompositions import Tile
+
+
+def permuted(link: Tile, unit: Expr, count: Index) -> Expr:
+    """Permute unit ids as the link says.
+
+    Raises:
+        DecompositionError: `not-a-permutation` where two units would take one tile.
+    """
+    if link.permute is None:
+        return unit
+    if isinstance(count, int):
+        var = Var("id", count)
+        check_permutation(as_expr(link.permute(var)), var, count, "permute")
+    return as_expr(link.permute(unit))
+
+
+def check_permutation(image: Expr, var: Var, count: int, what: str) -> None:
+    """See that an expression of a unit's id sends all ids to different ones of them.
+
+    Raises:
+        DecompositionError: `not-a-permutation`.
+    """
+    import numpy as np
+
+    found = np.broadcast_to(np.asarray(evaluate(image, {var.name: np.arange(count)})), (count,))
+    if not np.array_equal(np.sort(found), np.arange(count)):
+        wrong = next((i for i in range(count) if not 0 <= found[i] < count or found[i] in found[:i]), 0)
+        twin = next((i for i in range(wrong) if found[i] == found[wrong]), None)
+        which = f"{wrong} to {int(found[wrong])}" if twin is None else f"both {twin} and {wrong} to {int(found[wrong])}"
+        raise DecompositionError(
+            "not-a-permutation",
+            f"{what} sends {which}: it does not permute the ids of {count} units",
+            fix=f"map 0..{count - 1} one to one onto 0..{count - 1}",
+        )

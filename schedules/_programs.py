@@ -1,0 +1,274 @@
+"""What the presets of fused programs share: schedules of several products, and of layers, on each path.
+
+Products: an accumulator each, side by side in a block's registers. Layers: activations in registers, where the
+accumulators of one layer, rounded, are the fragments of the next.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+from fireiron import (
+    FR,
+    RF,
+    SH,
+    A,
+    B,
+    Block,
+    ColMajor,
+    Grouped,
+    LayerChain,
+    LayersChain,
+    MoveChain,
+    ProductsChain,
+    RowMajor,
+    Strategy,
+    Swizzle,
+    Tensor,
+    Thread,
+    Warp,
+    Warpgroup,
+    conform,
+    cp_async,
+    ldmatrix,
+    staged,
+    stmatrix,
+    through_shared,
+    tma,
+)
+
+Path = Literal["auto", "simt", "ampere", "hopper"]
+SHARED = 226 * 1024  # bytes of a block on Hopper, less those of barriers
+SPAN = 128  # bytes of a swizzled row
+COLUMNS = 256  # of all accumulators of a block together
+CHUNK = 32  # of K, on the path of mma.sync: 64 bytes
+ROWS = 64  # of one wgmma
+SMS = 132  # of a Hopper GPU
+
+
+def schedule(program: ProductsChain, path: Path = "auto") -> ProductsChain:
+    """Schedule several products of one shape.
+
+    Args:
+        program: the products.
+        path: simt takes every type; ampere and hopper f16 and bf16. auto takes Hopper's for 16-bit operands whose lines
+            start at multiples of 16 bytes, unless the spec names an older architecture.
+    """
+    if path == "auto":
+        path = _newest(program.program.arch, (*_operands(program), *program.products.outs))
+    return {"simt": simt, "ampere": ampere, "hopper": hopper}[path](program)
+
+
+def _newest(arch: str | None, tensors: tuple[Tensor, ...]) -> Path:
+    """Choose the newest path that an architecture has and that takes the tensors."""
+    if any(tensor.dtype.bits != 16 for tensor in tensors[:2]):
+        return "simt"
+    old = arch is not None and int("".join(c for c in arch if c.isdigit())) < 90
+    return "ampere" if old or not all(t.aligned(16 // t.dtype.nbytes) for t in tensors) else "hopper"
+
+
+def _operands(program: ProductsChain) -> tuple[Tensor, ...]:
+    return (*program.products.lefts, *program.products.rights)
+
+
+def _columns(program: ProductsChain, most: int) -> int:
+    """Give each accumulator its part of the registers, a power of two of columns."""
+    sums = len(program.products.sums)
+    return max(16, 1 << ((most // sums).bit_length() - 1))
+
+
+def simt(program: ProductsChain) -> ProductsChain:
+    """Schedule several products for CUDA cores: tiles of 64 rows, one chunk of K at a time in registers.
+
+    Args:
+        program: the products, of any element type that CUDA cores multiply.
+    """
+    n = _columns(program, 64)
+    chain: ProductsChain = program.tile(64, n, batch=program.batch).to(Block).epilog(memory=RF).split(16)
+    for tensor in _operands(program):
+        chain = chain.load(tensor, SH, staged())
+    chain = chain.tile(32, n // 2).to(Warp).tile(4, n // 16).to(Thread).split(1).unroll()
+    for tensor in _operands(program):
+        chain = chain.load(tensor, RF)
+    return chain.tile(1, 1).unroll().done()
+
+
+def ampere(program: ProductsChain, m: int = 128, stages: int = 4, slots: int = 2) -> ProductsChain:
+    """Schedule several products for tensor cores by mma.sync: sm_80 and every later architecture.
+
+    Args:
+        program: the products, of f16 or bf16, in all layouts.
+        m: rows of a block's tile, a power of two; a warp takes 64 of them or all.
+        stages: ring slots of the shared buffers.
+        slots: of the fragments, which are loaded under the math of the step before.
+    """
+    n = _columns(program, COLUMNS)
+    chain: ProductsChain = (
+        program.tile(m, n, batch=program.batch).to(Block).layout(Grouped(8)).epilog(memory=FR)
+        .split(CHUNK).pipeline(stages)
+    )  # fmt: skip
+    lefts, rights = program.products.lefts, program.products.rights
+    for tensor in (*lefts, *rights):
+        chain = _to_shared(chain, tensor, left=tensor in lefts, lines=m if tensor in lefts else n)
+    chain = chain.tile(min(m, 64), max(16, n // 4)).to(Warp).split(16).unroll().pipeline(slots)
+    for tensor in (*lefts, *rights):
+        chain = chain.load(tensor, FR, ldmatrix())
+    return chain.tile(16, 8).unroll().done()
+
+
+def _to_shared(chain: ProductsChain, tensor: Tensor, left: bool, lines: int) -> ProductsChain:
+    """Load an operand to shared memory, swizzled so that copies and ldmatrix meet no bank conflicts."""
+    copy: Strategy = cp_async() if tensor.aligned(2) else staged()
+    loaded = chain.load(tensor, SH, copy)
+    along_k = (tensor.order is RowMajor) == left
+    # Vectors of 16 bytes: four along K, or those of a line across it.
+    pieces = 2 if along_k else lines.bit_length() - 4
+    return loaded.storage_layout(tensor.order).swizzle(Swizzle(min(3, pieces), 3, max(3, pieces)))
+
+
+def hopper(program: ProductsChain, m: int = 128) -> ProductsChain:
+    """Schedule several products for Hopper: one role's bulk copies, wgmma by two warpgroups, a ring over all loops.
+
+    Args:
+        program: the products, of f16 or bf16, whose lines start at multiples of 16 bytes.
+        m: rows of a block's tile.
+    """
+    spec = program.products
+    n, nbytes = _columns(program, COLUMNS), spec.lefts[0].dtype.nbytes
+    staging = sum(_staging(out, n) for out in spec.outs)
+    chunk = max(sum(_lines(t, phase, m, n) for t in _operands(program)) for phase in spec.phases) * SPAN
+    chain: ProductsChain = (
+        program.tile(m, n, batch=program.batch).to(Block).persistent(Grouped(8))
+        .epilog(memory=FR, store=_store(n))
+        .split(SPAN // nbytes).pipeline(min(6, (SHARED - staging) // chunk), inflight=1)
+        .specialize(producers=1, registers=(24, 240))
+    )  # fmt: skip
+    for tensor in _operands(program):
+        chain = chain.load(tensor, SH, tma(SPAN))
+    return chain.tile(m // 2, n).to(Warpgroup).split(32 // nbytes).unroll().done()
+
+
+def _lines(tensor: Tensor, phase: tuple[tuple[Tensor, Tensor, str], ...], m: int, n: int) -> int:
+    """Count the rows or columns of an operand's tile where a loop loads it."""
+    lefts, rights = {a.name for a, _, _ in phase}, {b.name for _, b, _ in phase}
+    return m * (tensor.name in lefts) + n * (tensor.name in rights)
+
+
+def _width(out: Tensor, n: int) -> int:
+    return min(n, SPAN // out.dtype.nbytes)
+
+
+def _staging(out: Tensor, n: int) -> int:
+    """Count the bytes through which two warpgroups store an output."""
+    width = _width(out, n)
+    return 2 * min(2, n // width) * 64 * width * out.dtype.nbytes
+
+
+def _store(n: int) -> Strategy:
+    """Choose how outputs leave: through panels in shared memory, by bulk stores."""
+
+    def strategy(move: MoveChain) -> MoveChain:
+        out = move.residual.operands[1].tensor
+        width, nbytes = _width(out, n), out.dtype.nbytes
+        put = stmatrix() if nbytes == 2 else conform()
+        return through_shared(put, tma(width * nbytes), (64, width), at=Warpgroup, ring=min(2, n // width))(move)
+
+    return strategy
+
+
+def layers_schedule(program: LayersChain, path: Path = "auto", m: int = 0) -> LayersChain:
+    """Schedule layers whose activations stay on chip.
+
+    Args:
+        program: the layers.
+        path: simt takes every type and width; ampere and hopper f16 and bf16, widths that are multiples of 16. auto
+            takes the newest that fits, up to the architecture that the spec names.
+        m: rows of a block, 0 for as many as fit where that leaves every multiprocessor some.
+    """
+    spec = program.layers
+    widths = (spec.X.shape[-1], *(layer.width for layer in spec.layers))
+    tensors = (spec.X, *(layer.weights for layer in spec.layers), spec.Y)
+    if path == "auto":
+        path = _newest(program.program.arch, tensors)
+        if any(cast(int, width) % 16 or cast(int, width) > COLUMNS for width in widths):
+            path = "simt"
+    return {"simt": simt_layers, "ampere": ampere_layers, "hopper": hopper_layers}[path](program, m)
+
+
+def _rows(program: LayersChain, m: int, most: int, least: int) -> int:
+    """Choose the rows of a block: the most that leave no multiprocessor without any."""
+    rows = program.layers.X.shape[0]
+    if m:
+        return m
+    while most > least and isinstance(rows, int) and rows < most * SMS:
+        most //= 2
+    return most
+
+
+def simt_layers(program: LayersChain, m: int = 0) -> LayersChain:
+    """Schedule layers for CUDA cores: activations in shared memory."""
+
+    def layer(one: LayerChain) -> LayerChain:
+        chain: LayerChain = one.epilog().split(16).load(B, SH, staged()).storage_layout(RowMajor).pad(8)
+        n = min(32, one.sizes[1])
+        chain = chain.tile(16, n).to(Warp).tile(4, -(-n // 8)).to(Thread).split(1).unroll().load(A, RF).load(B, RF)
+        return chain.tile(1, 1).unroll().done()
+
+    return program.tile(_rows(program, m, 32, 16)).to(Block).load(A, SH).pad(8).each(layer)
+
+
+def ampere_layers(program: LayersChain, m: int = 0, stages: int = 4) -> LayersChain:
+    """Schedule layers for mma.sync: a warp owns 16 or 32 whole rows, weights arrive by asynchronous copies.
+
+    Args:
+        program: the layers, of f16 or bf16, of widths that are multiples of 16.
+        m: rows of a block, 0 for a choice.
+        stages: ring slots of the weights.
+    """
+    widest = max(max(x.width, x.depth) for x in program.layers.layers)
+    rows = _rows(program, m, 256 if widest <= 128 else 128, 64)
+    warp = 32 if widest <= 128 and rows >= 128 else 16
+
+    def layer(one: LayerChain) -> LayerChain:
+        _, n, k = one.sizes
+        chunk = CHUNK if k % CHUNK == 0 else 16
+        along_k = one.weights.order is ColMajor
+        pieces = chunk // 16 if along_k else 0 if n & (n - 1) else n.bit_length() - 4
+        chain: LayerChain = one.epilog().split(chunk).unroll().pipeline(stages)
+        loaded = chain.load(B, SH, cp_async()).storage_layout(one.weights.order)
+        chain = loaded.swizzle(Swizzle(min(3, pieces), 3, max(3, pieces))) if pieces else loaded.pad(8)
+        part = next(width for width in (64, 48, 32, 16) if n % width == 0)
+        chain = chain.tile(warp, n).to(Warp).split(16).unroll().tile(warp, part).unroll()
+        return chain.load(B, FR, ldmatrix()).tile(16, 8).unroll().done()
+
+    return program.tile(rows).to(Block).load(A, FR).each(layer)
+
+
+def hopper_layers(program: LayersChain, m: int = 0) -> LayersChain:
+    """Schedule layers for Hopper: one role's bulk copies of weights, wgmma that takes activations from registers.
+
+    Args:
+        program: the layers, of f16 or bf16, of widths that are multiples of 16.
+        m: rows of a block, 64, 128, or 256 where layers are of at most 128 columns; 0 for a choice.
+    """
+    widest = max(max(x.width, x.depth) for x in program.layers.layers)
+    rows = _rows(program, m, 256 if widest <= 128 else 128, 64)
+    part = ROWS if rows < 256 else 128
+    # Layers of one shape go through one ring.
+    rings = len({(x.weights.shape[-2:], x.weights.order) for x in program.layers.layers})
+
+    def layer(one: LayerChain) -> LayerChain:
+        _, n, k = one.sizes
+        chunk = next(c for c in (64, 32, 16) if k % c == 0)
+        span = chunk * one.weights.dtype.nbytes
+        if one.weights.order is RowMajor:
+            span = next(s for s in (SPAN, 64, 32) if n * one.weights.dtype.nbytes % s == 0)
+        slots = min(8, (SHARED - 2048) // rings // (chunk * n * one.weights.dtype.nbytes))
+        chain: LayerChain = (
+            one.epilog().split(chunk).unroll().pipeline(slots, inflight=1)
+            .specialize(producers=1, registers=(24, 240) if rows > ROWS else None).load(B, SH, tma(span))
+            .tile(part, n).to(Warpgroup).split(16).unroll()
+        )  # fmt: skip
+        return (chain.tile(ROWS, n).unroll() if part > ROWS else chain).done()
+
+    return program.tile(rows).to(Block).persistent().load(A, FR).each(layer)

@@ -1,0 +1,28 @@
+"""Units that would share the K of several products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fireiron import Block, Matrix, Warp, products
+
+
+def wrong() -> Any:
+    x, w, u, y = (Matrix(64, 64, name=name) for name in ("x", "w", "u", "y"))
+    return products(y, (x, w), (x, u), op=lambda a, b: a + b).tile(8, 8).to(Block).epilog().split(8).parallel(Warp)
+
+
+def test_products_parallel(refused: Callable[..., Any]) -> None:
+    refused(
+        wrong,
+        "parallel-products",
+        "parallel(Warp)",
+        """\
+DecompositionError[parallel-products]: units of Warp cannot share K of MatMul 8x8x8: products differ in their chunks
+  --> test_products_parallel.py:13:102
+13 |     return products(y, (x, w), (x, u), op=lambda a, b: a + b).tile(8, 8).to(Block).epilog().split(8).parallel(Warp)
+   |                                                                                                      ^^^^^^^^^^^^^^
+at:  MatMul 64x64x64 @ Kernel > tile 8x8 to Block > epilog RF > split 8
+fix: drop parallel(), or schedule one MatMul""",
+    )

@@ -1,0 +1,92 @@
+"""Presets of fused programs on every path: right on sizes that do not divide, without spills or bank conflicts."""
+
+from __future__ import annotations
+
+import pytest
+
+from fireiron import Matrix, products
+from fireiron.schedules import fused
+from fireiron.schedules._programs import schedule
+
+PRODUCTS = [fused.add_gemm_gemm, fused.swiglu, fused.lstm_pattern, fused.lstm_cell]
+LAYERS = [fused.mlp, fused.mlp_block]
+SMALL = {
+    fused.add_gemm_gemm: (70, 50, 40),
+    fused.swiglu: (70, 50, 40),
+    fused.lstm_pattern: (70, 50, 40),
+    fused.lstm_cell: (70, 34, 40),
+    fused.mlp: (70, 48, 3),
+    fused.mlp_block: (70, 48, 96),
+}
+
+
+def named(preset):
+    return preset.__name__
+
+
+@pytest.mark.parametrize("preset", [*PRODUCTS, *LAYERS], ids=named)
+@pytest.mark.parametrize("path", ["simt", "ampere"])
+def test_sizes_that_do_not_divide(programs, preset, path):
+    programs.simulated(preset(*SMALL[preset], dtype="f32" if path == "simt" else "f16", path=path))
+
+
+@pytest.mark.parametrize("preset", [fused.add_gemm_gemm, fused.lstm_pattern], ids=named)
+@pytest.mark.parametrize("path", ["simt", "ampere"])
+def test_depths_that_differ(programs, preset, path):
+    programs.simulated(preset(64, 64, 96, 40, dtype="f32" if path == "simt" else "f16", path=path))
+
+
+def test_bf16(programs):
+    programs.simulated(fused.swiglu(64, 64, 64, dtype="bf16", path="ampere"))
+    programs.simulated(fused.mlp(64, 32, 2, dtype="bf16", path="ampere"))
+
+
+@pytest.mark.parametrize("width", [16, 80, 128, 256])
+def test_layers_of_every_width(programs, width):
+    programs.simulated(fused.mlp(40, width, 2, path="ampere"))
+
+
+def test_many_layers(programs):
+    programs.simulated(fused.mlp(64, 32, 20, path="ampere"))
+
+
+@pytest.mark.parametrize("width", [17, 40])
+def test_odd_widths_take_the_path_of_cuda_cores(programs, width):
+    made = fused.mlp(50, width, 2)
+    assert "simt" in made.name
+    programs.simulated(made)
+
+
+def test_paths_by_what_they_take():
+    assert "hopper" in fused.swiglu(64, 64, 64).name
+    assert "ampere" in fused.swiglu(64, 64, 63).name
+    assert "simt" in fused.swiglu(64, 64, 64, dtype="f32").name
+    x, w, y = (Matrix(64, 64, "f16", name=name) for name in "xwy")
+    assert "ampere" in schedule(products(y, (x, w), arch="sm_80")).name
+
+
+@pytest.mark.parametrize("preset", [*PRODUCTS, *LAYERS], ids=named)
+def test_no_bank_conflicts(programs, preset):
+    report = programs.simulated(
+        preset(
+            *((128, 64, 64) if preset in PRODUCTS else (64, 64, 64)[: 2 + (preset is fused.mlp_block)]), path="ampere"
+        )
+    )
+    assert {site.conflict_degree for site in report.sites if site.conflict_degree} <= {1.0}
+
+
+@pytest.mark.parametrize("preset", [*PRODUCTS, *LAYERS], ids=named)
+@pytest.mark.parametrize(
+    ("path", "arch"), [("simt", "sm_80"), ("ampere", "sm_80"), ("ampere", "sm_90a"), ("hopper", "sm_90a")]
+)
+def test_compiles_without_spills(preset, path, arch):
+    sizes = {fused.mlp: (65536, 128, 20), fused.mlp_block: (8192, 64, 256)}.get(preset, (4096, 4096, 4096))
+    found = preset(*sizes, dtype="f32" if path == "simt" else "f16", path=path).compile(arch, cache=False).resources
+    assert found.spill_stores == found.spill_loads == found.stack == 0
+
+
+@pytest.mark.parametrize(("width", "m"), [(128, 4096), (256, 65536), (256, 4096), (64, 65536)])
+def test_layers_compile_without_spills(width, m):
+    for path, arch in (("ampere", "sm_80"), ("hopper", "sm_90a")):
+        found = fused.mlp(m, width, 20, path=path).compile(arch, cache=False).resources
+        assert found.spill_stores == found.spill_loads == found.stack == 0
