@@ -323,7 +323,7 @@ def _shared_out(plan: Plan, spec: MatMulChain) -> Iterator[Plan]:
 
 
 def clocks(plan: Plan, spec: MatMulChain) -> float:
-    """Estimate the clocks of a product on an H100 or H200; its constants were fitted to 1919 timings of 95 sizes on an H200.
+    """Estimate the clocks of a product; its constants were fitted to 1919 timings of 95 sizes on an H200.
 
     A chunk takes what its products take (m * n / 32 clocks for 128 bytes of K), or, where too few chunks are in
     flight, its share of the latency; a tile adds its store, unless another tile's products hide it.
