@@ -333,7 +333,7 @@ def _grouped(
     epilog = next((link for link in links if isinstance(link, Epilog)), None)
     beside = () if epilog is None else epilog.outputs
     # What is folded to one value a row, and what ops read, is as its author knows it; the rest lies as C does.
-    axes = {t.name: axis for t in (spec.A, spec.B, spec.C, *(o.tensor for o in beside if o.rows is None))}
+    turned = (spec.A, spec.B, spec.C, *(o.tensor for o in beside if o.rows is None))
     written = (spec.C, *(o.tensor for o in beside))
     found = {t.name: Bounded(np.array(read(t).value), np.array(read(t).error)) for t in written}
     extent, begin = read(spec.C).value.shape[axis], 0
@@ -345,14 +345,14 @@ def _grouped(
             whole = read(tensor)
             if tensor == weights:
                 return Bounded(whole.value[group], whole.error[group])
-            along = axes.get(tensor.name, -2)
+            along = axis if tensor in turned else -2
             if whole.value.ndim < -along or whole.value.shape[along] == 1:
                 return whole
             place = _rows(along, rows)
             return Bounded(whole.value[place], whole.error[place])
 
         for name, one in _matmul(attrs.evolve(spec, groups=None), links, part, numbers, cut).items():
-            place = _rows(axes.get(name, -2), rows)
+            place = _rows(axis if any(t.name == name for t in turned) else -2, rows)
             found[name].value[place], found[name].error[place] = one.value, one.error
     return found
 
