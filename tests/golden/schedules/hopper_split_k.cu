@@ -96,6 +96,7 @@ __device__ __forceinline__ unsigned long long wgmma_operand(const void* panel, u
     asm("mov.b64 %0, {%1, %2};" : "=l"(operand) : "r"(low), "r"(high));
     return operand;
 }
+
 template <int a_major, int b_major>
 __device__ __forceinline__ void wgmma_m64n16k16_f32_bf16(
     void* c_registers, unsigned long long a, unsigned long long b, int accumulate) {
