@@ -175,9 +175,9 @@ def test_a_planted_long_file_is_found(house: Path) -> None:
 
 PROBE = """
 import json, sys, time
-start = time.perf_counter()
+start = time.process_time()  # other work on the machine does not count
 import fireiron
-print(json.dumps([(time.perf_counter() - start) * 1e3, sorted({name.split(".")[0] for name in sys.modules})]))
+print(json.dumps([(time.process_time() - start) * 1e3, sorted({name.split(".")[0] for name in sys.modules})]))
 """
 
 

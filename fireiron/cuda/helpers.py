@@ -271,6 +271,20 @@ __device__ __forceinline__ void registers_decrease() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(count));
 }
 """,
+    # Where paths meet, the compiler would copy registers that a product still writes.
+    "hold": """\
+template <int count>
+__device__ __forceinline__ void hold(float (&registers)[count]) {
+    #pragma unroll
+    for (int i = 0; i < count; ++i) asm volatile("" : "+f"(registers[i]) : : "memory");
+}
+
+template <int count>
+__device__ __forceinline__ void hold(int (&registers)[count]) {
+    #pragma unroll
+    for (int i = 0; i < count; ++i) asm volatile("" : "+r"(registers[i]) : : "memory");
+}
+""",
     "find_group": """\
 // Groups end before these rows; each tile of `size` rows holds as many items. Goes on from the group found last.
 __device__ __forceinline__ void find_group(

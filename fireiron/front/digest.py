@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 import attrs
@@ -19,6 +18,8 @@ def digest(program: Program, links: Sequence[Decomposition], name: str) -> str:
     strategy has left only the links that it made.
     """
     text = f"{name}\n{program!r}\n{_symbols(program, links)}\n{_words(links)}"
+    import hashlib
+
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -332,8 +332,8 @@ def _grouped(
     read = functools.cache(read)
     epilog = next((link for link in links if isinstance(link, Epilog)), None)
     beside = () if epilog is None else epilog.outputs
-    # What is folded to one value a row is as its author knows it; the rest lies as C does.
-    axes = {spec.C.name: axis, **{o.tensor.name: axis if o.rows is None else -2 for o in beside}}
+    # What is folded to one value a row, and what ops read, is as its author knows it; the rest lies as C does.
+    axes = {t.name: axis for t in (spec.A, spec.B, spec.C, *(o.tensor for o in beside if o.rows is None))}
     written = (spec.C, *(o.tensor for o in beside))
     found = {t.name: Bounded(np.array(read(t).value), np.array(read(t).error)) for t in written}
     extent, begin = read(spec.C).value.shape[axis], 0
@@ -345,13 +345,14 @@ def _grouped(
             whole = read(tensor)
             if tensor == weights:
                 return Bounded(whole.value[group], whole.error[group])
-            if whole.value.ndim < -axis or whole.value.shape[axis] == 1:
+            along = axes.get(tensor.name, -2)
+            if whole.value.ndim < -along or whole.value.shape[along] == 1:
                 return whole
-            place = _rows(axis, rows)
+            place = _rows(along, rows)
             return Bounded(whole.value[place], whole.error[place])
 
         for name, one in _matmul(attrs.evolve(spec, groups=None), links, part, numbers, cut).items():
-            place = _rows(axes[name], rows)
+            place = _rows(axes.get(name, -2), rows)
             found[name].value[place], found[name].error[place] = one.value, one.error
     return found
 

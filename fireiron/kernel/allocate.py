@@ -22,6 +22,7 @@ from fireiron.kernel.ir import (
     Roles,
     Statement,
     View,
+    Wait,
 )
 from fireiron.kernel.window import Storage
 from fireiron.language.levels import SH
@@ -139,6 +140,8 @@ def rebind(body: tuple[Statement, ...], buffers: Mapping[str, Buffer]) -> tuple[
                 out.append(attrs.evolve(statement, views=tuple(final(v) for v in views)))
             case FindGroup(ends=ends):
                 out.append(attrs.evolve(statement, ends=final(ends)))
+            case Wait(holds=holds) if holds is not None:
+                out.append(attrs.evolve(statement, holds=buffers[holds.name]))
             case CountIn(counter=counter):
                 out.append(attrs.evolve(statement, counter=final(counter)))
             case Raise(flag=flag) | Lower(flag=flag):

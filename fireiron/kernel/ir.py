@@ -78,8 +78,7 @@ class FindGroup:
 
     Args:
         groups: the variables, and how rows become items.
-        ends: the first element of an i32 array: before which row each group ends. An end before the group's beginning
-            leaves it empty, and an end beyond all rows stands for the last of them.
+        ends: an i32 array's first element: before which row each group ends; ends that fall leave their group empty.
         item: which.
     """
 
@@ -242,14 +241,15 @@ class Commit:
 
 @attrs.frozen
 class Wait:
-    """Wait until at most `pending` of a thread's groups are in flight, the oldest landing first.
+    """Wait until at most `pending` of a thread's groups are in flight, the oldest landing first; it then sees them.
 
-    The issuing thread then sees what landed. `reads_only`: wait until the sources were read, not until results landed.
+    `reads_only`: until their sources were read, not until results landed. `holds`: registers not to copy before.
     """
 
     group: str
     pending: int
     reads_only: bool = False
+    holds: Buffer | None = None
 
 
 @attrs.frozen

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, eq, ge, lt, ne, not_, or_, select
+from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, eq, ge, lt, ne, or_, select
 from fireiron.atoms.wgmma import GROUP
 from fireiron.base.errors import DecompositionError, FireironError
-from fireiron.kernel.context import MAX_THREADS, Body, Context, Recur, Ring, State, descend
+from fireiron.kernel.context import MAX_THREADS, Body, Context, Recur, Ring, State, buffer_of, descend
 from fireiron.kernel.ir import (
     RANK,
     Advance,
@@ -27,6 +27,7 @@ from fireiron.kernel.ir import (
     Fence,
     For,
     If,
+    Let,
     Region,
     Statement,
     Sync,
@@ -137,18 +138,23 @@ def _empty(
         body += (generic, Sync(level, "all threads have read the slot", link.link))
     body += (*_release(empty, last, level, ge(k, late), context, link), Advance(cursor, as_expr(1)))
     before, behind, after = _turns(cursor, trips, level, context)
-    loop = For(k, trips, body, link.unrolled)
-    rest_of = (Wait(GROUP, 0), *_release(empty, last, level, None, context, link)) if late else ()
-    main = (*before, loop, *behind, *rest_of, *after)
-    if busy is None or context.staggered > 1:  # taking turns, each unit computes all rows of its tile
-        return main
-    # The others go on as if this unit computed: it awaits each slot, and lets it go.
+    sums = inner.windows["C"].storage
+    holds = None if busy is None or not flying or sums.dtype.bits != 32 else buffer_of(sums)
+    rest_of = (Wait(GROUP, 0, holds=holds),) if late or holds else ()
+    rest_of += _release(empty, last, level, busy, context, link) if late else ()
+    if busy is None:
+        return (*before, For(k, trips, body, link.unrolled), *behind, *rest_of, *after)
+    # A unit without rows awaits each slot and lets it go, so that the others go on. No branch parts the accumulators:
+    # a loop without trips leaves them zero.
+    chunks = context.variable("chunks", trips + 1)
+    loop = For(k, chunks, body, link.unrolled)
     passing = (
         Await(full, cursor.slot, cursor.parity, link.link),
         *_release(empty, cursor.slot, level, None, context, link),
+        Advance(cursor, as_expr(1)),
     )
-    idle = For(context.variable("k", trips), trips, (*passing, Advance(cursor, as_expr(1))), link.unrolled)
-    return (If(busy, main), If(not_(busy), (idle,)))
+    idle = For(context.variable("k", trips), trips - chunks, passing, link.unrolled)
+    return (Let(chunks, select(busy, trips, 0)), loop, *rest_of, idle)
 
 
 def _opened(load: Load, link: Split, state: State, cursor: Cursor, context: Context) -> State:

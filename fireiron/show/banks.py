@@ -12,13 +12,14 @@ import numpy.typing as npt
 from fireiron.base.errors import UsageError
 from fireiron.base.text import count
 from fireiron.kernel.access import AccessRow, accesses, conditions_of, what
-from fireiron.kernel.ir import Buffer, Kernel, View
+from fireiron.kernel.ir import Buffer, Call, Kernel, Statement, View
 from fireiron.kernel.sites import Site, reads_and_writes, sample, sites, typical_sizes
 from fireiron.kernel.traffic import BANKS, WARP, WORD
-from fireiron.language.decompositions import Load
+from fireiron.language.decompositions import Decomposition, Load
 from fireiron.language.levels import SH
 from fireiron.show import lowered
 from fireiron.show.lowering import Lowers, lowered_of
+from fireiron.show.panel import is_whole
 from fireiron.show.picture import Picture, wrapped
 from fireiron.show.placement import Placement, placement
 from fireiron.show.steps import Step, nested, steps
@@ -26,6 +27,7 @@ from fireiron.show.svg import Drawing, wheel
 
 Array = npt.NDArray[Any]
 
+CORE = 8  # rows of a core matrix
 WIDEST = 16  # bytes of one lane's access
 MOST_ROWS, MOST_COLS = 16, 32
 CELL_W, CELL_H = 25.0, 17.0
@@ -41,13 +43,14 @@ class Group:
         title: what the access is: direction and instruction.
         lanes: their numbers.
         words: (lanes, words) that each asks for, as words of the slot; negative where a lane is idle.
-        row: counts of the whole access.
+        row: counts of the whole access; None where an instruction takes the buffer as a whole, and `words` are those of
+            one of the small matrices that it consists of.
     """
 
     title: str
     lanes: Array
     words: Array
-    row: AccessRow
+    row: AccessRow | None
 
     @property
     def load(self) -> Array:
@@ -80,44 +83,55 @@ def banks(*schedules: Lowers, buffer: str = "a_sh") -> Picture:
         kernel = lowered_of(schedule)
         if kernel is None:
             raise UsageError("unfinished", "banks needs a finished schedule", fix="close the chain by .done()")
-        step = _load(schedule, kernel, buffer)
+        step, rest = _load(schedule, kernel, buffer)
         held = lowered.buffer(kernel, step)
         assert held is not None
-        placed = placement(step)
+        placed = placement(step, rest)
         head = f"{buffer}: {placed}"
         drawing.text(0, y + 12, head, bold=True)
         words.append(head)
         y += 24
-        for group in groups(kernel, held):
+        for group in groups(kernel, held, placed):
             y, said = _panel(drawing, y, placed, group, held)
             words += said
+        for line in _bulk(kernel, held):
+            drawing.text(0, y + 12, line, "memory", 11)
+            words.append(f"  {line}")
+            y += 20
         y += 10
     return Picture(f"banks of {buffer}", drawing, wrapped(*words))
 
 
-def _load(schedule: Lowers, kernel: Kernel, name: str) -> Step:
+def _load(schedule: Lowers, kernel: Kernel, name: str) -> tuple[Step, tuple[Decomposition, ...]]:
+    """Find the load that fills a buffer, and what follows it in its Move."""
     known: list[str] = []
-    for step in _loads(steps(schedule)):
+    for step, rest in _loads(steps(schedule)):
         held = lowered.buffer(kernel, step)
         if held is not None:
             if held.name == name:
-                return step
+                return step, rest
             known.append(held.name)
     listed = ", ".join(known) or "none"
     raise UsageError("no-such-buffer", f"no buffer in SH is called {name}", fix=f"the schedule's are: {listed}")
 
 
-def _loads(chain: tuple[Step, ...]) -> Iterator[Step]:
-    for step in chain:
+def _loads(chain: tuple[Step, ...]) -> Iterator[tuple[Step, tuple[Decomposition, ...]]]:
+    for i, step in enumerate(chain):
         if isinstance(step.link, Load) and step.link.memory == SH:
-            yield step
+            yield step, tuple(each.link for each in chain[i + 1 :])
         inner = nested(step)
         if inner is not None:
             yield from _loads(inner.steps)
 
 
-def groups(kernel: Kernel, buffer: Buffer) -> tuple[Group, ...]:
-    """Find each access to a buffer, and the group of lanes that waits longest in it."""
+def groups(kernel: Kernel, buffer: Buffer, placed: Placement | None = None) -> tuple[Group, ...]:
+    """Find each access to a buffer, and the group of lanes that waits longest in it.
+
+    Args:
+        kernel: lowered.
+        buffer: in SH.
+        placed: where its elements lie, for what reads it as a whole; None leaves that out.
+    """
     found: dict[str, Group] = {}
     rows = accesses(kernel)
     for site in sites(kernel.body):
@@ -125,6 +139,10 @@ def groups(kernel: Kernel, buffer: Buffer) -> tuple[Group, ...]:
             if view.buffer.name != buffer.name:
                 continue
             title = f"{'read' if direction == 'read' else 'written'} by {what(site)}"
+            if _whole(site.statement, view):
+                if placed is not None and isinstance(site.statement, Call) and site.statement.atom.kind == "MatMul":
+                    found[title] = _core(title, buffer, placed)
+                continue
             row = next(
                 r
                 for r in rows
@@ -134,6 +152,36 @@ def groups(kernel: Kernel, buffer: Buffer) -> tuple[Group, ...]:
             if group is not None and (title not in found or found[title].wavefronts < group.wavefronts):
                 found[title] = group
     return tuple(found.values())
+
+
+def _whole(statement: Statement, view: View) -> bool:
+    """Say whether an instruction takes the buffer by its first address."""
+    if not isinstance(statement, Call):
+        return False
+    operand = statement.atom.operands[next(i for i, each in enumerate(statement.views) if each is view)]
+    return is_whole(operand, statement.atom)
+
+
+def _bulk(kernel: Kernel, buffer: Buffer) -> list[str]:
+    """List the bulk copies of a buffer."""
+    found = {
+        f"{'read' if direction == 'read' else 'written'} by {site.statement.atom.name} as a whole, row after row": None
+        for site in sites(kernel.body)
+        for view, direction in reads_and_writes(site.statement)
+        if view.buffer.name == buffer.name
+        and isinstance(site.statement, Call)
+        and site.statement.atom.kind != "MatMul"
+        and _whole(site.statement, view)
+    }
+    return list(found)
+
+
+def _core(title: str, buffer: Buffer, placed: Placement) -> Group:
+    """Give the words of one core matrix: 8 rows of 16 bytes, of which wgmma's operands are made (PTX ISA 9.7.15.5)."""
+    item = buffer.dtype.nbytes
+    offsets = placed.offsets if placed.along_rows else placed.offsets.T
+    words = np.stack([np.unique(offsets[r, : WIDEST // item] * item // WORD) for r in range(CORE)])
+    return Group(title, np.arange(CORE), words, None)
 
 
 def _worst(kernel: Kernel, site: Site, view: View, direction: str, title: str, row: AccessRow) -> Group | None:
@@ -175,10 +223,13 @@ def _run(view: View) -> int:
 def _panel(drawing: Drawing, y: float, placed: Placement, group: Group, buffer: Buffer) -> tuple[float, list[str]]:
     """Draw one access, and give where the next one stands and what it says."""
     turns = group.wavefronts
-    lanes = f"lanes {int(group.lanes.min())} to {int(group.lanes.max())}"
-    told = f"{group.title}: {lanes} together take {count(turns, 'wavefront')}"
-    whole = "the fewest there could be" if group.row.degree == 1 else f"{group.row.degree:g} times the fewest"
-    told += f"; the access as a whole: {whole}"
+    if group.row is None:
+        told = f"{group.title}: 8 rows of 16 bytes, a core matrix, take {count(turns, 'wavefront')}"
+    else:
+        lanes = f"lanes {int(group.lanes.min())} to {int(group.lanes.max())}"
+        told = f"{group.title}: {lanes} together take {count(turns, 'wavefront')}"
+        whole = "the fewest there could be" if group.row.degree == 1 else f"{group.row.degree:g} times the fewest"
+        told += f"; the access as a whole: {whole}"
     drawing.text(0, y + 12, told, "alarm" if turns > 1 else "memory", 11)
     item = buffer.dtype.nbytes
     bank = placed.offsets * item // WORD % BANKS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from fireiron.kernel.access import accesses
 from fireiron.language.decompositions import Decomposition, Epilog, Load
 from fireiron.show.align import align
@@ -14,8 +16,9 @@ from fireiron.show.words import words
 COLUMN = 350.0
 MIDDLE = 26.0
 ROW_H = 20.0
+LINE = 14.0  # from a line of a link to the next
 SIZE = 11.0
-TEXT = 52  # characters of a cell
+TEXT = 50  # characters of a cell
 
 
 def compare(first: Lowers, second: Lowers, names: tuple[str, str] = ("before", "after")) -> Picture:
@@ -54,6 +57,8 @@ def _links(drawing: Drawing, y: float, a: tuple[Decomposition, ...], b: tuple[De
     for old, new in align(a, b):
         fill = "panel" if old == new else "removed" if new is None else "added" if old is None else "changed"
         said = ["" if link is None else words(link) for link in (old, new)]
+        folds = max(len(textwrap.wrap(text, TEXT - 3 * depth, subsequent_indent="  ")) for text in said)
+        high = ROW_H + LINE * (folds - 1)
         if old is not None and new is not None and old != new and said[0] == said[1]:
             fill = "panel"  # what changed is inside, and follows
         mark = {"panel": "", "removed": "−", "added": "+", "changed": "→"}[fill]
@@ -61,11 +66,10 @@ def _links(drawing: Drawing, y: float, a: tuple[Decomposition, ...], b: tuple[De
         for text, x in zip(said, (0.0, COLUMN + MIDDLE), strict=True):
             indent = 18.0 * depth
             if text:
-                drawing.rect(x + indent, y, COLUMN - indent, ROW_H - 2, fill, radius=3)
-                most = TEXT - 3 * depth
-                short = text if len(text) <= most else f"{text[: most - 1]}…"
-                drawing.text(x + indent + 6, y + 13, short, "ink" if fill != "panel" else "faint", SIZE)
-        y += ROW_H
+                drawing.rect(x + indent, y, COLUMN - indent, high - 2, fill, radius=3)
+            for i, line in enumerate(textwrap.wrap(text, TEXT - 3 * depth, subsequent_indent="  ")):
+                drawing.text(x + indent + 6, y + 13 + LINE * i, line, "ink" if fill != "panel" else "faint", SIZE)
+        y += high
         inner = _inner(old), _inner(new)
         if old is not None and new is not None and inner[0] != inner[1]:
             y = _links(drawing, y, *inner, depth + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +26,7 @@ Array = npt.NDArray[Any]
 
 SIDE = 250.0  # the longer side of a panel
 GAP = 44.0
+TITLE = 44  # characters of a line of a title
 ACROSS = 3  # panels beside each other
 MOST = 64  # pieces along a dimension that are drawn
 SYMBOLIC = 4  # tiles drawn along an extent that is a symbol
@@ -67,11 +69,12 @@ def cuts(schedule: Scheduled) -> Picture:
         for step in steps(schedule)
         if isinstance(step.link, Tile) and not isinstance(step.link.sizes, Widest) and len(dims(step)) == 2
     ]
+    tall = max((len(textwrap.wrap(words(step.link), TITLE)) for step in chain), default=1)
     for panel, step in enumerate(chain):
         found = pieces(step)
         if panel and panel % ACROSS == 0:
             x, y, lowest = 0.0, lowest + GAP / 2, 0.0
-        said.append(_panel(drawing, x, y, step, found))
+        said.append(_panel(drawing, x, y, step, found, tall))
         lowest = max(lowest, drawing.height)
         x += SIDE + GAP
     if not chain:
@@ -141,7 +144,8 @@ def _runs(part: Cut, extent: int) -> tuple[tuple[int, int, int], ...]:
     return tuple(found)
 
 
-def _panel(drawing: Drawing, x: float, y: float, step: Step, found: Pieces) -> str:
+def _panel(drawing: Drawing, x: float, y: float, step: Step, found: Pieces, tall: int) -> str:
+    """Draw one tile's cut, its title in `tall` lines at most; say it in words."""
     link = step.link
     assert isinstance(link, Tile)
     level = link.level
@@ -150,9 +154,12 @@ def _panel(drawing: Drawing, x: float, y: float, step: Step, found: Pieces) -> s
     flat = max(1.0, 40.0 / (min(rows, cols) * scale))  # a thin tile is drawn thicker than it is
     down, right = (scale * (flat if rows < cols else 1), scale * (flat if cols < rows else 1))
     title = words(link)
-    fold = title if len(title) <= 46 else f"{title[:45]}…"
-    drawing.text(x, y + 12, fold, "link", bold=True, size=10)
+    for i, line in enumerate(textwrap.wrap(title, TITLE)):
+        drawing.text(x, y + 12 + 13 * i, line, "link", bold=True, size=10)
+    y += 13 * (tall - 1)
     share = count(found.units, str(level).lower()) if level else "loop"
+    if link.persistent:
+        share = "in turn"
     dims_ = "x".join(str(n) for n in found.unit.shape)
     told = f"{step.before.level}: {_extents(step)} in {dims_} tiles, {share}"
     drawing.text(x, y + 27, told if len(told) <= 44 else f"{told[:43]}…", "faint", 10)
@@ -176,7 +183,8 @@ def _panel(drawing: Drawing, x: float, y: float, step: Step, found: Pieces) -> s
                 )  # fmt: skip
     if found.note:
         drawing.text(x, top + rows * down + 13, found.note, "note", 9)
-    line = f"{title}: {told}; the unit that takes each tile:" if level else f"{title}: {told}"
+    asks = "the place of each tile in that order:" if link.persistent else "the unit that takes each tile:"
+    line = f"{title}: {told}; {asks}" if level else f"{title}: {told}"
     return "\n".join([line, *(_grid(found) if level else [])] + ([f"  {found.note}"] if found.note else []))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import attrs
 
 from fireiron.kernel.ir import Kernel
@@ -19,6 +21,7 @@ LINK_H = 30.0  # from a box to the next
 SIDE = 410.0  # where the Moves stand
 INDENT = 24.0  # of a Move inside another
 PAD = 8.0
+ACROSS = 50  # characters of a link, left of the Moves
 
 _MEMORIES = {"GL": "h3", "SH": "h11", "RF": "h21", "FR": "h25"}
 
@@ -31,9 +34,12 @@ def decomposition(schedule: Lowers) -> Picture:
     """
     kernel = lowered_of(schedule)
     page = _Page(Drawing(f"decomposition of {schedule.origin}"), kernel)
-    if kernel is not None:
-        page.drawing.text(0, 11, lines.summary(kernel), "faint", 11)
-    y = page.box(0, 20, schedule.origin)
+    y = 5.0
+    for said in () if kernel is None else (lines.summary(kernel), lines.parted(kernel)):
+        if said:
+            page.drawing.text(0, y + 6, said, "faint", 11)
+            y += 15
+    y = page.box(0, y, schedule.origin)
     y = page.chain(y, steps(schedule))
     rest = left(schedule)
     if not rest.closed:
@@ -52,15 +58,16 @@ class _Page:
         """Draw the main chain below a box whose lower edge is at `y`, Moves to its right; give the last lower edge."""
         side = 0.0
         for step in chain:
-            said = lines.closing(step, self.kernel, None)
+            folded = textwrap.wrap(lines.closing(step, self.kernel, None), ACROSS)
             label = y + 19
-            self.drawing.text(26, label, said, "atom" if isinstance(step.link, Done) else "link")
+            for i, said in enumerate(folded):
+                self.drawing.text(26, label + 15 * i, said, "atom" if isinstance(step.link, Done) else "link")
             if isinstance(step.link, Done):
                 self.drawing.line(14, y, 14, label - 9, "edge")
                 self.drawing.dot(14, label - 4, 4.5, "math", "edge")
                 y = label + 6
                 continue
-            lower = y + LINK_H
+            lower = y + LINK_H + 15 * (len(folded) - 1)
             inner = nested(step)
             if isinstance(step.link, Split) and step.link.level is not None:
                 side = max(side, y + 4)
@@ -69,7 +76,7 @@ class _Page:
             if inner is not None:
                 side = max(side, y + 4)
                 self.drawing.path(
-                    [(30 + width_of(said), label - 4), (SIDE - 18, label - 4), (SIDE - 18, side + 12)], "hair"
+                    [(30 + width_of(folded[0]), label - 4), (SIDE - 18, label - 4), (SIDE - 18, side + 12)], "hair"
                 )
                 self.drawing.line(SIDE - 18, side + 12, SIDE - 4, side + 12, "hair")
                 side = self.move(SIDE, side, step, inner) + 12

@@ -10,8 +10,10 @@ import numpy.typing as npt
 
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import UsageError
-from fireiron.language.decompositions import Load
-from fireiron.language.tensor import RowMajor
+from fireiron.kernel.span import swizzle_of
+from fireiron.kernel.storage import demanded_span
+from fireiron.language.decompositions import Decomposition, Load
+from fireiron.language.tensor import Order, RowMajor
 from fireiron.show.steps import Step, static
 
 Array = npt.NDArray[Any]
@@ -24,17 +26,23 @@ class Placement:
     Args:
         words: what the load says of it.
         offsets: (rows, columns) in elements, swizzled.
+        along_rows: whether elements of a row are neighbours.
     """
 
     words: str
     offsets: Array
+    along_rows: bool = True
 
     def __str__(self) -> str:
         return self.words
 
 
-def placement(step: Step) -> Placement:
+def placement(step: Step, rest: tuple[Decomposition, ...] = ()) -> Placement:
     """Place the elements of the buffer that a load to SH makes; of a batch, those of the first matrix.
+
+    Args:
+        step: the load.
+        rest: the links below it, of a Move that goes by way of the buffer.
 
     Raises:
         UsageError: `unknown-size` where an extent is a symbol.
@@ -48,6 +56,9 @@ def placement(step: Step) -> Placement:
         raise UsageError("unknown-size", "the buffer's size is not known yet", fix="tile or split above its load")
     rows, cols = (1, *shape)[-2:]
     i, j = np.indices((rows, cols))
+    span = demanded_span(link, link.move, "dst") or demanded_span(link, rest, "src")
+    if span:
+        return _panels(i, j, operand.dtype.nbytes, step.order or RowMajor, span, f"{rows}x{cols} {operand.dtype}")
     if isinstance(link.storage, Layout):
         layout = link.storage
         flat = np.asarray(layout(i.reshape(-1), j.reshape(-1)) if layout.rank == 2 else layout(j.reshape(-1)))
@@ -62,3 +73,13 @@ def placement(step: Step) -> Placement:
     if link.swizzle is not None:
         offsets, said = link.swizzle(offsets), f"{said}, {link.swizzle}"
     return Placement(said, offsets)
+
+
+def _panels(i: Array, j: Array, nbytes: int, order: Order, span: int, said: str) -> Placement:
+    """Place elements in panels: `span` bytes of the contiguous dimension, line after line, swizzled."""
+    line, at = (i, j) if order is RowMajor else (j, i)
+    width = span // nbytes
+    offsets = at // width * (int(line.max()) + 1) * width + line * width + at % width
+    swizzle = swizzle_of(span, nbytes)
+    assert swizzle is not None
+    return Placement(f"{said} {order}, in rows of {span} B, {swizzle}", swizzle(offsets), order is RowMajor)

@@ -183,7 +183,10 @@ def _axes(drawing: Drawing, points: list[Point], roofs: tuple[Roof, ...], gbps: 
         bend = max(x0, min(x1, roof.tflops / (gbps * 1e-3)))
         low = max(x0, y0 / (gbps * 1e-3))
         drawing.path([(x(low), y(low * gbps * 1e-3)), (x(bend), y(roof.tflops)), (x(x1), y(roof.tflops))], "strong")
-        drawing.text(LEFT + WIDTH - 4, y(roof.tflops) - 5, f"{roof.name}: {roof.tflops:.0f}", "faint", 10, "end")
+    for height in dict.fromkeys(round(roof.tflops) for roof in roofs):
+        first, *others = [roof.name for roof in roofs if round(roof.tflops) == height]
+        named = first + (f" and {len(others)} more" if others else "")
+        drawing.text(LEFT + WIDTH - 4, y(height) - 5, f"{named}: {height}", "faint", 10, "end")
     slope = max(x0, y0 / (gbps * 1e-3)) * 1.6
     drawing.text(x(slope) + 8, y(slope * gbps * 1e-3) + 6, f"DRAM: {gbps:g} GB/s", "faint", 10)
     _points(drawing, points, x, y)

@@ -16,6 +16,7 @@ from fireiron.show.picture import Picture, wrapped
 from fireiron.show.schedule_time import Box, Fill, Mark, Policy, Row, Timeline
 from fireiron.show.svg import Drawing, width_of
 from fireiron.simulate.events import Touch, Trace
+from fireiron.simulate.groups import WGMMA
 from fireiron.simulate.trace import trace
 
 WIDTH = 760.0
@@ -43,7 +44,7 @@ _FILLS: Mapping[Row, str] = {
 _SAID: Mapping[Policy, str] = {
     "simulated": "order of a simulation: a box is one step; what is asynchronous lands when it is awaited",
     "modelled": "modelled, not measured: issue clocks of the instructions, one block alone on an SM, warps in step,\n"
-    f"{GL_LATENCY} clocks to global memory, one product after the other on the tensor cores",
+    f"{GL_LATENCY} clocks to global memory",
 }
 
 
@@ -91,7 +92,10 @@ def drawn(traced: Trace, policy: Policy) -> Picture:
     unit = "steps" if policy == "simulated" else "clocks, modelled"
     drawing.text(0, 12, f"{what}: {found.total:.0f} {unit}", bold=True)
     y = 16.0
-    for line in _SAID[policy].splitlines():
+    said = _SAID[policy]
+    if policy == "modelled" and any(event.group == WGMMA for event in traced.events):
+        said += ", one wgmma after the other on the tensor cores"
+    for line in said.splitlines():
         y += 14
         drawing.text(0, y, line, "faint", 11)
     y += 16
@@ -106,11 +110,11 @@ def drawn(traced: Trace, policy: Policy) -> Picture:
     y += 14
     y = _slots(drawing, y, found, traced, scale)
     _marks(drawing, found, "", top, y, scale)
-    said = {gap.what for gap in found.gaps if gap.role}
-    for i, line in enumerate(sorted(said)):
+    gaps = sorted({gap.what for gap in found.gaps if gap.role})
+    for i, line in enumerate(gaps):
         drawing.text(LEFT, y + 12 + 12 * i, f"dashed: {line}, in each tile", "note", 9)
-    _legend(drawing, y + 30 + 12 * max(0, len(said) - 1))
-    return Picture(drawing.title, drawing, wrapped(f"{what}; {' '.join(_SAID[policy].splitlines())}", *_lines(found)))
+    _legend(drawing, y + 30 + 12 * max(0, len(gaps) - 1))
+    return Picture(drawing.title, drawing, wrapped(f"{what}; {' '.join(said.splitlines())}", *_lines(found)))
 
 
 def _marks(drawing: Drawing, found: Timeline, role: str, top: float, bottom: float, scale: float) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import inspect
 import itertools
-import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -145,6 +144,8 @@ class Space:
             for chosen in itertools.islice(itertools.product(*(values for _, values in self.axes)), most):
                 yield point(dict(zip(names, chosen, strict=True)))
             return
+        import random
+
         for index in random.Random(seed).sample(range(self.size), most):
             yield self._at(index)
 

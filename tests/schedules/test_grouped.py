@@ -26,8 +26,11 @@ from fireiron import (
     symbol,
 )
 from fireiron.front.reference import compare, mathematical, reference
+from fireiron.front.simulation import random_arrays
+from fireiron.jit.interface import Interface
 from fireiron.schedules import ampere, hopper, simt, turing, volta
 from fireiron.schedules.hopper import Plan
+from fireiron.simulate import simulate
 
 Right = Callable[..., Any]
 LAYOUTS = ("NN", "NT", "TN", "TT")
@@ -35,12 +38,8 @@ LAYOUTS = ("NN", "NT", "TN", "TT")
 ENDS = (0, 0, 1, 130, 130, 258, 300, 300)
 
 
-def grouped(schedule: Any, ends: Sequence[int], seed: int = 0, **sizes: Any) -> Any:
+def grouped(schedule: Any, ends: Sequence[int], seed: int = 0, launched: int | None = None, **sizes: Any) -> Any:
     """Simulate on random arrays with these ends; rows of C that no group has must keep what they held."""
-    from fireiron.front.simulation import random_arrays
-    from fireiron.jit.interface import Interface
-    from fireiron.simulate import simulate
-
     kernel, spec = schedule.lowered(), schedule.matmul
     arrays = random_arrays(Interface.of(kernel), sizes, seed)
     arrays["offsets"] = np.array(ends, np.int32)
@@ -48,7 +47,7 @@ def grouped(schedule: Any, ends: Sequence[int], seed: int = 0, **sizes: Any) -> 
     c[...] = np.arange(c.size).reshape(c.shape) % 7
     expected = reference(schedule, {**arrays, "C": c.copy()}, {})
     before = mathematical(spec.C, c.copy())
-    report = simulate(kernel, arrays, sizes)
+    report = simulate(kernel, arrays, sizes, launched=launched)
     got = mathematical(spec.C, arrays["C"])
     rows = slice(min(ends[-1], max(before.shape)), None)
     behind = (..., rows) if spec.swapped else (rows, slice(None))
@@ -122,10 +121,12 @@ def test_permuted_groups() -> None:
     grouped(finished(blocks.permute(lambda i: most - 1 - i)), (20, 64))
 
 
-def test_what_an_epilog_reads_lies_in_the_group() -> None:
+@pytest.mark.parametrize("swapped", [False, True])
+def test_what_an_epilog_reads_lies_in_the_group(swapped: bool) -> None:
     bias, scale = Vector(48, name="bias"), Vector(90, name="scale", along=ColMajor)
     spec = matmul(90, 48, 16, groups=3, alpha=0.5, beta=2.0)
-    grouped(finished(spec.tile(16, 16, batch=1).to(Block), add(bias), add(scale), relu), (33, 40, 90))
+    blocks = (spec.swap() if swapped else spec).tile(16, 16, batch=1).to(Block)
+    grouped(finished(blocks, add(bias), add(scale), relu), (33, 40, 85))
 
 
 def test_the_search_goes_on_from_where_it_was() -> None:
@@ -162,12 +163,49 @@ PLANS = (
 )
 
 
+SHARED_OUT = (
+    Plan(128, 64, stages=3),
+    Plan(128, 64, stages=3, ways=2),
+    Plan(128, 64, stages=3, pingpong=True, ways=2),
+    Plan(128, 64, stages=3, cluster=(2, 1), ways=3),
+    Plan(64, 16, consumers=1, stages=3, swapped=True, ways=2),
+)
+STREAMS = (Plan(128, 64, stages=3, stream=True), Plan(64, 16, consumers=1, stages=3, swapped=True, stream=True))
+
+
+@pytest.mark.parametrize("launched", [None, 4])
+@pytest.mark.parametrize("plan", SHARED_OUT, ids=str)
+def test_hopper_groups_share_out_k_too(plan: Plan, launched: int | None) -> None:
+    spec = matmul(210, 72, 320, "bf16", layout="TN", groups=7)
+    grouped(hopper.gemm(spec, plan), (0, 0, 1, 130, 130, 200, 200), launched=launched)
+
+
+@pytest.mark.parametrize("launched", [None, 4])
+@pytest.mark.parametrize("plan", SHARED_OUT + STREAMS, ids=str)
+def test_hopper_batches_share_out_k_too(plan: Plan, launched: int | None) -> None:
+    schedule = hopper.gemm(matmul(140, 72, 320, "bf16", layout="TN", batch=3), plan)
+    kernel, c = schedule.lowered(), schedule.matmul.C
+    arrays = random_arrays(Interface.of(kernel), {})
+    expected = reference(schedule, arrays, {})
+    simulate(kernel, arrays, launched=launched)
+    found = compare("C", mathematical(c, arrays["C"]), expected, c.dtype)
+    assert found.right, str(found)
+
+
+def test_hopper_plans_share_out_k_by_streams_of_batches_alone() -> None:
+    assert any(plan.stream for plan in hopper.plans(matmul(1000, 1000, 4096, "bf16", layout="TN", batch=4)))
+    parted = hopper.plans(matmul(1000, 1000, 4096, "bf16", layout="TN", groups=4))
+    assert not any(plan.stream for plan in parted)  # only the kernel knows how many tiles there are
+
+
 @pytest.mark.parametrize("kind", ["batch", "groups"])
 @pytest.mark.parametrize("plan", PLANS, ids=str)
 def test_hopper_compiles_without_spills(plan: Plan, kind: str) -> None:
     pytest.importorskip("cuda.core", reason="cuda.core is not installed")
-    for layout in ("TN", "NN"):
-        spec = matmul(2048, 768, 512, "bf16", layout=layout, **{kind: 16})
+    for layout, out in (("TN", "bf16"), ("NN", "bf16"), ("TN", "f32")):
+        if out == "f32" and plan.swapped:
+            continue
+        spec = matmul(2048, 768, 512, "bf16", layout=layout, out=out, **{kind: 16})
         resources = hopper.gemm(spec, plan).compile("sm_90a", cache=False).resources
         assert (resources.stack, resources.spill_stores, resources.spill_loads, resources.warnings) == (0, 0, 0, ())
 

@@ -33,11 +33,13 @@ from fireiron.atoms.wgmma import wgmma
 from fireiron.kernel.access import accesses
 from fireiron.kernel.ir import Let, walk
 from fireiron.language.atom import Atom, Operand
-from fireiron.schedules import ampere, simt
+from fireiron.schedules import ampere, hopper, simt
+from fireiron.schedules.hopper import Plan
 from fireiron.show import pictures
 from fireiron.show.banks import groups
 from fireiron.show.cutting import pieces
 from fireiron.show.fragment import NOBODY, drawable, owners, unit_of
+from fireiron.show.panel import chunks
 from fireiron.show.picture import Picture
 from fireiron.show.placement import placement
 from fireiron.show.steps import steps
@@ -209,6 +211,54 @@ def test_banks_of_a_buffer_that_is_not_there() -> None:
     with pytest.raises(FireironError) as caught:
         pictures.banks(simt.listing2(matmul(256, 256, 64)), buffer="c_sh")
     assert (caught.value.code, caught.value.fix) == ("no-such-buffer", "the schedule's are: a_sh, b_sh")
+
+
+def on_hopper(plan: Plan) -> Any:
+    return (hopper.pingpong if plan.pingpong else hopper.cooperative)(
+        matmul(512, 512, 512, "f16", out="f16", layout="TN"), plan
+    )
+
+
+def test_buffers_that_the_hardware_swizzles_have_banks() -> None:
+    picture = pictures.banks(on_hopper(Plan(128, 128)), buffer="b_sh")
+    words = " ".join(str(picture).split())
+    assert "in rows of 128 B, Swizzle(3, 3, 3)" in words
+    assert "8 rows of 16 bytes, a core matrix, take 1 wavefront" in words
+    assert "written by tma.load.2d.128B as a whole" in words
+    well_formed(picture)
+    stored = well_formed(pictures.banks(on_hopper(Plan(128, 128)), buffer="acc_sh"))
+    assert "written by stmatrix" in stored
+    assert "read by tma.store.2d.128B as a whole" in stored
+
+
+def test_whole_operands_are_drawn_as_they_lie() -> None:
+    (step,) = (s for s in steps(on_hopper(Plan(128, 128))) if s.path.endswith("load A to SH"))
+    offsets = placement(step).offsets
+    for row, line in enumerate(chunks(128)):
+        for place, (r, c) in enumerate(line):
+            assert (offsets[r, 8 * c : 8 * c + 8] == row * 64 + place * 8 + np.arange(8)).all()
+    assert [len(row) for row in chunks(64)] == [4] * 8
+    picture = pictures.fragment("wgmma.m64n64k16.f32.f16")
+    assert str(picture).count("taken as a whole, in rows of 128 B in SH") == 2
+    assert "stands in for the hardware's" in " ".join(str(pictures.fragment("wmma.m16n16k16")).split())
+
+
+def test_links_of_hopper_are_whole_in_every_picture() -> None:
+    one, other = on_hopper(Plan(128, 128, cluster=(2, 1))), on_hopper(Plan(128, 96, pingpong=True))
+    tree = well_formed(pictures.decomposition(one))
+    assert "role load: 128 threads" in tree
+    for picture in (tree, well_formed(pictures.compare(one, other)), well_formed(pictures.cuts(one))):
+        assert "…" not in picture
+        assert "persistent" in picture
+    assert "0 2" in " ".join(str(pictures.cuts(one)).split())
+    assert "staggered none → 2" in str(one.diff(other))
+
+
+@pytest.mark.parametrize("policy", ["simulated", "modelled"])
+def test_roles_have_rows_in_a_timeline(policy: Any) -> None:
+    svg = well_formed(pictures.timeline(on_hopper(Plan(128, 128, stages=3)), policy))
+    for said in (">load</text>", ">math 0</text>", ">math 1</text>", ">tile 0</text>", "a_sh[2]", "acc_sh[0] math 1"):
+        assert said in svg
 
 
 def test_the_store_buffer_has_banks_too() -> None:

@@ -75,6 +75,18 @@ __device__ __forceinline__ void registers_decrease() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(count));
 }
 
+template <int count>
+__device__ __forceinline__ void hold(float (&registers)[count]) {
+    #pragma unroll
+    for (int i = 0; i < count; ++i) asm volatile("" : "+f"(registers[i]) : : "memory");
+}
+
+template <int count>
+__device__ __forceinline__ void hold(int (&registers)[count]) {
+    #pragma unroll
+    for (int i = 0; i < count; ++i) asm volatile("" : "+r"(registers[i]) : : "memory");
+}
+
 // Groups end before these rows; each tile of `size` rows holds as many items. Goes on from the group found last.
 __device__ __forceinline__ void find_group(
     const int* ends, int count, int all, int size, int items, int item, int& group, int& first, int& begin, int& rows) {
@@ -117,6 +129,7 @@ __device__ __forceinline__ unsigned long long wgmma_operand(const void* panel, u
     asm("mov.b64 %0, {%1, %2};" : "=l"(operand) : "r"(low), "r"(high));
     return operand;
 }
+
 template <int a_major, int b_major>
 __device__ __forceinline__ void wgmma_m64n256k16_f32_bf16(
     void* c_registers, unsigned long long a, unsigned long long b, int accumulate) {
@@ -233,38 +246,36 @@ gemm_128x256x64_bf16_f32(
                 for (int i = 0; i < 128; ++i) {
                     acc[i] = 0.0f;
                 }
-                if (tile_m * 128 + warpgroup * 64 < group_rows) {
-                    #pragma unroll 1
-                    for (int k = 0; k < 8; ++k) {
-                        mbarrier_wait(&full[ring_slot], ring_parity);
-                        wgmma_fence();  // accumulators are registers
+                const int chunks = tile_m * 128 + warpgroup * 64 < group_rows ? 8 : 0;
+                #pragma unroll 1
+                for (int k = 0; k < chunks; ++k) {
+                    mbarrier_wait(&full[ring_slot], ring_parity);
+                    wgmma_fence();  // accumulators are registers
 
-                        // MatMul(1, 64, 256, 64)(SH, SH, FR)(Warpgroup)
-                        #pragma unroll
-                        for (int k2 = 0; k2 < 4; ++k2) {
-                            wgmma_m64n256k16_f32_bf16<0, 0>(&acc[0], wgmma_operand<1, 16, 1024>(&a_sh[ring_slot * 8192 + warpgroup * 4096], k2 * 32), wgmma_operand<1, 16, 1024>(&b_sh[ring_slot * 16384], k2 * 32), 1);
-                        }
-                        wgmma_commit();
-                        wgmma_wait<1>();
-                        if (thread % 128 == 0 && k > 0) {
-                            mbarrier_arrive(&empty[ring_slot < 1 ? ring_slot + 3 : ring_slot - 1]);
-                        }
-                        if (++ring_slot == 4) ring_slot = 0, ring_parity ^= 1;
+                    // MatMul(1, 64, 256, 64)(SH, SH, FR)(Warpgroup)
+                    #pragma unroll
+                    for (int k2 = 0; k2 < 4; ++k2) {
+                        wgmma_m64n256k16_f32_bf16<0, 0>(&acc[0], wgmma_operand<1, 16, 1024>(&a_sh[ring_slot * 8192 + warpgroup * 4096], k2 * 32), wgmma_operand<1, 16, 1024>(&b_sh[ring_slot * 16384], k2 * 32), 1);
                     }
-                    wgmma_wait<0>();
-                    if (thread % 128 == 0) {
+                    wgmma_commit();
+                    wgmma_wait<1>();
+                    if (thread % 128 == 0 && k > 0) {
                         mbarrier_arrive(&empty[ring_slot < 1 ? ring_slot + 3 : ring_slot - 1]);
                     }
+                    if (++ring_slot == 4) ring_slot = 0, ring_parity ^= 1;
                 }
-                if (group_rows <= tile_m * 128 + warpgroup * 64) {
-                    #pragma unroll 1
-                    for (int k3 = 0; k3 < 8; ++k3) {
-                        mbarrier_wait(&full[ring_slot], ring_parity);
-                        if (thread % 128 == 0) {
-                            mbarrier_arrive(&empty[ring_slot]);
-                        }
-                        if (++ring_slot == 4) ring_slot = 0, ring_parity ^= 1;
+                wgmma_wait<0>();
+                hold(acc);
+                if (thread % 128 == 0 && tile_m * 128 + warpgroup * 64 < group_rows) {
+                    mbarrier_arrive(&empty[ring_slot < 1 ? ring_slot + 3 : ring_slot - 1]);
+                }
+                #pragma unroll 1
+                for (int k3 = 0; k3 < 8 - chunks; ++k3) {
+                    mbarrier_wait(&full[ring_slot], ring_parity);
+                    if (thread % 128 == 0) {
+                        mbarrier_arrive(&empty[ring_slot]);
                     }
+                    if (++ring_slot == 4) ring_slot = 0, ring_parity ^= 1;
                 }
 
                 // store C: Move(128, 256)(FR, GL)(Block)
