@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 from fireiron.language.decompositions import Decomposition, Epilog
@@ -35,6 +34,8 @@ def offered(names: Iterable[str], residual: Residual, links: tuple[Decomposition
 
 def instead(wrong: str, methods: list[str]) -> str:
     """Name what was perhaps meant, and the links that may come."""
+    import difflib
+
     meant = difflib.get_close_matches(wrong, methods, 1)
     links = [m for m in methods if m in DECOMPOSE or m in REFINES]
     return (f"write {meant[0]}; " if meant else "") + "next may come: " + ", ".join(links)

@@ -44,7 +44,7 @@ from fireiron.show.picture import Picture
 from fireiron.show.placement import placement
 from fireiron.show.steps import steps
 
-LIMIT_S = 1.0
+LIMIT_S = 1.0  # of processor time: other work makes the clock on the wall say more
 COLUMNS = 80
 ATOMS = (*TABLE, *(atom for n in (8, 96, 256) for atom in wgmma(n)))
 WIDEST = 1000.0  # of a notebook's output
@@ -84,18 +84,18 @@ def examples() -> dict[str, Any]:
 def test_a_picture_is_well_formed_and_quick(name: str) -> None:
     make = examples()[name]
     make()  # lowering is kept, and is not what is timed
-    began = time.perf_counter()
+    began = time.process_time()
     picture = make()
     picture.svg()
-    assert time.perf_counter() - began < LIMIT_S
+    assert time.process_time() - began < LIMIT_S
     well_formed(picture)
 
 
 @pytest.mark.parametrize("atom", ATOMS, ids=lambda atom: atom.name)
 def test_every_atom_has_a_fragment_picture(atom: Atom) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     svg = well_formed(pictures.fragment(atom))
-    assert time.perf_counter() - began < LIMIT_S
+    assert time.process_time() - began < LIMIT_S
     assert atom.name in svg
 
 
