@@ -185,7 +185,7 @@ def wgmma_near(n: int) -> tuple[Atom, ...]:
     """List the rows whose widths are nearest to one that a schedule asks for: of each type the nearest that it has.
 
     Example:
-        >>> [atom.name for atom in wgmma_near(40) if atom.name.endswith(("f16", "i8"))]
+        >>> [atom.name for atom in wgmma_near(40) if atom.name.endswith((".f16", "i8"))]
         ['wgmma.m64n40k16.f32.f16', 'wgmma.m64n40k16.f16.f16', 'wgmma.m64n32k32.i32.i8']
     """
     nearest = {inputs: min(_widths(inputs), key=lambda legal: abs(legal - n)) for inputs, _ in _KINDS}
