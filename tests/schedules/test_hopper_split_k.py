@@ -133,7 +133,7 @@ def test_the_model_shares_out_k_where_tiles_are_few() -> None:
     best = hopper.plans(tn(4096, 4096, 4096))[0]
     assert best.ways == 1
     assert not best.stream
-    assert any(plan.stream for plan in hopper.plans(tn(2176, 2176, 4096))[:20])
+    assert any(plan.stream for plan in hopper.plans(tn(2176, 2176, 4096)))
 
 
 def test_skinny_products_are_swapped_and_as_wide_as_their_rows() -> None:
