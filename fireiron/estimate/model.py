@@ -290,7 +290,7 @@ def _rounds(everything: tuple[Site, ...], kernel: Kernel, values: Mapping[str, i
                     free.add(outer)
             if view.buffer.memory.name == "SH":
                 ahead[outer] = max(ahead.get(outer, 0), view.buffer.slots - 1)
-    return [_Round(bool(outer), trips, ahead.get(outer, 0), outer in free) for outer, trips in rounds.items()]
+    return [_Round(bool(outer), trips, ahead.get(outer, 0), outer in free) for outer, trips in rounds.items() if trips]
 
 
 def _critical(rounds: list[_Round], throughput: float) -> float:
@@ -317,7 +317,12 @@ def _zeros(site: Site, kernel: Kernel, values: Mapping[str, int]) -> dict[str, A
     for cursor in site.role.cursors if site.role else ():
         zeros |= {cursor.slot.name: 0, cursor.parity.name: 0}
     zeros[BLOCKS] = int(evaluate(kernel.grid, values))  # pyright: ignore[reportArgumentType]
-    return {**zeros, **{let.var.name: 0 for let in site.lets}}
+    for let in site.lets:
+        try:
+            zeros[let.var.name] = int(evaluate(let.value, zeros))  # pyright: ignore[reportArgumentType]
+        except (ZeroDivisionError, KeyError):  # of a group without rows, or of what only the kernel knows
+            zeros[let.var.name] = 0
+    return zeros
 
 
 def _dram(

@@ -98,14 +98,18 @@ def accesses(
             if view.buffer.memory.registers:
                 continue
             row = _row(site, view, direction, kernel, values)
+            if row is None:
+                continue
             key = (row.path, row.title, row.what, row.buffer, row.direction)
             rows[key] = _sum(rows[key], row) if key in rows else row
     return tuple(rows.values())
 
 
-def _row(site: Site, view: View, direction: str, kernel: Kernel, sizes: Mapping[str, int]) -> AccessRow:
+def _row(site: Site, view: View, direction: str, kernel: Kernel, sizes: Mapping[str, int]) -> AccessRow | None:
     conditions = conditions_of(site, direction)
     known = sample(site, kernel, sizes, (view.offset, *conditions))
+    if not known.lanes[0]:  # a loop around it has no trips: a single unit, for one, shares with nobody
+        return None
     mask = known.mask(*conditions)
     whole = _whole(site, view, sizes)
     if whole is None:

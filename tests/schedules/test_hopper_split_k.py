@@ -128,6 +128,18 @@ def test_streams_take_any_order_and_number_of_units() -> None:
     assert str(few.lowered().grid) == "4", "no more units than chunks"
 
 
+@pytest.mark.parametrize("units", [1, 7])
+def test_any_number_of_units_is_checked_and_estimated(units: int) -> None:
+    schedule = (
+        tn(520, 776, 1024).tile(64, 128).to(Block).persistent(share=stream_k(units)).epilog(memory=FR)
+        .split(64).pipeline(4, inflight=1).specialize().load(A, SH, tma()).load(B, SH, tma())
+        .tile(64, 128).to(Warpgroup).split(16).unroll().done()
+    )  # fmt: skip
+    assert str(schedule.lowered().grid) == str(units)
+    assert not [f for f in schedule.check("sm_90a") if f.severity == "error"]
+    assert schedule.estimate("sm_90a").time_us > 0
+
+
 def test_the_model_shares_out_k_where_tiles_are_few() -> None:
     assert hopper.plans(tn(128, 128, 65536))[0].ways > 4
     best = hopper.plans(tn(4096, 4096, 4096))[0]
