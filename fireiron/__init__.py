@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from fireiron.algebra.dtypes import DType, b1, bf16, e4m3, e5m2, f16, f32, f64, i4, i8, i32, tf32, u4, u8
 from fireiron.algebra.expr import Expr, symbol
 from fireiron.algebra.layout import Layout
@@ -9,8 +12,6 @@ from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.errors import FireironError
 from fireiron.base.presets_path import presets_path
 from fireiron.base.version import VERSION
-from fireiron.front.best import best, gemm
-from fireiron.front.layers import LayerChain, LayersChain, layers
 from fireiron.front.matmul import MatMulChain
 from fireiron.front.moves import (
     MoveChain,
@@ -27,7 +28,6 @@ from fireiron.front.moves import (
     wmma,
 )
 from fireiron.front.outputs import Rows, Save, row_max, row_sum, save
-from fireiron.front.products import ProductsChain, products
 from fireiron.front.roles import DST, SRC, A, B, C, Role
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
 from fireiron.language.decompositions import ByAtomics as by_atomics
@@ -81,12 +81,17 @@ from fireiron.language.levels import (
 from fireiron.language.pointwise import Op, Value, parameter, where
 from fireiron.language.pointwise import cast_to as cast
 from fireiron.language.tensor import ColMajor, Grouped, Matrix, RowMajor, Tensor, Vector
-from fireiron.tune.space import space
 
 __version__ = VERSION
 
 # Presets live in the top-level folder schedules/ and are imported as fireiron.schedules.
 __path__.extend(presets_path(__path__[0]))
+
+if TYPE_CHECKING:
+    from fireiron.front.best import best, gemm
+    from fireiron.front.layers import LayerChain, LayersChain, layers
+    from fireiron.front.products import ProductsChain, products
+    from fireiron.tune.space import space
 
 __all__ = [
     "DST",
@@ -201,3 +206,20 @@ __all__ = [
     "where",
     "wmma",
 ]
+
+# Modules that few programs need, loaded when a name of theirs is first asked for: an import takes milliseconds each.
+_LATER = {
+    "best": "front.best", "gemm": "front.best", "LayerChain": "front.layers", "LayersChain": "front.layers",
+    "layers": "front.layers", "ProductsChain": "front.products", "products": "front.products", "space": "tune.space",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module 'fireiron' has no attribute {name!r}")
+    globals()[name] = found = getattr(import_module(f"fireiron.{_LATER[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

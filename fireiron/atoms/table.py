@@ -129,6 +129,8 @@ def matching(
         for atom in table
         if atom.kind == kind
         and atom.nbytes == nbytes
+        and (nbytes or atom.shape == shape)
+        and atom.unit == level  # most atoms differ before this line, which is quick to see
         and next(_differences(atom, shape, dtypes, memories, level, arch, product), None) is None
     )
 
