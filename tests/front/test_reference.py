@@ -9,6 +9,9 @@ from fireiron import RF, SH, A, B, Block, Matrix, Move, Pointwise, Thread, Vecto
 from fireiron.algebra.dtypes import bf16, dtype, f16, f32, f64, i8, i32
 from fireiron.front.bounded import Bounded, exact, largest, smallest
 from fireiron.front.reference import compare, reference
+from fireiron.front.simulation import random_arrays
+from fireiron.jit.interface import Interface
+from fireiron.schedules import ada, hopper
 
 
 def pair(value: float, error: float) -> Bounded:
@@ -128,3 +131,14 @@ def test_ops_of_a_swapped_product_see_the_callers_c() -> None:
     swapped = reference(finish(matmul(16, 8, 32, beta=0.5).swap()), arrays, {})
     np.testing.assert_allclose(swapped.value.T, plain.value, rtol=1e-12)
     np.testing.assert_allclose(swapped.error.T, plain.error, rtol=1e-6)
+
+
+def test_sums_of_eight_bit_floats_are_bounded_as_wgmma_keeps_them() -> None:
+    spec = matmul(64, 64, 256, "e4m3", layout="TN")
+    errors = {}
+    for preset in (hopper.cooperative, ada.gemm):
+        schedule = preset(spec, hopper.Plan(64, 64, 1)) if preset is hopper.cooperative else preset(spec)
+        arrays = random_arrays(Interface.of(schedule.lowered()), {}, seed=1)
+        errors[preset] = reference(schedule, arrays, {}).error
+    # Eight instructions, each cut 13 bits below its largest addend; mma.sync sums in all bits of f32.
+    assert (errors[hopper.cooperative] > 8 * errors[ada.gemm]).all()
