@@ -31,6 +31,7 @@ from fireiron.front.outputs import Rows, Save, row_max, row_sum, save
 from fireiron.front.roles import DST, SRC, A, B, C, Role
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
 from fireiron.language.decompositions import ByAtomics as by_atomics
+from fireiron.language.decompositions import ByCluster as by_cluster
 from fireiron.language.decompositions import ByTma as by_tma
 from fireiron.language.decompositions import InOrder as in_order
 from fireiron.language.decompositions import Microkernel as microkernel
@@ -145,6 +146,7 @@ __all__ = [
     "best",
     "bf16",
     "by_atomics",
+    "by_cluster",
     "by_tma",
     "cast",
     "clamp",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Literal
 
 import attrs
 
@@ -28,7 +29,9 @@ from fireiron import (
     Strategy,
     Warp,
     Warpgroup,
+    by_cluster,
     conform,
+    in_order,
     space,
     stmatrix,
     through_shared,
@@ -43,6 +46,7 @@ from fireiron.schedules import ada, ampere, simt
 DTYPE = "bf16"  # of the command line's products where it says none
 ROWS = 64  # of one wgmma
 SPAN = 128  # bytes of a swizzled row
+LEAST_SPAN = 32
 SHARED = 227 * 1024  # bytes of a block
 RESERVED = 1024  # bytes kept for barriers
 PAD = 16  # bytes behind each line of a padded panel
@@ -85,6 +89,8 @@ class Plan:
         stages: chunks in flight, 0 for as many as fit.
         group: tile rows that blocks at work together cover.
         ways: blocks that share each tile of C, each with a part of K.
+        through: how their sums meet: in global memory, where the last block to end adds them; or in the shared memory
+            of a cluster of at most 8 blocks, of which each finishes a part of the tile. The model knows the first.
         stream: blocks take equal shares of all tiles' chunks of K.
     """
 
@@ -99,14 +105,23 @@ class Plan:
     group: int = 8
     ways: int = 1
     stream: bool = False
+    through: Literal["memory", "cluster"] = "memory"
+
+    def shares(self, nbytes: int) -> int:
+        """Count the blocks that finish a part of each tile: columns for whole rows of 32 bytes, 8 of a transpose."""
+        if self.ways == 1 or self.through == "memory":
+            return 1
+        unit = 8 if self.swapped else max(8, LEAST_SPAN // nbytes)
+        return max(s for s in range(1, self.ways + 1) if s == 1 or self.n % (s * unit) == 0)
 
     def panel(self, nbytes: int) -> tuple[int, int]:
         """Size the staging panels: one bulk store each."""
+        n = self.n // self.shares(nbytes)
         if self.swapped:
-            fits = (self.n // i for i in range(1, self.n + 1) if self.n % i == 0)
+            fits = (n // i for i in range(1, n + 1) if n % i == 0)
             return ROWS, next(width for width in fits if width <= 128 and width % 8 == 0)
         width = SPAN // nbytes
-        return ROWS, next(w for w in (width, width // 2, width // 4, self.n) if self.n % w == 0)
+        return ROWS, next(w for w in (width, width // 2, width // 4, n) if n % w == 0)
 
     def staging(self, nbytes: int, padded: bool = False) -> int:
         """Count the bytes through which the consumers store: swizzled panels, or padded ones for stores by vectors."""
@@ -118,7 +133,8 @@ class Plan:
 
     def ring(self, nbytes: int) -> int:
         """Count the staging slots of a consumer."""
-        panels = self.n // self.panel(nbytes)[1] * (self.m // ROWS // (1 if self.pingpong else self.consumers))
+        rows = self.m // ROWS // (1 if self.pingpong else self.consumers)
+        panels = self.n // self.shares(nbytes) // self.panel(nbytes)[1] * rows
         return min(2, panels)
 
     def depth(self, nbytes: int, out_nbytes: int, padded: bool = False, saved: int = 0, folded: int = 0) -> int:
@@ -132,7 +148,8 @@ class Plan:
             folded: tensors of sums or maxima of rows, four threads' values of f32 for each.
         """
         chunk = (self.m + self.n) * SPAN * self.panels
-        beside = (1 + saved) * self.staging(out_nbytes, padded) + folded * self.m * 16 * self.consumers
+        sums = 0 if self.ways == 1 or self.through == "memory" else self.m * self.n * 4 * (2 if self.pingpong else 1)
+        beside = sums + (1 + saved) * self.staging(out_nbytes, padded) + folded * self.m * 16 * self.consumers
         return self.stages or min(MOST_STAGES, (SHARED - RESERVED - beside) // chunk)
 
     @property
@@ -170,7 +187,8 @@ def pingpong(spec: MatMulChain, plan: Plan = Plan(n=192)) -> MatMulChain:
 def split_k(spec: MatMulChain, plan: Plan = Plan(ways=4)) -> MatMulChain:
     """Schedule a product of few tiles and a long K: blocks share each tile, and the last one to end adds their sums.
 
-    The sums lie in a workspace, and are added in the order of K: the same bits in every run.
+    The sums lie in a workspace, and are added in the order of K: the same bits in every run. So are those that
+    `Plan(through="cluster")` leaves in the shared memory of a cluster.
 
     Args:
         plan: the degrees of freedom.
@@ -217,7 +235,8 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
         tiled = clusters.persistent(Grouped(plan.group), share).tile(m, n).to(Block)
     chain = tiled.epilog(memory=FR, store=_store(plan, chain))
     if plan.ways > 1:
-        chain = chain.split(ways=plan.ways, multiple_of=k).parallel(Block)
+        reduce = by_cluster(plan.shares(c.dtype.nbytes)) if plan.through == "cluster" else in_order()
+        chain = chain.split(ways=plan.ways, multiple_of=k).parallel(Block, reduce=reduce)
     chain = (
         chain.split(k)
         .pipeline(plan.depth(kind.nbytes, c.dtype.nbytes, *_beside(spec)), inflight=0 if held else 1)

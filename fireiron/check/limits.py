@@ -8,11 +8,13 @@ from fireiron.algebra.arch import ARCHS, Arch
 from fireiron.algebra.arch import arch as find_arch
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import nbytes as human
-from fireiron.language.decompositions import Decomposition, Load, Specialised, Split, Tile, Widest
+from fireiron.language.decompositions import ByCluster, Decomposition, Load, Specialised, Split, Tile, Widest
 from fireiron.language.levels import SH, Block, Cluster
 from fireiron.language.residual import Residual
 
+MAX_CLUSTER = 8  # blocks, on every GPU that has clusters
 MAX_THREADS = 1024  # of a block, on every architecture (CUDA programming guide, compute capabilities)
+WITHOUT_CLUSTER = "drop reduce=by_cluster(): the sums then meet in a workspace"
 
 
 def features_fit(link: Decomposition, arch: str) -> None:
@@ -22,9 +24,12 @@ def features_fit(link: Decomposition, arch: str) -> None:
         DecompositionError: `arch`.
     """
     target = find_arch(arch).target
+    fix = ""
     match link:
         case Tile(level=level) if level is not None and level.name == Cluster.name:
             needed = (("cluster", "clusters of blocks"),)
+        case Split(reduce=ByCluster()):
+            needed, fix = (("cluster", "clusters of blocks"),), WITHOUT_CLUSTER
         case Split(specialised=Specialised(registers=registers)):
             needed = (("mbarrier.expect_tx", "roles that load by bulk copies"),)
             needed += (("setmaxnreg", "register budgets of roles"),) if registers else ()
@@ -33,7 +38,7 @@ def features_fit(link: Decomposition, arch: str) -> None:
     for feature, what in needed:
         if not target.has(feature):
             raise DecompositionError(
-                "arch", f"{what} need {first_with(feature, target)}, not {arch}", fix=without(feature)
+                "arch", f"{what} need {first_with(feature, target)}, not {arch}", fix=fix or without(feature)
             )
 
 

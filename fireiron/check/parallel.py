@@ -6,9 +6,18 @@ from collections.abc import Sequence
 
 from fireiron.algebra.expr import Index, ceil_div, simplest
 from fireiron.base.errors import DecompositionError
-from fireiron.check.limits import MAX_THREADS
-from fireiron.language.decompositions import ByAtomics, ByTma, Decomposition, InOrder, Reduction, Split
-from fireiron.language.levels import Block, Level, Warp
+from fireiron.check.limits import MAX_CLUSTER, MAX_THREADS
+from fireiron.language.decompositions import (
+    ByAtomics,
+    ByCluster,
+    ByTma,
+    Decomposition,
+    InOrder,
+    Reduction,
+    Split,
+    Tile,
+)
+from fireiron.language.levels import Block, Cluster, Level, Warp
 from fireiron.language.residual import Residual
 
 ATOMIC = ("f32", "f64", "i32")  # accumulators that memory adds
@@ -52,7 +61,7 @@ def parallel(links: Sequence[Decomposition], before: Residual, split: Split, lev
 
     Raises:
         DecompositionError: `parallel-level`, `parallel-accumulator`, `parallel-order`, `second-parallel`,
-            `parallel-ways`, `parallel-reduce`, `parallel-pipeline`, `too-many-threads`.
+            `parallel-ways`, `parallel-reduce`, `parallel-cluster`, `parallel-pipeline`, `too-many-threads`.
     """
     _level(before, level)
     c = before.operand("C")
@@ -89,6 +98,8 @@ def parallel(links: Sequence[Decomposition], before: Residual, split: Split, lev
     _reduce(c.dtype.name, level, reduce)
     if level != Block:
         _units(before, split, level)
+    if isinstance(reduce, ByCluster):
+        _cluster(links, before, split, reduce)
 
 
 def _level(before: Residual, level: Level) -> None:
@@ -108,16 +119,62 @@ def _reduce(dtype: str, level: Level, reduce: Reduction) -> None:
     if isinstance(reduce, InOrder):
         return
     if level != Block:
+        fact, how = "where no atomics are needed", "by_atomics"
+        if isinstance(reduce, ByTma):
+            how = "by_tma"
+        if isinstance(reduce, ByCluster):
+            fact, how = "in which no cluster has a part", "by_cluster"
         raise DecompositionError(
             "parallel-reduce",
-            f"the sums of {level}s meet in shared memory, where no atomics are needed",
-            fix=f"drop reduce={'by_tma' if isinstance(reduce, ByTma) else 'by_atomics'}(), or split over Block",
+            f"the sums of {level}s meet in shared memory, {fact}",
+            fix=f"drop reduce={how}(), or split over Block",
         )
     if isinstance(reduce, ByAtomics) and dtype not in ATOMIC:
         raise DecompositionError(
             "parallel-reduce",
             f"global memory does not add accumulators of {dtype}",
             fix=f"accumulate in {', '.join(ATOMIC)}, or drop reduce=by_atomics()",
+        )
+
+
+def _cluster(links: Sequence[Decomposition], before: Residual, split: Split, reduce: ByCluster) -> None:
+    """Refuse blocks that are no cluster of their own."""
+    other = next((x for x in links if isinstance(x, Tile) and x.level is not None and x.level == Cluster), None)
+    if other is not None:
+        raise DecompositionError(
+            "parallel-cluster",
+            "the blocks that share a tile are to be a cluster, and a tile above has made one of blocks that do not",
+            fix="tile to Block alone, or drop reduce=by_cluster()",
+            other=other.link,
+        )
+    extent = before.extents["K"]
+    if split.ways is None and not (isinstance(extent, int) and isinstance(split.size, int)):
+        raise DecompositionError(
+            "parallel-ways",
+            f"how many chunks of {split.size} there are is how many blocks a cluster has, and that is not known: "
+            f"the extent of K is {extent}",
+            fix=f"write split(ways=n, multiple_of={split.size})",
+        )
+    ways = split.ways or -(-extent // split.size)  # pyright: ignore
+    assert isinstance(ways, int)
+    if ways > MAX_CLUSTER:
+        raise DecompositionError(
+            "parallel-cluster",
+            f"{ways} chunks for a block each are a cluster of {ways}, larger than the {MAX_CLUSTER} that every GPU "
+            "takes",
+            fix=f"split(ways={MAX_CLUSTER}, ...), or drop reduce=by_cluster()",
+        )
+    if isinstance(extent, int) and isinstance(split.size, int) and (some := -(-extent // split.size)) < ways:
+        raise DecompositionError(
+            "parallel-ways",
+            f"{ways} ways of {split.size} leave {ways - some} blocks of the cluster nothing of K = {extent}",
+            fix=f"split K {some} ways, or into smaller chunks",
+        )
+    if reduce.shares is not None and not 1 <= reduce.shares <= ways:
+        raise DecompositionError(
+            "parallel-cluster",
+            f"{reduce.shares} of {ways} blocks cannot finish a share of the tile each",
+            fix=f"use 1 to {ways}, or leave shares out",
         )
 
 

@@ -38,6 +38,41 @@ __device__ __forceinline__ {kind} float_to_{kind}(float x) {{
 }}
 """
 
+_WAIT: Final = """\
+__device__ __forceinline__ void mbarrier_wait(unsigned long long* barrier, int parity) {
+    const unsigned address = shared_address(barrier);
+    unsigned done;
+    do {
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+            : "=r"(done) : "r"(address), "r"(parity) : "memory");
+    } while (!done);
+}
+"""
+# __assertfail is the driver's: it prints `file:line: text: block: [...], thread: [...] Assertion `what` failed.`
+_WAIT_BOUNDED: Final = """\
+__device__ __forceinline__ void mbarrier_wait_bounded(
+    unsigned long long* barrier, int parity, const char* what, const char* file, int line, const char* text) {
+    const unsigned address = shared_address(barrier);
+    const long long start = clock64();
+    unsigned done;
+    do {
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+            : "=r"(done) : "r"(address), "r"(parity) : "memory");
+        if (!done && clock64() - start > (1ll << 34)) __assertfail(what, file, line, text, 1);
+    } while (!done);
+}
+"""
+_ARRIVE_AT: Final = """\
+__device__ __forceinline__ void mbarrier_arrive_at(unsigned long long* barrier, int rank) {
+    asm volatile("{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1; "
+        "mbarrier.arrive.shared::cluster.b64 _, [remote]; }"
+        : : "r"(shared_address(barrier)), "r"(rank) : "memory");
+}
+"""
+
+_ACQUIRE: Final = ("try_wait.parity.", "try_wait.parity.acquire.cluster.")
+_RELEASE: Final = ("mbarrier.arrive.", "mbarrier.arrive.release.cluster.")
+
 # In an order in which each comes after those that it calls.
 HELPERS: Final = {
     "half_to_float": """\
@@ -203,37 +238,13 @@ __device__ __forceinline__ void mbarrier_arrive(unsigned long long* barrier) {
 }
 """,
     # Without `.release.cluster`, which would put a fence of the whole GPU into every chunk.
-    "mbarrier_arrive_at": """\
-__device__ __forceinline__ void mbarrier_arrive_at(unsigned long long* barrier, int rank) {
-    asm volatile("{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1; "
-        "mbarrier.arrive.shared::cluster.b64 _, [remote]; }"
-        : : "r"(shared_address(barrier)), "r"(rank) : "memory");
-}
-""",
-    "mbarrier_wait": """\
-__device__ __forceinline__ void mbarrier_wait(unsigned long long* barrier, int parity) {
-    const unsigned address = shared_address(barrier);
-    unsigned done;
-    do {
-        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-            : "=r"(done) : "r"(address), "r"(parity) : "memory");
-    } while (!done);
-}
-""",
-    # __assertfail is the driver's: it prints `file:line: text: block: [...], thread: [...] Assertion `what` failed.`
-    "mbarrier_wait_bounded": """\
-__device__ __forceinline__ void mbarrier_wait_bounded(
-    unsigned long long* barrier, int parity, const char* what, const char* file, int line, const char* text) {
-    const unsigned address = shared_address(barrier);
-    const long long start = clock64();
-    unsigned done;
-    do {
-        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-            : "=r"(done) : "r"(address), "r"(parity) : "memory");
-        if (!done && clock64() - start > (1ll << 34)) __assertfail(what, file, line, text, 1);
-    } while (!done);
-}
-""",
+    "mbarrier_arrive_at": _ARRIVE_AT,
+    "mbarrier_arrive_release_at": _ARRIVE_AT.replace("_arrive_at", "_arrive_release_at").replace(*_RELEASE),
+    "mbarrier_wait": _WAIT,
+    "mbarrier_wait_bounded": _WAIT_BOUNDED,
+    # What blocks of the cluster wrote to shared memory before they arrived is seen after these.
+    "mbarrier_wait_cluster": _WAIT.replace("_wait(", "_wait_cluster(").replace(*_ACQUIRE),
+    "mbarrier_wait_cluster_bounded": _WAIT_BOUNDED.replace("_wait_", "_wait_cluster_").replace(*_ACQUIRE),
     "cluster_sync": """\
 __device__ __forceinline__ void cluster_sync() {
     asm volatile("barrier.cluster.arrive.release;" : : : "memory");

@@ -133,16 +133,18 @@ class Body:
                             write(f"mbarrier_init(&{barrier.name}[i], {barrier.count});")
             case Await(barrier=barrier, slot=slot, parity=parity):
                 place = f"&{barrier.name}[{number(slot)}], {number(parity)}"
+                wide = "_cluster" if statement.wide else ""
                 if self.bounded:
-                    write(f"mbarrier_wait_bounded({place}, {_whose(statement)});")
+                    write(f"mbarrier_wait{wide}_bounded({place}, {_whose(statement)});")
                 else:
-                    write(f"mbarrier_wait({place});")
+                    write(f"mbarrier_wait{wide}({place});")
             case Arrive(barrier=barrier, slot=slot, nbytes=nbytes, peer=peer):
                 place = f"&{barrier.name}[{number(slot)}]"
                 if nbytes:
                     write(f"mbarrier_expect({place}, {nbytes});")
                 elif peer is not None:
-                    write(f"mbarrier_arrive_at({place}, {number(peer)});")
+                    wide = "_release" if statement.wide else ""
+                    write(f"mbarrier_arrive{wide}_at({place}, {number(peer)});")
                 else:
                     write(f"mbarrier_arrive({place});")
             case Advance(cursor=cursor, by=by):
@@ -237,6 +239,9 @@ class Body:
             o.role: Element(v, self.number, o.role == "B", self.constants)
             for o, v in zip(atom.operands, call.views, strict=True)
         }
+        for view in call.views:
+            if view.peer is not None:
+                fields["peer"] = self.number(view.peer)
         if call.map is not None:
             far = next(v for v in call.views if v.buffer.name == call.map.buffer.name)
             fields["map"] = call.map.name

@@ -10,11 +10,12 @@ import numpy as np
 from fireiron.algebra.arch import Arch
 from fireiron.algebra.expr import Expr, evaluate, free
 from fireiron.algebra.occupancy import Occupancy, occupancy
+from fireiron.atoms.peer import LOADS
 from fireiron.base.errors import Finding
 from fireiron.base.link import Link
 from fireiron.base.text import count as counted
 from fireiron.base.text import nbytes
-from fireiron.check.limits import first_with, without
+from fireiron.check.limits import WITHOUT_CLUSTER, first_with, without
 from fireiron.estimate.registers import ADDRESSING, least_registers, register_cap, registers_of, roles_of
 from fireiron.kernel.ir import BLOCK, Await, Buffer, Call, Compute, FindGroup, Kernel, Region, Role, walk
 from fireiron.kernel.sites import Site, reads_and_writes, sample, sites, symbols, typical_sizes
@@ -161,18 +162,20 @@ def limits(kernel: Kernel, arch: Arch, sizes: Mapping[str, int] | None) -> Itera
 
 def features(kernel: Kernel, arch: Arch, everything: tuple[Site, ...]) -> Iterator[Finding]:
     """Find what the architecture does not compile: clusters, roles and their budgets, atoms."""
-    ring = next((s for s in walk(kernel.body) if isinstance(s, Await)), None)
-    wanted: list[tuple[str, str, Link | None]] = []
+    ring = next((s for s in walk(kernel.body) if isinstance(s, Await) and not s.wide), None)
+    wanted: list[tuple[str, str, Link | None, str]] = []
     if kernel.cluster > 1:
-        wanted.append(("cluster", "clusters of blocks", top(kernel).link))
+        sums = next((s for s in everything if isinstance(s.statement, Call) and s.statement.atom in LOADS), None)
+        found = (top(kernel).link, without("cluster")) if sums is None else (sums.link, WITHOUT_CLUSTER)
+        wanted.append(("cluster", "clusters of blocks", *found))
     if ring is not None:
-        wanted.append(("mbarrier.expect_tx", "roles that load by bulk copies", ring.link))
+        wanted.append(("mbarrier.expect_tx", "roles that load by bulk copies", ring.link, ""))
         if any(role.registers for role in roles_of(kernel)):
-            wanted.append(("setmaxnreg", "register budgets of roles", ring.link))
-    for feature, what, link in wanted:
+            wanted.append(("setmaxnreg", "register budgets of roles", ring.link, ""))
+    for feature, what, link, fix in wanted:
         if not arch.target.has(feature):
             message = f"{what} need {first_with(feature, arch)}, not {arch}"
-            yield Finding("arch", message, fix=without(feature), link=link, path=top(kernel).path)
+            yield Finding("arch", message, fix=fix or without(feature), link=link, path=top(kernel).path)
     calls = {s.statement.atom: s for s in everything if isinstance(s.statement, Call)}
     for atom, site in calls.items():
         if missing := atom.missing_on(arch.number):

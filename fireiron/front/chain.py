@@ -340,14 +340,16 @@ class SplitRefinements(Chain):
             level: Block: as many blocks share each tile of C (split-K); inside the block Warpgroup, Warp or
                 `Group(Warp, n)`, whose units then share what loads above this split bring.
             reduce: in_order() by default: the same bits in every run; by_atomics(), of blocks, in the order of arrival;
-                by_tma(), of blocks, which add to C itself (beta=1) by bulk stores.
+                by_tma(), of blocks, which add to C itself (beta=1) by bulk stores; by_cluster(), of at most 8 blocks,
+                which read each other's sums out of shared memory and finish a share of the tile each.
 
         Shapes:
             (M, N, k)(L) -> (M, N, k)(level)
 
         Raises:
             DecompositionError: `parallel-level`, `parallel-accumulator`, `parallel-order`, `second-parallel`,
-                `parallel-ways`, `parallel-units`, `parallel-reduce`, `parallel-pipeline`, `too-many-threads`.
+                `parallel-ways`, `parallel-units`, `parallel-reduce`, `parallel-cluster`, `parallel-pipeline`,
+                `too-many-threads`.
         """
         (*above, link) = self.links
         assert isinstance(link, Split)

@@ -61,12 +61,16 @@ def _nbytes(storage: Storage) -> int:
 
 
 def _overlay(storage: Storage, placed: Mapping[str, Buffer], lives: Mapping[str, tuple[int, int]]) -> int:
-    """Find the lowest offset above which no placed buffer is alive between this one's first access and its last."""
+    """Find the lowest offset above which no placed buffer is alive between this one's first access and its last.
+
+    What mbarriers guard is alive throughout: who else accesses it is not seen here.
+    """
     born, dies = lives.get(storage.name, (0, 0))
     alive = [
         b
         for b in placed.values()
-        if b.memory == SH and not (lives.get(b.name, (0, -1))[1] < born or lives.get(b.name, (0, 0))[0] > dies)
+        if b.memory == SH
+        and (b.guarded or not (lives.get(b.name, (0, -1))[1] < born or lives.get(b.name, (0, 0))[0] > dies))
     ]
     return max((b.offset + b.nbytes for b in alive), default=0)
 

@@ -29,6 +29,7 @@ from fireiron.kernel.ir import (
     Wait,
     walk,
 )
+from fireiron.kernel.roles import peers
 from fireiron.kernel.walk import lower_links
 from fireiron.language.decompositions import Decomposition
 from fireiron.language.levels import Cluster
@@ -50,12 +51,12 @@ def part(links: Sequence[Decomposition], state: State, context: Context, math: B
     assert context.threads is not None
     names, math_lets = context.names, tuple(context.lets)
     context.names = taken | set(context.storages) | {b.name for r in context.rings for b in (r.full, r.empty)}
-    context.names |= {r.cursor.name for r in context.rings}
+    context.names |= {r.cursor.name for r in context.rings} | {b.name for b in context.barriers}
     context.lets, definitions = [], context.definitions
     context.definitions = {}
     context.role = "load"
     load = lower_links(links, state, context)
-    if context.cluster > 1:
+    if len(peers(context)) > 1:
         load = (*load, *_drain(context))
     load = (*context.lets, If(eq(Var(THREAD, context.loaders), 0), load))
     context.definitions = {**context.definitions, **definitions}
@@ -81,11 +82,18 @@ def part(links: Sequence[Decomposition], state: State, context: Context, math: B
             ),
         )
     )
-    return (*_set_up(context), roles)
+    return (*set_up(context), roles)
 
 
-def _set_up(context: Context) -> Body:
-    barriers = tuple(b for ring in context.rings for b in (ring.full, ring.empty))
+def _barriers(context: Context) -> tuple[Barrier, ...]:
+    return (*(b for ring in context.rings for b in (ring.full, ring.empty)), *context.barriers)
+
+
+def set_up(context: Context) -> Body:
+    """Initialise a kernel's mbarriers; where blocks of a cluster arrive at each other's, behind a barrier of them."""
+    barriers = _barriers(context)
+    if not barriers:
+        return ()
     made = (InitBarriers(barriers), Fence("barrier.init", "others use the barriers, and bulk copies do"))
     together = Sync(Cluster, "barriers are initialised before peers use them")
     return (*made, together) if context.cluster > 1 else made
@@ -116,10 +124,9 @@ def place_barriers(
     """Give mbarriers their places behind the buffers."""
     placed: dict[str, Barrier] = {}
     end = -(-shared // BARRIER_NBYTES) * BARRIER_NBYTES
-    for ring in context.rings:
-        for barrier in (ring.full, ring.empty):
-            placed[barrier.name] = attrs.evolve(barrier, offset=end)
-            end += BARRIER_NBYTES * barrier.slots
+    for barrier in _barriers(context):
+        placed[barrier.name] = attrs.evolve(barrier, offset=end)
+        end += BARRIER_NBYTES * barrier.slots
     if not placed:
         return body, (), shared
     return _placed(body, placed), tuple(placed.values()), end

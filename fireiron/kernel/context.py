@@ -107,6 +107,9 @@ class Context:
         zeroed: accumulators that their first MatMul takes for zero, so that nothing initialises them.
         ways: blocks that share each tile of C, which they split K for; this block is number `way` of those for number
             `tile` of `tiles`.
+        joined: of these, the blocks that are a cluster of their own; they are not counted as ways.
+        trip: how many trips of the persistent loop came before this one.
+        barriers: mbarriers beside those of rings.
         workspaces: global memory that the kernel keeps for itself.
         stream: where units share out the chunks of all tiles, this one's part; `seats` counts their blocks.
     """
@@ -119,6 +122,9 @@ class Context:
     way: Expr = attrs.field(factory=lambda: as_expr(0))
     tiles: Index = 1
     tile: Expr = attrs.field(factory=lambda: as_expr(0))
+    joined: int = 1
+    trip: Expr = attrs.field(factory=lambda: as_expr(0))
+    barriers: list[Barrier] = attrs.field(factory=list[Barrier])
     resident: int = 0
     storages: dict[str, Storage] = attrs.field(factory=dict[str, Storage])
     names: set[str] = attrs.field(factory=set[str])

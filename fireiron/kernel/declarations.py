@@ -1,4 +1,4 @@
-"""What a kernel declares: its buffers, barriers and parameters, which its statements name."""
+"""What a kernel declares: its buffers, barriers and parameters, and views of them, which its statements name."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import attrs
 
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Symbol, Var, lt, minimum
+from fireiron.algebra.layout import Layout
+from fireiron.algebra.swizzle import Swizzle
 from fireiron.language.levels import Level, Memory
 
 
@@ -44,6 +46,33 @@ class Buffer:
     read: bool = True
     guarded: bool = False
     follows: str = ""
+
+
+@attrs.frozen
+class View:
+    """Name the elements that one access touches, for each thread.
+
+    Args:
+        buffer: where.
+        offset: flat element index of the first element: swizzle, slot and unit copy already applied.
+        layout: steps from the first element to the others, in the atom's order (`4:1` for a vector, `1:0` for
+            a scalar).
+        slot: which ring slot `offset` lies in (0 <= slot < slots), kept for hazard analysis.
+        origin: coordinates of the first element in the whole tensor, one a dimension: for messages, and for bulk
+            copies, which count by them.
+        swizzle: permutes the element offset of each element, first one included, where an instruction addresses a
+            whole tile by its first element (bulk copies, wgmma); `offset` is then not yet permuted.
+        peer: rank of the cluster's block in whose shared memory it lies, the same for all threads of a block; None for
+            this block's own.
+    """
+
+    buffer: Buffer
+    offset: Expr
+    layout: Layout = Layout(1, 0)
+    slot: Expr | None = None
+    origin: tuple[Expr, ...] = ()
+    swizzle: Swizzle | None = None
+    peer: Expr | None = None
 
 
 @attrs.frozen

@@ -12,6 +12,7 @@ from fireiron.base.errors import DecompositionError
 from fireiron.kernel.added import added_in_bulk
 from fireiron.kernel.context import Body, Context, Recur, State, buffer_of
 from fireiron.kernel.ir import Compute, For, Region, View
+from fireiron.kernel.meeting import meet
 from fireiron.kernel.pointwise import lower_ops
 from fireiron.kernel.reduce import add_constant, fill, gather, share
 from fireiron.kernel.rows import lower_rows
@@ -58,6 +59,8 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     if bulk is not None:
         value, stores = added_in_bulk(link, output, bulk)
         link = attrs.evolve(link, value=value, store=stores)
+    meeting = meet(window, parts, output, inside, state, link, context)
+    window, output, inside, state = meeting.window, meeting.output, meeting.inside, meeting.state
     summed = window
     finish: Body = (add_constant(summed.storage, link.init, context),) if partial and link.init != 0 else ()
     for i, value in enumerate(link.values):
@@ -72,7 +75,7 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     begin = () if storage.name in context.zeroed else (init,)
     if context.stream is not None:
         return (*begin, *main, *gathered, *hand_on(summed, context.stream, finish, link.link, context))
-    return (*begin, *main, *gathered, *share(summed, parts, finish, context))
+    return (*begin, *main, *gathered, *meeting.around(share(summed, parts, finish, context)))
 
 
 def _store(

@@ -12,9 +12,7 @@ from typing import Any, Literal, TypeAlias, cast
 import attrs
 
 from fireiron.algebra.expr import Expr, Var, evaluate, free
-from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Scalar
-from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.link import Link
 from fireiron.kernel.declarations import (
     Barrier,
@@ -27,6 +25,7 @@ from fireiron.kernel.declarations import (
     Precondition,
     Size,
     TensorMap,
+    View,
     Workspace,
 )
 from fireiron.language.atom import Atom
@@ -36,30 +35,6 @@ THREAD = "thread"  # the Var of a thread's index inside its block
 BLOCK = "block"  # the Var of a block's index inside the grid (grids are one-dimensional)
 BLOCKS = "blocks"  # the Var of the number of blocks launched, which a persistent kernel's loops step by
 RANK = "rank"  # the Var of a block's index inside its cluster
-
-
-@attrs.frozen
-class View:
-    """Name the elements that one access touches, for each thread.
-
-    Args:
-        buffer: where.
-        offset: flat element index of the first element: swizzle, slot and unit copy already applied.
-        layout: steps from the first element to the others, in the atom's order (`4:1` for a vector, `1:0` for
-            a scalar).
-        slot: which ring slot `offset` lies in (0 <= slot < slots), kept for hazard analysis.
-        origin: coordinates of the first element in the whole tensor, one a dimension: for messages, and for bulk
-            copies, which count by them.
-        swizzle: permutes the element offset of each element, first one included, where an instruction addresses a
-            whole tile by its first element (bulk copies, wgmma); `offset` is then not yet permuted.
-    """
-
-    buffer: Buffer
-    offset: Expr
-    layout: Layout = Layout(1, 0)
-    slot: Expr | None = None
-    origin: tuple[Expr, ...] = ()
-    swizzle: Swizzle | None = None
 
 
 @attrs.frozen
@@ -261,12 +236,20 @@ class InitBarriers:
 
 @attrs.frozen
 class Await:
-    """Wait, in every thread that is here, until the phase of this parity of a barrier's slot is complete."""
+    """Wait, in every thread that is here, until the phase of this parity of a barrier's slot is complete.
+
+    Args:
+        barrier: on what.
+        slot: which of the ring.
+        parity: of the phase.
+        wide: whether those who wait then see what blocks of the cluster wrote to shared memory before they arrived.
+    """
 
     barrier: Barrier
     slot: Expr
     parity: Expr
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
+    wide: bool = False
 
 
 @attrs.frozen
@@ -278,6 +261,7 @@ class Arrive:
         slot: which of the ring.
         nbytes: bytes that the phase must also see land (expect_tx), 0 for none.
         peer: rank of the cluster's block whose barrier it is, None for this block's own.
+        wide: whether blocks of the cluster that wait then see what was written to shared memory before.
     """
 
     barrier: Barrier
@@ -285,6 +269,7 @@ class Arrive:
     nbytes: int = 0
     peer: Expr | None = None
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
+    wide: bool = False
 
 
 @attrs.frozen

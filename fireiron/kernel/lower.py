@@ -12,7 +12,7 @@ from fireiron.algebra.expr import Expr, Symbol, as_expr, free
 from fireiron.algebra.scalar import parameters
 from fireiron.base.errors import SpecError
 from fireiron.kernel.allocate import allocate, rebind
-from fireiron.kernel.assemble import part, place_barriers
+from fireiron.kernel.assemble import part, place_barriers, set_up
 from fireiron.kernel.context import Context, State
 from fireiron.kernel.conversions import check_conversions
 from fireiron.kernel.ir import (
@@ -107,7 +107,7 @@ def lower(
     state = attrs.evolve(state, windows=windows)
     taken = set(context.names)
     body = lower_links(links, state, context)
-    body = part(links, state, context, body, taken) if context.rings else (*context.lets, *body)
+    body = part(links, state, context, body, taken) if context.rings else (*set_up(context), *context.lets, *body)
     buffers, shared = allocate(tuple(s for s in context.storages.values() if s.tensor is None), body)
     body, barriers, shared = place_barriers(body, context, shared)
     buffers = {**buffers, **{b.name: b for b in context.temporaries}}

@@ -6,22 +6,30 @@ from collections.abc import Sequence
 
 import attrs
 
-from fireiron.algebra.expr import simplest
+from fireiron.algebra.expr import Var, simplest
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Body, Context, Recur, State, descend, units_of
-from fireiron.kernel.ir import Region
+from fireiron.kernel.ir import RANK, Region
 from fireiron.kernel.window import Partial, cut_chunk
-from fireiron.language.decompositions import Decomposition, Split
+from fireiron.language.decompositions import ByCluster, Decomposition, Split
 from fireiron.language.levels import Block
 
 
 def count_ways(rest: Sequence[Decomposition], state: State, context: Context) -> None:
-    """Find among the links below the tile to Block how many blocks share a tile; their split is the first one."""
+    """Find among the links below the tile to Block how many blocks share a tile; their split is the first one.
+
+    Blocks of a cluster have their place in it for a number.
+    """
     link = next((x for x in rest if isinstance(x, Split)), None)
     if link is not None and link.level == Block:
         extent = state.residual.extents["K"]
         assert extent is not None
-        context.ways = simplest(cut_chunk(link.size, extent, link.ways).trips)
+        ways = simplest(cut_chunk(link.size, extent, link.ways).trips)
+        if not isinstance(link.reduce, ByCluster):
+            context.ways = ways
+        elif ways != 1:
+            assert isinstance(ways, int), "the rule of the link counts the blocks"
+            context.joined, context.way = ways, Var(RANK, ways)
 
 
 def lower_parallel(link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
@@ -40,9 +48,8 @@ def lower_parallel(link: Split, rest: Sequence[Decomposition], state: State, con
             )
     below = state.under(link.words, link.link)
     if level == Block:
-        sums.append(
-            Partial(context.ways, context.way, level, context.tile, context.tiles, link.reduce, below.path, link.link)
-        )
+        ways = context.joined if isinstance(link.reduce, ByCluster) else context.ways
+        sums.append(Partial(ways, context.way, level, context.tile, context.tiles, link.reduce, below.path, link.link))
         return recur(rest, descend(below, {"K": part}, {"K": context.way}, level), context)
     ways = part.trips
     assert isinstance(ways, int)

@@ -21,7 +21,7 @@ from fireiron.kernel.shares import Share, divide
 from fireiron.kernel.storage import fresh_window, register_storage
 from fireiron.kernel.window import Partial, Storage, Window
 from fireiron.language.atom import Atom
-from fireiron.language.decompositions import ByAtomics, ByTma, InOrder, Reduction
+from fireiron.language.decompositions import ByAtomics, ByCluster, ByTma, InOrder, Reduction
 from fireiron.language.levels import GL, RF, SH, Block, Kernel, Memory, Thread
 
 VECTOR_NBYTES = 16
@@ -205,7 +205,7 @@ def share(window: Window, partials: list[Partial], finish: Body, context: Contex
     them in the order of the ways, or takes what atomics have added. Nobody waits for another block.
     """
     partial = next((p for p in partials if p.level == Block), None)
-    if partial is None or isinstance(partial.reduce, ByTma):
+    if partial is None or isinstance(partial.reduce, ByTma | ByCluster):
         return finish
     storage = window.storage
     size, threads = as_int(storage.size), (context.threads or 1) // context.staggered

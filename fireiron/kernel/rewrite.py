@@ -55,7 +55,8 @@ def replaced(body: Body, values: Mapping[Var, Expr]) -> Body:
         return None if e is None else one(e)
 
     def view(v: View) -> View:
-        return attrs.evolve(v, offset=one(v.offset), slot=maybe(v.slot), origin=tuple(one(x) for x in v.origin))
+        origin = tuple(one(x) for x in v.origin)
+        return attrs.evolve(v, offset=one(v.offset), slot=maybe(v.slot), origin=origin, peer=maybe(v.peer))
 
     out: list[Statement] = []
     for s in body:

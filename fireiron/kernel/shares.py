@@ -63,10 +63,10 @@ def divide(held: Ownership, partial: Partial, context: Context) -> Share:
         tuple(context.expanded(g) for g in absent),
     )
     # Digits of a way count the outermost loop fastest, those of a register the innermost.
-    steps = _joined([(access.count, 1), *reversed(kept)])
+    steps = joined([(access.count, 1), *reversed(kept)])
     run = steps.leaves[0][0] if steps.leaves[0][1] == 1 else 1
     assert isinstance(run, int)
-    return Share(Ownership(owned, written, held.threads, "the sum of the ways"), taken, _joined(ways), steps, run)
+    return Share(Ownership(owned, written, held.threads, "the sum of the ways"), taken, joined(ways), steps, run)
 
 
 def _placed(
@@ -81,7 +81,7 @@ def _placed(
     )
 
 
-def _joined(modes: list[tuple[int, int]]) -> Layout:
+def joined(modes: list[tuple[int, int]]) -> Layout:
     """Make a layout of (extent, stride) pairs, fastest first, neighbours that continue each other made one."""
     found: list[tuple[int, int]] = []
     for extent, stride in modes:

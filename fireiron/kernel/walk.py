@@ -22,6 +22,7 @@ from fireiron.algebra.expr import (
 )
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError, FireironError
+from fireiron.check.limits import MAX_CLUSTER
 from fireiron.kernel.context import Body, Context, State, descend, units_of
 from fireiron.kernel.epilog import lower_epilog
 from fireiron.kernel.groups import OpenGroups, open_groups, reached
@@ -58,7 +59,6 @@ from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
 
 WARP_WIDTH = Warp.size
 MAX_GRID = 2**31 - 1
-MAX_CLUSTER = 8  # blocks, on every GPU that has clusters
 
 
 def lower_links(links: Sequence[Decomposition], state: State, context: Context) -> Body:
@@ -183,8 +183,8 @@ def _grid_tile(
     opened = open_groups(link, parts, state, context)
     total = opened.groups.most if opened else tiles_in(parts)
     assert link.level is not None
-    size = _blocks_of(link, rest, {dim: part.size for dim, part in parts.items()})
     count_ways(rest, state, context)
+    size = _blocks_of(link, rest, {dim: part.size for dim, part in parts.items()}) * context.joined
     context.grid, context.cluster = total * size * context.ways, size
     context.resident, context.persistent = link.resident, link.persistent
     # A grid holds fewer blocks than 2^31, whatever the sizes: its index and what is made of it are 32-bit.
@@ -272,7 +272,7 @@ def _work_loop(
         step, first = units * stagger, unit + turn * units
     always = proves(lt(first, total))
     trips = ceil_div(total - first, step) if always else maximum(total - first + step - 1, 0) // step
-    trip = context.variable("trip", simplest(ceil_div(total, 1)))
+    context.trip = trip = context.variable("trip", simplest(ceil_div(total, 1)))
     tile = item = context.variable("tile" if context.ways == 1 else "item", most)
     lets = [Let(item, first + trip * step)]
     if context.ways != 1:

@@ -157,7 +157,24 @@ class ByTma:
         return "by bulk additions to C"
 
 
-Reduction: TypeAlias = InOrder | ByAtomics | ByTma
+@attrs.frozen
+class ByCluster:
+    """Let the blocks of a parallel split be a cluster, which read each other's sums out of shared memory.
+
+    Each finishes a share of the tile: it adds its own sum of that to those of the blocks behind it, the same bits in
+    every run.
+
+    Args:
+        shares: how many blocks finish a share, at most; None for as many as the tile's columns can be dealt out to.
+    """
+
+    shares: int | None = None
+
+    def __str__(self) -> str:
+        return "in a cluster" if self.shares is None else f"in a cluster, in {self.shares} shares"
+
+
+Reduction: TypeAlias = InOrder | ByAtomics | ByTma | ByCluster
 
 
 @attrs.frozen
@@ -352,6 +369,7 @@ def every(links: Iterable[Decomposition]) -> tuple[Decomposition, ...]:
 
 __all__ = [
     "ByAtomics",
+    "ByCluster",
     "ByTma",
     "Chunks",
     "ColMajor",

@@ -8,7 +8,7 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.scalar import Arg
 from fireiron.base.text import count
 from fireiron.kernel.ir import Kernel
-from fireiron.language.decompositions import ByAtomics, ByTma, Done, Each, Epilog, Load, Split
+from fireiron.language.decompositions import ByAtomics, ByCluster, ByTma, Done, Each, Epilog, Load, Split
 from fireiron.language.levels import SH, Block, Memory
 from fireiron.language.programs import Layers, Products
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, tensors_of
@@ -159,7 +159,11 @@ def reduction(step: Step, link: Split, kernel: Kernel | None) -> str:
         return f"reduce: {step.trips} sums by bulk additions to C"
     how = "by atomics" if isinstance(link.reduce, ByAtomics) else "in order"
     name, size = lowered.meeting(kernel, step) if kernel else ("", None)
-    place = f"workspace {name}".rstrip() if link.level == Block else f"{name} in SH" if name else "SH"
+    place = f"{name} in SH" if name else "SH"
+    if isinstance(link.reduce, ByCluster):
+        place += " of the cluster"
+    elif link.level == Block:
+        place = f"workspace {name}".rstrip()
     bytes_ = f", {amount(size)}" if size is not None else ""
     return f"reduce: {step.trips} sums {how} through {place}{bytes_}"
 

@@ -10,6 +10,7 @@ from fireiron.base.text import nbytes
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import (
     ByAtomics,
+    ByCluster,
     ByTma,
     Decomposition,
     Done,
@@ -149,6 +150,8 @@ def summed(link: Split) -> str:
         return "their sums meet in the workspace by atomics, in the order of arrival; the last block finishes the tile"
     if isinstance(link.reduce, ByTma):
         return "each block adds its sum to C itself, by bulk stores, in the order of arrival"
+    if isinstance(link.reduce, ByCluster):
+        return "they are a cluster, and read each other's sums out of SH; each ends with a share of the tile"
     if link.level == Block:
         return "their sums meet in the workspace; the last block adds them in order, and finishes the tile"
     return "their sums meet in SH, and are added in order; each ends with a share of the tile"

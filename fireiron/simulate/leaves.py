@@ -33,6 +33,7 @@ class Operand:
         origin: that element's coordinates.
         peek: whether it is gathered unchecked, for who knows better which elements count.
         extents: how many rows and columns of it exist, where that is less than the view's.
+        peer: which block of the cluster it lies in the shared memory of, where that is not its own.
     """
 
     view: View
@@ -41,6 +42,7 @@ class Operand:
     origin: tuple[Callable[[Env], Any], ...]
     peek: bool = False
     extents: tuple[Callable[[Env], Any], Callable[[Env], Any]] | None = None
+    peer: Callable[[Env], Any] | None = None
 
     def access(self, env: Env, lanes: tuple[int, int], mask: Array | None) -> Access:
         """List the elements for these lanes."""
@@ -146,6 +148,8 @@ class Leaf:
         self.team.order.tick(place.number)
         values: list[Array | None] = []
         for operand, access in zip(self.sources, plan.reads, strict=True):
+            if access is not None and operand.peer is not None:
+                visit(self.team, place, access)
             if access is not None and access.storage.fragment is not None:
                 self._settled(access, "reads")
             values.append(None if access is None else gather(access) if operand.peek else self.load(access))
@@ -242,7 +246,8 @@ class Leaf:
         zero: Array | None = None
         try:
             for operand in self.sources:
-                reads.append(None if isinstance(reading, str) else operand.access(env, lanes, reading))
+                found = operand if operand.peer is None else at_peer(operand, self.team, self.place, env)
+                reads.append(None if isinstance(reading, str) else found.access(env, lanes, reading))
         except Fault as fault:
             raise self.team.fault(self.place, fault, "reads") from None
         if reading is not mask:
@@ -319,6 +324,33 @@ def refuse_flying(
             element = storage.name(storage.element_of(int(granules[np.argmax(reading)])))
             text = f"{place} writes {element} in {team.label}, which an asynchronous instruction may still read"
             raise team.error(place, "source-in-flight", text, "wait for the reader's group first")
+
+
+def at_peer(operand: Operand, team: Team, place: Place, env: Env) -> Operand:
+    """Bind a view of a peer's shared memory to that of the block that it names now.
+
+    Raises:
+        SimulationError: `bad-peers`.
+    """
+    assert operand.peer is not None
+    ranks = np.unique(np.asarray(operand.peer(env)))
+    if len(ranks) != 1 or not 0 <= int(ranks[0]) < len(team.machine.members):
+        raise team.error(
+            place,
+            "bad-peers",
+            f"{place}: {team.label} reads shared memory of rank {', '.join(map(str, ranks))} of a cluster of "
+            f"{len(team.machine.members)}",
+            "read from one block of the cluster at a time",
+        )
+    return attrs.evolve(operand, storage=team.machine.members[int(ranks[0])].shared[operand.view.buffer.name])
+
+
+def visit(team: Team, place: Place, access: Access) -> None:
+    """Note who reads a peer's shared memory: that block must not end before."""
+    member = next(m for m in team.machine.members if m.shared.get(access.storage.buffer.name) is access.storage)
+    if member is not team.member:
+        threads = np.unique(access.who) - 1 + team.offset
+        member.visits += [(int(thread), team.order.now, place) for thread in threads.tolist()]
 
 
 def uncommitted(team: Team, lane: int) -> str:

@@ -344,6 +344,7 @@ class Compiler:
         # Loops decide how many lanes there are even where no address depends on them.
         extents = frozenset[str]().union(*(dict(scope.needs).get(name, frozenset()) for name in loops))
         offsets = [view.offset for view in (*sources, *targets)]
+        offsets += [view.peer for view in sources if view.peer is not None]
         needs = scope.of(*offsets, read, statement.write, lane) | scope.guard | extents
         peeks = isinstance(statement, Micro) or meaning.__class__ is ShuffleMeaning
         made = [self.operand(view, peeks and (isinstance(statement, Call) or view in targets)) for view in sources]
@@ -376,7 +377,8 @@ class Compiler:
     def operand(self, view: View, peek: bool = False) -> Operand:
         """Compile a view."""
         storage = self.team.storages[view.buffer.name]
-        return Operand(view, storage, self.value(view.offset), tuple(map(self.value, view.origin)), peek)
+        peer = None if view.peer is None else self.value(view.peer)
+        return Operand(view, storage, self.value(view.offset), tuple(map(self.value, view.origin)), peek, peer=peer)
 
     def predicate(self, expr: Expr | None) -> Value | None:
         """Compile a predicate; None where it always holds."""

@@ -191,7 +191,7 @@ def finish(machine: Machine) -> None:
                     raise machine.error(
                         place,
                         "peer-exited",
-                        f"{place}: {machine.local(thread + 1)} arrives at block {member.block}, which may have ended: "
+                        f"{place}: {machine.local(thread + 1)} comes to block {member.block}, which may have ended: "
                         "nothing there waits for it",
                         "await the last arrivals before the end, or end with a barrier of the cluster",
                     )

@@ -40,6 +40,11 @@ PLANS = [
     Plan(m=128, n=192, swapped=True, stream=True),
     Plan(m=128, n=128, stream=True, cluster=(2, 1)),
     Plan(m=128, n=128, stream=True, cluster=(1, 2)),
+    Plan(m=64, n=64, consumers=1, ways=3, through="cluster"),
+    Plan(m=64, n=64, consumers=1, ways=8, through="cluster"),
+    Plan(m=128, n=128, ways=4, through="cluster"),
+    Plan(m=128, n=96, pingpong=True, ways=2, through="cluster"),
+    Plan(m=64, n=128, consumers=1, swapped=True, ways=4, through="cluster"),
 ]
 SIZES = [(1024, 768, 1024), (1000, 1016, 1032), (2176, 2176, 1088), (136, 72, 4104)]
 
@@ -99,7 +104,15 @@ def test_layouts(plan, dtype, layout):
     check(spec, hopper.gemm(spec, plan))
 
 
-@pytest.mark.parametrize("plan", [Plan(m=128, n=128, ways=3), Plan(m=128, n=128, stream=True)], ids=str)
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan(m=128, n=128, ways=3),
+        Plan(m=128, n=128, stream=True),
+        Plan(m=128, n=128, ways=4, through="cluster"),
+    ],
+    ids=str,
+)
 def test_integers(plan):
     spec = matmul(640, 384, 2048, "i8", layout="TN")
     check(spec, hopper.gemm(spec, plan), exact=True)
@@ -115,6 +128,8 @@ def test_few_rows(rows, weights):
         None,
         Plan(m=64, n=width, consumers=1, ways=2),
         Plan(m=128, n=width, consumers=2, ways=4),
+        Plan(m=64, n=width, consumers=1, ways=4, through="cluster"),
+        Plan(m=128, n=width, consumers=2, ways=8, through="cluster"),
         Plan(m=64, n=width, consumers=1, panels=2, stream=True),
         Plan(m=64, n=width, consumers=1, stream=True),
     ):

@@ -150,7 +150,7 @@ MISTAKES: list[tuple[str, dict[str, int], str, tuple[str, ...]]] = [
         ("uses full[0] of rank 1, whose initialisation no bar",),
     ),
     ("mask", {"cluster": 2}, "deadlock", ("cluster of blocks 0 to 1", "whose phase 0 lacks 2048 bytes, of which none")),
-    ("drain", {"cluster": 2}, "peer-exited", ("thread 128 of block 1 arrives at block 0, which may have ended",)),
+    ("drain", {"cluster": 2}, "peer-exited", ("thread 128 of block 1 comes to block 0, which may have ended",)),
 ]
 
 

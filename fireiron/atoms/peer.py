@@ -1,0 +1,56 @@
+"""Loads from the shared memory of another block of the cluster, by the place that the same buffer has in one's own.
+
+They stand beside the table: no Move asks for them, since memory SH is a block's own everywhere else.
+"""
+
+from __future__ import annotations
+
+from fireiron.algebra.layout import Layout
+from fireiron.language.atom import Atom, Operand
+from fireiron.language.levels import RF, SH, Memory, Thread
+
+_WORDS = {16: ("v4.u32", 4), 8: ("v2.u32", 2), 4: ("u32", 1)}
+
+_LOAD = """\
+__device__ __forceinline__ void load_peer_{n}B(void* dst, const void* src, int rank) {{
+    unsigned* words = static_cast<unsigned*>(dst);
+    asm volatile("{{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %{address}, %{rank}; "
+        "ld.shared::cluster.{kind} {registers}, [remote]; }}"
+        : {results} : "r"(shared_address(src)), "r"(rank) : "memory");
+}}
+"""
+
+
+def _operand(role: str, memory: Memory, nbytes: int) -> Operand:
+    """Describe one side; its elements are bytes, since the row takes any type."""
+    layout = Layout((1, nbytes), (0, 1))
+    return Operand(role, memory, None, (1, nbytes), layout, "read" if role == "src" else "write")
+
+
+def _row(nbytes: int) -> Atom:
+    kind, words = _WORDS[nbytes]
+    places = ", ".join(f"%{i}" for i in range(words))
+    return Atom(
+        name=f"ld.peer.{nbytes}B",
+        kind="Move",
+        shape=(0,),
+        unit=Thread,
+        operands=(_operand("src", SH, nbytes), _operand("dst", RF, nbytes)),
+        arch=90,
+        source="PTX ISA, Data Movement and Conversion Instructions: mapa, ld.shared::cluster",
+        cuda=_LOAD.format(
+            n=nbytes,
+            kind=kind,
+            address=words,
+            rank=words + 1,
+            registers=f"{{{places}}}" if words > 1 else places,
+            results=", ".join(f'"=r"(words[{i}])' for i in range(words)),
+        ),
+        call=f"load_peer_{nbytes}B(&{{dst}}, &{{src}}, {{peer}});",
+        nbytes=nbytes,
+        # As from one's own shared memory: what it takes longer to arrive is hidden by asking early.
+        clocks=4 * words,
+    )
+
+
+LOADS: tuple[Atom, ...] = tuple(_row(nbytes) for nbytes in _WORDS)

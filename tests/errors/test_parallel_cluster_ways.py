@@ -1,0 +1,30 @@
+"""A cluster of as many blocks as K, which is not known, has chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fireiron import FR, Block, by_cluster, matmul, symbol
+
+
+def wrong() -> Any:
+    return (
+        matmul(64, 64, symbol("K"), "f16").tile(64, 64).to(Block).epilog(memory=FR)
+        .split(64).parallel(Block, reduce=by_cluster())
+    )  # fmt: skip
+
+
+def test_parallel_cluster_ways(refused: Callable[..., Any]) -> None:
+    refused(
+        wrong,
+        "parallel-ways",
+        "parallel(Block, reduce=by_cluster())",
+        """\
+DecompositionError[parallel-ways]: how many chunks of 64 there are is how many blocks a cluster has, and that is not known: the extent of K is K
+  --> test_parallel_cluster_ways.py:14:20
+14 |         .split(64).parallel(Block, reduce=by_cluster())
+   |                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+at:  MatMul 64x64xK @ Kernel > tile 64x64 to Block > epilog FR > split 64
+fix: write split(ways=n, multiple_of=64)""",  # noqa: E501
+    )

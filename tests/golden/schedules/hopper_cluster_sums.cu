@@ -1,0 +1,316 @@
+struct bf16 { unsigned short bits; };
+struct alignas(64) TensorMap { unsigned long long words[16]; };
+
+__device__ __forceinline__ bf16 float_to_bf16(float x) {
+    bf16 y;
+#if __CUDA_ARCH__ >= 800
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+#else
+    const unsigned bits = __float_as_uint(x);
+    y.bits = x == x ? (bits + 0x7fff + (bits >> 16 & 1)) >> 16 : 0x7fff;
+#endif
+    return y;
+}
+
+__device__ __forceinline__ void wgmma_fence() {
+    asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
+}
+
+__device__ __forceinline__ void wgmma_commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
+}
+
+template <int pending>
+__device__ __forceinline__ void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(pending) : "memory");
+}
+
+__device__ __forceinline__ void bulk_commit() {
+    asm volatile("cp.async.bulk.commit_group;" : : : "memory");
+}
+
+template <int pending>
+__device__ __forceinline__ void bulk_wait_read() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" : : "n"(pending) : "memory");
+}
+
+__device__ __forceinline__ void fence_proxy_async() {
+    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
+}
+
+__device__ __forceinline__ void fence_barrier_init() {
+    asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
+}
+
+__device__ __forceinline__ unsigned shared_address(const void* place) {
+    return static_cast<unsigned>(__cvta_generic_to_shared(place));
+}
+
+__device__ __forceinline__ void mbarrier_init(unsigned long long* barrier, int count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(shared_address(barrier)), "r"(count) : "memory");
+}
+
+__device__ __forceinline__ void mbarrier_expect(unsigned long long* barrier, int nbytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+        : : "r"(shared_address(barrier)), "r"(nbytes) : "memory");
+}
+
+__device__ __forceinline__ void mbarrier_arrive(unsigned long long* barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(shared_address(barrier)) : "memory");
+}
+
+__device__ __forceinline__ void mbarrier_arrive_release_at(unsigned long long* barrier, int rank) {
+    asm volatile("{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1; "
+        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote]; }"
+        : : "r"(shared_address(barrier)), "r"(rank) : "memory");
+}
+
+__device__ __forceinline__ void mbarrier_wait(unsigned long long* barrier, int parity) {
+    const unsigned address = shared_address(barrier);
+    unsigned done;
+    do {
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+            : "=r"(done) : "r"(address), "r"(parity) : "memory");
+    } while (!done);
+}
+
+__device__ __forceinline__ void mbarrier_wait_cluster(unsigned long long* barrier, int parity) {
+    const unsigned address = shared_address(barrier);
+    unsigned done;
+    do {
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+            : "=r"(done) : "r"(address), "r"(parity) : "memory");
+    } while (!done);
+}
+
+__device__ __forceinline__ void cluster_sync() {
+    asm volatile("barrier.cluster.arrive.release;" : : : "memory");
+    asm volatile("barrier.cluster.wait.acquire;" : : : "memory");
+}
+
+__device__ __forceinline__ int cluster_rank() {
+    unsigned rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+template <int number, int threads>
+__device__ __forceinline__ void barrier_sync() {
+    asm volatile("bar.sync %0, %1;" : : "n"(number), "n"(threads) : "memory");
+}
+
+__device__ __forceinline__ void tma_load_2d(
+    void* dst, const TensorMap* map, unsigned long long* barrier, int c0, int c1) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4}], [%2];"
+        : : "r"(static_cast<unsigned>(__cvta_generic_to_shared(dst))), "l"(map), "r"(static_cast<unsigned>(__cvta_generic_to_shared(barrier))),
+            "r"(c0), "r"(c1) : "memory");
+}
+
+template <int mode, int lead, int stride>
+__device__ __forceinline__ unsigned long long wgmma_operand(const void* panel, unsigned shift) {
+    const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(panel));
+    const unsigned low = (((address & 0x3ffff) >> 4) + (shift >> 4)) | (lead >> 4) << 16;
+    const unsigned high = (stride >> 4) | mode << 30;
+    unsigned long long operand;
+    asm("mov.b64 %0, {%1, %2};" : "=l"(operand) : "r"(low), "r"(high));
+    return operand;
+}
+
+template <int a_major, int b_major>
+__device__ __forceinline__ void wgmma_m64n16k16_f32_bf16(
+    void* c_registers, unsigned long long a, unsigned long long b, int accumulate) {
+    float* d = static_cast<float*>(c_registers);
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %10, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9, p, 1, 1, %11, %12; }"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+        : "l"(a), "l"(b), "r"(accumulate), "n"(a_major), "n"(b_major));
+}
+
+__device__ __forceinline__ void copy_16B(void* dst, const void* src) {
+    *static_cast<uint4*>(dst) = *static_cast<const uint4*>(src);
+}
+
+__device__ __forceinline__ void load_peer_16B(void* dst, const void* src, int rank) {
+    unsigned* words = static_cast<unsigned*>(dst);
+    asm volatile("{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %4, %5; "
+        "ld.shared::cluster.v4.u32 {%0, %1, %2, %3}, [remote]; }"
+        : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3]) : "r"(shared_address(src)), "r"(rank) : "memory");
+}
+
+__device__ __forceinline__ void stmatrix_x2_trans(void* row, const void* registers) {
+    const unsigned* s = static_cast<const unsigned*>(registers);
+    const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};"
+        : : "r"(address), "r"(s[0]), "r"(s[1]) : "memory");
+}
+
+__device__ __forceinline__ void tma_store_2d(
+    const TensorMap* map, const void* src, int c0, int c1) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];"
+        : : "l"(map), "r"(static_cast<unsigned>(__cvta_generic_to_shared(src))), "r"(c0), "r"(c1) : "memory");
+}
+
+extern "C" __global__ void __launch_bounds__(256) __cluster_dims__(4, 1, 1)
+gemm_64x16x64_k4_bf16_f32(
+    const bf16* __restrict__ A,
+    const bf16* __restrict__ B,
+    bf16* __restrict__ C,
+    const __grid_constant__ TensorMap B_map,
+    const __grid_constant__ TensorMap A_map,
+    const __grid_constant__ TensorMap C_map) {
+    const int block = blockIdx.x;
+    const int blocks = gridDim.x;
+    const int rank = cluster_rank();
+    __builtin_assume(block >= 0);
+    __builtin_assume(blocks >= 0);
+    __builtin_assume(rank >= 0);
+    extern __shared__ __align__(1024) unsigned char shared[];
+    bf16* b_sh = reinterpret_cast<bf16*>(shared);
+    bf16* a_sh = reinterpret_cast<bf16*>(shared + 32768);
+    float* acc_sh = reinterpret_cast<float*>(shared + 40960);
+    bf16* sum_sh = reinterpret_cast<bf16*>(shared + 45056);
+    unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 46080);
+    unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 46112);
+    unsigned long long* summed = reinterpret_cast<unsigned long long*>(shared + 46144);
+    unsigned long long* taken = reinterpret_cast<unsigned long long*>(shared + 46152);
+    alignas(16) float acc[8];
+    alignas(16) float sum[4];
+    alignas(16) float acc_vec[4];
+    alignas(16) bf16 sum_sh_packed[4];
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < 4; ++i) {
+            mbarrier_init(&full[i], 1);
+        }
+        for (int i = 0; i < 4; ++i) {
+            mbarrier_init(&empty[i], 1);
+        }
+        for (int i = 0; i < 1; ++i) {
+            mbarrier_init(&summed[i], 16);
+        }
+        for (int i = 0; i < 1; ++i) {
+            mbarrier_init(&taken[i], 8);
+        }
+    }
+    fence_barrier_init();  // others use the barriers, and bulk copies do
+    cluster_sync();  // barriers are initialised before peers use them
+    const int warp_of_block = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
+    if (warp_of_block < 4) {  // load
+        const int thread = threadIdx.x;
+        __builtin_assume(thread >= 0);
+        int ring_slot = 0, ring_parity = 0;
+        __builtin_assume(ring_slot >= 0);
+        if (thread == 0) {
+            #pragma unroll 1
+            for (int trip = 0; trip < (63 - block / 4) / (blocks / 4) + 1; ++trip) {
+
+                // MatMul(64, 16, 4096)(GL, GL, GL)(Block)
+                const int tile = block / 4 + trip * (blocks / 4);
+                const int tile_m = tile;
+                const int tile_n = 0;
+                #pragma unroll 1
+                for (int k = 0; k < 16; ++k) {
+                    mbarrier_wait(&empty[ring_slot], 1 - ring_parity);
+                    mbarrier_expect(&full[ring_slot], 10240);
+
+                    // load B to b_sh: Move(64, 64)(GL, SH)(Block)
+                    tma_load_2d(&b_sh[ring_slot * 4096], &B_map, &full[ring_slot], rank * 1024 + k * 64, tile_m * 64);
+
+                    // load A to a_sh: Move(64, 16)(GL, SH)(Block)
+                    tma_load_2d(&a_sh[ring_slot * 1024], &A_map, &full[ring_slot], rank * 1024 + k * 64, tile_n * 16);
+                    if (++ring_slot == 4) ring_slot = 0, ring_parity ^= 1;
+                }
+            }
+        }
+    } else {  // math
+        const int thread = threadIdx.x - 128;
+        __builtin_assume(thread >= 0);
+        int ring_slot = 0, ring_parity = 0;
+        __builtin_assume(ring_slot >= 0);
+        const int warp = __shfl_sync(0xffffffff, thread / 32, 0);
+        #pragma unroll 1
+        for (int trip = 0; trip < (63 - block / 4) / (blocks / 4) + 1; ++trip) {
+
+            // MatMul(64, 16, 4096)(GL, GL, GL)(Block)
+            const int tile = block / 4 + trip * (blocks / 4);
+            const int tile_m = tile;
+            const int tile_n = 0;
+            #pragma unroll 1
+            for (int k = 0; k < 16; ++k) {
+                mbarrier_wait(&full[ring_slot], ring_parity);
+                wgmma_fence();  // accumulators are registers
+
+                // MatMul(64, 16, 64)(SH, SH, FR)(Warpgroup)
+                #pragma unroll
+                for (int k2 = 0; k2 < 4; ++k2) {
+                    wgmma_m64n16k16_f32_bf16<0, 0>(&acc[0], wgmma_operand<1, 16, 1024>(&b_sh[ring_slot * 4096], k2 * 32), wgmma_operand<1, 16, 1024>(&a_sh[ring_slot * 1024], k2 * 32), k != 0 || k2 != 0);
+                }
+                wgmma_commit();
+                wgmma_wait<1>();
+                if (thread == 0 && k > 0) {
+                    mbarrier_arrive(&empty[ring_slot < 1 ? ring_slot + 3 : ring_slot - 1]);
+                }
+                if (++ring_slot == 4) ring_slot = 0, ring_parity ^= 1;
+            }
+            wgmma_wait<0>();
+            if (thread == 0) {
+                mbarrier_arrive(&empty[ring_slot < 1 ? ring_slot + 3 : ring_slot - 1]);
+            }
+
+            // Reduce(4)(FR)(Cluster)
+            #pragma unroll
+            for (int i2 = 0; i2 < 2; ++i2) {
+                copy_16B(&acc_sh[i2 * 512 + thread * 4], &acc[i2 * 4]);
+            }
+            __syncwarp();  // the warp has written its sums
+            if (thread % 32 < 2) {
+                mbarrier_arrive_release_at(&summed[0], thread % 32);
+            }
+            if (rank < 2) {
+                mbarrier_wait_cluster(&summed[0], trip % 2);
+                load_peer_16B(&sum[0], &acc_sh[rank * 512 + thread * 4], rank);
+                #pragma unroll
+                for (int w = 0; w < 3; ++w) {
+                    load_peer_16B(&acc_vec[0], &acc_sh[rank * 512 + thread * 4], (rank + w + 1) % 4);
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        sum[e] = sum[e] + acc_vec[e];
+                    }
+                }
+                __syncwarp();  // the warp has read its part of the sums
+                if (thread % 32 < 4) {
+                    mbarrier_arrive_release_at(&taken[0], thread % 32);
+                }
+            }
+            if (rank < 2) {
+
+                // store C: Move(64, 8)(FR, GL)(Block)
+                if (thread == 0) {
+                    bulk_wait_read<0>();
+                }
+                barrier_sync<0, 128>();  // sum_sh is read before it is overwritten
+
+                // load sum to sum_sh: Move(64, 8)(FR, SH)(Warpgroup)
+                #pragma unroll
+                for (int e2 = 0; e2 < 4; ++e2) {
+                    sum_sh_packed[e2] = float_to_bf16(sum[e2]);
+                }
+                stmatrix_x2_trans(&sum_sh[thread % 8 * 64 + (warp * 2 + thread / 8 % 2 ^ thread % 8) * 8], &sum_sh_packed[0]);
+                fence_proxy_async();  // sum_sh is written before a bulk store reads it
+                barrier_sync<0, 128>();  // sum_sh is written before it is read
+                if (thread < 1) {
+                    tma_store_2d(&C_map, &sum_sh[0], tile_m * 64, tile_n * 16 + min(rank, 1) * 8);
+                }
+                if (thread == 0) {
+                    bulk_commit();
+                }
+            }
+            mbarrier_wait_cluster(&taken[0], trip % 2);
+        }
+        bulk_wait_read<0>();
+    }
+}
