@@ -91,6 +91,7 @@ class Plan:
         ways: blocks that share each tile of C, each with a part of K.
         through: how their sums meet: in global memory, where the last block to end adds them; or in the shared memory
             of a cluster of at most 8 blocks, of which each finishes a part of the tile. The model knows the first.
+        dependent: begin while the launch before in the stream ends, and let the one behind begin early.
         stream: blocks take equal shares of all tiles' chunks of K.
     """
 
@@ -106,6 +107,7 @@ class Plan:
     ways: int = 1
     stream: bool = False
     through: Literal["memory", "cluster"] = "memory"
+    dependent: bool = False
 
     def shares(self, nbytes: int) -> int:
         """Count the blocks that finish a part of each tile: columns for whole rows of 32 bytes, 8 of a transpose."""
@@ -229,10 +231,12 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     rows, cols = plan.cluster
     share = shares_of_k(SMS // (rows * cols)) if plan.stream else None
     if plan.cluster == (1, 1):
-        tiled = chain.tile(m, n, batch=spec.batch).to(Block).persistent(Grouped(plan.group), share)
+        tiled = chain.tile(m, n, batch=spec.batch).to(Block)
     else:
-        clusters = chain.tile(rows * m, cols * n, batch=spec.batch).to(Cluster)
-        tiled = clusters.persistent(Grouped(plan.group), share).tile(m, n).to(Block)
+        tiled = chain.tile(rows * m, cols * n, batch=spec.batch).to(Cluster)
+    tiled = tiled.persistent(Grouped(plan.group), share)
+    tiled = tiled.dependent() if plan.dependent else tiled
+    tiled = tiled if plan.cluster == (1, 1) else tiled.tile(m, n).to(Block)
     chain = tiled.epilog(memory=FR, store=_store(plan, chain))
     if plan.ways > 1:
         reduce = by_cluster(plan.shares(c.dtype.nbytes)) if plan.through == "cluster" else in_order()

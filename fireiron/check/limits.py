@@ -14,6 +14,7 @@ from fireiron.language.residual import Residual
 
 MAX_CLUSTER = 8  # blocks, on every GPU that has clusters
 MAX_THREADS = 1024  # of a block, on every architecture (CUDA programming guide, compute capabilities)
+DEPENDENT = "launches that begin while the one before ends"
 WITHOUT_CLUSTER = "drop reduce=by_cluster(): the sums then meet in a workspace"
 
 
@@ -26,8 +27,9 @@ def features_fit(link: Decomposition, arch: str) -> None:
     target = find_arch(arch).target
     fix = ""
     match link:
-        case Tile(level=level) if level is not None and level.name == Cluster.name:
-            needed = (("cluster", "clusters of blocks"),)
+        case Tile(level=level):
+            needed = (("cluster", "clusters of blocks"),) if level is not None and level.name == Cluster.name else ()
+            needed += (("griddepcontrol", DEPENDENT),) if link.dependent else ()
         case Split(reduce=ByCluster()):
             needed, fix = (("cluster", "clusters of blocks"),), WITHOUT_CLUSTER
         case Split(specialised=Specialised(registers=registers)):
@@ -52,6 +54,7 @@ def without(feature: str) -> str:
     """Say what to do where an instruction family is missing."""
     return {
         "cluster": "drop the tile to Cluster: tile to Block first",
+        "griddepcontrol": "drop dependent()",
         "setmaxnreg": "drop registers=, or compile for that target: its suffix a is what adds them",
     }.get(feature, "drop specialize(), and load by cp_async() in a pipeline")
 

@@ -299,12 +299,25 @@ def persistent(residual: Residual, level: Level | None, share: StreamK | None = 
         raise DecompositionError(
             "stream-units", f"stream_k({share.units}) shares work among nobody", fix="use 1 or more: the GPU's SMs"
         )
+    _of_grid("persistent", residual, level)
+
+
+def dependent(residual: Residual, level: Level | None) -> None:
+    """Refuse to make anything but the kernel a dependent launch.
+
+    Raises:
+        DecompositionError: `dependent-level`.
+    """
+    _of_grid("dependent", residual, level)
+
+
+def _of_grid(name: str, residual: Residual, level: Level | None) -> None:
     if level is None or residual.level.name != Kernel.name:
         raise DecompositionError(
-            "persistent-level",
-            "persistent() belongs to the tile that goes to the grid's blocks or clusters, "
+            f"{name}-level",
+            f"{name}() belongs to the tile that goes to the grid's blocks or clusters, "
             f"not to one {f'for a {level}' if level else 'that no level takes'} inside a {residual.level}",
-            fix="tile(m, n).to(Block).persistent(), first in the chain",
+            fix=f"tile(m, n).to(Block).{name}(), first in the chain",
         )
 
 

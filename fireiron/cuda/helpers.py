@@ -216,6 +216,17 @@ __device__ __forceinline__ void fence_barrier_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
 }
 """,
+    # All memory accesses of the launch before are then done and seen.
+    "grid_wait": """\
+__device__ __forceinline__ void grid_wait() {
+    asm volatile("griddepcontrol.wait;" : : : "memory");
+}
+""",
+    "grid_launch": """\
+__device__ __forceinline__ void grid_launch() {
+    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
+}
+""",
     "shared_address": """\
 __device__ __forceinline__ unsigned shared_address(const void* place) {
     return static_cast<unsigned>(__cvta_generic_to_shared(place));

@@ -114,12 +114,17 @@ class Element:
         return [[(int(n), int(s)) for n, s in mode.leaves] for mode in self.view.layout.modes]  # pyright: ignore[reportArgumentType]
 
 
-def parameter(p: Parameter) -> str:
-    """Declare a kernel parameter; what the kernel only reads may go through the read-only cache."""
+def parameter(p: Parameter, alone: bool = True) -> str:
+    """Declare a kernel parameter; what the kernel only reads may go through the read-only cache.
+
+    Args:
+        p: which.
+        alone: whether nobody else writes its memory while the kernel runs: else no load may move ahead of a wait.
+    """
     match p:
         case Pointer(buffer=buffer):
             const = "" if buffer.written else "const "
-            return f"{const}{c_type(buffer.dtype)}* __restrict__ {buffer.name}"
+            return f"{const}{c_type(buffer.dtype)}* {'__restrict__ ' if alone else ''}{buffer.name}"
         case Size(symbol=symbol):
             return f"int {symbol.name}"
         case Number(name=name, dtype=dtype):

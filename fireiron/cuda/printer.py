@@ -58,7 +58,7 @@ def _entry(kernel: Kernel, body: str) -> str:
     bounds = f"{kernel.threads}, {kernel.minimum_blocks}" if kernel.minimum_blocks else f"{kernel.threads}"
     if kernel.cluster > 1:
         bounds += f") __cluster_dims__({kernel.cluster}, 1, 1"
-    parameters = ",\n".join(INDENT + parameter(p) for p in kernel.parameters)
+    parameters = ",\n".join(INDENT + parameter(p, not kernel.dependent) for p in kernel.parameters)
     used = _used(kernel, body)
     lines = [f"const int {name} = {_SPECIAL[name]};" for name in used]
     # Not being negative, they are divided by shifting and masking; the compiler does not see it from the conversion.

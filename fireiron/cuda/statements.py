@@ -317,6 +317,8 @@ _FENCES = {
     "proxy.async": "fence_proxy_async",
     "wgmma": "wgmma_fence",
     "barrier.init": "fence_barrier_init",
+    "grid.wait": "grid_wait",
+    "grid.launch": "grid_launch",
 }
 
 

@@ -15,7 +15,7 @@ from fireiron.base.errors import Finding
 from fireiron.base.link import Link
 from fireiron.base.text import count as counted
 from fireiron.base.text import nbytes
-from fireiron.check.limits import WITHOUT_CLUSTER, first_with, without
+from fireiron.check.limits import DEPENDENT, WITHOUT_CLUSTER, first_with, without
 from fireiron.estimate.registers import ADDRESSING, least_registers, register_cap, registers_of, roles_of
 from fireiron.kernel.ir import BLOCK, Await, Buffer, Call, Compute, FindGroup, Kernel, Region, Role, walk
 from fireiron.kernel.sites import Site, reads_and_writes, sample, sites, symbols, typical_sizes
@@ -168,6 +168,8 @@ def features(kernel: Kernel, arch: Arch, everything: tuple[Site, ...]) -> Iterat
         sums = next((s for s in everything if isinstance(s.statement, Call) and s.statement.atom in LOADS), None)
         found = (top(kernel).link, without("cluster")) if sums is None else (sums.link, WITHOUT_CLUSTER)
         wanted.append(("cluster", "clusters of blocks", *found))
+    if kernel.dependent:
+        wanted.append(("griddepcontrol", DEPENDENT, top(kernel).link, ""))
     if ring is not None:
         wanted.append(("mbarrier.expect_tx", "roles that load by bulk copies", ring.link, ""))
         if any(role.registers for role in roles_of(kernel)):

@@ -291,6 +291,20 @@ class TileRefinements(Chain):
         self._check(rules.persistent, self._before, link.level, share)
         return self._refine(persistent=True, order=link.order if order is None else order, share=share, link=here())
 
+    def dependent(self: T_) -> T_:
+        """Let the kernel begin while the launch before it in the stream still ends (programmatic dependent launch).
+
+        What it does ahead of its first access of global memory then runs under that; all accesses wait for its end. A
+        block lets the launch behind begin once it has asked for all that it loads.
+
+        Raises:
+            DecompositionError: `dependent-level` where the tiles do not go to the grid's blocks or clusters; `arch`.
+        """
+        (*_, link) = self.links
+        assert isinstance(link, Tile)
+        self._check(rules.dependent, self._before, link.level)
+        return self._refine(dependent=True, link=here())
+
     def staggered(self: T_, units: int) -> T_:
         """Let units take whole tiles of the persistent loop in turn (ping-pong).
 

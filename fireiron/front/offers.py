@@ -12,7 +12,7 @@ REFINES = {
     "to": "tile", "layout": "tile", "permute": "tile", "unroll": "tile and split", "pipeline": "split",
     "parallel": "split", "pad": "load",
     "swizzle": "load", "storage_layout": "load", "reuse_buffer": "load", "no_sync": "load",
-    "persistent": "tile", "staggered": "tile", "specialize": "split",
+    "persistent": "tile", "dependent": "tile", "staggered": "tile", "specialize": "split",
 }  # fmt: skip
 # What completion leaves out: a chain's own data, and verbs that need a finished schedule.
 _DATA = {"links", "origin", "path", "program", "trail", "where", "matmul", "batch", "lowered", "flops"}

@@ -1,4 +1,4 @@
-"""Launches of clusters: the driver's launch configuration as ctypes holds it."""
+"""Launches of clusters, and dependent ones: the driver's launch configuration as ctypes holds it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from fireiron.base.errors import CallError
 MAX_CLUSTER = 8  # blocks of a cluster that every GPU with clusters runs (CUDA programming guide, thread block clusters)
 
 _CLUSTER_DIMENSION = 4  # CUlaunchAttributeID
+_PROGRAMMATIC_STREAM_SERIALIZATION = 6
 
 
 class Attribute(ctypes.Structure):
@@ -30,7 +31,7 @@ class Configuration(ctypes.Structure):
     )
 
 
-def configuration(grid: int, threads: int, shared_nbytes: int, cluster: int) -> Configuration:
+def configuration(grid: int, threads: int, shared_nbytes: int, cluster: int, dependent: bool = False) -> Configuration:
     """Describe launches of a grid of clusters, the stream apart.
 
     Args:
@@ -38,11 +39,19 @@ def configuration(grid: int, threads: int, shared_nbytes: int, cluster: int) -> 
         threads: of a block.
         shared_nbytes: dynamic shared memory of a block.
         cluster: blocks of a cluster.
+        dependent: whether it may begin while the launch before it in the stream ends.
     """
-    attribute = Attribute(id=_CLUSTER_DIMENSION)
-    attribute.value[:3] = (cluster, 1, 1)
-    # Assigning the pointer makes the configuration keep the attribute alive.
-    return Configuration((grid, 1, 1), (threads, 1, 1), shared_nbytes, None, ctypes.pointer(attribute), 1)
+    wanted: list[tuple[int, tuple[int, ...]]] = []
+    if cluster > 1:
+        wanted.append((_CLUSTER_DIMENSION, (cluster, 1, 1)))
+    if dependent:
+        wanted.append((_PROGRAMMATIC_STREAM_SERIALIZATION, (1,)))
+    attributes = (Attribute * len(wanted))()
+    for attribute, (number, value) in zip(attributes, wanted, strict=True):
+        attribute.id = number
+        attribute.value[: len(value)] = value
+    # Assigning the array makes the configuration keep it alive.
+    return Configuration((grid, 1, 1), (threads, 1, 1), shared_nbytes, None, attributes, len(wanted))
 
 
 def check_cluster(entry: str, cluster: int) -> None:

@@ -111,7 +111,7 @@ class Driver:
 
     # Drivers before CUDA 12 lack these, and are told apart by `require` before anything asks for them.
     @cached_property
-    def launch_clusters(self) -> Callable[..., int]:
+    def launch_configured(self) -> Callable[..., int]:
         """Give cuLaunchKernelEx."""
         return self._library.cuLaunchKernelEx
 

@@ -127,6 +127,7 @@ class Interface:
         preconditions: what the sizes must fulfil.
         cluster: blocks of a cluster; the grid is a multiple of it.
         persistent: whether at most as many blocks are launched as run at once.
+        dependent: whether it is launched while the launch before it may still run.
     """
 
     entry: str
@@ -138,6 +139,7 @@ class Interface:
     preconditions: tuple[Demand, ...] = ()
     cluster: int = 1
     persistent: bool = False
+    dependent: bool = False
 
     @property
     def pointers(self) -> tuple[PointerParameter, ...]:
@@ -214,6 +216,7 @@ class Interface:
             preconditions=tuple(Demand(**p) for p in data["preconditions"]),
             cluster=int(data["cluster"]),
             persistent=bool(data["persistent"]),
+            dependent=bool(data["dependent"]),
         )
 
     @staticmethod
@@ -257,6 +260,7 @@ class Interface:
             preconditions=tuple(Demand(text_of(p.condition), p.message, p.fix) for p in kernel.preconditions),
             cluster=kernel.cluster,
             persistent=kernel.persistent,
+            dependent=kernel.dependent,
         )
 
 

@@ -34,7 +34,7 @@ class Arguments:
     Args:
         places: first byte of each parameter's value.
         nbytes: of all values.
-        configuration: how clusters are launched, None where there are none.
+        configuration: how clusters and dependent launches are launched, None for others.
     """
 
     __slots__ = ("configuration", "configuration_address", "context", "context_address", "start", "table", "values")
@@ -196,7 +196,8 @@ def _runner(
     sizes = tuple(binding.sizes[p.name] for p in interface.parameters if isinstance(p, SizeParameter))
     threads, shared, cluster = interface.threads, interface.shared_nbytes, interface.cluster
     grid = min(binding.grid, loaded.resident) if interface.persistent else binding.grid
-    launch = driver.launch if cluster == 1 else driver.launch_clusters
+    plain = cluster == 1 and not interface.dependent
+    launch = driver.launch if plain else driver.launch_configured
     names = [p.name for p in (*interface.inputs, *interface.outputs)]
     encoded = [(names.index(r.array), EncodedMaps(r, driver)) for r in maps.recipes(interface, binding.sizes)]
     streams: dict[int, ctypes.c_void_p] = {}
@@ -208,7 +209,7 @@ def _runner(
         try:
             arguments = pool.pop()
         except IndexError:
-            made = None if cluster == 1 else configuration(grid, threads, shared, cluster)
+            made = None if plain else configuration(grid, threads, shared, cluster, interface.dependent)
             arguments = Arguments(places, nbytes, made)
         queue = streams.get(stream)
         if queue is None:

@@ -99,6 +99,7 @@ class Context:
         signal: the barrier and slot that bulk loads are counted by, where one is set.
         cluster: blocks of a cluster; `ranks` gives, by dimension, how many of them lie along it, and which this is.
         persistent: whether blocks loop over tiles.
+        dependent: whether the launch before may still run when this one begins.
         staggered: units that take these trips in turn.
         owner: the level whose units each own a whole tile of C: Block, or that of the units in turn.
         maps: tensor maps by tensor, box and span.
@@ -144,6 +145,7 @@ class Context:
     cluster: int = 1
     ranks: dict[str, tuple[int, Expr]] = attrs.field(factory=dict[str, tuple[int, Expr]])
     persistent: bool = False
+    dependent: bool = False
     staggered: int = 1
     owner: Level = Block
     prologue: list[Statement] = attrs.field(factory=list[Statement])

@@ -286,11 +286,13 @@ class Fence:
 
     Args:
         kind: `proxy.async` (generic accesses before, asynchronous ones after), `wgmma` (registers written before,
-            wgmma after), `barrier.init` (initialised mbarriers before, others' use after).
+            wgmma after), `barrier.init` (initialised mbarriers before, others' use after), `grid.wait` (all of the
+            launch before, these threads' accesses of global memory after), `grid.launch` (which orders nothing: the
+            launch behind may begin, and must wait itself).
         reason: which edge needs it.
     """
 
-    kind: Literal["proxy.async", "wgmma", "barrier.init"]
+    kind: Literal["proxy.async", "wgmma", "barrier.init", "grid.wait", "grid.launch"]
     reason: str = ""
 
 
@@ -398,6 +400,7 @@ class Kernel:
         cluster: blocks of a cluster.
         persistent: whether the blocks loop over the work: at most as many are launched as run at once.
         barriers: mbarriers in shared memory.
+        dependent: whether the launch before may still run when this one begins.
     """
 
     name: str
@@ -412,6 +415,7 @@ class Kernel:
     cluster: int = 1
     persistent: bool = False
     barriers: tuple[Barrier, ...] = ()
+    dependent: bool = False
 
 
 def mentions(body: object, var: Var) -> bool:

@@ -15,6 +15,7 @@ from fireiron.kernel.allocate import allocate, rebind
 from fireiron.kernel.assemble import part, place_barriers, set_up
 from fireiron.kernel.context import Context, State
 from fireiron.kernel.conversions import check_conversions
+from fireiron.kernel.dependence import dependent
 from fireiron.kernel.ir import (
     Buffer,
     Call,
@@ -114,6 +115,7 @@ def lower(
     parameters = _parameters(spec, context, body, numbers)
     known = {**buffers, **{p.buffer.name: p.buffer for p in parameters if isinstance(p, Pointer | Workspace)}}
     body = synchronise(rebind(body, known), context.storages, context.definitions, trust_no_sync)
+    body = dependent(body, context.trip) if context.dependent else body
     maps = {s.map.name: s.map for s in walk(body) if isinstance(s, Call) and s.map is not None}
     pointers = sum(isinstance(p, Pointer) for p in parameters)
     check_conversions(body, context.arch)
@@ -131,6 +133,7 @@ def lower(
         context.cluster,
         context.persistent,
         barriers,
+        context.dependent,
     )
     return in_bytes(kernel)
 

@@ -94,6 +94,7 @@ class Tile:
         share: how persistent units share the work, None for whole tiles.
         staggered: how many units take the persistent loop's trips in turn, each a whole tile; 1 where all share it.
         stages: ring slots of the buffers right below the loop over tiles.
+        dependent: whether the kernel begins while the launch before it ends.
     """
 
     sizes: tuple[tuple[str, Extent], ...] | Widest
@@ -107,6 +108,7 @@ class Tile:
     staggered: int = 1
     stages: int = 1
     permute: Callable[[Expr], Expr] | None = None
+    dependent: bool = False
     link: Link | None = _link
 
 

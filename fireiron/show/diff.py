@@ -179,7 +179,7 @@ _WITHOUT = {
     "dtype": "the source's",
 }
 _PREFIX = {"stages": "pipeline", "memory": "in ", "dtype": "as "}
-_FLAGS = ("unroll", "reuse", "sync", "persistent", "share", "drain", "specialize")
+_FLAGS = ("unroll", "reuse", "sync", "persistent", "dependent", "share", "drain", "specialize")
 
 
 def _changes(old: Decomposition, new: Decomposition) -> Iterable[str]:

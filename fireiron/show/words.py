@@ -100,6 +100,7 @@ def refinements(link: Decomposition) -> dict[str, str]:
             said["units"] = f"units {link.units}" if link.units is not None else ""
             said["resident"] = f"resident {link.resident}" if link.resident else ""
             said["persistent"] = "persistent" if link.persistent else ""
+            said["dependent"] = "dependent" if link.dependent else ""
             said["share"] = "" if link.share is None else f"shared by {link.share}"
             said["layout"] = "" if link.order is RowMajor else f"layout {link.order}"
             said["permute"] = "" if link.permute is None else f"permute {function(link.permute)}".rstrip()

@@ -18,6 +18,7 @@ from fireiron.kernel.ir import Call, TensorMap
 from fireiron.kernel.traffic import SECTOR, Traffic
 from fireiron.simulate.access import Env, steps_of
 from fireiron.simulate.barriers import Slot
+from fireiron.simulate.before import refuse_early
 from fireiron.simulate.groups import BULK_LOAD, BULK_STORE, Groups
 from fireiron.simulate.lanes import each
 from fireiron.simulate.leaves import both, refuse_flying
@@ -146,7 +147,9 @@ class BulkCopy:
         mask = both(act, self.write(state.env) if self.write else None, (1, self.team.threads))
         if isinstance(mask, str):
             return
-        for lane in range(self.team.threads) if mask is None else np.flatnonzero(mask[0]).tolist():
+        lanes = np.arange(self.team.threads) if mask is None else np.flatnonzero(mask[0])
+        refuse_early(self.team, self.place, lanes)
+        for lane in lanes.tolist():
             self.team.order.tick(self.place.number)
             self.place.count += 1
             if self.loads:

@@ -12,6 +12,7 @@ from fireiron.algebra.expr import Const, Expr
 from fireiron.base.errors import SimulationError
 from fireiron.kernel.ir import View
 from fireiron.simulate.access import MOST_NBYTES, Access, Env, Fault, build, build_partial, granules_of, steps_of
+from fireiron.simulate.before import refuse_early
 from fireiron.simulate.flights import Flight, Flights
 from fireiron.simulate.memory import Storage
 from fireiron.simulate.order import Array
@@ -168,6 +169,7 @@ class Leaf:
             elif not storage.initialised.reshape(-1)[access.touched].all():
                 self._uninitialised_registers(access)
             return gather(access)
+        self._awaited(access)
         self.place.charge(storage.kind, "read", access.traffic)
         if storage.tracker is not None:
             granules, who = granules_of(access, self.keep, self.team.order.partial, self.team.offset)
@@ -195,6 +197,7 @@ class Leaf:
                 storage.data.reshape(-1)[access.touched] = _active(values, access, mask)
                 storage.initialised.reshape(-1)[access.touched] = True
             return
+        self._awaited(access)
         self.place.charge(storage.kind, "write", access.traffic)
         if storage.tracker is None:
             who = f"{self.place} writes {storage.buffer.name}, which is an input"
@@ -214,6 +217,10 @@ class Leaf:
             np.add.at(storage.data, access.touched, _active(values, access, mask))
         else:
             storage.data[access.touched] = _active(values, access, mask)
+
+    def _awaited(self, access: Access) -> None:
+        if access.storage.kind == "GL" and self.team.machine.kernel.dependent:
+            refuse_early(self.team, self.place, np.unique(access.who) - 1)
 
     def _landed(self, storage: Storage, granules: Array, verb: str) -> None:
         """Refuse to touch what an asynchronous access has not finished with."""

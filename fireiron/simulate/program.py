@@ -43,6 +43,7 @@ from fireiron.kernel.ir import (
     Wait,
 )
 from fireiron.simulate.access import Env, Value
+from fireiron.simulate.before import refuse_early
 from fireiron.simulate.bulk import BulkCopy
 from fireiron.simulate.deferred import DeferredMatMul
 from fireiron.simulate.groups import BULK_LOAD, BULK_STORE, DEFERRED, WGMMA
@@ -171,7 +172,13 @@ class Compiler:
                 return Step(let)
             case FindGroup(ends=ends):
                 find = finder(statement, self.operand(ends).storage.data, self.value)
-                return Step(lambda state, act: find(state.env))
+                place = self.place(None, "FindGroup", scope)
+
+                def search(state: State, act: Act) -> None:
+                    refuse_early(self.team, place, self.team.ids(act) - self.team.offset)
+                    find(state.env)
+
+                return Step(search)
             case For():
                 return self.loop(statement, scope)
             case If(condition=condition, body=body):

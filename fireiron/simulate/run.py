@@ -50,8 +50,8 @@ def simulate(
             `atom-numpy`, `atom-zeroes`, `microkernel-numpy`; `not-arrived`, `source-in-flight`, `missing-proxy-fence`,
             `missing-wgmma-fence`, `uninitialised-barrier`, `barrier-in-use`, `too-many-arrivals`, `transaction-bytes`,
             `phase-ahead`, `bad-peers`, `bulk-views`, `operand-size`, `divergent-cursor`, `role-registers`,
-            `unfinished-flight`, `peer-exited`, `variable-range`; `launched`, `cluster-grid`, `precondition`,
-            `no-such-block`, `size-missing`, `number-missing`, `array-missing`, `array-dtype`, `array-shape`,
+            `unfinished-flight`, `peer-exited`, `launch-not-awaited`, `variable-range`; `launched`, `cluster-grid`,
+            `precondition`, `no-such-block`, `size-missing`, `number-missing`, `array-missing`, `array-dtype`, `array-shape`,
             `array-strides`, `workspace-left`.
     """
     began = time.perf_counter()

@@ -183,6 +183,7 @@ class Member:
         block: its number in the grid.
         visits: arrivals from other blocks: the thread, when, and where.
         counted: what units learnt by counting in, by statement, the unit's first thread, and how often it came there.
+        waited: which threads have waited for the end of the launch before.
         told: of a cluster's first block: what its units released at counters in global memory.
     """
 
@@ -195,6 +196,7 @@ class Member:
     block: int = 0
     visits: list[tuple[int, int, Place]] = attrs.field(factory=list[tuple[int, int, Place]])
     counted: dict[tuple[int, int, int], int] = attrs.field(factory=dict[tuple[int, int, int], int])
+    waited: set[int] = attrs.field(factory=set[int])
     told: dict[tuple[str, int], Array] = attrs.field(factory=dict[tuple[str, int], "Array"])
 
     def begin(self, block: int) -> None:
@@ -203,6 +205,7 @@ class Member:
         self.turns.clear()
         self.visits.clear()
         self.counted.clear()
+        self.waited.clear()
         self.told.clear()
         for team in self.teams:
             team.visits.clear()

@@ -47,7 +47,8 @@ def is_asynchronous(kernel: Kernel) -> bool:
         kernel.cluster > 1
         or bool(kernel.barriers)
         or any(
-            isinstance(s, Roles | Turn | Fence | InitBarriers)
+            isinstance(s, Roles | Turn | InitBarriers)
+            or (isinstance(s, Fence) and not s.kind.startswith("grid."))
             or (isinstance(s, Call) and s.atom.completion in DEFERRED)
             for s in walk(kernel.body)
         )

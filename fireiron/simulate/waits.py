@@ -25,6 +25,7 @@ from fireiron.kernel.ir import (
 )
 from fireiron.language.levels import Level
 from fireiron.simulate.barriers import Slot, Turnstile
+from fireiron.simulate.before import has_waited, refuse_early
 from fireiron.simulate.flights import Flights
 from fireiron.simulate.groups import DEFERRED, WGMMA, Groups
 from fireiron.simulate.lanes import each, uniform
@@ -113,9 +114,11 @@ class Waits:
         counter, count = self.compiler.operand(statement.counter), self.compiler.value(statement.count)
         releases, acquires = (statement.order in ("acq_rel", way) for way in ("release", "acquire"))
         unit = self._first(statement.level)
+        place = self.compiler.place(meeting, "CountIn", self.scope)
         assert join is not None
 
         def walk(state: State, act: Act) -> Iterator[Event]:
+            refuse_early(team, place, team.ids(act) - team.offset)
             visit = team.visits[id(statement)] = team.visits.get(id(statement), 0) + 1
             key = id(statement), unit, visit
             if team.first == unit:
@@ -136,8 +139,10 @@ class Waits:
         team, order = self.team, self.team.order
         flag = self.compiler.operand(statement.flag)
         unit = self._first(statement.level)
+        place = self.compiler.place(Sync(statement.level, "", statement.link), "Raise", self.scope)
 
         def run(state: State, act: Act) -> None:
+            refuse_early(team, place, team.ids(act) - team.offset)
             if team.first != unit:
                 return
             at = _one(flag.offset(state.env))
@@ -158,6 +163,7 @@ class Waits:
         assert join is not None
 
         def walk(state: State, act: Act) -> Iterator[Event]:
+            refuse_early(team, place, team.ids(act) - team.offset)
             if team.first == unit:
                 at = _one(flag.offset(state.env))
                 if not flag.storage.data[at]:
@@ -375,11 +381,13 @@ class Waits:
             team.order.tick(place.number)
             if kind == "proxy.async":
                 team.order.fence(threads)
+            elif kind == "grid.wait":
+                has_waited(team, threads - team.offset)
             elif kind == "wgmma":
                 for storage in team.storages.values():
                     if storage.fragment is not None:
                         storage.fragment.stale[:, threads - team.offset] = False
-            else:
+            elif kind == "barrier.init":
                 for ring in team.member.barriers.values():
                     for slot in ring:
                         if slot.initialised is not None and slot.initialiser in threads:

@@ -82,11 +82,11 @@ class FakeDriver:
         self.launches.append(((handle.value, gx, bx, shared, stream.value), self.arguments(table)))
         return 0
 
-    def launch_clusters(self, address, handle, table, extra):
+    def launch_configured(self, address, handle, table, extra):
         given = address._obj
-        attribute = given.attributes[0]
-        assert (attribute.id, given.count) == (4, 1)
-        facts = (tuple(given.grid), tuple(given.block), given.shared_nbytes, given.stream, tuple(attribute.value[:3]))
+        said = {a.id: tuple(a.value[:3]) for a in given.attributes[: given.count]}
+        facts = (tuple(given.grid), tuple(given.block), given.shared_nbytes, given.stream, said.pop(4, None))
+        facts += tuple(said.items())
         self.launches.append(((handle.value, *facts), self.arguments(table)))
         return 0
 
@@ -115,7 +115,7 @@ def test_round_trip_through_json():
             "extents": ["N", "M"], "strides": ["1", "N"],
         }
     ]  # fmt: skip
-    for field in ("cluster", "persistent"):
+    for field in ("cluster", "persistent", "dependent"):
         with pytest.raises(KeyError):
             Interface.from_json({k: v for k, v in data.items() if k != field})
 
@@ -192,6 +192,24 @@ def test_clusters_are_launched_with_their_attribute():
     assert first[0] == (99, (10, 1, 1), (128, 1, 1), 0, 13, (2, 1, 1))
     assert first[1] == (4096, 8192, 256, b"\1" * 128, 40, 72)
     assert second[0][4] is None  # the default stream
+
+
+@pytest.mark.parametrize(("cluster", "facts"), [(1, (None, (6, (1, 0, 0)))), (2, ((2, 1, 1), (6, (1, 0, 0))))])
+def test_dependent_launches_have_an_attribute_too(cluster, facts):
+    driver = FakeDriver()
+    interface = attrs.evolve(interface_of(cluster=cluster), dependent=True)
+    plan(interface, bound(interface), driver, Loaded(99, 0, 7, 132)).run([4096, 8192, 256], [], 13)
+    assert driver.launches[0][0][5:] == facts
+
+
+def test_the_attribute_of_dependent_launches_is_the_drivers():
+    bindings = pytest.importorskip("cuda.bindings.driver")
+    attribute = bindings.CUlaunchAttribute()
+    attribute.id = bindings.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    attribute.value.programmaticStreamSerializationAllowed = 1
+    theirs = Attribute.from_address(int(attribute.getPtr()))
+    ours = configuration(6, 128, 0, 1, dependent=True).attributes[0]
+    assert (ours.id, ours.value[0]) == (theirs.id, theirs.value[0]) == (6, 1)
 
 
 def test_persistent_grids_fill_the_machine_at_most():

@@ -1,0 +1,27 @@
+"""A tile inside the block made a dependent launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fireiron import Block, Warp, matmul
+
+
+def wrong() -> Any:
+    return matmul(512, 512, 512, "f16").tile(128, 128).to(Block).tile(64, 64).to(Warp).dependent()
+
+
+def test_dependent_level(refused: Callable[..., Any]) -> None:
+    refused(
+        wrong,
+        "dependent-level",
+        "dependent()",
+        """\
+DecompositionError[dependent-level]: dependent() belongs to the tile that goes to the grid's blocks or clusters, not to one for a Warp inside a Block
+  --> test_dependent_level.py:12:88
+12 |     return matmul(512, 512, 512, "f16").tile(128, 128).to(Block).tile(64, 64).to(Warp).dependent()
+   |                                                                                        ^^^^^^^^^^^
+at:  MatMul 512x512x512 @ Kernel > tile 128x128 to Block > tile 64x64 to Warp
+fix: tile(m, n).to(Block).dependent(), first in the chain""",  # noqa: E501
+    )
