@@ -166,8 +166,8 @@ def features(kernel: Kernel, arch: Arch, everything: tuple[Site, ...]) -> Iterat
     wanted: list[tuple[str, str, Link | None, str]] = []
     if kernel.cluster > 1:
         sums = next((s for s in everything if isinstance(s.statement, Call) and s.statement.atom in LOADS), None)
-        found = (top(kernel).link, without("cluster")) if sums is None else (sums.link, WITHOUT_CLUSTER)
-        wanted.append(("cluster", "clusters of blocks", *found))
+        link, fix = (top(kernel).link, "") if sums is None else (sums.link, WITHOUT_CLUSTER)
+        wanted.append(("cluster", "clusters of blocks", link, fix))
     if kernel.dependent:
         wanted.append(("griddepcontrol", DEPENDENT, top(kernel).link, ""))
     if ring is not None:

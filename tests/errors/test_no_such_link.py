@@ -23,5 +23,5 @@ RefinementError[no-such-link]: tile 32x32 to Block has no pad: pad refines load,
 12 |     return matmul(64, 64, 64).tile(32, 32).to(Block).pad(4)
    |                                                      ^^^^^^
 at:  MatMul 64x64x64 @ Kernel > tile 32x32 to Block
-fix: next may come: done, epilog, layout, load, permute, persistent, prolog, split, staggered, tile, to, unroll""",  # noqa: E501
+fix: next may come: dependent, done, epilog, layout, load, permute, persistent, prolog, split, staggered, tile, to, unroll""",  # noqa: E501
     )
