@@ -81,7 +81,7 @@ from fireiron.language.levels import (
 )
 from fireiron.language.pointwise import Op, Value, parameter, where
 from fireiron.language.pointwise import cast_to as cast
-from fireiron.language.tensor import ColMajor, Grouped, Matrix, RowMajor, Tensor, Vector
+from fireiron.language.tensor import ColMajor, Grouped, Hilbert, Matrix, RowMajor, Tensor, Vector
 
 __version__ = VERSION
 
@@ -112,6 +112,7 @@ __all__ = [
     "FireironError",
     "Group",
     "Grouped",
+    "Hilbert",
     "Init",
     "Kernel",
     "LayerChain",

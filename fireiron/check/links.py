@@ -10,7 +10,7 @@ from fireiron.base.errors import DecompositionError
 from fireiron.language.decompositions import Chunks, Extent, Load, StreamK, Widest
 from fireiron.language.levels import MEMORIES, SH, Block, Cluster, Kernel, Level, Memory
 from fireiron.language.residual import Operand, Residual
-from fireiron.language.tensor import RowMajor
+from fireiron.language.tensor import Grouped, Hilbert, RowMajor, TileOrder
 
 
 def still_open(residual: Residual, method: str) -> None:
@@ -286,6 +286,22 @@ def split_size(residual: Residual, size: int) -> None:
             "split-extent",
             f"a chunk of {size} along K is larger than the {extent} elements left",
             fix=f"use at most {extent}",
+        )
+
+
+def tile_order(order: TileOrder) -> None:
+    """Refuse groups of no rows, and squares that no Hilbert curve fills.
+
+    Raises:
+        DecompositionError: `tile-order`.
+    """
+    if isinstance(order, Grouped) and order.rows < 1:
+        raise DecompositionError("tile-order", f"{order} groups no rows of tiles", fix="use 1 or more, for example 8")
+    if isinstance(order, Hilbert) and (order.side < 2 or order.side & (order.side - 1)):
+        raise DecompositionError(
+            "tile-order",
+            f"no Hilbert curve fills a square of {order.side} x {order.side} tiles",
+            fix=f"use a power of two: Hilbert({1 << max(1, order.side.bit_length() - 1)})",
         )
 
 

@@ -44,7 +44,7 @@ from fireiron.language.levels import Level, Memory
 from fireiron.language.pointwise import cast_to
 from fireiron.language.residual import Residual, apply, move_of
 from fireiron.language.specs import BATCH, Program
-from fireiron.language.tensor import Grouped, Order, Tensor
+from fireiron.language.tensor import Order, Tensor, TileOrder
 
 if TYPE_CHECKING:
     from fireiron.front.moves import MoveChain
@@ -258,13 +258,17 @@ class TileRefinements(Chain):
         """Unroll the loops over the tiles."""
         return self._refine(unrolled=True)
 
-    def layout(self: T_, order: Order | Grouped | Layout) -> T_:
+    def layout(self: T_, order: TileOrder) -> T_:
         """Choose the order in which unit ids count tiles.
 
         Args:
-            order: along rows first (RowMajor), along columns first (ColMajor), in groups of rows (`Grouped(n)`), or by
-                a layout of ids.
+            order: along rows first (RowMajor), along columns first (ColMajor), in groups of rows (`Grouped(n)`), along
+                Hilbert curves (`Hilbert(n)`), or by a layout of ids.
+
+        Raises:
+            DecompositionError: `tile-order`.
         """
+        self._check(rules.tile_order, order)
         return self._refine(order=order, link=here())
 
     def permute(self: T_, permutation: Callable[[Expr], Expr]) -> T_:
@@ -275,7 +279,7 @@ class TileRefinements(Chain):
         """
         return self._refine(permute=permutation, link=here())
 
-    def persistent(self: T_, order: Order | Grouped | Layout | None = None, share: StreamK | None = None) -> T_:
+    def persistent(self: T_, order: TileOrder | None = None, share: StreamK | None = None) -> T_:
         """Launch as many units as run at once, and let each loop over tiles.
 
         Args:
@@ -284,12 +288,14 @@ class TileRefinements(Chain):
 
         Raises:
             DecompositionError: `persistent-level` where the tiles do not go to the grid's blocks or clusters;
-                `stream-units`; `stream-split` when the schedule is finished.
+                `tile-order`; `stream-units`; `stream-split` when the schedule is finished.
         """
         (*_, link) = self.links
         assert isinstance(link, Tile)
         self._check(rules.persistent, self._before, link.level, share)
-        return self._refine(persistent=True, order=link.order if order is None else order, share=share, link=here())
+        order = link.order if order is None else order
+        self._check(rules.tile_order, order)
+        return self._refine(persistent=True, order=order, share=share, link=here())
 
     def dependent(self: T_) -> T_:
         """Let the kernel begin while the launch before it in the stream still ends (programmatic dependent launch).

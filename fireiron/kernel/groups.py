@@ -67,7 +67,7 @@ def open_groups(link: Tile, parts: dict[str, Cut], state: State, context: Contex
         raise DecompositionError(
             "group-order",
             f"layout {link.order} permutes a number of tiles that only the kernel knows",
-            fix="use RowMajor, ColMajor or Grouped(n)",
+            fix="use RowMajor, ColMajor, Grouped(n) or Hilbert(n)",
         )
     if link.share is not None:
         raise DecompositionError(

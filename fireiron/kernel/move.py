@@ -22,7 +22,7 @@ from fireiron.kernel.window import Axis, Bound, Storage, Window
 from fireiron.language.decompositions import Decomposition, Done, Extent, Load, Microkernel, Own, Widest
 from fireiron.language.levels import SH, Block, Thread
 from fireiron.language.residual import apply, move_of
-from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
+from fireiron.language.tensor import ColMajor, RowMajor, TileOrder
 
 MOST_ELEMENTS = 128  # of one access: 16 bytes of bits
 
@@ -337,9 +337,7 @@ def _step(e: Expr, var: Var) -> int | None:
     return step if isinstance(step, int) and step >= 0 else None
 
 
-def widest_sizes(
-    size: Widest, state: State, order: Order | Grouped | Layout
-) -> tuple[tuple[tuple[str, Extent], ...], Order | Grouped | Layout]:
+def widest_sizes(size: Widest, state: State, order: TileOrder) -> tuple[tuple[tuple[str, Extent], ...], TileOrder]:
     """Choose the widest vector tile that a Move's sides allow, and let neighbouring units take neighbouring vectors.
 
     Raises:

@@ -20,7 +20,6 @@ from fireiron.algebra.expr import (
     proves,
     simplest,
 )
-from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.check.limits import MAX_CLUSTER
 from fireiron.kernel.context import Body, Context, State, descend, units_of
@@ -55,7 +54,7 @@ from fireiron.language.decompositions import (
 from fireiron.language.levels import Block, Cluster, Kernel, Warp
 from fireiron.language.residual import apply
 from fireiron.language.specs import BATCH
-from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor
+from fireiron.language.tensor import ColMajor, RowMajor, TileOrder
 
 WARP_WIDTH = Warp.size
 MAX_GRID = 2**31 - 1
@@ -130,7 +129,7 @@ def _known(extent: Index | None) -> Index:
 def _loop_tile(
     link: Tile,
     parts: dict[str, Cut],
-    order: Order | Grouped | Layout,
+    order: TileOrder,
     rest: Sequence[Decomposition],
     state: State,
     context: Context,
@@ -166,7 +165,7 @@ def _loop_tile(
 def _grid_tile(
     link: Tile,
     parts: dict[str, Cut],
-    order: Order | Grouped | Layout,
+    order: TileOrder,
     rest: Sequence[Decomposition],
     state: State,
     context: Context,
@@ -246,7 +245,7 @@ def _blocks_of(link: Tile, rest: Sequence[Decomposition], sizes: dict[str, Index
 def _work_loop(
     link: Tile,
     parts: dict[str, Cut],
-    order: Order | Grouped | Layout,
+    order: TileOrder,
     rest: Sequence[Decomposition],
     state: State,
     context: Context,
@@ -293,7 +292,7 @@ def _work_loop(
 def _work(
     link: Tile,
     parts: dict[str, Cut],
-    order: Order | Grouped | Layout,
+    order: TileOrder,
     rest: Sequence[Decomposition],
     state: State,
     context: Context,
@@ -326,7 +325,7 @@ def _let(
 def _group_tile(
     link: Tile,
     opened: OpenGroups,
-    order: Order | Grouped | Layout,
+    order: TileOrder,
     rest: Sequence[Decomposition],
     context: Context,
     item: Expr,
@@ -346,7 +345,7 @@ def _stream_loop(
     link: Tile,
     share: StreamK,
     parts: dict[str, Cut],
-    order: Order | Grouped | Layout,
+    order: TileOrder,
     rest: Sequence[Decomposition],
     state: State,
     context: Context,
@@ -369,7 +368,7 @@ def _stream_loop(
 def _cluster_tile(
     link: Tile,
     parts: dict[str, Cut],
-    order: Order | Grouped | Layout,
+    order: TileOrder,
     rest: Sequence[Decomposition],
     state: State,
     context: Context,
@@ -392,7 +391,7 @@ def _cluster_tile(
 def _unit_tile(
     link: Tile,
     parts: dict[str, Cut],
-    order: Order | Grouped | Layout,
+    order: TileOrder,
     rest: Sequence[Decomposition],
     state: State,
     context: Context,

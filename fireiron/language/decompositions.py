@@ -18,7 +18,7 @@ from fireiron.base.link import Link
 from fireiron.language.atom import Atom
 from fireiron.language.levels import Level, Memory
 from fireiron.language.pointwise import Value
-from fireiron.language.tensor import ColMajor, Grouped, Order, RowMajor, Tensor
+from fireiron.language.tensor import ColMajor, Order, RowMajor, Tensor, TileOrder
 
 _link = attrs.field(default=None, eq=False, repr=False)
 
@@ -101,7 +101,7 @@ class Tile:
     level: Level | None = None
     units: int | None = None
     unrolled: bool = False
-    order: Order | Grouped | Layout = RowMajor
+    order: TileOrder = RowMajor
     resident: int = 0
     persistent: bool = False
     share: StreamK | None = None

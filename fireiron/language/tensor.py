@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import attrs
 
 from fireiron.algebra.dtypes import DType, f32
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.expr import Index, as_expr, simplest
+from fireiron.algebra.layout import Layout
 from fireiron.base.errors import SpecError
 from fireiron.base.link import here
 from fireiron.language.levels import GL, Memory
@@ -37,6 +40,23 @@ class Grouped:
 
     def __str__(self) -> str:
         return f"Grouped({self.rows})"
+
+
+@attrs.frozen
+class Hilbert:
+    """Count tiles along Hilbert curves, so that those of blocks in flight lie close together in both dimensions.
+
+    Each curve fills a square of `side` x `side` tiles, a power of two; squares follow each other along a row of them.
+    What is left at the edges is counted column by column.
+    """
+
+    side: int = 16
+
+    def __str__(self) -> str:
+        return f"Hilbert({self.side})"
+
+
+TileOrder: TypeAlias = Order | Grouped | Hilbert | Layout
 
 
 @attrs.frozen

@@ -31,5 +31,5 @@ DecompositionError[group-order]: layout (2,3):(3,1) permutes a number of tiles t
 16 |         .layout(Layout((2, 3), (3, 1)))
    |          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 at:  MatMul 3x64x48x32 @ Kernel
-fix: use RowMajor, ColMajor or Grouped(n)""",
+fix: use RowMajor, ColMajor, Grouped(n) or Hilbert(n)""",
     )

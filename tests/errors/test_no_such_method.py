@@ -23,5 +23,5 @@ RefinementError[no-such-link]: tile 32x32 has no frobnicate: nothing here is cal
 12 |     return matmul(64, 64, 64).tile(32, 32).frobnicate()
    |                                            ^^^^^^^^^^^^
 at:  MatMul 64x64x64 @ Kernel > tile 32x32
-fix: next may come: dependent, done, epilog, layout, load, permute, persistent, prolog, split, staggered, tile, to, unroll""",
+fix: next may come: dependent, done, epilog, layout, load, permute, persistent, prolog, split, staggered, tile, to, unroll""",  # noqa: E501
     )

@@ -18,6 +18,7 @@ from fireiron import (
     Cluster,
     ColMajor,
     Grouped,
+    Hilbert,
     MatMul,
     Matrix,
     RowMajor,
@@ -190,7 +191,9 @@ def staged(panel=(64, 64), ring=2, put=None, take=None):
 
 
 @pytest.mark.parametrize("turns", [False, True])
-@pytest.mark.parametrize("order", [None, RowMajor, ColMajor, Grouped(3), Grouped(8), Layout((8, 8), (8, 1))], ids=str)
+@pytest.mark.parametrize(
+    "order", [None, RowMajor, ColMajor, Grouped(3), Grouped(8), Hilbert(), Hilbert(4), Layout((8, 8), (8, 1))], ids=str
+)
 def test_orders(order, turns):
     if turns and order is None:
         pytest.skip("units in turn take trips of a persistent loop")

@@ -15,6 +15,7 @@ from fireiron import (
     Block,
     ColMajor,
     Grouped,
+    Hilbert,
     MatMul,
     Matrix,
     RowMajor,
@@ -109,7 +110,7 @@ def test_groups_share_out_k_too() -> None:
     grouped(schedule, (30, 30, 140))
 
 
-@pytest.mark.parametrize("order", [RowMajor, ColMajor, Grouped(2)], ids=str)
+@pytest.mark.parametrize("order", [RowMajor, ColMajor, Grouped(2), Hilbert(2)], ids=str)
 def test_groups_in_every_order(order: Any) -> None:
     blocks = matmul(90, 50, 8, groups=4).tile(16, 16, batch=1).to(Block)
     grouped(finished(blocks.layout(order)), (20, 20, 61, 90))

@@ -16,6 +16,7 @@ from fireiron import (
     Block,
     ColMajor,
     Grouped,
+    Hilbert,
     MatMul,
     Matrix,
     RowMajor,
@@ -194,7 +195,7 @@ def test_clusters_that_leave_sms_empty_are_counted() -> None:
 
 
 def test_orders_of_persistent_tiles_print() -> None:
-    for order in (RowMajor, ColMajor, Grouped(4)):
+    for order in (RowMajor, ColMajor, Grouped(4), Hilbert(4)):
         chain = product().tile(128, 128).to(Block).persistent(order).epilog(memory=FR).split(64).pipeline(4, inflight=1)
         chain = chain.specialize().load(A, SH, tma()).load(B, SH, tma()).tile(64, 128).to(Warpgroup)
         assert "gridDim.x" in chain.split(16).unroll().done().cuda("sm_90a")

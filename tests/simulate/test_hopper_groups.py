@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fireiron import RF, A, B, Block, ColMajor, Grouped, RowMajor, Thread, matmul
+from fireiron import RF, A, B, Block, ColMajor, Grouped, Hilbert, RowMajor, Thread, matmul
 from fireiron.base.errors import SimulationError
 from fireiron.front.reference import compare, mathematical, reference
 from fireiron.front.simulation import random_arrays
@@ -64,7 +64,7 @@ def test_batches(plan: str) -> None:
     check(hopper.gemm(matmul(200, 136, 192, "bf16", batch=3, layout="TN", arch="sm_90"), PLANS[plan]))
 
 
-@pytest.mark.parametrize("order", [RowMajor, ColMajor, Grouped(2)], ids=str)
+@pytest.mark.parametrize("order", [RowMajor, ColMajor, Grouped(2), Hilbert(2)], ids=str)
 def test_persistent_blocks_on_cuda_cores(order: Any) -> None:
     for spec in (matmul(256, 50, 8, groups=len(ENDS)), matmul(40, 50, 8, batch=3)):
         threads = spec.tile(16, 16, batch=1).to(Block).persistent(order).epilog(memory=RF).tile(2, 2).to(Thread)

@@ -17,6 +17,7 @@ from fireiron import (
     Cluster,
     ColMajor,
     Grouped,
+    Hilbert,
     RowMajor,
     Warpgroup,
     matmul,
@@ -155,7 +156,7 @@ def test_work_for_one_cluster_or_for_two(name: str, plan: Plan) -> None:
             check(made, launched=clusters * cluster)
 
 
-@pytest.mark.parametrize("order", [RowMajor, ColMajor, Grouped(2)], ids=str)
+@pytest.mark.parametrize("order", [RowMajor, ColMajor, Grouped(2), Hilbert(2)], ids=str)
 @pytest.mark.parametrize("pingpong", [False, True])
 def test_orders_of_persistent_blocks(order: Any, pingpong: bool) -> None:
     made = rings((392, 136, 72), order, pingpong=pingpong)
