@@ -175,3 +175,19 @@ def test_shared_k_is_added_before_the_ops() -> None:
     spec = matmul(128, 128, 512, "f16").then(add(Vector(128, "f16", name="bias")), relu)
     held(hopper.split_k(spec, Plan(m=128, n=64, ways=2)))
     held(hopper.stream_k(spec, Plan(m=128, n=64, stream=True)))
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_ops_on_shares_of_a_cluster(swapped: bool) -> None:
+    m, n = 136, 200
+    plan = Plan(m=128, n=64, ways=2, swapped=swapped, through="cluster")
+    before, residual = (Matrix(m, n, "f16", name=name) for name in ("before", "residual"))
+    lines = Vector(n, "f16", name="line"), Vector(m, "f16", name="column", along=ColMajor)
+    spec = matmul(m, n, 512, "f16").then(*map(add, lines), save(before), silu, add(residual))
+    held(hopper.split_k(spec, plan))
+    held(hopper.split_k(matmul(m, n, 256, "f16", batch=2).then(relu), plan))
+
+
+def test_rows_of_a_cluster_are_folded_whole() -> None:
+    spec = matmul(136, 192, 512, "f16").then(relu, row_sum(Matrix(136, 3, name="sums")))
+    held(hopper.split_k(spec, Plan(m=128, n=64, ways=2, through="cluster")))

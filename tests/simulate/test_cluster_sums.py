@@ -80,6 +80,15 @@ def test_layouts(layout: str) -> None:
     check(spec, hopper.gemm(spec, Plan(m=64, n=64, consumers=1, stages=3, ways=2, through="cluster")), 4)
 
 
+def test_c_may_be_added_to() -> None:
+    spec = matmul(136, 72, 320, "f16", layout="TN", beta=1.0, arch="sm_90a")
+    kernel = hopper.gemm(spec, attrs.evolve(WIDE, ways=2)).lowered()
+    arrays = random_arrays(Interface.of(kernel), {})
+    want = expected(spec, arrays) + arrays["C"]
+    simulate(kernel, arrays, launched=4)
+    np.testing.assert_allclose(arrays["C"].astype("f8"), want, rtol=2**-9, atol=1e-2)
+
+
 @pytest.mark.parametrize("k", [64, 128, 520])
 def test_sizes_of_which_some_blocks_get_nothing(k: int) -> None:
     spec = matmul(

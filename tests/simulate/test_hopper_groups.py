@@ -24,6 +24,8 @@ PLANS = {
     "turns, swapped": Plan(m=64, n=64, pingpong=True, stages=3, swapped=True),
     "clusters": Plan(m=128, n=64, stages=3, cluster=(2, 1)),
     "ways": Plan(m=128, n=64, stages=3, ways=2),
+    "ways of a cluster": Plan(m=128, n=64, stages=3, ways=2, through="cluster"),
+    "dependent": Plan(m=128, n=64, stages=3, dependent=True),
     "chunks of two panels": Plan(m=128, n=64, stages=2, panels=2),
 }
 ENDS = (0, 40, 40, 104, 120, 250, 250)  # empty ones, ones smaller than a warpgroup's rows, one of two tiles
