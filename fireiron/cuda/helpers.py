@@ -227,6 +227,11 @@ __device__ __forceinline__ void grid_launch() {
     asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
 }
 """,
+    "prefetch_map": """\
+__device__ __forceinline__ void prefetch_map(const TensorMap* map) {
+    asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
+}
+""",
     "shared_address": """\
 __device__ __forceinline__ unsigned shared_address(const void* place) {
     return static_cast<unsigned>(__cvta_generic_to_shared(place));

@@ -33,6 +33,7 @@ from fireiron.kernel.ir import (
     Let,
     Lower,
     Micro,
+    Prefetch,
     Raise,
     Region,
     Role,
@@ -151,6 +152,9 @@ class Body:
                 self._advance(cursor, by)
             case Fence(kind=kind, reason=reason):
                 write(f"{_FENCES[kind]}();" + (f"  // {reason}" if reason else ""))
+            case Prefetch(maps=maps):
+                for described in maps:
+                    write(f"prefetch_map(&{described.name});")
             case Turn(number=barrier, threads=threads, waits=waits, reason=reason):
                 write(f"barrier_{'sync' if waits else 'arrive'}<{barrier}, {threads}>();  // {reason}")
             case Roles(roles=roles):

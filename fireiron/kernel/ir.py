@@ -297,6 +297,13 @@ class Fence:
 
 
 @attrs.frozen
+class Prefetch:
+    """Fetch tensor maps, which bulk copies read first, in the threads that are here."""
+
+    maps: tuple[TensorMap, ...]
+
+
+@attrs.frozen
 class Turn:
     """Meet at a numbered barrier of the block: wait there, or only arrive.
 
@@ -380,7 +387,7 @@ class Region:
 
 Statement: TypeAlias = (
     Let | FindGroup | For | If | Call | Compute | Sync | CountIn | Raise | Lower | Commit | Wait | Micro | Region
-    | InitBarriers | Await | Arrive | Advance | Fence | Turn | Roles
+    | InitBarriers | Await | Arrive | Advance | Fence | Prefetch | Turn | Roles
 )  # fmt: skip
 
 
@@ -472,6 +479,7 @@ __all__ = [
     "Parameter",
     "Pointer",
     "Precondition",
+    "Prefetch",
     "Raise",
     "Region",
     "Role",

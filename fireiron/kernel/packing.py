@@ -36,6 +36,7 @@ from fireiron.kernel.ir import (
     Micro,
     Parameter,
     Pointer,
+    Prefetch,
     Raise,
     Region,
     Roles,
@@ -124,7 +125,7 @@ def _statement(statement: Statement) -> Statement:
             | Advance()
         ):
             return statement
-        case Fence() | Turn():
+        case Fence() | Prefetch() | Turn():
             return statement
         case _ as never:
             assert_never(never)

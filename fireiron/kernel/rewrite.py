@@ -25,6 +25,7 @@ from fireiron.kernel.ir import (
     Let,
     Lower,
     Micro,
+    Prefetch,
     Raise,
     Region,
     Roles,
@@ -104,7 +105,7 @@ def replaced(body: Body, values: Mapping[Var, Expr]) -> Body:
                 out.append(attrs.evolve(s, by=one(s.by)))
             case Roles(roles=roles):
                 out.append(Roles(tuple(attrs.evolve(role, body=replaced(role.body, known)) for role in roles)))
-            case Commit() | Wait() | Sync() | InitBarriers() | Fence() | Turn():
+            case Commit() | Wait() | Sync() | InitBarriers() | Fence() | Prefetch() | Turn():
                 out.append(s)
             case _ as never:
                 assert_never(never)

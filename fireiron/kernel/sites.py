@@ -32,6 +32,7 @@ from fireiron.kernel.ir import (
     Lower,
     Micro,
     Pointer,
+    Prefetch,
     Raise,
     Region,
     Role,
@@ -124,6 +125,7 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
                 | Arrive()
                 | Advance()
                 | Fence()
+                | Prefetch()
                 | Turn()
             ):
                 pass

@@ -24,6 +24,7 @@ from fireiron.kernel.ir import (
     Let,
     Lower,
     Micro,
+    Prefetch,
     Raise,
     Region,
     Roles,
@@ -74,7 +75,8 @@ def _statement(statement: Statement, env: Mapping[str, int], threads: int) -> fl
             return LET_S
         case (
             Sync() | CountIn() | Raise() | Lower()
-            | Commit() | Wait() | InitBarriers() | Await() | Arrive() | Advance() | Fence() | Turn()
+            | Commit() | Wait() | InitBarriers() | Await() | Arrive() | Advance() | Fence() | Prefetch()
+            | Turn()
         ):  # fmt: skip
             return STATEMENT_S / 4
         case Roles(roles=roles):

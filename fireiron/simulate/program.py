@@ -33,6 +33,7 @@ from fireiron.kernel.ir import (
     Let,
     Lower,
     Micro,
+    Prefetch,
     Raise,
     Region,
     Roles,
@@ -202,6 +203,8 @@ class Compiler:
                 | Roles()
             ):
                 return Waits(self, scope).statement(statement)
+            case Prefetch():
+                return Step(lambda state, act: None)
             case Call(atom=atom) if atom.completion in (BULK_LOAD, BULK_STORE):
                 return Step(BulkCopy(self, statement, scope).run)
             case Call(atom=atom) if atom.completion == WGMMA:
@@ -297,7 +300,7 @@ class Compiler:
             case (
                 Let() | FindGroup() | Sync() | CountIn() | Raise() | Lower()
                 | Micro() | Commit() | Wait() | InitBarriers() | Await() | Arrive()
-                | Advance() | Fence() | Turn() | Roles()
+                | Advance() | Fence() | Prefetch() | Turn() | Roles()
             ):  # fmt: skip
                 return None
             case _ as never:

@@ -103,6 +103,8 @@ def test_each_role_waits_and_the_one_that_loads_tells(plan: Plan) -> None:
     waits, tells = text.index("grid_wait();  //"), text.index("grid_launch();  //")
     assert text.index("fence_barrier_init();  //") < waits < text.index("tma_load_2d", waits) < tells
     assert tells < text.index("// math") < text.index("grid_wait();  //", tells) < text.index("wgmma_", tells)
+    assert text.count("prefetch_map(&") == 3
+    assert text.rindex("prefetch_map(&") < waits
     run(kernel, 4)
 
 

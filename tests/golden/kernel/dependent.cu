@@ -50,6 +50,10 @@ __device__ __forceinline__ void grid_launch() {
     asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
 }
 
+__device__ __forceinline__ void prefetch_map(const TensorMap* map) {
+    asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
+}
+
 __device__ __forceinline__ unsigned shared_address(const void* place) {
     return static_cast<unsigned>(__cvta_generic_to_shared(place));
 }
@@ -183,6 +187,9 @@ gemm_128x64x64_bf16_f32(
         __builtin_assume(ring_slot >= 0);
         barrier_arrive<7, 384>();  // barriers are initialised before they are used
         if (thread == 0) {
+            prefetch_map(&A_map);
+            prefetch_map(&B_map);
+            prefetch_map(&C_map);
             grid_wait();  // the launch before has ended
             #pragma unroll 1
             for (int trip = 0; trip < (5 - block) / blocks + 1; ++trip) {
