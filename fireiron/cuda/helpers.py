@@ -267,6 +267,13 @@ __device__ __forceinline__ void cluster_sync() {
     asm volatile("barrier.cluster.wait.acquire;" : : : "memory");
 }
 """,
+    # Without a fence of the whole GPU: that of the mbarriers' initialisation stands ahead.
+    "cluster_meet": """\
+__device__ __forceinline__ void cluster_meet() {
+    asm volatile("barrier.cluster.arrive.relaxed;" : : : "memory");
+    asm volatile("barrier.cluster.wait.acquire;" : : : "memory");
+}
+""",
     "cluster_rank": """\
 __device__ __forceinline__ int cluster_rank() {
     unsigned rank;

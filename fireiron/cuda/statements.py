@@ -334,7 +334,7 @@ def _sync(sync: Sync, threads: int, roles: int = 1) -> str:
         CheckError: `no-barrier` where neither fits.
     """
     if sync.level.name == Cluster.name:
-        return "cluster_sync();"
+        return "cluster_meet();" if sync.relaxed else "cluster_sync();"
     size = threads if sync.level.name == Block.name else sync.level.size
     if roles > 1 and size is not None and size == threads and size > WARP_THREADS:
         return f"barrier_sync<0, {threads}>();"

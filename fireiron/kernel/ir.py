@@ -148,12 +148,14 @@ class Compute:
 class Sync:
     """Wait for all threads of each unit of `level` (Block, or Warp and groups of it).
 
-    Shared memory written before is seen after.     `reason` says in words which edge needs it.
+    Shared memory written before is seen after, unless it is `relaxed`, between blocks of a cluster: then only mbarriers
+    are that were fenced. `reason` says in words which edge needs it.
     """
 
     level: Level
     reason: str
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
+    relaxed: bool = False
 
 
 @attrs.frozen

@@ -63,7 +63,7 @@ class Meeting:
         inside: the place in the tree, of the part.
         state: the same above the epilog.
         head: how the sums come about.
-        last: what ends a trip: others have read this block's sums.
+        last: what ends a trip: this block tells that it has read others' sums, and waits until they have read its own.
         busy: under which condition a block has a part, None for always.
     """
 
@@ -239,8 +239,6 @@ def _exchange(storage: Storage, result: Storage, share: Share, partial: Partial,
         Await(written, turn, parity, wide=True, link=link),
         *own,
         *others,
-        Sync(Warp, "the warp has read its part of the sums", link),
-        *tell(taken, ways),
     )
     head: Body = (
         *loop(context, "i", size // count, write),
@@ -248,4 +246,7 @@ def _exchange(storage: Storage, result: Storage, share: Share, partial: Partial,
         *tell(written, share.count),
         *(reading if share.count == ways else (If(lt(rank, share.count), reading),)),
     )
-    return head, (Await(taken, turn, parity, wide=True, link=link),)
+    # Behind what finishes the part: to tell takes a fence, which nothing needs to wait for.
+    told: Body = (Sync(Warp, "the warp has read its part of the sums", link), *tell(taken, ways))
+    told = told if share.count == ways else (If(lt(rank, share.count), told),)
+    return head, (*told, Await(taken, turn, parity, wide=True, link=link))

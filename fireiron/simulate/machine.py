@@ -262,7 +262,9 @@ def _release(machine: Machine, coroutines: list[Coroutine]) -> None:
         if not all(there[unit].all() for unit in units):
             continue
         machine.barriers += len(units)
-        if len(units) == 1 and len(units[0]) == machine.order.threads:
+        if arrival.statement.relaxed:
+            _tell_of_barriers(machine)
+        elif len(units) == 1 and len(units[0]) == machine.order.threads:
             machine.order.join_all()
         else:
             machine.order.join(units)
@@ -273,6 +275,15 @@ def _release(machine: Machine, coroutines: list[Coroutine]) -> None:
             coroutine.present[touched] = False
             if not coroutine.present.any():
                 coroutine.arrival = coroutine.present = None
+
+
+def _tell_of_barriers(machine: Machine) -> None:
+    """Let all threads of a cluster know of the mbarriers whose initialisation was fenced, and of nothing else."""
+    known = machine.order.matrix()
+    for member in machine.members:
+        for slot in (slot for ring in member.barriers.values() for slot in ring):
+            if slot.fenced is not None:
+                known[:, slot.initialiser] = np.maximum(known[:, slot.initialiser], slot.fenced)
 
 
 def _divergent(machine: Machine, arrival: Arrival, here: Array, absent: Array) -> SimulationError:

@@ -83,8 +83,8 @@ __device__ __forceinline__ void mbarrier_wait_cluster(unsigned long long* barrie
     } while (!done);
 }
 
-__device__ __forceinline__ void cluster_sync() {
-    asm volatile("barrier.cluster.arrive.release;" : : : "memory");
+__device__ __forceinline__ void cluster_meet() {
+    asm volatile("barrier.cluster.arrive.relaxed;" : : : "memory");
     asm volatile("barrier.cluster.wait.acquire;" : : : "memory");
 }
 
@@ -197,7 +197,7 @@ gemm_64x16x64_k4_bf16_f32(
         }
     }
     fence_barrier_init();  // others use the barriers, and bulk copies do
-    cluster_sync();  // barriers are initialised before peers use them
+    cluster_meet();  // barriers are initialised before peers use them
     const int warp_of_block = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
     if (warp_of_block < 4) {  // load
         const int thread = threadIdx.x;
@@ -281,10 +281,6 @@ gemm_64x16x64_k4_bf16_f32(
                         sum[e] = sum[e] + acc_vec[e];
                     }
                 }
-                __syncwarp();  // the warp has read its part of the sums
-                if (thread % 32 < 4) {
-                    mbarrier_arrive_release_at(&taken[0], thread % 32);
-                }
             }
             if (rank < 2) {
 
@@ -307,6 +303,12 @@ gemm_64x16x64_k4_bf16_f32(
                 }
                 if (thread == 0) {
                     bulk_commit();
+                }
+            }
+            if (rank < 2) {
+                __syncwarp();  // the warp has read its part of the sums
+                if (thread % 32 < 4) {
+                    mbarrier_arrive_release_at(&taken[0], thread % 32);
                 }
             }
             mbarrier_wait_cluster(&taken[0], trip % 2);

@@ -70,8 +70,8 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long* barrier, int p
     } while (!done);
 }
 
-__device__ __forceinline__ void cluster_sync() {
-    asm volatile("barrier.cluster.arrive.release;" : : : "memory");
+__device__ __forceinline__ void cluster_meet() {
+    asm volatile("barrier.cluster.arrive.relaxed;" : : : "memory");
     asm volatile("barrier.cluster.wait.acquire;" : : : "memory");
 }
 
@@ -180,7 +180,7 @@ gemm_128x256x64_bf16_f32(
         }
     }
     fence_barrier_init();  // others use the barriers, and bulk copies do
-    cluster_sync();  // barriers are initialised before peers use them
+    cluster_meet();  // barriers are initialised before peers use them
     const int warp_of_block = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
     if (warp_of_block < 4) {  // load
         const int thread = threadIdx.x;
