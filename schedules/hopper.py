@@ -65,6 +65,7 @@ CLUSTER = 3000.0  # clocks
 DRAM_RATE = 4900.0  # bytes of A and B a clock, all SMs together
 SM_RATE = 45.0  # of them, one SM
 REPEATED_RATE = 10300.0  # bytes a clock that blocks are sent again, from the L2 cache, beside them
+TORN = 1.9  # what bytes cost in lines that start between the multiples of 128 bytes
 MEETING = 3600.0  # clocks in which blocks count in at a tile, and the last of them begins to add
 HANDING = 1000.0  # clocks in which a block learns that another has left its sum
 SUMS_RATE = 12.0  # bytes of partial sums a clock
@@ -370,14 +371,24 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     meeting = CLUSTER if blocks > 1 else 0.0
     if plan.stream:  # one sum is left, those of one tile are taken
         meeting += sums + -(-at_once // items) * (sums + HANDING) + (-(-items // at_once) - waves) * store
-    once = (rows * (1 if _grouped(spec) else count) + cols * count) * depth * nbytes
-    sent = items * chunks * (plan.m / plan.cluster[1] + plan.n / plan.cluster[0]) * SPAN * plan.panels
+    torn = TORN if _torn(spec) else 1.0
+    once = (rows * (1 if _grouped(spec) else count) + cols * count) * depth * nbytes * torn
+    sent = items * chunks * (plan.m / plan.cluster[1] + plan.n / plan.cluster[0]) * SPAN * plan.panels * torn
     busy = at_once if plan.stream else min(items, at_once)
     arriving = once / min(DRAM_RATE, SM_RATE * busy) + max(0, sent - once) / REPEATED_RATE
     if plan.pingpong:
         main = waves * max(chunks * chunk, (chunks * chunk + store) / 2)
         return max(main, arriving) + store + meeting
     return (max(waves * chunks * chunk, arriving) + waves * store + meeting) * (STREAM if plan.stream else 1)
+
+
+def _torn(spec: MatMulChain) -> bool:
+    """Say whether lines of an operand start between the multiples of 128 bytes: a row of a box is then two pieces."""
+    return any(
+        isinstance(stride, int) and stride != 1 and stride * tensor.dtype.nbytes % SPAN
+        for tensor in (spec.left, spec.right)
+        for stride in tensor.strides
+    )
 
 
 def _work(plan: Plan, spec: MatMulChain) -> tuple[int, int, float]:

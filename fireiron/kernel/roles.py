@@ -41,6 +41,7 @@ from fireiron.kernel.sites import reads_and_writes
 from fireiron.kernel.window import Storage, cut_chunk
 from fireiron.language.decompositions import Decomposition, Load, Split
 from fireiron.language.levels import SH, Level, Warp, Warpgroup
+from fireiron.language.programs import Layers
 
 WARPGROUP = Warpgroup.size or 128
 REGISTERS = 65536  # of an SM, 32 bits each
@@ -137,7 +138,7 @@ def _empty(
         generic = Fence("proxy.async", "the slot is read before a bulk copy overwrites it")
         body += (generic, Sync(level, "all threads have read the slot", link.link))
     body += (*_release(empty, last, level, ge(k, late), context, link), Advance(cursor, as_expr(1)))
-    before, behind, after = _turns(cursor, trips, level, context)
+    before, behind, after = _turns(cursor, trips, level, link.stages, context)
     sums = inner.windows["C"].storage
     holds = None if busy is None or not flying or sums.dtype.bits != 32 else buffer_of(sums)
     rest_of = (Wait(GROUP, 0, holds=holds),) if late or holds else ()
@@ -213,23 +214,31 @@ def _same_slots(load: Load, state: State, ring: Ring, taken: set[str], context: 
     return inside.with_window(load.role, attrs.evolve(inside.windows[load.role], storage=found))
 
 
-def _turns(cursor: Cursor, trips: Expr, level: Level, context: Context) -> tuple[Body, Body, Body]:
-    """Let staggered units compute one after the other: what stands before a main loop, right behind it, and at the end.
+def _turns(cursor: Cursor, trips: Expr, level: Level, slots: int, context: Context) -> tuple[Body, Body, Body]:
+    """Let units compute one after the other: what stands before a main loop, right behind it, and at the end.
 
-    A unit skips the chunks of the others' tiles. Its main loop begins when the one before has ended: a barrier's phase
-    cannot be told from the one before the last, so no unit may wait a whole ring ahead.
+    Staggered units do, and skip the chunks of the others' tiles. A main loop begins when the one before has ended: a
+    barrier's phase cannot be told from the one before the last, so no unit may wait a whole ring ahead.
+    Units that hold rows of the same layers do too, so that the epilog of one runs under the products of another; all
+    of them read each chunk, so the ring must hold a layer's.
     """
-    n = context.staggered
-    if n == 1:
-        return (), (), ()
     assert level.size is not None and context.threads is not None
+    own = context.staggered > 1
+    n = context.staggered if own else context.threads // level.size
+    held = as_int(trips)
+    if not own and (n == 1 or not isinstance(context.spec, Layers) or held is None or held > slots):
+        return (), (), ()
     unit = context.define("warpgroup", context.thread // level.size, n)
     pair = 2 * level.size
     why = "main loops take turns"
     waits = tuple(If(eq(unit, i), (Turn(FIRST_TURN + i, pair, True, why),)) for i in range(n))
     tells = tuple(If(eq(unit, i), (Turn(FIRST_TURN + (i + 1) % n, pair, False, why),)) for i in range(n))
-    context.prologue.append(Advance(cursor, unit * trips))
-    context.prologue.append(If(eq(unit, n - 1), (Turn(FIRST_TURN, pair, False, "the first main loop may begin"),)))
+    first = If(eq(unit, n - 1), (Turn(FIRST_TURN, pair, False, "the first main loop may begin"),))
+    if not own:
+        if first not in context.prologue:  # of several layers' loops, one begins
+            context.prologue.append(first)
+        return waits, tells, ()
+    context.prologue += [Advance(cursor, unit * trips), first]
     return waits, tells, (Advance(cursor, trips * (n - 1)),)
 
 
