@@ -141,7 +141,7 @@ def test_a_large_fragment_draws_its_repeating_unit_and_says_so() -> None:
     # The accumulator of wgmma m64n256: a warp has 16 rows of it, and every 8 columns repeat.
     atom = large(Layout(((4, 8, 4), (2, 2, 32)), ((128, 1, 16), (64, 8, 512))), (64, 256))
     picture = pictures.fragment(atom)
-    assert "16x16 of 64x256; 16 columns on: register +8; 16 rows down: thread +32" in str(picture)
+    assert "16x16 of 64x256; 16 columns on: element +8; 16 rows down: thread +32" in str(picture)
     assert "16 columns on" in well_formed(picture)
 
 
@@ -360,3 +360,21 @@ def test_unfinished_schedules_have_no_kernel_to_draw() -> None:
     with pytest.raises(FireironError) as caught:
         pictures.timeline(simt.listing2(matmul(256, 256, 64)), "guessed")  # type: ignore[arg-type]
     assert caught.value.code == "unknown-policy"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("mma.m16n8k16.f32.f16", "A 16x16 f16 in FR, 8 elements a thread, in 4 registers"),
+        ("mma.m16n8k32.i32.i8", "A 16x32 i8 in FR, 16 elements a thread, in 4 registers"),
+        ("mma.m16n8k64.i32.i4", "B 64x8 i4 in FR, 16 elements a thread, in 2 registers"),
+        ("mma.m8n8k4.f64.f64", "C 8x8 f64 in FR, 2 elements a thread, in 4 registers"),
+    ],
+)
+def test_a_fragment_tells_elements_from_registers(name: str, said: str) -> None:
+    assert said in str(pictures.fragment(name))
+
+
+def test_what_nobody_holds_has_no_legend_of_threads() -> None:
+    assert "thread.element" not in pictures.fragment("tma.load.2d.128B").svg()
+    assert "a cell: thread.element; threads 0, 4 outlined" in str(pictures.fragment("ldmatrix.x4.A.b16", lanes=(0, 4)))
