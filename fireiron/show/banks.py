@@ -33,7 +33,9 @@ MOST_ROWS, MOST_COLS = 16, 32
 CELL_W, CELL_H = 25.0, 17.0
 BAR_H = 60.0
 NARROW = 10  # columns beside which there is room for the bars
-LEGEND = "a cell: the bank of an element; outlined: what lanes served together ask for, red where a bank gives several words"
+LEGEND = (
+    "a cell: the bank of an element; outlined: what lanes served together ask for, red where a bank gives several words"
+)
 
 
 @attrs.frozen(eq=False)
@@ -64,7 +66,7 @@ class Group:
         return int(self.load.max())
 
 
-def banks(*schedules: Lowers, buffer: str = "a_sh") -> Picture:
+def banks(*schedules: Lowers, buffer: str | None = None) -> Picture:
     """Draw how a shared buffer lies in the banks, and the worst group of lanes of each access to it.
 
     A cell is an element in its row and column, its number and colour are its bank. Lanes that are served together are
@@ -73,14 +75,14 @@ def banks(*schedules: Lowers, buffer: str = "a_sh") -> Picture:
 
     Args:
         schedules: finished ones.
-        buffer: the name of a buffer in SH.
+        buffer: the name of a buffer in SH; the first that a load fills where None.
 
     Raises:
         UsageError: `unfinished`, `no-such-buffer`.
     """
-    drawing = Drawing(f"banks of {buffer}")
+    drawing = Drawing(f"banks of {buffer or 'shared memory'}")
     drawing.text(0, 10, LEGEND, "faint", 10)
-    words, y = [LEGEND], 24.0
+    words, y = list[str](), 24.0
     shown: list[tuple[Placement, tuple[Group, ...], Kernel, Buffer]] = []
     for schedule in schedules:
         kernel = lowered_of(schedule)
@@ -93,7 +95,7 @@ def banks(*schedules: Lowers, buffer: str = "a_sh") -> Picture:
         shown.append((placed, groups(kernel, held, placed), kernel, held))
     most = max((group.wavefronts for _, found, *_ in shown for group in found), default=1)
     for placed, found, kernel, held in shown:
-        head = f"{buffer}: {placed}"
+        head = f"{held.name}: {placed}"
         drawing.text(0, y + 12, head, bold=True)
         words.append(head)
         y += 24
@@ -105,20 +107,22 @@ def banks(*schedules: Lowers, buffer: str = "a_sh") -> Picture:
             words.append(f"  {line}")
             y += 20
         y += 10
-    return Picture(f"banks of {buffer}", drawing, wrapped(*words))
+    return Picture(drawing.title, drawing, wrapped(*words))
 
 
-def _load(schedule: Lowers, kernel: Kernel, name: str) -> tuple[Step, tuple[Decomposition, ...]]:
+def _load(schedule: Lowers, kernel: Kernel, name: str | None) -> tuple[Step, tuple[Decomposition, ...]]:
     """Find the load that fills a buffer, and what follows it in its Move."""
     known: list[str] = []
-    for step, rest in _loads(steps(schedule)):
+    # Loads of the spec's own operands come first: those of a store are seldom what one asks about.
+    for step, rest in sorted(_loads(steps(schedule)), key=lambda load: load[0].path.count(" > store")):
         held = lowered.buffer(kernel, step)
         if held is not None:
-            if held.name == name:
+            if name is None or held.name == name:
                 return step, rest
             known.append(held.name)
     listed = ", ".join(known) or "none"
-    raise UsageError("no-such-buffer", f"no buffer in SH is called {name}", fix=f"the schedule's are: {listed}")
+    wanted = "no load fills a buffer in SH" if name is None else f"no buffer in SH is called {name}"
+    raise UsageError("no-such-buffer", wanted, fix=f"the schedule's are: {listed}")
 
 
 def _loads(chain: tuple[Step, ...]) -> Iterator[tuple[Step, tuple[Decomposition, ...]]]:

@@ -127,8 +127,11 @@ def pieces(step: Step) -> Pieces:
         index = evaluate(permuted(link, Var("id", units), simplest(units)), {"id": taken})
         numbers = tile_numbers(var, parts, link.order)
         at = np.broadcast_to(np.asarray(index), (tiles,)) + ids // units * units
-        place = [np.broadcast_to(np.asarray(evaluate(numbers[dim], {"id": at})), (tiles,)) for dim in wanted]
-        unit[tuple(place)] = taken
+        place = {dim: np.broadcast_to(np.asarray(evaluate(numbers[dim], {"id": at})), (tiles,)) for dim in parts}
+        others = [dim for dim in parts if dim not in wanted]
+        drawn = np.all([place[dim] == 0 for dim in others], axis=0) if others else np.full(tiles, True)
+        unit[tuple(place[dim][drawn] for dim in wanted)] = taken[drawn]
+        notes += [f"the first of {parts[dim].trips} along {dim} drawn" for dim in others if parts[dim].trips != 1]
     shown = [run[:MOST] for run in runs]
     for dim, run, mine in zip(wanted, runs, shown, strict=True):
         if len(run) > len(mine):

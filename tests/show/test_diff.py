@@ -122,7 +122,8 @@ def test_a_parallel_split_is_no_loop_that_changed() -> None:
 
 
 def test_a_chosen_instruction_stands_against_the_first_match() -> None:
-    from fireiron import Block, Thread, matmul
+    from fireiron import RF, A, B, Block, Thread, matmul
 
-    one = matmul(64, 64, 64).tile(32, 32).to(Block).tile(1, 1).to(Thread).split(1)
+    one = matmul(64, 64, 64).tile(8, 8).to(Block).epilog(memory=RF).split(1).tile(1, 1).to(Thread)
+    one = one.load(A, RF).load(B, RF)
     assert "done: the first match → by fma.f32" in str(one.done().diff(one.done("fma.f32")))

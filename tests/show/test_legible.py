@@ -162,7 +162,10 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "timeline of roles": lambda: on_hopper(Plan(128, 128)),
     "timeline of ping-pong": lambda: on_hopper(Plan(64, 128, pingpong=True)),
     "roofline": lambda: pictures.roofline(
-        simt.sgemm(matmul(512, 512, 4096)), on="sm_90", measured={"sgemm_128x128x8_f32": 40.0}, peers={"one": 45, "two": 41}
+        simt.sgemm(matmul(512, 512, 4096)),
+        on="sm_90",
+        measured={"sgemm_128x128x8_f32": 40.0},
+        peers={"one": 45, "two": 41},
     ),
     "comparison": lambda: pictures.compare(simt.listing2(matmul(256, 256, 64)), simt.sgemm(matmul(512, 512, 64))),
 }

@@ -33,7 +33,7 @@ from fireiron.atoms.wgmma import wgmma
 from fireiron.kernel.access import accesses
 from fireiron.kernel.ir import Let, walk
 from fireiron.language.atom import Atom, Operand
-from fireiron.schedules import ampere, hopper, simt
+from fireiron.schedules import ampere, fused, hopper, simt
 from fireiron.schedules.hopper import Plan
 from fireiron.show import pictures
 from fireiron.show.banks import groups
@@ -261,6 +261,31 @@ def test_roles_have_rows_in_a_timeline(policy: Any) -> None:
         assert said in svg
 
 
+def test_the_groups_of_a_timeline_share_the_rows_equally() -> None:
+    picture = pictures.timeline(hopper.gemm(matmul(1024, 512, 128, "f16", groups=4)), "modelled")
+    assert "tile 0" in well_formed(picture)
+    assert "wgmma" in str(picture)
+
+
+def test_moves_stand_to_the_right_of_every_spec() -> None:
+    svg = well_formed(pictures.decomposition(fused.swiglu(512, 256, 128)))
+    boxes = [
+        (float(x), float(wide)) for x, wide in re.findall(r'fi-spec fi-edge" x="(\S+)" y="\S+" width="(\S+)"', svg)
+    ]
+    assert len(boxes) > 8
+    moves = min(x for x, _ in boxes if x > 0)
+    assert max(wide for x, wide in boxes if x == 0) < moves
+
+
+def test_banks_without_a_name_are_those_of_the_first_load() -> None:
+    batched = hopper.gemm(matmul(512, 512, 128, "f16", layout="TN", batch=3))
+    assert str(pictures.banks(batched)).startswith("b_sh: 128x64 f16")  # swapped: B is the left operand
+    assert str(pictures.banks(batched, buffer="acc_sh")).startswith("acc_sh: 64x48 f16")
+    assert str(pictures.banks(fused.swiglu(512, 256, 128))).startswith("x_sh")
+    with pytest.raises(FireironError, match="no load fills a buffer in SH"):
+        pictures.banks(simt.listing1(matmul(64, 64, 64)))
+
+
 def test_the_store_buffer_has_banks_too() -> None:
     from fireiron import conform, through_shared, vector
 
@@ -299,6 +324,15 @@ def test_a_strided_tile_stands_in_all_its_places() -> None:
     found = pieces(thread)
     assert [run[2] for run in found.rows] == [0, 1, 2, 3] * 4
     assert found.extents == (64, 64)
+
+
+@pytest.mark.parametrize("preset", [ampere.gemm, hopper.gemm], ids=lambda preset: preset.__module__)
+def test_cuts_of_a_batch_draw_its_first_matrix(preset: Any) -> None:
+    schedule = preset(matmul(512, 512, 128, "f16", layout="TN", batch=3))
+    grid = next(s for s in steps(schedule) if "to Block" in s.path.rsplit(" > ", 1)[-1])
+    found = pieces(grid)
+    assert sorted(found.unit.reshape(-1).tolist()) == list(range(found.unit.size))
+    assert "the first of 3 along batch drawn" in str(pictures.cuts(schedule))
 
 
 def test_cuts_of_a_symbol_say_how_many_tiles_are_drawn() -> None:
