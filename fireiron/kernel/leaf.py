@@ -97,7 +97,7 @@ def _steps_to(atom: Atom, state: State, operands: tuple[Placed, ...], shape: tup
     ]
     if any(o.dtype != wanted.dtype for wanted, o in zip(atom.operands, operands, strict=True)):
         steps.append("choose an atom of these element types, or convert by load(..., dtype=...)")
-    return ", ".join(steps) or f"compile for sm_{atom.arch}" + ("" if atom.last == atom.arch else " or later")
+    return ", ".join(steps) or f"compile for sm_{atom.arch}" + ("a" if atom.last == atom.arch else " or later")
 
 
 def _matmul(chosen: Atom | str | None, state: State, context: Context) -> Body:
