@@ -115,9 +115,8 @@ class TorchLab:
 
 def why_not_timed() -> str:
     """Say why nothing can be timed here, "" where it can."""
-    problem = probe().problem
-    if problem:
-        return f"there is no GPU ({problem})"
+    if probe().problem:
+        return "there is no GPU (fireiron doctor says why)"
     try:
         torch = device_arrays.torch_module()
     except ImportError:
