@@ -32,6 +32,7 @@ WIDEST = 16  # bytes of one lane's access
 MOST_ROWS, MOST_COLS = 16, 32
 CELL_W, CELL_H = 25.0, 17.0
 BAR_H = 60.0
+LEAST = 4.0  # of the bar of a bank that gives anything
 NARROW = 10  # columns beside which there is room for the bars
 LEGEND = (
     "a cell: the bank of an element; outlined: what lanes served together ask for, red where a bank gives several words"
@@ -289,7 +290,7 @@ def _panel(
 def _bars(drawing: Drawing, y: float, left: float, group: Group, wide: float, most: int) -> float:
     """Draw how many words each bank gives."""
     for b, n in enumerate(group.load):
-        high = (BAR_H - 24) * n / most
+        high = max((BAR_H - 24) * n / most, LEAST if n else 0)
         x = left + b * wide
         drawing.rect(x + 1, y + BAR_H - 12 - high, wide - 2, max(high, 1), "bad" if n > 1 else wheel(b), "edge")
         drawing.text(x + wide / 2, y + BAR_H, str(b), "faint", 8, "middle")

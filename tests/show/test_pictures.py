@@ -37,12 +37,14 @@ from fireiron.schedules import ampere, fused, hopper, simt
 from fireiron.schedules.hopper import Plan
 from fireiron.show import pictures
 from fireiron.show.banks import groups
+from fireiron.show.clock import time_of
 from fireiron.show.cutting import pieces
 from fireiron.show.fragment import NOBODY, drawable, owners, unit_of
 from fireiron.show.panel import chunks
 from fireiron.show.picture import Picture
 from fireiron.show.placement import placement
 from fireiron.show.steps import steps
+from fireiron.simulate.trace import trace
 
 LIMIT_S = 1.0  # of processor time: other work makes the clock on the wall say more
 COLUMNS = 80
@@ -259,6 +261,15 @@ def test_roles_have_rows_in_a_timeline(policy: Any) -> None:
     svg = well_formed(pictures.timeline(on_hopper(Plan(128, 128, stages=3)), policy))
     for said in (">load</text>", ">math 0</text>", ">math 1</text>", ">tile 0</text>", "a_sh[2]", "acc_sh[0] math 1"):
         assert said in svg
+
+
+@pytest.mark.parametrize("policy", ["simulated", "modelled"])
+def test_the_last_chunk_is_computed_and_the_epilogue_takes_few_boxes(policy: Any) -> None:
+    # The pipeline of fragments leaves the products of the last chunk behind the loop.
+    found = time_of(trace(ampere.gemm(matmul(256, 256, 256, "f16", layout="TN"), stages=3).lowered()), policy)
+    rows = [box.row for box in found.boxes if box.row in ("compute", "put", "store")]
+    assert rows[-4:] == ["compute", "store", "put", "store"]
+    assert not any("mma" in box.label for box in found.boxes if box.row != "compute")
 
 
 def test_the_groups_of_a_timeline_share_the_rows_equally() -> None:
