@@ -33,7 +33,7 @@ def missing_outputs(notebook: nbformat.NotebookNode) -> list[str]:
 
 
 def unread(notebook: nbformat.NotebookNode) -> list[str]:
-    """Say where a reader is lost: no title, a section above it or of its rank, an error that a cell waits for in vain."""
+    """Say where a reader is lost: no title, or two, or an error that a cell waits for in vain."""
     prose = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
     headings = [line for text in prose for line in text.splitlines() if line.startswith("#")]
     found = [] if notebook.cells and prose and prose[0].startswith("# ") else ["it does not begin with its title"]
