@@ -114,7 +114,8 @@ def drawn(traced: Trace, policy: Policy) -> Picture:
     _marks(drawing, found, "", top, y, scale)
     gaps = sorted({gap.what for gap in found.gaps if gap.role})
     for i, line in enumerate(gaps):
-        drawing.text(LEFT, y + 12 + 12 * i, f"dashed: {line}, in each tile", "note", 9)
+        each = ", in each tile" if any(box.row == "tile" for box in found.boxes) else ""
+        drawing.text(LEFT, y + 12 + 12 * i, f"dashed: {line}{each}", "note", 9)
     _legend(drawing, y + 30 + 12 * max(0, len(gaps) - 1), found)
     columns = f"{'step' if policy == 'simulated' else 'clock':>7}    k what"
     return Picture(drawing.title, drawing, wrapped(f"{what}; {' '.join(said.splitlines())}", columns, *_lines(found)))
