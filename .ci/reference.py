@@ -22,7 +22,8 @@ from fireiron.front.catalogue import Entry, catalogue
 
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-CHAINS = ("fireiron.front.matmul", "fireiron.front.chain", "fireiron.front.moves", "fireiron.front.verbs")  # in this order
+# Where the links of chains are looked for, in this order.
+CHAINS = ("fireiron.front.matmul", "fireiron.front.chain", "fireiron.front.moves", "fireiron.front.verbs")
 NAME = re.compile(r"`([A-Za-z_][\w.-]*)(\([^`]*\))?`")
 FENCED = re.compile(r"^```.*?^```$|^    [^\n]*$", re.MULTILINE | re.DOTALL)
 SECTION = re.compile(r"^(Args|Shapes|Raises|Returns|Source|Example|Attributes):\s*(.*)$")
@@ -129,7 +130,7 @@ def linked(text: str, known: dict[str, str], here: str) -> str:
 
 
 def places(found: list[ModuleType]) -> dict[str, str]:
-    """Say where names lead: what the package exports first, then the links of chains, then names that stand for one thing."""
+    """Say where names lead: the package's exports, then links of chains, then names that stand for one thing."""
     candidates: dict[str, list[tuple[Any, str]]] = {}
     known: dict[str, str] = {}
     for module in found:
