@@ -56,6 +56,11 @@ class Owners:
         rows, cols = self.thread.shape
         return rows, cols
 
+    @property
+    def shared(self) -> bool:
+        """Say whether several threads hold each element, and of all of them as many."""
+        return int(self.copies.min()) == int(self.copies.max()) > 1
+
     def packed(self, down: int, right: int) -> Owners | None:
         """Let entries stand for runs of neighbours, None where they are no runs."""
         rows, cols = self.shape
@@ -285,7 +290,7 @@ def _bytes(operand: Operand) -> bool:
 def _label(drawing: Drawing, found: Owners, r: int, c: int, x: float, y: float) -> None:
     thread, register = int(found.thread[r, c]), int(found.register[r, c])
     if thread != NOBODY:
-        label = f"{thread}.{register}" + ("+" if found.copies[r, c] > 1 else "")
+        label = f"{thread}.{register}" + ("+" if found.copies[r, c] > 1 and not found.shared else "")
         size = 10.0 if width_of(label, 10) <= CELL_W - 2 else 8.5
         drawing.text(x + CELL_W / 2, y + 13, label, size=size, anchor="middle")
 
@@ -308,7 +313,9 @@ def repeats(found: Owners, unit: Unit) -> list[str]:
         notes.append("the ISA leaves open who has which element: this order stands in for the hardware's")
     most = int(found.copies.max(initial=0))
     if most > 1:
-        notes.append(f"+: {most} threads hold the element, the first is named")
+        notes.append(
+            f"{'each element is held by' if found.shared else '+: held by'} {most} threads, the first is named"
+        )
     if (found.thread == NOBODY).all():
         notes.append("not dealt out to threads: the unit reads it as a whole")
     return notes

@@ -420,6 +420,12 @@ def test_a_fragment_tells_elements_from_registers(name: str, said: str) -> None:
     assert said in str(pictures.fragment(name))
 
 
+def test_what_is_so_of_each_element_is_said_once() -> None:
+    picture = pictures.fragment("wmma.m16n16k16.row.col.f32.f16")
+    assert str(picture).count("each element is held by 2 threads, the first is named") == 2
+    assert "+</text>" not in picture.svg()
+
+
 def test_what_nobody_holds_has_no_legend_of_threads() -> None:
     assert "thread.element" not in pictures.fragment("tma.load.2d.128B").svg()
     assert "a cell: thread.element; threads 0, 4 outlined" in str(pictures.fragment("ldmatrix.x4.A.b16", lanes=(0, 4)))
