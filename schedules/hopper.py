@@ -86,6 +86,7 @@ class Plan:
         group: tile rows that blocks at work together cover.
         ways: blocks that share each tile of C, each with a part of K.
         stream: blocks take equal shares of all tiles' chunks of K.
+        promote: sum each chunk of K on its own, and add the sums to others, with what prologs multiply by.
     """
 
     m: int = 128
@@ -99,6 +100,7 @@ class Plan:
     group: int = 8
     ways: int = 1
     stream: bool = False
+    promote: bool = False
 
     def panel(self, nbytes: int) -> tuple[int, int]:
         """Size the staging panels: one bulk store each."""
@@ -187,6 +189,20 @@ def stream_k(spec: MatMulChain, plan: Plan = Plan(stream=True)) -> MatMulChain:
     return _gemm(spec, attrs.evolve(plan, stream=True, pingpong=False))
 
 
+def scaled_gemm(spec: MatMulChain, plan: Plan = Plan(n=128, promote=True)) -> MatMulChain:
+    """Schedule a product whose prologs scale blocks of its operands: chunks of K are summed apart, and then scaled.
+
+    Operands of 8-bit floats come as they are stored, and each chunk's sum is added in f32. Without scales that alone
+    keeps bits which tensor cores drop from long sums of 8-bit floats.
+
+    Args:
+        plan: the degrees of freedom; a thread holds two sets of accumulators.
+
+    Source: DeepSeek-V3 technical report, 3.3.2: scales of 1x128 and 128x128 elements, sums promoted every 128 of K.
+    """
+    return _gemm(spec, attrs.evolve(plan, promote=True))
+
+
 def skinny(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
     """Schedule a product of few rows, which is bound by the bytes of its other operand, the weights.
 
@@ -205,7 +221,8 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     c = spec.matmul.C
     chain = spec.swap() if plan.swapped else spec
     left = chain.residual.operands[0]
-    kind, held = left.computed, left.ops is not None
+    kind = left.dtype if plan.promote else left.computed
+    held = left.ops is not None and not plan.promote
     plan = attrs.evolve(plan, panels=1) if held else plan
     m, n, k = plan.m, plan.n, SPAN // kind.nbytes * plan.panels
     rows, cols = plan.cluster
@@ -218,9 +235,10 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     chain = tiled.epilog(memory=FR, store=_store(plan, chain))
     if plan.ways > 1:
         chain = chain.split(ways=plan.ways, multiple_of=k).parallel(Block)
+    chunks = chain.split(k).promote() if plan.promote else chain.split(k)
+    waits = held or plan.promote
     chain = (
-        chain.split(k)
-        .pipeline(plan.depth(kind.nbytes, c.dtype.nbytes, *_beside(spec)), inflight=0 if held else 1)
+        chunks.pipeline(plan.depth(kind.nbytes, c.dtype.nbytes, *_beside(spec)), inflight=0 if waits else 1)
         .specialize(producers=1, registers=plan.registers)
         .load(A, SH, tma(min(SPAN, k * left.dtype.nbytes)) if held else tma(SPAN))
         .load(B, SH, tma(SPAN))

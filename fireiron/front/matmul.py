@@ -10,6 +10,7 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.link import here
 from fireiron.check import links as rules
 from fireiron.check.parallel import chunk_of
+from fireiron.check.promote import promotable
 from fireiron.front.chain import Chain, LoadRefinements, SplitRefinements, Strategy, TileRefinements
 from fireiron.front.describe import describe
 from fireiron.front.moves import MoveChain, conform
@@ -91,7 +92,7 @@ class MatMulChain(Verbs, Chain):
         Args:
             operand: `A` or `B`, a tensor, or a name.
             ops: functions of an element's expression, first to last (`relu`, `scale(s)`, `dequantise("f16", s)`). Their
-                tensors repeat over the operand; along K one value may serve a group of neighbours.
+                tensors repeat over the operand; one value may serve a group of neighbours, along K or across.
 
         Raises:
             DecompositionError: `unknown-operand`, `load-output`, `prolog-shape`, `accumulator-dtype`. SpecError: `bad-
@@ -304,6 +305,38 @@ class TiledMatMul(TileRefinements, MatMulChain):
 
 class SplitMatMul(SplitRefinements, MatMulChain):
     """A MatMul whose last link is a split."""
+
+    def promote(self, dtype: object = None) -> SplitMatMul:
+        """Sum the products of each chunk in registers of their own, and add each sum to the accumulators.
+
+        So 8-bit floats, whose sums tensor cores keep to fewer bits than f32 has, lose bits only within a chunk. What
+        prologs above multiply A and B by is multiplied with the sums: nothing is computed with the operands, and any
+        load takes them as they are. Threads hold two sets of accumulators, and wait for the products of each chunk.
+
+        Args:
+            dtype: of a chunk's sums, by default what products of A's elements accumulate in.
+
+        Raises:
+            DecompositionError: `promote-accumulator` where C does not accumulate in registers; `promote-prolog` where a
+                prolog does more than to multiply; `promote-scales` where it multiplies by what changes inside a chunk;
+                `accumulator-dtype`; `parallel-promote` where units take the chunks.
+
+        Example:
+            >>> from fireiron import A, ColMajor, Matrix, dequantise, matmul
+            >>> from fireiron.schedules import hopper
+            >>> scales = Matrix(128, 2, "f32", name="scales")  # of each row, and of each 128 of K
+            >>> spec = matmul(128, 128, 256, "e4m3", layout="TN", out="bf16").prolog(A, dequantise("f32", scales))
+            >>> "scales" in hopper.scaled_gemm(spec).cuda()
+            True
+        """
+        link = self.links[-1]
+        assert isinstance(link, Split)
+        before = self._before
+        a = before.operand("A")
+        assert a is not None
+        kind = default_accumulator(a.dtype) if dtype is None else self._check(find_dtype, dtype)
+        self._check(promotable, before, link, kind, self.matmul.swapped)
+        return self._loops(promoted=kind, link=here())
 
 
 class LoadedMatMul(LoadRefinements, MatMulChain):

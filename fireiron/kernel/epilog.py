@@ -38,7 +38,7 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     inside = attrs.evolve(state.with_window("C", window), residual=apply(link, state.residual)).under(
         "epilog", link.link
     )
-    main = recur(rest, inside, context)
+    main = recur(rest, attrs.evolve(inside, output=output), context)
     parts = storage.partials
     partial = bool(parts) or context.stream is not None
     if storage.ownership is None:

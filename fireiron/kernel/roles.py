@@ -20,6 +20,7 @@ from fireiron.kernel.ir import (
     Arrive,
     Await,
     Barrier,
+    Buffer,
     Call,
     Commit,
     Compute,
@@ -37,6 +38,7 @@ from fireiron.kernel.ir import (
 )
 from fireiron.kernel.move import lower_copy, open_load
 from fireiron.kernel.ownership import RegisterLoop
+from fireiron.kernel.promote import close_chunk, open_chunk
 from fireiron.kernel.sites import reads_and_writes
 from fireiron.kernel.window import Storage, cut_chunk
 from fireiron.language.decompositions import Decomposition, Load, Split
@@ -97,7 +99,9 @@ def _empty(
     for load in loads if ring is None else ():
         inner = _opened(load, link, inner, cursor, context)
         inner.windows[load.role].storage.guarded = True
-    compute = recur(rest, inner, context)
+    chunk = open_chunk(link, inner, context)
+    compute = recur(rest, chunk, context)
+    promoted = close_chunk(link, inner, chunk, context)
     busy, context.busy = context.busy, None
     assert context.threads is not None
     level = _readers(compute)
@@ -123,23 +127,32 @@ def _empty(
             fix="use pipeline(n) without inflight where A comes from registers",
             link=link.link,
         )
+    if late and link.promoted is not None:
+        raise DecompositionError(
+            "promote-inflight",
+            f"inflight={late}: the sums of a chunk are added behind it, and its products would still be running",
+            fix="use pipeline(n) without inflight beside promote(): other units' products run meanwhile",
+            link=link.link,
+        )
     last = (
         cursor.slot
         if not late
         else select(lt(cursor.slot, late), cursor.slot + (link.stages - late), cursor.slot - late)
     )
-    body: Body = (Await(full, cursor.slot, cursor.parity, link.link),)
+    # What the sums are multiplied by arrives while the slot and then the products are waited for.
+    body: Body = (*promoted.before, Await(full, cursor.slot, cursor.parity, link.link), *promoted.begin)
     if flying:
-        body += (Fence("wgmma", "accumulators are registers"), *compute, Commit(GROUP), Wait(GROUP, late))
+        taken = None if link.promoted is None else _taken(chunk)
+        wait = Wait(GROUP, late, holds=taken)
+        body += (Fence("wgmma", "accumulators are registers"), *compute, Commit(GROUP), wait)
     else:
         body += compute
     if not flying or any(isinstance(s, Call) and _loads(s) for s in walk(compute)):
         generic = Fence("proxy.async", "the slot is read before a bulk copy overwrites it")
         body += (generic, Sync(level, "all threads have read the slot", link.link))
-    body += (*_release(empty, last, level, ge(k, late), context, link), Advance(cursor, as_expr(1)))
+    body += (*_release(empty, last, level, ge(k, late), context, link), Advance(cursor, as_expr(1)), *promoted.after)
     before, behind, after = _turns(cursor, trips, level, context)
-    sums = inner.windows["C"].storage
-    holds = None if busy is None or not flying or sums.dtype.bits != 32 else buffer_of(sums)
+    holds = None if busy is None or not flying or link.promoted is not None else _taken(inner)
     rest_of = (Wait(GROUP, 0, holds=holds),) if late or holds else ()
     rest_of += _release(empty, last, level, busy, context, link) if late else ()
     if busy is None:
@@ -155,6 +168,12 @@ def _empty(
     )
     idle = For(context.variable("k", trips), trips - chunks, passing, link.unrolled)
     return (Let(chunks, select(busy, trips, 0)), loop, *rest_of, idle)
+
+
+def _taken(state: State) -> Buffer | None:
+    """Give the sums that nothing may read before the wait for their products, where registers can say so."""
+    sums = state.windows["C"].storage
+    return buffer_of(sums) if sums.dtype.bits == 32 else None
 
 
 def _opened(load: Load, link: Split, state: State, cursor: Cursor, context: Context) -> State:
