@@ -7,19 +7,23 @@ thread multiplies by are read before it waits for the chunk, so that they arrive
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import FALSE, Expr, Leaf, Var, as_expr, free, minimum, substitute
-from fireiron.algebra.scalar import Arg, Binary, Cast, Scalar
+from fireiron.algebra.scalar import Arg, Binary, Cast, Scalar, renumbered
+from fireiron.atoms.table import matching
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Body, Context, State, buffer_of
-from fireiron.kernel.ir import Buffer, Compute, For, Region, View
+from fireiron.kernel.ir import Buffer, Call, Compute, For, Region, View
 from fireiron.kernel.pointwise import Visit, compute, operand_view, temporary, visit
 from fireiron.kernel.reduce import fill
 from fireiron.kernel.storage import register_storage
 from fireiron.language.decompositions import Split
 from fireiron.language.factors import factor
+from fireiron.language.levels import RF, Thread
 from fireiron.language.residual import promoted
 from fireiron.language.tensor import Tensor
 
@@ -44,26 +48,29 @@ class Factor:
     """Say what the sums of a chunk are multiplied by for one operand.
 
     Args:
-        tree: an expression, whose argument 1 is the buffer's element where there is one.
+        tree: an expression of numbers alone, where there is no buffer.
         buffer: holds what this thread multiplies by, None where the tree reads no tensor.
-        runs: by loop over the thread's elements, how many neighbours share a value, and the step from one to the next.
+        steps: loops over the thread's elements along which values differ, how many neighbours share one, and the step
+            in the buffer from one to the next.
         body: fills the buffer.
     """
 
     tree: Scalar
     buffer: Buffer | None = None
-    runs: tuple[tuple[Var, int, int], ...] = ()
+    steps: tuple[tuple[Var, int, int], ...] = ()
     body: Body = ()
 
-    @property
-    def view(self) -> tuple[View, ...]:
-        """View the value of the element that the loops are at."""
-        if self.buffer is None:
-            return ()
+    def view(self, known: Mapping[Expr, Expr] | None = None) -> View:
+        """View the value of the element that the loops are at, or that other variables stand for."""
+        assert self.buffer is not None
         at = as_expr(0)
-        for var, run, weight in self.runs:
-            at = at + var // run * weight
-        return (View(self.buffer, at),)
+        for var, run, weight in self.steps:
+            at = at + substitute(var, known or {}) // run * weight
+        return View(self.buffer, at)
+
+    def run(self, var: Var, extent: int) -> int:
+        """Count the neighbours along a loop that share a value."""
+        return next((run for one, run, _ in self.steps if one == var), extent)
 
 
 def open_chunk(link: Split, state: State, context: Context) -> State:
@@ -118,27 +125,83 @@ def close_chunk(link: Split, state: State, inside: State, context: Context) -> P
     walk = visit(owner, state.output, context)
     offset, steps = sums.ownership.resolve(owner.access, sums.name, "promote()")
     register = substitute(offset, walk.renamed) + (steps(walk.index) if steps.size > 1 else 0)
-    factors = [_factor(role, sums.dtype, walk, link, state, context) for role in ("A", "B")]
-    inputs = [View(buffer_of(sums), register, origin=walk.coordinates)]
-    inputs.append(View(buffer_of(part), walk.register, origin=walk.coordinates))
-    times: Scalar | None = None
-    for found in factors:
-        if found is not None:
-            tree = found.tree if found.buffer is None else Arg(len(inputs), sums.dtype)
-            times = tree if times is None else Binary("mul", times, tree)
-            inputs += found.view
-    value = _cast(Arg(1, part.dtype), sums.dtype)
-    total = Binary("add", Arg(0, sums.dtype), value if times is None else Binary("mul", value, times))
-    body = compute(inputs[0], total, tuple(inputs), None, context, link.link)
-    title = f"{sums.name} += {part.name}{'' if times is None else ' scaled'}"
-    after = Region(f"{title}: Pointwise({sums.memory})({state.level})", walk.around(body), state.path, link.link)
+    found = (_factor(role, sums.dtype, walk, link, state, context) for role in ("A", "B"))
+    factors = [x for x in found if x is not None]
+    into = View(buffer_of(sums), register, origin=walk.coordinates)
+    value = View(buffer_of(part), walk.register, origin=walk.coordinates)
+    scale, scaling = _product(factors, walk, link, sums.dtype, context)
+    body = _add(into, value, scale, link, context)
+    title = f"{sums.name} += {part.name}{'' if scale is None else ' scaled'}"
+    body = (*scaling, *walk.around(body))
+    after = Region(f"{title}: Pointwise({sums.memory})({state.level})", body, state.path, link.link)
     # Threads without a tile, and what lies beyond a tile's end, hold sums that no product begins.
     partial = bool(owner.written.guards or owner.written.limits)
     begin: Body = ()
     if partial or part.name not in context.zeroed:
         title = f"Init(0)({part.memory})({state.level})"
         begin = (Region(title, (fill(part, 0, context),), state.path, link.link),)
-    return Promoted(tuple(s for f in factors if f is not None for s in f.body), begin, (after,))
+    return Promoted(tuple(s for f in factors for s in f.body), begin, (after,))
+
+
+def _add(into: View, value: View, scale: View | None, link: Split, context: Context) -> Body:
+    """Add an element of a chunk's sums, rounded once where it is multiplied."""
+    kind = into.buffer.dtype
+    tree = _cast(Arg(0, value.buffer.dtype), kind)
+    if scale is None:
+        total = Binary("add", Arg(1, kind), tree)
+        return (Compute(into, total, (value, into), link=link.link),)
+    body: Body = ()
+    if value.buffer.dtype != kind:
+        wide = View(temporary("chunk_value", kind, 1, context), as_expr(0), origin=value.origin)
+        body, value = (Compute(wide, tree, (value,), link=link.link),), wide
+    (atom, *_) = matching("MatMul", (1, 1, 1), (kind,) * 3, (RF,) * 3, Thread, context.arch)
+    return (*body, Call(atom, (value, scale, into), link=link.link))
+
+
+def _product(
+    factors: list[Factor], walk: Visit, link: Split, dtype: DType, context: Context
+) -> tuple[View | None, Body]:
+    """Multiply what operands are multiplied by, each pair of values once."""
+    if not factors:
+        return None, ()
+    if len(factors) == 1 and factors[0].buffer is not None:
+        return factors[0].view(), ()
+    runs = [(var, extent, min(f.run(var, extent) for f in factors)) for var, extent in walk.loops]
+    known, loops, steps, count = _blocks(runs, context)
+    buffer = temporary("scale", dtype, count, context)
+    into = Factor(Arg(0, dtype), buffer, steps)
+    times: Scalar | None = None
+    inputs: list[View] = []
+    for one in factors:
+        tree = one.tree if one.buffer is None else Arg(len(inputs), dtype)
+        inputs += () if one.buffer is None else (one.view(known),)
+        times = tree if times is None else Binary("mul", times, tree)
+    assert times is not None
+    body = compute(into.view(known), times, tuple(inputs), None, context, link.link)
+    return into.view(), _around(body, loops)
+
+
+def _blocks(
+    runs: list[tuple[Var, int, int]], context: Context
+) -> tuple[dict[Expr, Expr], list[tuple[Var, int]], tuple[tuple[Var, int, int], ...], int]:
+    """Number the runs of neighbours along loops; gives loops over them alone, and what stands for the old variables."""
+    known, loops, steps, count = dict[Expr, Expr](), list[tuple[Var, int]](), list[tuple[Var, int, int]](), 1
+    for var, extent, run in reversed(runs):
+        trips = extent // run
+        known[var] = as_expr(0)
+        if trips > 1:
+            new = context.variable(var.name, trips)
+            loops.insert(0, (new, trips))
+            known[var] = new * run
+            steps.append((var, run, count))
+            count *= trips
+    return known, loops, tuple(steps), count
+
+
+def _around(body: Body, loops: list[tuple[Var, int]]) -> Body:
+    for var, trips in reversed(loops):
+        body = (For(var, as_expr(trips), body, unroll=True),)
+    return body
 
 
 def _cast(tree: Scalar, dtype: DType) -> Scalar:
@@ -157,32 +220,15 @@ def _factor(role: str, dtype: DType, walk: Visit, link: Split, state: State, con
         return Factor(_cast(tree, dtype))
     views = [_scale(tensor, role, walk, link, state, context) for tensor in value.tensors]
     places = [e for view in views for e in view.origin]
-    runs = [(var, extent, _run(var, extent, places)) for var, extent in walk.loops]
-    count, known, loops = 1, dict[Expr, Expr](), list[tuple[Var, int]]()
-    steps: list[tuple[Var, int, int]] = []
-    for var, extent, run in reversed(runs):
-        trips = extent // run
-        if trips == 1:
-            known[var] = as_expr(0)
-            continue
-        new = context.variable(var.name, trips)
-        loops.insert(0, (new, trips))
-        known[var] = new * run
-        steps.append((var, run, count))
-        count *= trips
-    buffer = temporary(f"{role.lower()}_scale", dtype, count, context)
-    at = as_expr(0)
-    for var, run, weight in steps:
-        at = at + substitute(var, known) // run * weight
+    known, loops, steps, count = _blocks([(v, n, _run(v, n, places)) for v, n in walk.loops], context)
+    found = Factor(tree, temporary(f"{role.lower()}_scale", dtype, count, context), steps)
     moved = tuple(
         attrs.evolve(v, offset=substitute(v.offset, known), origin=tuple(substitute(e, known) for e in v.origin))
         for v in views
     )
-    into = View(buffer, at)
-    body = compute(into, _cast(tree, dtype), (into, *moved), None, context, link.link)
-    for var, trips in reversed(loops):
-        body = (For(var, as_expr(trips), body, unroll=True),)
-    return Factor(tree, buffer, tuple(steps), body)
+    tree = _cast(renumbered(tree, {i + 1: i for i in range(len(views))}), dtype)
+    body = compute(found.view(known), tree, moved, None, context, link.link)
+    return attrs.evolve(found, body=_around(body, loops))
 
 
 def _scale(tensor: Tensor, role: str, walk: Visit, link: Split, state: State, context: Context) -> View:
