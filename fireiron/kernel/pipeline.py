@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -64,8 +64,8 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
 
     before = () if state.windows["C"].storage.memory.registers else initialise(state, context)
     if link.stages == 1:
-        body = _chunk(link, rest, at(number, looped), context, recur)
-        return (*before, For(k, trips, body, link.unrolled, link.together))
+        first, body = _chunk(link, rest, lambda chunk: at(chunk, looped), number, at(number, looped), context, recur)
+        return (*before, *first, For(k, trips, body, link.unrolled, link.together))
 
     loads = leading_loads(rest)
     if not loads:
@@ -115,17 +115,27 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
         return (*first, For(k, trips, (*start, *compute, *finish), link.unrolled, link.together))
 
     if layers is not None or not _flows_into(link, loads, rest[len(loads) :]):
-        return (*before, *around(_chunk(link, rest[len(loads) :], inner, context, recur)))
+        below_loads = rest[len(loads) :]
+        first, body = _chunk(link, below_loads, lambda chunk: at(chunk, looped), number, inner, context, recur)
+        return (*before, *first, *around(body))
     flow = Flow(k, trips, link, lambda: copies(k, below), around)
     return (*before, *recur(rest[len(loads) :], attrs.evolve(inner, flow=flow), context))
 
 
-def _chunk(link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
-    """Lower what is done with one chunk, and add its sums where they are apart."""
+def _chunk(
+    link: Split,
+    rest: Sequence[Decomposition],
+    at: Callable[[Expr], State],
+    k: Expr,
+    state: State,
+    context: Context,
+    recur: Recur,
+) -> tuple[Body, Body]:
+    """Lower what is done with chunk k, and add its sums where they are apart; what stands before the loop is first."""
     inside = open_chunk(link, state, context)
     body = recur(rest, inside, context)
-    promoted = close_chunk(link, state, inside, context)
-    return (*promoted.before, *promoted.begin, *body, *promoted.after)
+    made = close_chunk(link, k, at, inside, context)
+    return made.first, (*made.ahead, *made.begin, *body, *made.after)
 
 
 def _takes_part(link: Split, rest: Sequence[Decomposition]) -> bool:
