@@ -19,6 +19,7 @@ from fireiron import (
     Block,
     Cluster,
     ColMajor,
+    DType,
     Grouped,
     MatMulChain,
     MoveChain,
@@ -51,6 +52,7 @@ MOST_STAGES = 16
 HELD = 192  # registers of sums and fragments beside which 240 leave room for a prolog
 MAP_UNIT = 16  # bytes by which tensor maps count strides
 TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "i8", "u8")  # that wgmma multiplies
+EIGHT_BITS = ("e4m3", "e5m2")
 CUDA_CORES = ("f32", "i32")  # that no tensor core does
 
 # What `clocks` was fitted to.
@@ -64,6 +66,7 @@ REPEATED_RATE = 10300.0  # bytes a clock that blocks are sent again, from the L2
 MEETING = 3600.0  # clocks in which blocks count in at a tile, and the last of them begins to add
 HANDING = 1000.0  # clocks in which a block learns that another has left its sum
 SUMS_RATE = 12.0  # bytes of partial sums a clock
+PROMOTION = 200.0  # clocks from a chunk's last product to the first of its sums' additions; a guess, not fitted
 
 STREAM = 1.1  # what shares of K are taken to cost beside what is counted: a caution, not fitted
 
@@ -139,9 +142,9 @@ class Plan:
 
     @property
     def held(self) -> int:
-        """Count the registers of a thread that hold sums and, where A has a prolog, its fragments of a chunk."""
+        """Count the registers of a thread that hold sums: those of a chunk too, or fragments of an A with a prolog."""
         rows = self.m // (1 if self.pingpong else self.consumers)
-        return rows * self.n // 128 + rows * self.panels // 4
+        return 2 * rows * self.n // 128 if self.promote else rows * self.n // 128 + rows * self.panels // 4
 
     @property
     def registers(self) -> tuple[int, int] | None:
@@ -221,6 +224,7 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     c = spec.matmul.C
     chain = spec.swap() if plan.swapped else spec
     left = chain.residual.operands[0]
+    plan = attrs.evolve(plan, promote=plan.promote or _scaled(spec))
     kind = left.dtype if plan.promote else left.computed
     held = left.ops is not None and not plan.promote
     plan = attrs.evolve(plan, panels=1) if held else plan
@@ -299,8 +303,8 @@ def plans(spec: MatMulChain) -> tuple[Plan, ...]:
 
 
 def _candidates(spec: MatMulChain) -> Iterator[Plan]:
-    nbytes, out = spec.left.dtype.nbytes, spec.matmul.C.dtype.nbytes
-    held = [operand.ops is not None for operand in spec.residual.operands[:2]]
+    nbytes, out, promote = _multiplied(spec).nbytes, spec.matmul.C.dtype.nbytes, _scaled(spec)
+    held = [operand.ops is not None and not promote for operand in spec.residual.operands[:2]]
     k_major = spec.matmul.A.order is RowMajor and spec.matmul.B.order is ColMajor
     step = 16 if nbytes == 2 and k_major else 64 if nbytes == 2 else 32
     # What has a prolog is A, behind swap() if need be.
@@ -323,8 +327,8 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
                 for cluster in ((1, 1), (2, 1)):
                     if cluster != (1, 1) and n % 16:
                         continue
-                    plan = Plan(m, n, consumers, turns, swapped, cluster)
-                    if any(held) and plan.held > HELD:
+                    plan = Plan(m, n, consumers, turns, swapped, cluster, promote=promote)
+                    if (any(held) or promote) and plan.held > (HELD if consumers < 3 else HELD // 2):
                         continue
                     if plan.depth(nbytes, out, *_beside(spec)) >= 3:
                         yield from _shared_out(plan, spec)
@@ -350,7 +354,7 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     """
     sizes = dict(spec.matmul.sizes)
     rows, cols, depth, count = (_size(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))
-    nbytes, out = spec.left.dtype.nbytes, spec.matmul.C.dtype.nbytes
+    nbytes, out = _multiplied(spec).nbytes, spec.matmul.C.dtype.nbytes
     tiles, chunks, full = _work(plan, spec)
     blocks = plan.cluster[0] * plan.cluster[1]
     items, chunks = tiles * plan.ways, -(-chunks // plan.ways)
@@ -358,6 +362,9 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     waves = items / at_once if plan.stream else -(-items // at_once)
     products = full * plan.m * max(plan.n / 32, (16 + plan.n / 4) / 16) * plan.panels
     products *= 1 + SMALL_TILE * min(1, waves / 8) * (128 * 256 / (plan.m * plan.n) - 1)
+    if plan.promote:  # a unit adds its sums behind its products, while the others' are running
+        alone = 1 if plan.pingpong else plan.consumers
+        products = max(products, products / alone + plan.held / 2 + PROMOTION)
     chunk = max(products, LATENCY / plan.depth(nbytes, out, *_beside(spec)))
     store, sums = plan.m * plan.n * out / STORE_RATE, plan.m * plan.n * 4 / SUMS_RATE
     if plan.ways > 1:
@@ -379,7 +386,7 @@ def _work(plan: Plan, spec: MatMulChain) -> tuple[int, int, float]:
     """Count the tiles of blocks and the chunks of K, and say which part of a tile's products is computed."""
     sizes = dict(spec.matmul.sizes)
     rows, cols, depth, count = (_size(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))
-    chunks = -(-depth * spec.left.dtype.nbytes // (SPAN * plan.panels))
+    chunks = -(-depth * _multiplied(spec).nbytes // (SPAN * plan.panels))
     high, wide = plan.m * plan.cluster[0], plan.n * plan.cluster[1]
     blocks = plan.cluster[0] * plan.cluster[1]
     if not _grouped(spec):
@@ -396,6 +403,16 @@ def _work(plan: Plan, spec: MatMulChain) -> tuple[int, int, float]:
 def _ragged(rows: int, tile: int, groups: int) -> float:
     """Count the tiles that groups of so many rows in all take on average: the last one of each is half full."""
     return groups * max(1.0, rows / (groups * tile) + 0.5)
+
+
+def _scaled(spec: MatMulChain) -> bool:
+    """Say whether prologs scale 8-bit floats by what holds for a chunk."""
+    return all(t.dtype.name in EIGHT_BITS for t in (spec.matmul.A, spec.matmul.B)) and spec.promotes(SPAN)
+
+
+def _multiplied(spec: MatMulChain) -> DType:
+    """Give the element type that products take: what a prolog leaves, unless sums are scaled in its place."""
+    return spec.matmul.A.dtype if _scaled(spec) else spec.left.dtype
 
 
 def _few(swapped: bool, spec: MatMulChain) -> int:
@@ -417,14 +434,15 @@ def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
     Batches and groups are counted through by the same persistent blocks. What wgmma or tensor maps do not take goes by
     `ampere.gemm` and its kin, as `check()` says: lines that do not start at multiples of 16 bytes; K that is not
     contiguous, of elements that are not 16-bit; other element types; prologs of both operands. An operand with a prolog
-    comes from registers, as A, for which the product may be swapped.
+    comes from registers, as A, for which the product may be swapped. Prologs that scale 8-bit floats by blocks are
+    `scaled_gemm`'s, and multiply sums.
 
     Args:
         plan: the degrees of freedom, None for the best of `plans`.
     """
     if not _takes(spec):
         kind = spec.left.dtype.name
-        return (simt.sgemm if kind in CUDA_CORES else ada.gemm if kind in ("e4m3", "e5m2") else ampere.gemm)(spec)
+        return (simt.sgemm if kind in CUDA_CORES else ada.gemm if kind in EIGHT_BITS else ampere.gemm)(spec)
     if plan is None:
         plan = plans(spec)[0]
     return _gemm(spec, plan)
@@ -433,9 +451,10 @@ def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
 def _takes(spec: MatMulChain) -> bool:
     """Say whether bulk copies and wgmma take a product as it is stored, and at most one operand with a prolog."""
     a, b, c = spec.matmul.A, spec.matmul.B, spec.matmul.C
-    both = all(operand.ops is not None for operand in spec.residual.operands[:2])
-    if both or spec.left.dtype.name not in TYPES or any(t.dtype.packed for t in (a, b)):
+    both = all(operand.ops is not None for operand in spec.residual.operands[:2]) and not _scaled(spec)
+    kind = _multiplied(spec)
+    if both or kind.name not in TYPES or any(t.dtype.packed for t in (a, b)):
         return False
     k_major = a.order is RowMajor and b.order is ColMajor
     # Tensor maps mind by themselves where a line ends.
-    return (k_major or spec.left.dtype.nbytes == 2) and all(t.starts_lines_at(MAP_UNIT) for t in (a, b, c))
+    return (k_major or kind.nbytes == 2) and all(t.starts_lines_at(MAP_UNIT) for t in (a, b, c))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fireiron.algebra.dtypes import DType
+from fireiron.algebra.expr import Index
 from fireiron.base.errors import DecompositionError
 from fireiron.language.decompositions import Split
 from fireiron.language.factors import factor, holds
@@ -37,8 +38,16 @@ def promotable(before: Residual, split: Split, dtype: DType, swapped: bool) -> N
             fix="give epilog(...) a wider dtype, or promote(...) a narrower one",
         )
     for operand in before.operands:
-        if operand.ops is None:
-            continue
+        scaling(operand, split.size, swapped)
+
+
+def scaling(operand: Operand, size: Index, swapped: bool) -> None:
+    """Refuse a prolog that is more than a multiplication by values that hold for whole chunks of K.
+
+    Raises:
+        DecompositionError: `promote-prolog`, `promote-scales`.
+    """
+    if operand.ops is not None:
         if factor(operand.ops) is None:
             raise DecompositionError(
                 "promote-prolog",
@@ -48,10 +57,10 @@ def promotable(before: Residual, split: Split, dtype: DType, swapped: bool) -> N
                 "dequantise(dtype, scales) alone",
             )
         for tensor in operand.ops.tensors:
-            _constant(tensor, operand, split, swapped)
+            _constant(tensor, operand, size, swapped)
 
 
-def _constant(tensor: Tensor, operand: Operand, split: Split, swapped: bool) -> None:
+def _constant(tensor: Tensor, operand: Operand, size: Index, swapped: bool) -> None:
     """Refuse scales that change inside a chunk."""
     whole = operand.tensor.transposed if swapped else operand.tensor
     dims = (*operand.dims[:-2], *operand.dims[:-3:-1]) if swapped else operand.dims
@@ -60,9 +69,9 @@ def _constant(tensor: Tensor, operand: Operand, split: Split, swapped: bool) -> 
     if extent == 1:
         return
     served = full // extent if isinstance(extent, int) and isinstance(full, int) else 1
-    if not isinstance(split.size, int) or served % split.size:
+    if not isinstance(size, int) or served % size:
         raise DecompositionError(
             "promote-scales",
-            f"{tensor} has a value for every {served} of K, and chunks of {split.size} are summed as one",
+            f"{tensor} has a value for every {served} of K, and chunks of {size} are summed as one",
             fix=f"split({served}), or by a divisor of it" if served > 1 else "scale A by rows, and B by columns",
         )
