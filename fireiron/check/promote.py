@@ -35,7 +35,7 @@ def promotable(before: Residual, split: Split, dtype: DType, swapped: bool) -> N
         raise DecompositionError(
             "accumulator-dtype",
             f"sums of {dtype} are not added to accumulators of {c.dtype}, which hold less",
-            fix="give epilog(...) a wider dtype, or promote(...) a narrower one",
+            fix=f"accumulate by epilog(dtype=\"{'f32' if dtype.kind == 'int' else dtype}\")",
         )
     for operand in before.operands:
         scaling(operand, split.size, swapped)

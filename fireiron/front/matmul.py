@@ -324,15 +324,13 @@ class TiledMatMul(TileRefinements, MatMulChain):
 class SplitMatMul(SplitRefinements, MatMulChain):
     """A MatMul whose last link is a split."""
 
-    def promote(self, dtype: object = None) -> SplitMatMul:
+    def promote(self) -> SplitMatMul:
         """Sum the products of each chunk in registers of their own, and add each sum to the accumulators.
 
         So 8-bit floats, whose sums tensor cores keep to fewer bits than f32 has, lose bits only within a chunk. What
         prologs above multiply A and B by is multiplied with the sums: nothing is computed with the operands, and any
-        load takes them as they are. Threads hold two sets of accumulators, and wait for the products of each chunk.
-
-        Args:
-            dtype: of a chunk's sums, by default what products of A's elements accumulate in.
+        load takes them as they are. What both are multiplied by is multiplied first, in the accumulators' type. Threads
+        hold two sets of accumulators, and wait for the products of each chunk.
 
         Raises:
             DecompositionError: `promote-accumulator` where C does not accumulate in registers; `promote-prolog` where a
@@ -352,7 +350,7 @@ class SplitMatMul(SplitRefinements, MatMulChain):
         before = self._before
         a = before.operand("A")
         assert a is not None
-        kind = default_accumulator(a.dtype) if dtype is None else self._check(find_dtype, dtype)
+        kind = default_accumulator(a.dtype)
         self._check(promotable, before, link, kind, self.matmul.swapped)
         return self._loops(promoted=kind, link=here())
 

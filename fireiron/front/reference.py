@@ -341,6 +341,8 @@ def _grouped(
     """Compute each group's rows as a product of its own; rows behind the last group keep what they held."""
     assert spec.groups is not None
     weights = spec.A if spec.swapped else spec.B
+    prolog = _prolog(links, "A" if spec.swapped else "B")
+    beside_weights = () if prolog is None else prolog.tensors
     axis = -1 if spec.swapped else -2  # along which the groups' rows lie, in all that has them
     read = functools.cache(read)
     epilog = next((link for link in links if isinstance(link, Epilog)), None)
@@ -356,7 +358,9 @@ def _grouped(
 
         def part(tensor: Tensor, rows: slice = rows, group: int = group) -> Bounded:
             whole = read(tensor)
-            if tensor == weights:
+            if tensor in beside_weights and whole.value.ndim < 3:
+                return whole
+            if tensor == weights or tensor in beside_weights:
                 return Bounded(whole.value[group], whole.error[group])
             along = axis if tensor in turned else -2
             if whole.value.ndim < -along or whole.value.shape[along] == 1:
