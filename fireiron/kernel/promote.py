@@ -95,6 +95,8 @@ def close_chunk(link: Split, k: Expr, at: Callable[[Expr], State], inside: State
     if sums.ownership is None:
         sums.ownership, sums.size = owner, part.size
     walk = visit(owner, state.output, context)
+    if owner.written.guards:  # ranges of named numbers hold where there is a tile: here other threads read too
+        walk = attrs.evolve(walk, coordinates=tuple(context.expanded(c) for c in walk.coordinates))
     offset, steps = sums.ownership.resolve(owner.access, sums.name, "promote()")
     register = substitute(offset, walk.renamed) + (steps(walk.index) if steps.size > 1 else 0)
     into = View(buffer_of(sums), register, origin=walk.coordinates)
