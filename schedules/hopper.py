@@ -309,7 +309,8 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
     step = 16 if nbytes == 2 and k_major else 64 if nbytes == 2 else 32
     # What has a prolog is A, behind swap() if need be.
     # Rows are folded cheaply where a few threads hold each: those of C, not of its transpose.
-    either = out == 2 and not _beside(spec)[2]
+    # Scales of A's rows are few registers where a thread has few rows: those of C too.
+    either = out == 2 and not _beside(spec)[2] and not promote
     orders = (held[1],) if any(held) else (False, True) if either else (False,)
     whole = all(size % 8 == 0 for size in (_size(extent) for _, extent in spec.matmul.sizes))
     for swapped in orders:

@@ -93,7 +93,7 @@ def test_presets_choose_sums_for_scales() -> None:
     ):
         assert "acc += chunk * scale" in schedule.cuda("sm_90a")
         check(schedule)
-    # Scales of single elements along K, and layouts that wgmma does not take, are multiplied where elements are.
+    # Scales of single elements along K are multiplied where elements are.
     spec = matmul(64, 64, 64, "e4m3", layout="TN").prolog(A, dequantise("f32", Matrix(1, 64, name="s")))
     each = hopper.gemm(spec.prolog(B, dequantise("f32", 0.5)))
     assert "wgmma" not in each.cuda("sm_90a")
