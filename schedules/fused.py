@@ -74,7 +74,8 @@ def _for_wgmma(spec: MatMulChain, kind: str) -> bool:
 
 
 def _scaled(spec: MatMulChain) -> bool:
-    return all(t.dtype.name in EIGHT_BITS for t in (spec.matmul.A, spec.matmul.B)) and spec.promotes(128)
+    eight_bits = spec.matmul.A.dtype.name in EIGHT_BITS and spec.matmul.B.dtype.name in EIGHT_BITS
+    return eight_bits and spec.served_along_k is not None
 
 
 def _bias(spec: MatMulChain) -> Tensor:
@@ -172,8 +173,8 @@ def dequant_gemm(spec: MatMulChain, arch: str = "", weights: str = "i8", group: 
 def gemm_block_scaled(spec: MatMulChain, arch: str = "", block: int = 128) -> MatMulChain:
     """Compute the sum over blocks of K of a_scales * b_scales * (A @ B): 8-bit floats with scales of their blocks.
 
-    Of A each row has a scale for every `block` of K: `a_scales`, M x K/block. Of B each block of as many rows and columns
-    has one: `b_scales`, an array N/block x K/block as frameworks keep it beside weights N x K.
+    Of A each row has a scale for every `block` of K: `a_scales`, M x K/block. Of B each block of as many rows and
+    columns has one: `b_scales`, an array N/block x K/block, as frameworks keep it.
 
     Args:
         arch: the target; the spec's, else sm_90a by default.

@@ -408,7 +408,9 @@ def _ragged(rows: int, tile: int, groups: int) -> float:
 
 def _scaled(spec: MatMulChain) -> bool:
     """Say whether prologs scale 8-bit floats by what holds for a chunk."""
-    return all(t.dtype.name in EIGHT_BITS for t in (spec.matmul.A, spec.matmul.B)) and spec.promotes(SPAN)
+    served = spec.served_along_k
+    eight_bits = spec.matmul.A.dtype.name in EIGHT_BITS and spec.matmul.B.dtype.name in EIGHT_BITS
+    return eight_bits and served is not None and served % SPAN == 0
 
 
 def _multiplied(spec: MatMulChain) -> DType:

@@ -66,7 +66,7 @@ def parallel(links: Sequence[Decomposition], before: Residual, split: Split, lev
     if split.promoted is not None:
         raise DecompositionError(
             "parallel-promote",
-            f"promote() adds the chunks' sums one after another, and {level}s take the chunks of this split all at once",
+            f"promote() adds up chunks in turn, and {level}s take those of this split at once",
             fix="split again below, and promote that one's",
         )
     if split.stages > 1 or split.unrolled or split.together > 1 or split.specialised is not None:

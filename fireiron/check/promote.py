@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Index
 from fireiron.base.errors import DecompositionError
 from fireiron.language.decompositions import Split
 from fireiron.language.factors import factor, holds
@@ -35,43 +36,54 @@ def promotable(before: Residual, split: Split, dtype: DType, swapped: bool) -> N
         raise DecompositionError(
             "accumulator-dtype",
             f"sums of {dtype} are not added to accumulators of {c.dtype}, which hold less",
-            fix=f"accumulate by epilog(dtype=\"{'f32' if dtype.kind == 'int' else dtype}\")",
+            fix=f'accumulate by epilog(dtype="{"f32" if dtype.kind == "int" else dtype}")',
         )
     for operand in before.operands:
-        scaling(operand, split.size, swapped)
-
-
-def scaling(operand: Operand, size: Index, swapped: bool) -> None:
-    """Refuse a prolog that is more than a multiplication by values that hold for whole chunks of K.
-
-    Raises:
-        DecompositionError: `promote-prolog`, `promote-scales`.
-    """
-    if operand.ops is not None:
+        if operand.ops is None:
+            continue
         if factor(operand.ops) is None:
             raise DecompositionError(
                 "promote-prolog",
-                f"the prolog of {operand.role} does more than to multiply each element: "
-                "made of a sum, it is not the sum of what it makes",
-                fix="leave promote() out, and load through registers; or give the prolog scale(...) or "
-                "dequantise(dtype, scales) alone",
+                f"the prolog of {operand.role} does more than to multiply, and cannot wait for a sum",
+                fix="give it scale(...) or dequantise(dtype, scales) alone, or leave promote() out and load through "
+                "registers",
             )
         for tensor in operand.ops.tensors:
-            _constant(tensor, operand, size, swapped)
+            _constant(tensor, operand, split, swapped)
 
 
-def _constant(tensor: Tensor, operand: Operand, size: Index, swapped: bool) -> None:
+def served_along_k(residual: Residual, swapped: bool) -> int | None:
+    """Count the neighbours along K that prologs multiply by one value.
+
+    0 where that holds for all of K, None where there is no prolog, or one does anything else.
+
+    Args:
+        residual: with the prologs still to be applied.
+        swapped: whether the product's operands were exchanged.
+    """
+    found = [o for o in residual.operands if o.ops is not None]
+    if not found or any(o.ops is not None and factor(o.ops) is None for o in found):
+        return None
+    return math.gcd(*(_served(t, o, swapped) for o in found if o.ops is not None for t in o.ops.tensors))
+
+
+def _constant(tensor: Tensor, operand: Operand, split: Split, swapped: bool) -> None:
     """Refuse scales that change inside a chunk."""
+    served = _served(tensor, operand, swapped)
+    if served and (not isinstance(split.size, int) or served % split.size):
+        raise DecompositionError(
+            "promote-scales",
+            f"{tensor} changes every {served} of K, and chunks of {split.size} are one sum",
+            fix=f"split({served}), or by a divisor of it" if served > 1 else "scale A by rows, and B by columns",
+        )
+
+
+def _served(tensor: Tensor, operand: Operand, swapped: bool) -> int:
+    """Count the neighbours along K that share a scale, 0 where all do."""
     whole = operand.tensor.transposed if swapped else operand.tensor
     dims = (*operand.dims[:-2], *operand.dims[:-3:-1]) if swapped else operand.dims
     at = dims.index("K") - len(dims) + len(tensor.shape)
     extent, full = (tensor.shape[at], whole.shape[dims.index("K")]) if at >= 0 else (1, 1)
     if extent == 1:
-        return
-    served = full // extent if isinstance(extent, int) and isinstance(full, int) else 1
-    if not isinstance(size, int) or served % size:
-        raise DecompositionError(
-            "promote-scales",
-            f"{tensor} has a value for every {served} of K, and chunks of {size} are summed as one",
-            fix=f"split({served}), or by a divisor of it" if served > 1 else "scale A by rows, and B by columns",
-        )
+        return 0
+    return full // extent if isinstance(extent, int) and isinstance(full, int) else 1

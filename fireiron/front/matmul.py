@@ -10,7 +10,7 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.link import here
 from fireiron.check import links as rules
 from fireiron.check.parallel import chunk_of
-from fireiron.check.promote import promotable, scaling
+from fireiron.check.promote import promotable, served_along_k
 from fireiron.front.chain import Chain, LoadRefinements, SplitRefinements, Strategy, TileRefinements
 from fireiron.front.describe import describe
 from fireiron.front.moves import MoveChain, conform
@@ -104,24 +104,6 @@ class MatMulChain(Verbs, Chain):
         value = self._check(prologue, ops, found, self.matmul)
         self._check(rules.prolog, self.residual, found, value.dtype)
         return self._as(MatMulChain, Prolog(found.role, value, link=here()))
-
-    def promotes(self, k: int) -> bool:
-        """Say whether prologs only multiply by what holds for whole chunks of k: `split(k).promote()` takes them over.
-
-        Example:
-            >>> from fireiron import A, Matrix, dequantise, matmul
-            >>> scales = Matrix(64, 4, name="scales")
-            >>> spec = matmul(64, 64, 512, "e4m3", layout="TN").prolog(A, dequantise("f32", scales))
-            >>> spec.promotes(128), spec.promotes(256), matmul(64, 64, 512).promotes(128)
-            (True, False, False)
-        """
-        operands = self.residual.operands[:2]
-        try:
-            for operand in operands:
-                scaling(operand, k, self.matmul.swapped)
-        except DecompositionError:
-            return False
-        return any(operand.ops is not None for operand in operands)
 
     def epilog(
         self,
@@ -272,6 +254,20 @@ class MatMulChain(Verbs, Chain):
     def batch(self) -> int | None:
         """Size a tile of one matrix, for `tile(m, n, batch=spec.batch)`: 1 with a batch or groups, None without."""
         return 1 if BATCH in dict(self.matmul.sizes) else None
+
+    @property
+    def served_along_k(self) -> int | None:
+        """Count the neighbours along K that prologs multiply by one value: `split` by a divisor takes `promote`.
+
+        0 where values hold for all of K, None where there is no prolog, or one does more than to multiply.
+
+        Example:
+            >>> from fireiron import A, Matrix, dequantise, matmul
+            >>> scales = Matrix(64, 4, name="scales")
+            >>> matmul(64, 64, 512, "e4m3", layout="TN").prolog(A, dequantise("f32", scales)).served_along_k
+            128
+        """
+        return served_along_k(self.residual, self.matmul.swapped)
 
     def _scaled(self, kind: DType) -> Value:
         """Start an epilog's expression: alpha times the accumulator, and beta times the old C."""

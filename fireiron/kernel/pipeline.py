@@ -131,7 +131,7 @@ def _chunk(
     context: Context,
     recur: Recur,
 ) -> tuple[Body, Body]:
-    """Lower what is done with chunk k, and add its sums where they are apart; what stands before the loop is first."""
+    """Lower what is done with chunk k, and add its sums where they are apart; and what is before the loop."""
     inside = open_chunk(link, state, context)
     body = recur(rest, inside, context)
     made = close_chunk(link, k, at, inside, context)
@@ -141,7 +141,13 @@ def _chunk(
 def _takes_part(link: Split, rest: Sequence[Decomposition]) -> bool:
     """Say whether a pipeline goes on over the chunks of the one around it: its slots are registers."""
     loads = leading_loads(rest)
-    return link.stages > 1 and not link.drain and link.promoted is None and bool(loads) and all(load.memory.registers for load in loads)
+    return (
+        link.stages > 1
+        and not link.drain
+        and link.promoted is None
+        and bool(loads)
+        and all(load.memory.registers for load in loads)
+    )
 
 
 def _flows_into(link: Split, loads: Sequence[Load], rest: Sequence[Decomposition]) -> bool:

@@ -61,8 +61,7 @@ def open_chunk(link: Split, state: State, context: Context) -> State:
     if outer is not None:
         raise DecompositionError(
             "promote-place",
-            f"the loop over {outer.var.name} visits parts of {sums.name} one after another, "
-            "and promote() adds to all of it behind each chunk",
+            f"the loop over {outer.var.name} takes parts of {sums.name} in turn, and promote() adds to all of it",
             fix="split and promote above the tile that loops",
             other=outer.link,
         )

@@ -133,7 +133,7 @@ def _empty(
     if late and link.promoted is not None:
         raise DecompositionError(
             "promote-inflight",
-            f"inflight={late}: the sums of a chunk are added behind it, and its products would still be running",
+            f"inflight={late}: products would run on while the sums of their chunk are added",
             fix="use pipeline(n) without inflight beside promote(): other units' products run meanwhile",
             link=link.link,
         )

@@ -163,7 +163,7 @@ def _cast(tree: Scalar, dtype: DType) -> Scalar:
 def _element(tensor: Tensor, role: str, walk: Visit, chunk: int, state: State, context: Context) -> View:
     """View the element of a tensor that belongs to a chunk and to the element of C that the loops are at.
 
-    What lies beyond the end of C is multiplied too, by the tensor's last element, and so is what follows the last chunk.
+    What lies beyond the end of C is multiplied too, by the tensor's last element; so is what follows the last chunk.
     """
     window, output = state.whole[role], state.output
     assert output is not None
@@ -173,8 +173,7 @@ def _element(tensor: Tensor, role: str, walk: Visit, chunk: int, state: State, c
         if axis.dim == "K" and axis.offset.divisor % chunk:
             raise DecompositionError(
                 "promote-scales",
-                f"chunks of {chunk} start at {axis.offset}, which {chunk} does not divide: "
-                f"{tensor.name} may change inside them",
+                f"{tensor.name} may change inside chunks of {chunk} that start at {axis.offset}",
                 fix=f"let the splits above take multiples of {chunk}",
             )
         at.append(places[axis.dim] if axis.dim in ("M", "N") else axis.offset)

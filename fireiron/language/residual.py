@@ -252,9 +252,7 @@ def promoted(operands: tuple[Operand, ...], dtype: DType) -> tuple[Operand, ...]
         operands: of the residual.
         dtype: of a chunk's sums.
     """
-    return tuple(
-        attrs.evolve(o, dtype=dtype) if o.role[0] == "C" else attrs.evolve(o, ops=None) for o in operands
-    )
+    return tuple(attrs.evolve(o, dtype=dtype) if o.role[0] == "C" else attrs.evolve(o, ops=None) for o in operands)
 
 
 def _tiled(link: Tile, residual: Residual) -> tuple[tuple[str, Index | None], ...]:

@@ -37,7 +37,8 @@ def emits(step: Step, kernel: Kernel | None = None) -> str:
         case Load():
             return _load(step, link, kernel)
         case Prolog(role, value):
-            return f"the next load of {role} through registers, or promote(), makes {computed(value, role)} of each element"
+            made = computed(value, role)
+            return f"the next load of {role} through registers, or promote(), makes {made} of each element"
         case Epilog():
             return _epilog(step, link, kernel)
         case Own(level):

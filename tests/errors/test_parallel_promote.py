@@ -19,7 +19,7 @@ def test_parallel_promote(refused: Callable[..., Any]) -> None:
         "parallel-promote",
         "parallel(Warp)",
         """\
-DecompositionError[parallel-promote]: promote() adds the chunks' sums one after another, and Warps take the chunks of this split all at once
+DecompositionError[parallel-promote]: promote() adds up chunks in turn, and Warps take those of this split at once
   --> test_parallel_promote.py:13:38
 13 |     return chain.split(16).promote().parallel(Warp)
    |                                      ^^^^^^^^^^^^^^

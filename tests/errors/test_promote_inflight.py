@@ -20,7 +20,7 @@ def test_promote_inflight(refused: Callable[..., Any]) -> None:
         "promote-inflight",
         "specialize()",
         """\
-DecompositionError[promote-inflight]: inflight=1: the sums of a chunk are added behind it, and its products would still be running
+DecompositionError[promote-inflight]: inflight=1: products would run on while the sums of their chunk are added
   --> test_promote_inflight.py:13:64
 13 |     chain = chain.split(128).promote().pipeline(3, inflight=1).specialize().load(A, SH, tma()).load(B, SH, tma())
    |                                                                ^^^^^^^^^^^^

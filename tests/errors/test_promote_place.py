@@ -21,7 +21,7 @@ def test_promote_place(refused: Callable[..., Any]) -> None:
         "promote-place",
         "promote()",
         """\
-DecompositionError[promote-place]: the loop over m visits parts of acc one after another, and promote() adds to all of it behind each chunk
+DecompositionError[promote-place]: the loop over m takes parts of acc in turn, and promote() adds to all of it
   --> test_promote_place.py:13:51
 13 |     chain = chain.tile(16, 32).unroll().split(16).promote().load(A, SH).load(B, SH)
    |                                                   ^^^^^^^^^

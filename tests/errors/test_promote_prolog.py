@@ -19,10 +19,10 @@ def test_promote_prolog(refused: Callable[..., Any]) -> None:
         "promote-prolog",
         "promote()",
         """\
-DecompositionError[promote-prolog]: the prolog of A does more than to multiply each element: made of a sum, it is not the sum of what it makes
+DecompositionError[promote-prolog]: the prolog of A does more than to multiply, and cannot wait for a sum
   --> test_promote_prolog.py:13:28
 13 |     return chain.split(16).promote()
    |                            ^^^^^^^^^
 at:  MatMul 64x64x64 @ Kernel > prolog A > tile 32x32 to Block > epilog RF > split 16
-fix: leave promote() out, and load through registers; or give the prolog scale(...) or dequantise(dtype, scales) alone""",
+fix: give it scale(...) or dequantise(dtype, scales) alone, or leave promote() out and load through registers""",
     )

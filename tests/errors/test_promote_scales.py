@@ -20,7 +20,7 @@ def test_promote_scales(refused: Callable[..., Any]) -> None:
         "promote-scales",
         "promote()",
         """\
-DecompositionError[promote-scales]: scales[128, 8].f32.GL has a value for every 64 of K, and chunks of 128 are summed as one
+DecompositionError[promote-scales]: scales[128, 8].f32.GL changes every 64 of K, and chunks of 128 are one sum
   --> test_promote_scales.py:14:72
 14 |     return chain.tile(128, 128).to(Block).epilog(memory=RF).split(128).promote()
    |                                                                        ^^^^^^^^^

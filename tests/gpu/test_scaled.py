@@ -1,4 +1,4 @@
-"""Sums of chunks on the GPU: 8-bit floats with scales of blocks, under every plan, in batches, groups and ragged sizes."""
+"""Sums of chunks on the GPU: 8-bit floats with scales of blocks, by every plan, in batches, groups, ragged sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of chunks on Hopper: right under every plan, whatever shares the work, and nothing that orders them superfluous."""
+"""Sums of chunks on Hopper: right by every plan, whatever shares the work, and nothing that orders them is idle."""
 
 from __future__ import annotations
 
