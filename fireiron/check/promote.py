@@ -64,22 +64,28 @@ def served_along_k(residual: Residual, swapped: bool) -> int | None:
     found = [o for o in residual.operands if o.ops is not None]
     if not found or any(o.ops is not None and factor(o.ops) is None for o in found):
         return None
-    return math.gcd(*(_served(t, o, swapped) for o in found if o.ops is not None for t in o.ops.tensors))
+    return math.gcd(*(served(t, o, swapped) for o in found if o.ops is not None for t in o.ops.tensors))
 
 
 def _constant(tensor: Tensor, operand: Operand, split: Split, swapped: bool) -> None:
     """Refuse scales that change inside a chunk."""
-    served = _served(tensor, operand, swapped)
-    if served and (not isinstance(split.size, int) or served % split.size):
+    number = served(tensor, operand, swapped)
+    if number and (not isinstance(split.size, int) or number % split.size):
         raise DecompositionError(
             "promote-scales",
-            f"{tensor} changes every {served} of K, and chunks of {split.size} are one sum",
-            fix=f"split({served}), or by a divisor of it" if served > 1 else "scale A by rows, and B by columns",
+            f"{tensor} changes every {number} of K, and chunks of {split.size} are one sum",
+            fix=f"split({number}), or by a divisor of it" if number > 1 else "scale A by rows, and B by columns",
         )
 
 
-def _served(tensor: Tensor, operand: Operand, swapped: bool) -> int:
-    """Count the neighbours along K that share a scale, 0 where all do."""
+def served(tensor: Tensor, operand: Operand, swapped: bool) -> int:
+    """Count the neighbours along K that share one of a tensor's values, 0 where all do.
+
+    Args:
+        tensor: of the prolog of `operand`, as its author knows it.
+        operand: before the prolog is applied.
+        swapped: whether the product's operands were exchanged.
+    """
     whole = operand.tensor.transposed if swapped else operand.tensor
     dims = (*operand.dims[:-2], *operand.dims[:-3:-1]) if swapped else operand.dims
     at = dims.index("K") - len(dims) + len(tensor.shape)

@@ -89,7 +89,7 @@ def close_chunk(link: Split, k: Expr, at: Callable[[Expr], State], inside: State
     owner = part.ownership
     if owner is None:  # the epilog says what is missing
         return Promoted()
-    assert state.output is not None and isinstance(link.size, int)
+    assert state.output is not None
     owner.agree("", part.name, "promote()")
     if sums.ownership is None:
         sums.ownership, sums.size = owner, part.size

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Expr, Var, as_expr, free, minimum, substitute
+from fireiron.algebra.expr import Expr, Index, Var, as_expr, free, minimum, substitute
 from fireiron.algebra.scalar import Arg, Binary, Cast, Scalar, renumbered
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
+from fireiron.check.promote import served
 from fireiron.kernel.context import Body, Context, State
 from fireiron.kernel.ir import Buffer, For, View
-from fireiron.kernel.pointwise import Visit, compute, operand_view, temporary
+from fireiron.kernel.pointwise import Visit, compute, operand_view, swapped, temporary
 from fireiron.language.factors import factor
 from fireiron.language.pointwise import Value
 from fireiron.language.tensor import Tensor
@@ -61,7 +62,7 @@ class Factor:
     held: Held | None
 
 
-def factors_of(dtype: DType, walk: Visit, chunk: int, state: State, context: Context) -> tuple[Factor, ...]:
+def factors_of(dtype: DType, walk: Visit, chunk: Index, state: State, context: Context) -> tuple[Factor, ...]:
     """Find what the prologs of operands multiply by, and make registers for it.
 
     Args:
@@ -90,7 +91,7 @@ def factors_of(dtype: DType, walk: Visit, chunk: int, state: State, context: Con
 
 
 def read_scales(
-    factors: Sequence[Factor], walk: Visit, chunk: int, state: State, context: Context, link: Link | None
+    factors: Sequence[Factor], walk: Visit, chunk: Index, state: State, context: Context, link: Link | None
 ) -> Body:
     """Read what the sums of a chunk are multiplied by."""
     body: Body = ()
@@ -160,17 +161,18 @@ def _cast(tree: Scalar, dtype: DType) -> Scalar:
     return tree if tree.dtype == dtype else Cast(tree, dtype)
 
 
-def _element(tensor: Tensor, role: str, walk: Visit, chunk: int, state: State, context: Context) -> View:
+def _element(tensor: Tensor, role: str, walk: Visit, chunk: Index, state: State, context: Context) -> View:
     """View the element of a tensor that belongs to a chunk and to the element of C that the loops are at.
 
     What lies beyond the end of C is multiplied too, by the tensor's last element; so is what follows the last chunk.
     """
-    window, output = state.whole[role], state.output
-    assert output is not None
+    window, output, operand = state.whole[role], state.output, state.residual.operand(role)
+    assert output is not None and operand is not None
+    varies = served(tensor, operand, swapped(context)) > 0
     places = {axis.dim: c for axis, c in zip(output.axes, walk.coordinates, strict=True)}
     at: list[Expr] = []
     for axis in window.axes:
-        if axis.dim == "K" and axis.offset.divisor % chunk:
+        if axis.dim == "K" and varies and (not isinstance(chunk, int) or axis.offset.divisor % chunk):
             raise DecompositionError(
                 "promote-scales",
                 f"{tensor.name} may change inside chunks of {chunk} that start at {axis.offset}",

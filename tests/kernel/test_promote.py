@@ -102,6 +102,21 @@ def test_scales_that_hold_for_all_of_k(held: Any) -> None:
     held(threads(matmul(45, 36, 64).prolog(A, scale(0.5)).prolog(B, scale("s"))), s=0.25)
 
 
+def test_chunks_of_any_place(held: Any) -> None:
+    """Only scales that change along K mind where chunks start, and how long they are."""
+    columns = Vector(36, name="c")
+
+    def chain(split: Callable[[Any], Any]) -> Any:
+        spec = matmul(32, 36, 90).prolog(B, scale(columns)).tile(32, 32).to(Block).epilog(memory=RF)
+        below = split(spec).load(A, SH).load(B, SH).tile(4, 2).to(Thread)
+        return below.split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll().done()
+
+    held(chain(lambda spec: spec.split(48).split(32).promote()))
+    held(chain(lambda spec: spec.split(ways=4).promote()))
+    held(chain(lambda spec: spec.split(32).promote().unroll(2)))
+    held(chain(lambda spec: spec.split(48).promote().split(8).promote()))
+
+
 def test_batches(held: Any) -> None:
     spec = matmul(40, 36, 64, batch=2).prolog(A, scale(Matrix(40, 4, name="sa", batch=2)))
     held(threads(spec.prolog(B, scale(Matrix(4, 36, name="sb")))))
