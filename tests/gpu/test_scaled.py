@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from compiling import compiled
 
 from fireiron import A, B, ColMajor, Matrix, dequantise, matmul, symbol
 from fireiron.front.reference import compare, mathematical, reference
@@ -61,7 +62,7 @@ def right(schedule, ends=None, exact=False, **sizes):
         for name in ("sa", "sb"):
             arrays[name] = (2.0 ** rng.integers(-2, 3, arrays[name].shape)).astype(np.float32)
     wanted = reference(schedule, {**arrays, "C": arrays["C"].copy()}, {})
-    kernel = schedule.compile()
+    kernel = compiled(schedule)
     inputs = [arrays[p.name] for p in interface.inputs]
     results = []
     for _ in range(2):
@@ -119,6 +120,6 @@ def test_promoted_sums_lose_fewer_bits():
     worst = []
     for schedule in schedules:
         out = np.zeros((256, 256), np.float32)
-        schedule.compile()(arrays["A"], arrays["B"], out=out)
+        compiled(schedule)(arrays["A"], arrays["B"], out=out)
         worst.append(np.abs(out / exact - 1).max())
     assert worst[1] < worst[0] / 4, worst
