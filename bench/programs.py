@@ -14,7 +14,7 @@ import attrs
 
 from fireiron import matmul
 from fireiron.base.errors import FireironError
-from fireiron.schedules import fused
+from fireiron.schedules import fused, hopper
 
 from .arrays import Arrays, torch_module
 from .cases import Case
@@ -29,6 +29,7 @@ ROUNDS, BUDGET_S = 15, 2.0
 L2_NBYTES = 150 << 20  # what sets of operands take at least, so that none stays in the L2
 MOST_SETS = 8
 EPSILON = 2.0**-11  # of f16
+GROUPS, ROWS = 64, 32768
 
 
 @attrs.frozen(eq=False)
@@ -42,6 +43,8 @@ class Program:
         peers: by name, what binds their launches: called with torch, operands, the result's tensor and a rough timer.
         flops: of a run.
         roundings: to f16 on the way to the result.
+        equal_work: by name, what does as much without the same result.
+        given: makes operands that are not drawn from normal numbers, by name.
     """
 
     name: str
@@ -50,6 +53,8 @@ class Program:
     peers: Mapping[str, Bind]
     flops: float
     roundings: int = 1
+    equal_work: Mapping[str, Bind] = attrs.field(factory=dict[str, Bind])
+    given: Mapping[str, Callable[[Any], Any]] = attrs.field(factory=dict[str, Callable[[Any], Any]])
 
     @property
     def kind(self) -> str:
@@ -127,6 +132,22 @@ def _layers_by_lt(torch: Any, t: Tensors, out: Any, rough: Any) -> list[Launch]:
     return found
 
 
+def _ends(torch: Any) -> Any:
+    """Draw where 64 groups end among 32768 rows; some are empty."""
+    cuts = torch.randint(0, ROWS + 1, (GROUPS - 1,), generator=torch.Generator().manual_seed(0)).sort().values
+    return torch.cat([cuts, torch.tensor([ROWS])]).to(torch.int32).cuda()
+
+
+def _each_group(torch: Any, t: Tensors) -> Any:
+    counts = torch.diff(t["offsets"].long(), prepend=t["offsets"].new_zeros(1).long()).tolist()
+    return torch.cat([x @ w.T for x, w in zip(t["A"].split(counts), t["B"], strict=True)])
+
+
+def _dense(torch: Any, t: Tensors, out: Any, rough: Any) -> list[Launch]:
+    del rough
+    return [lambda: torch.mm(t["A"], t["B"][0].T, out=out)]
+
+
 def _stack(torch: Any, t: Tensors) -> Any:
     value = t["X"]
     for weight, bias in zip(t["W"], t["b"], strict=True):
@@ -173,6 +194,18 @@ def _programs() -> list[Program]:
             4.0 * 4096 * 14336 * 4096,
         ),
     ]
+    found.append(
+        Program(
+            f"grouped {GROUPS} groups of {ROWS} rows, 4096x4096",
+            lambda: hopper.gemm(matmul(ROWS, 4096, 4096, "bf16", layout="TN", groups=GROUPS)),
+            _each_group,
+            {},
+            2.0 * ROWS * 4096 * 4096,
+            roundings=64,  # bf16 has three bits fewer than f16
+            equal_work={"torch.mm, one group": _dense},
+            given={"offsets": _ends},
+        )
+    )
     for m in (4096, 65536):
         found.append(
             Program(
@@ -235,21 +268,21 @@ def _timed(program: Program) -> dict[str, Any]:
         kernel = program.make().compile()
     except FireironError as error:
         return {**line, "problem": str(error).splitlines()[0]}
-    sets = _sets(torch, kernel)
+    sets = _sets(torch, kernel, program)
     given, out = sets[0]
     kernel(*given.values(), out=out)
-    wanted = program.exact(torch, {name: x.double() for name, x in given.items()})
+    wanted = program.exact(torch, {name: x.double() if x.is_floating_point() else x for name, x in given.items()})
     error = float((out.double() - wanted).norm() / wanted.norm())
     bound = 2 * EPSILON * program.roundings**0.5
     line |= {"error": error, "registers": kernel.resources.registers}
     if not error <= bound:
         return {**line, "problem": f"wrong: the error's norm is {error:.1e} of the result's, {bound:.1e} is allowed"}
     launches: dict[str, list[Launch]] = {"fireiron": [_call(kernel, given, out) for given, out in sets]}
-    for name, bind in program.peers.items():
+    for name, bind in {**program.peers, **program.equal_work}.items():
         each = [bind(torch, given, out, timer.quick) for given, out in sets]
         launches[name] = [_together(x) for x in each]
         launches[name][0]()
-        if float((sets[0][1].double() - wanted).norm() / wanted.norm()) > 4 * bound:
+        if name in program.peers and float((sets[0][1].double() - wanted).norm() / wanted.norm()) > 4 * bound:
             return {**line, "problem": f"{name} computes something else"}
     del wanted
     times, refused = timer.graphs(launches, ROUNDS, BUDGET_S)
@@ -262,23 +295,29 @@ def _timed(program: Program) -> dict[str, Any]:
     return line
 
 
-def _sets(torch: Any, kernel: Any) -> list[tuple[dict[str, Any], Any]]:
+def _sets(torch: Any, kernel: Any, program: Program) -> list[tuple[dict[str, Any], Any]]:
     """Make sets of random operands and a result for each, in the order of a call; products keep their size."""
 
     def one() -> tuple[dict[str, Any], Any]:
         made: dict[str, Any] = {}
         for pointer in kernel.interface.inputs:
-            shape = [int(str(extent)) for extent in pointer.shape]
-            kind = torch.float16 if str(pointer.dtype) == "f16" else torch.float32
+            if pointer.name in program.given:
+                made[pointer.name] = program.given[pointer.name](torch)
+                continue
+            shape, kind = [int(str(extent)) for extent in pointer.shape], _kind(torch, pointer)
             scale = 1.0 if shape[-1] == 1 or len(shape) == 1 else (2.0 / shape[-1]) ** 0.5
             is_weight = pointer.name[0] in "WUB"
             made[pointer.name] = (torch.randn(shape, device="cuda") * (scale if is_weight else 1.0)).to(kind)
         (output,) = kernel.interface.outputs
-        return made, torch.empty([int(str(x)) for x in output.shape], dtype=torch.float16, device="cuda")
+        return made, torch.empty([int(str(x)) for x in output.shape], dtype=_kind(torch, output), device="cuda")
 
     first = one()
     nbytes = sum(x.nbytes for x in (*first[0].values(), first[1]))
     return [first, *(one() for _ in range(max(0, min(MOST_SETS, -(-L2_NBYTES // nbytes)) - 1)))]
+
+
+def _kind(torch: Any, pointer: Any) -> Any:
+    return {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}[str(pointer.dtype)]
 
 
 def _call(kernel: Any, given: Tensors, out: Any) -> Launch:

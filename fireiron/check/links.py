@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
+from fireiron.check.arguments import kind
 from fireiron.language.decompositions import Chunks, Extent, Load, StreamK, Widest
 from fireiron.language.levels import MEMORIES, SH, Block, Cluster, Kernel, Level, Memory
 from fireiron.language.residual import Operand, Residual
-from fireiron.language.tensor import Grouped, Hilbert, RowMajor, TileOrder
+from fireiron.language.tensor import RowMajor
 
 
 def still_open(residual: Residual, method: str) -> None:
@@ -256,6 +257,7 @@ def prologs_applied(residual: Residual) -> None:
 
 def epilog(residual: Residual, memory: Memory, dtype: DType) -> None:
     """Refuse a second epilog, and accumulators outside registers or of fewer bits than the products."""
+    kind("epilog", memory, "a memory")
     (c, *_) = residual.playing("C")
     if c.memory.name != "GL":
         raise DecompositionError(
@@ -278,6 +280,7 @@ def epilog(residual: Residual, memory: Memory, dtype: DType) -> None:
 
 def split_size(residual: Residual, size: int) -> None:
     """Refuse chunks that hold nothing, or more than there is."""
+    kind("split", size, "a number")
     extent = residual.extents.get("K")
     if size < 1:
         raise DecompositionError("split-extent", f"a chunk of {size} along K holds nothing", fix="split by 1 or more")
@@ -286,22 +289,6 @@ def split_size(residual: Residual, size: int) -> None:
             "split-extent",
             f"a chunk of {size} along K is larger than the {extent} elements left",
             fix=f"use at most {extent}",
-        )
-
-
-def tile_order(order: TileOrder) -> None:
-    """Refuse groups of no rows, and squares that no Hilbert curve fills.
-
-    Raises:
-        DecompositionError: `tile-order`.
-    """
-    if isinstance(order, Grouped) and order.rows < 1:
-        raise DecompositionError("tile-order", f"{order} groups no rows of tiles", fix="use 1 or more, for example 8")
-    if isinstance(order, Hilbert) and (order.side < 2 or order.side & (order.side - 1)):
-        raise DecompositionError(
-            "tile-order",
-            f"no Hilbert curve fills a square of {order.side} x {order.side} tiles",
-            fix=f"use a power of two: Hilbert({1 << max(1, order.side.bit_length() - 1)})",
         )
 
 
@@ -318,13 +305,13 @@ def persistent(residual: Residual, level: Level | None, share: StreamK | None = 
     _of_grid("persistent", residual, level)
 
 
-def dependent(residual: Residual, level: Level | None) -> None:
+def dependent(residual: Residual, level: Level) -> None:
     """Refuse to make anything but the kernel a dependent launch.
 
     Raises:
         DecompositionError: `dependent-level`.
     """
-    _of_grid("dependent", residual, level)
+    _of_grid("dependent", residual, None if level == residual.level else level)
 
 
 def _of_grid(name: str, residual: Residual, level: Level | None) -> None:

@@ -17,7 +17,7 @@ from fireiron.algebra.layout import Layout
 from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.base.link import here
-from fireiron.check import limits
+from fireiron.check import arguments, limits
 from fireiron.check import links as rules
 from fireiron.check import parallel as parallel_rules
 from fireiron.front.describe import describe
@@ -188,6 +188,7 @@ class Chain:
 
         self._check(rules.still_open, self.residual, "load")
         found = self._check(rules.operand, self.residual, role_name(operand), isinstance(operand, Tensor))
+        self._check(arguments.kind, "load", memory, "a memory")
         self._check(rules.load, self.residual, found, memory)
         kind = found.dtype if dtype is None else self._check(find_dtype, dtype)
         move = MoveChain(self.program, (), move_of(self.residual, found.role, memory, kind), (), self.where)
@@ -204,15 +205,19 @@ class Chain:
         """Run a strategy on a Move, and see that it closes it."""
         from fireiron.front.moves import MoveChain
 
+        self._check(arguments.strategy, strategy)
         # A strategy is a user's function: nothing but this check holds it to its type.
         result = cast(object, strategy(move))
         if not isinstance(result, MoveChain) or not result.residual.closed:
             name = getattr(strategy, "__name__", str(strategy))
             left = result.residual if isinstance(result, Chain) else repr(result)
+            uncalled = callable(result) and not isinstance(result, Chain)  # cp_async instead of cp_async()
             raise DecompositionError(
                 "unfinished-move",
-                f"strategy {name} leaves {left}: a Move must be decomposed to atoms",
-                fix="end the strategy's chain by .done()",
+                f"{name} makes a strategy, and is none itself"
+                if uncalled
+                else f"strategy {name} leaves {left}: a Move must be decomposed to atoms",
+                fix=f"call it: {name}()" if uncalled else "end the strategy's chain by .done()",
                 link=here(),
                 path=self.where,
             )
@@ -251,6 +256,9 @@ class TileRefinements(Chain):
         Raises:
             DecompositionError: `level-nests`.
         """
+        self._check(arguments.kind, "to", level, "a level")
+        if units is not None:
+            self._check(arguments.kind, "units=", units, "a number")
         self._check(rules.level_nests, self._before, level)
         return self._refine(level=level, units=units, resident=resident, link=here())
 
@@ -264,11 +272,8 @@ class TileRefinements(Chain):
         Args:
             order: along rows first (RowMajor), along columns first (ColMajor), in groups of rows (`Grouped(n)`), along
                 Hilbert curves (`Hilbert(n)`), or by a layout of ids.
-
-        Raises:
-            DecompositionError: `tile-order`.
         """
-        self._check(rules.tile_order, order)
+        self._check(arguments.order, "layout", order)
         return self._refine(order=order, link=here())
 
     def permute(self: T_, permutation: Callable[[Expr], Expr]) -> T_:
@@ -292,23 +297,18 @@ class TileRefinements(Chain):
         """
         (*_, link) = self.links
         assert isinstance(link, Tile)
+        if order is not None:
+            self._check(arguments.order, "persistent", order)
         self._check(rules.persistent, self._before, link.level, share)
-        order = link.order if order is None else order
-        self._check(rules.tile_order, order)
-        return self._refine(persistent=True, order=order, share=share, link=here())
+        return self._refine(persistent=True, order=link.order if order is None else order, share=share, link=here())
 
     def dependent(self: T_) -> T_:
         """Let the kernel begin while the launch before it in the stream still ends (programmatic dependent launch).
 
-        What it does ahead of its first access of global memory then runs under that; all accesses wait for its end. A
-        block lets the launch behind begin once it has asked for all that it loads.
-
         Raises:
             DecompositionError: `dependent-level` where the tiles do not go to the grid's blocks or clusters; `arch`.
         """
-        (*_, link) = self.links
-        assert isinstance(link, Tile)
-        self._check(rules.dependent, self._before, link.level)
+        self._check(rules.dependent, self._before, self.residual.level)
         return self._refine(dependent=True, link=here())
 
     def staggered(self: T_, units: int) -> T_:
@@ -343,6 +343,7 @@ class SplitRefinements(Chain):
         """
         if chunks is None:
             return self._loops(unrolled=True)
+        self._check(arguments.kind, "unroll", chunks, "a number")
         if chunks < 1:
             raise DecompositionError(
                 "unroll-chunks",
@@ -368,11 +369,12 @@ class SplitRefinements(Chain):
 
         Raises:
             DecompositionError: `parallel-level`, `parallel-accumulator`, `parallel-order`, `second-parallel`,
-                `parallel-ways`, `parallel-units`, `parallel-reduce`, `parallel-cluster`, `parallel-pipeline`,
-                `too-many-threads`.
+                `parallel-ways`, `parallel-units`, `parallel-reduce`, `parallel-promote`, `parallel-cluster`,
+                `parallel-pipeline`, `too-many-threads`.
         """
         (*above, link) = self.links
         assert isinstance(link, Split)
+        self._check(arguments.kind, "parallel", level, "a level")
         how = InOrder() if reduce is None else reduce
         self._check(parallel_rules.parallel, above, self._before, link, level, how)
         return self._refine(level=level, reduce=how, link=here())
@@ -406,6 +408,7 @@ class SplitRefinements(Chain):
         Raises:
             DecompositionError: `pipeline-stages`.
         """
+        self._check(arguments.kind, "pipeline", stages, "a number")
         if stages < 1:
             raise DecompositionError(
                 "pipeline-stages",
@@ -443,6 +446,7 @@ class LoadRefinements(Chain):
 
     def pad(self: L_, elements: int) -> L_:
         """Add elements to the buffer's leading stride, so that its rows start in other banks."""
+        self._check(arguments.kind, "pad", elements, "a number")
         if elements < 0:
             raise DecompositionError(
                 "pad", f"a pad of {elements} elements", fix="pad by 0 or more", link=here(), path=self.where
@@ -458,12 +462,14 @@ class LoadRefinements(Chain):
         Raises:
             DecompositionError: `swizzle-row` where it is wider than a row.
         """
+        self._check(arguments.kind, "swizzle", swizzle, "a swizzle")
         link = self._addressed("swizzle")
         self._check(rules.swizzle, self._before, attrs.evolve(link, swizzle=swizzle))
         return self._refine(swizzle=swizzle)
 
     def storage_layout(self: L_, layout: Order | Layout) -> L_:
         """Store the buffer in this order, or by this layout, instead of in its source's order."""
+        self._check(arguments.kind, "storage_layout", layout, "a storage")
         link = self._addressed("storage_layout")
         if isinstance(layout, Layout):
             self._check(rules.storage, self._before, link.role, layout, link.pad)

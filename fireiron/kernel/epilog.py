@@ -39,7 +39,7 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     inside = attrs.evolve(state.with_window("C", window), residual=apply(link, state.residual)).under(
         "epilog", link.link
     )
-    main = recur(rest, inside, context)
+    main = recur(rest, attrs.evolve(inside, output=output), context)
     parts = storage.partials
     partial = bool(parts) or context.stream is not None
     if storage.ownership is None:
@@ -95,7 +95,8 @@ def _store(
         links, name, path = link.outputs[number].store, tensor.name, f"{inside.path} > store {tensor.name}"
         output = attrs.evolve(output, storage=tensor_window(tensor, state, context).storage)
     move = store_of(state.residual, link.memory, window.storage.dtype, tensor)
-    inner = attrs.evolve(state, residual=move, windows={"src": window, "dst": output}, path=path, link=link.link)
+    windows = {"src": window, "dst": output}
+    inner = attrs.evolve(state, residual=move, windows=windows, whole={}, path=path, link=link.link)
     return Region(f"store {name}: {move}", recur(links, inner, context), inside.path, link.link)
 
 
