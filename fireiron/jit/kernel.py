@@ -226,6 +226,24 @@ class CompiledKernel:
                 self._plans.clear()
             self._plans[tuple(key)] = made
 
+    def planned(self, arrays: Sequence[Any]) -> LaunchPlan | None:
+        """Find the plan of an earlier call with torch tensors that lie as these, inputs first; None where none was."""
+        if not all(type(array) in self._torch_types for array in arrays):
+            return None
+        key = [fact for x in arrays for fact in (x.shape, x.stride(), x.dtype, x.get_device())]
+        return self._plans.get(tuple(key))
+
+    def encoded(self, scalars: Mapping[str, Any]) -> Sequence[float | int]:
+        """Give all numbers as a launch takes them, defaults filled in.
+
+        Raises:
+            CallError: `unknown-argument`, `wrong-dtype`, `missing-scalar`.
+        """
+        if not scalars and self._defaults is not None:
+            return self._defaults
+        _, numbers = bind.split_scalars(self.interface, scalars)
+        return [encode_number(numbers[n.name], n.dtype) for n in self.interface.numbers]
+
     def torch_op(self, name: str) -> Callable[..., Any]:
         """Register the kernel as an operator of PyTorch, which `torch.compile(fullgraph=True)` traces.
 
