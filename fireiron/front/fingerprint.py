@@ -148,7 +148,7 @@ def _module(value: Any, depth: int) -> object:
 
 def _function(value: Any, depth: int) -> object:
     cells: tuple[CellType, ...] | None = value.__closure__
-    ours = _is_ours(value)
+    ours = str(value.__globals__.get("__name__")).partition(".")[0] == "fireiron"  # wraps() copies __module__
     if ours and not cells:
         return value
     code = value.__code__

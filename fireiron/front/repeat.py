@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
@@ -12,6 +11,7 @@ import attrs
 from fireiron.algebra.dtypes import DType
 from fireiron.front.fingerprint import fingerprint
 from fireiron.jit.arrays import is_torch
+from fireiron.jit.kernel import like
 from fireiron.jit.streams import stream_handle, torch_current_stream
 
 if TYPE_CHECKING:
@@ -139,10 +139,11 @@ class Launches:
         return tuple(found)
 
     def _meet(self, array: Any) -> bool:
+        """Say whether an array is a tensor on a GPU, and know its class from now on."""
         if not is_torch(array) or not getattr(array, "is_cuda", False):
             return False
         self._grad_enabled = sys.modules["torch"].is_grad_enabled
-        self._tensors.add(type(array))
+        self._tensors.add(array.__class__)
         return True
 
     def keep(self, key: object, arrays: Sequence[Any], call: Call, made: Any, result: Any) -> None:
@@ -159,14 +160,10 @@ class Launches:
         views = zip(call.inputs, call.order, strict=True)
         if plan is None or any(view.data_ptr() != arrays[i].data_ptr() for view, i in views):
             return
-        torch: Any = sys.modules["torch"]
-        extents = tuple(result.shape), tuple(result.stride())
-        fresh = partial(torch.empty_strided, *extents, dtype=result.dtype, device=result.device)
         if len(self._known) >= MOST_LAUNCHES:
             self._known.clear()
-        self._known[key] = Launch(
-            call.kernel, plan, call.order, tuple(call.numbers), result.get_device(), fresh, torch_current_stream()
-        )
+        order, numbers, device = call.order, tuple(call.numbers), result.get_device()
+        self._known[key] = Launch(call.kernel, plan, order, numbers, device, like(result), torch_current_stream())
 
 
 launches = Launches()
