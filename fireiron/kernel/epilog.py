@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
-
 from fireiron.algebra.expr import Expr, Index, Var, and_, as_expr, proves
 from fireiron.algebra.scalar import Constant
 from fireiron.base.errors import DecompositionError
+from fireiron.base.records import evolve
 from fireiron.kernel.added import added_in_bulk
 from fireiron.kernel.context import Body, Context, Recur, State, buffer_of
 from fireiron.kernel.ir import Compute, For, Region, View
@@ -30,12 +29,12 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     """
     output = state.windows["C"]
     if context.role != "math":  # it has no part in the accumulator's life
-        below = attrs.evolve(state, residual=apply(link, state.residual)).under("epilog", link.link)
+        below = evolve(state, residual=apply(link, state.residual)).under("epilog", link.link)
         return recur(rest, below, context)
     storage = register_storage("acc", output, link.memory, link.dtype, state, context, link.link)
     storage.seeded = link.init != 0
     window = fresh_window(storage, output)
-    inside = attrs.evolve(state.with_window("C", window), residual=apply(link, state.residual)).under(
+    inside = evolve(state.with_window("C", window), residual=apply(link, state.residual)).under(
         "epilog", link.link
     )
     main = recur(rest, inside, context)
@@ -57,7 +56,7 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     bulk = next((p for p in parts if isinstance(p.reduce, ByTma)), None)
     if bulk is not None:
         value, stores = added_in_bulk(link, output, bulk)
-        link = attrs.evolve(link, value=value, store=stores)
+        link = evolve(link, value=value, store=stores)
     summed = window
     finish: Body = (add_constant(summed.storage, link.init, context),) if partial and link.init != 0 else ()
     for i, value in enumerate(link.values):
@@ -90,9 +89,9 @@ def _store(
     links, name, path = link.store, "C", f"{inside.path} > store"
     if tensor is not None:
         links, name, path = link.outputs[number].store, tensor.name, f"{inside.path} > store {tensor.name}"
-        output = attrs.evolve(output, storage=tensor_window(tensor, state, context).storage)
+        output = evolve(output, storage=tensor_window(tensor, state, context).storage)
     move = store_of(state.residual, link.memory, window.storage.dtype, tensor)
-    inner = attrs.evolve(state, residual=move, windows={"src": window, "dst": output}, path=path, link=link.link)
+    inner = evolve(state, residual=move, windows={"src": window, "dst": output}, path=path, link=link.link)
     return Region(f"store {name}: {move}", recur(links, inner, context), inside.path, link.link)
 
 

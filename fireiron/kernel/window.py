@@ -18,6 +18,7 @@ from fireiron.algebra.layout_compose import complement, compose
 from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
+from fireiron.base.records import evolve
 from fireiron.kernel.ownership import Ownership
 from fireiron.language.decompositions import Chunks, Extent, Reduction
 from fireiron.language.levels import Level, Memory
@@ -111,7 +112,7 @@ class Bound:
         return ge(self.offset + shift, 0) if self.lower else lt(self.offset + shift, self.limit)
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class Axis:
     """Map a dimension's local index to a buffer coordinate; `steps` None is the identity."""
 
@@ -204,14 +205,14 @@ def advance(axis: Axis, part: Cut, tile: Expr) -> Axis:
     """Descend an axis to one tile."""
     offset, steps = _advance(axis.offset, axis.steps, part, tile)
     bounds = [
-        attrs.evolve(b, offset=o, steps=s) for b in axis.bounds for o, s in [_advance(b.offset, b.steps, part, tile)]
+        evolve(b, offset=o, steps=s) for b in axis.bounds for o, s in [_advance(b.offset, b.steps, part, tile)]
     ]
     if part.ragged:
         bounds.append(Bound(tile * part.size, None, as_expr(axis.size)))
     return Axis(axis.dim, part.size, offset, steps, tuple(bounds))
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class Window:
     """Name the part of a buffer that an operand is now, in ring slot `slot` (None: not in a ring)."""
 
@@ -292,11 +293,11 @@ def substituted(window: Window, values: Mapping[Var, Expr]) -> Window:
     if not values:
         return window
     axes = tuple(
-        attrs.evolve(
+        evolve(
             axis,
             offset=substitute(axis.offset, values),
-            bounds=tuple(attrs.evolve(b, offset=substitute(b.offset, values)) for b in axis.bounds),
+            bounds=tuple(evolve(b, offset=substitute(b.offset, values)) for b in axis.bounds),
         )
         for axis in window.axes
     )
-    return attrs.evolve(window, axes=axes)
+    return evolve(window, axes=axes)
