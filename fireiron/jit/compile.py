@@ -26,7 +26,7 @@ class CompileOptions:
     Args:
         lineinfo: keep source lines for profilers.
         debug: the source bounds its waits by calls, which serialise asynchronous products: that is no error then.
-        max_registers: cap of registers a thread, None for what launch bounds allow.
+        max_registers: cap of registers a thread, also below what launch bounds allow; None for what they allow.
         allow_spills: whether spills, stack frames and serialised products are findings of the kernel, not errors.
         defines: preprocessor names and values.
         extra: further NVRTC options, as they are.
@@ -46,7 +46,8 @@ class CompileOptions:
         if self.lineinfo:
             chosen.append("--generate-line-info")
         if self.max_registers is not None:
-            chosen.append(f"--maxrregcount={self.max_registers}")
+            # Without the second option ptxas takes the kernel's launch bounds for the cap, and this one for nothing.
+            chosen += [f"--maxrregcount={self.max_registers}", "--ptxas-options=--override-directive-values"]
         return (*chosen, *(f"--define-macro={name}={value}" for name, value in self.defines), *self.extra)
 
 

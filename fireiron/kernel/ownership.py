@@ -106,9 +106,10 @@ class Access:
         element = column % count
         key: Ints = np.zeros((1, total), dtype=np.int64)
         for coordinate, layout in zip(self.coordinates, self.elements, strict=True):
-            steps = layout(element % layout.size) if layout.size > 1 else 0
-            element = element // layout.size
-            value = evaluate(coordinate, env) + np.asarray(steps)
+            value = evaluate(coordinate, env)
+            if layout.size > 1:
+                value = value + layout(element % layout.size)
+                element = element // layout.size
             key = key * SPAN + value
         if not self.limits and not self.guards:
             return key

@@ -8,6 +8,7 @@ leaves a condition behind.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import attrs
 
@@ -112,6 +113,12 @@ class Bound:
         return ge(self.offset + shift, 0) if self.lower else lt(self.offset + shift, self.limit)
 
 
+@lru_cache(4096)
+def line(extent: Index, stride: Index) -> Layout:
+    """Give the layout of one mode; windows ask for the same few over and over."""
+    return Layout(extent, stride)
+
+
 @attrs.frozen(slots=False)
 class Axis:
     """Map a dimension's local index to a buffer coordinate; `steps` None is the identity."""
@@ -126,7 +133,7 @@ class Axis:
     def layout(self) -> Layout:
         """Give `steps` with the identity spelled out."""
         assert isinstance(self.size, int)
-        return Layout(self.size, 1) if self.steps is None else self.steps
+        return line(self.size, 1) if self.steps is None else self.steps
 
 
 @attrs.frozen
@@ -148,6 +155,7 @@ class Cut:
     ragged: bool
 
 
+@lru_cache(4096)
 def cut(size: Extent, extent: Index) -> Cut:
     """Cut an extent.
 
@@ -255,8 +263,10 @@ class Window:
         else:
             stride = strides[index]
         assert not isinstance(stride, tuple)
-        layout = axis.layout
-        return Layout(layout.shape, _scaled(layout.stride, stride))
+        if axis.steps is None:
+            assert isinstance(axis.size, int)
+            return line(axis.size, stride)
+        return Layout(axis.steps.shape, _scaled(axis.steps.stride, stride))
 
     def condition(self) -> Expr | None:
         """Give the condition under which the first element exists, None where it always does."""
