@@ -276,9 +276,7 @@ def descend(state: State, parts: dict[str, Cut], tiles: dict[str, Expr], level: 
         reach = advance(reach, parts[reach.dim], tiles[reach.dim])
     sizes = tuple((dim, parts[dim].size if dim in parts else extent) for dim, extent in state.residual.sizes)
     residual = evolve(state.residual, sizes=sizes, level=level or state.level)
-    return evolve(
-        state, windows=advanced(state.windows), whole=advanced(state.whole), residual=residual, reach=reach
-    )
+    return evolve(state, windows=advanced(state.windows), whole=advanced(state.whole), residual=residual, reach=reach)
 
 
 Body: TypeAlias = tuple[Statement, ...]

@@ -34,9 +34,7 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     storage = register_storage("acc", output, link.memory, link.dtype, state, context, link.link)
     storage.seeded = link.init != 0
     window = fresh_window(storage, output)
-    inside = evolve(state.with_window("C", window), residual=apply(link, state.residual)).under(
-        "epilog", link.link
-    )
+    inside = evolve(state.with_window("C", window), residual=apply(link, state.residual)).under("epilog", link.link)
     main = recur(rest, inside, context)
     parts = storage.partials
     partial = bool(parts) or context.stream is not None

@@ -212,9 +212,7 @@ def _advance(offset: Expr, steps: Layout | None, part: Cut, tile: Expr) -> tuple
 def advance(axis: Axis, part: Cut, tile: Expr) -> Axis:
     """Descend an axis to one tile."""
     offset, steps = _advance(axis.offset, axis.steps, part, tile)
-    bounds = [
-        evolve(b, offset=o, steps=s) for b in axis.bounds for o, s in [_advance(b.offset, b.steps, part, tile)]
-    ]
+    bounds = [evolve(b, offset=o, steps=s) for b in axis.bounds for o, s in [_advance(b.offset, b.steps, part, tile)]]
     if part.ragged:
         bounds.append(Bound(tile * part.size, None, as_expr(axis.size)))
     return Axis(axis.dim, part.size, offset, steps, tuple(bounds))
