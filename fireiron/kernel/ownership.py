@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from fireiron.algebra.expr import Expr, Var, as_expr, evaluate, free, terms
+from fireiron.algebra.expr import Expr, Term, Var, as_expr, evaluate, free, terms_of
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
@@ -316,11 +316,11 @@ def _moved_alike(a: Access, b: Access) -> bool:
     )
 
 
-def _moved(coordinate: Expr) -> frozenset[Expr] | None:
+def _moved(coordinate: Expr) -> frozenset[Term] | None:
     """List what a coordinate adds up from the thread alone; None where the thread stands in other terms too."""
-    found: list[Expr] = []
-    for term in terms(coordinate):
-        names = {leaf.name for leaf in free(term)}
+    found: list[Term] = []
+    for term in terms_of(coordinate)[0]:
+        names = {leaf.name for leaf in free(term[0])}
         if names == {"thread"}:
             found.append(term)
         elif "thread" in names:
