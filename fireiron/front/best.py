@@ -291,6 +291,10 @@ def gemm(
 ) -> Any:
     """Multiply two arrays with the best schedule known, and compute with the product before it is stored.
 
+    The next call with torch tensors that lie alike, and functions that do the same, takes microseconds: a function
+    counts by its code and the values that it reads from outside. One that reads what may change unseen, as lists and
+    most objects, is called again each time.
+
     Args:
         a, b: arrays as the layout stores them, of torch, CuPy or NumPy, or views of them whose rows or columns are
             contiguous. Leading dimensions are batches; `b` may have none, and then serves all of them.

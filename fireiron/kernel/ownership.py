@@ -274,7 +274,8 @@ class Ownership:
 
     def _looked_up_once(self, other: Access, name: str, user: str) -> Ints:
         """Look up for the first thread what holds for all."""
-        held, wanted = self.access.keys(1)[0].tolist(), other.keys(1)[0].tolist()
+        held: list[int] = self.access.keys(1)[0].tolist()
+        wanted: list[int] = other.keys(1)[0].tolist()
         registers = {key: register for register, key in reversed([*enumerate(held)])}
         for key in wanted:
             if key not in registers:
