@@ -148,7 +148,7 @@ class Verbs(Chain):
             arch: `"sm_80"`; the spec's, else the GPU's, else sm_90a where None.
             lineinfo: keep the source lines for profilers.
             debug: bound every wait on an mbarrier: a hang becomes an assertion that names the barrier and its link;
-                such a kernel is slower, and not cached.
+                such a kernel is slower, keeps registers spread evenly over its roles, and is not cached.
             max_registers: cap of registers a thread, 24 to 255, where launch bounds allow more.
             allow_spills: whether spills, stack frames and serialised matrix products are `findings` of the kernel, and
                 not errors; such a kernel is not cached.

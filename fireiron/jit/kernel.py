@@ -356,15 +356,13 @@ class CompiledKernel:
         require(self.binary, probe())
         used = driver()
         copies: dict[str, DeviceArray] = {}
-        partial = any(p.shares for p in self.interface.pointers)  # rows that no group has keep what they hold
         try:
             for pointer in self.interface.pointers:
                 owner = arrays[pointer.name].owner
                 strides = bind.concrete(pointer.strides, binding.sizes)
                 copy = DeviceArray(used, owner.shape, owner.dtype, strides=strides)
                 copies[pointer.name] = copy
-                if pointer.role != "output" or partial:
-                    copy.upload(owner)
+                copy.upload(owner)  # an output's too: what the kernel does not write keeps what it holds
             facts = {name: describe(copy, name) for name, copy in copies.items()}
             self._launch(facts, bind.Binding(binding.sizes, binding.grid, 0), numbers, 0)
             for pointer in self.interface.outputs:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from fireiron.algebra.elements import strided
+from fireiron.base.errors import CallError
 from fireiron.jit.arrays import contiguous
 from fireiron.jit.driver import Driver
 
@@ -74,7 +76,9 @@ class DeviceArray:
         """Return the memory; a second call does nothing."""
         address, self.address = self.address, 0
         if address:
-            self._do(self._driver.cu.cuMemFree, address)
+            # What a failed kernel leaves of a context frees nothing; its error is the one to see.
+            with suppress(CallError):
+                self._do(self._driver.cu.cuMemFree, address)
 
     def __del__(self) -> None:
         # At interpreter exit the driver may be gone already, and takes the memory with it.

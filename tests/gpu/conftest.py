@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "atoms"))  # the kernels around rows, which tests without a GPU share
+sys.path[:0] = str(HERE), str(HERE.parent / "atoms")  # the kernels around rows, which tests without a GPU share
 LIBRARY = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from compiling import compiled
 
 from fireiron import conform, matmul, saturate, scale, through_shared
 from fireiron.algebra.elements import pack, read
@@ -25,7 +26,7 @@ PRESETS = [
 def exactly(schedule, seed=1):
     """Run on the GPU, and compare with the reference."""
     arrays = random_arrays(Interface.of(schedule.lowered()), {}, seed=seed)
-    got = schedule.compile()(arrays["A"], arrays["B"], out=arrays["C"])
+    got = compiled(schedule)(arrays["A"], arrays["B"], out=arrays["C"])
     spec = schedule.matmul
     found = compare("C", mathematical(spec.C, got), reference(schedule, arrays, {}), spec.C.dtype)
     assert found.right, str(found)
@@ -96,7 +97,7 @@ def test_scaled_and_saturated_integers(dtype, low, high):
     schedule = ampere.gemm(matmul(256, 512, 320, dtype, layout="TN", out=dtype), ops=(scale(0.03125), saturate(dtype)))
     arrays = random_arrays(Interface.of(schedule.lowered()), {}, seed=3)
     total = arrays["A"].astype("i8") @ arrays["B"].astype("i8").T
-    got = schedule.compile()(arrays["A"], arrays["B"], out=arrays["C"])
+    got = compiled(schedule)(arrays["A"], arrays["B"], out=arrays["C"])
     assert np.array_equal(got, np.clip(np.rint(total * 0.03125), low, high).astype(got.dtype))
 
 

@@ -55,9 +55,9 @@ def checked(schedule, ends=None, **sizes):
         np.testing.assert_array_equal(
             got[..., rows] if spec.swapped else got[rows], before[..., rows] if spec.swapped else before[rows]
         )
-    again = arrays["C"].copy()
-    kernel(*inputs, out=again)
-    np.testing.assert_array_equal(again, arrays["C"])
+    first = arrays["C"].copy()
+    kernel(*inputs, out=arrays["C"])
+    np.testing.assert_array_equal(arrays["C"], first)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

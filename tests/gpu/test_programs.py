@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from compiling import compiled
 
 from fireiron.jit.driver import driver
 from fireiron.language.specs import written_by
@@ -16,7 +17,7 @@ PATHS = {"simt": 70, "ampere": 80, "hopper": 90}
 def run(programs, made, seed=1):
     """Run on the GPU, and hold every output against its reference."""
     arrays = programs.arrays(made, seed)
-    kernel = made.compile()
+    kernel = compiled(made)
     outs = tuple(arrays[t.name] for t in written_by(made.program.steps[0].spec))
     kernel(*(arrays[p.name] for p in kernel.interface.inputs), out=outs if len(outs) > 1 else outs[0])
     programs.compare(made, arrays)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from compiling import compiled
 from warp_rows import CASES, kernel_of, numbers
 
 from fireiron import matmul
@@ -36,7 +37,7 @@ def right(schedule, acc_epsilon):
     kernel = schedule.lowered()
     arrays = random_arrays(Interface.of(kernel), {})
     spec = schedule.matmul
-    got = np.asarray(schedule.compile()(arrays["A"], arrays["B"])).astype(np.float64)
+    got = np.asarray(compiled(schedule)(arrays["A"], arrays["B"])).astype(np.float64)
 
     def plain(tensor):
         x = arrays[tensor.name].astype(np.float64)
