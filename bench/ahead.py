@@ -25,9 +25,7 @@ def chosen(case: Case, arch: str | None) -> Choice | None:
     """Choose a schedule, and compile it into the disk cache; None where no preset takes the case."""
     try:
         found = choose(case.spec(), arch)
-        preset, point = found.candidate.preset, found.candidate.point
-        schedule = preset.build(case.spec(), point, **case.keywords()) if case.steps else found.schedule
-        schedule.compile(arch)
+        found.schedule.compile(arch)
     except (FireironError, TypeError):  # whoever measures the case says what is wrong
         return None
     return found

@@ -78,22 +78,18 @@ class Case:
         return tuple(filter(None, self.ops.split("+")))
 
     def spec(self) -> MatMulChain:
-        """Start a schedule of the case."""
+        """Start a schedule of the case, with what follows the product."""
+        from fireiron import Vector, add, relu
         from fireiron.front.spec import matmul
 
         names = [name or None for name in self.dtype.split(":")]
         dtype, acc, out = (*names, None, None)[:3]
-        return matmul(
+        product = matmul(
             self.m, self.n, self.k, dtype, acc=acc, out=out, layout=self.layout, batch=self.batch,
             product=cast("Any", self.product or None),
         )  # fmt: skip
-
-    def keywords(self) -> dict[str, Any]:
-        """Give what a preset is called with beside the spec."""
-        from fireiron import Vector, add, relu
-
-        made = {"bias": lambda: add(Vector(self.n, self.types[2], name="bias")), "relu": lambda: relu}
-        return {"ops": tuple(made[step]() for step in self.steps)} if self.steps else {}
+        made = {"bias": lambda: add(Vector(self.n, product.matmul.C.dtype, name="bias")), "relu": lambda: relu}
+        return product.then(*(made[step]() for step in self.steps)) if self.steps else product
 
     def to_json(self) -> dict[str, Any]:
         """Give plain data."""

@@ -182,26 +182,47 @@ class CublasLt:
         """Ask the heuristic, and time what it offers."""
         needs_gpu(self.name, arrays)
         assert arrays is not None
-        plan = _Plan(case, *_types(self.name, case))
-        plan.take(arrays)
-        found = plan.algorithms()
-        if not found:
-            raise unsupported(self.name, case)
-        times = rough([plan.launch(arrays, x) for x in found]) if rough is not None else [0.0] * len(found)
-        best = min(range(len(found)), key=lambda i: times[i])
+        plan, found, best = _fastest(case, arrays, rough)
         detail = f"algorithm {best + 1} of {len(found)} by the heuristic"
         return Prepared(lambda more: plan.launch(more, found[best]), detail)
+
+
+def bound(case: Case, arrays: Arrays, rough: Rough | None, *, add: bool = False) -> Launch:
+    """Bind one cublasLtMatmul with the fastest algorithm.
+
+    Args:
+        case: the problem, with what follows the product.
+        arrays: operands and result.
+        rough: times launches roughly; the heuristic's first choice is taken where None.
+        add: whether the product is added to what the result holds.
+
+    Raises:
+        FireironError: `unsupported-case`.
+    """
+    plan, found, best = _fastest(case, arrays, rough, add=add)
+    return plan.launch(arrays, found[best])
+
+
+def _fastest(case: Case, arrays: Arrays, rough: Rough | None, *, add: bool = False) -> tuple[_Plan, list[_Result], int]:
+    plan = _Plan(case, *_types("cublaslt", case), add=add)
+    plan.take(arrays)
+    found = plan.algorithms()
+    if not found:
+        raise unsupported("cublaslt", case)
+    times = rough([plan.launch(arrays, x) for x in found]) if rough is not None else [0.0] * len(found)
+    return plan, found, min(range(len(found)), key=lambda i: times[i])
 
 
 class _Plan:
     """Own the descriptors of one problem."""
 
-    def __init__(self, case: Case, compute: int, scale: str) -> None:
+    def __init__(self, case: Case, compute: int, scale: str, *, add: bool = False) -> None:
         self._lt = library("cublasLt")
         self._handle = _lt_handle()
         self._operation = ctypes.c_void_p()
         first, second, out = operands(case)
-        self._alpha, self._beta = _one(scale)
+        one, zero = _one(scale)
+        self._alpha, self._beta = one, one if add else zero
         self._do("MatmulDescCreate", ctypes.byref(self._operation), compute, TYPES[scale])
         for attribute, operand in ((TRANSA, first), (TRANSB, second)):
             self._set(attribute, ctypes.c_int32(int(operand.transposed)))

@@ -36,6 +36,10 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") 
             from .overhead import run as overhead
 
             return overhead()
+        if words[:1] == ["programs"]:
+            from .programs import run as programs
+
+            return programs(words[1:], shlex.join([*prog.split(), *words]))
         if words[:1] == ["build"]:
             from .build import run as build
 
@@ -68,6 +72,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         description="Time schedules against peers: checked against f64, interleaved in one process, L2 flushed.",
         epilog=f"suites:\n{listed}\nothers:\n"
         "  overhead        host time of calls over a bare cuda.core launch; without a GPU their host part\n"
+        "  programs        kernels of several products: two sums, LSTM, SwiGLU, MLP, ReLU first\n"
         "  build           time of chains, lowering, printing, compiling; needs no GPU\n"
         "  table FILE      results as Markdown\n"
         "  tune SUITE      tunes cases within a budget, and keeps the fastest as records\n"
@@ -115,7 +120,8 @@ def _cases(options: argparse.Namespace) -> tuple[str, list[Case], list[str]]:
         chosen = [case(text, *kinds, options.batch) for text in options.shape]
     else:
         for name in suites or ["gemm"]:
-            drawn = random100(options.seed) if name == "gemm-random100" else suite(name).cases
+            cases = suite(name).cases
+            drawn = random100(options.seed, ops=cases[0].ops) if name.endswith("-random100") else cases
             chosen += with_options(drawn[: options.count], options.dtype, options.layout)
     return "+".join(suites) or "gemm", chosen, subjects
 

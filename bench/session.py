@@ -32,8 +32,8 @@ SHIPPED = ROOT / "fireiron" / "tune" / "shipped" / "nvidia-h200.jsonl"
 PEERS = ("torch", "cublaslt")
 # The order is that of importance: where time is short, the last ones are left out.
 ORDER = (
-    "gemm-square", "gemm-random100", "dtypes", "fused", "skinny", "gemm-llm", "layouts", "batched", "deep", "ragged",
-    "sgemm",
+    "gemm-square", "gemm-random100", "dtypes", "fused-random100", "fused", "skinny", "gemm-llm", "layouts", "batched",
+    "deep", "ragged", "sgemm",
 )  # fmt: skip
 CASE_S = 0.4  # of sampling, for each way of timing
 ROUNDS = 31

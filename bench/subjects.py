@@ -102,25 +102,14 @@ class Scheduled:
 
     def _schedule(self, case: Case) -> tuple[Any, str]:
         if self.reference == "best":
-            # Ops change neither which schedule is chosen nor its keywords.
             found = import_module("fireiron.front.best").choose(case.spec(), self.arch)
-            if not case.steps:
-                return found.schedule, str(found.point)
-            preset, point = found.candidate.preset, found.candidate.point
-            self._takes_ops(preset.function, case)
-            return preset.build(case.spec(), point, **case.keywords()), f"{found.point} with {case.ops}"
+            return found.schedule, str(found.point)
         made = self.given
         if made is None:
             from fireiron.front.cli.find import find
 
             made = find(self.reference).made
-        if case.steps:
-            self._takes_ops(made, case)
-        return made(case.spec(), **self.values, **case.keywords()), self.name
-
-    def _takes_ops(self, function: Any, case: Case) -> None:
-        if "ops" not in inspect.signature(function).parameters:
-            raise unsupported(self.name, case)
+        return made(case.spec(), **self.values), self.name
 
 
 @attrs.frozen

@@ -28,18 +28,19 @@ def _square(*sizes: int) -> tuple[Case, ...]:
     return tuple(Case(n, n, n, "f16", "TN") for n in sizes)
 
 
-def random100(seed: int = 0, count: int = 100) -> tuple[Case, ...]:
+def random100(seed: int = 0, count: int = 100, ops: str = "") -> tuple[Case, ...]:
     """Draw products of random sizes: M, N and K are multiples of 128 up to 4096, each equally likely.
 
     Args:
         seed: of the draw; the suite `gemm-random100` has seed 0.
         count: how many.
+        ops: what follows each product.
 
     Source: the random-size experiment of the Volta tensor-core paper, in fp16.
     """
     drawn = random.Random(seed)
     sizes = lambda: 128 * drawn.randint(1, 32)  # noqa: E731
-    return tuple(Case(sizes(), sizes(), sizes(), "f16", "TN") for _ in range(count))
+    return tuple(Case(sizes(), sizes(), sizes(), "f16", "TN", ops=ops) for _ in range(count))
 
 
 # Linear layers as (outputs, inputs): query, key and value together, projection, gate and up together, down, head.
@@ -96,6 +97,7 @@ SUITES = {
             for ops in ("bias", "relu", "bias+relu")
         ),
     ),
+    "fused-random100": Suite("gemm-random100 with a row added and relu", random100(ops="bias+relu")),
     "batched": Suite(
         "many products at once",
         tuple(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from fireiron.algebra.expr import Expr, as_expr, as_int
+from fireiron.algebra.index.ranges import divisor
 from fireiron.algebra.layout import Layout
 from fireiron.atoms.table import find
 from fireiron.base.errors import DecompositionError
@@ -27,7 +28,7 @@ def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
 
     Raises:
         DecompositionError: `bulk-level`, `bulk-role`, `bulk-box`, `bulk-storage`, `bulk-dtype`, `bulk-stride`,
-            `no-atom`.
+            `bulk-start`, `no-atom`.
     """
     if state.level.name != Thread.name:
         raise DecompositionError(
@@ -71,6 +72,7 @@ def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
         assert wide is not None
         atom = wide
     coordinates = tuple(far.axes[d].offset for d in tensor.storage)
+    _check_start(far, order[0], atom)
     strides = tuple(tensor.strides[d] for d in order)
     far_view = View(
         buffer_of(far.storage), far.base() + far.linear(), Layout(box, strides), far.slot, origin=coordinates
@@ -94,6 +96,22 @@ def _check_strides(tensor: Tensor, atom: Atom) -> None:
                 f"lines of {tensor} lie {step * nbytes} bytes apart, and {atom.name} takes multiples of {MAP_ALIGN}",
                 fix=f"pad lines to multiples of {MAP_ALIGN // nbytes} elements (ld=), or load by cp_async()",
             )
+
+
+def _check_start(far: Window, near_dim: int, atom: Atom) -> None:
+    """Refuse boxes whose lines may start between the multiples of 16 bytes: hardware traps there.
+
+    Source: measured on an H200 for 2 and 4 bytes an element: any other start is an illegal instruction.
+    """
+    axis = far.axes[near_dim]
+    if divisor(axis.offset) * far.storage.dtype.nbytes % MAP_ALIGN:
+        raise DecompositionError(
+            "bulk-start",
+            f"lines of a box of {far.storage.name} start at {axis.dim} = {axis.offset}, and {atom.name} starts at "
+            f"multiples of {MAP_ALIGN} bytes",
+            fix=f"tile {axis.dim} by multiples of {MAP_ALIGN // far.storage.dtype.nbytes} elements, or load by "
+            "cp_async(): what groups or windows cut starts anywhere",
+        )
 
 
 def _extent(axis: Axis, tensor: Tensor, dim: int, atom: Atom, loose: bool) -> int:

@@ -124,7 +124,10 @@ def _takes_part(link: Split, rest: Sequence[Decomposition]) -> bool:
 
 
 def _flows_into(link: Split, loads: Sequence[Load], rest: Sequence[Decomposition]) -> bool:
-    """Say whether only links that map to units stand between a pipeline of shared memory and one of registers."""
+    """Say whether only links that map to units stand between a pipeline of shared memory and one of registers.
+
+    The slot of a chunk is given away before its last steps compute: these may read nothing but registers.
+    """
     mapped = [isinstance(x, Tile | Split) and x.level is not None for x in rest]
     between = mapped.index(False) if False in mapped else len(rest)
     inner = rest[between] if between < len(rest) else None
@@ -132,4 +135,5 @@ def _flows_into(link: Split, loads: Sequence[Load], rest: Sequence[Decomposition
         not any(load.memory.registers for load in loads)
         and isinstance(inner, Split)
         and _takes_part(inner, rest[between + 1 :])
+        and {load.role for load in loads} <= {load.role for load in leading_loads(rest[between + 1 :])}
     )

@@ -175,9 +175,10 @@ def wgmma_arrays(row: Atom, a: Tile | None, b: Tile, rng: np.random.Generator) -
 
 
 def bulk_kernel(
-    dtype: DType, shape: tuple[int, ...], box: tuple[int, ...], at: tuple[int, ...], span: int, add: bool
-) -> Kernel:
-    """Load one box of a tensor of 2 to 5 dimensions and store it, or add it, to another tensor at the same place.
+    dtype: DType, shape: tuple[int, ...], box: tuple[int, ...], at: tuple[int, ...], span: int, add: bool,
+    to: tuple[int, ...] | None = None,
+) -> Kernel:  # fmt: skip
+    """Load one box of a tensor of 2 to 5 dimensions and store it, or add it, to another tensor.
 
     Args:
         dtype: of both.
@@ -186,8 +187,9 @@ def bulk_kernel(
         at: coordinates of its first element.
         span: bytes of the swizzled rows in between, 0 for plain ones.
         add: whether the store adds.
+        to: coordinates of its first element in the other tensor, the same where None.
     """
-    rank = len(shape)
+    rank, places = len(shape), (at, to or at)
     strides = tuple(math.prod(shape[i + 1 :]) for i in range(rank))
     size = math.prod(shape)
     x = Buffer("X", GL, dtype, as_expr(size))
@@ -199,11 +201,11 @@ def bulk_kernel(
     full = Barrier("full", 1, 1, offset=-(-nbytes // 8) * 8)
     inner = tuple(reversed(box))
     axes = tuple(reversed(range(rank)))
-    origin = tuple(as_expr(c) for c in at)
     maps = [TensorMap(f"{b.name}_map", b, axes, inner, span) for b in (x, y)]
     outer = tuple(reversed(strides))
-    first = as_expr(sum(c * s for c, s in zip(at, strides, strict=True)))
-    far = [View(b, first, Layout(inner, outer), origin=origin) for b in (x, y)]
+    firsts = [as_expr(sum(c * s for c, s in zip(place, strides, strict=True))) for place in places]
+    origins = [tuple(as_expr(c) for c in place) for place in places]
+    far = [View(b, f, Layout(inner, outer), origin=o) for b, f, o in zip((x, y), firsts, origins, strict=True)]
     near = View(staged, as_expr(0), Layout(inner, steps), swizzle=swizzle_of(span, dtype.nbytes))
     load, store = find(f"tma.load.{rank}d.{span}B"), find(f"tma.{'add' if add else 'store'}.{rank}d.{span}B")
     assert load is not None

@@ -53,6 +53,14 @@ def test_flowing_pipelines(right, copy, stages, steps, slots):
         right(gemm(chunks(steps, count), copy, stages, steps, slots))
 
 
+@pytest.mark.parametrize(("early", "late"), [(A, B), (B, A)])
+def test_an_operand_that_the_inner_pipeline_does_not_fetch_keeps_its_slot(right, early, late):
+    chain = chunks(2, 7).tile(32, 32).to(Block).epilog(memory=FR).split(32).pipeline(3)
+    chain = chain.load(A, SH, cp_async()).pad(8).load(B, SH, cp_async()).pad(8).tile(16, 16).to(Warp)
+    chain = chain.split(16).unroll().pipeline(2).load(early, FR, ldmatrix())
+    right(chain.tile(16, 8).unroll().load(late, FR, ldmatrix()).done())
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_random_flows(right, seed):
     rng = random.Random(seed)

@@ -1,0 +1,311 @@
+"""Time kernels of several products against what libraries take for them: sums of two, LSTM, SwiGLU, MLP, ReLU first.
+
+`python -m bench programs [NAME ...] [-o FILE.jsonl]`; each is checked against f64 before it is timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from fireiron import matmul
+from fireiron.base.errors import FireironError
+from fireiron.schedules import fused
+
+from .arrays import Arrays, torch_module
+from .cases import Case
+from .measure import here, why_not_timed
+from .results import write
+
+Tensors = Mapping[str, Any]
+Launch = Callable[[], object]
+Bind = Callable[[Any, Tensors, Any, Any], Sequence[Launch]]
+
+ROUNDS, BUDGET_S = 15, 2.0
+L2_NBYTES = 150 << 20  # what sets of operands take at least, so that none stays in the L2
+MOST_SETS = 8
+EPSILON = 2.0**-11  # of f16
+
+
+@attrs.frozen(eq=False)
+class Program:
+    """Hold one kernel and its peers.
+
+    Args:
+        name: for the table.
+        make: builds our schedule.
+        exact: computes the result from tensors of f64.
+        peers: by name, what binds their launches: called with torch, operands, the result's tensor and a rough timer.
+        flops: of a run.
+        roundings: to f16 on the way to the result.
+    """
+
+    name: str
+    make: Callable[[], Any]
+    exact: Callable[[Any, Tensors], Any]
+    peers: Mapping[str, Bind]
+    flops: float
+    roundings: int = 1
+
+    @property
+    def kind(self) -> str:
+        """Name what is computed, without its sizes."""
+        return self.name.split()[0]
+
+
+def _lt(case: Case, left: Any, right: Any, out: Any, rough: Any, *, add: bool = False, bias: Any = None) -> Launch:
+    """Bind cublasLtMatmul of X times a transposed weight, with the fastest algorithm that its heuristic has."""
+    from .cublas import bound
+
+    return bound(case, Arrays(left, right, left, right.T, out, bias), rough, add=add)
+
+
+def _two_products(torch: Any, t: Tensors, out: Any, rough: Any) -> list[Launch]:
+    del rough
+    return [
+        lambda: torch.mm(t["X"], t["W"].T, out=out),
+        lambda: torch.addmm(out, t["H"], t["U"].T, out=out),
+    ]
+
+
+def _two_by_lt(ops: str) -> Bind:
+    def bind(torch: Any, t: Tensors, out: Any, rough: Any) -> list[Launch]:
+        m, n, k = *out.shape, t["X"].shape[1]
+        bias = t["bias"].to(torch.float16) if ops else None
+        return [
+            _lt(Case(m, n, k, "f16", "TN"), t["X"], t["W"], out, rough),
+            _lt(Case(m, n, t["H"].shape[1], "f16", "TN", ops=ops), t["H"], t["U"], out, rough, add=True, bias=bias),
+        ]
+
+    return bind
+
+
+def _five_kernels(torch: Any, t: Tensors, out: Any, rough: Any) -> list[Launch]:
+    del rough
+    other, bias = torch.empty_like(out), t["bias"].to(torch.float16)
+    return [
+        lambda: torch.mm(t["X"], t["W"].T, out=out),
+        lambda: torch.mm(t["H"], t["U"].T, out=other),
+        lambda: torch.add(out, other, out=out),
+        lambda: torch.add(out, bias, out=out),
+        lambda: torch.relu_(out),
+    ]
+
+
+def _relu_first(torch: Any, t: Tensors, out: Any, rough: Any) -> list[Launch]:
+    del rough
+    room = torch.empty_like(t["A"])
+    return [lambda: torch.clamp_min(t["A"], 0, out=room), lambda: torch.mm(room, t["B"].T, out=out)]
+
+
+def _gated(torch: Any, t: Tensors, out: Any, rough: Any) -> list[Launch]:
+    del rough
+    gate = torch.empty_like(out)
+    silu_, mul = torch.nn.functional.silu, torch.mul
+    return [
+        lambda: torch.mm(t["X"], t["Wg"].T, out=gate),
+        lambda: torch.mm(t["X"], t["Wu"].T, out=out),
+        lambda: silu_(gate, inplace=True),
+        lambda: mul(gate, out, out=out),
+    ]
+
+
+def _layers_by_lt(torch: Any, t: Tensors, out: Any, rough: Any) -> list[Launch]:
+    rows, width = out.shape
+    case = Case(rows, width, width, "f16", "TN", ops="bias+relu")
+    biases = t["b"].to(torch.float16).reshape(-1, width)
+    turns, given = (torch.empty_like(out), torch.empty_like(out)), t["X"]
+    found: list[Launch] = []
+    for i, weight in enumerate(t["W"]):
+        made = out if i + 1 == len(t["W"]) else turns[i % 2]
+        found.append(_lt(case, given, weight, made, rough, bias=biases[i]))
+        given = made
+    return found
+
+
+def _stack(torch: Any, t: Tensors) -> Any:
+    value = t["X"]
+    for weight, bias in zip(t["W"], t["b"], strict=True):
+        value = torch.relu(value @ weight.T + bias)
+    return value
+
+
+def _sum(t: Tensors) -> Any:
+    return t["X"] @ t["W"].T + t["H"] @ t["U"].T
+
+
+def _programs() -> list[Program]:
+    found: list[Program] = []
+    for n in (4096, 8192):
+        found.append(
+            Program(
+                f"add_gemm_gemm {n}",
+                lambda n=n: fused.add_gemm_gemm(n, n, n),
+                lambda torch, t: _sum(t),
+                {"torch, two kernels": _two_products, "cublaslt, two kernels": _two_by_lt("")},
+                4.0 * n**3,
+            )
+        )
+    found += [
+        Program(
+            "lstm_pattern 4096",
+            lambda: fused.lstm_pattern(4096, 4096, 4096),
+            lambda torch, t: torch.relu(_sum(t) + t["bias"]),
+            {"torch, five kernels": _five_kernels, "cublaslt, two kernels": _two_by_lt("bias+relu")},
+            4.0 * 4096**3,
+        ),
+        Program(
+            "relu_gemm 4096",
+            lambda: fused.relu_gemm(matmul(4096, 4096, 4096, "f16", layout="TN")),
+            lambda torch, t: torch.relu(t["A"]) @ t["B"].T,
+            {"torch, two kernels": _relu_first},
+            2.0 * 4096**3,
+        ),
+        Program(
+            "swiglu 4096x14336x4096",
+            lambda: fused.swiglu(4096, 14336, 4096),
+            lambda torch, t: torch.nn.functional.silu(t["X"] @ t["Wg"].T) * (t["X"] @ t["Wu"].T),
+            {"torch, four kernels": _gated},
+            4.0 * 4096 * 14336 * 4096,
+        ),
+    ]
+    for m in (4096, 65536):
+        found.append(
+            Program(
+                f"mlp {m}x128, 20 layers",
+                lambda m=m: fused.mlp(m, 128, 20),
+                _stack,
+                {"cublaslt, twenty kernels": _layers_by_lt},
+                20 * 2.0 * m * 128 * 128,
+                roundings=20,
+            )
+        )
+    return found
+
+
+PROGRAMS = tuple(_programs())
+
+
+def run(words: Sequence[str], command: str = "") -> int:
+    """Run the command line.
+
+    Returns:
+        1 where a result of ours is wrong, else 0.
+    """
+    parser = argparse.ArgumentParser(prog="python -m bench programs", description="Time kernels of several products.")
+    names = sorted({program.kind for program in PROGRAMS})
+    parser.add_argument("names", nargs="*", help=", ".join(names))
+    parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results there")
+    parser.add_argument("--arch", default=None, help="what to compile for without a GPU (sm_90a)")
+    options = parser.parse_args(list(words))
+    if unknown := [name for name in options.names if name not in names]:
+        parser.error(f"there is no program {unknown[0]}: use {', '.join(names)}")
+    why, machine, wrong = why_not_timed(), here(), False
+    for program in PROGRAMS:
+        if options.names and program.kind not in options.names:
+            continue
+        line = _planned(program, options.arch or "sm_90a") if why else _timed(program)
+        wrong |= bool(line.get("problem"))
+        print(_words(line), flush=True)
+        if options.output:
+            when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            write(options.output, [{**line, "machine": attrs.asdict(machine), "command": command, "when": when}])
+    if why:
+        print(f"nothing was timed: {why}. Kernels were compiled and estimated; a modelled time is no measurement.")
+    return int(wrong)
+
+
+def _planned(program: Program, arch: str) -> dict[str, Any]:
+    made = program.make()
+    kernel = made.compile(arch)
+    return {"program": program.name, "registers": kernel.resources.registers}
+
+
+def _timed(program: Program) -> dict[str, Any]:
+    """Check against f64, then time ours and the peers by graphs, interleaved, over sets of operands in turn."""
+    from .timer import TorchTimer
+
+    torch, timer = torch_module(), TorchTimer()
+    line: dict[str, Any] = {"program": program.name}
+    try:
+        kernel = program.make().compile()
+    except FireironError as error:
+        return {**line, "problem": str(error).splitlines()[0]}
+    sets = _sets(torch, kernel)
+    given, out = sets[0]
+    kernel(*given.values(), out=out)
+    wanted = program.exact(torch, {name: x.double() for name, x in given.items()})
+    error = float((out.double() - wanted).norm() / wanted.norm())
+    bound = 2 * EPSILON * program.roundings**0.5
+    line |= {"error": error, "registers": kernel.resources.registers}
+    if not error <= bound:
+        return {**line, "problem": f"wrong: the error's norm is {error:.1e} of the result's, {bound:.1e} is allowed"}
+    launches: dict[str, list[Launch]] = {"fireiron": [_call(kernel, given, out) for given, out in sets]}
+    for name, bind in program.peers.items():
+        each = [bind(torch, given, out, timer.quick) for given, out in sets]
+        launches[name] = [_together(x) for x in each]
+        launches[name][0]()
+        if float((sets[0][1].double() - wanted).norm() / wanted.norm()) > 4 * bound:
+            return {**line, "problem": f"{name} computes something else"}
+    del wanted
+    times, refused = timer.graphs(launches, ROUNDS, BUDGET_S)
+    line["times"] = {name: attrs.asdict(found) for name, found in times.items()}
+    if refused:
+        line["refused"] = refused
+    ours = times["fireiron"].median_us
+    line["tflops"] = program.flops / ours * 1e-6
+    line["ratios"] = {name: found.median_us / ours for name, found in times.items() if name != "fireiron"}
+    return line
+
+
+def _sets(torch: Any, kernel: Any) -> list[tuple[dict[str, Any], Any]]:
+    """Make sets of random operands and a result for each, in the order of a call; products keep their size."""
+
+    def one() -> tuple[dict[str, Any], Any]:
+        made: dict[str, Any] = {}
+        for pointer in kernel.interface.inputs:
+            shape = [int(str(extent)) for extent in pointer.shape]
+            kind = torch.float16 if str(pointer.dtype) == "f16" else torch.float32
+            scale = 1.0 if shape[-1] == 1 or len(shape) == 1 else (2.0 / shape[-1]) ** 0.5
+            is_weight = pointer.name[0] in "WUB"
+            made[pointer.name] = (torch.randn(shape, device="cuda") * (scale if is_weight else 1.0)).to(kind)
+        (output,) = kernel.interface.outputs
+        return made, torch.empty([int(str(x)) for x in output.shape], dtype=torch.float16, device="cuda")
+
+    first = one()
+    nbytes = sum(x.nbytes for x in (*first[0].values(), first[1]))
+    return [first, *(one() for _ in range(max(0, min(MOST_SETS, -(-L2_NBYTES // nbytes)) - 1)))]
+
+
+def _call(kernel: Any, given: Tensors, out: Any) -> Launch:
+    operands = tuple(given.values())
+    return lambda: kernel(*operands, out=out)
+
+
+def _together(launches: Sequence[Launch]) -> Launch:
+    def once() -> None:
+        for launch in launches:
+            launch()
+
+    return once
+
+
+def _words(line: Mapping[str, Any]) -> str:
+    if problem := line.get("problem"):
+        return f"{line['program']}: {problem}"
+    if "times" not in line:
+        return f"{line['program']}: {line['registers']} registers"
+    ours = line["times"]["fireiron"]
+    peers = "; ".join(
+        f"{name} {found['median_us']:.1f} us, ratio {line['ratios'][name]:.3f}"
+        for name, found in line["times"].items()
+        if name != "fireiron"
+    )
+    return (
+        f"{line['program']}: {ours['median_us']:.1f} us ({ours['p20']:.1f} to {ours['p80']:.1f}), "
+        f"{line['tflops']:.1f} TFLOP/s, error {line['error']:.1e}; {peers}"
+    )
