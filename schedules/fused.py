@@ -57,7 +57,7 @@ def scheduled(spec: MatMulChain, arch: str = "") -> MatMulChain:
     """
     number = int("".join(filter(str.isdigit, arch or spec.program.arch or HOPPER)))
     kind = spec.left.dtype.name
-    if number == 90 and spec.batch is None and _for_wgmma(spec, kind):
+    if number == 90 and spec.batch is None and (_for_wgmma(spec, kind) or _scaled(spec)):
         return hopper.gemm(spec)
     if number >= 89 and kind in EIGHT_BITS:
         return ada.gemm(spec)
@@ -71,6 +71,11 @@ def scheduled(spec: MatMulChain, arch: str = "") -> MatMulChain:
 def _for_wgmma(spec: MatMulChain, kind: str) -> bool:
     along_k = spec.matmul.A.order is RowMajor and spec.matmul.B.order is ColMajor
     return kind in WIDE or (kind in NARROW and along_k)
+
+
+def _scaled(spec: MatMulChain) -> bool:
+    eight_bits = spec.matmul.A.dtype.name in EIGHT_BITS and spec.matmul.B.dtype.name in EIGHT_BITS
+    return eight_bits and spec.served_along_k is not None
 
 
 def _bias(spec: MatMulChain) -> Tensor:
@@ -163,6 +168,24 @@ def dequant_gemm(spec: MatMulChain, arch: str = "", weights: str = "i8", group: 
     scales, zeros = (Matrix(groups, columns, a.dtype, name=name) for name in ("scales", "zeros"))
     fused = MatMul(a, quantised, c, arch=spec.program.arch).prolog(B, dequantise(a.dtype, scales, zeros))
     return scheduled(fused, arch)
+
+
+def gemm_block_scaled(spec: MatMulChain, arch: str = "", block: int = 128) -> MatMulChain:
+    """Compute the sum over blocks of K of a_scales * b_scales * (A @ B): 8-bit floats with scales of their blocks.
+
+    Of A each row has a scale for every `block` of K: `a_scales`, M x K/block. Of B each block of as many rows and
+    columns has one: `b_scales`, an array N/block x K/block, as frameworks keep it.
+
+    Args:
+        arch: the target; the spec's, else sm_90a by default.
+        block: elements of K, and columns of B, that share a scale; K and N are multiples.
+
+    Source: DeepSeek-V3 technical report, 3.3.2.
+    """
+    (rows, depth), columns = spec.matmul.A.shape[-2:], spec.matmul.B.shape[-1]
+    left = Matrix(rows, depth // block, name="a_scales")
+    right = Matrix(depth // block, columns // block, order=ColMajor, name="b_scales")
+    return scheduled(spec.prolog(A, dequantise("f32", left)).prolog(B, dequantise("f32", right)), arch)
 
 
 def gemm_scaled(spec: MatMulChain, arch: str = "") -> MatMulChain:

@@ -19,6 +19,7 @@ from fireiron import (
     Block,
     Cluster,
     ColMajor,
+    DType,
     Grouped,
     MatMulChain,
     MoveChain,
@@ -51,21 +52,25 @@ MOST_STAGES = 16
 HELD = 192  # registers of sums and fragments beside which 240 leave room for a prolog
 MAP_UNIT = 16  # bytes by which tensor maps count strides
 TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "i8", "u8")  # that wgmma multiplies
+EIGHT_BITS = ("e4m3", "e5m2")
 CUDA_CORES = ("f32", "i32")  # that no tensor core does
 
 # What `clocks` was fitted to.
 LATENCY = 2800.0  # clocks from asking for a chunk to having it
-STORE_RATE = 20.0  # bytes of C a clock
-SMALL_TILE = 0.03  # of its products that a tile of 128x128 loses to power, in the long run
-CLUSTER = 3000.0  # clocks
-DRAM_RATE = 4900.0  # bytes of A and B a clock, all SMs together
-SM_RATE = 45.0  # of them, one SM
-REPEATED_RATE = 10300.0  # bytes a clock that blocks are sent again, from the L2 cache, beside them
-MEETING = 3600.0  # clocks in which blocks count in at a tile, and the last of them begins to add
-HANDING = 1000.0  # clocks in which a block learns that another has left its sum
-SUMS_RATE = 12.0  # bytes of partial sums a clock
+STORE_RATE = 9.7  # bytes of C a clock
+SMALL_TILE = 0.03  # of its products that a tile of 128x128 loses to power, in the long run; fitted to earlier timings
+CLUSTER = 1500.0  # clocks
+DRAM_RATE = 3400.0  # bytes of A and B a clock, all SMs together
+SM_RATE = 51.0  # of them, one SM
+REPEATED_RATE = 10500.0  # bytes a clock that blocks are sent again, from the L2 cache, beside them
+TORN = 2.25  # what bytes cost in lines that start between the multiples of 128 bytes
+MEETING = 600.0  # clocks in which blocks count in at a tile, and the last of them begins to add
+HANDING = 1000.0  # clocks in which a block learns that another has left its sum; not fitted
+SUMS_RATE = 16.7  # bytes of partial sums a clock
+FRAGMENTS = 260.0  # clocks in which a unit takes 64 rows of a chunk through a prolog, and as many before the first
+PROMOTION = 200.0  # clocks from a chunk's last product to the first of its sums' additions; a guess, not fitted
 
-STREAM = 1.1  # what shares of K are taken to cost beside what is counted: a caution, not fitted
+STREAM = 1.2  # what shares of K are taken to cost beside what is counted: a caution, not fitted
 
 MOST_WAYS = 16
 LEAST_CHUNKS = 4  # of a way
@@ -86,6 +91,7 @@ class Plan:
         group: tile rows that blocks at work together cover.
         ways: blocks that share each tile of C, each with a part of K.
         stream: blocks take equal shares of all tiles' chunks of K.
+        promote: sum each chunk of K on its own, and add the sums to others, with what prologs multiply by.
     """
 
     m: int = 128
@@ -99,6 +105,7 @@ class Plan:
     group: int = 8
     ways: int = 1
     stream: bool = False
+    promote: bool = False
 
     def panel(self, nbytes: int) -> tuple[int, int]:
         """Size the staging panels: one bulk store each."""
@@ -137,9 +144,9 @@ class Plan:
 
     @property
     def held(self) -> int:
-        """Count the registers of a thread that hold sums and, where A has a prolog, its fragments of a chunk."""
+        """Count the registers of a thread that hold sums: those of a chunk too, or fragments of an A with a prolog."""
         rows = self.m // (1 if self.pingpong else self.consumers)
-        return rows * self.n // 128 + rows * self.panels // 4
+        return 2 * rows * self.n // 128 if self.promote else rows * self.n // 128 + rows * self.panels // 4
 
     @property
     def registers(self) -> tuple[int, int] | None:
@@ -187,6 +194,20 @@ def stream_k(spec: MatMulChain, plan: Plan = Plan(stream=True)) -> MatMulChain:
     return _gemm(spec, attrs.evolve(plan, stream=True, pingpong=False))
 
 
+def scaled_gemm(spec: MatMulChain, plan: Plan = Plan(n=128, promote=True)) -> MatMulChain:
+    """Schedule a product whose prologs scale blocks of its operands: chunks of K are summed apart, and then scaled.
+
+    Operands of 8-bit floats come as they are stored, and each chunk's sum is added in f32. Without scales that alone
+    keeps bits which tensor cores drop from long sums of 8-bit floats.
+
+    Args:
+        plan: the degrees of freedom; a thread holds two sets of accumulators.
+
+    Source: DeepSeek-V3 technical report, 3.3.2: scales of 1x128 and 128x128 elements, sums promoted every 128 of K.
+    """
+    return _gemm(spec, attrs.evolve(plan, promote=True))
+
+
 def skinny(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
     """Schedule a product of few rows, which is bound by the bytes of its other operand, the weights.
 
@@ -205,7 +226,9 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     c = spec.matmul.C
     chain = spec.swap() if plan.swapped else spec
     left = chain.residual.operands[0]
-    kind, held = left.computed, left.ops is not None
+    plan = attrs.evolve(plan, promote=plan.promote or _scaled(spec))
+    kind = left.dtype if plan.promote else left.computed
+    held = left.ops is not None and not plan.promote
     plan = attrs.evolve(plan, panels=1) if held else plan
     m, n, k = plan.m, plan.n, SPAN // kind.nbytes * plan.panels
     rows, cols = plan.cluster
@@ -218,9 +241,10 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     chain = tiled.epilog(memory=FR, store=_store(plan, chain))
     if plan.ways > 1:
         chain = chain.split(ways=plan.ways, multiple_of=k).parallel(Block)
+    chunks = chain.split(k).promote() if plan.promote else chain.split(k)
+    waits = held or plan.promote
     chain = (
-        chain.split(k)
-        .pipeline(plan.depth(kind.nbytes, c.dtype.nbytes, *_beside(spec)), inflight=0 if held else 1)
+        chunks.pipeline(plan.depth(kind.nbytes, c.dtype.nbytes, *_beside(spec)), inflight=0 if waits else 1)
         .specialize(producers=1, registers=plan.registers)
         .load(A, SH, tma(min(SPAN, k * left.dtype.nbytes)) if held else tma(SPAN))
         .load(B, SH, tma(SPAN))
@@ -281,15 +305,15 @@ def plans(spec: MatMulChain) -> tuple[Plan, ...]:
 
 
 def _candidates(spec: MatMulChain) -> Iterator[Plan]:
-    nbytes, out = spec.left.dtype.nbytes, spec.matmul.C.dtype.nbytes
-    held = [operand.ops is not None for operand in spec.residual.operands[:2]]
+    nbytes, out, promote = _multiplied(spec).nbytes, spec.matmul.C.dtype.nbytes, _scaled(spec)
+    held = [operand.ops is not None and not promote for operand in spec.residual.operands[:2]]
     k_major = spec.matmul.A.order is RowMajor and spec.matmul.B.order is ColMajor
     step = 16 if nbytes == 2 and k_major else 64 if nbytes == 2 else 32
     # What has a prolog is A, behind swap() if need be.
     # Rows are folded cheaply where a few threads hold each: those of C, not of its transpose.
-    either = out == 2 and not _beside(spec)[2]
+    # Scales of A's rows are few registers where a thread has few rows: those of C too.
+    either = out == 2 and not _beside(spec)[2] and not promote
     orders = (held[1],) if any(held) else (False, True) if either else (False,)
-    whole = all(size % 8 == 0 for size in (_size(extent) for _, extent in spec.matmul.sizes))
     for swapped in orders:
         few = _few(swapped, spec)
         widths = set(range(step, 257, step))
@@ -297,16 +321,18 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
             widths.add(max(8, -(-few // 8) * 8))
         for m, consumers, turns in ((64, 1, False), (128, 2, False), (256, 2, False), (192, 3, False), (128, 2, True)):
             for n in sorted(widths):
-                # Groups' addresses, and sizes of any remainder, take registers that else are accumulators'.
-                turn = (208 if whole else 192) if not _grouped(spec) else 176 if swapped else 192
+                # Addresses take registers that else are accumulators', those of groups more of them.
+                turn = 176 if _grouped(spec) and swapped else 192
                 most = 128 if m == 256 else 192 if m == 192 else turn if turns else 256
                 if n > most or (not swapped and n % 32):
                     continue
+                if any(held) and m == 192:
+                    continue  # three warpgroups and a prolog took half as long again as what is counted
                 for cluster in ((1, 1), (2, 1)):
                     if cluster != (1, 1) and n % 16:
                         continue
-                    plan = Plan(m, n, consumers, turns, swapped, cluster)
-                    if any(held) and plan.held > HELD:
+                    plan = Plan(m, n, consumers, turns, swapped, cluster, promote=promote)
+                    if (any(held) or promote) and plan.held > (HELD if consumers < 3 else HELD // 2):
                         continue
                     if plan.depth(nbytes, out, *_beside(spec)) >= 3:
                         yield from _shared_out(plan, spec)
@@ -325,14 +351,14 @@ def _shared_out(plan: Plan, spec: MatMulChain) -> Iterator[Plan]:
 
 
 def clocks(plan: Plan, spec: MatMulChain) -> float:
-    """Estimate the clocks of a product; its constants were fitted to 1919 timings of 95 sizes on an H200.
+    """Estimate the clocks of a product; its constants were fitted to 1530 timings of 91 sizes on an H200.
 
     A chunk takes what its products take (m * n / 32 clocks for 128 bytes of K), or, where too few chunks are in
     flight, its share of the latency; a tile adds its store, unless another tile's products hide it.
     """
     sizes = dict(spec.matmul.sizes)
     rows, cols, depth, count = (_size(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))
-    nbytes, out = spec.left.dtype.nbytes, spec.matmul.C.dtype.nbytes
+    nbytes, out = _multiplied(spec).nbytes, spec.matmul.C.dtype.nbytes
     tiles, chunks, full = _work(plan, spec)
     blocks = plan.cluster[0] * plan.cluster[1]
     items, chunks = tiles * plan.ways, -(-chunks // plan.ways)
@@ -340,6 +366,11 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     waves = items / at_once if plan.stream else -(-items // at_once)
     products = full * plan.m * max(plan.n / 32, (16 + plan.n / 4) / 16) * plan.panels
     products *= 1 + SMALL_TILE * min(1, waves / 8) * (128 * 256 / (plan.m * plan.n) - 1)
+    alone = 1 if plan.pingpong else plan.consumers
+    if plan.promote:  # a unit adds its sums behind its products, while the others' are running
+        products = max(products, products / alone + plan.held / 2 + PROMOTION)
+    elif any(operand.ops is not None for operand in spec.residual.operands[:2]):  # and applies prologs before them
+        products = max(products, products / alone + FRAGMENTS * (1 + plan.m / alone / ROWS))
     chunk = max(products, LATENCY / plan.depth(nbytes, out, *_beside(spec)))
     store, sums = plan.m * plan.n * out / STORE_RATE, plan.m * plan.n * 4 / SUMS_RATE
     if plan.ways > 1:
@@ -347,8 +378,9 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     meeting = CLUSTER if blocks > 1 else 0.0
     if plan.stream:  # one sum is left, those of one tile are taken
         meeting += sums + -(-at_once // items) * (sums + HANDING) + (-(-items // at_once) - waves) * store
-    once = (rows * (1 if _grouped(spec) else count) + cols * count) * depth * nbytes
-    sent = items * chunks * (plan.m / plan.cluster[1] + plan.n / plan.cluster[0]) * SPAN * plan.panels
+    torn = TORN if _torn(spec) else 1.0
+    once = (rows * (1 if _grouped(spec) else count) + cols * count) * depth * nbytes * torn
+    sent = items * chunks * (plan.m / plan.cluster[1] + plan.n / plan.cluster[0]) * SPAN * plan.panels * torn
     busy = at_once if plan.stream else min(items, at_once)
     arriving = once / min(DRAM_RATE, SM_RATE * busy) + max(0, sent - once) / REPEATED_RATE
     if plan.pingpong:
@@ -357,11 +389,20 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     return (max(waves * chunks * chunk, arriving) + waves * store + meeting) * (STREAM if plan.stream else 1)
 
 
+def _torn(spec: MatMulChain) -> bool:
+    """Say whether lines of an operand start between the multiples of 128 bytes: a row of a box is then two pieces."""
+    return any(
+        isinstance(stride, int) and stride != 1 and stride * tensor.dtype.nbytes % SPAN
+        for tensor in (spec.left, spec.right)
+        for stride in tensor.strides
+    )
+
+
 def _work(plan: Plan, spec: MatMulChain) -> tuple[int, int, float]:
     """Count the tiles of blocks and the chunks of K, and say which part of a tile's products is computed."""
     sizes = dict(spec.matmul.sizes)
     rows, cols, depth, count = (_size(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))
-    chunks = -(-depth * spec.left.dtype.nbytes // (SPAN * plan.panels))
+    chunks = -(-depth * _multiplied(spec).nbytes // (SPAN * plan.panels))
     high, wide = plan.m * plan.cluster[0], plan.n * plan.cluster[1]
     blocks = plan.cluster[0] * plan.cluster[1]
     if not _grouped(spec):
@@ -378,6 +419,18 @@ def _work(plan: Plan, spec: MatMulChain) -> tuple[int, int, float]:
 def _ragged(rows: int, tile: int, groups: int) -> float:
     """Count the tiles that groups of so many rows in all take on average: the last one of each is half full."""
     return groups * max(1.0, rows / (groups * tile) + 0.5)
+
+
+def _scaled(spec: MatMulChain) -> bool:
+    """Say whether prologs scale 8-bit floats by what holds for a chunk."""
+    served = spec.served_along_k
+    eight_bits = spec.matmul.A.dtype.name in EIGHT_BITS and spec.matmul.B.dtype.name in EIGHT_BITS
+    return eight_bits and served is not None and served % SPAN == 0
+
+
+def _multiplied(spec: MatMulChain) -> DType:
+    """Give the element type that products take: what a prolog leaves, unless sums are scaled in its place."""
+    return spec.matmul.A.dtype if _scaled(spec) else spec.left.dtype
 
 
 def _few(swapped: bool, spec: MatMulChain) -> int:
@@ -399,14 +452,15 @@ def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
     Batches and groups are counted through by the same persistent blocks. What wgmma or tensor maps do not take goes by
     `ampere.gemm` and its kin, as `check()` says: lines that do not start at multiples of 16 bytes; K that is not
     contiguous, of elements that are not 16-bit; other element types; prologs of both operands. An operand with a prolog
-    comes from registers, as A, for which the product may be swapped.
+    comes from registers, as A, for which the product may be swapped. Prologs that scale 8-bit floats by blocks are
+    `scaled_gemm`'s, and multiply sums.
 
     Args:
         plan: the degrees of freedom, None for the best of `plans`.
     """
     if not _takes(spec):
         kind = spec.left.dtype.name
-        return (simt.sgemm if kind in CUDA_CORES else ada.gemm if kind in ("e4m3", "e5m2") else ampere.gemm)(spec)
+        return (simt.sgemm if kind in CUDA_CORES else ada.gemm if kind in EIGHT_BITS else ampere.gemm)(spec)
     if plan is None:
         plan = plans(spec)[0]
     return _gemm(spec, plan)
@@ -415,9 +469,12 @@ def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
 def _takes(spec: MatMulChain) -> bool:
     """Say whether bulk copies and wgmma take a product as it is stored, and at most one operand with a prolog."""
     a, b, c = spec.matmul.A, spec.matmul.B, spec.matmul.C
-    both = all(operand.ops is not None for operand in spec.residual.operands[:2])
-    if both or spec.left.dtype.name not in TYPES or any(t.dtype.packed for t in (a, b)):
+    both = all(operand.ops is not None for operand in spec.residual.operands[:2]) and not _scaled(spec)
+    kind = _multiplied(spec)
+    if both or kind.name not in TYPES or any(t.dtype.packed for t in (a, b)):
         return False
     k_major = a.order is RowMajor and b.order is ColMajor
+    if _grouped(spec) and a.order is ColMajor:
+        return False  # groups start anywhere along M, and boxes at multiples of 16 bytes of a line
     # Tensor maps mind by themselves where a line ends.
-    return (k_major or spec.left.dtype.nbytes == 2) and all(t.starts_lines_at(MAP_UNIT) for t in (a, b, c))
+    return (k_major or kind.nbytes == 2) and all(t.starts_lines_at(MAP_UNIT) for t in (a, b, c))

@@ -52,7 +52,7 @@ def parallel(links: Sequence[Decomposition], before: Residual, split: Split, lev
 
     Raises:
         DecompositionError: `parallel-level`, `parallel-accumulator`, `parallel-order`, `second-parallel`,
-            `parallel-ways`, `parallel-reduce`, `parallel-pipeline`, `too-many-threads`.
+            `parallel-ways`, `parallel-reduce`, `parallel-promote`, `parallel-pipeline`, `too-many-threads`.
     """
     _level(before, level)
     c = before.operand("C")
@@ -62,6 +62,12 @@ def parallel(links: Sequence[Decomposition], before: Residual, split: Split, lev
             "parallel-accumulator",
             f"the {level}s would each add to C in {c.memory}: their sums need registers to stay apart",
             fix="accumulate by .epilog(...) above this split",
+        )
+    if split.promoted is not None:
+        raise DecompositionError(
+            "parallel-promote",
+            f"promote() adds up chunks in turn, and {level}s take those of this split at once",
+            fix="split again below, and promote that one's",
         )
     if split.stages > 1 or split.unrolled or split.together > 1 or split.specialised is not None:
         unrolled = "unroll()" if split.unrolled else f"unroll({split.together})"

@@ -348,7 +348,8 @@ class SplitRefinements(Chain):
 
         Raises:
             DecompositionError: `parallel-level`, `parallel-accumulator`, `parallel-order`, `second-parallel`,
-                `parallel-ways`, `parallel-units`, `parallel-reduce`, `parallel-pipeline`, `too-many-threads`.
+                `parallel-ways`, `parallel-units`, `parallel-reduce`, `parallel-promote`, `parallel-pipeline`,
+                `too-many-threads`.
         """
         (*above, link) = self.links
         assert isinstance(link, Split)

@@ -10,6 +10,7 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.link import here
 from fireiron.check import links as rules
 from fireiron.check.parallel import chunk_of
+from fireiron.check.promote import promotable, served_along_k
 from fireiron.front.chain import Chain, LoadRefinements, SplitRefinements, Strategy, TileRefinements
 from fireiron.front.describe import describe
 from fireiron.front.moves import MoveChain, conform
@@ -91,7 +92,7 @@ class MatMulChain(Verbs, Chain):
         Args:
             operand: `A` or `B`, a tensor, or a name.
             ops: functions of an element's expression, first to last (`relu`, `scale(s)`, `dequantise("f16", s)`). Their
-                tensors repeat over the operand; along K one value may serve a group of neighbours.
+                tensors repeat over the operand; one value may serve a group of neighbours, along K or across.
 
         Raises:
             DecompositionError: `unknown-operand`, `load-output`, `prolog-shape`, `accumulator-dtype`. SpecError: `bad-
@@ -254,6 +255,20 @@ class MatMulChain(Verbs, Chain):
         """Size a tile of one matrix, for `tile(m, n, batch=spec.batch)`: 1 with a batch or groups, None without."""
         return 1 if BATCH in dict(self.matmul.sizes) else None
 
+    @property
+    def served_along_k(self) -> int | None:
+        """Count the neighbours along K that prologs multiply by one value: `split` by a divisor takes `promote`.
+
+        0 where values hold for all of K, None where there is no prolog, or one does more than to multiply.
+
+        Example:
+            >>> from fireiron import A, Matrix, dequantise, matmul
+            >>> scales = Matrix(64, 4, name="scales")
+            >>> matmul(64, 64, 512, "e4m3", layout="TN").prolog(A, dequantise("f32", scales)).served_along_k
+            128
+        """
+        return served_along_k(self.residual, self.matmul.swapped)
+
     def _scaled(self, kind: DType) -> Value:
         """Start an epilog's expression: alpha times the accumulator, and beta times the old C."""
         spec = self.matmul
@@ -304,6 +319,36 @@ class TiledMatMul(TileRefinements, MatMulChain):
 
 class SplitMatMul(SplitRefinements, MatMulChain):
     """A MatMul whose last link is a split."""
+
+    def promote(self) -> SplitMatMul:
+        """Sum the products of each chunk in registers of their own, and add each sum to the accumulators.
+
+        So 8-bit floats, whose sums tensor cores keep to fewer bits than f32 has, lose bits only within a chunk. What
+        prologs above multiply A and B by is multiplied with the sums: nothing is computed with the operands, and any
+        load takes them as they are. What both are multiplied by is multiplied first, in the accumulators' type. Threads
+        hold two sets of accumulators, and wait for the products of each chunk.
+
+        Raises:
+            DecompositionError: `promote-accumulator` where C does not accumulate in registers; `promote-prolog` where a
+                prolog does more than to multiply; `promote-scales` where it multiplies by what changes inside a chunk;
+                `accumulator-dtype`; `parallel-promote` where units take the chunks.
+
+        Example:
+            >>> from fireiron import A, ColMajor, Matrix, dequantise, matmul
+            >>> from fireiron.schedules import hopper
+            >>> scales = Matrix(128, 2, "f32", name="scales")  # of each row, and of each 128 of K
+            >>> spec = matmul(128, 128, 256, "e4m3", layout="TN", out="bf16").prolog(A, dequantise("f32", scales))
+            >>> "scales" in hopper.scaled_gemm(spec).cuda()
+            True
+        """
+        link = self.links[-1]
+        assert isinstance(link, Split)
+        before = self._before
+        a = before.operand("A")
+        assert a is not None
+        kind = default_accumulator(a.dtype)
+        self._check(promotable, before, link, kind, self.matmul.swapped)
+        return self._loops(promoted=kind, link=here())
 
 
 class LoadedMatMul(LoadRefinements, MatMulChain):

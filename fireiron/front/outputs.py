@@ -192,13 +192,12 @@ def prologue(ops: Sequence[Op], operand: Operand, spec: MatMul) -> Value:
     else:
         value = simplified(expression(tuple(ops), first))
     whole = given(operand.tensor, spec)
-    depth = len(whole.shape) - (1 if (operand.dims[-1] == "K") != spec.swapped else 2)
     known = {t.name: t for t in (given(spec.A, spec), given(spec.B, spec), given(spec.C, spec))}
     for tensor in value.tensors:
         _named(tensor, "an op reads")
         if known.setdefault(tensor.name, tensor) != tensor or tensor.name == spec.C.name:
             raise _same_name(tensor, known[tensor.name])
-        _repeats(tensor, whole, depth)
+        _repeats(tensor, whole)
     if value.dtype.packed:
         raise SpecError(
             "packed-result", f"a prolog gives {value.dtype}, of which {value.dtype.pack} share a byte", fix="cast to i8"
@@ -210,15 +209,16 @@ def _whole(dtype: DType) -> DType:
     return i8 if dtype.signed else u8
 
 
-def _repeats(tensor: Tensor, whole: Tensor, depth: int) -> None:
-    """Refuse a tensor that does not repeat over an operand; along K a value may serve a group of neighbours."""
+def _repeats(tensor: Tensor, whole: Tensor) -> None:
+    """Refuse a tensor that does not repeat over an operand; of a matrix a value may serve a group of neighbours."""
     skipped = len(whole.shape) - len(tensor.shape)
     for i, extent in enumerate(tensor.shape):
         full = whole.shape[i + skipped] if i + skipped >= 0 else 0
-        grouped = i + skipped == depth and isinstance(extent, int) and isinstance(full, int) and full % extent == 0
+        matrix = i >= len(tensor.shape) - 2
+        grouped = matrix and isinstance(extent, int) and isinstance(full, int) and full % extent == 0
         if extent not in (1, full) and not grouped:
             raise DecompositionError(
                 "prolog-shape",
                 f"{tensor} does not repeat over {whole}: {extent} values for {full}",
-                fix="extents must be equal, or 1; along K they may divide the operand's, one value for each group",
+                fix="extents must be equal, or divide the operand's: one value for each group of neighbours",
             )

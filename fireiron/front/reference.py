@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, assert_never
 
 import attrs
@@ -36,7 +37,8 @@ from fireiron.front.programs import bound_of_program, of_layers, of_products
 from fireiron.front.sums import converted, product
 from fireiron.front.verbs import Verbs
 from fireiron.kernel.ir import Call, walk
-from fireiron.language.decompositions import Decomposition, Epilog, Load
+from fireiron.language.decompositions import Decomposition, Epilog, Load, Prolog, Split
+from fireiron.language.pointwise import Value
 from fireiron.language.programs import Layers, Products
 from fireiron.language.residual import after
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, written_by
@@ -114,7 +116,7 @@ def bound_in_words(schedule: Chain) -> str:
     epilog = next((link for link in schedule.links if isinstance(link, Epilog)), None)
     if epilog is not None and any(not isinstance(value.tree, Arg) for value in epilog.values):
         words.append("the epilogue's roundings")
-    if any(isinstance(link, Load) and link.ops is not None for link in schedule.links):
+    if any(isinstance(link, Prolog) for link in schedule.links):
         words.append("the prolog's")
     if any(isinstance(link, Load) and link.dtype is not None and link.ops is None for link in schedule.links):
         words.append("the loads' conversions")
@@ -242,7 +244,7 @@ def _matmul(
 ) -> dict[str, Bounded]:
     kind = _accumulator(spec, links)
     a, b = (_operand(spec, x, role, links, read, numbers) for x, role in ((spec.A, "A"), (spec.B, "B")))
-    total = product(a, b, kind, spec.product, cut)
+    total = product(a, b, kind, spec.product, cut, _chunk(links))
     epilog = next((link for link in links if isinstance(link, Epilog)), None)
     if epilog is None:
         return {spec.C.name: cast(total, spec.C.dtype)}
@@ -298,14 +300,25 @@ def _operand(
 ) -> Bounded:
     """Read an operand, apply its prolog, and convert as its loads do."""
     x, dtype = read(tensor), tensor.dtype
-    ops = next(
-        (link.ops for link in links if isinstance(link, Load) and link.role == role and link.ops is not None), None
-    )
+    ops = _prolog(links, role)
     if ops is not None:
         x = _given(x, spec)
         tensors = (_repeated(read(t), x.value.shape) for t in ops.tensors)
         x, dtype = _given(evaluate(ops.tree, (x, *tensors), numbers), spec), ops.dtype
     return converted(x, dtype, links, role)
+
+
+def _prolog(links: Sequence[Decomposition], role: str) -> Value | None:
+    """Find what is made of an operand's elements: by a load, or of their sums, which rounds no more."""
+    loaded = (link.ops for link in links if isinstance(link, Load) and link.role == role and link.ops is not None)
+    written = (link.value for link in reversed(links) if isinstance(link, Prolog) and link.role == role)
+    return next(chain(loaded, written), None)
+
+
+def _chunk(links: Sequence[Decomposition]) -> int | None:
+    """Give the extent of the chunks of K whose sums are promoted, None where products add to the accumulators."""
+    sizes = (link.size for link in links if isinstance(link, Split) and link.promoted is not None)
+    return next((size for size in sizes if isinstance(size, int)), None)
 
 
 def _repeated(x: Bounded, shape: tuple[int, ...]) -> Bounded:
@@ -328,6 +341,8 @@ def _grouped(
     """Compute each group's rows as a product of its own; rows behind the last group keep what they held."""
     assert spec.groups is not None
     weights = spec.A if spec.swapped else spec.B
+    prolog = _prolog(links, "A" if spec.swapped else "B")
+    beside_weights = () if prolog is None else prolog.tensors
     axis = -1 if spec.swapped else -2  # along which the groups' rows lie, in all that has them
     read = functools.cache(read)
     epilog = next((link for link in links if isinstance(link, Epilog)), None)
@@ -343,7 +358,9 @@ def _grouped(
 
         def part(tensor: Tensor, rows: slice = rows, group: int = group) -> Bounded:
             whole = read(tensor)
-            if tensor == weights:
+            if tensor in beside_weights and whole.value.ndim < 3:
+                return whole
+            if tensor == weights or tensor in beside_weights:
                 return Bounded(whole.value[group], whole.error[group])
             along = axis if tensor in turned else -2
             if whole.value.ndim < -along or whole.value.shape[along] == 1:

@@ -14,7 +14,14 @@ from fireiron.language.decompositions import Decomposition, Load
 EXACT_F64 = 2**53
 
 
-def product(a: Bounded, b: Bounded, kind: DType, product: Product, cut: tuple[int, int] | None = None) -> Bounded:
+def product(
+    a: Bounded,
+    b: Bounded,
+    kind: DType,
+    product: Product,
+    cut: tuple[int, int] | None = None,
+    chunk: int | None = None,
+) -> Bounded:
     """Multiply, and sum in a type of its own.
 
     Args:
@@ -22,6 +29,7 @@ def product(a: Bounded, b: Bounded, kind: DType, product: Product, cut: tuple[in
         kind: in which products are summed.
         product: what stands for multiplying bits.
         cut: depth of an instruction whose sum is cut, and the bits of its mantissa that are kept.
+        chunk: terms that are summed on their own, and then added to the others' sum; None for all.
     """
     depth = a.value.shape[-1]
     if product == "xor":  # bits that differ: those of both, without the common ones on either side
@@ -33,7 +41,8 @@ def product(a: Bounded, b: Bounded, kind: DType, product: Product, cut: tuple[in
     sizes = np.matmul(a.size, b.size)
     error = (depth + 2) * (unit(kind) * sizes + smallest(kind))
     if cut is not None:
-        error = error - (-depth // cut[0]) * 2.0 ** -cut[1] * sizes
+        # A sum is cut as often as the chunk has instructions, each time by a part of the chunk's own size.
+        error = error - (-min(depth, chunk or depth) // cut[0]) * 2.0 ** -cut[1] * sizes
     for x, y in ((a.error, b.size), (a.size, b.error)):
         if x.any() and y.any():
             error = error + np.matmul(x, y)

@@ -217,6 +217,7 @@ class State:
         reach: the dimension of which each group has an extent of its own, with the bounds that its tiles left.
         ring: slots of the buffers right below, and which of them this trip takes.
         whole: by role, where in its tensor an operand's tile lies, of those that ops are still to be applied to.
+        output: where in C the tile lies that the accumulators around this place stand for.
         ops: what the Move that is lowered makes of each element.
         products: the parts (A, B, C) of the products that the residual's loops compute together.
         accumulated: parts of the sums to which an earlier loop over K has added.
@@ -237,6 +238,7 @@ class State:
     reach: Axis | None = None
     ring: tuple[int, Expr, int] | None = None
     whole: dict[str, Window] = attrs.field(factory=dict[str, Window])
+    output: Window | None = None
     ops: Value | None = None
     products: tuple[tuple[str, str, str], ...] = (("A", "B", "C"),)
     accumulated: frozenset[str] = frozenset()

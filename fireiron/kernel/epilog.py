@@ -35,7 +35,7 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     storage.seeded = link.init != 0
     window = fresh_window(storage, output)
     inside = evolve(state.with_window("C", window), residual=apply(link, state.residual)).under("epilog", link.link)
-    main = recur(rest, inside, context)
+    main = recur(rest, evolve(inside, output=output), context)
     parts = storage.partials
     partial = bool(parts) or context.stream is not None
     if storage.ownership is None:
@@ -89,7 +89,8 @@ def _store(
         links, name, path = link.outputs[number].store, tensor.name, f"{inside.path} > store {tensor.name}"
         output = evolve(output, storage=tensor_window(tensor, state, context).storage)
     move = store_of(state.residual, link.memory, window.storage.dtype, tensor)
-    inner = evolve(state, residual=move, windows={"src": window, "dst": output}, path=path, link=link.link)
+    windows = {"src": window, "dst": output}
+    inner = evolve(state, residual=move, windows=windows, whole={}, path=path, link=link.link)
     return Region(f"store {name}: {move}", recur(links, inner, context), inside.path, link.link)
 
 

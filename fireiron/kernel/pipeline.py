@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from fireiron.algebra.expr import Expr, as_expr, as_int, lt, ne, or_, proves
 from fireiron.atoms.cp_async import GROUP
@@ -14,6 +14,7 @@ from fireiron.kernel.flow import Flow, leading_loads, lower_flowing
 from fireiron.kernel.ir import Commit, For, If, Wait
 from fireiron.kernel.move import Copy, asynchronous, lower_copy, open_load
 from fireiron.kernel.ownership import RegisterLoop
+from fireiron.kernel.promote import close_chunk, open_chunk
 from fireiron.kernel.roles import lower_specialised
 from fireiron.kernel.window import cut_chunk, substituted
 from fireiron.language.decompositions import Decomposition, Load, Split, Tile
@@ -62,7 +63,8 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
 
     before = () if state.windows["C"].storage.memory.registers else initialise(state, context)
     if link.stages == 1:
-        return (*before, For(k, trips, recur(rest, at(number, looped), context), link.unrolled, link.together))
+        first, body = _chunk(link, rest, lambda chunk: at(chunk, looped), number, at(number, looped), context, recur)
+        return (*before, *first, For(k, trips, body, link.unrolled, link.together))
 
     loads = leading_loads(rest)
     if not loads:
@@ -112,15 +114,39 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
         return (*first, For(k, trips, (*start, *compute, *finish), link.unrolled, link.together))
 
     if layers is not None or not _flows_into(link, loads, rest[len(loads) :]):
-        return (*before, *around(recur(rest[len(loads) :], inner, context)))
+        below_loads = rest[len(loads) :]
+        first, body = _chunk(link, below_loads, lambda chunk: at(chunk, looped), number, inner, context, recur)
+        return (*before, *first, *around(body))
     flow = Flow(k, trips, link, lambda: copies(k, below), around)
     return (*before, *recur(rest[len(loads) :], evolve(inner, flow=flow), context))
+
+
+def _chunk(
+    link: Split,
+    rest: Sequence[Decomposition],
+    at: Callable[[Expr], State],
+    k: Expr,
+    state: State,
+    context: Context,
+    recur: Recur,
+) -> tuple[Body, Body]:
+    """Lower what is done with chunk k, and add its sums where they are apart; and what is before the loop."""
+    inside = open_chunk(link, state, context)
+    body = recur(rest, inside, context)
+    made = close_chunk(link, k, at, inside, context)
+    return made.first, (*made.ahead, *made.begin, *body, *made.after)
 
 
 def _takes_part(link: Split, rest: Sequence[Decomposition]) -> bool:
     """Say whether a pipeline goes on over the chunks of the one around it: its slots are registers."""
     loads = leading_loads(rest)
-    return link.stages > 1 and not link.drain and bool(loads) and all(load.memory.registers for load in loads)
+    return (
+        link.stages > 1
+        and not link.drain
+        and link.promoted is None
+        and bool(loads)
+        and all(load.memory.registers for load in loads)
+    )
 
 
 def _flows_into(link: Split, loads: Sequence[Load], rest: Sequence[Decomposition]) -> bool:
@@ -132,7 +158,8 @@ def _flows_into(link: Split, loads: Sequence[Load], rest: Sequence[Decomposition
     between = mapped.index(False) if False in mapped else len(rest)
     inner = rest[between] if between < len(rest) else None
     return (
-        not any(load.memory.registers for load in loads)
+        link.promoted is None
+        and not any(load.memory.registers for load in loads)
         and isinstance(inner, Split)
         and _takes_part(inner, rest[between + 1 :])
         and {load.role for load in loads} <= {load.role for load in leading_loads(rest[between + 1 :])}

@@ -6,7 +6,7 @@ releases it; the role that loads awaits its release, tells how many bytes will l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
@@ -20,6 +20,7 @@ from fireiron.kernel.ir import (
     Arrive,
     Await,
     Barrier,
+    Buffer,
     Call,
     Commit,
     Compute,
@@ -37,10 +38,12 @@ from fireiron.kernel.ir import (
 )
 from fireiron.kernel.move import lower_copy, open_load
 from fireiron.kernel.ownership import RegisterLoop
+from fireiron.kernel.promote import close_chunk, open_chunk
 from fireiron.kernel.sites import reads_and_writes
 from fireiron.kernel.window import Storage, cut_chunk
 from fireiron.language.decompositions import Decomposition, Load, Split
 from fireiron.language.levels import SH, Level, Warp, Warpgroup
+from fireiron.language.programs import Layers
 
 WARPGROUP = Warpgroup.size or 128
 REGISTERS = 65536  # of an SM, 32 bits each
@@ -66,7 +69,10 @@ def lower_specialised(link: Split, rest: Sequence[Decomposition], state: State, 
         loops=(*state.loops, RegisterLoop(k, trips, link.unrolled, link.link)),
         begun=or_(state.begun, ne(k, 0)),
     )
-    inner = descend(looped, parts, {"K": k if stream is None else stream.first + k})
+
+    def at(chunk: Expr) -> State:
+        return descend(looped, parts, {"K": chunk if stream is None else stream.first + chunk})
+
     loads = [x for i, x in enumerate(rest) if isinstance(x, Load) and all(isinstance(y, Load) for y in rest[:i])]
     if not loads or any(x.memory != SH for x in loads):
         raise DecompositionError(
@@ -75,15 +81,15 @@ def lower_specialised(link: Split, rest: Sequence[Decomposition], state: State, 
             fix="load A and B to SH right below the split",
         )
     if context.role == "load":
-        return _fill(link, loads, inner, k, trips, context, recur)
-    return _empty(link, loads, rest[len(loads) :], inner, k, trips, context, recur)
+        return _fill(link, loads, at(k), k, trips, context, recur)
+    return _empty(link, loads, rest[len(loads) :], at, k, trips, context, recur)
 
 
 def _empty(
     link: Split,
     loads: list[Load],
     rest: Sequence[Decomposition],
-    inner: State,
+    at: Callable[[Expr], State],
     k: Var,
     trips: Expr,
     context: Context,
@@ -92,12 +98,14 @@ def _empty(
     assert link.specialised is not None
     context.loaders = link.specialised.producers * WARPGROUP
     context.registers = link.specialised.registers or (0, 0)
-    ring, inner = _slots(link, loads, inner, context)
+    ring, inner = _slots(link, loads, at(k), context)
     cursor = Cursor(context.name("ring"), link.stages) if ring is None else ring.cursor
     for load in loads if ring is None else ():
         inner = _opened(load, link, inner, cursor, context)
         inner.windows[load.role].storage.guarded = True
-    compute = recur(rest, inner, context)
+    chunk = open_chunk(link, inner, context)
+    compute = recur(rest, chunk, context)
+    promoted = close_chunk(link, k, at, chunk, context)
     busy, context.busy = context.busy, None
     assert context.threads is not None
     level = _readers(compute)
@@ -123,27 +131,35 @@ def _empty(
             fix="use pipeline(n) without inflight where A comes from registers",
             link=link.link,
         )
+    if late and link.promoted is not None:
+        raise DecompositionError(
+            "promote-inflight",
+            f"inflight={late}: products would run on while the sums of their chunk are added",
+            fix="use pipeline(n) without inflight beside promote(): other units' products run meanwhile",
+            link=link.link,
+        )
     last = (
         cursor.slot
         if not late
         else select(lt(cursor.slot, late), cursor.slot + (link.stages - late), cursor.slot - late)
     )
-    body: Body = (Await(full, cursor.slot, cursor.parity, link.link),)
+    body: Body = (Await(full, cursor.slot, cursor.parity, link.link), *promoted.begin)
     if flying:
-        body += (Fence("wgmma", "accumulators are registers"), *compute, Commit(GROUP), Wait(GROUP, late))
+        taken = None if link.promoted is None else _taken(chunk)
+        wait = (Commit(GROUP), *promoted.ahead, Wait(GROUP, late, holds=taken))
+        body += (Fence("wgmma", "accumulators are registers"), *compute, *wait)
     else:
-        body += compute
+        body += (*promoted.ahead, *compute)
     if not flying or any(isinstance(s, Call) and _loads(s) for s in walk(compute)):
         generic = Fence("proxy.async", "the slot is read before a bulk copy overwrites it")
         body += (generic, Sync(level, "all threads have read the slot", link.link))
-    body += (*_release(empty, last, level, ge(k, late), context, link), Advance(cursor, as_expr(1)))
-    before, behind, after = _turns(cursor, trips, level, context)
-    sums = inner.windows["C"].storage
-    holds = None if busy is None or not flying or sums.dtype.bits != 32 else buffer_of(sums)
+    body += (*_release(empty, last, level, ge(k, late), context, link), Advance(cursor, as_expr(1)), *promoted.after)
+    before, behind, after = _turns(cursor, trips, level, link.stages, context)
+    holds = None if busy is None or not flying or link.promoted is not None else _taken(inner)
     rest_of = (Wait(GROUP, 0, holds=holds),) if late or holds else ()
     rest_of += _release(empty, last, level, busy, context, link) if late else ()
     if busy is None:
-        return (*before, For(k, trips, body, link.unrolled), *behind, *rest_of, *after)
+        return (*promoted.first, *before, For(k, trips, body, link.unrolled), *behind, *rest_of, *after)
     # A unit without rows awaits each slot and lets it go, so that the others go on. No branch parts the accumulators:
     # a loop without trips leaves them zero.
     chunks = context.variable("chunks", trips + 1)
@@ -154,7 +170,13 @@ def _empty(
         Advance(cursor, as_expr(1)),
     )
     idle = For(context.variable("k", trips), trips - chunks, passing, link.unrolled)
-    return (Let(chunks, select(busy, trips, 0)), loop, *rest_of, idle)
+    return (Let(chunks, select(busy, trips, 0)), *promoted.first, loop, *rest_of, idle)
+
+
+def _taken(state: State) -> Buffer | None:
+    """Give the sums that nothing may read before the wait for their products, where registers can say so."""
+    sums = state.windows["C"].storage
+    return buffer_of(sums) if sums.dtype.bits == 32 else None
 
 
 def _opened(load: Load, link: Split, state: State, cursor: Cursor, context: Context) -> State:
@@ -213,23 +235,31 @@ def _same_slots(load: Load, state: State, ring: Ring, taken: set[str], context: 
     return inside.with_window(load.role, attrs.evolve(inside.windows[load.role], storage=found))
 
 
-def _turns(cursor: Cursor, trips: Expr, level: Level, context: Context) -> tuple[Body, Body, Body]:
-    """Let staggered units compute one after the other: what stands before a main loop, right behind it, and at the end.
+def _turns(cursor: Cursor, trips: Expr, level: Level, slots: int, context: Context) -> tuple[Body, Body, Body]:
+    """Let units compute one after the other: what stands before a main loop, right behind it, and at the end.
 
-    A unit skips the chunks of the others' tiles. Its main loop begins when the one before has ended: a barrier's phase
-    cannot be told from the one before the last, so no unit may wait a whole ring ahead.
+    Staggered units do, and skip the chunks of the others' tiles. A main loop begins when the one before has ended: a
+    barrier's phase cannot be told from the one before the last, so no unit may wait a whole ring ahead.
+    Units that hold rows of the same layers do too, so that the epilog of one runs under the products of another; all
+    of them read each chunk, so the ring must hold a layer's.
     """
-    n = context.staggered
-    if n == 1:
-        return (), (), ()
     assert level.size is not None and context.threads is not None
+    own = context.staggered > 1
+    n = context.staggered if own else context.threads // level.size
+    held = as_int(trips)
+    if not own and (n == 1 or not isinstance(context.spec, Layers) or held is None or held > slots):
+        return (), (), ()
     unit = context.define("warpgroup", context.thread // level.size, n)
     pair = 2 * level.size
     why = "main loops take turns"
     waits = tuple(If(eq(unit, i), (Turn(FIRST_TURN + i, pair, True, why),)) for i in range(n))
     tells = tuple(If(eq(unit, i), (Turn(FIRST_TURN + (i + 1) % n, pair, False, why),)) for i in range(n))
-    context.prologue.append(Advance(cursor, unit * trips))
-    context.prologue.append(If(eq(unit, n - 1), (Turn(FIRST_TURN, pair, False, "the first main loop may begin"),)))
+    first = If(eq(unit, n - 1), (Turn(FIRST_TURN, pair, False, "the first main loop may begin"),))
+    if not own:
+        if first not in context.prologue:  # of several layers' loops, one begins
+            context.prologue.append(first)
+        return waits, tells, ()
+    context.prologue += [Advance(cursor, unit * trips), first]
     return waits, tells, (Advance(cursor, trips * (n - 1)),)
 
 

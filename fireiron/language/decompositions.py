@@ -175,6 +175,8 @@ class Split:
         ways: the number of chunks where the author gave it, and not their extent.
         level: whose units take the chunks, None for a loop; each then holds a partial sum of C.
         reduce: how the units' sums become one.
+        promoted: the element type in which the products of each chunk are summed on their own, before they are added to
+            the accumulators with all that prologs above multiply by; None where products add to the accumulators.
     """
 
     size: Index
@@ -187,6 +189,7 @@ class Split:
     ways: int | None = None
     level: Level | None = None
     reduce: Reduction = InOrder()
+    promoted: DType | None = None
     link: Link | None = _link
 
     @property

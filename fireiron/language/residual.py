@@ -225,7 +225,9 @@ def apply(link: Decomposition, residual: Residual) -> Residual:
             return evolve(residual, level=level, sizes=_tiled(link, residual))
         case Split(size):
             sizes = tuple((dim, size if dim == "K" else extent) for dim, extent in residual.sizes)
-            return evolve(residual, level=link.level or residual.level, sizes=sizes, depths=())
+            operands = residual.operands if link.promoted is None else promoted(residual.operands, link.promoted)
+            level = link.level or residual.level
+            return evolve(residual, level=level, sizes=sizes, depths=(), operands=operands)
         case Load(role, memory):
             return _moved(residual, role, memory, link.dtype, done=link.ops is not None)
         case Prolog(role, value):
@@ -242,6 +244,16 @@ def apply(link: Decomposition, residual: Residual) -> Residual:
             return evolve(residual, level=level, sizes=sizes)
         case Done() | Each():
             return evolve(residual, closed=True)
+
+
+def promoted(operands: tuple[Operand, ...], dtype: DType) -> tuple[Operand, ...]:
+    """Let the products of a chunk be summed on their own: what prologs multiply by waits for their sums.
+
+    Args:
+        operands: of the residual.
+        dtype: of a chunk's sums.
+    """
+    return tuple(evolve(o, dtype=dtype) if o.role[0] == "C" else evolve(o, ops=None) for o in operands)
 
 
 def _tiled(link: Tile, residual: Residual) -> tuple[tuple[str, Index | None], ...]:

@@ -33,11 +33,12 @@ def emits(step: Step, kernel: Kernel | None = None) -> str:
             c = step.before.operand("C")
             zeroed = f"; C starts at 0 in {c.memory}" if c is not None and not c.memory.registers else ""
             some = f", {link.together} trips together" if link.together > 1 and not link.unrolled else ""
-            return _loops(step, link.unrolled) + some + ahead + zeroed
+            return _loops(step, link.unrolled) + some + ahead + zeroed + _promoted(link, step)
         case Load():
             return _load(step, link, kernel)
         case Prolog(role, value):
-            return f"the next load of {role} through registers makes {computed(value, role)} of each element"
+            made = computed(value, role)
+            return f"the next load of {role} through registers, or promote(), makes {made} of each element"
         case Epilog():
             return _epilog(step, link, kernel)
         case Own(level):
@@ -133,6 +134,15 @@ def _ahead(link: Split) -> str:
     elif link.stages > 1:
         said = f"; the loads below run {count(link.stages - 1, 'chunk')} ahead in {link.stages} slots"
     return said + ("; a slot falls free a chunk later, so that products follow without a gap" if link.inflight else "")
+
+
+def _promoted(link: Split, step: Step) -> str:
+    """Say where the products of a chunk are summed, and what the sums are multiplied by."""
+    if link.promoted is None:
+        return ""
+    scaled = [o.role for o in step.before.operands if o.ops is not None]
+    times = f" times what scales {' and '.join(scaled)}" if scaled else ""
+    return f"; each chunk is summed in {link.promoted} of its own, and added{times}"
 
 
 def _nth(n: int) -> str:

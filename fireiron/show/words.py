@@ -110,6 +110,7 @@ def refinements(link: Decomposition) -> dict[str, str]:
             said["reduce"] = str(link.reduce) if link.level else ""
             said["unroll"] = "unroll" if link.unrolled else f"unroll {link.together}" if link.together > 1 else ""
             said["stages"] = f"pipeline {link.stages}" if link.stages > 1 else ""
+            said["promote"] = f"promote from {link.promoted}" if link.promoted else ""
             said["drain"] = "drain" if link.drain else ""
             said["inflight"] = f"inflight {link.inflight}" if link.inflight else ""
             said["specialize"] = _specialised(link)

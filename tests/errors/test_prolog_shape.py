@@ -23,5 +23,5 @@ DecompositionError[prolog-shape]: scales[24, 64].f32.GL does not repeat over B[6
 12 |     return matmul(64, 64, 64).tile(32, 32).to(Block).prolog(B, scale(Matrix(24, 64, name="scales")))
    |                                                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 at:  MatMul 64x64x64 @ Kernel > tile 32x32 to Block
-fix: extents must be equal, or 1; along K they may divide the operand's, one value for each group""",
+fix: extents must be equal, or divide the operand's: one value for each group of neighbours""",
     )

@@ -6,6 +6,7 @@ Call it as `compute-sanitizer --tool racecheck python tests/gpu/one_size.py`.
 from __future__ import annotations
 
 import numpy as np
+from compiling import compiled
 
 from fireiron import matmul
 from fireiron.front.reference import compare, mathematical, reference
@@ -35,7 +36,7 @@ def hopper_presets() -> None:
         schedule = hopper.gemm(matmul(520, 400, 592, dtype, out=out, layout="TN"), plan)
         arrays = random_arrays(Interface.of(schedule.lowered()), {})
         wanted, spec = reference(schedule, arrays, {}), schedule.matmul
-        got = schedule.compile(allow_spills=True)(*(arrays[p.name] for p in Interface.of(schedule.lowered()).inputs), out=arrays["C"])
+        got = compiled(schedule)(*(arrays[p.name] for p in Interface.of(schedule.lowered()).inputs), out=arrays["C"])
         found = compare("C", mathematical(spec.C, got), wanted, spec.C.dtype)
         assert found.right, str(found)
         print("hopper.gemm", dtype, out or "", plan, "right")
@@ -47,23 +48,23 @@ def main() -> None:
     a = rng.standard_normal((130, 40)).astype("f4")
     b = rng.standard_normal((40, 140)).astype("f4")
     for preset in PRESETS:
-        c = preset(matmul(130, 140, 40)).compile(allow_spills=True)(a, b)
+        c = compiled(preset(matmul(130, 140, 40)))(a, b)
         assert np.abs(c - a.astype("f8") @ b).max() < 1e-4
         print(preset.__name__, "right")
-    c = ampere.gemm(matmul(130, 140, 40, "f16")).compile(allow_spills=True)(a.astype("f2"), b.astype("f2"))
+    c = compiled(ampere.gemm(matmul(130, 140, 40, "f16")))(a.astype("f2"), b.astype("f2"))
     assert np.abs(c - a.astype("f2").astype("f8") @ b.astype("f2")).max() < 2e-2
     print("ampere.gemm right")
-    c = ampere.gemm(matmul(130, 140, 40, "f16"), m=64, n=64, warp=(32, 32), ways=2, split_k=2).compile(allow_spills=True)(
+    c = compiled(ampere.gemm(matmul(130, 140, 40, "f16"), m=64, n=64, warp=(32, 32), ways=2, split_k=2))(
         a.astype("f2"), b.astype("f2")
     )
     assert np.abs(c - a.astype("f2").astype("f8") @ b.astype("f2")).max() < 2e-2
     print("ampere.gemm with split K right")
-    c = volta.gemm(matmul(130, 140, 40, "f16")).compile(allow_spills=True)(a.astype("f2"), b.astype("f2"))
+    c = compiled(volta.gemm(matmul(130, 140, 40, "f16")))(a.astype("f2"), b.astype("f2"))
     assert np.abs(c - a.astype("f2").astype("f8") @ b.astype("f2")).max() < 2e-2
     print("volta.gemm right")
     for preset in (ampere.gemm, turing.gemm):
         x, y = rng.integers(0, 2, (2, 130, 520)).astype(bool)
-        c = preset(matmul(130, 130, 520, "b1", layout="TN")).compile(allow_spills=True)(x, y)
+        c = compiled(preset(matmul(130, 130, 520, "b1", layout="TN")))(x, y)
         assert np.array_equal(c, (x[:, None] ^ y).sum(-1))
         print(preset.__module__, "right")
     if driver().compute_capability(0) == 90:
