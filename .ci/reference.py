@@ -22,6 +22,8 @@ from fireiron.front.catalogue import Entry, catalogue
 
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+# Where the links of chains are looked for, in this order.
+CHAINS = ("fireiron.front.matmul", "fireiron.front.chain", "fireiron.front.moves", "fireiron.front.verbs")
 NAME = re.compile(r"`([A-Za-z_][\w.-]*)(\([^`]*\))?`")
 FENCED = re.compile(r"^```.*?^```$|^    [^\n]*$", re.MULTILINE | re.DOTALL)
 SECTION = re.compile(r"^(Args|Shapes|Raises|Returns|Source|Example|Attributes):\s*(.*)$")
@@ -122,8 +124,25 @@ def linked(text: str, known: dict[str, str], here: str) -> str:
         target = known.get(match[1])
         return match[0] if target is None else f"[{match[0]}]({target.removeprefix(here)})"
 
-    parts = re.split(r"(^```.*?^```$|^ {4}[^\n]*$|^#[^\n]*$)", text, flags=re.MULTILINE | re.DOTALL)
+    # An argument's own name, at the start of its line, is nobody else's.
+    parts = re.split(r"(^```.*?^```$|^ {4}[^\n]*$|^#[^\n]*$|^- `[\w, *]+`:)", text, flags=re.MULTILINE | re.DOTALL)
     return "".join(part if i % 2 else NAME.sub(one, part) for i, part in enumerate(parts))
+
+
+def places(found: list[ModuleType]) -> dict[str, str]:
+    """Say where names lead: the package's exports, then links of chains, then names that stand for one thing."""
+    candidates: dict[str, list[tuple[Any, str]]] = {}
+    known: dict[str, str] = {}
+    for module in found:
+        for name, value in members(module).items():
+            candidates.setdefault(name, []).append((value, f"{module.__name__}.md#{anchor(name)}"))
+            for each, _ in methods(value) if module.__name__ in CHAINS else ():
+                known.setdefault(each, f"{module.__name__}.md#{anchor(f'{name}.{each}')}")
+    for name, known_as in candidates.items():
+        exported = [place for value, place in known_as if getattr(fireiron, name, None) is value]
+        if exported or (len(known_as) == 1 and name not in known):
+            known[name] = (exported or [known_as[0][1]])[0]
+    return known
 
 
 def broken(pages: dict[Path, str]) -> list[str]:
@@ -162,10 +181,7 @@ def build(folder: Path) -> list[str]:
     """Write all pages, and list what is wrong with them."""
     folder.mkdir(parents=True, exist_ok=True)
     found = list(modules())
-    known: dict[str, str] = {}
-    for module in found:
-        for name in members(module):
-            known.setdefault(name, f"{module.__name__}.md#{anchor(name)}")
+    known = places(found)
     entries = catalogue()
     known |= {entry.code: f"errors.md#{anchor(entry.code)}" for entry in entries}
     texts = {module.__name__: page(module) for module in found}

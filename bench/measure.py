@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import attrs
 
 from fireiron.base.errors import FireironError, UsageError
+from fireiron.jit.driver import probe
 from fireiron.tune.machine import Board, Machine, State, machine
 
 from . import arrays as device_arrays
@@ -114,11 +115,13 @@ class TorchLab:
 
 def why_not_timed() -> str:
     """Say why nothing can be timed here, "" where it can."""
+    if probe().problem:
+        return "there is no GPU (fireiron doctor says why)"
     try:
         torch = device_arrays.torch_module()
     except ImportError:
         return "torch is not installed (pip install 'fireiron[bench]')"
-    return "" if torch.cuda.is_available() else "there is no GPU, or torch sees none"
+    return "" if torch.cuda.is_available() else "torch sees no GPU"
 
 
 def measure(

@@ -20,7 +20,7 @@ from fireiron.show import pictures
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "notebooks").glob("*.md"))
 PARTS = re.compile(r"(^```\w+\n.*?^```$)", re.MULTILINE | re.DOTALL)
-BLOCK = re.compile(r"```(\w+)\n(.*?)```$", re.DOTALL)
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def filled(text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
@@ -68,8 +68,19 @@ def test_an_output_that_is_not_real_is_found(tmp_path: Path, capsys: pytest.Capt
         filled("```python\nprint(1)\n```\nprose\n", tmp_path, capsys)
 
 
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_no_block_of_a_page_is_empty(path: Path) -> None:
+    assert [match[0] for match in BLOCK.finditer(path.read_text(encoding="utf-8")) if not match[2].strip()] == []
+
+
 def public(*classes: type) -> set[str]:
     return {name for c in classes for name, x in vars(c).items() if inspect.isfunction(x) and not name.startswith("_")}
+
+
+def test_the_language_page_has_every_picture() -> None:
+    text = (ROOT / "notebooks/language.md").read_text(encoding="utf-8")
+    for name in ("cuts", "timeline", "banks", "fragment"):
+        assert f"pictures.{name}(" in text, name
 
 
 def test_the_language_page_has_every_decomposition_and_refinement() -> None:
@@ -109,6 +120,8 @@ def test_the_reference_is_whole(reference: ModuleType, tmp_path: Path) -> None:
     for name in public(matmul.MatMulChain):
         assert f"### MatMulChain.{name}\n" in text
     assert "(errors.md#tile-gaps)" in text
+    assert "[`sizes`]" not in text  # an argument, and not the function of a preset of this name
+    assert "[`parallel`](fireiron.front.chain.md#splitrefinementsparallel)" in text
     assert "## level-nests" in (tmp_path / "errors.md").read_text(encoding="utf-8")
 
 

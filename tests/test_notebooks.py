@@ -32,6 +32,19 @@ def missing_outputs(notebook: nbformat.NotebookNode) -> list[str]:
     return found if any(cell.outputs for cell in cells) else [*found, "no cell has an output"]
 
 
+def unread(notebook: nbformat.NotebookNode) -> list[str]:
+    """Say where a reader is lost: no title, or two, or an error that a cell waits for in vain."""
+    prose = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    headings = [line for text in prose for line in text.splitlines() if line.startswith("#")]
+    found = [] if notebook.cells and prose and prose[0].startswith("# ") else ["it does not begin with its title"]
+    found += [f"{line!r} is another title" for line in headings[1:] if line.startswith("# ")]
+    return found + [
+        f"cell {i} prints no error"
+        for i, cell in enumerate(notebook.cells)
+        if cell.cell_type == "code" and "    print(error)" in cell.source and not cell.outputs
+    ]
+
+
 def test_there_are_notebooks() -> None:
     assert NOTEBOOKS
 
@@ -44,6 +57,25 @@ def test_notebook_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_has_outputs(path: Path) -> None:
     assert missing_outputs(nbformat.read(path, as_version=4)) == []
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_reads_from_its_title_on(path: Path) -> None:
+    assert unread(nbformat.read(path, as_version=4)) == []
+
+
+def test_a_notebook_without_title_and_with_a_silent_mistake_is_found() -> None:
+    cells = [
+        nbformat.v4.new_markdown_cell(" A title that lost its mark"),
+        nbformat.v4.new_markdown_cell("# A section"),
+        nbformat.v4.new_markdown_cell("# Another"),
+        nbformat.v4.new_code_cell("try:\n    1\nexcept ValueError as error:\n    print(error)"),
+    ]
+    assert unread(nbformat.v4.new_notebook(cells=cells)) == [
+        "it does not begin with its title",
+        "'# Another' is another title",
+        "cell 3 prints no error",
+    ]
 
 
 def test_a_failing_cell_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

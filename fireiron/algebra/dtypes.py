@@ -148,18 +148,20 @@ _ALIASES = {
 
 
 def dtype(name: object) -> DType:
-    """Find a dtype by its name, an alias, or a NumPy/torch dtype object.
+    """Find a dtype by its name, an alias, or a NumPy/torch dtype or scalar type.
 
     Raises:
         SpecError: `unknown-dtype`.
 
     Example:
-        >>> dtype("float16") is f16
+        >>> import numpy as np
+        >>> dtype("float16") is dtype(np.float16) is f16
         True
     """
     if isinstance(name, DType):
         return name
-    text = str(getattr(name, "name", name)).removeprefix("torch.").lower()
+    called = name.__name__ if isinstance(name, type) else getattr(name, "name", name)
+    text = str(called).removeprefix("torch.").lower()
     by_name = {d.name: d for d in (*DTYPES, *PACKED)} | _ALIASES
     if text in by_name:
         return by_name[text]

@@ -86,6 +86,12 @@ def chosen_from(chosen: Atom | str | None, shape: tuple[int, ...] = ()) -> tuple
         return (*TABLE, *wgmma_near(shape[1])) if len(shape) == 3 else TABLE
     if isinstance(chosen, Atom):
         return (chosen,)
+    if not isinstance(chosen, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DecompositionError(
+            "unknown-atom",
+            f"{chosen!r} is no instruction",
+            fix='give an atom, the start of names such as "mma.m16n8k16", or a microkernel',
+        )
     rows = every() if chosen.startswith(WGMMA) else TABLE
     found = tuple(atom for atom in rows if atom.name.startswith(chosen))
     if not found:

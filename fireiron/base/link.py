@@ -131,6 +131,9 @@ def _kind_of(filename: str) -> _Kind:
     path = os.path.realpath(filename)
     if path.startswith(PRESETS + os.sep):
         return _Kind.PRESET
+    folder, name = path.split(os.sep)[-2:]
+    if name == "fireiron" or folder == "fireiron.exe":  # what pip writes for the command; the latter is an archive
+        return _Kind.INTERNAL
     return _Kind.INTERNAL if path.startswith(_PACKAGE + os.sep) or path in _BETWEEN else _Kind.USER
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
+from fireiron.check.arguments import kind
 from fireiron.language.decompositions import Chunks, Extent, Load, StreamK, Widest
 from fireiron.language.levels import MEMORIES, SH, Block, Cluster, Kernel, Level, Memory
 from fireiron.language.residual import Operand, Residual
@@ -256,6 +257,7 @@ def prologs_applied(residual: Residual) -> None:
 
 def epilog(residual: Residual, memory: Memory, dtype: DType) -> None:
     """Refuse a second epilog, and accumulators outside registers or of fewer bits than the products."""
+    kind("epilog", memory, "a memory")
     (c, *_) = residual.playing("C")
     if c.memory.name != "GL":
         raise DecompositionError(
@@ -278,6 +280,7 @@ def epilog(residual: Residual, memory: Memory, dtype: DType) -> None:
 
 def split_size(residual: Residual, size: int) -> None:
     """Refuse chunks that hold nothing, or more than there is."""
+    kind("split", size, "a number")
     extent = residual.extents.get("K")
     if size < 1:
         raise DecompositionError("split-extent", f"a chunk of {size} along K holds nothing", fix="split by 1 or more")

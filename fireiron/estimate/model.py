@@ -114,15 +114,25 @@ class Estimate:
 
     def __str__(self) -> str:
         lines = [
-            f"modelled: at least {self.time_us:.4g} us on {self.gpu} ({self.arch}), bound by {self.bound}: "
-            f"{self.tflops:.3g} TFLOP/s, {self.gbps:.4g} GB/s",
+            f"modelled: at least {_plain(self.time_us)} us on {self.gpu} ({self.arch}), bound by {self.bound}: "
+            f"{_plain(self.tflops, 3)} TFLOP/s, {_plain(self.gbps)} GB/s",
             f"{count(self.grid, 'block')}, {self.blocks_per_sm} an SM: {count(self.waves, 'wave')}",
-            *(f"{term.name}: {term.us:.4g} us" for term in self.terms),
+            *(f"{term.name}: {_plain(term.us)} us" for term in self.terms),
         ]
         if self.assumed:
             known = dict(self.sizes)
             lines.append("assumed: " + ", ".join(f"{name}={known[name]}" for name in self.assumed))
         return "\n".join(lines)
+
+
+def _plain(value: float, digits: int = 4) -> str:
+    """Print a number with so many digits, and a large one with all that stand before its point.
+
+    Example:
+        >>> _plain(148.93), _plain(10860.4), _plain(1034.0, 3)
+        ('148.9', '10860', '1034')
+    """
+    return f"{value:.0f}" if value >= 10**digits else f"{value:.{digits}g}"
 
 
 @attrs.frozen

@@ -260,7 +260,7 @@ def notes(kernel: Kernel, arch: Arch, least: int, sizes: Mapping[str, int] | Non
     if sms < arch.gpu.sms and found.blocks:
         yield Finding(
             "cluster-fit",
-            f"clusters of {kernel.cluster} blocks fill at most {sms} of {arch.gpu.sms} SMs of a {arch.gpu.name}: "
+            f"clusters of {kernel.cluster} blocks fill at most {sms} of {arch.gpu.sms} SMs of the {arch.gpu.name}: "
             f"{sms // kernel.cluster} clusters, and {arch.gpu.sms - sms} SMs stay idle",
             "note",
             fix="use clusters of 2 blocks, which fill them all",
@@ -274,7 +274,7 @@ def notes(kernel: Kernel, arch: Arch, least: int, sizes: Mapping[str, int] | Non
         idle_sms = arch.gpu.sms - grid
         yield Finding(
             "waves",
-            f"{grid} blocks leave {idle_sms} of {arch.gpu.sms} SMs of a {arch.gpu.name} idle",
+            f"{grid} blocks leave {idle_sms} of {arch.gpu.sms} SMs of the {arch.gpu.name} idle",
             "note",
             fix="use smaller tiles a block, or split K over blocks",
         )

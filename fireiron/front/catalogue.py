@@ -10,15 +10,17 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from typing import TypeAlias
 
 import attrs
 
 from fireiron.base.errors import UsageError
 
 PACKAGE = Path(__file__).resolve().parent.parent
+Texts: TypeAlias = Mapping[str, ast.expr]
 CODE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+")
 
 
@@ -43,7 +45,7 @@ class Raised:
 
     Args:
         family: the error's class, or `Finding`.
-        message: what it says; names of values stand in braces.
+        message: what it says; names of values stand in braces, … for other values.
         fix: what it advises.
         where: the file.
     """
@@ -73,7 +75,7 @@ class Entry:
         """Say in a line what it is about."""
         if self.mistakes:
             return self.mistakes[0].title
-        return self.raised[0].message
+        return min((each.message for each in self.raised), key=lambda said: re.match(r"(\{\w+\}|…)$", said) is not None)
 
     def __str__(self) -> str:
         families = ", ".join(dict.fromkeys(each.family for each in self.raised))
@@ -184,12 +186,29 @@ def _raised() -> Iterator[tuple[str, Raised]]:
         text = file.read_text(encoding="utf-8")
         if not any(word in text for word in ("Error(", "Finding(", "Fault(", ".error(", "._refuse(")):
             continue
-        for node in ast.walk(ast.parse(text)):
+        tree = ast.parse(text)
+        inside = {id(node): function for function in ast.walk(tree) if isinstance(function, ast.FunctionDef)
+                  for node in ast.walk(function)}  # fmt: skip
+        for node in ast.walk(tree):
             if isinstance(node, ast.Call):
-                yield from _call(node, where)
+                yield from _call(node, where, _texts(inside.get(id(node))))
 
 
-def _call(node: ast.Call, where: str) -> Iterator[tuple[str, Raised]]:
+def _texts(function: ast.FunctionDef | None) -> Texts:
+    """List the texts that a function gives names to."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(function) if function else ():
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(name)], value=ast.Constant(str()) | ast.JoinedStr() | ast.IfExp() as value
+            ):
+                found.setdefault(name, []).append(value)
+            case _:
+                pass
+    return {name: values[0] for name, values in found.items() if len(values) == 1}
+
+
+def _call(node: ast.Call, where: str, texts: Texts) -> Iterator[tuple[str, Raised]]:
     """Read a call that makes an error: of its class, or by the simulator, which adds thread and place."""
     match node.func:
         case ast.Name("Fault") | ast.Attribute(attr="error" | "_refuse"):
@@ -204,24 +223,38 @@ def _call(node: ast.Call, where: str) -> Iterator[tuple[str, Raised]]:
                 # A fault names the thread between code and message.
                 rest = node.args[i + 1 + (ast.unparse(node.func) == "Fault") :]
                 told = next((k.value for k in node.keywords if k.arg == "fix"), rest[1] if len(rest) > 1 else None)
-                fix = "" if told is None or (family == "Finding" and told in rest) else _words(told)
+                fix = "" if told is None or (family == "Finding" and told in rest) else _words(told, texts)
                 if rest:
-                    yield code, Raised(family, _words(rest[0]), fix, where)
+                    yield code, Raised(family, _words(rest[0], texts), fix, where)
                 return
             case _:
                 pass
 
 
-def _words(node: ast.expr) -> str:
-    """Read a message; what it fills in stands in braces."""
+def _words(node: ast.expr, texts: Texts) -> str:
+    """Read a message; what it fills in stands as a name in braces, or as an ellipsis."""
     match node:
         case ast.Constant(str(text)):
             return text
         case ast.JoinedStr(values):
-            return "".join(_words(value) for value in values)
+            return "".join(_words(value, texts) for value in values)
         case ast.FormattedValue(value):
-            return f"{{{ast.unparse(value)}}}"
+            return _words(value, texts)
         case ast.BinOp(left, ast.Add(), right):
-            return _words(left) + _words(right)
+            return _words(left, texts) + _words(right, texts)
+        case ast.IfExp(_, first, other) if _is_text(first, texts) and _is_text(other, texts):
+            return f"{_words(first, texts)} / {_words(other, texts)}"
+        case ast.Name(name) if name in texts:
+            return _words(texts[name], {})
+        case ast.Name(name) | ast.Attribute(attr=name):
+            return f"{{{name}}}"
         case _:
-            return f"{{{ast.unparse(node)}}}"
+            return "…"
+
+
+def _is_text(node: ast.expr, texts: Texts) -> bool:
+    match node:
+        case ast.IfExp(_, first, other):
+            return _is_text(first, texts) and _is_text(other, texts)
+        case _:
+            return isinstance(node, ast.Constant | ast.JoinedStr) or (isinstance(node, ast.Name) and node.id in texts)

@@ -18,7 +18,7 @@ from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.base.link import here
 from fireiron.base.records import evolve
-from fireiron.check import limits
+from fireiron.check import arguments, limits
 from fireiron.check import links as rules
 from fireiron.check import parallel as parallel_rules
 from fireiron.front.describe import describe
@@ -189,6 +189,7 @@ class Chain:
 
         self._check(rules.still_open, self.residual, "load")
         found = self._check(rules.operand, self.residual, role_name(operand), isinstance(operand, Tensor))
+        self._check(arguments.kind, "load", memory, "a memory")
         self._check(rules.load, self.residual, found, memory)
         kind = found.dtype if dtype is None else self._check(find_dtype, dtype)
         move = MoveChain(self.program, (), move_of(self.residual, found.role, memory, kind), (), self.where)
@@ -205,15 +206,19 @@ class Chain:
         """Run a strategy on a Move, and see that it closes it."""
         from fireiron.front.moves import MoveChain
 
+        self._check(arguments.strategy, strategy)
         # A strategy is a user's function: nothing but this check holds it to its type.
         result = cast(object, strategy(move))
         if not isinstance(result, MoveChain) or not result.residual.closed:
             name = getattr(strategy, "__name__", str(strategy))
             left = result.residual if isinstance(result, Chain) else repr(result)
+            uncalled = callable(result) and not isinstance(result, Chain)  # cp_async instead of cp_async()
             raise DecompositionError(
                 "unfinished-move",
-                f"strategy {name} leaves {left}: a Move must be decomposed to atoms",
-                fix="end the strategy's chain by .done()",
+                f"{name} makes a strategy, and is none itself"
+                if uncalled
+                else f"strategy {name} leaves {left}: a Move must be decomposed to atoms",
+                fix=f"call it: {name}()" if uncalled else "end the strategy's chain by .done()",
                 link=here(),
                 path=self.where,
             )
@@ -252,6 +257,9 @@ class TileRefinements(Chain):
         Raises:
             DecompositionError: `level-nests`.
         """
+        self._check(arguments.kind, "to", level, "a level")
+        if units is not None:
+            self._check(arguments.kind, "units=", units, "a number")
         self._check(rules.level_nests, self._before, level)
         return self._refine(level=level, units=units, resident=resident, link=here())
 
@@ -266,6 +274,7 @@ class TileRefinements(Chain):
             order: along rows first (RowMajor), along columns first (ColMajor), in groups of rows (`Grouped(n)`), or by
                 a layout of ids.
         """
+        self._check(arguments.kind, "layout", order, "an order")
         return self._refine(order=order, link=here())
 
     def permute(self: T_, permutation: Callable[[Expr], Expr]) -> T_:
@@ -289,6 +298,8 @@ class TileRefinements(Chain):
         """
         (*_, link) = self.links
         assert isinstance(link, Tile)
+        if order is not None:
+            self._check(arguments.kind, "persistent", order, "an order")
         self._check(rules.persistent, self._before, link.level, share)
         return self._refine(persistent=True, order=link.order if order is None else order, share=share, link=here())
 
@@ -324,6 +335,7 @@ class SplitRefinements(Chain):
         """
         if chunks is None:
             return self._loops(unrolled=True)
+        self._check(arguments.kind, "unroll", chunks, "a number")
         if chunks < 1:
             raise DecompositionError(
                 "unroll-chunks",
@@ -353,6 +365,7 @@ class SplitRefinements(Chain):
         """
         (*above, link) = self.links
         assert isinstance(link, Split)
+        self._check(arguments.kind, "parallel", level, "a level")
         how = InOrder() if reduce is None else reduce
         self._check(parallel_rules.parallel, above, self._before, link, level, how)
         return self._refine(level=level, reduce=how, link=here())
@@ -386,6 +399,7 @@ class SplitRefinements(Chain):
         Raises:
             DecompositionError: `pipeline-stages`.
         """
+        self._check(arguments.kind, "pipeline", stages, "a number")
         if stages < 1:
             raise DecompositionError(
                 "pipeline-stages",
@@ -423,6 +437,7 @@ class LoadRefinements(Chain):
 
     def pad(self: L_, elements: int) -> L_:
         """Add elements to the buffer's leading stride, so that its rows start in other banks."""
+        self._check(arguments.kind, "pad", elements, "a number")
         if elements < 0:
             raise DecompositionError(
                 "pad", f"a pad of {elements} elements", fix="pad by 0 or more", link=here(), path=self.where
@@ -438,12 +453,14 @@ class LoadRefinements(Chain):
         Raises:
             DecompositionError: `swizzle-row` where it is wider than a row.
         """
+        self._check(arguments.kind, "swizzle", swizzle, "a swizzle")
         link = self._addressed("swizzle")
         self._check(rules.swizzle, self._before, attrs.evolve(link, swizzle=swizzle))
         return self._refine(swizzle=swizzle)
 
     def storage_layout(self: L_, layout: Order | Layout) -> L_:
         """Store the buffer in this order, or by this layout, instead of in its source's order."""
+        self._check(arguments.kind, "storage_layout", layout, "a storage")
         link = self._addressed("storage_layout")
         if isinstance(layout, Layout):
             self._check(rules.storage, self._before, link.role, layout, link.pad)

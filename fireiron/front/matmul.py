@@ -60,9 +60,9 @@ class MatMulChain(Verbs, Chain):
             DecompositionError: `split-extent`, `split-arguments`, `chain-closed`.
         """
         self._check(rules.still_open, self.residual, "split")
-        size = self._check(chunk_of, self.residual, k, ways, multiple_of)
         if k is not None:
             self._check(rules.split_size, self.residual, k)
+        size = self._check(chunk_of, self.residual, k, ways, multiple_of)
         return self._as(SplitMatMul, Split(size, ways=ways, link=here()))
 
     def load(

@@ -15,7 +15,7 @@ REFINES = {
     "persistent": "tile", "staggered": "tile", "specialize": "split",
 }  # fmt: skip
 # What completion leaves out: a chain's own data, and verbs that need a finished schedule.
-_DATA = {"links", "origin", "path", "program", "trail", "where", "matmul", "batch", "lowered", "flops"}
+_DATA = {"links", "origin", "path", "program", "trail", "where", "matmul", "batch", "lowered", "flops", "left", "right"}
 _FINISHED = {"compile", "cuda", "estimate", "simulate", "time"}
 
 
@@ -26,7 +26,7 @@ def offered(names: Iterable[str], residual: Residual, links: tuple[Decomposition
     if links:
         kept.discard("swap")
     if any(isinstance(link, Epilog) for link in links):
-        kept.discard("epilog")
+        kept -= {"epilog", "then"}
     if not (residual.kind == "MatMul" and residual.extents.get("K") != 1):
         kept.discard("split")
     return sorted(kept)

@@ -81,8 +81,15 @@ def _nearest(chosen: Atom | str | None, found: tuple[Near, ...]) -> str:
     return "nearest: " + "; ".join(f"{near.atom.name} ({', '.join(near.differs)})" for near in least)
 
 
-def _steps_to(atom: Atom, state: State, operands: tuple[Placed, ...], shape: tuple[int, ...]) -> str:
+def _steps_to(
+    chosen: Atom | str | None,
+    found: tuple[Near, ...],
+    state: State,
+    operands: tuple[Placed, ...],
+    shape: tuple[int, ...],
+) -> str:
     """Say which links lead from a MatMul to the nearest atom."""
+    atom = found[0].atom
     steps: list[str] = []
     if state.level != atom.unit:
         steps.append(f"tile to {atom.unit}")
@@ -96,8 +103,14 @@ def _steps_to(atom: Atom, state: State, operands: tuple[Placed, ...], shape: tup
         if not o.memory.registers and o.memory != wanted.memory
     ]
     if any(o.dtype != wanted.dtype for wanted, o in zip(atom.operands, operands, strict=True)):
-        steps.append("choose an atom of these element types, or convert by load(..., dtype=...)")
-    return ", ".join(steps) or f"compile for sm_{atom.arch}" + ("" if atom.last == atom.arch else " or later")
+        types = dict.fromkeys(
+            near.atom.operand("A").dtype for near in found if len(near.differs) == len(found[0].differs)
+        )
+        *most, last = map(str, types)
+        known = f"{', '.join(most)} or {last}" if most else last
+        other = "choose an atom of these element types" if chosen is not None else f"state the product in {known}"
+        steps.append(f"{other}, or convert by load(..., dtype=...)")
+    return ", ".join(steps) or f"compile for sm_{atom.arch}" + ("a" if atom.last == atom.arch else " or later")
 
 
 def _matmul(chosen: Atom | str | None, state: State, context: Context) -> Body:
@@ -118,7 +131,7 @@ def _product(chosen: Atom | str | None, parts: tuple[str, str, str], state: Stat
     matches = matching(*asked, table=None if chosen is None else chosen_from(chosen, shape), product=product)
     if not matches:
         near = nearest(*asked, table=chosen_from(chosen, shape), product=product)
-        raise _no_atom(state, chosen, _nearest(chosen, near), _steps_to(near[0].atom, state, operands, shape))
+        raise _no_atom(state, chosen, _nearest(chosen, near), _steps_to(chosen, near, state, operands, shape))
     windows = {role: state.windows[part] for role, part in zip(("A", "B", "C"), parts, strict=True)}
     found = preferred(matches, windows)
     require_converged(found, state, context)

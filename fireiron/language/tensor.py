@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+
 import attrs
 
 from fireiron.algebra.dtypes import DType, f32
 from fireiron.algebra.dtypes import dtype as find_dtype
-from fireiron.algebra.expr import Index, as_expr, simplest
+from fireiron.algebra.expr import Expr, Index, as_expr, simplest
 from fireiron.base.errors import SpecError
 from fireiron.base.link import here
 from fireiron.language.levels import GL, Memory
@@ -139,6 +141,15 @@ def Matrix(
             "bad-layout", f"unknown layout {order!r} of a matrix", fix="use RowMajor or ColMajor", link=here()
         )
     for extent in (rows, cols, *(() if batch is None else (batch,))):
+        if not isinstance(extent, Expr | Integral):
+            raise SpecError(
+                "bad-extent",
+                f"an extent is {extent!r}, which is no whole number",
+                fix=f'give a whole number, or a size of the call: symbol("{extent}")'
+                if isinstance(extent, str) and extent.isidentifier()
+                else "give a whole number, or a symbol",
+                link=here(),
+            )
         if isinstance(extent, int) and extent < 1:
             raise SpecError(
                 "bad-extent", f"a matrix of {rows}x{cols} has no elements", fix="extents start at 1", link=here()

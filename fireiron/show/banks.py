@@ -31,8 +31,12 @@ CORE = 8  # rows of a core matrix
 WIDEST = 16  # bytes of one lane's access
 MOST_ROWS, MOST_COLS = 16, 32
 CELL_W, CELL_H = 25.0, 17.0
-BAR_H = 46.0
+BAR_H = 60.0
+LEAST = 4.0  # of the bar of a bank that gives anything
 NARROW = 10  # columns beside which there is room for the bars
+LEGEND = (
+    "a cell: the bank of an element; outlined: what lanes served together ask for, red where a bank gives several words"
+)
 
 
 @attrs.frozen(eq=False)
@@ -63,7 +67,7 @@ class Group:
         return int(self.load.max())
 
 
-def banks(*schedules: Lowers, buffer: str = "a_sh") -> Picture:
+def banks(*schedules: Lowers, buffer: str | None = None) -> Picture:
     """Draw how a shared buffer lies in the banks, and the worst group of lanes of each access to it.
 
     A cell is an element in its row and column, its number and colour are its bank. Lanes that are served together are
@@ -72,13 +76,15 @@ def banks(*schedules: Lowers, buffer: str = "a_sh") -> Picture:
 
     Args:
         schedules: finished ones.
-        buffer: the name of a buffer in SH.
+        buffer: the name of a buffer in SH; the first that a load fills where None.
 
     Raises:
         UsageError: `unfinished`, `no-such-buffer`.
     """
-    drawing = Drawing(f"banks of {buffer}")
-    words, y = list[str](), 0.0
+    drawing = Drawing(f"banks of {buffer or 'shared memory'}")
+    drawing.text(0, 10, LEGEND, "faint", 10)
+    words, y = list[str](), 24.0
+    shown: list[tuple[Placement, tuple[Group, ...], Kernel, Buffer]] = []
     for schedule in schedules:
         kernel = lowered_of(schedule)
         if kernel is None:
@@ -87,32 +93,37 @@ def banks(*schedules: Lowers, buffer: str = "a_sh") -> Picture:
         held = lowered.buffer(kernel, step)
         assert held is not None
         placed = placement(step, rest)
-        head = f"{buffer}: {placed}"
+        shown.append((placed, groups(kernel, held, placed), kernel, held))
+    most = max((group.wavefronts for _, found, *_ in shown for group in found), default=1)
+    for placed, found, kernel, held in shown:
+        head = f"{held.name}: {placed}"
         drawing.text(0, y + 12, head, bold=True)
         words.append(head)
         y += 24
-        for group in groups(kernel, held, placed):
-            y, said = _panel(drawing, y, placed, group, held)
+        for group in found:
+            y, said = _panel(drawing, y, placed, group, held, most)
             words += said
         for line in _bulk(kernel, held):
             drawing.text(0, y + 12, line, "memory", 11)
             words.append(f"  {line}")
             y += 20
         y += 10
-    return Picture(f"banks of {buffer}", drawing, wrapped(*words))
+    return Picture(drawing.title, drawing, wrapped(*words))
 
 
-def _load(schedule: Lowers, kernel: Kernel, name: str) -> tuple[Step, tuple[Decomposition, ...]]:
+def _load(schedule: Lowers, kernel: Kernel, name: str | None) -> tuple[Step, tuple[Decomposition, ...]]:
     """Find the load that fills a buffer, and what follows it in its Move."""
     known: list[str] = []
-    for step, rest in _loads(steps(schedule)):
+    # Loads of the spec's own operands come first: those of a store are seldom what one asks about.
+    for step, rest in sorted(_loads(steps(schedule)), key=lambda load: load[0].path.count(" > store")):
         held = lowered.buffer(kernel, step)
         if held is not None:
-            if held.name == name:
+            if name is None or held.name == name:
                 return step, rest
             known.append(held.name)
     listed = ", ".join(known) or "none"
-    raise UsageError("no-such-buffer", f"no buffer in SH is called {name}", fix=f"the schedule's are: {listed}")
+    wanted = "no load fills a buffer in SH" if name is None else f"no buffer in SH is called {name}"
+    raise UsageError("no-such-buffer", wanted, fix=f"the schedule's are: {listed}")
 
 
 def _loads(chain: tuple[Step, ...]) -> Iterator[tuple[Step, tuple[Decomposition, ...]]]:
@@ -220,8 +231,10 @@ def _run(view: View) -> int:
     return count_ if np.array_equal(places, np.arange(count_)) else 1
 
 
-def _panel(drawing: Drawing, y: float, placed: Placement, group: Group, buffer: Buffer) -> tuple[float, list[str]]:
-    """Draw one access, and give where the next one stands and what it says."""
+def _panel(
+    drawing: Drawing, y: float, placed: Placement, group: Group, buffer: Buffer, most: int
+) -> tuple[float, list[str]]:
+    """Draw one access, its bars on the scale of the picture's busiest bank; give where the next one stands and says."""
     turns = group.wavefronts
     if group.row is None:
         told = f"{group.title}: 8 rows of 16 bytes, a core matrix, take {count(turns, 'wavefront')}"
@@ -252,7 +265,7 @@ def _panel(drawing: Drawing, y: float, placed: Placement, group: Group, buffer: 
     for i, j, r, c in sorted(cells, key=lambda cell: int(bank[cell[2], cell[3]])):
         drawing.rect(left + j * CELL_W, top + i * CELL_H, CELL_W, CELL_H, wheel(int(bank[r, c])), "hair")
     for i, j, r, c in sorted(cells, key=lambda cell: bool(touched[cell[2], cell[3]])):
-        ink = "ink" if touched[r, c] else "faint"
+        ink = "ink" if touched[r, c] else "dim"
         drawing.text(left + (j + 0.5) * CELL_W, top + i * CELL_H + 12, str(bank[r, c]), ink, 9, "middle")
     for i, r in enumerate(rows):
         for j, c in enumerate(cols):
@@ -265,27 +278,27 @@ def _panel(drawing: Drawing, y: float, placed: Placement, group: Group, buffer: 
     if elided:
         drawing.text(left, below + 12, f"drawn: {' and '.join(elided)}", "note", 10)
     if len(cols) <= NARROW:
-        _bars(drawing, below - BAR_H, left + len(cols) * CELL_W + 30, group, 17)
-        below += 16
+        _bars(drawing, below - BAR_H, left + len(cols) * CELL_W + 30, group, 17, most)
+        below += 18
     else:
-        below = _bars(drawing, below + 22, left, group, 24)
+        below = _bars(drawing, below + 22, left, group, 24, most)
     busy = group.load[group.load > 0]
     said = [f"  {told}", f"    {len(busy)} of {BANKS} banks give {len(asked)} words, the busiest {turns}"]
     return below + 16, [*said, "    words a bank: " + "".join(_digit(n) for n in group.load)]
 
 
-def _bars(drawing: Drawing, y: float, left: float, group: Group, wide: float) -> float:
+def _bars(drawing: Drawing, y: float, left: float, group: Group, wide: float, most: int) -> float:
     """Draw how many words each bank gives."""
-    most = group.wavefronts
     for b, n in enumerate(group.load):
-        high = BAR_H * 0.7 * n / most
+        high = max((BAR_H - 24) * n / most, LEAST if n else 0)
         x = left + b * wide
         drawing.rect(x + 1, y + BAR_H - 12 - high, wide - 2, max(high, 1), "bad" if n > 1 else wheel(b), "edge")
         drawing.text(x + wide / 2, y + BAR_H, str(b), "faint", 8, "middle")
         if n:
             drawing.text(x + wide / 2, y + BAR_H - 14 - high, str(n), "alarm" if n > 1 else "faint", 8, "middle")
     drawing.text(left + BANKS * wide + 6, y + BAR_H, "bank", "faint", 9)
-    return y + BAR_H + 4
+    drawing.text(left, y + BAR_H + 14, "words that each bank gives; one a wavefront", "faint", 9)
+    return y + BAR_H + 18
 
 
 def _shown(touched: Array, most: int) -> list[int]:

@@ -57,6 +57,8 @@ class Clock:
     tiles: dict[tuple[str, int], tuple[float, float]] = attrs.field(factory=dict[tuple[str, int], tuple[float, float]])
     barriers: list[Mark] = attrs.field(factory=list[Mark])
     gaps: list[Mark] = attrs.field(factory=list[Mark])
+    eaten: set[str] = attrs.field(factory=set[str])  # buffers that the main loop computes from
+    sums: set[str] = attrs.field(factory=set[str])  # those that it adds to
     begun: set[str] = attrs.field(factory=set[str])  # roles whose main loop has begun
 
     @property
@@ -175,6 +177,11 @@ class Clock:
             self._box(event, "wait", at, shown, f"wait {event.what}{left}", 0.0 if event.group == WGMMA else ready - at)
         self.now[who] = shown
 
+    def _is_epilogue(self, event: Event) -> bool:
+        """Tell sums and ops after the main loop from its last chunks, which may stand behind it."""
+        last_chunk = any(touch.buffer in self.eaten - self.sums for touch in event.reads)
+        return not last_chunk and (event.role in self.begun or event.what == "compute")
+
     def _land(self, rank: int, flight: _Flight, at: float) -> None:
         lands = flight.lands if self.modelled else at
         for touch in flight.touches:
@@ -188,10 +195,16 @@ class Clock:
         row = row_of(event)
         if self.chunk(event) is not None:
             self.begun.add(event.role)
-        if row == "compute" and self.chunk(event) is None and (event.role in self.begun or event.what == "compute"):
-            row = "store"  # the epilogue's sums and ops, element by element between its stores
+            if row == "compute":
+                read, written = ({touch.buffer for touch in touches} for touches in (event.reads, event.writes))
+                self.eaten |= read
+                self.sums |= read & written
+        elif row == "compute" and self._is_epilogue(event):
+            # The epilogue's sums and ops stand element by element between what it does with them.
+            place = self.last.get(event.role)
+            row = "put" if place is not None and self.boxes[place].row == "put" else "store"
         start = self._sources(event, at) if self.modelled else at
-        label = label_of(event, row)
+        label = "" if row == "put" and row_of(event) == "compute" else label_of(event, row)
         begin, end, flight = self._takes(event, start)
         joins = not self.modelled and self._joins(event, row, start)
         self._box(event, row, begin, end, label)

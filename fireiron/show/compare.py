@@ -45,8 +45,8 @@ def compare(first: Lowers, second: Lowers, names: tuple[str, str] = ("before", "
     for part in ("spec", "kernel"):
         said = [d for d in found.differences if d.part == part]
         if said:
-            drawing.text(0, y + 12, f"the {part}", bold=True, size=SIZE)
-            y += 18
+            drawing.text(0, y + 16, f"the {part}", bold=True, size=SIZE)
+            y += 22
         for difference in said:
             drawing.text(12, y + 12, str(difference), "ink", SIZE)
             y += 16

@@ -107,7 +107,7 @@ def traffic(a: Sequence[AccessRow], b: Sequence[AccessRow]) -> Iterable[Differen
         if (place, memory) not in after:
             continue
         later = after[place, memory]
-        for name, old, new in (("conflicts", conflicts, later[0]), ("sectors", sectors, later[1])):
+        for name, old, new in (("conflicts", conflicts, later[0]), ("sectors a request", sectors, later[1])):
             if old != new:
                 yield Difference("kernel", f"{place}, {memory}", arrow(name, f"{old:.4g}", f"{new:.4g}"))
 

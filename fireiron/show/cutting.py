@@ -16,6 +16,7 @@ from fireiron.kernel.numbering import tile_numbers
 from fireiron.kernel.permutation import permuted
 from fireiron.kernel.window import Cut, cut
 from fireiron.language.decompositions import Tile, Widest
+from fireiron.show.page import WIDTH
 from fireiron.show.picture import Picture, wrapped
 from fireiron.show.scheduled import Scheduled
 from fireiron.show.steps import Step, product, steps
@@ -30,6 +31,8 @@ TITLE = 44  # characters of a line of a title
 ACROSS = 3  # panels beside each other
 MOST = 64  # pieces along a dimension that are drawn
 SYMBOLIC = 4  # tiles drawn along an extent that is a symbol
+LEGEND = "outlined: the tile that the next panel enlarges; a number: the unit that takes the tile"
+TURN = "of persistent units its place in their order"
 
 
 @attrs.frozen(eq=False)
@@ -63,12 +66,15 @@ def cuts(schedule: Scheduled) -> Picture:
     """
     drawing = Drawing(f"how {schedule.origin.short} is cut")
     said: list[str] = []
-    x, y, lowest = 0.0, 0.0, 0.0
+    x, y, lowest = 0.0, 22.0, 0.0
     chain = [
         step
         for step in steps(schedule)
         if isinstance(step.link, Tile) and not isinstance(step.link.sizes, Widest) and len(dims(step)) == 2
     ]
+    if chain:
+        persists = any(isinstance(step.link, Tile) and step.link.persistent for step in chain)
+        drawing.text(0, 10, f"{LEGEND}, {TURN}" if persists else LEGEND, "faint", 10)
     tall = max((len(textwrap.wrap(words(step.link), TITLE)) for step in chain), default=1)
     for panel, step in enumerate(chain):
         found = pieces(step)
@@ -121,8 +127,11 @@ def pieces(step: Step) -> Pieces:
         index = evaluate(permuted(link, Var("id", units), simplest(units)), {"id": taken})
         numbers = tile_numbers(var, parts, link.order)
         at = np.broadcast_to(np.asarray(index), (tiles,)) + ids // units * units
-        place = [np.broadcast_to(np.asarray(evaluate(numbers[dim], {"id": at})), (tiles,)) for dim in wanted]
-        unit[tuple(place)] = taken
+        place = {dim: np.broadcast_to(np.asarray(evaluate(numbers[dim], {"id": at})), (tiles,)) for dim in parts}
+        others = [dim for dim in parts if dim not in wanted]
+        drawn = np.all([place[dim] == 0 for dim in others], axis=0) if others else np.full(tiles, True)
+        unit[tuple(place[dim][drawn] for dim in wanted)] = taken[drawn]
+        notes += [f"the first of {parts[dim].trips} along {dim} drawn" for dim in others if parts[dim].trips != 1]
     shown = [run[:MOST] for run in runs]
     for dim, run, mine in zip(wanted, runs, shown, strict=True):
         if len(run) > len(mine):
@@ -198,9 +207,10 @@ def _extents(step: Step) -> str:
 
 
 def _grid(found: Pieces, rows: int = 8, cols: int = 16) -> list[str]:
-    """Write the units of the first tiles."""
+    """Write the units of the first tiles, no row wider than a terminal."""
     high, wide = found.unit.shape
     wide_text = len(str(int(found.unit.max())))
+    cols = min(cols, (WIDTH - len("   …")) // (wide_text + 1))
     lines = [
         "  " + " ".join(str(n).rjust(wide_text) for n in found.unit[r, :cols]) + (" …" if wide > cols else "")
         for r in range(min(rows, high))

@@ -18,7 +18,8 @@ from fireiron.show.svg import Drawing, width_of
 
 BOX_H = 24.0
 LINK_H = 30.0  # from a box to the next
-SIDE = 410.0  # where the Moves stand
+SIDE = 410.0  # where the Moves stand, further right where a box is wider
+GAP = 30.0
 INDENT = 24.0  # of a Move inside another
 PAD = 8.0
 ACROSS = 50  # characters of a link, left of the Moves
@@ -33,14 +34,16 @@ def decomposition(schedule: Lowers) -> Picture:
     the link that decomposes it. Right of a load stands the Move that fills its buffer.
     """
     kernel = lowered_of(schedule)
-    page = _Page(Drawing(f"decomposition of {schedule.origin}"), kernel)
+    chain = steps(schedule)
+    widest = max(_wide(spec) for spec in (schedule.origin, *(step.after for step in chain)))
+    page = _Page(Drawing(f"decomposition of {schedule.origin}"), kernel, max(SIDE, widest + GAP))
     y = 5.0
     for said in () if kernel is None else (lines.summary(kernel), lines.parted(kernel)):
         if said:
             page.drawing.text(0, y + 6, said, "faint", 11)
             y += 15
     y = page.box(0, y, schedule.origin)
-    y = page.chain(y, steps(schedule))
+    y = page.chain(y, chain)
     rest = left(schedule)
     if not rest.closed:
         page.drawing.text(12, y + 16, f"… left to do: {rest}", "note")
@@ -53,6 +56,7 @@ class _Page:
 
     drawing: Drawing
     kernel: Kernel | None
+    beside: float  # where the Moves stand
 
     def chain(self, y: float, chain: tuple[Step, ...]) -> float:
         """Draw the main chain below a box whose lower edge is at `y`, Moves to its right; give the last lower edge."""
@@ -71,15 +75,14 @@ class _Page:
             inner = nested(step)
             if isinstance(step.link, Split) and step.link.level is not None:
                 side = max(side, y + 4)
-                self.drawing.text(SIDE, side + 14, lines.reduction(step, step.link, self.kernel), "memory", 11)
+                self.drawing.text(self.beside, side + 14, lines.reduction(step, step.link, self.kernel), "memory", 11)
                 side += 26
             if inner is not None:
                 side = max(side, y + 4)
-                self.drawing.path(
-                    [(30 + width_of(folded[0]), label - 4), (SIDE - 18, label - 4), (SIDE - 18, side + 12)], "hair"
-                )
-                self.drawing.line(SIDE - 18, side + 12, SIDE - 4, side + 12, "hair")
-                side = self.move(SIDE, side, step, inner) + 12
+                bend = self.beside - 18
+                self.drawing.path([(30 + width_of(folded[0]), label - 4), (bend, label - 4), (bend, side + 12)], "hair")
+                self.drawing.line(bend, side + 12, self.beside - 4, side + 12, "hair")
+                side = self.move(self.beside, side, step, inner) + 12
             self.drawing.arrow(14, y, lower)
             y = self.box(0, lower, step.after)
         return y
@@ -105,9 +108,8 @@ class _Page:
         name = spec.short
         chips = [(o.role, o.memory) for o in spec.operands]
         level = str(spec.level)
-        chip_w = [width_of(_chip(role, memory), 10) + 10 for role, memory in chips]
-        wide = PAD + width_of(name) + 12 + sum(chip_w) + 4 * len(chips) + 8 + width_of(level, 11) + PAD
-        self.drawing.rect(x, y, wide, BOX_H, "spec", "edge", 4)
+        chip_w = [_chip_wide(role, memory) for role, memory in chips]
+        self.drawing.rect(x, y, _wide(spec), BOX_H, "spec", "edge", 4)
         self.drawing.text(x + PAD, y + 16, name, bold=True)
         at = x + PAD + width_of(name) + 12
         for (role, memory), w in zip(chips, chip_w, strict=True):
@@ -116,6 +118,16 @@ class _Page:
             at += w + 4
         self.drawing.text(at + 8, y + 16, level, "faint", 11)
         return y + BOX_H
+
+
+def _wide(spec: Residual) -> float:
+    """Give the width of a spec's box."""
+    chips = [_chip_wide(o.role, o.memory) + 4 for o in spec.operands]
+    return PAD + width_of(spec.short) + 12 + sum(chips) + 8 + width_of(str(spec.level), 11) + PAD
+
+
+def _chip_wide(role: str, memory: Memory) -> float:
+    return width_of(_chip(role, memory), 10) + 10
 
 
 def _chip(role: str, memory: Memory) -> str:

@@ -186,8 +186,8 @@ def _changes(old: Decomposition, new: Decomposition) -> Iterable[str]:
     """Say what distinguishes two links of a kind, without their Moves."""
     if head(old) != head(new):
         # The kind's word stands in the place already.
-        kind = head(old).split(" ", 1)[0] + " "
-        yield arrow("", head(old).removeprefix(kind), head(new).removeprefix(kind))
+        kind = head(old).split(" ", 1)[0]
+        yield arrow("", *(head(link).removeprefix(kind).strip() or "the first match" for link in (old, new)))
     before, after = refinements(old), refinements(new)
     for name in before:
         x, y = before[name], after.get(name, "")

@@ -1,4 +1,4 @@
-"""Fragments: who holds which element of an atom's operand, and in which of its registers."""
+"""Fragments: who holds which element of an atom's operand, and as which of its own."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ MOST = 16  # rows and columns that are drawn
 WIDEST = 900.0  # of a drawing of three operands as a product is written
 CELL_W, CELL_H = panel.CELL_W, panel.CELL_H
 GAP = 26.0
-HEAD = 34.0
+HEAD = 50.0
 NOBODY = -1
+REGISTER = 32  # bits
 
 
 @attrs.frozen(eq=False)
@@ -36,10 +37,10 @@ class Owners:
         operand: the operand.
         whole: whether no thread has elements of its own.
         thread: (rows, columns) of the first thread that holds the element.
-        register: its place among that thread's registers.
+        register: its place among that thread's elements, which fill its registers in this order.
         copies: how many threads hold it.
-        run: rows and columns of neighbours that each entry stands for: one thread holds them in registers that follow
-            each other.
+        run: rows and columns of neighbours that each entry stands for: one thread holds them as elements that
+            follow each other.
     """
 
     operand: Operand
@@ -54,6 +55,11 @@ class Owners:
         """Give rows and columns."""
         rows, cols = self.thread.shape
         return rows, cols
+
+    @property
+    def shared(self) -> bool:
+        """Say whether several threads hold each element, and of all of them as many."""
+        return int(self.copies.min()) == int(self.copies.max()) > 1
 
     def packed(self, down: int, right: int) -> Owners | None:
         """Let entries stand for runs of neighbours, None where they are no runs."""
@@ -92,8 +98,9 @@ class Unit:
 def fragment(atom: Atom | str, lanes: int | tuple[int, ...] = 0) -> Picture:
     """Draw the thread-value layout of each operand of an atom.
 
-    Rows are rows of the operand, columns its columns; a cell names the thread and the register. An operand that is
-    larger than the drawing shows the part that repeats, and says how.
+    Rows are rows of the operand, columns its columns; a cell names the thread and which of the thread's elements it is;
+    narrow elements share registers in this order. An operand that is larger than the drawing shows the part that
+    repeats, and says how.
 
     Args:
         atom: a row of the table, or (the start of) its name.
@@ -105,7 +112,8 @@ def fragment(atom: Atom | str, lanes: int | tuple[int, ...] = 0) -> Picture:
     Example:
         >>> print(fragment("mma.m16n8k8.f32.f16"))  # doctest: +ELLIPSIS
         mma.m16n8k8.f32.f16: a Warp computes MatMul 16x8x8
-        A 16x8 f16 in FR, 4 registers a thread
+        a cell: thread.element; thread 0 outlined
+        A 16x8 f16 in FR, 4 elements a thread, in 2 registers
         ...
     """
     (row, *_) = chosen_from(atom)
@@ -113,11 +121,15 @@ def fragment(atom: Atom | str, lanes: int | tuple[int, ...] = 0) -> Picture:
     drawing = Drawing(f"{row.name}: who holds which element")
     headline = f"{row.name}: a {row.unit} {_does(row)}"
     drawing.text(0, 12, headline, bold=True)
-    drawing.text(0, 28, f"a cell: thread.register; thread {', '.join(map(str, marked))} outlined", "faint", 11)
     words = [headline]
     found = [drawable(owners(operand, row)) for operand in row.operands]
+    if any((each.thread != NOBODY).any() for each in found):
+        threads = "thread" if len(marked) == 1 else "threads"
+        words.append(f"a cell: thread.element; {threads} {', '.join(map(str, marked))} outlined")
+        drawing.text(0, 28, words[-1], "faint", 11)
     units = [unit_of(each) for each in found]
-    left = units[0].cols * CELL_W + GAP + 20
+    titled = max(width_of(line, 11) for line in _head(found[0]))
+    left = max(16 + units[0].cols * CELL_W, titled) + GAP
     if row.kind == "MatMul" and len(found) == 3 and left + max(u.cols for u in units[1:]) * CELL_W <= WIDEST:
         # As a product is written: B above C, A to the left of C.
         above = HEAD + units[1].rows * CELL_H + GAP + 18
@@ -212,22 +224,18 @@ def _does(atom: Atom) -> str:
     extents = "x".join(map(str, atom.shape))
     if atom.kind == "MatMul":
         return f"computes MatMul {extents}"
-    moved = f"{atom.nbytes} B a thread" if atom.nbytes else f"{extents} elements" if any(atom.shape) else "a whole box"
+    each = " a thread" if atom.unit.size != 1 else ""
+    moved = f"{atom.nbytes} B{each}" if atom.nbytes else f"{extents} elements" if any(atom.shape) else "a whole box"
     return {"Move": "moves", "Add": "adds"}.get(atom.kind, "exchanges") + f" {moved}"
 
 
 def _operand(drawing: Drawing, found: Owners, x: float, y: float, marked: tuple[int, ...], room: float) -> list[str]:
     """Draw an operand, its notes no wider than `room`; give its words."""
     operand, unit = found.operand, unit_of(found)
-    kind = operand.dtype.name if operand.dtype else "bytes" if operand.layout.rank == 2 and _bytes(operand) else "any"
-    held = "element" if kind == "bytes" or not operand.memory.registers else "register"
-    rows, cols = operand.shape
-    extents = "" if found.whole and rows * cols == 1 else f"{rows}x{cols} {kind} "
-    head = f"{operand.role} {extents}in {operand.memory}"
-    if operand.layout.rank == 2 and not found.whole:
-        head += f", {count(operand.registers, held)} a thread"
-        head += "" if operand.memory.registers else ", by address"
-    drawing.text(x, y + 12, head, "memory" if not operand.memory.registers else "ink", 11, bold=True)
+    title, held = _head(found)
+    drawing.text(x, y + 12, title, "memory" if not operand.memory.registers else "ink", 11, bold=True)
+    drawing.text(x, y + 25, held, "faint", 10)
+    head = f"{title}, {held}" if held else title
     top, left = y + HEAD - 8, x + 16
     if found.whole:
         panel.draw(drawing, operand, left, top)
@@ -253,6 +261,22 @@ def _operand(drawing: Drawing, found: Owners, x: float, y: float, marked: tuple[
     return [head, *_table(found, unit), *(f"  {note}" for note in notes)]
 
 
+def _head(found: Owners) -> tuple[str, str]:
+    """Say what an operand is, and how much of it a thread has."""
+    operand = found.operand
+    kind = operand.dtype.name if operand.dtype else "bytes" if operand.layout.rank == 2 and _bytes(operand) else "any"
+    rows, cols = operand.shape
+    extents = "" if found.whole and rows * cols == 1 else f"{rows}x{cols} {kind} "
+    held = ""
+    if operand.layout.rank == 2 and not found.whole:
+        held = f"{count(operand.registers, 'element')} a thread"
+        if not operand.memory.registers:
+            held += ", by address"
+        elif operand.dtype is not None:
+            held += f", in {count(-(-operand.registers * operand.dtype.bits // REGISTER), 'register')}"
+    return f"{operand.role} {extents}in {operand.memory}", held
+
+
 def _notes(drawing: Drawing, notes: list[str], x: float, y: float, room: float) -> None:
     most = max(24, int(min(room, WIDEST - x) / width_of("x", 10)))
     for i, line in enumerate(line for note in notes for line in textwrap.wrap(note, most)):
@@ -266,7 +290,7 @@ def _bytes(operand: Operand) -> bool:
 def _label(drawing: Drawing, found: Owners, r: int, c: int, x: float, y: float) -> None:
     thread, register = int(found.thread[r, c]), int(found.register[r, c])
     if thread != NOBODY:
-        label = f"{thread}.{register}" + ("+" if found.copies[r, c] > 1 else "")
+        label = f"{thread}.{register}" + ("+" if found.copies[r, c] > 1 and not found.shared else "")
         size = 10.0 if width_of(label, 10) <= CELL_W - 2 else 8.5
         drawing.text(x + CELL_W / 2, y + 13, label, size=size, anchor="middle")
 
@@ -277,7 +301,7 @@ def repeats(found: Owners, unit: Unit) -> list[str]:
     unit = attrs.evolve(unit, rows=unit.rows * found.run[0], cols=unit.cols * found.run[1])
     notes: list[str] = []
     if found.run != (1, 1):
-        notes.append(f"a cell: {found.run[0]}x{found.run[1]} elements, registers counting on")
+        notes.append(f"a cell: {found.run[0]}x{found.run[1]} elements, whose numbers count on")
     if not unit.whole:
         notes.append(f"the upper left {unit.rows}x{unit.cols} of {rows}x{cols}; what follows has no simple repetition")
     elif (unit.rows, unit.cols) != (rows, cols):
@@ -289,15 +313,17 @@ def repeats(found: Owners, unit: Unit) -> list[str]:
         notes.append("the ISA leaves open who has which element: this order stands in for the hardware's")
     most = int(found.copies.max(initial=0))
     if most > 1:
-        notes.append(f"+: {most} threads hold the element, the first is named")
+        notes.append(
+            f"{'each element is held by' if found.shared else '+: held by'} {most} threads, the first is named"
+        )
     if (found.thread == NOBODY).all():
         notes.append("not dealt out to threads: the unit reads it as a whole")
     return notes
 
 
 def _adds(step: tuple[int, int]) -> str:
-    said = [f"{name} +{n}" for name, n in zip(("thread", "register"), step, strict=True) if n]
-    return " and ".join(said) or "the same threads and registers"
+    said = [f"{name} +{n}" for name, n in zip(("thread", "element"), step, strict=True) if n]
+    return " and ".join(said) or "the same again"
 
 
 def _table(found: Owners, unit: Unit, most: int = 8) -> list[str]:

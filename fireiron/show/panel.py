@@ -61,7 +61,7 @@ def draw(drawing: Drawing, operand: Operand, left: float, top: float) -> None:
         drawing.text(left - 6, top + r * CELL_H + 13, str(r), "faint", 9, "end")
         for c, (line, chunk) in enumerate(row):
             x, y = left + c * CELL_W, top + r * CELL_H
-            drawing.rect(x, y, CELL_W, CELL_H, hue(chunk * 4), "hair")
+            drawing.rect(x, y, CELL_W, CELL_H, hue(chunk), "hair")
             drawing.text(x + CELL_W / 2, y + 13, f"{line}.{chunk}", size=10, anchor="middle")
 
 

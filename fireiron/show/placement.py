@@ -51,7 +51,7 @@ def placement(step: Step, rest: tuple[Decomposition, ...] = ()) -> Placement:
     assert isinstance(link, Load)
     operand = step.after.operand(link.role)
     assert operand is not None
-    shape = static(tuple(step.before.extents[dim] for dim in operand.dims))
+    shape = static(tuple(step.before.extents[dim] for dim in operand.dims[-2:]))
     if shape is None:
         raise UsageError("unknown-size", "the buffer's size is not known yet", fix="tile or split above its load")
     rows, cols = (1, *shape)[-2:]

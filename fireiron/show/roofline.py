@@ -161,8 +161,9 @@ def _axes(drawing: Drawing, points: list[Point], roofs: tuple[Roof, ...], gbps: 
     ridge = top / (gbps * 1e-3)
     wide = [p.intensity for p in points] + [ridge]
     x0, x1 = (_decade(min(wide) / 4), _decade(max(wide) * 4, up=True))
-    y1 = 10 ** math.ceil(math.log10(top * 1.2))
-    y0 = min(y1 / 100, 10 ** math.floor(math.log10(max(min((p.tflops for p in points), default=1.0), 1e-6))))
+    y1 = _round(top * 1.3, up=True)
+    least = max(min((p.tflops for p in points), default=1.0), 1e-6)
+    y0 = min(y1 / 20, _round(least / 2))
 
     def x(value: float) -> float:
         return LEFT + WIDTH * (math.log10(value) - math.log10(x0)) / (math.log10(x1) - math.log10(x0))
@@ -174,9 +175,9 @@ def _axes(drawing: Drawing, points: list[Point], roofs: tuple[Roof, ...], gbps: 
     for exponent in range(round(math.log10(x0)), round(math.log10(x1)) + 1):
         drawing.line(x(10.0**exponent), TOP, x(10.0**exponent), TOP + HEIGHT, "hair")
         drawing.text(x(10.0**exponent), TOP + HEIGHT + 14, f"{10.0**exponent:g}", "faint", 10, "middle")
-    for exponent in range(round(math.log10(y0)), round(math.log10(y1)) + 1):
-        drawing.line(LEFT, y(10.0**exponent), LEFT + WIDTH, y(10.0**exponent), "hair")
-        drawing.text(LEFT - 6, y(10.0**exponent) + 4, f"{10.0**exponent:g}", "faint", 10, "end")
+    for value in _ticks(y0, y1):
+        drawing.line(LEFT, y(value), LEFT + WIDTH, y(value), "hair")
+        drawing.text(LEFT - 6, y(value) + 4, f"{value:g}", "faint", 10, "end")
     drawing.text(LEFT + WIDTH / 2, TOP + HEIGHT + 30, "operations for each byte of DRAM traffic", "faint", 10, "middle")
     drawing.text(LEFT - 6, TOP - 12, "TFLOP/s", "faint", 10, "end")
     for roof in roofs:
@@ -206,6 +207,21 @@ def _points(drawing: Drawing, points: list[Point], x: Callable[[float], float], 
         drawing.text(edge + 10, label_y + 17, f"{point.kind} {point.tflops:.4g} TFLOP/s", "faint", 10)
         at = label_y + 32
     drawing.width = max(drawing.width, LEFT + WIDTH + width_of("x" * 30, 10))
+
+
+def _round(value: float, up: bool = False) -> float:
+    """Round to 1, 2 or 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(value))
+    steps = [power * n for n in (1, 2, 5, 10)]
+    return next(n for n in steps if n >= value * 0.999) if up else next(n for n in steps[::-1] if n <= value * 1.001)
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """List what the axis names: 1, 2 and 5 times powers of ten, the powers alone where there are many."""
+    powers = [10.0**n for n in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
+    few = high / low <= 1000
+    ticks = [power * n for power in powers for n in ((1, 2, 5) if few else (1,))]
+    return [tick for tick in ticks if low * 0.999 <= tick <= high * 1.001]
 
 
 def _decade(value: float, up: bool = False) -> float:

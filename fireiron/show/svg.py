@@ -26,10 +26,12 @@ _FILLS: Final = {
     "panel": ("#f3f5f8", "#20272f"),
     "empty": ("#e8ebef", "#2a323c"),
     "spec": ("#e7effb", "#1d2f49"),
-    "load": ("#e2f3e6", "#1c3a27"),
-    "math": ("#f8e6f3", "#44243e"),
-    "wait": ("#fdeecb", "#4a3a12"),
-    "bad": ("#ffd9d4", "#5c2320"),
+    "load": ("#bfe6ca", "#22603a"),
+    "put": ("#cde295", "#4b5c1c"),
+    "math": ("#f2c4e6", "#743a6b"),
+    "store": ("#bcd6f8", "#28508a"),
+    "wait": ("#fbdc8e", "#765a10"),
+    "bad": ("#ffb2a8", "#8f352e"),
     "added": ("#dcf5e1", "#17401f"),
     "removed": ("#ffe2df", "#55221f"),
     "changed": ("#fdf1cf", "#463912"),
@@ -37,6 +39,7 @@ _FILLS: Final = {
 _INKS: Final = {
     "ink": ("#1c2128", "#e9eef4"),
     "faint": ("#5b6570", "#9aa6b2"),
+    "dim": ("#47505a", "#dbe2ea"),  # on coloured cells
     "link": ("#0b6a86", "#5cc0dc"),
     "atom": ("#93388a", "#dc8fd2"),
     "memory": ("#1f7a37", "#71c988"),
@@ -225,7 +228,7 @@ def wheel(number: int) -> str:
 
 
 def _tint(number: int, dark: bool) -> str:
-    lightness, saturation = (0.30, 0.45) if dark else (0.84, 0.70)
+    lightness, saturation = (0.28, 0.45) if dark else (0.84, 0.70)
     red, green, blue = colorsys.hls_to_rgb(number / HUES, lightness, saturation)
     return f"#{round(red * 255):02x}{round(green * 255):02x}{round(blue * 255):02x}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
+from itertools import pairwise
 
 from fireiron.base.errors import UsageError
 from fireiron.base.text import count
@@ -24,6 +25,7 @@ LEFT = 132.0
 ROW_H = 26.0
 SLOT_H = 18.0
 MOST_LINES = 40
+THIN = 4.0  # a box that is narrower has no edge, which would be all of it
 
 ROWS: Mapping[Row, str] = {
     "tile": "tile",
@@ -36,9 +38,9 @@ ROWS: Mapping[Row, str] = {
 _FILLS: Mapping[Row, str] = {
     "tile": "empty",
     "load": "load",
-    "put": "added",
+    "put": "put",
     "compute": "math",
-    "store": "spec",
+    "store": "store",
     "wait": "wait",
 }
 _SAID: Mapping[Policy, str] = {
@@ -112,18 +114,20 @@ def drawn(traced: Trace, policy: Policy) -> Picture:
     _marks(drawing, found, "", top, y, scale)
     gaps = sorted({gap.what for gap in found.gaps if gap.role})
     for i, line in enumerate(gaps):
-        drawing.text(LEFT, y + 12 + 12 * i, f"dashed: {line}, in each tile", "note", 9)
-    _legend(drawing, y + 30 + 12 * max(0, len(gaps) - 1))
-    return Picture(drawing.title, drawing, wrapped(f"{what}; {' '.join(said.splitlines())}", *_lines(found)))
+        each = ", in each tile" if any(box.row == "tile" for box in found.boxes) else ""
+        drawing.text(LEFT, y + 12 + 12 * i, f"dashed: {line}{each}", "note", 9)
+    _legend(drawing, y + 30 + 12 * max(0, len(gaps) - 1), found)
+    columns = f"{'step' if policy == 'simulated' else 'clock':>7}    k what"
+    return Picture(drawing.title, drawing, wrapped(f"{what}; {' '.join(said.splitlines())}", columns, *_lines(found)))
 
 
 def _marks(drawing: Drawing, found: Timeline, role: str, top: float, bottom: float, scale: float) -> None:
     """Draw the barriers and the gaps of a role over its rows; those of no role over all."""
     for mark in (mark for mark in found.barriers if mark.role == role):
-        x, wide = LEFT + mark.at * scale, mark.what.startswith(("Block", "Cluster"))
-        drawing.line(x, top, x, bottom, "blue" if wide else "hair")
+        x = LEFT + mark.at * scale
+        drawing.line(x, top, x, bottom, "blue" if _of_all(mark) else "edge")
+    wide = _gap(found, scale)
     for mark in (mark for mark in found.gaps if mark.role == role):
-        wide = max(scale if found.policy == "simulated" else 240 * scale, 6)
         x = LEFT + mark.at * scale
         if not role:
             drawing.rect(x, top, wide, bottom - top, "ground")
@@ -132,9 +136,27 @@ def _marks(drawing: Drawing, found: Timeline, role: str, top: float, bottom: flo
             drawing.text(x, bottom + 12, mark.what, "note", 9, "middle")
 
 
+def _of_all(mark: Mark) -> bool:
+    """Say whether a barrier is one of all threads, rather than of a role's."""
+    return mark.what.startswith(("Block", "Cluster"))
+
+
+def _gap(found: Timeline, scale: float) -> float:
+    """Give the width of what stands for iterations that are left out."""
+    return max(scale if found.policy == "simulated" else 240 * scale, 6)
+
+
+def _lines_across(found: Timeline, role: str, scale: float) -> list[float]:
+    """List where lines cross the rows of a role."""
+    half = _gap(found, scale) / 2
+    across = [LEFT + mark.at * scale for mark in found.barriers if mark.role in ("", role)]
+    return across + [LEFT + mark.at * scale + half for mark in found.gaps if mark.role in ("", role)]
+
+
 def _role(drawing: Drawing, y: float, role: str, found: Timeline, scale: float) -> float:
     mine = [box for box in found.boxes if box.role == role]
     computes = any(box.row == "compute" for box in mine)
+    across = _lines_across(found, role, scale)
     if role:
         drawing.text(0, y + 12, role, "link", bold=True)
         y += 18
@@ -144,25 +166,30 @@ def _role(drawing: Drawing, y: float, role: str, found: Timeline, scale: float) 
         drawing.text(LEFT - 8, y + 17, said, "ink", 11, "end")
         drawing.rect(LEFT, y + 3, WIDTH, ROW_H - 6, "panel")
         for box in (box for box in mine if box.row == row):
-            _box(drawing, y, box, scale, computes)
+            _box(drawing, y, box, scale, computes, across)
         y += ROW_H
     return y
 
 
-def _box(drawing: Drawing, y: float, box: Box, scale: float, computes: bool) -> None:
+def _box(drawing: Drawing, y: float, box: Box, scale: float, computes: bool, across: list[float]) -> None:
     x, wide = LEFT + box.start * scale, max((box.end - box.start) * scale, 1.5)
     late = f", {box.stall:.0f} clocks" if box.stall else ""
     chunk = "" if box.chunk is None else f", iteration {box.chunk}"
-    fill = "bad" if box.row == "wait" and box.stall >= 1 and computes else _FILLS[box.row]
-    drawing.rect(x, y + 3, wide, ROW_H - 6, fill, "edge", 2, tip=f"{box.label}{chunk}{late}")
-    if box.row == "tile" and width_of(box.label, 9) <= wide - 8:
-        drawing.text(x + wide - 4, y + 16, box.label, size=9, anchor="end")
-        return
-    number = "" if box.chunk is None else str(box.chunk)
-    for text in (f"{number} {box.label}".strip(), number):
-        if text and width_of(text, 9) <= wide - 3:
-            drawing.text(x + wide / 2, y + 16, text, size=9, anchor="middle")
+    fill = "bad" if computes and _stalls(box) else _FILLS[box.row]
+    edge = "edge" if wide >= THIN else ""
+    drawing.rect(x, y + 3, wide, ROW_H - 6, fill, edge, 2 if edge else 0, tip=f"{box.label}{chunk}{late}")
+    number = box.label.split()[-1] if box.row == "tile" else "" if box.chunk is None else str(box.chunk)
+    full = box.label if box.row == "tile" else f"{number} {box.label}".strip()
+    edges = [x, *sorted(line for line in across if x < line < x + wide), x + wide]
+    left, right = max(pairwise(edges), key=lambda free: free[1] - free[0])
+    for text in (full, number):
+        if text and width_of(text, 9) <= right - left - 3:
+            drawing.text((left + right) / 2, y + 16, text, size=9, anchor="middle")
             return
+
+
+def _stalls(box: Box) -> bool:
+    return box.row == "wait" and box.stall >= 1
 
 
 def _slots(drawing: Drawing, y: float, found: Timeline, traced: Trace, scale: float) -> float:
@@ -195,18 +222,24 @@ def _fill(drawing: Drawing, y: float, fill: Fill, scale: float) -> None:
     drawing.rect(middle, y + 3, max(end - middle, 1), SLOT_H - 6, "load", "edge", tip=f"{name}: held for its readers")
 
 
-def _legend(drawing: Drawing, y: float) -> None:
+def _legend(drawing: Drawing, y: float, found: Timeline) -> None:
+    """Explain the colours and lines that the drawing has."""
     x = LEFT
-    for fill, said in (
-        ("wait", "in flight, or a wait"),
-        ("load", "held until its last reader"),
-        ("bad", "a role that computes waits"),
+    computing = {box.role for box in found.boxes if box.row == "compute"}
+    for fill, said, used in (
+        ("wait", "in flight, or a wait", True),
+        ("load", "held until its last reader", bool(found.fills)),
+        ("bad", "a role that computes waits", any(_stalls(b) and b.role in computing for b in found.boxes)),
     ):
-        drawing.rect(x, y, 12, 12, fill, "edge")
-        drawing.text(x + 17, y + 10, said, "faint", 10)
-        x += 30 + width_of(said, 10)
-    drawing.line(x + 4, y - 1, x + 4, y + 13, "blue")
-    drawing.text(x + 11, y + 10, "block barrier", "faint", 10)
+        if used:
+            drawing.rect(x, y, 12, 12, fill, "edge")
+            drawing.text(x + 17, y + 10, said, "faint", 10)
+            x += 30 + width_of(said, 10)
+    for stroke, said, all_ in (("blue", "barrier of the block", True), ("edge", "barrier of a role", False)):
+        if any(_of_all(mark) == all_ for mark in found.barriers):
+            drawing.line(x + 4, y - 1, x + 4, y + 13, stroke)
+            drawing.text(x + 11, y + 10, said, "faint", 10)
+            x += 26 + width_of(said, 10)
 
 
 def _lines(found: Timeline) -> list[str]:

@@ -24,6 +24,7 @@ from fireiron.kernel.ir import (
     Commit,
     Compute,
     CountIn,
+    FindGroup,
     For,
     Kernel,
     Lower,
@@ -58,7 +59,7 @@ WAITS = (Wait, Sync, CountIn, Commit, Await, Arrive, Turn, Raise, Lower)
 def trace(
     kernel: Kernel, sizes: Mapping[str, int] | None = None, block: int = 0, chunks: int = 6, tiles: int = 4
 ) -> Trace:
-    """Run one block, with those of its cluster, on zeros, and list what it did.
+    """Run one block, with those of its cluster, on zeros and on groups of equal size, and list what it did.
 
     Args:
         kernel: what to run.
@@ -73,6 +74,7 @@ def trace(
     values = typical_sizes(kernel, sizes)
     numbers = {p.name: 1.0 for p in kernel.parameters if isinstance(p, Number)}
     arrays = {p.buffer.name: _zeros(p, values) for p in kernel.parameters if isinstance(p, Pointer)}
+    arrays |= {s.ends.buffer.name: _equal_groups(s, values) for s in walk(kernel.body) if isinstance(s, FindGroup)}
     machine = prepare(kernel, arrays, values, numbers, track=False)
     each, grid = kernel.cluster, int(evaluate(kernel.grid, values))  # pyright: ignore[reportArgumentType]
     machine.blocks = max(each, -(-grid // each // tiles) * each) if kernel.persistent else grid
@@ -98,6 +100,12 @@ def _zeros(pointer: Pointer, sizes: Mapping[str, int]) -> Array:
     strides = [int(evaluate(e, sizes)) * dtype.nbytes for e in pointer.strides]  # pyright: ignore[reportArgumentType]
     flat = np.zeros(1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) // dtype.nbytes, dtype.numpy)
     return np.lib.stride_tricks.as_strided(flat, shape, strides)
+
+
+def _equal_groups(found: FindGroup, sizes: Mapping[str, int]) -> Array:
+    """Share the rows equally among the groups."""
+    count, rows = (int(evaluate(e, sizes)) for e in (found.groups.count, found.groups.rows))  # pyright: ignore[reportArgumentType]
+    return (np.arange(1, count + 1) * rows // max(count, 1)).astype(np.int32)
 
 
 @attrs.define

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import fireiron.schedules
-from fireiron.base.link import Link, here
+from fireiron.base.link import Link, _kind_of, here
 from fireiron.base.place import Place, _node_at
 
 SCHEDULE = """\
@@ -193,6 +193,11 @@ def test_a_preset_is_the_place_and_its_user_the_caller(chain: Any, preset: Any, 
         "   |        ^^^^^"
     )  # fmt: skip
     assert s.link.called_from.where() == "user.py:2:8"
+
+
+def test_the_command_that_pip_writes_is_nobodys_code() -> None:
+    assert _kind_of("/home/me/.venv/bin/fireiron").name == "INTERNAL"
+    assert _kind_of("/home/me/fireiron/mine.py").name == "USER"
 
 
 def test_of_nested_presets_the_inner_is_the_place(chain: Any, preset: Any, write: Any) -> None:

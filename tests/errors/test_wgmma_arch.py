@@ -39,5 +39,5 @@ DecompositionError[no-atom]: no atom executes MatMul(64, 128, 16)(SH, SH, FR)(Wa
 27 |         .done()
    |          ^^^^^^
 at:  MatMul 512x512x512 @ Kernel > tile 128x128 to Block > epilog > split 64 > load A to SH > load B to SH > tile 64x128 to Warpgroup > split 16
-fix: compile for sm_90""",  # noqa: E501
+fix: compile for sm_90a""",  # noqa: E501
     )

@@ -132,7 +132,7 @@ def test_partial_tiles_and_waves_are_notes() -> None:
     wasted = only(facts(simt.listing2(matmul(2176, 2048, 512)), HOPPER), "waves")
     assert wasted.message.startswith("272 blocks are 2 waves of 264")
     few = only(facts(simt.listing2(matmul(512, 512, 512)), HOPPER), "waves")
-    assert few.message == "16 blocks leave 116 of 132 SMs of a H200 SXM idle"
+    assert few.message == "16 blocks leave 116 of 132 SMs of the H200 SXM idle"
     kernel = simt.listing2(matmul(symbol("M"), 512, 512)).lowered()
     assert "waves" not in codes(findings(kernel, HOPPER, accesses(kernel)))
     assert "waves" in codes(findings(kernel, HOPPER, accesses(kernel), {"M": 512}))

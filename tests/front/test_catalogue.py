@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,11 @@ def test_codes_without_an_example_say_where_they_are_raised() -> None:
         if not entry.mistakes:
             assert all((ROOT / each.where).is_file() for each in entry.raised)
             assert "raised in fireiron/" in str(entry)
+
+
+def test_a_message_that_a_name_stands_for_is_found() -> None:
+    assert "which nobody wrote" in why("uninitialised-read").title
+    assert not any("(" in name for entry in catalogue() for name in re.findall(r"\{([^}]*)\}", entry.title))
 
 
 def test_findings_are_in_it() -> None:

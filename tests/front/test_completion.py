@@ -111,6 +111,8 @@ def test_dir_follows_the_chain() -> None:
     assert offered(open_) >= {"epilog", "split", "check", "facts", "tree", "explain", "diff"}
     assert not offered(open_) & FINISHED
     assert "split" not in offered(open_.epilog(memory=RF).split(1))
+    assert "then" in offered(open_)
+    assert not offered(open_.epilog(memory=RF)) & {"then", "epilog", "left", "right"}
     move = Move(Matrix(64, 64), Matrix(64, 64)).tile(32, 32).to(Block).load(SRC, SH)
     assert "split" not in offered(move)
     assert "tile" not in offered(move.tile(1, 1).to(Thread).done())

@@ -185,7 +185,7 @@ def test_clusters_that_leave_sms_empty_are_counted() -> None:
     schedule = hopper.gemm(product(), Plan(128, 128, cluster=(2, 2)))
     (note,) = (f for f in schedule.check("sm_90a") if f.code == "cluster-fit")
     assert note.message == (
-        "clusters of 4 blocks fill at most 120 of 132 SMs of a H200 SXM: 30 clusters, and 12 SMs stay idle"
+        "clusters of 4 blocks fill at most 120 of 132 SMs of the H200 SXM: 30 clusters, and 12 SMs stay idle"
     )
     assert note.link is not None
     assert note.link.underlined.startswith("persistent(Grouped(plan.group)")

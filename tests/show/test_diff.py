@@ -119,3 +119,11 @@ def test_a_parallel_split_is_no_loop_that_changed() -> None:
     ]
     changed = simt.sgemm(spec, split_k=2).diff(simt.sgemm(spec, split_k=3))
     assert str(changed).splitlines()[1] == "└── split: 2 ways → 3 ways"
+
+
+def test_a_chosen_instruction_stands_against_the_first_match() -> None:
+    from fireiron import RF, A, B, Block, Thread, matmul
+
+    one = matmul(64, 64, 64).tile(8, 8).to(Block).epilog(memory=RF).split(1).tile(1, 1).to(Thread)
+    one = one.load(A, RF).load(B, RF)
+    assert "done: the first match → by fma.f32" in str(one.done().diff(one.done("fma.f32")))

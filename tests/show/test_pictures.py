@@ -33,16 +33,18 @@ from fireiron.atoms.wgmma import wgmma
 from fireiron.kernel.access import accesses
 from fireiron.kernel.ir import Let, walk
 from fireiron.language.atom import Atom, Operand
-from fireiron.schedules import ampere, hopper, simt
+from fireiron.schedules import ampere, fused, hopper, simt
 from fireiron.schedules.hopper import Plan
 from fireiron.show import pictures
 from fireiron.show.banks import groups
+from fireiron.show.clock import time_of
 from fireiron.show.cutting import pieces
 from fireiron.show.fragment import NOBODY, drawable, owners, unit_of
 from fireiron.show.panel import chunks
 from fireiron.show.picture import Picture
 from fireiron.show.placement import placement
 from fireiron.show.steps import steps
+from fireiron.simulate.trace import trace
 
 LIMIT_S = 1.0  # of processor time: other work makes the clock on the wall say more
 COLUMNS = 80
@@ -141,7 +143,7 @@ def test_a_large_fragment_draws_its_repeating_unit_and_says_so() -> None:
     # The accumulator of wgmma m64n256: a warp has 16 rows of it, and every 8 columns repeat.
     atom = large(Layout(((4, 8, 4), (2, 2, 32)), ((128, 1, 16), (64, 8, 512))), (64, 256))
     picture = pictures.fragment(atom)
-    assert "16x16 of 64x256; 16 columns on: register +8; 16 rows down: thread +32" in str(picture)
+    assert "16x16 of 64x256; 16 columns on: element +8; 16 rows down: thread +32" in str(picture)
     assert "16 columns on" in well_formed(picture)
 
 
@@ -261,6 +263,40 @@ def test_roles_have_rows_in_a_timeline(policy: Any) -> None:
         assert said in svg
 
 
+@pytest.mark.parametrize("policy", ["simulated", "modelled"])
+def test_the_last_chunk_is_computed_and_the_epilogue_takes_few_boxes(policy: Any) -> None:
+    # The pipeline of fragments leaves the products of the last chunk behind the loop.
+    found = time_of(trace(ampere.gemm(matmul(256, 256, 256, "f16", layout="TN"), stages=3).lowered()), policy)
+    rows = [box.row for box in found.boxes if box.row in ("compute", "put", "store")]
+    assert rows[-4:] == ["compute", "store", "put", "store"]
+    assert not any("mma" in box.label for box in found.boxes if box.row != "compute")
+
+
+def test_the_groups_of_a_timeline_share_the_rows_equally() -> None:
+    picture = pictures.timeline(hopper.gemm(matmul(1024, 512, 128, "f16", groups=4)), "modelled")
+    assert "tile 0" in well_formed(picture)
+    assert "wgmma" in str(picture)
+
+
+def test_moves_stand_to_the_right_of_every_spec() -> None:
+    svg = well_formed(pictures.decomposition(fused.swiglu(512, 256, 128)))
+    boxes = [
+        (float(x), float(wide)) for x, wide in re.findall(r'fi-spec fi-edge" x="(\S+)" y="\S+" width="(\S+)"', svg)
+    ]
+    assert len(boxes) > 8
+    moves = min(x for x, _ in boxes if x > 0)
+    assert max(wide for x, wide in boxes if x == 0) < moves
+
+
+def test_banks_without_a_name_are_those_of_the_first_load() -> None:
+    batched = hopper.gemm(matmul(512, 512, 128, "f16", layout="TN", batch=3))
+    assert str(pictures.banks(batched)).startswith("b_sh: 128x64 f16")  # swapped: B is the left operand
+    assert str(pictures.banks(batched, buffer="acc_sh")).startswith("acc_sh: 64x48 f16")
+    assert str(pictures.banks(fused.swiglu(512, 256, 128))).startswith("x_sh")
+    with pytest.raises(FireironError, match="no load fills a buffer in SH"):
+        pictures.banks(simt.listing1(matmul(64, 64, 64)))
+
+
 def test_the_store_buffer_has_banks_too() -> None:
     from fireiron import conform, through_shared, vector
 
@@ -299,6 +335,15 @@ def test_a_strided_tile_stands_in_all_its_places() -> None:
     found = pieces(thread)
     assert [run[2] for run in found.rows] == [0, 1, 2, 3] * 4
     assert found.extents == (64, 64)
+
+
+@pytest.mark.parametrize("preset", [ampere.gemm, hopper.gemm], ids=lambda preset: preset.__module__)
+def test_cuts_of_a_batch_draw_its_first_matrix(preset: Any) -> None:
+    schedule = preset(matmul(512, 512, 128, "f16", layout="TN", batch=3))
+    grid = next(s for s in steps(schedule) if "to Block" in s.path.rsplit(" > ", 1)[-1])
+    found = pieces(grid)
+    assert sorted(found.unit.reshape(-1).tolist()) == list(range(found.unit.size))
+    assert "the first of 3 along batch drawn" in str(pictures.cuts(schedule))
 
 
 def test_cuts_of_a_symbol_say_how_many_tiles_are_drawn() -> None:
@@ -360,3 +405,27 @@ def test_unfinished_schedules_have_no_kernel_to_draw() -> None:
     with pytest.raises(FireironError) as caught:
         pictures.timeline(simt.listing2(matmul(256, 256, 64)), "guessed")  # type: ignore[arg-type]
     assert caught.value.code == "unknown-policy"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("mma.m16n8k16.f32.f16", "A 16x16 f16 in FR, 8 elements a thread, in 4 registers"),
+        ("mma.m16n8k32.i32.i8", "A 16x32 i8 in FR, 16 elements a thread, in 4 registers"),
+        ("mma.m16n8k64.i32.i4", "B 64x8 i4 in FR, 16 elements a thread, in 2 registers"),
+        ("mma.m8n8k4.f64.f64", "C 8x8 f64 in FR, 2 elements a thread, in 4 registers"),
+    ],
+)
+def test_a_fragment_tells_elements_from_registers(name: str, said: str) -> None:
+    assert said in str(pictures.fragment(name))
+
+
+def test_what_is_so_of_each_element_is_said_once() -> None:
+    picture = pictures.fragment("wmma.m16n16k16.row.col.f32.f16")
+    assert str(picture).count("each element is held by 2 threads, the first is named") == 2
+    assert "+</text>" not in picture.svg()
+
+
+def test_what_nobody_holds_has_no_legend_of_threads() -> None:
+    assert "thread.element" not in pictures.fragment("tma.load.2d.128B").svg()
+    assert "a cell: thread.element; threads 0, 4 outlined" in str(pictures.fragment("ldmatrix.x4.A.b16", lanes=(0, 4)))

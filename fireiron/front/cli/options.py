@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from fireiron.front.cli.output import Answer
     from fireiron.front.verbs import Verbs
 
+T = TypeVar("T")
+
 HERE = "fireiron.front.cli"
 ARCH_HELP = "architecture, for example sm_90a (default: the GPU's, else sm_90a)"
+TWO = "%(prog)s SCHEDULE [options] SCHEDULE [options]"
 SPEC_OPTIONS = tuple(field.name for field in attrs.fields(Problem))
 
 
@@ -105,7 +108,7 @@ def _settings(parser: Any) -> None:
     parser.add_argument(
         "--set",
         dest="settings",
-        type=setting,
+        type=told(setting),
         action="append",
         default=[],
         metavar="NAME=VALUE",
@@ -131,7 +134,7 @@ def _compile(parser: Any) -> None:
 def _execute(parser: Any) -> None:
     _settings(parser)
     about = "simulate the first N blocks, and verify what they write"
-    parser.add_argument("--blocks", type=_positive, metavar="N", help=about)
+    parser.add_argument("--blocks", type=told(_positive), metavar="N", help=about)
     parser.add_argument("--seed", type=int, default=0, help="of the random inputs (default: 0)")
 
 
@@ -168,10 +171,21 @@ def _why(parser: Any) -> None:
 
 
 def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError(text)
-    return value
+    if not text.isdecimal() or not int(text):
+        raise ValueError(f"{text!r} is no number from 1 on")
+    return int(text)
+
+
+def told(read: Callable[[str], T]) -> Callable[[str], T]:
+    """Let argparse print what is wrong with a word, where it would print a function's name."""
+
+    def reading(text: str) -> T:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return reading
 
 
 VERBS = {
@@ -300,6 +314,7 @@ def _parser(name: str, target: Target | None, *, strict: bool = True) -> argpars
     parser = argparse.ArgumentParser(
         prog=f"fireiron {name}",
         description=f"{verb.about[0].upper()}{verb.about[1:]}.",
+        usage=TWO if verb.schedules > 1 else None,
         add_help=strict,
         allow_abbrev=False,
     )
@@ -312,13 +327,15 @@ def _parser(name: str, target: Target | None, *, strict: bool = True) -> argpars
     verb.options(parser)
     if verb.schedules or verb.spec:
         spec = parser.add_argument_group("spec")
-        spec.add_argument("--shape", type=shape, metavar="MxNxK", help="numbers, or names of symbols")
-        spec.add_argument("--dtype", type=dtypes, metavar="IN[:ACC[:OUT]]", help="element types, for example float16")
+        spec.add_argument("--shape", type=told(shape), metavar="MxNxK", help="numbers, or names of symbols")
+        spec.add_argument(
+            "--dtype", type=told(dtypes), metavar="IN[:ACC[:OUT]]", help="element types, for example float16"
+        )
         spec.add_argument("--layout", choices=("NN", "NT", "TN", "TT"), help="the first letter is B's, the second A's")
-        spec.add_argument("--batch", type=extent, metavar="N", help="number of products")
-        spec.add_argument("--groups", type=extent, metavar="N", help="number of products that share the M rows")
-        spec.add_argument("--alpha", type=coefficient, help="factor of the product, a number or a name")
-        spec.add_argument("--beta", type=coefficient, help="factor of C's old value, a number or a name")
+        spec.add_argument("--batch", type=told(extent), metavar="N", help="number of products")
+        spec.add_argument("--groups", type=told(extent), metavar="N", help="number of products that share the M rows")
+        spec.add_argument("--alpha", type=told(coefficient), help="factor of the product, a number or a name")
+        spec.add_argument("--beta", type=told(coefficient), help="factor of C's old value, a number or a name")
     if target is not None and target.keywords:
         taken = frozenset(parser._option_string_actions)  # pyright: ignore[reportPrivateUsage]
         group = parser.add_argument_group(f"options of {target.reference}", target.about or None)

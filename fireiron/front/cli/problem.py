@@ -96,7 +96,7 @@ def shape(text: str) -> tuple[Extent, ...]:
     """
     words = text.split("x")
     if len(words) != 3:
-        raise ValueError(f"{text!r} is not MxNxK")
+        raise ValueError(f"{text!r} is not MxNxK, as in 512x512x256")
     return tuple(extent(word) for word in words)
 
 
@@ -108,9 +108,11 @@ def extent(text: str) -> Extent:
     """
     if re.fullmatch(r"[A-Za-z_]\w*", text):
         return text
+    if not text.isdecimal():
+        raise ValueError(f"{text!r} is neither a number nor a name")
     value = int(text)
     if value < 1:
-        raise ValueError("extents start at 1")
+        raise ValueError(f"{text!r} is too small: extents start at 1")
     return value
 
 

@@ -1,0 +1,31 @@
+"""A product of a type that tensor cores do not take, for a preset of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fireiron import matmul
+from fireiron.schedules import ampere
+
+
+def wrong() -> Any:
+    return ampere.gemm(matmul(256, 256, 256))
+
+
+def test_element_types(refused: Callable[..., Any]) -> None:
+    refused(
+        wrong,
+        "no-atom",
+        "done()",
+        """\
+DecompositionError[no-atom]: no atom executes MatMul(16, 8, 8)(FR, FR, FR)(Warp): nearest: mma.m16n8k8.f32.f16 (A is f16, not f32, B is f16, not f32); mma.m16n8k8.f32.bf16 (A is bf16, not f32, B is bf16, not f32); mma.m16n8k8.f32.tf32 (A is tf32, not f32, B is tf32, not f32)
+   --> _tensor_cores.py:116:80
+116 |     return (chain if sizes.step == atom[2] else chain.split(atom[2]).unroll()).done()
+    |                                                                                ^^^^^^
+called from test_element_types.py:13:19
+ 13 |     return ampere.gemm(matmul(256, 256, 256))
+    |                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^
+at:  MatMul 256x256x256 @ Kernel > tile 128x256 to Block > epilog > split 16 > load A to SH > load B to SH > tile 64x64 to Warp > split 8 > load A to FR > load B to FR > tile 16x8
+fix: state the product in f16, bf16 or tf32, or convert by load(..., dtype=...)""",  # noqa: E501
+    )
