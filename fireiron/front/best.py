@@ -13,6 +13,7 @@ import attrs
 from fireiron.base.errors import CheckError, FireironError
 from fireiron.base.link import here
 from fireiron.front.matmul import MatMulChain
+from fireiron.front.repeat import NUMBERS, Call, launches
 
 if TYPE_CHECKING:
     from fireiron.jit.kernel import CompiledKernel
@@ -106,6 +107,8 @@ def forget() -> None:
     _choices.clear()
     _index.cache_clear()
     _kernel.cache_clear()
+    _kernels.clear()
+    launches.clear()
 
 
 def _chosen(spec: MatMulChain, arch: str | None) -> Choice:
@@ -288,6 +291,10 @@ def gemm(
 ) -> Any:
     """Multiply two arrays with the best schedule known, and compute with the product before it is stored.
 
+    The next call with torch tensors that lie alike, and functions that do the same, takes microseconds: a function
+    counts by its code and the values that it reads from outside. One that reads what may change unseen, as lists and
+    most objects, is called again each time.
+
     Args:
         a, b: arrays as the layout stores them, of torch, CuPy or NumPy, or views of them whose rows or columns are
             contiguous. Leading dimensions are batches; `b` may have none, and then serves all of them.
@@ -312,14 +319,26 @@ def gemm(
         >>> gemm(a, b, epilog=lambda acc, bias: relu(acc + bias), bias=bias)[0, 0].item()
         1.0
     """
+    arrays = (a, b, *[x for x in operands.values() if type(x) not in NUMBERS]) if operands else (a, b)
+    key = launches.key(arrays, out, layout, dtype, (epilog, schedule), operands)
+    if key is not None:
+        launch = launches.find(key)
+        if launch is not None:
+            result = launch(arrays, out, stream, operands)
+            if result is not None:
+                return result
     if epilog is not None or schedule is not None or operands or _is_view(a, b, out, dtype):
         from fireiron.front import fused
 
-        return fused.gemm(a, b, epilog, out, layout, dtype, stream, schedule, operands)
-    kernel = _kernels.get((layout, dtype, a.dtype, a.shape, b.shape, None if out is None else out.dtype))
-    if kernel is None:
-        kernel = _prepared(a, b, out, layout, dtype)
-    return kernel(a, b, out=out, stream=stream)
+        call = fused.prepared(a, b, epilog, out, layout, dtype, schedule, operands)
+    else:
+        kernel = _kernels.get((layout, dtype, a.dtype, a.shape, b.shape, None if out is None else out.dtype))
+        call = Call(kernel or _prepared(a, b, out, layout, dtype), (a, b), (0, 1), out, {})
+    made = call.kernel(*call.inputs, out=call.out, stream=stream, **call.numbers)
+    result = call.shaped(made) if out is None else out
+    if key is not None:
+        launches.keep(key, arrays, call, made, result)
+    return result
 
 
 def _is_view(a: Any, b: Any, out: Any, dtype: object) -> bool:
@@ -336,10 +355,10 @@ def _is_view(a: Any, b: Any, out: Any, dtype: object) -> bool:
     return rank > 3 or rank != len(getattr(b, "shape", ()))
 
 
-_kernels: dict[Any, Callable[..., Any]] = {}
+_kernels: dict[Any, CompiledKernel] = {}
 
 
-def _prepared(a: Any, b: Any, out: Any, layout: str, dtype: object) -> Callable[..., Any]:
+def _prepared(a: Any, b: Any, out: Any, layout: str, dtype: object) -> CompiledKernel:
     from fireiron.algebra.dtypes import dtype as find_dtype
     from fireiron.base.errors import CallError
     from fireiron.jit.arrays import describe

@@ -17,6 +17,7 @@ from fireiron.algebra.layout import Layout
 from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.base.link import here
+from fireiron.base.records import evolve
 from fireiron.check import arguments, limits
 from fireiron.check import links as rules
 from fireiron.check import parallel as parallel_rules
@@ -119,7 +120,7 @@ class Chain:
         link = attrs.evolve(self.links[-1], **changes)
         before = self.trail[-2] if len(self.trail) > 1 else self.origin
         trail = (*self.trail[:-1], apply(link, before))
-        return attrs.evolve(self, links=(*self.links[:-1], link), trail=trail)._within_limits()
+        return evolve(self, links=(*self.links[:-1], link), trail=trail)._within_limits()
 
     @property
     def _before(self) -> Residual:
