@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from fireiron.base.errors import CheckError, FireironError
+from fireiron.base.errors import CheckError, CompileError, FireironError
 from fireiron.base.link import here
 from fireiron.front.matmul import MatMulChain
 from fireiron.front.repeat import NUMBERS, Call, launches
@@ -26,6 +26,7 @@ MODEL_BUDGET_S = 3.0  # of a first choice without records
 SURE = 0.97  # of the modelled time: what saves less is no reason to leave a default, which was measured once
 FEW_POINTS = 24  # of a preset whose default is not legal
 MOST_CHOICES = 4096
+SLOWER = ("spills", "stack", "wgmma-serialised")  # errors of a kernel that would compute right
 SIMULATED = "sm_89"  # what gemm takes where there is no GPU to be fast on: copies by threads are simulated quickest
 
 
@@ -100,6 +101,22 @@ def remember(spec: MatMulChain, arch: str | None, choice: Choice) -> None:
     """Keep a choice that was made elsewhere, as by another process, as what `best` gives."""
     program = spec.program
     _choices[arch, program.arch, program.steps[0].spec] = choice
+
+
+def compiled(spec: MatMulChain, arch: str | None = None) -> CompiledKernel:
+    """Compile the best schedule known; where the installed NVRTC spills registers, warn and compute all the same.
+
+    Raises:
+        CheckError: `nothing-legal`. CompileError: as `compile` does, but for what makes a kernel slower only.
+    """
+    schedule = best(spec, arch)
+    try:
+        return schedule.compile(arch)
+    except CompileError as error:
+        if error.code not in SLOWER:
+            raise
+        warnings.warn(f"slower than it could be: {str(error).splitlines()[0]}", stacklevel=2)
+        return schedule.compile(arch, allow_spills=True)
 
 
 def forget() -> None:
@@ -393,4 +410,4 @@ def _kernel(m: int, n: int, k: int, dtype: str, out: str | None, layout: str, ba
     from fireiron.front.spec import matmul
 
     arch = None if _machine().device else SIMULATED
-    return best(matmul(m, n, k, dtype, out=out, layout=layout, batch=batch), arch).compile(arch)
+    return compiled(matmul(m, n, k, dtype, out=out, layout=layout, batch=batch), arch)

@@ -11,7 +11,7 @@ from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.scalar import parameters
 from fireiron.base.errors import CallError, FireironError
 from fireiron.base.link import here
-from fireiron.front.best import best
+from fireiron.front.best import compiled
 from fireiron.front.digest import digest
 from fireiron.front.fingerprint import fingerprint
 from fireiron.front.matmul import MatMulChain
@@ -140,8 +140,16 @@ def _kernel(
     if found is None:
         if len(_kernels) >= MOST_KERNELS:
             _kernels.clear()
-        found = _kernels[key] = (made or (schedule or best)(_followed(spec, value))).compile()
+        found = _kernels[key] = _compiled(spec, value, schedule, made)
     return found
+
+
+def _compiled(
+    spec: MatMulChain, value: Value | None, schedule: Scheduler | None, made: MatMulChain | None
+) -> CompiledKernel:
+    if made is not None:
+        return made.compile()
+    return compiled(_followed(spec, value)) if schedule is None else schedule(_followed(spec, value)).compile()
 
 
 def _followed(spec: MatMulChain, value: Value | None) -> MatMulChain:

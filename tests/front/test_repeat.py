@@ -76,7 +76,6 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulated]:
 
     monkeypatch.setattr(CompiledKernel, "load", load)
     monkeypatch.setattr(choosing, "best", lambda spec, arch=None: small(spec))
-    monkeypatch.setattr(fused, "best", lambda spec, arch=None: small(spec))
     choosing.forget()
     with stand_in(used):
         yield used
