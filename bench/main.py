@@ -70,7 +70,8 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=prog,
         description="Time schedules against peers: checked against f64, interleaved in one process, L2 flushed.",
-        epilog=f"suites:\n{listed}\nothers:\n  overhead        host time of a call over a bare cuda.core launch\n"
+        epilog=f"suites:\n{listed}\nothers:\n"
+        "  overhead        host time of calls over a bare cuda.core launch; without a GPU their host part\n"
         "  programs        kernels of several products: two sums, LSTM, SwiGLU, MLP, ReLU first\n"
         "  build           time of chains, lowering, printing, compiling; needs no GPU\n"
         "  table FILE      results as Markdown\n"

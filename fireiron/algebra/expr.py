@@ -52,6 +52,7 @@ from fireiron.algebra.index.nodes import (
     Shift,
     Sum,
     Symbol,
+    Term,
     Var,
     as_expr,
     as_int,
@@ -62,6 +63,7 @@ from fireiron.algebra.index.nodes import (
 )
 from fireiron.algebra.index.printing import fits_int32, to_c
 from fireiron.algebra.index.python import to_python
+from fireiron.algebra.index.sums import terms_of
 from fireiron.algebra.index.walk import affine, evaluate, free, substitute, terms
 
 
@@ -100,6 +102,7 @@ __all__ = [
     "Shift",
     "Sum",
     "Symbol",
+    "Term",
     "Var",
     "affine",
     "and_",
@@ -130,6 +133,7 @@ __all__ = [
     "substitute",
     "symbol",
     "terms",
+    "terms_of",
     "to_c",
     "to_python",
 ]

@@ -23,7 +23,7 @@ Leaf: TypeAlias = "tuple[Index, Index]"
 _TOKEN = re.compile(r"\s*(\d+|[(),:])")
 
 
-@attrs.frozen(repr=False, str=False)
+@attrs.frozen(repr=False, str=False, slots=False)
 class Layout:
     """Map coordinates to offsets by `sum(digit * stride)`, digits taken colexicographically.
 
@@ -87,6 +87,8 @@ class Layout:
     @cached_property
     def size(self) -> Any:
         """Count the coordinates; an Expr when an extent is symbolic."""
+        if not isinstance(self.shape, tuple):
+            return self.shape
         return simplest(product(extent for extent, _ in self.leaves))
 
     @cached_property

@@ -62,6 +62,9 @@ def _row(a_order: str, b_order: str, acc: DType) -> Atom:
         numpy=meaning(_SHAPE, (a, b, c), (f16, f16), acc),
         # 125 TFLOP/s of a V100 are 128 products a clock on each of its 320 sub-partitions.
         clocks=8,
+        # "Substantially reduced performance" on other targets (PTX ISA): 17.5 TFLOP/s on an H200, where 62.7 of FFMA
+        # tell its clock. Ampere to Blackwell are taken alike.
+        emulated=(80, 115),
         converge=Warp,
     )
 

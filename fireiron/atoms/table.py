@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import attrs
 
@@ -108,7 +109,7 @@ def matching(
     memories: tuple[Memory, ...],
     level: Level,
     arch: int | None = None,
-    table: tuple[Atom, ...] = TABLE,
+    table: tuple[Atom, ...] | None = None,
     product: Product = "mul",
 ) -> tuple[Atom, ...]:
     """List the atoms that execute a spec, the preferred one first.
@@ -120,7 +121,7 @@ def matching(
         memories: memories in the same order.
         level: whose unit executes it.
         arch: the architecture, None where any will do.
-        table: where to look.
+        table: where to look; everywhere where None.
         product: what a MatMul sums.
 
     Example:
@@ -129,6 +130,8 @@ def matching(
         >>> [atom.name for atom in matching("Move", (4,), (f32, f32), (GL, SH), Thread)]
         ['copy.16B.GL.SH', 'cp.async.16B']
     """
+    if table is None:
+        return _known(kind, shape, dtypes, memories, level, arch, product)
     nbytes = shape[0] * dtypes[0].bits / 8 if kind == "Move" else 0
     return tuple(
         atom
@@ -139,6 +142,21 @@ def matching(
         and atom.unit == level  # most atoms differ before this line, which is quick to see
         and next(_differences(atom, shape, dtypes, memories, level, arch, product), None) is None
     )
+
+
+@lru_cache(4096)
+def _known(
+    kind: str,
+    shape: tuple[int, ...],
+    dtypes: tuple[DType, ...],
+    memories: tuple[Memory, ...],
+    level: Level,
+    arch: int | None,
+    product: Product,
+) -> tuple[Atom, ...]:
+    """Look everywhere; schedules ask for the same few rows over and over."""
+    table = chosen_from(None, shape if kind == "MatMul" else ())
+    return matching(kind, shape, dtypes, memories, level, arch, table, product)
 
 
 def nearest(

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from fireiron.base.errors import CheckError, FireironError
+from fireiron.base.errors import CheckError, CompileError, FireironError
 from fireiron.base.link import here
 from fireiron.front.matmul import MatMulChain
+from fireiron.front.repeat import NUMBERS, Call, launches
 
 if TYPE_CHECKING:
     from fireiron.jit.kernel import CompiledKernel
@@ -25,6 +26,7 @@ MODEL_BUDGET_S = 3.0  # of a first choice without records
 SURE = 0.97  # of the modelled time: what saves less is no reason to leave a default, which was measured once
 FEW_POINTS = 24  # of a preset whose default is not legal
 MOST_CHOICES = 4096
+SLOWER = ("spills", "stack", "wgmma-serialised")  # errors of a kernel that would compute right
 SIMULATED = "sm_89"  # what gemm takes where there is no GPU to be fast on: copies by threads are simulated quickest
 
 
@@ -101,11 +103,29 @@ def remember(spec: MatMulChain, arch: str | None, choice: Choice) -> None:
     _choices[arch, program.arch, program.steps[0].spec] = choice
 
 
+def compiled(spec: MatMulChain, arch: str | None = None) -> CompiledKernel:
+    """Compile the best schedule known; where the installed NVRTC spills registers, warn and compute all the same.
+
+    Raises:
+        CheckError: `nothing-legal`. CompileError: as `compile` does, but for what makes a kernel slower only.
+    """
+    schedule = best(spec, arch)
+    try:
+        return schedule.compile(arch)
+    except CompileError as error:
+        if error.code not in SLOWER:
+            raise
+        warnings.warn(f"slower than it could be: {str(error).splitlines()[0]}", stacklevel=2)
+        return schedule.compile(arch, allow_spills=True)
+
+
 def forget() -> None:
     """Forget all choices: records that were added since are read again."""
     _choices.clear()
     _index.cache_clear()
     _kernel.cache_clear()
+    _kernels.clear()
+    launches.clear()
 
 
 def _chosen(spec: MatMulChain, arch: str | None) -> Choice:
@@ -288,6 +308,10 @@ def gemm(
 ) -> Any:
     """Multiply two arrays with the best schedule known, and compute with the product before it is stored.
 
+    The next call with torch tensors that lie alike, and functions that do the same, takes microseconds: a function
+    counts by its code and the values that it reads from outside. One that reads what may change unseen, as lists and
+    most objects, is called again each time.
+
     Args:
         a, b: arrays as the layout stores them, of torch, CuPy or NumPy, or views of them whose rows or columns are
             contiguous. Leading dimensions are batches; `b` may have none, and then serves all of them.
@@ -312,14 +336,26 @@ def gemm(
         >>> gemm(a, b, epilog=lambda acc, bias: relu(acc + bias), bias=bias)[0, 0].item()
         1.0
     """
+    arrays = (a, b, *[x for x in operands.values() if type(x) not in NUMBERS]) if operands else (a, b)
+    key = launches.key(arrays, out, layout, dtype, (epilog, schedule), operands)
+    if key is not None:
+        launch = launches.find(key)
+        if launch is not None:
+            result = launch(arrays, out, stream, operands)
+            if result is not None:
+                return result
     if epilog is not None or schedule is not None or operands or _is_view(a, b, out, dtype):
         from fireiron.front import fused
 
-        return fused.gemm(a, b, epilog, out, layout, dtype, stream, schedule, operands)
-    kernel = _kernels.get((layout, dtype, a.dtype, a.shape, b.shape, None if out is None else out.dtype))
-    if kernel is None:
-        kernel = _prepared(a, b, out, layout, dtype)
-    return kernel(a, b, out=out, stream=stream)
+        call = fused.prepared(a, b, epilog, out, layout, dtype, schedule, operands)
+    else:
+        kernel = _kernels.get((layout, dtype, a.dtype, a.shape, b.shape, None if out is None else out.dtype))
+        call = Call(kernel or _prepared(a, b, out, layout, dtype), (a, b), (0, 1), out, {})
+    made = call.kernel(*call.inputs, out=call.out, stream=stream, **call.numbers)
+    result = call.shaped(made) if out is None else out
+    if key is not None:
+        launches.keep(key, arrays, call, made, result)
+    return result
 
 
 def _is_view(a: Any, b: Any, out: Any, dtype: object) -> bool:
@@ -336,10 +372,10 @@ def _is_view(a: Any, b: Any, out: Any, dtype: object) -> bool:
     return rank > 3 or rank != len(getattr(b, "shape", ()))
 
 
-_kernels: dict[Any, Callable[..., Any]] = {}
+_kernels: dict[Any, CompiledKernel] = {}
 
 
-def _prepared(a: Any, b: Any, out: Any, layout: str, dtype: object) -> Callable[..., Any]:
+def _prepared(a: Any, b: Any, out: Any, layout: str, dtype: object) -> CompiledKernel:
     from fireiron.algebra.dtypes import dtype as find_dtype
     from fireiron.base.errors import CallError
     from fireiron.jit.arrays import describe
@@ -374,4 +410,4 @@ def _kernel(m: int, n: int, k: int, dtype: str, out: str | None, layout: str, ba
     from fireiron.front.spec import matmul
 
     arch = None if _machine().device else SIMULATED
-    return best(matmul(m, n, k, dtype, out=out, layout=layout, batch=batch), arch).compile(arch)
+    return compiled(matmul(m, n, k, dtype, out=out, layout=layout, batch=batch), arch)

@@ -17,6 +17,7 @@ from fireiron.algebra.layout import Layout
 from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.base.link import here
+from fireiron.base.records import evolve
 from fireiron.check import arguments, limits
 from fireiron.check import links as rules
 from fireiron.check import parallel as parallel_rules
@@ -119,7 +120,7 @@ class Chain:
         link = attrs.evolve(self.links[-1], **changes)
         before = self.trail[-2] if len(self.trail) > 1 else self.origin
         trail = (*self.trail[:-1], apply(link, before))
-        return attrs.evolve(self, links=(*self.links[:-1], link), trail=trail)._within_limits()
+        return evolve(self, links=(*self.links[:-1], link), trail=trail)._within_limits()
 
     @property
     def _before(self) -> Residual:
@@ -361,8 +362,7 @@ class SplitRefinements(Chain):
             level: Block: as many blocks share each tile of C (split-K); inside the block Warpgroup, Warp or
                 `Group(Warp, n)`, whose units then share what loads above this split bring.
             reduce: in_order() by default: the same bits in every run; by_atomics(), of blocks, in the order of arrival;
-                by_tma(), of blocks, which add to C itself (beta=1) by bulk stores; by_cluster(), of at most 8 blocks,
-                which read each other's sums out of shared memory and finish a share of the tile each.
+                by_tma(), of blocks, which add to C (beta=1) by bulk stores; by_cluster(), of up to 8, through their SH.
 
         Shapes:
             (M, N, k)(L) -> (M, N, k)(level)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -11,8 +11,11 @@ from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.scalar import parameters
 from fireiron.base.errors import CallError, FireironError
 from fireiron.base.link import here
-from fireiron.front.best import best
+from fireiron.front.best import compiled
+from fireiron.front.digest import digest
+from fireiron.front.fingerprint import fingerprint
 from fireiron.front.matmul import MatMulChain
+from fireiron.front.repeat import Call
 from fireiron.front.spec import LAYOUTS, MatMul
 from fireiron.language.pointwise import Value, accumulator, cast_to, expression, parameter, read, simplified
 from fireiron.language.tensor import Tensor
@@ -28,38 +31,21 @@ Scheduler = Callable[[MatMulChain], MatMulChain]
 _kernels: dict[Any, CompiledKernel] = {}
 
 
-def gemm(
+def prepared(
     a: Any,
     b: Any,
     epilog: Epilogue | None,
     out: Any,
     layout: str,
     dtype: object,
-    stream: Any,
     schedule: Scheduler | None,
     operands: Mapping[str, Any],
-) -> Any:
-    """Multiply any views of arrays, and compute pointwise with the product; see `fireiron.gemm`."""
+) -> Call:
+    """Prepare the product of any views of arrays, and what is computed pointwise with it; see `fireiron.gemm`."""
     try:
-        call = _prepared(a, b, epilog, out, layout, dtype, schedule, operands)
+        return _prepared(a, b, epilog, out, layout, dtype, schedule, operands)
     except FireironError as error:
         raise error.located(here()) from None
-    result = call.kernel(*call.inputs, out=call.out, stream=stream, **call.numbers)
-    return out if out is not None else call.shaped(result)
-
-
-class _Call(NamedTuple):
-    """Hold what a call of the kernel takes, and the shape that its result should have."""
-
-    kernel: CompiledKernel
-    inputs: tuple[Any, ...]
-    out: Any
-    numbers: dict[str, Any]
-    shape: tuple[int, ...]
-
-    def shaped(self, result: Any) -> Any:
-        """Give an allocated result its leading dimensions back."""
-        return result if tuple(result.shape) == self.shape else result.reshape(self.shape)
 
 
 class _Matrices(NamedTuple):
@@ -78,7 +64,7 @@ def _prepared(
     dtype: object,
     schedule: Scheduler | None,
     operands: Mapping[str, Any],
-) -> _Call:
+) -> Call:
     if layout not in LAYOUTS:
         raise CallError("bad-layout", f"unknown layout {layout!r} of a product", fix="use " + ", ".join(LAYOUTS))
     if layout[1] == "T":
@@ -132,17 +118,42 @@ def _prepared(
         raise CallError(
             "bad-epilog", f"the epilog does not read {unread[0]}", fix=f"drop {unread[0]}=..., or compute with it"
         )
-    key = (spec.matmul, value, schedule, tuple(sorted(numbers)))
-    kernel = _kernels.get(key)
-    if kernel is None:
-        fused = spec if value is None else spec.then(lambda _: value)
-        kernel = (schedule or best)(fused).compile()
+    kernel = _kernel(spec, value, schedule, sorted(numbers))
+    named = {"a": left.array, "b": right.array, **{name: x.array for name, x in extra.items()}}
+    names = [p.name for p in kernel.interface.inputs]
+    order = tuple(list(named).index(name) for name in names)
+    inputs = tuple(named[name] for name in names)
+    return Call(kernel, inputs, order, None if into is None else into.array, numbers, shape)
+
+
+def _kernel(
+    spec: MatMulChain, value: Value | None, schedule: Scheduler | None, numbers: Sequence[str]
+) -> CompiledKernel:
+    """Find or compile the kernel of a product; a schedule of which nothing is certain is made again."""
+    does = None if schedule is None else fingerprint(schedule)
+    made: MatMulChain | None = None
+    key: tuple[Any, ...] = (spec.matmul, value, does, *numbers)
+    if schedule is not None and does is None:
+        made = schedule(_followed(spec, value))
+        key = (*key, digest(made.program, made.links, made.name))
+    found = _kernels.get(key)
+    if found is None:
         if len(_kernels) >= MOST_KERNELS:
             _kernels.clear()
-        _kernels[key] = kernel
-    named = {"a": left.array, "b": right.array, **{name: x.array for name, x in extra.items()}}
-    inputs = tuple(named[p.name] for p in kernel.interface.inputs)
-    return _Call(kernel, inputs, None if into is None else into.array, numbers, shape)
+        found = _kernels[key] = _compiled(spec, value, schedule, made)
+    return found
+
+
+def _compiled(
+    spec: MatMulChain, value: Value | None, schedule: Scheduler | None, made: MatMulChain | None
+) -> CompiledKernel:
+    if made is not None:
+        return made.compile()
+    return compiled(_followed(spec, value)) if schedule is None else schedule(_followed(spec, value)).compile()
+
+
+def _followed(spec: MatMulChain, value: Value | None) -> MatMulChain:
+    return spec if value is None else spec.then(lambda _: value)
 
 
 def _facts(x: Any, name: str) -> ArrayFacts:

@@ -149,14 +149,15 @@ class Verbs(Chain):
             lineinfo: keep the source lines for profilers.
             debug: bound every wait on an mbarrier: a hang becomes an assertion that names the barrier and its link;
                 such a kernel is slower, keeps registers spread evenly over its roles, and is not cached.
-            max_registers: cap of registers a thread.
+            max_registers: cap of registers a thread, 24 to 255, where launch bounds allow more.
             allow_spills: whether spills, stack frames and serialised matrix products are `findings` of the kernel, and
                 not errors; such a kernel is not cached.
             cache: whether the disk cache is used; a warm one lowers nothing.
 
         Raises:
-            CheckError: as `check` does. CompileError: `nvrtc`, `no-nvrtc`, `unsupported-arch`; `spills`, `stack`,
-                `wgmma-serialised`, `wgmma-registers`, `setmaxnreg-ignored`, at the link whose tile takes the registers.
+            CheckError: as `check` does. CompileError: `nvrtc`, `no-nvrtc`, `unsupported-arch`, `register-cap`;
+                `spills`, `stack`, `wgmma-serialised`, `wgmma-registers`, `setmaxnreg-ignored`, at the link whose tile
+                takes the registers.
         """
         from fireiron.jit.build import build
         from fireiron.jit.compile import CompileOptions

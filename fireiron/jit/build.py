@@ -50,13 +50,15 @@ def build(
     entry = load(key) if cache else None
     if entry is None:
         kernel, source = lower()
+        used = _capped(options, kernel, arch)
         path = _source_file(key, kernel.name, source) if cache and options.lineinfo else None
         try:
-            binary = compile_source(source, kernel.name, arch, options, path=path)
+            binary = compile_source(source, kernel.name, arch, used, path=path)
         except CompileError as error:
-            raise raised(error, kernel, arch) from None
+            raise raised(error, kernel, arch, options.max_registers) from None
         if not options.debug:
-            found = tuple(placed(f, kernel, arch) for f in complaints(binary.log, binary.resources, arch))
+            said = complaints(binary.log, binary.resources, arch)
+            found = tuple(placed(f, kernel, arch, options.max_registers) for f in said)
         if found and not options.allow_spills:
             raise found[0].error(CompileError)
         entry = Entry(binary, Interface.of(kernel))
@@ -65,6 +67,16 @@ def build(
             store(key, entry)
     findings = tuple(attrs.evolve(f, severity="warning") for f in found)
     return CompiledKernel(entry.binary, entry.interface, simulator=simulator, findings=findings)
+
+
+def _capped(options: CompileOptions, kernel: Kernel, arch: Arch) -> CompileOptions:
+    """Leave a cap out that is none beside the launch bounds: in their place it would let a block outgrow its SM."""
+    from fireiron.estimate.registers import register_cap
+
+    most = options.max_registers
+    if most is None or most < register_cap(arch, kernel.threads, kernel.minimum_blocks):
+        return options
+    return attrs.evolve(options, max_registers=None)
 
 
 def _source_file(key: str, name: str, source: str) -> str | None:

@@ -19,6 +19,9 @@ from fireiron.jit.resources import Resources, parse_log
 INSTALL_NVRTC = "pip install 'cuda-toolkit[nvrtc]>=13.0,<14'"
 
 
+LEAST_REGISTERS, MOST_REGISTERS = 24, 255  # ptxas takes what is less for 24: calls by its ABI need them
+
+
 @attrs.frozen
 class CompileOptions:
     """Choose how NVRTC compiles.
@@ -26,10 +29,13 @@ class CompileOptions:
     Args:
         lineinfo: keep source lines for profilers.
         debug: the source bounds its waits by calls, which serialise asynchronous products: that is no error then.
-        max_registers: cap of registers a thread, None for what launch bounds allow.
+        max_registers: cap of registers a thread, in place of the launch bounds'; None for what those allow.
         allow_spills: whether spills, stack frames and serialised products are findings of the kernel, not errors.
         defines: preprocessor names and values.
         extra: further NVRTC options, as they are.
+
+    Raises:
+        CompileError: `register-cap`.
     """
 
     lineinfo: bool = False
@@ -39,6 +45,15 @@ class CompileOptions:
     defines: tuple[tuple[str, str], ...] = ()
     extra: tuple[str, ...] = ()
 
+    def __attrs_post_init__(self) -> None:
+        most = self.max_registers
+        if most is not None and not LEAST_REGISTERS <= most <= MOST_REGISTERS:
+            raise CompileError(
+                "register-cap",
+                f"max_registers={most} is no cap: ptxas gives a thread {LEAST_REGISTERS} to {MOST_REGISTERS} registers",
+                fix="choose a number between them, or leave it out for what launch bounds allow",
+            )
+
     def arguments(self, arch: Arch) -> tuple[str, ...]:
         """List the NVRTC command line."""
         # NVRTC's own cache answers a second compile of one source without the log that holds its registers and spills.
@@ -46,7 +61,8 @@ class CompileOptions:
         if self.lineinfo:
             chosen.append("--generate-line-info")
         if self.max_registers is not None:
-            chosen.append(f"--maxrregcount={self.max_registers}")
+            # Without the second option ptxas takes the kernel's launch bounds for the cap, and this one for nothing.
+            chosen += [f"--maxrregcount={self.max_registers}", "--ptxas-options=--override-directive-values"]
         return (*chosen, *(f"--define-macro={name}={value}" for name, value in self.defines), *self.extra)
 
 

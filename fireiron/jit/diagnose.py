@@ -72,8 +72,15 @@ def insufficient(log: str, arch: Arch) -> CompileError | None:
     )
 
 
-def placed(finding: Finding, kernel: Kernel, arch: Arch) -> Finding:
-    """Add to a complaint the register tensor that takes most, its tile's link, and the budget that it has."""
+def placed(finding: Finding, kernel: Kernel, arch: Arch, most: int | None = None) -> Finding:
+    """Add to a complaint the register tensor that takes most, its tile's link, and the budget that it has.
+
+    Args:
+        finding: the complaint.
+        kernel: what was compiled.
+        arch: for which target.
+        most: the cap of registers that the caller set.
+    """
     from fireiron.estimate.registers import register_cap, registers_of, roles_of
     from fireiron.estimate.resources import Origin, origins
     from fireiron.kernel.ir import Await, Call, walk
@@ -87,6 +94,8 @@ def placed(finding: Finding, kernel: Kernel, arch: Arch) -> Finding:
         return finding
     largest, cap = held[-1], register_cap(arch, kernel.threads, kernel.minimum_blocks)
     budget = f"{arch.name} gives each of {kernel.threads} threads at most {cap}"
+    if most is not None and most < cap:
+        budget = f"max_registers={most} is the cap"
     # The product that accumulates there says more than what sets its first value.
     made = {
         view.buffer.name: Origin(site.link, site.path, site.title)
@@ -108,9 +117,9 @@ def placed(finding: Finding, kernel: Kernel, arch: Arch) -> Finding:
     )
 
 
-def raised(error: CompileError, kernel: Kernel, arch: Arch) -> CompileError:
-    """Place an error that is about registers."""
+def raised(error: CompileError, kernel: Kernel, arch: Arch, most: int | None = None) -> CompileError:
+    """Place an error that is about registers; see `placed`."""
     if error.code not in ("wgmma-serialised", "wgmma-registers", "setmaxnreg-ignored"):
         return error
-    found = placed(Finding(error.code, error.message, fix=error.fix), kernel, arch)
+    found = placed(Finding(error.code, error.message, fix=error.fix), kernel, arch, most)
     return CompileError(found.code, found.message, fix=found.fix, link=found.link, path=found.path)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from fireiron.algebra.arch import Arch
@@ -39,6 +40,18 @@ def as_tuple(out: Any) -> tuple[Any, ...]:
     return tuple(cast("tuple[Any, ...]", out)) if isinstance(out, tuple | list) else (out,)
 
 
+def like(tensor: Any) -> Callable[[], Any]:
+    """Give a function that makes torch tensors that lie as one does."""
+    make: Any = sys.modules["torch"].empty_strided
+    extents = tuple(tensor.shape), tuple(tensor.stride())
+    return partial(make, *extents, dtype=tensor.dtype, device=tensor.device)
+
+
+def _lie(tensors: Sequence[Any], *, allocate: bool = False) -> tuple[object, ...]:
+    """Tell how torch tensors lie: all that a plan depends on; and whether the output is yet to be made."""
+    return (allocate, *[fact for x in tensors for fact in (x.shape, x.stride(), x.dtype, x.get_device())])
+
+
 class CompiledKernel:
     """Hold a kernel that is compiled, and call it.
 
@@ -61,7 +74,8 @@ class CompiledKernel:
         self.binary = binary
         self.interface = interface
         self.simulator = simulator
-        self._plans: dict[Any, LaunchPlan] = {}
+        # By how a call's arrays lie; what makes the output stands beside calls that give none.
+        self._plans: dict[Any, tuple[LaunchPlan, Callable[[], Any] | None]] = {}
         self._loaded: dict[int, Loaded] = {}
         self._workspaces: dict[int, Workspaces] = {}
         self._lock = threading.Lock()
@@ -69,6 +83,7 @@ class CompiledKernel:
         self._torch_types: set[type] = set()
         self._current_stream: Callable[[int], int] | None = None
         self._has_one_output = len(interface.outputs) == 1
+        self._numbers = tuple((n.name, n.dtype in ("f32", "f64")) for n in interface.numbers)
         self._defaults: tuple[float | int, ...] | None = None
         if all(n.default is not None for n in interface.numbers):
             self._defaults = tuple(
@@ -136,10 +151,11 @@ class CompiledKernel:
                 size`, `map-type`, `map-rank`, `map-box`, `map-extent`, `map-stride`, `map-refused`, `cluster-size`,
                 `no-room`, `no-gpu`, `old-driver`, `wrong-arch`, `driver`.
         """
-        # The steady state: torch tensors of shapes seen before, and no scalars but defaults.
-        if out is not None and self._has_one_output and not scalars and self._defaults is not None:
-            arrays = (*inputs, out)
-            key: list[Any] = []
+        # The steady state: torch tensors that lie as some before, and plain numbers.
+        values = self._values(scalars) if self._has_one_output else None
+        if values is not None:
+            arrays = inputs if out is None else (*inputs, out)
+            key: list[Any] = [out is None]
             for array in arrays:
                 if type(array) not in self._torch_types:
                     break
@@ -147,15 +163,20 @@ class CompiledKernel:
             else:
                 found = self._plans.get(tuple(key))
                 if found is not None:
+                    plan, fresh = found
                     addresses = [array.data_ptr() for array in arrays]
-                    if not found.suspicious(addresses):
+                    result = out
+                    if fresh is not None:
+                        result = fresh()
+                        addresses.append(result.data_ptr())
+                    if not plan.suspicious(addresses):
                         if stream is None:
                             assert self._current_stream is not None
                             handle = self._current_stream(key[-1])
                         else:
                             handle = stream_handle(stream)
-                        found.run(addresses, self._defaults, handle)
-                        return out
+                        plan.run(addresses, values, handle)
+                        return result
         return self._call(inputs, out, stream, scalars)
 
     def _call(self, inputs: Sequence[Any], out: Any, stream: Any, scalars: Mapping[str, Any]) -> Any:
@@ -177,9 +198,10 @@ class CompiledKernel:
             return result
         for pointer in interface.pointers:
             bind.check_address(pointer, arrays[pointer.name])
-        self._launch(
-            arrays, binding, numbers, default_stream(arrays.values()) if stream is None else stream_handle(stream)
-        )
+        handle = default_stream(arrays.values()) if stream is None else stream_handle(stream)
+        made = self._launch(arrays, binding, numbers, handle)
+        if not given:
+            self._remember(made, arrays, allocated=out is None)
         return result
 
     def prepare(
@@ -210,21 +232,52 @@ class CompiledKernel:
 
     def _launch(
         self, arrays: Mapping[str, ArrayFacts], binding: bind.Binding, numbers: Mapping[str, float | int], stream: int
-    ) -> None:
-        """Launch with checked arguments, and remember the plan where the quick path can find it."""
+    ) -> LaunchPlan:
+        """Launch with checked arguments."""
         made, launch = self._prepare(arrays, binding, numbers)
         launch(stream)
-        ordered = [arrays[p.name] for p in (*self.interface.inputs, *self.interface.outputs)]
-        if all(array.library == "torch" for array in ordered):
-            key: list[Any] = []
-            for array in ordered:
-                tensor = array.owner
-                self._torch_types.add(cast("type", tensor.__class__))
-                key += (tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device())
-            self._current_stream = torch_current_stream()
-            if len(self._plans) >= MOST_PLANS:
-                self._plans.clear()
-            self._plans[tuple(key)] = made
+        return made
+
+    def _remember(self, made: LaunchPlan, arrays: Mapping[str, ArrayFacts], *, allocated: bool) -> None:
+        """Keep the plan of a call with torch tensors where the quick path can find it."""
+        if any(array.library != "torch" for array in arrays.values()):
+            return
+        ordered: list[Any] = [arrays[p.name].owner for p in (*self.interface.inputs, *self.interface.outputs)]
+        self._torch_types |= {cast("type", tensor.__class__) for tensor in ordered}
+        self._current_stream = torch_current_stream()
+        if len(self._plans) >= MOST_PLANS:
+            self._plans.clear()
+        self._plans[_lie(ordered)] = made, None
+        if allocated and self._has_one_output:
+            self._plans[_lie(ordered[:-1], allocate=True)] = made, like(ordered[-1])
+
+    def planned(self, arrays: Sequence[Any]) -> LaunchPlan | None:
+        """Find the plan of an earlier call with torch tensors that lie as these, inputs first; None where none was."""
+        if not all(type(array) in self._torch_types for array in arrays):
+            return None
+        found = self._plans.get(_lie(arrays))
+        return None if found is None else found[0]
+
+    def encoded(self, scalars: Mapping[str, Any]) -> Sequence[float | int]:
+        """Give all numbers as a launch takes them, defaults filled in.
+
+        Raises:
+            CallError: `unknown-argument`, `wrong-dtype`, `missing-scalar`.
+        """
+        values = self._values(scalars)
+        if values is None:
+            _, numbers = bind.split_scalars(self.interface, scalars)
+            values = [encode_number(numbers[n.name], n.dtype) for n in self.interface.numbers]
+        return values
+
+    def _values(self, scalars: Mapping[str, Any]) -> Sequence[float | int] | None:
+        """Encode numbers that need no conversion: all defaults, or all floats; None for others, and for sizes."""
+        if not scalars:
+            return self._defaults
+        if len(scalars) != len(self._numbers):
+            return None
+        values: list[Any] = [scalars.get(name) for name, plain in self._numbers if plain]
+        return values if len(values) == len(scalars) and all(type(x) is float for x in values) else None
 
     def torch_op(self, name: str) -> Callable[..., Any]:
         """Register the kernel as an operator of PyTorch, which `torch.compile(fullgraph=True)` traces.

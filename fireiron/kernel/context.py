@@ -13,6 +13,7 @@ from fireiron.algebra.layout import Layout
 from fireiron.algebra.layout_compose import complement, compose
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
+from fireiron.base.records import evolve
 from fireiron.kernel.ir import (
     BLOCK,
     THREAD,
@@ -176,12 +177,10 @@ class Context:
 
     def define(self, wanted: str, value: Expr, extent: Index) -> Expr:
         """Name an index expression of thread and block at the kernel's start; short and loop-dependent ones stay."""
+        if isinstance(value, Var) or value.range[1] == 0:
+            return value
         expanded = self.expanded(value)
-        if (
-            isinstance(value, Var)
-            or value.range[1] == 0
-            or any(v.name not in (THREAD, BLOCK) for v in free(expanded) if isinstance(v, Var))
-        ):
+        if any(v.name not in (THREAD, BLOCK) for v in free(expanded) if isinstance(v, Var)):
             return value
         for var, known in self.definitions.items():
             # A range that holds where one tile's units are busy need not hold for another's.
@@ -212,7 +211,7 @@ class Layered:
     before: list[Statement] = attrs.field(factory=list[Statement])
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class State:
     """Hold the place in the tree.
 
@@ -264,11 +263,11 @@ class State:
 
     def with_window(self, role: str, window: Window) -> State:
         """Replace one operand's window."""
-        return attrs.evolve(self, windows={**self.windows, role: window})
+        return evolve(self, windows={**self.windows, role: window})
 
     def under(self, words: str, link: Link | None) -> State:
         """Descend by a link, for error paths."""
-        return attrs.evolve(self, path=f"{self.path} > {words}" if self.path else words, link=link)
+        return evolve(self, path=f"{self.path} > {words}" if self.path else words, link=link)
 
 
 def descend(state: State, parts: dict[str, Cut], tiles: dict[str, Expr], level: Level | None = None) -> State:
@@ -276,7 +275,7 @@ def descend(state: State, parts: dict[str, Cut], tiles: dict[str, Expr], level: 
 
     def advanced(windows: dict[str, Window]) -> dict[str, Window]:
         return {
-            role: attrs.evolve(
+            role: evolve(
                 window, axes=tuple(advance(a, parts[a.dim], tiles[a.dim]) if a.dim in parts else a for a in window.axes)
             )
             for role, window in windows.items()
@@ -286,10 +285,8 @@ def descend(state: State, parts: dict[str, Cut], tiles: dict[str, Expr], level: 
     if reach is not None and reach.dim in parts:
         reach = advance(reach, parts[reach.dim], tiles[reach.dim])
     sizes = tuple((dim, parts[dim].size if dim in parts else extent) for dim, extent in state.residual.sizes)
-    residual = attrs.evolve(state.residual, sizes=sizes, level=level or state.level)
-    return attrs.evolve(
-        state, windows=advanced(state.windows), whole=advanced(state.whole), residual=residual, reach=reach
-    )
+    residual = evolve(state.residual, sizes=sizes, level=level or state.level)
+    return evolve(state, windows=advanced(state.windows), whole=advanced(state.whole), residual=residual, reach=reach)
 
 
 Body: TypeAlias = tuple[Statement, ...]
@@ -337,7 +334,7 @@ def units_of(level: Level, state: State, context: Context, tiles: int, cap: int 
             )
     if state.position is None or state.width is None:
         assert context.threads is not None
-        state = attrs.evolve(state, position=context.thread, width=context.threads)
+        state = evolve(state, position=context.thread, width=context.threads)
     position, width = state.position, state.width
     assert position is not None and width is not None
     if state.level.name == level.name:
@@ -408,10 +405,10 @@ def register_access(window: Window, state: State) -> Access:
 
 def _expanded(context: Context, written: Access) -> Access:
     """Write an access over thread and loops alone."""
-    return attrs.evolve(
+    return evolve(
         written,
         coordinates=tuple(context.expanded(c) for c in written.coordinates),
-        limits=tuple(attrs.evolve(x, offset=context.expanded(x.offset)) for x in written.limits),
+        limits=tuple(evolve(x, offset=context.expanded(x.offset)) for x in written.limits),
         guards=tuple(context.expanded(g) for g in written.guards),
     )
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
-
 from fireiron.algebra.expr import Expr, Index, Var, and_, as_expr, proves
 from fireiron.algebra.scalar import Constant
 from fireiron.base.errors import DecompositionError
+from fireiron.base.records import evolve
 from fireiron.kernel.added import added_in_bulk
 from fireiron.kernel.context import Body, Context, Recur, State, buffer_of
 from fireiron.kernel.ir import Compute, For, Region, View
@@ -31,15 +30,13 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     """
     output = state.windows["C"]
     if context.role != "math":  # it has no part in the accumulator's life
-        below = attrs.evolve(state, residual=apply(link, state.residual)).under("epilog", link.link)
+        below = evolve(state, residual=apply(link, state.residual)).under("epilog", link.link)
         return recur(rest, below, context)
     storage = register_storage("acc", output, link.memory, link.dtype, state, context, link.link)
     storage.seeded = link.init != 0
     window = fresh_window(storage, output)
-    inside = attrs.evolve(state.with_window("C", window), residual=apply(link, state.residual)).under(
-        "epilog", link.link
-    )
-    main = recur(rest, attrs.evolve(inside, output=output), context)
+    inside = evolve(state.with_window("C", window), residual=apply(link, state.residual)).under("epilog", link.link)
+    main = recur(rest, evolve(inside, output=output), context)
     parts = storage.partials
     partial = bool(parts) or context.stream is not None
     if storage.ownership is None:
@@ -58,7 +55,7 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     bulk = next((p for p in parts if isinstance(p.reduce, ByTma)), None)
     if bulk is not None:
         value, stores = added_in_bulk(link, output, bulk)
-        link = attrs.evolve(link, value=value, store=stores)
+        link = evolve(link, value=value, store=stores)
     meeting = meet(window, parts, output, inside, state, link, context)
     window, output, inside, state = meeting.window, meeting.output, meeting.inside, meeting.state
     summed = window
@@ -93,10 +90,10 @@ def _store(
     links, name, path = link.store, "C", f"{inside.path} > store"
     if tensor is not None:
         links, name, path = link.outputs[number].store, tensor.name, f"{inside.path} > store {tensor.name}"
-        output = attrs.evolve(output, storage=tensor_window(tensor, state, context).storage)
+        output = evolve(output, storage=tensor_window(tensor, state, context).storage)
     move = store_of(state.residual, link.memory, window.storage.dtype, tensor)
     windows = {"src": window, "dst": output}
-    inner = attrs.evolve(state, residual=move, windows=windows, whole={}, path=path, link=link.link)
+    inner = evolve(state, residual=move, windows=windows, whole={}, path=path, link=link.link)
     return Region(f"store {name}: {move}", recur(links, inner, context), inside.path, link.link)
 
 

@@ -127,11 +127,10 @@ def _product(chosen: Atom | str | None, parts: tuple[str, str, str], state: Stat
     held = RF if state.level.size == 1 else FR
     memories = tuple(held if o.memory.registers else o.memory for o in operands)
     asked = ("MatMul", shape, tuple(o.dtype for o in operands), memories, state.level, context.arch)
-    table = chosen_from(chosen, shape)
     product = context.spec.product if isinstance(context.spec, MatMul) else "mul"
-    matches = matching(*asked, table=table, product=product)
+    matches = matching(*asked, table=None if chosen is None else chosen_from(chosen, shape), product=product)
     if not matches:
-        near = nearest(*asked, table=table, product=product)
+        near = nearest(*asked, table=chosen_from(chosen, shape), product=product)
         raise _no_atom(state, chosen, _nearest(chosen, near), _steps_to(chosen, near, state, operands, shape))
     windows = {role: state.windows[part] for role, part in zip(("A", "B", "C"), parts, strict=True)}
     found = preferred(matches, windows)
@@ -300,10 +299,9 @@ def _copy(chosen: Atom | str | None, src: View, dst: View, count: int, state: St
     memories = tuple(RF if v.buffer.memory.registers else v.buffer.memory for v in (src, dst))
     dtypes = (src.buffer.dtype, dst.buffer.dtype)
     asked = ("Move", (count,), dtypes, memories, Thread, context.arch)
-    table = chosen_from(chosen)
-    found = matching(*asked, table=table)
+    found = matching(*asked, table=None if chosen is None else chosen_from(chosen))
     if not found:
-        raise _no_atom(state, chosen, "; ".join(map(str, nearest(*asked, table=table))))
+        raise _no_atom(state, chosen, "; ".join(map(str, nearest(*asked, table=chosen_from(chosen)))))
     return found[0]
 
 

@@ -13,6 +13,7 @@ from fireiron.atoms.cp_async import GROUP
 from fireiron.atoms.table import chosen_from
 from fireiron.atoms.tma import GROUP as BULK
 from fireiron.base.errors import DecompositionError
+from fireiron.base.records import evolve
 from fireiron.kernel.context import Body, Context, Recur, State
 from fireiron.kernel.ir import Call, Commit, Fence, For, If, Region, Sync, Wait, walk
 from fireiron.kernel.own_units import own_units
@@ -50,15 +51,15 @@ def open_load(
     window = fresh_window(storage, source, slot)
     below = state.under(f"load {link.role} to {link.memory}", link.link)
     if link.ops is not None:
-        below = attrs.evolve(below, whole={r: w for r, w in state.whole.items() if r != link.role})
-    return attrs.evolve(below.with_window(link.role, window), residual=apply(link, state.residual))
+        below = evolve(below, whole={r: w for r, w in state.whole.items() if r != link.role})
+    return evolve(below.with_window(link.role, window), residual=apply(link, state.residual))
 
 
 def lower_copy(link: Load, state: State, storage: Storage, slot: Expr | None, context: Context, recur: Recur) -> Copy:
     """Lower the Move that fills a load's buffer; a chain that starts with a load of its own has two parts."""
     source = state.windows[link.role]
     move = move_of(state.residual, link.role, link.memory, storage.dtype)
-    inner = attrs.evolve(
+    inner = evolve(
         state,
         residual=move,
         windows={"src": source, "dst": fresh_window(storage, source, slot)},
@@ -76,15 +77,15 @@ def lower_copy(link: Load, state: State, storage: Storage, slot: Expr | None, co
         del context.storages[staging.name]
         context.names.discard(staging.name)
         staging = known
-        opened = opened.with_window("src", attrs.evolve(opened.windows["src"], storage=known))
+        opened = opened.with_window("src", evolve(opened.windows["src"], storage=known))
     elif staging.memory.registers:
         context.storages[f"staging {storage.name}"] = staging
     # The hop whose own schedule decides which thread holds what is staged comes first.
     if staging.memory.registers and not _defines_ownership(first):
         finish = recur(link.move[1:], opened, context)
-        start = lower_copy(first, attrs.evolve(inner, ops=None), staging, None, context, recur)
+        start = lower_copy(first, evolve(inner, ops=None), staging, None, context, recur)
     else:
-        start = lower_copy(first, attrs.evolve(inner, ops=None), staging, None, context, recur)
+        start = lower_copy(first, evolve(inner, ops=None), staging, None, context, recur)
         finish = recur(link.move[1:], opened, context)
     return Copy((*start.start, *start.finish), (Region(title, finish, inner.path, link.link),))
 
@@ -105,7 +106,7 @@ def lower_load(link: Load, rest: Sequence[Decomposition], state: State, context:
     What follows is lowered first where it decides ownership and thread counts; it still runs second.
     """
     if context.role == "load":  # other loads than a ring's are the other role's part
-        return recur(rest, attrs.evolve(state, residual=apply(link, state.residual)), context)
+        return recur(rest, evolve(state, residual=apply(link, state.residual)), context)
     if link.memory == SH and _stores_in_bulk(rest):
         return _through_ring(link, rest, state, context, recur)
     inner = open_load(link, state, context, rest=rest if state.residual.kind == "Move" else ())
@@ -135,9 +136,9 @@ def _through_ring(link: Load, rest: Sequence[Decomposition], state: State, conte
     thread; and what they wrote is made visible to it.
     """
     slots, trip, total = state.ring or (1, as_expr(0), 1)
-    inner = open_load(link, attrs.evolve(state, ring=None), context, slots, trip, rest)
+    inner = open_load(link, evolve(state, ring=None), context, slots, trip, rest)
     storage = inner.windows[link.role].storage
-    copy = lower_copy(link, attrs.evolve(state, ring=None), storage, trip, context, recur)
+    copy = lower_copy(link, evolve(state, ring=None), storage, trip, context, recur)
     body = recur(rest, inner, context)
     first = eq(state.position if state.position is not None else context.thread, 0)
     name = storage.name
@@ -181,7 +182,7 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
         loop.var: context.variable(loop.var.name, extent) for loop, extent in zip(held.loops, held.extents, strict=True)
     }
     coordinates = tuple(substitute(c, fresh) for c in written.coordinates)
-    limits = tuple(attrs.evolve(x, offset=substitute(x.offset, fresh)) for x in written.limits)
+    limits = tuple(evolve(x, offset=substitute(x.offset, fresh)) for x in written.limits)
     guards = tuple(g for g in (substitute(g, fresh) for g in written.guards) if g not in state.guards)
     loops_of = [(fresh[x.var], n) for x, n in zip(held.loops, held.extents, strict=True)]
     coordinates, limits, regular, irregular = _sort_loops(coordinates, limits, guards, loops_of)
@@ -214,20 +215,20 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
                 )
             inside += [Bound(at, layout, as_expr(mine.size)), Bound(at, layout, as_expr(0), lower=True)]
         axes[role].append(Axis(mine.dim, layout.size, offset, layout, tuple(inside)))
-        outer = tuple(attrs.evolve(b, offset=b.offset + at, steps=layout) for b in other.bounds)
+        outer = tuple(evolve(b, offset=b.offset + at, steps=layout) for b in other.bounds)
         moved = Axis(other.dim, layout.size, other.offset + at, layout, (*outer, *(b for b in inside if not _holds(b))))
         axes[other_role].append(moved)
         for found in whole.values():
             axis = found[i]
-            behind = tuple(attrs.evolve(b, offset=b.offset + at, steps=layout) for b in axis.bounds)
+            behind = tuple(evolve(b, offset=b.offset + at, steps=layout) for b in axis.bounds)
             found[i] = Axis(axis.dim, layout.size, axis.offset + at, layout, behind)
         sizes.append((mine.dim, layout.size))
-    residual = attrs.evolve(state.residual, level=Thread, sizes=tuple(sizes))
-    windows = {r: attrs.evolve(state.windows[r], axes=tuple(a)) for r, a in axes.items()}
+    residual = evolve(state.residual, level=Thread, sizes=tuple(sizes))
+    windows = {r: evolve(state.windows[r], axes=tuple(a)) for r, a in axes.items()}
     loops = tuple(RegisterLoop(v, as_expr(n), unrolled=True) for v, n in irregular)
-    inner = attrs.evolve(
+    inner = evolve(
         state.under("own Thread", link.link), residual=residual, windows=windows, loops=(*state.loops, *loops),
-        whole={r: attrs.evolve(state.whole[r], axes=tuple(a)) for r, a in whole.items()},
+        whole={r: evolve(state.whole[r], axes=tuple(a)) for r, a in whole.items()},
         guards=(*state.guards, *guards),
         position=as_expr(0), width=1,
     )  # fmt: skip
@@ -305,7 +306,7 @@ def _sort_loops(
             low, high = Var(f"{var.name}_low", chunk), Var(f"{var.name}_high", extent // chunk)
             digits = {var: low + high * chunk}
             written = tuple(substitute(c, digits) for c in coordinates)
-            ends = tuple(attrs.evolve(x, offset=substitute(x.offset, digits)) for x in limits)
+            ends = tuple(evolve(x, offset=substitute(x.offset, digits)) for x in limits)
             steps = [_steps(written, ends, digit) for digit in (low, high)]
             if steps[0] is not None and steps[1] is not None:
                 coordinates, limits = written, ends

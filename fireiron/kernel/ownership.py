@@ -7,12 +7,13 @@ contradiction is found and named.
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
 
-from fireiron.algebra.expr import Expr, Var, as_expr, evaluate, free
+from fireiron.algebra.expr import Expr, Term, Var, as_expr, evaluate, free, terms_of
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
@@ -77,7 +78,7 @@ class Access:
     @property
     def count(self) -> int:
         """Count the elements of one visit."""
-        return int(np.prod([layout.size for layout in self.elements]))
+        return prod([layout.size for layout in self.elements])
 
     @property
     def extents(self) -> tuple[int, ...]:
@@ -95,7 +96,7 @@ class Access:
         Rows are threads (one row where they do not matter), columns loop values and elements, innermost fastest.
         """
         count, extents = self.count, self.extents
-        total = int(np.prod(extents)) * count
+        total = prod(extents) * count
         column = np.arange(total, dtype=np.int64)
         env: dict[str, Any] = {"thread": np.arange(threads, dtype=np.int64)[:, None]}
         weight = count
@@ -105,12 +106,15 @@ class Access:
         element = column % count
         key: Ints = np.zeros((1, total), dtype=np.int64)
         for coordinate, layout in zip(self.coordinates, self.elements, strict=True):
-            steps = layout(element % layout.size) if layout.size > 1 else 0
-            element = element // layout.size
-            value = evaluate(coordinate, env) + np.asarray(steps)
+            value = evaluate(coordinate, env)
+            if layout.size > 1:
+                value = value + layout(element % layout.size)
+                element = element // layout.size
             key = key * SPAN + value
+        if not self.limits and not self.guards:
+            return key
         there: NDArray[np.bool_] = self._there(env, total)
-        return np.atleast_2d(np.where(there, key, key + ABSENT))
+        return np.where(there, key, key + ABSENT)
 
     def _there(self, env: dict[str, Any], total: int) -> Any:
         """Tabulate which elements exist."""
@@ -181,7 +185,7 @@ class Ownership:
     @property
     def size(self) -> int:
         """Count the registers of one thread."""
-        return int(np.prod(self.access.extents)) * self.access.count
+        return prod(self.access.extents) * self.access.count
 
     def agree(self, opaque: str, name: str, user: str) -> None:
         """Refuse what would need to know which element of an opaque fragment a register holds.
@@ -242,6 +246,8 @@ class Ownership:
         return total, steps
 
     def _lookup(self, other: Access, name: str, user: str) -> Ints:
+        if _moved_alike(self.access, other):
+            return self._looked_up_once(other, name, user)
         held, wanted = self.access.keys(self.threads), other.keys(self.threads)
         rows = max(len(held), len(wanted))
         held, wanted = (np.broadcast_to(t, (rows, t.shape[1])) for t in (held, wanted))
@@ -257,13 +263,7 @@ class Ownership:
         missing = (flat[place] != sought) & (wanted.ravel() < ABSENT // 2)
         if missing.any():
             thread, column = divmod(int(np.flatnonzero(missing)[0]), wanted.shape[1])
-            raise DecompositionError(
-                "ownership-conflict",
-                f"{user} lets thread {thread} touch element {self._coordinate(int(wanted[thread, column]))} of {name}, "
-                f"which {self.owner} gives to another thread",
-                fix="descend the Move by conform() or own(Thread), or convert by a Move through shared memory",
-                other=self.link,
-            )
+            raise self._elsewhere(thread, int(wanted[thread, column]), name, user)
         found: Ints = (place % held.shape[1]).reshape(wanted.shape)
         # Where a thread has no element any register will do: the one that the other threads use.
         certain = (wanted < ABSENT // 2) | ~(wanted < ABSENT // 2).any(axis=0)
@@ -271,6 +271,25 @@ class Ownership:
         if not (found == found[0]).all():
             raise self._irregular(name, user)
         return found
+
+    def _looked_up_once(self, other: Access, name: str, user: str) -> Ints:
+        """Look up for the first thread what holds for all."""
+        held: list[int] = self.access.keys(1)[0].tolist()
+        wanted: list[int] = other.keys(1)[0].tolist()
+        registers = {key: register for register, key in reversed([*enumerate(held)])}
+        for key in wanted:
+            if key not in registers:
+                raise self._elsewhere(0, key, name, user)
+        return np.array([[registers[key] for key in wanted]], dtype=np.int64)
+
+    def _elsewhere(self, thread: int, key: int, name: str, user: str) -> DecompositionError:
+        return DecompositionError(
+            "ownership-conflict",
+            f"{user} lets thread {thread} touch element {self._coordinate(key)} of {name}, "
+            f"which {self.owner} gives to another thread",
+            fix="descend the Move by conform() or own(Thread), or convert by a Move through shared memory",
+            other=self.link,
+        )
 
     def _coordinate(self, key: int) -> tuple[int, ...]:
         out: list[int] = []
@@ -286,6 +305,28 @@ class Ownership:
             fix="descend the Move by conform() or own(Thread)",
             other=self.link,
         )
+
+
+def _moved_alike(a: Access, b: Access) -> bool:
+    """Say whether a thread plainly moves all elements of both by one distance: then one thread tells of all."""
+    if a.limits or a.guards or b.limits or b.guards:
+        return False
+    return all(
+        (moved := _moved(x)) is not None and moved == _moved(y)
+        for x, y in zip(a.coordinates, b.coordinates, strict=True)
+    )
+
+
+def _moved(coordinate: Expr) -> frozenset[Term] | None:
+    """List what a coordinate adds up from the thread alone; None where the thread stands in other terms too."""
+    found: list[Term] = []
+    for term in terms_of(coordinate)[0]:
+        names = {leaf.name for leaf in free(term[0])}
+        if names == {"thread"}:
+            found.append(term)
+        elif "thread" in names:
+            return None
+    return frozenset(found)
 
 
 def _shifted_alike(held: Ints, wanted: Ints) -> bool:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import attrs
-
 from fireiron.algebra.expr import Expr, as_expr, as_int, lt, ne, or_, proves
 from fireiron.atoms.cp_async import GROUP
 from fireiron.base.errors import DecompositionError
+from fireiron.base.records import evolve
 from fireiron.kernel.context import Body, Context, Recur, State, descend
 from fireiron.kernel.epilog import initialise
 from fireiron.kernel.flow import Flow, leading_loads, lower_flowing
@@ -30,7 +29,7 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
     Raises:
         DecompositionError: `register-loop`, `pipeline-empty`.
     """
-    layers, state = state.around, attrs.evolve(state, around=None)
+    layers, state = state.around, evolve(state, around=None)
     if link.specialised is not None:
         return lower_specialised(link, rest, state, context, recur)
     extent = state.residual.extents["K"]
@@ -40,11 +39,11 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
     if state.flow is not None:
         if _takes_part(link, rest):
             return lower_flowing(link, rest, state, context, recur)
-        flow, state = state.flow, attrs.evolve(state, flow=None)
+        flow, state = state.flow, evolve(state, flow=None)
         return flow.around(lower_split(link, rest, state, context, recur))
     k = context.variable("k", trips)
     below = state.under(link.words, link.link)
-    looped = attrs.evolve(
+    looped = evolve(
         below,
         loops=(*state.loops, RegisterLoop(k, trips, link.unrolled, link.link)),
         begun=or_(state.begun, ne(k, 0)),
@@ -60,7 +59,7 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
         # Chunks count on over all layers.
         moved = {layers.var: chunk // each}
         windows = {role: substituted(window, moved) for role, window in inside.windows.items()}
-        return descend(attrs.evolve(inside, windows=windows), parts, {"K": chunk % each})
+        return descend(evolve(inside, windows=windows), parts, {"K": chunk % each})
 
     before = () if state.windows["C"].storage.memory.registers else initialise(state, context)
     if link.stages == 1:
@@ -119,7 +118,7 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
         first, body = _chunk(link, below_loads, lambda chunk: at(chunk, looped), number, inner, context, recur)
         return (*before, *first, *around(body))
     flow = Flow(k, trips, link, lambda: copies(k, below), around)
-    return (*before, *recur(rest[len(loads) :], attrs.evolve(inner, flow=flow), context))
+    return (*before, *recur(rest[len(loads) :], evolve(inner, flow=flow), context))
 
 
 def _chunk(

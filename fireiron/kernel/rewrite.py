@@ -112,6 +112,20 @@ def replaced(body: Body, values: Mapping[Var, Expr]) -> Body:
     return tuple(out)
 
 
+def without(body: Body, drop: Callable[[Statement], bool]) -> Body:
+    """Leave out statements, wherever they stand."""
+    out: list[Statement] = []
+    for s in body:
+        match s:
+            case _ if drop(s):
+                continue
+            case For(body=inner) | If(body=inner) | Region(body=inner):
+                out.append(attrs.evolve(s, body=without(inner, drop)))
+            case _:
+                out.append(s)
+    return tuple(out)
+
+
 def masked(body: Body, present: Expr, able: Callable[[Call], bool]) -> Body | None:
     """Let atoms carry a condition themselves, so that no branch parts what stands around; None where one cannot."""
     out: list[Statement] = []

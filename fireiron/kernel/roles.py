@@ -39,6 +39,7 @@ from fireiron.kernel.ir import (
 from fireiron.kernel.move import lower_copy, open_load
 from fireiron.kernel.ownership import RegisterLoop
 from fireiron.kernel.promote import close_chunk, open_chunk
+from fireiron.kernel.rewrite import without
 from fireiron.kernel.sites import reads_and_writes
 from fireiron.kernel.window import Storage, cut_chunk
 from fireiron.language.decompositions import Decomposition, Load, Split
@@ -122,9 +123,7 @@ def _empty(
     ring.storages.update({load.role: inner.windows[load.role].storage for load in loads})
     flying = any(isinstance(s, Call) and s.atom.completion == GROUP for s in walk(compute))
     late = link.inflight if flying else 0
-    if late and any(
-        isinstance(s, Call) and s.atom.completion == GROUP and _refilled(s, compute) for s in walk(compute)
-    ):
+    if late and _refills(compute):
         raise DecompositionError(
             "register-inflight",
             f"inflight={late}: products read A's registers while the next chunk is loaded there",
@@ -147,7 +146,7 @@ def _empty(
     if flying:
         taken = None if link.promoted is None else _taken(chunk)
         wait = (Commit(GROUP), *promoted.ahead, Wait(GROUP, late, holds=taken))
-        body += (Fence("wgmma", "accumulators are registers"), *compute, *wait)
+        body += (*_fenced(compute), *wait)
     else:
         body += (*promoted.ahead, *compute)
     if not flying or any(isinstance(s, Call) and _loads(s) for s in walk(compute)):
@@ -301,6 +300,30 @@ def _budgets(link: Split, context: Context) -> None:
 
 def _held(call: Call) -> bool:
     return call.atom.operand("A").memory.registers
+
+
+def _fenced(compute: Body) -> Body:
+    """Put a fence before the products; one does for all, where no A is written in registers behind the first."""
+    if any(map(_orders, walk(compute))):
+        for i, s in enumerate(compute):
+            if not any(isinstance(x, Call) and x.atom.completion == GROUP for x in walk((s,))):
+                continue
+            if isinstance(s, Region):
+                return (*compute[:i], attrs.evolve(s, body=_fenced(s.body)), *compute[i + 1 :])
+            if _refills(compute[i:]):
+                break
+            first = Fence("wgmma", "sums and A are registers, written before")
+            return (*without(compute[:i], _orders), first, *without(compute[i:], _orders))
+    return (Fence("wgmma", "accumulators are registers"), *compute)
+
+
+def _orders(statement: Statement) -> bool:
+    return isinstance(statement, Fence) and statement.kind == "wgmma"
+
+
+def _refills(body: Body) -> bool:
+    """Say whether a product's A lies in registers that the same body writes."""
+    return any(isinstance(s, Call) and s.atom.completion == GROUP and _refilled(s, body) for s in walk(body))
 
 
 def _refilled(call: Call, body: Body) -> bool:

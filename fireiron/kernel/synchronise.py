@@ -140,6 +140,8 @@ class _Pass:
     def conflicts(
         self, pending: list[Touch], statement: Statement, shift: tuple[Var, Expr] | None = None
     ) -> list[Edge]:
+        if not pending:
+            return []
         later = touches(statement)
         if shift is not None:
             later = [_shifted(t, *shift) for t in later]

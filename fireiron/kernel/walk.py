@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
-
 from fireiron.algebra.expr import (
     Expr,
     Index,
@@ -21,6 +19,7 @@ from fireiron.algebra.expr import (
     simplest,
 )
 from fireiron.base.errors import DecompositionError, FireironError
+from fireiron.base.records import evolve
 from fireiron.check.limits import MAX_CLUSTER
 from fireiron.kernel.context import Body, Context, State, descend, units_of
 from fireiron.kernel.epilog import lower_epilog
@@ -85,9 +84,9 @@ def lower_links(links: Sequence[Decomposition], state: State, context: Context) 
             case Load():
                 return lower_load(link, rest, state, context, lower_links)
             case Prolog(role):
-                below = attrs.evolve(state, residual=apply(link, state.residual))
+                below = evolve(state, residual=apply(link, state.residual))
                 whole = {**state.whole, role: state.whole.get(role, state.windows[role])}
-                below = attrs.evolve(below, whole=whole).under(f"prolog {role}", link.link)
+                below = evolve(below, whole=whole).under(f"prolog {role}", link.link)
                 return lower_links(rest, below, context)
             case Epilog() if state.residual.sums:
                 return lower_products(link, rest, state, context, lower_links)
@@ -145,7 +144,7 @@ def _loop_tile(
             var = context.variable(dim.lower(), trips)
             tiles[dim] = var
             loops.append((var, trips))
-    inner = attrs.evolve(state, loops=(*state.loops, *(RegisterLoop(v, t, link.unrolled, link.link) for v, t in loops)))
+    inner = evolve(state, loops=(*state.loops, *(RegisterLoop(v, t, link.unrolled, link.link) for v, t in loops)))
     if link.stages > 1:
         trip, total = as_expr(0), 1
         for var, trips in loops:
@@ -155,7 +154,7 @@ def _loop_tile(
                     "symbolic-tiles", f"{trips} tiles cannot go through a ring: their number is not known", fix=""
                 )
             trip, total = trip * many + var, total * many
-        inner = attrs.evolve(inner, ring=(link.stages, trip, total))
+        inner = evolve(inner, ring=(link.stages, trip, total))
     body = lower_links(rest, descend(inner, parts, tiles), context)
     for var, trips in reversed(loops):
         body = (For(var, trips, body, link.unrolled),)
@@ -421,7 +420,7 @@ def _unit_tile(
                 fix="give the loads to a role of their own: split(k).pipeline(n).specialize() above",
             )
         inside = descend(state, parts, {dim: as_expr(0) for dim in parts}, level)
-        inside = attrs.evolve(inside, position=units.position, width=units.width)
+        inside = evolve(inside, position=units.position, width=units.width)
         return (Region(str(inside.residual), lower_links(rest, inside, context), state.path, link.link),)
     word = "lane" if level.size == 1 and state.width == WARP_WIDTH else level.name.lower()
     unit = context.define(word, units.index, units.present)
@@ -440,9 +439,9 @@ def _unit_tile(
     guards = state.guards if proves(present) else (*state.guards, present)
     # Where units take tiles in turn, or stand idle, a pipeline around them keeps its loop.
     flow = None if var is None and proves(present) else state.flow
-    inside = descend(attrs.evolve(state, loops=loops, guards=guards), parts, numbers, level)
-    inside = inside if flow is None else attrs.evolve(inside, flow=None)
-    inside = attrs.evolve(inside, position=units.position, width=units.width)
+    inside = descend(evolve(state, loops=loops, guards=guards), parts, numbers, level)
+    inside = inside if flow is None else evolve(inside, flow=None)
+    inside = evolve(inside, position=units.position, width=units.width)
     if context.loaders and state.level.name == Block.name and var is None:
         context.busy = reached(inside)
         if context.busy is not None:  # a unit that computes nothing stores zeros, under predicates that never hold

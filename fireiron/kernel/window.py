@@ -8,6 +8,7 @@ leaves a condition behind.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import attrs
 
@@ -18,6 +19,7 @@ from fireiron.algebra.layout_compose import complement, compose
 from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
+from fireiron.base.records import evolve
 from fireiron.kernel.ownership import Ownership
 from fireiron.language.decompositions import Chunks, Extent, Reduction
 from fireiron.language.levels import Level, Memory
@@ -111,7 +113,13 @@ class Bound:
         return ge(self.offset + shift, 0) if self.lower else lt(self.offset + shift, self.limit)
 
 
-@attrs.frozen
+@lru_cache(4096)
+def line(extent: Index, stride: Index) -> Layout:
+    """Give the layout of one mode; windows ask for the same few over and over."""
+    return Layout(extent, stride)
+
+
+@attrs.frozen(slots=False)
 class Axis:
     """Map a dimension's local index to a buffer coordinate; `steps` None is the identity."""
 
@@ -125,7 +133,7 @@ class Axis:
     def layout(self) -> Layout:
         """Give `steps` with the identity spelled out."""
         assert isinstance(self.size, int)
-        return Layout(self.size, 1) if self.steps is None else self.steps
+        return line(self.size, 1) if self.steps is None else self.steps
 
 
 @attrs.frozen
@@ -147,6 +155,7 @@ class Cut:
     ragged: bool
 
 
+@lru_cache(4096)
 def cut(size: Extent, extent: Index) -> Cut:
     """Cut an extent.
 
@@ -203,15 +212,13 @@ def _advance(offset: Expr, steps: Layout | None, part: Cut, tile: Expr) -> tuple
 def advance(axis: Axis, part: Cut, tile: Expr) -> Axis:
     """Descend an axis to one tile."""
     offset, steps = _advance(axis.offset, axis.steps, part, tile)
-    bounds = [
-        attrs.evolve(b, offset=o, steps=s) for b in axis.bounds for o, s in [_advance(b.offset, b.steps, part, tile)]
-    ]
+    bounds = [evolve(b, offset=o, steps=s) for b in axis.bounds for o, s in [_advance(b.offset, b.steps, part, tile)]]
     if part.ragged:
         bounds.append(Bound(tile * part.size, None, as_expr(axis.size)))
     return Axis(axis.dim, part.size, offset, steps, tuple(bounds))
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class Window:
     """Name the part of a buffer that an operand is now, in ring slot `slot` (None: not in a ring)."""
 
@@ -254,8 +261,10 @@ class Window:
         else:
             stride = strides[index]
         assert not isinstance(stride, tuple)
-        layout = axis.layout
-        return Layout(layout.shape, _scaled(layout.stride, stride))
+        if axis.steps is None:
+            assert isinstance(axis.size, int)
+            return line(axis.size, stride)
+        return Layout(axis.steps.shape, _scaled(axis.steps.stride, stride))
 
     def condition(self) -> Expr | None:
         """Give the condition under which the first element exists, None where it always does."""
@@ -292,11 +301,11 @@ def substituted(window: Window, values: Mapping[Var, Expr]) -> Window:
     if not values:
         return window
     axes = tuple(
-        attrs.evolve(
+        evolve(
             axis,
             offset=substitute(axis.offset, values),
-            bounds=tuple(attrs.evolve(b, offset=substitute(b.offset, values)) for b in axis.bounds),
+            bounds=tuple(evolve(b, offset=substitute(b.offset, values)) for b in axis.bounds),
         )
         for axis in window.axes
     )
-    return attrs.evolve(window, axes=axes)
+    return evolve(window, axes=axes)

@@ -88,6 +88,7 @@ class Atom:
             read through its view, whose layout lists the tile with the row fastest. Moves move. Packed
             elements come as the bytes that hold them.
         clocks: issue clocks of one warp instruction on one SM sub-partition, for the cost model.
+        emulated: the first architecture on which other instructions stand in for it, and its clocks there.
         converge: the level whose threads must all arrive, where that is more than the unit (None: the unit's own).
         product: what a MatMul sums.
     """
@@ -114,6 +115,11 @@ class Atom:
     converge: Level | None = None
     product: Product = "mul"
     last: int = 0
+    emulated: tuple[int, float] | None = None
+
+    def clocks_on(self, arch: int) -> float:
+        """Give its issue clocks on an architecture."""
+        return self.emulated[1] if self.emulated is not None and arch >= self.emulated[0] else self.clocks
 
     def missing_on(self, arch: int) -> str:
         """Say why an architecture does not have this instruction, "" where it does."""

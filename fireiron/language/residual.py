@@ -9,6 +9,7 @@ import attrs
 
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Index
+from fireiron.base.records import evolve
 from fireiron.language.decompositions import (
     Chunks,
     Decomposition,
@@ -32,7 +33,7 @@ from fireiron.language.tensor import Tensor
 Kind: TypeAlias = Literal["MatMul", "Move", "Init", "Pointwise", "Layers"]
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class Operand:
     """Say where one operand of a residual spec lies now.
 
@@ -58,7 +59,7 @@ class Operand:
         return self.dtype if self.ops is None else self.ops.dtype
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class Residual:
     """Describe the spec that a chain has left to decompose.
 
@@ -164,7 +165,7 @@ def layer_of(weights: Tensor, around: Residual) -> Residual:
     sizes = (*one, ("M", around.extents["M"]), ("N", width), ("K", depth))
     dims = ("K", "N") if not stack else (BATCH, "K", "N")
     b = Operand("B", weights, weights.memory, weights.dtype, dims)
-    c = attrs.evolve(a, role="C", dims=("M", "N"))
+    c = evolve(a, role="C", dims=("M", "N"))
     return Residual("MatMul", around.level, sizes, (a, b, c))
 
 
@@ -173,8 +174,8 @@ def result_of(around: Residual) -> Residual:
     a, y = around.operand("A"), around.operand("C")
     assert a is not None and y is not None
     sizes = (("M", around.extents["M"]), ("N", y.tensor.shape[-1]))
-    src = attrs.evolve(a, role="src", dims=("M", "N"))
-    return Residual("Move", around.level, sizes, (src, attrs.evolve(y, role="dst")))
+    src = evolve(a, role="src", dims=("M", "N"))
+    return Residual("Move", around.level, sizes, (src, evolve(y, role="dst")))
 
 
 def roles(letter: str, tensors: tuple[Tensor, ...]) -> tuple[tuple[str, Tensor], ...]:
@@ -193,8 +194,8 @@ def move_of(residual: Residual, role: str, memory: Memory, dtype: DType) -> Resi
     operand = residual.operand(role)
     assert operand is not None
     sizes = tuple((dim, residual.extents[dim]) for dim in operand.dims)
-    src = attrs.evolve(operand, role="src", ops=None)
-    dst = attrs.evolve(operand, role="dst", memory=memory, dtype=dtype, ops=None)
+    src = evolve(operand, role="src", ops=None)
+    dst = evolve(operand, role="dst", memory=memory, dtype=dtype, ops=None)
     return Residual("Move", residual.level, sizes, (src, dst))
 
 
@@ -210,10 +211,10 @@ def store_of(residual: Residual, memory: Memory, dtype: DType, to: Tensor | None
     """
     c = residual.playing("C")[number]
     sizes = tuple((dim, residual.extents[dim]) for dim in c.dims)
-    dst = attrs.evolve(c, role="dst")
+    dst = evolve(c, role="dst")
     if to is not None:
-        dst = attrs.evolve(dst, tensor=to, memory=to.memory, dtype=to.dtype)
-    return Residual("Move", residual.level, sizes, (attrs.evolve(dst, role="src", memory=memory, dtype=dtype), dst))
+        dst = evolve(dst, tensor=to, memory=to.memory, dtype=to.dtype)
+    return Residual("Move", residual.level, sizes, (evolve(dst, role="src", memory=memory, dtype=dtype), dst))
 
 
 def apply(link: Decomposition, residual: Residual) -> Residual:
@@ -221,28 +222,28 @@ def apply(link: Decomposition, residual: Residual) -> Residual:
     match link:
         case Tile():
             level = link.level or residual.level
-            return attrs.evolve(residual, level=level, sizes=_tiled(link, residual))
+            return evolve(residual, level=level, sizes=_tiled(link, residual))
         case Split(size):
             sizes = tuple((dim, size if dim == "K" else extent) for dim, extent in residual.sizes)
             operands = residual.operands if link.promoted is None else promoted(residual.operands, link.promoted)
             level = link.level or residual.level
-            return attrs.evolve(residual, level=level, sizes=sizes, depths=(), operands=operands)
+            return evolve(residual, level=level, sizes=sizes, depths=(), operands=operands)
         case Load(role, memory):
             return _moved(residual, role, memory, link.dtype, done=link.ops is not None)
         case Prolog(role, value):
-            operands = tuple(attrs.evolve(o, ops=value) if o.role == role else o for o in residual.operands)
-            return attrs.evolve(residual, operands=operands)
+            operands = tuple(evolve(o, ops=value) if o.role == role else o for o in residual.operands)
+            return evolve(residual, operands=operands)
         case Epilog() if residual.sums:
             kept = tuple(o for o in residual.operands if o not in residual.playing("C"))
-            sums = tuple(attrs.evolve(o, memory=link.memory, dtype=link.dtype) for o in residual.sums)
-            return attrs.evolve(residual, operands=(*kept, *sums), sums=())
+            sums = tuple(evolve(o, memory=link.memory, dtype=link.dtype) for o in residual.sums)
+            return evolve(residual, operands=(*kept, *sums), sums=())
         case Epilog():
             return _moved(residual, "C", link.memory, link.dtype)
         case Own(level):
             sizes = tuple((dim, None) for dim, _ in residual.sizes)
-            return attrs.evolve(residual, level=level, sizes=sizes)
+            return evolve(residual, level=level, sizes=sizes)
         case Done() | Each():
-            return attrs.evolve(residual, closed=True)
+            return evolve(residual, closed=True)
 
 
 def promoted(operands: tuple[Operand, ...], dtype: DType) -> tuple[Operand, ...]:
@@ -252,7 +253,7 @@ def promoted(operands: tuple[Operand, ...], dtype: DType) -> tuple[Operand, ...]
         operands: of the residual.
         dtype: of a chunk's sums.
     """
-    return tuple(attrs.evolve(o, dtype=dtype) if o.role[0] == "C" else attrs.evolve(o, ops=None) for o in operands)
+    return tuple(evolve(o, dtype=dtype) if o.role[0] == "C" else evolve(o, ops=None) for o in operands)
 
 
 def _tiled(link: Tile, residual: Residual) -> tuple[tuple[str, Index | None], ...]:
@@ -271,10 +272,10 @@ def extent_in(size: Extent, extent: Index | None) -> Index | None:
 
 def _moved(residual: Residual, role: str, memory: Memory, dtype: DType | None, done: bool = False) -> Residual:
     operands = tuple(
-        attrs.evolve(o, memory=memory, dtype=dtype or o.dtype, ops=None if done else o.ops) if o.role == role else o
+        evolve(o, memory=memory, dtype=dtype or o.dtype, ops=None if done else o.ops) if o.role == role else o
         for o in residual.operands
     )
-    return attrs.evolve(residual, operands=operands)
+    return evolve(residual, operands=operands)
 
 
 def after(spec: Spec, links: tuple[Decomposition, ...]) -> Residual:

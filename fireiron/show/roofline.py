@@ -143,7 +143,7 @@ def roofs_of(kernel: Kernel, target: Arch) -> tuple[Roof, ...]:
             atom = statement.atom
             # Issue clocks are those of one warp's instruction on a sub-partition.
             warps = 32 / (atom.unit.size or 32)
-            each = 2.0 * math.prod(atom.shape) * warps / atom.clocks
+            each = 2.0 * math.prod(atom.shape) * warps / atom.clocks_on(target.number)
             rate = each * target.partitions * gpu.sms * gpu.clock_mhz * 1e-6
             if atom.name.startswith("fma.f32"):
                 rate = min(rate, gpu.fp32_tflops)

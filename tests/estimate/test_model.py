@@ -10,7 +10,7 @@ from fireiron import RF, SH, A, B, Block, Thread, Warp, matmul, symbol
 from fireiron.algebra.arch import arch
 from fireiron.base.errors import CheckError
 from fireiron.estimate.model import LAUNCH_US, Estimate, estimate
-from fireiron.schedules import ampere, simt
+from fireiron.schedules import ampere, simt, volta
 
 HOPPER = arch(90)
 
@@ -118,3 +118,21 @@ def test_fewer_warps_than_schedulers_leave_some_without_work() -> None:
     four, one = (ampere.gemm(spec, m=64, n=64, warp=w).estimate("sm_90a") for w in ((32, 32), (64, 64)))
     issue = [next(t.us for t in e.terms if t.name.endswith("issue")) for e in (four, one)]
     assert issue[1] == pytest.approx(4 * issue[0], rel=0.1)
+
+
+@pytest.mark.parametrize("schedule", [simt.sgemm, simt.listing2])
+def test_loops_without_trips_take_no_time(schedule: Any) -> None:
+    """Where K is 0 nothing is loaded: no share of the time falls to a load."""
+    made = schedule(matmul(512, 512, symbol("K", minimum=0)))
+    found = of(made, K=0)
+    assert LAUNCH_US < found.time_us < of(made, K=64).time_us
+    assert found.flight_us == 0
+
+
+def test_quad_pairs_are_slow_where_other_instructions_stand_in() -> None:
+    """On an H200 a product of quad-pairs issues 17.5 TFLOP/s at most."""
+    schedule = volta.gemm(matmul(4096, 4096, 4096, "f16"))
+    native, emulated = of(schedule, arch(70)), of(schedule, HOPPER)
+    assert native.tflops > 60
+    assert 15 < emulated.tflops < 20
+    assert emulated.bound.startswith("mma.m8n8k4")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 from compiling import compiled
@@ -104,3 +106,23 @@ def test_scaled_and_saturated_integers(dtype, low, high):
 @pytest.mark.parametrize("step", [4, 8, 16])
 def test_f64_by_sixteen_rows(step):
     exactly(ampere.gemm(matmul(256, 192, 160, "f64"), step=step, slots=1), seed=4)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_sizes(seed):
+    """Ten sizes a seed, multiples of 8 up to 4096 that no tile divides, of integers whose sums are exact."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    drawn = random.Random(seed)
+
+    def size():
+        return next(n for n in iter(lambda: 8 * drawn.randint(1, 512), None) if n % 64)
+
+    for _ in range(10):
+        m, n, k = size(), size(), size()
+        layout = drawn.choice(("NN", "NT", "TN", "TT"))
+        kernel = compiled(ampere.gemm(matmul(m, n, k, "f16", out="f32", layout=layout)))
+        a, b = (
+            torch.randint(-4, 5, [int(str(x)) for x in p.shape], device="cuda").half() for p in kernel.interface.inputs
+        )
+        left, right = a if layout[1] == "N" else a.T, b if layout[0] == "N" else b.T
+        assert torch.equal(kernel(a, b), (left.double() @ right.double()).float()), (m, n, k, layout)

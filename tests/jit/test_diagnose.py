@@ -11,7 +11,7 @@ from fireiron.algebra.arch import arch
 from fireiron.jit.cache import usage
 from fireiron.jit.diagnose import complaints
 from fireiron.jit.resources import Resources
-from fireiron.schedules import hopper
+from fireiron.schedules import hopper, simt
 
 HOPPER = arch("sm_90a")
 
@@ -132,3 +132,22 @@ def test_advisories_are_told_apart() -> None:
     assert [f.code for f in found] == ["setmaxnreg-ignored", "wgmma-serialised", "stack"]
     assert [f.code for f in complaints("", Resources(32, 16, 8, 8), HOPPER)] == ["spills"]
     assert not list(complaints("", Resources(32), HOPPER))
+
+
+def test_a_cap_of_registers_holds_and_is_named() -> None:
+    schedule = simt.sgemm(matmul(512, 512, 512))
+    free = schedule.compile("sm_80", cache=False).resources.registers
+    assert free > 160
+    capped = schedule.compile("sm_80", max_registers=160, cache=False, allow_spills=True)
+    assert capped.resources.registers <= 160
+    with pytest.raises(FireironError, match="max_registers=64 is the cap") as caught:
+        schedule.compile("sm_80", max_registers=64, cache=False)
+    assert caught.value.code == "spills"
+
+
+def test_a_cap_above_what_launch_bounds_allow_is_none() -> None:
+    """1024 threads have 64 registers each: code of 200 would never launch."""
+    chain = matmul(256, 256, 64).tile(128, 128).to(Block).epilog().split(8).load(A, SH).load(B, SH)
+    schedule = chain.tile(4, 4).to(Thread).split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll().done()
+    assert schedule.lowered().threads == 1024
+    assert schedule.compile("sm_80", max_registers=200, cache=False).resources.registers <= 64

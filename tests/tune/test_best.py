@@ -216,3 +216,29 @@ def test_presets_export_best() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert choosing.presets()
+
+
+def test_a_call_computes_where_the_compiler_spills(monkeypatch: pytest.MonkeyPatch) -> None:
+    import fireiron.front.best as module
+    from fireiron.base.errors import CompileError
+    from fireiron.schedules import simt
+
+    asked: list[bool] = []
+
+    class Spilling:
+        code = "spills"
+
+        def compile(self, arch: str | None, *, allow_spills: bool = False) -> object:
+            asked.append(allow_spills)
+            if not allow_spills:
+                raise CompileError(self.code, "a thread spills 8 B")
+            return simt.sgemm(matmul(64, 64, 16)).compile("sm_80")
+
+    made = Spilling()
+    monkeypatch.setattr(module, "best", lambda spec, arch: made)
+    with pytest.warns(UserWarning, match=r"slower than it could be: CompileError\[spills\]"):
+        assert module.compiled(matmul(64, 64, 16), "sm_80").resources.spill_stores == 0
+    assert asked == [False, True]
+    made.code = "nvrtc"  # nothing that computes
+    with pytest.raises(CompileError):
+        module.compiled(matmul(64, 64, 16), "sm_80")

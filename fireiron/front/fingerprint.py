@@ -1,0 +1,204 @@
+"""What a function's answer follows from: its code, and every value that the code reads from outside."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
+from typing import Any
+
+import attrs
+
+from fireiron.algebra.dtypes import DType
+
+MOST_CODES = 4096
+DEEPEST = 8  # of functions that call functions: recursive ones end here
+
+# Functions of Python that give the same for the same arguments.
+_PURE = frozenset({abs, all, any, divmod, isinstance, len, max, min, pow, round, sorted, sum})
+_PURE_TYPES = frozenset({bool, dict, enumerate, float, int, list, map, range, reversed, set, str, tuple, zip})
+# Instructions that read or write what following names does not find.
+_OPAQUE = frozenset({
+    "DELETE_ATTR", "DELETE_DEREF", "DELETE_GLOBAL", "DELETE_SUBSCR", "IMPORT_NAME", "LOAD_BUILD_CLASS", "LOAD_NAME",
+    "STORE_ATTR", "STORE_GLOBAL", "STORE_SUBSCR",
+})  # fmt: skip
+_MISSING = object()
+
+
+class _UnknownError(Exception):
+    """Stop at a value that may change unseen."""
+
+
+def fingerprint(value: object) -> object:
+    """Give what is equal for two functions, or values, only where both always do the same; None where none can tell.
+
+    A function counts by its code object, its defaults, and the values of its closure and of the globals that it reads,
+    functions and attributes of modules among them, at the time of asking. Functions of this library are constants.
+    Values that may change unseen, as lists and most objects, and code that reaches for others unseen make it None.
+
+    Example:
+        >>> make = lambda factor: lambda acc: acc * factor
+        >>> fingerprint(make(2.0)) == fingerprint(make(2.0)), fingerprint(make(2.0)) == fingerprint(make(3.0))
+        (True, False)
+        >>> fingerprint(make([2.0])) is None
+        True
+    """
+    try:
+        return _of(value, 0)
+    except _UnknownError:
+        return None
+
+
+@attrs.frozen(eq=False)
+class _Reads:
+    """Hold what code reads by name; its identity stands for the code's.
+
+    Args:
+        code: kept, so that nothing else takes its address.
+        paths: each a global or builtin, and the attributes that are read of it at once.
+        opaque: whether it may read more.
+    """
+
+    code: CodeType
+    paths: tuple[tuple[str, tuple[str, ...]], ...]
+    opaque: bool
+
+
+_reads: dict[int, _Reads] = {}
+
+
+def _read(code: CodeType) -> _Reads:
+    paths: dict[tuple[str, tuple[str, ...]], None] = {}
+    opaque = False
+    for one in _nested(code):
+        path: list[str] = []
+        for instruction in dis.get_instructions(one):
+            name = str(instruction.argval)
+            opaque |= instruction.opname in _OPAQUE
+            opaque |= instruction.opname == "STORE_DEREF" and name in one.co_freevars
+            if path and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+                path.append(name)
+                continue
+            if path:
+                paths[path[0], tuple(path[1:])] = None
+            path = [name] if instruction.opname == "LOAD_GLOBAL" else []
+    return _Reads(code, tuple(paths), opaque)
+
+
+def _nested(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _nested(constant)
+
+
+def _of(value: object, depth: int) -> object:
+    kind = type(value)
+    make = _KINDS.get(kind)
+    if make is not None:
+        return make(value, depth)
+    if isinstance(value, type) and (value in _PURE_TYPES or _is_ours(value)):
+        return value
+    if attrs.has(kind) and _is_ours(kind) and kind.__setattr__ is not object.__setattr__:  # a frozen record
+        if kind.__eq__ is object.__eq__:
+            return value
+        return (kind, *[_of(getattr(value, field.name), depth) for field in attrs.fields(kind) if field.eq])
+    raise _UnknownError
+
+
+def _is_ours(value: Any) -> bool:
+    return str(value.__module__).partition(".")[0] == "fireiron"
+
+
+def _plain(value: object, depth: int) -> object:
+    return type(value), value  # 1, 1.0 and True are equal
+
+
+def _float(value: Any, depth: int) -> object:
+    return float, value.hex()  # 0.0 and -0.0 are equal
+
+
+def _tuple(value: Any, depth: int) -> object:
+    return (tuple, *[_of(x, depth) for x in value])
+
+
+def _constant(value: object, depth: int) -> object:
+    return value
+
+
+def _builtin(value: Any, depth: int) -> object:
+    if value in _PURE or value.__module__ == "math":
+        return value
+    raise _UnknownError
+
+
+def _partial(value: Any, depth: int) -> object:
+    if value.__dict__:
+        raise _UnknownError
+    keywords = [(name, _of(x, depth)) for name, x in value.keywords.items()]
+    return (partial, _of(value.func, depth), _tuple(value.args, depth), *keywords)
+
+
+def _module(value: Any, depth: int) -> object:
+    if value.__name__.partition(".")[0] == "fireiron":
+        return value
+    raise _UnknownError  # whoever is given it may read anything of it
+
+
+def _function(value: Any, depth: int) -> object:
+    cells: tuple[CellType, ...] | None = value.__closure__
+    ours = str(value.__globals__.get("__name__")).partition(".")[0] == "fireiron"  # wraps() copies __module__
+    if ours and not cells:
+        return value
+    code = value.__code__
+    reads = _reads.get(id(code))
+    if reads is None:
+        if len(_reads) >= MOST_CODES:
+            _reads.clear()
+        reads = _reads[id(code)] = _read(code)
+    if depth > DEEPEST or reads.opaque or value.__dict__:
+        raise _UnknownError
+    depth += 1
+    found: list[object] = [reads]
+    if cells:
+        try:
+            found += [_of(cell.cell_contents, depth) for cell in cells]
+        except ValueError:  # an empty cell
+            raise _UnknownError from None
+    if value.__defaults__:
+        found += [_of(x, depth) for x in value.__defaults__]
+    if value.__kwdefaults__:
+        found += [(name, _of(x, depth)) for name, x in value.__kwdefaults__.items()]
+    if not ours:
+        for name, rest in reads.paths:
+            held = value.__globals__.get(name, _MISSING)
+            if held is _MISSING:
+                held = value.__builtins__.get(name, _MISSING)
+            found.append(_of(_followed(held, rest) if rest else held, depth))
+    return tuple(found)
+
+
+def _followed(held: Any, rest: tuple[str, ...]) -> object:
+    """Follow attributes through modules; those of other values are the values' own."""
+    for name in rest:
+        if type(held) is not ModuleType:
+            break
+        held = vars(held).get(name, _MISSING)
+    return held
+
+
+_KINDS: dict[type, Callable[[Any, int], object]] = {
+    int: _plain,
+    bool: _plain,
+    str: _plain,
+    bytes: _plain,
+    type(None): _plain,
+    float: _float,
+    tuple: _tuple,
+    BuiltinFunctionType: _builtin,
+    partial: _partial,
+    ModuleType: _module,
+    FunctionType: _function,
+    DType: _constant,
+}

@@ -1,0 +1,169 @@
+"""Products that were made before: calls with torch tensors that lie as earlier ones did go straight to the launch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import attrs
+
+from fireiron.algebra.dtypes import DType
+from fireiron.front.fingerprint import fingerprint
+from fireiron.jit.arrays import is_torch
+from fireiron.jit.kernel import like
+from fireiron.jit.streams import stream_handle, torch_current_stream
+
+if TYPE_CHECKING:
+    from fireiron.jit.kernel import CompiledKernel
+    from fireiron.jit.launch import LaunchPlan
+
+MOST_LAUNCHES = 4096
+NUMBERS = frozenset({bool, float, int})
+
+
+class Call(NamedTuple):
+    """Hold what a product of arrays comes to: a call of a kernel.
+
+    Args:
+        kernel: compiled.
+        inputs: arrays as it takes them: the product's and its operands', or views of them.
+        order: which of the product's arrays, and then of its operands, each input is.
+        out: what it writes, as it takes it; allocated where None.
+        numbers: by name.
+        shape: of the result, where an allocated one has another.
+    """
+
+    kernel: CompiledKernel
+    inputs: tuple[Any, ...]
+    order: tuple[int, ...]
+    out: Any
+    numbers: dict[str, Any]
+    shape: tuple[int, ...] | None = None
+
+    def shaped(self, made: Any) -> Any:
+        """Give an allocated result its leading dimensions back."""
+        return made if self.shape is None or tuple(made.shape) == self.shape else made.reshape(self.shape)
+
+
+@attrs.frozen(eq=False)
+class Launch:
+    """Hold what a call has left to do: find addresses, a stream, and the numbers that its epilogue takes.
+
+    Args:
+        kernel: compiled.
+        plan: of its launches with tensors that lie so.
+        order: which of the call's arrays each input of the kernel is.
+        numbers: names of the operands that are numbers.
+        device: the GPU's ordinal.
+        fresh: makes the result, where the call gives none.
+        current_stream: finds a device's.
+    """
+
+    kernel: CompiledKernel
+    plan: LaunchPlan
+    order: tuple[int, ...]
+    numbers: tuple[str, ...]
+    device: int
+    fresh: Callable[[], Any]
+    current_stream: Callable[[int], int]
+
+    def __call__(self, arrays: Sequence[Any], out: Any, stream: Any, operands: Mapping[str, Any]) -> Any:
+        """Launch, and give the result; None where the addresses need a closer look."""
+        result = self.fresh() if out is None else out
+        addresses = [arrays[i].data_ptr() for i in self.order]
+        addresses.append(result.data_ptr())
+        if self.plan.suspicious(addresses):
+            return None
+        handle = self.current_stream(self.device) if stream is None else stream_handle(stream)
+        values = self.kernel.encoded({name: operands[name] for name in self.numbers} if self.numbers else {})
+        self.plan.run(addresses, values, handle)
+        return result
+
+
+class Launches:
+    """Remember launches by all that decides them: how arrays lie, options, and what the caller's functions do."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Launch] = {}
+        # Classes of tensors met on a GPU.
+        self._tensors: set[type] = set()
+        self._grad_enabled: Callable[[], bool] = bool
+
+    def clear(self) -> None:
+        """Forget all launches."""
+        self._known.clear()
+
+    def find(self, key: object) -> Launch | None:
+        """Find the launch of a key."""
+        return self._known.get(key)
+
+    def key(
+        self,
+        arrays: Sequence[Any],
+        out: Any,
+        layout: str,
+        dtype: object,
+        functions: Sequence[Callable[..., Any] | None],
+        operands: Mapping[str, Any],
+    ) -> object:
+        """Tell a call from all others that need another launch; None where this is not certain.
+
+        Args:
+            arrays: the product's, then those of the operands.
+            out: as the call has it.
+            layout: as the call has it.
+            dtype: as the call has it.
+            functions: the caller's.
+            operands: by name: arrays and numbers.
+        """
+        if dtype is not None and not isinstance(dtype, str | DType):
+            return None
+        found: list[Any] = [layout, dtype, out is None]
+        for array in arrays if out is None else (*arrays, out):
+            if type(array) not in self._tensors and not self._meet(array):
+                return None
+            if array.requires_grad and self._grad_enabled():
+                return None
+            found += (array.shape, array.stride(), array.dtype, array.get_device())
+        if operands:
+            found += [(name, type(x) in NUMBERS) for name, x in operands.items()]
+        for function in functions:
+            if function is None:
+                found.append(None)
+            else:
+                does = fingerprint(function)
+                if does is None:
+                    return None
+                found.append(does)
+        return tuple(found)
+
+    def _meet(self, array: Any) -> bool:
+        """Say whether an array is a tensor on a GPU, and know its class from now on."""
+        if not is_torch(array) or not getattr(array, "is_cuda", False):
+            return False
+        self._grad_enabled = sys.modules["torch"].is_grad_enabled
+        self._tensors.add(array.__class__)
+        return True
+
+    def keep(self, key: object, arrays: Sequence[Any], call: Call, made: Any, result: Any) -> None:
+        """Remember the launch that a call has just made, where it was one of torch tensors.
+
+        Args:
+            key: the call's.
+            arrays: the product's, then those of the operands.
+            call: what was called.
+            made: what it gave.
+            result: what it gave, as the product gives it.
+        """
+        plan = call.kernel.planned((*call.inputs, made if call.out is None else call.out))
+        views = zip(call.inputs, call.order, strict=True)
+        if plan is None or any(view.data_ptr() != arrays[i].data_ptr() for view, i in views):
+            return
+        if len(self._known) >= MOST_LAUNCHES:
+            self._known.clear()
+        order, numbers, device = call.order, tuple(call.numbers), result.get_device()
+        self._known[key] = Launch(call.kernel, plan, order, numbers, device, like(result), torch_current_stream())
+
+
+launches = Launches()
