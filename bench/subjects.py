@@ -230,9 +230,8 @@ def as_subject(given: object, arch: str | None = None) -> Subject:
     if hasattr(given, "prepare"):
         return given  # pyright: ignore[reportReturnType]
     if callable(given):
-        named = f"{getattr(given, '__module__', '')}.{getattr(given, '__name__', given)}".removeprefix(
-            "fireiron.schedules."
-        )
+        named = f"{getattr(given, '__module__', '')}.{getattr(given, '__name__', given)}"
+        named = named.removeprefix("fireiron.schedules.").removeprefix("__main__.")  # of a notebook
         if _takes_spec(given):
             return Scheduled(named, arch=arch, given=given)
         return Function(named, given)

@@ -277,9 +277,9 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     step = 32 // kind.nbytes
     if plan.panels > 1:
         chain = chain.split(SPAN // kind.nbytes).unroll()
-    if held:  # products read a chunk's fragments while they run
-        chain = chain.load(A, FR, _fragments if left.dtype == kind else conform())
     chain = chain.split(step).unroll()
+    if held:  # products read a chunk's fragments while they run: each step has registers of its own
+        chain = chain.pipeline(k // step).load(A, FR, _fragments if left.dtype == kind else conform())
     rows = m if plan.pingpong else m // plan.consumers
     return (chain.tile(ROWS, n).unroll() if rows > ROWS else chain).done()
 

@@ -105,7 +105,7 @@ def test_scaled_and_saturated_integers(dtype, low, high):
 
 @pytest.mark.parametrize("step", [4, 8, 16])
 def test_f64_by_sixteen_rows(step):
-    exactly(ampere.gemm(matmul(256, 192, 160, "f64"), step=step, slots=1), seed=4)
+    exactly(ampere.gemm(matmul(256, 192, 160, "f64"), k=16, stages=3, step=step, slots=1), seed=4)
 
 
 @pytest.mark.parametrize("seed", range(10))
