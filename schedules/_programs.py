@@ -252,8 +252,15 @@ def hopper_layers(program: LayersChain, m: int = 0) -> LayersChain:
         m: rows of a block, 64, 128, or 256 where layers are of at most 128 columns; 0 for a choice.
     """
     widest = max(max(x.width, x.depth) for x in program.layers.layers)
-    rows = _rows(program, m, 256 if widest <= 128 else 128, 64)
-    part = ROWS if rows < 256 else 128
+    stack = len(program.layers.layers) == 1
+    # Activations of several widths are registers of their own, beside which a thread has room for half as many rows.
+    rows = _rows(program, m, (256 if widest <= 128 else 128) // (1 if stack else 2), ROWS)
+    part, y = ROWS if rows < 256 else 128, program.layers.Y
+    # A stack's result lies as stmatrix takes it, and leaves by bulk stores where panels of 128 bytes make up its lines.
+    width = SPAN // y.dtype.nbytes
+    lines = stack and y.order is RowMajor and y.shape[1] % width == 0 and y.starts_lines_at(16)
+    store = through_shared(stmatrix(), tma(SPAN), panel=(ROWS, width), at=Warpgroup, ring=2) if lines else None
+    staging = rows // part * 2 * ROWS * SPAN if lines else 0
     # Layers of one shape go through one ring.
     rings = len({(x.weights.shape[-2:], x.weights.order) for x in program.layers.layers})
 
@@ -263,7 +270,7 @@ def hopper_layers(program: LayersChain, m: int = 0) -> LayersChain:
         span = chunk * one.weights.dtype.nbytes
         if one.weights.order is RowMajor:
             span = next(s for s in (SPAN, 64, 32) if n * one.weights.dtype.nbytes % s == 0)
-        slots = min(8, (SHARED - 2048) // rings // (chunk * n * one.weights.dtype.nbytes))
+        slots = min(8, (SHARED - 2048 - staging) // rings // (chunk * n * one.weights.dtype.nbytes))
         chain: LayerChain = (
             one.epilog().split(chunk).unroll().pipeline(slots, inflight=1)
             .specialize(producers=1, registers=(24, 240) if rows > ROWS else None).load(B, SH, tma(span))
@@ -271,4 +278,4 @@ def hopper_layers(program: LayersChain, m: int = 0) -> LayersChain:
         )  # fmt: skip
         return (chain.tile(ROWS, n).unroll() if part > ROWS else chain).done()
 
-    return program.tile(rows).to(Block).persistent().load(A, FR).each(layer)
+    return program.tile(rows).to(Block).persistent().load(A, FR).each(layer, store)

@@ -60,23 +60,28 @@ EIGHT_BITS = ("e4m3", "e5m2")
 CUDA_CORES = ("f32", "i32")  # that no tensor core does
 
 # What `clocks` was fitted to.
-LATENCY = 2800.0  # clocks from asking for a chunk to having it
-STORE_RATE = 9.7  # bytes of C a clock
-SMALL_TILE = 0.03  # of its products that a tile of 128x128 loses to power, in the long run; fitted to earlier timings
-CLUSTER = 1500.0  # clocks
-DRAM_RATE = 3400.0  # bytes of A and B a clock, all SMs together
-SM_RATE = 51.0  # of them, one SM
-REPEATED_RATE = 10500.0  # bytes a clock that blocks are sent again, from the L2 cache, beside them
-TORN = 2.25  # what bytes cost in lines that start between the multiples of 128 bytes
-MEETING = 600.0  # clocks in which blocks count in at a tile, and the last of them begins to add
+LATENCY = 2830.0  # clocks from asking for a chunk to having it
+STORE_RATE = 12.6  # bytes of C a clock
+SMALL_TILE = 0.1  # of its products that a tile half as large as 128x256 loses, in the long run
+CLUSTER = 1950.0  # clocks
+DRAM_RATE = 6500.0  # bytes of A and B a clock, all SMs together
+SM_RATE = 50.0  # of them, one SM
+REPEATED_RATE = 9550.0  # bytes a clock that blocks are sent again, from the L2 cache, beside them
+TORN = 1.97  # what bytes cost in lines that start between the multiples of 128 bytes
+MEETING = 3600.0  # clocks in which blocks count in at a tile, and the last of them begins to add
 HANDING = 1000.0  # clocks in which a block learns that another has left its sum; not fitted
-SUMS_RATE = 16.7  # bytes of partial sums a clock
+SUMS_RATE = 5.7  # bytes of partial sums a clock
+NEAR = 650.0  # clocks in which the blocks of a cluster wait for each other's sums, before and behind
+NEAR_RATE = 8.6  # bytes of sums a clock that a block reads of the others
 FRAGMENTS = 260.0  # clocks in which a unit takes 64 rows of a chunk through a prolog, and as many before the first
 PROMOTION = 200.0  # clocks from a chunk's last product to the first of its sums' additions; a guess, not fitted
 
 STREAM = 1.2  # what shares of K are taken to cost beside what is counted: a caution, not fitted
 
 MOST_WAYS = 16
+MOST_NEAR = 8  # blocks of a cluster
+PAIRED = 120  # blocks in clusters of two that run at once: a cluster lies within one GPC
+TOGETHER = 96  # of three and more
 LEAST_CHUNKS = 4  # of a way
 
 
@@ -361,17 +366,28 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
 def _shared_out(plan: Plan, spec: MatMulChain) -> Iterator[Plan]:
     """Give a plan, and those that share out K too: by ways while all blocks run at once, by streams to fill waves."""
     yield plan
-    tiles, chunks, _ = _work(plan, spec)
+    tiles, chunks = _work(plan, spec)
     at_once = SMS // (plan.cluster[0] * plan.cluster[1]) * plan.cluster[0] * plan.cluster[1]
     if tiles % at_once and tiles * chunks >= at_once * LEAST_CHUNKS and not plan.pingpong and not _grouped(spec):
         yield attrs.evolve(plan, stream=True)
     for ways in range(2, MOST_WAYS + 1):
         if tiles * ways <= SMS and chunks >= ways * LEAST_CHUNKS:
             yield attrs.evolve(plan, ways=ways)
+            if tiles * ways <= (PAIRED if ways == 2 else TOGETHER) and _meet_near(plan, ways, chunks, spec):
+                yield attrs.evolve(plan, ways=ways, through="cluster")
+
+
+def _meet_near(plan: Plan, ways: int, chunks: int, spec: MatMulChain) -> bool:
+    """Say whether the sums of so many blocks can meet in a cluster: each has some of K, and shared memory for them."""
+    near = attrs.evolve(plan, ways=ways, through="cluster")
+    nbytes, out = _multiplied(spec).nbytes, spec.matmul.C.dtype.nbytes
+    share = -(-chunks // ways)
+    fits = near.depth(nbytes, out, *_beside(spec)) >= 3
+    return ways <= MOST_NEAR and plan.cluster == (1, 1) and not _grouped(spec) and share * (ways - 1) < chunks and fits
 
 
 def clocks(plan: Plan, spec: MatMulChain) -> float:
-    """Estimate the clocks of a product; its constants were fitted to 1530 timings of 91 sizes on an H200.
+    """Estimate the clocks of a product; its constants were fitted to 1936 timings of 91 sizes on an H200.
 
     A chunk takes what its products take (m * n / 32 clocks for 128 bytes of K), or, where too few chunks are in
     flight, its share of the latency; a tile adds its store, unless another tile's products hide it.
@@ -379,12 +395,12 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     sizes = dict(spec.matmul.sizes)
     rows, cols, depth, count = (_size(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))
     nbytes, out = _multiplied(spec).nbytes, spec.matmul.C.dtype.nbytes
-    tiles, chunks, full = _work(plan, spec)
+    tiles, chunks = _work(plan, spec)
     blocks = plan.cluster[0] * plan.cluster[1]
     items, chunks = tiles * plan.ways, -(-chunks // plan.ways)
     at_once = SMS // blocks * blocks
     waves = items / at_once if plan.stream else -(-items // at_once)
-    products = full * plan.m * max(plan.n / 32, (16 + plan.n / 4) / 16) * plan.panels
+    products = plan.m * max(plan.n / 32, (16 + plan.n / 4) / 16) * plan.panels
     products *= 1 + SMALL_TILE * min(1, waves / 8) * (128 * 256 / (plan.m * plan.n) - 1)
     alone = 1 if plan.pingpong else plan.consumers
     if plan.promote:  # a unit adds its sums behind its products, while the others' are running
@@ -393,7 +409,9 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
         products = max(products, products / alone + FRAGMENTS * (1 + plan.m / alone / ROWS))
     chunk = max(products, LATENCY / plan.depth(nbytes, out, *_beside(spec)))
     store, sums = plan.m * plan.n * out / STORE_RATE, plan.m * plan.n * 4 / SUMS_RATE
-    if plan.ways > 1:
+    if plan.through == "cluster":
+        store += NEAR + plan.m * plan.n * 4 / NEAR_RATE
+    elif plan.ways > 1:
         store += MEETING + (1 + plan.ways) * sums
     meeting = CLUSTER if blocks > 1 else 0.0
     if plan.stream:  # one sum is left, those of one tile are taken
@@ -418,8 +436,8 @@ def _torn(spec: MatMulChain) -> bool:
     )
 
 
-def _work(plan: Plan, spec: MatMulChain) -> tuple[int, int, float]:
-    """Count the tiles of blocks and the chunks of K, and say which part of a tile's products is computed."""
+def _work(plan: Plan, spec: MatMulChain) -> tuple[int, int]:
+    """Count the tiles of blocks and the chunks of K."""
     sizes = dict(spec.matmul.sizes)
     rows, cols, depth, count = (_size(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))
     chunks = -(-depth * _multiplied(spec).nbytes // (SPAN * plan.panels))
@@ -427,13 +445,10 @@ def _work(plan: Plan, spec: MatMulChain) -> tuple[int, int, float]:
     blocks = plan.cluster[0] * plan.cluster[1]
     if not _grouped(spec):
         rows, cols = (cols, rows) if plan.swapped else (rows, cols)
-        return -(-rows // high) * -(-cols // wide) * count * blocks, chunks, 1.0
+        return -(-rows // high) * -(-cols // wide) * count * blocks, chunks
     if plan.swapped:
-        return -(-cols // high) * math.ceil(_ragged(rows, wide, count)) * blocks, chunks, 1.0
-    found, unit = _ragged(rows, high, count), plan.m // plan.consumers
-    # Warpgroups without rows leave the tensor cores to the others; one that owns a tile has some.
-    full = 1.0 if plan.pingpong else _ragged(rows, unit, count) * unit / (found * high)
-    return math.ceil(found) * -(-cols // wide) * blocks, chunks, full
+        return -(-cols // high) * math.ceil(_ragged(rows, wide, count)) * blocks, chunks
+    return math.ceil(_ragged(rows, high, count)) * -(-cols // wide) * blocks, chunks
 
 
 def _ragged(rows: int, tile: int, groups: int) -> float:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from bench import Case, Options, measure
+from bench.main import main
 from bench.results import Result, ratio
 
 torch = pytest.importorskip("torch", reason="the bench times through torch")
@@ -91,3 +94,12 @@ def test_sustained_runs_report_clock_and_power() -> None:
     assert 0.5 < result.sustained_us / result.times.median_us < 2
     assert result.state.sm_mhz > 0
     assert result.state.power_w > 0
+
+
+def test_a_program_is_right_and_timed_against_its_peers(tmp_path, capsys):
+    path = tmp_path / "found.jsonl"
+    assert main(["programs", "relu_gemm", "lstm_pattern", "-o", str(path)]) == 0
+    for line in map(json.loads, path.read_text().splitlines()):
+        assert line["error"] < 1e-3
+        assert set(line["ratios"]) == set(line["times"]) - {"fireiron"}
+    assert "ratio" in capsys.readouterr().out

@@ -225,7 +225,8 @@ def test_hopper_batches_take_maps_of_three_dimensions() -> None:
 
 def test_hopper_plans_for_groups_waste_little() -> None:
     best = hopper.plans(matmul(32768, 4096, 4096, "bf16", layout="TN", groups=64))[0]
-    assert (best.m, best.n, best.cluster) == (128, 128, (1, 1))  # 0.92 of a dense product's rate; 128x256 reaches 0.84
+    assert best.cluster == (1, 1)  # tiles of ragged groups end at different times: clusters were 9 % slower
+    assert best.pingpong
     fewer = hopper.clocks(best, matmul(32768, 4096, 4096, "bf16", layout="TN"))
     assert fewer < hopper.clocks(best, matmul(32768, 4096, 4096, "bf16", layout="TN", groups=64)) < 1.2 * fewer
 
