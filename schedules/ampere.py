@@ -20,7 +20,7 @@ def sizes(spec: MatMulChain) -> Sizes:
     kind = spec.left.dtype
     step = kind.count_in(STEP_NBYTES)
     if kind.bits == 64:
-        return Sizes(128, 128, kind.count_in(CHUNK_NBYTES), (64, 32), 4, step)
+        return Sizes(128, 64, kind.count_in(2 * CHUNK_NBYTES), (64, 32), 3, step)
     converted = (spec.left.dtype, spec.right.dtype) != (spec.matmul.A.dtype, spec.matmul.B.dtype)
     extents = dict(spec.matmul.sizes)
     cut = any(not isinstance(extents[dim], int) or extents[dim] % tile for dim, tile in (("M", 128), ("N", 256)))

@@ -6,10 +6,6 @@ and up to 256 columns follow each other without a gap; stores leave through swiz
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from typing import Literal
-
 import attrs
 
 from fireiron import (
@@ -20,13 +16,9 @@ from fireiron import (
     Block,
     Cluster,
     ColMajor,
-    DType,
     Grouped,
     MatMulChain,
     MoveChain,
-    RowMajor,
-    Rows,
-    Save,
     Strategy,
     Warp,
     Warpgroup,
@@ -43,139 +35,27 @@ from fireiron import (
     stream_k as shares_of_k,
 )
 from fireiron.schedules import ada, ampere, simt
+from fireiron.schedules._plans import (
+    EIGHT_BITS,
+    PAD,
+    ROWS,
+    SMS,
+    SPAN,
+    Plan,
+    beside,
+    clocks,
+    is_grouped,
+    is_scaled,
+    plans,
+    takes,
+)
+
+__all__ = [
+    "Plan", "clocks", "cooperative", "gemm", "pingpong", "plans", "scaled_gemm", "skinny", "split_k", "stream_k",
+]  # fmt: skip
 
 DTYPE = "bf16"  # of the command line's products where it says none
-ROWS = 64  # of one wgmma
-SPAN = 128  # bytes of a swizzled row
-LEAST_SPAN = 32
-SHARED = 227 * 1024  # bytes of a block
-RESERVED = 1024  # bytes kept for barriers
-PAD = 16  # bytes behind each line of a padded panel
-SMS = 132
-MOST_STAGES = 16
-HELD = 192  # registers of sums and fragments beside which 240 leave room for a prolog
-MAP_UNIT = 16  # bytes by which tensor maps count strides
-TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "i8", "u8")  # that wgmma multiplies
-EIGHT_BITS = ("e4m3", "e5m2")
 CUDA_CORES = ("f32", "i32")  # that no tensor core does
-
-# What `clocks` was fitted to.
-LATENCY = 2830.0  # clocks from asking for a chunk to having it
-STORE_RATE = 12.6  # bytes of C a clock
-SMALL_TILE = 0.1  # of its products that a tile half as large as 128x256 loses, in the long run
-CLUSTER = 1950.0  # clocks
-DRAM_RATE = 6500.0  # bytes of A and B a clock, all SMs together
-SM_RATE = 50.0  # of them, one SM
-REPEATED_RATE = 9550.0  # bytes a clock that blocks are sent again, from the L2 cache, beside them
-TORN = 1.97  # what bytes cost in lines that start between the multiples of 128 bytes
-MEETING = 3600.0  # clocks in which blocks count in at a tile, and the last of them begins to add
-HANDING = 1000.0  # clocks in which a block learns that another has left its sum; not fitted
-SUMS_RATE = 5.7  # bytes of partial sums a clock
-NEAR = 650.0  # clocks in which the blocks of a cluster wait for each other's sums, before and behind
-NEAR_RATE = 8.6  # bytes of sums a clock that a block reads of the others
-FRAGMENTS = 260.0  # clocks in which a unit takes 64 rows of a chunk through a prolog, and as many before the first
-PROMOTION = 200.0  # clocks from a chunk's last product to the first of its sums' additions; a guess, not fitted
-
-STREAM = 1.2  # what shares of K are taken to cost beside what is counted: a caution, not fitted
-
-MOST_WAYS = 16
-MOST_NEAR = 8  # blocks of a cluster
-PAIRED = 120  # blocks in clusters of two that run at once: a cluster lies within one GPC
-TOGETHER = 96  # of three and more
-LEAST_CHUNKS = 4  # of a way
-
-
-@attrs.frozen
-class Plan:
-    """Choose the degrees of freedom of a schedule.
-
-    Args:
-        m, n: tile of a block; m is a multiple of 64, n of 8.
-        consumers: warpgroups that compute.
-        pingpong: each of two consumers owns a tile, and their main loops take turns; else they share one.
-        swapped: compute the transpose of C, so that n, the finer width, runs along M.
-        cluster: blocks along m and n that share their loads.
-        panels: 128-byte panels of K in a chunk.
-        stages: chunks in flight, 0 for as many as fit.
-        group: tile rows that blocks at work together cover.
-        ways: blocks that share each tile of C, each with a part of K.
-        through: how their sums meet: in global memory, where the last block to end adds them; or in the shared memory
-            of a cluster of at most 8 blocks, of which each finishes a part of the tile. The model knows the first.
-        dependent: begin while the launch before in the stream ends, and let the one behind begin early.
-        stream: blocks take equal shares of all tiles' chunks of K.
-        promote: sum each chunk of K on its own, and add the sums to others, with what prologs multiply by.
-    """
-
-    m: int = 128
-    n: int = 256
-    consumers: int = 2
-    pingpong: bool = False
-    swapped: bool = False
-    cluster: tuple[int, int] = (1, 1)
-    panels: int = 1
-    stages: int = 0
-    group: int = 8
-    ways: int = 1
-    stream: bool = False
-    through: Literal["memory", "cluster"] = "memory"
-    dependent: bool = False
-    promote: bool = False
-
-    def shares(self, nbytes: int) -> int:
-        """Count the blocks that finish a part of each tile: columns for whole rows of 32 bytes, 8 of a transpose."""
-        if self.ways == 1 or self.through == "memory":
-            return 1
-        unit = 8 if self.swapped else max(8, LEAST_SPAN // nbytes)
-        return max(s for s in range(1, self.ways + 1) if s == 1 or self.n % (s * unit) == 0)
-
-    def panel(self, nbytes: int) -> tuple[int, int]:
-        """Size the staging panels: one bulk store each."""
-        n = self.n // self.shares(nbytes)
-        if self.swapped:
-            fits = (n // i for i in range(1, n + 1) if n % i == 0)
-            return ROWS, next(width for width in fits if width <= 128 and width % 8 == 0)
-        width = SPAN // nbytes
-        return ROWS, next(w for w in (width, width // 2, width // 4, n) if n % w == 0)
-
-    def staging(self, nbytes: int, padded: bool = False) -> int:
-        """Count the bytes through which the consumers store: swizzled panels, or padded ones for stores by vectors."""
-        rows, width = self.panel(nbytes)
-        if padded:
-            lines, line = (width, rows) if self.swapped else (rows, width)
-            return self.consumers * lines * (line * nbytes + PAD)
-        return self.consumers * self.ring(nbytes) * rows * width * nbytes
-
-    def ring(self, nbytes: int) -> int:
-        """Count the staging slots of a consumer."""
-        rows = self.m // ROWS // (1 if self.pingpong else self.consumers)
-        panels = self.n // self.shares(nbytes) // self.panel(nbytes)[1] * rows
-        return min(2, panels)
-
-    def depth(self, nbytes: int, out_nbytes: int, padded: bool = False, saved: int = 0, folded: int = 0) -> int:
-        """Count the chunks that fit beside what the epilogue takes, or take the given number.
-
-        Args:
-            nbytes: of an element of A.
-            out_nbytes: of one of C.
-            padded: whether rows of what is staged are padded.
-            saved: tensors that are stored beside C.
-            folded: tensors of sums or maxima of rows, four threads' values of f32 for each.
-        """
-        chunk = (self.m + self.n) * SPAN * self.panels
-        sums = 0 if self.ways == 1 or self.through == "memory" else self.m * self.n * 4 * (2 if self.pingpong else 1)
-        beside = sums + (1 + saved) * self.staging(out_nbytes, padded) + folded * self.m * 16 * self.consumers
-        return self.stages or min(MOST_STAGES, (SHARED - RESERVED - beside) // chunk)
-
-    @property
-    def held(self) -> int:
-        """Count the registers of a thread that hold sums: those of a chunk too, or fragments of an A with a prolog."""
-        rows = self.m // (1 if self.pingpong else self.consumers)
-        return 2 * rows * self.n // 128 if self.promote else rows * self.n // 128 + rows * self.panels // 4
-
-    @property
-    def registers(self) -> tuple[int, int] | None:
-        """Give the budgets of a thread that loads and of one that computes."""
-        return {1: None, 2: (24, 240), 3: (32, 160)}[self.consumers]
 
 
 def cooperative(spec: MatMulChain, plan: Plan = Plan()) -> MatMulChain:
@@ -250,7 +130,7 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     c = spec.matmul.C
     chain = spec.swap() if plan.swapped else spec
     left = chain.residual.operands[0]
-    plan = attrs.evolve(plan, promote=plan.promote or _scaled(spec))
+    plan = attrs.evolve(plan, promote=plan.promote or is_scaled(spec))
     kind = left.dtype if plan.promote else left.computed
     held = left.ops is not None and not plan.promote
     plan = attrs.evolve(plan, panels=1) if held else plan
@@ -269,7 +149,7 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     chunks = chain.split(k).promote() if plan.promote else chain.split(k)
     waits = held or plan.promote
     chain = (
-        chunks.pipeline(plan.depth(kind.nbytes, c.dtype.nbytes, *_beside(spec)), inflight=0 if waits else 1)
+        chunks.pipeline(plan.depth(kind.nbytes, c.dtype.nbytes, *beside(spec)), inflight=0 if waits else 1)
         .specialize(producers=1, registers=plan.registers)
         .load(A, SH, tma(min(SPAN, k * left.dtype.nbytes)) if held else tma(SPAN))
         .load(B, SH, tma(SPAN))
@@ -289,20 +169,9 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     return (chain.tile(ROWS, n).unroll() if rows > ROWS else chain).done()
 
 
-def _grouped(spec: MatMulChain) -> bool:
-    """Say whether products share the rows of A and C."""
-    return spec.matmul.groups is not None
-
-
 def _fragments(move: MoveChain) -> MoveChain:
     """Take a warpgroup's rows from shared memory by ldmatrix, 16 for each warp."""
     return move.tile(ROWS, 16).unroll().tile(16, 16).to(Warp).unroll().done()
-
-
-def _beside(spec: MatMulChain) -> tuple[bool, int, int]:
-    """Say whether staged rows are padded, and count the tensors that are stored beside C: whole ones, those of rows."""
-    ops = spec.matmul.ops
-    return _grouped(spec), sum(isinstance(op, Save) for op in ops), sum(isinstance(op, Rows) for op in ops)
 
 
 def _store(plan: Plan, spec: MatMulChain) -> Strategy:
@@ -314,170 +183,10 @@ def _store(plan: Plan, spec: MatMulChain) -> Strategy:
     nbytes = stored.dtype.nbytes
     rows, width = plan.panel(nbytes)
     put = stmatrix(trans=stored.order is ColMajor) if nbytes == 2 else conform()
-    if _grouped(spec):
+    if is_grouped(spec):
         return through_shared(put, vector(), panel=(rows, width), pad=PAD // nbytes, at=Warpgroup)
     contiguous = (rows if stored.order is ColMajor else width) * nbytes
     return through_shared(put, tma(min(SPAN, contiguous)), panel=(rows, width), at=Warpgroup, ring=plan.ring(nbytes))
-
-
-def plans(spec: MatMulChain) -> tuple[Plan, ...]:
-    """List the plans that fit a product, the one that should be fastest first; none where wgmma does not take it."""
-    if not _takes(spec):
-        return ()
-    ranked = sorted((clocks(plan, spec), i, plan) for i, plan in enumerate(_candidates(spec)))
-    return tuple(plan for _, _, plan in ranked)
-
-
-def _candidates(spec: MatMulChain) -> Iterator[Plan]:
-    nbytes, out, promote = _multiplied(spec).nbytes, spec.matmul.C.dtype.nbytes, _scaled(spec)
-    held = [operand.ops is not None and not promote for operand in spec.residual.operands[:2]]
-    k_major = spec.matmul.A.order is RowMajor and spec.matmul.B.order is ColMajor
-    step = 16 if nbytes == 2 and k_major else 64 if nbytes == 2 else 32
-    # What has a prolog is A, behind swap() if need be.
-    # Rows are folded cheaply where a few threads hold each: those of C, not of its transpose.
-    # Scales of A's rows are few registers where a thread has few rows: those of C too.
-    either = out == 2 and not _beside(spec)[2] and not promote
-    orders = (held[1],) if any(held) else (False, True) if either else (False,)
-    for swapped in orders:
-        few = _few(swapped, spec)
-        widths = set(range(step, 257, step))
-        if k_major and nbytes == 2:
-            widths.add(max(8, -(-few // 8) * 8))
-        for m, consumers, turns in ((64, 1, False), (128, 2, False), (256, 2, False), (192, 3, False), (128, 2, True)):
-            for n in sorted(widths):
-                # Addresses take registers that else are accumulators', those of groups more of them.
-                turn = 176 if _grouped(spec) and swapped else 192
-                most = 128 if m == 256 else 192 if m == 192 else turn if turns else 256
-                if n > most or (not swapped and n % 32):
-                    continue
-                if any(held) and m == 192:
-                    continue  # three warpgroups and a prolog took half as long again as what is counted
-                for cluster in ((1, 1), (2, 1)):
-                    # Clusters of tiles that groups cut short wait for each other: 9 % slower in 64 ragged groups.
-                    if cluster != (1, 1) and (n % 16 or _grouped(spec)):
-                        continue
-                    plan = Plan(m, n, consumers, turns, swapped, cluster, promote=promote)
-                    if (any(held) or promote) and plan.held > (HELD if consumers < 3 else HELD // 2):
-                        continue
-                    if plan.depth(nbytes, out, *_beside(spec)) >= 3:
-                        yield from _shared_out(plan, spec)
-
-
-def _shared_out(plan: Plan, spec: MatMulChain) -> Iterator[Plan]:
-    """Give a plan, and those that share out K too: by ways while all blocks run at once, by streams to fill waves."""
-    yield plan
-    tiles, chunks = _work(plan, spec)
-    at_once = SMS // (plan.cluster[0] * plan.cluster[1]) * plan.cluster[0] * plan.cluster[1]
-    if tiles % at_once and tiles * chunks >= at_once * LEAST_CHUNKS and not plan.pingpong and not _grouped(spec):
-        yield attrs.evolve(plan, stream=True)
-    for ways in range(2, MOST_WAYS + 1):
-        if tiles * ways <= SMS and chunks >= ways * LEAST_CHUNKS:
-            yield attrs.evolve(plan, ways=ways)
-            if tiles * ways <= (PAIRED if ways == 2 else TOGETHER) and _meet_near(plan, ways, chunks, spec):
-                yield attrs.evolve(plan, ways=ways, through="cluster")
-
-
-def _meet_near(plan: Plan, ways: int, chunks: int, spec: MatMulChain) -> bool:
-    """Say whether the sums of so many blocks can meet in a cluster: each has some of K, and shared memory for them."""
-    near = attrs.evolve(plan, ways=ways, through="cluster")
-    nbytes, out = _multiplied(spec).nbytes, spec.matmul.C.dtype.nbytes
-    share = -(-chunks // ways)
-    fits = near.depth(nbytes, out, *_beside(spec)) >= 3
-    return ways <= MOST_NEAR and plan.cluster == (1, 1) and not _grouped(spec) and share * (ways - 1) < chunks and fits
-
-
-def clocks(plan: Plan, spec: MatMulChain) -> float:
-    """Estimate the clocks of a product; its constants were fitted to 1936 timings of 91 sizes on an H200.
-
-    A chunk takes what its products take (m * n / 32 clocks for 128 bytes of K), or, where too few chunks are in
-    flight, its share of the latency; a tile adds its store, unless another tile's products hide it.
-    """
-    sizes = dict(spec.matmul.sizes)
-    rows, cols, depth, count = (_size(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))
-    nbytes, out = _multiplied(spec).nbytes, spec.matmul.C.dtype.nbytes
-    tiles, chunks = _work(plan, spec)
-    blocks = plan.cluster[0] * plan.cluster[1]
-    items, chunks = tiles * plan.ways, -(-chunks // plan.ways)
-    at_once = SMS // blocks * blocks
-    waves = items / at_once if plan.stream else -(-items // at_once)
-    products = plan.m * max(plan.n / 32, (16 + plan.n / 4) / 16) * plan.panels
-    products *= 1 + SMALL_TILE * min(1, waves / 8) * (128 * 256 / (plan.m * plan.n) - 1)
-    alone = 1 if plan.pingpong else plan.consumers
-    if plan.promote:  # a unit adds its sums behind its products, while the others' are running
-        products = max(products, products / alone + plan.held / 2 + PROMOTION)
-    elif any(operand.ops is not None for operand in spec.residual.operands[:2]):  # and applies prologs before them
-        products = max(products, products / alone + FRAGMENTS * (1 + plan.m / alone / ROWS))
-    chunk = max(products, LATENCY / plan.depth(nbytes, out, *_beside(spec)))
-    store, sums = plan.m * plan.n * out / STORE_RATE, plan.m * plan.n * 4 / SUMS_RATE
-    if plan.through == "cluster":
-        store += NEAR + plan.m * plan.n * 4 / NEAR_RATE
-    elif plan.ways > 1:
-        store += MEETING + (1 + plan.ways) * sums
-    meeting = CLUSTER if blocks > 1 else 0.0
-    if plan.stream:  # one sum is left, those of one tile are taken
-        meeting += sums + -(-at_once // items) * (sums + HANDING) + (-(-items // at_once) - waves) * store
-    torn = TORN if _torn(spec) else 1.0
-    once = (rows * (1 if _grouped(spec) else count) + cols * count) * depth * nbytes * torn
-    sent = items * chunks * (plan.m / plan.cluster[1] + plan.n / plan.cluster[0]) * SPAN * plan.panels * torn
-    busy = at_once if plan.stream else min(items, at_once)
-    arriving = once / min(DRAM_RATE, SM_RATE * busy) + max(0, sent - once) / REPEATED_RATE
-    if plan.pingpong:
-        main = waves * max(chunks * chunk, (chunks * chunk + store) / 2)
-        return max(main, arriving) + store + meeting
-    return (max(waves * chunks * chunk, arriving) + waves * store + meeting) * (STREAM if plan.stream else 1)
-
-
-def _torn(spec: MatMulChain) -> bool:
-    """Say whether lines of an operand start between the multiples of 128 bytes: a row of a box is then two pieces."""
-    return any(
-        isinstance(stride, int) and stride != 1 and stride * tensor.dtype.nbytes % SPAN
-        for tensor in (spec.left, spec.right)
-        for stride in tensor.strides
-    )
-
-
-def _work(plan: Plan, spec: MatMulChain) -> tuple[int, int]:
-    """Count the tiles of blocks and the chunks of K."""
-    sizes = dict(spec.matmul.sizes)
-    rows, cols, depth, count = (_size(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))
-    chunks = -(-depth * _multiplied(spec).nbytes // (SPAN * plan.panels))
-    high, wide = plan.m * plan.cluster[0], plan.n * plan.cluster[1]
-    blocks = plan.cluster[0] * plan.cluster[1]
-    if not _grouped(spec):
-        rows, cols = (cols, rows) if plan.swapped else (rows, cols)
-        return -(-rows // high) * -(-cols // wide) * count * blocks, chunks
-    if plan.swapped:
-        return -(-cols // high) * math.ceil(_ragged(rows, wide, count)) * blocks, chunks
-    return math.ceil(_ragged(rows, high, count)) * -(-cols // wide) * blocks, chunks
-
-
-def _ragged(rows: int, tile: int, groups: int) -> float:
-    """Count the tiles that groups of so many rows in all take on average: the last one of each is half full."""
-    return groups * max(1.0, rows / (groups * tile) + 0.5)
-
-
-def _scaled(spec: MatMulChain) -> bool:
-    """Say whether prologs scale 8-bit floats by what holds for a chunk."""
-    served = spec.served_along_k
-    eight_bits = spec.matmul.A.dtype.name in EIGHT_BITS and spec.matmul.B.dtype.name in EIGHT_BITS
-    return eight_bits and served is not None and served % SPAN == 0
-
-
-def _multiplied(spec: MatMulChain) -> DType:
-    """Give the element type that products take: what a prolog leaves, unless sums are scaled in its place."""
-    return spec.matmul.A.dtype if _scaled(spec) else spec.left.dtype
-
-
-def _few(swapped: bool, spec: MatMulChain) -> int:
-    """Count the rows or columns along a plan's n, of groups those of one on average."""
-    sizes = dict(spec.matmul.sizes)
-    if not swapped:
-        return _size(sizes["N"])
-    return -(-_size(sizes["M"]) // (_size(sizes["batch"]) if _grouped(spec) else 1))
-
-
-def _size(extent: object) -> int:
-    return extent if isinstance(extent, int) else 4096
 
 
 @space("sm_90", plan=plans)
@@ -493,23 +202,9 @@ def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
     Args:
         plan: the degrees of freedom, None for the best of `plans`.
     """
-    if not _takes(spec):
+    if not takes(spec):
         kind = spec.left.dtype.name
         return (simt.sgemm if kind in CUDA_CORES else ada.gemm if kind in EIGHT_BITS else ampere.gemm)(spec)
     if plan is None:
         plan = plans(spec)[0]
     return _gemm(spec, plan)
-
-
-def _takes(spec: MatMulChain) -> bool:
-    """Say whether bulk copies and wgmma take a product as it is stored, and at most one operand with a prolog."""
-    a, b, c = spec.matmul.A, spec.matmul.B, spec.matmul.C
-    both = all(operand.ops is not None for operand in spec.residual.operands[:2]) and not _scaled(spec)
-    kind = _multiplied(spec)
-    if both or kind.name not in TYPES or any(t.dtype.packed for t in (a, b)):
-        return False
-    k_major = a.order is RowMajor and b.order is ColMajor
-    if _grouped(spec) and a.order is ColMajor:
-        return False  # groups start anywhere along M, and boxes at multiples of 16 bytes of a line
-    # Tensor maps mind by themselves where a line ends.
-    return (k_major or kind.nbytes == 2) and all(t.starts_lines_at(MAP_UNIT) for t in (a, b, c))

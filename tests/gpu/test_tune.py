@@ -79,7 +79,7 @@ def test_a_wrong_kernel_is_found_first_and_later() -> None:
 
 
 def test_a_search_is_quick_and_its_record_is_chosen(tmp_path: Path) -> None:
-    spec = matmul(1024, 1024, 1024, "f16", layout="TN")
+    spec = matmul(1088, 960, 1024, "f16", layout="TN")  # of which no record is shipped
     tuned = tune(spec, ampere.gemm, budget_s=30)
     assert tuned.best is not None
     assert tuned.elapsed_s < 45
