@@ -15,7 +15,7 @@ def sizes(spec: MatMulChain) -> Sizes:
 
     Sums of 128 registers a thread leave room for two slots of fragments, but not for what converts on the way in, what
     is stored beside C, ops on tiles that the sizes cut, lines that are copied piece by piece, or the instructions that
-    stand in for mma of 8-bit floats and 4-bit integers from sm_90 on: then tiles are half as wide.
+    stand in for mma of 8-bit floats, 4-bit integers and bits from sm_90 on: then tiles are half as wide.
     """
     kind = spec.left.dtype
     step = kind.count_in(STEP_NBYTES)
@@ -26,7 +26,7 @@ def sizes(spec: MatMulChain) -> Sizes:
     cut = any(not isinstance(extents[dim], int) or extents[dim] % tile for dim, tile in (("M", 128), ("N", 256)))
     beside = any(isinstance(op, Save | Rows) for op in spec.matmul.ops) or (bool(spec.matmul.ops) and cut)
     pieces = not all(t.starts_lines_at(16) for t in (spec.matmul.A, spec.matmul.B))
-    stood_in = kind.name in ("e4m3", "e5m2", "i4", "u4")
+    stood_in = kind.name in ("e4m3", "e5m2", "i4", "u4", "b1")
     if converted or beside or pieces or stood_in:
         return Sizes(128, 128, kind.count_in(CHUNK_NBYTES), (64, 32), 4, step)
     along_k = spec.matmul.A.order is RowMajor and spec.matmul.B.order is ColMajor
