@@ -57,9 +57,6 @@ def gemm(
 
     Source: Bhaskaracharya, Demouth, Grover, Automatic Kernel Generation for Volta Tensor Cores, 2020.
     """
-    # The larger macro tile covers its own loads, and with f16 sums a second set of fragments spilled; so it did beside
-    # the addresses of several ways.
-    ahead = 2 if macro == 16 and ways == 1 else 1
     store = through_shared(conform(), vector(), panel=(min(m, 32), n), pad=4, order=RowMajor, reuse=True)
     chain: MatMulChain = (
         spec.tile(m, n, batch=spec.batch)
@@ -77,9 +74,8 @@ def gemm(
     chain = (
         chain.tile(*warp)
         .to(Warp)
-        .split(8)
+        .split(8)  # a second set of fragments would spill beside sums in f32
         .unroll()
-        .pipeline(ahead)
         .load(A, FR, conform())
         .load(B, FR, conform())
         .tile(macro, macro)

@@ -41,8 +41,8 @@ gemm_64x64x32_f16_f32(
     half* b_sh = reinterpret_cast<half*>(shared + 8192);
     half* acc_sh = reinterpret_cast<half*>(shared);
     alignas(16) float acc[32];
-    alignas(16) half a_fr[32];
-    alignas(16) half b_fr[32];
+    alignas(16) half a_fr[16];
+    alignas(16) half b_fr[16];
     alignas(16) half a_rf[16];
     alignas(16) half b_rf[16];
     alignas(16) half acc_sh_vec[2];
@@ -65,71 +65,61 @@ gemm_64x64x32_f16_f32(
         acc[i] = 0.0f;
     }
 
-    // MatMul(32, 32, 32)(SH, SH, FR)(Warp)
-
     // load A to a_rf: Move(64, 32)(GL, RF)(Block)
     #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-        copy_16B(&a_rf[r * 8], &A[block_m * 8192 + r * 4096 + thread / 4 * 128 + thread_k * 8]);
-    }
-
-    // load B to b_rf: Move(32, 64)(GL, RF)(Block)
-    #pragma unroll
-    for (int r3 = 0; r3 < 2; ++r3) {
-        copy_16B(&b_rf[r3 * 8], &B[thread_k * 8 + block_n * 8192 + r3 * 4096 + thread / 4 * 128]);
+    for (int r4 = 0; r4 < 2; ++r4) {
+        copy_16B(&a_rf[r4 * 8], &A[block_m * 8192 + r4 * 4096 + thread / 4 * 128 + thread_k * 8]);
     }
 
     // load A to a_sh: Move(64, 32)(GL, SH)(Block)
     #pragma unroll
-    for (int m5 = 0; m5 < 2; ++m5) {
-        copy_16B(&a_sh[thread / 4 * 32 + m5 * 1024 + (thread_k ^ thread / 8 % 4) * 8], &a_rf[m5 * 8]);
-    }
-
-    // load B to b_sh: Move(32, 64)(GL, SH)(Block)
-    #pragma unroll
-    for (int n6 = 0; n6 < 2; ++n6) {
-        copy_16B(&b_sh[thread / 4 * 32 + n6 * 1024 + (thread_k ^ thread / 8 % 4) * 8], &b_rf[n6 * 8]);
-    }
-
-    // load A to a_rf: Move(64, 32)(GL, RF)(Block)
-    #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-        copy_16B(&a_rf[r * 8], &A[block_m * 8192 + r * 4096 + thread / 4 * 128 + thread_k * 8 + 32]);
+    for (int m6 = 0; m6 < 2; ++m6) {
+        copy_16B(&a_sh[thread / 4 * 32 + m6 * 1024 + (thread_k ^ thread / 8 % 4) * 8], &a_rf[m6 * 8]);
     }
 
     // load B to b_rf: Move(32, 64)(GL, RF)(Block)
     #pragma unroll
-    for (int r3 = 0; r3 < 2; ++r3) {
-        copy_16B(&b_rf[r3 * 8], &B[thread_k * 8 + block_n * 8192 + r3 * 4096 + thread / 4 * 128 + 32]);
+    for (int r6 = 0; r6 < 2; ++r6) {
+        copy_16B(&b_rf[r6 * 8], &B[thread_k * 8 + block_n * 8192 + r6 * 4096 + thread / 4 * 128]);
     }
 
-    // load a_sh to a_fr: Move(32, 8)(SH, FR)(Warp)
+    // load B to b_sh: Move(32, 64)(GL, SH)(Block)
+    #pragma unroll
+    for (int n7 = 0; n7 < 2; ++n7) {
+        copy_16B(&b_sh[thread / 4 * 32 + n7 * 1024 + (thread_k ^ thread / 8 % 4) * 8], &b_rf[n7 * 8]);
+    }
     __syncthreads();  // a_sh is written before it is read
-    #pragma unroll
-    for (int m4 = 0; m4 < 2; ++m4) {
-        copy_16B(&a_fr[m4 * 8], &a_sh[warp_m * 1024 + quadpair_m * 144 + thread % 4 * 32 + thread / 16 % 2 * 256 + m4 * 512 + thread / 2 % 2 * 8]);
-    }
-
-    // load b_sh to b_fr: Move(8, 32)(SH, FR)(Warp)
-    #pragma unroll
-    for (int n5 = 0; n5 < 2; ++n5) {
-        copy_16B(&b_fr[n5 * 8], &b_sh[warp_n * 1024 + quadpair_n * 144 + thread % 4 * 32 + thread / 16 % 2 * 256 + n5 * 512 + thread / 2 % 2 * 8]);
-    }
     #pragma unroll 1
-    for (int k = 0; k < 3; ++k) {
+    for (int k = 0; k < 4; ++k) {
+        if (k < 3) {
+
+            // load A to a_rf: Move(64, 32)(GL, RF)(Block)
+            #pragma unroll
+            for (int r = 0; r < 2; ++r) {
+                copy_16B(&a_rf[r * 8], &A[block_m * 8192 + r * 4096 + thread / 4 * 128 + k * 32 + thread_k * 8 + 32]);
+            }
+
+            // load B to b_rf: Move(32, 64)(GL, RF)(Block)
+            #pragma unroll
+            for (int r3 = 0; r3 < 2; ++r3) {
+                copy_16B(&b_rf[r3 * 8], &B[k * 32 + thread_k * 8 + block_n * 8192 + r3 * 4096 + thread / 4 * 128 + 32]);
+            }
+        }
+
+        // MatMul(32, 32, 32)(SH, SH, FR)(Warp)
         #pragma unroll
-        for (int k2 = 0; k2 < 3; ++k2) {
+        for (int k2 = 0; k2 < 4; ++k2) {
 
             // load a_sh to a_fr: Move(32, 8)(SH, FR)(Warp)
             #pragma unroll
             for (int m4 = 0; m4 < 2; ++m4) {
-                copy_16B(&a_fr[(k2 + 1) % 2 * 16 + m4 * 8], &a_sh[k % 2 * 2048 + warp_m * 1024 + quadpair_m * 128 + thread % 4 * 32 + thread / 16 % 2 * 256 + m4 * 512 + (k2 + 1 ^ quadpair_m * 2 + thread / 2 % 2) * 8]);
+                copy_16B(&a_fr[m4 * 8], &a_sh[k % 2 * 2048 + warp_m * 1024 + quadpair_m * 128 + thread % 4 * 32 + thread / 16 % 2 * 256 + m4 * 512 + (k2 ^ quadpair_m * 2 + thread / 2 % 2) * 8]);
             }
 
             // load b_sh to b_fr: Move(8, 32)(SH, FR)(Warp)
             #pragma unroll
             for (int n5 = 0; n5 < 2; ++n5) {
-                copy_16B(&b_fr[(k2 + 1) % 2 * 16 + n5 * 8], &b_sh[k % 2 * 2048 + warp_n * 1024 + quadpair_n * 128 + thread % 4 * 32 + thread / 16 % 2 * 256 + n5 * 512 + (k2 + 1 ^ quadpair_n * 2 + thread / 2 % 2) * 8]);
+                copy_16B(&b_fr[n5 * 8], &b_sh[k % 2 * 2048 + warp_n * 1024 + quadpair_n * 128 + thread % 4 * 32 + thread / 16 % 2 * 256 + n5 * 512 + (k2 ^ quadpair_n * 2 + thread / 2 % 2) * 8]);
             }
             #pragma unroll
             for (int m = 0; m < 2; ++m) {
@@ -139,124 +129,48 @@ gemm_64x64x32_f16_f32(
                     // MatMul(8, 8, 8)(FR, FR, FR)(QuadPair)
                     #pragma unroll
                     for (int k3 = 0; k3 < 2; ++k3) {
-                        mma_m8n8k4_row_col_f32_f16(&acc[m * 16 + n * 8], &a_fr[k2 % 2 * 16 + m * 8 + k3 * 4], &b_fr[k2 % 2 * 16 + n * 8 + k3 * 4]);
+                        mma_m8n8k4_row_col_f32_f16(&acc[m * 16 + n * 8], &a_fr[m * 8 + k3 * 4], &b_fr[n * 8 + k3 * 4]);
                     }
                 }
             }
         }
+        if (k < 3) {
 
-        // load A to a_sh: Move(64, 32)(GL, SH)(Block)
-        #pragma unroll
-        for (int m5 = 0; m5 < 2; ++m5) {
-            copy_16B(&a_sh[(k + 1) % 2 * 2048 + thread / 4 * 32 + m5 * 1024 + (thread_k ^ thread / 8 % 4) * 8], &a_rf[m5 * 8]);
-        }
-
-        // load B to b_sh: Move(32, 64)(GL, SH)(Block)
-        #pragma unroll
-        for (int n6 = 0; n6 < 2; ++n6) {
-            copy_16B(&b_sh[(k + 1) % 2 * 2048 + thread / 4 * 32 + n6 * 1024 + (thread_k ^ thread / 8 % 4) * 8], &b_rf[n6 * 8]);
-        }
-        if (k < 2) {
-
-            // load A to a_rf: Move(64, 32)(GL, RF)(Block)
+            // load A to a_sh: Move(64, 32)(GL, SH)(Block)
             #pragma unroll
-            for (int r = 0; r < 2; ++r) {
-                copy_16B(&a_rf[r * 8], &A[block_m * 8192 + r * 4096 + thread / 4 * 128 + k * 32 + thread_k * 8 + 64]);
+            for (int m5 = 0; m5 < 2; ++m5) {
+                copy_16B(&a_sh[(k + 1) % 2 * 2048 + thread / 4 * 32 + m5 * 1024 + (thread_k ^ thread / 8 % 4) * 8], &a_rf[m5 * 8]);
             }
 
-            // load B to b_rf: Move(32, 64)(GL, RF)(Block)
+            // load B to b_sh: Move(32, 64)(GL, SH)(Block)
             #pragma unroll
-            for (int r3 = 0; r3 < 2; ++r3) {
-                copy_16B(&b_rf[r3 * 8], &B[k * 32 + thread_k * 8 + block_n * 8192 + r3 * 4096 + thread / 4 * 128 + 64]);
+            for (int n6 = 0; n6 < 2; ++n6) {
+                copy_16B(&b_sh[(k + 1) % 2 * 2048 + thread / 4 * 32 + n6 * 1024 + (thread_k ^ thread / 8 % 4) * 8], &b_rf[n6 * 8]);
             }
         }
-
-        // load a_sh to a_fr: Move(32, 8)(SH, FR)(Warp)
         __syncthreads();  // a_sh is written before it is read
-        #pragma unroll
-        for (int m4 = 0; m4 < 2; ++m4) {
-            copy_16B(&a_fr[m4 * 8], &a_sh[(k + 1) % 2 * 2048 + warp_m * 1024 + quadpair_m * 144 + thread % 4 * 32 + thread / 16 % 2 * 256 + m4 * 512 + thread / 2 % 2 * 8]);
-        }
-
-        // load b_sh to b_fr: Move(8, 32)(SH, FR)(Warp)
-        #pragma unroll
-        for (int n5 = 0; n5 < 2; ++n5) {
-            copy_16B(&b_fr[n5 * 8], &b_sh[(k + 1) % 2 * 2048 + warp_n * 1024 + quadpair_n * 144 + thread % 4 * 32 + thread / 16 % 2 * 256 + n5 * 512 + thread / 2 % 2 * 8]);
-        }
-        #pragma unroll
-        for (int m = 0; m < 2; ++m) {
-            #pragma unroll
-            for (int n = 0; n < 2; ++n) {
-
-                // MatMul(8, 8, 8)(FR, FR, FR)(QuadPair)
-                #pragma unroll
-                for (int k3 = 0; k3 < 2; ++k3) {
-                    mma_m8n8k4_row_col_f32_f16(&acc[m * 16 + n * 8], &a_fr[m * 8 + k3 * 4 + 16], &b_fr[n * 8 + k3 * 4 + 16]);
-                }
-            }
-        }
-    }
-    #pragma unroll
-    for (int k2 = 0; k2 < 3; ++k2) {
-
-        // load a_sh to a_fr: Move(32, 8)(SH, FR)(Warp)
-        #pragma unroll
-        for (int m4 = 0; m4 < 2; ++m4) {
-            copy_16B(&a_fr[(k2 + 1) % 2 * 16 + m4 * 8], &a_sh[warp_m * 1024 + quadpair_m * 128 + thread % 4 * 32 + thread / 16 % 2 * 256 + m4 * 512 + (k2 + 1 ^ quadpair_m * 2 + thread / 2 % 2) * 8 + 2048]);
-        }
-
-        // load b_sh to b_fr: Move(8, 32)(SH, FR)(Warp)
-        #pragma unroll
-        for (int n5 = 0; n5 < 2; ++n5) {
-            copy_16B(&b_fr[(k2 + 1) % 2 * 16 + n5 * 8], &b_sh[warp_n * 1024 + quadpair_n * 128 + thread % 4 * 32 + thread / 16 % 2 * 256 + n5 * 512 + (k2 + 1 ^ quadpair_n * 2 + thread / 2 % 2) * 8 + 2048]);
-        }
-        #pragma unroll
-        for (int m = 0; m < 2; ++m) {
-            #pragma unroll
-            for (int n = 0; n < 2; ++n) {
-
-                // MatMul(8, 8, 8)(FR, FR, FR)(QuadPair)
-                #pragma unroll
-                for (int k3 = 0; k3 < 2; ++k3) {
-                    mma_m8n8k4_row_col_f32_f16(&acc[m * 16 + n * 8], &a_fr[k2 % 2 * 16 + m * 8 + k3 * 4], &b_fr[k2 % 2 * 16 + n * 8 + k3 * 4]);
-                }
-            }
-        }
-    }
-    #pragma unroll
-    for (int m = 0; m < 2; ++m) {
-        #pragma unroll
-        for (int n = 0; n < 2; ++n) {
-
-            // MatMul(8, 8, 8)(FR, FR, FR)(QuadPair)
-            #pragma unroll
-            for (int k3 = 0; k3 < 2; ++k3) {
-                mma_m8n8k4_row_col_f32_f16(&acc[m * 16 + n * 8], &a_fr[m * 8 + k3 * 4 + 16], &b_fr[n * 8 + k3 * 4 + 16]);
-            }
-        }
     }
 
     // store C: Move(64, 64)(FR, GL)(Block)
-    __syncthreads();  // a_sh is read before acc_sh takes its place
     #pragma unroll
-    for (int m6 = 0; m6 < 2; ++m6) {
+    for (int m7 = 0; m7 < 2; ++m7) {
 
         // load acc to acc_sh: Move(32, 64)(FR, SH)(Block)
         #pragma unroll
-        for (int m8 = 0; m8 < 4; ++m8) {
+        for (int m9 = 0; m9 < 4; ++m9) {
             #pragma unroll
-            for (int n8 = 0; n8 < 4; ++n8) {
+            for (int n9 = 0; n9 < 4; ++n9) {
                 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
-                    acc_sh_vec[e] = float_to_half(acc[m8 % 2 * 2 + m8 / 2 * 16 + n8 * 4 + e]);
+                    acc_sh_vec[e] = float_to_half(acc[m9 % 2 * 2 + m9 / 2 * 16 + n9 * 4 + e]);
                 }
-                if (warp_m * 32 + quadpair_m * 4 + thread % 2 + thread / 16 % 2 * 8 + m8 % 2 * 2 + m8 / 2 * 16 < m6 * 32 + 32 && m6 * 32 <= warp_m * 32 + quadpair_m * 4 + thread % 2 + thread / 16 % 2 * 8 + m8 % 2 * 2 + m8 / 2 * 16) copy_4B(&acc_sh[warp_m * 2176 + quadpair_m * 272 + thread % 2 * 68 + thread / 16 % 2 * 544 - m6 * 2176 + m8 % 2 * 136 + m8 / 2 * 1088 + warp_n * 32 + quadpair_n * 4 + thread / 2 % 2 * 2 + n8 * 8], &acc_sh_vec[0]);
+                if (warp_m * 32 + quadpair_m * 4 + thread % 2 + thread / 16 % 2 * 8 + m9 % 2 * 2 + m9 / 2 * 16 < m7 * 32 + 32 && m7 * 32 <= warp_m * 32 + quadpair_m * 4 + thread % 2 + thread / 16 % 2 * 8 + m9 % 2 * 2 + m9 / 2 * 16) copy_4B(&acc_sh[warp_m * 2176 + quadpair_m * 272 + thread % 2 * 68 + thread / 16 % 2 * 544 - m7 * 2176 + m9 % 2 * 136 + m9 / 2 * 1088 + warp_n * 32 + quadpair_n * 4 + thread / 2 % 2 * 2 + n9 * 8], &acc_sh_vec[0]);
             }
         }
         __syncthreads();  // acc_sh is written before it is read
         #pragma unroll
-        for (int r4 = 0; r4 < 4; ++r4) {
-            copy_8B(&C[block_m * 16384 + m6 * 8192 + r4 * 2048 + thread / 16 * 256 + block_n * 64 + thread_n * 4], &acc_sh[r4 * 544 + thread / 16 * 68 + thread_n * 4]);
+        for (int r7 = 0; r7 < 4; ++r7) {
+            copy_8B(&C[block_m * 16384 + m7 * 8192 + r7 * 2048 + thread / 16 * 256 + block_n * 64 + thread_n * 4], &acc_sh[r7 * 544 + thread / 16 * 68 + thread_n * 4]);
         }
         __syncthreads();  // acc_sh is read before it is overwritten
     }
