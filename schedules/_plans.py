@@ -13,6 +13,7 @@ from fireiron import ColMajor, DType, MatMulChain, RowMajor, Rows, Save
 ROWS = 64  # of one wgmma
 SPAN = 128  # bytes of a swizzled row
 LEAST_SPAN = 32
+NARROW = 32  # columns of a panel below which its store's fixed time counts for more than its bytes
 SHARED = 227 * 1024  # bytes of a block
 RESERVED = 1024  # bytes kept for barriers
 PAD = 16  # bytes behind each line of a padded panel
@@ -24,19 +25,24 @@ TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "i8", "u8")  # that wgmma multip
 EIGHT_BITS = ("e4m3", "e5m2")
 
 # What `clocks` was fitted to.
-LATENCY = 2830.0  # clocks from asking for a chunk to having it
-STORE_RATE = 12.6  # bytes of C a clock
-SMALL_TILE = 0.1  # of its products that a tile half as large as 128x256 loses, in the long run
-CLUSTER = 1950.0  # clocks
-DRAM_RATE = 6500.0  # bytes of A and B a clock, all SMs together
-SM_RATE = 50.0  # of them, one SM
-REPEATED_RATE = 9550.0  # bytes a clock that blocks are sent again, from the L2 cache, beside them
+LATENCY = 2790.0  # clocks from asking for a chunk to having it
+EMPTYING = 0.38  # of the chunks in a ring, the part that is not yet asked for again
+STORE_RATE = 7.9  # bytes of C a clock
+SMALL_TILE = 0.32  # of its products that a tile half as large as 128x256 loses, in the long run
+SMALLER = 1.35  # with which power of the missing part that loss grows
+MOST_MISSING = 9.0  # as of a tenth of 128x256
+LONG_RUN = 9  # waves after which all of it is lost: the chip's power is
+TALL = {192: 1.17, 256: 1.3}  # what products of so many rows are taken to cost
+TURNS = 940.0  # clocks of staggered warpgroups' turns
+CLUSTER = 2670.0  # clocks
+DRAM_RATE = 6580.0  # bytes of A and B a clock, all SMs together
+SM_RATE = 54.3  # of them, one SM
+REPEATED_RATE = 9030.0  # bytes a clock that blocks are sent again, from the L2 cache, beside them
 TORN = 1.97  # what bytes cost in lines that start between the multiples of 128 bytes
-MEETING = 3600.0  # clocks in which blocks count in at a tile, and the last of them begins to add
 HANDING = 1000.0  # clocks in which a block learns that another has left its sum; not fitted
-SUMS_RATE = 5.7  # bytes of partial sums a clock
-NEAR = 650.0  # clocks in which the blocks of a cluster wait for each other's sums, before and behind
-NEAR_RATE = 8.6  # bytes of sums a clock that a block reads of the others
+SUMS_RATE = 19.9  # bytes of partial sums a clock
+NEAR = 950.0  # clocks in which the blocks of a cluster wait for each other's sums, before and behind
+NEAR_RATE = 8.5  # bytes of sums a clock that a block reads of the others
 FRAGMENTS = 260.0  # clocks in which a unit takes 64 rows of a chunk through a prolog, and as many before the first
 PROMOTION = 200.0  # clocks from a chunk's last product to the first of its sums' additions; a guess, not fitted
 
@@ -165,7 +171,7 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
     nbytes, out, promote = multiplied(spec).nbytes, spec.matmul.C.dtype.nbytes, is_scaled(spec)
     held = [operand.ops is not None and not promote for operand in spec.residual.operands[:2]]
     k_major = spec.matmul.A.order is RowMajor and spec.matmul.B.order is ColMajor
-    step = 16 if nbytes == 2 and k_major else 64 if nbytes == 2 else 32
+    step = 8 if nbytes == 2 and k_major else 64 if nbytes == 2 else 32
     # What has a prolog is A, behind swap() if need be.
     # Rows are folded cheaply where a few threads hold each: those of C, not of its transpose.
     # Scales of A's rows are few registers where a thread has few rows: those of C too.
@@ -190,6 +196,8 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
                     if cluster != (1, 1) and (n % 16 or is_grouped(spec)):
                         continue
                     plan = Plan(m, n, consumers, turns, swapped, cluster, promote=promote)
+                    if plan.panel(out)[1] < min(n, NARROW):
+                        continue
                     if (any(held) or promote) and plan.held > (HELD if consumers < 3 else HELD // 2):
                         continue
                     if plan.depth(nbytes, out, *beside(spec)) >= 3:
@@ -222,7 +230,7 @@ def _meet_near(plan: Plan, ways: int, chunks: int, spec: MatMulChain) -> bool:
 
 
 def clocks(plan: Plan, spec: MatMulChain) -> float:
-    """Estimate the clocks of a product; its constants were fitted to 1936 timings of 91 sizes on an H200.
+    """Estimate the clocks of a product; its constants were fitted to 7532 timings of 315 sizes on an H200.
 
     A chunk takes what its products take (m * n / 32 clocks for 128 bytes of K), or, where too few chunks are in
     flight, its share of the latency; a tile adds its store, unless another tile's products hide it.
@@ -236,18 +244,20 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     at_once = SMS // blocks * blocks
     waves = items / at_once if plan.stream else -(-items // at_once)
     products = plan.m * max(plan.n / 32, (16 + plan.n / 4) / 16) * plan.panels
-    products *= 1 + SMALL_TILE * min(1, waves / 8) * (128 * 256 / (plan.m * plan.n) - 1)
+    missing = min(max(0.0, 128 * 256 / (plan.m * plan.n) - 1), MOST_MISSING)
+    products *= 1 + SMALL_TILE * min(1, waves / LONG_RUN) * missing**SMALLER
+    products *= TALL.get(plan.m, 1.0)
     alone = 1 if plan.pingpong else plan.consumers
     if plan.promote:  # a unit adds its sums behind its products, while the others' are running
         products = max(products, products / alone + plan.held / 2 + PROMOTION)
     elif any(operand.ops is not None for operand in spec.residual.operands[:2]):  # and applies prologs before them
         products = max(products, products / alone + FRAGMENTS * (1 + plan.m / alone / ROWS))
-    chunk = max(products, LATENCY / plan.depth(nbytes, out, *beside(spec)))
+    chunk = max(products, LATENCY / (plan.depth(nbytes, out, *beside(spec)) - EMPTYING))
     store, sums = plan.m * plan.n * out / STORE_RATE, plan.m * plan.n * 4 / SUMS_RATE
     if plan.through == "cluster":
         store += NEAR + plan.m * plan.n * 4 / NEAR_RATE
     elif plan.ways > 1:
-        store += MEETING + (1 + plan.ways) * sums
+        store += (1 + plan.ways) * sums
     meeting = CLUSTER if blocks > 1 else 0.0
     if plan.stream:  # one sum is left, those of one tile are taken
         meeting += sums + -(-at_once // items) * (sums + HANDING) + (-(-items // at_once) - waves) * store
@@ -258,7 +268,7 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     arriving = once / min(DRAM_RATE, SM_RATE * busy) + max(0, sent - once) / REPEATED_RATE
     if plan.pingpong:
         main = waves * max(chunks * chunk, (chunks * chunk + store) / 2)
-        return max(main, arriving) + store + meeting
+        return max(main, arriving) + store + meeting + TURNS
     return (max(waves * chunks * chunk, arriving) + waves * store + meeting) * (STREAM if plan.stream else 1)
 
 

@@ -38,6 +38,22 @@ __device__ __forceinline__ {kind} float_to_{kind}(float x) {{
 }}
 """
 
+# Two 16-bit floats in a register, the one that comes first in memory in its lower half.
+_BOUND_PAIR: Final = """\
+__device__ __forceinline__ unsigned {op}_{kind}_pair(unsigned x, unsigned y) {{
+    unsigned z;
+    asm("{op}.{ptx}x2 %0, %1, %2;" : "=r"(z) : "r"(x), "r"(y));
+    return z;
+}}
+"""
+_CALCULATE_PAIR: Final = """\
+__device__ __forceinline__ unsigned {op}_half_pair(unsigned x, unsigned y) {{
+    unsigned z;
+    asm("{op}.rn.f16x2 %0, %1, %2;" : "=r"(z) : "r"(x), "r"(y));
+    return z;
+}}
+"""
+
 _WAIT: Final = """\
 __device__ __forceinline__ void mbarrier_wait(unsigned long long* barrier, int parity) {
     const unsigned address = shared_address(barrier);
@@ -146,6 +162,40 @@ __device__ __forceinline__ tf32 float_to_tf32(float x) {
             (f"int_to_{kind}", _FROM_INT.format(kind=kind)),
         )
     },
+    "pack_pair": """\
+template <typename T>
+__device__ __forceinline__ unsigned pack_pair(T low, T high) {
+    return low.bits | (unsigned)high.bits << 16;
+}
+""",
+    "pair_at": """\
+template <typename T>
+__device__ __forceinline__ unsigned pair_at(const T* place) {
+    return *reinterpret_cast<const unsigned*>(place);
+}
+""",
+    "put_pair": """\
+template <typename T>
+__device__ __forceinline__ void put_pair(T* place, unsigned pair) {
+    *reinterpret_cast<unsigned*>(place) = pair;
+}
+""",
+    **{
+        f"{op}_{kind}_pair": _BOUND_PAIR.format(op=op, kind=kind, ptx=ptx)
+        for kind, ptx in (("half", "f16"), ("bf16", "bf16"))
+        for op in ("max", "min")
+    },
+    **{f"{op}_half_pair": _CALCULATE_PAIR.format(op=op) for op in ("add", "sub", "mul")},
+    "neg_pair": """\
+__device__ __forceinline__ unsigned neg_pair(unsigned x) {
+    return x ^ 0x80008000;
+}
+""",
+    "abs_pair": """\
+__device__ __forceinline__ unsigned abs_pair(unsigned x) {
+    return x & 0x7fff7fff;
+}
+""",
     # The conversion itself makes the least int of NaN, where that of a float makes 0.
     "double_to_int": """\
 __device__ __forceinline__ int double_to_int(double x) {

@@ -14,6 +14,7 @@ from fireiron.base.text import Writer
 from fireiron.cuda import micro
 from fireiron.cuda.helpers import COUNT_IN, COUNT_IN_PART
 from fireiron.cuda.memory import Element, Numbers, integer_type
+from fireiron.cuda.pairs import pair_text
 from fireiron.cuda.scalars import custom, scalar
 from fireiron.kernel.ir import (
     THREAD,
@@ -44,6 +45,7 @@ from fireiron.kernel.ir import (
     Wait,
     walk,
 )
+from fireiron.kernel.pairs import pair_of
 from fireiron.language.levels import Block, Cluster, Level
 
 WARP_THREADS = 32
@@ -93,6 +95,13 @@ class Body:
                 names = ", ".join(var.name for var in (groups.group, groups.first, groups.begin, groups.length))
                 facts = ", ".join(number(e) for e in (groups.count, groups.rows, as_expr(groups.size), groups.items))
                 write(f"find_group(&{Element(ends, number)}, {facts}, {number(item)}, {names});")
+            case For(pairs=True):
+                pair = pair_of(statement)
+                assert pair is not None
+                name = pair.var.name
+                write("#pragma unroll")
+                with self.writer.block(f"for (int {name} = 0; {name} < {pair.count}; ++{name}) {{"):
+                    write(pair_text(pair, number))
             case For(var=var, extent=extent, body=body, unroll=unroll, together=together):
                 # Without the number the compiler would choose: what is written is what runs.
                 write("#pragma unroll" if unroll else f"#pragma unroll {together}")

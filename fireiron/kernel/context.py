@@ -102,6 +102,7 @@ class Context:
         persistent: whether blocks loop over tiles.
         dependent: whether the launch before may still run when this one begins.
         staggered: units that take these trips in turn.
+        skipped: chunks of each tile in the loops so far, which staggered units skip of the others' tiles.
         owner: the level whose units each own a whole tile of C: Block, or that of the units in turn.
         maps: tensor maps by tensor, box and span.
         prologue: what the role that computes runs once, before all else.
@@ -148,6 +149,7 @@ class Context:
     persistent: bool = False
     dependent: bool = False
     staggered: int = 1
+    skipped: Expr = attrs.field(factory=lambda: as_expr(0))
     owner: Level = Block
     prologue: list[Statement] = attrs.field(factory=list[Statement])
     busy: Expr | None = None
@@ -229,6 +231,7 @@ class State:
         ops: what the Move that is lowered makes of each element.
         products: the parts (A, B, C) of the products that the residual's loops compute together.
         accumulated: parts of the sums to which an earlier loop over K has added.
+        loop: the number of this loop over K among those of one tile, and how many they are.
         around: a loop over layers, through which a pipeline below runs on.
         number: of the layer, where a stack of them has one body.
         path: the links that led here, in words.
@@ -250,6 +253,7 @@ class State:
     ops: Value | None = None
     products: tuple[tuple[str, str, str], ...] = (("A", "B", "C"),)
     accumulated: frozenset[str] = frozenset()
+    loop: tuple[int, int] = (0, 1)
     around: Layered | None = None
     number: Expr | None = None
     path: str = ""

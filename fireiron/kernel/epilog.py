@@ -11,6 +11,7 @@ from fireiron.base.records import evolve
 from fireiron.kernel.added import added_in_bulk
 from fireiron.kernel.context import Body, Context, Recur, State, buffer_of
 from fireiron.kernel.ir import Compute, For, Region, View
+from fireiron.kernel.late import round_first
 from fireiron.kernel.meeting import meet
 from fireiron.kernel.pointwise import lower_ops
 from fireiron.kernel.reduce import add_constant, fill, gather, share
@@ -68,7 +69,10 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
             finish += (*ops, lower_rows(beside, window, output, inside, context, link.link))
             continue
         tensor = None if beside is None else beside.tensor
-        finish += (*ops, _store(link, i, tensor, window, output, inside, state, context, recur))
+        put = _store(link, i, tensor, window, output, inside, state, context, recur)
+        if i + 1 == len(link.values):
+            ops, put = round_first(ops, put, buffer_of(window.storage), context.arch)
+        finish += (*ops, put)
     begin = () if storage.name in context.zeroed else (init,)
     if context.stream is not None:
         return (*begin, *main, *gathered, *hand_on(summed, context.stream, finish, link.link, context))

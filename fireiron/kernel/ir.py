@@ -7,11 +7,11 @@ Everything is explicit here: which element each access touches, who is guarded, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Var, evaluate, free
+from fireiron.algebra.expr import Expr, Var, evaluate
 from fireiron.algebra.scalar import Scalar
 from fireiron.base.link import Link
 from fireiron.kernel.declarations import (
@@ -69,6 +69,7 @@ class For:
     Args:
         unroll: whether no loop is left.
         together: how many trips stand together in one of the compiled loop.
+        pairs: whether one instruction computes two trips.
     """
 
     var: Var
@@ -76,6 +77,7 @@ class For:
     body: tuple[Statement, ...]
     unroll: bool = False
     together: int = 1
+    pairs: bool = False
 
 
 @attrs.frozen
@@ -427,19 +429,6 @@ class Kernel:
     dependent: bool = False
 
 
-def mentions(body: object, var: Var) -> bool:
-    """Say whether statements, or parts of them, say a variable's name."""
-    match body:
-        case Expr():
-            return var in free(body)
-        case tuple():
-            return any(mentions(part, var) for part in cast("tuple[object, ...]", body))
-        case Atom() | Link() | Level():
-            return False
-        case _:
-            return attrs.has(type(body)) and any(mentions(getattr(body, f.name), var) for f in attrs.fields(type(body)))
-
-
 def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
     """Visit every statement, outer before inner, in program order."""
     for statement in body:
@@ -494,6 +483,5 @@ __all__ = [
     "View",
     "Wait",
     "Workspace",
-    "mentions",
     "walk",
 ]

@@ -32,6 +32,7 @@ from fireiron.kernel.ir import (
     walk,
 )
 from fireiron.kernel.packing import in_bytes
+from fireiron.kernel.pairs import FIRST_ARCH, with_pairs
 from fireiron.kernel.storage import tensor_window
 from fireiron.kernel.synchronise import synchronise
 from fireiron.kernel.walk import lower_links
@@ -116,6 +117,7 @@ def lower(
     known = {**buffers, **{p.buffer.name: p.buffer for p in parameters if isinstance(p, Pointer | Workspace)}}
     body = synchronise(rebind(body, known), context.storages, context.definitions, trust_no_sync)
     body = dependent(body, context.trip) if context.dependent else body
+    body = with_pairs(body) if context.arch >= FIRST_ARCH else body
     maps = {s.map.name: s.map for s in walk(body) if isinstance(s, Call) and s.map is not None}
     pointers = sum(isinstance(p, Pointer) for p in parameters)
     check_conversions(body, context.arch)

@@ -15,6 +15,7 @@ from fireiron.algebra.scalar import Arg
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Body, Context, Recur, State, buffer_of
 from fireiron.kernel.ir import Compute, Region, Statement, View
+from fireiron.kernel.late import round_first
 from fireiron.kernel.pointwise import compute, operand_view, temporary, visit
 from fireiron.kernel.reduce import fill
 from fireiron.kernel.storage import fresh_window, register_storage
@@ -61,7 +62,9 @@ def lower_products(link: Epilog, rest: Sequence[Decomposition], state: State, co
         move = store_of(state.residual, link.memory, storage.dtype, number=i)
         windows = {"src": fresh_window(storage, outputs[0]), "dst": outputs[i]}
         inner = attrs.evolve(state, residual=move, windows=windows, path=f"{below.path} > store", link=link.link)
-        put.append(Region(f"store {one.tensor.name}: {move}", recur(one.store, inner, context), below.path, link.link))
+        store = Region(f"store {one.tensor.name}: {move}", recur(one.store, inner, context), below.path, link.link)
+        ops, store = round_first(ops, store, buffer_of(storage), context.arch)
+        put.append(store)
     return (*begin, *main, *ops, *put)
 
 
@@ -81,6 +84,7 @@ def _loops(spec: Products, rest: Sequence[Decomposition], state: State, context:
         chain = [x for x in rest if not isinstance(x, Load) or x.role in mine]
         known = set(context.storages)
         inside = _phase(state, named, phase[0][0].shape[-1], begun)
+        inside = attrs.evolve(inside, loop=(number, len(spec.phases)))
         body += recur(chain, inside, context)
         if number:
             for name, storage in context.storages.items():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import assert_never
+from typing import assert_never, cast
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Var, and_, as_int, substitute
+from fireiron.algebra.expr import Expr, Var, and_, as_int, free, substitute
+from fireiron.base.link import Link
 from fireiron.kernel.ir import (
     Advance,
     Arrive,
@@ -35,6 +36,8 @@ from fireiron.kernel.ir import (
     View,
     Wait,
 )
+from fireiron.language.atom import Atom
+from fireiron.language.levels import Level
 
 Body = tuple[Statement, ...]
 
@@ -141,3 +144,16 @@ def masked(body: Body, present: Expr, able: Callable[[Call], bool]) -> Body | No
             case _:
                 return None
     return tuple(out)
+
+
+def mentions(body: object, var: Var) -> bool:
+    """Say whether statements, or parts of them, say a variable's name."""
+    match body:
+        case Expr():
+            return var in free(body)
+        case tuple():
+            return any(mentions(part, var) for part in cast("tuple[object, ...]", body))
+        case Atom() | Link() | Level():
+            return False
+        case _:
+            return attrs.has(type(body)) and any(mentions(getattr(body, f.name), var) for f in attrs.fields(type(body)))

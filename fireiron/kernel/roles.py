@@ -153,7 +153,7 @@ def _empty(
         generic = Fence("proxy.async", "the slot is read before a bulk copy overwrites it")
         body += (generic, Sync(level, "all threads have read the slot", link.link))
     body += (*_release(empty, last, level, ge(k, late), context, link), Advance(cursor, as_expr(1)), *promoted.after)
-    before, behind, after = _turns(cursor, trips, level, link.stages, context)
+    before, behind, after = _turns(cursor, trips, level, link.stages, inner.loop, context)
     holds = None if busy is None or not flying or link.promoted is not None else _taken(inner)
     rest_of = (Wait(GROUP, 0, holds=holds),) if late or holds else ()
     rest_of += _release(empty, last, level, busy, context, link) if late else ()
@@ -234,11 +234,14 @@ def _same_slots(load: Load, state: State, ring: Ring, taken: set[str], context: 
     return inside.with_window(load.role, attrs.evolve(inside.windows[load.role], storage=found))
 
 
-def _turns(cursor: Cursor, trips: Expr, level: Level, slots: int, context: Context) -> tuple[Body, Body, Body]:
+def _turns(
+    cursor: Cursor, trips: Expr, level: Level, slots: int, loop: tuple[int, int], context: Context
+) -> tuple[Body, Body, Body]:
     """Let units compute one after the other: what stands before a main loop, right behind it, and at the end.
 
     Staggered units do, and skip the chunks of the others' tiles. A main loop begins when the one before has ended: a
-    barrier's phase cannot be told from the one before the last, so no unit may wait a whole ring ahead.
+    barrier's phase cannot be told from the one before the last, so no unit may wait a whole ring ahead. Loops of
+    several products are one turn.
     Units that hold rows of the same layers do too, so that the epilog of one runs under the products of another; all
     of them read each chunk, so the ring must hold a layer's.
     """
@@ -258,8 +261,13 @@ def _turns(cursor: Cursor, trips: Expr, level: Level, slots: int, context: Conte
         if first not in context.prologue:  # of several layers' loops, one begins
             context.prologue.append(first)
         return waits, tells, ()
-    context.prologue += [Advance(cursor, unit * trips), first]
-    return waits, tells, (Advance(cursor, trips * (n - 1)),)
+    number, count = loop
+    context.skipped += trips
+    begins, ends = number == 0, number + 1 == count
+    if ends:
+        context.prologue += [Advance(cursor, unit * context.skipped), first]
+    skip = (Advance(cursor, context.skipped * (n - 1)),)
+    return waits if begins else (), tells if ends else (), skip if ends else ()
 
 
 def _budgets(link: Split, context: Context) -> None:

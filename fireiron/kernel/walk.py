@@ -24,7 +24,7 @@ from fireiron.check.limits import MAX_CLUSTER
 from fireiron.kernel.context import Body, Context, State, descend, units_of
 from fireiron.kernel.epilog import lower_epilog
 from fireiron.kernel.groups import OpenGroups, open_groups, reached
-from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, For, If, Let, Region, mentions
+from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, For, If, Let, Region
 from fireiron.kernel.layers import lower_each
 from fireiron.kernel.leaf import lower_done
 from fireiron.kernel.move import lower_load, lower_own, widest_sizes
@@ -34,6 +34,7 @@ from fireiron.kernel.parallel import count_ways, lower_parallel
 from fireiron.kernel.permutation import permuted
 from fireiron.kernel.pipeline import lower_split
 from fireiron.kernel.products import lower_products
+from fireiron.kernel.rewrite import mentions
 from fireiron.kernel.stream import chunks_of, share_out, shared_split
 from fireiron.kernel.window import Cut, cut
 from fireiron.language.decompositions import (

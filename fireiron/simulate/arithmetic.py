@@ -124,9 +124,9 @@ def _operation(op: str, x: Array, y: Array, dtype: DType) -> Array:
         case "div":
             return x / y if dtype.kind == "float" else _quotient(x, y)
         case "max":
-            return np.fmax(x, y)  # C's fmax: a number beats NaN
+            return _larger(x, y, dtype)
         case "min":
-            return np.fmin(x, y)
+            return _larger(-x, -y, dtype, np.negative) if dtype.kind == "float" else np.fmin(x, y)
         case "lt":
             return (x < y).astype(dtype.numpy)
         case "le":
@@ -135,6 +135,14 @@ def _operation(op: str, x: Array, y: Array, dtype: DType) -> Array:
             return (x == y).astype(dtype.numpy)
         case _:
             raise AssertionError(op)
+
+
+def _larger(x: Array, y: Array, dtype: DType, sign: Callable[[Array], Array] = np.positive) -> Array:
+    """Take the larger number as max.f32 and max.f16x2 do: a number beats NaN, and 0 beats -0."""
+    found = np.fmax(x, y)
+    if dtype.kind == "float":
+        found = np.where((x == 0) & (y == 0), x + y, found)
+    return sign(found)
 
 
 def _quotient(x: Array, y: Array) -> Array:

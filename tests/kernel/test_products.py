@@ -25,9 +25,11 @@ from fireiron import (
 )
 from fireiron.base.errors import SimulationError
 from fireiron.front.cli import main
-from fireiron.kernel.ir import Call, For, If, Region, Roles, Sync, walk
+from fireiron.kernel.ir import Call, For, If, Region, Roles, Sync, Turn, walk
 from fireiron.language.levels import GL
 from fireiron.schedules import fused
+from fireiron.schedules._programs import hopper as hopper_products
+from fireiron.schedules.hopper import Plan
 from fireiron.simulate import simulate
 
 
@@ -135,6 +137,19 @@ def test_the_ring_goes_on_over_both_loops():
     assert [len(role.cursors) for role in roles.roles] == [1, 1]
     assert len(kernel.barriers) == 2
     assert sum(b.memory == SH for b in kernel.buffers) == 3  # A's and B's slots, and what stores
+
+
+@pytest.mark.parametrize("cluster", [(1, 1), (2, 1)])
+def test_staggered_warpgroups_own_a_tile_through_all_loops(cluster, programs):
+    x, h = Matrix(320, 200, "f16", name="x"), Matrix(320, 72, "f16", name="h")
+    w, u = Matrix(200, 192, "f16", ColMajor, name="W"), Matrix(72, 192, "f16", ColMajor, name="U")
+    spec = products(Matrix(320, 192, "f16", name="y"), [(x, w), (h, u)])
+    made = hopper_products(spec, Plan(64, 64, pingpong=True, cluster=cluster))
+    programs.simulated(made)
+    (roles,) = (s for s in made.lowered().body if isinstance(s, Roles))
+    turns = [s for s in walk(roles.roles[-1].body) if isinstance(s, Turn)]
+    # Two warpgroups: each awaits its turn once a tile and hands it on once, and one of them lets the first begin.
+    assert len([t for t in turns if t.reason == "main loops take turns"]) == 4
 
 
 def test_operations_are_counted():

@@ -6,6 +6,22 @@ __device__ __forceinline__ half float_to_half(float x) {
     return y;
 }
 
+template <typename T>
+__device__ __forceinline__ unsigned pack_pair(T low, T high) {
+    return low.bits | (unsigned)high.bits << 16;
+}
+
+template <typename T>
+__device__ __forceinline__ void put_pair(T* place, unsigned pair) {
+    *reinterpret_cast<unsigned*>(place) = pair;
+}
+
+__device__ __forceinline__ unsigned max_half_pair(unsigned x, unsigned y) {
+    unsigned z;
+    asm("max.f16x2 %0, %1, %2;" : "=r"(z) : "r"(x), "r"(y));
+    return z;
+}
+
 __device__ __forceinline__ void cp_async_commit() {
     asm volatile("cp.async.commit_group;" : : : "memory");
 }
@@ -128,7 +144,7 @@ chain_32x32_3layers_f16_f32(
                 copy_8B(&b_vec[0], &b[layer * 32 + n5 * 8 + thread % 4 * 2]);
                 #pragma unroll
                 for (int n22_in = 0; n22_in < 2; ++n22_in) {
-                    acc[n5 * 4 + m22 * 2 + n22_in] = fmaxf(acc[n5 * 4 + m22 * 2 + n22_in] + b_vec[n22_in], 0.0f);
+                    acc[n5 * 4 + m22 * 2 + n22_in] = acc[n5 * 4 + m22 * 2 + n22_in] + b_vec[n22_in];
                 }
             }
         }
@@ -137,8 +153,8 @@ chain_32x32_3layers_f16_f32(
         #pragma unroll
         for (int m3 = 0; m3 < 2; ++m3) {
             #pragma unroll
-            for (int n7 = 0; n7 < 8; ++n7) {
-                x_fr[m3 * 2 + n7 % 2 + n7 / 2 * 4] = float_to_half(acc[m3 * 2 + n7 % 2 + n7 / 2 * 4]);
+            for (int n7 = 0; n7 < 4; ++n7) {
+                put_pair(&x_fr[m3 * 2 + n7 * 4], max_half_pair(pack_pair(float_to_half(acc[m3 * 2 + n7 * 4]), float_to_half(acc[m3 * 2 + n7 * 4 + 1])), 0x00000000));
             }
         }
     }

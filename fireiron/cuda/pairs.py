@@ -1,0 +1,41 @@
+"""Two elements of 16-bit floats in one register: the text that computes both."""
+
+from __future__ import annotations
+
+from fireiron.algebra.dtypes import DType
+from fireiron.algebra.scalar import Arg, Binary, Constant, Scalar, Unary
+from fireiron.cuda.memory import Element, Numbers
+from fireiron.cuda.scalars import scalar
+from fireiron.cuda.types import bits_of, c_type
+from fireiron.kernel.ir import View
+from fireiron.kernel.pairs import Pair, beside, packs
+
+
+def pair_text(pair: Pair, number: Numbers) -> str:
+    """Print what computes two elements.
+
+    Args:
+        pair: the elements.
+        number: prints index expressions.
+    """
+    return f"put_pair(&{Element(pair.dst[0], number)}, {_value(pair.tree, pair.inputs, number)});"
+
+
+def _value(tree: Scalar, inputs: tuple[tuple[View, View], ...], number: Numbers) -> str:
+    match tree:
+        case Unary(op=op, x=x) if packs(tree):
+            return f"{_name(op, tree.dtype)}({_value(x, inputs, number)})"
+        case Binary(op=op, x=x, y=y) if packs(tree):
+            return f"{_name(op, tree.dtype)}({_value(x, inputs, number)}, {_value(y, inputs, number)})"
+        case Constant(value=value, dtype=dtype):
+            return f"{bits_of(value, dtype) * 0x10001:#010x}"
+        case Arg(index=index) if beside(*inputs[index]):
+            return f"pair_at(&{Element(inputs[index][0], number)})"
+        case _:
+            each = (scalar(tree, tuple(str(Element(views[i], number)) for views in inputs)) for i in range(2))
+            return f"pack_pair({', '.join(each)})"
+
+
+def _name(op: str, dtype: DType) -> str:
+    """Name the function: signs are one bit of either type."""
+    return f"{op}_pair" if op in ("neg", "abs") else f"{op}_{c_type(dtype)}_pair"
