@@ -226,7 +226,7 @@ def test_a_call_computes_where_the_compiler_spills(monkeypatch: pytest.MonkeyPat
     asked: list[bool] = []
 
     class Spilling:
-        code = "spills"
+        code = ""
 
         def compile(self, arch: str | None, *, allow_spills: bool = False) -> object:
             asked.append(allow_spills)
@@ -236,9 +236,10 @@ def test_a_call_computes_where_the_compiler_spills(monkeypatch: pytest.MonkeyPat
 
     made = Spilling()
     monkeypatch.setattr(module, "best", lambda spec, arch: made)
-    with pytest.warns(UserWarning, match=r"slower than it could be: CompileError\[spills\]"):
-        assert module.compiled(matmul(64, 64, 16), "sm_80").resources.spill_stores == 0
-    assert asked == [False, True]
+    for made.code in ("spills", "stack", "wgmma-serialised"):
+        with pytest.warns(UserWarning, match=rf"slower than it could be: CompileError\[{made.code}\]"):
+            assert module.compiled(matmul(64, 64, 16), "sm_80").resources.spill_stores == 0
+    assert asked == [False, True] * 3
     made.code = "nvrtc"  # nothing that computes
     with pytest.raises(CompileError):
         module.compiled(matmul(64, 64, 16), "sm_80")
