@@ -57,6 +57,14 @@ def test_layers_whose_weights_are_matrices_of_their_own(programs):
     programs.simulated(layers_schedule(layers(y, x, *((w, relu) for w in wide)), "hopper"))
 
 
+@pytest.mark.parametrize("how", [{"order": ColMajor}, {"ld": 68}], ids=["columns", "lines off 16 bytes"])
+def test_results_that_bulk_stores_do_not_take(programs, how):
+    x, y = Matrix(72, 64, "f16", name="X"), Matrix(72, 64, "f16", name="Y", **how)
+    made = layers_schedule(layers(y, x, (Matrix(64, 64, "f16", ColMajor, name="W", batch=2), relu)), "hopper")
+    assert "tma_store" not in made.cuda("sm_90a")
+    programs.simulated(made)
+
+
 def test_weights_in_rows(programs):
     x, y, w = Matrix(70, 64, "f16", name="X"), Matrix(70, 64, "f16", name="Y"), Matrix(64, 64, "f16", name="W", batch=2)
     programs.simulated(layers_schedule(layers(y, x, (w, relu)), "hopper"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fireiron import ColMajor, MatMul, Matrix, RowMajor, matmul, relu
+from fireiron import ColMajor, MatMul, Matrix, RowMajor, matmul, relu, row_sum
 from fireiron.schedules import hopper
 from fireiron.schedules.hopper import Plan
 
@@ -70,3 +70,23 @@ def test_prologs_are_for_two_warpgroups(operand: str) -> None:
     spec = tn(2048, 2048, 512)
     assert any(plan.m == 192 for plan in hopper.plans(spec))
     assert {plan.m for plan in hopper.plans(spec.prolog(operand, relu))} == {64, 128, 256}
+
+
+def test_groups_that_take_turns_leave_registers_for_addresses() -> None:
+    widest = {
+        kind: max(plan.n for plan in hopper.plans(tn(2048, 512, 512, **{kind: 4})) if plan.pingpong and plan.swapped)
+        for kind in ("batch", "groups")
+    }
+    assert widest == {"batch": 192, "groups": 176}
+
+
+def test_rows_are_folded_where_few_threads_hold_each() -> None:
+    spec = tn(2048, 2048, 512)
+    assert any(plan.swapped for plan in hopper.plans(spec))
+    assert not any(plan.swapped for plan in hopper.plans(spec.then(row_sum(Matrix(2048, 16, name="sums")))))
+
+
+def test_streams_are_not_for_tiles_that_take_turns() -> None:
+    found = [plan for plan in hopper.plans(tn(2176, 2176, 4096)) if plan.stream]
+    assert found
+    assert not any(plan.pingpong for plan in found)
