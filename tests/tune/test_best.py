@@ -76,11 +76,12 @@ def test_this_device_comes_before_the_same_problem_elsewhere() -> None:
     assert near.find(Problem(512, 512, 512), H200, "sm_90a")[0].record.device == H200
 
 
+@pytest.mark.parametrize("unusable", [{"m": 7}, {"preset": "gone.preset"}], ids=str)
 def test_a_record_that_is_not_legal_here_is_passed_over(
-    on_h200: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    unusable: dict[str, Any], on_h200: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(choosing, "MODEL_BUDGET_S", 0.0)
-    known(tmp_path, record(device=H200, m=7), record(device=H200, preset="gone.preset", us=1.0))
+    known(tmp_path, record(device=H200, **unusable))  # one a problem is looked at, the quickest
     found = choose(matmul(512, 512, 512))
     assert found.record is None
     assert found.why.startswith("no record: the best of ")
