@@ -17,6 +17,7 @@ from fireiron.algebra.expr import Expr, affine, as_expr, as_int, lt, minimum, su
 from fireiron.algebra.layout import Layout
 from fireiron.atoms.peer import LOADS
 from fireiron.atoms.table import matching
+from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Body, Context, State, buffer_of, descend
 from fireiron.kernel.ir import Arrive, Await, Barrier, Call, If, Region, Sync
 from fireiron.kernel.ownership import SPAN, Access, Ownership, RegisterLoop
@@ -93,6 +94,9 @@ def meet(
         state: the same above the epilog.
         link: the epilog.
         context: the kernel's.
+
+    Raises:
+        DecompositionError: `parallel-cluster` where the threads of a block are no whole warps.
     """
     partial = next((x for x in parts if isinstance(x.reduce, ByCluster) and x.ways != 1), None)
     if partial is None:
@@ -193,6 +197,13 @@ def _exchange(storage: Storage, result: Storage, share: Share, partial: Partial,
     size, threads = as_int(storage.size), (context.threads or 1) // context.staggered
     assert isinstance(ways, int) and size is not None
     units = context.staggered
+    if threads % WARP:
+        raise DecompositionError(
+            "parallel-cluster",
+            f"by_cluster() counts warps in, and the {threads} threads of a block are no whole ones",
+            fix=f"tile so that threads are a multiple of {WARP}, or drop reduce=by_cluster()",
+            link=link,
+        )
     turn = as_expr(0) if units == 1 else context.define("warpgroup", context.thread // threads, units)
     thread = context.thread if units == 1 else context.thread % threads
     count = widest(gcd(size, share.run, share.ownership.size, share.stride), dtype)

@@ -201,14 +201,14 @@ class Turnstile:
 
     Args:
         threads: how many must come.
-        arrived: how many have.
+        arrived: which have.
         generation: how often it opened.
         told: what those who came tell.
         completed: what those told who came the last time.
     """
 
     threads: int
-    arrived: int = 0
+    arrived: set[int] = attrs.field(factory=set[int])
     generation: int = 0
     told: Array | None = None
     completed: Array | None = None
@@ -217,10 +217,10 @@ class Turnstile:
         """Let threads come; the last ones open it."""
         row = order.released(threads)
         self.told = row if self.told is None else np.maximum(self.told, row)
-        self.arrived += len(threads)
-        if self.arrived == self.threads:
+        self.arrived.update(threads.tolist())
+        if len(self.arrived) == self.threads:
             self.completed, self.told = self.told, None
-            self.arrived = 0
+            self.arrived.clear()
             self.generation += 1
 
 

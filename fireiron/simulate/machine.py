@@ -118,7 +118,7 @@ class Standing:
         self.team.order.learn(self.threads, self.turnstile.completed)
 
     def __str__(self) -> str:
-        missing = self.turnstile.threads - self.turnstile.arrived
+        missing = self.turnstile.threads - len(self.turnstile.arrived)
         return f"{self.team.label} waits at barrier {self.number} for {missing} of {self.turnstile.threads} threads"
 
 

@@ -414,12 +414,18 @@ class Waits:
             turnstile = team.member.turns.setdefault(number, Turnstile(statement.threads))
             if not turnstile.arrived:
                 turnstile.threads = statement.threads
-            if turnstile.threads != statement.threads or turnstile.arrived + len(threads) > turnstile.threads:
+            again = not turnstile.arrived.isdisjoint(threads.tolist())
+            if (
+                turnstile.threads != statement.threads
+                or len(turnstile.arrived) + len(threads) > turnstile.threads
+                or again
+            ):
                 raise team.error(
                     place,
                     "too-many-arrivals",
                     f"{place}: {len(threads)} threads of {team.label} come to barrier {number} for "
-                    f"{statement.threads}, where {turnstile.arrived} of {turnstile.threads} are",
+                    f"{statement.threads}, where {len(turnstile.arrived)} of {turnstile.threads} are"
+                    + (", they themselves among them" if again else ""),
                     "let each thread come once a turn, and all say the same number of threads",
                 )
             generation = turnstile.generation

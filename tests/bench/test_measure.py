@@ -101,6 +101,20 @@ def test_what_can_be_a_subject() -> None:
         assert raised.value.code == "unknown-peer"
 
 
+def test_functions_are_named_by_their_modules_but_a_notebooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mine(spec: object) -> object:
+        return spec
+
+    def peer(a: object, b: object, out: object) -> None:
+        pass
+
+    assert as_subject(simt.sgemm).name == "simt.sgemm"
+    for function in (mine, peer):
+        assert as_subject(function).name == f"{__name__}.{function.__name__}"
+        monkeypatch.setattr(function, "__module__", "__main__")
+        assert as_subject(function).name == function.__name__
+
+
 @pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
 def test_operands_as_a_column_major_library_sees_them(layout: str) -> None:
     case = Case(5, 7, 3, "f32", layout)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fireiron import RF, SH, A, B, Block, Thread, Warp, matmul, symbol, through_shared
+from fireiron import RF, SH, A, B, Block, Thread, Warp, by_cluster, matmul, symbol, through_shared
 from fireiron.algebra.arch import arch
 from fireiron.base.errors import CheckError, Finding
 from fireiron.estimate.facts import Facts, facts
@@ -156,3 +156,15 @@ def test_registers_that_a_loop_carries_count_until_it_ends() -> None:
     assert (
         least_registers(simt.sgemm(matmul(512, 512, 512), warp=(64, 32), thread=(8, 8)).lowered()) == 64 + 8 + 8 + 4 + 4
     )
+
+
+def test_barriers_of_sums_are_no_roles() -> None:
+    schedule = (
+        matmul(64, 64, 256, arch="sm_90a").tile(32, 32).to(Block).epilog(memory=RF)
+        .split(ways=2, multiple_of=16).parallel(Block, reduce=by_cluster())
+        .split(16).load(A, SH).load(B, SH).tile(4, 8).to(Thread)
+        .split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll().done()
+    )  # fmt: skip
+    found = [f.message for f in facts(schedule, arch(80)).findings if f.code == "arch"]
+    assert found[0] == "clusters of blocks need sm_90, not sm_80"
+    assert not [message for message in found if "roles" in message]

@@ -167,6 +167,16 @@ def test_compile_tells_resources_and_the_cache(call: Any, data: Any, tmp_path: P
     assert call(*words, "--ptx", "--sass")[0] == USAGE
 
 
+def test_compile_takes_a_cap_of_registers(data: Any) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    words = ("compile", "simt.listing1", "--arch", "sm_80")
+    assert data(*words)["registers"] > 24
+    capped = (*words, "--max-registers", "24", "--allow-spills")
+    assert data(*capped)["registers"] == 24
+    capped = (*words, "--max-registers", "40")
+    assert [data(*capped)["cache"] for _ in range(2)] == ["miss", "hit"], "a cap is a part of the entry's name"
+
+
 @pytest.mark.parametrize("dtype", ["float16", "f16:f16:f32", "i8", "bf16", "f64"])
 def test_simulate_verifies_every_dtype(data: Any, dtype: str) -> None:
     found = data("simulate", "simt.listing2", *SMALL, "--dtype", dtype, "--layout", "TN")

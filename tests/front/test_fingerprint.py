@@ -10,6 +10,7 @@ from functools import partial, wraps
 from types import ModuleType
 from typing import Any
 
+import attrs
 import pytest
 
 import fireiron
@@ -184,6 +185,22 @@ UNCERTAIN: dict[str, Any] = {
     "globals": lambda acc: acc * globals()["FACTOR"],
     "a partial of a list": partial(helper, LISTED),
 }
+
+
+def test_records_of_the_library_that_may_change_have_none() -> None:
+    fields = {"factor": attrs.field(default=2.0)}
+    frozen, changing = (attrs.make_class("Record", fields, frozen=x) for x in (True, False))
+    for record in (frozen, changing):
+        record.__module__ = "fireiron.records"
+    assert fingerprint(frozen()) is not None
+    assert fingerprint(changing()) is None
+
+
+def test_attributes_of_a_partial_leave_it_none() -> None:
+    made = partial(simt.listing2, m=32)
+    assert fingerprint(made) is not None
+    made.n = 32  # type: ignore[attr-defined]
+    assert fingerprint(made) is None
 
 
 @pytest.mark.parametrize("name", UNCERTAIN)

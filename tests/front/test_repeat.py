@@ -15,7 +15,7 @@ import pytest
 from bench.standin import Driver, Tensor, stand_in
 from fireiron import FireironError, MatMulChain, gemm, relu, silu
 from fireiron.front import best as choosing
-from fireiron.front.repeat import launches
+from fireiron.front.repeat import Call, Launches, launches
 from fireiron.jit import bind
 from fireiron.jit.driver import Loaded
 from fireiron.jit.interface import PointerParameter
@@ -138,6 +138,26 @@ def test_a_global_that_changed_is_another_epilogue(monkeypatch: pytest.MonkeyPat
 
 def scaled(x: Any) -> Any:
     return x * FACTOR
+
+
+def test_a_view_that_lies_elsewhere_is_not_kept(driver: Simulated) -> None:
+    a, b = drawn(20, 24), drawn(24, 36)
+    made = gemm(a, b)
+    call = Call(driver.kernels[0], (a, b), (0, 1), None, {})
+    kept = Launches()
+    kept.keep("copied", (drawn(20, 24), b), call, made, made)
+    assert kept.find("copied") is None
+    kept.keep("as it lies", (a, b), call, made, made)
+    assert kept.find("as it lies") is not None
+
+
+def test_numbers_under_another_name_are_refused(driver: Simulated) -> None:
+    gemm(drawn(20, 24), drawn(24, 36), epilog=lambda acc, s: acc * s, s=2.0)
+    kernel = driver.kernels[0]
+    assert [*kernel.encoded({"s": 3.0})] == [*kernel.encoded({"s": 3})] == [3.0]
+    with pytest.raises(FireironError) as caught:
+        kernel.encoded({"t": 3.0})
+    assert caught.value.code == "unknown-argument"
 
 
 def test_an_epilogue_of_which_nothing_is_certain_is_read_again() -> None:

@@ -27,11 +27,13 @@ from fireiron import (
     ldmatrix,
     matmul,
 )
-from fireiron.algebra.expr import Var, eq
+from fireiron.algebra.expr import Var, eq, lt
 from fireiron.base.errors import SimulationError
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
-from fireiron.kernel.ir import Fence, For, If, Kernel, Region, Roles, Statement, walk
+from fireiron.kernel.dependence import LAUNCH, WAIT, dependent
+from fireiron.kernel.ir import Call, CountIn, Fence, For, If, Kernel, Lower, Raise, Region, Roles, Statement, walk
+from fireiron.language.levels import GL
 from fireiron.schedules import hopper
 from fireiron.schedules.hopper import Plan
 from fireiron.simulate import simulate
@@ -126,6 +128,21 @@ def test_groups_are_found_behind_the_wait() -> None:
     assert load.count("find_group(&") == math.count("find_group(&") == text.count("find_group(&") / 2 == 1
 
 
+def test_groups_are_found_behind_the_wait_without_roles() -> None:
+    schedule = (
+        matmul(136, 72, 64, "f16", layout="TN", groups=3, arch="sm_90a")
+        .tile(64, 64, batch=1).to(Block).dependent().epilog(memory=FR, store=conform(2))
+        .split(32).pipeline(2)
+        .load(A, SH, cp_async(16)).swizzle(Swizzle(2, 3, 3)).load(B, SH, cp_async(16)).swizzle(Swizzle(2, 3, 3))
+        .tile(32, 32).to(Warp).split(16).unroll()
+        .load(A, FR, ldmatrix()).load(B, FR, ldmatrix()).tile(16, 8).unroll().done()
+    )  # fmt: skip
+    text = schedule.cuda()
+    assert text.index("grid_wait();  //") < text.index("find_group(&offsets") < text.index("cp_async_or_zero_16B(&a_sh")
+    arrays = random_arrays(Interface.of(schedule.lowered()), {})
+    assert not simulate(schedule.lowered(), arrays).findings
+
+
 def test_moves_and_pointwise_ops() -> None:
     x, y = Matrix(256, 128, f32, RowMajor, name="x"), Matrix(256, 128, f32, RowMajor, name="y")
     made = Move(x, y).tile(32, 128).to(Block).dependent().tile(1, 4).to(Thread).done()
@@ -134,6 +151,28 @@ def test_moves_and_pointwise_ops() -> None:
     arrays = random_arrays(Interface.of(kernel), {})
     simulate(kernel, arrays)
     np.testing.assert_array_equal(arrays["y"], arrays["x"])
+
+
+def accesses() -> list[Call]:
+    """Give a load from global memory, and a store to it."""
+    calls = [s for s in walk(plain().lowered().body) if isinstance(s, Call)]
+    return [next(call for call in calls if call.views[i].buffer.memory == GL) for i in range(2)]
+
+
+def test_a_wait_stands_under_a_condition_only_where_all_accesses_do() -> None:
+    load, store = accesses()
+    some = lt(Var("thread", 128), 32)
+    trip = Var("trip", 1)
+    assert dependent((If(some, (load,)),), trip) == (If(some, (WAIT, load)),)
+    assert dependent((If(some, (load,)), store), trip) == (WAIT, If(some, (load,)), LAUNCH, store)
+    assert dependent((If(some, (store,)), store), trip) == (WAIT, LAUNCH, If(some, (store,)), store)
+
+
+def test_flags_are_global_memory_too() -> None:
+    kernel = roles(attrs.evolve(WIDE, ways=2)).lowered()
+    count = next(s for s in walk(kernel.body) if isinstance(s, CountIn))
+    for flag in (count, Raise(count.counter, count.level), Lower(count.counter, count.level)):
+        assert dependent((flag,), Var("trip", 1)) == (WAIT, LAUNCH, flag)
 
 
 def test_loads_may_not_move_ahead_of_the_wait() -> None:

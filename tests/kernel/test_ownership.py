@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
 from fireiron import matmul
-from fireiron.algebra.expr import Expr, Var
+from fireiron.algebra.expr import Expr, Var, as_expr, lt
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel import ownership
-from fireiron.kernel.ownership import Access, Ownership, RegisterLoop
+from fireiron.kernel.ownership import Access, Limit, Ownership, RegisterLoop
 from fireiron.schedules import ampere, simt, volta
 
 THREAD = Var("thread", 64)
@@ -79,6 +80,22 @@ def test_only_a_thread_that_adds_itself_moves_all_alike() -> None:
     assert not moved(HELD, ELSEWHERE["columns that turn with the thread"])
     turned = visit(AT + ROW, THREAD % 8 * 2 + (COLUMN + THREAD) % 2, ROW, COLUMN)
     assert not moved(turned, turned)
+
+
+@pytest.mark.parametrize(
+    "partial",
+    [
+        attrs.evolve(HELD, limits=(Limit(0, AT + ROW, Layout(1, 1), as_expr(28)),)),
+        attrs.evolve(HELD, guards=(lt(THREAD, 56),)),
+    ],
+    ids=["a tile's end", "units without a tile"],
+)
+def test_the_first_thread_does_not_tell_of_those_that_hold_nothing(partial: Access) -> None:
+    with pytest.raises(DecompositionError, match="thread 56 touch element") as caught:
+        Ownership(partial, partial, 64, "A").resolve(ALIKE["another loop"], "acc", "B")
+    assert caught.value.code == "ownership-conflict"
+    there = attrs.evolve(ALIKE["another loop"], limits=partial.limits, guards=partial.guards)
+    assert Ownership(partial, partial, 64, "A").resolve(there, "acc", "B")[0] == ROW * 2 + OTHER
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from fireiron import (
+    FR,
     RF,
     SH,
     A,
@@ -15,13 +16,16 @@ from fireiron import (
     ColMajor,
     FireironError,
     Matrix,
+    RowMajor,
     Thread,
     Vector,
     Warp,
+    Warpgroup,
     matmul,
     products,
     relu,
     symbol,
+    tma,
 )
 from fireiron.base.errors import SimulationError
 from fireiron.front.cli import main
@@ -199,3 +203,15 @@ def test_command_line(capsys, monkeypatch):
     assert "right" in capsys.readouterr().out
     assert main(["show", "fused.swiglu", "--path", "ampere"]) == 0
     assert "Y = gate / (1 + exp(" in " ".join(capsys.readouterr().out.split())
+
+
+def test_two_operands_of_a_loop_lie_in_buffers_of_their_own():
+    """The second loop's h is laid out as the first one's W; so is its U, for which no buffer is left."""
+    x, h, w, u = (Matrix(64, 64, "f16", ColMajor if name == "x" else RowMajor, name=name) for name in "xhWU")
+    chain = products(Matrix(64, 64, "f16", name="y"), [(x, w), (h, u)]).tile(64, 64).to(Block).epilog(memory=FR)
+    chain = chain.split(64).pipeline(2).specialize()
+    for tensor in (x, h, w, u):
+        chain = chain.load(tensor, SH, tma())
+    with pytest.raises(FireironError, match="no free buffer of the ring is laid out as a tile 64x64 of U") as caught:
+        chain.tile(64, 64).to(Warpgroup).split(16).unroll().done().lowered("sm_90a")
+    assert caught.value.code == "role-ring"

@@ -96,6 +96,17 @@ def test_threads(held: Any, shape: tuple[int, int, int]) -> None:
         held(threads(matmul(*shape).prolog(A, scale(left)).swap()))
 
 
+def test_pipelines_of_fragments_that_are_promoted(held: Any) -> None:
+    """Chunks inside the chunks that shared memory holds: their sums are added, so no pipeline flows over them."""
+    for spec in (scaled(64, 64, 512, "e4m3", 16, 2), matmul(64, 64, 512, "e4m3", layout="TN", out="f32")):
+        chain = spec.tile(64, 64).to(Block).epilog(memory=FR).split(128).pipeline(3)
+        chain = chain.load(A, SH, cp_async()).load(B, SH, cp_async()).tile(32, 32).to(Warp)
+        chain = chain.split(32).unroll().pipeline(2).promote().load(A, FR, ldmatrix()).load(B, FR, ldmatrix())
+        schedule = chain.tile(16, 8).unroll().done()
+        assert schedule.cuda("sm_89").count("acc += chunk") == 1
+        held(schedule)
+
+
 def test_scales_that_hold_for_all_of_k(held: Any) -> None:
     rows, columns = Vector(45, name="r", along=ColMajor), Vector(36, name="c")
     held(threads(matmul(45, 36, 64).prolog(A, scale(rows), lambda x: -x / 3).prolog(B, scale(columns))))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fireiron import ColMajor, Matrix, layers, relu
-from fireiron.schedules import fused
+from fireiron import FR, SH, A, B, Block, ColMajor, Matrix, Warpgroup, layers, matmul, relu, tma
+from fireiron.kernel.ir import Turn, walk
+from fireiron.schedules import fused, hopper
 from fireiron.schedules._programs import layers_schedule
 
 SIZES = {
@@ -56,7 +57,60 @@ def test_layers_whose_weights_are_matrices_of_their_own(programs):
     programs.simulated(layers_schedule(layers(y, x, *((w, relu) for w in wide)), "hopper"))
 
 
+@pytest.mark.parametrize("how", [{"order": ColMajor}, {"ld": 68}], ids=["columns", "lines off 16 bytes"])
+def test_results_that_bulk_stores_do_not_take(programs, how):
+    x, y = Matrix(72, 64, "f16", name="X"), Matrix(72, 64, "f16", name="Y", **how)
+    made = layers_schedule(layers(y, x, (Matrix(64, 64, "f16", ColMajor, name="W", batch=2), relu)), "hopper")
+    assert "tma_store" not in made.cuda("sm_90a")
+    programs.simulated(made)
+
+
 def test_weights_in_rows(programs):
     x, y, w = Matrix(70, 64, "f16", name="X"), Matrix(70, 64, "f16", name="Y"), Matrix(64, 64, "f16", name="W", batch=2)
     programs.simulated(layers_schedule(layers(y, x, (w, relu)), "hopper"))
     programs.simulated(layers_schedule(layers(y, x, (w, relu)), "ampere"))
+
+
+def in_turn(slots=4, units=2):
+    """Give three layers of four chunks each to warpgroups of 64 rows."""
+    x, y = (Matrix(64 * units, 64, "f16", name=name) for name in "XY")
+    w = Matrix(64, 64, "f16", ColMajor, name="W", batch=3)
+
+    def layer(one):
+        looped = one.epilog().split(16).unroll().pipeline(slots, inflight=1).specialize().load(B, SH, tma(32))
+        return looped.tile(64, 64).to(Warpgroup).split(16).unroll().done()
+
+    return layers(y, x, (w, relu)).tile(64 * units).to(Block).persistent().load(A, FR).each(layer)
+
+
+def turns(schedule):
+    found = [s for s in walk(schedule.lowered("sm_90a").body) if isinstance(s, Turn)]
+    return [s for s in found if s.reason in ("main loops take turns", "the first main loop may begin")]
+
+
+def test_main_loops_of_layers_take_turns(programs):
+    """Each of two warpgroups waits for one barrier, and tells the other's; the last lets the first begin."""
+    assert sorted((s.number, s.waits) for s in turns(in_turn())) == [
+        (8, False), (8, False), (8, True), (9, False), (9, True),
+    ]  # fmt: skip
+    programs.simulated(in_turn())
+
+
+def test_main_loops_take_no_turns_where_a_ring_does_not_hold_a_layer(programs):
+    """All warpgroups empty each slot: the one that has its turn would wait for slots that the others hold."""
+    assert not turns(in_turn(slots=3))
+    programs.simulated(in_turn(slots=3))
+
+
+def test_nothing_else_takes_turns():
+    assert not turns(in_turn(units=1))
+    few = matmul(256, 128, 128, "bf16", layout="TN", arch="sm_90a")  # two chunks of K, which the ring holds
+    assert not turns(hopper.gemm(few, hopper.Plan(m=128, n=64, stages=4)))
+
+
+def test_several_loops_take_turns_that_begin_once(programs):
+    x, y = Matrix(300, 64, "f16", name="X"), Matrix(300, 64, "f16", name="Y")
+    alike = [Matrix(64, 64, "f16", ColMajor, name=f"W{i}") for i in range(3)]
+    made = layers_schedule(layers(y, x, *((w, relu) for w in alike)), "hopper", 128)
+    assert [s.reason for s in turns(made)].count("the first main loop may begin") == 1
+    programs.simulated(made)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fireiron import Matrix, products
+from fireiron import ColMajor, Matrix, layers, products, relu
 from fireiron.schedules import fused
-from fireiron.schedules._programs import schedule
+from fireiron.schedules._programs import layers_schedule, schedule
 
 PRODUCTS = [fused.add_gemm_gemm, fused.swiglu, fused.lstm_pattern, fused.lstm_cell]
 LAYERS = [fused.mlp, fused.mlp_block]
@@ -90,3 +90,12 @@ def test_layers_compile_without_spills(width, m):
     for path, arch in (("ampere", "sm_80"), ("hopper", "sm_90a")):
         found = fused.mlp(m, width, 20, path=path).compile(arch, cache=False).resources
         assert found.spill_stores == found.spill_loads == found.stack == 0
+
+
+def test_layers_of_their_own_matrices_compile_without_spills():
+    """Activations between layers are registers beside those before and behind: a block has half as many rows."""
+    x, y = Matrix(65536, 128, "f16", name="X"), Matrix(65536, 128, "f16", name="Y")
+    w = [Matrix(128, 128, "f16", ColMajor, name=f"W{i}") for i in range(2)]
+    made = layers_schedule(layers(y, x, *((each, relu) for each in w)), "hopper")
+    found = made.compile("sm_90a", cache=False).resources
+    assert found.spill_stores == found.spill_loads == found.stack == 0

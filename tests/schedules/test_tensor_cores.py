@@ -195,3 +195,9 @@ def test_rows_compile_everywhere(row, name):
     call = row.call.format_map({operand: f"{operand}[0]" for operand in names})
     body = f"{space}__align__(16) char {places};\n    {call}\n    out[0] = {names[-1]}[0];\n"
     compile_source(f'{row.cuda}extern "C" __global__ void k(char* out) {{\n    {body}}}\n', "k", arch(name))
+
+
+@pytest.mark.parametrize("name", ["sm_80", "sm_100"])
+def test_products_of_bits_compile_without_spills(name):
+    """From sm_90 on instructions on words stand in for mma of bits: they take registers, and tiles are smaller."""
+    no_spills(ampere.gemm(matmul(4096, 4096, 4096, "b1", layout="TN", product="xor")), name)

@@ -11,11 +11,13 @@ import pytest
 
 from fireiron import (
     FR,
+    RF,
     SH,
     A,
     B,
     Block,
     Swizzle,
+    Thread,
     Warp,
     by_cluster,
     conform,
@@ -123,6 +125,28 @@ def ampere(ways: int, shares: int | None = None, inner: bool = False, persistent
 def test_without_roles(how: dict[str, Any]) -> None:
     spec, schedule = ampere(**how)
     check(spec, schedule, f=lambda x: np.maximum(x, 0))
+
+
+@pytest.mark.parametrize(
+    ("tile", "loop", "thread", "ways"),
+    [
+        ((32, 32), (16, 8), (1, 2), 4),  # shares of neighbours, two each: vectors of two
+        ((32, 32), (16, 8), (1, 1), 4),
+        ((32, 32), (32, 8), (4, 2), 4),
+        ((32, 60), (32, 60), (4, 8), 4),  # the last threads' columns end in the middle
+    ],
+    ids=str,
+)
+def test_what_threads_of_cuda_cores_hold(
+    tile: tuple[int, int], loop: tuple[int, int], thread: tuple[int, int], ways: int
+) -> None:
+    spec = matmul(40, 80, 128, layout="TN", arch="sm_90a")
+    summed = (
+        spec.tile(*tile).to(Block).epilog(memory=RF)
+        .split(ways=ways, multiple_of=16).parallel(Block, reduce=by_cluster())
+    )  # fmt: skip
+    looped = summed.split(16).load(A, SH).load(B, SH).tile(*loop).unroll().tile(*thread).to(Thread)
+    check(spec, looped.split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll().done())
 
 
 def test_every_run_gives_the_same_bits() -> None:

@@ -76,11 +76,12 @@ def test_this_device_comes_before_the_same_problem_elsewhere() -> None:
     assert near.find(Problem(512, 512, 512), H200, "sm_90a")[0].record.device == H200
 
 
+@pytest.mark.parametrize("unusable", [{"m": 7}, {"preset": "gone.preset"}], ids=str)
 def test_a_record_that_is_not_legal_here_is_passed_over(
-    on_h200: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    unusable: dict[str, Any], on_h200: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(choosing, "MODEL_BUDGET_S", 0.0)
-    known(tmp_path, record(device=H200, m=7), record(device=H200, preset="gone.preset", us=1.0))
+    known(tmp_path, record(device=H200, **unusable))  # one a problem is looked at, the quickest
     found = choose(matmul(512, 512, 512))
     assert found.record is None
     assert found.why.startswith("no record: the best of ")
@@ -226,7 +227,7 @@ def test_a_call_computes_where_the_compiler_spills(monkeypatch: pytest.MonkeyPat
     asked: list[bool] = []
 
     class Spilling:
-        code = "spills"
+        code = ""
 
         def compile(self, arch: str | None, *, allow_spills: bool = False) -> object:
             asked.append(allow_spills)
@@ -236,9 +237,10 @@ def test_a_call_computes_where_the_compiler_spills(monkeypatch: pytest.MonkeyPat
 
     made = Spilling()
     monkeypatch.setattr(module, "best", lambda spec, arch: made)
-    with pytest.warns(UserWarning, match=r"slower than it could be: CompileError\[spills\]"):
-        assert module.compiled(matmul(64, 64, 16), "sm_80").resources.spill_stores == 0
-    assert asked == [False, True]
+    for made.code in ("spills", "stack", "wgmma-serialised"):
+        with pytest.warns(UserWarning, match=rf"slower than it could be: CompileError\[{made.code}\]"):
+            assert module.compiled(matmul(64, 64, 16), "sm_80").resources.spill_stores == 0
+    assert asked == [False, True] * 3
     made.code = "nvrtc"  # nothing that computes
     with pytest.raises(CompileError):
         module.compiled(matmul(64, 64, 16), "sm_80")

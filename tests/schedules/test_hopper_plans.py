@@ -1,0 +1,92 @@
+"""Which plans hopper.gemm chooses from, and what its model minds: limits that were measured, each of them needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fireiron import ColMajor, MatMul, Matrix, RowMajor, matmul, relu, row_sum
+from fireiron.schedules import hopper
+from fireiron.schedules.hopper import Plan
+
+
+def tn(*sizes: int, **more: Any) -> Any:
+    return matmul(*sizes, "bf16", layout="TN", arch="sm_90a", **more)
+
+
+def tiles(plan: Plan, m: int, n: int) -> int:
+    rows, cols = (n, m) if plan.swapped else (m, n)
+    high, wide = plan.cluster
+    return -(-rows // (plan.m * high)) * -(-cols // (plan.n * wide)) * high * wide
+
+
+@pytest.mark.parametrize("m", [64, 8192], ids=["read once", "read again"])
+def test_lines_between_multiples_of_128_bytes_cost_more(m: int) -> None:
+    n = k = 8192
+
+    def lines(ld: int) -> Any:
+        a, b = Matrix(m, k, "bf16", RowMajor, name="A", ld=ld), Matrix(k, n, "bf16", ColMajor, name="B", ld=ld)
+        return MatMul(a, b, Matrix(m, n, "bf16", name="C"))
+
+    plan = hopper.plans(lines(k))[0]
+    assert hopper.clocks(plan, lines(k + 64)) == hopper.clocks(plan, lines(k))
+    assert hopper.clocks(plan, lines(k + 8)) > 1.2 * hopper.clocks(plan, lines(k))
+
+
+@pytest.mark.parametrize(("ways", "most"), [(2, 120), (3, 96)])
+def test_clusters_that_share_k_run_at_once(ways: int, most: int) -> None:
+    """The sums of more blocks meet in memory: clusters lie within GPCs, and leave some SMs idle."""
+    m, n = 704, 1024
+    found = [(p.through, ways * tiles(p, m, n)) for p in hopper.plans(tn(m, n, 16384)) if p.ways == ways]
+    assert max(blocks for through, blocks in found if through == "cluster") == most
+    assert max(blocks for through, blocks in found if through == "memory") == 132
+
+
+@pytest.mark.parametrize(
+    "spec", [tn(16, 512, 65536), tn(128, 128, 33 * 64), tn(704, 1024, 16384), tn(300, 256, 8192, groups=3)], ids=str
+)
+def test_sums_meet_in_clusters_that_launch(spec: Any) -> None:
+    groups, k = spec.matmul.groups is not None, dict(spec.matmul.sizes)["K"]
+    shared = [plan for plan in hopper.plans(spec) if plan.ways > 1]
+    near = [plan for plan in shared if plan.through == "cluster"]
+    assert bool(near) != groups
+    for plan in near:
+        share = -(-k // (64 * plan.panels) // plan.ways)
+        assert plan.ways <= 8
+        assert plan.cluster == (1, 1), "its blocks are no cluster of another kind"
+        assert share * 64 * plan.panels * (plan.ways - 1) < k, "each block has some of K"
+        assert plan.depth(2, 2) >= 3
+    assert any(plan.ways > 8 for plan in shared) or k < 65536
+
+
+def test_clusters_are_not_for_groups() -> None:
+    assert any(plan.cluster != (1, 1) for plan in hopper.plans(tn(2048, 512, 512, batch=4)))
+    assert not any(plan.cluster != (1, 1) for plan in hopper.plans(tn(2048, 512, 512, groups=4)))
+
+
+@pytest.mark.parametrize("operand", ["A", "B"])
+def test_prologs_are_for_two_warpgroups(operand: str) -> None:
+    spec = tn(2048, 2048, 512)
+    assert any(plan.m == 192 for plan in hopper.plans(spec))
+    assert {plan.m for plan in hopper.plans(spec.prolog(operand, relu))} == {64, 128, 256}
+
+
+def test_groups_that_take_turns_leave_registers_for_addresses() -> None:
+    widest = {
+        kind: max(plan.n for plan in hopper.plans(tn(2048, 512, 512, **{kind: 4})) if plan.pingpong and plan.swapped)
+        for kind in ("batch", "groups")
+    }
+    assert widest == {"batch": 192, "groups": 176}
+
+
+def test_rows_are_folded_where_few_threads_hold_each() -> None:
+    spec = tn(2048, 2048, 512)
+    assert any(plan.swapped for plan in hopper.plans(spec))
+    assert not any(plan.swapped for plan in hopper.plans(spec.then(row_sum(Matrix(2048, 16, name="sums")))))
+
+
+def test_streams_are_not_for_tiles_that_take_turns() -> None:
+    found = [plan for plan in hopper.plans(tn(2176, 2176, 4096)) if plan.stream]
+    assert found
+    assert not any(plan.pingpong for plan in found)
