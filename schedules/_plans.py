@@ -8,7 +8,7 @@ from typing import Literal
 
 import attrs
 
-from fireiron import ColMajor, DType, MatMulChain, RowMajor, Rows, Save
+from fireiron import ColMajor, DType, FireironError, MatMulChain, RowMajor, Rows, Save
 
 ROWS = 64  # of one wgmma
 SPAN = 128  # bytes of a swizzled row
@@ -70,6 +70,9 @@ class Plan:
         promote: sum each chunk of K on its own, and add the sums to others, with what prologs multiply by.
         keep: the operand of the product as it is scheduled (behind swap(), if any) that the L2 cache is asked to keep,
             `evict_last`, while the other passes through it, `evict_first`; "" asks nothing.
+
+    Raises:
+        FireironError: `plan-keep`.
     """
 
     m: int = 128
@@ -87,6 +90,15 @@ class Plan:
     dependent: bool = False
     promote: bool = False
     keep: Literal["", "left", "right"] = ""
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse operands that a product does not have: the others would pass without a word."""
+        if self.keep not in ("", "left", "right"):
+            raise FireironError(
+                "plan-keep",
+                f"Plan(keep={self.keep!r}): a product has a left and a right operand",
+                fix='use keep="left" or keep="right", as they are behind swap(), or "" for no hints',
+            )
 
     def hint(self, operand: Literal["left", "right"]) -> Literal["evict_first", "evict_last"] | None:
         """Give the hint with which an operand is loaded."""

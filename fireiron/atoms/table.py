@@ -18,7 +18,7 @@ from fireiron.atoms.quadpair import QUADPAIR
 from fireiron.atoms.shuffle import SHUFFLES
 from fireiron.atoms.simt import SIMT
 from fireiron.atoms.stmatrix import STMATRIX
-from fireiron.atoms.tma import FAMILY, TMA, hinted
+from fireiron.atoms.tma import FAMILY, POLICIES, TMA, hinted
 from fireiron.atoms.wgmma import GROUP as WGMMA
 from fireiron.atoms.wgmma import WIDTHS, wgmma, wgmma_near
 from fireiron.atoms.wmma import WMMA, WMMA_MOVES
@@ -99,8 +99,11 @@ def chosen_from(chosen: Atom | str | None, shape: tuple[int, ...] = ()) -> tuple
     found = tuple(atom for atom in _rows(chosen) if atom.name.startswith(chosen))
     if not found:
         near = sorted({atom.name.split(".")[0] for atom in TABLE} | {WGMMA})
+        hints = any(chosen.endswith(f".{policy}") for policy in POLICIES) and not chosen.startswith(FAMILY)
         raise DecompositionError(
-            "unknown-atom", f"no atom's name starts with {chosen!r}", fix="families: " + ", ".join(near)
+            "unknown-atom",
+            f"no atom's name starts with {chosen!r}",
+            fix="bulk copies alone take hints to the L2: tma(l2=...)" if hints else "families: " + ", ".join(near),
         )
     return found
 

@@ -3,7 +3,7 @@
 What lies outside the tensor reads as zero, and is not written. A load's bytes are counted by an mbarrier as they land,
 in every block of the cluster that it is sent to; a store belongs to the thread's bulk group.
 
-Any of them may carry a hint: how long the L2 cache should keep the lines that it touches. What is copied stays the same.
+Any of them may carry a hint: how long the L2 cache should keep the lines that it touches. What it copies is the same.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _places(rank: int, first: int) -> str:
 
 
 def _policy(word: Policy) -> str:
-    """Print the function that makes a policy, for all lines: ptxas computes it once."""
+    """Print the function that makes a policy, of all lines touched: ptxas folds it into a constant."""
     return f"""\
 __device__ __forceinline__ unsigned long long l2_{word}() {{
     unsigned long long policy;
