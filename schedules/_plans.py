@@ -8,7 +8,7 @@ from typing import Literal
 
 import attrs
 
-from fireiron import ColMajor, DType, MatMulChain, RowMajor, Rows, Save
+from fireiron import ColMajor, DType, FireironError, MatMulChain, RowMajor, Rows, Save
 
 ROWS = 64  # of one wgmma
 SPAN = 128  # bytes of a swizzled row
@@ -74,6 +74,11 @@ class Plan:
         dependent: begin while the launch before in the stream ends, and let the one behind begin early.
         stream: blocks take equal shares of all tiles' chunks of K.
         promote: sum each chunk of K on its own, and add the sums to others, with what prologs multiply by.
+        keep: the operand of the product as it is scheduled (behind swap(), if any) that the L2 cache is asked to keep,
+            `evict_last`, while the other passes through it, `evict_first`; "" asks nothing.
+
+    Raises:
+        FireironError: `plan-keep`.
     """
 
     m: int = 128
@@ -90,6 +95,20 @@ class Plan:
     through: Literal["memory", "cluster"] = "memory"
     dependent: bool = False
     promote: bool = False
+    keep: Literal["", "left", "right"] = ""
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse operands that a product does not have: the others would pass without a word."""
+        if self.keep not in ("", "left", "right"):
+            raise FireironError(
+                "plan-keep",
+                f"Plan(keep={self.keep!r}): a product has a left and a right operand",
+                fix='use keep="left" or keep="right", as they are behind swap(), or "" for no hints',
+            )
+
+    def hint(self, operand: Literal["left", "right"]) -> Literal["evict_first", "evict_last"] | None:
+        """Give the hint with which an operand is loaded."""
+        return None if not self.keep else "evict_last" if self.keep == operand else "evict_first"
 
     def shares(self, nbytes: int) -> int:
         """Count the blocks that finish a part of each tile: columns for whole rows of 32 bytes, 8 of a transpose."""

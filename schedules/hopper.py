@@ -151,8 +151,8 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     chain = (
         chunks.pipeline(plan.depth(kind.nbytes, c.dtype.nbytes, *beside(spec)), inflight=0 if waits else 1)
         .specialize(producers=1, registers=plan.registers)
-        .load(A, SH, tma(min(SPAN, k * left.dtype.nbytes)) if held else tma(SPAN))
-        .load(B, SH, tma(SPAN))
+        .load(A, SH, tma(min(SPAN, k * left.dtype.nbytes) if held else SPAN, l2=plan.hint("left")))
+        .load(B, SH, tma(SPAN, l2=plan.hint("right")))
     )
     chain = (
         chain.tile(m, n).to(Warpgroup).staggered(2)

@@ -18,7 +18,7 @@ from fireiron.atoms.quadpair import QUADPAIR
 from fireiron.atoms.shuffle import SHUFFLES
 from fireiron.atoms.simt import SIMT
 from fireiron.atoms.stmatrix import STMATRIX
-from fireiron.atoms.tma import TMA
+from fireiron.atoms.tma import FAMILY, POLICIES, TMA, hinted
 from fireiron.atoms.wgmma import GROUP as WGMMA
 from fireiron.atoms.wgmma import WIDTHS, wgmma, wgmma_near
 from fireiron.atoms.wmma import WMMA, WMMA_MOVES
@@ -59,13 +59,17 @@ def find(name: str) -> Atom | None:
         >>> find("fma.f32").shape
         (1, 1, 1)
     """
-    rows = every() if name.startswith(WGMMA) else TABLE
-    return next((atom for atom in rows if atom.name == name), None)
+    return next((atom for atom in _rows(name) if atom.name == name), None)
 
 
 def every() -> tuple[Atom, ...]:
     """List all rows, those of families included that are made when they are asked for."""
-    return (*TABLE, *(atom for n in WIDTHS for atom in wgmma(n)))
+    return (*TABLE, *hinted(), *(atom for n in WIDTHS for atom in wgmma(n)))
+
+
+def _rows(name: str) -> tuple[Atom, ...]:
+    """List the rows among which a name is looked for: of the families made on demand only its own."""
+    return every() if name.startswith(WGMMA) else (*TABLE, *hinted()) if name.startswith(FAMILY) else TABLE
 
 
 def chosen_from(chosen: Atom | str | None, shape: tuple[int, ...] = ()) -> tuple[Atom, ...]:
@@ -92,12 +96,14 @@ def chosen_from(chosen: Atom | str | None, shape: tuple[int, ...] = ()) -> tuple
             f"{chosen!r} is no instruction",
             fix='give an atom, the start of names such as "mma.m16n8k16", or a microkernel',
         )
-    rows = every() if chosen.startswith(WGMMA) else TABLE
-    found = tuple(atom for atom in rows if atom.name.startswith(chosen))
+    found = tuple(atom for atom in _rows(chosen) if atom.name.startswith(chosen))
     if not found:
         near = sorted({atom.name.split(".")[0] for atom in TABLE} | {WGMMA})
+        hints = any(chosen.endswith(f".{policy}") for policy in POLICIES) and not chosen.startswith(FAMILY)
         raise DecompositionError(
-            "unknown-atom", f"no atom's name starts with {chosen!r}", fix="families: " + ", ".join(near)
+            "unknown-atom",
+            f"no atom's name starts with {chosen!r}",
+            fix="bulk copies alone take hints to the L2: tma(l2=...)" if hints else "families: " + ", ".join(near),
         )
     return found
 

@@ -2,19 +2,28 @@
 
 What lies outside the tensor reads as zero, and is not written. A load's bytes are counted by an mbarrier as they land,
 in every block of the cluster that it is sent to; a store belongs to the thread's bulk group.
+
+Any of them may carry a hint: how long the L2 cache should keep the lines that it touches. What it copies is the same.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from functools import cache
+from typing import Literal, TypeAlias, get_args
 
 from fireiron.algebra.layout import Layout
 from fireiron.language.atom import Atom, Operand
 from fireiron.language.levels import GL, SH, Memory, Thread
 
 GROUP = "bulk"
+FAMILY = "tma."
 SPANS = (128, 64, 32, 0)
+RANKS = (2, 3, 4, 5)
+# Lines go before others, after others, in their turn, or in the turn that they had.
+Policy: TypeAlias = Literal["evict_first", "evict_last", "evict_normal", "evict_unchanged"]
+POLICIES: tuple[Policy, ...] = get_args(Policy)
 _SECTION = "PTX ISA 9.7.9.27.1, cp.async.bulk.tensor"
+_HINT_SECTION = f"{_SECTION}: .level::cache_hint; createpolicy.fractional"
 _SHARED = "static_cast<unsigned>(__cvta_generic_to_shared({}))"
 
 
@@ -27,47 +36,73 @@ def _places(rank: int, first: int) -> str:
     return ", ".join(f"%{first + i}" for i in range(rank))
 
 
-def _load(rank: int, peers: bool) -> str:
+def _policy(word: Policy) -> str:
+    """Print the function that makes a policy, of all lines touched: ptxas folds it into a constant."""
+    return f"""\
+__device__ __forceinline__ unsigned long long l2_{word}() {{
+    unsigned long long policy;
+    asm("createpolicy.fractional.L2::{word}.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}}
+"""
+
+
+def _hint(hinted: bool, place: int) -> tuple[str, str, str, str, str]:
+    """Give what a hint adds to a wrapper's name, parameters, instruction, places and constraints."""
+    if not hinted:
+        return "", "", "", "", ""
+    return "_hinted", ", unsigned long long policy", ".L2::cache_hint", f", %{place}", ', "l"(policy)'
+
+
+def _load(rank: int, peers: bool, hinted: bool) -> str:
     parameters, values = _coordinates(rank)
     multicast = ".multicast::cluster" if peers else ""
     mask, mask_place, mask_value = ", unsigned short peers", f", %{3 + rank}", ', "h"(peers)'
     if not peers:
         mask = mask_place = mask_value = ""
+    name, policy, hint, policy_place, policy_value = _hint(hinted, 3 + rank + peers)
     return f"""\
-__device__ __forceinline__ void tma_load_{rank}d{"_multicast" if peers else ""}(
-    void* dst, const TensorMap* map, unsigned long long* barrier{mask}, {parameters}) {{
+__device__ __forceinline__ void tma_load_{rank}d{"_multicast" if peers else ""}{name}(
+    void* dst, const TensorMap* map, unsigned long long* barrier{mask}{policy}, {parameters}) {{
     asm volatile(
-        "cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes{multicast} "
-        "[%0], [%1, {{{_places(rank, 3)}}}], [%2]{mask_place};"
+        "cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes{multicast}{hint} "
+        "[%0], [%1, {{{_places(rank, 3)}}}], [%2]{mask_place}{policy_place};"
         : : "r"({_SHARED.format("dst")}), "l"(map), "r"({_SHARED.format("barrier")}),
-            {values}{mask_value} : "memory");
+            {values}{mask_value}{policy_value} : "memory");
 }}
 """
 
 
-def _store(rank: int, add: bool) -> str:
+def _store(rank: int, add: bool, hinted: bool) -> str:
     parameters, values = _coordinates(rank)
-    form = "cp.reduce.async.bulk.tensor" if add else "cp.async.bulk.tensor"
+    form, operation = ("cp.reduce.async.bulk.tensor", ".add") if add else ("cp.async.bulk.tensor", "")
+    name, policy, hint, place, value = _hint(hinted, 2 + rank)
+    group = f"{operation}.bulk_group{hint}"
     return f"""\
-__device__ __forceinline__ void tma_{"add" if add else "store"}_{rank}d(
-    const TensorMap* map, const void* src, {parameters}) {{
+__device__ __forceinline__ void tma_{"add" if add else "store"}_{rank}d{name}(
+    const TensorMap* map, const void* src{policy}, {parameters}) {{
     asm volatile(
-        "{form}.{rank}d.global.shared::cta{".add" if add else ""}.bulk_group [%0, {{{_places(rank, 2)}}}], [%1];"
-        : : "l"(map), "r"({_SHARED.format("src")}), {values} : "memory");
+        "{form}.{rank}d.global.shared::cta{group} [%0, {{{_places(rank, 2)}}}], [%1]{place};"
+        : : "l"(map), "r"({_SHARED.format("src")}), {values}{value} : "memory");
 }}
 """
 
 
-def _row(what: Literal["load", "store", "add"], rank: int, span: int, peers: bool = False) -> Atom:
+def _row(
+    what: Literal["load", "store", "add"], rank: int, span: int, peers: bool = False, policy: Policy | None = None
+) -> Atom:
     whole = Layout((1, 1), (0, 0))
     memories: tuple[Memory, Memory] = (GL, SH) if what == "load" else (SH, GL)
     src, dst = memories
     access: Literal["write", "update"] = "update" if what == "add" else "write"
-    call = f"tma_{what}_{rank}d{'_multicast' if peers else ''}"
+    hinted = policy is not None
+    call = f"tma_{what}_{rank}d{'_multicast' if peers else ''}{'_hinted' if hinted else ''}"
     mask = ", {peers}" if peers else ""
+    hint = f", l2_{policy}()" if hinted else ""
     arguments = f"&{{dst}}, &{{map}}, &{{signal}}{mask}" if what == "load" else "&{map}, &{src}"
+    wrapper = _load(rank, peers, hinted) if what == "load" else _store(rank, what == "add", hinted)
     return Atom(
-        name=f"tma.{what}.{rank}d.{span}B{'.multicast' if peers else ''}",
+        name=f"tma.{what}.{rank}d.{span}B{f'.{policy}' if hinted else ''}{'.multicast' if peers else ''}",
         kind="Move",
         shape=(0,),
         unit=Thread,
@@ -76,15 +111,26 @@ def _row(what: Literal["load", "store", "add"], rank: int, span: int, peers: boo
             Operand("dst", dst, None, (1, 1), whole, access, span=span if dst == SH else 0),
         ),
         arch=90,
-        source=_SECTION,
-        cuda=_load(rank, peers) if what == "load" else _store(rank, what == "add"),
-        call=f"{call}({arguments}, {{coordinates}});",
+        source=_HINT_SECTION if hinted else _SECTION,
+        cuda=wrapper if policy is None else _policy(policy) + wrapper,
+        call=f"{call}({arguments}{hint}, {{coordinates}});",
         completion="mbarrier" if what == "load" else GROUP,
         clocks=1.0,
     )
 
 
-TMA: tuple[Atom, ...] = (
-    *(_row("load", rank, span, peers) for rank in (2, 3, 4, 5) for span in SPANS for peers in (False, True)),
-    *(_row(what, rank, span) for what in ("store", "add") for rank in (2, 3, 4, 5) for span in SPANS),
-)
+def _rows(policy: Policy | None) -> tuple[Atom, ...]:
+    """List the rows of one policy, each load without its peers first."""
+    return (
+        *(_row("load", rank, span, peers, policy) for rank in RANKS for span in SPANS for peers in (False, True)),
+        *(_row(what, rank, span, policy=policy) for what in ("store", "add") for rank in RANKS for span in SPANS),
+    )
+
+
+TMA: tuple[Atom, ...] = _rows(None)
+
+
+@cache
+def hinted() -> tuple[Atom, ...]:
+    """List the rows with a hint, made when they are asked for: the name says the policy behind the span."""
+    return tuple(row for policy in POLICIES for row in _rows(policy))

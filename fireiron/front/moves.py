@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fireiron.algebra.dtypes import dtype as find_dtype
-from fireiron.atoms.tma import SPANS
+from fireiron.atoms.tma import POLICIES, SPANS, Policy
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import here
 from fireiron.check import links as rules
@@ -212,22 +212,35 @@ def cp_async(nbytes: int | None = None) -> Strategy:
     return strategy
 
 
-def tma(span: int = 128) -> Strategy:
+def tma(span: int = 128, *, l2: Policy | None = None) -> Strategy:
     """Move whole boxes between global and shared memory by bulk copies, which one thread starts.
 
     The buffer is laid out as they demand: rows of `span` bytes of the contiguous dimension, swizzled.
 
     Args:
         span: 128, 64 or 32 bytes, or 0 for plain rows.
+        l2: what the L2 cache should do with the lines that are touched, None to leave it to the cache: `evict_first`,
+            drop them before others (data used once); `evict_last`, keep them longest (data that all blocks read again);
+            `evict_normal`; `evict_unchanged`, leave their turn as it is. A hint: the result is the same.
 
     Raises:
-        DecompositionError: `bulk-span`.
+        DecompositionError: `bulk-span`, `bulk-policy`.
+
+    Source: PTX ISA, cp.async.bulk.tensor and cp.reduce.async.bulk.tensor: .level::cache_hint; createpolicy; Cache
+        Eviction Priority Hints.
     """
     if span not in SPANS:
         raise DecompositionError(
             "bulk-span",
             f"tma({span}): no bulk copy swizzles rows of {span} bytes",
             fix="use rows of 128, 64 or 32 bytes, or 0 for plain ones",
+            link=here(),
+        )
+    if l2 is not None and l2 not in POLICIES:
+        raise DecompositionError(
+            "bulk-policy",
+            f"tma({span}, l2={l2!r}): the L2 cache has no such policy",
+            fix=f"use {', '.join(POLICIES)}, or None for no hint",
             link=here(),
         )
 
@@ -243,7 +256,7 @@ def tma(span: int = 128) -> Strategy:
             whole = width if extent is None else extent
             sizes.append(min(whole, width) if contiguous and span else _part(whole))
         batch = 1 if len(move.residual.sizes) == 3 else None
-        name = f"tma.{'load' if load else 'store'}.{len(move.residual.sizes)}d.{span}B"
+        name = f"tma.{'load' if load else 'store'}.{len(move.residual.sizes)}d.{span}B{f'.{l2}' if l2 else ''}"
         return move.tile(*sizes, batch=batch).unroll().tile(*sizes, batch=batch).to(Thread, units=1).done(name)
 
     return strategy

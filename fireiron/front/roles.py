@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from fireiron.base.errors import FireironError
 from fireiron.language.decompositions import Decomposition, Done, Microkernel
 from fireiron.language.tensor import Tensor
 
@@ -38,4 +39,9 @@ def in_registers(links: tuple[Decomposition, ...]) -> bool:
     assert isinstance(last, Done)
     if isinstance(last.atom, Microkernel):
         return False
-    return last.atom is None or not chosen_from(last.atom)[0].completion
+    if last.atom is None:
+        return True
+    try:
+        return not chosen_from(last.atom)[0].completion
+    except FireironError as error:
+        raise error.located(last.link) from None

@@ -176,7 +176,7 @@ def wgmma_arrays(row: Atom, a: Tile | None, b: Tile, rng: np.random.Generator) -
 
 def bulk_kernel(
     dtype: DType, shape: tuple[int, ...], box: tuple[int, ...], at: tuple[int, ...], span: int, add: bool,
-    to: tuple[int, ...] | None = None,
+    to: tuple[int, ...] | None = None, policy: str | None = None,
 ) -> Kernel:  # fmt: skip
     """Load one box of a tensor of 2 to 5 dimensions and store it, or add it, to another tensor.
 
@@ -188,6 +188,7 @@ def bulk_kernel(
         span: bytes of the swizzled rows in between, 0 for plain ones.
         add: whether the store adds.
         to: coordinates of its first element in the other tensor, the same where None.
+        policy: of the L2 cache, that both copies ask for.
     """
     rank, places = len(shape), (at, to or at)
     strides = tuple(math.prod(shape[i + 1 :]) for i in range(rank))
@@ -207,7 +208,8 @@ def bulk_kernel(
     origins = [tuple(as_expr(c) for c in place) for place in places]
     far = [View(b, f, Layout(inner, outer), origin=o) for b, f, o in zip((x, y), firsts, origins, strict=True)]
     near = View(staged, as_expr(0), Layout(inner, steps), swizzle=swizzle_of(span, dtype.nbytes))
-    load, store = find(f"tma.load.{rank}d.{span}B"), find(f"tma.{'add' if add else 'store'}.{rank}d.{span}B")
+    form = f"{rank}d.{span}B" + (f".{policy}" if policy else "")
+    load, store = find(f"tma.load.{form}"), find(f"tma.{'add' if add else 'store'}.{form}")
     assert load is not None
     assert store is not None
     zero = as_expr(0)

@@ -14,6 +14,7 @@ from hopper_kernels import Tile, boxed, bulk_kernel, wgmma_arrays, wgmma_kernel
 
 from fireiron.algebra.arch import native
 from fireiron.algebra.dtypes import bf16, e4m3, f16, f32, i8, i32, tf32
+from fireiron.atoms.tma import POLICIES
 from fireiron.atoms.wgmma import WIDTHS, wgmma
 from fireiron.cuda.printer import source
 from fireiron.jit.build import build
@@ -105,6 +106,21 @@ def test_boxes_of_every_rank_and_span(rank, span, at):
             out = before.copy()
             built(bulk_kernel(dtype, shape, box, at, span, add))(x, out=out)
             assert np.array_equal(out, wanted), (dtype, add)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("rank", [2, 3, 4, 5])
+def test_hints_to_the_l2_cache_move_the_same(rank, policy):
+    shape, box, at = (3, 2, 4, 24, 64)[-rank:], (1, 2, 2, 8, 8)[-rank:], (2, 1, 3, 20, 60)[-rank:]
+    rng = np.random.default_rng(rank)
+    x = values(rng, f32, shape)
+    part = boxed(x, box, at)
+    for add in (False, True):
+        before = values(rng, f32, shape)
+        wanted, out = before.copy(), before.copy()
+        wanted[part] = (before[part] if add else 0) + x[part]
+        built(bulk_kernel(f32, shape, box, at, 0, add, policy=policy))(x, out=out)
+        assert np.array_equal(out, wanted), add
 
 
 def test_bf16_is_added_by_bulk_copies():

@@ -1,0 +1,276 @@
+struct half { unsigned short bits; };
+struct alignas(64) TensorMap { unsigned long long words[16]; };
+
+__device__ __forceinline__ half float_to_half(float x) {
+    half y;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    return y;
+}
+
+__device__ __forceinline__ void wgmma_fence() {
+    asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
+}
+
+__device__ __forceinline__ void wgmma_commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
+}
+
+template <int pending>
+__device__ __forceinline__ void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(pending) : "memory");
+}
+
+__device__ __forceinline__ void bulk_commit() {
+    asm volatile("cp.async.bulk.commit_group;" : : : "memory");
+}
+
+template <int pending>
+__device__ __forceinline__ void bulk_wait_read() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" : : "n"(pending) : "memory");
+}
+
+__device__ __forceinline__ void fence_proxy_async() {
+    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
+}
+
+__device__ __forceinline__ void fence_barrier_init() {
+    asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
+}
+
+__device__ __forceinline__ unsigned shared_address(const void* place) {
+    return static_cast<unsigned>(__cvta_generic_to_shared(place));
+}
+
+__device__ __forceinline__ void mbarrier_init(unsigned long long* barrier, int count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(shared_address(barrier)), "r"(count) : "memory");
+}
+
+__device__ __forceinline__ void mbarrier_expect(unsigned long long* barrier, int nbytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+        : : "r"(shared_address(barrier)), "r"(nbytes) : "memory");
+}
+
+__device__ __forceinline__ void mbarrier_arrive_at(unsigned long long* barrier, int rank) {
+    asm volatile("{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1; "
+        "mbarrier.arrive.shared::cluster.b64 _, [remote]; }"
+        : : "r"(shared_address(barrier)), "r"(rank) : "memory");
+}
+
+__device__ __forceinline__ void mbarrier_wait(unsigned long long* barrier, int parity) {
+    const unsigned address = shared_address(barrier);
+    unsigned done;
+    do {
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+            : "=r"(done) : "r"(address), "r"(parity) : "memory");
+    } while (!done);
+}
+
+__device__ __forceinline__ void cluster_meet() {
+    asm volatile("barrier.cluster.arrive.relaxed;" : : : "memory");
+    asm volatile("barrier.cluster.wait.acquire;" : : : "memory");
+}
+
+__device__ __forceinline__ int cluster_rank() {
+    unsigned rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+template <int number, int threads>
+__device__ __forceinline__ void barrier_sync() {
+    asm volatile("bar.sync %0, %1;" : : "n"(number), "n"(threads) : "memory");
+}
+
+__device__ __forceinline__ unsigned long long l2_evict_first() {
+    unsigned long long policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+__device__ __forceinline__ void tma_load_2d_hinted(
+    void* dst, const TensorMap* map, unsigned long long* barrier, unsigned long long policy, int c0, int c1) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+        "[%0], [%1, {%3, %4}], [%2], %5;"
+        : : "r"(static_cast<unsigned>(__cvta_generic_to_shared(dst))), "l"(map), "r"(static_cast<unsigned>(__cvta_generic_to_shared(barrier))),
+            "r"(c0), "r"(c1), "l"(policy) : "memory");
+}
+
+__device__ __forceinline__ unsigned long long l2_evict_last() {
+    unsigned long long policy;
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+__device__ __forceinline__ void tma_load_2d_multicast_hinted(
+    void* dst, const TensorMap* map, unsigned long long* barrier, unsigned short peers, unsigned long long policy, int c0, int c1) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
+        "[%0], [%1, {%3, %4}], [%2], %5, %6;"
+        : : "r"(static_cast<unsigned>(__cvta_generic_to_shared(dst))), "l"(map), "r"(static_cast<unsigned>(__cvta_generic_to_shared(barrier))),
+            "r"(c0), "r"(c1), "h"(peers), "l"(policy) : "memory");
+}
+
+template <int mode, int lead, int stride>
+__device__ __forceinline__ unsigned long long wgmma_operand(const void* panel, unsigned shift) {
+    const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(panel));
+    const unsigned low = (((address & 0x3ffff) >> 4) + (shift >> 4)) | (lead >> 4) << 16;
+    const unsigned high = (stride >> 4) | mode << 30;
+    unsigned long long operand;
+    asm("mov.b64 %0, {%1, %2};" : "=l"(operand) : "r"(low), "r"(high));
+    return operand;
+}
+
+template <int a_major, int b_major>
+__device__ __forceinline__ void wgmma_m64n64k16_f32_f16(
+    void* c_registers, unsigned long long a, unsigned long long b, int accumulate) {
+    float* d = static_cast<float*>(c_registers);
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %34, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, %32, %33, p, 1, 1, %35, %36; }"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+        : "l"(a), "l"(b), "r"(accumulate), "n"(a_major), "n"(b_major));
+}
+
+__device__ __forceinline__ void stmatrix_x4(void* row, const void* registers) {
+    const unsigned* s = static_cast<const unsigned*>(registers);
+    const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+        : : "r"(address), "r"(s[0]), "r"(s[1]), "r"(s[2]), "r"(s[3]) : "memory");
+}
+
+__device__ __forceinline__ unsigned long long l2_evict_unchanged() {
+    unsigned long long policy;
+    asm("createpolicy.fractional.L2::evict_unchanged.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+__device__ __forceinline__ void tma_store_2d_hinted(
+    const TensorMap* map, const void* src, unsigned long long policy, int c0, int c1) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group.L2::cache_hint [%0, {%2, %3}], [%1], %4;"
+        : : "l"(map), "r"(static_cast<unsigned>(__cvta_generic_to_shared(src))), "r"(c0), "r"(c1), "l"(policy) : "memory");
+}
+
+extern "C" __global__ void __launch_bounds__(256) __cluster_dims__(2, 1, 1)
+hinted_64x64x64_f16_f32(
+    const half* __restrict__ A,
+    const half* __restrict__ B,
+    half* __restrict__ C,
+    const __grid_constant__ TensorMap A_map,
+    const __grid_constant__ TensorMap B_map,
+    const __grid_constant__ TensorMap C_map) {
+    const int block = blockIdx.x;
+    const int rank = cluster_rank();
+    __builtin_assume(block >= 0);
+    __builtin_assume(rank >= 0);
+    extern __shared__ __align__(1024) unsigned char shared[];
+    half* a_sh = reinterpret_cast<half*>(shared);
+    half* b_sh = reinterpret_cast<half*>(shared + 24576);
+    half* acc_sh = reinterpret_cast<half*>(shared + 49152);
+    unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 57344);
+    unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 57368);
+    alignas(16) float acc[32];
+    alignas(16) half acc_sh_packed[8];
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < 3; ++i) {
+            mbarrier_init(&full[i], 1);
+        }
+        for (int i = 0; i < 3; ++i) {
+            mbarrier_init(&empty[i], 2);
+        }
+    }
+    fence_barrier_init();  // others use the barriers, and bulk copies do
+    cluster_meet();  // barriers are initialised before peers use them
+    const int warp_of_block = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
+    if (warp_of_block < 4) {  // load
+        const int thread = threadIdx.x;
+        __builtin_assume(thread >= 0);
+        int ring_slot = 0, ring_parity = 0;
+        __builtin_assume(ring_slot >= 0);
+        const int cluster_m = block / 4;
+        const int cluster_n = block / 2 % 2;
+        if (thread == 0) {
+
+            // MatMul(128, 64, 192)(GL, GL, GL)(Cluster)
+
+            // MatMul(64, 64, 192)(GL, GL, GL)(Block)
+            #pragma unroll 1
+            for (int k = 0; k < 3; ++k) {
+                mbarrier_wait(&empty[ring_slot], 1 - ring_parity);
+                mbarrier_expect(&full[ring_slot], 16384);
+
+                // load A to a_sh: Move(64, 64)(GL, SH)(Block)
+                tma_load_2d_hinted(&a_sh[ring_slot * 4096], &A_map, &full[ring_slot], l2_evict_first(), k * 64, cluster_m * 128 + rank * 64);
+
+                // load B to b_sh: Move(64, 64)(GL, SH)(Block)
+                tma_load_2d_multicast_hinted(&b_sh[ring_slot * 4096 + rank * 2048], &B_map, &full[ring_slot], 3, l2_evict_last(), k * 64, cluster_n * 64 + rank * 32);
+                if (++ring_slot == 3) ring_slot = 0, ring_parity ^= 1;
+            }
+            #pragma unroll 1
+            for (int slot = 0; slot < 3; ++slot) {
+                mbarrier_wait(&empty[ring_slot], 1 - ring_parity);
+                if (++ring_slot == 3) ring_slot = 0, ring_parity ^= 1;
+            }
+        }
+    } else {  // math
+        const int thread = threadIdx.x - 128;
+        __builtin_assume(thread >= 0);
+        int ring_slot = 0, ring_parity = 0;
+        __builtin_assume(ring_slot >= 0);
+        const int cluster_m = block / 4;
+        const int cluster_n = block / 2 % 2;
+        const int warp = __shfl_sync(0xffffffff, thread / 32, 0);
+
+        // MatMul(128, 64, 192)(GL, GL, GL)(Cluster)
+
+        // MatMul(64, 64, 192)(GL, GL, GL)(Block)
+        #pragma unroll 1
+        for (int k = 0; k < 3; ++k) {
+            mbarrier_wait(&full[ring_slot], ring_parity);
+            wgmma_fence();  // accumulators are registers
+
+            // MatMul(64, 64, 64)(SH, SH, FR)(Warpgroup)
+            #pragma unroll
+            for (int k2 = 0; k2 < 4; ++k2) {
+                wgmma_m64n64k16_f32_f16<0, 0>(&acc[0], wgmma_operand<1, 16, 1024>(&a_sh[ring_slot * 4096], k2 * 32), wgmma_operand<1, 16, 1024>(&b_sh[ring_slot * 4096], k2 * 32), k != 0 || k2 != 0);
+            }
+            wgmma_commit();
+            wgmma_wait<1>();
+            if (thread < 2 && k > 0) {
+                mbarrier_arrive_at(&empty[ring_slot < 1 ? ring_slot + 2 : ring_slot - 1], thread);
+            }
+            if (++ring_slot == 3) ring_slot = 0, ring_parity ^= 1;
+        }
+        wgmma_wait<0>();
+        if (thread < 2) {
+            mbarrier_arrive_at(&empty[ring_slot < 1 ? ring_slot + 2 : ring_slot - 1], thread);
+        }
+
+        // store C: Move(64, 64)(FR, GL)(Block)
+        if (thread == 0) {
+            bulk_wait_read<0>();
+        }
+        barrier_sync<0, 128>();  // acc_sh is read before it is overwritten
+
+        // load acc to acc_sh: Move(64, 64)(FR, SH)(Warpgroup)
+        #pragma unroll
+        for (int n3 = 0; n3 < 4; ++n3) {
+            #pragma unroll
+            for (int e = 0; e < 8; ++e) {
+                acc_sh_packed[e] = float_to_half(acc[n3 * 8 + e]);
+            }
+            stmatrix_x4(&acc_sh[warp * 1024 + thread % 16 * 64 + (n3 * 2 + thread / 16 % 2 ^ thread % 8) * 8], &acc_sh_packed[0]);
+        }
+        fence_proxy_async();  // acc_sh is written before a bulk store reads it
+        barrier_sync<0, 128>();  // acc_sh is written before it is read
+        if (thread < 1) {
+            tma_store_2d_hinted(&C_map, &acc_sh[0], l2_evict_unchanged(), cluster_n * 64, cluster_m * 128 + rank * 64);
+        }
+        if (thread == 0) {
+            bulk_commit();
+        }
+        bulk_wait_read<0>();
+    }
+}
