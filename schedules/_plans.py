@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cache
 from typing import Literal
 
 import attrs
 
-from fireiron import ColMajor, DType, FireironError, MatMulChain, RowMajor, Rows, Save
+from fireiron import ColMajor, DType, FireironError, MatMulChain, RowMajor, Rows, Save, Tensor
 
 ROWS = 64  # of one wgmma
 SPAN = 128  # bytes of a swizzled row
@@ -25,28 +26,34 @@ TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "i8", "u8")  # that wgmma multip
 EIGHT_BITS = ("e4m3", "e5m2")
 
 # What `clocks` was fitted to.
-LATENCY = 2790.0  # clocks from asking for a chunk to having it
-EMPTYING = 0.38  # of the chunks in a ring, the part that is not yet asked for again
-STORE_RATE = 7.9  # bytes of C a clock
-SMALL_TILE = 0.32  # of its products that a tile half as large as 128x256 loses, in the long run
-SMALLER = 1.35  # with which power of the missing part that loss grows
+LATENCY = 2510.0  # clocks from asking for a chunk to having it
+EMPTYING = 1.13  # of the chunks in a ring, those that are not yet asked for again
+STORE_RATE = 10.5  # bytes of C a clock
+VECTORS_RATE = 2.2  # where rows of groups are stored by vectors, each under a predicate
+SMALL_TILE = 0.14  # of its products that a tile half as large as 128x256 loses, in the long run
+SMALLER = 1.28  # with which power of the missing part that loss grows
 MOST_MISSING = 9.0  # as of a tenth of 128x256
-LONG_RUN = 9  # waves after which all of it is lost: the chip's power is
-TALL = {192: 1.17, 256: 1.3}  # what products of so many rows are taken to cost
-TURNS = 940.0  # clocks of staggered warpgroups' turns
-CLUSTER = 2670.0  # clocks
+LONG_RUN = 12  # waves after which all of it is lost: the chip's power is
+TALL = {192: 1.114, 256: 1.114}  # what products of so many rows are taken to cost
+TURNS = 390.0  # clocks of staggered warpgroups' turns
+CLUSTER = 2700.0  # clocks
 DRAM_RATE = 6580.0  # bytes of A and B a clock, all SMs together
-SM_RATE = 54.3  # of them, one SM
-REPEATED_RATE = 9030.0  # bytes a clock that blocks are sent again, from the L2 cache, beside them
+GPC_RATE = 1260.0  # bytes a clock that the SMs of a GPC are sent, what several of them ask for counted once
+REPEATED_RATE = 8340.0  # bytes a clock that blocks are sent again, from the L2 cache, beside them
 TORN = 1.97  # what bytes cost in lines that start between the multiples of 128 bytes
+MEETING = 380.0  # clocks in which blocks count in at a tile
 HANDING = 1000.0  # clocks in which a block learns that another has left its sum; not fitted
-SUMS_RATE = 19.9  # bytes of partial sums a clock
+SUMS_RATE = 21.7  # bytes of partial sums a clock
 NEAR = 950.0  # clocks in which the blocks of a cluster wait for each other's sums, before and behind
 NEAR_RATE = 8.5  # bytes of sums a clock that a block reads of the others
 FRAGMENTS = 260.0  # clocks in which a unit takes 64 rows of a chunk through a prolog, and as many before the first
 PROMOTION = 200.0  # clocks from a chunk's last product to the first of its sums' additions; a guess, not fitted
 
 STREAM = 1.2  # what shares of K are taken to cost beside what is counted: a caution, not fitted
+
+GPC = 16  # SMs, on which neighbours in the order of tiles run
+GROUPS = (4, 2, 8)
+STREAMED = range(16 << 20, 256 << 20)  # bytes of an operand that tiles read once or twice; 470 MB lost 8 % by hints
 
 MOST_WAYS = 16
 MOST_NEAR = 8  # blocks of a cluster
@@ -214,13 +221,70 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
                     # Clusters of tiles that groups cut short wait for each other: 9 % slower in 64 ragged groups.
                     if cluster != (1, 1) and (n % 16 or is_grouped(spec)):
                         continue
-                    plan = Plan(m, n, consumers, turns, swapped, cluster, promote=promote)
+                    plan = _placed(Plan(m, n, consumers, turns, swapped, cluster, promote=promote), spec)
                     if plan.panel(out)[1] < min(n, NARROW):
                         continue
                     if (any(held) or promote) and plan.held > (HELD if consumers < 3 else HELD // 2):
                         continue
                     if plan.depth(nbytes, out, *beside(spec)) >= 3:
                         yield from _shared_out(plan, spec)
+
+
+def _placed(plan: Plan, spec: MatMulChain) -> Plan:
+    """Choose the order of tiles, and what the L2 cache keeps where an operand is read once or twice."""
+    plan = min((attrs.evolve(plan, group=group) for group in GROUPS), key=lambda one: _together(one, spec))
+    if is_grouped(spec) or spec.batch is not None:
+        return plan
+    high, wide = _tiles(plan, spec)
+    left, right = (spec.right, spec.left) if plan.swapped else (spec.left, spec.right)
+    for streamed, others, kept in ((left, wide, "right"), (right, high, "left")):
+        if others <= 2 < max(high, wide) and _nbytes(streamed) in STREAMED:
+            return attrs.evolve(plan, keep=kept)
+    return plan
+
+
+def _tiles(plan: Plan, spec: MatMulChain) -> tuple[int, int]:
+    """Count tiles of clusters along the rows and the columns of the product as it is scheduled."""
+    sizes = dict(spec.matmul.sizes)
+    rows, cols = (_size(sizes[dim]) for dim in ("MN" if not plan.swapped else "NM"))
+    return -(-rows // (plan.m * plan.cluster[0])), -(-cols // (plan.n * plan.cluster[1]))
+
+
+def _nbytes(tensor: Tensor) -> int:
+    return math.prod(map(_size, tensor.shape)) * tensor.dtype.bits // 8
+
+
+def _together(plan: Plan, spec: MatMulChain) -> float:
+    """Count the rows and columns of A and B that the SMs of a GPC ask for with each chunk, each once."""
+    rows, cols = plan.cluster
+    window = max(1, round(GPC / (rows * cols * plan.ways)))
+    high, wide = _spread(*_tiles(plan, spec), plan.group, window, max(1, SMS // (rows * cols * plan.ways)))
+    return (high * plan.m * rows + wide * plan.n * cols) * min(plan.ways, GPC // (rows * cols))
+
+
+@cache
+def _spread(high: int, wide: int, group: int, window: int, count: int) -> tuple[float, float]:
+    """Count the rows and the columns of tiles among neighbours in the order of tiles, on average.
+
+    Args:
+        high, wide: tiles.
+        group: rows of them that are taken together.
+        window: neighbours.
+        count: tiles at work at once.
+    """
+    count = min(count, high * wide)
+    seen = [0, 0]
+    for first in range(0, count, window):
+        rows: set[int] = set()
+        cols: set[int] = set()
+        for item in range(first, min(count, first + window)):
+            band, place = divmod(item, group * wide)
+            here = min(group, high - band * group)
+            rows.add(band * group + place % here)
+            cols.add(place // here)
+        seen[0] += len(rows)
+        seen[1] += len(cols)
+    return seen[0] * window / count, seen[1] * window / count
 
 
 def _shared_out(plan: Plan, spec: MatMulChain) -> Iterator[Plan]:
@@ -249,10 +313,11 @@ def _meet_near(plan: Plan, ways: int, chunks: int, spec: MatMulChain) -> bool:
 
 
 def clocks(plan: Plan, spec: MatMulChain) -> float:
-    """Estimate the clocks of a product; its constants were fitted to 7532 timings of 315 sizes on an H200.
+    """Estimate the clocks of a product; its constants were fitted to 11908 timings of 577 sizes on an H200.
 
-    A chunk takes what its products take (m * n / 32 clocks for 128 bytes of K), or, where too few chunks are in
-    flight, its share of the latency; a tile adds its store, unless another tile's products hide it.
+    A chunk takes what its products take (m * n / 32 clocks for 128 bytes of K) and what its bytes for the SMs of a GPC
+    take, or, where too few chunks are in flight, its share of the latency; a tile adds its store, unless another
+    tile's products hide it.
     """
     sizes = dict(spec.matmul.sizes)
     rows, cols, depth, count = (_size(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))
@@ -271,20 +336,21 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
         products = max(products, products / alone + plan.held / 2 + PROMOTION)
     elif any(operand.ops is not None for operand in spec.residual.operands[:2]):  # and applies prologs before them
         products = max(products, products / alone + FRAGMENTS * (1 + plan.m / alone / ROWS))
-    chunk = max(products, LATENCY / (plan.depth(nbytes, out, *beside(spec)) - EMPTYING))
-    store, sums = plan.m * plan.n * out / STORE_RATE, plan.m * plan.n * 4 / SUMS_RATE
+    asked = _together(plan, spec) * SPAN * plan.panels / GPC_RATE
+    chunk = max(products + asked, LATENCY / (plan.depth(nbytes, out, *beside(spec)) - EMPTYING))
+    rate = VECTORS_RATE if is_grouped(spec) else STORE_RATE
+    store, sums = plan.m * plan.n * out / rate, plan.m * plan.n * 4 / SUMS_RATE
     if plan.through == "cluster":
         store += NEAR + plan.m * plan.n * 4 / NEAR_RATE
     elif plan.ways > 1:
-        store += (1 + plan.ways) * sums
+        store += MEETING + (1 + plan.ways) * sums
     meeting = CLUSTER if blocks > 1 else 0.0
     if plan.stream:  # one sum is left, those of one tile are taken
         meeting += sums + -(-at_once // items) * (sums + HANDING) + (-(-items // at_once) - waves) * store
     torn = TORN if _torn(spec) else 1.0
     once = (rows * (1 if is_grouped(spec) else count) + cols * count) * depth * nbytes * torn
     sent = items * chunks * (plan.m / plan.cluster[1] + plan.n / plan.cluster[0]) * SPAN * plan.panels * torn
-    busy = at_once if plan.stream else min(items, at_once)
-    arriving = once / min(DRAM_RATE, SM_RATE * busy) + max(0, sent - once) / REPEATED_RATE
+    arriving = once / DRAM_RATE + max(0, sent - once) / REPEATED_RATE
     if plan.pingpong:
         main = waves * max(chunks * chunk, (chunks * chunk + store) / 2)
         return max(main, arriving) + store + meeting + TURNS

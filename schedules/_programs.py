@@ -165,11 +165,12 @@ def _plan(program: ProductsChain) -> Plan:
     """Choose as for one product of all depths, where one sum takes them all; else two warpgroups share a tile."""
     spec = program.products
     if len(spec.sums) > 1:
-        return Plan(128, _columns(program, COLUMNS))
+        return Plan(128, _columns(program, COLUMNS), group=4)
     (rows, _), columns = spec.lefts[0].shape[-2:], spec.rights[0].shape[-1]
     depth = sum(left.shape[-1] for left in spec.lefts)
     whole = matmul(rows, columns, depth, spec.lefts[0].dtype.name, layout="TN")
-    best = min((Plan(128, COLUMNS), Plan(128, 192, pingpong=True)), key=lambda plan: clocks(plan, whole))
+    choices = Plan(128, COLUMNS, group=4), Plan(128, 192, pingpong=True, group=4)
+    best = min(choices, key=lambda plan: clocks(plan, whole))
     # Sums this long repay a cluster that loads W and U once: 366 us for 371 of 4096x4096 with two depths of 4096.
     pairs = isinstance(rows, int) and rows % (2 * best.m) == 0
     return attrs.evolve(best, cluster=(2, 1)) if pairs else best

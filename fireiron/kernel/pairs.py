@@ -68,7 +68,8 @@ def pair_of(loop: For) -> Pair | None:
     if not isinstance(one, Compute) or one.write is not None or not packs(one.expr):
         return None
     var = Var(loop.var.name, count // 2)
-    first, second = ({loop.var: as_expr(2 * var + i)} for i in range(2))
+    first: dict[Expr, Expr] = {loop.var: as_expr(2 * var)}
+    second: dict[Expr, Expr] = {loop.var: 2 * var + 1}
 
     def both(view: View) -> tuple[View, View]:
         return _at(view, first), _at(view, second)

@@ -125,11 +125,20 @@ def test_a_plan_keeps_one_operand_and_lets_the_other_pass(keep: Any, swapped: bo
     assert re.search(rf"tma_load_2d_hinted\(&{passing}\[.*l2_evict_first\(\)", text)
 
 
-def test_plans_ask_for_no_hints_unless_told() -> None:
-    spec = matmul(16, 4096, 4096, "bf16", layout="TN")
-    assert not any(plan.keep for plan in hopper.plans(spec))
-    assert "polic" not in hopper.skinny(spec).cuda("sm_90a")
-    assert "l2_evict_first" in hopper.skinny(spec, Plan(64, 16, 1, keep="right")).cuda("sm_90a")
+@pytest.mark.parametrize(
+    ("sizes", "kept"),
+    [
+        ((16, 4096, 4096), "right"),  # weights are swapped to the left, and stream by
+        ((4096, 16, 4096), "right"),
+        ((16, 512, 512), ""),  # half a megabyte stays anyway
+        ((16, 28672, 8192), ""),  # 470 MB were slower with hints
+        ((2048, 4096, 4096), ""),  # both are read again and again
+    ],
+)
+def test_plans_keep_what_stands_beside_weights_that_stream_by(sizes: tuple[int, int, int], kept: str) -> None:
+    spec = matmul(*sizes, "bf16", layout="TN")
+    assert hopper.plans(spec)[0].keep == kept
+    assert ("l2_evict_first" in hopper.gemm(spec).cuda("sm_90a")) == bool(kept)
 
 
 def test_a_plan_keeps_an_operand_that_there_is() -> None:

@@ -198,8 +198,8 @@ gemm_block_scaled_128x128x128_e4m3_f32_bf16(
 
                 // MatMul(128, 128, 4096)(GL, GL, GL)(Block)
                 const int tile = block + trip * blocks;
-                const int tile_m = tile / 256 * 8 + tile % 8;
-                const int tile_n = tile / 8 % 32;
+                const int tile_m = tile / 128 * 4 + tile % 4;
+                const int tile_n = tile / 4 % 32;
                 #pragma unroll 1
                 for (int k = 0; k < 32; ++k) {
                     mbarrier_wait(&empty[ring_slot], 1 - ring_parity);
@@ -229,8 +229,8 @@ gemm_block_scaled_128x128x128_e4m3_f32_bf16(
 
             // MatMul(128, 128, 4096)(GL, GL, GL)(Block)
             const int tile = block + trip * blocks;
-            const int tile_m = tile / 256 * 8 + tile % 8;
-            const int tile_n = tile / 8 % 32;
+            const int tile_m = tile / 128 * 4 + tile % 4;
+            const int tile_n = tile / 4 % 32;
 
             // Init(0)(FR)(Block)
             #pragma unroll
