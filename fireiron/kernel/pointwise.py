@@ -6,7 +6,8 @@ else one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import attrs
 
@@ -226,8 +227,64 @@ def _width(tensor: Tensor, rank: int, axis: int, count: int, first: Expr, exchan
     return width
 
 
+def widths(tensors: Sequence[Tensor], output: Window, context: Context) -> Callable[[int, int, Expr], int]:
+    """Let a visit take as many neighbours at once as one access of each tensor that has neighbours there brings."""
+    rank, exchanged = len(output.axes), swapped(context)
+
+    def most(axis: int, count: int, first: Expr) -> int:
+        found = [_width(t, rank, axis, count, first, exchanged) for t in tensors]
+        return min((w for w in found if w > 1), default=1)
+
+    return most
+
+
+def element(tensor: Tensor, walk: Visit, output: Window, state: State, context: Context) -> View:
+    """View what a tensor has for the element at which a visit stands."""
+    # What a stack of layers reads is a batch, one of each.
+    number = () if state.number is None else (state.number,)
+    shape = (*tensor.shape[:-2][: len(number)], *output.storage.shape)
+    return operand_view(tensor, (*number, *walk.coordinates)[-len(shape) :], shape, state, context)
+
+
+def wide(tensor: Tensor, walk: Visit, output: Window, context: Context) -> bool:
+    """Say whether one access brings what a tensor has for all neighbours that a visit takes at once."""
+    if walk.inner is None:
+        return False
+    base = walk.first(walk.coordinates[walk.along])
+    return _width(tensor, len(output.axes), walk.along, walk.width, base, swapped(context)) == walk.width
+
+
+def load_vector(source: View, into: View, walk: Visit, context: Context, link: Link | None) -> Call:
+    """Load what a tensor has for a visit's neighbours by one instruction, where they exist."""
+    dtype = source.buffer.dtype
+    atom = matching("Move", (walk.width,), (dtype, dtype), (GL, RF), Thread, context.arch)[0]
+    source = attrs.evolve(
+        source,
+        offset=walk.first(source.offset),
+        layout=Layout(walk.width, 1),
+        origin=tuple(map(walk.first, source.origin)),
+    )
+    present = simplest(walk.first(walk.condition))
+    guard = None if proves(walk.condition) or as_int(as_expr(present)) == 1 else as_expr(present)
+    return Call(atom, (source, into), guard, link=link)
+
+
+def agree(held: Storage, tensors: Sequence[Tensor]) -> None:
+    """Refuse registers of which no thread knows which elements it holds."""
+    assert held.ownership is not None
+    named = ", ".join(dict.fromkeys(tensor.name for tensor in tensors))
+    held.ownership.agree("", held.name, f"an op that reads {named}")
+
+
 def lower_ops(
-    value: Value, window: Window, output: Window, state: State, context: Context, link: Link | None, title: str
+    value: Value,
+    window: Window,
+    output: Window,
+    state: State,
+    context: Context,
+    link: Link | None,
+    title: str,
+    early: Mapping[Tensor, Storage] = MappingProxyType({}),
 ) -> tuple[Window, Body]:
     """Compute an expression of every element that a thread owns, in place, or in new registers of another type.
 
@@ -239,6 +296,7 @@ def lower_ops(
         context: the kernel's.
         link: whose ops they are.
         title: heads the code.
+        early: registers that hold what tensors have for the thread's elements.
     """
     held = window.storage
     if value.tree == Arg(0, held.dtype):
@@ -246,17 +304,10 @@ def lower_ops(
     ownership = held.ownership
     assert ownership is not None
     if value.tensors:
-        named = ", ".join(dict.fromkeys(tensor.name for tensor in value.tensors))
-        ownership.agree("", held.name, f"an op that reads {named}")
+        agree(held, value.tensors)
     if ownership.opaque:  # the instruction that stores it knows one element type
         value = cast_to(value, held.dtype)
-    rank = len(output.axes)
-
-    def widths(axis: int, count: int, first: Expr) -> int:
-        found = [_width(t, rank, axis, count, first, swapped(context)) for t in value.tensors]
-        return min((w for w in found if w > 1), default=1)
-
-    walk = visit(ownership, output, context, widths)
+    walk = visit(ownership, output, context, widths([t for t in value.tensors if t not in early], output, context))
     result, after = held, window
     if value.dtype != held.dtype:
         result = _converted(held, window, value.dtype, state, context)
@@ -265,28 +316,18 @@ def lower_ops(
     inputs = [View(buffer_of(held), walk.register, origin=walk.coordinates)]
     loads: Body = ()
     single = False
-    # What a stack of layers reads is a batch, one of each.
-    number = () if state.number is None else (state.number,)
     for tensor in value.tensors:
-        shape = (*tensor.shape[:-2][: len(number)], *output.storage.shape)
-        view = operand_view(tensor, (*number, *walk.coordinates)[-len(shape) :], shape, state, context)
-        base = walk.first(walk.coordinates[walk.along]) if walk.inner is not None else as_expr(0)
-        wide = walk.inner is not None and _width(tensor, rank, walk.along, walk.width, base, swapped(context))
-        if walk.inner is None or wide != walk.width:
+        if tensor in early:
+            inputs.append(View(buffer_of(early[tensor]), walk.register, origin=walk.coordinates))
+            continue
+        view = element(tensor, walk, output, state, context)
+        if not wide(tensor, walk, output, context):
             inputs.append(view)
             single = True
             continue
         vec = temporary(f"{tensor.name}_vec", tensor.dtype, walk.width, context)
-        atom = matching("Move", (walk.width,), (tensor.dtype, tensor.dtype), (GL, RF), Thread, context.arch)[0]
-        source = attrs.evolve(
-            view,
-            offset=walk.first(view.offset),
-            layout=Layout(walk.width, 1),
-            origin=tuple(map(walk.first, view.origin)),
-        )
-        present = None if mask is None else simplest(walk.first(mask))
-        guard = None if present is None or as_int(as_expr(present)) == 1 else as_expr(present)
-        loads += (Call(atom, (source, View(vec, as_expr(0), Layout(walk.width, 1))), guard, link=link),)
+        into = View(vec, as_expr(0), Layout(walk.width, 1))
+        loads += (load_vector(view, into, walk, context, link),)
         inputs.append(View(vec, walk.inner))
     dst = View(buffer_of(result), walk.register, origin=walk.coordinates)
     body = compute(dst, value.tree, tuple(inputs), mask if single else None, context, link)
