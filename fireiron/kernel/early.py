@@ -1,4 +1,4 @@
-"""Operands that come early: a thread loads what ops read beside its elements before the products, and they fly under them.
+"""Operands that come early: a thread loads what ops read for its elements before the products, under which they fly.
 
 They wait in registers of their own, of the accumulators' ownership. So the latency of global memory is not exposed once
 a tile, when the last product is done.
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from fireiron.algebra.expr import as_expr, proves
 from fireiron.algebra.layout import Layout
-from fireiron.algebra.scalar import Arg
+from fireiron.algebra.scalar import Arg, Constant
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.context import Body, Context, State, buffer_of
 from fireiron.kernel.ir import Compute, For, Region, View
@@ -24,7 +24,7 @@ from fireiron.language.tensor import Tensor
 def lower_early(
     link: Epilog, held: Storage, output: Window, state: State, context: Context
 ) -> tuple[Mapping[Tensor, Storage], Body]:
-    """Load the operands that an epilog asks for early; returns who holds each, and the code that stands before products.
+    """Load the operands that an epilog asks for early; returns who holds each, and the code before the products.
 
     Args:
         link: the epilog.
@@ -72,6 +72,9 @@ def _load(tensor: Tensor, into: Storage, output: Window, state: State, context: 
     place = View(buffer_of(into), walk.register, origin=walk.coordinates)
     mask = None if proves(walk.condition) else walk.condition
     body: Body = (Compute(place, Arg(0, tensor.dtype), (view,), mask, into.link),)
+    if mask is not None:  # ops compute with every register
+        zero = Constant(0.0 if tensor.dtype.kind == "float" else 0, tensor.dtype)
+        body = (Compute(place, zero, link=into.link), *body)
     if walk.inner is not None:
         body = (For(walk.inner, as_expr(walk.width), body, unroll=True),)
     return walk.around(body)

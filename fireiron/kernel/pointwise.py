@@ -84,7 +84,7 @@ class Visit:
     guard: Expr = attrs.field(factory=lambda: as_expr(1))
 
     def condition_of(self, axes: Collection[int]) -> Expr:
-        """Say whether what a tensor has for the element exists, where the element's place along some axes says which."""
+        """Say whether a tensor has a value for the element, where the place along some axes says which."""
         return and_(*(self.along_axis[i] for i in sorted(axes)), self.guard)
 
     def first(self, e: Expr) -> Expr:
