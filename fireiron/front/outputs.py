@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 import attrs
 
@@ -150,7 +150,7 @@ def ahead(wanted: Tensor | Sequence[Tensor], found: tuple[Tensor, ...]) -> tuple
     Raises:
         DecompositionError: `epilog-early`.
     """
-    tensors = tuple(wanted) if isinstance(wanted, tuple | list) else (wanted,)
+    tensors = tuple(wanted) if isinstance(wanted, tuple | list) else (cast(Tensor, wanted),)
     for tensor in tensors:
         arguments.kind("early=", tensor, "a tensor")
         if tensor not in found:

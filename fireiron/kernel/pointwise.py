@@ -342,7 +342,7 @@ def lower_ops(
             inputs.append(View(buffer_of(early[tensor]), walk.register, origin=walk.coordinates))
             continue
         view = element(tensor, walk, output, state, context)
-        if not wide(tensor, walk, output, context):
+        if walk.inner is None or not wide(tensor, walk, output, context):
             inputs.append(view)
             single = True
             continue
