@@ -21,6 +21,9 @@ PAD = 16  # bytes behind each line of a padded panel
 SMS = 132
 MOST_STAGES = 16
 HELD = 192  # registers of sums and fragments beside which 240 leave room for a prolog
+EARLY = 208  # of sums and operands that come before the products
+EARLY_CUT = 176  # the same where columns end within a tile: what says which exist is held too
+EARLY_OF_THREE = 104  # the same of a thread whose budget is 160
 MAP_UNIT = 16  # bytes by which tensor maps count strides
 TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "i8", "u8")  # that wgmma multiplies
 EIGHT_BITS = ("e4m3", "e5m2")
@@ -169,6 +172,11 @@ class Plan:
         return 2 * rows * self.n // 128 if self.promote else rows * self.n // 128 + rows * self.panels // 4
 
     @property
+    def sums(self) -> int:
+        """Count the registers of a thread that hold a tile's sums."""
+        return self.m * self.n // 128 // (1 if self.pingpong else self.consumers)
+
+    @property
     def registers(self) -> tuple[int, int] | None:
         """Give the budgets of a thread that loads and of one that computes."""
         return {1: None, 2: (24, 240), 3: (32, 160)}[self.consumers]
@@ -183,6 +191,27 @@ def beside(spec: MatMulChain) -> tuple[bool, int, int]:
     """Say whether staged rows are padded, and count the tensors that are stored beside C: whole ones, those of rows."""
     ops = spec.matmul.ops
     return is_grouped(spec), sum(isinstance(op, Save) for op in ops), sum(isinstance(op, Rows) for op in ops)
+
+
+def early(plan: Plan, spec: MatMulChain) -> tuple[Tensor, ...]:
+    """List the operands of ops that a thread has registers to load before the products: those that lie as its sums do.
+
+    Behind the products they cost a tile of 128x256 3 us: all SMs ask for them at once, and nothing else runs.
+    """
+    prologs = any(operand.ops is not None for operand in spec.residual.operands[:2])
+    if prologs or plan.promote or plan.ways > 1 or plan.stream:
+        return ()
+    order = ColMajor if plan.swapped else RowMajor
+    found = tuple(t for t in spec.whole_operands if t.order is order and t.starts_lines_at(2 * t.dtype.nbytes))
+    taken = plan.sums + sum(plan.sums * t.dtype.nbytes // 4 for t in found)
+    return found if taken <= _room(plan, spec) else ()
+
+
+def _room(plan: Plan, spec: MatMulChain) -> int:
+    """Count the registers for sums and early operands: fewer where columns end within a tile, as it is computed."""
+    cols = dict(spec.matmul.sizes)["M" if plan.swapped else "N"]
+    whole = isinstance(cols, int) and cols % plan.n == 0 and not is_grouped(spec)
+    return EARLY_OF_THREE if plan.consumers == 3 else EARLY if whole else EARLY_CUT
 
 
 def plans(spec: MatMulChain) -> tuple[Plan, ...]:
@@ -201,7 +230,11 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
     # What has a prolog is A, behind swap() if need be.
     # Rows are folded cheaply where a few threads hold each: those of C, not of its transpose.
     # Scales of A's rows are few registers where a thread has few rows: those of C too.
-    either = out == 2 and not beside(spec)[2] and not promote
+    # Whole operands of ops are read by pairs of neighbours along a row of the tile: with those of C's transpose, apart.
+    along = _size(dict(spec.matmul.sizes)["M"]) >= 2 * ROWS and any(
+        t.order is RowMajor and t.dtype.nbytes == 2 for t in spec.whole_operands
+    )
+    either = out == 2 and not beside(spec)[2] and not promote and not along
     orders = (held[1],) if any(held) else (False, True) if either else (False,)
     for swapped in orders:
         few = _few(swapped, spec)
@@ -223,6 +256,8 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
                         continue
                     plan = _placed(Plan(m, n, consumers, turns, swapped, cluster, promote=promote), spec)
                     if plan.panel(out)[1] < min(n, NARROW):
+                        continue
+                    if along and plan.sums * 3 // 2 > _room(plan, spec):
                         continue
                     if (any(held) or promote) and plan.held > (HELD if consumers < 3 else HELD // 2):
                         continue

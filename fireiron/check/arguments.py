@@ -8,7 +8,7 @@ from fireiron.algebra.layout import Layout
 from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.errors import DecompositionError
 from fireiron.language.levels import Level, Memory
-from fireiron.language.tensor import Grouped, Hilbert, Order
+from fireiron.language.tensor import Grouped, Hilbert, Order, Tensor
 
 # What a value should be: its types, how it is called, and what to write.
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
@@ -18,6 +18,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "a storage": ((Order, Layout), "RowMajor, ColMajor or a Layout, without quotes"),
     "a swizzle": ((Swizzle,), "Swizzle(bits, base, shift), for example Swizzle(3, 3, 3)"),
     "a number": ((Integral,), "a whole number"),
+    "a tensor": ((Tensor,), "the tensor itself, as an op reads it, without quotes"),
 }
 
 

@@ -89,7 +89,7 @@ def _plain_epilog(spec: Spec, dtype: DType) -> Epilog:
     if isinstance(spec, Products):
         *others, (value, _) = zip(spec.values, spec.outs, strict=True)
         outputs = tuple(Output(v, out, _OWN) for v, out in others)
-        return Epilog(value, RF, spec.accumulator, 0.0, _OWN, outputs, HOLE)
+        return Epilog(value, RF, spec.accumulator, 0.0, _OWN, outputs, link=HOLE)
     kind = default_accumulator(dtype)
     return Epilog(accumulator(kind), RF, kind, 0.0, _OWN, link=HOLE)
 

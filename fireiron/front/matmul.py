@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
 from fireiron.algebra.dtypes import DType, default_accumulator
@@ -14,7 +16,7 @@ from fireiron.check.promote import promotable, served_along_k
 from fireiron.front.chain import Chain, LoadRefinements, SplitRefinements, Strategy, TileRefinements
 from fireiron.front.describe import describe
 from fireiron.front.moves import MoveChain, conform
-from fireiron.front.outputs import Beside, Rows, Save, check_operands, check_rows, given, prologue, stages
+from fireiron.front.outputs import Beside, Rows, Save, ahead, check_operands, check_rows, given, prologue, stages, whole
 from fireiron.front.roles import Role, role_name
 from fireiron.front.verbs import Verbs
 from fireiron.language.atom import Atom
@@ -112,6 +114,7 @@ class MatMulChain(Verbs, Chain):
         dtype: object = None,
         init: float = 0.0,
         store: Strategy | None = None,
+        early: Tensor | Sequence[Tensor] = (),
     ) -> MatMulChain:
         """Accumulate C in registers; at the end run pointwise ops, and store.
 
@@ -122,10 +125,12 @@ class MatMulChain(Verbs, Chain):
             dtype: the accumulator's element type; f32 for 16-bit floats, i32 for integers by default.
             init: the accumulator's first value.
             store: how the result goes to C, conform() by default.
+            early: of the tensors that ops read, those of C's shape that each thread loads to registers of its own
+                before the products, under which they arrive; `whole_operands` lists them.
 
         Raises:
-            DecompositionError: `second-epilog`, `epilog-memory`, `accumulator-dtype`, `load-level`. SpecError:
-                `bad-op`, `shape-mismatch`, `same-name`, `epilog-overlap`, `dtype-mismatch`.
+            DecompositionError: `second-epilog`, `epilog-memory`, `accumulator-dtype`, `load-level`, `epilog-early`.
+                SpecError: `bad-op`, `shape-mismatch`, `same-name`, `epilog-overlap`, `dtype-mismatch`.
         """
         self._check(rules.still_open, self.residual, "epilog")
         spec = self.matmul
@@ -138,7 +143,8 @@ class MatMulChain(Verbs, Chain):
         self._check(check_operands, spec, saved, value)
         outputs = tuple(self._beside(part, op, memory, store) for part, op in saved)
         links = self._stored(memory, value, store, None)
-        return self._as(MatMulChain, Epilog(value, memory, kind, init, links, outputs, link=here()))
+        first = self._check(ahead, early, whole(spec, saved, value))
+        return self._as(MatMulChain, Epilog(value, memory, kind, init, links, outputs, first, link=here()))
 
     def _beside(self, value: Value, op: Beside, memory: Memory, store: Strategy | None) -> Output:
         if isinstance(op, Rows):
@@ -249,6 +255,22 @@ class MatMulChain(Verbs, Chain):
         found = self.residual.operand(role)
         assert found is not None
         return attrs.evolve(found.tensor, dtype=found.computed)
+
+    @property
+    def whole_operands(self) -> tuple[Tensor, ...]:
+        """List the tensors of C's shape that `then`'s ops read, and C where it is accumulated: `epilog(early=...)`.
+
+        Example:
+            >>> from fireiron import Matrix, Vector, add, matmul
+            >>> spec = matmul(64, 32, 16).then(add(Vector(32, name="bias")), add(Matrix(64, 32, name="residual")))
+            >>> [tensor.name for tensor in spec.whole_operands]
+            ['residual']
+        """
+        spec = self.matmul
+        a = self.residual.operand("A")
+        assert a is not None
+        saved, value = stages(spec.ops, self._scaled(spec.acc or default_accumulator(a.computed)))
+        return whole(spec, saved, value)
 
     @property
     def batch(self) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 import attrs
 
@@ -12,6 +12,7 @@ from fireiron.algebra.expr import Index, ceil_div, simplest
 from fireiron.algebra.scalar import Arg, Cast
 from fireiron.base.errors import DecompositionError, SpecError
 from fireiron.base.text import count
+from fireiron.check import arguments
 from fireiron.front.chain import Strategy
 from fireiron.language.pointwise import Op, Value, accumulator, expression, simplified, substituted
 from fireiron.language.residual import Operand, Residual
@@ -134,6 +135,32 @@ def check_operands(spec: MatMul, saved: Sequence[tuple[Value, Beside]], last: Va
                 f"{tensor} is written, and {tensor.dtype.pack} elements of {tensor.dtype} share a byte",
                 fix="write i8, and let the reader pack it",
             )
+
+
+def whole(spec: MatMul, saved: Sequence[tuple[Value, Beside]], last: Value) -> tuple[Tensor, ...]:
+    """List the tensors that ops read of which every element of C has one of its own."""
+    shape = given(spec.C, spec).shape[-2:]
+    found = (t for value in (*(value for value, _ in saved), last) for t in value.tensors)
+    return tuple(dict.fromkeys(t for t in found if t.shape[-2:] == shape))
+
+
+def ahead(wanted: Tensor | Sequence[Tensor], found: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Refuse to load early what ops do not read, and what serves many elements: a thread would hold it many times.
+
+    Raises:
+        DecompositionError: `epilog-early`.
+    """
+    tensors = tuple(wanted) if isinstance(wanted, tuple | list) else (cast(Tensor, wanted),)
+    for tensor in tensors:
+        arguments.kind("early=", tensor, "a tensor")
+        if tensor not in found:
+            names = ", ".join(t.name for t in found)
+            raise DecompositionError(
+                "epilog-early",
+                f"{tensor} is no operand of C's shape that an op of this epilog reads",
+                fix=f"early=({names},)" if names else "drop early=: vectors and scalars are read where ops use them",
+            )
+    return tuple(dict.fromkeys(tensors))
 
 
 def _rows(tensor: Tensor, c: Tensor) -> None:

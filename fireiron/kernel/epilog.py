@@ -10,6 +10,7 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
 from fireiron.kernel.added import added_in_bulk
 from fireiron.kernel.context import Body, Context, Recur, State, buffer_of
+from fireiron.kernel.early import lower_early
 from fireiron.kernel.ir import Compute, For, Region, View
 from fireiron.kernel.late import round_first
 from fireiron.kernel.meeting import meet
@@ -53,6 +54,7 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
         link.link,
     )
     window, gathered = gather(window, inside, context)
+    early, ahead = lower_early(link, storage, output, inside, context)
     bulk = next((p for p in parts if isinstance(p.reduce, ByTma)), None)
     if bulk is not None:
         value, stores = added_in_bulk(link, output, bulk)
@@ -63,7 +65,7 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     finish: Body = (add_constant(summed.storage, link.init, context),) if partial and link.init != 0 else ()
     for i, value in enumerate(link.values):
         title = f"Pointwise({link.memory})({state.level})"
-        window, ops = lower_ops(value, window, output, inside, context, link.link, title)
+        window, ops = lower_ops(value, window, output, inside, context, link.link, title, early)
         beside = link.outputs[i] if i < len(link.outputs) else None
         if beside is not None and beside.rows is not None:
             finish += (*ops, lower_rows(beside, window, output, inside, context, link.link))
@@ -75,8 +77,8 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
         finish += (*ops, put)
     begin = () if storage.name in context.zeroed else (init,)
     if context.stream is not None:
-        return (*begin, *main, *gathered, *hand_on(summed, context.stream, finish, link.link, context))
-    return (*begin, *main, *gathered, *meeting.around(share(summed, parts, finish, context)))
+        return (*begin, *ahead, *main, *gathered, *hand_on(summed, context.stream, finish, link.link, context))
+    return (*begin, *ahead, *main, *gathered, *meeting.around(share(summed, parts, finish, context)))
 
 
 def _store(

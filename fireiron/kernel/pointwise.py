@@ -6,7 +6,8 @@ else one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 
 import attrs
 
@@ -65,6 +66,8 @@ class Visit:
         width: its extent, 1 where there is none.
         renamed: the owner's loop variables, by those of this pass.
         index: of the element among those of one visit of the owner.
+        along_axis: whether the element exists as far as each axis says.
+        guard: whether the thread has one at all.
     """
 
     coordinates: tuple[Expr, ...]
@@ -77,6 +80,12 @@ class Visit:
     width: int = 1
     renamed: Mapping[Expr, Expr] = attrs.field(factory=dict[Expr, Expr])
     index: Expr = attrs.field(factory=lambda: as_expr(0))
+    along_axis: tuple[Expr, ...] = ()
+    guard: Expr = attrs.field(factory=lambda: as_expr(1))
+
+    def condition_of(self, axes: Collection[int]) -> Expr:
+        """Say whether a tensor has a value for the element, where the place along some axes says which."""
+        return and_(*(self.along_axis[i] for i in sorted(axes)), self.guard)
 
     def first(self, e: Expr) -> Expr:
         """Give an expression's value at the first of the neighbours."""
@@ -116,12 +125,12 @@ def visit(
             element = element + var * weight
             loops.append((var, layout.size))
 
-    def at(replace: dict[Expr, Expr]) -> tuple[tuple[Expr, ...], tuple[Expr, ...], Expr, Expr]:
+    def at(replace: dict[Expr, Expr]) -> Visit:
         known = {k: substitute(v, replace) for k, v in fresh.items()}
         index = substitute(element, replace)
         place: list[Expr] = []
         locals_: list[Expr] = []
-        condition: Expr = as_expr(1)
+        along: list[Expr] = []
         rest = index
         for coordinate, steps, axis in zip(written.coordinates, access.elements, output.axes, strict=True):
             local = rest % steps.size
@@ -130,14 +139,19 @@ def visit(
             one = substitute(coordinate, known) + steps(local)
             place.append(one)
             assert axis.steps is None and isinstance(axis.size, int)
-            condition = and_(condition, lt(one, axis.size), *(b.condition(one) for b in axis.bounds))
-        limits = (lt(substitute(x.offset, known) + x.steps(locals_[x.axis]), x.limit) for x in written.limits)
-        condition = and_(condition, *limits, *(substitute(g, known) for g in written.guards))
+            along.append(and_(lt(one, axis.size), *(b.condition(one) for b in axis.bounds)))
+        limits = [lt(substitute(x.offset, known) + x.steps(locals_[x.axis]), x.limit) for x in written.limits]
+        guards = [substitute(g, known) for g in written.guards]
         whole = tuple(axis.offset + x for axis, x in zip(output.axes, place, strict=True))
-        return whole, tuple(place), substitute(ownership.register(), known) + index, condition
+        each = tuple(
+            and_(one, *(y for x, y in zip(written.limits, limits, strict=True) if x.axis == i))
+            for i, one in enumerate(along)
+        )
+        register = substitute(ownership.register(), known) + index
+        condition = and_(*along, *limits, *guards)
+        return Visit(whole, tuple(place), register, condition, (), along_axis=each, guard=and_(*guards))
 
-    coordinates, place, register, condition = at({})
-    plain = Visit(coordinates, place, register, condition, tuple(loops), renamed=fresh, index=element)
+    plain = attrs.evolve(at({}), loops=tuple(loops), renamed=fresh, index=element)
     if not loops or widths is None:
         return plain
     last, extent = loops[-1]
@@ -145,14 +159,14 @@ def visit(
     if run is None:
         return plain
     along, count = run
-    width = widths(along, count, substitute(coordinates[along], {last: as_expr(0)}))
+    width = widths(along, count, substitute(plain.coordinates[along], {last: as_expr(0)}))
     if width == 1:
         return plain
     inner = context.variable(f"{last.name}_in", width)
     outer = None if extent == width else context.variable(f"{last.name}_out", extent // width)
-    coordinates, place, register, condition = at({last: inner if outer is None else outer * width + inner})
     around = (*loops[:-1], *(() if outer is None else ((outer, extent // width),)))
-    return Visit(coordinates, place, register, condition, around, inner, along, width)
+    by_width = at({last: inner if outer is None else outer * width + inner})
+    return attrs.evolve(by_width, loops=around, inner=inner, along=along, width=width)
 
 
 def _run(plain: Visit, last: Var, extent: int, elements: tuple[Layout, ...] | None) -> tuple[int, int] | None:
@@ -209,9 +223,14 @@ def operand_view(
     return View(buffer, total, origin=tuple(shared))
 
 
+def _exchanged(axis: int, rank: int) -> int:
+    """Count rows where columns are counted, and the other way round."""
+    return {rank - 1: rank - 2, rank - 2: rank - 1}.get(axis, axis)
+
+
 def _width(tensor: Tensor, rank: int, axis: int, count: int, first: Expr, exchanged: bool) -> int:
     """Count the elements of a tensor that one aligned access takes along an axis of the output; 1 where none."""
-    axis = {rank - 1: rank - 2, rank - 2: rank - 1}.get(axis, axis) if exchanged else axis
+    axis = _exchanged(axis, rank) if exchanged else axis
     dim = axis - (rank - len(tensor.shape))
     if dim < 0 or tensor.shape[dim] == 1 or simplest(tensor.strides[dim]) != 1:
         return 1
@@ -226,8 +245,67 @@ def _width(tensor: Tensor, rank: int, axis: int, count: int, first: Expr, exchan
     return width
 
 
+def widths(tensors: Sequence[Tensor], output: Window, context: Context) -> Callable[[int, int, Expr], int]:
+    """Let a visit take as many neighbours at once as one access of each tensor that has neighbours there brings."""
+    rank, exchanged = len(output.axes), swapped(context)
+
+    def most(axis: int, count: int, first: Expr) -> int:
+        found = [_width(t, rank, axis, count, first, exchanged) for t in tensors]
+        return min((w for w in found if w > 1), default=1)
+
+    return most
+
+
+def element(tensor: Tensor, walk: Visit, output: Window, state: State, context: Context) -> View:
+    """View what a tensor has for the element at which a visit stands."""
+    # What a stack of layers reads is a batch, one of each.
+    number = () if state.number is None else (state.number,)
+    shape = (*tensor.shape[:-2][: len(number)], *output.storage.shape)
+    return operand_view(tensor, (*number, *walk.coordinates)[-len(shape) :], shape, state, context)
+
+
+def wide(tensor: Tensor, walk: Visit, output: Window, context: Context) -> bool:
+    """Say whether one access brings what a tensor has for all neighbours that a visit takes at once."""
+    if walk.inner is None:
+        return False
+    base = walk.first(walk.coordinates[walk.along])
+    return _width(tensor, len(output.axes), walk.along, walk.width, base, swapped(context)) == walk.width
+
+
+def load_vector(tensor: Tensor, source: View, into: View, walk: Visit, context: Context, link: Link | None) -> Call:
+    """Load what a tensor has for a visit's neighbours by one instruction, where they exist."""
+    dtype, rank = tensor.dtype, len(walk.coordinates)
+    dims = [i + rank - len(tensor.shape) for i, extent in enumerate(tensor.shape) if extent != 1]
+    axes = [_exchanged(dim, rank) if swapped(context) else dim for dim in dims]
+    exists = walk.condition_of([axis for axis in axes if axis >= 0])
+    atom = matching("Move", (walk.width,), (dtype, dtype), (GL, RF), Thread, context.arch)[0]
+    source = attrs.evolve(
+        source,
+        offset=walk.first(source.offset),
+        layout=Layout(walk.width, 1),
+        origin=tuple(map(walk.first, source.origin)),
+    )
+    present = simplest(walk.first(exists))
+    guard = None if proves(exists) or as_int(as_expr(present)) == 1 else as_expr(present)
+    return Call(atom, (source, into), guard, link=link)
+
+
+def agree(held: Storage, tensors: Sequence[Tensor]) -> None:
+    """Refuse registers of which no thread knows which elements it holds."""
+    assert held.ownership is not None
+    named = ", ".join(dict.fromkeys(tensor.name for tensor in tensors))
+    held.ownership.agree("", held.name, f"an op that reads {named}")
+
+
 def lower_ops(
-    value: Value, window: Window, output: Window, state: State, context: Context, link: Link | None, title: str
+    value: Value,
+    window: Window,
+    output: Window,
+    state: State,
+    context: Context,
+    link: Link | None,
+    title: str,
+    early: Mapping[Tensor, Storage] = MappingProxyType({}),
 ) -> tuple[Window, Body]:
     """Compute an expression of every element that a thread owns, in place, or in new registers of another type.
 
@@ -239,6 +317,7 @@ def lower_ops(
         context: the kernel's.
         link: whose ops they are.
         title: heads the code.
+        early: registers that hold what tensors have for the thread's elements.
     """
     held = window.storage
     if value.tree == Arg(0, held.dtype):
@@ -246,17 +325,10 @@ def lower_ops(
     ownership = held.ownership
     assert ownership is not None
     if value.tensors:
-        named = ", ".join(dict.fromkeys(tensor.name for tensor in value.tensors))
-        ownership.agree("", held.name, f"an op that reads {named}")
+        agree(held, value.tensors)
     if ownership.opaque:  # the instruction that stores it knows one element type
         value = cast_to(value, held.dtype)
-    rank = len(output.axes)
-
-    def widths(axis: int, count: int, first: Expr) -> int:
-        found = [_width(t, rank, axis, count, first, swapped(context)) for t in value.tensors]
-        return min((w for w in found if w > 1), default=1)
-
-    walk = visit(ownership, output, context, widths)
+    walk = visit(ownership, output, context, widths([t for t in value.tensors if t not in early], output, context))
     result, after = held, window
     if value.dtype != held.dtype:
         result = _converted(held, window, value.dtype, state, context)
@@ -265,28 +337,18 @@ def lower_ops(
     inputs = [View(buffer_of(held), walk.register, origin=walk.coordinates)]
     loads: Body = ()
     single = False
-    # What a stack of layers reads is a batch, one of each.
-    number = () if state.number is None else (state.number,)
     for tensor in value.tensors:
-        shape = (*tensor.shape[:-2][: len(number)], *output.storage.shape)
-        view = operand_view(tensor, (*number, *walk.coordinates)[-len(shape) :], shape, state, context)
-        base = walk.first(walk.coordinates[walk.along]) if walk.inner is not None else as_expr(0)
-        wide = walk.inner is not None and _width(tensor, rank, walk.along, walk.width, base, swapped(context))
-        if walk.inner is None or wide != walk.width:
+        if tensor in early:
+            inputs.append(View(buffer_of(early[tensor]), walk.register, origin=walk.coordinates))
+            continue
+        view = element(tensor, walk, output, state, context)
+        if walk.inner is None or not wide(tensor, walk, output, context):
             inputs.append(view)
             single = True
             continue
         vec = temporary(f"{tensor.name}_vec", tensor.dtype, walk.width, context)
-        atom = matching("Move", (walk.width,), (tensor.dtype, tensor.dtype), (GL, RF), Thread, context.arch)[0]
-        source = attrs.evolve(
-            view,
-            offset=walk.first(view.offset),
-            layout=Layout(walk.width, 1),
-            origin=tuple(map(walk.first, view.origin)),
-        )
-        present = None if mask is None else simplest(walk.first(mask))
-        guard = None if present is None or as_int(as_expr(present)) == 1 else as_expr(present)
-        loads += (Call(atom, (source, View(vec, as_expr(0), Layout(walk.width, 1))), guard, link=link),)
+        into = View(vec, as_expr(0), Layout(walk.width, 1))
+        loads += (load_vector(tensor, view, into, walk, context, link),)
         inputs.append(View(vec, walk.inner))
     dst = View(buffer_of(result), walk.register, origin=walk.coordinates)
     body = compute(dst, value.tree, tuple(inputs), mask if single else None, context, link)

@@ -290,6 +290,7 @@ class Epilog:
         init: the accumulator's first value.
         store: the links of the Move that stores.
         outputs: what is stored on the way, first to last.
+        early: which tensors that ops read come to registers before the products, not behind them.
     """
 
     value: Value
@@ -298,6 +299,7 @@ class Epilog:
     init: float
     store: tuple[Decomposition, ...]
     outputs: tuple[Output, ...] = ()
+    early: tuple[Tensor, ...] = ()
     link: Link | None = _link
 
     @property

@@ -128,6 +128,7 @@ def refinements(link: Decomposition) -> dict[str, str]:
             said["memory"] = f"in {link.memory}"
             said["dtype"] = str(link.dtype)
             said["init"] = "" if link.init == 0 else f"init {link.init:g}"
+            said["early"] = f"early {', '.join(t.name for t in link.early)}" if link.early else ""
         case Prolog():
             said["ops"] = computed(link.value, link.role)
         case Own() | Each() | Done():

@@ -90,6 +90,31 @@ def test_presets_on_hopper(name: str, layout: str, shape: tuple[int, int, int]) 
     held(schedule, "sm_90a")
 
 
+EARLY = {
+    "cooperative": Plan(m=128, n=128),
+    "wide": Plan(m=128, n=224),
+    "rows": Plan(m=256, n=96),
+    "three": Plan(m=192, n=128, consumers=3),
+    "turns": Plan(m=128, n=96, pingpong=True),
+    "cluster": Plan(m=128, n=128, cluster=(2, 1)),
+    "dependent": Plan(m=128, n=128, dependent=True),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("plan", EARLY)
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_residuals_before_the_products(dtype: str, plan: str, shape: tuple[int, int, int]) -> None:
+    needs_hopper()
+    m, n, _ = shape
+    residual, bias = Matrix(m, n, dtype, name="residual"), Vector(n, dtype, name="bias")
+    spec = matmul(*shape, dtype, layout="TN").then(add(bias), add(residual), relu)
+    schedule = hopper.gemm(spec, EARLY[plan])
+    assert [t.name for link in schedule.links if isinstance(link, Epilog) for t in link.early] == ["residual"]
+    held(schedule, "sm_90a")
+    held(hopper.gemm(matmul(*shape, dtype, layout="TN", beta=1.0), EARLY[plan]), "sm_90a")
+
+
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("weights", ["i8", "u8", "i4", "u4"])
 def test_quantised_weights(weights: str, arch: str) -> None:

@@ -1,0 +1,30 @@
+"""An epilog that asks early for what serves a whole column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fireiron import Block, Matrix, Vector, add, matmul
+
+bias, residual = Vector(64, name="bias"), Matrix(64, 64, name="residual")
+
+
+def wrong() -> Any:
+    chain = matmul(64, 64, 64).tile(32, 32).to(Block)
+    return chain.epilog(add(bias), add(residual), early=(bias,))
+
+
+def test_epilog_early(refused: Callable[..., Any]) -> None:
+    refused(
+        wrong,
+        "epilog-early",
+        "epilog(add(bias), add(residual), early=(bias,))",
+        """\
+DecompositionError[epilog-early]: bias[64].f32.GL is no operand of C's shape that an op of this epilog reads
+  --> test_epilog_early.py:15:18
+15 |     return chain.epilog(add(bias), add(residual), early=(bias,))
+   |                  ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+at:  MatMul 64x64x64 @ Kernel > tile 32x32 to Block
+fix: early=(residual,)""",
+    )
