@@ -91,13 +91,13 @@ def test_presets_on_hopper(name: str, layout: str, shape: tuple[int, int, int]) 
 
 
 EARLY = {
-    "cooperative": Plan(m=128, n=128),
-    "wide": Plan(m=128, n=224),
-    "rows": Plan(m=256, n=96),
-    "three": Plan(m=192, n=128, consumers=3),
-    "turns": Plan(m=128, n=96, pingpong=True),
-    "cluster": Plan(m=128, n=128, cluster=(2, 1)),
-    "dependent": Plan(m=128, n=128, dependent=True),
+    "cooperative": Plan(m=128, n=128, early=True),
+    "wide": Plan(m=128, n=224, early=True),
+    "rows": Plan(m=256, n=96, early=True),
+    "three": Plan(m=192, n=128, consumers=3, early=True),
+    "turns": Plan(m=128, n=96, pingpong=True, early=True),
+    "cluster": Plan(m=128, n=128, cluster=(2, 1), early=True),
+    "dependent": Plan(m=128, n=128, dependent=True, early=True),
 }
 
 
