@@ -211,7 +211,7 @@ def early(plan: Plan, spec: MatMulChain) -> tuple[Tensor, ...]:
 
 
 def _room(plan: Plan, spec: MatMulChain) -> int:
-    """Count the registers for sums and operands beside them: fewer where columns end within a tile, as it is computed."""
+    """Count the registers for sums and operands beside them: fewer where columns end within a tile."""
     cols = dict(spec.matmul.sizes)["M" if plan.swapped else "N"]
     whole = isinstance(cols, int) and cols % plan.n == 0 and not is_grouped(spec)
     return EARLY_OF_THREE if plan.consumers == 3 else EARLY if whole else EARLY_CUT

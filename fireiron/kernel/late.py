@@ -52,7 +52,8 @@ def round_first(ops: Body, store: Region, held: Buffer, arch: int) -> tuple[Body
         return attrs.evolve(s, expr=tree)
 
     changed = _each(store.body, lambda s: bounded(s) if isinstance(s, Compute) and s in readers else s)
-    return _each(ops, lambda s: attrs.evolve(one, expr=inner) if s is one else s), attrs.evolve(store, body=changed)
+    left = () if isinstance(inner, Arg) else _each(ops, lambda s: attrs.evolve(one, expr=inner) if s is one else s)
+    return left, attrs.evolve(store, body=changed)
 
 
 def _touches(statement: Statement, held: Buffer, way: str) -> bool:

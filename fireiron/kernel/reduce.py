@@ -245,7 +245,9 @@ def share(window: Window, partials: list[Partial], finish: Body, context: Contex
     )
     arrival = View(arrived, partial.seat)
     count_in = CountIn(is_last, arrival, as_expr(partial.ways), level=context.owner, link=partial.link)
-    return (head, count_in, If(is_last, (*whole, *finish)))
+    # Were loaded sums what the next tile's asynchronous products find in their registers, ptxas would serialise those.
+    after = (fill(storage, 0, context),) if atomic and context.persistent and context.rings else ()
+    return (head, count_in, If(is_last, (*whole, *finish, *after)))
 
 
 def _collected(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fireiron import Matrix, Vector, add, matmul, maximum, minimum, products, relu, row_max, save, scale
-from fireiron.algebra.scalar import Binary, parts
+from fireiron.algebra.scalar import Arg, Binary, parts
 from fireiron.kernel.ir import Compute, walk
 from fireiron.language.levels import GL
 from fireiron.schedules import ampere, fused, hopper
@@ -98,3 +98,8 @@ def test_a_sum_that_two_outputs_read_is_bounded_at_once() -> None:
         if isinstance(s, Compute) and any(isinstance(p, Binary) and p.op == "max" for p in parts(s.expr)):
             assert all(v.buffer.memory != GL for v in s.inputs)
     assert fused.schedule(made, "ampere").simulate().report.findings == ()
+
+
+def test_nothing_is_computed_where_only_bounds_were() -> None:
+    made = hopper.gemm(product().then(relu), SMALL)
+    assert not [s for s in walk(made.lowered().body) if isinstance(s, Compute) and isinstance(s.expr, Arg)]

@@ -192,3 +192,15 @@ def test_what_cannot_be_added_in_parts_is_refused(more: dict[str, Any], fact: st
     with pytest.raises(DecompositionError, match=fact) as caught:
         added(**more)
     assert caught.value.code == "parallel-reduce"
+
+
+@pytest.mark.parametrize("ops", [(), (relu,), (lambda x: x + 1,)], ids=["none", "relu", "sum"])
+def test_sums_that_are_loaded_do_not_serialise_the_next_tiles_products(ops: Any) -> None:
+    spec = matmul(520, 264, 2048, "bf16", layout="TN")
+    schedule = (
+        spec.tile(64, 128).to(Block).persistent().epilog(*ops, memory=FR)
+        .split(ways=5, multiple_of=64).parallel(Block, reduce=by_atomics())
+        .split(64).pipeline(4, inflight=1).specialize().load(A, SH, tma()).load(B, SH, tma())
+        .tile(64, 128).to(Warpgroup).split(16).unroll().done()
+    )  # fmt: skip
+    assert not schedule.compile("sm_90a").findings
