@@ -101,13 +101,14 @@ def test_sums_of_clusters_are_told_apart() -> None:
 
 def test_atomics_and_ops_follow_the_sum() -> None:
     made = (
-        tn(256, 256, 512).tile(64, 128).to(Block).persistent().epilog(relu, memory=FR)
+        tn(256, 256, 512).tile(64, 128).to(Block).persistent().epilog(lambda x: relu(x + 1), memory=FR)
         .split(ways=2, multiple_of=64).parallel(Block, reduce=by_atomics())
         .split(64).pipeline(3).specialize().load(A, SH, tma()).load(B, SH, tma())
         .tile(64, 128).to(Warpgroup).split(16).unroll().done()
     )  # fmt: skip
     text = made.cuda()
     assert text.index("add_f32x4(&partial") < text.index("count_in(&") < text.index("// Pointwise(FR)(Block)")
+    assert text.index("// Pointwise(FR)(Block)") < text.index("max_bf16_pair(pack_pair(")
 
 
 def test_streams_take_any_order_and_number_of_units() -> None:
