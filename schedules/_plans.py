@@ -49,7 +49,7 @@ HANDING = 1000.0  # clocks in which a block learns that another has left its sum
 SUMS_RATE = 21.7  # bytes of partial sums a clock
 NEAR = 950.0  # clocks in which the blocks of a cluster wait for each other's sums, before and behind
 NEAR_RATE = 8.5  # bytes of sums a clock that a block reads of the others
-FRAGMENTS = 260.0  # clocks in which a unit takes 64 rows of a chunk through a prolog, and as many before the first
+FRAGMENTS = 260.0  # clocks in which a unit takes 64 rows of a chunk through a prolog, and as many before: 8 timings
 PROMOTION = 200.0  # clocks from a chunk's last product to the first of its sums' additions; a guess, not fitted
 
 STREAM = 1.2  # what shares of K are taken to cost beside what is counted: a caution, not fitted
@@ -252,7 +252,7 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
                 if n > most or (not swapped and n % 32):
                     continue
                 if any(held) and m == 192:
-                    continue  # three warpgroups and a prolog took half as long again as what is counted
+                    continue  # three warpgroups and a prolog took nearly twice what is counted: 319 us for 175
                 for cluster in ((1, 1), (2, 1)):
                     # Clusters of tiles that groups cut short wait for each other: 9 % slower in 64 ragged groups.
                     if cluster != (1, 1) and (n % 16 or is_grouped(spec)):
