@@ -31,14 +31,15 @@ EIGHT_BITS = ("e4m3", "e5m2")
 # What `clocks` was fitted to.
 LATENCY = 2510.0  # clocks from asking for a chunk to having it
 EMPTYING = 1.13  # of the chunks in a ring, those that are not yet asked for again
-STORE_RATE = 10.5  # bytes of C a clock
+STORING = 240.0  # clocks in which a tile's store begins and ends
+STORE_RATE = 14.4  # bytes of C a clock
 VECTORS_RATE = 2.2  # where rows of groups are stored by vectors, each under a predicate
-SMALL_TILE = 0.14  # of its products that a tile half as large as 128x256 loses, in the long run
+SMALL_TILE = 0.115  # of its products that a tile half as large as 128x256 loses, in the long run
 SMALLER = 1.28  # with which power of the missing part that loss grows
 MOST_MISSING = 9.0  # as of a tenth of 128x256
 LONG_RUN = 12  # waves after which all of it is lost: the chip's power is
 TALL = {192: 1.114, 256: 1.114}  # what products of so many rows are taken to cost
-TURNS = 390.0  # clocks of staggered warpgroups' turns
+TURNS = 120.0  # clocks of staggered warpgroups' turns
 CLUSTER = 2700.0  # clocks
 DRAM_RATE = 6580.0  # bytes of A and B a clock, all SMs together
 GPC_RATE = 1260.0  # bytes a clock that the SMs of a GPC are sent, what several of them ask for counted once
@@ -377,7 +378,7 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     asked = _together(plan, spec) * SPAN * plan.panels / GPC_RATE
     chunk = max(products + asked, LATENCY / (plan.depth(nbytes, out, *beside(spec)) - EMPTYING))
     rate = VECTORS_RATE if is_grouped(spec) else STORE_RATE
-    store, sums = plan.m * plan.n * out / rate, plan.m * plan.n * 4 / SUMS_RATE
+    store, sums = STORING + plan.m * plan.n * out / rate, plan.m * plan.n * 4 / SUMS_RATE
     if plan.through == "cluster":
         store += NEAR + plan.m * plan.n * 4 / NEAR_RATE
     elif plan.ways > 1:
