@@ -289,7 +289,7 @@ def test_moves_stand_to_the_right_of_every_spec() -> None:
 
 
 def test_banks_without_a_name_are_those_of_the_first_load() -> None:
-    batched = hopper.gemm(matmul(512, 512, 128, "f16", layout="TN", batch=3))
+    batched = hopper.gemm(matmul(512, 512, 128, "f16", layout="TN", batch=3), hopper.Plan(n=48, swapped=True))
     assert str(pictures.banks(batched)).startswith("b_sh: 128x64 f16")  # swapped: B is the left operand
     assert str(pictures.banks(batched, buffer="acc_sh")).startswith("acc_sh: 64x48 f16")
     assert str(pictures.banks(fused.swiglu(512, 256, 128))).startswith("x_sh")
