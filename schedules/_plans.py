@@ -172,7 +172,7 @@ class Plan:
     def held(self) -> int:
         """Count the registers of a thread that hold sums: those of a chunk too, or fragments of an A with a prolog."""
         rows = self.m // (1 if self.pingpong else self.consumers)
-        return 2 * rows * self.n // 128 if self.promote else rows * self.n // 128 + rows * self.panels // 4
+        return 2 * self.sums if self.promote else self.sums + rows * self.panels // 4
 
     @property
     def sums(self) -> int:
@@ -413,8 +413,7 @@ def _work(plan: Plan, spec: MatMulChain) -> tuple[int, int]:
     high, wide = plan.m * plan.cluster[0], plan.n * plan.cluster[1]
     blocks = plan.cluster[0] * plan.cluster[1]
     if not is_grouped(spec):
-        rows, cols = (cols, rows) if plan.swapped else (rows, cols)
-        return -(-rows // high) * -(-cols // wide) * count * blocks, chunks
+        return math.prod(_tiles(plan, spec)) * count * blocks, chunks
     if plan.swapped:
         return -(-cols // high) * math.ceil(_ragged(rows, wide, count)) * blocks, chunks
     return math.ceil(_ragged(rows, high, count)) * -(-cols // wide) * blocks, chunks
