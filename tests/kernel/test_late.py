@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 
 from fireiron import Matrix, Vector, add, matmul, maximum, minimum, products, relu, row_max, save, scale
-from fireiron.algebra.scalar import Arg, Binary, parts
-from fireiron.kernel.ir import Compute, walk
-from fireiron.language.levels import GL
+from fireiron.algebra.dtypes import f16, f32
+from fireiron.algebra.expr import as_expr
+from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, parts
+from fireiron.kernel.ir import Buffer, Compute, Region, View, walk
+from fireiron.kernel.late import round_first
+from fireiron.language.levels import GL, RF, Thread
 from fireiron.schedules import ampere, fused, hopper
 from fireiron.schedules.hopper import Plan
 
@@ -75,7 +78,7 @@ KEPT = {
     "an output of f32": lambda: hopper.gemm(product(out="f32").then(relu), SMALL),
     "a value that ops behind it read": lambda: hopper.gemm(product().then(relu, add(BIAS)), SMALL),
     "a value that is stored beside C": lambda: hopper.gemm(
-        product().then(relu, save(Matrix(128, 64, "f32", name="pre")), scale(2.0)), SMALL
+        product().then(relu, save(Matrix(128, 64, "f16", name="pre")), scale(2.0)), SMALL
     ),
     "rows that are folded": lambda: hopper.gemm(
         product().then(relu, row_max(Vector(128, name="top", along=product().matmul.B.order)), scale(2.0)), SMALL
@@ -103,3 +106,13 @@ def test_a_sum_that_two_outputs_read_is_bounded_at_once() -> None:
 def test_nothing_is_computed_where_only_bounds_were() -> None:
     made = hopper.gemm(product().then(relu), SMALL)
     assert not [s for s in walk(made.lowered().body) if isinstance(s, Compute) and isinstance(s.expr, Arg)]
+
+
+def test_what_ops_read_again_is_bounded_at_once() -> None:
+    acc, total = (View(Buffer(name, RF, f32, as_expr(1), unit=Thread), as_expr(0)) for name in ("acc", "total"))
+    rounded = View(Buffer("rounded", RF, f16, as_expr(1), unit=Thread), as_expr(0))
+    bounded = Compute(acc, Binary("max", Arg(0, f32), Constant(0, f32)), (acc,))
+    store = Region("store C", (Compute(rounded, Cast(Arg(0, f32), f16), (acc,)),), "")
+    assert round_first((bounded,), store, acc.buffer, 90)[0] == ()
+    again = Compute(total, Binary("add", Arg(0, f32), Arg(1, f32)), (total, acc))
+    assert round_first((bounded, again), store, acc.buffer, 90) == ((bounded, again), store)
