@@ -18,6 +18,10 @@ class Clock:
     def __init__(self) -> None:
         self.us = 0.0
         self.flushes = 0
+        self.flushing = 0  # since the GPU was idle
+        self.late = 0  # how many of them are over when a launch is enqueued
+        self.waited = 0
+        self.settled = 0
         self.capturing: list[Any] | None = None
 
 
@@ -33,6 +37,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
             self.at = clock.us
 
         def synchronize(self) -> None: ...
+
+        def query(self) -> bool:
+            return clock.late > clock.flushing
 
         def elapsed_time(self, other: Any) -> float:
             return (other.at - self.at) * 1e-3
@@ -56,13 +63,22 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     class Buffer:
         def zero_(self) -> None:
             clock.flushes += 1
+            clock.flushing += 1
             clock.us += 60
 
+        def add_(self, value: int) -> None:
+            clock.settled += clock.waited
+            clock.waited = 0
+
+    def synchronize() -> None:
+        clock.waited = 1
+        clock.flushing = 0
+
     cuda = SimpleNamespace(
-        Event=Event, CUDAGraph=Graph, graph=graph, synchronize=lambda: None,
+        Event=Event, CUDAGraph=Graph, graph=graph, synchronize=synchronize,
         get_device_properties=lambda: SimpleNamespace(L2_cache_size=1 << 20),
     )  # fmt: skip
-    torch = SimpleNamespace(cuda=cuda, empty=lambda *_, **__: Buffer(), int8="int8")
+    torch = SimpleNamespace(cuda=cuda, empty=lambda *_, **__: Buffer(), zeros=lambda *_, **__: Buffer(), int8="int8")
     monkeypatch.setattr(timers, "torch_module", lambda: torch)
     return clock
 
@@ -85,6 +101,21 @@ def test_each_launch_is_timed_after_a_flush(clock: Clock) -> None:
     assert found["b"].median_us == pytest.approx(45)
     assert found["a"].samples == 7
     assert clock.flushes == 2 * (7 + timers.WARM_ROUNDS)
+    assert clock.settled == clock.flushes, "on an idle GPU, behind a kernel"
+
+
+def test_a_launch_that_comes_late_gets_longer_flushes(clock: Clock) -> None:
+    clock.late = 3
+    assert TorchTimer().burst({"a": work(clock, 30)}, rounds=5, budget_s=60)["a"].median_us == pytest.approx(30)
+    assert clock.flushes == (1 + 2 + 4) * (5 + timers.WARM_ROUNDS)
+
+
+def test_no_turn_of_a_name_keeps_to_a_period(clock: Clock) -> None:
+    order: list[str] = []
+    launches = {name: (lambda name=name: order.append(name)) for name in "abcde"}
+    TorchTimer().burst(launches, rounds=13, budget_s=60)
+    phases = {i % 4 for i, name in enumerate(order) if name == "a"}
+    assert phases == {0, 1, 2, 3}, "of five names in turn, each would always stand behind the same number of launches"
 
 
 def test_time_that_is_up_leaves_five_rounds(clock: Clock) -> None:
