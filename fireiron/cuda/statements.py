@@ -7,7 +7,23 @@ from typing import assert_never
 import attrs
 import numpy as np
 
-from fireiron.algebra.expr import Expr, as_expr, as_int, evaluate, fits_int32, free
+from fireiron.algebra.expr import (
+    Const,
+    Expr,
+    Extremum,
+    FloorDiv,
+    Var,
+    as_expr,
+    as_int,
+    evaluate,
+    fits_int32,
+    free,
+    gt,
+    le,
+    maximum,
+    proves,
+    terms,
+)
 from fireiron.algebra.scalar import Custom, parts
 from fireiron.base.errors import CheckError
 from fireiron.base.text import Writer
@@ -105,7 +121,7 @@ class Body:
             case For(var=var, extent=extent, body=body, unroll=unroll, together=together):
                 # Without the number the compiler would choose: what is written is what runs.
                 write("#pragma unroll" if unroll else f"#pragma unroll {together}")
-                head = f"for ({integer_type(extent)} {var.name} = 0; {var.name} < {number(extent)}; ++{var.name}) {{"
+                head = f"for ({integer_type(extent)} {var.name} = 0; {goes_on(var, extent, number)}; ++{var.name}) {{"
                 if unroll:
                     self.constants.add(var.name)
                 else:
@@ -162,8 +178,9 @@ class Body:
             case Fence(kind=kind, reason=reason):
                 write(f"{_FENCES[kind]}();" + (f"  // {reason}" if reason else ""))
             case Prefetch(maps=maps):
-                for described in maps:
-                    write(f"prefetch_map(&{described.name});")
+                with self.writer.block("if (threadIdx.x == 0) {"):
+                    for described in maps:
+                        write(f"prefetch_map(&{described.name});")
             case Turn(number=barrier, threads=threads, waits=waits, reason=reason):
                 write(f"barrier_{'sync' if waits else 'arrive'}<{barrier}, {threads}>();  // {reason}")
             case Roles(roles=roles):
@@ -334,6 +351,18 @@ _FENCES = {
     "grid.wait": "grid_wait",
     "grid.launch": "grid_launch",
 }
+
+
+def goes_on(var: Var, extent: Expr, number: Numbers) -> str:
+    """Say that trips are left: where a variable divides the extent, by a product, for a quotient takes 100 clocks."""
+    quotient, *others = terms(extent)
+    more = as_int(sum(others, as_expr(0)))
+    if more is None or not isinstance(quotient, FloorDiv) or isinstance(quotient.denominator, Const):
+        return f"{var.name} < {number(extent)}"
+    size, behind = quotient.numerator, var + 1 - more
+    if isinstance(size, Extremum) and size.op == "max" and proves(gt(behind, 0)):  # then 0 takes no part
+        size = maximum(*(value for value in size.operands if value != as_expr(0)))
+    return number(le(behind * quotient.denominator, size))
 
 
 def _sync(sync: Sync, threads: int, roles: int = 1) -> str:

@@ -2,9 +2,8 @@
 
 Two statements make it so, placed by rule. Every thread waits for the end of the launch before ahead of its first access
 of global memory, reads and writes alike: what it reads may be written there, what it writes may still be read. What
-does not touch global memory stands before that; so does fetching the tensor maps, which are parameters. And a block
-tells that the launch behind may begin once all it will load has been asked for, or, where no role loads, before it
-first stores.
+does not touch global memory stands before that. And a block tells that the launch behind may begin once all it will
+load has been asked for, or, where no role loads, before it first stores.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from fireiron.kernel.ir import (
     If,
     Lower,
     Micro,
-    Prefetch,
     Raise,
     Region,
     Roles,
@@ -54,14 +52,12 @@ def dependent(body: Body, trip: Expr) -> Body:
 
 
 def _roles(roles: Roles) -> Roles:
-    """Let each role wait for itself, and the first one, which loads, fetch the maps and tell."""
+    """Let each role wait for itself, and the first one, which loads, tell."""
     load, *others = (attrs.evolve(role, body=_ahead(role.body, _touches, WAIT)) for role in roles.roles)
-    maps = {s.map.name: s.map for s in walk((roles,)) if isinstance(s, Call) and s.map is not None}
-    body = _ahead(load.body, lambda s: s is WAIT, Prefetch(tuple(maps.values())))
-    return Roles((attrs.evolve(load, body=_behind(body, LAUNCH)), *others))
+    return Roles((attrs.evolve(load, body=_behind(load.body, LAUNCH)), *others))
 
 
-def _ahead(body: Body, wanted: Callable[[Statement], bool], mark: Fence | Prefetch, trip: Expr | None = None) -> Body:
+def _ahead(body: Body, wanted: Callable[[Statement], bool], mark: Fence, trip: Expr | None = None) -> Body:
     """Put a statement ahead of the first one that is wanted, outside conditions that others of them do not stand under.
 
     Inside the loop over a block's tiles, where that is given, it stands in the last trip alone.

@@ -302,7 +302,7 @@ class Fence:
 
 @attrs.frozen
 class Prefetch:
-    """Fetch tensor maps, which bulk copies read first, in the threads that are here."""
+    """Let the block's first thread fetch tensor maps: bulk copies read theirs first."""
 
     maps: tuple[TensorMap, ...]
 

@@ -26,6 +26,7 @@ from fireiron.kernel.ir import (
     Number,
     Parameter,
     Pointer,
+    Prefetch,
     Size,
     Statement,
     Workspace,
@@ -119,6 +120,7 @@ def lower(
     body = dependent(body, context.trip) if context.dependent else body
     body = with_pairs(body) if context.arch >= FIRST_ARCH else body
     maps = {s.map.name: s.map for s in walk(body) if isinstance(s, Call) and s.map is not None}
+    body = (Prefetch(tuple(maps.values())), *body) if maps else body
     pointers = sum(isinstance(p, Pointer) for p in parameters)
     check_conversions(body, context.arch)
     kernel = Kernel(

@@ -44,7 +44,18 @@ def _grouped(index: Expr, parts: dict[str, Cut], order: Grouped) -> dict[str, Ex
     index = index % (high * wide) if outer else index
     first = index // (wide * order.rows) * order.rows
     inside = index % (wide * order.rows)
-    height = minimum(high - first, order.rows) if not proves(eq(high % order.rows, 0)) else as_expr(order.rows)
+    rest = 0 if proves(eq(high % order.rows, 0)) else simplest(high % order.rows)
+    if isinstance(rest, int):  # two constants, of which one is chosen: dividing by a variable takes 100 clocks
+        whole = le(first + order.rows, high)
+        row, col = (
+            select(whole, full, short) if rest else full
+            for full, short in (
+                (inside % order.rows, inside % max(1, rest)),
+                (inside // order.rows, inside // max(1, rest)),
+            )
+        )
+        return {**found, rows: first + row, cols: col}
+    height = minimum(high - first, order.rows)
     return {**found, rows: first + inside % height, cols: inside // height}
 
 

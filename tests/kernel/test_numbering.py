@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fireiron import Block, ColMajor, Grouped, Hilbert, RowMajor, matmul, symbol
-from fireiron.algebra.expr import Var, evaluate
+from fireiron.algebra.expr import Expr, FloorDiv, Mod, Var, as_int, evaluate
+from fireiron.algebra.index.nodes import operands
 from fireiron.kernel.numbering import tile_numbers
 from fireiron.kernel.window import cut
 from fireiron.language.tensor import TileOrder
@@ -75,3 +77,17 @@ def test_sizes_may_be_symbols() -> None:
 def test_one_dimension_has_one_order() -> None:
     assert visited(Hilbert(4), 9)[:, 0].tolist() == list(range(9))
     assert "tile" in str(matmul(64, 64, 64).tile(16, 16).to(Block).layout(Hilbert(4)))
+
+
+def nodes(e: Expr) -> Iterator[Expr]:
+    yield e
+    for part in operands(e):
+        yield from nodes(part)
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 9))
+def test_groups_of_rows_divide_by_constants(high: int, wide: int, rows: int) -> None:
+    """A last group that is shorter is another constant: dividing by what a variable says takes 100 clocks."""
+    found = tile_numbers(Var("tile", high * wide), {"M": cut(1, high), "N": cut(1, wide)}, Grouped(rows))
+    divisions = [e for number in found.values() for e in nodes(number) if isinstance(e, FloorDiv | Mod)]
+    assert all(as_int(e.denominator) is not None for e in divisions)

@@ -170,6 +170,11 @@ gemm_128x64x64_bf16_f32(
     alignas(16) float acc[32];
     alignas(16) bf16 acc_sh_packed[8];
     if (threadIdx.x == 0) {
+        prefetch_map(&A_map);
+        prefetch_map(&B_map);
+        prefetch_map(&C_map);
+    }
+    if (threadIdx.x == 0) {
         for (int i = 0; i < 4; ++i) {
             mbarrier_init(&full[i], 1);
         }
@@ -187,12 +192,9 @@ gemm_128x64x64_bf16_f32(
         __builtin_assume(ring_slot >= 0);
         barrier_arrive<7, 384>();  // barriers are initialised before they are used
         if (thread == 0) {
-            prefetch_map(&A_map);
-            prefetch_map(&B_map);
-            prefetch_map(&C_map);
             grid_wait();  // the launch before has ended
             #pragma unroll 1
-            for (int trip = 0; trip < (5 - block) / blocks + 1; ++trip) {
+            for (int trip = 0; trip * blocks + block < 6; ++trip) {
 
                 // MatMul(128, 64, 512)(GL, GL, GL)(Block)
                 const int tile = block + trip * blocks;
@@ -225,7 +227,7 @@ gemm_128x64x64_bf16_f32(
         const int thread2 = thread % 128;
         grid_wait();  // the launch before has ended
         #pragma unroll 1
-        for (int trip = 0; trip < (5 - block) / blocks + 1; ++trip) {
+        for (int trip = 0; trip * blocks + block < 6; ++trip) {
 
             // MatMul(128, 64, 512)(GL, GL, GL)(Block)
             const int tile = block + trip * blocks;

@@ -42,6 +42,10 @@ __device__ __forceinline__ void fence_barrier_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
 }
 
+__device__ __forceinline__ void prefetch_map(const TensorMap* map) {
+    asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
+}
+
 __device__ __forceinline__ unsigned shared_address(const void* place) {
     return static_cast<unsigned>(__cvta_generic_to_shared(place));
 }
@@ -183,6 +187,11 @@ gemm_64x16x64_k4_bf16_f32(
     alignas(16) float acc_vec[4];
     alignas(16) bf16 sum_sh_packed[4];
     if (threadIdx.x == 0) {
+        prefetch_map(&B_map);
+        prefetch_map(&A_map);
+        prefetch_map(&C_map);
+    }
+    if (threadIdx.x == 0) {
         for (int i = 0; i < 4; ++i) {
             mbarrier_init(&full[i], 1);
         }
@@ -206,7 +215,7 @@ gemm_64x16x64_k4_bf16_f32(
         __builtin_assume(ring_slot >= 0);
         if (thread == 0) {
             #pragma unroll 1
-            for (int trip = 0; trip < (63 - block / 4) / (blocks / 4) + 1; ++trip) {
+            for (int trip = 0; trip * (blocks / 4) + block / 4 < 64; ++trip) {
 
                 // MatMul(64, 16, 4096)(GL, GL, GL)(Block)
                 const int tile = block / 4 + trip * (blocks / 4);
@@ -233,7 +242,7 @@ gemm_64x16x64_k4_bf16_f32(
         __builtin_assume(ring_slot >= 0);
         const int warp = __shfl_sync(0xffffffff, thread / 32, 0);
         #pragma unroll 1
-        for (int trip = 0; trip < (63 - block / 4) / (blocks / 4) + 1; ++trip) {
+        for (int trip = 0; trip * (blocks / 4) + block / 4 < 64; ++trip) {
 
             // MatMul(64, 16, 4096)(GL, GL, GL)(Block)
             const int tile = block / 4 + trip * (blocks / 4);

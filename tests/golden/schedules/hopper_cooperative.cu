@@ -42,6 +42,10 @@ __device__ __forceinline__ void fence_barrier_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
 }
 
+__device__ __forceinline__ void prefetch_map(const TensorMap* map) {
+    asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
+}
+
 __device__ __forceinline__ unsigned shared_address(const void* place) {
     return static_cast<unsigned>(__cvta_generic_to_shared(place));
 }
@@ -172,6 +176,11 @@ gemm_128x256x64_bf16_f32(
     alignas(16) float acc[128];
     alignas(16) bf16 acc_sh_packed[8];
     if (threadIdx.x == 0) {
+        prefetch_map(&A_map);
+        prefetch_map(&B_map);
+        prefetch_map(&C_map);
+    }
+    if (threadIdx.x == 0) {
         for (int i = 0; i < 4; ++i) {
             mbarrier_init(&full[i], 1);
         }
@@ -190,7 +199,7 @@ gemm_128x256x64_bf16_f32(
         __builtin_assume(ring_slot >= 0);
         if (thread == 0) {
             #pragma unroll 1
-            for (int trip = 0; trip < (255 - block / 2) / (blocks / 2) + 1; ++trip) {
+            for (int trip = 0; trip * (blocks / 2) + block / 2 < 256; ++trip) {
 
                 // MatMul(256, 256, 4096)(GL, GL, GL)(Cluster)
                 const int tile = block / 2 + trip * (blocks / 2);
@@ -227,7 +236,7 @@ gemm_128x256x64_bf16_f32(
         const int warp = __shfl_sync(0xffffffff, thread / 32 % 4, 0);
         const int thread2 = thread % 128;
         #pragma unroll 1
-        for (int trip = 0; trip < (255 - block / 2) / (blocks / 2) + 1; ++trip) {
+        for (int trip = 0; trip * (blocks / 2) + block / 2 < 256; ++trip) {
 
             // MatMul(256, 256, 4096)(GL, GL, GL)(Cluster)
             const int tile = block / 2 + trip * (blocks / 2);

@@ -29,6 +29,10 @@ __device__ __forceinline__ void fence_barrier_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
 }
 
+__device__ __forceinline__ void prefetch_map(const TensorMap* map) {
+    asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
+}
+
 __device__ __forceinline__ unsigned shared_address(const void* place) {
     return static_cast<unsigned>(__cvta_generic_to_shared(place));
 }
@@ -175,6 +179,10 @@ gemm_128x256x64_bf16_f32(
     alignas(16) float acc[128];
     alignas(16) bf16 acc_sh_packed[8];
     if (threadIdx.x == 0) {
+        prefetch_map(&A_map);
+        prefetch_map(&B_map);
+    }
+    if (threadIdx.x == 0) {
         for (int i = 0; i < 4; ++i) {
             mbarrier_init(&full[i], 1);
         }
@@ -194,7 +202,7 @@ gemm_128x256x64_bf16_f32(
         barrier_arrive<7, 384>();  // barriers are initialised before they are used
         if (thread == 0) {
             #pragma unroll 1
-            for (int trip = 0; trip < ((M + 112) / 128 * 3 - block + 44) / blocks + 1; ++trip) {
+            for (int trip = 0; trip * blocks + block < (M + 112) / 128 * 3 + 45; ++trip) {
                 const int tile = block + trip * blocks;
                 find_group(&offsets[0], 16, M, 128, 3, tile, group, group_first, group_begin, group_rows);
                 if (group < 16) {
@@ -231,7 +239,7 @@ gemm_128x256x64_bf16_f32(
         const int thread_n = thread2 % 8;
         const int warp = __shfl_sync(0xffffffff, thread / 32 % 4, 0);
         #pragma unroll 1
-        for (int trip = 0; trip < ((M + 112) / 128 * 3 - block + 44) / blocks + 1; ++trip) {
+        for (int trip = 0; trip * blocks + block < (M + 112) / 128 * 3 + 45; ++trip) {
             const int tile = block + trip * blocks;
             find_group(&offsets[0], 16, M, 128, 3, tile, group, group_first, group_begin, group_rows);
             if (group < 16) {

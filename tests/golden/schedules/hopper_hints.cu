@@ -37,6 +37,10 @@ __device__ __forceinline__ void fence_barrier_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
 }
 
+__device__ __forceinline__ void prefetch_map(const TensorMap* map) {
+    asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
+}
+
 __device__ __forceinline__ unsigned shared_address(const void* place) {
     return static_cast<unsigned>(__cvta_generic_to_shared(place));
 }
@@ -173,6 +177,11 @@ hinted_64x64x64_f16_f32(
     unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 57368);
     alignas(16) float acc[32];
     alignas(16) half acc_sh_packed[8];
+    if (threadIdx.x == 0) {
+        prefetch_map(&A_map);
+        prefetch_map(&B_map);
+        prefetch_map(&C_map);
+    }
     if (threadIdx.x == 0) {
         for (int i = 0; i < 3; ++i) {
             mbarrier_init(&full[i], 1);

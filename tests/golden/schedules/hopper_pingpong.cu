@@ -42,6 +42,10 @@ __device__ __forceinline__ void fence_barrier_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
 }
 
+__device__ __forceinline__ void prefetch_map(const TensorMap* map) {
+    asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
+}
+
 __device__ __forceinline__ unsigned shared_address(const void* place) {
     return static_cast<unsigned>(__cvta_generic_to_shared(place));
 }
@@ -182,6 +186,11 @@ gemm_128x192x64_bf16_f32(
     alignas(16) float acc[192];
     alignas(16) bf16 acc_sh_packed[8];
     if (threadIdx.x == 0) {
+        prefetch_map(&B_map);
+        prefetch_map(&A_map);
+        prefetch_map(&C_map);
+    }
+    if (threadIdx.x == 0) {
         for (int i = 0; i < 4; ++i) {
             mbarrier_init(&full[i], 1);
         }
@@ -200,7 +209,7 @@ gemm_128x192x64_bf16_f32(
         __builtin_assume(ring_slot >= 0);
         if (thread == 0) {
             #pragma unroll 1
-            for (int trip = 0; trip < (351 - block / 2) / (blocks / 2) + 1; ++trip) {
+            for (int trip = 0; trip * (blocks / 2) + block / 2 < 352; ++trip) {
 
                 // MatMul(256, 192, 4096)(GL, GL, GL)(Cluster)
                 const int tile = block / 2 + trip * (blocks / 2);
@@ -243,7 +252,7 @@ gemm_128x192x64_bf16_f32(
             barrier_arrive<8, 256>();  // the first main loop may begin
         }
         #pragma unroll 1
-        for (int trip = 0; trip < max(blocks / 2 * 2 - block / 2 - warpgroup * (blocks / 2) + 351, 0) / (blocks / 2 * 2); ++trip) {
+        for (int trip = 0; trip * (blocks / 2) * 2 + block / 2 + warpgroup * (blocks / 2) < 352; ++trip) {
 
             // MatMul(256, 192, 4096)(GL, GL, GL)(Cluster)
             const int tile = block / 2 + warpgroup * (blocks / 2) + trip * (blocks / 2) * 2;

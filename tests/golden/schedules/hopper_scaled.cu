@@ -43,6 +43,10 @@ __device__ __forceinline__ void fence_barrier_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
 }
 
+__device__ __forceinline__ void prefetch_map(const TensorMap* map) {
+    asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
+}
+
 __device__ __forceinline__ unsigned shared_address(const void* place) {
     return static_cast<unsigned>(__cvta_generic_to_shared(place));
 }
@@ -176,6 +180,11 @@ gemm_block_scaled_128x128x128_e4m3_f32_bf16(
     float scale[2];
     alignas(16) bf16 acc_sh_packed[8];
     if (threadIdx.x == 0) {
+        prefetch_map(&A_map);
+        prefetch_map(&B_map);
+        prefetch_map(&C_map);
+    }
+    if (threadIdx.x == 0) {
         for (int i = 0; i < 6; ++i) {
             mbarrier_init(&full[i], 1);
         }
@@ -194,7 +203,7 @@ gemm_block_scaled_128x128x128_e4m3_f32_bf16(
         barrier_arrive<7, 384>();  // barriers are initialised before they are used
         if (thread == 0) {
             #pragma unroll 1
-            for (int trip = 0; trip < (1023 - block) / blocks + 1; ++trip) {
+            for (int trip = 0; trip * blocks + block < 1024; ++trip) {
 
                 // MatMul(128, 128, 4096)(GL, GL, GL)(Block)
                 const int tile = block + trip * blocks;
@@ -225,7 +234,7 @@ gemm_block_scaled_128x128x128_e4m3_f32_bf16(
         const int warp = __shfl_sync(0xffffffff, thread / 32 % 4, 0);
         const int thread2 = thread % 128;
         #pragma unroll 1
-        for (int trip = 0; trip < (1023 - block) / blocks + 1; ++trip) {
+        for (int trip = 0; trip * blocks + block < 1024; ++trip) {
 
             // MatMul(128, 128, 4096)(GL, GL, GL)(Block)
             const int tile = block + trip * blocks;

@@ -42,6 +42,10 @@ __device__ __forceinline__ void fence_barrier_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
 }
 
+__device__ __forceinline__ void prefetch_map(const TensorMap* map) {
+    asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
+}
+
 __device__ __forceinline__ unsigned shared_address(const void* place) {
     return static_cast<unsigned>(__cvta_generic_to_shared(place));
 }
@@ -165,6 +169,11 @@ gemm_64x16x64_k2_bf16_f32(
     alignas(16) bf16 acc_sh_packed[8];
     alignas(16) float acc_part[4];
     if (threadIdx.x == 0) {
+        prefetch_map(&B_map);
+        prefetch_map(&A_map);
+        prefetch_map(&C_map);
+    }
+    if (threadIdx.x == 0) {
         for (int i = 0; i < 4; ++i) {
             mbarrier_init(&full[i], 1);
         }
@@ -182,7 +191,7 @@ gemm_64x16x64_k2_bf16_f32(
         barrier_arrive<7, 256>();  // barriers are initialised before they are used
         if (thread == 0) {
             #pragma unroll 1
-            for (int trip = 0; trip < (127 - block) / blocks + 1; ++trip) {
+            for (int trip = 0; trip * blocks + block < 128; ++trip) {
 
                 // MatMul(64, 16, 4096)(GL, GL, GL)(Block)
                 const int item = block + trip * blocks;
@@ -212,7 +221,7 @@ gemm_64x16x64_k2_bf16_f32(
         barrier_sync<7, 256>();  // barriers are initialised before they are used
         const int warp = __shfl_sync(0xffffffff, thread / 32, 0);
         #pragma unroll 1
-        for (int trip = 0; trip < (127 - block) / blocks + 1; ++trip) {
+        for (int trip = 0; trip * blocks + block < 128; ++trip) {
 
             // MatMul(64, 16, 4096)(GL, GL, GL)(Block)
             const int item = block + trip * blocks;

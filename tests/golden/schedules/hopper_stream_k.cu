@@ -42,6 +42,10 @@ __device__ __forceinline__ void fence_barrier_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
 }
 
+__device__ __forceinline__ void prefetch_map(const TensorMap* map) {
+    asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
+}
+
 __device__ __forceinline__ unsigned shared_address(const void* place) {
     return static_cast<unsigned>(__cvta_generic_to_shared(place));
 }
@@ -168,6 +172,11 @@ gemm_64x16x64_stream_bf16_f32(
     alignas(16) float acc[8];
     alignas(16) bf16 acc_sh_packed[8];
     alignas(16) float acc_part[4];
+    if (threadIdx.x == 0) {
+        prefetch_map(&B_map);
+        prefetch_map(&A_map);
+        prefetch_map(&C_map);
+    }
     if (threadIdx.x == 0) {
         for (int i = 0; i < 4; ++i) {
             mbarrier_init(&full[i], 1);
