@@ -15,6 +15,7 @@ ROWS = 64  # of one wgmma
 SPAN = 128  # bytes of a swizzled row
 LEAST_SPAN = 32
 NARROW = 32  # columns of a panel below which its store's fixed time counts for more than its bytes
+WIDE = 128  # columns of a panel above which it has one slot of staging, so that chunks have room
 SHARED = 227 * 1024  # bytes of a block
 RESERVED = 1024  # bytes kept for barriers
 PAD = 16  # bytes behind each line of a padded panel
@@ -30,25 +31,25 @@ EIGHT_BITS = ("e4m3", "e5m2")
 
 # What `clocks` was fitted to.
 LATENCY = 2510.0  # clocks from asking for a chunk to having it
-EMPTYING = 1.13  # of the chunks in a ring, those that are not yet asked for again
-STORING = 240.0  # clocks in which a tile's store begins and ends
-STORE_RATE = 14.4  # bytes of C a clock
+EMPTYING = 1.16  # of the chunks in a ring, those that are not yet asked for again
+STORE_RATE = 13.3  # bytes of C a clock
+PARTS = 1.68  # what stores cost of rows that end between the multiples of 32 bytes
 VECTORS_RATE = 2.2  # where rows of groups are stored by vectors, each under a predicate
-SMALL_TILE = 0.115  # of its products that a tile half as large as 128x256 loses, in the long run
-SMALLER = 1.28  # with which power of the missing part that loss grows
+SMALL_TILE = 0.117  # of its products that a tile half as large as 128x256 loses, in the long run
+SMALLER = 1.44  # with which power of the missing part that loss grows
 MOST_MISSING = 9.0  # as of a tenth of 128x256
 LONG_RUN = 12  # waves after which all of it is lost: the chip's power is
-TALL = {192: 1.114, 256: 1.114}  # what products of so many rows are taken to cost
+ROWS_COST = {64: 1.04, 192: 1.06, 256: 1.114}  # what products of so many rows are taken to cost
 TURNS = 120.0  # clocks of staggered warpgroups' turns
 CLUSTER = 2700.0  # clocks
 DRAM_RATE = 6580.0  # bytes of A and B a clock, all SMs together
-GPC_RATE = 1260.0  # bytes a clock that the SMs of a GPC are sent, what several of them ask for counted once
-REPEATED_RATE = 8340.0  # bytes a clock that blocks are sent again, from the L2 cache, beside them
-TORN = 1.97  # what bytes cost in lines that start between the multiples of 128 bytes
-MEETING = 380.0  # clocks in which blocks count in at a tile
+GPC_RATE = 1295.0  # bytes a clock that the SMs of a GPC are sent, what several of them ask for counted once
+REPEATED_RATE = 11900.0  # bytes a clock that blocks are sent again, from the L2 cache, beside them
+TORN = 2.8  # what bytes cost in lines that start between the multiples of 128 bytes
+MEETING = 800.0  # clocks in which blocks count in at a tile
 HANDING = 1000.0  # clocks in which a block learns that another has left its sum; not fitted
 SUMS_RATE = 21.7  # bytes of partial sums a clock
-NEAR = 950.0  # clocks in which the blocks of a cluster wait for each other's sums, before and behind
+NEAR = 1300.0  # clocks in which the blocks of a cluster wait for each other's sums, before and behind
 NEAR_RATE = 8.5  # bytes of sums a clock that a block reads of the others
 FRAGMENTS = 260.0  # clocks in which a unit takes 64 rows of a chunk through a prolog, and as many before: 8 timings
 PROMOTION = 200.0  # clocks from a chunk's last product to the first of its sums' additions; a guess, not fitted
@@ -135,9 +136,14 @@ class Plan:
         n = self.n // self.shares(nbytes)
         if self.swapped:
             fits = (n // i for i in range(1, n + 1) if n % i == 0)
-            return ROWS, next(width for width in fits if width <= 128 and width % 8 == 0)
+            width = next(width for width in fits if width <= WIDE and width % 8 == 0)
+            return ROWS, width if width >= NARROW else n
         width = SPAN // nbytes
-        return ROWS, next(w for w in (width, width // 2, width // 4, n) if n % w == 0)
+        if n % 32 == 0 or nbytes != 2:
+            return ROWS, next(w for w in (width, width // 2, width // 4, n) if n % w == 0)
+        # Plain rows. Two panels that meet within 32 bytes of a line write those twice: 1 to 2 us in 4096 x 4096 of C.
+        # Where a tile's own ends lie so, narrower panels leave room for chunks.
+        return ROWS, next((w for i in (1, 3, 5, 7) if n % 16 and n % i == 0 and NARROW <= (w := n // i) <= WIDE), n)
 
     def staging(self, nbytes: int, padded: bool = False) -> int:
         """Count the bytes through which the consumers store: swizzled panels, or padded ones for stores by vectors."""
@@ -150,8 +156,8 @@ class Plan:
     def ring(self, nbytes: int) -> int:
         """Count the staging slots of a consumer."""
         rows = self.m // ROWS // (1 if self.pingpong else self.consumers)
-        panels = self.n // self.shares(nbytes) // self.panel(nbytes)[1] * rows
-        return min(2, panels)
+        width = self.panel(nbytes)[1]
+        return 1 if width > WIDE else min(2, self.n // self.shares(nbytes) // width * rows)
 
     def depth(self, nbytes: int, out_nbytes: int, padded: bool = False, saved: int = 0, folded: int = 0) -> int:
         """Count the chunks that fit beside what the epilogue takes, or take the given number.
@@ -250,7 +256,7 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
                 # Addresses take registers that else are accumulators', those of groups more of them.
                 turn = 176 if is_grouped(spec) and swapped else 192
                 most = 128 if m == 256 else 192 if m == 192 else turn if turns else 256
-                if n > most or (not swapped and n % 32):
+                if n > most or (not swapped and n % 32 and (out != 2 or is_grouped(spec))):
                     continue
                 if any(held) and m == 192:
                     continue  # three warpgroups and a prolog took nearly twice what is counted: 319 us for 175
@@ -352,7 +358,7 @@ def _meet_near(plan: Plan, ways: int, chunks: int, spec: MatMulChain) -> bool:
 
 
 def clocks(plan: Plan, spec: MatMulChain) -> float:
-    """Estimate the clocks of a product; its constants were fitted to 11908 timings of 577 sizes on an H200.
+    """Estimate the clocks of a product; its constants were fitted to 36504 timings of 747 sizes on an H200.
 
     A chunk takes what its products take (m * n / 32 clocks for 128 bytes of K) and what its bytes for the SMs of a GPC
     take, or, where too few chunks are in flight, its share of the latency; a tile adds its store, unless another
@@ -369,7 +375,7 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     products = plan.m * max(plan.n / 32, (16 + plan.n / 4) / 16) * plan.panels
     missing = min(max(0.0, 128 * 256 / (plan.m * plan.n) - 1), MOST_MISSING)
     products *= 1 + SMALL_TILE * min(1, waves / LONG_RUN) * missing**SMALLER
-    products *= TALL.get(plan.m, 1.0)
+    products *= ROWS_COST.get(plan.m, 1.0)
     alone = 1 if plan.pingpong else plan.consumers
     if plan.promote:  # a unit adds its sums behind its products, while the others' are running
         products = max(products, products / alone + plan.held / 2 + PROMOTION)
@@ -378,7 +384,8 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     asked = _together(plan, spec) * SPAN * plan.panels / GPC_RATE
     chunk = max(products + asked, LATENCY / (plan.depth(nbytes, out, *beside(spec)) - EMPTYING))
     rate = VECTORS_RATE if is_grouped(spec) else STORE_RATE
-    store, sums = STORING + plan.m * plan.n * out / rate, plan.m * plan.n * 4 / SUMS_RATE
+    parts = PARTS if plan.n * out % 32 and not plan.swapped else 1.0
+    store, sums = plan.m * plan.n * out / rate * parts, plan.m * plan.n * 4 / SUMS_RATE
     if plan.through == "cluster":
         store += NEAR + plan.m * plan.n * 4 / NEAR_RATE
     elif plan.ways > 1:

@@ -187,7 +187,8 @@ def _store(plan: Plan, spec: MatMulChain) -> Strategy:
     if is_grouped(spec):
         return through_shared(put, vector(), panel=(rows, width), pad=PAD // nbytes, at=Warpgroup)
     contiguous = (rows if stored.order is ColMajor else width) * nbytes
-    return through_shared(put, tma(min(SPAN, contiguous)), panel=(rows, width), at=Warpgroup, ring=plan.ring(nbytes))
+    span = contiguous if contiguous in (SPAN // 4, SPAN // 2) else SPAN if contiguous % SPAN == 0 else 0
+    return through_shared(put, tma(span), panel=(rows, width), at=Warpgroup, ring=plan.ring(nbytes))
 
 
 @space("sm_90", plan=plans)

@@ -116,9 +116,12 @@ def test_swapped_presets(plan, out, layout):
 
 
 @pytest.mark.parametrize("n", range(8, 257, 8))
-def test_every_width(n):
-    plan = Plan(128, n, swapped=True) if n % 32 else Plan(128, n)
-    right(hopper.gemm(matmul(512, 3 * n + 8, 256, "f16", layout="TN"), plan), calls=1)
+@pytest.mark.parametrize("swapped", [False, True])
+def test_every_width(n, swapped):
+    rows, cols = (3 * n + 8, 512) if swapped else (512, 3 * n + 8)
+    for turns in (False, True) if n <= 192 else (False,):
+        plan = Plan(128, n, pingpong=turns, swapped=swapped)
+        right(hopper.gemm(matmul(rows, cols, 256, "f16", layout="TN"), plan), calls=1)
 
 
 def test_f16_sums_in_f16():

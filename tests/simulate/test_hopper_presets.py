@@ -124,6 +124,11 @@ def test_a_preset_of_each_type(name: str, plan: Plan, kinds: dict[str, str]) -> 
         ("cooperative", Plan(m=128, n=64, cluster=(2, 2), stages=4)),
         ("pingpong", Plan(m=128, n=48, swapped=True, cluster=(2, 1))),
         ("pingpong", Plan(m=64, n=128, panels=2, group=1)),
+        ("cooperative", Plan(m=128, n=168)),
+        ("cooperative", Plan(m=64, n=80, consumers=1, cluster=(2, 1))),
+        ("pingpong", Plan(m=128, n=144)),
+        ("split_k", Plan(m=64, n=72, consumers=1, ways=2)),
+        ("split_k", Plan(m=64, n=48, consumers=1, ways=2, through="cluster")),
         ("gemm", None),
     ],
     ids=str,
@@ -218,6 +223,17 @@ def test_every_derived_statement_is_needed(without: Any, name: str, sizes: tuple
         else:
             pytest.fail(f"nothing missed {statement}")
     assert {"missing-proxy-fence", "missing-wgmma-fence", "deadlock", "race", "not-arrived"} <= codes
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("n", range(8, 257, 8))
+@pytest.mark.parametrize("swapped", [False, True])
+def test_every_width(n: int, swapped: bool) -> None:
+    sizes = (n + 16, 136, 136) if swapped else (136, n + 16, 136)
+    check(scheduled("cooperative", sizes, Plan(128, n, swapped=swapped)))
+    check(scheduled("cooperative", sizes, Plan(64, n, 1, swapped=swapped)))
+    if n <= 192:
+        check(scheduled("pingpong", sizes, Plan(128, n, swapped=swapped)))
 
 
 @pytest.mark.exhaustive
