@@ -83,8 +83,7 @@ class Slot:
         """Forget everything."""
         self.phase, self.pending, self.nbytes = 0, self.count, 0
         self.flights = []
-        width = self.order.columns * 2
-        self.told, self.completed = np.zeros(width, np.int32), np.zeros(width, np.int32)
+        self.told, self.completed = np.zeros(self.order.width, np.int32), np.zeros(self.order.width, np.int32)
         self.completions = []
         self.initialised = self.fenced = None
 
@@ -127,8 +126,8 @@ class Slot:
                 "initialise in one thread, then Fence('barrier.init') there, then a barrier of the block or cluster",
             )
 
-    def arrive(self, team: Team, place: Place, threads: Array, nbytes: int) -> None:
-        """Let threads arrive, each announcing bytes.
+    def arrive(self, team: Team, place: Place, threads: Array, nbytes: int, wide: bool) -> None:
+        """Let threads arrive, each announcing bytes; those of other blocks see what they wrote where it is `wide`.
 
         Raises:
             SimulationError: `too-many-arrivals`, `transaction-bytes`.
@@ -145,8 +144,14 @@ class Slot:
         self.pending -= len(threads)
         self.nbytes += nbytes * len(threads)
         if team.machine.check:
-            self.told = np.maximum(self.told, self.order.released(threads))
+            row = self.order.released(threads)
+            # What one narrow arrival of this block passes on is this block's alone: the wide ones tell the rest.
+            self.told = np.maximum(self.told, row if wide else self.order.within(row, self.initialiser))
         self.settle(team.machine, place)
+
+    def seen(self, wide: bool) -> Array:
+        """Give what those know who have awaited the last completed phase."""
+        return self.completed if wide else self.order.within(self.completed, self.initialiser)
 
     def land(self, machine: Machine) -> bool:
         """Let the next copy arrive, where there is one."""

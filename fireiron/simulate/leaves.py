@@ -181,6 +181,8 @@ class Leaf:
             except Race as race:
                 everyone = storage.granules(access.touched, access.who + np.int32(self.team.offset))
                 raise self.team.machine.race(self.place, race, storage, *everyone) from None
+            if self.team.order.peers and storage.kind == "SH":
+                self._seen(storage, granules, who)
         return gather(access)
 
     def store(self, access: Access, mask: Array | None, values: Array) -> None:
@@ -226,6 +228,23 @@ class Leaf:
         """Refuse to touch what an asynchronous access has not finished with."""
         assert storage.tracker is not None
         refuse_flying(self.team, self.place, storage, granules, verb)
+
+    def _seen(self, storage: Storage, granules: Array, who: Array) -> None:
+        """Refuse to read what a peer wrote where only barriers within one block order it."""
+        tracker = storage.tracker
+        assert tracker is not None
+        hidden = self.team.order.unseen(who, tracker.writer[granules], tracker.write_time[granules])
+        if hidden.any():
+            at = int(np.argmax(hidden))
+            element = storage.name(storage.element_of(int(granules[at])))
+            writer, reader = (self.team.machine.local(int(one)) for one in (tracker.writer[granules[at]], who[at]))
+            raise self.team.error(
+                self.place,
+                "narrow-barrier",
+                f"{self.place}: {reader} reads {element}, which {writer} wrote, and an mbarrier between them orders "
+                "what its own block writes alone",
+                "let both the Arrive and the Await be wide, or meet at a barrier of the cluster",
+            )
 
     def _settled(self, access: Access, verb: str) -> None:
         """Refuse to touch registers that an instruction in flight uses."""

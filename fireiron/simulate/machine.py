@@ -52,6 +52,7 @@ class Waiting:
         parity: and which parity of its phase.
         threads: of the cluster.
         phase: which phase ran when it came.
+        wide: whether those who wait see what other blocks wrote.
     """
 
     team: Team
@@ -60,6 +61,7 @@ class Waiting:
     parity: int
     threads: Array
     phase: int
+    wide: bool
 
     @property
     def ready(self) -> bool:
@@ -81,7 +83,7 @@ class Waiting:
     def resume(self) -> None:
         """Know what the phase's arrivals told."""
         if self.team.machine.check:
-            self.team.order.learn(self.threads, self.slot.completed)
+            self.team.order.learn(self.threads, self.slot.seen(self.wide))
 
     def __str__(self) -> str:
         return f"{self.team.label} awaits {self.slot.awaits(self.parity)}"

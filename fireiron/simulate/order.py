@@ -8,6 +8,12 @@ Where a kernel has asynchronous accesses, what they do belongs to agents, which 
 the bytes that land on a slot of an mbarrier are one agent's, the operands that a warpgroup's instructions read are
 another's. A second half of each row tells, in the same columns, up to when a thread's generic accesses were fenced for
 the asynchronous proxy. Barriers carry both halves alike.
+
+Where blocks of a cluster read each other's shared memory, a third part tells, in the same columns, whose writes a
+thread sees. mbarriers that order within a block alone carry it no further than that block: what another has read is
+read, but what it has written may not be there yet.
+
+Source: PTX ISA 8.2 and 8.10, scope and causality order; 9.7.13.15.13 and .16, mbarrier.arrive and .try_wait: .scope.
 """
 
 from __future__ import annotations
@@ -32,13 +38,16 @@ class Order:
         partial: whether the kernel has barriers of less than all of them.
         agents: how many asynchronous agents there are; None where the kernel has no asynchronous accesses, proxies or
             clusters.
+        peers: threads of each block, where blocks read each other's shared memory; 0 where none does.
     """
 
-    def __init__(self, threads: int, partial: bool, agents: int | None = None) -> None:
+    def __init__(self, threads: int, partial: bool, agents: int | None = None, peers: int = 0) -> None:
         self.threads = threads
         self.proxies = agents is not None
+        self.peers = peers
         self.partial = partial or self.proxies
         self.columns = threads + (agents or 0)
+        self.width = self.columns * (3 if peers else 2 if self.proxies else 1)
         self.now = 0
         self.start = 0  # accesses up to here belong to earlier clusters
         self.base = 0  # accesses of this cluster up to here are ordered before all that follows
@@ -66,8 +75,7 @@ class Order:
     def matrix(self) -> Array:
         """Give what each thread knows, which is nothing at first."""
         if self.known is None:
-            width = self.columns * (2 if self.proxies else 1)
-            self.known = np.zeros((self.threads, width), np.int32)
+            self.known = np.zeros((self.threads, self.width), np.int32)
         return self.known
 
     def join_all(self) -> None:
@@ -108,7 +116,18 @@ class Order:
         """Give what any of these threads knows, and all that they did: what an arrival of theirs tells."""
         merged = self.matrix()[threads].max(axis=0)
         merged[threads] = self.now
+        if self.peers:
+            merged[2 * self.columns + threads] = self.now
         return merged
+
+    def within(self, row: Array, thread: int) -> Array:
+        """Give what is left of what threads told where they show their writes to those of a thread's block alone."""
+        if not self.peers:
+            return row
+        row = row.copy()
+        seen = row[2 * self.columns : 2 * self.columns + self.threads]
+        seen[np.arange(self.threads) // self.peers != thread // self.peers] = 0
+        return row
 
     def common(self, threads: Array) -> Array:
         """Give what every one of these threads knows: what something that they start together may rely on."""
@@ -147,6 +166,12 @@ class Order:
     def unfenced(self, row: Array, other: Array, time: Array) -> Array:
         """Say which generic accesses, ordered before, the asynchronous proxy need not see yet."""
         return (time > self.start) & (time > row[self.columns + self._column(other)])
+
+    def unseen(self, who: Array, other: Array, time: Array) -> Array:
+        """Say which writes of other blocks' threads in this cluster, ordered before, threads need not see yet."""
+        mine, theirs = np.clip(who - 1, 0, self.threads - 1), np.clip(other - 1, 0, self.threads - 1)
+        found = (time > self.base) & (other > 0) & (mine // self.peers != theirs // self.peers)
+        return found & (time > self.matrix()[mine, 2 * self.columns + theirs])
 
     def _column(self, other: Array) -> Array:
         place = np.where(other <= AGENT, self.threads + AGENT - other, other - 1)

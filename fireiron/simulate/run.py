@@ -50,9 +50,9 @@ def simulate(
             `atom-numpy`, `atom-zeroes`, `microkernel-numpy`; `not-arrived`, `source-in-flight`, `missing-proxy-fence`,
             `missing-wgmma-fence`, `uninitialised-barrier`, `barrier-in-use`, `too-many-arrivals`, `transaction-bytes`,
             `phase-ahead`, `bad-peers`, `bulk-views`, `operand-size`, `divergent-cursor`, `role-registers`,
-            `unfinished-flight`, `peer-exited`, `launch-not-awaited`, `variable-range`; `launched`, `cluster-grid`,
-            `precondition`, `no-such-block`, `size-missing`, `number-missing`, `array-missing`, `array-dtype`,
-            `array-shape`, `array-strides`, `workspace-left`.
+            `unfinished-flight`, `peer-exited`, `narrow-barrier`, `launch-not-awaited`, `variable-range`; `launched`,
+            `cluster-grid`, `precondition`, `no-such-block`, `size-missing`, `number-missing`, `array-missing`,
+            `array-dtype`, `array-shape`, `array-strides`, `workspace-left`.
     """
     began = time.perf_counter()
     machine = prepare(kernel, arrays, dict(sizes or {}), dict(numbers or {}), track)

@@ -61,7 +61,9 @@ def order_of(kernel: Kernel) -> Order:
     if not is_asynchronous(kernel):
         return Order(kernel.threads, partial)
     agents = sum(barrier.slots for barrier in kernel.barriers) + -(-kernel.threads // WARPGROUP)
-    return Order(kernel.threads * kernel.cluster, True, agents * kernel.cluster)
+    reads_peers = any(view.peer is not None for s in walk(kernel.body) if isinstance(s, Call) for view in s.views)
+    peers = kernel.threads if reads_peers else 0
+    return Order(kernel.threads * kernel.cluster, True, agents * kernel.cluster, peers)
 
 
 def members(machine: Machine, sizes: Mapping[str, int]) -> Iterator[Member]:

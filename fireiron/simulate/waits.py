@@ -281,7 +281,7 @@ class Waits:
                     wraps = state.cursors[cursor.name].wraps
                     phase = wraps if state.env[cursor.parity.name] == wanted else wraps - 1
                     self._in_step(slot, phase, threads, place)
-            yield Waiting(team, place, slot, wanted, threads, slot.phase)
+            yield Waiting(team, place, slot, wanted, threads, slot.phase, statement.wide)
 
         return Step(None, walk)
 
@@ -343,7 +343,7 @@ class Waits:
                 slot.usable(team, place, mine)
                 if member is not team.member:
                     member.visits += [(int(thread), team.order.now, place) for thread in mine.tolist()]
-                slot.arrive(team, place, mine, statement.nbytes)
+                slot.arrive(team, place, mine, statement.nbytes, statement.wide)
 
         return Step(run)
 

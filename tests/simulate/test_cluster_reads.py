@@ -14,9 +14,14 @@ from fireiron.kernel.ir import (
     BLOCK,
     RANK,
     THREAD,
+    Arrive,
+    Await,
+    Barrier,
     Buffer,
     Call,
     Compute,
+    Fence,
+    InitBarriers,
     Kernel,
     Pointer,
     Statement,
@@ -31,13 +36,15 @@ THREADS = 32
 thread, rank, block = Var(THREAD, THREADS), Var(RANK, 2), Var(BLOCK, 4)
 
 
-def kernel(barrier: tuple[Statement, ...], peer: Expr, last: bool = True) -> Kernel:
+def kernel(barrier: tuple[Statement, ...], peer: Expr, last: bool = True, barriers: tuple[Barrier, ...] = ()) -> Kernel:
     """Let each block write its number to shared memory, and then store what a peer has written."""
     shared = Buffer("word", SH, i32, as_expr(THREADS), unit=Block, nbytes=4 * THREADS)
     held = Buffer("held", RF, i32, as_expr(1), unit=Thread)
     out = Buffer("out", GL, i32, as_expr(4 * THREADS))
     number = Buffer("number", GL, i32, as_expr(4))
+    made = (InitBarriers(barriers), Fence("barrier.init"), Sync(Cluster, "barriers are there", relaxed=True))
     body = (
+        *(made if barriers else ()),
         Compute(View(shared, thread), Arg(0, i32), (View(number, block),)),
         *barrier,
         Call(LOAD, (View(shared, thread, peer=peer), View(held, as_expr(0)))),
@@ -49,7 +56,10 @@ def kernel(barrier: tuple[Statement, ...], peer: Expr, last: bool = True) -> Ker
         Pointer(number, (as_expr(4),), (as_expr(1),), "input"),
         Pointer(out, (as_expr(4 * THREADS),), (as_expr(1),), "output"),
     )
-    return Kernel("peers", pointers, as_expr(4), THREADS, 4 * THREADS, (shared, held), body, cluster=2)
+    nbytes = 4 * THREADS + 8 * len(barriers)
+    return Kernel(
+        "peers", pointers, as_expr(4), THREADS, nbytes, (shared, held), body, cluster=2, barriers=barriers
+    )  # fmt: skip
 
 
 def run(made: Kernel) -> np.ndarray:
@@ -85,3 +95,40 @@ def test_a_peer_is_one_block_of_the_cluster(peer: Expr) -> None:
     with pytest.raises(SimulationError) as caught:
         run(kernel(MEET, peer))
     assert caught.value.code == "bad-peers"
+
+
+MET, HANDED = (Barrier(name, 1, count, offset=4 * THREADS + 8 * i) for i, (name, count) in enumerate(
+    (("met", 2 * THREADS), ("handed", THREADS)),
+))  # fmt: skip
+ZERO = as_expr(0)
+
+
+def at_mbarrier(arrives: bool, waits: bool) -> tuple[Statement, ...]:
+    """Let all threads of both blocks arrive at both blocks' mbarriers, and wait."""
+    return (
+        *(Arrive(MET, ZERO, peer=as_expr(to), wide=arrives) for to in range(2)),
+        Await(MET, ZERO, ZERO, wide=waits),
+    )  # fmt: skip
+
+
+def test_an_mbarrier_of_the_cluster_shows_what_peers_wrote() -> None:
+    out = run(kernel(at_mbarrier(True, True), 1 - rank, barriers=(MET,)))
+    np.testing.assert_array_equal(out[:, 0], [11, 10, 13, 12])
+
+
+@pytest.mark.parametrize(("arrives", "waits"), [(False, True), (True, False), (False, False)])
+def test_an_mbarrier_of_a_block_does_not(arrives: bool, waits: bool) -> None:
+    with pytest.raises(SimulationError) as caught:
+        run(kernel(at_mbarrier(arrives, waits), 1 - rank, barriers=(MET,)))
+    assert caught.value.code == "narrow-barrier"
+    assert "thread 0 of block 0 reads word[0] (byte 0 of shared memory), which thread 0 of block 1" in str(caught.value)
+    assert "wide" in (caught.value.fix or "")
+
+
+def test_a_barrier_of_a_block_is_enough_within_it() -> None:
+    """A narrow mbarrier hands on, inside a block, what its threads saw; and to itself a block shows all it wrote."""
+    hand = (Arrive(HANDED, ZERO), Await(HANDED, ZERO, ZERO))
+    out = run(kernel((*at_mbarrier(True, True), Sync(Block, "hand on")), 1 - rank, barriers=(MET,)))
+    np.testing.assert_array_equal(out[:, 0], [11, 10, 13, 12])
+    own = run(kernel(hand, rank, barriers=(HANDED,)))
+    np.testing.assert_array_equal(own[:, 0], [10, 11, 12, 13])

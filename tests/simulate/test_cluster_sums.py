@@ -155,25 +155,30 @@ def test_every_run_gives_the_same_bits() -> None:
     np.testing.assert_array_equal(first.view("u2"), again.view("u2"))
 
 
-def changed(body: tuple[Statement, ...], wanted: Callable[[Statement], bool]) -> tuple[Statement, ...]:
-    """Leave out the statements that a function picks."""
+Change = Callable[[Statement], Statement]
+
+
+def changed(
+    body: tuple[Statement, ...], wanted: Callable[[Statement], bool], change: Change | None
+) -> tuple[Statement, ...]:
+    """Change the statements that a function picks, or leave them out."""
     out: list[Statement] = []
     for statement in body:
         match statement:
             case _ if wanted(statement):
-                pass
+                out += [] if change is None else [change(statement)]
             case For(body=inner) | If(body=inner) | Region(body=inner):
-                out.append(attrs.evolve(statement, body=changed(inner, wanted)))
+                out.append(attrs.evolve(statement, body=changed(inner, wanted, change)))
             case Roles(roles=roles):
-                out.append(Roles(tuple(attrs.evolve(r, body=changed(r.body, wanted)) for r in roles)))
+                out.append(Roles(tuple(attrs.evolve(r, body=changed(r.body, wanted, change)) for r in roles)))
             case _:
                 out.append(statement)
     return tuple(out)
 
 
-def broken(kernel: Kernel, wanted: Callable[[Statement], bool]) -> str:
-    """Say by which error the simulator finds that statements were left out."""
-    other = attrs.evolve(kernel, body=changed(kernel.body, wanted))
+def broken(kernel: Kernel, wanted: Callable[[Statement], bool], change: Change | None = None) -> str:
+    """Say by which error the simulator finds that statements were left out, or changed."""
+    other = attrs.evolve(kernel, body=changed(kernel.body, wanted, change))
     assert other != kernel
     with pytest.raises(SimulationError) as caught:
         simulate(other, random_arrays(Interface.of(kernel), {}), launched=kernel.cluster if kernel.persistent else None)
@@ -213,3 +218,12 @@ def test_warps_meet_before_they_tell_what_they_read(name: str) -> None:
     # Roles store through shared memory, with barriers of their own in between.
     kernel = KERNELS[name]().lowered()
     assert broken(kernel, lambda s: isinstance(s, Sync) and "read its part" in s.reason) in ("race", "peer-exited")
+
+
+@pytest.mark.parametrize("kind", [Await, Arrive])
+@pytest.mark.parametrize("made", KERNELS.values(), ids=KERNELS)
+def test_the_sums_take_barriers_that_order_the_cluster(
+    made: Callable[[], Any], kind: type[Await] | type[Arrive]
+) -> None:
+    code = broken(made().lowered(), of_barrier(kind, "summed"), lambda s: attrs.evolve(s, wide=False))
+    assert code == "narrow-barrier"
