@@ -117,6 +117,27 @@ def test_no_panel_is_narrower_than_32_columns() -> None:
 
 
 @pytest.mark.parametrize(
+    "spec",
+    [
+        tn(4096, 3584, 4096, groups=8),
+        tn(768, 3584, 4096, out="f32"),
+        matmul(768, 3584, 4096, "e4m3", layout="TN", arch="sm_90a"),
+    ],
+    ids=["rows stored by vectors", "32-bit results", "8-bit operands"],
+)
+def test_panels_of_whole_spans_where_others_would_cost_more(spec: Any) -> None:
+    assert all(plan.n % 32 == 0 for plan in hopper.plans(spec) if not plan.swapped)
+
+
+def test_rows_that_end_between_32_bytes_cost_more() -> None:
+    spec = tn(4096, 4096, 256)
+    plain, swapped = (hopper.clocks(Plan(128, 168, swapped=swapped), spec) for swapped in (False, True))
+    assert plain > 1.1 * swapped
+    plain, swapped = (hopper.clocks(Plan(128, 176, swapped=swapped), spec) for swapped in (False, True))
+    assert plain == pytest.approx(swapped)
+
+
+@pytest.mark.parametrize(
     ("n", "width"), [(176, 176), (144, 144), (112, 112), (168, 56), (104, 104), (160, 32), (192, 64)]
 )
 def test_panels_meet_at_multiples_of_32_bytes(n: int, width: int) -> None:
