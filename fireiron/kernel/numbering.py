@@ -46,15 +46,9 @@ def _grouped(index: Expr, parts: dict[str, Cut], order: Grouped) -> dict[str, Ex
     inside = index % (wide * order.rows)
     rest = 0 if proves(eq(high % order.rows, 0)) else simplest(high % order.rows)
     if isinstance(rest, int):  # two constants, of which one is chosen: dividing by a variable takes 100 clocks
-        whole = le(first + order.rows, high)
-        row, col = (
-            select(whole, full, short) if rest else full
-            for full, short in (
-                (inside % order.rows, inside % max(1, rest)),
-                (inside // order.rows, inside // max(1, rest)),
-            )
-        )
-        return {**found, rows: first + row, cols: col}
+        whole, last = le(first + order.rows, high), rest or order.rows
+        row = select(whole, inside % order.rows, inside % last)
+        return {**found, rows: first + row, cols: select(whole, inside // order.rows, inside // last)}
     height = minimum(high - first, order.rows)
     return {**found, rows: first + inside % height, cols: inside // height}
 

@@ -13,7 +13,7 @@ Where blocks of a cluster read each other's shared memory, a third part tells, i
 thread sees. mbarriers that order within a block alone carry it no further than that block: what another has read is
 read, but what it has written may not be there yet.
 
-Source: PTX ISA 8.2 and 8.10, scope and causality order; 9.7.13.15.13 and .16, mbarrier.arrive and .try_wait: .scope.
+Source: PTX ISA, memory consistency model: scope, causality order; mbarrier.arrive and mbarrier.try_wait: .scope.
 """
 
 from __future__ import annotations
