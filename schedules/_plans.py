@@ -228,8 +228,17 @@ def plans(spec: MatMulChain) -> tuple[Plan, ...]:
     """List the plans that fit a product, the one that should be fastest first; none where wgmma does not take it."""
     if not takes(spec):
         return ()
-    ranked = sorted((clocks(plan, spec), i, plan) for i, plan in enumerate(_candidates(spec)))
+    found = tuple(_candidates(spec))
+    fit = tuple(plan for plan in found if _folds(plan, spec)) or found
+    ranked = sorted((clocks(plan, spec), i, plan) for i, plan in enumerate(fit))
     return tuple(plan for _, _, plan in ranked)
+
+
+def _folds(plan: Plan, spec: MatMulChain) -> bool:
+    """Say whether tensors of rows have one column for each tile along N."""
+    cols = _size(dict(spec.matmul.sizes)["N"])
+    wanted = {_size(op.tensor.shape[-1]) for op in spec.matmul.ops if isinstance(op, Rows)}
+    return wanted <= {-(-cols // plan.n)}
 
 
 def _candidates(spec: MatMulChain) -> Iterator[Plan]:

@@ -199,7 +199,7 @@ def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
     `ampere.gemm` and its kin, as `check()` says: lines that do not start at multiples of 16 bytes; K that is not
     contiguous, of elements that are not 16-bit; other element types; prologs of both operands. An operand with a prolog
     comes from registers, as A, for which the product may be swapped. Prologs that scale 8-bit floats by blocks are
-    `scaled_gemm`'s, and multiply sums.
+    `scaled_gemm`'s, and multiply sums. Where rows are folded, tiles are as wide as that tensor has columns for.
 
     Args:
         plan: the degrees of freedom, None for the best of `plans`.

@@ -145,6 +145,20 @@ def test_outputs_beside_on_hopper(form: str) -> None:
     held((hopper.pingpong if form == "pingpong" else hopper.cooperative)(spec, plan))
 
 
+@pytest.mark.parametrize("n", [56, 72, 80, 168])
+@pytest.mark.parametrize("form", ["cooperative", "pingpong", "swapped"])
+def test_outputs_beside_in_tiles_of_any_width(form: str, n: int) -> None:
+    m, columns, _ = size = (136, 184, 72)
+    before, residual = (Matrix(m, columns, "f16", name=name) for name in ("before", "residual"))
+    lines = Vector(columns, "f16", name="line"), Vector(m, "f16", name="column", along=ColMajor)
+    spec = matmul(*size, "f16", layout="TN").then(add(lines[0]), save(before), add(lines[1]), relu, add(residual))
+    plan = Plan(m=128, n=n, pingpong=form == "pingpong", swapped=form == "swapped", stages=3)
+    held(hopper.gemm(spec, plan))
+    if form != "swapped":
+        sums = Matrix(m, -(-columns // n), name="sums")
+        held(hopper.gemm(matmul(*size, "f16", layout="TN").then(relu, row_sum(sums)), plan))
+
+
 @pytest.mark.parametrize("form", ["cooperative", "pingpong"])
 def test_rows_on_hopper(form: str) -> None:
     m, n, _ = HOPPER_SIZE

@@ -8,6 +8,7 @@ import attrs
 import pytest
 
 from fireiron import ColMajor, MatMul, Matrix, RowMajor, matmul, relu, row_sum
+from fireiron.base.errors import DecompositionError
 from fireiron.schedules import hopper
 from fireiron.schedules.hopper import Plan
 
@@ -85,6 +86,19 @@ def test_rows_are_folded_where_few_threads_hold_each() -> None:
     spec = tn(2048, 2048, 512)
     assert any(plan.swapped for plan in hopper.plans(spec))
     assert not any(plan.swapped for plan in hopper.plans(spec.then(row_sum(Matrix(2048, 16, name="sums")))))
+
+
+@pytest.mark.parametrize("columns", [8, 11, 16, 32])
+def test_tiles_are_as_wide_as_sums_of_rows_ask(columns: int) -> None:
+    spec = tn(2048, 2048, 512).then(row_sum(Matrix(2048, columns, name="sums")))
+    assert {-(-2048 // plan.n) for plan in hopper.plans(spec)} == {columns}
+    assert "sums" in hopper.gemm(spec).cuda()
+
+
+def test_sums_of_rows_that_no_tile_gives_are_refused() -> None:
+    with pytest.raises(DecompositionError) as caught:
+        hopper.gemm(tn(2048, 2048, 512).then(row_sum(Matrix(2048, 3, name="sums")))).cuda()
+    assert caught.value.code == "epilog-rows"
 
 
 def test_streams_are_not_for_tiles_that_take_turns() -> None:
