@@ -130,5 +130,6 @@ def test_a_barrier_of_a_block_is_enough_within_it() -> None:
     hand = (Arrive(HANDED, ZERO), Await(HANDED, ZERO, ZERO))
     out = run(kernel((*at_mbarrier(True, True), Sync(Block, "hand on")), 1 - rank, barriers=(MET,)))
     np.testing.assert_array_equal(out[:, 0], [11, 10, 13, 12])
-    own = run(kernel(hand, rank, barriers=(HANDED,)))
-    np.testing.assert_array_equal(own[:, 0], [10, 11, 12, 13])
+    for barrier in (hand, ()):
+        own = run(kernel(barrier, rank, barriers=(HANDED,)))
+        np.testing.assert_array_equal(own[:, 0], [10, 11, 12, 13])
