@@ -354,7 +354,7 @@ _FENCES = {
 
 
 def goes_on(var: Var, extent: Expr, number: Numbers) -> str:
-    """Say that trips are left: where a variable divides the extent, by a product, for a quotient takes 100 clocks."""
+    """Say that trips are left: where a variable divides the extent, by a product: a quotient takes 30 instructions."""
     quotient, *others = terms(extent)
     more = as_int(sum(others, as_expr(0)))
     if more is None or not isinstance(quotient, FloorDiv) or isinstance(quotient.denominator, Const):

@@ -45,7 +45,7 @@ def _grouped(index: Expr, parts: dict[str, Cut], order: Grouped) -> dict[str, Ex
     first = index // (wide * order.rows) * order.rows
     inside = index % (wide * order.rows)
     rest = 0 if proves(eq(high % order.rows, 0)) else simplest(high % order.rows)
-    if isinstance(rest, int):  # two constants, of which one is chosen: dividing by a variable takes 100 clocks
+    if isinstance(rest, int):  # two constants, of which one is chosen: dividing by a variable takes 30 instructions
         whole, last = le(first + order.rows, high), rest or order.rows
         row = select(whole, inside % order.rows, inside % last)
         return {**found, rows: first + row, cols: select(whole, inside // order.rows, inside // last)}

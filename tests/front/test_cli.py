@@ -148,7 +148,7 @@ def test_emit_json_is_enough_to_launch(data: Any) -> None:
 
 
 def test_compile_tells_resources_and_the_cache(call: Any, data: Any, tmp_path: Path) -> None:
-    pytest.importorskip("cuda.bindings.nvrtc")
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
     path = tmp_path / "k.cubin"
     words = ("compile", "simt.listing1", "--arch", "sm_80")
     first = data(*words, "-o", str(path))
@@ -168,7 +168,7 @@ def test_compile_tells_resources_and_the_cache(call: Any, data: Any, tmp_path: P
 
 
 def test_compile_takes_a_cap_of_registers(data: Any) -> None:
-    pytest.importorskip("cuda.bindings.nvrtc")
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
     words = ("compile", "simt.listing1", "--arch", "sm_80")
     assert data(*words)["registers"] > 24
     capped = (*words, "--max-registers", "24", "--allow-spills")

@@ -87,7 +87,7 @@ def nodes(e: Expr) -> Iterator[Expr]:
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 9))
 def test_groups_of_rows_divide_by_constants(high: int, wide: int, rows: int) -> None:
-    """A last group that is shorter is another constant: dividing by what a variable says takes 100 clocks."""
+    """A last group that is shorter is another constant: dividing by what a variable says takes 30 instructions."""
     found = tile_numbers(Var("tile", high * wide), {"M": cut(1, high), "N": cut(1, wide)}, Grouped(rows))
     divisions = [e for number in found.values() for e in nodes(number) if isinstance(e, FloorDiv | Mod)]
     assert all(as_int(e.denominator) is not None for e in divisions)
