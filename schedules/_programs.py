@@ -151,7 +151,7 @@ def hopper(program: ProductsChain, plan: Plan | None = None) -> ProductsChain:
     chain: ProductsChain = (
         tiled.epilog(memory=FR, store=_store(n))
         .split(SPAN // nbytes).pipeline(min(6, (SHARED - staging) // chunk), inflight=1)
-        .specialize(producers=1, registers=(24, 240))
+        .specialize(producers=1, registers=(24, 240), prefetch=1)
     )  # fmt: skip
     for tensor in _operands(program):
         chain = chain.load(tensor, SH, tma(SPAN))

@@ -13,6 +13,8 @@ from fireiron.language.levels import MEMORIES, SH, Block, Cluster, Kernel, Level
 from fireiron.language.residual import Operand, Residual
 from fireiron.language.tensor import RowMajor
 
+MOST_PREFETCHED = 16  # chunks of K
+
 
 def still_open(residual: Residual, method: str) -> None:
     """Refuse links after `done`."""
@@ -340,12 +342,18 @@ def staggered(before: Residual, after: Residual, level: Level | None, units: int
         )
 
 
-def specialised(residual: Residual, producers: int, registers: tuple[int, int] | None) -> None:
-    """Refuse roles that the hardware cannot form.
+def specialised(residual: Residual, producers: int, registers: tuple[int, int] | None, prefetch: int) -> None:
+    """Refuse roles that the hardware cannot form, and requests for chunks that are no number of them.
 
     Raises:
-        DecompositionError: `role-registers`.
+        DecompositionError: `role-registers`, `role-prefetch`.
     """
+    if not 0 <= prefetch <= MOST_PREFETCHED:
+        raise DecompositionError(
+            "role-prefetch",
+            f"specialize(prefetch={prefetch}) asks the L2 cache for {prefetch} chunks",
+            fix=f"give 0 to {MOST_PREFETCHED} chunks; more than two or three delay those that products wait for",
+        )
     wrong = [r for r in registers or () if r % 8 or not 24 <= r <= 256]
     if producers < 1 or wrong:
         raise DecompositionError(

@@ -282,6 +282,11 @@ __device__ __forceinline__ void prefetch_map(const TensorMap* map) {
     asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
 }
 """,
+    "prefetch_line": """\
+__device__ __forceinline__ void prefetch_line(const void* place) {
+    asm volatile("prefetch.global.L2 [%0];" : : "l"(__cvta_generic_to_global(place)) : "memory");
+}
+""",
     "shared_address": """\
 __device__ __forceinline__ unsigned shared_address(const void* place) {
     return static_cast<unsigned>(__cvta_generic_to_shared(place));

@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from fireiron.algebra.expr import Var
 from fireiron.base.text import Writer
 from fireiron.cuda.helpers import HELPERS, called
 from fireiron.cuda.memory import buffers, dtypes, parameter
 from fireiron.cuda.statements import Body
 from fireiron.cuda.types import C_TYPES, DECLARED, c_type
 from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, THREAD, Kernel, Roles, TensorMap
+from fireiron.kernel.rewrite import mentions
 
 INDENT: Final = "    "
 _SPECIAL: Final = {THREAD: "threadIdx.x", BLOCK: "blockIdx.x", BLOCKS: "gridDim.x", RANK: "cluster_rank()"}
@@ -74,9 +76,10 @@ def _entry(kernel: Kernel, body: str) -> str:
 
 
 def _used(kernel: Kernel, body: str) -> list[str]:
-    """List the special variables that a body names; roles declare `thread` themselves."""
-    roles = any(isinstance(statement, Roles) for statement in kernel.body)
-    return [name for name in _SPECIAL if _mentions(body, name) and not (roles and name == THREAD)]
+    """List the special variables that a body names; roles declare a `thread` of their own."""
+    common = tuple(s for s in kernel.body if not isinstance(s, Roles))
+    own = common != kernel.body and not mentions(common, Var(THREAD, kernel.threads))
+    return [name for name in _SPECIAL if _mentions(body, name) and not (own and name == THREAD)]
 
 
 def _mentions(text: str, name: str) -> bool:

@@ -36,6 +36,7 @@ from fireiron.kernel.ir import (
     THREAD,
     Advance,
     Arrive,
+    Ask,
     Await,
     Call,
     Commit,
@@ -181,6 +182,8 @@ class Body:
                 with self.writer.block("if (threadIdx.x == 0) {"):
                     for described in maps:
                         write(f"prefetch_map(&{described.name});")
+            case Ask(view=view):
+                write(f"prefetch_line(&{Element(view, number)});  // a bulk copy reads it soon")
             case Turn(number=barrier, threads=threads, waits=waits, reason=reason):
                 write(f"barrier_{'sync' if waits else 'arrive'}<{barrier}, {threads}>();  // {reason}")
             case Roles(roles=roles):

@@ -401,8 +401,7 @@ class SplitRefinements(Chain):
 
         Args:
             stages: ring slots.
-            inflight: 1 lets asynchronous instructions (wgmma) of one chunk still read its slot while the next chunk's
-                begin, so that they follow each other without a gap; 0 waits for them.
+            inflight: 1 lets instructions (wgmma) still read a chunk's slot while the next chunk's begin; 0 waits.
             drain: whether it ends with each chunk of the pipeline around it instead.
 
         Raises:
@@ -427,18 +426,19 @@ class SplitRefinements(Chain):
             )
         return self._loops(stages=stages, inflight=inflight, drain=drain, link=here())
 
-    def specialize(self: S_, producers: int = 1, registers: tuple[int, int] | None = None) -> S_:
+    def specialize(self: S_, producers: int = 1, registers: tuple[int, int] | None = None, prefetch: int = 0) -> S_:
         """Give the loads below to warps of their own, which run ahead as slots fall free.
 
         Args:
             producers: warpgroups that load.
             registers: budgets of a thread that loads, and of one that computes; multiples of 8 from 24 to 256.
+            prefetch: of a block's chunks, the first ones that those who compute ask the L2 cache for, on entry.
 
         Raises:
-            DecompositionError: `role-registers`.
+            DecompositionError: `role-registers`, `role-prefetch`.
         """
-        self._check(rules.specialised, self.residual, producers, registers)
-        return self._loops(specialised=Specialised(producers, registers), link=here())
+        self._check(rules.specialised, self.residual, producers, registers, prefetch)
+        return self._loops(specialised=Specialised(producers, registers, prefetch), link=here())
 
 
 class LoadRefinements(Chain):

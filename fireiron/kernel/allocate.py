@@ -8,6 +8,7 @@ import attrs
 
 from fireiron.algebra.expr import as_int
 from fireiron.kernel.ir import (
+    Ask,
     Buffer,
     Call,
     Compute,
@@ -142,6 +143,8 @@ def rebind(body: tuple[Statement, ...], buffers: Mapping[str, Buffer]) -> tuple[
                 out.append(attrs.evolve(statement, views=tuple(final(v) for v in views), map=described))
             case Micro(views=views):
                 out.append(attrs.evolve(statement, views=tuple(final(v) for v in views)))
+            case Ask(view=view):
+                out.append(attrs.evolve(statement, view=final(view)))
             case FindGroup(ends=ends):
                 out.append(attrs.evolve(statement, ends=final(ends)))
             case Wait(holds=holds) if holds is not None:

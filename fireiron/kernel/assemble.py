@@ -9,6 +9,7 @@ import attrs
 from fireiron.algebra.expr import Var, as_expr, eq
 from fireiron.atoms.tma import GROUP as BULK
 from fireiron.kernel.context import Body, Context, State
+from fireiron.kernel.first_lines import first_lines
 from fireiron.kernel.ir import (
     THREAD,
     Advance,
@@ -58,10 +59,12 @@ def part(links: Sequence[Decomposition], state: State, context: Context, math: B
     load = lower_links(links, state, context)
     if len(peers(context)) > 1:
         load = (*load, *_drain(context))
-    load = (*context.lets, If(eq(Var(THREAD, context.loaders), 0), load))
+    lets, alone = tuple(context.lets), load
+    load = (*lets, If(eq(Var(THREAD, context.loaders), 0), load))
     context.definitions = {**context.definitions, **definitions}
     context.names |= names
     context.role = "math"
+    asked = first_lines(context.rings[0].splits[0], (*lets, *alone), context)
     cursors = tuple(ring.cursor for ring in context.rings)
     budgets = context.registers
     if context.cluster == 1:
@@ -82,7 +85,7 @@ def part(links: Sequence[Decomposition], state: State, context: Context, math: B
             ),
         )
     )
-    return (*set_up(context), roles)
+    return (*asked, *set_up(context), roles)
 
 
 def _barriers(context: Context) -> tuple[Barrier, ...]:

@@ -308,6 +308,14 @@ class Prefetch:
 
 
 @attrs.frozen
+class Ask:
+    """Ask the L2 cache for the line of an element of global memory, which is read soon: no thread sees a difference."""
+
+    view: View
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+
+@attrs.frozen
 class Turn:
     """Meet at a numbered barrier of the block: wait there, or only arrive.
 
@@ -391,7 +399,7 @@ class Region:
 
 Statement: TypeAlias = (
     Let | FindGroup | For | If | Call | Compute | Sync | CountIn | Raise | Lower | Commit | Wait | Micro | Region
-    | InitBarriers | Await | Arrive | Advance | Fence | Prefetch | Turn | Roles
+    | InitBarriers | Await | Arrive | Advance | Fence | Prefetch | Ask | Turn | Roles
 )  # fmt: skip
 
 
@@ -447,6 +455,7 @@ __all__ = [
     "THREAD",
     "Advance",
     "Arrive",
+    "Ask",
     "Await",
     "Barrier",
     "Binding",

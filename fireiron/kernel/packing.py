@@ -19,6 +19,7 @@ from fireiron.base.link import Link
 from fireiron.kernel.ir import (
     Advance,
     Arrive,
+    Ask,
     Await,
     Buffer,
     Call,
@@ -127,6 +128,8 @@ def _statement(statement: Statement) -> Statement:
             return statement
         case Fence() | Prefetch() | Turn():
             return statement
+        case Ask(view=view, link=link):
+            return attrs.evolve(statement, view=_view(view, link))
         case _ as never:
             assert_never(never)
 

@@ -12,6 +12,7 @@ from fireiron.base.link import Link
 from fireiron.kernel.ir import (
     Advance,
     Arrive,
+    Ask,
     Await,
     Binding,
     Call,
@@ -106,6 +107,8 @@ def replaced(body: Body, values: Mapping[Var, Expr]) -> Body:
                 out.append(attrs.evolve(s, slot=one(s.slot), peer=maybe(s.peer)))
             case Advance():
                 out.append(attrs.evolve(s, by=one(s.by)))
+            case Ask():
+                out.append(attrs.evolve(s, view=view(s.view)))
             case Roles(roles=roles):
                 out.append(Roles(tuple(attrs.evolve(role, body=replaced(role.body, known)) for role in roles)))
             case Commit() | Wait() | Sync() | InitBarriers() | Fence() | Prefetch() | Turn():

@@ -17,6 +17,7 @@ from fireiron.kernel.ir import (
     THREAD,
     Advance,
     Arrive,
+    Ask,
     Await,
     Call,
     Commit,
@@ -126,6 +127,7 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
                 | Advance()
                 | Fence()
                 | Prefetch()
+                | Ask()
                 | Turn()
             ):
                 pass

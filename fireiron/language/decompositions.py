@@ -119,10 +119,12 @@ class Specialised:
     Args:
         producers: warpgroups that load.
         registers: budgets of a thread that loads and of one that computes, None where each keeps its launch's.
+        prefetch: chunks, a block's first ones, that those who compute ask the L2 cache for.
     """
 
     producers: int = 1
     registers: tuple[int, int] | None = None
+    prefetch: int = 0
 
 
 @attrs.frozen

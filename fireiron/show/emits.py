@@ -131,6 +131,9 @@ def _ahead(link: Split) -> str:
         whose = count(link.specialised.producers, "warpgroup")
         said = f"; {whose} load{'s' * (link.specialised.producers == 1)}"
         said += f", up to {count(link.stages, 'chunk')} ahead in as many slots; the others compute"
+        if link.specialised.prefetch:
+            chunks = link.specialised.prefetch
+            said += f", and first ask the L2 cache for {'the first chunk' if chunks == 1 else f'{chunks} chunks'}"
     elif link.stages > 1:
         said = f"; the loads below run {count(link.stages - 1, 'chunk')} ahead in {link.stages} slots"
     return said + ("; a slot falls free a chunk later, so that products follow without a gap" if link.inflight else "")

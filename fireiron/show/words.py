@@ -144,7 +144,8 @@ def _specialised(link: Split) -> str:
     warpgroups = link.specialised.producers
     said = "specialize" + (f" {warpgroups} producers" if warpgroups > 1 else "")
     budgets = link.specialised.registers
-    return said if budgets is None else f"{said} registers {budgets[0]}/{budgets[1]}"
+    said = said if budgets is None else f"{said} registers {budgets[0]}/{budgets[1]}"
+    return f"{said} prefetch {link.specialised.prefetch}" if link.specialised.prefetch else said
 
 
 def summed(link: Split) -> str:

@@ -10,6 +10,7 @@ from fireiron.kernel.ir import (
     BLOCKS,
     Advance,
     Arrive,
+    Ask,
     Await,
     Call,
     Commit,
@@ -76,7 +77,7 @@ def _statement(statement: Statement, env: Mapping[str, int], threads: int) -> fl
         case (
             Sync() | CountIn() | Raise() | Lower()
             | Commit() | Wait() | InitBarriers() | Await() | Arrive() | Advance() | Fence() | Prefetch()
-            | Turn()
+            | Ask() | Turn()
         ):  # fmt: skip
             return STATEMENT_S / 4
         case Roles(roles=roles):

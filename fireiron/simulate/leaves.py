@@ -393,6 +393,20 @@ def gather(access: Access) -> Array:
     return storage.data.reshape(-1)[access.index] if storage.kind == "RF" else storage.data[access.index]
 
 
+def asking(operand: Operand, place: Place, team: Team) -> Callable[[State, Any], None]:
+    """Compile requests to the L2 cache: their lines lie in the array, and nothing else of them shows."""
+
+    def run(state: State, act: Any) -> None:
+        mask = both(act, None, (1, team.threads))
+        if not isinstance(mask, str):
+            try:
+                operand.access(state.env, (1, team.threads), mask)
+            except Fault as fault:
+                raise team.fault(place, fault, "asks for") from None
+
+    return run
+
+
 def both(first: Any, second: Any, lanes: tuple[int, int]) -> Any:
     """Join two masks: None where all lanes are active, SKIP where none is.
 

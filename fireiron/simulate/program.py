@@ -20,6 +20,7 @@ from fireiron.kernel.ir import (
     THREAD,
     Advance,
     Arrive,
+    Ask,
     Await,
     Call,
     Commit,
@@ -48,7 +49,7 @@ from fireiron.simulate.before import refuse_early
 from fireiron.simulate.bulk import BulkCopy
 from fireiron.simulate.deferred import DeferredMatMul
 from fireiron.simulate.groups import BULK_LOAD, BULK_STORE, DEFERRED, WGMMA
-from fireiron.simulate.leaves import SKIP, Leaf, Operand, Plan, as_true, both
+from fireiron.simulate.leaves import SKIP, Leaf, Operand, Plan, as_true, asking, both
 from fireiron.simulate.machine import Event
 from fireiron.simulate.meaning import (
     CollectiveMeaning,
@@ -205,6 +206,8 @@ class Compiler:
                 return Waits(self, scope).statement(statement)
             case Prefetch():
                 return Step(lambda state, act: None)
+            case Ask(view=view):
+                return Step(asking(self.operand(view), self.place(None, "prefetch", scope), self.team))
             case Call(atom=atom) if atom.completion in (BULK_LOAD, BULK_STORE):
                 return Step(BulkCopy(self, statement, scope).run)
             case Call(atom=atom) if atom.completion == WGMMA:
@@ -300,7 +303,7 @@ class Compiler:
             case (
                 Let() | FindGroup() | Sync() | CountIn() | Raise() | Lower()
                 | Micro() | Commit() | Wait() | InitBarriers() | Await() | Arrive()
-                | Advance() | Fence() | Prefetch() | Turn() | Roles()
+                | Advance() | Fence() | Prefetch() | Ask() | Turn() | Roles()
             ):  # fmt: skip
                 return None
             case _ as never:

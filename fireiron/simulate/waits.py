@@ -472,7 +472,8 @@ def _narrowed(value: Any, parent: Team, team: Team) -> Any:
     if not isinstance(value, np.ndarray):
         return value
     found = cast("Array", value)
-    return found[..., team.first : team.first + team.threads] if found.shape[-1] == parent.threads else found
+    varies = found.ndim > 0 and found.shape[-1] == parent.threads
+    return found[..., team.first : team.first + team.threads] if varies else found
 
 
 def _begin(team: Team, step: Step, state: State) -> Coroutine:

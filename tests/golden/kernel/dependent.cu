@@ -54,6 +54,10 @@ __device__ __forceinline__ void prefetch_map(const TensorMap* map) {
     asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
 }
 
+__device__ __forceinline__ void prefetch_line(const void* place) {
+    asm volatile("prefetch.global.L2 [%0];" : : "l"(__cvta_generic_to_global(place)) : "memory");
+}
+
 __device__ __forceinline__ unsigned shared_address(const void* place) {
     return static_cast<unsigned>(__cvta_generic_to_shared(place));
 }
@@ -157,8 +161,10 @@ gemm_128x64x64_bf16_f32(
     const __grid_constant__ TensorMap A_map,
     const __grid_constant__ TensorMap B_map,
     const __grid_constant__ TensorMap C_map) {
+    const int thread = threadIdx.x;
     const int block = blockIdx.x;
     const int blocks = gridDim.x;
+    __builtin_assume(thread >= 0);
     __builtin_assume(block >= 0);
     __builtin_assume(blocks >= 0);
     extern __shared__ __align__(1024) unsigned char shared[];
@@ -173,6 +179,23 @@ gemm_128x64x64_bf16_f32(
         prefetch_map(&A_map);
         prefetch_map(&B_map);
         prefetch_map(&C_map);
+    }
+    if (thread > 127) {
+        const int first_tile = block;
+        const int first_tile_m = first_tile % 2;
+        const int first_tile_n = first_tile / 2;
+        if (thread < 192) {
+            const int line = thread * 2 + first_tile_n % 2 - 256;
+            if (first_tile_m * 128 + line < 200) {
+                prefetch_line(&A[first_tile_m * 65536 + line * 512]);  // a bulk copy reads it soon
+            }
+        }
+        if (thread > 191 && thread < 224) {
+            const int line2 = thread * 2 + first_tile % 2 - 384;
+            if (first_tile_n * 64 + line2 < 136) {
+                prefetch_line(&B[first_tile_n * 32768 + line2 * 512]);  // a bulk copy reads it soon
+            }
+        }
     }
     if (threadIdx.x == 0) {
         for (int i = 0; i < 4; ++i) {

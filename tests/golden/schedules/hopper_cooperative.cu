@@ -46,6 +46,10 @@ __device__ __forceinline__ void prefetch_map(const TensorMap* map) {
     asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
 }
 
+__device__ __forceinline__ void prefetch_line(const void* place) {
+    asm volatile("prefetch.global.L2 [%0];" : : "l"(__cvta_generic_to_global(place)) : "memory");
+}
+
 __device__ __forceinline__ unsigned shared_address(const void* place) {
     return static_cast<unsigned>(__cvta_generic_to_shared(place));
 }
@@ -161,9 +165,11 @@ gemm_128x256x64_bf16_f32(
     const __grid_constant__ TensorMap A_map,
     const __grid_constant__ TensorMap B_map,
     const __grid_constant__ TensorMap C_map) {
+    const int thread = threadIdx.x;
     const int block = blockIdx.x;
     const int blocks = gridDim.x;
     const int rank = cluster_rank();
+    __builtin_assume(thread >= 0);
     __builtin_assume(block >= 0);
     __builtin_assume(blocks >= 0);
     __builtin_assume(rank >= 0);
@@ -179,6 +185,19 @@ gemm_128x256x64_bf16_f32(
         prefetch_map(&A_map);
         prefetch_map(&B_map);
         prefetch_map(&C_map);
+    }
+    if (thread > 127) {
+        const int first_tile = block / 2;
+        const int first_tile_m = first_tile / 128 * 8 + first_tile % 8;
+        const int first_tile_n = first_tile / 8 % 16;
+        if (thread < 160) {
+            const int line = thread * 4 + first_tile_n % 4 - 512;
+            prefetch_line(&A[first_tile_m * 1048576 + rank * 524288 + line * 4096]);  // a bulk copy reads it soon
+        }
+        if (thread > 159 && thread < 192) {
+            const int line2 = thread * 4 + first_tile % 4 - 640;
+            prefetch_line(&B[first_tile_n * 1048576 + rank * 524288 + line2 * 4096]);  // a bulk copy reads it soon
+        }
     }
     if (threadIdx.x == 0) {
         for (int i = 0; i < 4; ++i) {

@@ -46,6 +46,10 @@ __device__ __forceinline__ void prefetch_map(const TensorMap* map) {
     asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
 }
 
+__device__ __forceinline__ void prefetch_line(const void* place) {
+    asm volatile("prefetch.global.L2 [%0];" : : "l"(__cvta_generic_to_global(place)) : "memory");
+}
+
 __device__ __forceinline__ unsigned shared_address(const void* place) {
     return static_cast<unsigned>(__cvta_generic_to_shared(place));
 }
@@ -155,8 +159,10 @@ gemm_64x16x64_k2_bf16_f32(
     const __grid_constant__ TensorMap C_map,
     float* partial,
     int* arrived) {
+    const int thread = threadIdx.x;
     const int block = blockIdx.x;
     const int blocks = gridDim.x;
+    __builtin_assume(thread >= 0);
     __builtin_assume(block >= 0);
     __builtin_assume(blocks >= 0);
     extern __shared__ __align__(1024) unsigned char shared[];
@@ -172,6 +178,20 @@ gemm_64x16x64_k2_bf16_f32(
         prefetch_map(&B_map);
         prefetch_map(&A_map);
         prefetch_map(&C_map);
+    }
+    if (thread > 127) {
+        const int first_item = block;
+        const int first_way = first_item % 2;
+        const int first_tile = first_item / 2;
+        const int first_tile_m = first_tile;
+        if (thread < 192) {
+            const int line = thread - 128;
+            prefetch_line(&B[first_tile_m * 262144 + first_way * 2048 + line * 4096]);  // a bulk copy reads it soon
+        }
+        if (thread > 191 && thread < 196) {
+            const int line2 = thread * 4 + first_tile % 4 - 768;
+            prefetch_line(&A[first_way * 2048 + line2 * 4096]);  // a bulk copy reads it soon
+        }
     }
     if (threadIdx.x == 0) {
         for (int i = 0; i < 4; ++i) {

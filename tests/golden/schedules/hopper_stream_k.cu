@@ -46,6 +46,10 @@ __device__ __forceinline__ void prefetch_map(const TensorMap* map) {
     asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
 }
 
+__device__ __forceinline__ void prefetch_line(const void* place) {
+    asm volatile("prefetch.global.L2 [%0];" : : "l"(__cvta_generic_to_global(place)) : "memory");
+}
+
 __device__ __forceinline__ unsigned shared_address(const void* place) {
     return static_cast<unsigned>(__cvta_generic_to_shared(place));
 }
@@ -159,8 +163,10 @@ gemm_64x16x64_stream_bf16_f32(
     const __grid_constant__ TensorMap C_map,
     float* partial,
     int* handed) {
+    const int thread = threadIdx.x;
     const int block = blockIdx.x;
     const int blocks = gridDim.x;
+    __builtin_assume(thread >= 0);
     __builtin_assume(block >= 0);
     __builtin_assume(blocks >= 0);
     extern __shared__ __align__(1024) unsigned char shared[];
@@ -176,6 +182,27 @@ gemm_64x16x64_stream_bf16_f32(
         prefetch_map(&B_map);
         prefetch_map(&A_map);
         prefetch_map(&C_map);
+    }
+    if (thread > 127) {
+        const int first_whole = 64 % blocks == 0 ? 64 / blocks : max(64 / blocks - 1, 0);
+        const int first_parted = 64 - first_whole * blocks;
+        const int first_each = first_parted * 64 / blocks;
+        const int first_more = first_parted * 64 % blocks;
+        const int first_begin = block * first_each + min(block, first_more);
+        const int first_end = first_begin + first_each + (block < first_more);
+        const int first_highest = (max(first_end, 1) + 63) / 64 - 1;
+        const int first_parts = first_begin < first_end ? first_highest - first_begin / 64 + 1 : 0;
+        const int first_tile = first_parts > 0 ? first_highest : first_parted + block - first_parts * blocks;
+        const int first_first = first_parts > 0 ? max(first_begin - first_tile * 64, 0) : 0;
+        const int first_tile_m = first_tile;
+        if (thread < 192) {
+            const int line = thread - 128;
+            prefetch_line(&B[first_tile_m * 262144 + first_first * 64 + line * 4096]);  // a bulk copy reads it soon
+        }
+        if (thread > 191 && thread < 200) {
+            const int line2 = thread * 2 + first_highest % 2 - 384;
+            prefetch_line(&A[first_first * 64 + line2 * 4096]);  // a bulk copy reads it soon
+        }
     }
     if (threadIdx.x == 0) {
         for (int i = 0; i < 4; ++i) {
