@@ -60,9 +60,9 @@ _choices: dict[Any, Choice] = {}
 def best(spec: MatMulChain, arch: str | None = None) -> Any:
     """Give the best schedule known for a product.
 
-    A schedule that was recorded for the problem on this device, else that of the nearest problem, else the first choice
-    of the preset for the newest architecture that takes the problem: its own, or the cost model's. The answer is kept:
-    the next one for an equal spec takes microseconds.
+    A schedule that was recorded for the problem on this device, else the first choice of the preset for the newest
+    architecture that takes the problem: its own, or, where it ranks none, a record's of the nearest problem, or the
+    cost model's. The answer is kept: the next one for an equal spec takes microseconds.
 
     Args:
         spec: what `matmul(...)` gives.
@@ -138,8 +138,8 @@ def _chosen(spec: MatMulChain, arch: str | None) -> Choice:
     named = {preset.name: preset for preset in presets()}
     for found in _index().find(wanted, where.device, target):
         preset = named.get(found.record.preset)
-        if preset is None or (found.distance > 0 and _ranks(preset)):
-            continue  # a preset's own ranking knows more of this problem than a record of another one
+        if preset is None or (found.distance > 0 and (_ranks(preset) or preset not in suited(spec, target))):
+            continue  # a preset's own ranking, or a newer preset, knows more of this problem than a record of another
         candidate = Candidate(preset, found.record.point)
         if judge(candidate, spec, target).failure is None:  # what was legal there need not be here
             return Choice(preset.build(spec, found.record.point), candidate, found.why, found.record)

@@ -55,6 +55,19 @@ def test_the_nearest_problem_of_the_family_serves(on_h200: None, tmp_path: Path)
     assert free.why.startswith("recorded for the nearest")
 
 
+def test_a_near_record_of_an_older_preset_leaves_a_product_to_the_newer_one(on_h200: None, tmp_path: Path) -> None:
+    """Lines that start anywhere go by ada.gemm: its record says nothing of products that hopper.gemm takes."""
+    odd = Problem(2047, 2049, 2040, "f16", "f16", "f32", "f16", layout="TN")
+    point = {"m": 256, "n": 64, "split_k": 1, "stages": 3, "warp": (64, 64), "ways": 1}
+    known(tmp_path, record(problem=odd, device=H200, preset="ada.gemm", **point))
+    even = choose(matmul(2048, 1984, 2112, "f16", layout="TN"))
+    assert even.candidate.preset.name == "hopper.gemm"
+    assert even.why.startswith("no record: the preset's own first choice")
+    other = choose(matmul(2047, 2051, 2036, "f16", layout="TN"))
+    assert (other.candidate.preset.name, other.candidate.point.keywords) == ("ada.gemm", point)
+    assert other.why.startswith("recorded for the nearest problem")
+
+
 def test_other_devices_and_versions_are_told(on_h200: None, tmp_path: Path) -> None:
     import attrs
 
