@@ -38,9 +38,7 @@ from fireiron.kernel.rewrite import mentions
 from fireiron.language.decompositions import Split
 
 SHARES = (4, 2)  # blocks that ask for a part of the same lines each, as many as can
-LEAST_COVERED = (
-    0.9  # of the blocks at work, all of whose lines are asked for: those of a last few tiles lack neighbours
-)
+LEAST_COVERED = 0.9  # of the blocks at work: those of a last few tiles may lack neighbours who ask for the rest
 
 
 @attrs.define(eq=False)

@@ -30,7 +30,7 @@ from fireiron.algebra.expr import Expr, evaluate
 from fireiron.base.errors import SimulationError
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
-from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, THREAD, Ask, For, If, Kernel, Let, Statement, walk
+from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, THREAD, Ask, For, If, Kernel, Let, Pointer, Statement, walk
 from fireiron.schedules import fused, hopper
 from fireiron.schedules.hopper import Plan
 from fireiron.simulate import simulate
@@ -91,8 +91,10 @@ def along_k(name: str, rows: int, depth: int, starts: list[int]) -> Lines:
         ((512, 512, 512), Plan(64, 64, 1, panels=2, prefetch=1), [0, 64]),
         ((768, 768, 256), Plan(128, 128, pingpong=True), [0]),
         ((2048, 1024, 256), Plan(256, 64, prefetch=2), [0, 64]),
+        ((512, 1024, 512), Plan(128, 256, prefetch=3), [0, 64, 128]),
+        ((128, 256, 512), Plan(128, 256, prefetch=3), [0, 64, 128]),
     ],
-    ids=["one", "three", "ragged", "swapped", "cluster", "ways", "panels", "pingpong", "tall"],
+    ids=["one", "three", "ragged", "swapped", "cluster", "ways", "panels", "pingpong", "tall", "wide", "alone"],
 )
 def test_blocks_together_ask_for_all_of_their_first_chunks(
     size: tuple[int, int, int], plan: Plan, starts: list[int]
@@ -139,6 +141,24 @@ def test_a_few_tiles_without_neighbours_do_not_part_the_others() -> None:
     assert max(count for (name, _), count in found.items() if name == "B") == 3
 
 
+def test_neighbours_are_those_at_work_at_once() -> None:
+    """Of 400 tiles in two rows the first wave takes 132 of the first row: none shares columns with another."""
+    found = asked(lowered((256, 6400, 64), Plan(128, 32, group=1)))
+    assert {line for name, line in found if name == "B"} == {row * 64 for row in range(132 * 32)}
+
+
+def test_lines_lie_in_arrays_as_they_are_passed() -> None:
+    kernel = lowered((512, 512, 512), WIDE)
+    passed = {p.buffer for p in kernel.parameters if isinstance(p, Pointer)}
+    assert {s.view.buffer for s in walk(kernel.body) if isinstance(s, Ask)} <= passed
+
+
+def test_many_tiles_without_neighbours_share_with_fewer() -> None:
+    """Of 132 blocks 20 begin a second band of 8 rows, two or three in each: they ask for halves, not quarters."""
+    found = asked(lowered((2048, 896, 64), Plan(128, 64)))
+    assert {line for name, line in found if name == "A"} == {row * 64 for row in range(2048)}
+
+
 def test_sizes_that_are_not_known_are_asked_for_whole() -> None:
     kernel = lowered((symbol("m"), 512, 512), WIDE)
     lines = [s for s in walk(kernel.body) if isinstance(s, Ask)]
@@ -155,6 +175,9 @@ def test_a_program_asks_for_its_first_product() -> None:
 def test_trees_and_explanations_say_so() -> None:
     chain = hopper.gemm(matmul(512, 512, 512, "f16", layout="TN", arch="sm_90a"), attrs.evolve(WIDE, prefetch=2))
     assert "specialize registers 24/240 prefetch 2" in " ".join(str(chain.tree()).replace("│", " ").split())
+    assert "first ask the L2 cache for 2 chunks" in " ".join(str(chain.explain()).split())
+    one = hopper.gemm(matmul(512, 512, 512, "f16", layout="TN", arch="sm_90a"), WIDE)
+    assert "first ask the L2 cache for the first chunk" in " ".join(str(one.explain()).split())
     text = chain.cuda()
     head = text.index("if (thread > 127)")
     assert head < text.index("prefetch_line(&A", head) < text.index("mbarrier_init(&", head)

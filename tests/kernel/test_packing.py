@@ -11,7 +11,7 @@ from fireiron.algebra.expr import Var, as_expr, symbol
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Arg, Cast
 from fireiron.atoms.table import find
-from fireiron.kernel.ir import THREAD, Buffer, Call, Compute, Kernel, Micro, Pointer, View, walk
+from fireiron.kernel.ir import THREAD, Ask, Buffer, Call, Compute, Kernel, Micro, Pointer, View, walk
 from fireiron.kernel.packing import in_bytes
 from fireiron.language.levels import GL, RF, Thread
 from fireiron.schedules import ampere
@@ -31,6 +31,12 @@ def kernel(*body):
 
 def copy(offset, layout=Layout(32, 1)):
     return Call(find("copy.16B.GL.RF"), (View(A_GL, offset, layout), View(A_RF, as_expr(0), layout)))
+
+
+def test_lines_that_are_asked_for_are_found_by_bytes():
+    (asked,) = in_bytes(kernel(Ask(View(A_GL, LANE * 32, Layout(2, 1))))).body
+    assert asked.view.offset == LANE * 16
+    assert asked.view.layout == Layout(1, 0)
 
 
 def test_sizes_strides_and_offsets_count_bytes():

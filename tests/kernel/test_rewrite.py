@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import attrs
+
 from fireiron import matmul
 from fireiron.algebra.expr import Var, as_expr
-from fireiron.kernel.ir import Advance, Arrive, Await, Barrier, Call, Cursor, Fence, Role, Roles, walk
+from fireiron.kernel.ir import Advance, Arrive, Ask, Await, Barrier, Call, Cursor, Fence, Role, Roles, walk
 from fireiron.kernel.rewrite import replaced
 from fireiron.schedules import hopper
 from fireiron.schedules.hopper import Plan
@@ -19,6 +21,15 @@ def test_statements_of_roles_are_rewritten():
     assert roles.roles[0].body == (
         Await(full, three, as_expr(1)), Arrive(full, three, 128, peer=three), Advance(ring, three), inner[3],
     )  # fmt: skip
+
+
+def test_lines_that_are_asked_for_are_rewritten():
+    at = Var("at", 4)
+    kernel = hopper.cooperative(matmul(512, 64, 320, dtype="bf16", arch="sm_90", layout="TN"), Plan(128, 64)).lowered()
+    asked = next(s for s in walk(kernel.body) if isinstance(s, Ask))
+    (found,) = replaced((attrs.evolve(asked, view=attrs.evolve(asked.view, offset=at * 64)),), {at: as_expr(3)})
+    assert isinstance(found, Ask)
+    assert found.view.offset == as_expr(192)
 
 
 def test_bulk_copies_and_products_are_rewritten():
