@@ -2,8 +2,9 @@
 
 Two statements make it so, placed by rule. Every thread waits for the end of the launch before ahead of its first access
 of global memory, reads and writes alike: what it reads may be written there, what it writes may still be read. What
-does not touch global memory stands before that. And a block tells that the launch behind may begin once all it will
-load has been asked for, or, where no role loads, before it first stores.
+does not touch global memory stands before that, and so do requests to the L2 cache, which sees later writes. And a
+block tells that the launch behind may begin once all it will load has been asked for, or, where no role loads, before
+it first stores.
 """
 
 from __future__ import annotations
