@@ -87,10 +87,10 @@ class Plan:
         stream: blocks take equal shares of all tiles' chunks of K.
         promote: sum each chunk of K on its own, and add the sums to others, with what prologs multiply by.
         early: load whole operands of ops before the products, where registers hold them.
-        prefetch: chunks, a block's first ones, that the threads that compute ask the L2 cache for. One took 1.5 % off
-            60 random sizes up to 4096 with cold operands, 2.6 % where those took under 12 us; two and three took less.
         keep: the operand of the product as it is scheduled (behind swap(), if any) that the L2 cache is asked to keep,
             `evict_last`, while the other passes through it, `evict_first`; "" asks nothing.
+        prefetch: chunks, a block's first ones, that the threads that compute ask the L2 cache for. Of 0 to 3, one was
+            fastest with cold operands; the README has the times.
 
     Raises:
         FireironError: `plan-keep`.

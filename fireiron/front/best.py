@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -138,12 +139,18 @@ def _chosen(spec: MatMulChain, arch: str | None) -> Choice:
     named = {preset.name: preset for preset in presets()}
     for found in _index().find(wanted, where.device, target):
         preset = named.get(found.record.preset)
-        if preset is None or (found.distance > 0 and (_ranks(preset) or preset not in suited(spec, target))):
-            continue  # a preset's own ranking, or a newer preset, knows more of this problem than a record of another
+        if preset is None or (found.distance > 0 and not _serves_near(preset, spec, target)):
+            continue
         candidate = Candidate(preset, found.record.point)
         if judge(candidate, spec, target).failure is None:  # what was legal there need not be here
             return Choice(preset.build(spec, found.record.point), candidate, found.why, found.record)
     return _modelled(spec, target)
+
+
+def _serves_near(preset: Preset, spec: MatMulChain, target: str) -> bool:
+    """Say whether a record of another problem is a guide: a preset's own ranking, or a newer preset, knows more."""
+    newer = takewhile(lambda group: preset not in group, _by_architecture(target))
+    return not _ranks(preset) and all(_first_choice(spec, target, group, 0.0, {})[0] is None for group in newer)
 
 
 def _ranks(preset: Preset) -> bool:

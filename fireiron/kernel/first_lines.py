@@ -33,6 +33,7 @@ from fireiron.kernel.ir import (
     Region,
     Statement,
     View,
+    walk,
 )
 from fireiron.kernel.rewrite import mentions
 from fireiron.language.decompositions import Split
@@ -41,7 +42,7 @@ SHARES = (4, 2)  # blocks that ask for a part of the same lines each, as many as
 LEAST_COVERED = 0.9  # of the blocks at work: those of a last few tiles may lack neighbours who ask for the rest
 
 
-@attrs.define(eq=False)
+@attrs.frozen(eq=False)
 class _Start:
     """Hold what is known of a block's first chunk.
 
@@ -54,12 +55,12 @@ class _Start:
 
     loop: For
     names: dict[Var, Expr]
-    lets: list[Let]
+    lets: tuple[Let, ...]
     values: dict[Var, Expr]
 
 
 @attrs.frozen
-class _Boxes:
+class _Copy:
     """Hold one bulk copy of a chunk, with the loops around it.
 
     Args:
@@ -97,21 +98,21 @@ def first_lines(link: Split, load: Body, context: Context) -> Body:
     chunks = link.specialised.prefetch
     if not chunks:
         return ()
-    start = _first_chunk(load, {}, [], {}, context)
-    if start is None:
+    if any(isinstance(s, FindGroup) for s in walk(load)):
         raise DecompositionError(
             "role-prefetch",
             f"prefetch={chunks}: which rows a block's first chunk has is known once its group is found",
             fix="drop prefetch= for products in groups",
             link=link.link,
         )
+    start = _start(load, context)
     out: Body = ()
     first = 0
-    for boxes in _boxes(start.loop.body, ()):
-        share, number = _share(boxes, start, context)
-        lines = chunks * prod(map(_trips, boxes.loops)) * prod(boxes.rows) // share
+    for copy in _copies(start.loop.body, ()):
+        share, number = _share(copy, start, context)
+        lines = chunks * prod(map(_trips, copy.loops)) * prod(copy.rows) // share
         first = 0 if first + lines > context.threads else first
-        out += _ask(boxes, lines, first, share, number, start, context)
+        out += _ask(copy, lines, first, share, number, start, context)
         first = (first + lines) % context.threads
     for let in reversed(start.lets):
         out = (let, *out) if mentions(out, let.var) else out
@@ -125,42 +126,55 @@ def _thread(context: Context) -> Var:
     return Var(THREAD, context.loaders + context.threads)
 
 
-def _first_chunk(
-    body: Body, names: dict[Var, Expr], lets: list[Let], values: dict[Var, Expr], context: Context
-) -> _Start | None:
+def _start(load: Body, context: Context) -> _Start:
     """Find the loop over chunks of K, and what the variables around it are in the first trips of the loops there."""
+    path = _path(load)
+    assert path is not None, "the role that loads has a loop over chunks"
+    names: dict[Var, Expr] = {}
+    values: dict[Var, Expr] = {}
+    lets: list[Let] = []
+    *around, loop = path
+    for s in around:
+        if isinstance(s, For):
+            names[s.var] = values[s.var] = as_expr(0)
+            continue
+        values[s.var], value = substitute(s.value, values), substitute(s.value, names)
+        names[s.var] = value
+        if as_int(value) is None:
+            first = Var(context.name(f"first_{s.var.name}"), s.var.extent)
+            names[s.var] = first
+            lets.append(Let(first, value))
+    assert isinstance(loop, For)
+    return _Start(loop, names, tuple(lets), values)
+
+
+def _path(body: Body) -> tuple[Let | For, ...] | None:
+    """List the names and loops from here to the loop that awaits slots, itself last."""
+    lets: list[Let] = []
     for s in body:
         match s:
-            case Let(var, value):
-                values[var], value = substitute(value, values), substitute(value, names)
-                names[var] = value
-                if as_int(value) is None:
-                    first = Var(context.name(f"first_{var.name}"), var.extent)
-                    names[var] = first
-                    lets.append(Let(first, value))
+            case Let():
+                lets.append(s)
             case For(body=inner) if any(isinstance(x, Await) for x in inner):
-                return _Start(s, names, lets, values)
-            case For(var=var, body=inner):
-                names[var] = values[var] = as_expr(0)
-                return _first_chunk(inner, names, lets, values, context)
-            case If(body=inner) | Region(body=inner):
-                return _first_chunk(inner, names, lets, values, context)
-            case FindGroup():
-                return None
+                return (*lets, s)
+            case For(body=inner) | If(body=inner) | Region(body=inner):
+                found = _path(inner)
+                if found is not None:
+                    return (*lets, *((s,) if isinstance(s, For) else ()), *found)
             case _:
                 pass
     return None
 
 
-def _boxes(body: Sequence[Statement], loops: tuple[For, ...]) -> Iterator[_Boxes]:
+def _copies(body: Sequence[Statement], loops: tuple[For, ...]) -> Iterator[_Copy]:
     for s in body:
         match s:
             case Call(map=described) if described is not None:
-                yield _Boxes(s, loops)
+                yield _Copy(s, loops)
             case For(body=inner):
-                yield from _boxes(inner, (*loops, s))
+                yield from _copies(inner, (*loops, s))
             case If(body=inner) | Region(body=inner):
-                yield from _boxes(inner, loops)
+                yield from _copies(inner, loops)
             case _:
                 pass
 
@@ -171,7 +185,7 @@ def _trips(loop: For) -> int:
     return found
 
 
-def _share(boxes: _Boxes, start: _Start, context: Context) -> tuple[int, Expr]:
+def _share(copy: _Copy, start: _Start, context: Context) -> tuple[int, Expr]:
     """Say how many blocks share the lines, and by which number of this one: those that ask for the same are told apart.
 
     That is a matter of speed alone: of sizes that are not known each block asks for all it needs.
@@ -182,7 +196,7 @@ def _share(boxes: _Boxes, start: _Start, context: Context) -> tuple[int, Expr]:
     if count is None:
         return alone
     count = min(count, gpu.sms_of_clusters(context.cluster))
-    zeros = {**start.values, **{loop.var: as_expr(0) for loop in (start.loop, *boxes.loops)}}
+    zeros = {**start.values, **{loop.var: as_expr(0) for loop in (start.loop, *copy.loops)}}
     block = np.arange(count)
     env = {BLOCK: block, BLOCKS: count, RANK: block % context.cluster}
 
@@ -190,7 +204,7 @@ def _share(boxes: _Boxes, start: _Start, context: Context) -> tuple[int, Expr]:
         known = all(isinstance(leaf, Var) and leaf.name in env for leaf in free(e))
         return np.broadcast_to(np.asarray(evaluate(e, env), np.int64), count) if known else None
 
-    origin = [each(substitute(o, zeros)) for o in boxes.far.origin]
+    origin = [each(substitute(o, zeros)) for o in copy.far.origin]
     if any(o is None for o in origin):
         return alone
     _, asked = np.unique(np.stack([o for o in origin if o is not None]), axis=1, return_inverse=True)
@@ -211,7 +225,7 @@ def _covered(asked: NDArray[np.int64], part: NDArray[np.int64], share: int) -> f
 
 
 def _ask(
-    boxes: _Boxes,
+    copy: _Copy,
     lines: int,
     first: int,
     share: int,
@@ -229,16 +243,15 @@ def _ask(
     known = dict(start.names)
     rest: Expr = line
     rows: list[Expr] = []
-    for extent in boxes.rows:
+    for extent in copy.rows:
         rows.append(rest % extent)
         rest = rest // extent
-    for loop in reversed(boxes.loops):
+    for loop in reversed(copy.loops):
         known[loop.var] = rest % _trips(loop)
         rest = rest // _trips(loop)
     known[start.loop.var] = rest
-    far = boxes.far
-    assert boxes.call.map is not None
-    tensor = next(s.tensor for s in context.storages.values() if s.name == far.buffer.name)
+    far = copy.far
+    tensor = context.storages[far.buffer.name].tensor
     assert tensor is not None
     order = tuple(reversed(tensor.storage))  # of the box, the contiguous dimension first
     offset = substitute(far.offset, known)
@@ -252,7 +265,7 @@ def _ask(
         inside += () if proves(there) else (there,)
     pack = far.buffer.dtype.pack
     view = View(far.buffer, offset, Layout(pack, 1) if pack > 1 else Layout(1, 0), origin=tuple(origin))
-    body: Body = (Ask(view, link=boxes.call.link),)
+    body: Body = (Ask(view, link=copy.call.link),)
     body = (If(and_(*inside), body),) if inside else body
     body = (Let(line, place * share + number % share), *body)
     here = [ge(place, 0)] if first else []
