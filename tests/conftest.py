@@ -1,7 +1,8 @@
-"""What every test may use: texts compared whole with the files under tests/golden, and drawn numbers."""
+"""What every test may use: texts compared whole with the files under tests/golden, drawn numbers, a measure of time."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from fireiron.algebra.dtypes import DType
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
+QUIET_US = 9.4  # of one `_work` on the quiet machine that limits of time were set on (EPYC, Python 3.11)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,6 +43,41 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_bytes().decode("utf-8")
 
     return compare
+
+
+@attrs.frozen
+class _Item:
+    """What `_work` looks at."""
+
+    key: int
+    shape: tuple[int, int]
+
+
+ITEMS = tuple(_Item(i, (i, i + 1)) for i in range(64))
+
+
+def _work() -> int:
+    """Do what the interpreter does everywhere: read attributes, build tuples, hash and find them."""
+    found: dict[tuple[object, ...], int] = {}
+    for item in ITEMS:
+        found.setdefault((item.key, *item.shape, isinstance(item, _Item)), len(found))
+    return len(found)
+
+
+@pytest.fixture
+def slowness() -> Callable[[], float]:
+    """Measure how many times slower than when quiet the machine is now, at least 1: limits of time are multiplied."""
+
+    def measured() -> float:
+        least = float("inf")
+        for _ in range(100):
+            begin = time.perf_counter()
+            for _ in range(10):
+                _work()
+            least = min(least, (time.perf_counter() - begin) / 10 * 1e6)
+        return max(1.0, least / QUIET_US)
+
+    return measured
 
 
 @pytest.fixture

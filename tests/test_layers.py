@@ -8,7 +8,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -199,16 +199,18 @@ def probe_import(prelude: str = "", bytecode: Path | None = None) -> tuple[float
 
 
 @pytest.mark.parametrize("installed", [False, True])
-def test_import_is_quick(installed: bool, tmp_path: Path) -> None:
+def test_import_is_quick(installed: bool, tmp_path: Path, slowness: Callable[[], float]) -> None:
     limit_ms, bytecode = (INSTALLED_LIMIT_MS, tmp_path) if installed else (IMPORT_LIMIT_MS, None)
     probe_import(bytecode=bytecode)
     # Other work on a shared machine makes single runs slow, so one quiet round of three is enough.
-    medians = []
+    medians: list[float] = []
+    slow = float("inf")
     for _ in range(3):
+        slow = min(slow, slowness())
         medians.append(statistics.median(probe_import(bytecode=bytecode)[0] for _ in range(5)))
-        if medians[-1] < limit_ms:
+        if medians[-1] < limit_ms * slow:
             return
-    pytest.fail(f"import fireiron took {medians} ms (medians), limit {limit_ms} ms")
+    pytest.fail(f"import fireiron took {medians} ms (medians), limit {limit_ms} ms, on a machine slower by {slow:.2f}")
 
 
 def test_import_loads_no_heavy_package() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from bench import overhead
 from bench.main import main
 from fireiron.front import best as choosing
 
-LIMITS_US = {
+LIMITS_US = {  # on a quiet machine
     "fireiron call": 5.0,
     "fireiron.gemm, fresh addresses": 8.0,
     "the same, with an epilog": 12.0,
@@ -22,14 +24,16 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overhead, "CALLS", 200)
 
 
-def test_the_hosts_part_is_short() -> None:
+def test_the_hosts_part_is_short(slowness: Callable[[], float]) -> None:
     least: dict[str, float] = {}
-    for _ in range(10):  # a busy machine is slow for a while, never quick
+    slow = float("inf")
+    for _ in range(30):  # a busy machine is slow for a while, never quick
+        slow = min(slow, slowness())
         for name, us in overhead.host_part(rounds=3).items():
             least[name] = min(us, least.get(name, us))
-        if all(least[name] < limit for name, limit in LIMITS_US.items()):
+        if all(least[name] < limit * slow for name, limit in LIMITS_US.items()):
             return
-    pytest.fail(f"us a call: {least}, limits: {LIMITS_US}")
+    pytest.fail(f"us a call: {least}, limits: {LIMITS_US}, on a machine slower by {slow:.2f}")
 
 
 def test_what_was_not_timed_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
