@@ -8,6 +8,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from fireiron.base.errors import FireironError, UsageError
@@ -31,6 +32,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") 
         0 right, 1 a wrong result of ours or a regression, 2 a command that cannot be understood, 130 interrupted.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    command = shlex.join([*prog.split(), *map(_anywhere, words)])
     try:
         if words[:1] == ["overhead"]:
             from .overhead import run as overhead
@@ -39,7 +41,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") 
         if words[:1] == ["programs"]:
             from .programs import run as programs
 
-            return programs(words[1:], shlex.join([*prog.split(), *words]))
+            return programs(words[1:], command)
         if words[:1] == ["build"]:
             from .build import run as build
 
@@ -52,17 +54,23 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") 
             from .session import parsed
             from .session import run as session
 
-            return session(parsed(words[1:]), shlex.join([*prog.split(), *words]))
+            return session(parsed(words[1:]), command)
         if words[:1] == ["readme"]:
             from .readme import run as readme
 
             return readme(words[1:])
-        return _run(_parser(prog).parse_intermixed_args(words), shlex.join([*prog.split(), *words]))
+        return _run(_parser(prog).parse_intermixed_args(words), command)
     except FireironError as error:
         print(error, file=sys.stderr)
         return USAGE if isinstance(error, UsageError) else WRONG
     except SystemExit as stop:  # argparse has said what it has to say
         return stop.code if isinstance(stop.code, int) else USAGE
+
+
+def _anywhere(word: str) -> str:
+    """Name files that lie somewhere on this machine by their last part: results keep the command."""
+    option, equals, path = word.rpartition("=")
+    return f"{option}{equals}{Path(path).name}" if Path(path).is_absolute() else word
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:
@@ -198,8 +206,6 @@ def _compare(new: Sequence[Result], old: Sequence[Result], old_device: str, devi
 
 
 def _tune(words: Sequence[str]) -> int:
-    from pathlib import Path
-
     from .session import SHIPPED
     from .tuning import run, spread
 

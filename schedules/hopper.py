@@ -148,7 +148,8 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
         reduce = by_cluster(plan.shares(c.dtype.nbytes)) if plan.through == "cluster" else in_order()
         chain = chain.split(ways=plan.ways, multiple_of=k).parallel(Block, reduce=reduce)
     chunks = chain.split(k).promote() if plan.promote else chain.split(k)
-    waits, prefetch = held or plan.promote, 0 if is_grouped(spec) else plan.prefetch
+    waits = held or plan.promote
+    prefetch = 0 if is_grouped(spec) else plan.prefetch
     chain = (
         chunks.pipeline(plan.depth(kind.nbytes, c.dtype.nbytes, *beside(spec)), inflight=0 if waits else 1)
         .specialize(producers=1, registers=plan.registers, prefetch=prefetch)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
 QUIET_US = 9.4  # of one `_work` on the quiet machine that limits of time were set on (EPYC, Python 3.11)
+MOST_SLOW = 3.0  # above which a limit of time would say nothing
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -65,17 +66,18 @@ def _work() -> int:
 
 
 @pytest.fixture
-def slowness() -> Callable[[], float]:
-    """Measure how many times slower than when quiet the machine is now, at least 1: limits of time are multiplied."""
+def slowness() -> Callable[[float], float]:
+    """Measure how many times slower than when quiet the machine is, 1 to 3: what has a limit of time is divided by it.
 
-    def measured() -> float:
-        least = float("inf")
-        for _ in range(100):
-            begin = time.perf_counter()
-            for _ in range(10):
-                _work()
-            least = min(least, (time.perf_counter() - begin) / 10 * 1e6)
-        return max(1.0, least / QUIET_US)
+    Right behind that, and for about as many milliseconds: a machine that others share is slow for some, then quick.
+    """
+
+    def measured(ms: float) -> float:
+        times = round(ms * 1e3 / QUIET_US)
+        begin = time.perf_counter()
+        for _ in range(times):
+            _work()
+        return min(MOST_SLOW, max(1.0, (time.perf_counter() - begin) / times * 1e6 / QUIET_US))
 
     return measured
 

@@ -19,7 +19,18 @@ def test_programs_compile_and_nothing_is_timed(capsys: pytest.CaptureFixture[str
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["program"] for line in lines] == ["mlp 4096x128, 20 layers", "mlp 65536x128, 20 layers"]
     assert all("times" not in line for line in lines)
-    assert {line["command"] for line in lines} == {f"python -m bench programs mlp -o {path}"}
+    assert {line["command"] for line in lines} == {"python -m bench programs mlp -o found.jsonl"}, "of any machine"
+
+
+def test_commands_are_kept_without_the_folders_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[str] = []
+    monkeypatch.setattr("bench.main._run", lambda options, command: kept.append(command) or 0)
+    main(["sgemm", "/mine/own.py:fast", "--output=/mine/found.jsonl"])
+    main(["sgemm", "own.py:fast", "-o", "results/found.jsonl"])
+    assert kept == [
+        "python -m bench sgemm own.py:fast --output=found.jsonl",
+        "python -m bench sgemm own.py:fast -o results/found.jsonl",
+    ]
 
 
 def test_an_unknown_program_is_told(capsys: pytest.CaptureFixture[str]) -> None:
