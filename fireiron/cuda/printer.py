@@ -83,4 +83,4 @@ def _used(kernel: Kernel, body: str) -> list[str]:
 
 
 def _mentions(text: str, name: str) -> bool:
-    return re.search(rf"\b{name}\b", text) is not None
+    return name in text and re.search(rf"\b{name}\b", text) is not None  # the first is quick, and mostly no

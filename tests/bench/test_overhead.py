@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
 
 import pytest
@@ -25,15 +26,13 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_hosts_part_is_short(slowness: Callable[[float], float]) -> None:
-    least: dict[str, float] = {}
-    for _ in range(30):  # a busy machine is slow for a while, never quick
-        found = overhead.host_part(rounds=3)
-        slow = slowness(20.0)
-        for name, us in found.items():
-            least[name] = min(us / slow, least.get(name, us))
-        if all(least[name] < limit for name, limit in LIMITS_US.items()):
+    medians: dict[str, float] = {}
+    for _ in range(6):  # a busy machine is slow for a while
+        found = [(overhead.host_part(rounds=3), slowness(20.0)) for _ in range(5)]
+        medians = {name: statistics.median(us[name] / slow for us, slow in found) for name in LIMITS_US}
+        if all(medians[name] < limit for name, limit in LIMITS_US.items()):
             return
-    pytest.fail(f"us a call, as if the machine were quiet: {least}, limits: {LIMITS_US}")
+    pytest.fail(f"us a call, as if the machine were quiet: {medians}, limits: {LIMITS_US}")
 
 
 def test_what_was_not_timed_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -429,14 +429,13 @@ def test_helpers_are_printed_only_where_called() -> None:
     assert source(kernel("k", (), (), buffers=(own,))).startswith("struct bf16 {")
 
 
-def test_printing_is_quick(slowness: Callable[[float], float]) -> None:
+def test_printing_is_quick() -> None:
     one = gemm_kernel()
     many = attrs.evolve(one, body=one.body[:2] + one.body[2:] * 12)
     assert sum(1 for _ in walk(many.body)) > 300
     fastest = 1.0
-    for _ in range(10):
+    for _ in range(5):
         start = time.perf_counter()
         source(many)
-        took = time.perf_counter() - start
-        fastest = min(fastest, took / slowness(10.0))
+        fastest = min(fastest, time.perf_counter() - start)
     assert fastest < 0.010
