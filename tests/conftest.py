@@ -69,15 +69,16 @@ def _work() -> int:
 def slowness() -> Callable[[float], float]:
     """Measure how many times slower than when quiet the machine is, 1 to 3: what has a limit of time is divided by it.
 
-    Right behind that, and for about as many milliseconds: a machine that others share is slow for some, then quick.
+    Right behind that, and for about as many milliseconds of the processor: a machine that others share is slow for
+    some, then quick.
     """
 
     def measured(ms: float) -> float:
         times = round(ms * 1e3 / QUIET_US)
-        begin = time.perf_counter()
+        begin = time.process_time()
         for _ in range(times):
             _work()
-        return min(MOST_SLOW, max(1.0, (time.perf_counter() - begin) / times * 1e6 / QUIET_US))
+        return min(MOST_SLOW, max(1.0, (time.process_time() - begin) / times * 1e6 / QUIET_US))
 
     return measured
 

@@ -433,9 +433,9 @@ def test_printing_is_quick() -> None:
     one = gemm_kernel()
     many = attrs.evolve(one, body=one.body[:2] + one.body[2:] * 12)
     assert sum(1 for _ in walk(many.body)) > 300
-    fastest = 1.0
+    fastest = 1.0  # second of the processor: other work on the machine does not count
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         source(many)
-        fastest = min(fastest, time.perf_counter() - start)
+        fastest = min(fastest, time.process_time() - start)
     assert fastest < 0.010
