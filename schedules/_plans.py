@@ -21,6 +21,7 @@ RESERVED = 1024  # bytes kept for barriers
 PAD = 16  # bytes behind each line of a padded panel
 SMS = 132
 MOST_STAGES = 16
+LIGHT = 80  # columns of 64 rows up to which chunks of two panels pay: 64x40 took 0.86 of its time at 384x768x3584
 HELD = 192  # registers of sums and fragments beside which 240 leave room for a prolog
 EARLY = 208  # of sums and operands that come before the products
 EARLY_CUT = 176  # the same where columns end within a tile: what says which exist is held too
@@ -46,19 +47,24 @@ DRAM_RATE = 6580.0  # bytes of A and B a clock, all SMs together
 GPC_RATE = 1295.0  # bytes a clock that the SMs of a GPC are sent, what several of them ask for counted once
 REPEATED_RATE = 11900.0  # bytes a clock that blocks are sent again, from the L2 cache, beside them
 TORN = 2.8  # what bytes cost in lines that start between the multiples of 128 bytes; scaled with the rate above
-MEETING = 800.0  # clocks in which blocks count in at a tile; set by hand, as NEAR is: few of the timings have sums
+MEETING = 1600.0  # clocks in which blocks count in at a tile; set by hand, as NEAR is: few of the timings have sums
 HANDING = 1000.0  # clocks in which a block learns that another has left its sum; not fitted
 SUMS_RATE = 21.7  # bytes of partial sums a clock
 NEAR = 1300.0  # clocks in which the blocks of a cluster wait for each other's sums, before and behind
 NEAR_RATE = 8.5  # bytes of sums a clock that a block reads of the others
+HANDLING = 130.0  # clocks of a chunk beside those of its panels, whatever they hold
+PANEL = 130.0
+OUTSIDE = 0.03  # clocks of a row of 128 bytes outside a tensor, where tiles are small and all edges are in one wave
 FRAGMENTS = 260.0  # clocks in which a unit takes 64 rows of a chunk through a prolog, and as many before: 8 timings
 PROMOTION = 200.0  # clocks from a chunk's last product to the first of its sums' additions; a guess, not fitted
 
 STREAM = 1.2  # what shares of K are taken to cost beside what is counted: a caution, not fitted
 
 GPC = 16  # SMs, on which neighbours in the order of tiles run
-GROUPS = (4, 2, 8)
-STREAMED = range(16 << 20, 256 << 20)  # bytes of an operand that tiles read once or twice; 470 MB lost 8 % by hints
+GROUPS = (4, 2, 8, 12, 16)
+MOST_WAVES = 4  # of tiles whose order is looked at
+STREAMED = range(16 << 20, 256 << 20)  # bytes of an operand that few tiles read; 470 MB lost 8 % by hints
+FEW = 8  # tiles that read it, where all run at once: 384x3456x3840 took 20.7 us, 18.5 with hints
 
 MOST_WAYS = 16
 MOST_NEAR = 8  # blocks of a cluster
@@ -241,8 +247,8 @@ def plans(spec: MatMulChain) -> tuple[Plan, ...]:
 
 def _folds(plan: Plan, spec: MatMulChain) -> bool:
     """Say whether tensors of rows have one column for each tile along N."""
-    cols = _size(dict(spec.matmul.sizes)["N"])
-    wanted = {_size(op.tensor.shape[-1]) for op in spec.matmul.ops if isinstance(op, Rows)}
+    cols = size_of(dict(spec.matmul.sizes)["N"])
+    wanted = {size_of(op.tensor.shape[-1]) for op in spec.matmul.ops if isinstance(op, Rows)}
     return wanted <= {-(-cols // plan.n)}
 
 
@@ -255,7 +261,7 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
     # Rows are folded cheaply where a few threads hold each: those of C, not of its transpose.
     # Scales of A's rows are few registers where a thread has few rows: those of C too.
     # Whole operands of ops are read by pairs of neighbours along a row of the tile: with those of C's transpose, apart.
-    along = _size(dict(spec.matmul.sizes)["M"]) >= 2 * ROWS and any(
+    along = size_of(dict(spec.matmul.sizes)["M"]) >= 2 * ROWS and any(
         t.order is RowMajor and t.dtype.nbytes == 2 for t in spec.whole_operands
     )
     either = out == 2 and not beside(spec)[2] and not promote and not along
@@ -274,11 +280,13 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
                     continue
                 if any(held) and m == 192:
                     continue  # three warpgroups and a prolog took nearly twice what is counted: 319 us for 175
-                for cluster in ((1, 1), (2, 1)):
+                for cluster, panels in (((1, 1), 1), ((2, 1), 1), ((1, 1), 2)):
                     # Clusters of tiles that groups cut short wait for each other: 9 % slower in 64 ragged groups.
                     if cluster != (1, 1) and (n % 16 or is_grouped(spec)):
                         continue
-                    plan = _placed(Plan(m, n, consumers, turns, swapped, cluster, promote=promote), spec)
+                    if panels > 1 and (m != ROWS or n > LIGHT or any(held) or promote):
+                        continue
+                    plan = _placed(Plan(m, n, consumers, turns, swapped, cluster, panels, promote=promote), spec)
                     if along and plan.sums * 3 // 2 > _room(plan, spec):
                         continue
                     if (any(held) or promote) and plan.held > (HELD if consumers < 3 else HELD // 2):
@@ -288,14 +296,16 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
 
 
 def _placed(plan: Plan, spec: MatMulChain) -> Plan:
-    """Choose the order of tiles, and what the L2 cache keeps where an operand is read once or twice."""
-    plan = min((attrs.evolve(plan, group=group) for group in GROUPS), key=lambda one: _together(one, spec))
+    """Choose the order of tiles, and what the L2 cache keeps where few tiles read an operand."""
+    spread = _together if is_grouped(spec) else _unshared  # bands of many rows would reach into other groups
+    plan = attrs.evolve(plan, group=min(GROUPS, key=lambda group: spread(plan, spec, group)))
     if is_grouped(spec) or spec.batch is not None:
         return plan
     high, wide = _tiles(plan, spec)
     left, right = (spec.right, spec.left) if plan.swapped else (spec.left, spec.right)
+    few = FEW if high * wide * plan.cluster[0] * plan.cluster[1] <= SMS else 2
     for streamed, others, kept in ((left, wide, "right"), (right, high, "left")):
-        if others <= 2 < max(high, wide) and _nbytes(streamed) in STREAMED:
+        if others <= few < max(high, wide) and _nbytes(streamed) in STREAMED:
             return attrs.evolve(plan, keep=kept)
     return plan
 
@@ -303,20 +313,30 @@ def _placed(plan: Plan, spec: MatMulChain) -> Plan:
 def _tiles(plan: Plan, spec: MatMulChain) -> tuple[int, int]:
     """Count tiles of clusters along the rows and the columns of the product as it is scheduled."""
     sizes = dict(spec.matmul.sizes)
-    rows, cols = (_size(sizes[dim]) for dim in ("MN" if not plan.swapped else "NM"))
+    rows, cols = (size_of(sizes[dim]) for dim in ("MN" if not plan.swapped else "NM"))
     return -(-rows // (plan.m * plan.cluster[0])), -(-cols // (plan.n * plan.cluster[1]))
 
 
 def _nbytes(tensor: Tensor) -> int:
-    return math.prod(map(_size, tensor.shape)) * tensor.dtype.bits // 8
+    return math.prod(map(size_of, tensor.shape)) * tensor.dtype.bits // 8
 
 
-def _together(plan: Plan, spec: MatMulChain) -> float:
+def _together(plan: Plan, spec: MatMulChain, group: int) -> float:
     """Count the rows and columns of A and B that the SMs of a GPC ask for with each chunk, each once."""
-    rows, cols = plan.cluster
-    window = max(1, round(GPC / (rows * cols * plan.ways)))
-    high, wide = _spread(*_tiles(plan, spec), plan.group, window, max(1, SMS // (rows * cols * plan.ways)))
-    return (high * plan.m * rows + wide * plan.n * cols) * min(plan.ways, GPC // (rows * cols))
+    blocks = plan.cluster[0] * plan.cluster[1] * plan.ways
+    each = min(plan.ways, GPC // (plan.cluster[0] * plan.cluster[1]))
+    return _distinct(plan, spec, group, max(1, round(GPC / blocks)), max(1, SMS // blocks)) * each
+
+
+def _unshared(plan: Plan, spec: MatMulChain, group: int) -> float:
+    """Weigh those against the ones that all SMs ask for at once, which each wave reads anew."""
+    at_once = max(1, SMS // (plan.cluster[0] * plan.cluster[1] * plan.ways))
+    return _together(plan, spec, group) / 2 + _distinct(plan, spec, group, at_once, MOST_WAVES * at_once)
+
+
+def _distinct(plan: Plan, spec: MatMulChain, group: int, window: int, count: int) -> float:
+    high, wide = _spread(*_tiles(plan, spec), group, window, count)
+    return high * plan.m * plan.cluster[0] + wide * plan.n * plan.cluster[1]
 
 
 @cache
@@ -377,7 +397,7 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     tile's products hide it.
     """
     sizes = dict(spec.matmul.sizes)
-    rows, cols, depth, count = (_size(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))
+    rows, cols, depth, count = (size_of(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))
     nbytes, out = multiplied(spec).nbytes, spec.matmul.C.dtype.nbytes
     tiles, chunks = _work(plan, spec)
     blocks = plan.cluster[0] * plan.cluster[1]
@@ -393,8 +413,10 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
         products = max(products, products / alone + plan.held / 2 + PROMOTION)
     elif any(operand.ops is not None for operand in spec.residual.operands[:2]):  # and applies prologs before them
         products = max(products, products / alone + FRAGMENTS * (1 + plan.m / alone / ROWS))
-    asked = _together(plan, spec) * SPAN * plan.panels / GPC_RATE
-    chunk = max(products + asked, LATENCY / (plan.depth(nbytes, out, *beside(spec)) - EMPTYING))
+    groups = (plan.group,) if waves <= 1 else GROUPS  # of several waves the L2 cache counts for more
+    asked = min(_together(plan, spec, group) for group in groups) * SPAN * plan.panels / GPC_RATE
+    waiting = LATENCY / (plan.depth(nbytes, out, *beside(spec)) - EMPTYING)
+    chunk = max(products + asked, waiting, HANDLING + PANEL * plan.panels)
     rate = VECTORS_RATE if is_grouped(spec) else STORE_RATE
     parts = PARTS if plan.n * out % 32 and not plan.swapped else 1.0
     store, sums = plan.m * plan.n * out / rate * parts, plan.m * plan.n * 4 / SUMS_RATE
@@ -409,10 +431,22 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
     once = (rows * (1 if is_grouped(spec) else count) + cols * count) * depth * nbytes * torn
     sent = items * chunks * (plan.m / plan.cluster[1] + plan.n / plan.cluster[0]) * SPAN * plan.panels * torn
     arriving = once / DRAM_RATE + max(0, sent - once) / REPEATED_RATE
+    meeting += OUTSIDE * _outside(plan, spec) * chunks * plan.ways * plan.panels / waves * min(1.0, missing)
     if plan.pingpong:
         main = waves * max(chunks * chunk, (chunks * chunk + store) / 2)
         return max(main, arriving) + store + meeting + TURNS
     return (max(waves * chunks * chunk, arriving) + waves * store + meeting) * (STREAM if plan.stream else 1)
+
+
+def _outside(plan: Plan, spec: MatMulChain) -> int:
+    """Count the rows and columns that tiles have outside of A and B, all tiles together."""
+    if is_grouped(spec):
+        return 0
+    sizes = dict(spec.matmul.sizes)
+    rows, cols = (size_of(sizes[dim]) for dim in ("MN" if not plan.swapped else "NM"))
+    high, wide = _tiles(plan, spec)
+    below, beyond = high * plan.m * plan.cluster[0] - rows, wide * plan.n * plan.cluster[1] - cols
+    return (below * wide + beyond * high) * size_of(sizes.get("batch", 1))
 
 
 def _torn(spec: MatMulChain) -> bool:
@@ -427,7 +461,7 @@ def _torn(spec: MatMulChain) -> bool:
 def _work(plan: Plan, spec: MatMulChain) -> tuple[int, int]:
     """Count the tiles of blocks and the chunks of K."""
     sizes = dict(spec.matmul.sizes)
-    rows, cols, depth, count = (_size(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))
+    rows, cols, depth, count = (size_of(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))
     chunks = -(-depth * multiplied(spec).nbytes // (SPAN * plan.panels))
     high, wide = plan.m * plan.cluster[0], plan.n * plan.cluster[1]
     blocks = plan.cluster[0] * plan.cluster[1]
@@ -459,11 +493,12 @@ def _few(swapped: bool, spec: MatMulChain) -> int:
     """Count the rows or columns along a plan's n, of groups those of one on average."""
     sizes = dict(spec.matmul.sizes)
     if not swapped:
-        return _size(sizes["N"])
-    return -(-_size(sizes["M"]) // (_size(sizes["batch"]) if is_grouped(spec) else 1))
+        return size_of(sizes["N"])
+    return -(-size_of(sizes["M"]) // (size_of(sizes["batch"]) if is_grouped(spec) else 1))
 
 
-def _size(extent: object) -> int:
+def size_of(extent: object) -> int:
+    """Give an extent, 4096 for one that is known at run time alone."""
     return extent if isinstance(extent, int) else 4096
 
 

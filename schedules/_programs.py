@@ -22,7 +22,6 @@ from fireiron import (
     Grouped,
     LayerChain,
     LayersChain,
-    MoveChain,
     ProductsChain,
     RowMajor,
     Strategy,
@@ -31,7 +30,6 @@ from fireiron import (
     Thread,
     Warp,
     Warpgroup,
-    conform,
     cp_async,
     ldmatrix,
     matmul,
@@ -40,15 +38,14 @@ from fireiron import (
     through_shared,
     tma,
 )
-from fireiron.schedules._plans import Plan, clocks
+from fireiron.schedules._plans import MOST_STAGES, ROWS, SMS, SPAN, Plan, plans, size_of
+from fireiron.schedules._stores import bulk
 
 Path = Literal["auto", "simt", "ampere", "hopper"]
 SHARED = 226 * 1024  # bytes of a block on Hopper, less those of barriers
-SPAN = 128  # bytes of a swizzled row
 COLUMNS = 256  # of all accumulators of a block together
+HELD = 128  # registers of sums beside which several leave room for what joins them
 CHUNK = 32  # of K, on the path of mma.sync: 64 bytes
-ROWS = 64  # of one wgmma
-SMS = 132  # of a Hopper GPU
 
 
 def schedule(program: ProductsChain, path: Path = "auto") -> ProductsChain:
@@ -132,77 +129,62 @@ def _to_shared(chain: ProductsChain, tensor: Tensor, left: bool, lines: int) -> 
 
 
 def hopper(program: ProductsChain, plan: Plan | None = None) -> ProductsChain:
-    """Schedule several products for Hopper: one role's bulk copies, wgmma by two warpgroups, a ring over all loops.
+    """Schedule several products for Hopper: one role's bulk copies, wgmma by the others, a ring over all loops.
 
     Args:
         program: the products, of f16 or bf16, whose lines start at multiples of 16 bytes.
-        plan: the tile, whether warpgroups take turns, the cluster and the order of tiles; None for a choice.
+        plan: the tile of each sum, its warpgroups, whether they take turns, the cluster, stages and the order of tiles;
+            None for a choice.
     """
     spec = program.products
     plan = plan or _plan(program)
     m, n, nbytes = plan.m, plan.n, spec.lefts[0].dtype.nbytes
     rows, cols = plan.cluster
     alone = plan.cluster == (1, 1)
-    staging = sum(_staging(out, n) for out in spec.outs)
-    chunk = max(sum(_lines(t, phase, m, n) for t in _operands(program)) for phase in spec.phases) * SPAN
+    staging = sum(plan.staging(out.dtype.nbytes) for out in spec.outs)
+    chunk = max(sum(_lines(t, phase, m, n) for t in _operands(program)) for phase in spec.phases) * SPAN * plan.panels
+    stages = plan.stages or min(MOST_STAGES, (SHARED - staging) // chunk)
     tiled: ProductsChain = program.tile(rows * m, cols * n, batch=program.batch).to(Block if alone else Cluster)
     tiled = tiled.persistent(Grouped(plan.group))
     tiled = tiled if alone else tiled.tile(m, n).to(Block)
     chain: ProductsChain = (
-        tiled.epilog(memory=FR, store=_store(n))
-        .split(SPAN // nbytes).pipeline(min(6, (SHARED - staging) // chunk), inflight=1)
-        .specialize(producers=1, registers=(24, 240), prefetch=1)
+        tiled.epilog(memory=FR, store=lambda move: bulk(plan, move.residual.operands[1].tensor)(move))
+        .split(SPAN // nbytes * plan.panels).pipeline(stages, inflight=1)
+        .specialize(producers=1, registers=plan.registers, prefetch=plan.prefetch)
     )  # fmt: skip
     for tensor in _operands(program):
         chain = chain.load(tensor, SH, tma(SPAN))
-    high = m if plan.pingpong else m // 2
+    high = m if plan.pingpong else m // plan.consumers
     chain = chain.tile(high, n).to(Warpgroup)
-    chain = (chain.staggered(2) if plan.pingpong else chain).split(32 // nbytes).unroll()
+    chain = chain.staggered(2) if plan.pingpong else chain
+    chain = (chain.split(SPAN // nbytes).unroll() if plan.panels > 1 else chain).split(32 // nbytes).unroll()
     return (chain.tile(ROWS, n).unroll() if high > ROWS else chain).done()
 
 
 def _plan(program: ProductsChain) -> Plan:
-    """Choose as for one product of all depths, where one sum takes them all; else two warpgroups share a tile."""
+    """Choose as for one product of as many columns and as deep a K: what all sums hold, and all loops take."""
     spec = program.products
-    if len(spec.sums) > 1:
-        return Plan(128, _columns(program, COLUMNS), group=4)
-    (rows, _), columns = spec.lefts[0].shape[-2:], spec.rights[0].shape[-1]
-    depth = sum(left.shape[-1] for left in spec.lefts)
-    whole = matmul(rows, columns, depth, spec.lefts[0].dtype.name, layout="TN")
-    choices = Plan(128, COLUMNS, group=4), Plan(128, 192, pingpong=True, group=4)
-    best = min(choices, key=lambda plan: clocks(plan, whole))
-    # Sums this long repay a cluster that loads W and U once: 366 us for 371 of 4096x4096 with two depths of 4096.
-    pairs = isinstance(rows, int) and rows % (2 * best.m) == 0
-    return attrs.evolve(best, cluster=(2, 1)) if pairs else best
+    sums, kind = len(spec.sums), spec.lefts[0].dtype
+    *batch, rows, columns = map(size_of, spec.outs[0].shape)
+    k_major = all(t.order is RowMajor for t in spec.lefts) and all(t.order is ColMajor for t in spec.rights)
+    depth = sum(size_of(left.shape[-1]) for left, _, _ in spec.pairs) // sums
+    layout, unit = ("TN", 8) if k_major else ("NN", SPAN // kind.nbytes)
+    whole = matmul(rows, columns * sums, depth, kind.name, layout=layout, batch=batch[0] if batch else None)
+    found = (plan for plan in plans(whole) if plan.n % (sums * unit) == 0 and _serves(plan, sums))
+    best = next(found, Plan(128, _columns(program, COLUMNS) * sums, group=4))
+    return attrs.evolve(best, n=best.n // sums, keep="")
+
+
+def _serves(plan: Plan, sums: int) -> bool:
+    """Say whether a program can follow a product's plan: whole sums, registers for what joins several."""
+    whole = plan.ways == 1 and not plan.stream and not plan.swapped
+    return whole and (sums == 1 or (plan.sums <= HELD and plan.consumers < 3))
 
 
 def _lines(tensor: Tensor, phase: tuple[tuple[Tensor, Tensor, str], ...], m: int, n: int) -> int:
     """Count the rows or columns of an operand's tile where a loop loads it."""
     lefts, rights = {a.name for a, _, _ in phase}, {b.name for _, b, _ in phase}
     return m * (tensor.name in lefts) + n * (tensor.name in rights)
-
-
-def _width(out: Tensor, n: int) -> int:
-    """Give the columns of a panel: 128 bytes of them, or all."""
-    return min(n, SPAN // out.dtype.nbytes)
-
-
-def _staging(out: Tensor, n: int) -> int:
-    """Count the bytes through which two warpgroups store an output."""
-    width = _width(out, n)
-    return 2 * min(2, n // width) * 64 * width * out.dtype.nbytes
-
-
-def _store(n: int) -> Strategy:
-    """Choose how outputs leave: through panels in shared memory, by bulk stores."""
-
-    def strategy(move: MoveChain) -> MoveChain:
-        out = move.residual.operands[1].tensor
-        width, nbytes = _width(out, n), out.dtype.nbytes
-        put = stmatrix() if nbytes == 2 else conform()
-        return through_shared(put, tma(width * nbytes), (64, width), at=Warpgroup, ring=min(2, n // width))(move)
-
-    return strategy
 
 
 def layers_schedule(program: LayersChain, path: Path = "auto", m: int = 0) -> LayersChain:

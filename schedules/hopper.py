@@ -15,7 +15,6 @@ from fireiron import (
     B,
     Block,
     Cluster,
-    ColMajor,
     Grouped,
     MatMulChain,
     MoveChain,
@@ -26,7 +25,6 @@ from fireiron import (
     conform,
     in_order,
     space,
-    stmatrix,
     through_shared,
     tma,
     vector,
@@ -50,6 +48,7 @@ from fireiron.schedules._plans import (
     plans,
     takes,
 )
+from fireiron.schedules._stores import bulk, into_panel
 
 __all__ = [
     "Plan", "clocks", "cooperative", "gemm", "pingpong", "plans", "scaled_gemm", "skinny", "split_k", "stream_k",
@@ -177,19 +176,15 @@ def _fragments(move: MoveChain) -> MoveChain:
 
 
 def _store(plan: Plan, spec: MatMulChain) -> Strategy:
-    """Choose how C leaves: through panels in shared memory, by bulk stores.
+    """Choose how C leaves: by bulk stores, which end where a tensor ends.
 
-    Those end where a tensor ends. Groups end before it: their rows are stored by vectors, each under a predicate.
+    Groups end before it: their rows are stored by vectors, each under a predicate.
     """
     stored = spec.matmul.C
+    if not is_grouped(spec):
+        return bulk(plan, stored)
     nbytes = stored.dtype.nbytes
-    rows, width = plan.panel(nbytes)
-    put = stmatrix(trans=stored.order is ColMajor) if nbytes == 2 else conform()
-    if is_grouped(spec):
-        return through_shared(put, vector(), panel=(rows, width), pad=PAD // nbytes, at=Warpgroup)
-    contiguous = (rows if stored.order is ColMajor else width) * nbytes
-    span = contiguous if contiguous in (SPAN // 4, SPAN // 2) else SPAN if contiguous % SPAN == 0 else 0
-    return through_shared(put, tma(span), panel=(rows, width), at=Warpgroup, ring=plan.ring(nbytes))
+    return through_shared(into_panel(stored), vector(), plan.panel(nbytes), pad=PAD // nbytes, at=Warpgroup)
 
 
 @space("sm_90", plan=plans)

@@ -192,8 +192,8 @@ gemm_block_scaled_128x128x128_e4m3_f32_bf16(
     }
     if (thread > 127) {
         const int first_tile = block;
-        const int first_tile_m = first_tile / 128 * 4 + first_tile % 4;
-        const int first_tile_n = first_tile / 4 % 32;
+        const int first_tile_m = first_tile / 384 * 12 + (first_tile / 384 < 2 ? first_tile % 12 : first_tile % 8);
+        const int first_tile_n = first_tile / 384 < 2 ? first_tile / 12 % 32 : first_tile / 8 % 48;
         if (thread < 160) {
             const int line = thread * 4 + first_tile_n % 4 - 512;
             prefetch_line(&A[first_tile_m * 524288 + line * 4096]);  // a bulk copy reads it soon
@@ -226,8 +226,8 @@ gemm_block_scaled_128x128x128_e4m3_f32_bf16(
 
                 // MatMul(128, 128, 4096)(GL, GL, GL)(Block)
                 const int tile = block + trip * blocks;
-                const int tile_m = tile / 128 * 4 + tile % 4;
-                const int tile_n = tile / 4 % 32;
+                const int tile_m = tile / 384 * 12 + (tile / 384 < 2 ? tile % 12 : tile % 8);
+                const int tile_n = tile / 384 < 2 ? tile / 12 % 32 : tile / 8 % 48;
                 #pragma unroll 1
                 for (int k = 0; k < 32; ++k) {
                     mbarrier_wait(&empty[ring_slot], 1 - ring_parity);
@@ -257,8 +257,8 @@ gemm_block_scaled_128x128x128_e4m3_f32_bf16(
 
             // MatMul(128, 128, 4096)(GL, GL, GL)(Block)
             const int tile = block + trip * blocks;
-            const int tile_m = tile / 128 * 4 + tile % 4;
-            const int tile_n = tile / 4 % 32;
+            const int tile_m = tile / 384 * 12 + (tile / 384 < 2 ? tile % 12 : tile % 8);
+            const int tile_n = tile / 384 < 2 ? tile / 12 % 32 : tile / 8 % 48;
 
             // Init(0)(FR)(Block)
             #pragma unroll

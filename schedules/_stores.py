@@ -1,0 +1,25 @@
+"""How results leave on Hopper: through panels in shared memory, by bulk stores."""
+
+from __future__ import annotations
+
+from fireiron import ColMajor, Strategy, Tensor, Warpgroup, conform, stmatrix, through_shared, tma
+from fireiron.schedules._plans import SPAN, Plan
+
+
+def into_panel(stored: Tensor) -> Strategy:
+    """Choose how fragments go to a panel: by stmatrix where elements have its 16 bits."""
+    return stmatrix(trans=stored.order is ColMajor) if stored.dtype.nbytes == 2 else conform()
+
+
+def bulk(plan: Plan, stored: Tensor) -> Strategy:
+    """Store a tensor's tiles by bulk stores of panels: swizzled ones of spans, others plain.
+
+    Args:
+        plan: says how large panels are, and how many slots a warpgroup has for them.
+        stored: what is stored.
+    """
+    nbytes = stored.dtype.nbytes
+    rows, width = plan.panel(nbytes)
+    contiguous = (rows if stored.order is ColMajor else width) * nbytes
+    span = contiguous if contiguous in (SPAN // 4, SPAN // 2) else SPAN if contiguous % SPAN == 0 else 0
+    return through_shared(into_panel(stored), tma(span), (rows, width), at=Warpgroup, ring=plan.ring(nbytes))
