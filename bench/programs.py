@@ -179,12 +179,15 @@ def _programs() -> list[Program]:
             {"torch, five kernels": _five_kernels, "cublaslt, two kernels": _two_by_lt("bias+relu")},
             4.0 * 4096**3,
         ),
-        Program(
-            "relu_gemm 4096",
-            lambda: fused.relu_gemm(matmul(4096, 4096, 4096, "f16", layout="TN")),
-            lambda torch, t: torch.relu(t["A"]) @ t["B"].T,
-            {"torch, two kernels": _relu_first},
-            2.0 * 4096**3,
+        *(
+            Program(
+                f"relu_gemm {n}",
+                lambda n=n: fused.relu_gemm(matmul(n, n, n, "f16", layout="TN")),
+                lambda torch, t: torch.relu(t["A"]) @ t["B"].T,
+                {"torch, two kernels": _relu_first},
+                2.0 * n**3,
+            )
+            for n in (2048, 4096, 8192)
         ),
         Program(
             "swiglu 4096x14336x4096",

@@ -39,7 +39,7 @@ VECTORS_RATE = 2.2  # where rows of groups are stored by vectors, each under a p
 SMALL_TILE = 0.117  # of its products that a tile half as large as 128x256 loses, in the long run
 SMALLER = 1.44  # with which power of the missing part that loss grows
 MOST_MISSING = 9.0  # as of a tenth of 128x256
-LONG_RUN = 12  # waves after which all of it is lost: the chip's power is
+LONG_RUN = 9  # waves after which all of it is lost: the chip's power is
 ROWS_COST = {64: 1.04, 192: 1.06, 256: 1.114}  # what products of so many rows are taken to cost
 TURNS = 120.0  # clocks of staggered warpgroups' turns
 CLUSTER = 2700.0  # clocks
@@ -50,11 +50,11 @@ TORN = 2.8  # what bytes cost in lines that start between the multiples of 128 b
 MEETING = 1600.0  # clocks in which blocks count in at a tile; set by hand, as NEAR is: few of the timings have sums
 HANDING = 1000.0  # clocks in which a block learns that another has left its sum; not fitted
 SUMS_RATE = 21.7  # bytes of partial sums a clock
-NEAR = 1300.0  # clocks in which the blocks of a cluster wait for each other's sums, before and behind
+NEAR = 2400.0  # clocks in which the blocks of a cluster wait for each other's sums, before and behind
 NEAR_RATE = 8.5  # bytes of sums a clock that a block reads of the others
 HANDLING = 130.0  # clocks of a chunk beside those of its panels, whatever they hold
 PANEL = 130.0
-OUTSIDE = 0.03  # clocks of a row of 128 bytes outside a tensor, where tiles are small and all edges are in one wave
+OUTSIDE = 0.02  # clocks of a row of 128 bytes outside a tensor, where tiles are small and all edges are in one wave
 FRAGMENTS = 260.0  # clocks in which a unit takes 64 rows of a chunk through a prolog, and as many before: 8 timings
 PROMOTION = 200.0  # clocks from a chunk's last product to the first of its sums' additions; a guess, not fitted
 
@@ -63,6 +63,7 @@ STREAM = 1.2  # what shares of K are taken to cost beside what is counted: a cau
 GPC = 16  # SMs, on which neighbours in the order of tiles run
 GROUPS = (4, 2, 8, 12, 16)
 MOST_WAVES = 4  # of tiles whose order is looked at
+FEW_WAVES = 3
 STREAMED = range(16 << 20, 256 << 20)  # bytes of an operand that few tiles read; 470 MB lost 8 % by hints
 FEW = 8  # tiles that read it, where all run at once: 384x3456x3840 took 20.7 us, 18.5 with hints
 
@@ -413,8 +414,10 @@ def clocks(plan: Plan, spec: MatMulChain) -> float:
         products = max(products, products / alone + plan.held / 2 + PROMOTION)
     elif any(operand.ops is not None for operand in spec.residual.operands[:2]):  # and applies prologs before them
         products = max(products, products / alone + FRAGMENTS * (1 + plan.m / alone / ROWS))
-    groups = (plan.group,) if waves <= 1 else GROUPS  # of several waves the L2 cache counts for more
-    asked = min(_together(plan, spec, group) for group in groups) * SPAN * plan.panels / GPC_RATE
+    asked = least = min(_together(plan, spec, group) for group in GROUPS)
+    if waves <= FEW_WAVES:  # what a band asks for beside that is half hidden, in longer runs wholly
+        asked = (least + _together(plan, spec, plan.group)) / 2
+    asked *= SPAN * plan.panels / GPC_RATE
     waiting = LATENCY / (plan.depth(nbytes, out, *beside(spec)) - EMPTYING)
     chunk = max(products + asked, waiting, HANDLING + PANEL * plan.panels)
     rate = VECTORS_RATE if is_grouped(spec) else STORE_RATE
