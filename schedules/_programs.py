@@ -289,4 +289,4 @@ def hopper_layers(program: LayersChain, m: int = 0) -> LayersChain:
         )  # fmt: skip
         return (chain.tile(ROWS, n).unroll() if part > ROWS else chain).done()
 
-    return program.tile(rows).to(Block).persistent().load(A, FR).each(layer, store)
+    return program.tile(rows).to(Block).persistent().load(A, FR).each(layer, store, prefetch=True)

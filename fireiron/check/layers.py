@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fireiron.algebra.arch import arch as find_arch
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import nbytes as human
-from fireiron.language.decompositions import Decomposition, Epilog
+from fireiron.language.decompositions import Decomposition, Epilog, Tile
 from fireiron.language.levels import Memory
 from fireiron.language.programs import Layers
 from fireiron.language.residual import Residual
@@ -57,6 +57,20 @@ def on_chip(residual: Residual) -> None:
             "layers-on-chip",
             f"each layer of {residual.short} would read what other blocks write",
             fix="tile(m).to(Block), then load(A, SH) or load(A, FR) above each(...)",
+        )
+
+
+def has_next(links: Sequence[Decomposition], prefetch: bool) -> None:
+    """Refuse to ask for a next tile where blocks take one each.
+
+    Raises:
+        DecompositionError: `layers-prefetch`.
+    """
+    if prefetch and not any(isinstance(x, Tile) and x.persistent for x in links):
+        raise DecompositionError(
+            "layers-prefetch",
+            "prefetch=True: a block takes one tile, and has no next one to ask for",
+            fix="use tile(m).to(Block).persistent(), or drop prefetch=",
         )
 
 

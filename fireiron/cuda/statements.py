@@ -183,7 +183,7 @@ class Body:
                     for described in maps:
                         write(f"prefetch_map(&{described.name});")
             case Ask(view=view):
-                write(f"prefetch_line(&{Element(view, number)});  // a bulk copy reads it soon")
+                write(f"prefetch_line(&{Element(view, number)});  // it is read soon")
             case Turn(number=barrier, threads=threads, waits=waits, reason=reason):
                 write(f"barrier_{'sync' if waits else 'arrive'}<{barrier}, {threads}>();  // {reason}")
             case Roles(roles=roles):

@@ -51,9 +51,9 @@ def _word(link: Decomposition) -> str:
         case Epilog(store=store, outputs=outputs):
             beside = "".join(f" {attrs.evolve(o, store=())!r} [{_words(o.store)}]" for o in outputs)
             return f"{attrs.evolve(link, store=(), outputs=())!r} [{_words(store)}]{beside}"
-        case Each(chains, store):
+        case Each(chains, store, prefetch=prefetch):
             inner = "".join(f" [{_words(chain)}]" for chain in (*chains, store))
-            return f"Each{inner}"
+            return f"Each{inner}{' prefetch' if prefetch else ''}"
         case Done(Microkernel(source, _, name)):
             return f"Done {name} {source!r}"
         case _:

@@ -165,19 +165,22 @@ class LayersChain(Verbs, Chain):
         self._check(layer_rules.wide, step.spec, self.residual, memory, self.program.arch)
         return self._as(LoadedLayers, link)
 
-    def each(self, layer: LayerStrategy, store: Strategy | None = None) -> LayersChain:
+    def each(self, layer: LayerStrategy, store: Strategy | None = None, prefetch: bool = False) -> LayersChain:
         """Schedule every layer by a chain of its own, and close the schedule.
 
         Args:
             layer: a function from a layer to its finished chain; a stack of equal layers asks once.
             store: how the last result goes to Y, vector() or conform() by default.
+            prefetch: whether persistent blocks ask the L2 cache for their next rows of X before they store these: those
+                are loaded once the registers or buffers of X are free, and would come from DRAM.
 
         Raises:
             FireironError: located at the link that is wrong; `layers-on-chip` where X was not loaded;
-                `unfinished-layer`.
+                `layers-prefetch` where blocks take one tile each; `unfinished-layer`.
         """
         self._check(rules.still_open, self.residual, "each")
         self._check(layer_rules.on_chip, self.residual)
+        self._check(layer_rules.has_next, self.links, prefetch)
         (step,) = self.program.steps
         spec = step.spec
         assert isinstance(spec, programs.Layers)
@@ -202,7 +205,7 @@ class LayersChain(Verbs, Chain):
         usual = conform() if moved.operands[0].memory.registers else vector()
         stored = self._finished(store or usual, move)
         hold = next(x for x in self.links if isinstance(x, Load))
-        closed = self._as(LayersChain, Each(tuple(chains), stored.links, hold, link=here()))
+        closed = self._as(LayersChain, Each(tuple(chains), stored.links, hold, prefetch, link=here()))
         closed.lowered()
         return closed
 

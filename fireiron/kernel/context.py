@@ -112,6 +112,7 @@ class Context:
             `tile` of `tiles`.
         joined: of these, the blocks that are a cluster of their own; they are not counted as ways.
         trip: how many trips of the persistent loop came before this one.
+        following: of persistent units, whether another tile comes, and what the names of this one's place are there.
         barriers: mbarriers beside those of rings.
         workspaces: global memory that the kernel keeps for itself.
         stream: where units share out the chunks of all tiles, this one's part; `seats` counts their blocks.
@@ -127,6 +128,7 @@ class Context:
     tile: Expr = attrs.field(factory=lambda: as_expr(0))
     joined: int = 1
     trip: Expr = attrs.field(factory=lambda: as_expr(0))
+    following: tuple[Expr, dict[Var, Expr]] | None = None
     barriers: list[Barrier] = attrs.field(factory=list[Barrier])
     resident: int = 0
     storages: dict[str, Storage] = attrs.field(factory=dict[str, Storage])

@@ -10,6 +10,7 @@ import attrs
 from fireiron.algebra.expr import FALSE, as_expr
 from fireiron.kernel.context import Body, Context, Layered, Recur, State
 from fireiron.kernel.ir import For, Region
+from fireiron.kernel.next_lines import next_lines
 from fireiron.kernel.ownership import RegisterLoop
 from fireiron.kernel.storage import make_storage, register_storage, tensor_window
 from fireiron.kernel.window import Axis, Storage, Window
@@ -42,7 +43,8 @@ def lower_each(link: Each, state: State, context: Context, recur: Recur) -> Body
     windows = {"src": _at(places[-1], state, "N", spec.layers[-1].width), "dst": state.windows["C"]}
     below = attrs.evolve(state, residual=move, windows=windows).under("store", link.link)
     store = recur(link.store, below, context)
-    return (*body, Region(f"store {spec.Y.name}: {move}", store, state.path, link.link))
+    asked = next_lines(link, state.windows["C"].axes[0], context)
+    return (*body, *asked, Region(f"store {spec.Y.name}: {move}", store, state.path, link.link))
 
 
 def _places(link: Each, spec: Layers, state: State, context: Context) -> tuple[Storage, ...]:

@@ -17,6 +17,7 @@ from fireiron.algebra.expr import (
     minimum,
     proves,
     simplest,
+    substitute,
 )
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.base.records import evolve
@@ -281,6 +282,8 @@ def _work_loop(
         lets += [Let(way, item % context.ways), Let(tile, item // context.ways)]
         context.way = way
     context.tile = _of_blocks(tile, size)
+    following = first + (trip + 1) * step
+    context.following = lt(following, total), {item: following}
     if opened:
         index = permuted(link, tile, simplest(tiles))
         body = _needed(tuple(lets), _group_tile(link, opened, order, rest, context, index, "tile"))
@@ -302,6 +305,10 @@ def _work(
     """Lower what a persistent unit does in one trip, with the names that it needs."""
     index = permuted(link, tile, simplest(tiles_in(parts)))
     defined, numbers = _let(tile_numbers(index, parts, order), "tile", parts, context)
+    if context.following is not None:
+        more, there = context.following
+        named = {let.var: substitute(let.value, there) for let in defined if isinstance(let, Let)}
+        context.following = more, {**there, **named}
     inside = descend(state, parts, numbers, link.level)
     body = _needed(lets, (*defined, *lower_links(rest, inside, context)))
     return (Region(str(inside.residual), body, state.path, link.link),)

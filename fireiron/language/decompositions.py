@@ -356,11 +356,13 @@ class Each:
         chains: the links of each layer, or of each stack of equal ones.
         store: the links of the Move that brings the last result to Y.
         hold: the load that brought X on chip: results of other widths are laid out as it says.
+        prefetch: whether a persistent block asks the L2 cache for its next rows of X before it stores these.
     """
 
     chains: tuple[tuple[Decomposition, ...], ...]
     store: tuple[Decomposition, ...]
     hold: Load
+    prefetch: bool = False
     link: Link | None = _link
 
 

@@ -47,6 +47,7 @@ def emits(step: Step, kernel: Kernel | None = None) -> str:
             number = sum(as_int(as_expr(w.shape[0])) or 1 if len(w.shape) == 3 else 1 for w in step.before.weights)
             said = f"{count(number, 'layer')}, one after another, whose results stay on chip"
             atoms = _atoms(kernel, nested(step), step) if kernel else ()
+            said += "; a block asks the L2 cache for its next tile's X before it stores this one's" * link.prefetch
             return said + (f"; the last one's are stored by {' then '.join(atoms)}" if atoms else "")
         case Done():
             if step.before.kind in ("Init", "Pointwise"):

@@ -131,7 +131,9 @@ def refinements(link: Decomposition) -> dict[str, str]:
             said["early"] = f"early {', '.join(t.name for t in link.early)}" if link.early else ""
         case Prolog():
             said["ops"] = computed(link.value, link.role)
-        case Own() | Each() | Done():
+        case Each():
+            said["prefetch"] = "prefetch" if link.prefetch else ""
+        case Own() | Done():
             pass
         case _ as never:
             assert_never(never)

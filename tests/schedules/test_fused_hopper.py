@@ -4,10 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from fireiron import FR, SH, A, B, Block, ColMajor, Matrix, Warpgroup, layers, matmul, relu, tma
+from fireiron import (
+    FR,
+    SH,
+    A,
+    B,
+    Block,
+    ColMajor,
+    Matrix,
+    RowMajor,
+    Warpgroup,
+    layers,
+    matmul,
+    products,
+    relu,
+    silu,
+    tma,
+)
+from fireiron.algebra.expr import as_int
 from fireiron.kernel.ir import Turn, walk
 from fireiron.schedules import fused, hopper
-from fireiron.schedules._programs import layers_schedule
+from fireiron.schedules._programs import hopper as hopper_products
+from fireiron.schedules._programs import layers_schedule, schedule
 
 SIZES = {
     fused.add_gemm_gemm: (72, 56, 40),
@@ -28,6 +46,54 @@ def test_sizes_that_do_not_divide(programs, preset):
 @pytest.mark.parametrize("depths", [(96, 40), (8, 200), (320, 320)])
 def test_depths_that_differ(programs, preset, depths):
     programs.simulated(preset(64, 64, *depths, path="hopper"))
+
+
+def two_sums(m, n, k, k2):
+    """Give silu(X W) + H U with both sums apart: accumulators of two products that share nothing."""
+    x, h = Matrix(m, k, "f16", name="X"), Matrix(m, k2, "f16", name="H")
+    w, u = Matrix(k, n, "f16", ColMajor, name="W"), Matrix(k2, n, "f16", ColMajor, name="U")
+    return products(Matrix(m, n, "f16", name="Y"), (x, w), (h, u), op=lambda p, q: silu(p) + q)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        hopper.Plan(64, 40, 1, panels=2),
+        hopper.Plan(128, 24, 2, panels=2, pingpong=True),
+        hopper.Plan(192, 32, 3, stages=3),
+        hopper.Plan(64, 48, 1, cluster=(1, 2)),
+        hopper.Plan(128, 72, 2, group=2, prefetch=0),
+    ],
+    ids=["panels", "turns", "three", "cluster", "plain rows"],
+)
+def test_every_degree_of_freedom(programs, plan):
+    programs.simulated(hopper_products(two_sums(200, 104, 136, 72), plan))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tile"),
+    [((512, 512, 512), (64, 32)), ((1024, 1024, 1024), (64, 128)), ((4096, 4096, 4096), (128, 256))],
+)
+def test_tiles_by_how_many_blocks_they_fill(sizes, tile):
+    """1024x1024 of two depths of 1024 took 21.7 us in tiles of 128x256, which 32 of 132 SMs get; 7.7 in 64x128."""
+    assert f"hopper_{'x'.join(map(str, tile))}x" in fused.add_gemm_gemm(*sizes).name
+
+
+def test_each_sum_has_its_part_of_the_columns():
+    """A gate and its values are as wide as one product: each takes half of the registers."""
+    assert "hopper_128x128x" in fused.swiglu(4096, 14336, 4096).name
+    made = fused.swiglu(512, 2048, 1024).lowered()
+    assert "hopper_128x64x" in fused.swiglu(512, 2048, 1024).name
+    assert as_int(made.grid) == 128
+
+
+def test_sums_that_no_width_serves_take_what_fits():
+    x = Matrix(64, 64, "f16", name="X")
+    weights = [Matrix(64, 64, "f16", RowMajor, name=f"W{i}") for i in range(3)]  # 64 columns each, or no swizzled rows
+    made = products(Matrix(64, 64, "f16", name="Y"), *((x, w) for w in weights), op=lambda a, b, c: a + b + c)
+    made = schedule(made, "hopper")
+    assert "x64x64" in made.name
+    made.compile("sm_90a")
 
 
 def test_bf16(programs):

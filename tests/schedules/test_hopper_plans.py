@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from fireiron import ColMajor, MatMul, Matrix, RowMajor, matmul, relu, row_sum
+from fireiron import A, ColMajor, MatMul, Matrix, RowMajor, matmul, relu, row_sum
 from fireiron.base.errors import DecompositionError
 from fireiron.schedules import hopper
 from fireiron.schedules.hopper import Plan
@@ -168,3 +168,62 @@ def test_stores_by_vectors_want_another_tiles_products_above_them() -> None:
         return hopper.clocks(shared, spec) / hopper.clocks(turns, spec)
 
     assert gain(groups) > 1.1 * gain(whole)
+
+
+def test_small_tiles_take_chunks_of_two_panels() -> None:
+    """What a chunk costs beside its panels shows where those are small: 64x40 took 10.2 us, of one panel 11.8."""
+    spec = tn(384, 768, 3584)
+    found = hopper.plans(spec)
+    assert found[0].panels == 2
+    one = attrs.evolve(found[0], panels=1)
+    assert hopper.clocks(one, spec) > 1.1 * hopper.clocks(found[0], spec)
+    assert {(p.m, p.n <= 80) for p in found if p.panels == 2} == {(64, True)}
+    assert all(p.panels == 1 for p in hopper.plans(tn(4096, 4096, 4096))[:10])
+
+
+def test_two_panels_are_not_for_prologs() -> None:
+    assert all(p.panels == 1 for p in hopper.plans(tn(128, 128, 4096).prolog(A, relu)))
+
+
+def test_rows_outside_a_tensor_cost() -> None:
+    """1664x256 in 64x80 took 18.2 us, 1664x320 in the same 104 tiles 13.3: 64 of 80 columns of the last lie outside."""
+    plan = Plan(64, 80, 1, group=4)
+    edge, whole = tn(1664, 256, 3712), tn(1664, 320, 3712)
+    assert hopper.clocks(plan, edge) > 1.05 * hopper.clocks(plan, whole)
+    # What is wide enough hides them, and a few in many waves too.
+    assert hopper.clocks(Plan(), tn(1792, 1544, 2048)) < 1.01 * hopper.clocks(Plan(), tn(1792, 1792, 2048))
+
+
+@pytest.mark.parametrize(
+    ("size", "plan", "group"),
+    [
+        ((3072, 3840, 3584), Plan(128, 176, pingpong=True), 12),  # 12 by 11 tiles are a wave: 108 us, in bands of 4 110
+        ((2048, 640, 3968), Plan(64, 160, 1), 8),  # one wave: what a GPC shares is all there is
+        ((3712, 1536, 3584), Plan(128, 176, pingpong=True), 4),  # a wave is all columns in any order
+    ],
+)
+def test_bands_are_as_high_as_waves_read_least(size: tuple[int, int, int], plan: Plan, group: int) -> None:
+    found = next(p for p in hopper.plans(tn(*size)) if attrs.evolve(p, group=plan.group, keep="") == plan)
+    assert found.group == group
+
+
+def test_bands_do_not_reach_into_other_groups() -> None:
+    assert max(p.group for p in hopper.plans(tn(32768, 4096, 4096, groups=64))) <= 8
+
+
+@pytest.mark.parametrize(
+    ("size", "plan", "keep"),
+    [
+        (
+            (384, 3456, 3840),
+            Plan(64, 160, 1),
+            "left",
+        ),  # six tiles read 25 MB at once: 20.7 us, by hints 18.5
+        ((384, 3456, 3840), Plan(64, 160, 1, swapped=True), ""),  # of 162 tiles some come later
+        ((512, 3456, 3840), Plan(64, 48, 1), ""),  # several waves read it again
+        ((384, 1024, 3840), Plan(64, 160, 1), ""),  # 8 MB pass through the cache unseen
+    ],
+)
+def test_hints_for_what_few_tiles_read_at_once(size: tuple[int, int, int], plan: Plan, keep: str) -> None:
+    found = {p.keep for p in hopper.plans(tn(*size)) if attrs.evolve(p, group=plan.group, keep="") == plan}
+    assert found == {keep}

@@ -187,13 +187,13 @@ gemm_128x64x64_bf16_f32(
         if (thread < 192) {
             const int line = thread * 2 + first_tile_n % 2 - 256;
             if (first_tile_m * 128 + line < 200) {
-                prefetch_line(&A[first_tile_m * 65536 + line * 512]);  // a bulk copy reads it soon
+                prefetch_line(&A[first_tile_m * 65536 + line * 512]);  // it is read soon
             }
         }
         if (thread > 191 && thread < 224) {
             const int line2 = thread * 2 + first_tile % 2 - 384;
             if (first_tile_n * 64 + line2 < 136) {
-                prefetch_line(&B[first_tile_n * 32768 + line2 * 512]);  // a bulk copy reads it soon
+                prefetch_line(&B[first_tile_n * 32768 + line2 * 512]);  // it is read soon
             }
         }
     }

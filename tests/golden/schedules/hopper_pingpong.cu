@@ -202,12 +202,12 @@ gemm_128x192x64_bf16_f32(
         const int first_tile_n = first_tile / 8 % 22;
         if (thread < 160) {
             const int line = thread * 4 + first_tile_n % 4 - 512;
-            prefetch_line(&B[first_tile_m * 1048576 + rank * 524288 + line * 4096]);  // a bulk copy reads it soon
+            prefetch_line(&B[first_tile_m * 1048576 + rank * 524288 + line * 4096]);  // it is read soon
         }
         if (thread > 159 && thread < 184) {
             const int line2 = thread * 4 + first_tile % 4 - 640;
             if (first_tile_n * 192 + rank * 96 + line2 < 4096) {
-                prefetch_line(&A[first_tile_n * 786432 + rank * 393216 + line2 * 4096]);  // a bulk copy reads it soon
+                prefetch_line(&A[first_tile_n * 786432 + rank * 393216 + line2 * 4096]);  // it is read soon
             }
         }
     }

@@ -196,11 +196,11 @@ gemm_block_scaled_128x128x128_e4m3_f32_bf16(
         const int first_tile_n = first_tile / 384 < 2 ? first_tile / 12 % 32 : first_tile / 8 % 48;
         if (thread < 160) {
             const int line = thread * 4 + first_tile_n % 4 - 512;
-            prefetch_line(&A[first_tile_m * 524288 + line * 4096]);  // a bulk copy reads it soon
+            prefetch_line(&A[first_tile_m * 524288 + line * 4096]);  // it is read soon
         }
         if (thread > 159 && thread < 192) {
             const int line2 = thread * 4 + first_tile % 4 - 640;
-            prefetch_line(&B[first_tile_n * 524288 + line2 * 4096]);  // a bulk copy reads it soon
+            prefetch_line(&B[first_tile_n * 524288 + line2 * 4096]);  // it is read soon
         }
     }
     if (threadIdx.x == 0) {

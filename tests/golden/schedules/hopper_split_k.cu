@@ -186,11 +186,11 @@ gemm_64x16x64_k2_bf16_f32(
         const int first_tile_m = first_tile;
         if (thread < 192) {
             const int line = thread - 128;
-            prefetch_line(&B[first_tile_m * 262144 + first_way * 2048 + line * 4096]);  // a bulk copy reads it soon
+            prefetch_line(&B[first_tile_m * 262144 + first_way * 2048 + line * 4096]);  // it is read soon
         }
         if (thread > 191 && thread < 196) {
             const int line2 = thread * 4 + first_tile % 4 - 768;
-            prefetch_line(&A[first_way * 2048 + line2 * 4096]);  // a bulk copy reads it soon
+            prefetch_line(&A[first_way * 2048 + line2 * 4096]);  // it is read soon
         }
     }
     if (threadIdx.x == 0) {

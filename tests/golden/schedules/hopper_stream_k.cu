@@ -197,11 +197,11 @@ gemm_64x16x64_stream_bf16_f32(
         const int first_tile_m = first_tile;
         if (thread < 192) {
             const int line = thread - 128;
-            prefetch_line(&B[first_tile_m * 262144 + first_first * 64 + line * 4096]);  // a bulk copy reads it soon
+            prefetch_line(&B[first_tile_m * 262144 + first_first * 64 + line * 4096]);  // it is read soon
         }
         if (thread > 191 && thread < 200) {
             const int line2 = thread * 2 + first_highest % 2 - 384;
-            prefetch_line(&A[first_first * 64 + line2 * 4096]);  // a bulk copy reads it soon
+            prefetch_line(&A[first_first * 64 + line2 * 4096]);  // it is read soon
         }
     }
     if (threadIdx.x == 0) {
