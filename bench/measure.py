@@ -31,6 +31,7 @@ class Options:
         sustained_s: seconds that each subject runs back to back; 0 leaves it out.
         seed: of the random operands.
         arch: what to compile for where there is no GPU.
+        graphs: whether short kernels are timed by CUDA graphs too, and those times are the ones that count.
     """
 
     rounds: int = 41
@@ -38,6 +39,7 @@ class Options:
     sustained_s: float = 0.0
     seed: int = 0
     arch: str | None = None
+    graphs: bool = True
 
 
 class Timer(Protocol):
@@ -234,7 +236,7 @@ def _time(
     for name, times in timer.burst(launches, options.rounds, options.budget_s).items():
         results[name] = attrs.evolve(results[name], times=times, state=lab.state())
     # One way of timing for all of a case: else a ratio would compare two ways, and not two kernels.
-    if min(results[name].times.median_us for name in launches) < SHORT_US:  # pyright: ignore[reportOptionalMemberAccess]
+    if options.graphs and min(results[name].times.median_us for name in launches) < SHORT_US:  # pyright: ignore[reportOptionalMemberAccess]
         sets = max(2, min(MOST_SETS, -(-2 * timer.l2_nbytes // int(case.nbytes))))
         copies = [lab.make(case, options.seed + 1 + i) for i in range(sets)]
         rotated = {name: [prepared[name].launch(each.fresh_out()) for each in copies] for name in launches}

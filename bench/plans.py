@@ -1,0 +1,156 @@
+"""How good the choice of `hopper.gemm` is: its first plan, and the fastest of its first ones, over a peer.
+
+`python -m bench plans [SUITE] [--seed N] [--plans N] [--vs PEER] [-o FILE.jsonl]`. Launches are timed one by one with
+the L2 flushed, each checked against f64 before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from contextlib import suppress
+
+import attrs
+
+from fireiron.base.errors import FireironError
+from fireiron.schedules import hopper
+
+from .ahead import compilers
+from .cases import Case, with_options
+from .measure import Lab, Options, TorchLab, here, measure, why_not_timed
+from .results import Result, ratio, write
+from .subjects import Scheduled, subject
+from .suites import SUITES, random100, suite
+from .tables import UNTIMED, geomean, problems
+
+ROUNDS, BUDGET_S = 15, 2.0
+SHOWN = 5  # cases whose first plan does worst
+
+
+@attrs.frozen
+class Choice:
+    """Hold how a case's plans did.
+
+    Args:
+        case: the problem.
+        first: the peer's time over that of the plan that the model puts first.
+        best: the same of the fastest.
+        place: of the fastest in the model's order, from 1.
+    """
+
+    case: Case
+    first: float
+    best: float
+    place: int
+
+    def __str__(self) -> str:
+        return f"{self.case}: {self.first:.3f}, plan {self.place} {self.best:.3f}"
+
+
+def scheduled(case: Case, count: int, arch: str | None) -> list[Scheduled]:
+    """List the subjects of a case: `hopper.gemm` by each of its first plans, none where it takes no plan."""
+    return [Scheduled("hopper.gemm", {"plan": plan}, arch) for plan in hopper.plans(case.spec())[:count]]
+
+
+def compiled(case: Case, count: int, arch: str | None) -> int:
+    """Compile a case's plans into the disk cache; count those that compile."""
+    done = 0
+    for each in scheduled(case, count, arch):
+        try:
+            hopper.gemm(case.spec(), each.values["plan"]).compile(arch)
+            done += 1
+        except FireironError:  # whoever measures it says what is wrong
+            continue
+    return done
+
+
+def chosen(results: Sequence[Result], peer: str) -> Choice | None:
+    """Compare a case's plans, in the model's order, with the peer."""
+    other = next((r for r in results if r.subject == peer), None)
+    ours = [r for r in results if r.ours]
+    over = [] if other is None else [ratio(r, other) for r in ours]
+    timed = [(value, -i) for i, value in enumerate(over) if value is not None]
+    if not over or over[0] is None:
+        return None
+    best, place = max(timed)
+    return Choice(results[0].case, over[0], best, 1 - place)
+
+
+def said(choices: Sequence[Choice], count: int, peer: str) -> list[str]:
+    """Sum up: geometric means, and the cases whose first plan does worst."""
+    if not choices:
+        return []
+    first, best = _spread([c.first for c in choices]), _spread([c.best for c in choices])
+    lines = [f"{len(choices)} cases over {peer}: the first plan {first}, the fastest of {count} {best}"]
+    return lines + [f"  {choice}" for choice in sorted(choices, key=lambda c: c.first)[:SHOWN]]
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{geomean(values):.3f} ({min(values):.3f} to {max(values):.3f})"
+
+
+def run(
+    words: Sequence[str],
+    command: str = "",
+    *,
+    lab: Lab | None = None,
+    executor: Executor | None = None,
+    tell: Callable[[str], None] = print,
+) -> int:
+    """Run the command line.
+
+    Args:
+        words: its arguments.
+        command: as results shall name it.
+        lab: where cases are measured; the GPU where None.
+        executor: compiles; processes of its own where None.
+        tell: is given lines for the user.
+
+    Returns:
+        1 where a result of ours is wrong, else 0.
+    """
+    o = _parser().parse_args(list(words))
+    cases = suite(o.suite).cases
+    cases = random100(o.seed, ops=cases[0].ops) if o.suite.endswith("-random100") else cases
+    cases = with_options(cases[: o.count], o.dtype, None)
+    why = "" if lab is not None else why_not_timed()
+    where = TorchLab() if lab is None and not why else lab
+    peer = subject(o.vs)
+    machine, results, choices = here(), list[Result](), list[Choice]()
+    with compilers(executor) as workers:
+        tasks = [workers.submit(compiled, case, o.plans, o.arch) for case in cases]
+        for case, task in zip(cases, tasks, strict=True):
+            with suppress(Exception):  # a process was lost: the case is compiled where it is measured
+                task.result()
+            plans = scheduled(case, o.plans, o.arch)
+            options = Options(ROUNDS, BUDGET_S, arch=o.arch, graphs=False)
+            found = measure([case], [*plans, *(() if why else (peer,))], options, suite=o.suite, lab=where)
+            results += found
+            choice = chosen(found, peer.name)
+            choices += [] if choice is None else [choice]
+            if o.output:
+                when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+                write(o.output, [result.to_json(machine, command, when) for result in found])
+    for line in (*said(choices, o.plans, peer.name), *problems(results)):
+        tell(line)
+    if why:
+        tell(f"{len(cases)} cases, {sum(r.registers is not None for r in results)} plans compiled")
+        tell(UNTIMED.format(why=why))
+    return int(any(r.ours and r.wrong for r in results))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench plans", description="Time the first plans of hopper.gemm.", allow_abbrev=False
+    )
+    parser.add_argument("suite", nargs="?", default="gemm-random100", choices=list(SUITES))
+    parser.add_argument("--seed", type=int, default=0, help="of random sizes (0)")
+    parser.add_argument("--count", type=int, metavar="N", help="only the first N cases")
+    parser.add_argument("--plans", type=int, default=10, metavar="N", help="of each case, in the model's order (10)")
+    parser.add_argument("--dtype", help="element types, in[:acc[:out]], instead of the suite's")
+    parser.add_argument("--vs", default="torch", metavar="PEER", help="torch, cublas, cublaslt (torch)")
+    parser.add_argument("--arch", help="what to compile for without a GPU (sm_90a)")
+    parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results there")
+    return parser
