@@ -38,7 +38,8 @@ from fireiron import (
     through_shared,
     tma,
 )
-from fireiron.schedules._plans import MOST_STAGES, ROWS, SMS, SPAN, Plan, plans, size_of
+from fireiron.schedules._plan import MOST_STAGES, ROWS, SMS, SPAN, Plan, size_of
+from fireiron.schedules._plans import plans
 from fireiron.schedules._stores import bulk
 
 Path = Literal["auto", "simt", "ampere", "hopper"]

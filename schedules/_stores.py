@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fireiron import ColMajor, Strategy, Tensor, Warpgroup, conform, stmatrix, through_shared, tma
-from fireiron.schedules._plans import SPAN, Plan
+from fireiron.schedules._plan import SPAN, Plan
 
 
 def into_panel(stored: Tensor) -> Strategy:

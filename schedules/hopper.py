@@ -33,21 +33,9 @@ from fireiron import (
     stream_k as shares_of_k,
 )
 from fireiron.schedules import ada, ampere, simt
-from fireiron.schedules._plans import (
-    EIGHT_BITS,
-    PAD,
-    ROWS,
-    SMS,
-    SPAN,
-    Plan,
-    beside,
-    clocks,
-    early,
-    is_grouped,
-    is_scaled,
-    plans,
-    takes,
-)
+from fireiron.schedules._clocks import clocks
+from fireiron.schedules._plan import EIGHT_BITS, PAD, ROWS, SMS, SPAN, Plan, beside, early, is_grouped, is_scaled, takes
+from fireiron.schedules._plans import plans
 from fireiron.schedules._stores import bulk, into_panel
 
 __all__ = [
