@@ -173,7 +173,7 @@ def _plan(program: ProductsChain) -> Plan:
     whole = matmul(rows, columns * sums, depth, kind.name, layout=layout, batch=batch[0] if batch else None)
     found = (plan for plan in plans(whole) if plan.n % (sums * unit) == 0 and _serves(plan, sums))
     best = next(found, Plan(128, _columns(program, COLUMNS) * sums, group=4))
-    return attrs.evolve(best, n=best.n // sums, keep="")
+    return attrs.evolve(best, n=best.n // sums)
 
 
 def _serves(plan: Plan, sums: int) -> bool:

@@ -64,7 +64,7 @@ def test_all_lines_but_those_of_first_tiles(rows: int, width: int) -> None:
 
 
 def stack(order: Any, prefetch: bool = True, persistent: bool = True) -> Any:
-    m, width = 160, 32
+    m, width = 320, 32
     x, y = Matrix(m, width, "f16", order, name="X"), Matrix(m, width, "f16", name="Y")
     w = Matrix(width, width, "f16", ColMajor, name="W", batch=2)
 
@@ -72,13 +72,13 @@ def stack(order: Any, prefetch: bool = True, persistent: bool = True) -> Any:
         loaded = one.epilog().split(16).unroll().load(B, SH, cp_async()).storage_layout(ColMajor).pad(8)
         return loaded.tile(16, 32).to(Warp).tile(16, 8).unroll().load(B, FR).done()
 
-    tiled = layers(y, x, (w, relu)).tile(32).to(Block)
+    tiled = layers(y, x, (w, relu)).tile(64).to(Block)
     return (tiled.persistent() if persistent else tiled).load(A, FR).each(layer, prefetch=prefetch)
 
 
 def test_columns_of_an_x_that_lies_so() -> None:
     found = of_all_blocks(stack(ColMajor))
-    assert found == Counter(row + col * 160 for row in (96, 128) for col in range(32))
+    assert found == Counter(row + col * 320 for row in (192, 256) for col in range(32))
 
 
 def test_nothing_without() -> None:
@@ -90,5 +90,6 @@ def test_right_and_told(programs: Any) -> None:
     programs.simulated(stack(RowMajor))
     made = stack(RowMajor)
     assert "asks the L2 cache for its next tile's X" in repr(made.explain())
+    assert "prefetch" in made.tree()
     without = stack(RowMajor, prefetch=False)
     assert digest(made.program, made.links, "") != digest(without.program, without.links, "")

@@ -87,6 +87,36 @@ def test_each_sum_has_its_part_of_the_columns():
     assert as_int(made.grid) == 128
 
 
+@pytest.mark.parametrize(
+    ("sizes", "passed"),
+    [
+        ((64, 1984, 2240), lambda plan: plan.ways > 1),
+        ((64, 832, 4736), lambda plan: plan.ways > 1 or plan.stream),
+        ((1088, 1152, 3200), lambda plan: plan.swapped),
+    ],
+    ids=["ways", "streams", "swapped"],
+)
+def test_programs_pass_over_plans_that_only_products_follow(sizes, passed):
+    m, n, k = sizes
+    listed = hopper.plans(matmul(m, n, k, "f16", layout="TN"))
+    first = next(p for p in listed if p.ways == 1 and not p.stream and not p.swapped)
+    assert all(passed(p) or p.swapped for p in listed[: listed.index(first)])
+    assert passed(listed[0])
+    x, w = Matrix(m, k // 2, "f16", name="X"), Matrix(k // 2, n, "f16", ColMajor, name="W")
+    h, u = Matrix(m, k // 2, "f16", name="H"), Matrix(k // 2, n, "f16", ColMajor, name="U")
+    made = schedule(products(Matrix(m, n, "f16", name="Y"), [(x, w), (h, u)]))
+    tiles = -(-m // first.m) * -(-n // first.n)
+    assert made.name.startswith(f"hopper_{first.m}x{first.n}x{64 * first.panels}_")
+    assert as_int(made.lowered().grid) == tiles * first.cluster[0] * first.cluster[1]
+
+
+def test_three_warpgroups_leave_no_registers_for_what_joins_sums():
+    whole = hopper.plans(matmul(2496, 1600, 5952, "f16", layout="TN"))
+    assert whole[0].consumers == 3
+    assert "hopper_192x" not in fused.swiglu(2496, 800, 5952).name
+    assert "hopper_192x160x" in fused.add_gemm_gemm(2496, 1600, 2976).name
+
+
 def test_sums_that_no_width_serves_take_what_fits():
     x = Matrix(64, 64, "f16", name="X")
     weights = [Matrix(64, 64, "f16", RowMajor, name=f"W{i}") for i in range(3)]  # 64 columns each, or no swizzled rows
