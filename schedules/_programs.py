@@ -169,7 +169,8 @@ def _plan(program: ProductsChain) -> Plan:
     *batch, rows, columns = map(size_of, spec.outs[0].shape)
     k_major = all(t.order is RowMajor for t in spec.lefts) and all(t.order is ColMajor for t in spec.rights)
     depth = sum(size_of(left.shape[-1]) for left, _, _ in spec.pairs) // sums
-    layout, unit = ("TN", 8) if k_major else ("NN", SPAN // kind.nbytes)
+    # Of several sums each has whole sectors of 32 bytes, which two blocks of a cluster can load half of each.
+    layout, unit = ("TN", 8 if sums == 1 else 16) if k_major else ("NN", SPAN // kind.nbytes)
     whole = matmul(rows, columns * sums, depth, kind.name, layout=layout, batch=batch[0] if batch else None)
     found = (plan for plan in plans(whole) if plan.n % (sums * unit) == 0 and _serves(plan, sums))
     best = next(found, Plan(128, _columns(program, COLUMNS) * sums, group=4))

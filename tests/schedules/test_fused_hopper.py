@@ -117,6 +117,14 @@ def test_three_warpgroups_leave_no_registers_for_what_joins_sums():
     assert "hopper_192x160x" in fused.add_gemm_gemm(2496, 1600, 2976).name
 
 
+@pytest.mark.parametrize("sizes", [(4096, 264, 128), (8192, 2048, 512), (64, 512, 4096)])
+def test_each_of_four_sums_has_whole_sectors(sizes):
+    """Two blocks of a cluster each load half of a weight's columns: of 24 they could not, and were refused."""
+    made = fused.lstm_cell(*sizes, dtype="bf16")
+    assert int(made.name.split("_")[1].split("x")[1]) % 16 == 0
+    made.compile("sm_90a")
+
+
 def test_sums_that_no_width_serves_take_what_fits():
     x = Matrix(64, 64, "f16", name="X")
     weights = [Matrix(64, 64, "f16", RowMajor, name=f"W{i}") for i in range(3)]  # 64 columns each, or no swizzled rows
