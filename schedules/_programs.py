@@ -291,4 +291,6 @@ def hopper_layers(program: LayersChain, m: int = 0) -> LayersChain:
         )  # fmt: skip
         return (chain.tile(ROWS, n).unroll() if part > ROWS else chain).done()
 
-    return program.tile(rows).to(Block).persistent().load(A, FR).each(layer, store, prefetch=True)
+    high = program.layers.X.shape[0]
+    again = not isinstance(high, int) or high > rows * SMS  # blocks have another tile, whose rows they can ask for
+    return program.tile(rows).to(Block).persistent().load(A, FR).each(layer, store, prefetch=again)

@@ -12,7 +12,7 @@ from fireiron import FR, SH, A, B, Block, ColMajor, Matrix, RowMajor, Warp, cp_a
 from fireiron.algebra.expr import evaluate
 from fireiron.front.digest import digest
 from fireiron.kernel.ir import BLOCK, BLOCKS, THREAD, Ask, For, If, Let, Region, Role, Roles, Statement, walk
-from fireiron.schedules import fused
+from fireiron.schedules import _programs, fused
 
 BLOCKS_AT_WORK = 3
 
@@ -55,8 +55,9 @@ def of_all_blocks(made: Any) -> Counter[int]:
 
 
 @pytest.mark.parametrize(("rows", "width"), [(64, 64), (128, 64), (128, 48), (64, 96)])
-def test_all_lines_but_those_of_first_tiles(rows: int, width: int) -> None:
+def test_all_lines_but_those_of_first_tiles(rows: int, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line of X has 64 elements of 16 bits; the last tile may be cut short."""
+    monkeypatch.setattr(_programs, "SMS", BLOCKS_AT_WORK)
     m = 4 * rows + 20
     found = of_all_blocks(fused.mlp(m, width, 2, path="hopper", rows=rows))
     first = BLOCKS_AT_WORK * rows
@@ -79,6 +80,11 @@ def stack(order: Any, prefetch: bool = True, persistent: bool = True) -> Any:
 def test_columns_of_an_x_that_lies_so() -> None:
     found = of_all_blocks(stack(ColMajor))
     assert found == Counter(row + col * 320 for row in (192, 256) for col in range(32))
+
+
+def test_presets_ask_where_blocks_take_several_tiles() -> None:
+    assert "prefetch_line" in fused.mlp(132 * 256 + 1, 128, 2).cuda("sm_90a")
+    assert "prefetch_line" not in fused.mlp(132 * 256, 128, 2).cuda("sm_90a")
 
 
 def test_nothing_without() -> None:
