@@ -19,7 +19,7 @@ from .measure import Options, here, measure, why_not_timed
 from .plot import write as write_plot
 from .results import Result, read, write
 from .subjects import PEERS
-from .suites import SUITES, random100, suite
+from .suites import SUITES, drawn, suite
 from .tables import FOOT, UNTIMED, draw, markdown, problems, summaries
 
 RIGHT, WRONG, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -133,9 +133,7 @@ def _cases(options: argparse.Namespace) -> tuple[str, list[Case], list[str]]:
         chosen = [case(text, *kinds, options.batch) for text in options.shape]
     else:
         for name in suites or ["gemm"]:
-            cases = suite(name).cases
-            drawn = random100(options.seed, ops=cases[0].ops) if name.endswith("-random100") else cases
-            chosen += with_options(drawn[: options.count], options.dtype, options.layout)
+            chosen += with_options(drawn(name, options.seed, options.count), options.dtype, options.layout)
     return "+".join(suites) or "gemm", chosen, subjects
 
 

@@ -22,7 +22,7 @@ from .cases import Case, with_options
 from .measure import Lab, Options, TorchLab, here, measure, why_not_timed
 from .results import Result, ratio, write
 from .subjects import Scheduled, subject
-from .suites import SUITES, random100, suite
+from .suites import SUITES, drawn
 from .tables import UNTIMED, geomean, problems
 
 ROUNDS, BUDGET_S = 15, 2.0
@@ -54,16 +54,11 @@ def scheduled(case: Case, count: int, arch: str | None) -> list[Scheduled]:
     return [Scheduled("hopper.gemm", {"plan": plan}, arch) for plan in hopper.plans(case.spec())[:count]]
 
 
-def compiled(case: Case, count: int, arch: str | None) -> int:
-    """Compile a case's plans into the disk cache; count those that compile."""
-    done = 0
+def compiled(case: Case, count: int, arch: str | None) -> None:
+    """Compile a case's plans into the disk cache."""
     for each in scheduled(case, count, arch):
-        try:
+        with suppress(FireironError):  # whoever measures it says what is wrong
             hopper.gemm(case.spec(), each.values["plan"]).compile(arch)
-            done += 1
-        except FireironError:  # whoever measures it says what is wrong
-            continue
-    return done
 
 
 def chosen(results: Sequence[Result], peer: str) -> Choice | None:
@@ -111,10 +106,8 @@ def run(
     Returns:
         1 where a result of ours is wrong, else 0.
     """
-    o = _parser().parse_args(list(words))
-    cases = suite(o.suite).cases
-    cases = random100(o.seed, ops=cases[0].ops) if o.suite.endswith("-random100") else cases
-    cases = with_options(cases[: o.count], o.dtype, None)
+    o = _parsed(words)
+    cases = with_options(drawn(o.suite, o.seed, o.count), o.dtype, None)
     why = "" if lab is not None else why_not_timed()
     where = TorchLab() if lab is None and not why else lab
     peer = subject(o.vs)
@@ -125,6 +118,9 @@ def run(
             with suppress(Exception):  # a process was lost: the case is compiled where it is measured
                 task.result()
             plans = scheduled(case, o.plans, o.arch)
+            if not plans:
+                tell(f"{case}: hopper.gemm has no plan for it, and hands it to another preset")
+                continue
             options = Options(ROUNDS, BUDGET_S, arch=o.arch, graphs=False)
             found = measure([case], [*plans, *(() if why else (peer,))], options, suite=o.suite, lab=where)
             results += found
@@ -141,7 +137,7 @@ def run(
     return int(any(r.ours and r.wrong for r in results))
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parsed(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench plans", description="Time the first plans of hopper.gemm.", allow_abbrev=False
     )
@@ -153,4 +149,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--vs", default="torch", metavar="PEER", help="torch, cublas, cublaslt (torch)")
     parser.add_argument("--arch", help="what to compile for without a GPU (sm_90a)")
     parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results there")
-    return parser
+    o = parser.parse_args(list(words))
+    if o.plans < 1:
+        parser.error(f"--plans {o.plans}: time one plan at least")
+    return o

@@ -109,6 +109,16 @@ SUITES = {
 }
 
 
+def drawn(name: str, seed: int = 0, count: int | None = None) -> tuple[Case, ...]:
+    """List the first cases of a suite; those of random sizes are drawn by a seed.
+
+    Raises:
+        UsageError: `unknown-suite`.
+    """
+    cases = suite(name).cases
+    return (random100(seed, ops=cases[0].ops) if name.endswith("-random100") else cases)[:count]
+
+
 def suite(name: str) -> Suite:
     """Find a suite.
 

@@ -21,13 +21,13 @@ def next_lines(link: Each, rows: Axis, context: Context) -> Body:
         rows: those of this tile.
         context: what a tile's names are in the next trip.
     """
-    spec = context.spec
-    assert isinstance(spec, Layers) and context.threads is not None
-    height, columns = as_int(as_expr(rows.size)), as_int(as_expr(spec.X.shape[1]))
-    if not link.prefetch or context.following is None or height is None or columns is None:
+    if not link.prefetch:
         return ()
-    more, names = context.following
-    x = spec.X
+    spec = context.spec
+    assert isinstance(spec, Layers) and context.threads is not None and context.following is not None
+    x, (more, names) = spec.X, context.following
+    height, columns = as_int(as_expr(rows.size)), as_int(as_expr(x.shape[1]))
+    assert height is not None and columns is not None, "what is held on chip has sizes that are known"
     along = x.storage[-1]  # the dimension whose elements are neighbours
     nbytes = x.dtype.nbytes
     run, count = (height, columns) if along == 0 else (columns, height)

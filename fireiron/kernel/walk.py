@@ -282,8 +282,7 @@ def _work_loop(
         lets += [Let(way, item % context.ways), Let(tile, item // context.ways)]
         context.way = way
     context.tile = _of_blocks(tile, size)
-    following = first + (trip + 1) * step
-    context.following = lt(following, total), {item: following}
+    context.following = lt(first + (trip + 1) * step, total), {trip: trip + 1}
     if opened:
         index = permuted(link, tile, simplest(tiles))
         body = _needed(tuple(lets), _group_tile(link, opened, order, rest, context, index, "tile"))
@@ -306,9 +305,9 @@ def _work(
     index = permuted(link, tile, simplest(tiles_in(parts)))
     defined, numbers = _let(tile_numbers(index, parts, order), "tile", parts, context)
     if context.following is not None:
-        more, there = context.following
-        named = {let.var: substitute(let.value, there) for let in defined if isinstance(let, Let)}
-        context.following = more, {**there, **named}
+        for let in (*lets, *defined):
+            if isinstance(let, Let):
+                context.following[1][let.var] = substitute(let.value, context.following[1])
     inside = descend(state, parts, numbers, link.level)
     body = _needed(lets, (*defined, *lower_links(rest, inside, context)))
     return (Region(str(inside.residual), body, state.path, link.link),)

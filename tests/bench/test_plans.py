@@ -69,6 +69,25 @@ def test_graphs_are_left_out_on_demand() -> None:
     assert timed(False).times is not None
 
 
+def test_cases_without_plans_are_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(suites.SUITES, "layouts", suites.Suite("one of CUDA cores", (Case(64, 64, 32), CASES[0])))
+    assert main(["plans", "layouts", "--plans", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "64x64x32 f32 NN: hopper.gemm has no plan for it" in out
+    assert "2 cases, 1 plans compiled" in out
+
+
+def test_no_plans_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plans", "layouts", "--plans", "0"]) == 2
+    assert "--plans 0: time one plan at least" in capsys.readouterr().err
+
+
+def test_random_sizes_are_drawn_by_a_seed() -> None:
+    assert suites.drawn("fused-random100", 7, 3) == suites.random100(7, 3, ops="bias+relu")
+    assert suites.drawn("gemm-random100", 7, 3) != suites.drawn("gemm-random100", 8, 3)
+    assert suites.drawn("gemm-square", 7) == suites.suite("gemm-square").cases
+
+
 def test_without_a_gpu_plans_compile(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plans", "layouts", "--plans", "2", "--count", "1"]) == 0
     out = capsys.readouterr().out

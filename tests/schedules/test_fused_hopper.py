@@ -132,6 +132,11 @@ def test_sums_that_no_width_serves_take_what_fits():
     made = schedule(made, "hopper")
     assert "x64x64" in made.name
     made.compile("sm_90a")
+    many = [Matrix(64, 64, "f16", ColMajor, name=f"W{i}") for i in range(17)]  # 16 columns each are more than 256
+    made = products(Matrix(64, 64, "f16", name="Y"), *((x, w) for w in many), op=lambda *sums: sum(sums[1:], sums[0]))
+    made = schedule(made, "hopper")
+    assert "x16x64" in made.name
+    made.compile("sm_90a")
 
 
 def test_bf16(programs):
