@@ -11,7 +11,7 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, as_expr, as_int, fits_int32, free, terms, to_c
 from fireiron.base.errors import CheckError
 from fireiron.cuda.types import c_type
-from fireiron.kernel.ir import (
+from fireiron.kernel.ir.statements import (
     Buffer,
     Call,
     Compute,

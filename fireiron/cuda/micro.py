@@ -11,7 +11,7 @@ from fireiron.algebra.layout import Layout
 from fireiron.base.errors import CheckError
 from fireiron.cuda.memory import Element, Numbers, integer_type
 from fireiron.cuda.types import c_type
-from fireiron.kernel.ir import Micro
+from fireiron.kernel.ir.statements import Micro
 
 
 def function(micro: Micro) -> str:

@@ -7,8 +7,8 @@ from fireiron.algebra.scalar import Arg, Binary, Constant, Scalar, Unary
 from fireiron.cuda.memory import Element, Numbers
 from fireiron.cuda.scalars import scalar
 from fireiron.cuda.types import bits_of, c_type
-from fireiron.kernel.ir import View
-from fireiron.kernel.pairs import Pair, beside, packs
+from fireiron.kernel.ir.statements import View
+from fireiron.kernel.passes.pairs import Pair, beside, packs
 
 
 def pair_text(pair: Pair, number: Numbers) -> str:

@@ -12,8 +12,8 @@ from fireiron.cuda.helpers import HELPERS, called
 from fireiron.cuda.memory import buffers, dtypes, parameter
 from fireiron.cuda.statements import Body
 from fireiron.cuda.types import C_TYPES, DECLARED, c_type
-from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, THREAD, Kernel, Roles, TensorMap
-from fireiron.kernel.rewrite import mentions
+from fireiron.kernel.ir.rewrite import mentions
+from fireiron.kernel.ir.statements import BLOCK, BLOCKS, RANK, THREAD, Kernel, Roles, TensorMap
 
 INDENT: Final = "    "
 _SPECIAL: Final = {THREAD: "threadIdx.x", BLOCK: "blockIdx.x", BLOCKS: "gridDim.x", RANK: "cluster_rank()"}

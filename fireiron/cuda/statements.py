@@ -32,7 +32,7 @@ from fireiron.cuda.helpers import COUNT_IN, COUNT_IN_PART
 from fireiron.cuda.memory import Element, Numbers, integer_type
 from fireiron.cuda.pairs import pair_text
 from fireiron.cuda.scalars import custom, scalar
-from fireiron.kernel.ir import (
+from fireiron.kernel.ir.statements import (
     THREAD,
     Advance,
     Arrive,
@@ -62,7 +62,7 @@ from fireiron.kernel.ir import (
     Wait,
     walk,
 )
-from fireiron.kernel.pairs import pair_of
+from fireiron.kernel.passes.pairs import pair_of
 from fireiron.language.levels import Block, Cluster, Level
 
 WARP_THREADS = 32

@@ -16,10 +16,10 @@ from fireiron.estimate import resources
 from fireiron.estimate.findings import findings, ranked, traffic
 from fireiron.estimate.partial import HOLE, OPEN, Completion, added, complete, idle_ways, shares
 from fireiron.estimate.registers import REGISTER_NBYTES, least_registers, registers_of
-from fireiron.kernel.access import AccessRow, accesses
-from fireiron.kernel.ir import Kernel
-from fireiron.kernel.lower import lower
-from fireiron.kernel.sites import Site, reads_and_writes, sites
+from fireiron.kernel.analysis.access import AccessRow, accesses
+from fireiron.kernel.analysis.sampling import Site, reads_and_writes, sites
+from fireiron.kernel.ir.statements import Kernel
+from fireiron.kernel.lower.kernel import lower
 from fireiron.language.decompositions import Decomposition
 from fireiron.language.levels import Kernel as KernelLevel
 from fireiron.language.residual import Residual

@@ -10,10 +10,10 @@ from fireiron.atoms.wgmma import wgmma
 from fireiron.base.errors import Finding
 from fireiron.estimate import resources
 from fireiron.estimate.registers import least_registers
-from fireiron.kernel.access import AccessRow
-from fireiron.kernel.ir import Call, Kernel, Pointer
-from fireiron.kernel.sites import sites
-from fireiron.kernel.traffic import SECTOR
+from fireiron.kernel.analysis.access import AccessRow
+from fireiron.kernel.analysis.sampling import sites
+from fireiron.kernel.analysis.traffic import SECTOR
+from fireiron.kernel.ir.statements import Call, Kernel, Pointer
 from fireiron.language.levels import Warp
 
 CONFLICT = 1.05  # a degree below is a partial tile's ragged edge

@@ -30,10 +30,10 @@ from fireiron.algebra.occupancy import occupancy
 from fireiron.base.errors import CheckError
 from fireiron.base.text import count
 from fireiron.estimate.registers import ADDRESSING, least_registers, register_cap
-from fireiron.kernel.access import AccessRow, accesses
-from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, THREAD, Call, Compute, Kernel, Micro, Pointer, Workspace
-from fireiron.kernel.sites import Sample, Site, reads_and_writes, sample, sites, symbols, typical_sizes
-from fireiron.kernel.traffic import SECTOR, WARP
+from fireiron.kernel.analysis.access import AccessRow, accesses
+from fireiron.kernel.analysis.sampling import Sample, Site, reads_and_writes, sample, sites, symbols, typical_sizes
+from fireiron.kernel.analysis.traffic import SECTOR, WARP
+from fireiron.kernel.ir.statements import BLOCK, BLOCKS, RANK, THREAD, Call, Compute, Kernel, Micro, Pointer, Workspace
 
 LAUNCH_US = 3.2  # an empty kernel between two events, measured on an H200
 L2_NBYTES_PER_CLOCK = 64  # of one SM

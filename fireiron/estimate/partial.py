@@ -14,7 +14,7 @@ from fireiron.atoms.simt import SIMT
 from fireiron.base.errors import Finding
 from fireiron.base.link import Link
 from fireiron.base.place import Place
-from fireiron.kernel.sites import Site
+from fireiron.kernel.analysis.sampling import Site
 from fireiron.language.atom import Atom, Operand
 from fireiron.language.decompositions import Decomposition, Done, Epilog, Load, Output, Own, Split, Tile, Widest
 from fireiron.language.levels import RF, Kernel, Thread

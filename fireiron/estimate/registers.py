@@ -9,8 +9,8 @@ import attrs
 from fireiron.algebra.arch import Arch
 from fireiron.algebra.expr import evaluate
 from fireiron.algebra.occupancy import occupancy
-from fireiron.kernel.ir import Buffer, Kernel, Role, Roles
-from fireiron.kernel.sites import Site, reads_and_writes, sites
+from fireiron.kernel.analysis.sampling import Site, reads_and_writes, sites
+from fireiron.kernel.ir.statements import Buffer, Kernel, Role, Roles
 
 REGISTER_NBYTES = 4
 ADDRESSING = 24  # registers for indices, addresses and loops, beside the tensors; the presets take 20 to 40

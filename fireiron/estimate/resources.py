@@ -17,8 +17,8 @@ from fireiron.base.text import count as counted
 from fireiron.base.text import nbytes
 from fireiron.check.limits import DEPENDENT, WITHOUT_CLUSTER, first_with, without
 from fireiron.estimate.registers import ADDRESSING, least_registers, register_cap, registers_of, roles_of
-from fireiron.kernel.ir import BLOCK, Await, Buffer, Call, Compute, FindGroup, Kernel, Region, Role, walk
-from fireiron.kernel.sites import Site, reads_and_writes, sample, sites, symbols, typical_sizes
+from fireiron.kernel.analysis.sampling import Site, reads_and_writes, sample, sites, symbols, typical_sizes
+from fireiron.kernel.ir.statements import BLOCK, Await, Buffer, Call, Compute, FindGroup, Kernel, Region, Role, walk
 
 FEW_WARPS = 8  # two for each scheduler: fewer leave every stall exposed
 FULL = 0.9  # of the machine's block slots, above which a last wave is not worth a word

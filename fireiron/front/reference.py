@@ -36,7 +36,7 @@ from fireiron.front.bounded import (
 from fireiron.front.programs import bound_of_program, of_layers, of_products
 from fireiron.front.sums import converted, product
 from fireiron.front.verbs import Verbs
-from fireiron.kernel.ir import Call, walk
+from fireiron.kernel.ir.statements import Call, walk
 from fireiron.language.decompositions import Decomposition, Epilog, Load, Prolog, Split
 from fireiron.language.pointwise import Value
 from fireiron.language.programs import Layers, Products

@@ -15,7 +15,7 @@ from fireiron.jit.arrays import describe, random_ends
 from fireiron.jit.expression import evaluate
 from fireiron.jit.interface import Interface
 from fireiron.jit.kernel import as_tuple
-from fireiron.kernel.ir import Kernel
+from fireiron.kernel.ir.statements import Kernel
 from fireiron.language.programs import Layers
 from fireiron.language.specs import Program
 from fireiron.simulate import Report, simulate

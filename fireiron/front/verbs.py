@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fireiron.front.simulation import Simulation
     from fireiron.jit.kernel import CompiledKernel
     from fireiron.jit.timing import Timing
-    from fireiron.kernel.ir import Kernel
+    from fireiron.kernel.ir.statements import Kernel
     from fireiron.show.diff import Diff
     from fireiron.show.explain import Explanation
 
@@ -219,7 +219,7 @@ class Verbs(Chain):
 
     def diff(self, other: Verbs) -> Diff:
         """Say in words how another schedule differs: stages, pads, tiles, threads, bytes, conflicts."""
-        from fireiron.kernel.access import accesses
+        from fireiron.kernel.analysis.access import accesses
         from fireiron.show.diff import diff
 
         mine, others = self._kernel(), other._kernel()
@@ -284,7 +284,7 @@ def _gpu() -> int:
 
 @functools.lru_cache(maxsize=256)
 def _lowered(chain: Verbs, arch: int) -> Kernel:
-    from fireiron.kernel.lower import lower
+    from fireiron.kernel.lower.kernel import lower
 
     return lower(chain.program, chain.links, chain.name, arch)
 

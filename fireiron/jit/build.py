@@ -16,7 +16,7 @@ from fireiron.jit.interface import Interface
 from fireiron.jit.kernel import CompiledKernel, Simulator
 
 if TYPE_CHECKING:
-    from fireiron.kernel.ir import Kernel
+    from fireiron.kernel.ir.statements import Kernel
 
 
 def build(

@@ -13,7 +13,7 @@ from fireiron.base.errors import CompileError, Finding
 
 if TYPE_CHECKING:
     from fireiron.jit.resources import Resources
-    from fireiron.kernel.ir import Kernel
+    from fireiron.kernel.ir.statements import Kernel
 
 SPILLS = "keep less in registers: a smaller tile a thread, or more registers for its role"
 TOUCHED = (
@@ -83,8 +83,8 @@ def placed(finding: Finding, kernel: Kernel, arch: Arch, most: int | None = None
     """
     from fireiron.estimate.registers import register_cap, registers_of, roles_of
     from fireiron.estimate.resources import Origin, origins
-    from fireiron.kernel.ir import Await, Call, walk
-    from fireiron.kernel.sites import sites
+    from fireiron.kernel.analysis.sampling import sites
+    from fireiron.kernel.ir.statements import Await, Call, walk
 
     if finding.code == "setmaxnreg-ignored":
         ring = next((s for s in walk(kernel.body) if isinstance(s, Await)), None)

@@ -9,7 +9,7 @@ import attrs
 
 if TYPE_CHECKING:
     from fireiron.algebra.expr import Expr
-    from fireiron.kernel.ir import Kernel
+    from fireiron.kernel.ir.statements import Kernel
 
 Role = Literal["input", "output", "update"]
 
@@ -224,7 +224,7 @@ class Interface:
         """Derive the record from a lowered kernel."""
         from fireiron.algebra.expr import Symbol
         from fireiron.jit.expression import text_of
-        from fireiron.kernel import ir
+        from fireiron.kernel.ir import statements as ir
 
         mapped = {p.buffer.name for p in kernel.parameters if isinstance(p, ir.TensorMap)}
         parameters: list[InterfaceParameter] = []
@@ -282,7 +282,7 @@ def _parameter(data: dict[str, Any]) -> InterfaceParameter:
 
 
 def _expressions(kernel: Kernel) -> Iterator[Expr]:
-    from fireiron.kernel import ir
+    from fireiron.kernel.ir import statements as ir
 
     for parameter in kernel.parameters:
         match parameter:

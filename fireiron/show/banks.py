@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from fireiron.base.errors import UsageError
 from fireiron.base.text import count
-from fireiron.kernel.access import AccessRow, accesses, conditions_of, what
-from fireiron.kernel.ir import Buffer, Call, Kernel, Statement, View
-from fireiron.kernel.sites import Site, reads_and_writes, sample, sites, typical_sizes
-from fireiron.kernel.traffic import BANKS, WARP, WORD
+from fireiron.kernel.analysis.access import AccessRow, accesses, conditions_of, what
+from fireiron.kernel.analysis.sampling import Site, reads_and_writes, sample, sites, typical_sizes
+from fireiron.kernel.analysis.traffic import BANKS, WARP, WORD
+from fireiron.kernel.ir.statements import Buffer, Call, Kernel, Statement, View
 from fireiron.language.decompositions import Decomposition, Load
 from fireiron.language.levels import SH
 from fireiron.show import lowered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from fireiron.kernel.access import accesses
+from fireiron.kernel.analysis.access import accesses
 from fireiron.language.decompositions import Decomposition, Epilog, Load
 from fireiron.show.align import align
 from fireiron.show.diff import Diff, diff

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 import attrs
 
-from fireiron.kernel.ir import Kernel
+from fireiron.kernel.ir.statements import Kernel
 from fireiron.language.decompositions import Done, Epilog
 from fireiron.show import lowered
 from fireiron.show.scheduled import Scheduled

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from fireiron.algebra.expr import Var, evaluate, simplest
 from fireiron.base.text import count
-from fireiron.kernel.numbering import tile_numbers
-from fireiron.kernel.permutation import permuted
-from fireiron.kernel.window import Cut, cut
+from fireiron.kernel.lower.numbering import tile_numbers
+from fireiron.kernel.lower.permutation import permuted
+from fireiron.kernel.lower.window import Cut, cut
 from fireiron.language.decompositions import Tile, Widest
 from fireiron.show.page import WIDTH
 from fireiron.show.picture import Picture, wrapped

@@ -6,7 +6,7 @@ import textwrap
 
 import attrs
 
-from fireiron.kernel.ir import Kernel
+from fireiron.kernel.ir.statements import Kernel
 from fireiron.language.decompositions import Done, Split
 from fireiron.language.levels import Memory
 from fireiron.language.residual import Residual

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from fireiron.kernel.ir import Kernel
+from fireiron.kernel.ir.statements import Kernel
 from fireiron.language.decompositions import Decomposition, Epilog, Load, Tile
 from fireiron.language.programs import Layers, Products
 from fireiron.language.residual import Residual

@@ -6,7 +6,7 @@ from typing import assert_never
 
 from fireiron.algebra.expr import Index, as_expr, as_int
 from fireiron.base.text import count
-from fireiron.kernel.ir import For, Kernel
+from fireiron.kernel.ir.statements import For, Kernel
 from fireiron.language.decompositions import Chunks, Done, Each, Epilog, Load, Own, Prolog, Split, Tile, Widest
 from fireiron.language.levels import Block, Level
 from fireiron.language.tensor import ColMajor

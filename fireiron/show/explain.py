@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from fireiron.kernel.ir import Kernel, Region
+from fireiron.kernel.ir.statements import Kernel, Region
 from fireiron.language.decompositions import Done, Epilog, Load, Split, Tile
 from fireiron.show import lowered, page
 from fireiron.show.emits import change, emits, loops

@@ -11,7 +11,21 @@ from fireiron.algebra.expr import as_int
 from fireiron.base.text import Writer
 from fireiron.cuda.printer import INDENT
 from fireiron.cuda.statements import Body
-from fireiron.kernel.ir import Buffer, Call, Compute, For, If, Kernel, Micro, Region, Role, Roles, Statement, Sync, walk
+from fireiron.kernel.ir.statements import (
+    Buffer,
+    Call,
+    Compute,
+    For,
+    If,
+    Kernel,
+    Micro,
+    Region,
+    Role,
+    Roles,
+    Statement,
+    Sync,
+    walk,
+)
 from fireiron.language.decompositions import Epilog, Load, Split, Tile
 from fireiron.show.steps import Nested, Step
 

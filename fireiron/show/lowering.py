@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from fireiron.kernel.ir import Kernel
+from fireiron.kernel.ir.statements import Kernel
 from fireiron.show.scheduled import Scheduled
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fireiron.kernel.span import swizzle_of
+from fireiron.kernel.lower.span import swizzle_of
 from fireiron.language.atom import Atom, Operand
 from fireiron.show.svg import Drawing, hue
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import UsageError
-from fireiron.kernel.span import swizzle_of
-from fireiron.kernel.storage import demanded_span
+from fireiron.kernel.lower.span import swizzle_of
+from fireiron.kernel.lower.storage import demanded_span
 from fireiron.language.decompositions import Decomposition, Load
 from fireiron.language.tensor import Order, RowMajor
 from fireiron.show.steps import Step, static

@@ -11,7 +11,7 @@ import attrs
 from fireiron.algebra.arch import Arch, arch
 from fireiron.base.errors import UsageError
 from fireiron.estimate.model import Estimate
-from fireiron.kernel.ir import Call, Kernel, walk
+from fireiron.kernel.ir.statements import Call, Kernel, walk
 from fireiron.show.lowering import Lowers, lowered_of
 from fireiron.show.picture import Picture, wrapped
 from fireiron.show.svg import Drawing, width_of

@@ -9,7 +9,7 @@ from itertools import pairwise
 from fireiron.base.errors import UsageError
 from fireiron.base.text import count
 from fireiron.estimate.model import GL_LATENCY
-from fireiron.kernel.ir import Turn, walk
+from fireiron.kernel.ir.statements import Turn, walk
 from fireiron.show.clock import time_of
 from fireiron.show.lowering import Lowers, lowered_of
 from fireiron.show.page import WIDTH as PAGE

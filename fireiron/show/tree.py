@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.scalar import Arg
 from fireiron.base.text import count
-from fireiron.kernel.ir import Kernel
+from fireiron.kernel.ir.statements import Kernel
 from fireiron.language.decompositions import ByAtomics, ByCluster, ByTma, Done, Each, Epilog, Load, Split
 from fireiron.language.levels import SH, Block, Memory
 from fireiron.language.programs import Layers, Products

@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 
 from fireiron.algebra.layout import Layout
-from fireiron.kernel.traffic import Traffic, sectors, wavefronts
+from fireiron.kernel.analysis.traffic import Traffic, sectors, wavefronts
 from fireiron.simulate.memory import Storage
 from fireiron.simulate.order import MANY, Array
 

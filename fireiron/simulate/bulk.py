@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from fireiron.kernel.ir import Call, TensorMap
-from fireiron.kernel.traffic import SECTOR, Traffic
+from fireiron.kernel.analysis.traffic import SECTOR, Traffic
+from fireiron.kernel.ir.statements import Call, TensorMap
 from fireiron.simulate.access import Env, steps_of
 from fireiron.simulate.barriers import Slot
 from fireiron.simulate.before import refuse_early

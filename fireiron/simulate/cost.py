@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from fireiron.algebra.expr import Expr, evaluate, free
-from fireiron.kernel.ir import (
+from fireiron.kernel.ir.statements import (
     BLOCKS,
     Advance,
     Arrive,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from fireiron.kernel.ir import Call
-from fireiron.kernel.traffic import Traffic
+from fireiron.kernel.analysis.traffic import Traffic
+from fireiron.kernel.ir.statements import Call
 from fireiron.language.atom import Operand as Taken
 from fireiron.simulate.access import Env, steps_of
 from fireiron.simulate.groups import WGMMA, Groups

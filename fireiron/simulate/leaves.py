@@ -10,7 +10,7 @@ import numpy as np
 
 from fireiron.algebra.expr import Const, Expr
 from fireiron.base.errors import SimulationError
-from fireiron.kernel.ir import View
+from fireiron.kernel.ir.statements import View
 from fireiron.simulate.access import MOST_NBYTES, Access, Env, Fault, build, build_partial, granules_of, steps_of
 from fireiron.simulate.before import refuse_early
 from fireiron.simulate.flights import Flight, Flights

@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 
 from fireiron.base.errors import SimulationError
-from fireiron.kernel.ir import Sync
+from fireiron.kernel.ir.statements import Sync
 from fireiron.language.levels import Cluster
 from fireiron.simulate.barriers import Slot, Turnstile
 from fireiron.simulate.order import Array

@@ -11,7 +11,7 @@ import numpy as np
 from fireiron.algebra.expr import Expr, as_expr, evaluate
 from fireiron.algebra.scalar import Binary, Custom, Scalar, Unary, parts
 from fireiron.base.errors import SimulationError
-from fireiron.kernel.ir import Compute, Micro
+from fireiron.kernel.ir.statements import Compute, Micro
 from fireiron.language.atom import Atom
 from fireiron.language.levels import Level
 from fireiron.simulate.access import Env, Value

@@ -11,7 +11,7 @@ import numpy as np
 from fireiron.algebra.elements import strided
 from fireiron.algebra.expr import evaluate
 from fireiron.base.errors import SimulationError
-from fireiron.kernel.ir import Buffer, Kernel, Pointer, Workspace
+from fireiron.kernel.ir.statements import Buffer, Kernel, Pointer, Workspace
 from fireiron.simulate.fragment import Fragment
 from fireiron.simulate.order import Array, Order
 from fireiron.simulate.tracker import Tracker

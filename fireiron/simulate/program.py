@@ -13,7 +13,7 @@ import numpy as np
 
 from fireiron.algebra.expr import Expr, Var, as_int, free, to_python
 from fireiron.base.errors import SimulationError
-from fireiron.kernel.ir import (
+from fireiron.kernel.ir.statements import (
     BLOCK,
     BLOCKS,
     RANK,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fireiron.algebra.expr import Var, as_int, free
-from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, THREAD
+from fireiron.kernel.ir.statements import BLOCK, BLOCKS, RANK, THREAD
 from fireiron.simulate.state import State
 from fireiron.simulate.steps import Act, Run, Scope
 

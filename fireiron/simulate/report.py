@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from fireiron.base.errors import Finding
-from fireiron.kernel.traffic import Traffic
+from fireiron.kernel.analysis.traffic import Traffic
 
 
 @attrs.frozen

@@ -9,8 +9,8 @@ import numpy as np
 
 from fireiron.algebra.expr import evaluate
 from fireiron.base.errors import Finding, SimulationError
-from fireiron.kernel.ir import Kernel, Number, Pointer, Size, Workspace
-from fireiron.kernel.traffic import Traffic
+from fireiron.kernel.analysis.traffic import Traffic
+from fireiron.kernel.ir.statements import Kernel, Number, Pointer, Size, Workspace
 from fireiron.simulate.machine import Coroutine, run
 from fireiron.simulate.memory import pointer, uncovered, workspace
 from fireiron.simulate.order import Array

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fireiron.base.errors import SimulationError
-from fireiron.kernel.ir import FindGroup
+from fireiron.kernel.ir.statements import FindGroup
 from fireiron.simulate.access import Env, Value
 from fireiron.simulate.order import Array
 

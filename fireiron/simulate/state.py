@@ -10,8 +10,8 @@ import numpy as np
 
 from fireiron.base.errors import SimulationError
 from fireiron.base.link import Link
-from fireiron.kernel.ir import BLOCK, BLOCKS, RANK, THREAD, Kernel, Role
-from fireiron.kernel.traffic import Traffic
+from fireiron.kernel.analysis.traffic import Traffic
+from fireiron.kernel.ir.statements import BLOCK, BLOCKS, RANK, THREAD, Kernel, Role
 from fireiron.simulate.access import Env, Fault
 from fireiron.simulate.barriers import Slot, Turnstile
 from fireiron.simulate.flights import Flights

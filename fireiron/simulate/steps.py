@@ -8,7 +8,7 @@ from typing import TypeAlias
 import attrs
 
 from fireiron.algebra.expr import Expr, free
-from fireiron.kernel.ir import Region
+from fireiron.kernel.ir.statements import Region
 from fireiron.simulate.machine import Event
 from fireiron.simulate.order import Array
 from fireiron.simulate.state import State

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from fireiron.base.errors import SimulationError
-from fireiron.kernel.ir import (
+from fireiron.kernel.ir.statements import (
     Arrive,
     Barrier,
     Call,

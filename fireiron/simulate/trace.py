@@ -15,7 +15,8 @@ import numpy as np
 
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Var, as_int, evaluate
-from fireiron.kernel.ir import (
+from fireiron.kernel.analysis.sampling import reads_and_writes, typical_sizes
+from fireiron.kernel.ir.statements import (
     BLOCK,
     Advance,
     Arrive,
@@ -40,7 +41,6 @@ from fireiron.kernel.ir import (
     Wait,
     walk,
 )
-from fireiron.kernel.sites import reads_and_writes, typical_sizes
 from fireiron.language.levels import Block, Cluster
 from fireiron.simulate.access import Env
 from fireiron.simulate.events import Event, Point, Touch, Trace

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, assert_never, cast
 
 import numpy as np
 
-from fireiron.kernel.ir import (
+from fireiron.kernel.ir.statements import (
     THREAD,
     Advance,
     Arrive,

@@ -11,7 +11,7 @@ from fireiron.algebra.elements import TF32_READ, read
 from fireiron.algebra.expr import Var, as_expr, eq
 from fireiron.algebra.layout import Layout
 from fireiron.atoms.table import find
-from fireiron.kernel.ir import (
+from fireiron.kernel.ir.statements import (
     THREAD,
     Arrive,
     Await,
@@ -29,7 +29,7 @@ from fireiron.kernel.ir import (
     View,
     Wait,
 )
-from fireiron.kernel.span import swizzle_of
+from fireiron.kernel.lower.span import swizzle_of
 from fireiron.language.atom import Atom
 from fireiron.language.levels import GL, RF, SH, Block, Thread
 

@@ -17,9 +17,9 @@ from fireiron.atoms.movmatrix import MOVMATRIX
 from fireiron.atoms.quadpair import QUADPAIR
 from fireiron.atoms.table import find
 from fireiron.atoms.wmma import WMMA
-from fireiron.kernel.fragment import digits_of, leaves_of
-from fireiron.kernel.ir import THREAD, Binding, Buffer, Call, Compute, Kernel, Pointer, Sync, View
-from fireiron.kernel.packing import in_bytes
+from fireiron.kernel.ir.statements import THREAD, Binding, Buffer, Call, Compute, Kernel, Pointer, Sync, View
+from fireiron.kernel.lower.fragment import digits_of, leaves_of
+from fireiron.kernel.passes.packing import in_bytes
 from fireiron.language.levels import GL, RF, SH, Block, Thread
 
 LANES = 32

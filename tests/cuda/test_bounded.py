@@ -11,7 +11,7 @@ import pytest
 from fireiron import FR, SH, A, B, Block, Warpgroup, matmul, tma
 from fireiron.cuda.printer import source
 from fireiron.cuda.statements import quoted
-from fireiron.kernel.ir import Await, walk
+from fireiron.kernel.ir.statements import Await, walk
 from fireiron.schedules import hopper, simt
 from fireiron.schedules.hopper import Plan
 

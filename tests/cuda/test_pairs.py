@@ -10,8 +10,8 @@ from fireiron.algebra.expr import Expr, Var, as_expr, lt
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, Unary
 from fireiron.cuda.memory import Numbers
 from fireiron.cuda.pairs import pair_text
-from fireiron.kernel.ir import Buffer, Compute, For, View
-from fireiron.kernel.pairs import pair_of
+from fireiron.kernel.ir.statements import Buffer, Compute, For, View
+from fireiron.kernel.passes.pairs import pair_of
 from fireiron.language.levels import GL, RF, Memory, Thread
 
 E, COUNT = Var("e", 8), as_expr(8)

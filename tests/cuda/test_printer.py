@@ -15,7 +15,7 @@ from fireiron.algebra.scalar import BINARY, UNARY, Arg, Binary, Cast, Constant, 
 from fireiron.atoms.table import TABLE, find
 from fireiron.base.errors import CheckError
 from fireiron.cuda.printer import source
-from fireiron.kernel.ir import (
+from fireiron.kernel.ir.statements import (
     BLOCK,
     THREAD,
     Binding,

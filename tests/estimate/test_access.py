@@ -10,8 +10,8 @@ import pytest
 
 from fireiron import RF, SH, A, B, Block, ColMajor, RowMajor, Thread, Warp, matmul, microkernel, symbol
 from fireiron.algebra.swizzle import Swizzle
-from fireiron.kernel.access import AccessRow, accesses
-from fireiron.kernel.sites import typical_sizes
+from fireiron.kernel.analysis.access import AccessRow, accesses
+from fireiron.kernel.analysis.sampling import typical_sizes
 from fireiron.schedules import simt
 
 

@@ -12,7 +12,7 @@ from fireiron.base.errors import CheckError, Finding
 from fireiron.estimate.facts import Facts, facts
 from fireiron.estimate.findings import findings
 from fireiron.estimate.registers import least_registers
-from fireiron.kernel.access import accesses
+from fireiron.kernel.analysis.access import accesses
 from fireiron.schedules import simt
 
 HOPPER = arch(90)

@@ -312,7 +312,7 @@ from fireiron.algebra.arch import arch
 from fireiron.cuda.printer import source
 from fireiron.jit.build import build
 from fireiron.jit.compile import CompileOptions
-from fireiron.kernel.ir import InitBarriers
+from fireiron.kernel.ir.statements import InitBarriers
 from fireiron.schedules import hopper
 
 kernel = hopper.gemm(matmul(256, 256, 1024, "f16", layout="TN"), hopper.Plan(128, 128, stages=2)).lowered("sm_90a")

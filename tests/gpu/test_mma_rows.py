@@ -16,7 +16,7 @@ from fireiron.atoms.table import find
 from fireiron.cuda.printer import source
 from fireiron.jit.build import build
 from fireiron.jit.driver import driver
-from fireiron.kernel.ir import THREAD, Buffer, Call, Kernel, Pointer, Sync, View
+from fireiron.kernel.ir.statements import THREAD, Buffer, Call, Kernel, Pointer, Sync, View
 from fireiron.language.levels import GL, RF, SH, Thread, Warp
 
 LANES = 32

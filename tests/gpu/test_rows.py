@@ -14,7 +14,7 @@ from fireiron.atoms.table import TABLE, find
 from fireiron.cuda.printer import source
 from fireiron.jit.build import build
 from fireiron.jit.driver import driver
-from fireiron.kernel.ir import BLOCK, THREAD, Buffer, Call, Compute, Kernel, Pointer, View
+from fireiron.kernel.ir.statements import BLOCK, THREAD, Buffer, Call, Compute, Kernel, Pointer, View
 from fireiron.language.levels import GL, RF, Thread
 from fireiron.simulate.arithmetic import evaluate_scalar
 

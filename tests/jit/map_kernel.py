@@ -2,7 +2,7 @@
 
 from fireiron.algebra.dtypes import DType, f32, i32
 from fireiron.algebra.expr import as_expr, ceil_div, symbol
-from fireiron.kernel.ir import Buffer, Kernel, Pointer, Size, TensorMap
+from fireiron.kernel.ir.statements import Buffer, Kernel, Pointer, Size, TensorMap
 from fireiron.language.levels import GL
 
 ROWS, COLUMNS = 16, 32

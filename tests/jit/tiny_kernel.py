@@ -2,7 +2,7 @@
 
 from fireiron.algebra.dtypes import f32
 from fireiron.algebra.expr import ceil_div, eq, symbol
-from fireiron.kernel.ir import Buffer, Kernel, Number, Pointer, Precondition, Size
+from fireiron.kernel.ir.statements import Buffer, Kernel, Number, Pointer, Precondition, Size
 from fireiron.language.levels import GL
 
 SOURCE = """

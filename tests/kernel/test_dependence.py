@@ -31,8 +31,21 @@ from fireiron.algebra.expr import Var, eq, lt
 from fireiron.base.errors import SimulationError
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
-from fireiron.kernel.dependence import LAUNCH, WAIT, dependent
-from fireiron.kernel.ir import Call, CountIn, Fence, For, If, Kernel, Lower, Raise, Region, Roles, Statement, walk
+from fireiron.kernel.ir.statements import (
+    Call,
+    CountIn,
+    Fence,
+    For,
+    If,
+    Kernel,
+    Lower,
+    Raise,
+    Region,
+    Roles,
+    Statement,
+    walk,
+)
+from fireiron.kernel.passes.dependence import LAUNCH, WAIT, dependent
 from fireiron.language.levels import GL
 from fireiron.schedules import hopper
 from fireiron.schedules.hopper import Plan

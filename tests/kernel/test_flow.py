@@ -26,7 +26,7 @@ from fireiron import (
 )
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
-from fireiron.kernel.ir import Commit, For, If, Region, Sync, Wait, walk
+from fireiron.kernel.ir.statements import Commit, For, If, Region, Sync, Wait, walk
 from fireiron.schedules import simt
 from fireiron.simulate import simulate
 

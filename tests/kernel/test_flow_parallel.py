@@ -31,7 +31,7 @@ from fireiron import (
 )
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
-from fireiron.kernel.ir import Call, CountIn, For, If, Region, Sync, Wait, walk
+from fireiron.kernel.ir.statements import Call, CountIn, For, If, Region, Sync, Wait, walk
 from fireiron.schedules import ampere
 from fireiron.simulate import simulate
 

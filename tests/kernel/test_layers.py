@@ -28,7 +28,7 @@ from fireiron import (
 )
 from fireiron.base.errors import SimulationError
 from fireiron.front.cli import main
-from fireiron.kernel.ir import Call, For, If, Region, Sync, walk
+from fireiron.kernel.ir.statements import Call, For, If, Region, Sync, walk
 from fireiron.language.levels import GL
 from fireiron.simulate import simulate
 

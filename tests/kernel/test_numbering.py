@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from fireiron import Block, ColMajor, Grouped, Hilbert, RowMajor, matmul, symbol
 from fireiron.algebra.expr import Expr, FloorDiv, Mod, Var, as_int, evaluate
 from fireiron.algebra.index.nodes import operands
-from fireiron.kernel.numbering import tile_numbers
-from fireiron.kernel.window import cut
+from fireiron.kernel.lower.numbering import tile_numbers
+from fireiron.kernel.lower.window import cut
 from fireiron.language.tensor import TileOrder
 
 ORDERS = [RowMajor, ColMajor, Grouped(3), Grouped(8), Hilbert(2), Hilbert(4), Hilbert(8), Hilbert(16)]

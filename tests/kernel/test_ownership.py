@@ -13,8 +13,8 @@ from fireiron import matmul
 from fireiron.algebra.expr import Expr, Var, as_expr, lt
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
-from fireiron.kernel import ownership
-from fireiron.kernel.ownership import Access, Limit, Ownership, RegisterLoop
+from fireiron.kernel.analysis import ownership
+from fireiron.kernel.analysis.ownership import Access, Limit, Ownership, RegisterLoop
 from fireiron.schedules import ampere, simt, volta
 
 THREAD = Var("thread", 64)

@@ -11,8 +11,8 @@ from fireiron.algebra.expr import Var, as_expr, symbol
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Arg, Cast
 from fireiron.atoms.table import find
-from fireiron.kernel.ir import THREAD, Ask, Buffer, Call, Compute, Kernel, Micro, Pointer, View, walk
-from fireiron.kernel.packing import in_bytes
+from fireiron.kernel.ir.statements import THREAD, Ask, Buffer, Call, Compute, Kernel, Micro, Pointer, View, walk
+from fireiron.kernel.passes.packing import in_bytes
 from fireiron.language.levels import GL, RF, Thread
 from fireiron.schedules import ampere
 

@@ -32,7 +32,7 @@ from fireiron import (
     through_shared,
     vector,
 )
-from fireiron.kernel.ir import Call, Compute, For, If, Region, Sync, walk
+from fireiron.kernel.ir.statements import Call, Compute, For, If, Region, Sync, walk
 from fireiron.language.tensor import Vector
 
 

@@ -14,8 +14,21 @@ from fireiron.algebra.expr import Expr, Var, free, substitute
 from fireiron.base.errors import FireironError, SimulationError
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
-from fireiron.kernel.ir import BLOCK, Call, Compute, For, If, Kernel, Let, Region, Statement, Sync, View, walk
-from fireiron.kernel.lower import lower
+from fireiron.kernel.ir.statements import (
+    BLOCK,
+    Call,
+    Compute,
+    For,
+    If,
+    Kernel,
+    Let,
+    Region,
+    Statement,
+    Sync,
+    View,
+    walk,
+)
+from fireiron.kernel.lower.kernel import lower
 from fireiron.language.levels import GL, SH
 from fireiron.schedules import simt
 from fireiron.simulate import simulate

@@ -15,7 +15,7 @@ from fireiron.atoms.table import find
 from fireiron.base.errors import SimulationError
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
-from fireiron.kernel.ir import Call, CountIn, For, If, Kernel, Region, Statement, Sync, Workspace, walk
+from fireiron.kernel.ir.statements import Call, CountIn, For, If, Kernel, Region, Statement, Sync, Workspace, walk
 from fireiron.simulate import simulate
 
 Wanted = Callable[[Statement], bool]

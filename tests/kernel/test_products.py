@@ -29,7 +29,7 @@ from fireiron import (
 )
 from fireiron.base.errors import SimulationError
 from fireiron.front.cli import main
-from fireiron.kernel.ir import Call, For, If, Region, Roles, Sync, Turn, walk
+from fireiron.kernel.ir.statements import Call, For, If, Region, Roles, Sync, Turn, walk
 from fireiron.language.levels import GL
 from fireiron.schedules import fused
 from fireiron.schedules._programs import hopper as hopper_products

@@ -26,8 +26,8 @@ from fireiron import (  # fmt: skip
 )
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
-from fireiron.kernel.access import accesses
-from fireiron.kernel.ir import Call, For, If, Region
+from fireiron.kernel.analysis.access import accesses
+from fireiron.kernel.ir.statements import Call, For, If, Region
 from fireiron.schedules import volta
 from fireiron.simulate import simulate
 
@@ -127,7 +127,7 @@ def narrowed(body, mask):
 
 def test_the_simulator_wants_whole_warps():
     from fireiron.algebra.expr import Var, lt
-    from fireiron.kernel.ir import THREAD
+    from fireiron.kernel.ir.statements import THREAD
 
     kernel = gemm(matmul(64, 64, 32, "f16")).lowered()
     thread = Var(THREAD, kernel.threads)

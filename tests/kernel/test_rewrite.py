@@ -6,8 +6,8 @@ import attrs
 
 from fireiron import matmul
 from fireiron.algebra.expr import Var, as_expr
-from fireiron.kernel.ir import Advance, Arrive, Ask, Await, Barrier, Call, Cursor, Fence, Role, Roles, walk
-from fireiron.kernel.rewrite import replaced
+from fireiron.kernel.ir.rewrite import replaced
+from fireiron.kernel.ir.statements import Advance, Arrive, Ask, Await, Barrier, Call, Cursor, Fence, Role, Roles, walk
 from fireiron.schedules import hopper
 from fireiron.schedules.hopper import Plan
 

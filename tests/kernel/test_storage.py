@@ -29,7 +29,7 @@ from fireiron import (
 )
 from fireiron.base.errors import FireironError
 from fireiron.front.moves import staged, through_shared
-from fireiron.kernel.ir import Sync, walk
+from fireiron.kernel.ir.statements import Sync, walk
 from fireiron.schedules import simt
 
 Right = Callable[..., Any]

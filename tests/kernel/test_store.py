@@ -11,7 +11,7 @@ import pytest
 from fireiron import FireironError, Vector, conform, matmul, saturate, scale, through_shared
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
-from fireiron.kernel.ir import Sync, walk
+from fireiron.kernel.ir.statements import Sync, walk
 from fireiron.schedules import ampere
 from fireiron.simulate import simulate
 

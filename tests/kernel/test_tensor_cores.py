@@ -24,7 +24,7 @@ from fireiron import (
 )
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
-from fireiron.kernel.ir import For, If, Region, Sync, Wait
+from fireiron.kernel.ir.statements import For, If, Region, Sync, Wait
 from fireiron.schedules import ampere
 from fireiron.simulate import simulate
 

@@ -22,7 +22,7 @@ from fireiron import (
     tma,
 )
 from fireiron.algebra.expr import as_int
-from fireiron.kernel.ir import Turn, walk
+from fireiron.kernel.ir.statements import Turn, walk
 from fireiron.schedules import fused, hopper
 from fireiron.schedules._programs import hopper as hopper_products
 from fireiron.schedules._programs import layers_schedule, schedule

@@ -11,7 +11,7 @@ import pytest
 from fireiron import FireironError, matmul, symbol
 from fireiron.algebra.arch import arch as arch_of
 from fireiron.jit import nvrtc12
-from fireiron.kernel.access import accesses
+from fireiron.kernel.analysis.access import accesses
 from fireiron.schedules import simt, volta
 
 Right = Callable[..., Any]

@@ -7,7 +7,7 @@ from typing import Any
 from fireiron.algebra.expr import symbol
 from fireiron.cuda.printer import source
 from fireiron.front.moves import MoveChain
-from fireiron.kernel.lower import lower
+from fireiron.kernel.lower.kernel import lower
 from fireiron.language.levels import Block, Thread
 from fireiron.language.residual import start
 from fireiron.language.specs import Move, one_step

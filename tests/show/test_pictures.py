@@ -30,8 +30,8 @@ from fireiron import (
 )
 from fireiron.atoms.table import TABLE, find
 from fireiron.atoms.wgmma import wgmma
-from fireiron.kernel.access import accesses
-from fireiron.kernel.ir import Let, walk
+from fireiron.kernel.analysis.access import accesses
+from fireiron.kernel.ir.statements import Let, walk
 from fireiron.language.atom import Atom, Operand
 from fireiron.schedules import ampere, fused, hopper, simt
 from fireiron.schedules.hopper import Plan

@@ -10,7 +10,7 @@ import pytest
 from fireiron.algebra.expr import symbol
 from fireiron.algebra.swizzle import Swizzle
 from fireiron.front.roles import A, B
-from fireiron.kernel.ir import Region, walk
+from fireiron.kernel.ir.statements import Region, walk
 from fireiron.language.decompositions import Load, Microkernel
 from fireiron.language.levels import RF, SH, Block, Thread, Warp
 from fireiron.language.tensor import ColMajor

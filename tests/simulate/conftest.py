@@ -16,7 +16,7 @@ from fireiron.algebra.scalar import Arg, Constant
 from fireiron.algebra.swizzle import Swizzle
 from fireiron.atoms.table import find
 from fireiron.atoms.wgmma import wgmma
-from fireiron.kernel.ir import (
+from fireiron.kernel.ir.statements import (
     BLOCK,
     BLOCKS,
     RANK,

@@ -12,7 +12,7 @@ import pytest
 from fireiron.algebra.dtypes import DTYPES, bf16, e4m3, e5m2, f16, f32, f64, i8, i32, tf32, u8
 from fireiron.algebra.elements import tf32_rounded
 from fireiron.algebra.scalar import BINARY, UNARY, Arg, Binary, Cast, Constant, Select, Unary
-from fireiron.kernel.ir import Compute
+from fireiron.kernel.ir.statements import Compute
 from fireiron.simulate import simulate
 from fireiron.simulate.arithmetic import cast, evaluate_scalar
 

@@ -10,7 +10,7 @@ from fireiron.algebra.expr import Expr, Var, as_expr
 from fireiron.algebra.scalar import Arg, Constant
 from fireiron.atoms.peer import LOADS
 from fireiron.base.errors import SimulationError
-from fireiron.kernel.ir import (
+from fireiron.kernel.ir.statements import (
     BLOCK,
     RANK,
     THREAD,

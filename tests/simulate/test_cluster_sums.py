@@ -30,7 +30,7 @@ from fireiron import (
 from fireiron.base.errors import SimulationError
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
-from fireiron.kernel.ir import Arrive, Await, For, If, Kernel, Region, Roles, Statement, Sync
+from fireiron.kernel.ir.statements import Arrive, Await, For, If, Kernel, Region, Roles, Statement, Sync
 from fireiron.language.levels import Cluster
 from fireiron.schedules import hopper
 from fireiron.schedules.hopper import Plan

@@ -11,7 +11,7 @@ from fireiron.algebra.dtypes import f16
 from fireiron.algebra.expr import and_, le, lt
 from fireiron.algebra.scalar import Arg, Binary, Constant
 from fireiron.base.errors import SimulationError
-from fireiron.kernel.ir import Compute, Sync
+from fireiron.kernel.ir.statements import Compute, Sync
 from fireiron.language.levels import Block, Level, Warp
 from fireiron.simulate import simulate
 from fireiron.simulate.machine import Arrival, Coroutine, run

@@ -14,7 +14,7 @@ from fireiron.algebra.expr import Index, Var, as_expr, lt
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.errors import SimulationError
-from fireiron.kernel.ir import (
+from fireiron.kernel.ir.statements import (
     BLOCK,
     THREAD,
     Arrive,

@@ -13,7 +13,7 @@ from fireiron.algebra.expr import Expr, Var, as_expr, eq, lt
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Arg
 from fireiron.base.errors import SimulationError
-from fireiron.kernel.ir import (
+from fireiron.kernel.ir.statements import (
     BLOCK,
     RANK,
     THREAD,

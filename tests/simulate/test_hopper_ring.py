@@ -10,7 +10,7 @@ import pytest
 
 from fireiron.algebra.expr import Var, as_expr
 from fireiron.base.errors import SimulationError
-from fireiron.kernel.ir import BLOCK, BLOCKS, THREAD, Advance, Await, For, Let, Statement, Sync, Wait
+from fireiron.kernel.ir.statements import BLOCK, BLOCKS, THREAD, Advance, Await, For, Let, Statement, Sync, Wait
 from fireiron.simulate import cost, simulate
 
 Ring = Any

@@ -12,7 +12,7 @@ from fireiron import FR, SH, A, B, Block, Warpgroup, by_tma, matmul, stmatrix, t
 from fireiron.base.errors import SimulationError
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
-from fireiron.kernel.ir import CountIn, For, If, Kernel, Lower, Raise, Region, Roles, Statement, Sync
+from fireiron.kernel.ir.statements import CountIn, For, If, Kernel, Lower, Raise, Region, Roles, Statement, Sync
 from fireiron.schedules import hopper
 from fireiron.schedules.hopper import Plan
 from fireiron.simulate import simulate

@@ -13,7 +13,7 @@ from fireiron.algebra.expr import Var, ceil_div, lt, symbol
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Arg, Binary, Cast
 from fireiron.base.errors import SimulationError
-from fireiron.kernel.ir import Binding, Call, Compute, Let, Micro, Precondition, View
+from fireiron.kernel.ir.statements import Binding, Call, Compute, Let, Micro, Precondition, View
 from fireiron.language.levels import Block, Thread, Warp
 from fireiron.simulate import cost, simulate
 

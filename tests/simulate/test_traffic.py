@@ -9,7 +9,7 @@ import pytest
 
 from fireiron.algebra.dtypes import f16, i8
 from fireiron.algebra.expr import lt
-from fireiron.kernel.traffic import sectors, wavefronts
+from fireiron.kernel.analysis.traffic import sectors, wavefronts
 from fireiron.simulate import simulate
 
 LANES = np.arange(32)[None]

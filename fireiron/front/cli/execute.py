@@ -18,7 +18,7 @@ from fireiron.front.reference import Comparison, bound_in_words, compare, mathem
 from fireiron.front.simulation import random_arrays, scaled, simulate_schedule
 from fireiron.front.verbs import Verbs
 from fireiron.jit.interface import Interface, NumberParameter
-from fireiron.kernel.ir import Kernel
+from fireiron.kernel.ir.statements import Kernel
 from fireiron.language.decompositions import Epilog
 from fireiron.language.specs import written_by
 from fireiron.language.tensor import Tensor

@@ -11,7 +11,7 @@ from fireiron.base.errors import FireironError, UsageError
 from fireiron.front.cli.options import Request
 from fireiron.front.cli.problem import Extent
 from fireiron.front.verbs import Verbs
-from fireiron.kernel.ir import Kernel
+from fireiron.kernel.ir.statements import Kernel
 from fireiron.language.specs import MatMul
 from fireiron.simulate import cost
 

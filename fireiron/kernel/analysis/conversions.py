@@ -1,0 +1,31 @@
+"""Which architecture the conversions of a kernel need: those of tf32 and of 8-bit floats are instructions."""
+
+from __future__ import annotations
+
+from fireiron.algebra.dtypes import e4m3, e5m2, tf32
+from fireiron.algebra.scalar import Arg, Constant, parts
+from fireiron.base.errors import DecompositionError
+from fireiron.kernel.ir.statements import Compute, Statement, walk
+
+# PTX ISA, cvt: target notes.
+_NEEDS = {tf32: 80, e4m3: 89, e5m2: 89}
+
+
+def check_conversions(body: tuple[Statement, ...], arch: int) -> None:
+    """Refuse to convert to or from a type whose conversion the architecture lacks.
+
+    Raises:
+        DecompositionError: `conversion-arch`.
+    """
+    for statement in walk(body):
+        if not isinstance(statement, Compute) or isinstance(statement.expr, Arg | Constant):
+            continue
+        for part in parts(statement.expr):
+            needs = _NEEDS.get(part.dtype, 0)
+            if arch < needs:
+                raise DecompositionError(
+                    "conversion-arch",
+                    f"converting {part.dtype} takes an instruction of sm_{needs}, and this is for sm_{arch}",
+                    fix=f"compile for sm_{needs} or later, or convert the arrays before the kernel",
+                    link=statement.link,
+                )

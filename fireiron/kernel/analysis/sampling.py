@@ -1,0 +1,351 @@
+"""Sites: every statement that does something, its loops, names and conditions, and samples of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+
+from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, ceil_div, evaluate, free, lt, substitute
+from fireiron.base.link import Link
+from fireiron.kernel.analysis.traffic import Array
+from fireiron.kernel.ir.statements import (
+    BLOCK,
+    BLOCKS,
+    RANK,
+    THREAD,
+    Advance,
+    Arrive,
+    Ask,
+    Await,
+    Call,
+    Commit,
+    Compute,
+    CountIn,
+    Fence,
+    FindGroup,
+    For,
+    If,
+    InitBarriers,
+    Kernel,
+    Let,
+    Lower,
+    Micro,
+    Pointer,
+    Prefetch,
+    Raise,
+    Region,
+    Role,
+    Roles,
+    Size,
+    Statement,
+    Sync,
+    Turn,
+    View,
+    Wait,
+)
+
+MOST_TRIPS = 2**31 - 1
+TYPICAL = 1024  # stands for a size that nobody gave
+MOST_LANES = 1 << 16  # lanes that one site is evaluated for
+SHORT = 16  # loops and grids up to this are never sampled
+
+
+@attrs.frozen
+class Site:
+    """Hold one statement and what surrounds it.
+
+    Args:
+        statement: a Call, Compute, Micro or Sync.
+        index: its place in program order.
+        loops: around it, outermost first.
+        lets: names in scope.
+        guards: conditions around it.
+        region: the innermost one.
+        role: whose it is, None outside roles.
+        arrivals: counters that the block has counted in at.
+    """
+
+    statement: Call | Compute | Micro | Sync
+    index: int
+    loops: tuple[For, ...]
+    lets: tuple[Let, ...]
+    guards: tuple[Expr, ...]
+    region: Region | None
+    role: Role | None = None
+    arrivals: tuple[CountIn, ...] = ()
+
+    @property
+    def link(self) -> Link | None:
+        """Give the chain link that the statement comes from: its Move's own where it has one."""
+        return (self.region.link if self.region else None) or self.statement.link
+
+    @property
+    def title(self) -> str:
+        """Give the region's title."""
+        return self.region.title if self.region else ""
+
+    @property
+    def path(self) -> str:
+        """Give the region's place in the tree."""
+        return self.region.path if self.region else ""
+
+
+def sites(body: tuple[Statement, ...]) -> tuple[Site, ...]:
+    """List every Call, Compute, Micro and Sync in program order."""
+    return tuple(attrs.evolve(site, index=i) for i, site in enumerate(_sites(body, Site(Sync, 0, (), (), (), None))))  # pyright: ignore[reportArgumentType]
+
+
+def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
+    for statement in body:
+        match statement:
+            case Let():
+                around = attrs.evolve(around, lets=(*around.lets, statement))
+            case FindGroup():
+                around = attrs.evolve(around, lets=(*around.lets, *_alike(statement)))
+            case For(body=inner):
+                yield from _sites(inner, attrs.evolve(around, loops=(*around.loops, statement)))
+            case If(condition=condition, body=inner):
+                yield from _sites(inner, attrs.evolve(around, guards=(*around.guards, condition)))
+            case Region(body=inner):
+                yield from _sites(inner, attrs.evolve(around, region=statement))
+            case Roles(roles=roles):
+                for role in roles:
+                    yield from _sites(role.body, attrs.evolve(around, role=role))
+            case CountIn():
+                around = attrs.evolve(around, arrivals=(*around.arrivals, statement))
+            case (
+                Raise()
+                | Lower()
+                | Commit()
+                | Wait()
+                | InitBarriers()
+                | Await()
+                | Arrive()
+                | Advance()
+                | Fence()
+                | Prefetch()
+                | Ask()
+                | Turn()
+            ):
+                pass
+            case Call() | Compute() | Micro() | Sync():
+                yield attrs.evolve(around, statement=statement)
+
+
+def _alike(search: FindGroup) -> tuple[Let, ...]:
+    """Name what a search finds where all groups have equally many rows."""
+    groups = search.groups
+    rows = ceil_div(groups.rows, groups.count)
+    items = ceil_div(rows, groups.size) * groups.items
+    return (
+        Let(groups.sought, search.item // items),
+        Let(groups.group, search.item // items),
+        Let(groups.first, groups.group * items),
+        Let(groups.begin, groups.group * rows),
+        Let(groups.length, rows),
+    )
+
+
+def reads_and_writes(statement: Call | Compute | Micro | Sync) -> tuple[tuple[View, str], ...]:
+    """List the views that a statement touches, each with `read` or `write`; an atom's updated one comes twice.
+
+    What a microkernel writes counts as written only, as on the simulator: its source alone knows whether it reads it.
+    """
+    found: list[tuple[View, str]] = []
+    match statement:
+        case Call(atom=atom, views=views):
+            for operand, view in zip(atom.operands, views, strict=True):
+                # Memory adds by itself: nothing comes back.
+                ways = ("write",) if atom.kind == "Add" and operand.access == "update" else ("read", "write")
+                found += [(view, way) for way in ways if operand.access in (way, "update")]
+        case Compute(dst=dst, inputs=inputs):
+            found = [*((view, "read") for view in inputs), (dst, "write")]
+        case Micro(roles=roles, views=views, written=written):
+            found = [(v, "write" if role in written else "read") for role, v in zip(roles, views, strict=True)]
+        case Sync():
+            pass
+    return tuple(found)
+
+
+def typical_sizes(kernel: Kernel, given: Mapping[str, int] | None = None) -> dict[str, int]:
+    """Give every symbol a value: the given one, else 1024 made to fit its bounds and multiple."""
+    sizes: dict[str, int] = {}
+    for symbol in symbols(kernel):
+        value = max(TYPICAL, symbol.minimum)
+        value = min(-(-value // symbol.multiple_of), symbol.maximum // symbol.multiple_of) * symbol.multiple_of
+        sizes[symbol.name] = value
+    return {**sizes, **(given or {})}
+
+
+def symbols(kernel: Kernel) -> tuple[Symbol, ...]:
+    """List the sizes that are known at launch only."""
+    found: dict[Symbol, None] = {p.symbol: None for p in kernel.parameters if isinstance(p, Size)}
+    exprs = [kernel.grid, *(e for p in kernel.parameters if isinstance(p, Pointer) for e in (*p.shape, *p.strides))]
+    for e in exprs:
+        found |= {leaf: None for leaf in free(e) if isinstance(leaf, Symbol)}
+    return tuple(found)
+
+
+@attrs.frozen(eq=False)
+class Sample:
+    """Hold values of the variables around a site, some for many.
+
+    Args:
+        env: by name: the threads along the last axis, samples along the first.
+        weights: how many executions of a block each sample stands for; they sum to the executions of an average block.
+        threads: of the block, or of the role.
+        turns: conditions under which a thread's units take part in the trips of loops that they share in turn.
+    """
+
+    env: dict[str, Any]
+    weights: Array
+    threads: int
+    turns: tuple[Expr, ...] = ()
+
+    @property
+    def lanes(self) -> tuple[int, int]:
+        """Give samples and threads."""
+        return len(self.weights), self.threads
+
+    def of(self, e: Expr) -> Array:
+        """Evaluate an expression for all lanes."""
+        with np.errstate(divide="ignore"):  # of lanes beyond the last trip, which no mask keeps
+            return np.broadcast_to(np.asarray(evaluate(e, self.env), np.int64), self.lanes)
+
+    def mask(self, *conditions: Expr | None) -> Array | None:
+        """Say which lanes take part and satisfy all conditions; None where all do."""
+        total: Array | None = None
+        for condition in (*self.turns, *conditions):
+            if condition is not None:
+                holds = self.of(condition) != 0
+                total = holds if total is None else total & holds
+        return None if total is None or total.all() else total
+
+    def warps(self, mask: Array | None) -> float:
+        """Count the warps of a block that execute with these lanes active."""
+        warps = -(-self.threads // 32)
+        if mask is None:
+            return float(self.weights.sum()) * warps
+        padded = np.pad(mask, ((0, 0), (0, -self.threads % 32))).reshape(len(self.weights), warps, 32)
+        return float((padded.any(axis=2).sum(axis=1) * self.weights).sum())
+
+
+def sample(site: Site, kernel: Kernel, sizes: Mapping[str, int], wanted: tuple[Expr, ...]) -> Sample:
+    """Choose values of the loops and the block that some expressions depend on: all of them where they are few.
+
+    Of a long loop the first and the last iteration count once, and four between stand for the rest; of a large grid
+    evenly spread blocks stand for all.
+
+    Args:
+        site: whose loops.
+        kernel: around it.
+        sizes: values of all symbols.
+        wanted: the expressions that will be evaluated.
+    """
+    whole: dict[Var, Expr] = {}
+    for let in site.lets:  # names may stand for what other names say
+        whole[let.var] = substitute(let.value, whole)
+    extents = [as_expr(substitute(loop.extent, whole)) for loop in site.loops]
+    needed = _needed((*wanted, *extents), {let.var: let.value for let in site.lets})
+    turns = tuple(
+        lt(loop.var, extent)
+        for loop, extent in zip(site.loops, extents, strict=True)
+        if any(leaf.name == BLOCKS for leaf in free(extent)) and any(leaf.name == THREAD for leaf in free(extent))
+    )
+    needed |= {leaf.name for turn in turns for leaf in free(turn)}
+    env: dict[str, Any] = dict(sizes)
+    weights = np.ones(1)
+    grid = int(evaluate(kernel.grid, sizes))  # pyright: ignore[reportArgumentType]
+    trips = _trips(site, extents, sizes, grid)
+    axes = {loop.var.name: n for loop, n in zip(site.loops, trips, strict=True) if loop.var.name in needed}
+    if BLOCK in needed:
+        axes[BLOCK] = grid
+    threads = site.role.threads if site.role else kernel.threads
+    # A persistent block counts as one that takes one tile, and a ring as standing at its start.
+    env |= {BLOCKS: grid, RANK: 0}
+    for cursor in site.role.cursors if site.role else ():
+        env |= {cursor.slot.name: 0, cursor.parity.name: 0}
+    few = _few(axes, max(1, MOST_LANES // threads))
+    if BLOCK in needed:
+        blocks = _spread(grid, 6) if BLOCK in few else np.arange(grid)
+        env[BLOCK] = blocks[:, None]
+        weights = np.full(len(blocks), 1 / len(blocks))
+    for loop, extent, most in zip(site.loops, extents, trips, strict=True):
+        # Trips are the same in each warp; where warps take turns, the first stands for all.
+        bound = np.broadcast_to(np.asarray(evaluate(extent, {**env, THREAD: 0})).reshape(-1), weights.shape)
+        name = loop.var.name
+        if name not in needed:
+            weights = weights * bound
+            continue
+        values, each = _iterations(most, name in few)
+        count = len(values)
+        for known in (k for k, v in env.items() if not isinstance(v, int)):
+            env[known] = np.repeat(env[known], count, axis=0)
+        column = np.tile(values, len(weights))
+        weights = np.repeat(weights, count) * np.tile(each, len(weights)) * (column < np.repeat(bound, count))
+        env[name] = column[:, None]
+    env[THREAD] = np.arange(threads)[None, :]
+    for arrival in site.arrivals:
+        if arrival.var.name in needed:  # what depends on it runs in the last block alone
+            env[arrival.var.name] = 1
+            weights = weights / float(np.mean(np.asarray(evaluate(arrival.count, env))))
+    with np.errstate(divide="ignore"):
+        for let in site.lets:
+            if let.var.name in needed:
+                env[let.var.name] = evaluate(let.value, env)
+    return Sample(env, weights, threads, turns)
+
+
+def _needed(wanted: tuple[Expr, ...], meaning: Mapping[Var, Expr]) -> set[str]:
+    found: set[str] = set()
+    pending = [leaf for e in wanted for leaf in free(e)]
+    while pending:
+        leaf = pending.pop()
+        if leaf.name not in found:
+            found.add(leaf.name)
+            pending += [x for x in free(meaning[leaf])] if isinstance(leaf, Var) and leaf in meaning else []
+    return found
+
+
+def _trips(site: Site, extents: list[Expr], sizes: Mapping[str, int], grid: int) -> list[int]:
+    """Give each loop's trips, the most where they depend on what is around."""
+    found: list[int] = []
+    for loop, extent in zip(site.loops, extents, strict=True):
+        names = {leaf.name for leaf in free(extent) if isinstance(leaf, Var)}
+        if BLOCKS in names and names <= {BLOCKS, BLOCK, THREAD, RANK}:  # the first block's first threads take the most
+            found.append(int(evaluate(extent, {**sizes, BLOCKS: grid, BLOCK: 0, THREAD: 0, RANK: 0})))  # pyright: ignore[reportArgumentType]
+        elif names:  # a name's own range may say more than what it stands for
+            most = [n for n in (loop.extent.range[1], extent.range[1]) if n is not None]
+            found.append(min(*most, MOST_TRIPS) if most else TYPICAL)
+        else:
+            found.append(int(evaluate(extent, sizes)))  # pyright: ignore[reportArgumentType]
+        assert loop.var.name
+    return found
+
+
+def _few(axes: Mapping[str, int], budget: int) -> set[str]:
+    """Choose the axes that are sampled: the longest ones, until the product of the others fits."""
+    few: set[str] = set()
+    counts = dict(axes)
+    while np.prod([max(n, 1) for n in counts.values()], dtype=float) > budget:
+        longest = max(counts, key=lambda name: counts[name])
+        if counts[longest] <= SHORT:
+            break
+        few.add(longest)
+        counts[longest] = 6
+    return few
+
+
+def _spread(count: int, parts: int) -> Array:
+    """Choose the middles of equal parts."""
+    return ((np.arange(parts) * 2 + 1) * count // (2 * parts)).astype(np.int64)
+
+
+def _iterations(extent: int, few: bool) -> tuple[Array, Array]:
+    if not few:
+        return np.arange(extent), np.ones(extent)
+    middle = np.array([1, 2, extent // 2, extent // 2 + 1])
+    return np.concatenate([[0], middle, [extent - 1]]), np.array([1.0, *[(extent - 2) / 4] * 4, 1.0])

@@ -1,0 +1,1 @@
+"""Kernel IR: statements, declarations, and their rewriting."""

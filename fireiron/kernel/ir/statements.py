@@ -1,0 +1,496 @@
+"""Kernel IR: one statement language between schedules and their backends.
+
+Everything is explicit here: which element each access touches, who is guarded, where barriers stand. `cuda/` prints it,
+`simulate/` runs it, and neither decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, TypeAlias
+
+import attrs
+
+from fireiron.algebra.expr import Expr, Var, evaluate
+from fireiron.algebra.scalar import Scalar
+from fireiron.base.link import Link
+from fireiron.kernel.ir.declarations import (
+    Barrier,
+    Buffer,
+    Cursor,
+    Groups,
+    Number,
+    Parameter,
+    Pointer,
+    Precondition,
+    Size,
+    TensorMap,
+    View,
+    Workspace,
+)
+from fireiron.language.atom import Atom
+from fireiron.language.levels import Block, Level
+
+THREAD = "thread"  # the Var of a thread's index inside its block
+BLOCK = "block"  # the Var of a block's index inside the grid (grids are one-dimensional)
+BLOCKS = "blocks"  # the Var of the number of blocks launched, which a persistent kernel's loops step by
+RANK = "rank"  # the Var of a block's index inside its cluster
+
+
+@attrs.frozen
+class Let:
+    """Name an index expression."""
+
+    var: Var
+    value: Expr
+
+
+@attrs.frozen
+class FindGroup:
+    """Find the group that holds an item of work, and set the variables of `groups`.
+
+    Those that look for items in rising order go on from where they were. Where no group holds it, none is `found`.
+
+    Args:
+        groups: the variables, and how rows become items.
+        ends: an i32 array's first element: before which row each group ends; ends that fall leave their group empty.
+        item: which.
+    """
+
+    groups: Groups
+    ends: View
+    item: Expr
+
+
+@attrs.frozen
+class For:
+    """Repeat the body for var = 0 .. extent-1 (extent is block-uniform).
+
+    Args:
+        unroll: whether no loop is left.
+        together: how many trips stand together in one of the compiled loop.
+        pairs: whether one instruction computes two trips.
+    """
+
+    var: Var
+    extent: Expr
+    body: tuple[Statement, ...]
+    unroll: bool = False
+    together: int = 1
+    pairs: bool = False
+
+
+@attrs.frozen
+class If:
+    """Run the body in the threads whose condition holds."""
+
+    condition: Expr
+    body: tuple[Statement, ...]
+
+
+@attrs.frozen
+class Binding:
+    """Give a microkernel or an atom's text one named index value."""
+
+    name: str
+    value: Expr
+
+
+@attrs.frozen
+class Call:
+    """Execute an atom.
+
+    Args:
+        atom: the instruction.
+        views: one a operand, in the atom's order (A, B, C or src, dst).
+        read: where false, a Move's destination receives zeros and the source is not touched (None: always true).
+        write: where false, nothing is written (None: always true). `write` false wins over `read`.
+        lane: the source lane of a Shuffle, 0 <= lane < 32, as an expression of `thread`; None for other atoms.
+        accumulate: where false, a MatMul takes C's old value for zero (None: always true).
+        map: the tensor map through which a bulk copy sees its GL view, whose `origin` gives the box's coordinates.
+        signal: the mbarrier that counts the bytes of a bulk copy as they land, with its slot.
+        peers: a bit for each block of the cluster that a bulk copy lands in, at the same offset and on the same
+            barrier of each; None for this block alone.
+        bindings: further index values that the atom's text names.
+    """
+
+    atom: Atom
+    views: tuple[View, ...]
+    read: Expr | None = None
+    write: Expr | None = None
+    lane: Expr | None = None
+    accumulate: Expr | None = None
+    map: TensorMap | None = None
+    signal: tuple[Barrier, Expr] | None = None
+    peers: Expr | None = None
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+    bindings: tuple[Binding, ...] = ()
+
+    @property
+    def sent(self) -> int:
+        """Count the blocks of the cluster that a bulk copy lands in; each of them gets as much from its peers."""
+        return 1 if self.peers is None else int(evaluate(self.peers, {RANK: 0})).bit_count()
+
+
+@attrs.frozen
+class Compute:
+    """Compute one element: dst = expr(inputs), `Arg(i)` reading inputs[i]; `write` as in Call.
+
+    A GL or SH input is read only where `write` holds.
+    """
+
+    dst: View
+    expr: Scalar
+    inputs: tuple[View, ...] = ()
+    write: Expr | None = None
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+
+@attrs.frozen
+class Sync:
+    """Wait for all threads of each unit of `level` (Block, or Warp and groups of it).
+
+    Shared memory written before is seen after, unless it is `relaxed`, between blocks of a cluster: then only mbarriers
+    are that were fenced. `reason` says in words which edge needs it.
+    """
+
+    level: Level
+    reason: str
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+    relaxed: bool = False
+
+
+@attrs.frozen
+class CountIn:
+    """Count this unit in at a counter in global memory, by one thread; all threads wait, and learn who was last.
+
+    The last unit to count in sets the counter back to 0. What all threads of a unit did before a barrier ahead of
+    this is released to units that count in later and acquire it (device scope).
+
+    Args:
+        var: 1 in the last of `count` units, 0 in the others.
+        counter: one i32.
+        count: how many units count in.
+        order: which of the two its atomic does.
+        level: of the units: Block (in a role, its threads), or one inside.
+    """
+
+    var: Var
+    counter: View
+    count: Expr
+    order: Literal["acq_rel", "release", "acquire", "relaxed"] = "acq_rel"
+    level: Level = Block
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+
+@attrs.frozen
+class Raise:
+    """Raise a flag in global memory, by one thread of each unit: what came before a barrier ahead of this is released.
+
+    Args:
+        flag: one i32, lowered before.
+        level: of the units.
+    """
+
+    flag: View
+    level: Level = Block
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+
+@attrs.frozen
+class Lower:
+    """Wait, by one thread of each unit, until a flag is raised, and lower it; all go on together, and acquire.
+
+    Args:
+        flag: one i32, which one unit raises and one lowers in each launch.
+        level: of the units.
+    """
+
+    flag: View
+    level: Level = Block
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+
+@attrs.frozen
+class Commit:
+    """Close a thread's group of asynchronous atoms; groups are counted even where they are empty."""
+
+    group: str
+
+
+@attrs.frozen
+class Wait:
+    """Wait until at most `pending` of a thread's groups are in flight, the oldest landing first; it then sees them.
+
+    `reads_only`: until their sources were read, not until results landed. `holds`: registers not to copy before.
+    """
+
+    group: str
+    pending: int
+    reads_only: bool = False
+    holds: Buffer | None = None
+
+
+@attrs.frozen
+class InitBarriers:
+    """Initialise mbarriers, by one thread of the block; a barrier of the block or cluster must follow."""
+
+    barriers: tuple[Barrier, ...]
+
+
+@attrs.frozen
+class Await:
+    """Wait, in every thread that is here, until the phase of this parity of a barrier's slot is complete.
+
+    Args:
+        barrier: on what.
+        slot: which of the ring.
+        parity: of the phase.
+        wide: whether those who wait then see what blocks of the cluster wrote to shared memory before they arrived.
+    """
+
+    barrier: Barrier
+    slot: Expr
+    parity: Expr
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+    wide: bool = False
+
+
+@attrs.frozen
+class Arrive:
+    """Arrive at a barrier's slot, once for each thread that is here.
+
+    Args:
+        barrier: where.
+        slot: which of the ring.
+        nbytes: bytes that the phase must also see land (expect_tx), 0 for none.
+        peer: rank of the cluster's block whose barrier it is, None for this block's own.
+        wide: whether blocks of the cluster that wait then see what was written to shared memory before.
+    """
+
+    barrier: Barrier
+    slot: Expr
+    nbytes: int = 0
+    peer: Expr | None = None
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+    wide: bool = False
+
+
+@attrs.frozen
+class Advance:
+    """Move a cursor on by a number of slots."""
+
+    cursor: Cursor
+    by: Expr
+
+
+@attrs.frozen
+class Fence:
+    """Order memory accesses of the threads that are here.
+
+    Args:
+        kind: `proxy.async` (generic accesses before, asynchronous ones after), `wgmma` (registers written before,
+            wgmma after), `barrier.init` (initialised mbarriers before, others' use after), `grid.wait` (all of the
+            launch before, these threads' accesses of global memory after), `grid.launch` (which orders nothing: the
+            launch behind may begin, and must wait itself).
+        reason: which edge needs it.
+    """
+
+    kind: Literal["proxy.async", "wgmma", "barrier.init", "grid.wait", "grid.launch"]
+    reason: str = ""
+
+
+@attrs.frozen
+class Prefetch:
+    """Let the block's first thread fetch tensor maps: bulk copies read theirs first."""
+
+    maps: tuple[TensorMap, ...]
+
+
+@attrs.frozen
+class Ask:
+    """Ask the L2 cache for the line of an element of global memory, which is read soon: no thread sees a difference."""
+
+    view: View
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+
+@attrs.frozen
+class Turn:
+    """Meet at a numbered barrier of the block: wait there, or only arrive.
+
+    Args:
+        number: the hardware barrier, a constant.
+        threads: all that take part, those that arrive and those that wait.
+        waits: whether to wait.
+        reason: which edge needs it.
+    """
+
+    number: int
+    threads: int
+    waits: bool
+    reason: str
+
+
+@attrs.frozen
+class Role:
+    """Name some warps of a block, and what they run; `thread` counts from the role's first.
+
+    Args:
+        name: `load`, `math`.
+        first: its first thread in the block.
+        threads: how many.
+        registers: a thread's budget (setmaxnreg), 0 where it keeps what the launch gives.
+        cursors: rings that it walks.
+        body: what its threads run.
+    """
+
+    name: str
+    first: int
+    threads: int
+    registers: int
+    cursors: tuple[Cursor, ...]
+    body: tuple[Statement, ...]
+
+
+@attrs.frozen
+class Roles:
+    """Part a block's warps into roles, which run at the same time."""
+
+    roles: tuple[Role, ...]
+
+
+@attrs.frozen
+class Micro:
+    """Run a user's microkernel in every active thread.
+
+    Args:
+        name: for comments and errors.
+        source: CUDA C++ statements; `views` bind as pointers named by role (`A`, `B`, `C`) to their first element, with
+            `A_row`, `A_col` (and so on) element strides; bindings are integers (`M`, `N`, `K` of the residual spec).
+        numpy: its meaning: numpy(A, B, C) on arrays of one unit -> new C, or None (then simulating it is an error).
+        roles: names of the views.
+        views: first elements; `layout` holds ((rows), (columns)) with their strides.
+        written: roles that it writes.
+        level: the level whose unit executes it.
+    """
+
+    name: str
+    source: str
+    numpy: Callable[..., Any] | None = attrs.field(eq=False)
+    roles: tuple[str, ...]
+    views: tuple[View, ...]
+    bindings: tuple[Binding, ...]
+    written: tuple[str, ...]
+    level: Level
+    write: Expr | None = None
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+
+@attrs.frozen
+class Region:
+    """Head a group of statements with the spec and level that they implement."""
+
+    title: str
+    body: tuple[Statement, ...]
+    path: str = ""
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+
+Statement: TypeAlias = (
+    Let | FindGroup | For | If | Call | Compute | Sync | CountIn | Raise | Lower | Commit | Wait | Micro | Region
+    | InitBarriers | Await | Arrive | Advance | Fence | Prefetch | Ask | Turn | Roles
+)  # fmt: skip
+
+
+@attrs.frozen
+class Kernel:
+    """Hold a whole kernel.
+
+    Args:
+        name: entry point, with preset, tile and dtype in it.
+        parameters: in launch order: pointers, tensor maps, sizes, numbers, workspaces.
+        grid: number of blocks, an expression of symbols; of a persistent kernel the most that have work.
+        threads: threads of a block.
+        shared_nbytes: dynamic shared memory of a block.
+        buffers: SH and RF buffers (GL ones are parameters).
+        body: what every thread runs.
+        minimum_blocks: blocks per SM that the register budget should allow (0: no promise).
+        cluster: blocks of a cluster.
+        persistent: whether the blocks loop over the work: at most as many are launched as run at once.
+        barriers: mbarriers in shared memory.
+        dependent: whether the launch before may still run when this one begins.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    grid: Expr
+    threads: int
+    shared_nbytes: int
+    buffers: tuple[Buffer, ...]
+    body: tuple[Statement, ...]
+    preconditions: tuple[Precondition, ...] = ()
+    minimum_blocks: int = 0
+    cluster: int = 1
+    persistent: bool = False
+    barriers: tuple[Barrier, ...] = ()
+    dependent: bool = False
+
+
+def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
+    """Visit every statement, outer before inner, in program order."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, For | If | Region):
+            yield from walk(statement.body)
+        elif isinstance(statement, Roles):
+            for role in statement.roles:
+                yield from walk(role.body)
+
+
+__all__ = [
+    "BLOCK",
+    "BLOCKS",
+    "RANK",
+    "THREAD",
+    "Advance",
+    "Arrive",
+    "Ask",
+    "Await",
+    "Barrier",
+    "Binding",
+    "Buffer",
+    "Call",
+    "Commit",
+    "Compute",
+    "CountIn",
+    "Cursor",
+    "Fence",
+    "FindGroup",
+    "For",
+    "Groups",
+    "If",
+    "InitBarriers",
+    "Kernel",
+    "Let",
+    "Lower",
+    "Micro",
+    "Number",
+    "Parameter",
+    "Pointer",
+    "Precondition",
+    "Prefetch",
+    "Raise",
+    "Region",
+    "Role",
+    "Roles",
+    "Size",
+    "Statement",
+    "Sync",
+    "TensorMap",
+    "Turn",
+    "View",
+    "Wait",
+    "Workspace",
+    "walk",
+]

@@ -1,0 +1,1 @@
+"""Lowering: each link of a chain becomes statements."""

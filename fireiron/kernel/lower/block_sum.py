@@ -1,0 +1,96 @@
+"""Shares: how the units that hold partial sums of the same elements divide these, so that each ends with some."""
+
+from __future__ import annotations
+
+from math import gcd
+
+import attrs
+
+from fireiron.algebra.expr import Expr, as_expr, lt, substitute
+from fireiron.algebra.layout import Layout
+from fireiron.kernel.analysis.ownership import Access, Ownership, RegisterLoop
+from fireiron.kernel.lower.context import Context
+from fireiron.kernel.lower.window import Partial
+
+
+@attrs.frozen
+class Share:
+    """Say which registers of the partial sums each way ends with.
+
+    Args:
+        ownership: of the sums: way p's threads own the elements of portion p.
+        portions: how many ways own any; the others end with none.
+        first: portion -> its first register of the partial sums.
+        steps: register of the sums -> steps from there.
+        run: registers of the sums that are neighbours among the partial ones too.
+    """
+
+    ownership: Ownership
+    portions: int
+    first: Layout
+    steps: Layout
+    run: int
+
+
+def divide(held: Ownership, partial: Partial, context: Context) -> Share:
+    """Divide the outermost register loops among the ways: what a thread stores together stays together."""
+    assert isinstance(partial.ways, int)
+    access, rest, weight = held.access, partial.ways, held.size
+    ways: list[tuple[int, int]] = []  # (portions, registers between them), outermost first
+    kept: list[tuple[int, int]] = []  # (trips, registers between them) of what each way keeps of a loop
+    loops: list[RegisterLoop] = []
+    place: dict[Expr, Expr] = {}
+    whose, taken = partial.way, 1
+    for loop, extent in zip(access.loops, access.extents, strict=True):
+        weight //= extent
+        parts = gcd(extent, rest)
+        each = extent // parts
+        rest //= parts
+        digit = as_expr(0) if parts == 1 else whose // taken % parts
+        taken *= parts
+        var = context.variable(loop.var.name, each)
+        place[loop.var] = digit * each + (as_expr(0) if each == 1 else var)
+        if each > 1:
+            loops.append(attrs.evolve(loop, var=var, trips=as_expr(each)))
+        ways.append((parts, each * weight))
+        kept.append((each, weight))
+    absent = (lt(whose, taken),) if rest > 1 else ()
+    written = _placed(held.written, place, tuple(loops), absent)
+    owned = _placed(
+        access,
+        {var: context.expanded(e) for var, e in place.items()},
+        tuple(loops),
+        tuple(context.expanded(g) for g in absent),
+    )
+    # Digits of a way count the outermost loop fastest, those of a register the innermost.
+    steps = joined([(access.count, 1), *reversed(kept)])
+    run = steps.leaves[0][0] if steps.leaves[0][1] == 1 else 1
+    assert isinstance(run, int)
+    return Share(Ownership(owned, written, held.threads, "the sum of the ways"), taken, joined(ways), steps, run)
+
+
+def _placed(
+    access: Access, place: dict[Expr, Expr], loops: tuple[RegisterLoop, ...], absent: tuple[Expr, ...]
+) -> Access:
+    return Access(
+        tuple(substitute(c, place) for c in access.coordinates),
+        access.elements,
+        loops,
+        tuple(attrs.evolve(x, offset=substitute(x.offset, place)) for x in access.limits),
+        (*(substitute(g, place) for g in access.guards), *absent),
+    )
+
+
+def joined(modes: list[tuple[int, int]]) -> Layout:
+    """Make a layout of (extent, stride) pairs, fastest first, neighbours that continue each other made one."""
+    found: list[tuple[int, int]] = []
+    for extent, stride in modes:
+        if extent == 1:
+            continue
+        if found and found[-1][0] * found[-1][1] == stride:
+            found[-1] = (found[-1][0] * extent, found[-1][1])
+        else:
+            found.append((extent, stride))
+    if len(found) < 2:
+        return Layout(*found[0]) if found else Layout(1, 0)
+    return Layout(tuple(n for n, _ in found), tuple(s for _, s in found))

@@ -1,0 +1,231 @@
+"""Bulk copies: one thread moves a whole box by a tensor map, which cuts it out of a tensor and minds its ends."""
+
+from __future__ import annotations
+
+import attrs
+
+from fireiron.algebra.expr import Expr, as_expr, as_int
+from fireiron.algebra.index.ranges import divisor
+from fireiron.algebra.layout import Layout
+from fireiron.atoms.table import find
+from fireiron.base.errors import DecompositionError
+from fireiron.kernel.ir.statements import Call, TensorMap, View
+from fireiron.kernel.lower.context import Body, Context, State, buffer_of
+from fireiron.kernel.lower.span import swizzle_of
+from fireiron.kernel.lower.window import Axis, Window
+from fireiron.language.atom import Atom
+from fireiron.language.levels import GL, Thread
+from fireiron.language.specs import MatMul
+from fireiron.language.tensor import Tensor
+
+MOST_BOX = 256  # elements along one dimension of a box
+MAP_ALIGN = 16  # bytes, of a tensor map's strides
+PATTERN_ROWS = 8  # a swizzle repeats after so many rows
+
+
+def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
+    """Lower a Move by a bulk copy.
+
+    Raises:
+        DecompositionError: `bulk-level`, `bulk-role`, `bulk-box`, `bulk-storage`, `bulk-dtype`, `bulk-stride`,
+            `bulk-start`, `no-atom`.
+    """
+    if state.level.name != Thread.name:
+        raise DecompositionError(
+            "bulk-level",
+            f"one thread starts a bulk copy, and {state.residual.short} is at level {state.level}",
+            fix="to(Thread, units=1) before done(), as tma() does",
+        )
+    windows = state.windows
+    far_role = "src" if windows["src"].storage.memory == GL else "dst"
+    far, near = windows[far_role], windows["dst" if far_role == "src" else "src"]
+    tensor = far.storage.tensor
+    if tensor is None or near.storage.memory.registers or atom.operand(far_role).memory != GL:
+        raise DecompositionError(
+            "no-atom",
+            f"{atom.name} does not execute {state.residual}: it moves between a tensor in GL and a buffer in SH",
+            fix="load by tma(), store by through_shared(..., tma())",
+        )
+    if far_role == "src" and context.signal is None:
+        raise DecompositionError(
+            "bulk-role",
+            f"an mbarrier counts the bytes of {atom.name} as they land, and no role of this block waits for one",
+            fix="give the loads a role of their own: split(k).pipeline(n).specialize() right above them",
+        )
+    if far.storage.dtype != near.storage.dtype:
+        raise DecompositionError(
+            "bulk-dtype",
+            f"{atom.name} converts nothing, not {windows['src'].storage.dtype} to {windows['dst'].storage.dtype}",
+            fix="convert where registers hold the values",
+        )
+    _check_strides(tensor, atom)
+    order = tuple(reversed(tensor.storage))  # the tensor's dimensions, the contiguous one first
+    far, near, mask = _shared_among_peers(far, near, order, context)
+    # What a load of an operand brings from beyond a tile's end along M or N reaches only sums that no store keeps.
+    product = isinstance(context.spec, MatMul) and far_role == "src"
+    box = tuple(_extent(far.axes[d], tensor, d, atom, product and far.axes[d].dim != "K") for d in order)
+    span = max(o.span for o in atom.operands)
+    steps = _steps(near, order, span, atom)
+    described = _map(tensor, far, box, span, context)
+    if mask is not None:
+        wide = find(atom.name + ".multicast")
+        assert wide is not None
+        atom = wide
+    coordinates = tuple(far.axes[d].offset for d in tensor.storage)
+    _check_start(far, order[0], atom)
+    strides = tuple(tensor.strides[d] for d in order)
+    far_view = View(
+        buffer_of(far.storage), far.base() + far.linear(), Layout(box, strides), far.slot, origin=coordinates
+    )
+    near_view = View(
+        buffer_of(near.storage), near.base() + near.linear(), steps, near.slot, swizzle=near.storage.swizzle
+    )
+    views = (far_view, near_view) if far_role == "src" else (near_view, far_view)
+    signal = context.signal if far_role == "src" else None
+    return (Call(atom, views, map=described, signal=signal, peers=mask, link=state.link),)
+
+
+def _check_strides(tensor: Tensor, atom: Atom) -> None:
+    """Refuse lines that start off the alignment that tensor maps demand, where it is known."""
+    nbytes = tensor.dtype.nbytes
+    for stride in tensor.strides:
+        step = as_int(as_expr(stride))
+        if step is not None and step != 1 and step * nbytes % MAP_ALIGN:
+            raise DecompositionError(
+                "bulk-stride",
+                f"lines of {tensor} lie {step * nbytes} bytes apart, and {atom.name} takes multiples of {MAP_ALIGN}",
+                fix=f"pad lines to multiples of {MAP_ALIGN // nbytes} elements (ld=), or load by cp_async()",
+            )
+
+
+def _check_start(far: Window, near_dim: int, atom: Atom) -> None:
+    """Refuse boxes whose lines may start between the multiples of 16 bytes: hardware traps there.
+
+    Source: loads and stores of 1, 2 and 4 bytes an element, on an H200: any other start is an illegal instruction.
+    """
+    axis = far.axes[near_dim]
+    if divisor(axis.offset) * far.storage.dtype.nbytes % MAP_ALIGN:
+        raise DecompositionError(
+            "bulk-start",
+            f"lines of a box of {far.storage.name} start at {axis.dim} = {axis.offset}, and {atom.name} starts at "
+            f"multiples of {MAP_ALIGN} bytes",
+            fix=f"tile {axis.dim} by multiples of {MAP_ALIGN // far.storage.dtype.nbytes} elements, or load by "
+            "cp_async(): what groups or windows cut starts anywhere",
+        )
+
+
+def _extent(axis: Axis, tensor: Tensor, dim: int, atom: Atom, loose: bool) -> int:
+    """Give the elements of a box along a dimension, whose only bound may be the tensor's own end, unless `loose`."""
+    bounded = loose or all(
+        not b.lower and b.steps is None and b.offset == axis.offset and b.limit == as_expr(tensor.shape[dim])
+        for b in axis.bounds
+    )
+    if not isinstance(axis.size, int) or axis.size > MOST_BOX or axis.steps is not None or not bounded:
+        raise DecompositionError(
+            "bulk-box",
+            f"{atom.name} cannot cut {axis.size} elements along {axis.dim} out of {tensor}: a box has at most "
+            f"{MOST_BOX} neighbours along each dimension, and ends only where the tensor ends",
+            fix="tile to boxes of plain extents, as tma() does",
+        )
+    return axis.size
+
+
+def _steps(near: Window, order: tuple[int, ...], span: int, atom: Atom) -> Layout:
+    """List a box's elements in shared memory, and see that they lie as the copy writes them: row after row."""
+    nbytes = near.storage.dtype.nbytes
+    steps: list[tuple[int, int]] = []
+    for d in order:
+        layout = near.steps_along(d)
+        size = near.axes[d].size
+        assert isinstance(size, int)
+        stride = None if layout is None else (as_int(layout.stride) if not isinstance(layout.stride, tuple) else None)
+        if size == 1:
+            stride = 0
+        if stride is None:
+            raise _wrong_storage(near, span, atom)
+        steps.append((size, stride))
+    pitch = span // nbytes if span else steps[0][0]
+    wanted = 1
+    for i, (size, stride) in enumerate(steps):
+        if size != 1 and stride != wanted:
+            raise _wrong_storage(near, span, atom)
+        wanted = pitch if i == 0 else wanted * size
+    if near.storage.swizzle != swizzle_of(span, nbytes) or (span and steps[0][0] * nbytes > span):
+        raise _wrong_storage(near, span, atom)
+    return Layout(tuple(n for n, _ in steps), tuple(s for _, s in steps))
+
+
+def _wrong_storage(near: Window, span: int, atom: Atom) -> DecompositionError:
+    return DecompositionError(
+        "bulk-storage",
+        f"{atom.name} writes rows of {span or 'all their'} bytes one after another, and {near.storage.name} does not "
+        f"lie so",
+        fix="let tma() choose the buffer's layout: no pad, swizzle or storage_layout on this load",
+    )
+
+
+def _shared_among_peers(
+    far: Window, near: Window, order: tuple[int, ...], context: Context
+) -> tuple[Window, Window, Expr | None]:
+    """Divide a load among the blocks of a cluster that all need it: each moves a part, and sends it to all of them.
+
+    Blocks need the same where they differ along a dimension that the operand does not have.
+    """
+    if context.signal is None:
+        return far, near, None
+    dims = {axis.dim for axis in far.axes}
+    sharing = [(dim, n) for dim, (n, _) in context.ranks.items() if dim not in dims and n > 1]
+    if not sharing:
+        return far, near, None
+    (dim, count), *more = sharing
+    assert not more, "an operand of a MatMul lacks one dimension of C"
+    row = order[-1] if len(order) == 2 else order[1]
+    size = far.axes[row].size
+    assert isinstance(size, int)
+    if size % (count * PATTERN_ROWS):
+        raise DecompositionError(
+            "bulk-box",
+            f"{count} blocks of a cluster cannot share {size} rows of {far.storage.name}: "
+            f"each takes a multiple of {PATTERN_ROWS}",
+            fix="use tiles whose rows divide so, or smaller clusters",
+        )
+    part, number = size // count, context.ranks[dim][1]
+    slices = [
+        attrs.evolve(
+            window,
+            axes=tuple(
+                attrs.evolve(
+                    axis,
+                    size=part,
+                    offset=axis.offset + number * part,
+                    bounds=tuple(attrs.evolve(b, offset=b.offset + number * part) for b in axis.bounds),
+                )
+                if i == row
+                else axis
+                for i, axis in enumerate(window.axes)
+            ),
+        )
+        for window in (far, near)
+    ]
+    # Ranks count the cluster's blocks row by row: those that share differ along one dimension.
+    weights: dict[str, int] = {}
+    weight = 1
+    for name, (n, _) in reversed(list(context.ranks.items())):
+        weights[name] = weight
+        weight *= n
+    pattern = sum(1 << (i * weights[dim]) for i in range(count))
+    shift = as_expr(0)
+    for name, (_, own) in context.ranks.items():
+        if name != dim:
+            shift = shift + own * weights[name]
+    return slices[0], slices[1], as_expr(pattern) << shift
+
+
+def _map(tensor: Tensor, far: Window, box: tuple[int, ...], span: int, context: Context) -> TensorMap:
+    key = (tensor.name, box, span)
+    if key not in context.maps:
+        rank = len(box)
+        context.maps[key] = TensorMap(
+            context.name(f"{tensor.name}_map"), buffer_of(far.storage), tuple(reversed(range(rank))), box, span
+        )
+    return context.maps[key]

@@ -1,0 +1,263 @@
+"""Sums of a cluster: blocks that hold partial sums of one tile read each other's, and each finishes a share of it.
+
+Every thread writes its registers to its block's shared memory. Threads of equal index hold the same elements in all
+blocks; so each adds, for the share of its block, what the threads of its index wrote in the others. Two mbarriers order
+this, both counting warps: one is complete when all blocks have written, the other when all have read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import gcd
+
+import attrs
+import numpy as np
+
+from fireiron.algebra.expr import Expr, affine, as_expr, as_int, lt, minimum, substitute
+from fireiron.algebra.layout import Layout
+from fireiron.atoms.peer import LOADS
+from fireiron.atoms.table import matching
+from fireiron.base.errors import DecompositionError
+from fireiron.kernel.analysis.ownership import SPAN, Access, Ownership, RegisterLoop
+from fireiron.kernel.ir.statements import Arrive, Await, Barrier, Call, If, Region, Sync
+from fireiron.kernel.lower.block_sum import joined
+from fireiron.kernel.lower.context import Body, Context, State, buffer_of, descend
+from fireiron.kernel.lower.reduce import add, loop, move, temporary, vector, widest
+from fireiron.kernel.lower.storage import fresh_window, register_storage
+from fireiron.kernel.lower.window import Partial, Storage, Window, cut
+from fireiron.language.decompositions import ByCluster, Epilog
+from fireiron.language.levels import RF, SH, Block, Thread, Warp
+
+WARP = Warp.size or 32
+
+
+@attrs.frozen
+class Share:
+    """Say which part of a tile each of the first blocks of a cluster finishes: equal runs of its columns, or rows.
+
+    Args:
+        count: how many blocks finish a part.
+        dim: along which the tile is cut, "" where one block finishes it whole.
+        size: extent of a part.
+        ownership: of a part.
+        stride: registers from one part to the next.
+        steps: register of a part -> steps from its first one.
+        run: registers of a part that are neighbours in the whole tile too.
+    """
+
+    count: int
+    dim: str
+    size: int
+    ownership: Ownership
+    stride: int
+    steps: Layout
+    run: int
+
+
+@attrs.frozen
+class Meeting:
+    """Hold what follows where blocks of a cluster have added their sums.
+
+    Args:
+        window: the sums of this block's part.
+        output: the part in C.
+        inside: the place in the tree, of the part.
+        state: the same above the epilog.
+        head: how the sums come about.
+        last: what ends a trip: this block tells that it has read others' sums, and waits until they have read its own.
+        busy: under which condition a block has a part, None for always.
+    """
+
+    window: Window
+    output: Window
+    inside: State
+    state: State
+    head: Body = ()
+    last: Body = ()
+    busy: Expr | None = None
+
+    def around(self, finish: Body) -> Body:
+        """Put the sum before what finishes a part."""
+        return (*self.head, *(finish if self.busy is None else (If(self.busy, finish),)), *self.last)
+
+
+def meet(
+    window: Window, parts: list[Partial], output: Window, inside: State, state: State, link: Epilog, context: Context
+) -> Meeting:
+    """Add the sums of a cluster's blocks, where a parallel split says so.
+
+    Args:
+        window: this block's sums.
+        parts: who else holds sums of the same elements.
+        output: the tile in C.
+        inside: the place in the tree.
+        state: the same above the epilog.
+        link: the epilog.
+        context: the kernel's.
+
+    Raises:
+        DecompositionError: `parallel-cluster` where the threads of a block are no whole warps.
+    """
+    partial = next((x for x in parts if isinstance(x.reduce, ByCluster) and x.ways != 1), None)
+    if partial is None:
+        return Meeting(window, output, inside, state)
+    storage, rank = window.storage, partial.way
+    assert isinstance(partial.ways, int) and isinstance(partial.reduce, ByCluster) and storage.ownership is not None
+    most = min(partial.ways, partial.reduce.shares or partial.ways)
+    # What folds rows takes whole ones.
+    rows = any(beside.rows is not None for beside in link.outputs)
+    share = divide(storage.ownership, output, 1 if rows else most, context)
+    if share.count > 1:
+        parts_of = {share.dim: cut(share.size, share.size * share.count)}
+        # Blocks beyond the last part have none, and do not come here.
+        numbers = {share.dim: rank if share.count == partial.ways else minimum(rank, share.count - 1)}
+        state, inside = (descend(x, parts_of, numbers) for x in (state, inside))
+        output = state.windows["C"]
+    result = register_storage("sum", output, storage.memory, storage.dtype, state, context, storage.link)
+    result.ownership, result.size = share.ownership, as_expr(share.ownership.size)
+    head, last = _exchange(storage, result, share, partial, context)
+    title = f"Reduce({partial.ways})({storage.memory})(Cluster)"
+    busy = None if share.count == partial.ways else lt(rank, share.count)
+    region = Region(title, head, partial.path, partial.link)
+    return Meeting(fresh_window(result, output), output, inside, state, (region,), last, busy)
+
+
+def divide(held: Ownership, output: Window, most: int, context: Context) -> Share:
+    """Divide a tile's columns, else its rows, into as many parts as can be, whose elements all threads hold alike.
+
+    Args:
+        held: who holds which element of the tile.
+        output: the tile in C.
+        most: parts that may be made.
+        context: names variables.
+    """
+    whole = Share(1, "", 0, held, 0, Layout(held.size, 1), held.size)
+    found = whole
+    if held.opaque or held.access.limits or held.access.guards:
+        return found
+    for axis in (len(output.axes) - 1, len(output.axes) - 2):
+        for count in range(most, found.count, -1):
+            share = _cut(held, output, axis, count, context)
+            if share is not None:
+                found = share
+                break
+    return found
+
+
+def _cut(held: Ownership, output: Window, axis: int, count: int, context: Context) -> Share | None:
+    """Cut the outermost of the register loops that run along an axis; None where parts are no tiles then."""
+    access, extent, rank = held.access, output.axes[axis].size, len(output.axes)
+    if not isinstance(extent, int) or extent % count:
+        return None
+    slopes = affine(access.coordinates[axis], [loop.var for loop in access.loops])
+    if slopes is None:
+        return None
+    along = [i for i, loop in enumerate(access.loops) if as_int(as_expr(slopes[0][loop.var])) not in (None, 0)]
+    if not along:
+        return None
+    which = max(along, key=lambda i: as_int(as_expr(slopes[0][access.loops[i].var])) or 0)
+    trips = access.extents[which]
+    if trips % count:
+        return None
+    loops, kept, weight = list(access.loops), list[tuple[int, int]](), access.count
+    for i in reversed(range(len(loops))):
+        kept.append((trips // count if i == which else access.extents[i], weight))
+        weight *= access.extents[i]
+    stride = next(n * step for i, (n, step) in zip(reversed(range(len(loops))), kept, strict=True) if i == which)
+    steps = joined([(access.count, 1), *kept])
+    loop_ = loops[which]
+    var = context.variable(loop_.var.name, trips // count)
+    fewer = attrs.evolve(loop_, var=var, trips=as_expr(trips // count))
+    loops = [x for i, x in enumerate(loops) if i != which or trips > count]
+    loops = [fewer if x is loop_ else x for x in loops]
+    place: dict[Expr, Expr] = {loop_.var: var if trips > count else as_expr(0)}
+    made = Ownership(
+        _placed(access, place, tuple(loops)), _placed(held.written, place, tuple(loops)), held.threads,
+        "the sum of the ways",
+    )  # fmt: skip
+    keys, one, unit = access.keys(held.threads), made.access.keys(held.threads), SPAN ** (rank - 1 - axis)
+    registers = np.asarray(steps(np.arange(made.size)) if made.size > 1 else np.zeros(1, np.int64))
+    size = extent // count
+    if (one // unit % SPAN >= size).any():
+        return None
+    if any((keys[:, p * stride + registers] != one + p * size * unit).any() for p in range(count)):
+        return None
+    run = steps.leaves[0][0] if steps.leaves[0][1] == 1 else 1
+    assert isinstance(run, int)
+    return Share(count, output.axes[axis].dim, size, made, stride, steps, run)
+
+
+def _placed(access: Access, place: dict[Expr, Expr], loops: tuple[RegisterLoop, ...]) -> Access:
+    return attrs.evolve(access, coordinates=tuple(substitute(c, place) for c in access.coordinates), loops=loops)
+
+
+def _exchange(storage: Storage, result: Storage, share: Share, partial: Partial, context: Context) -> tuple[Body, Body]:
+    """Let blocks write their sums, and read what is theirs; gives also what ends the trip."""
+    ways, rank, dtype, link = partial.ways, partial.way, storage.dtype, partial.link
+    size, threads = as_int(storage.size), (context.threads or 1) // context.staggered
+    assert isinstance(ways, int) and size is not None
+    units = context.staggered
+    if threads % WARP:
+        raise DecompositionError(
+            "parallel-cluster",
+            f"by_cluster() counts warps in, and the {threads} threads of a block are no whole ones",
+            fix=f"tile so that threads are a multiple of {WARP}, or drop reduce=by_cluster()",
+            link=link,
+        )
+    turn = as_expr(0) if units == 1 else context.define("warpgroup", context.thread // threads, units)
+    thread = context.thread if units == 1 else context.thread % threads
+    count = widest(gcd(size, share.run, share.ownership.size, share.stride), dtype)
+    staging = Storage(
+        context.name(f"{storage.name}_sh"), SH, dtype, (units * size * threads,), (1,),
+        as_expr(units * size * threads), Block, guarded=True, link=link,
+    )  # fmt: skip
+    context.storages[staging.name] = staging
+    warps = threads // WARP
+    written = Barrier(context.name("summed"), units, ways * warps)
+    taken = Barrier(context.name("taken"), units, share.count * warps)
+    context.barriers += [written, taken]
+    held, summed, shared = buffer_of(storage), buffer_of(result), buffer_of(staging)
+    vec = temporary(f"{storage.name}_vec", storage, count, context)
+    put = move(RF, SH, dtype, count)
+    (take,) = matching("Move", (count,), (dtype, dtype), (SH, RF), Thread, table=LOADS)
+    parity = context.trip % 2
+
+    def place(register: Expr) -> Expr:
+        return turn * (size * threads) + register * threads + thread * count
+
+    def write(i: Expr) -> Body:
+        return (Call(put, (vector(held, i * count, count), vector(shared, place(i * count), count)), link=link),)
+
+    def of(number: Expr) -> Callable[[Expr], Body]:
+        def read(i: Expr) -> Body:
+            register = rank * share.stride + as_expr(share.steps(i * count))
+            there = attrs.evolve(vector(shared, place(register), count), peer=(rank + number) % ways)
+            if as_int(number) == 0:
+                return (Call(take, (there, vector(summed, i * count, count)), link=link),)
+            into = vector(vec, as_expr(0), count)
+            return (Call(take, (there, into), link=link), *add(summed, i * count, vec, count, context))
+
+        return read
+
+    def tell(barrier: Barrier, most: int) -> Body:
+        lane = context.thread % WARP
+        return (If(lt(lane, most), (Arrive(barrier, turn, peer=lane, wide=True, link=link),)),)
+
+    vectors = share.ownership.size // count
+    own = loop(context, "i", vectors, of(as_expr(0)))
+    others = loop(context, "w", ways - 1, lambda w: loop(context, "i", vectors, of(w + 1)))
+    reading: Body = (
+        Await(written, turn, parity, wide=True, link=link),
+        *own,
+        *others,
+    )
+    head: Body = (
+        *loop(context, "i", size // count, write),
+        Sync(Warp, "the warp has written its sums", link),
+        *tell(written, share.count),
+        *(reading if share.count == ways else (If(lt(rank, share.count), reading),)),
+    )
+    # Behind what finishes the part: to tell takes a fence, which nothing needs to wait for.
+    told: Body = (Sync(Warp, "the warp has read its part of the sums", link), *tell(taken, ways))
+    told = told if share.count == ways else (If(lt(rank, share.count), told),)
+    return head, (*told, Await(taken, turn, parity, wide=True, link=link))

@@ -1,0 +1,221 @@
+"""Collective Moves: a whole warp moves a tile between memory and a fragment, or between fragments, at once."""
+
+from __future__ import annotations
+
+import attrs
+
+from fireiron.algebra.expr import Expr, as_expr
+from fireiron.algebra.layout import Layout
+from fireiron.algebra.scalar import Arg, Cast
+from fireiron.atoms.table import chosen_from
+from fireiron.base.errors import DecompositionError, FireironError
+from fireiron.kernel.ir.statements import Binding, Buffer, Call, Compute, For, Statement, View
+from fireiron.kernel.lower.choose import require_converged
+from fireiron.kernel.lower.context import Context, State, memory_view
+from fireiron.kernel.lower.fragment import at, digits_of, fragment_view, leaves_of, parts_of
+from fireiron.kernel.lower.prolog import transform
+from fireiron.kernel.lower.window import Window
+from fireiron.language.atom import Atom, Operand
+from fireiron.language.levels import RF, Thread
+
+ROLES = ("src", "dst")
+VECTOR_NBYTES = 16
+DISAGREE = ("ownership-conflict", "fragment-order")
+MOST_REASONS = 4
+
+
+def lower_collective(chosen: Atom | str | None, state: State, context: Context) -> tuple[Statement, ...]:
+    """Lower a warp's Move by the first atom that fits memory on its one side and registers on the other.
+
+    Raises:
+        DecompositionError: `no-atom`, naming what does not fit of the nearest candidates; `fragment-agreement` where
+            just the fragment is another one than the use's; `opaque-fragment`.
+    """
+    # Reasons by how far their atoms came.
+    why: list[tuple[int, str]] = []
+    disagreement: FireironError | None = None
+    for atom in _candidates(chosen, state):
+        unfit = _unfit(atom, state, context)
+        if unfit is not None:
+            why.append(unfit)
+            continue
+        views: dict[str, View] = {}
+        bindings: tuple[Binding, ...] = ()
+        window = state.windows["dst"]
+        try:
+            for role in sorted(ROLES, key=lambda r: _asked(state.windows[r])):
+                operand, window = atom.operand(role), state.windows[role]
+                if operand.memory.registers:
+                    views[role] = fragment_view(operand, window, state, context, atom.name)
+                else:
+                    views[role], bindings = _rows(operand, window, state)
+        except FireironError as error:
+            why.append((4, f"{atom.name}: {error.message}"))
+            if error.code in DISAGREE and disagreement is None:
+                disagreement = _disagreement(atom, window, error)
+            continue
+        require_converged(atom, state, context)
+        body, views["src"] = _converted(views["src"], state, context)
+        call = Call(atom, (views["src"], views["dst"]), link=state.link, bindings=bindings)
+        return (*body, call, *_computed(atom.operand("dst"), views["dst"], state, context))
+    if disagreement is not None:
+        raise disagreement
+    most = max((stage for stage, _ in why), default=0)
+    reasons = list(dict.fromkeys(text for stage, text in why if stage == most))[:MOST_REASONS]
+    raise DecompositionError(
+        "no-atom",
+        f"no atom of a {state.level} executes {state.residual}: "
+        f"{'; '.join(reasons) or 'none moves between these memories'}",
+        fix="tile to the atom's shape, or load by conform(), which moves each thread's own elements",
+    )
+
+
+def _computed(operand: Operand, target: View, state: State, context: Context) -> tuple[Statement, ...]:
+    """Apply a prolog's ops to a fragment in place."""
+    if state.ops is None:
+        return ()
+    storage = state.windows["dst"].storage
+    assert state.position is not None and storage.ownership is not None
+    storage.ownership.agree("", storage.name, "a prolog")
+    rows, count = operand.shape[0], operand.registers
+    lanes = parts_of(operand.layout[0], rows, digits_of(operand.layout[0], state.position))
+    r = context.variable("e", count)
+    held = parts_of(operand.layout[1], rows, digits_of(operand.layout[1], r))
+    local = tuple(lane + register for lane, register in zip(lanes, held, strict=True))
+    outer = tuple(as_expr(0) for _ in state.residual.sizes[:-2])
+    element = attrs.evolve(target, offset=target.offset + r, layout=Layout(1, 0))
+    return (For(r, as_expr(count), transform(element, element, (*outer, *local), state, context), unroll=True),)
+
+
+def _candidates(chosen: Atom | str | None, state: State) -> list[Atom]:
+    """List the Moves of a unit; with a fragment that is opaque, or that is not, only atoms of that kind.
+
+    Raises:
+        DecompositionError: `opaque-fragment` where none is of that kind.
+    """
+    found = [atom for atom in chosen_from(chosen) if atom.kind == "Move" and atom.unit == state.level]
+    for role in ROLES:
+        ownership = state.windows[role].storage.ownership
+        if ownership is None or not found:
+            continue
+        sides = [(atom, atom.operand(role)) for atom in found if atom.operand(role).memory.registers]
+        alike = [atom for atom, side in sides if bool(side.opaque) == bool(ownership.opaque)]
+        if sides and not alike:
+            atom, side = sides[0]
+            ownership.agree(side.opaque, state.windows[role].storage.name, atom.name)
+        found = alike
+    return found
+
+
+def _asked(window: Window) -> int:
+    """Order the sides so that an atom which fits the one does not decide who owns the other before that is known."""
+    return 2 * (window.storage.memory.registers and window.storage.ownership is None) + window.storage.memory.registers
+
+
+def _unfit(atom: Atom, state: State, context: Context) -> tuple[int, str] | None:
+    """Say which fact of an atom differs from the Move, and how many fit before it."""
+    shape = tuple(size for _, size in state.residual.sizes[-2:])
+    sides = [(atom.operand(role), state.windows[role].storage) for role in ROLES]
+    if any(
+        o.memory.registers != s.memory.registers or not (o.memory.registers or o.memory == s.memory) for o, s in sides
+    ):
+        return 0, f"{atom.name} moves {sides[0][0].memory} to {sides[1][0].memory}"
+    operand = next((o for o, _ in sides if not o.memory.registers), sides[0][0])
+    bits = atom.nbytes * 8 // operand.registers
+    # A fragment on its way to memory is converted in registers, unless it is opaque.
+    converted = sides[0][0].memory.registers and not sides[1][0].memory.registers and not sides[0][0].opaque
+    for _, storage in sides[converted:]:
+        if storage.dtype.bits != bits:
+            family, have = atom.name.split(".")[0], storage.dtype.bits
+            return 1, f"{family} moves elements of {bits} bits, and those of {storage.name} have {have}"
+    if operand.shape != shape:
+        return 2, f"{atom.name} moves {operand.shape[0]}x{operand.shape[1]} elements of {bits} bits"
+    kinds = {storage.dtype for _, storage in sides[converted:]}
+    if len(kinds) > 1 or any(o.dtype not in (None, s.dtype) for o, s in sides):
+        return 2, f"{atom.name} moves {operand.dtype or 'elements of one type'} and converts nothing"
+    if missing := atom.missing_on(context.arch):
+        return 3, f"{atom.name} {missing}"
+    return None
+
+
+def _converted(source: View, state: State, context: Context) -> tuple[tuple[Statement, ...], View]:
+    """Convert what a thread holds of a fragment to the destination's element type, in registers."""
+    have, kind = state.windows["src"].storage.dtype, state.windows["dst"].storage.dtype
+    count = source.layout.size
+    if have == kind:
+        return (), source
+    assert isinstance(count, int)
+    name = context.name(f"{state.windows['dst'].storage.name}_packed")
+    buffer = Buffer(name, RF, kind, as_expr(count), unit=Thread)
+    context.temporaries.append(buffer)
+    e = context.variable("e", count)
+    one = attrs.evolve(source, offset=source.offset + source.layout(e), layout=Layout(1, 0))
+    cast = Compute(View(buffer, e), Cast(Arg(0, have), kind), (one,), link=state.link)
+    return (For(e, as_expr(count), (cast,), unroll=True),), View(buffer, as_expr(0), Layout(count, 1))
+
+
+def _disagreement(atom: Atom, window: Window, error: FireironError) -> DecompositionError:
+    """Name both atoms of a fragment that the one deals out otherwise than the other takes it."""
+    storage = window.storage
+    assert storage.ownership is not None
+    return DecompositionError(
+        "fragment-agreement",
+        f"{atom.name} and {storage.ownership.owner} do not agree about {storage.name}: {error.message}",
+        fix="load by conform(), which always agrees; by the .trans form; or through movmatrix()",
+        other=storage.ownership.link,
+    )
+
+
+def _rows(operand: Operand, window: Window, state: State) -> tuple[View, tuple[Binding, ...]]:
+    """View the row of memory whose address each lane gives, or which it touches of a tile that is named as a whole.
+
+    Raises:
+        DecompositionError: `row-order`, `vector-alignment`, `irregular-steps`.
+    """
+    assert state.position is not None
+    storage, rows, count = window.storage, operand.shape[0], operand.registers
+    local = parts_of(operand.layout[0], rows, digits_of(operand.layout[0], state.position))
+    ((_, stride),) = leaves_of(operand.layout[1])
+    axes = list(window.axes)
+    run = len(axes) - (2 if stride < rows else 1)
+    for i, shift in enumerate(local, start=len(axes) - 2):
+        steps = window.steps_along(i)
+        if i == run and (steps is None or steps.leaves[0][1] != 1 or axes[i].steps is not None):
+            raise DecompositionError(
+                "row-order", f"its rows run along {axes[i].dim}, along which {storage.name} is not contiguous", fix=""
+            )
+        if axes[i].bounds:
+            raise DecompositionError("row-order", f"a bound cuts its rows along {axes[i].dim}", fix="")
+        axes[i] = at(axes[i], shift)
+    axes[run] = attrs.evolve(axes[run], size=count)
+    place = attrs.evolve(window, axes=tuple(axes))
+    vector = min(count, storage.dtype.count_in(VECTOR_NBYTES))
+    for e in (place.linear(), place.base()):
+        _aligned(e, vector, storage.name, storage.dtype.nbytes_of(vector))
+    bindings = _pitched(operand, window, len(axes) - 2 if run == len(axes) - 1 else len(axes) - 1)
+    return attrs.evolve(memory_view(place), layout=Layout(count, 1)), bindings
+
+
+def _pitched(operand: Operand, window: Window, across: int) -> tuple[Binding, ...]:
+    """Name a tile's first element and the distance of its rows, where the instruction takes these."""
+    if not operand.pitch:
+        return ()
+    storage, kind = window.storage, window.storage.dtype
+    steps = window.steps_along(across)
+    if storage.swizzle is not None:
+        raise DecompositionError("row-order", f"{storage.swizzle} breaks up the tile's rows in {storage.name}", fix="")
+    if steps is None or len(steps.leaves) != 1 or window.axes[across].steps is not None:
+        raise DecompositionError(
+            "row-order", f"its rows lie at no one distance along {window.axes[across].dim} of {storage.name}", fix=""
+        )
+    tile, pitch = window.base() + window.linear(), as_expr(steps.leaves[0][1])
+    _aligned(tile, kind.count_in(operand.align), storage.name, operand.align)
+    _aligned(pitch, kind.count_in(operand.pitch), storage.name, operand.pitch)
+    return Binding("tile", tile), Binding("pitch", pitch)
+
+
+def _aligned(e: Expr, count: int, name: str, nbytes: int) -> None:
+    if count and e.divisor % count:
+        raise DecompositionError(
+            "vector-alignment", f"rows of {name} do not start at multiples of {nbytes} bytes", fix=""
+        )

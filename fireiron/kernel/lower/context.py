@@ -1,0 +1,497 @@
+"""What lowering carries along: facts of the whole kernel (`Context`) and of the place in the tree (`State`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import attrs
+
+from fireiron.algebra.expr import FALSE, Expr, Index, Var, as_expr, free, simplest, substitute
+from fireiron.algebra.layout import Layout
+from fireiron.algebra.layout_compose import complement, compose
+from fireiron.base.errors import DecompositionError
+from fireiron.base.link import Link
+from fireiron.base.records import evolve
+from fireiron.kernel.analysis.ownership import Access, Limit, Ownership, RegisterLoop, access
+from fireiron.kernel.ir.statements import (
+    BLOCK,
+    THREAD,
+    Barrier,
+    Buffer,
+    Cursor,
+    Let,
+    Precondition,
+    Statement,
+    TensorMap,
+    View,
+    Workspace,
+)
+from fireiron.kernel.lower.window import Axis, Cut, Storage, Window, advance
+from fireiron.language.decompositions import Decomposition, Split
+from fireiron.language.levels import Block, Cluster, Kernel, Level
+from fireiron.language.pointwise import Value
+from fireiron.language.residual import Residual
+from fireiron.language.specs import Spec
+
+if TYPE_CHECKING:
+    from fireiron.kernel.lower.flow import Flow
+
+MAX_THREADS = 1024
+
+
+@attrs.define(eq=False)
+class Ring:
+    """Share a specialised split's buffers and barriers between the role that fills them and the one that empties them.
+
+    Args:
+        link: the split that it was made for.
+        cursor: each role walks the ring by one of its own.
+        full: completes when a chunk has landed.
+        empty: completes when its readers are done, in all blocks that the loads here write to.
+        storages: the buffers, by operand.
+        splits: all that go through it, one after another.
+    """
+
+    link: Split
+    cursor: Cursor
+    full: Barrier
+    empty: Barrier
+    storages: dict[str, Storage]
+    splits: list[Split]
+
+
+@attrs.frozen
+class Stream:
+    """Say which part of a tile's chunks of K a persistent unit takes in this trip.
+
+    Args:
+        split: whose chunks they are.
+        unit: this unit's number.
+        first: its first chunk.
+        count: how many it takes.
+        ends: whether it takes the tile's last one: then it adds what the units before it left, and stores the tile.
+        lowest: the unit that takes the tile's first chunk.
+        size: blocks of a unit.
+    """
+
+    split: Split
+    unit: Expr
+    first: Expr
+    count: Expr
+    ends: Expr
+    lowest: Expr
+    size: int
+
+
+@attrs.define(eq=False)
+class Context:
+    """Collect what concerns the whole kernel.
+
+    Args:
+        arch: the architecture's number; atoms that need a later one do not match.
+        spec: the step that is lowered.
+        threads: of the compute path, which the outermost level inside the block decides.
+        role: which projection of the tree is lowered: `math`, or `load` where a split is specialised.
+        loaders: threads of the role `load`.
+        registers: budgets of `load` and `math`, 0 for none.
+        rings: what specialised splits share between roles, by link.
+        signal: the barrier and slot that bulk loads are counted by, where one is set.
+        cluster: blocks of a cluster; `ranks` gives, by dimension, how many of them lie along it, and which this is.
+        persistent: whether blocks loop over tiles.
+        dependent: whether the launch before may still run when this one begins.
+        staggered: units that take these trips in turn.
+        skipped: chunks of each tile in the loops so far, which staggered units skip of the others' tiles.
+        owner: the level whose units each own a whole tile of C: Block, or that of the units in turn.
+        maps: tensor maps by tensor, box and span.
+        prologue: what the role that computes runs once, before all else.
+        busy: under which condition the unit that computes has anything to compute, None for always.
+        zeroed: accumulators that their first MatMul takes for zero, so that nothing initialises them.
+        ways: blocks that share each tile of C, which they split K for; this block is number `way` of those for number
+            `tile` of `tiles`.
+        joined: of these, the blocks that are a cluster of their own; they are not counted as ways.
+        trip: how many trips of the persistent loop came before this one.
+        following: of persistent units, whether another tile comes, and what the names of this one's place are there.
+        barriers: mbarriers beside those of rings.
+        workspaces: global memory that the kernel keeps for itself.
+        stream: where units share out the chunks of all tiles, this one's part; `seats` counts their blocks.
+    """
+
+    arch: int
+    spec: Spec
+    threads: int | None = None
+    grid: Expr = attrs.field(factory=lambda: as_expr(1))
+    ways: Index = 1
+    way: Expr = attrs.field(factory=lambda: as_expr(0))
+    tiles: Index = 1
+    tile: Expr = attrs.field(factory=lambda: as_expr(0))
+    joined: int = 1
+    trip: Expr = attrs.field(factory=lambda: as_expr(0))
+    following: tuple[Expr, dict[Var, Expr]] | None = None
+    barriers: list[Barrier] = attrs.field(factory=list[Barrier])
+    resident: int = 0
+    storages: dict[str, Storage] = attrs.field(factory=dict[str, Storage])
+    names: set[str] = attrs.field(factory=set[str])
+    definitions: dict[Var, Expr] = attrs.field(factory=dict[Var, Expr])
+    lets: list[Let] = attrs.field(factory=list[Let])
+    workspaces: list[Workspace] = attrs.field(factory=list[Workspace])
+    stream: Stream | None = None
+    seats: Index = 1
+    temporaries: list[Buffer] = attrs.field(factory=list[Buffer])
+    preconditions: list[Precondition] = attrs.field(factory=list[Precondition])
+    numbers: dict[str, object] = attrs.field(factory=dict[str, object])
+    role: Literal["math", "load"] = "math"
+    loaders: int = 0
+    registers: tuple[int, int] = (0, 0)
+    rings: list[Ring] = attrs.field(factory=list["Ring"])
+    signal: tuple[Barrier, Expr] | None = None
+    cluster: int = 1
+    ranks: dict[str, tuple[int, Expr]] = attrs.field(factory=dict[str, tuple[int, Expr]])
+    persistent: bool = False
+    dependent: bool = False
+    staggered: int = 1
+    skipped: Expr = attrs.field(factory=lambda: as_expr(0))
+    owner: Level = Block
+    prologue: list[Statement] = attrs.field(factory=list[Statement])
+    busy: Expr | None = None
+    zeroed: set[str] = attrs.field(factory=set[str])
+    maps: dict[tuple[str, tuple[int, ...], int], TensorMap] = attrs.field(
+        factory=dict[tuple[str, tuple[int, ...], int], TensorMap]
+    )
+
+    def name(self, wanted: str) -> str:
+        """Make a C identifier that nothing else has."""
+        wanted = re.sub(r"\W", "_", wanted)
+        found, i = wanted, 2
+        while found in self.names:
+            found, i = f"{wanted}{i}", i + 1
+        self.names.add(found)
+        return found
+
+    def variable(self, wanted: str, extent: Index) -> Var:
+        """Make a variable with a name of its own."""
+        return Var(self.name(wanted), simplest(extent))
+
+    @property
+    def thread(self) -> Var:
+        """Give the variable of a thread's index in its block."""
+        assert self.threads is not None
+        return Var(THREAD, self.threads)
+
+    def define(self, wanted: str, value: Expr, extent: Index) -> Expr:
+        """Name an index expression of thread and block at the kernel's start; short and loop-dependent ones stay."""
+        if isinstance(value, Var) or value.range[1] == 0:
+            return value
+        expanded = self.expanded(value)
+        if any(v.name not in (THREAD, BLOCK) for v in free(expanded) if isinstance(v, Var)):
+            return value
+        for var, known in self.definitions.items():
+            # A range that holds where one tile's units are busy need not hold for another's.
+            if known == expanded and var == Var(var.name, simplest(extent)):
+                return var
+        var = self.variable(wanted, extent)
+        self.definitions[var] = expanded
+        self.lets.append(Let(var, value))
+        return var
+
+    def expanded(self, e: Expr) -> Expr:
+        """Replace named index expressions by what they mean."""
+        return substitute(e, self.definitions) if self.definitions else e
+
+
+@attrs.define(eq=False)
+class Layered:
+    """Describe a loop over layers, whose bodies' pipelines are one: a chunk's number counts all layers' chunks.
+
+    Args:
+        var: the layer's number.
+        trips: how many there are.
+        before: what fills the pipelines' first slots, ahead of the loop.
+    """
+
+    var: Var
+    trips: int
+    before: list[Statement] = attrs.field(factory=list[Statement])
+
+
+@attrs.frozen(slots=False)
+class State:
+    """Hold the place in the tree.
+
+    Args:
+        residual: the spec that remains.
+        windows: where each operand lies, by role.
+        position: this thread's index in the executing unit, of `width` threads (None above Block).
+        loops: the enclosing loops.
+        guards: what holds here where units outnumber tiles.
+        begun: under which condition an earlier chunk of K was already accumulated.
+        reach: the dimension of which each group has an extent of its own, with the bounds that its tiles left.
+        ring: slots of the buffers right below, and which of them this trip takes.
+        whole: by role, where in its tensor an operand's tile lies, of those that ops are still to be applied to.
+        output: where in C the tile lies that the accumulators around this place stand for.
+        ops: what the Move that is lowered makes of each element.
+        products: the parts (A, B, C) of the products that the residual's loops compute together.
+        accumulated: parts of the sums to which an earlier loop over K has added.
+        loop: the number of this loop over K among those of one tile, and how many they are.
+        around: a loop over layers, through which a pipeline below runs on.
+        number: of the layer, where a stack of them has one body.
+        path: the links that led here, in words.
+        link: where the last of them was written.
+        flow: the pipeline around this place whose loop one below may take over.
+    """
+
+    residual: Residual
+    windows: dict[str, Window]
+    position: Expr | None = None
+    width: int | None = None
+    loops: tuple[RegisterLoop, ...] = ()
+    guards: tuple[Expr, ...] = ()
+    begun: Expr = FALSE
+    reach: Axis | None = None
+    ring: tuple[int, Expr, int] | None = None
+    whole: dict[str, Window] = attrs.field(factory=dict[str, Window])
+    output: Window | None = None
+    ops: Value | None = None
+    products: tuple[tuple[str, str, str], ...] = (("A", "B", "C"),)
+    accumulated: frozenset[str] = frozenset()
+    loop: tuple[int, int] = (0, 1)
+    around: Layered | None = None
+    number: Expr | None = None
+    path: str = ""
+    link: Link | None = None
+    flow: Flow | None = None
+
+    @property
+    def level(self) -> Level:
+        """Give the level whose unit executes the residual."""
+        return self.residual.level
+
+    def with_window(self, role: str, window: Window) -> State:
+        """Replace one operand's window."""
+        return evolve(self, windows={**self.windows, role: window})
+
+    def under(self, words: str, link: Link | None) -> State:
+        """Descend by a link, for error paths."""
+        return evolve(self, path=f"{self.path} > {words}" if self.path else words, link=link)
+
+
+def descend(state: State, parts: dict[str, Cut], tiles: dict[str, Expr], level: Level | None = None) -> State:
+    """Give the state inside the tile with these numbers along the cut dimensions."""
+
+    def advanced(windows: dict[str, Window]) -> dict[str, Window]:
+        return {
+            role: evolve(
+                window, axes=tuple(advance(a, parts[a.dim], tiles[a.dim]) if a.dim in parts else a for a in window.axes)
+            )
+            for role, window in windows.items()
+        }
+
+    reach = state.reach
+    if reach is not None and reach.dim in parts:
+        reach = advance(reach, parts[reach.dim], tiles[reach.dim])
+    sizes = tuple((dim, parts[dim].size if dim in parts else extent) for dim, extent in state.residual.sizes)
+    residual = evolve(state.residual, sizes=sizes, level=level or state.level)
+    return evolve(state, windows=advanced(state.windows), whole=advanced(state.whole), residual=residual, reach=reach)
+
+
+Body: TypeAlias = tuple[Statement, ...]
+# Lowers the rest of a chain: what each decomposition is given to put its own code around.
+Recur: TypeAlias = Callable[[Sequence[Decomposition], State, Context], Body]
+
+
+@attrs.frozen
+class Units:
+    """Say how many units of a level a unit of another holds, which one this thread is in, and its position there.
+
+    Args:
+        count: units that take part.
+        present: units that there are; those from `count` on idle.
+        index: this thread's unit.
+        position: this thread's place in it.
+        width: threads of it.
+    """
+
+    count: int
+    present: int
+    index: Expr
+    position: Expr
+    width: int
+
+
+def units_of(level: Level, state: State, context: Context, tiles: int, cap: int | None) -> Units:
+    """Divide the executing unit into units of an inner level.
+
+    Raises:
+        DecompositionError: `level-nests`, `too-many-threads`.
+    """
+    if level.size is None:
+        raise DecompositionError(
+            "level-nests", f"cannot map tiles to {level} inside a {state.level}", fix="map to a level inside the block"
+        )
+    if state.level in (Block, Cluster, Kernel) and context.threads is None:
+        count = tiles if cap is None else min(tiles, cap)
+        context.threads = count * level.size
+        if context.threads > MAX_THREADS:
+            raise DecompositionError(
+                "too-many-threads",
+                f"{count} units of {level} are {context.threads} threads a block, above {MAX_THREADS}",
+                fix="use larger tiles, or cap them by to(level, units=n)",
+            )
+    if state.position is None or state.width is None:
+        assert context.threads is not None
+        state = evolve(state, position=context.thread, width=context.threads)
+    position, width = state.position, state.width
+    assert position is not None and width is not None
+    if state.level.name == level.name:
+        return Units(1, 1, as_expr(0), position, width)
+    if width % level.size:
+        raise DecompositionError(
+            "level-nests",
+            f"{width} threads of this {state.level} are no whole number of units of {level} ({level.size} threads)",
+            fix=f"give the block a multiple of {level.size} threads",
+        )
+    inside = _layout(level)
+    if inside.cosize != level.size and level.parent is not None and width % (level.parent.size or 1):
+        raise DecompositionError(
+            "level-nests",
+            f"{width} threads of this {state.level} hold no whole {level}: "
+            f"its threads lie {inside} in a {level.parent}",
+            fix=f"map tiles to {level.parent} first",
+        )
+    outside = complement(inside, width)
+    present = width // level.size
+    count = present if cap is None else min(cap, present)
+    return Units(count, present, _digits(position, outside), _digits(position, inside), level.size)
+
+
+def unit_index(level: Level, context: Context) -> Expr:
+    """Give the index of this thread's unit of a level among all of the block."""
+    return _digits(context.thread, complement(_layout(level), context.threads or 1))
+
+
+def _layout(level: Level) -> Layout:
+    """Give the positions of a level's threads inside any enclosing level."""
+    if level.size == 1 or level.parent is None or level.threads is None:
+        return Layout(1, 0)
+    parent = level.parent
+    if parent.threads is None or parent.size is None:
+        return level.threads
+    outer = _layout(parent)
+    return level.threads if outer == Layout(parent.size, 1) else compose(outer, level.threads)
+
+
+def _digits(position: Expr, layout: Layout) -> Expr:
+    """Read off the digits of a position that a layout's modes stand for."""
+    total, weight = as_expr(0), 1
+    for extent, stride in layout.leaves:
+        if extent == 1:
+            continue
+        total = total + (position // stride) % extent * weight
+        weight = weight * int(extent)  # pyright: ignore[reportArgumentType]
+    return total
+
+
+def register_access(window: Window, state: State) -> Access:
+    """Describe which elements of a register tensor a window touches at this place."""
+    layouts = tuple(a.layout for a in window.axes)
+    limits = tuple(
+        Limit(
+            i,
+            b.offset,
+            layouts[i] if b.steps is None and layouts[i].size == 1 else b.steps or Layout(layouts[i].size, 1),
+            b.limit,
+        )
+        for i, a in enumerate(window.axes)
+        for b in a.bounds
+        if not b.lower
+    )
+    return access(window.origin, layouts, state.loops, window.storage.name, limits, state.guards)
+
+
+def _expanded(context: Context, written: Access) -> Access:
+    """Write an access over thread and loops alone."""
+    return evolve(
+        written,
+        coordinates=tuple(context.expanded(c) for c in written.coordinates),
+        limits=tuple(evolve(x, offset=context.expanded(x.offset)) for x in written.limits),
+        guards=tuple(context.expanded(g) for g in written.guards),
+    )
+
+
+def register_view(context: Context, window: Window, state: State, user: str, opaque: str = "") -> View:
+    """Find the registers of a window: defines the tensor's ownership at first use, resolves against it later.
+
+    Args:
+        context: of the kernel.
+        window: what is touched.
+        state: where.
+        user: what touches it, for messages.
+        opaque: the opaque fragment that it takes the window for, if any.
+
+    Raises:
+        DecompositionError: `ownership-conflict`, `opaque-fragment`.
+    """
+    storage = window.storage
+    written = register_access(window, state)
+    wanted = _expanded(context, written)
+    if storage.ownership is None:
+        storage.ownership = Ownership(wanted, written, context.threads or 1, user, opaque, state.link)
+        storage.size = as_expr(storage.ownership.size)
+    try:
+        storage.ownership.agree(opaque, storage.name, user)
+        offset, steps = storage.ownership.resolve(wanted, storage.name, user)
+    except DecompositionError as error:
+        raise error.located(state.link, state.path) from None
+    if storage.slots > 1 and window.slot is not None:
+        offset = (window.slot % storage.slots) * storage.size + offset
+    return View(buffer_of(storage), offset, steps, window.slot, window.origin)
+
+
+def buffer_of(storage: Storage) -> Buffer:
+    """Freeze what is known of a storage; offsets in shared memory come with allocation."""
+    return Buffer(
+        storage.name, storage.memory, storage.dtype, storage.size, storage.slots, storage.unit,
+        guarded=storage.guarded, follows=storage.follows,
+    )  # fmt: skip
+
+
+def memory_view(window: Window) -> View:
+    """Address a window's elements in shared or global memory.
+
+    Raises:
+        DecompositionError: `irregular-steps` where the elements' places depend on run-time coordinates.
+    """
+    storage = window.storage
+    steps = elements(window)
+    offset = window.linear()
+    if storage.swizzle is not None:
+        count = steps.size
+        swizzled = storage.swizzle(offset)
+        if count > 1 and (count > storage.swizzle.contiguous or offset.divisor % count):
+            raise DecompositionError(
+                "irregular-steps",
+                f"{count} elements of {storage.name} are not together under {storage.swizzle}",
+                fix=f"access at most {storage.swizzle.contiguous} aligned elements at once",
+            )
+        offset = as_expr(swizzled)
+    return View(buffer_of(storage), window.base() + offset, steps, window.slot, window.origin)
+
+
+def elements(window: Window) -> Layout:
+    """Give the element steps of a window's whole tile, dimension by dimension, first dimension fastest."""
+    leaves: list[tuple[Index, Index]] = []
+    for i, axis in enumerate(window.axes):
+        layout = window.steps_along(i)
+        if layout is None:
+            raise DecompositionError(
+                "irregular-steps",
+                f"the {axis.size} elements along {axis.dim} of {window.storage.name} lie at run-time places",
+                fix="use smaller tiles, or a plain row- or column-major storage",
+            )
+        leaves += [leaf for leaf in layout.leaves if leaf[0] != 1]
+    if not leaves:
+        return Layout(1, 0)
+    if len(leaves) == 1:
+        return Layout(*leaves[0])
+    return Layout(tuple(e for e, _ in leaves), tuple(s for _, s in leaves))

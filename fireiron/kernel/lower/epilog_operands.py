@@ -1,0 +1,80 @@
+"""Operands that come early: a thread loads what ops read for its elements before the products, under which they fly.
+
+They wait in registers of their own, of the accumulators' ownership. So the latency of global memory is not exposed once
+a tile, when the last product is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fireiron.algebra.expr import as_expr, proves
+from fireiron.algebra.layout import Layout
+from fireiron.algebra.scalar import Arg, Constant
+from fireiron.base.errors import DecompositionError
+from fireiron.kernel.ir.statements import Compute, For, Region, View
+from fireiron.kernel.lower.context import Body, Context, State, buffer_of
+from fireiron.kernel.lower.pointwise import agree, element, load_vector, visit, wide, widths
+from fireiron.kernel.lower.storage import fresh_window, register_storage, tensor_window
+from fireiron.kernel.lower.window import Storage, Window
+from fireiron.language.decompositions import Epilog
+from fireiron.language.tensor import Tensor
+
+
+def lower_early(
+    link: Epilog, held: Storage, output: Window, state: State, context: Context
+) -> tuple[Mapping[Tensor, Storage], Body]:
+    """Load the operands that an epilog asks for early; returns who holds each, and the code before the products.
+
+    Args:
+        link: the epilog.
+        held: the accumulators, whose ownership is known.
+        output: the window of their tile in C.
+        state: the place in the tree.
+        context: the kernel's.
+
+    Raises:
+        DecompositionError: `epilog-early` where the unit that runs the ops is not the one that begins the tile.
+    """
+    if not link.early:
+        return {}, ()
+    named = ", ".join(tensor.name for tensor in link.early)
+    if held.partials or context.stream is not None:
+        raise DecompositionError(
+            "epilog-early",
+            f"{named} would come before the products, and of the units that share a tile's sums only some run the ops",
+            fix="drop early=, or let one unit compute each tile: without parallel(...) and stream_k()",
+        )
+    for tensor in link.tensors:  # parameters keep the order of the ops, whichever of them come early
+        tensor_window(tensor, state, context)
+    agree(held, link.early)
+    storages: dict[Tensor, Storage] = {}
+    body: Body = ()
+    for tensor in link.early:
+        name = f"{tensor.name}_{str(link.memory).lower()}"
+        window = fresh_window(held, output)
+        result = register_storage(name, window, link.memory, tensor.dtype, state, context, link.link)
+        result.ownership, result.size = held.ownership, held.size
+        storages[tensor] = result
+        load = _load(tensor, result, output, state, context)
+        body += (Region(f"load {tensor.name} to {result.name}, before the products", load, state.path, link.link),)
+    return storages, body
+
+
+def _load(tensor: Tensor, into: Storage, output: Window, state: State, context: Context) -> Body:
+    """Bring what a tensor has for a thread's elements to registers, by vectors where they lie together."""
+    assert into.ownership is not None
+    walk = visit(into.ownership, output, context, widths([tensor], output, context))
+    view = element(tensor, walk, output, state, context)
+    if wide(tensor, walk, output, context):
+        place = View(buffer_of(into), walk.first(walk.register), Layout(walk.width, 1), origin=walk.coordinates)
+        return walk.around((load_vector(tensor, view, place, walk, context, into.link),))
+    place = View(buffer_of(into), walk.register, origin=walk.coordinates)
+    mask = None if proves(walk.condition) else walk.condition
+    body: Body = (Compute(place, Arg(0, tensor.dtype), (view,), mask, into.link),)
+    if mask is not None:  # ops compute with every register
+        zero = Constant(0.0 if tensor.dtype.kind == "float" else 0, tensor.dtype)
+        body = (Compute(place, zero, link=into.link), *body)
+    if walk.inner is not None:
+        body = (For(walk.inner, as_expr(walk.width), body, unroll=True),)
+    return walk.around(body)

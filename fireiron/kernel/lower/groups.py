@@ -1,0 +1,104 @@
+"""Groups of rows: products that share two tensors row by row, and whose tiles are found where the kernel runs.
+
+How many rows each has stands in an array on the device. The grid's tiles are counted at their most; what a tile's
+number means is looked up, and from there on the rows of its group are an extent like any other.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from fireiron.algebra.expr import Expr, and_, as_expr, proves
+from fireiron.algebra.layout import Layout
+from fireiron.base.errors import DecompositionError
+from fireiron.kernel.ir.statements import FindGroup, Groups, View
+from fireiron.kernel.lower.context import Context, State, buffer_of
+from fireiron.kernel.lower.storage import tensor_window
+from fireiron.kernel.lower.window import Axis, Cut, cut
+from fireiron.language.decompositions import Tile, Widest
+from fireiron.language.specs import BATCH, MatMul
+
+
+@attrs.frozen
+class OpenGroups:
+    """Hold what a grid's tile over groups becomes.
+
+    Args:
+        groups: how items are found.
+        state: where the operands' rows are those of the group that was found.
+        parts: the cuts of one group.
+    """
+
+    groups: Groups
+    state: State
+    parts: dict[str, Cut]
+
+    def find(self, item: Expr, context: Context) -> FindGroup:
+        """Look an item up."""
+        assert isinstance(context.spec, MatMul) and context.spec.groups is not None
+        ends = tensor_window(context.spec.groups, self.state, context)
+        return FindGroup(self.groups, View(buffer_of(ends.storage), as_expr(0)), item)
+
+    def numbers(self, inside: dict[str, Expr]) -> dict[str, Expr]:
+        """Complete the numbers of a tile in its group."""
+        return {BATCH: self.groups.group, **inside}
+
+
+def open_groups(link: Tile, parts: dict[str, Cut], state: State, context: Context) -> OpenGroups | None:
+    """Cut groups into tiles; None where the product has none.
+
+    Raises:
+        DecompositionError: `group-tile`.
+    """
+    spec = context.spec
+    if not isinstance(spec, MatMul) or spec.ragged is None or BATCH not in parts:
+        return None
+    assert not isinstance(link.sizes, Widest)
+    ragged, sizes = spec.ragged, dict(link.sizes)
+    size, total = parts[ragged].size, state.residual.extents[ragged]
+    if parts[BATCH].size != 1 or not isinstance(size, int) or parts[ragged].inner.stride != 1:
+        raise DecompositionError(
+            "group-tile",
+            f"a tile of {parts[BATCH].size} groups and {sizes[ragged]} along {ragged} is no tile of neighbours in one "
+            "group",
+            fix="tile one group at a time, by plain extents: tile(m, n, batch=1)",
+        )
+    if isinstance(link.order, Layout):
+        raise DecompositionError(
+            "group-order",
+            f"layout {link.order} permutes a number of tiles that only the kernel knows",
+            fix="use RowMajor, ColMajor, Grouped(n) or Hilbert(n)",
+        )
+    if link.share is not None:
+        raise DecompositionError(
+            "group-share",
+            f"{link.share} shares out chunks of tiles, whose number only the kernel knows",
+            fix="drop the shares of K: persistent(order)",
+        )
+    items = as_expr(1)
+    for dim, part in parts.items():
+        items = items * (1 if dim in (BATCH, ragged) else part.trips)
+    name = context.name("group")
+    context.names |= {f"{name}_{part}" for part in ("first", "begin", "rows")}
+    assert total is not None
+    groups = Groups(name, as_expr(parts[BATCH].trips), as_expr(total), size, items)
+    windows = {
+        role: attrs.evolve(
+            window,
+            axes=tuple(Axis(a.dim, groups.length, groups.begin) if a.dim == ragged else a for a in window.axes),
+        )
+        for role, window in state.windows.items()
+    }
+    extents = tuple((dim, groups.length if dim == ragged else extent) for dim, extent in state.residual.sizes)
+    reach = Axis(ragged, groups.length, as_expr(0))
+    inside = attrs.evolve(state, windows=windows, reach=reach, residual=attrs.evolve(state.residual, sizes=extents))
+    cuts = {dim: cut(size, groups.length) if dim == ragged else part for dim, part in parts.items() if dim != BATCH}
+    return OpenGroups(groups, inside, {BATCH: parts[BATCH], **cuts})
+
+
+def reached(state: State) -> Expr | None:
+    """Give the condition under which a unit's tile holds rows of the group, None where it always does."""
+    if state.reach is None or state.residual.kind != "MatMul":
+        return None
+    condition = and_(*(bound.condition() for bound in state.reach.bounds))
+    return None if proves(condition) else condition

@@ -1,0 +1,242 @@
+"""Lowering: a finished chain becomes a kernel, by one walk over its links and passes over the statements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import attrs
+
+from fireiron.algebra.dtypes import DType
+from fireiron.algebra.expr import Expr, Symbol, as_expr, free
+from fireiron.algebra.scalar import parameters
+from fireiron.base.errors import SpecError
+from fireiron.kernel.analysis.conversions import check_conversions
+from fireiron.kernel.ir.statements import (
+    Buffer,
+    Call,
+    Compute,
+    FindGroup,
+    Kernel,
+    Micro,
+    Number,
+    Parameter,
+    Pointer,
+    Prefetch,
+    Size,
+    Statement,
+    Workspace,
+    walk,
+)
+from fireiron.kernel.lower.assemble import part, place_barriers, set_up
+from fireiron.kernel.lower.context import Context, State
+from fireiron.kernel.lower.storage import tensor_window
+from fireiron.kernel.lower.walk import lower_links
+from fireiron.kernel.lower.window import Axis, Storage, Window
+from fireiron.kernel.passes.allocate import allocate, rebind
+from fireiron.kernel.passes.dependence import dependent
+from fireiron.kernel.passes.packing import in_bytes
+from fireiron.kernel.passes.pairs import FIRST_ARCH, with_pairs
+from fireiron.kernel.passes.synchronise import synchronise
+from fireiron.language.decompositions import Decomposition, Epilog, Prolog, every
+from fireiron.language.residual import start
+from fireiron.language.specs import MatMul, Program, Spec, tensors_of, written_by
+from fireiron.language.tensor import Tensor
+
+RESERVED = (
+    "thread",
+    "block",
+    "shared",
+    "int",
+    "float",
+    "double",
+    "half",
+    "if",
+    "for",
+    "while",
+    "return",
+    "char",
+    "short",
+    "long",
+    "register",
+)
+
+
+def lower(
+    program: Program,
+    links: Sequence[Decomposition],
+    name: str,
+    arch: int = 90,
+    numbers: Sequence[Number] = (),
+    trust_no_sync: bool = False,
+) -> Kernel:
+    """Lower a finished chain.
+
+    Args:
+        program: what to compute.
+        links: how.
+        name: the kernel's entry point.
+        arch: architecture number; atoms of later ones do not match.
+        numbers: defaults of the scalar parameters that the program names.
+        trust_no_sync: believe every `no_sync` instead of proving it, to show what the simulator then finds.
+
+    Raises:
+        FireironError: located at the offending link.
+    """
+    (step,) = program.steps
+    spec = step.spec
+    context = Context(arch, spec)
+    context.names.update(RESERVED, _named(spec, links))
+    residual = start(spec)
+    state = State(residual, {}, path=f"{residual.short} @ Kernel")
+    windows: dict[str, Window] = {}
+    tensors: set[str] = set()
+    if residual.kind in ("MatMul", "Layers"):
+        written = written_by(spec)
+        for tensor in tensors_of(spec):  # parameters come in the caller's order
+            if tensor not in written:
+                tensor_window(tensor, state, context)
+    for operand in residual.operands:
+        if operand.tensor.name in tensors:
+            raise SpecError(
+                "same-name", f"two operands are named {operand.tensor.name}", fix="name each Matrix differently"
+            )
+        tensors.add(operand.tensor.name)
+        whole = tensor_window(operand.tensor, state, context)
+        axes = tuple(
+            Axis(dim, extent, as_expr(0)) for dim, extent in zip(operand.dims, operand.tensor.shape, strict=True)
+        )
+        windows[operand.role] = Window(whole.storage, axes)
+    state = attrs.evolve(state, windows=windows)
+    taken = set(context.names)
+    body = lower_links(links, state, context)
+    body = part(links, state, context, body, taken) if context.rings else (*set_up(context), *context.lets, *body)
+    buffers, shared = allocate(tuple(s for s in context.storages.values() if s.tensor is None), body)
+    body, barriers, shared = place_barriers(body, context, shared)
+    buffers = {**buffers, **{b.name: b for b in context.temporaries}}
+    parameters = _parameters(spec, context, body, numbers)
+    known = {**buffers, **{p.buffer.name: p.buffer for p in parameters if isinstance(p, Pointer | Workspace)}}
+    body = synchronise(rebind(body, known), context.storages, context.definitions, trust_no_sync)
+    body = dependent(body, context.trip) if context.dependent else body
+    body = with_pairs(body) if context.arch >= FIRST_ARCH else body
+    maps = {s.map.name: s.map for s in walk(body) if isinstance(s, Call) and s.map is not None}
+    body = (Prefetch(tuple(maps.values())), *body) if maps else body
+    pointers = sum(isinstance(p, Pointer) for p in parameters)
+    check_conversions(body, context.arch)
+    kernel = Kernel(
+        name,
+        (*parameters[:pointers], *maps.values(), *parameters[pointers:]),
+        context.grid,
+        (context.threads or 1) + context.loaders,
+        shared,
+        tuple(buffers.values()),
+        body,
+        tuple(context.preconditions),
+        # Budgets of roles are dealt out of what a launch gives: ptxas knows that only where blocks an SM are promised.
+        max(context.resident, 1 if any(context.registers) else 0),
+        context.cluster,
+        context.persistent,
+        barriers,
+        context.dependent,
+    )
+    return in_bytes(kernel)
+
+
+def _named(spec: Spec, links: Sequence[Decomposition]) -> set[str]:
+    """List the names that the author chose, of tensors, sizes, scalars: nothing that lowering makes may take them."""
+    values = [
+        v
+        for x in every(links)
+        if isinstance(x, Epilog | Prolog)
+        for v in (x.values if isinstance(x, Epilog) else (x.value,))
+    ]
+    tensors = [*tensors_of(spec), *(t for value in values for t in value.tensors)]
+    tensors += [t for x in every(links) if isinstance(x, Epilog) for t in x.tensors]
+    tensors = [t for t in tensors if not t.memory.registers]
+    sizes = (leaf for t in tensors for e in (*t.shape, *t.strides) for leaf in free(as_expr(e)))
+    scalars = (p for value in values for p in parameters(value.tree))
+    return {*(t.name for t in tensors), *(leaf.name for leaf in sizes), *(p.name for p in scalars)}
+
+
+def _parameters(
+    spec: Spec, context: Context, body: tuple[Statement, ...], numbers: Sequence[Number]
+) -> tuple[Parameter, ...]:
+    """List the kernel's parameters: tensors in the spec's order, then epilogue operands, sizes, numbers, workspaces."""
+    read, written, align = _accesses(body)
+    pointers: list[Pointer] = []
+    symbols: dict[Symbol, None] = {}
+    for storage in (s for s in context.storages.values() if s.tensor is not None):
+        tensor = storage.tensor
+        assert tensor is not None
+        pointers.append(
+            attrs.evolve(
+                _pointer(tensor, storage, storage.name in read, storage.name in written, align.get(storage.name, 1)),
+                shares=_shares(spec, tensor),
+            )
+        )
+        for e in (*tensor.shape, *tensor.strides):
+            for leaf in free(as_expr(e)):
+                if isinstance(leaf, Symbol):
+                    symbols[leaf] = None
+    defaults = {n.name: n for n in numbers}
+    named = tuple(
+        defaults.get(name, Number(name, dtype)) for name, dtype in context.numbers.items() if isinstance(dtype, DType)
+    )
+    return (*pointers, *(Size(s) for s in symbols), *named, *context.workspaces)
+
+
+def _shares(spec: Spec, tensor: Tensor) -> Expr | None:
+    """Give the rows that groups share, for the tensor that says where they end."""
+    if not isinstance(spec, MatMul) or spec.ragged is None or spec.groups is None or tensor.name != spec.groups.name:
+        return None
+    return as_expr(dict(spec.sizes)[spec.ragged])
+
+
+def _pointer(tensor: Tensor, storage: Storage, read: bool, written: bool, align: int) -> Pointer:
+    role: Literal["input", "output", "update"] = "input" if not written else ("update" if read else "output")
+    buffer = Buffer(
+        storage.name,
+        tensor.memory,
+        tensor.dtype,
+        storage.size,
+        unit=storage.unit,
+        align=align,
+        written=written,
+        read=read,
+    )
+    shape = tuple(as_expr(tensor.shape[d]) for d in tensor.storage)
+    strides = tuple(as_expr(tensor.strides[d]) for d in tensor.storage)
+    return Pointer(buffer, shape, strides, role)
+
+
+def _accesses(body: tuple[Statement, ...]) -> tuple[set[str], set[str], dict[str, int]]:
+    """Collect which global tensors are read, which written, and the widest access of each in bytes."""
+    read: set[str] = set()
+    written: set[str] = set()
+    align: dict[str, int] = {}
+    for statement in walk(body):
+        match statement:
+            case Call(atom, views):
+                for operand, view in zip(atom.operands, views, strict=True):
+                    if operand.access != "write":
+                        read.add(view.buffer.name)
+                    if operand.access != "read":
+                        written.add(view.buffer.name)
+                    nbytes = operand.align or atom.nbytes or view.buffer.dtype.nbytes
+                    align[view.buffer.name] = max(align.get(view.buffer.name, 1), nbytes)
+            case FindGroup(ends=ends):
+                read.add(ends.buffer.name)
+                align[ends.buffer.name] = ends.buffer.dtype.nbytes
+            case Compute(dst, _, inputs):
+                written.add(dst.buffer.name)
+                for view in inputs:
+                    read.add(view.buffer.name)
+                for view in (dst, *inputs):
+                    align[view.buffer.name] = max(align.get(view.buffer.name, 1), view.buffer.dtype.nbytes)
+            case Micro(roles=roles, views=views, written=outputs):
+                for role, view in zip(roles, views, strict=True):
+                    (written if role in outputs else read).add(view.buffer.name)
+                    align[view.buffer.name] = max(align.get(view.buffer.name, 1), view.buffer.dtype.nbytes)
+            case _:
+                pass
+    return read, written, align

@@ -1,0 +1,397 @@
+"""Leaves: a residual spec becomes an atom's call, or a microkernel."""
+
+from __future__ import annotations
+
+import attrs
+
+from fireiron.algebra.dtypes import DType
+from fireiron.algebra.expr import Expr, Var, and_, as_expr, gt, minimum, proves
+from fireiron.algebra.layout import Layout
+from fireiron.algebra.scalar import Arg, Cast, Constant
+from fireiron.atoms.table import Near, chosen_from, matching, nearest
+from fireiron.atoms.tma import GROUP as BULK
+from fireiron.base.errors import DecompositionError
+from fireiron.base.text import count as in_words
+from fireiron.kernel.ir.statements import Binding, Buffer, Call, Compute, Fence, For, If, Micro, Region, View
+from fireiron.kernel.lower.bulk import lower_bulk
+from fireiron.kernel.lower.choose import preferred, require_converged
+from fireiron.kernel.lower.collective import lower_collective
+from fireiron.kernel.lower.context import Body, Context, State, buffer_of, elements, memory_view, register_view
+from fireiron.kernel.lower.descriptor import descriptor_view
+from fireiron.kernel.lower.fragment import fragment_view
+from fireiron.kernel.lower.prolog import transform
+from fireiron.kernel.lower.storage import tensor_window
+from fireiron.kernel.lower.window import Window
+from fireiron.kernel.passes.packing import packed_access
+from fireiron.language.atom import Atom
+from fireiron.language.decompositions import Done, Microkernel
+from fireiron.language.levels import FR, RF, Thread, Warp
+from fireiron.language.residual import Operand as Placed
+from fireiron.language.specs import Init, MatMul, Pointwise
+
+
+def lower_done(link: Done, state: State, context: Context) -> Body:
+    """Lower the end of a chain.
+
+    Raises:
+        DecompositionError: `no-atom` where no instruction executes the residual spec.
+    """
+    if isinstance(link.atom, Microkernel):
+        return _micro(link.atom, state, context)
+    if state.residual.kind == "MatMul":
+        return _matmul(link.atom, state, context)
+    bulk = _bulk(link.atom, state)
+    if bulk is not None:
+        return lower_bulk(bulk, state, context)
+    if state.residual.kind == "Move" and state.level.name == Warp.name:
+        return lower_collective(link.atom, state, context)
+    if state.level.name != Thread.name:
+        raise _no_atom(
+            state, link.atom, f"it is at level {state.level}, and atoms of its kind execute one Thread's part"
+        )
+    if state.residual.kind == "Move":
+        return _move(link.atom, state, context)
+    return _elementwise(state, context)
+
+
+def _bulk(chosen: Atom | str | None, state: State) -> Atom | None:
+    """Find the bulk copy that a Move asks for; it fits by its rank."""
+    if chosen is None:
+        return None
+    rows = [atom for atom in chosen_from(chosen) if atom.completion in ("mbarrier", BULK)]
+    rank = len(state.residual.sizes)
+    return next((atom for atom in rows if f".{rank}d." in atom.name), rows[0] if rows else None)
+
+
+def _no_atom(
+    state: State,
+    chosen: Atom | str | None,
+    why: str,
+    fix: str = "tile to Thread, then to an atom's shape, before done()",
+) -> DecompositionError:
+    what = "no atom executes" if chosen is None else f"{getattr(chosen, 'name', chosen)} does not execute"
+    return DecompositionError("no-atom", f"{what} {state.residual}: {why}", fix=fix)
+
+
+def _nearest(chosen: Atom | str | None, found: tuple[Near, ...]) -> str:
+    """Name the atoms that differ least, and in what."""
+    least = [near for near in found if len(near.differs) == len(found[0].differs)]
+    if chosen is not None:
+        return "; ".join(least[0].differs)
+    return "nearest: " + "; ".join(f"{near.atom.name} ({', '.join(near.differs)})" for near in least)
+
+
+def _steps_to(
+    chosen: Atom | str | None,
+    found: tuple[Near, ...],
+    state: State,
+    operands: tuple[Placed, ...],
+    shape: tuple[int, ...],
+) -> str:
+    """Say which links lead from a MatMul to the nearest atom."""
+    atom = found[0].atom
+    steps: list[str] = []
+    if state.level != atom.unit:
+        steps.append(f"tile to {atom.unit}")
+    if shape[:2] != atom.shape[:2]:
+        steps.append(f"tile({atom.shape[0]}, {atom.shape[1]})")
+    if shape[2] != atom.shape[2]:
+        steps.append(f"split({atom.shape[2]})")
+    steps += [
+        f"load {wanted.role} to {wanted.memory}" if wanted.role != "C" else "accumulate C by epilog(memory=RF)"
+        for wanted, o in zip(atom.operands, operands, strict=True)
+        if not o.memory.registers and o.memory != wanted.memory
+    ]
+    if any(o.dtype != wanted.dtype for wanted, o in zip(atom.operands, operands, strict=True)):
+        types = dict.fromkeys(
+            near.atom.operand("A").dtype for near in found if len(near.differs) == len(found[0].differs)
+        )
+        *most, last = map(str, types)
+        known = f"{', '.join(most)} or {last}" if most else last
+        other = "choose an atom of these element types" if chosen is not None else f"state the product in {known}"
+        steps.append(f"{other}, or convert by load(..., dtype=...)")
+    return ", ".join(steps) or f"compile for sm_{atom.arch}" + ("a" if atom.last == atom.arch else " or later")
+
+
+def _matmul(chosen: Atom | str | None, state: State, context: Context) -> Body:
+    return tuple(call for parts in state.products for call in _product(chosen, parts, state, context))
+
+
+def _product(chosen: Atom | str | None, parts: tuple[str, str, str], state: State, context: Context) -> Body:
+    """Execute one product by an atom; `parts` name its operands."""
+    found_of = [state.residual.operand(part) for part in parts]
+    operands = tuple(o for o in found_of if o is not None)
+    shape = tuple(
+        size if isinstance(size, int) else 0 for dim, size in state.residual.sizes if dim != "batch" or size != 1
+    )
+    held = RF if state.level.size == 1 else FR
+    memories = tuple(held if o.memory.registers else o.memory for o in operands)
+    asked = ("MatMul", shape, tuple(o.dtype for o in operands), memories, state.level, context.arch)
+    product = context.spec.product if isinstance(context.spec, MatMul) else "mul"
+    matches = matching(*asked, table=None if chosen is None else chosen_from(chosen, shape), product=product)
+    if not matches:
+        near = nearest(*asked, table=chosen_from(chosen, shape), product=product)
+        raise _no_atom(state, chosen, _nearest(chosen, near), _steps_to(chosen, near, state, operands, shape))
+    windows = {role: state.windows[part] for role, part in zip(("A", "B", "C"), parts, strict=True)}
+    found = preferred(matches, windows)
+    require_converged(found, state, context)
+    views: list[View] = []
+    for role, window in windows.items():
+        operand = found.operand(role)
+        if operand.span:
+            views.append(descriptor_view(operand, window, f"{found.name} (done)"))
+            continue
+        if found.unit.size != 1:
+            views.append(fragment_view(operand, window, state, context, f"{found.name} (done)"))
+            continue
+        view = register_view(context, window, state, f"{found.name} (done)")
+        count = view.layout.size
+        if view.layout != Layout(count, 1) and count > 1:
+            raise DecompositionError(
+                "fragment-order",
+                f"{found.name} needs its {count} elements of {role} in consecutive registers",
+                fix="load it by conform()",
+            )
+        views.append(view)
+    accumulate = None
+    sums = state.windows[parts[2]].storage
+    if found.zeroes and not sums.seeded:
+        accumulate = None if parts[2] in state.accumulated else state.begun
+        context.zeroed.add(sums.name)
+    call = Call(found, tuple(views), accumulate=accumulate, link=state.link)
+    if found.completion and found.operand("A").memory.registers:
+        return (Fence("wgmma", "A is registers, written just now"), call)
+    return (call,)
+
+
+def _view(window: Window, state: State, context: Context) -> View:
+    if window.storage.memory.registers:
+        return register_view(context, window, state, f"{state.residual}")
+    return memory_view(window)
+
+
+def _move(chosen: Atom | str | None, state: State, context: Context) -> Body:
+    src, dst = state.windows["src"], state.windows["dst"]
+    count = 1
+    for _, size in state.residual.sizes:
+        assert isinstance(size, int)
+        count *= size
+    for window in (src, dst):
+        kind = window.storage.dtype
+        if count % kind.pack:
+            raise packed_access(window.storage.name, kind, f"it moves {in_words(count, 'element')} at once")
+        if count > 1 and not window.storage.memory.registers and elements(window) != Layout(count, 1):
+            raise _no_atom(
+                state,
+                chosen,
+                f"its {count} elements do not lie together in {window.storage.name}",
+                "tile along the contiguous dimension, or tile(1, 1)",
+            )
+        _check_alignment(window, count)
+    source, target = _view(src, state, context), _view(dst, state, context)
+    # Every register exists: what a thread holds beyond a tile's end is neither read nor stored by the other side.
+    read, write = (None if w.storage.memory.registers else w.condition() for w in (src, dst))
+    same = src.storage.dtype == dst.storage.dtype and state.ops is None
+    straight = same and all(_packed(v, count) for v in (source, target))
+    if straight:
+        return (
+            Call(_copy(chosen, source, target, count, state, context), (source, target), read, write, link=state.link),
+        )
+    body: Body = ()
+    if not src.storage.memory.registers:
+        held = _temporary(f"{src.storage.name}_vec", src.storage.dtype, count, state, context)
+        body += (Call(_copy(chosen, source, held, count, state, context), (source, held), read, link=state.link),)
+        source = held
+    into = target
+    if not dst.storage.memory.registers:
+        into = _temporary(f"{dst.storage.name}_vec", dst.storage.dtype, count, state, context)
+    body += (
+        _computed(source, into, count, state, context)
+        if state.ops is not None
+        else _cast(source, into, count, state, context)
+    )
+    if into is not target:
+        body += (
+            Call(_copy(chosen, into, target, count, state, context), (into, target), None, write, link=state.link),
+        )
+    elif write is not None:
+        body = (If(write, body),)
+    return body
+
+
+def _cast(source: View, into: View, count: int, state: State, context: Context) -> Body:
+    """Convert element by element."""
+    kinds = source.buffer.dtype, into.buffer.dtype
+    value = Arg(0, kinds[0]) if kinds[0] == kinds[1] else Cast(Arg(0, kinds[0]), kinds[1])
+    if count == 1:
+        return (Compute(_element(into, as_expr(0)), value, (_element(source, as_expr(0)),), link=state.link),)
+    e = context.variable("e", count)
+    one = Compute(_element(into, e), value, (_element(source, e),), link=state.link)
+    return (For(e, as_expr(count), (one,), unroll=True),)
+
+
+def _computed(source: View, into: View, count: int, state: State, context: Context) -> Body:
+    """Apply a prolog's ops element by element, two elements of a byte at once."""
+    pack = source.buffer.dtype.pack
+    e = context.variable("e", count // pack) if count > pack else as_expr(0)
+    body: Body = ()
+    for half in range(pack):
+        number = rest = e * pack + half
+        local: list[Expr] = []
+        for _, size in state.residual.sizes:
+            assert isinstance(size, int)
+            local.append(rest % size)
+            rest = rest // size
+        one = _element(source, e) if pack == 1 else _element(source, e * pack)
+        if pack > 1:
+            one = attrs.evolve(one, layout=Layout(pack, 1))
+        body += transform(_element(into, number), one, tuple(local), state, context, None if pack == 1 else half)
+    return (For(e, as_expr(count // pack), body, unroll=True),) if isinstance(e, Var) else body
+
+
+def _check_alignment(window: Window, count: int) -> None:
+    """Refuse a vector that may start off its alignment, or that a bound may cut."""
+    storage = window.storage
+    if count == 1 or storage.memory.registers:
+        return
+    for what, e in (("starts at", window.linear()), ("lies in slots at", window.base())):
+        if e.divisor % count:
+            raise DecompositionError(
+                "vector-alignment",
+                f"a vector of {count} elements of {storage.name} {what} {e}, which {count} does not divide",
+                fix="use narrower tiles, or declare sizes by symbol(name, multiple_of=n)",
+            )
+    for axis in window.axes:
+        for bound in axis.bounds if axis.size != 1 else ():
+            size = as_expr(axis.size).divisor
+            if bound.limit.divisor % size or bound.offset.divisor % size:
+                raise DecompositionError(
+                    "vector-alignment",
+                    f"the end of {axis.dim} ({bound.limit}) may cut a vector of {size} elements of {storage.name}",
+                    fix="use narrower tiles, or declare sizes by symbol(name, multiple_of=n)",
+                )
+
+
+def _packed(view: View, count: int) -> bool:
+    """Say whether a view's elements lie together and aligned, as one access needs them."""
+    if count == 1:
+        return True
+    if view.layout != Layout(count, 1):
+        return False
+    return not view.buffer.memory.registers or view.offset.divisor % count == 0
+
+
+def _element(view: View, e: Expr) -> View:
+    return attrs.evolve(view, offset=view.offset + (view.layout(e) if view.layout.size > 1 else 0), layout=Layout(1, 0))
+
+
+def _temporary(name: str, dtype: DType, count: int, state: State, context: Context) -> View:
+    name = context.name(name)
+    buffer = Buffer(name, RF, dtype, as_expr(count), unit=Thread)
+    context.temporaries.append(buffer)
+    return View(buffer, as_expr(0), Layout(count, 1) if count > 1 else Layout(1, 0))
+
+
+def _copy(chosen: Atom | str | None, src: View, dst: View, count: int, state: State, context: Context) -> Atom:
+    for view in (src, dst):
+        if not _packed(view, count):
+            raise _no_atom(state, chosen, f"its {count} elements do not lie together in {view.buffer.name}")
+    memories = tuple(RF if v.buffer.memory.registers else v.buffer.memory for v in (src, dst))
+    dtypes = (src.buffer.dtype, dst.buffer.dtype)
+    asked = ("Move", (count,), dtypes, memories, Thread, context.arch)
+    found = matching(*asked, table=None if chosen is None else chosen_from(chosen))
+    if not found:
+        raise _no_atom(state, chosen, "; ".join(map(str, nearest(*asked, table=chosen_from(chosen)))))
+    return found[0]
+
+
+def _elementwise(state: State, context: Context) -> Body:
+    """Lower Init and Pointwise on one thread's part."""
+    spec = context.spec
+    role = "dst" if isinstance(spec, Init) else "out"
+    window = state.windows[role]
+    loops: list[tuple[Expr, int]] = []
+    shifts: list[Expr] = []
+    conditions: list[Expr] = []
+    for axis in window.axes:
+        assert isinstance(axis.size, int)
+        var = as_expr(0) if axis.size == 1 else context.variable(axis.dim.lower(), axis.size)
+        if axis.size > 1:
+            loops.append((var, axis.size))
+        shift = as_expr(axis.layout(var))
+        shifts.append(axis.offset + shift)
+        conditions += [b.condition(b.steps(var) if b.steps else var) for b in axis.bounds]
+    dst = View(buffer_of(window.storage), window.storage.address(tuple(shifts)), origin=tuple(shifts))
+    condition = and_(*conditions) if conditions else as_expr(1)
+    mask = None if proves(condition) else condition
+    if isinstance(spec, Init):
+        kind = window.storage.dtype
+        one = Compute(
+            dst, Constant(float(spec.value) if kind.kind == "float" else int(spec.value), kind), (), mask, state.link
+        )
+    else:
+        assert isinstance(spec, Pointwise)
+        inputs: list[View] = [dst]
+        for tensor in spec.ins:
+            source = tensor_window(tensor, state, context)
+            picked = shifts[len(shifts) - len(tensor.shape) :]
+            at = tuple(as_expr(0) if extent == 1 else c for c, extent in zip(picked, tensor.shape, strict=True))
+            inputs.append(View(buffer_of(source.storage), source.storage.address(at), origin=at))
+        one = Compute(dst, spec.op, tuple(inputs), mask, state.link)
+    body: Body = (one,)
+    for var, extent in reversed(loops):
+        body = (For(var, as_expr(extent), body, unroll=True),)  # pyright: ignore[reportArgumentType]
+    return body
+
+
+def _micro(micro: Microkernel, state: State, context: Context) -> Body:
+    views: list[View] = []
+    bindings: dict[str, Expr] = {dim: as_expr(size) for dim, size in state.residual.sizes if size is not None}
+    present: list[Expr] = []
+    for window in state.windows.values():
+        storage = window.storage
+        if storage.memory.registers:
+            view = register_view(context, window, state, f"microkernel {micro.name}")
+            rows = window.axes[0].size
+            assert isinstance(rows, int)
+            modes = [
+                (rows, view.layout(1) if rows > 1 else 0),
+                (view.layout.size // rows, view.layout(rows) if view.layout.size > rows else 0),
+            ]
+        else:
+            modes = [(a.size, s) for i, a in enumerate(window.axes) for s in (_stride(window, i, micro),)][-2:]
+            view = attrs.evolve(_origin(window))
+        for axis in window.axes:
+            for bound in axis.bounds:
+                inside = bound.limit - bound.offset
+                bindings[axis.dim] = minimum(bindings[axis.dim], inside)
+                present.append(gt(inside, 0))
+        layout = Layout(tuple(n for n, _ in modes), tuple(s for _, s in modes))  # pyright: ignore[reportArgumentType]
+        views.append(attrs.evolve(view, layout=layout))
+    roles = tuple(state.windows)
+    call = Micro(
+        micro.name, micro.source, micro.numpy, roles, tuple(views),
+        tuple(Binding(dim, value) for dim, value in bindings.items()), (roles[-1],), state.level, None, state.link,
+    )  # fmt: skip
+    condition = and_(*present) if present else as_expr(1)
+    body: Body = (call,) if proves(condition) else (If(condition, (call,)),)
+    return (Region(f"{state.residual} by {micro.name}", body, state.path, state.link),)
+
+
+def _origin(window: Window) -> View:
+    return View(buffer_of(window.storage), window.base() + window.linear(), slot=window.slot, origin=window.origin)
+
+
+def _stride(window: Window, index: int, micro: Microkernel) -> object:
+    axis, strides = window.axes[index], window.storage.strides
+    if (
+        (axis.steps is not None and axis.steps.stride != 1)
+        or isinstance(strides, Layout)
+        or window.storage.swizzle is not None
+    ):
+        raise DecompositionError(
+            "microkernel-strides",
+            f"microkernel {micro.name} would see {window.storage.name} at irregular places along {axis.dim}",
+            fix="microkernels take plainly strided tiles: no Strided tile, swizzle or hierarchical storage above them",
+        )
+    return strides[index]

@@ -1,0 +1,423 @@
+"""Moves: a load brings an operand to another memory by a chain of its own, in one hop or several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import attrs
+
+from fireiron.algebra.expr import Expr, Index, Var, affine, and_, as_expr, eq, free, ge, lt, ne, proves, substitute
+from fireiron.algebra.layout import Layout
+from fireiron.atoms.cp_async import GROUP
+from fireiron.atoms.table import chosen_from
+from fireiron.atoms.tma import GROUP as BULK
+from fireiron.base.errors import DecompositionError
+from fireiron.base.records import evolve
+from fireiron.kernel.analysis.ownership import Limit, RegisterLoop
+from fireiron.kernel.ir.statements import Call, Commit, Fence, For, If, Region, Sync, Wait, walk
+from fireiron.kernel.lower.context import Body, Context, Recur, State
+from fireiron.kernel.lower.own_units import own_units
+from fireiron.kernel.lower.storage import fresh_window, make_storage, order_of
+from fireiron.kernel.lower.window import Axis, Bound, Storage, Window
+from fireiron.language.decompositions import Decomposition, Done, Extent, Load, Microkernel, Own, Widest
+from fireiron.language.levels import SH, Block, Thread
+from fireiron.language.residual import apply, move_of
+from fireiron.language.tensor import ColMajor, RowMajor, TileOrder
+
+MOST_ELEMENTS = 128  # of one access: 16 bytes of bits
+
+
+@attrs.frozen
+class Copy:
+    """Hold a load's code: what starts it, and what later hops finish."""
+
+    start: Body
+    finish: Body
+
+
+def open_load(
+    link: Load,
+    state: State,
+    context: Context,
+    slots: int = 1,
+    slot: Expr | None = None,
+    rest: Sequence[Decomposition] = (),
+) -> State:
+    """Make a load's buffer, and let the operand lie there from now on; `rest` of a Move's chain may demand a layout."""
+    source = state.windows[link.role]
+    target = state.windows.get("dst") if link.role == "src" else None
+    storage = make_storage(link, source, target, state, context, slots, rest)
+    window = fresh_window(storage, source, slot)
+    below = state.under(f"load {link.role} to {link.memory}", link.link)
+    if link.ops is not None:
+        below = evolve(below, whole={r: w for r, w in state.whole.items() if r != link.role})
+    return evolve(below.with_window(link.role, window), residual=apply(link, state.residual))
+
+
+def lower_copy(link: Load, state: State, storage: Storage, slot: Expr | None, context: Context, recur: Recur) -> Copy:
+    """Lower the Move that fills a load's buffer; a chain that starts with a load of its own has two parts."""
+    source = state.windows[link.role]
+    move = move_of(state.residual, link.role, link.memory, storage.dtype)
+    inner = evolve(
+        state,
+        residual=move,
+        windows={"src": source, "dst": fresh_window(storage, source, slot)},
+        ops=link.ops,
+        whole={} if link.ops is None else {"src": state.whole[link.role]},
+    ).under(f"load {link.role} to {link.memory}", link.link)
+    title = f"load {source.storage.name} to {storage.name}: {move}"
+    first = link.move[0] if link.move else None
+    if not isinstance(first, Load):
+        return Copy((Region(title, recur(link.move, inner, context), inner.path, link.link),), ())
+    opened = open_load(first, inner, context)
+    staging = opened.windows["src"].storage
+    known = context.storages.get(f"staging {storage.name}")
+    if known is not None:  # the prologue and the loop stage through the same registers
+        del context.storages[staging.name]
+        context.names.discard(staging.name)
+        staging = known
+        opened = opened.with_window("src", evolve(opened.windows["src"], storage=known))
+    elif staging.memory.registers:
+        context.storages[f"staging {storage.name}"] = staging
+    # The hop whose own schedule decides which thread holds what is staged comes first.
+    if staging.memory.registers and not _defines_ownership(first):
+        finish = recur(link.move[1:], opened, context)
+        start = lower_copy(first, evolve(inner, ops=None), staging, None, context, recur)
+    else:
+        start = lower_copy(first, evolve(inner, ops=None), staging, None, context, recur)
+        finish = recur(link.move[1:], opened, context)
+    return Copy((*start.start, *start.finish), (Region(title, finish, inner.path, link.link),))
+
+
+def asynchronous(body: Body) -> bool:
+    """Say whether some statement's result is there only after a wait."""
+    return any(isinstance(s, Call) and s.atom.completion for s in walk(body))
+
+
+def _defines_ownership(link: Load) -> bool:
+    """Say whether a load's own schedule decides which thread holds which register."""
+    return link.memory.registers and not any(isinstance(x, Own) for x in link.move)
+
+
+def lower_load(link: Load, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+    """Lower a load and what follows it.
+
+    What follows is lowered first where it decides ownership and thread counts; it still runs second.
+    """
+    if context.role == "load":  # other loads than a ring's are the other role's part
+        return recur(rest, evolve(state, residual=apply(link, state.residual)), context)
+    if link.memory == SH and _stores_in_bulk(rest):
+        return _through_ring(link, rest, state, context, recur)
+    inner = open_load(link, state, context, rest=rest if state.residual.kind == "Move" else ())
+    storage = inner.windows[link.role].storage
+    if state.residual.kind == "Move" and _defines_ownership(link):
+        copy = lower_copy(link, state, storage, None, context, recur)
+        body = recur(rest, inner, context)
+    else:
+        body = recur(rest, inner, context)
+        copy = lower_copy(link, state, storage, None, context, recur)
+    landing = (Commit(GROUP), Wait(GROUP, 0)) if asynchronous(copy.start) else ()
+    return (*copy.start, *landing, *copy.finish, *body)
+
+
+def _stores_in_bulk(rest: Sequence[Decomposition]) -> bool:
+    """Say whether a chain ends in a bulk store."""
+    last = rest[-1] if rest else None
+    if not isinstance(last, Done) or last.atom is None or isinstance(last.atom, Microkernel):
+        return False
+    return chosen_from(last.atom)[0].completion == BULK
+
+
+def _through_ring(link: Load, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+    """Lower one tile's way through a slot of a staging ring: its last readers are awaited, it is filled, and read.
+
+    A bulk store reads as late as it likes: the thread that started it waits for the slot, and the others for that
+    thread; and what they wrote is made visible to it.
+    """
+    slots, trip, total = state.ring or (1, as_expr(0), 1)
+    inner = open_load(link, evolve(state, ring=None), context, slots, trip, rest)
+    storage = inner.windows[link.role].storage
+    copy = lower_copy(link, evolve(state, ring=None), storage, trip, context, recur)
+    body = recur(rest, inner, context)
+    first = eq(state.position if state.position is not None else context.thread, 0)
+    name = storage.name
+    free: Body = (If(first, (Wait(BULK, slots - 1, reads_only=True),)),)
+    if total % slots:  # the first tile meets the slot of the last one of the round before
+        again = (If(and_(first, ne(trip, 0)), (Wait(BULK, slots - 1, reads_only=True),)),) if total > 1 else ()
+        free = (If(and_(first, eq(trip, 0)), (Wait(BULK, 0, reads_only=True),)), *again)
+    return (
+        *free,
+        Sync(state.level, f"{name} is read before it is overwritten", link.link),
+        *copy.start,
+        *copy.finish,
+        Fence("proxy.async", f"{name} is written before a bulk store reads it"),
+        Sync(state.level, f"{name} is written before it is read", link.link),
+        *body,
+        If(first, (Commit(BULK),)),
+    )
+
+
+def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+    """Descend a register Move to each thread's own elements.
+
+    Raises:
+        DecompositionError: `own-level`, `own-panel`, `ownership-unknown`, `opaque-fragment`.
+    """
+    if link.level.name in (state.level.name, Block.name):
+        return recur(rest, state, context)
+    role = next((r for r in ("src", "dst") if state.windows[r].storage.memory.registers), None)
+    storage = state.windows[role].storage if role else None
+    if role is None or storage is None or storage.ownership is None:
+        raise DecompositionError(
+            "ownership-unknown",
+            f"no side of {state.residual} is a register tensor whose owner is known",
+            fix="give the Move a schedule of its own, for example vector()",
+        )
+    storage.ownership.agree("", storage.name, f"own({link.level}) of {state.residual.short}")
+    if link.level.name != Thread.name:
+        return recur(rest, own_units(link, state, context, storage), context)
+    held, written = storage.ownership.access, storage.ownership.written
+    fresh = {
+        loop.var: context.variable(loop.var.name, extent) for loop, extent in zip(held.loops, held.extents, strict=True)
+    }
+    coordinates = tuple(substitute(c, fresh) for c in written.coordinates)
+    limits = tuple(evolve(x, offset=substitute(x.offset, fresh)) for x in written.limits)
+    guards = tuple(g for g in (substitute(g, fresh) for g in written.guards) if g not in state.guards)
+    loops_of = [(fresh[x.var], n) for x, n in zip(held.loops, held.extents, strict=True)]
+    coordinates, limits, regular, irregular = _sort_loops(coordinates, limits, guards, loops_of)
+    window, other_role = state.windows[role], "dst" if role == "src" else "src"
+    axes: dict[str, list[Axis]] = {role: [], other_role: []}
+    whole = {r: list(w.axes) for r, w in state.whole.items()}
+    sizes: list[tuple[str, Index | None]] = []
+    for i, (mine, other) in enumerate(zip(window.axes, state.windows[other_role].axes, strict=True)):
+        along = [(var, extent, steps[i]) for var, extent, steps in regular if steps[i]]
+        first = {var: as_expr(0) for var, _, _ in along}
+        ends = [x for x in limits if x.axis == i]
+        leaves = _element_leaves(held.elements[i], [x.steps for x in ends])
+        leaves += [(step, extent, [_step(end.offset, var) or 0 for end in ends]) for var, extent, step in along]
+        leaves = _joined(sorted(leaves))
+        layout = _leafwise([(n, s) for s, n, _ in leaves])
+        offset = substitute(coordinates[i], first)
+        at = offset - mine.offset
+        inside = [
+            Bound(substitute(end.offset, first), _leafwise([(n, s[j]) for _, n, s in leaves]), end.limit)
+            for j, end in enumerate(ends)
+        ]
+        if mine.size != storage.shape[i]:  # a panel: some threads' elements lie before it, some behind
+            assert isinstance(mine.size, int)
+            if mine.steps is not None:
+                raise DecompositionError(
+                    "own-panel",
+                    f"{mine.size} of {storage.shape[i]} elements of {storage.name} along {mine.dim}, in chunks, "
+                    "are no panel that a thread's own elements can be cut to",
+                    fix="tile(rows, cols) above own(Thread), no Strided(...)",
+                )
+            inside += [Bound(at, layout, as_expr(mine.size)), Bound(at, layout, as_expr(0), lower=True)]
+        axes[role].append(Axis(mine.dim, layout.size, offset, layout, tuple(inside)))
+        outer = tuple(evolve(b, offset=b.offset + at, steps=layout) for b in other.bounds)
+        moved = Axis(other.dim, layout.size, other.offset + at, layout, (*outer, *(b for b in inside if not _holds(b))))
+        axes[other_role].append(moved)
+        for found in whole.values():
+            axis = found[i]
+            behind = tuple(evolve(b, offset=b.offset + at, steps=layout) for b in axis.bounds)
+            found[i] = Axis(axis.dim, layout.size, axis.offset + at, layout, behind)
+        sizes.append((mine.dim, layout.size))
+    residual = evolve(state.residual, level=Thread, sizes=tuple(sizes))
+    windows = {r: evolve(state.windows[r], axes=tuple(a)) for r, a in axes.items()}
+    loops = tuple(RegisterLoop(v, as_expr(n), unrolled=True) for v, n in irregular)
+    inner = evolve(
+        state.under("own Thread", link.link), residual=residual, windows=windows, loops=(*state.loops, *loops),
+        whole={r: evolve(state.whole[r], axes=tuple(a)) for r, a in whole.items()},
+        guards=(*state.guards, *guards),
+        position=as_expr(0), width=1,
+    )  # fmt: skip
+    body = recur(rest, inner, context)
+    if guards:
+        body = (If(and_(*guards), body),)
+    for loop in reversed(loops):
+        body = (For(loop.var, loop.trips, body, unroll=True),)
+    return body
+
+
+def _holds(bound: Bound) -> bool:
+    """Say whether a bound holds for every element that a thread owns."""
+    assert bound.steps is not None
+    return (
+        proves(ge(bound.offset, 0))
+        if bound.lower
+        else proves(lt(bound.offset + int(bound.steps.cosize) - 1, bound.limit))
+    )
+
+
+def _leafwise(leaves: list[tuple[int, int]]) -> Layout:
+    """Make a layout of (extent, stride) pairs, fastest first."""
+    if len(leaves) < 2:
+        return Layout(*leaves[0]) if leaves else Layout(1, 0)
+    return Layout(tuple(n for n, _ in leaves), tuple(s for _, s in leaves))
+
+
+def _joined(leaves: list[tuple[int, int, list[int]]]) -> list[tuple[int, int, list[int]]]:
+    """Join (stride, extent, strides of the limits) that continue each other: what lies together may be one vector."""
+    out: list[tuple[int, int, list[int]]] = []
+    for stride, extent, ends in leaves:
+        if out:
+            first, count, before = out[-1]
+            if (stride, ends) == (first * count, [end * count for end in before]):
+                out[-1] = (first, count * extent, before)
+                continue
+        out.append((stride, extent, ends))
+    return out
+
+
+def _element_leaves(elements: Layout, ends: list[Layout]) -> list[tuple[int, int, list[int]]]:
+    """List (stride, extent, strides of the limits) of the elements that one visit touches along a dimension."""
+    found: list[tuple[int, int, list[int]]] = []
+    place = 1
+    for extent, stride in elements.leaves:
+        n, s = int(extent), int(stride)  # pyright: ignore[reportArgumentType]
+        if n != 1:
+            found.append((s, n, [int(end(place)) for end in ends]))  # pyright: ignore[reportArgumentType]
+        place *= n
+    return found
+
+
+Digit: TypeAlias = tuple[Var, int, list[int]]
+
+
+def _sort_loops(
+    coordinates: tuple[Expr, ...], limits: tuple[Limit, ...], guards: tuple[Expr, ...], loops: list[tuple[Var, int]]
+) -> tuple[tuple[Expr, ...], tuple[Limit, ...], list[Digit], list[tuple[Var, int]]]:
+    """Part register loops into digits that step one dimension (and its limits) regularly, and the rest.
+
+    A loop over a strided tile steps in chunks: it is two digits, and coordinates and limits come back written by them.
+    """
+    regular: list[Digit] = []
+    irregular: list[tuple[Var, int]] = []
+    for var, extent in loops:
+        if any(var in free(g) for g in guards):
+            irregular.append((var, extent))
+            continue
+        whole = _steps(coordinates, limits, var)
+        if whole is not None:
+            regular.append((var, extent, whole))
+            continue
+        for chunk in (n for n in range(extent // 2, 1, -1) if extent % n == 0):
+            low, high = Var(f"{var.name}_low", chunk), Var(f"{var.name}_high", extent // chunk)
+            digits = {var: low + high * chunk}
+            written = tuple(substitute(c, digits) for c in coordinates)
+            ends = tuple(evolve(x, offset=substitute(x.offset, digits)) for x in limits)
+            steps = [_steps(written, ends, digit) for digit in (low, high)]
+            if steps[0] is not None and steps[1] is not None:
+                coordinates, limits = written, ends
+                regular += [(low, chunk, steps[0]), (high, extent // chunk, steps[1])]
+                break
+        else:
+            irregular.append((var, extent))
+    return coordinates, limits, regular, irregular
+
+
+def _steps(coordinates: tuple[Expr, ...], limits: tuple[Limit, ...], var: Var) -> list[int] | None:
+    """Give the constant step of each coordinate along a variable; None unless just one of them steps, and forward."""
+    steps: list[int] = []
+    for coordinate in coordinates:
+        step = _step(coordinate, var)
+        if step is None:
+            return None
+        steps.append(step)
+    if sum(1 for s in steps if s) != 1:
+        return None
+    ends = [(x.axis, _step(x.offset, var)) for x in limits]
+    return None if any(s is None or (s and not steps[axis]) for axis, s in ends) else steps
+
+
+def _step(e: Expr, var: Var) -> int | None:
+    """Give the step of an expression along a variable, None where it is not constant or goes back."""
+    split = affine(e, [var])
+    step = split[0].get(var, 0) if split is not None else None
+    return step if isinstance(step, int) and step >= 0 else None
+
+
+def widest_sizes(size: Widest, state: State, order: TileOrder) -> tuple[tuple[tuple[str, Extent], ...], TileOrder]:
+    """Choose the widest vector tile that a Move's sides allow, and let neighbouring units take neighbouring vectors.
+
+    Raises:
+        DecompositionError: `vector-alignment` where an exact width is not to be had.
+    """
+    sides = [w for w in state.windows.values() if not w.storage.memory.registers]
+    dims = [dim for dim, _ in state.residual.sizes]
+    limits = [_widths(w, size.nbytes) for w in sides]
+    candidates = (
+        [(min(found[i][0] for found in limits), i) for i in range(len(dims))] if limits else [(1, len(dims) - 1)]
+    )
+    best, index = max(candidates, key=lambda c: (c[0], c[1]))
+    widest = min((w.storage.dtype.nbytes_of(best) for w in sides), default=best * size.nbytes)
+    if size.exact and widest < size.nbytes:
+        found = limits[0] if len(limits) == 1 else min(limits, key=lambda x: x[index][0])
+        raise DecompositionError(
+            "vector-alignment",
+            f"a vector of {size.nbytes} bytes is wider than {widest} bytes, the most that {found[index][1]}",
+            fix=f"use {widest} bytes, or vector() for the widest that fits; "
+            "declare symbols by symbol(name, multiple_of=n)",
+        )
+    sizes = tuple((dim, best if i == index else 1) for i, dim in enumerate(dims))
+    if order is RowMajor and best == 1 and sides:
+        order = order_of(sides[0]) or RowMajor
+    elif order is RowMajor and len(dims) > 1 and index == len(dims) - 2:
+        order = ColMajor
+    return sizes, order
+
+
+def _widths(window: Window, nbytes: int) -> list[tuple[int, str]]:
+    """For each dimension, count the elements that one aligned access may take along it, and say what limits them."""
+    storage = window.storage
+    most = max(1, storage.dtype.count_in(nbytes))
+    base = window.linear()
+    out: list[tuple[int, str]] = []
+    for i, axis in enumerate(window.axes):
+        steps = window.steps_along(i)
+        limits = [(most, f"{nbytes} bytes hold")]
+        run = _run(steps) if steps is not None else 1
+        limits.append((run, f"lie together along {axis.dim} of {storage.name}"))
+        limits.append((_power(base.divisor), f"the offset of {storage.name}'s tile is aligned to"))
+        limits.append((_power(as_expr(window.base()).divisor), f"the slots of {storage.name} are aligned to"))
+        for stride in _other_steps(window, i):
+            limits.append((_power(stride), f"the other strides of {storage.name} are aligned to"))
+        if storage.swizzle is not None:
+            limits.append((storage.swizzle.contiguous, f"{storage.swizzle} keeps together"))
+        for bound in axis.bounds:
+            divisor = (
+                _power(bound.offset.divisor)
+                if bound.lower
+                else min(_power(bound.offset.divisor), _power(bound.limit.divisor))
+            )
+            limits.append((divisor, f"the extent {bound.limit} of {axis.dim} divides by"))
+        if axis.steps is None and isinstance(axis.size, int):
+            limits.append((_power(axis.size), f"the tile's {axis.size} elements along {axis.dim} divide by"))
+        out.append(min(limits, key=lambda x: x[0]))
+    return out
+
+
+def _other_steps(window: Window, index: int) -> list[int]:
+    """List what the element offset is made of beside the contiguous run."""
+    out: list[int] = []
+    for i in range(len(window.axes)):
+        steps = window.steps_along(i)
+        if steps is None:
+            continue
+        leaves = [(n, s) for n, s in steps.leaves if n != 1]
+        out += [as_expr(s).divisor for _, s in (leaves[1:] if i == index else leaves)]
+    return out
+
+
+def _run(steps: Layout) -> int:
+    """Count the leading elements that lie together."""
+    extent, stride = steps.leaves[0]
+    if stride != 1 or not isinstance(extent, int):
+        return 1
+    return extent & -extent
+
+
+def _power(divisor: int) -> int:
+    """Give the largest power of two in a divisor, at most the bits of a vector; 0 divides everything."""
+    return MOST_ELEMENTS if divisor == 0 else min(MOST_ELEMENTS, divisor & -divisor)

@@ -1,0 +1,68 @@
+"""Parallel splits: units of a level, or blocks of the grid, each take a chunk of K and hold a partial sum of C."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from fireiron.algebra.expr import Var, simplest
+from fireiron.base.errors import DecompositionError
+from fireiron.kernel.ir.statements import RANK, Region
+from fireiron.kernel.lower.context import Body, Context, Recur, State, descend, units_of
+from fireiron.kernel.lower.window import Partial, cut_chunk
+from fireiron.language.decompositions import ByCluster, Decomposition, Split
+from fireiron.language.levels import Block
+
+
+def count_ways(rest: Sequence[Decomposition], state: State, context: Context) -> None:
+    """Find among the links below the tile to Block how many blocks share a tile; their split is the first one.
+
+    Blocks of a cluster have their place in it for a number.
+    """
+    link = next((x for x in rest if isinstance(x, Split)), None)
+    if link is not None and link.level == Block:
+        extent = state.residual.extents["K"]
+        assert extent is not None
+        ways = simplest(cut_chunk(link.size, extent, link.ways).trips)
+        if not isinstance(link.reduce, ByCluster):
+            context.ways = ways
+        elif ways != 1:
+            assert isinstance(ways, int), "the rule of the link counts the blocks"
+            context.joined, context.way = ways, Var(RANK, ways)
+
+
+def lower_parallel(link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+    """Give each unit its chunk; what becomes of the units' sums is the epilog's part."""
+    level, extent = link.level, state.residual.extents["K"]
+    assert level is not None and extent is not None
+    part = cut_chunk(link.size, extent, link.ways)
+    sums = state.windows["C"].storage.partials
+    if context.persistent and isinstance(extent, int) and isinstance(part.size, int) and isinstance(context.ways, int):
+        some = -(-extent // part.size)
+        if level == Block and some < context.ways:
+            raise DecompositionError(
+                "parallel-ways",
+                f"{context.ways} ways of {part.size} leave {context.ways - some} of them nothing of K = {extent}",
+                fix=f"split K {some} ways, or into smaller chunks",
+            )
+    below = state.under(link.words, link.link)
+    if level == Block:
+        ways = context.joined if isinstance(link.reduce, ByCluster) else context.ways
+        sums.append(Partial(ways, context.way, level, context.tile, context.tiles, link.reduce, below.path, link.link))
+        return recur(rest, descend(below, {"K": part}, {"K": context.way}, level), context)
+    ways = part.trips
+    assert isinstance(ways, int)
+    units = units_of(level, state, context, ways, None)
+    assert units.count == ways, "the rule of the link counts the units"
+    way = context.define("way", units.index, ways)
+    seat = units.position
+    outer = 1 if state.width is None or state.position is None else (context.threads or 1) // state.width
+    if outer > 1:
+        assert state.width is not None
+        seat = context.thread // state.width * units.width + seat
+    sums.append(Partial(ways, way, level, seat, outer * units.width, link.reduce, below.path, link.link))
+    inside = descend(below, {"K": part}, {"K": way}, level)
+    inside = attrs.evolve(inside, position=units.position, width=units.width)
+    body = recur(rest, inside, context)
+    return (Region(str(inside.residual), body, below.path, link.link),)

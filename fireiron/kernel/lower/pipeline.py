@@ -1,0 +1,166 @@
+"""Split: the loop over K, and its pipeline, whose loads run ahead of the compute by ring slots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fireiron.algebra.expr import Expr, as_expr, as_int, lt, ne, or_, proves
+from fireiron.atoms.cp_async import GROUP
+from fireiron.base.errors import DecompositionError
+from fireiron.base.records import evolve
+from fireiron.kernel.analysis.ownership import RegisterLoop
+from fireiron.kernel.ir.statements import Commit, For, If, Wait
+from fireiron.kernel.lower.context import Body, Context, Recur, State, descend
+from fireiron.kernel.lower.epilog import initialise
+from fireiron.kernel.lower.flow import Flow, leading_loads, lower_flowing
+from fireiron.kernel.lower.move import Copy, asynchronous, lower_copy, open_load
+from fireiron.kernel.lower.promote import close_chunk, open_chunk
+from fireiron.kernel.lower.roles import lower_specialised
+from fireiron.kernel.lower.window import cut_chunk, substituted
+from fireiron.language.decompositions import Decomposition, Load, Split, Tile
+
+
+def lower_split(link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+    """Lower the loop over chunks of K.
+
+    With n stages, chunk k+n-1 is started before chunk k is computed with, and finished after it; the first n-1 chunks
+    come before the loop. A pipeline inside another flows: its loop goes on over the chunks of the outer one.
+
+    Raises:
+        DecompositionError: `register-loop`, `pipeline-empty`.
+    """
+    layers, state = state.around, evolve(state, around=None)
+    if link.specialised is not None:
+        return lower_specialised(link, rest, state, context, recur)
+    extent = state.residual.extents["K"]
+    assert extent is not None
+    parts = {"K": cut_chunk(link.size, extent, link.ways)}
+    trips = as_expr(parts["K"].trips)
+    if state.flow is not None:
+        if _takes_part(link, rest):
+            return lower_flowing(link, rest, state, context, recur)
+        flow, state = state.flow, evolve(state, flow=None)
+        return flow.around(lower_split(link, rest, state, context, recur))
+    k = context.variable("k", trips)
+    below = state.under(link.words, link.link)
+    looped = evolve(
+        below,
+        loops=(*state.loops, RegisterLoop(k, trips, link.unrolled, link.link)),
+        begun=or_(state.begun, ne(k, 0)),
+    )
+
+    each = as_int(trips)
+    number: Expr = k if layers is None or each is None else layers.var * each + k
+    every = trips if layers is None or each is None else as_expr(layers.trips * each)
+
+    def at(chunk: Expr, inside: State) -> State:
+        if layers is None or each is None:
+            return descend(inside, parts, {"K": chunk})
+        # Chunks count on over all layers.
+        moved = {layers.var: chunk // each}
+        windows = {role: substituted(window, moved) for role, window in inside.windows.items()}
+        return descend(evolve(inside, windows=windows), parts, {"K": chunk % each})
+
+    before = () if state.windows["C"].storage.memory.registers else initialise(state, context)
+    if link.stages == 1:
+        first, body = _chunk(link, rest, lambda chunk: at(chunk, looped), number, at(number, looped), context, recur)
+        return (*before, *first, For(k, trips, body, link.unrolled, link.together))
+
+    loads = leading_loads(rest)
+    if not loads:
+        raise DecompositionError(
+            "pipeline-empty",
+            f"pipeline({link.stages}) has no load below it to run ahead",
+            fix="load A or B right below the split",
+        )
+    inner = at(number, looped)
+    for load in loads:
+        if load.memory.registers and not link.unrolled:
+            raise DecompositionError(
+                "register-loop", "a pipeline of registers has no run-time slot", fix="refine the split by .unroll() too"
+            )
+        inner = open_load(load, inner, context, link.stages, number)
+
+    def copies(chunk: Expr, inside: State) -> list[Copy]:
+        return [lower_copy(x, at(chunk, inside), inner.windows[x.role].storage, chunk, context, recur) for x in loads]
+
+    def guarded(chunk: Expr, body: Body) -> Body:
+        present = lt(chunk, every)
+        if present == as_expr(0):
+            return ()
+        return body if proves(present) or not body else (If(present, body),)
+
+    ahead = number + (link.stages - 1)
+
+    def around(compute: Body) -> Body:
+        """Put the loop and its copies around the compute of one chunk."""
+        next_chunk = copies(ahead, looped)
+        flying = asynchronous(tuple(s for c in next_chunk for s in c.start))
+        first: Body = ()
+        for d in range(link.stages - 1):
+            chunk = as_expr(d)
+            body = copies(chunk, below)
+            now = tuple(s for c in body for s in (*c.start, *c.finish))
+            first += (*guarded(chunk, now), *((Commit(GROUP),) if flying else ()))
+        start = guarded(ahead, tuple(s for c in next_chunk for s in c.start))
+        if flying:
+            # Before chunk k is computed with, at most the n-2 newer ones may be in flight.
+            # Groups are counted even where they are empty.
+            start = (Wait(GROUP, link.stages - 2), *start, Commit(GROUP))
+        finish = guarded(ahead, tuple(s for c in next_chunk for s in c.finish))
+        if layers is not None:
+            layers.before += first
+            first = ()
+        return (*first, For(k, trips, (*start, *compute, *finish), link.unrolled, link.together))
+
+    if layers is not None or not _flows_into(link, loads, rest[len(loads) :]):
+        below_loads = rest[len(loads) :]
+        first, body = _chunk(link, below_loads, lambda chunk: at(chunk, looped), number, inner, context, recur)
+        return (*before, *first, *around(body))
+    flow = Flow(k, trips, link, lambda: copies(k, below), around)
+    return (*before, *recur(rest[len(loads) :], evolve(inner, flow=flow), context))
+
+
+def _chunk(
+    link: Split,
+    rest: Sequence[Decomposition],
+    at: Callable[[Expr], State],
+    k: Expr,
+    state: State,
+    context: Context,
+    recur: Recur,
+) -> tuple[Body, Body]:
+    """Lower what is done with chunk k, and add its sums where they are apart; and what is before the loop."""
+    inside = open_chunk(link, state, context)
+    body = recur(rest, inside, context)
+    made = close_chunk(link, k, at, inside, context)
+    return made.first, (*made.ahead, *made.begin, *body, *made.after)
+
+
+def _takes_part(link: Split, rest: Sequence[Decomposition]) -> bool:
+    """Say whether a pipeline goes on over the chunks of the one around it: its slots are registers."""
+    loads = leading_loads(rest)
+    return (
+        link.stages > 1
+        and not link.drain
+        and link.promoted is None
+        and bool(loads)
+        and all(load.memory.registers for load in loads)
+    )
+
+
+def _flows_into(link: Split, loads: Sequence[Load], rest: Sequence[Decomposition]) -> bool:
+    """Say whether only links that map to units stand between a pipeline of shared memory and one of registers.
+
+    The slot of a chunk is given away before its last steps compute: these may read nothing but registers.
+    """
+    mapped = [isinstance(x, Tile | Split) and x.level is not None for x in rest]
+    between = mapped.index(False) if False in mapped else len(rest)
+    inner = rest[between] if between < len(rest) else None
+    return (
+        link.promoted is None
+        and not any(load.memory.registers for load in loads)
+        and isinstance(inner, Split)
+        and _takes_part(inner, rest[between + 1 :])
+        and {load.role for load in loads} <= {load.role for load in leading_loads(rest[between + 1 :])}
+    )

@@ -1,0 +1,367 @@
+"""Pointwise ops on a register tensor: each thread computes with the elements that it owns.
+
+Operands in memory are read at the coordinates of these elements: by vectors where a thread's neighbours lie together,
+else one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
+
+import attrs
+
+from fireiron.algebra.dtypes import DType
+from fireiron.algebra.expr import Expr, Index, Var, affine, and_, as_expr, as_int, lt, proves, simplest, substitute
+from fireiron.algebra.layout import Layout
+from fireiron.algebra.scalar import Arg, Constant, Scalar, parameters
+from fireiron.algebra.simplify import share
+from fireiron.atoms.table import matching
+from fireiron.base.link import Link
+from fireiron.kernel.analysis.ownership import Ownership
+from fireiron.kernel.ir.statements import Buffer, Call, Compute, For, Region, View
+from fireiron.kernel.lower.context import Body, Context, State, buffer_of
+from fireiron.kernel.lower.storage import fresh_window, register_storage, tensor_window
+from fireiron.kernel.lower.window import Storage, Window
+from fireiron.language.levels import GL, RF, Thread
+from fireiron.language.pointwise import Value, cast_to
+from fireiron.language.specs import MatMul
+from fireiron.language.tensor import Tensor
+
+VECTOR_NBYTES = 16
+
+
+def compute(
+    dst: View, tree: Scalar, inputs: tuple[View, ...], mask: Expr | None, context: Context, link: Link | None
+) -> Body:
+    """Compute an element, what stands in the expression several times only once."""
+    context.numbers.update((p.name, p.dtype) for p in parameters(tree))
+    definitions, rest = share(tree, len(inputs))
+    body: Body = ()
+    for part in definitions:
+        buffer = temporary("part", part.dtype, 1, context)
+        body += (Compute(View(buffer, as_expr(0)), part, inputs, mask, link),)
+        inputs = (*inputs, View(buffer, as_expr(0)))
+    return (*body, Compute(dst, rest, inputs, mask, link))
+
+
+def temporary(name: str, dtype: DType, count: int, context: Context) -> Buffer:
+    """Make registers that hold nothing for long."""
+    buffer = Buffer(context.name(name), RF, dtype, as_expr(count), unit=Thread)
+    context.temporaries.append(buffer)
+    return buffer
+
+
+@attrs.frozen
+class Visit:
+    """Describe one pass over the elements that a thread owns.
+
+    Args:
+        coordinates: of an element in the whole tensor.
+        place: its coordinates in the tile.
+        register: where it is.
+        condition: whether it exists.
+        loops: around it, outermost first.
+        inner: the variable of the innermost loop, whose elements lie beside each other along axis `along`.
+        width: its extent, 1 where there is none.
+        renamed: the owner's loop variables, by those of this pass.
+        index: of the element among those of one visit of the owner.
+        along_axis: whether the element exists as far as each axis says.
+        guard: whether the thread has one at all.
+    """
+
+    coordinates: tuple[Expr, ...]
+    place: tuple[Expr, ...]
+    register: Expr
+    condition: Expr
+    loops: tuple[tuple[Var, int], ...]
+    inner: Var | None = None
+    along: int = 0
+    width: int = 1
+    renamed: Mapping[Expr, Expr] = attrs.field(factory=dict[Expr, Expr])
+    index: Expr = attrs.field(factory=lambda: as_expr(0))
+    along_axis: tuple[Expr, ...] = ()
+    guard: Expr = attrs.field(factory=lambda: as_expr(1))
+
+    def condition_of(self, axes: Collection[int]) -> Expr:
+        """Say whether a tensor has a value for the element, where the place along some axes says which."""
+        return and_(*(self.along_axis[i] for i in sorted(axes)), self.guard)
+
+    def first(self, e: Expr) -> Expr:
+        """Give an expression's value at the first of the neighbours."""
+        return e if self.inner is None else substitute(e, {self.inner: as_expr(0)})
+
+    def around(self, body: Body) -> Body:
+        """Put the loops around what is done for an element."""
+        for var, extent in reversed(self.loops):
+            body = (For(var, as_expr(extent), body, unroll=True),)
+        return body
+
+
+def visit(
+    ownership: Ownership, output: Window, context: Context, widths: Callable[[int, int, Expr], int] | None = None
+) -> Visit:
+    """Walk over the elements of a register tensor.
+
+    Args:
+        ownership: the tensor's.
+        output: the window of the tile in the whole tensor.
+        context: names variables.
+        widths: from an axis, the neighbours along it that a thread holds in one run, and the first one's coordinate,
+            how many of them to take at once.
+    """
+    access, written = ownership.access, ownership.written
+    fresh: dict[Expr, Expr] = {}
+    loops: list[tuple[Var, int]] = []
+    for loop, extent in zip(access.loops, access.extents, strict=True):
+        var = context.variable(loop.var.name, extent)
+        fresh[loop.var] = var
+        loops.append((var, extent))
+    element, weight = as_expr(0), access.count
+    for layout in reversed(access.elements):  # the first axis is the fastest
+        weight //= layout.size
+        if layout.size > 1:
+            var = context.variable("e", layout.size)
+            element = element + var * weight
+            loops.append((var, layout.size))
+
+    def at(replace: dict[Expr, Expr]) -> Visit:
+        known = {k: substitute(v, replace) for k, v in fresh.items()}
+        index = substitute(element, replace)
+        place: list[Expr] = []
+        locals_: list[Expr] = []
+        along: list[Expr] = []
+        rest = index
+        for coordinate, steps, axis in zip(written.coordinates, access.elements, output.axes, strict=True):
+            local = rest % steps.size
+            rest = rest // steps.size
+            locals_.append(local)
+            one = substitute(coordinate, known) + steps(local)
+            place.append(one)
+            assert axis.steps is None and isinstance(axis.size, int)
+            along.append(and_(lt(one, axis.size), *(b.condition(one) for b in axis.bounds)))
+        limits = [lt(substitute(x.offset, known) + x.steps(locals_[x.axis]), x.limit) for x in written.limits]
+        guards = [substitute(g, known) for g in written.guards]
+        whole = tuple(axis.offset + x for axis, x in zip(output.axes, place, strict=True))
+        each = tuple(
+            and_(one, *(y for x, y in zip(written.limits, limits, strict=True) if x.axis == i))
+            for i, one in enumerate(along)
+        )
+        register = substitute(ownership.register(), known) + index
+        condition = and_(*along, *limits, *guards)
+        return Visit(whole, tuple(place), register, condition, (), along_axis=each, guard=and_(*guards))
+
+    plain = attrs.evolve(at({}), loops=tuple(loops), renamed=fresh, index=element)
+    if not loops or widths is None:
+        return plain
+    last, extent = loops[-1]
+    run = _run(plain, last, extent, access.elements if access.count > 1 else None)
+    if run is None:
+        return plain
+    along, count = run
+    width = widths(along, count, substitute(plain.coordinates[along], {last: as_expr(0)}))
+    if width == 1:
+        return plain
+    inner = context.variable(f"{last.name}_in", width)
+    outer = None if extent == width else context.variable(f"{last.name}_out", extent // width)
+    around = (*loops[:-1], *(() if outer is None else ((outer, extent // width),)))
+    by_width = at({last: inner if outer is None else outer * width + inner})
+    return attrs.evolve(by_width, loops=around, inner=inner, along=along, width=width)
+
+
+def _run(plain: Visit, last: Var, extent: int, elements: tuple[Layout, ...] | None) -> tuple[int, int] | None:
+    """Find the axis along which consecutive registers hold neighbours, and how many there are in a run."""
+    if elements is not None:
+        axis = next(i for i, layout in enumerate(elements) if layout.size > 1)  # the last loop's
+        n, s = elements[axis].leaves[0]
+        return (axis, n) if s == 1 and isinstance(n, int) else None
+    for i, coordinate in enumerate(plain.coordinates):
+        split = affine(coordinate, [last])
+        step = None if split is None else split[0].get(last, 0)
+        if step == 1:
+            return i, extent
+        if step != 0:
+            return None
+    return None
+
+
+def swapped(context: Context) -> bool:
+    """Say whether the product's operands were exchanged: then tensors of ops count its columns where it counts rows."""
+    return isinstance(context.spec, MatMul) and context.spec.swapped
+
+
+def operand_view(
+    tensor: Tensor, coordinates: tuple[Expr, ...], shape: tuple[Index, ...], state: State, context: Context
+) -> View:
+    """View the element of a broadcast tensor that belongs to an element of another one.
+
+    Tensors of ops are as their author knows them; of a swapped product rows and columns are exchanged. Where a tensor
+    has fewer values than the other has elements, each serves a group of neighbours.
+
+    Args:
+        tensor: which is read.
+        coordinates: of the other's element.
+        shape: the other's extents.
+        state: the place in the tree.
+        context: the kernel's.
+    """
+    if swapped(context):
+        coordinates, shape = (*coordinates[:-2], *coordinates[:-3:-1]), (*shape[:-2], *shape[:-3:-1])
+    skipped = len(shape) - len(tensor.shape)
+    shared: list[Expr] = []
+    total = as_expr(0)
+    for c, full, extent, stride in zip(
+        coordinates[skipped:], shape[skipped:], tensor.shape, tensor.strides, strict=True
+    ):
+        at = as_expr(0) if extent == 1 else c
+        if extent not in (1, full):
+            assert isinstance(full, int) and isinstance(extent, int), "groups are checked at the link"
+            at = c // (full // extent)
+        shared.append(at)
+        total = total + at * stride
+    buffer = buffer_of(tensor_window(tensor, state, context).storage)
+    return View(buffer, total, origin=tuple(shared))
+
+
+def _exchanged(axis: int, rank: int) -> int:
+    """Count rows where columns are counted, and the other way round."""
+    return {rank - 1: rank - 2, rank - 2: rank - 1}.get(axis, axis)
+
+
+def _width(tensor: Tensor, rank: int, axis: int, count: int, first: Expr, exchanged: bool) -> int:
+    """Count the elements of a tensor that one aligned access takes along an axis of the output; 1 where none."""
+    axis = _exchanged(axis, rank) if exchanged else axis
+    dim = axis - (rank - len(tensor.shape))
+    if dim < 0 or tensor.shape[dim] == 1 or simplest(tensor.strides[dim]) != 1:
+        return 1
+    others = [as_expr(s) for i, s in enumerate(tensor.strides) if i != dim and tensor.shape[i] != 1]
+    width = 1
+    while (
+        count % (2 * width) == 0
+        and 2 * width * tensor.dtype.nbytes <= VECTOR_NBYTES
+        and all(e.divisor % (2 * width) == 0 for e in (first, as_expr(tensor.shape[dim]), *others))
+    ):
+        width *= 2
+    return width
+
+
+def widths(tensors: Sequence[Tensor], output: Window, context: Context) -> Callable[[int, int, Expr], int]:
+    """Let a visit take as many neighbours at once as one access of each tensor that has neighbours there brings."""
+    rank, exchanged = len(output.axes), swapped(context)
+
+    def most(axis: int, count: int, first: Expr) -> int:
+        found = [_width(t, rank, axis, count, first, exchanged) for t in tensors]
+        return min((w for w in found if w > 1), default=1)
+
+    return most
+
+
+def element(tensor: Tensor, walk: Visit, output: Window, state: State, context: Context) -> View:
+    """View what a tensor has for the element at which a visit stands."""
+    # What a stack of layers reads is a batch, one of each.
+    number = () if state.number is None else (state.number,)
+    shape = (*tensor.shape[:-2][: len(number)], *output.storage.shape)
+    return operand_view(tensor, (*number, *walk.coordinates)[-len(shape) :], shape, state, context)
+
+
+def wide(tensor: Tensor, walk: Visit, output: Window, context: Context) -> bool:
+    """Say whether one access brings what a tensor has for all neighbours that a visit takes at once."""
+    if walk.inner is None:
+        return False
+    base = walk.first(walk.coordinates[walk.along])
+    return _width(tensor, len(output.axes), walk.along, walk.width, base, swapped(context)) == walk.width
+
+
+def load_vector(tensor: Tensor, source: View, into: View, walk: Visit, context: Context, link: Link | None) -> Call:
+    """Load what a tensor has for a visit's neighbours by one instruction, where they exist."""
+    dtype, rank = tensor.dtype, len(walk.coordinates)
+    dims = [i + rank - len(tensor.shape) for i, extent in enumerate(tensor.shape) if extent != 1]
+    axes = [_exchanged(dim, rank) if swapped(context) else dim for dim in dims]
+    exists = walk.condition_of([axis for axis in axes if axis >= 0])
+    atom = matching("Move", (walk.width,), (dtype, dtype), (GL, RF), Thread, context.arch)[0]
+    source = attrs.evolve(
+        source,
+        offset=walk.first(source.offset),
+        layout=Layout(walk.width, 1),
+        origin=tuple(map(walk.first, source.origin)),
+    )
+    present = simplest(walk.first(exists))
+    guard = None if proves(exists) or as_int(as_expr(present)) == 1 else as_expr(present)
+    return Call(atom, (source, into), guard, link=link)
+
+
+def agree(held: Storage, tensors: Sequence[Tensor]) -> None:
+    """Refuse registers of which no thread knows which elements it holds."""
+    assert held.ownership is not None
+    named = ", ".join(dict.fromkeys(tensor.name for tensor in tensors))
+    held.ownership.agree("", held.name, f"an op that reads {named}")
+
+
+def lower_ops(
+    value: Value,
+    window: Window,
+    output: Window,
+    state: State,
+    context: Context,
+    link: Link | None,
+    title: str,
+    early: Mapping[Tensor, Storage] = MappingProxyType({}),
+) -> tuple[Window, Body]:
+    """Compute an expression of every element that a thread owns, in place, or in new registers of another type.
+
+    Args:
+        value: what; `Arg(0)` is the element.
+        window: of the register tensor.
+        output: the window of the tile that it stands for.
+        state: the place in the tree.
+        context: the kernel's.
+        link: whose ops they are.
+        title: heads the code.
+        early: registers that hold what tensors have for the thread's elements.
+    """
+    held = window.storage
+    if value.tree == Arg(0, held.dtype):
+        return window, ()
+    ownership = held.ownership
+    assert ownership is not None
+    if value.tensors:
+        agree(held, value.tensors)
+    if ownership.opaque:  # the instruction that stores it knows one element type
+        value = cast_to(value, held.dtype)
+    walk = visit(ownership, output, context, widths([t for t in value.tensors if t not in early], output, context))
+    result, after = held, window
+    if value.dtype != held.dtype:
+        result = _converted(held, window, value.dtype, state, context)
+        after = fresh_window(result, window)
+    mask = None if proves(walk.condition) else walk.condition
+    inputs = [View(buffer_of(held), walk.register, origin=walk.coordinates)]
+    loads: Body = ()
+    single = False
+    for tensor in value.tensors:
+        if tensor in early:
+            inputs.append(View(buffer_of(early[tensor]), walk.register, origin=walk.coordinates))
+            continue
+        view = element(tensor, walk, output, state, context)
+        if walk.inner is None or not wide(tensor, walk, output, context):
+            inputs.append(view)
+            single = True
+            continue
+        vec = temporary(f"{tensor.name}_vec", tensor.dtype, walk.width, context)
+        into = View(vec, as_expr(0), Layout(walk.width, 1))
+        loads += (load_vector(tensor, view, into, walk, context, link),)
+        inputs.append(View(vec, walk.inner))
+    dst = View(buffer_of(result), walk.register, origin=walk.coordinates)
+    body = compute(dst, value.tree, tuple(inputs), mask if single else None, context, link)
+    if single and mask is not None and result is not held:  # stores convert every register, though not all are written
+        zero = Constant(0.0 if value.dtype.kind == "float" else 0, value.dtype)
+        body = (Compute(dst, zero, link=link), *body)
+    if walk.inner is not None:
+        body = (For(walk.inner, as_expr(walk.width), body, unroll=True),)
+    return after, (Region(title, walk.around((*loads, *body)), state.path, link),)
+
+
+def _converted(held: Storage, window: Window, dtype: DType, state: State, context: Context) -> Storage:
+    """Make a register tensor of another type whose threads own the same elements."""
+    result = register_storage("value", window, held.memory, dtype, state, context, held.link)
+    result.ownership, result.size, result.follows = held.ownership, held.size, held.name
+    return result

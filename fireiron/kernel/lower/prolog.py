@@ -1,0 +1,99 @@
+"""Prologs: pointwise ops on the elements of an operand that a thread holds on their way to the atoms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fireiron.algebra.dtypes import DType, i4, i8, u4, u8
+from fireiron.algebra.expr import Expr, and_, as_expr, proves
+from fireiron.algebra.scalar import Arg, Constant, Custom, Scalar, children, with_children
+from fireiron.base.errors import DecompositionError
+from fireiron.kernel.ir.statements import Compute, View
+from fireiron.kernel.lower.context import Body, Context, State
+from fireiron.kernel.lower.pointwise import compute, operand_view
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+
+
+def transform(
+    into: View, source: View, local: tuple[Expr, ...], state: State, context: Context, half: int | None = None
+) -> Body:
+    """Apply a Move's ops to one element; what does not exist counts as 0, whatever the ops make of it.
+
+    Args:
+        into: where the result goes.
+        source: the element, or the byte that holds it.
+        local: its place in the tile that the Move moves, one index a dimension.
+        state: the Move's.
+        context: the kernel's.
+        half: of packed elements, which of the byte's two it is.
+    """
+    value, window = state.ops, state.whole["src"]
+    assert value is not None
+    tree = value.tree if half is None else _unpacked(value.tree, half)
+    at: list[Expr] = []
+    conditions: list[Expr] = []
+    for axis, index in zip(window.axes, local, strict=True):
+        at.append(axis.offset + (axis.steps(index) if axis.steps is not None else index))
+        conditions += [b.condition(b.steps(index) if b.steps is not None else index) for b in axis.bounds]
+    condition = and_(*conditions) if conditions else as_expr(1)
+    mask = None if proves(condition) else condition
+    inputs = [operand_view(t, tuple(at), window.storage.shape, state, context) for t in value.tensors]
+    body = compute(into, tree, (source, *inputs), mask, context, state.link)
+    if mask is None or into == source:  # in place, what does not exist is 0 already
+        return body
+    zero = Constant(0.0 if value.dtype.kind == "float" else 0, value.dtype)
+    return (Compute(into, zero, link=state.link), *body)
+
+
+def _unpacked(tree: Scalar, half: int) -> Scalar:
+    """Read one of the two elements of a byte wherever an expression reads the element.
+
+    Raises:
+        DecompositionError: `packed-access` of elements that share a byte by more than two.
+    """
+    if isinstance(tree, Arg) and tree.index == 0:
+        if tree.dtype not in (i4, u4):
+            raise DecompositionError(
+                "packed-access",
+                f"ops take single elements, and {tree.dtype.pack} of {tree.dtype} share a byte",
+                fix="convert bits before the kernel",
+            )
+        return _nibble(tree.dtype, half)
+    return with_children(tree, tuple(_unpacked(x, half) for x in children(tree)))
+
+
+def _nibble(dtype: DType, half: int) -> Custom:
+    """Take the lower or the upper four bits of a byte."""
+    signed = dtype.signed
+    kind = i8 if signed else u8
+    if signed:
+        source = "(signed char)(x << 4) >> 4" if half == 0 else "(signed char)x >> 4"
+    else:
+        source = "x & 15" if half == 0 else "x >> 4"
+
+    return Custom(
+        f"{dtype}_{'low' if half == 0 else 'high'}", source, ("x",), (Arg(0, u8),), kind, _NIBBLES[signed, half]
+    )
+
+
+def _low(x: Array) -> Array:
+    return x & 15
+
+
+def _high(x: Array) -> Array:
+    return x >> 4
+
+
+def _signed_low(x: Array) -> Array:
+    return ((x & 15).astype("int8") ^ 8) - 8
+
+
+def _signed_high(x: Array) -> Array:
+    return ((x >> 4).astype("int8") ^ 8) - 8
+
+
+_NIBBLES = {(False, 0): _low, (False, 1): _high, (True, 0): _signed_low, (True, 1): _signed_high}

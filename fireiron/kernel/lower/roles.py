@@ -1,0 +1,472 @@
+"""Specialised splits: one role's warps fill the ring of a split, the other's empty it; mbarriers order them.
+
+The tree is lowered once for each role. The role that computes opens the buffers and awaits each slot, computes, and
+releases it; the role that loads awaits its release, tells how many bytes will land, and starts the copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import attrs
+
+from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, eq, ge, lt, ne, or_, select
+from fireiron.atoms.wgmma import GROUP
+from fireiron.base.errors import DecompositionError, FireironError
+from fireiron.kernel.analysis.ownership import RegisterLoop
+from fireiron.kernel.analysis.sampling import reads_and_writes
+from fireiron.kernel.ir.rewrite import without
+from fireiron.kernel.ir.statements import (
+    RANK,
+    Advance,
+    Arrive,
+    Await,
+    Barrier,
+    Buffer,
+    Call,
+    Commit,
+    Compute,
+    Cursor,
+    Fence,
+    For,
+    If,
+    Let,
+    Region,
+    Statement,
+    Sync,
+    Turn,
+    Wait,
+    walk,
+)
+from fireiron.kernel.lower.context import MAX_THREADS, Body, Context, Recur, Ring, State, buffer_of, descend
+from fireiron.kernel.lower.move import lower_copy, open_load
+from fireiron.kernel.lower.promote import close_chunk, open_chunk
+from fireiron.kernel.lower.window import Storage, cut_chunk
+from fireiron.language.decompositions import Decomposition, Load, Split
+from fireiron.language.levels import SH, Level, Warp, Warpgroup
+from fireiron.language.programs import Layers
+
+WARPGROUP = Warpgroup.size or 128
+REGISTERS = 65536  # of an SM, 32 bits each
+MOST_REGISTERS = 256  # of a thread, as setmaxnreg counts them
+FIRST_TURN = 8  # numbers below are those of levels' barriers
+
+
+def lower_specialised(link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+    """Lower the loop over chunks of K for the role that is being lowered.
+
+    Raises:
+        DecompositionError: `role-loads`, `role-copies`, `register-inflight`.
+    """
+    extent = state.residual.extents["K"]
+    assert extent is not None and link.specialised is not None
+    parts = {"K": cut_chunk(link.size, extent, link.ways)}
+    stream = context.stream if context.stream is not None and context.stream.split is link else None
+    trips = as_expr(parts["K"].trips) if stream is None else stream.count
+    k = context.variable("k", trips)
+    below = state.under(f"split {link.size}", link.link)
+    looped = attrs.evolve(
+        below,
+        loops=(*state.loops, RegisterLoop(k, trips, link.unrolled, link.link)),
+        begun=or_(state.begun, ne(k, 0)),
+    )
+
+    def at(chunk: Expr) -> State:
+        return descend(looped, parts, {"K": chunk if stream is None else stream.first + chunk})
+
+    loads = [x for i, x in enumerate(rest) if isinstance(x, Load) and all(isinstance(y, Load) for y in rest[:i])]
+    if not loads or any(x.memory != SH for x in loads):
+        raise DecompositionError(
+            "role-loads",
+            "specialize() finds no loads to shared memory right below its split",
+            fix="load A and B to SH right below the split",
+        )
+    if context.role == "load":
+        return _fill(link, loads, at(k), k, trips, context, recur)
+    return _empty(link, loads, rest[len(loads) :], at, k, trips, context, recur)
+
+
+def _empty(
+    link: Split,
+    loads: list[Load],
+    rest: Sequence[Decomposition],
+    at: Callable[[Expr], State],
+    k: Var,
+    trips: Expr,
+    context: Context,
+    recur: Recur,
+) -> Body:
+    assert link.specialised is not None
+    context.loaders = link.specialised.producers * WARPGROUP
+    context.registers = link.specialised.registers or (0, 0)
+    ring, inner = _slots(link, loads, at(k), context)
+    cursor = Cursor(context.name("ring"), link.stages) if ring is None else ring.cursor
+    for load in loads if ring is None else ():
+        inner = _opened(load, link, inner, cursor, context)
+        inner.windows[load.role].storage.guarded = True
+    chunk = open_chunk(link, inner, context)
+    compute = recur(rest, chunk, context)
+    promoted = close_chunk(link, k, at, chunk, context)
+    busy, context.busy = context.busy, None
+    assert context.threads is not None
+    level = _readers(compute)
+    assert level.size is not None
+    if ring is None:
+        _budgets(link, context)
+        units = context.threads // level.size // context.staggered
+        full = Barrier(context.name("full"), link.stages, 1)
+        empty = Barrier(context.name("empty"), link.stages, units * len(peers(context)))
+        ring = Ring(link, cursor, full, empty, {}, [])
+        context.rings.append(ring)
+    full, empty = ring.full, ring.empty
+    ring.splits.append(link)
+    ring.storages.update({load.role: inner.windows[load.role].storage for load in loads})
+    flying = any(isinstance(s, Call) and s.atom.completion == GROUP for s in walk(compute))
+    late = link.inflight if flying else 0
+    if late and _refills(compute):
+        raise DecompositionError(
+            "register-inflight",
+            f"inflight={late}: products read A's registers while the next chunk is loaded there",
+            fix="use pipeline(n) without inflight where A comes from registers",
+            link=link.link,
+        )
+    if late and link.promoted is not None:
+        raise DecompositionError(
+            "promote-inflight",
+            f"inflight={late}: products would run on while the sums of their chunk are added",
+            fix="use pipeline(n) without inflight beside promote(): other units' products run meanwhile",
+            link=link.link,
+        )
+    last = (
+        cursor.slot
+        if not late
+        else select(lt(cursor.slot, late), cursor.slot + (link.stages - late), cursor.slot - late)
+    )
+    body: Body = (Await(full, cursor.slot, cursor.parity, link.link), *promoted.begin)
+    if flying:
+        taken = None if link.promoted is None else _taken(chunk)
+        wait = (Commit(GROUP), *promoted.ahead, Wait(GROUP, late, holds=taken))
+        body += (*_fenced(compute), *wait)
+    else:
+        body += (*promoted.ahead, *compute)
+    if not flying or any(isinstance(s, Call) and _loads(s) for s in walk(compute)):
+        generic = Fence("proxy.async", "the slot is read before a bulk copy overwrites it")
+        body += (generic, Sync(level, "all threads have read the slot", link.link))
+    body += (*_release(empty, last, level, ge(k, late), context, link), Advance(cursor, as_expr(1)), *promoted.after)
+    before, behind, after = _turns(cursor, trips, level, link.stages, inner.loop, context)
+    holds = None if busy is None or not flying or link.promoted is not None else _taken(inner)
+    rest_of = (Wait(GROUP, 0, holds=holds),) if late or holds else ()
+    rest_of += _release(empty, last, level, busy, context, link) if late else ()
+    if busy is None:
+        return (*promoted.first, *before, For(k, trips, body, link.unrolled), *behind, *rest_of, *after)
+    # A unit without rows awaits each slot and lets it go, so that the others go on. No branch parts the accumulators:
+    # a loop without trips leaves them zero.
+    chunks = context.variable("chunks", trips + 1)
+    loop = For(k, chunks, body, link.unrolled)
+    passing = (
+        Await(full, cursor.slot, cursor.parity, link.link),
+        *_release(empty, cursor.slot, level, None, context, link),
+        Advance(cursor, as_expr(1)),
+    )
+    idle = For(context.variable("k", trips), trips - chunks, passing, link.unrolled)
+    return (Let(chunks, select(busy, trips, 0)), *promoted.first, loop, *rest_of, idle)
+
+
+def _taken(state: State) -> Buffer | None:
+    """Give the sums that nothing may read before the wait for their products, where registers can say so."""
+    sums = state.windows["C"].storage
+    return buffer_of(sums) if sums.dtype.bits == 32 else None
+
+
+def _opened(load: Load, link: Split, state: State, cursor: Cursor, context: Context) -> State:
+    """Make a load's buffer in a ring, and locate what is wrong with it at the load."""
+    try:
+        return open_load(load, state, context, link.stages, cursor.slot)
+    except FireironError as error:
+        raise error.located(load.link, state.path) from None
+
+
+def _slots(link: Split, loads: list[Load], state: State, context: Context) -> tuple[Ring | None, State]:
+    """Find the ring that a loop over K goes on in, and let its operands lie there.
+
+    Several products go through one split, and through one ring; layers, each with a split of its own, where slots fit.
+
+    Raises:
+        DecompositionError: `role-ring` where a later product's operands have no buffers in the ring.
+    """
+    for ring in context.rings:
+        own = any(split is link for split in ring.splits)
+        inside: State | None = state if own or ring.link == link else None
+        taken: set[str] = set()
+        for load in loads if inside is not None else ():
+            inside = None if inside is None else _same_slots(load, inside, ring, taken, context, own)
+        if inside is not None:
+            return ring, inside
+    return None, state
+
+
+def _same_slots(load: Load, state: State, ring: Ring, taken: set[str], context: Context, own: bool) -> State | None:
+    """Let an operand lie in a buffer of the ring that is laid out as its tile; None where there is none."""
+    inside = _opened(load, ring.link, state, ring.cursor, context)
+    made = inside.windows[load.role].storage
+    del context.storages[made.name]
+    context.names.discard(made.name)
+
+    def fits(s: Storage) -> bool:
+        free = s.name not in taken
+        return free and (s.dtype, s.shape, s.strides, s.swizzle) == (made.dtype, made.shape, made.strides, made.swizzle)
+
+    usual = ring.storages.get(load.role)
+    candidates = (*(() if usual is None else (usual,)), *ring.storages.values())
+    found = next((s for s in candidates if fits(s)), None)
+    if found is None and own:
+        tile, operand = "x".join(map(str, made.shape)), state.residual.operand(load.role)
+        assert operand is not None
+        raise DecompositionError(
+            "role-ring",
+            f"no free buffer of the ring is laid out as a tile {tile} of {operand.tensor.name}",
+            fix="give all products operands of one element type and order, or drop specialize()",
+            link=load.link,
+        )
+    if found is None:
+        return None
+    taken.add(found.name)
+    return inside.with_window(load.role, attrs.evolve(inside.windows[load.role], storage=found))
+
+
+def _turns(
+    cursor: Cursor, trips: Expr, level: Level, slots: int, loop: tuple[int, int], context: Context
+) -> tuple[Body, Body, Body]:
+    """Let units compute one after the other: what stands before a main loop, right behind it, and at the end.
+
+    Staggered units do, and skip the chunks of the others' tiles. A main loop begins when the one before has ended: a
+    barrier's phase cannot be told from the one before the last, so no unit may wait a whole ring ahead. Loops of
+    several products are one turn.
+    Units that hold rows of the same layers do too, so that the epilog of one runs under the products of another; all
+    of them read each chunk, so the ring must hold a layer's.
+    """
+    assert level.size is not None and context.threads is not None
+    own = context.staggered > 1
+    n = context.staggered if own else context.threads // level.size
+    held = as_int(trips)
+    if not own and (n == 1 or not isinstance(context.spec, Layers) or held is None or held > slots):
+        return (), (), ()
+    unit = context.define("warpgroup", context.thread // level.size, n)
+    pair = 2 * level.size
+    why = "main loops take turns"
+    waits = tuple(If(eq(unit, i), (Turn(FIRST_TURN + i, pair, True, why),)) for i in range(n))
+    tells = tuple(If(eq(unit, i), (Turn(FIRST_TURN + (i + 1) % n, pair, False, why),)) for i in range(n))
+    first = If(eq(unit, n - 1), (Turn(FIRST_TURN, pair, False, "the first main loop may begin"),))
+    if not own:
+        if first not in context.prologue:  # of several layers' loops, one begins
+            context.prologue.append(first)
+        return waits, tells, ()
+    number, count = loop
+    context.skipped += trips
+    begins, ends = number == 0, number + 1 == count
+    if ends:
+        context.prologue += [Advance(cursor, unit * context.skipped), first]
+    skip = (Advance(cursor, context.skipped * (n - 1)),)
+    return waits if begins else (), tells if ends else (), skip if ends else ()
+
+
+def _budgets(link: Split, context: Context) -> None:
+    """Refuse blocks of too many threads, and budgets that do not come out of what the launch gives the block.
+
+    A launch gives each thread the same, rounded down to a multiple of 8; roles only hand registers on.
+
+    Raises:
+        DecompositionError: `too-many-threads`, `role-registers`.
+    """
+    assert context.threads is not None
+    everyone = context.loaders + context.threads
+    if everyone > MAX_THREADS:
+        raise DecompositionError(
+            "too-many-threads",
+            f"{context.loaders} threads that load and {context.threads} that compute are {everyone} threads a block, "
+            f"above {MAX_THREADS}",
+            fix="specialize(producers=1): one thread starts all bulk copies"
+            if context.loaders > WARPGROUP
+            else "use larger tiles, or fewer units in turn",
+            link=link.link,
+        )
+    load, math = context.registers
+    total = load * context.loaders + math * context.threads
+    blocks = max(1, context.resident)
+    given = min(MOST_REGISTERS, REGISTERS // (blocks * everyone) // 8 * 8)
+    if total > given * everyone:
+        most = (given * everyone - load * context.loaders) // context.threads // 8 * 8
+        raise DecompositionError(
+            "role-registers",
+            f"{context.loaders} threads of {load} registers and {context.threads} of {math} take {total}, "
+            f"above the {given * everyone} that a launch of {everyone} threads gets of an SM's {REGISTERS}"
+            + (f", {blocks} blocks sharing them" if blocks > 1 else ""),
+            fix=f"give the threads that compute at most {most} registers",
+            link=link.link,
+        )
+
+
+def _held(call: Call) -> bool:
+    return call.atom.operand("A").memory.registers
+
+
+def _fenced(compute: Body) -> Body:
+    """Put a fence before the products; one does for all, where no A is written in registers behind the first."""
+    if any(map(_orders, walk(compute))):
+        for i, s in enumerate(compute):
+            if not any(isinstance(x, Call) and x.atom.completion == GROUP for x in walk((s,))):
+                continue
+            if isinstance(s, Region):
+                return (*compute[:i], attrs.evolve(s, body=_fenced(s.body)), *compute[i + 1 :])
+            if _refills(compute[i:]):
+                break
+            first = Fence("wgmma", "sums and A are registers, written before")
+            return (*without(compute[:i], _orders), first, *without(compute[i:], _orders))
+    return (Fence("wgmma", "accumulators are registers"), *compute)
+
+
+def _orders(statement: Statement) -> bool:
+    return isinstance(statement, Fence) and statement.kind == "wgmma"
+
+
+def _refills(body: Body) -> bool:
+    """Say whether a product's A lies in registers that the same body writes."""
+    return any(isinstance(s, Call) and s.atom.completion == GROUP and _refilled(s, body) for s in walk(body))
+
+
+def _refilled(call: Call, body: Body) -> bool:
+    """Say whether a product's A lies in registers that the loop over chunks fills anew."""
+    a = call.views[0].buffer.name
+    return _held(call) and any(
+        way == "write" and view.buffer.name == a
+        for s in walk(body)
+        if isinstance(s, Call | Compute)
+        for view, way in reads_and_writes(s)
+    )
+
+
+def _loads(call: Call) -> bool:
+    return call.atom.kind == "Move" and call.views[0].buffer.memory == SH
+
+
+def _readers(compute: Body) -> Level:
+    """Find the level whose units read the ring: a whole unit is done with a slot at once."""
+    for statement in walk(compute):
+        if isinstance(statement, Call) and statement.atom.completion == GROUP:
+            return statement.atom.unit
+    return Warp
+
+
+def peers(context: Context) -> tuple[tuple[int, ...], ...]:
+    """List the blocks of a cluster whose loads write to this block, as steps along the cluster's dimensions.
+
+    Loads of an operand are shared along the dimensions that it does not have.
+    """
+    counts = [n for n, _ in context.ranks.values()]
+    found: dict[tuple[int, ...], None] = {(0,) * len(counts): None}
+    for i, n in enumerate(counts):
+        for step in range(1, n):
+            found[tuple(step if j == i else 0 for j in range(len(counts)))] = None
+    return tuple(found)
+
+
+def _release(
+    empty: Barrier, slot: Expr, level: Level, condition: Expr | None, context: Context, link: Split
+) -> tuple[Statement, ...]:
+    """Let one thread of each unit (for each peer, one) arrive: the unit has read the slot."""
+    assert level.size is not None
+    position = context.thread % level.size
+    found = peers(context)
+    if len(found) == 1:
+        here = eq(position, 0)
+        arrive = Arrive(empty, slot, link=link.link)
+    else:
+        here = lt(position, len(found))
+        arrive = Arrive(empty, slot, peer=_peer(position, found, context), link=link.link)
+    if condition is not None and as_int(condition) != 1:
+        here = and_(here, condition)
+    return (If(here, (arrive,)),)
+
+
+def _peer(position: Expr, found: tuple[tuple[int, ...], ...], context: Context) -> Expr:
+    """Give the rank of the block that this position tells."""
+    counts = [n for n, _ in context.ranks.values()]
+    mine = [number for _, number in context.ranks.values()]
+    total = as_expr(0)
+    if sum(n > 1 for n in counts) == 1:
+        return position
+    # Along the first dimension all its blocks, this one among them; then the others of each further dimension.
+    first = next(i for i, n in enumerate(counts) if n > 1)
+    coordinates: list[Expr] = list(mine)
+    coordinates[first] = select(lt(position, counts[first]), position, mine[first])
+    start = counts[first]
+    for i, n in enumerate(counts):
+        if i == first or n == 1:
+            continue
+        step = position - start
+        other = select(lt(step, mine[i]), step, step + 1)
+        inside = and_(ge(position, start), lt(position, start + n - 1))
+        coordinates[i] = select(inside, other, mine[i])
+        start += n - 1
+    for coordinate, n in zip(coordinates, counts, strict=True):
+        total = total * n + coordinate
+    return total
+
+
+def rank_of(context: Context) -> Var:
+    """Give the variable of this block's index in its cluster."""
+    return Var(RANK, context.cluster)
+
+
+def _fill(link: Split, loads: list[Load], inner: State, k: Var, trips: Expr, context: Context, recur: Recur) -> Body:
+    ring = next(r for r in context.rings if any(split is link for split in r.splits))
+    cursor = ring.cursor
+    context.signal = (ring.full, cursor.slot)
+    # One thread starts every bulk copy: the role is that thread.
+    alone = attrs.evolve(inner, position=as_expr(0), width=1)
+    copies: Body = ()
+    for load in loads:
+        copy = lower_copy(load, alone, ring.storages[load.role], cursor.slot, context, recur)
+        copies += (*copy.start, *copy.finish)
+    context.signal = None
+    started = [s for s in walk(copies) if isinstance(s, Call)]
+    if any(call.atom.completion != "mbarrier" for call in started):
+        wrong = next(call for call in started if call.atom.completion != "mbarrier")
+        raise DecompositionError(
+            "role-copies",
+            f"{wrong.atom.name} cannot fill a ring that another role empties: no barrier counts its bytes",
+            fix="load by tma(), or drop specialize()",
+            link=wrong.link or link.link,
+        )
+    nbytes = sum(times * _landing(call) for call, times in _repeated(copies))
+    body = (
+        Await(ring.empty, cursor.slot, 1 - cursor.parity, link.link),
+        Arrive(ring.full, cursor.slot, nbytes, link=link.link),
+        *copies,
+        Advance(cursor, as_expr(1)),
+    )
+    return (For(k, trips, body, link.unrolled),)
+
+
+def _landing(call: Call) -> int:
+    """Count the bytes that land in one block through a load that it and its peers each start a part of."""
+    assert call.map is not None
+    count = 1
+    for extent in call.map.box:
+        count *= extent
+    return count * call.map.buffer.dtype.nbytes * call.sent
+
+
+def _repeated(body: Body, times: int = 1) -> Iterator[tuple[Call, int]]:
+    for statement in body:
+        match statement:
+            case Call():
+                yield statement, times
+            case For(extent=extent, body=inner):
+                n = as_int(extent)
+                assert n is not None
+                yield from _repeated(inner, times * n)
+            case If(body=inner) | Region(body=inner):
+                yield from _repeated(inner, times)
+            case _:
+                pass

@@ -1,0 +1,228 @@
+"""Storages: where a load or an epilog puts its tensor, with which strides, and how many copies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from fireiron.algebra.dtypes import DType
+from fireiron.algebra.expr import Expr, Index, as_expr, simplest
+from fireiron.algebra.layout import Layout
+from fireiron.atoms.table import chosen_from
+from fireiron.atoms.tma import SPANS
+from fireiron.base.errors import DecompositionError
+from fireiron.base.link import Link
+from fireiron.kernel.lower.context import Context, State
+from fireiron.kernel.lower.span import PANEL_ALIGN, swizzle_of
+from fireiron.kernel.lower.window import Axis, Storage, Window
+from fireiron.language.decompositions import Decomposition, Done, Load, Microkernel
+from fireiron.language.levels import SH, Block, Memory, Warp
+from fireiron.language.tensor import ColMajor, Order, RowMajor, Tensor
+
+
+def fresh_window(storage: Storage, like: Window, slot: Expr | None = None) -> Window:
+    """Give the window of a whole new buffer."""
+    return Window(storage, tuple(Axis(a.dim, a.size, as_expr(0)) for a in like.axes), slot)
+
+
+def tensor_window(tensor: Tensor, state: State, context: Context) -> Window:
+    """Give the window of a whole global tensor; a tensor named twice is one buffer."""
+    storage = context.storages.get(tensor.name)
+    if storage is None:
+        size = as_expr(1)
+        for extent, stride in zip(tensor.shape, tensor.strides, strict=True):
+            size = size + (extent - 1) * as_expr(stride)
+        context.names.add(tensor.name)
+        storage = Storage(
+            tensor.name, tensor.memory, tensor.dtype, tensor.shape, tensor.strides, size, state.level, tensor=tensor
+        )
+        context.storages[tensor.name] = storage
+    return Window(storage, ())
+
+
+def _static(window: Window, what: str) -> tuple[int, ...]:
+    shape: list[int] = []
+    for axis in window.axes:
+        if not isinstance(axis.size, int):
+            raise DecompositionError(
+                "symbolic-buffer",
+                f"a buffer for {what} would hold {axis.size} elements along {axis.dim}: its size is not known",
+                fix=f"{'split' if axis.dim == 'K' else 'tile'} {axis.dim} above this link",
+            )
+        shape.append(axis.size)
+    return tuple(shape)
+
+
+def register_storage(
+    name: str,
+    like: Window,
+    memory: Memory,
+    dtype: DType,
+    state: State,
+    context: Context,
+    link: Link | None,
+    slots: int = 1,
+) -> Storage:
+    """Make a register tensor; its ownership and size come from the atom or schedule that uses it."""
+    if not memory.registers:
+        raise DecompositionError("epilog-memory", f"C cannot accumulate in {memory}", fix="use memory=RF")
+    shape = _static(like, name)
+    name = context.name(name)
+    storage = Storage(name, memory, dtype, shape, (), as_expr(0), state.level, slots=slots, link=link)
+    context.storages[name] = storage
+    return storage
+
+
+def order_of(window: Window) -> Order | None:
+    """Say which of a window's last two dimensions is contiguous in memory, None for registers and vectors."""
+    storage = window.storage
+    if storage.memory.registers or len(window.axes) < 2:
+        return None
+    strides = storage.strides
+    rows, cols = (strides[-2].leaves[0][1], strides[-1].leaves[0][1]) if isinstance(strides, Layout) else strides[-2:]
+    return ColMajor if simplest(rows) == 1 and simplest(cols) != 1 else RowMajor
+
+
+def make_storage(
+    link: Load,
+    source: Window,
+    target: Window | None,
+    state: State,
+    context: Context,
+    slots: int,
+    rest: Sequence[Decomposition] = (),
+) -> Storage:
+    """Make the buffer that a load fills, laid out as its schedule says, else as an atom demands that touches it.
+
+    Raises:
+        DecompositionError: `symbolic-buffer`, `storage-shape`.
+    """
+    name = f"{source.storage.name.split('_')[0].lower()}_{str(link.memory).lower()}"
+    dtype = link.dtype or source.storage.dtype
+    if link.memory.registers:
+        storage = register_storage(name, source, link.memory, dtype, state, context, link.link, slots)
+        storage.order = source.storage.order if source.storage.memory.registers else order_of(source)
+        return storage
+    shape = _static(source, name)
+    order = order_of(source) or (order_of(target) if target else None) or RowMajor
+    span = demanded_span(link, link.move, "dst") or demanded_span(link, rest, "src")
+    if span:
+        return _panels(link, name, shape, dtype, order, span, state, context, slots)
+    strides, size = _strides(link, shape, order)
+    vector = max(1, dtype.count_in(16))
+    size = -(-size // vector) * vector
+    if link.swizzle is not None:
+        size = -(-size // link.swizzle.period) * link.swizzle.period
+    name = context.name(name)
+    storage = Storage(
+        name, link.memory, dtype, shape, strides, as_expr(size), state.level,
+        swizzle=link.swizzle, slots=slots, reuse=link.reuse, no_sync=link.no_sync, link=link.link,
+    )  # fmt: skip
+    _per_unit(storage, state, context)
+    context.storages[name] = storage
+    return storage
+
+
+def _per_unit(storage: Storage, state: State, context: Context) -> None:
+    """Give each unit inside the block a copy of its own.
+
+    Raises:
+        DecompositionError: `shared-unit`.
+    """
+    if state.level.name != Block.name and state.level.is_inside(Block):
+        assert context.threads is not None and state.width is not None
+        width = state.width
+        if width % (Warp.size or 32) and width != Warp.size:
+            raise DecompositionError(
+                "shared-unit",
+                f"a shared buffer for each {state.level} cannot be synchronised",
+                fix="load above to(Thread)",
+            )
+        storage.copies = context.threads // width
+        storage.copy = context.thread // width
+
+
+def demanded_span(link: Load, chain: Sequence[Decomposition], role: Literal["src", "dst"]) -> int:
+    """Give the bytes of the rows in which the atom of a Move's chain wants one side, 0 where the schedule decides."""
+    last = chain[-1] if chain else None
+    atom = last.atom if isinstance(last, Done) else None
+    if (
+        atom is None
+        or isinstance(atom, Microkernel)
+        or link.storage is not None
+        or link.pad
+        or link.swizzle is not None
+    ):
+        return 0
+    row = chosen_from(atom)[0]
+    return 0 if row.kind != "Move" or row.operand(role).memory != SH else row.operand(role).span
+
+
+def _panels(
+    link: Load,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: DType,
+    order: Order,
+    span: int,
+    state: State,
+    context: Context,
+    slots: int,
+) -> Storage:
+    """Make a buffer of panels: `span` bytes of the contiguous dimension, row after row, swizzled.
+
+    Raises:
+        DecompositionError: `bulk-storage` where a row is no whole number of spans.
+    """
+    *outer, rows, cols = shape
+    inner, lines = (cols, rows) if order is RowMajor else (rows, cols)
+    width = span // dtype.nbytes
+    if inner % width:
+        fits = next((s for s in SPANS if s < span and s and inner % (s // dtype.nbytes) == 0), None)
+        raise DecompositionError(
+            "bulk-storage",
+            f"rows of {inner} elements of {dtype} are no whole number of {span}-byte spans",
+            fix=f"use a multiple of {width} elements" + (f", or a narrower span: tma({fits})" if fits else ""),
+        )
+    line = Layout(inner, 1) if inner == width else Layout((width, inner // width), (1, lines * width))
+    step = Layout(lines, width)
+    pair = (step, line) if order is RowMajor else (line, step)
+    size = inner * lines
+    modes = (*(() if not outer else (Layout(outer[0], size),)), *pair)
+    strides = Layout(tuple(m.shape for m in modes), tuple(m.stride for m in modes))
+    total = size * (outer[0] if outer else 1)
+    name = context.name(name)
+    storage = Storage(
+        name, link.memory, dtype, shape, strides, as_expr(total), state.level,
+        swizzle=swizzle_of(span, dtype.nbytes), slots=slots, reuse=link.reuse, no_sync=link.no_sync, link=link.link,
+        align=PANEL_ALIGN,
+    )  # fmt: skip
+    _per_unit(storage, state, context)
+    context.storages[name] = storage
+    return storage
+
+
+def _strides(link: Load, shape: tuple[int, ...], order: Order) -> tuple[tuple[Index, ...] | Layout, int]:
+    if isinstance(link.storage, Layout):
+        layout = link.storage
+        extents = tuple(mode.size for mode in layout.modes)
+        if extents != shape[-len(extents) :] or len(extents) != min(2, len(shape)):
+            raise DecompositionError(
+                "storage-shape",
+                f"storage layout {layout} holds {'x'.join(map(str, extents))} elements, "
+                f"the tile is {'x'.join(map(str, shape))}",
+                fix="give a layout with one mode a dimension of the tile",
+            )
+        if len(shape) > len(extents):
+            assert isinstance(layout.shape, tuple) and isinstance(layout.stride, tuple)
+            layout = Layout((shape[0], *layout.shape), (layout.cosize, *layout.stride))
+        return layout, layout.cosize
+    order = link.storage or order
+    rows, cols = (1, *shape)[-2:]
+    inner, outer = (cols, rows) if order is RowMajor else (rows, cols)
+    pitch = inner + link.pad
+    matrix: tuple[Index, ...] = (pitch, 1) if order is RowMajor else (1, pitch)
+    size = pitch * outer
+    if len(shape) == 3:
+        return (size, *matrix), size * shape[0]
+    return matrix[-len(shape) :], size

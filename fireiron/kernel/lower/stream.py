@@ -1,0 +1,199 @@
+"""Stream-K: persistent units take equal runs of all tiles' chunks of K, and hand on the sums of tiles that they begin.
+
+Units walk their runs from the last tile to the first. So what a unit begins, and another ends, comes first, and what it
+ends comes last, when the units below it have long handed on their part. A unit waits for lower ones alone, so that
+blocks which start in order never wait for one that cannot start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from fireiron.algebra.dtypes import i32
+from fireiron.algebra.expr import (
+    Expr,
+    Index,
+    Var,
+    as_expr,
+    as_int,
+    eq,
+    gt,
+    lt,
+    maximum,
+    minimum,
+    ne,
+    not_,
+    select,
+    simplest,
+)
+from fireiron.base.errors import DecompositionError
+from fireiron.base.link import Link
+from fireiron.kernel.ir.statements import RANK, Buffer, Call, For, If, Let, Lower, Raise, Region, Sync, View, Workspace
+from fireiron.kernel.lower.context import Body, Context, Stream, buffer_of
+from fireiron.kernel.lower.reduce import add, loop, move, temporary, vector, widest
+from fireiron.kernel.lower.window import Window, cut_chunk
+from fireiron.language.decompositions import Decomposition, Split, StreamK, Tile
+from fireiron.language.levels import GL, RF, Kernel
+
+
+@attrs.frozen
+class Share:
+    """Say what a unit does of all tiles' chunks.
+
+    Args:
+        head: names of what all its items have in common.
+        trips: how many items it takes.
+        trip: numbers them.
+        item: names of one item.
+        tile: whose part it is.
+        stream: which part.
+    """
+
+    head: tuple[Let, ...]
+    trips: Expr
+    trip: Var
+    item: tuple[Let, ...]
+    tile: Expr
+    stream: Stream
+
+
+def shared_split(share: StreamK, rest: Sequence[Decomposition], link: Tile) -> Split:
+    """Find the split whose chunks are shared out: the first one.
+
+    Raises:
+        DecompositionError: `stream-split`.
+    """
+    split = next((x for x in rest if isinstance(x, Split)), None)
+    staggered = any(isinstance(x, Tile) and x.staggered > 1 for x in rest)
+    if split is None or split.level is not None or split.specialised is None or staggered:
+        fact = (
+            "no split follows"
+            if split is None
+            else f"the first split gives chunks to {split.level}s already"
+            if split.level is not None
+            else "units that take tiles in turn count on equal ones"
+            if staggered
+            else "the first split has no loads in warps of their own"
+        )
+        raise DecompositionError(
+            "stream-split",
+            f"stream_k({share.units}) shares out the chunks of a specialised split, and {fact}",
+            fix="write split(k).pipeline(n).specialize() as the first split, and tile(...).to(Warpgroup) "
+            "without staggered() below it",
+            link=link.link,
+        )
+    return split
+
+
+def share_out(split: Split, tiles: Expr, chunks: Index, unit: Expr, units: Expr, size: int, context: Context) -> Share:
+    """Cut the chunks of all tiles into a run for each unit.
+
+    Full waves of tiles stay whole, apart from the last before a partial one: so runs are longer than a tile, and few
+    tiles have more than two parts.
+
+    Args:
+        split: whose chunks they are.
+        tiles: how many there are.
+        chunks: of a tile.
+        unit: this unit, of `units`.
+        size: blocks of a unit.
+        context: makes names.
+    """
+    head: list[Let] = []
+    item: list[Let] = []
+    most = simplest(tiles * chunks + 1)
+
+    def name(lets: list[Let], wanted: str, value: Expr, extent: Index) -> Var:
+        var = context.variable(wanted, extent)
+        lets.append(Let(var, value))
+        return var
+
+    waves = select(eq(tiles % units, 0), tiles // units, maximum(tiles // units - 1, 0))
+    whole = name(head, "whole", waves, simplest(tiles + 1))
+    parted = name(head, "parted", tiles - whole * units, simplest(tiles + 1))
+    each = name(head, "each", parted * chunks // units, most)
+    more = name(head, "more", parted * chunks % units, most)
+    begin = name(head, "begin", unit * each + minimum(unit, more), most)
+    end = name(head, "end", begin + each + select(lt(unit, more), 1, 0), most)
+    highest = name(head, "highest", (maximum(end, 1) - 1) // chunks, simplest(tiles))
+    parts = name(head, "parts", select(gt(end, begin), highest - begin // chunks + 1, 0), simplest(tiles + 1))
+    trip = context.variable("trip", simplest(tiles))
+    part = lt(trip, parts)
+    tile = name(item, "tile", select(part, highest - trip, parted + unit + (trip - parts) * units), simplest(tiles))
+    first = name(item, "first", select(part, maximum(begin - tile * chunks, 0), 0), simplest(as_expr(chunks)))
+    stop = select(part, minimum(end - tile * chunks, chunks), chunks)
+    count = name(item, "count", stop - first, simplest(as_expr(chunks) + 1))
+    start, long = tile * chunks, more * (each + 1)
+    lowest = select(lt(start, long), start // (each + 1), more + (start - long) // maximum(each, 1))
+    stream = Stream(split, unit, first, count, eq(first + count, chunks), lowest, size)
+    return Share(tuple(head), parts + whole, trip, tuple(item), tile, stream)
+
+
+def chunks_of(split: Split, extent: Index) -> Index:
+    """Count the chunks of a tile."""
+    return cut_chunk(split.size, extent, split.ways).trips
+
+
+def hand_on(window: Window, stream: Stream, finish: Body, link: Link | None, context: Context) -> Body:
+    """Leave the sum of a tile that another unit ends; of one that this ends, add what others left, and finish it.
+
+    They are added from the last to the first: in the same order in every run.
+
+    Args:
+        window: the accumulator.
+        stream: this unit's part of the tile.
+        finish: what becomes of the whole sum.
+        link: where the sharing was asked for.
+        context: makes buffers.
+    """
+    storage, seats = window.storage, context.seats
+    size, threads = as_int(storage.size), context.threads or 1
+    assert size is not None
+    count = widest(size, storage.dtype)
+    sums = Buffer(context.name("partial"), GL, storage.dtype, as_expr(seats) * (size * threads), unit=Kernel)
+    flags = Buffer(context.name("handed"), GL, i32, as_expr(seats), unit=Kernel)
+    context.workspaces += [Workspace(sums), Workspace(flags, zero=True)]
+    held, vec = buffer_of(storage), temporary(f"{storage.name}_part", storage, count, context)
+
+    def seat(unit: Expr) -> Expr:
+        return unit if stream.size == 1 else unit * stream.size + Var(RANK, stream.size)
+
+    def place(unit: Expr, i: Expr) -> Expr:
+        return seat(unit) * (size * threads) + (i * threads + context.thread) * count
+
+    def leave(i: Expr) -> Body:
+        put = move(RF, GL, storage.dtype, count)
+        return (Call(put, (vector(held, i * count, count), vector(sums, place(stream.unit, i), count)), link=link),)
+
+    def take(w: Expr) -> Body:
+        unit = stream.unit - 1 - w
+        get, into = move(GL, RF, storage.dtype, count), vector(vec, as_expr(0), count)
+
+        def one(i: Expr) -> Body:
+            return (
+                Call(get, (vector(sums, place(unit, i), count), into), link=link),
+                *add(held, i * count, vec, count, context),
+            )
+
+        return (Lower(View(flags, seat(unit)), context.owner, link), *loop(context, "i", size // count, one))
+
+    left = (
+        *loop(context, "i", size // count, leave),
+        Sync(context.owner, "all threads have written their sums", link),
+        Raise(View(flags, seat(stream.unit)), context.owner, link),
+    )
+    w = context.variable("w", simplest(as_expr(seats)))
+    others = For(w, stream.unit - stream.lowest, take(w))
+    title = f"Reduce(stream-K)({storage.memory})"
+    return (
+        If(not_(stream.ends), (Region(f"{title}: leave the sum to the unit that ends the tile", left, "", link),)),
+        If(
+            stream.ends,
+            (
+                If(ne(stream.first, 0), (Region(f"{title}: add what other units left", (others,), "", link),)),
+                *finish,
+            ),
+        ),
+    )

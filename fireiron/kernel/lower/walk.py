@@ -1,0 +1,463 @@
+"""Lowering, link by link: each decomposition emits its piece of code around what the rest of its chain emits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fireiron.algebra.expr import (
+    Expr,
+    Index,
+    Var,
+    and_,
+    as_expr,
+    as_int,
+    ceil_div,
+    lt,
+    maximum,
+    minimum,
+    proves,
+    simplest,
+    substitute,
+)
+from fireiron.base.errors import DecompositionError, FireironError
+from fireiron.base.records import evolve
+from fireiron.check.limits import MAX_CLUSTER
+from fireiron.kernel.analysis.ownership import RegisterLoop
+from fireiron.kernel.ir.rewrite import mentions
+from fireiron.kernel.ir.statements import BLOCK, BLOCKS, RANK, For, If, Let, Region
+from fireiron.kernel.lower.context import Body, Context, State, descend, units_of
+from fireiron.kernel.lower.epilog import lower_epilog
+from fireiron.kernel.lower.groups import OpenGroups, open_groups, reached
+from fireiron.kernel.lower.layers import lower_each
+from fireiron.kernel.lower.leaf import lower_done
+from fireiron.kernel.lower.move import lower_load, lower_own, widest_sizes
+from fireiron.kernel.lower.numbering import named, tile_numbers, tiles_in
+from fireiron.kernel.lower.parallel import count_ways, lower_parallel
+from fireiron.kernel.lower.permutation import permuted
+from fireiron.kernel.lower.pipeline import lower_split
+from fireiron.kernel.lower.products import lower_products
+from fireiron.kernel.lower.stream import chunks_of, share_out, shared_split
+from fireiron.kernel.lower.window import Cut, cut
+from fireiron.language.decompositions import (
+    Decomposition,
+    Done,
+    Each,
+    Epilog,
+    Extent,
+    Load,
+    Own,
+    Prolog,
+    Split,
+    StreamK,
+    Tile,
+    Widest,
+)
+from fireiron.language.levels import Block, Cluster, Kernel, Warp
+from fireiron.language.residual import apply
+from fireiron.language.specs import BATCH
+from fireiron.language.tensor import ColMajor, RowMajor, TileOrder
+
+WARP_WIDTH = Warp.size
+MAX_GRID = 2**31 - 1
+
+
+def lower_links(links: Sequence[Decomposition], state: State, context: Context) -> Body:
+    """Lower a chain from its first remaining link on.
+
+    Raises:
+        FireironError: located at the link that cannot be lowered.
+    """
+    if not links:
+        raise DecompositionError(
+            "unfinished",
+            f"{state.residual} is not decomposed to the end",
+            fix="close the chain by .done()",
+            path=state.path,
+        )
+    link, rest = links[0], links[1:]
+    try:
+        match link:
+            case Tile():
+                return _lower_tile(link, rest, state, context)
+            case Split() if link.level is not None:
+                return lower_parallel(link, rest, state, context, lower_links)
+            case Split():
+                return lower_split(link, rest, state, context, lower_links)
+            case Load():
+                return lower_load(link, rest, state, context, lower_links)
+            case Prolog(role):
+                below = evolve(state, residual=apply(link, state.residual))
+                whole = {**state.whole, role: state.whole.get(role, state.windows[role])}
+                below = evolve(below, whole=whole).under(f"prolog {role}", link.link)
+                return lower_links(rest, below, context)
+            case Epilog() if state.residual.sums:
+                return lower_products(link, rest, state, context, lower_links)
+            case Epilog():
+                return lower_epilog(link, rest, state, context, lower_links)
+            case Each():
+                return lower_each(link, state, context, lower_links)
+            case Own():
+                return lower_own(link, rest, state, context, lower_links)
+            case Done():
+                return lower_done(link, state.under("done", link.link), context)
+    except FireironError as error:
+        raise error.located(link.link, state.path) from None
+
+
+def _lower_tile(link: Tile, rest: Sequence[Decomposition], state: State, context: Context) -> Body:
+    order, named = link.order, link.sizes
+    if isinstance(named, Widest):
+        named, order = widest_sizes(named, state, link.order)
+    sizes: dict[str, Extent] = dict(named)
+    extents = state.residual.extents
+    parts = {dim: cut(sizes[dim], _known(extents[dim])) for dim in extents if dim in sizes}
+    words = f"tile {'x'.join(str(size) for size in sizes.values())}" + (f" to {link.level}" if link.level else "")
+    below = state.under(words, link.link)
+    if link.level is None:
+        return _loop_tile(link, parts, order, rest, below, context)
+    if state.level.name == Kernel.name:
+        return _grid_tile(link, parts, order, rest, below, context)
+    if link.level.name == Block.name and state.level.name == Cluster.name:
+        return _cluster_tile(link, parts, order, rest, below, context)
+    return _unit_tile(link, parts, order, rest, below, context)
+
+
+def _known(extent: Index | None) -> Index:
+    assert extent is not None
+    return extent
+
+
+def _loop_tile(
+    link: Tile,
+    parts: dict[str, Cut],
+    order: TileOrder,
+    rest: Sequence[Decomposition],
+    state: State,
+    context: Context,
+) -> Body:
+    dims = list(parts)
+    if order is ColMajor:
+        dims.reverse()
+    tiles: dict[str, Expr] = {dim: as_expr(0) for dim in parts}
+    loops: list[tuple[Var, Expr]] = []
+    for dim in dims:
+        trips = as_expr(parts[dim].trips)
+        if trips.range != (1, 1):
+            var = context.variable(dim.lower(), trips)
+            tiles[dim] = var
+            loops.append((var, trips))
+    inner = evolve(state, loops=(*state.loops, *(RegisterLoop(v, t, link.unrolled, link.link) for v, t in loops)))
+    if link.stages > 1:
+        trip, total = as_expr(0), 1
+        for var, trips in loops:
+            many = as_int(trips)
+            if many is None:
+                raise DecompositionError(
+                    "symbolic-tiles", f"{trips} tiles cannot go through a ring: their number is not known", fix=""
+                )
+            trip, total = trip * many + var, total * many
+        inner = evolve(inner, ring=(link.stages, trip, total))
+    body = lower_links(rest, descend(inner, parts, tiles), context)
+    for var, trips in reversed(loops):
+        body = (For(var, trips, body, link.unrolled),)
+    return body
+
+
+def _grid_tile(
+    link: Tile,
+    parts: dict[str, Cut],
+    order: TileOrder,
+    rest: Sequence[Decomposition],
+    state: State,
+    context: Context,
+) -> Body:
+    missing = [
+        dim for dim, extent in state.residual.sizes if dim not in parts and dim != "K" and simplest(_known(extent)) != 1
+    ]
+    if missing:
+        raise DecompositionError(
+            "tile-gaps",
+            f"tiles of {state.residual.short} leave {', '.join(missing)} whole in every block",
+            fix="size the tile in that dimension too: tile(m, n, batch=1)",
+        )
+    opened = open_groups(link, parts, state, context)
+    total = opened.groups.most if opened else tiles_in(parts)
+    assert link.level is not None
+    count_ways(rest, state, context)
+    size = _blocks_of(link, rest, {dim: part.size for dim, part in parts.items()}) * context.joined
+    context.grid, context.cluster = total * size * context.ways, size
+    context.resident, context.persistent, context.dependent = link.resident, link.persistent, link.dependent
+    # A grid holds fewer blocks than 2^31, whatever the sizes: its index and what is made of it are 32-bit.
+    block = Var(BLOCK, simplest(minimum(context.grid, MAX_GRID)))
+    index: Expr = block // size
+    context.tiles = simplest(total * size)
+    if link.persistent:
+        return _work_loop(link, parts, order, rest, state, context, index, size, opened)
+    if context.ways != 1:
+        # The blocks of a tile are neighbours: they end together, and their sums are still in the L2 cache.
+        context.way = context.define("way", index % context.ways, context.ways)
+        index = context.define("tile", index // context.ways, simplest(minimum(total, MAX_GRID)))
+    context.tile = _of_blocks(index, size)
+    index = permuted(link, index, simplest(total))
+    if opened:
+        return _group_tile(link, opened, order, rest, context, index, "block" if size == 1 else "cluster")
+    tiles = named(tile_numbers(index, parts, order), "block" if size == 1 else "cluster", parts, context)
+    inside = descend(state, parts, tiles, link.level)
+    body = lower_links(rest, inside, context)
+    return (Region(str(inside.residual), body, state.path, link.link),)
+
+
+def _of_blocks(tile: Expr, size: int) -> Expr:
+    """Number the tile of this block, from that of its cluster."""
+    return tile if size == 1 else tile * size + Var(RANK, size)
+
+
+def _blocks_of(link: Tile, rest: Sequence[Decomposition], sizes: dict[str, Index]) -> int:
+    """Count the blocks of a cluster, which the next tile says.
+
+    Raises:
+        DecompositionError: `cluster-blocks`.
+    """
+    if link.level is None or link.level.name != Cluster.name:
+        return 1
+    inner = next((x for x in rest if isinstance(x, Tile)), None)
+    if inner is None or inner.level is None or inner.level.name != Block.name or isinstance(inner.sizes, Widest):
+        raise DecompositionError(
+            "cluster-blocks",
+            "a tile for a Cluster says nothing of its blocks",
+            fix="follow it by tile(m, n).to(Block)",
+            link=link.link,
+        )
+    count = 1
+    for dim, size in inner.sizes:
+        found = cut(size, sizes[dim]).trips if dim in sizes else 1
+        assert isinstance(found, int)
+        count *= found
+    if count > MAX_CLUSTER:
+        raise DecompositionError(
+            "cluster-blocks",
+            f"a cluster of {count} blocks is larger than the {MAX_CLUSTER} that every GPU takes",
+            fix=f"use clusters of at most {MAX_CLUSTER} blocks",
+            link=inner.link,
+        )
+    return count
+
+
+def _work_loop(
+    link: Tile,
+    parts: dict[str, Cut],
+    order: TileOrder,
+    rest: Sequence[Decomposition],
+    state: State,
+    context: Context,
+    unit: Expr,
+    size: int,
+    opened: OpenGroups | None,
+) -> Body:
+    """Let each launched unit take every so-manieth work item: a tile, or one way's part of it."""
+    tiles = opened.groups.most if opened else tiles_in(parts)
+    if link.share is not None:
+        return _stream_loop(link, link.share, parts, order, rest, state, context, unit, size)
+    total = tiles * context.ways
+    most = simplest(minimum(total, MAX_GRID))
+    units = Var(BLOCKS, simplest(minimum(total * size, MAX_GRID)) + 1, size) // size
+    stagger = next((x.staggered for x in rest if isinstance(x, Tile) and x.staggered > 1), 1)
+    step, first = units, unit
+    if stagger > 1 and context.role == "math":
+        # This unit takes one trip in so many, starting with its own number.
+        level = next(x.level for x in rest if isinstance(x, Tile) and x.staggered > 1)
+        assert level is not None and level.size is not None
+        context.staggered, context.threads, context.owner = stagger, stagger * level.size, level
+        turn = context.define("warpgroup", context.thread // (context.threads // stagger), stagger)
+        step, first = units * stagger, unit + turn * units
+    always = proves(lt(first, total))
+    trips = ceil_div(total - first, step) if always else maximum(total - first + step - 1, 0) // step
+    context.trip = trip = context.variable("trip", simplest(ceil_div(total, 1)))
+    tile = item = context.variable("tile" if context.ways == 1 else "item", most)
+    lets = [Let(item, first + trip * step)]
+    if context.ways != 1:
+        # The ways of a tile are neighbours: they end together, and their sums are still in the L2 cache.
+        way = context.variable("way", context.ways)
+        tile = context.variable("tile", simplest(minimum(tiles, MAX_GRID)))
+        lets += [Let(way, item % context.ways), Let(tile, item // context.ways)]
+        context.way = way
+    context.tile = _of_blocks(tile, size)
+    context.following = lt(first + (trip + 1) * step, total), {trip: trip + 1}
+    if opened:
+        index = permuted(link, tile, simplest(tiles))
+        body = _needed(tuple(lets), _group_tile(link, opened, order, rest, context, index, "tile"))
+    else:
+        body = _work(link, parts, order, rest, state, context, tile, tuple(lets))
+    return (For(trip, trips, body),)
+
+
+def _work(
+    link: Tile,
+    parts: dict[str, Cut],
+    order: TileOrder,
+    rest: Sequence[Decomposition],
+    state: State,
+    context: Context,
+    tile: Expr,
+    lets: tuple[Let, ...],
+) -> Body:
+    """Lower what a persistent unit does in one trip, with the names that it needs."""
+    index = permuted(link, tile, simplest(tiles_in(parts)))
+    defined, numbers = _let(tile_numbers(index, parts, order), "tile", parts, context)
+    if context.following is not None:
+        for let in (*lets, *defined):
+            if isinstance(let, Let):
+                context.following[1][let.var] = substitute(let.value, context.following[1])
+    inside = descend(state, parts, numbers, link.level)
+    body = _needed(lets, (*defined, *lower_links(rest, inside, context)))
+    return (Region(str(inside.residual), body, state.path, link.link),)
+
+
+def _needed(lets: tuple[Let, ...], body: Body) -> Body:
+    """Put names before what says them: one role may not need what the other does."""
+    for let in reversed(lets):
+        body = (let, *body) if mentions(body, let.var) else body
+    return body
+
+
+def _let(
+    numbers: dict[str, Expr], prefix: str, parts: dict[str, Cut], context: Context
+) -> tuple[Body, dict[str, Expr]]:
+    """Name a tile's number along each dimension where it stands."""
+    named = {dim: context.variable(f"{prefix}_{dim.lower()}", parts[dim].trips) for dim in numbers}
+    return tuple(Let(named[dim], number) for dim, number in numbers.items()), dict[str, Expr](named)
+
+
+def _group_tile(
+    link: Tile,
+    opened: OpenGroups,
+    order: TileOrder,
+    rest: Sequence[Decomposition],
+    context: Context,
+    item: Expr,
+    prefix: str,
+) -> Body:
+    """Find the group that holds an item, and which of its tiles that is; nothing is left to do behind the last one."""
+    inner = {dim: part for dim, part in opened.parts.items() if dim != BATCH}
+    place = context.variable(f"{opened.groups.name}_item", simplest(minimum(opened.groups.most, MAX_GRID)))
+    lets, numbers = _let(tile_numbers(place, inner, order), prefix, inner, context)
+    inside = descend(opened.state, opened.parts, opened.numbers(numbers), link.level)
+    body = (Let(place, item - opened.groups.first), *lets, *lower_links(rest, inside, context))
+    region = Region(str(inside.residual), body, opened.state.path, link.link)
+    return (opened.find(item, context), If(opened.groups.found, (region,)))
+
+
+def _stream_loop(
+    link: Tile,
+    share: StreamK,
+    parts: dict[str, Cut],
+    order: TileOrder,
+    rest: Sequence[Decomposition],
+    state: State,
+    context: Context,
+    unit: Expr,
+    size: int,
+) -> Body:
+    """Let each launched unit take its share of all tiles' chunks of K."""
+    split = shared_split(share, rest, link)
+    tiles, chunks = tiles_in(parts), chunks_of(split, _known(state.residual.extents["K"]))
+    most = minimum(tiles * chunks, share.units)
+    context.grid, context.seats = most * size, simplest(most * size)
+    unit = Var(BLOCK, context.seats) // size
+    units = Var(BLOCKS, simplest(most * size) + 1, size) // size
+    mine = share_out(split, tiles, chunks, unit, units, size, context)
+    context.stream, context.tile = mine.stream, _of_blocks(mine.tile, size)
+    body = _work(link, parts, order, rest, state, context, mine.tile, mine.item)
+    return (*mine.head, For(mine.trip, mine.trips, body))
+
+
+def _cluster_tile(
+    link: Tile,
+    parts: dict[str, Cut],
+    order: TileOrder,
+    rest: Sequence[Decomposition],
+    state: State,
+    context: Context,
+) -> Body:
+    rank: Expr = Var(RANK, context.cluster) if context.cluster > 1 else as_expr(0)
+    if order is not RowMajor or link.permute is not None:
+        raise DecompositionError(
+            "cluster-blocks", "the blocks of a cluster count its tiles row by row", fix="drop layout() and permute()"
+        )
+    context.resident = max(context.resident, link.resident)
+    numbers = tile_numbers(rank, parts, order)
+    for dim, part in parts.items():
+        assert isinstance(part.trips, int)
+        context.ranks[dim] = (part.trips, numbers[dim])
+    inside = descend(state, parts, numbers, link.level)
+    body = lower_links(rest, inside, context)
+    return (Region(str(inside.residual), body, state.path, link.link),)
+
+
+def _unit_tile(
+    link: Tile,
+    parts: dict[str, Cut],
+    order: TileOrder,
+    rest: Sequence[Decomposition],
+    state: State,
+    context: Context,
+) -> Body:
+    level = link.level
+    assert level is not None
+    total = simplest(tiles_in(parts))
+    if not isinstance(total, int):
+        raise DecompositionError(
+            "symbolic-tiles",
+            f"{total} tiles cannot be mapped to {level}: the count is not known",
+            fix="tile to Block first",
+        )
+    units = units_of(level, state, context, total, link.units)
+    if link.staggered > 1:  # all units run this, each in its own trip of the persistent loop
+        if not context.persistent:
+            raise DecompositionError(
+                "staggered-units",
+                f"staggered({link.staggered}) shares out the trips of a persistent loop, and there is none",
+                fix="refine the grid's tile by .persistent()",
+            )
+        if not context.loaders:
+            raise DecompositionError(
+                "staggered-units",
+                f"staggered({link.staggered}) lets units compute different tiles at a time, and the loads above "
+                "belong to all of them",
+                fix="give the loads to a role of their own: split(k).pipeline(n).specialize() above",
+            )
+        inside = descend(state, parts, {dim: as_expr(0) for dim in parts}, level)
+        inside = evolve(inside, position=units.position, width=units.width)
+        return (Region(str(inside.residual), lower_links(rest, inside, context), state.path, link.link),)
+    word = "lane" if level.size == 1 and state.width == WARP_WIDTH else level.name.lower()
+    unit = context.define(word, units.index, units.present)
+    index = permuted(link, unit, units.count) if units.count > 1 else as_expr(0)
+    trips = -(-total // units.count)
+    loops = state.loops
+    var: Var | None = None
+    if trips > 1:
+        var = context.variable("r", trips)
+        index = index + var * units.count
+        loops = (*loops, RegisterLoop(var, as_expr(trips), link.unrolled or trips <= 32, link.link))
+    numbers = named(tile_numbers(index, parts, order), word, parts, context)
+    present = lt(index, total)
+    if units.count < units.present:
+        present = and_(lt(unit, units.count), present)
+    guards = state.guards if proves(present) else (*state.guards, present)
+    # Where units take tiles in turn, or stand idle, a pipeline around them keeps its loop.
+    flow = None if var is None and proves(present) else state.flow
+    inside = descend(evolve(state, loops=loops, guards=guards), parts, numbers, level)
+    inside = inside if flow is None else evolve(inside, flow=None)
+    inside = evolve(inside, position=units.position, width=units.width)
+    if context.loaders and state.level.name == Block.name and var is None:
+        context.busy = reached(inside)
+        if context.busy is not None:  # a unit that computes nothing stores zeros, under predicates that never hold
+            state.windows["C"].storage.seeded = True
+    body = lower_links(rest, inside, context)
+    if state.residual.kind == "MatMul":
+        body = (Region(str(inside.residual), body, state.path, link.link),)
+    if not proves(present):
+        body = (If(present, body),)
+    if var is not None:
+        body = (For(var, as_expr(trips), body, loops[-1].unrolled),)
+    return body if flow is None else flow.around(body)

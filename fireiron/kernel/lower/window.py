@@ -1,0 +1,311 @@
+"""Windows: which part of a buffer an operand of the residual spec is, one axis a dimension.
+
+An axis maps the residual's local index to a buffer coordinate: `coordinate(x) = offset + steps(x)`. Tiling composes
+`steps` and moves `offset`; loading starts a fresh frame. Bounds travel along: a tile that does not divide its extent
+leaves a condition behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+import attrs
+
+from fireiron.algebra.dtypes import DType
+from fireiron.algebra.expr import Expr, Index, Var, and_, as_expr, ceil_div, ge, le, lt, proves, substitute
+from fireiron.algebra.layout import IndexTree, Layout
+from fireiron.algebra.layout_compose import complement, compose
+from fireiron.algebra.swizzle import Swizzle
+from fireiron.base.errors import DecompositionError
+from fireiron.base.link import Link
+from fireiron.base.records import evolve
+from fireiron.kernel.analysis.ownership import Ownership
+from fireiron.language.decompositions import Chunks, Extent, Reduction
+from fireiron.language.levels import Level, Memory
+from fireiron.language.tensor import Order, Tensor
+
+
+@attrs.frozen
+class Partial:
+    """Say who holds partial sums of an accumulator: the units of a parallel split, each of its own chunk of K.
+
+    Args:
+        ways: how many units add up to the sum.
+        way: which of them this thread belongs to.
+        level: the units' level.
+        seat: this thread's place among `seats` of one way; threads of equal seats hold sums of the same elements.
+        reduce: how the sums become one.
+        path: of the split.
+    """
+
+    ways: Index
+    way: Expr
+    level: Level
+    seat: Expr
+    seats: Index
+    reduce: Reduction
+    path: str
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+
+@attrs.define(eq=False)
+class Storage:
+    """Collect what lowering learns of one buffer; frozen into an `ir.Buffer` at the end.
+
+    Args:
+        strides: elements between neighbours of each dimension, or a layout of coordinates.
+        size: elements of one slot (RF: that one thread holds; known once ownership is).
+        unit: the level whose units each own one copy; `copy` is this thread's copy, of `copies`.
+        no_sync: whether the author's schedule claims that no barrier is needed, and the link that does.
+        align: bytes to which the buffer is aligned.
+        guarded: whether mbarriers order every access.
+        follows: the register tensor from which it is made element by element.
+        seeded: whether an accumulator starts at something else than zero.
+        partials: of an accumulator, the parallel splits whose units each hold a partial sum, outermost first.
+        order: in which order the source lies in memory that a register tensor is loaded from.
+    """
+
+    name: str
+    memory: Memory
+    dtype: DType
+    shape: tuple[Index, ...]
+    strides: tuple[Index, ...] | Layout
+    size: Expr
+    unit: Level
+    swizzle: Swizzle | None = None
+    slots: int = 1
+    copy: Expr | None = None
+    copies: int = 1
+    tensor: Tensor | None = None
+    ownership: Ownership | None = None
+    reuse: bool = False
+    no_sync: bool = False
+    link: Link | None = None
+    align: int = 1
+    guarded: bool = False
+    follows: str = ""
+    seeded: bool = False
+    partials: list[Partial] = attrs.field(factory=list[Partial])
+    order: Order | None = None
+
+    def address(self, coordinates: tuple[Expr, ...]) -> Expr:
+        """Give the flat element offset of a coordinate, before swizzling."""
+        if isinstance(self.strides, Layout):
+            return as_expr(self.strides(tuple(coordinates)))
+        total = as_expr(0)
+        for coordinate, stride in zip(coordinates, self.strides, strict=True):
+            total = total + coordinate * stride
+        return total
+
+
+@attrs.frozen
+class Bound:
+    """Demand `offset + steps(x) < limit` (`lower`: `>= 0`) of a local index x."""
+
+    offset: Expr
+    steps: Layout | None
+    limit: Expr
+    lower: bool = False
+
+    def condition(self, shift: Index = 0) -> Expr:
+        """Give the condition for one element."""
+        return ge(self.offset + shift, 0) if self.lower else lt(self.offset + shift, self.limit)
+
+
+@lru_cache(4096)
+def line(extent: Index, stride: Index) -> Layout:
+    """Give the layout of one mode; windows ask for the same few over and over."""
+    return Layout(extent, stride)
+
+
+@attrs.frozen(slots=False)
+class Axis:
+    """Map a dimension's local index to a buffer coordinate; `steps` None is the identity."""
+
+    dim: str
+    size: Index
+    offset: Expr
+    steps: Layout | None = None
+    bounds: tuple[Bound, ...] = ()
+
+    @property
+    def layout(self) -> Layout:
+        """Give `steps` with the identity spelled out."""
+        assert isinstance(self.size, int)
+        return line(self.size, 1) if self.steps is None else self.steps
+
+
+@attrs.frozen
+class Cut:
+    """Say how a tile cuts one dimension.
+
+    Args:
+        inner: local index -> parent index.
+        outer: tile number -> parent index, None where the number of tiles is no int.
+        trips: how many tiles.
+        size: elements of a tile; an expression where the number of tiles is given, and the extent is not.
+        ragged: whether the last tile may cross the extent.
+    """
+
+    inner: Layout
+    outer: Layout | None
+    trips: Index
+    size: Index
+    ragged: bool
+
+
+@lru_cache(4096)
+def cut(size: Extent, extent: Index) -> Cut:
+    """Cut an extent.
+
+    Raises:
+        DecompositionError: `tile-gaps` where chunks leave gaps or overlap.
+    """
+    if isinstance(size, Chunks):
+        return _cut_chunks(size, extent)
+    trips = ceil_div(extent, size) if isinstance(extent, Expr) else -(-extent // size)
+    ragged = not (isinstance(extent, int) and extent % size == 0) and not (
+        isinstance(extent, Expr) and extent.divisor % size == 0
+    )
+    outer = Layout(trips, size) if isinstance(trips, int) else None
+    return Cut(Layout(size, 1), outer, trips, size, ragged)
+
+
+def cut_chunk(size: Index, extent: Index, ways: int | None) -> Cut:
+    """Cut K into chunks, as many as `ways` says where it does; the last ones may be partial or empty."""
+    if ways is None:
+        assert isinstance(size, int)
+        return cut(size, extent)
+    ragged = not proves(le(size * as_expr(ways), extent))
+    return Cut(Layout(size, 1), Layout(ways, size), ways, size, ragged)
+
+
+def _cut_chunks(size: Chunks, extent: Index) -> Cut:
+    if not isinstance(extent, int) or extent % size.stride or size.stride % size.chunk:
+        raise DecompositionError(
+            "tile-gaps",
+            f"chunks of {size.chunk} at stride {size.stride} do not cover an extent of {extent} "
+            "without gaps or overlap",
+            fix="the stride must be a multiple of the chunk, and divide the extent",
+        )
+    inner = Layout((size.chunk, extent // size.stride), (1, size.stride))
+    outer = complement(inner, extent)
+    return Cut(inner, outer, outer.size, inner.size, ragged=False)
+
+
+def _advance(offset: Expr, steps: Layout | None, part: Cut, tile: Expr) -> tuple[Expr, Layout | None]:
+    if steps is None:
+        moved = offset + (tile * part.size if part.outer is None else part.outer(tile))
+        return moved, None if part.inner.stride == 1 else part.inner
+    if part.size == steps.size:
+        return offset, steps
+    if part.ragged or part.outer is None:
+        raise DecompositionError(
+            "tile-ragged",
+            f"a tile of {part.size} does not divide the {steps.size} elements that a strided tile left",
+            fix=f"use a divisor of {steps.size}",
+        )
+    return offset + compose(steps, part.outer)(tile), compose(steps, part.inner)
+
+
+def advance(axis: Axis, part: Cut, tile: Expr) -> Axis:
+    """Descend an axis to one tile."""
+    offset, steps = _advance(axis.offset, axis.steps, part, tile)
+    bounds = [evolve(b, offset=o, steps=s) for b in axis.bounds for o, s in [_advance(b.offset, b.steps, part, tile)]]
+    if part.ragged:
+        bounds.append(Bound(tile * part.size, None, as_expr(axis.size)))
+    return Axis(axis.dim, part.size, offset, steps, tuple(bounds))
+
+
+@attrs.frozen(slots=False)
+class Window:
+    """Name the part of a buffer that an operand is now, in ring slot `slot` (None: not in a ring)."""
+
+    storage: Storage
+    axes: tuple[Axis, ...]
+    slot: Expr | None = None
+
+    def axis(self, dim: str) -> Axis | None:
+        """Find the axis of a dimension."""
+        return next((a for a in self.axes if a.dim == dim), None)
+
+    @property
+    def origin(self) -> tuple[Expr, ...]:
+        """Give the coordinates of the first element."""
+        return tuple(a.offset for a in self.axes)
+
+    def base(self) -> Expr:
+        """Give the flat offset of slot and copy, in elements."""
+        storage = self.storage
+        total = as_expr(0)
+        if self.slot is not None and storage.slots > 1:
+            total = total + (self.slot % storage.slots) * storage.size
+        if storage.copy is not None and storage.copies > 1:
+            total = total + storage.copy * (storage.size * storage.slots)
+        return total
+
+    def linear(self) -> Expr:
+        """Give the flat element offset of the first element, before swizzling."""
+        return self.storage.address(self.origin)
+
+    def steps_along(self, index: int) -> Layout | None:
+        """Give local index -> element steps of one axis, None where they depend on the place."""
+        strides = self.storage.strides
+        axis = self.axes[index]
+        if isinstance(strides, Layout):
+            mode = strides[index]
+            if mode.depth > 0:
+                return _hierarchical(mode, axis)
+            stride = mode.stride
+        else:
+            stride = strides[index]
+        assert not isinstance(stride, tuple)
+        if axis.steps is None:
+            assert isinstance(axis.size, int)
+            return line(axis.size, stride)
+        return Layout(axis.steps.shape, _scaled(axis.steps.stride, stride))
+
+    def condition(self) -> Expr | None:
+        """Give the condition under which the first element exists, None where it always does."""
+        conditions = [b.condition() for a in self.axes for b in a.bounds]
+        total = and_(*conditions) if conditions else None
+        return None if total is None or proves(total) else total
+
+
+def _scaled(stride: IndexTree, by: Index) -> IndexTree:
+    return tuple(_scaled(s, by) for s in stride) if isinstance(stride, tuple) else stride * by
+
+
+def _hierarchical(mode: Layout, axis: Axis) -> Layout | None:
+    """Step through a hierarchical mode where the first element's place does not matter: no run ends inside."""
+    run = mode.leaves[0][0]
+    assert isinstance(run, int)
+    layout = axis.layout
+    if layout.size == 1:
+        return Layout(1, 0)
+    size = layout.size
+    if isinstance(size, int) and run % size == 0 and layout.stride == 1 and axis.offset.divisor % size == 0:
+        return Layout(layout.shape, mode.leaves[0][1])  # it ends inside the run, wherever in it it starts
+    if axis.offset.divisor % run or layout.stride != 1:
+        return None
+    if layout.size <= run:
+        return Layout(layout.shape, mode.leaves[0][1])
+    if layout.size % run == 0 and len(mode.leaves) == 2:
+        return Layout((run, layout.size // run), (mode.leaves[0][1], mode.leaves[1][1]))
+    return None
+
+
+def substituted(window: Window, values: Mapping[Var, Expr]) -> Window:
+    """Replace variables in a window's place."""
+    if not values:
+        return window
+    axes = tuple(
+        evolve(
+            axis,
+            offset=substitute(axis.offset, values),
+            bounds=tuple(evolve(b, offset=substitute(b.offset, values)) for b in axis.bounds),
+        )
+        for axis in window.axes
+    )
+    return evolve(window, axes=axes)

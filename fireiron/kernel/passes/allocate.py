@@ -1,0 +1,160 @@
+"""Shared memory: where each buffer lies, and which dead buffers a later one may overlay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from fireiron.algebra.expr import as_int
+from fireiron.kernel.ir.statements import (
+    Ask,
+    Buffer,
+    Call,
+    Compute,
+    CountIn,
+    FindGroup,
+    For,
+    If,
+    Lower,
+    Micro,
+    Raise,
+    Region,
+    Roles,
+    Statement,
+    View,
+    Wait,
+)
+from fireiron.kernel.lower.window import Storage
+from fireiron.language.levels import SH
+
+ALIGN = 128
+
+
+def allocate(storages: tuple[Storage, ...], body: tuple[Statement, ...]) -> tuple[dict[str, Buffer], int]:
+    """Give every buffer its size, and every shared one its offset; returns buffers by name and the bytes in all.
+
+    A buffer marked `reuse` starts at the lowest buffer that is dead before its own first access, with nothing
+    alive above.
+    """
+    lives = _lives(body)
+    buffers: dict[str, Buffer] = {}
+    end = 0
+    for storage in sorted(storages, key=lambda s: s.reuse):
+        nbytes = 0 if storage.memory.registers else _nbytes(storage)
+        offset = 0
+        if storage.memory == SH:
+            offset = _overlay(storage, buffers, lives) if storage.reuse else end
+            align = max(ALIGN, storage.align)
+            offset = -(-offset // align) * align
+            end = max(end, offset + nbytes)
+        buffers[storage.name] = Buffer(
+            storage.name, storage.memory, storage.dtype, storage.size, storage.slots, storage.unit, offset, nbytes,
+            guarded=storage.guarded, follows=storage.follows,
+        )  # fmt: skip
+    return buffers, end
+
+
+def _nbytes(storage: Storage) -> int:
+    size = as_int(storage.size)
+    assert size is not None
+    return storage.dtype.nbytes_of(size) * storage.slots * storage.copies
+
+
+def _overlay(storage: Storage, placed: Mapping[str, Buffer], lives: Mapping[str, tuple[int, int]]) -> int:
+    """Find the lowest offset above which no placed buffer is alive between this one's first access and its last.
+
+    What mbarriers guard is alive throughout: who else accesses it is not seen here.
+    """
+    born, dies = lives.get(storage.name, (0, 0))
+    alive = [
+        b
+        for b in placed.values()
+        if b.memory == SH
+        and (b.guarded or not (lives.get(b.name, (0, -1))[1] < born or lives.get(b.name, (0, 0))[0] > dies))
+    ]
+    return max((b.offset + b.nbytes for b in alive), default=0)
+
+
+def _lives(body: tuple[Statement, ...]) -> dict[str, tuple[int, int]]:
+    """Give the first and last access of each buffer in program order.
+
+    A loop is one point for what is alive around its back edge.
+    """
+    lives: dict[str, tuple[int, int]] = {}
+    clock = 0
+
+    def note(view: View, at: int) -> None:
+        first, last = lives.get(view.buffer.name, (at, at))
+        lives[view.buffer.name] = (min(first, at), max(last, at))
+
+    def visit(statements: tuple[Statement, ...], point: int | None) -> None:
+        nonlocal clock
+        for statement in statements:
+            clock += 1
+            at = clock if point is None else point
+            match statement:
+                case For(body=inner):
+                    visit(inner, at)
+                case If(body=inner) | Region(body=inner):
+                    visit(inner, point)
+                case Roles(roles=roles):  # they run at the same time: no buffer of one is dead while another runs
+                    for role in roles:
+                        visit(role.body, at)
+                case _:
+                    for view in views_of(statement):
+                        note(view, at)
+
+    visit(body, None)
+    return lives
+
+
+def views_of(statement: Statement) -> tuple[View, ...]:
+    """List the views that one simple statement touches."""
+    match statement:
+        case Call(views=views) | Micro(views=views):
+            return views
+        case Compute(dst, _, inputs):
+            return (dst, *inputs)
+        case _:
+            return ()
+
+
+def rebind(body: tuple[Statement, ...], buffers: Mapping[str, Buffer]) -> tuple[Statement, ...]:
+    """Replace provisional buffers by the final ones of the same name."""
+
+    def final(view: View) -> View:
+        return attrs.evolve(view, buffer=buffers[view.buffer.name])
+
+    out: list[Statement] = []
+    for statement in body:
+        match statement:
+            case Region(title, inner, path, link):
+                out.append(Region(title, rebind(inner, buffers), path, link))
+            case For(body=inner):
+                out.append(attrs.evolve(statement, body=rebind(inner, buffers)))
+            case If(condition, inner):
+                out.append(If(condition, rebind(inner, buffers)))
+            case Roles(roles=roles):
+                out.append(Roles(tuple(attrs.evolve(role, body=rebind(role.body, buffers)) for role in roles)))
+            case Call(views=views, map=described):
+                if described is not None:
+                    described = attrs.evolve(described, buffer=buffers[described.buffer.name])
+                out.append(attrs.evolve(statement, views=tuple(final(v) for v in views), map=described))
+            case Micro(views=views):
+                out.append(attrs.evolve(statement, views=tuple(final(v) for v in views)))
+            case Ask(view=view):
+                out.append(attrs.evolve(statement, view=final(view)))
+            case FindGroup(ends=ends):
+                out.append(attrs.evolve(statement, ends=final(ends)))
+            case Wait(holds=holds) if holds is not None:
+                out.append(attrs.evolve(statement, holds=buffers[holds.name]))
+            case CountIn(counter=counter):
+                out.append(attrs.evolve(statement, counter=final(counter)))
+            case Raise(flag=flag) | Lower(flag=flag):
+                out.append(attrs.evolve(statement, flag=final(flag)))
+            case Compute(dst, _, inputs):
+                out.append(attrs.evolve(statement, dst=final(dst), inputs=tuple(final(v) for v in inputs)))
+            case _:
+                out.append(statement)
+    return tuple(out)

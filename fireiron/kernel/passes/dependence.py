@@ -1,0 +1,129 @@
+"""Dependent launches: a kernel begins while the one before it in the stream ends, and lets the one behind begin early.
+
+Two statements make it so, placed by rule. Every thread waits for the end of the launch before ahead of its first access
+of global memory, reads and writes alike: what it reads may be written there, what it writes may still be read. What
+does not touch global memory stands before that, and so do requests to the L2 cache, which sees later writes. And a
+block tells that the launch behind may begin once all it will load has been asked for, or, where no role loads, before
+it first stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import attrs
+
+from fireiron.algebra.expr import Expr, eq
+from fireiron.kernel.analysis.sampling import reads_and_writes
+from fireiron.kernel.ir.statements import (
+    Call,
+    Compute,
+    CountIn,
+    Fence,
+    FindGroup,
+    For,
+    If,
+    Lower,
+    Micro,
+    Raise,
+    Region,
+    Roles,
+    Statement,
+    walk,
+)
+from fireiron.language.levels import GL
+
+Body = tuple[Statement, ...]
+
+WAIT = Fence("grid.wait", "the launch before has ended")
+LAUNCH = Fence("grid.launch", "the launch behind may begin")
+
+
+def dependent(body: Body, trip: Expr) -> Body:
+    """Place both statements in a kernel's body.
+
+    Args:
+        body: what every thread runs.
+        trip: the variable of the loop over a persistent block's tiles.
+    """
+    if any(isinstance(s, Roles) for s in body):
+        return tuple(_roles(s) if isinstance(s, Roles) else s for s in body)
+    return _ahead(_ahead(body, _touches, WAIT), _writes, LAUNCH, trip)
+
+
+def _roles(roles: Roles) -> Roles:
+    """Let each role wait for itself, and the first one, which loads, tell."""
+    load, *others = (attrs.evolve(role, body=_ahead(role.body, _touches, WAIT)) for role in roles.roles)
+    return Roles((attrs.evolve(load, body=_behind(load.body, LAUNCH)), *others))
+
+
+def _ahead(body: Body, wanted: Callable[[Statement], bool], mark: Fence, trip: Expr | None = None) -> Body:
+    """Put a statement ahead of the first one that is wanted, outside conditions that others of them do not stand under.
+
+    Inside the loop over a block's tiles, where that is given, it stands in the last trip alone.
+    """
+    for i, s in enumerate(body):
+        if not _holds(s, wanted):
+            continue
+        match s:
+            case Region(body=inner):
+                s = attrs.evolve(s, body=_ahead(inner, wanted, mark, trip))
+            case If(body=inner) if not any(_holds(other, wanted) for other in body[i + 1 :]):
+                s = attrs.evolve(s, body=_ahead(inner, wanted, mark, trip))
+            case For(var=var, extent=extent, body=inner) if var == trip:
+                last = If(eq(var, extent - 1), (mark,))
+                s = attrs.evolve(s, body=_ahead(inner, wanted, mark, trip))
+                s = attrs.evolve(s, body=_replaced(s.body, mark, last))
+            case _:
+                return (*body[:i], mark, *body[i:])
+        return (*body[:i], s, *body[i + 1 :])
+    return body
+
+
+def _behind(body: Body, mark: Fence) -> Body:
+    """Put a statement behind the last one that touches global memory, outside loops."""
+    for i in reversed(range(len(body))):
+        s = body[i]
+        if not _holds(s, _touches):
+            continue
+        match s:
+            case Region(body=inner) | If(body=inner):
+                return (*body[:i], attrs.evolve(s, body=_behind(inner, mark)), *body[i + 1 :])
+            case _:
+                return (*body[: i + 1], mark, *body[i + 1 :])
+    return body
+
+
+def _replaced(body: Body, mark: Statement, by: Statement) -> Body:
+    out: list[Statement] = []
+    for s in body:
+        match s:
+            case Region(body=inner) | If(body=inner):
+                out.append(attrs.evolve(s, body=_replaced(inner, mark, by)))
+            case _:
+                out.append(by if s is mark else s)
+    return tuple(out)
+
+
+def _holds(statement: Statement, wanted: Callable[[Statement], bool]) -> bool:
+    return any(wanted(s) for s in walk((statement,)))
+
+
+def _touches(statement: Statement) -> bool:
+    """Say whether a statement accesses global memory."""
+    match statement:
+        case CountIn() | Raise() | Lower() | FindGroup():
+            return True
+        case _:
+            return _accesses(statement, ("read", "write"))
+
+
+def _writes(statement: Statement) -> bool:
+    return isinstance(statement, CountIn | Raise | Lower) or _accesses(statement, ("write",))
+
+
+def _accesses(statement: Statement, ways: tuple[Literal["read", "write"], ...]) -> bool:
+    if not isinstance(statement, Call | Compute | Micro):
+        return False
+    return any(view.buffer.memory == GL and way in ways for view, way in reads_and_writes(statement))

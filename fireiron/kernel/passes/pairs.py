@@ -1,0 +1,100 @@
+"""Pointwise loops over neighbours of 16-bit floats: one instruction computes two of them.
+
+Only operations whose packed form gives the same bits as the single one, which computes in float and rounds once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from fireiron.algebra.dtypes import bf16, f16
+from fireiron.algebra.expr import Expr, Var, as_expr, as_int, simplest, substitute
+from fireiron.algebra.scalar import Binary, Scalar, Unary
+from fireiron.kernel.ir.statements import Compute, For, If, Region, Roles, View
+from fireiron.kernel.lower.context import Body
+
+FIRST_ARCH = 80  # the first architecture that bounds pairs
+_EITHER: Final = ("max", "min", "neg", "abs")
+_PACKED: Final = {f16: (*_EITHER, "add", "sub", "mul"), bf16: _EITHER}
+
+
+@attrs.frozen
+class Pair:
+    """Describe two trips of a loop at once: views of the element of the first, and of the second.
+
+    Args:
+        var: counts the pairs.
+        count: how many there are.
+        tree: what is computed.
+        dst: the elements that are written.
+        inputs: those that are read, of each input.
+    """
+
+    var: Var
+    count: int
+    tree: Scalar
+    dst: tuple[View, View]
+    inputs: tuple[tuple[View, View], ...]
+
+
+def with_pairs(body: Body) -> Body:
+    """Mark the loops whose trips run in pairs."""
+    found: Body = ()
+    for s in body:
+        match s:
+            case For() if pair_of(s) is not None:
+                found += (attrs.evolve(s, pairs=True),)
+            case For(body=inner) | If(body=inner) | Region(body=inner):
+                found += (attrs.evolve(s, body=with_pairs(inner)),)
+            case Roles(roles=roles):
+                found += (Roles(tuple(attrs.evolve(role, body=with_pairs(role.body)) for role in roles)),)
+            case _:
+                found += (s,)
+    return found
+
+
+def pair_of(loop: For) -> Pair | None:
+    """Take two trips of a loop together; None where that does not give the same bits.
+
+    Args:
+        loop: unrolled, around one `Compute` whose elements lie beside each other in registers.
+    """
+    count = as_int(loop.extent)
+    if not loop.unroll or count is None or count % 2 or len(loop.body) != 1:
+        return None
+    (one,) = loop.body
+    if not isinstance(one, Compute) or one.write is not None or not packs(one.expr):
+        return None
+    var = Var(loop.var.name, count // 2)
+    first: dict[Expr, Expr] = {loop.var: as_expr(2 * var)}
+    second: dict[Expr, Expr] = {loop.var: 2 * var + 1}
+
+    def both(view: View) -> tuple[View, View]:
+        return _at(view, first), _at(view, second)
+
+    dst, inputs = both(one.dst), tuple(map(both, one.inputs))
+    # An element that is read must not be one that the pair has overwritten.
+    safe = all(a.buffer.name != dst[0].buffer.name or a.offset == dst[0].offset for a, _ in inputs)
+    return Pair(var, count // 2, one.expr, dst, inputs) if safe and beside(*dst) else None
+
+
+def packs(tree: Scalar) -> bool:
+    """Say whether an instruction computes an expression's last operation on two elements."""
+    return isinstance(tree, Unary | Binary) and tree.op in _PACKED.get(tree.dtype, ())
+
+
+def beside(low: View, high: View) -> bool:
+    """Say whether two elements are registers that make up an aligned pair."""
+    return (
+        low.buffer.memory.registers
+        and low.layout.size == 1
+        and low.offset.divisor % 2 == 0
+        and as_int(as_expr(simplest(high.offset - low.offset))) == 1
+    )
+
+
+def _at(view: View, values: dict[Expr, Expr]) -> View:
+    offset = as_expr(simplest(substitute(view.offset, values)))
+    return attrs.evolve(view, offset=offset, slot=None if view.slot is None else substitute(view.slot, values))

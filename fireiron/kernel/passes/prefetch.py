@@ -1,0 +1,315 @@
+"""Prefetch: threads ask the L2 cache for lines before they are loaded.
+
+First lines are those of the first chunks of K: the threads that compute ask for them while barriers are made. The first
+bulk copies would wait for DRAM, and the products for them. Blocks at work together read the same rows and columns of
+tiles: each asks for its share of the lines, where the blocks that need them ask for all of them together.
+
+Next lines are the next rows of layers: a persistent block asks for them before it stores the rows that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from fireiron.algebra.arch import native
+from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, evaluate, free, ge, lt, proves, substitute
+from fireiron.algebra.layout import Layout
+from fireiron.base.errors import DecompositionError
+from fireiron.kernel.ir.rewrite import mentions
+from fireiron.kernel.ir.statements import (
+    BLOCK,
+    BLOCKS,
+    RANK,
+    THREAD,
+    Ask,
+    Await,
+    Call,
+    FindGroup,
+    For,
+    If,
+    Let,
+    Region,
+    Statement,
+    View,
+    walk,
+)
+from fireiron.kernel.lower.context import Body, Context, buffer_of
+from fireiron.kernel.lower.window import Axis
+from fireiron.language.decompositions import Each, Split
+from fireiron.language.programs import Layers
+
+SHARES = (4, 2)  # blocks that ask for a part of the same lines each, as many as can
+LINE = 128  # bytes
+LEAST_COVERED = 0.9  # of the blocks at work: those of a last few tiles may lack neighbours who ask for the rest
+
+
+@attrs.frozen(eq=False)
+class _Start:
+    """Hold what is known of a block's first chunk.
+
+    Args:
+        loop: over the chunks.
+        names: what the variables around it are there: names of their own, or numbers.
+        lets: what these names are.
+        values: the variables by block alone.
+    """
+
+    loop: For
+    names: dict[Var, Expr]
+    lets: tuple[Let, ...]
+    values: dict[Var, Expr]
+
+
+@attrs.frozen
+class _Copy:
+    """Hold one bulk copy of a chunk, with the loops around it.
+
+    Args:
+        call: the copy.
+        loops: the loops inside the chunk, outermost first.
+    """
+
+    call: Call
+    loops: tuple[For, ...]
+
+    @property
+    def far(self) -> View:
+        """Give the view of global memory."""
+        return self.call.views[0]
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Give the extents of a box but for the contiguous one, innermost first."""
+        assert self.call.map is not None
+        return self.call.map.box[1:]
+
+
+def first_lines(link: Split, load: Body, context: Context) -> Body:
+    """Ask for the lines of a block's first chunks.
+
+    Args:
+        link: the split, which says how many chunks.
+        load: what the role that loads runs.
+        context: after both roles were lowered.
+
+    Raises:
+        DecompositionError: `role-prefetch` where groups are searched for first.
+    """
+    assert link.specialised is not None and context.threads is not None
+    chunks = link.specialised.prefetch
+    if not chunks:
+        return ()
+    if any(isinstance(s, FindGroup) for s in walk(load)):
+        raise DecompositionError(
+            "role-prefetch",
+            f"prefetch={chunks}: which rows a block's first chunk has is known once its group is found",
+            fix="drop prefetch= for products in groups",
+            link=link.link,
+        )
+    start = _start(load, context)
+    out: Body = ()
+    first = 0
+    for copy in _copies(start.loop.body, ()):
+        share, number = _share(copy, start, context)
+        lines = chunks * prod(map(_trips, copy.loops)) * prod(copy.rows) // share
+        first = 0 if first + lines > context.threads else first
+        out += _ask(copy, lines, first, share, number, start, context)
+        first = (first + lines) % context.threads
+    for let in reversed(start.lets):
+        out = (let, *out) if mentions(out, let.var) else out
+    # Before the roles part: those who compute wait there for registers that the others give back.
+    return (If(ge(_thread(context), context.loaders), out),)
+
+
+def _thread(context: Context) -> Var:
+    """Give the variable of a thread's index in the whole block."""
+    assert context.threads is not None
+    return Var(THREAD, context.loaders + context.threads)
+
+
+def _start(load: Body, context: Context) -> _Start:
+    """Find the loop over chunks of K, and what the variables around it are in the first trips of the loops there."""
+    path = _path(load)
+    assert path is not None, "the role that loads has a loop over chunks"
+    names: dict[Var, Expr] = {}
+    values: dict[Var, Expr] = {}
+    lets: list[Let] = []
+    *around, loop = path
+    for s in around:
+        if isinstance(s, For):
+            names[s.var] = values[s.var] = as_expr(0)
+            continue
+        values[s.var], value = substitute(s.value, values), substitute(s.value, names)
+        names[s.var] = value
+        if as_int(value) is None:
+            first = Var(context.name(f"first_{s.var.name}"), s.var.extent)
+            names[s.var] = first
+            lets.append(Let(first, value))
+    assert isinstance(loop, For)
+    return _Start(loop, names, tuple(lets), values)
+
+
+def _path(body: Body) -> tuple[Let | For, ...] | None:
+    """List the names and loops from here to the loop that awaits slots, itself last."""
+    lets: list[Let] = []
+    for s in body:
+        match s:
+            case Let():
+                lets.append(s)
+            case For(body=inner) if any(isinstance(x, Await) for x in inner):
+                return (*lets, s)
+            case For(body=inner) | If(body=inner) | Region(body=inner):
+                found = _path(inner)
+                if found is not None:
+                    return (*lets, *((s,) if isinstance(s, For) else ()), *found)
+            case _:
+                pass
+    return None
+
+
+def _copies(body: Sequence[Statement], loops: tuple[For, ...]) -> Iterator[_Copy]:
+    for s in body:
+        match s:
+            case Call(map=described) if described is not None:
+                yield _Copy(s, loops)
+            case For(body=inner):
+                yield from _copies(inner, (*loops, s))
+            case If(body=inner) | Region(body=inner):
+                yield from _copies(inner, loops)
+            case _:
+                pass
+
+
+def _trips(loop: For) -> int:
+    found = as_int(loop.extent)
+    assert found is not None, "what a chunk is made of is counted"
+    return found
+
+
+def _share(copy: _Copy, start: _Start, context: Context) -> tuple[int, Expr]:
+    """Say how many blocks share the lines, and by which number of this one: those that ask for the same are told apart.
+
+    That is a matter of speed alone: of sizes that are not known each block asks for all it needs.
+    """
+    alone = 1, as_expr(0)
+    gpu = native(context.arch).gpu
+    count = as_int(context.grid)
+    if count is None:
+        return alone
+    count = min(count, gpu.sms_of_clusters(context.cluster))
+    zeros = {**start.values, **{loop.var: as_expr(0) for loop in (start.loop, *copy.loops)}}
+    block = np.arange(count)
+    env = {BLOCK: block, BLOCKS: count, RANK: block % context.cluster}
+
+    def each(e: Expr) -> NDArray[np.int64] | None:
+        known = all(isinstance(leaf, Var) and leaf.name in env for leaf in free(e))
+        return np.broadcast_to(np.asarray(evaluate(e, env), np.int64), count) if known else None
+
+    origin = [each(substitute(o, zeros)) for o in copy.far.origin]
+    if any(o is None for o in origin):
+        return alone
+    _, asked = np.unique(np.stack([o for o in origin if o is not None]), axis=1, return_inverse=True)
+    for share in SHARES:
+        for var, name in start.names.items():
+            number = each(start.values[var])
+            if number is not None and _covered(asked, number % share, share) >= LEAST_COVERED:
+                return share, name
+    return alone
+
+
+def _covered(asked: NDArray[np.int64], part: NDArray[np.int64], share: int) -> float:
+    """Say what share of the blocks have neighbours, or themselves, ask for every part of what they need."""
+    parts = np.zeros((asked.max() + 1, share), bool)
+    parts[asked, part] = True
+    whole = np.flatnonzero(parts.sum(axis=1) == share)
+    return np.isin(asked, whole).sum() / len(asked)
+
+
+def _ask(
+    copy: _Copy,
+    lines: int,
+    first: int,
+    share: int,
+    number: Expr,
+    start: _Start,
+    context: Context,
+) -> Body:
+    """Let threads from a first one on ask for a line each, and again where lines are more than threads."""
+    assert context.threads is not None
+    place = _thread(context) - (context.loaders + first)
+    again = -(-lines // context.threads)
+    turn = context.variable("r", again)
+    place = place + turn * context.threads if again > 1 else place
+    line = context.variable("line", lines * share)
+    known = dict(start.names)
+    rest: Expr = line
+    rows: list[Expr] = []
+    for extent in copy.rows:
+        rows.append(rest % extent)
+        rest = rest // extent
+    for loop in reversed(copy.loops):
+        known[loop.var] = rest % _trips(loop)
+        rest = rest // _trips(loop)
+    known[start.loop.var] = rest
+    far = copy.far
+    tensor = context.storages[far.buffer.name].tensor
+    assert tensor is not None
+    order = tuple(reversed(tensor.storage))  # of the box, the contiguous dimension first
+    offset = substitute(far.offset, known)
+    origin = [substitute(o, known) for o in far.origin]
+    inside: list[Expr] = []
+    for i, d in enumerate(order):
+        at = tensor.storage.index(d)
+        if i:
+            offset, origin[at] = offset + rows[i - 1] * tensor.strides[d], origin[at] + rows[i - 1]
+        there = lt(origin[at], tensor.shape[d])
+        inside += () if proves(there) else (there,)
+    pack = far.buffer.dtype.pack
+    view = View(far.buffer, offset, Layout(pack, 1) if pack > 1 else Layout(1, 0), origin=tuple(origin))
+    body: Body = (Ask(view, link=copy.call.link),)
+    body = (If(and_(*inside), body),) if inside else body
+    body = (Let(line, place * share + number % share), *body)
+    here = [ge(place, 0)] if first else []
+    here += [] if lines == again * context.threads - first else [lt(place, lines)]
+    body = (If(and_(*here), body),) if here else body
+    return (For(turn, as_expr(again), body, unroll=True),) if again > 1 else body
+
+
+def next_lines(link: Each, rows: Axis, context: Context) -> Body:
+    """Ask for the lines of X that this unit's next tile has.
+
+    Args:
+        link: says whether to.
+        rows: those of this tile.
+        context: what a tile's names are in the next trip.
+    """
+    if not link.prefetch:
+        return ()
+    spec = context.spec
+    assert isinstance(spec, Layers) and context.threads is not None and context.following is not None
+    x, (more, names) = spec.X, context.following
+    height, columns = as_int(as_expr(rows.size)), as_int(as_expr(x.shape[1]))
+    assert height is not None and columns is not None, "what is held on chip has sizes that are known"
+    along = x.storage[-1]  # the dimension whose elements are neighbours
+    nbytes = x.dtype.nbytes
+    run, count = (height, columns) if along == 0 else (columns, height)
+    lines = -(-run * nbytes // LINE)
+    first = context.variable("next_row", x.shape[0])
+    again = -(-lines * count // context.threads)
+    turn = context.variable("r", again)
+    line = context.thread + turn * context.threads if again > 1 else context.thread
+    place = [line // lines, line // lines]
+    place[along] = line % lines * (LINE // nbytes)
+    row, column = first + place[0], place[1]
+    offset = row * x.strides[0] + column * x.strides[1]
+    ask: Body = (Ask(View(buffer_of(context.storages[x.name]), offset, Layout(1, 0), origin=(row, column)), link.link),)
+    whole = as_int(as_expr(x.shape[0]) % height) == 0
+    inside = [c for c in (lt(line, lines * count), *(() if whole else (lt(row, x.shape[0]),))) if not proves(c)]
+    ask = (If(and_(*inside), ask),) if inside else ask
+    ask = (For(turn, as_expr(again), ask, unroll=True),) if again > 1 else ask
+    return (If(more, (Let(first, substitute(rows.offset, names)), *ask)),)

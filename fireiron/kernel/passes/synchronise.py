@@ -1,0 +1,368 @@
+"""Derived barriers: each is placed where it is needed first.
+
+Every read after a write, write after a read and write after a write of shared memory gets one.
+
+Statements are walked in order. Accesses since the last barrier are pending; a statement that conflicts with one gets a
+barrier before it, and a barrier clears everything pending in its scope. A loop's end meets its own beginning: what
+conflicts there gets a barrier at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import attrs
+
+from fireiron.algebra.expr import Expr, Var, as_expr, as_int, free, substitute
+from fireiron.base.errors import DecompositionError
+from fireiron.kernel.ir.statements import (
+    THREAD,
+    Call,
+    Compute,
+    CountIn,
+    For,
+    If,
+    Lower,
+    Micro,
+    Region,
+    Roles,
+    Statement,
+    Sync,
+    View,
+    Wait,
+    walk,
+)
+from fireiron.kernel.lower.window import Storage
+from fireiron.language.levels import SH, Block, Level
+
+
+@attrs.frozen
+class Touch:
+    """Note one access of shared memory.
+
+    Args:
+        view: what it touches.
+        kind: how.
+        place: the identity of its statement.
+        ordered: the level whose units have met since; what they share with others still waits for a wider barrier.
+        landed: whether it stands for all asynchronous writes of its buffer, just awaited by those who issued them.
+    """
+
+    view: View
+    kind: Literal["read", "write"]
+    place: int
+    ordered: Level | None = None
+    landed: bool = False
+
+    def conflicts(self, later: Touch) -> bool:
+        """Say whether the order of two accesses matters.
+
+        A statement does not conflict with itself on another trip: tiles do not overlap, and chunks are read in between.
+        """
+        if self.kind == later.kind and (self.kind == "read" or self.place == later.place):
+            return False
+        a, b = self.view.buffer, later.view.buffer
+        if self.landed:
+            return later.kind == "read" and a.name == b.name
+        if a.name != b.name:
+            return a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
+        if self.view.slot is None or later.view.slot is None or a.slots == 1:
+            return True
+        return as_int((self.view.slot - later.view.slot) % a.slots) in (None, 0)
+
+
+@attrs.frozen
+class Edge:
+    """Name a conflict: an earlier access, and a later one that must wait for it."""
+
+    first: Touch
+    then: Touch
+
+    @property
+    def scope(self) -> Level:
+        """Give the level whose units must wait: the narrowest that both buffers are private to."""
+        units = [t.view.buffer.unit or Block for t in (self.first, self.then)]
+        if any(not u.is_inside(Block) for u in units):
+            return Block
+        return max(units, key=lambda u: u.size or 0)
+
+    @property
+    def waits(self) -> bool:
+        """Say whether no barrier yet orders the two."""
+        met = self.first.ordered
+        return met is None or not (self.scope.name == met.name or self.scope.is_inside(met))
+
+    def words(self) -> str:
+        """Say why a barrier stands."""
+        a, b = self.first.view.buffer.name, self.then.view.buffer.name
+        if self.first.kind == "write" and self.then.kind == "read":
+            return f"{b} is written before it is read"
+        done = "read" if self.first.kind == "read" else "written"
+        if a != b:
+            return f"{a} is {done} before {b} takes its place"
+        return f"{a} is {done} before it is {'overwritten' if done == 'read' else 'written again'}"
+
+
+def touches(statement: Statement) -> list[Touch]:
+    """List the accesses of shared memory in a statement, nested ones included."""
+    match statement:
+        case For(body=body) | If(body=body) | Region(body=body):
+            return [t for s in body for t in touches(s)]
+        case Call(atom, views):
+            found: list[Touch] = []
+            for operand, view in zip(atom.operands, views, strict=True):
+                if view.buffer.memory == SH and not view.buffer.guarded:
+                    kinds: tuple[Literal["read", "write"], ...] = (
+                        ("read", "write") if operand.access == "update" else (operand.access,)
+                    )
+                    found += [Touch(view, kind, id(statement)) for kind in kinds]
+            return found
+        case Compute(dst, _, inputs):
+            reads = [Touch(v, "read", id(statement)) for v in inputs if v.buffer.memory == SH]
+            return [*reads, *([Touch(dst, "write", id(statement))] if dst.buffer.memory == SH else [])]
+        case Micro(roles=roles, views=views, written=written):
+            pairs = [(r, v) for r, v in zip(roles, views, strict=True) if v.buffer.memory == SH]
+            reads = [Touch(v, "read", id(statement)) for _, v in pairs]
+            return [*reads, *(Touch(v, "write", id(statement)) for r, v in pairs if r in written)]
+        case _:
+            return []
+
+
+@attrs.define
+class _Pass:
+    storages: Mapping[str, Storage]
+    varying: frozenset[Expr]
+    trust: bool
+    path: str = ""
+    flying: dict[str, Touch] = attrs.field(factory=dict[str, Touch])
+
+    def conflicts(
+        self, pending: list[Touch], statement: Statement, shift: tuple[Var, Expr] | None = None
+    ) -> list[Edge]:
+        if not pending:
+            return []
+        later = touches(statement)
+        if shift is not None:
+            later = [_shifted(t, *shift) for t in later]
+        edges = [Edge(a, b) for b in later for a in pending if a.conflicts(b)]
+        edges = [e for e in edges if e.scope.size != 1 and e.waits]
+        if self.trust:
+            edges = [e for e in edges if not self._claimed(e)]
+        elif edges and all(self._claimed(e) for e in edges):
+            self._refuse(edges[0])
+        return edges
+
+    def _claimed(self, edge: Edge) -> bool:
+        """Say whether `no_sync` claims that this edge needs no barrier of its own."""
+        storage = self.storages.get(edge.first.view.buffer.name)
+        return edge.first.kind == "write" and edge.then.kind == "read" and storage is not None and storage.no_sync
+
+    def _refuse(self, edge: Edge) -> None:
+        storage = self.storages[edge.first.view.buffer.name]
+        raise DecompositionError(
+            "no-sync-needed",
+            f"no_sync() would drop the only barrier between writing {storage.name} and reading it",
+            fix="drop no_sync(); barriers that another load needs anyway are never doubled",
+            link=storage.link,
+            path=self.path,
+        )
+
+    def run(
+        self, body: tuple[Statement, ...], pending: list[Touch], uniform: bool
+    ) -> tuple[list[Statement], list[Touch]]:
+        out: list[Statement] = []
+        for statement in body:
+            if not isinstance(statement, Region | If) and not _awaits(statement) and not _enters(statement):
+                pending = self.separate(out, pending, self.conflicts(pending, statement), uniform)
+            match statement:
+                case Region():
+                    self.path = statement.path or self.path
+                    inner, pending = self.run(statement.body, pending, uniform)
+                    out.append(attrs.evolve(statement, body=tuple(inner)))
+                case If():
+                    same = not any(
+                        isinstance(x, Var) and (x.name == THREAD or x in self.varying)
+                        for x in free(statement.condition)
+                    )
+                    # Whoever comes after may need the barrier too, where the body is skipped.
+                    pending = self.separate(out, pending, self.conflicts(pending, statement), uniform)
+                    inner, after = self.run(statement.body, pending, uniform and same)
+                    pending = [*pending, *(t for t in after if t not in pending)]
+                    out.append(attrs.evolve(statement, body=tuple(inner)))
+                case For():
+                    inner, pending = self.loop(out, statement, pending, uniform)
+                    out.append(attrs.evolve(statement, body=tuple(inner)))
+                case Sync(level=level):
+                    pending = _after(pending, level)
+                    out.append(statement)
+                case CountIn(level=level) | Lower(level=level):
+                    pending = _after(pending, level)
+                    out.append(statement)
+                case Roles(roles=roles):  # what roles share is guarded; the rest is each one's own
+                    bodies = [tuple(self.run(role.body, pending, uniform)[0]) for role in roles]
+                    out.append(Roles(tuple(attrs.evolve(r, body=b) for r, b in zip(roles, bodies, strict=True))))
+                case Wait():
+                    # What was in flight is there for its issuers: all others see it after a barrier from here on.
+                    pending = [*pending, *(t for t in self.flying.values() if t not in pending)]
+                    out.append(statement)
+                case _:
+                    found = touches(statement)
+                    pending = [*pending, *(t for t in found if t not in pending)]
+                    if isinstance(statement, Call) and statement.atom.completion:
+                        for t in found:
+                            if t.kind == "write":
+                                self.flying[t.view.buffer.name] = attrs.evolve(t, landed=True)
+                    out.append(statement)
+        return out, pending
+
+    def entering(
+        self, out: list[Statement], statement: For, pending: list[Touch], uniform: bool
+    ) -> tuple[list[Statement], list[Touch]]:
+        """Let a loop with barriers of its own be entered without one where its first trip conflicts with nothing."""
+        inner, after = self.run(statement.body, [], uniform)
+        after = self.separate(inner, after, self.carried(inner, after, statement.var, statement.var + 1), uniform)
+        if Block not in _syncs(tuple(inner)):
+            before = self.conflicts(pending, statement)
+            return inner, [*self.separate(out, pending, before, uniform), *after]
+        self.separate(out, pending, self.carried(inner, pending, statement.var, as_expr(0)), uniform)
+        # What no barrier of the last trip has ordered is that trip's.
+        return inner, [_shifted(t, statement.var, statement.extent - 1) for t in after]
+
+    def loop(
+        self, out: list[Statement], statement: For, pending: list[Touch], uniform: bool
+    ) -> tuple[list[Statement], list[Touch]]:
+        if _awaits(statement):
+            return self.awaiting(statement, pending, uniform)
+        if _enters(statement):
+            return self.entering(out, statement, pending, uniform)
+        inner, after = self.run(statement.body, pending, uniform)
+        open_ends = self.carried(inner, after, statement.var, statement.var + 1)
+        after = self.separate(inner, after, open_ends, uniform)
+        return inner, after
+
+    def awaiting(self, statement: For, pending: list[Touch], uniform: bool) -> tuple[list[Statement], list[Touch]]:
+        """Give a loop that begins with a wait its barrier right behind it.
+
+        There what landed becomes seen by all, and what the trip before has read may be overwritten.
+        """
+        wait, *rest = statement.body
+        _, after = self.run(tuple(rest), pending, uniform)
+        pending = [*pending, *(t for t in self.flying.values() if t not in pending)]
+        edges = [e for s in rest for e in self.conflicts(pending, s)] + self.carried(
+            list(rest), after, statement.var, statement.var + 1
+        )
+        edges.sort(key=lambda e: (e.first.kind, e.then.kind) != ("write", "read"))  # the reason that a reader expects
+        head: list[Statement] = [wait]
+        pending = self.separate(head, [*pending, *after], edges, uniform)
+        inner, after = self.run(tuple(rest), pending, uniform)
+        left = self.carried(inner, after, statement.var, statement.var + 1) if not edges else []
+        return [*head, *inner], self.separate(inner, after, left, uniform)
+
+    def carried(self, body: list[Statement], pending: list[Touch], var: Var, value: Expr) -> list[Edge]:
+        """Collect the conflicts with the trip of a value (the next one, or the first), up to the barriers in it."""
+        edges: list[Edge] = []
+        waiting = list(pending)
+        for statement in body:
+            if isinstance(statement, Sync):
+                waiting = _after(waiting, statement.level)
+                continue
+            if isinstance(statement, Region | If | For):
+                found = self.carried(list(statement.body), waiting, var, value)
+                edges += found
+                if isinstance(statement, Region):
+                    for level in _syncs(statement.body):
+                        waiting = _after(waiting, level)
+                continue
+            edges += self.conflicts(waiting, statement, (var, value))
+        return edges
+
+    def separate(self, out: list[Statement], pending: list[Touch], edges: list[Edge], uniform: bool) -> list[Touch]:
+        """Insert the barriers that edges need; returns what stays pending."""
+        # Of several reasons the plainest: who reads, rather than who writes twice.
+        told = sorted(edges, key=lambda e: e.first.kind == e.then.kind)
+        scopes = {e.scope.name: e for e in reversed(told)}
+        if Block.name in scopes:
+            scopes = {Block.name: scopes[Block.name]}
+        for edge in scopes.values():
+            storage = self.storages.get(edge.then.view.buffer.name)
+            if not uniform:
+                raise DecompositionError(
+                    "barrier-in-guard",
+                    f"a barrier is needed ({edge.words()}) where only some threads arrive",
+                    fix="map a number of tiles that keeps every unit busy, "
+                    "or load above the tile that leaves units idle",
+                    link=storage.link if storage else None,
+                    path=self.path,
+                )
+            out.append(Sync(edge.scope, edge.words(), storage.link if storage else None))
+            pending = _after(pending, edge.scope)
+        return pending
+
+
+def _awaits(statement: Statement) -> bool:
+    """Say whether a statement is a loop whose trips begin with a wait."""
+    return isinstance(statement, For) and bool(statement.body) and isinstance(statement.body[0], Wait)
+
+
+def _enters(statement: Statement) -> bool:
+    """Say whether a statement is a loop over chunks: it may have barriers of its own."""
+    return (
+        isinstance(statement, For) and not statement.unroll and any(isinstance(s, Region) for s in walk(statement.body))
+    )
+
+
+def _syncs(body: tuple[Statement, ...]) -> list[Level]:
+    """List the barriers that stand in a body whatever happens."""
+    found: list[Level] = []
+    for s in body:
+        if isinstance(s, Sync):
+            found.append(s.level)
+        elif isinstance(s, Region):
+            found += _syncs(s.body)
+    return found
+
+
+def _after(pending: list[Touch], level: Level) -> list[Touch]:
+    """Give what still waits after a barrier."""
+    if level == Block:
+        return []
+    found: list[Touch] = []
+    for touch in pending:
+        unit = touch.view.buffer.unit or Block
+        met = unit.name == level.name or unit.is_inside(level)
+        found.append(attrs.evolve(touch, ordered=level) if met else touch)
+    return found
+
+
+def _shifted(touch: Touch, var: Var, value: Expr) -> Touch:
+    slot = touch.view.slot
+    return (
+        touch
+        if slot is None
+        else Touch(attrs.evolve(touch.view, slot=substitute(slot, {var: value})), touch.kind, touch.place)
+    )
+
+
+def synchronise(
+    body: tuple[Statement, ...],
+    storages: Mapping[str, Storage],
+    definitions: Mapping[Var, Expr],
+    trust_no_sync: bool = False,
+) -> tuple[Statement, ...]:
+    """Insert the barriers that a kernel's shared memory needs.
+
+    Args:
+        body: the kernel's statements.
+        storages: the buffers by name.
+        definitions: what named index expressions mean; those that depend on the thread make a condition non-uniform.
+        trust_no_sync: believe every `no_sync`.
+
+    Raises:
+        DecompositionError: `no-sync-needed`, `barrier-in-guard`.
+    """
+    varying = {
+        v for v, meaning in definitions.items() if any(isinstance(x, Var) and x.name == THREAD for x in free(meaning))
+    }
+    out, _ = _Pass(storages, frozenset(varying), trust_no_sync).run(body, [], uniform=True)
+    return tuple(out)
