@@ -54,7 +54,7 @@ class Verbs(Chain):
         """
         self._closed("lowered")
         try:
-            return _lowered(self, _target(self, arch).number)
+            return _lowered(self, _target(self, arch).number, self.name)
         except FireironError as error:
             # The message says where in the schedule; a hundred frames of lowering would only bury it.
             raise error.with_traceback(None) from None
@@ -171,7 +171,7 @@ class Verbs(Chain):
 
             self.check(target.name)
             # The kept kernel may come from an equal schedule, written elsewhere: waits are to name this one's links.
-            kernel = _lowered.__wrapped__(self, target.number) if debug else self.lowered(target.name)
+            kernel = _lowered.__wrapped__(self, target.number, self.name) if debug else self.lowered(target.name)
             return kernel, source(kernel, bounded=debug)
 
         def simulator(arrays: Mapping[str, Any], sizes: Mapping[str, int], numbers: Mapping[str, Any]) -> None:
@@ -283,10 +283,11 @@ def _gpu() -> int:
 
 
 @functools.lru_cache(maxsize=256)
-def _lowered(chain: Verbs, arch: int) -> Kernel:
+def _lowered(chain: Verbs, arch: int, name: str) -> Kernel:
+    """Lower a chain once. Equal chains of other functions have other names, and kernels of their own."""
     from fireiron.kernel.lower.kernel import lower
 
-    return lower(chain.program, chain.links, chain.name, arch)
+    return lower(chain.program, chain.links, name, arch)
 
 
 @functools.lru_cache(maxsize=64)

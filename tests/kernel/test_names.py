@@ -36,3 +36,17 @@ def test_sizes(right: Any) -> None:
         sizes = dict(zip(names, (33, 40, 50), strict=True))
         right(finished(matmul(*map(symbol, names))), **sizes)
         right(simt.sgemm(matmul(*map(symbol, names))), **sizes)
+
+
+def test_equal_chains_keep_their_own_names() -> None:
+    def other(spec: Any) -> Any:
+        return (
+            spec.tile(32, 32).to(Block).epilog(memory=RF).split(ways=2).parallel(Block)
+            .split(16).load(A, SH).load(B, SH).split(8).parallel(Warp).tile(8, 4).to(Thread)
+            .split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll().done()
+        )  # fmt: skip
+
+    mine, others = finished(matmul(40, 64, 64)), other(matmul(40, 64, 64))
+    assert mine == others
+    assert mine.lowered().name.startswith("finished_32x32")
+    assert others.lowered().name.startswith("other_32x32")
