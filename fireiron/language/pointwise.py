@@ -11,7 +11,7 @@ from typing import TypeAlias, cast
 
 import attrs
 
-from fireiron.algebra.dtypes import DType
+from fireiron.algebra.dtypes import DType, f32, f64, i32
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.scalar import (
     Arg,
@@ -48,6 +48,11 @@ class Value:
     def dtype(self) -> DType:
         """Give the element type of the result."""
         return self.tree.dtype
+
+    @property
+    def of_program(self) -> bool:
+        """Say whether the value belongs to a traced program, whose operators convert to a common type."""
+        return any(type(t) is not Tensor for t in self.tensors)
 
     def __add__(self, other: Operand) -> Value:
         return binary("add", self, other)
@@ -90,6 +95,16 @@ class Value:
 
     def __abs__(self) -> Value:
         return unary("abs", self)
+
+    def cast(self, dtype: object) -> Value:
+        """Convert to another type, as `fireiron.cast` does."""
+        return cast_to(self, dtype)
+
+    def named(self, name: str) -> Value:
+        """Name the step that computes this value of a program, so that chains can name it."""
+        from fireiron.language.trace import named
+
+        return named(self, name)
 
     def __bool__(self) -> bool:
         raise SpecError(
@@ -155,7 +170,17 @@ def lifted(*operands: Operand) -> tuple[Value, ...]:
     kinds = [x.dtype for x in operands if isinstance(x, Value)] or [x.dtype for x in operands if isinstance(x, Tensor)]
     if not kinds:
         raise SpecError("bad-operand", "an operation of numbers alone reads no element", fix="compute it in Python")
+    if any(isinstance(x, Value) and x.of_program for x in operands):
+        kind = computed_in(kinds)
+        return tuple(cast_to(_lift(x, kind), kind) for x in operands)
     return tuple(_lift(x, kinds[0]) for x in operands)
+
+
+def computed_in(kinds: list[DType]) -> DType:
+    """Give the type that programs compute with values of some types in: f64, else f32, else i32."""
+    if any(kind.kind == "float" for kind in kinds):
+        return f64 if f64 in kinds else f32
+    return i32
 
 
 def merged(values: tuple[Value, ...]) -> tuple[tuple[Scalar, ...], tuple[Tensor, ...]]:
@@ -214,7 +239,8 @@ def cast_to(x: Operand, dtype: object) -> Value:
     Raises:
         SpecError: `unknown-dtype`.
     """
-    (x,) = lifted(x)
+    if not isinstance(x, Value):
+        (x,) = lifted(x)
     kind = find_dtype(dtype)
     return x if x.dtype == kind else Value(Cast(x.tree, kind), x.tensors)
 

@@ -1,0 +1,286 @@
+"""The model of every computation: a program is a list of steps, and a step folds an expression over some dims.
+
+For every point of the dims of its outputs, a step computes `fold over dims of body(reads)`. A step without a fold is
+pointwise. A read or an output is a tensor with one index expression for each of the tensor's dimensions (`Ref`).
+
+Source: Fireiron and Graphene have one spec for each kind of computation; here a MatMul, a Move, a reduction and a
+pointwise operation are all a `Step`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import attrs
+
+from fireiron.algebra.dtypes import DType
+from fireiron.algebra.expr import Expr, Index, Var, as_expr, free, simplest
+from fireiron.algebra.scalar import Arg, Binary, BinaryOp, Constant, Scalar
+from fireiron.base.errors import SpecError
+from fireiron.language.levels import Memory
+from fireiron.language.tensor import Tensor
+
+# A dim of a program: a name, and an extent that is an int or a symbol.
+Dim: TypeAlias = Var
+
+
+@attrs.frozen
+class Ref(Tensor):
+    """Name one element of a tensor at a point of the dims: the tensor, and an index expression a dimension.
+
+    Args:
+        index: one expression over dims for each dimension of the tensor.
+        made: while a program is traced, the step that computes the tensor: two results of one name then differ. None
+            for a tensor of the caller, and in a finished program, where names tell tensors apart.
+    """
+
+    index: tuple[Expr, ...] = ()
+    made: Step | None = attrs.field(default=None, eq=id, repr=False)
+
+    @property
+    def tensor(self) -> Tensor:
+        """Give the tensor without the index."""
+        return Tensor(self.name, self.shape, self.dtype, self.strides, self.memory)
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        """List the dims that the index reads, each once, in the order of the tensor's dimensions."""
+        return tuple(dict.fromkeys(d for e in self.index for d in _dims_in(e)))
+
+    def __str__(self) -> str:
+        return f"{self.name}[{', '.join(map(str, self.index))}]"
+
+
+def _dims_in(e: Expr) -> list[Dim]:
+    return sorted((leaf for leaf in free(e) if isinstance(leaf, Var)), key=lambda d: d.name)
+
+
+@attrs.frozen
+class Fold:
+    """Describe a monoid that adds up points: a state of a few scalars, and what is done with it.
+
+    Args:
+        name: `add`, `max`, ...
+        dtypes: the state's element types.
+        identity: the state of no points at all.
+        lift: makes a state of one point: expressions of the step's body (`Arg(0)`).
+        combine: makes one state of two: expressions of the first's scalars (`Arg(0)` ...) and the second's behind them.
+        finish: makes the step's outputs of the state, an expression each.
+    """
+
+    name: str
+    dtypes: tuple[DType, ...]
+    identity: tuple[float, ...]
+    lift: tuple[Scalar, ...]
+    combine: tuple[Scalar, ...]
+    finish: tuple[Scalar, ...]
+
+    @property
+    def plain(self) -> BinaryOp | None:
+        """Give the operation of a fold whose state is one scalar that combines by it; None for other folds."""
+        match self.lift, self.combine, self.finish:
+            case (Arg(0),), (Binary(op, Arg(0), Arg(1)),), (Arg(0),):
+                return op
+            case _:
+                return None
+
+
+def simple_fold(name: str, op: BinaryOp, dtype: DType, identity: float) -> Fold:
+    """Make the fold whose state is one scalar, combined by one operation.
+
+    Example:
+        >>> from fireiron.algebra.dtypes import f32
+        >>> simple_fold("add", "add", f32, 0.0).plain
+        'add'
+    """
+    x, y = Arg(0, dtype), Arg(1, dtype)
+    return Fold(name, (dtype,), (identity,), (x,), (Binary(op, x, y),), (x,))
+
+
+def add_of(dtype: DType) -> Fold:
+    """Give the fold that sums."""
+    return simple_fold("add", "add", dtype, 0.0)
+
+
+def max_of(dtype: DType) -> Fold:
+    """Give the fold that takes the largest value; of no values -inf, or the type's lowest integer."""
+    return simple_fold("max", "max", dtype, -float("inf") if dtype.kind == "float" else dtype.limits[0])
+
+
+def min_of(dtype: DType) -> Fold:
+    """Give the fold that takes the smallest value; of no values inf, or the type's highest integer."""
+    return simple_fold("min", "min", dtype, float("inf") if dtype.kind == "float" else dtype.limits[1])
+
+
+def mul_of(dtype: DType) -> Fold:
+    """Give the fold that multiplies."""
+    return simple_fold("mul", "mul", dtype, 1.0)
+
+
+@attrs.frozen
+class Step:
+    """Compute, for every point of the outputs' dims, `fold over dims of body(reads)`.
+
+    Args:
+        name: what chains call it.
+        outs: what it writes, one for each of the fold's results.
+        reads: what it reads; `Arg(i)` of the body is `reads[i]`.
+        body: an expression of the reads.
+        fold: None for a pointwise step.
+        over: the dims that are folded.
+    """
+
+    name: str
+    outs: tuple[Ref, ...]
+    reads: tuple[Ref, ...]
+    body: Scalar
+    fold: Fold | None = None
+    over: tuple[Dim, ...] = ()
+
+    @property
+    def kept(self) -> tuple[Dim, ...]:
+        """List the dims of the outputs."""
+        return tuple(dict.fromkeys(d for out in self.outs for d in out.dims))
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        """List all dims: those of the outputs, then those that are folded."""
+        return (*self.kept, *self.over)
+
+    def __str__(self) -> str:
+        from fireiron.language.words import step_in_words
+
+        return step_in_words(self)
+
+
+@attrs.frozen
+class Program:
+    """Compute outputs from inputs by steps, one after another.
+
+    Args:
+        name: what kernels and trees call it.
+        inputs: the caller's tensors, in the order of the call.
+        steps: in execution order.
+        outputs: the tensors that a call returns.
+    """
+
+    name: str
+    inputs: tuple[Tensor, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[Tensor, ...]
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        """List the dims of all steps, in the order in which inputs and steps first name them."""
+        order = dict.fromkeys(d for step in self.steps for ref in (*step.reads, *step.outs) for d in ref.dims)
+        kept = dict.fromkeys(d for step in self.steps for out in step.outs for d in out.dims)
+        folded = dict.fromkeys(d for step in self.steps for d in step.over)
+        last = [d for d in order if d in folded and not any(d in s.kept for s in self.steps)]
+        return (*(d for d in order if d in kept and d not in last), *last)
+
+    @property
+    def temps(self) -> tuple[Tensor, ...]:
+        """List the tensors that live between steps."""
+        written = dict.fromkeys(out.tensor for step in self.steps for out in step.outs)
+        return tuple(t for t in written if t not in self.outputs)
+
+    def step(self, name: str) -> Step | None:
+        """Find a step by its name."""
+        return next((s for s in self.steps if s.name == name), None)
+
+    def __str__(self) -> str:
+        from fireiron.language.words import program_in_words
+
+        return program_in_words(self)
+
+
+def dense(name: str, shape: tuple[Index, ...], dtype: DType, memory: Memory) -> Tensor:
+    """Describe a tensor whose last dimension is contiguous and whose lines follow each other."""
+    strides: list[Index] = []
+    step: Index = 1
+    for extent in reversed(shape):
+        strides.append(simplest(as_expr(step)))
+        step = simplest(as_expr(step) * extent)
+    return Tensor(name, shape, dtype, tuple(reversed(strides)), memory)
+
+
+def identity_of(fold: Fold) -> tuple[Constant, ...]:
+    """Give the state of no points as constants."""
+    return tuple(Constant(value, dtype) for value, dtype in zip(fold.identity, fold.dtypes, strict=True))
+
+
+def readers(program: Program, step: Step) -> tuple[Step, ...]:
+    """List the steps that read a step's results."""
+    names = {out.name for out in step.outs}
+    return tuple(s for s in program.steps if any(r.name in names for r in s.reads))
+
+
+def check_program(program: Program) -> None:
+    """Refuse steps that do not make a program.
+
+    Raises:
+        SpecError: `same-step` where two steps have one name; `same-name` where two tensors have; `step-order` where a
+            step reads what no earlier step and no caller makes; `fold-over` where a fold has no dims, or folds a dim
+            that its output keeps; `dim-extents` where one dim has two extents.
+    """
+    seen: set[str] = set()
+    for step in program.steps:
+        if step.name in seen:
+            raise SpecError(
+                "same-step", f"two steps of {program.name} are named {step.name}", fix='name each: .named("...")'
+            )
+        seen.add(step.name)
+    made = {t.name for t in program.inputs}
+    if len(made) < len(program.inputs):
+        twice = next(t.name for i, t in enumerate(program.inputs) if t.name in {x.name for x in program.inputs[:i]})
+        raise SpecError("same-name", f"two inputs are named {twice}", fix="name each differently")
+    for step in program.steps:
+        for ref in step.reads:
+            if ref.name not in made:
+                raise SpecError(
+                    "step-order",
+                    f"step {step.name} reads {ref.name}, which no step before it makes",
+                    fix=f"put the step that makes {ref.name} before {step.name}",
+                )
+        _check_fold(step)
+        for out in step.outs:
+            if out.name in made:
+                raise SpecError(
+                    "same-name", f"step {step.name} writes {out.name}, which is there already", fix="rename one of them"
+                )
+            made.add(out.name)
+    extents: dict[str, Expr | None] = {}
+    for dim in _all_dims(program):
+        if dim.name in extents and extents[dim.name] != dim.extent:
+            raise SpecError(
+                "dim-extents",
+                f"dim {dim.name} has the extents {extents[dim.name]} and {dim.extent}",
+                fix="give both the same extent, or name the dims differently",
+            )
+        extents[dim.name] = dim.extent
+
+
+def _all_dims(program: Program) -> Iterator[Dim]:
+    for step in program.steps:
+        for ref in (*step.reads, *step.outs):
+            yield from ref.dims
+        yield from step.over
+
+
+def _check_fold(step: Step) -> None:
+    if step.fold is None and not step.over:
+        return
+    if step.fold is None or not step.over:
+        raise SpecError(
+            "fold-over",
+            f"step {step.name} folds over nothing" if step.fold else f"step {step.name} has dims to fold and no fold",
+            fix="give a fold, and the dims that it folds",
+        )
+    kept = [d.name for d in step.over if d in step.kept]
+    if kept:
+        raise SpecError(
+            "fold-over",
+            f"step {step.name} folds {kept[0]}, which its output keeps",
+            fix=f"leave {kept[0]} out of the output, or out of `over`",
+        )

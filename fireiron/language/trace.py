@@ -1,0 +1,566 @@
+"""Programs as Python functions: a function of arrays is called once with expressions, and leaves its steps.
+
+An array of the function is an expression that reads a tensor at the dims that the decorator names. Operators and the
+functions of the pointwise language build larger expressions; folds (`sum`, `max`, `einsum`, ...) make steps. Pointwise
+expressions between two folds are part of the step that reads them, unless `named(...)` makes them a step.
+
+16-bit and 8-bit floats are computed with in f32, 8-bit integers in i32.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import cast
+
+import attrs
+
+from fireiron.algebra.dtypes import DType, default_accumulator, default_result, f32
+from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.algebra.expr import Expr, Index, Var, as_expr, as_int, simplest
+from fireiron.algebra.scalar import Arg, Cast, Constant, Scalar, parts, renumbered
+from fireiron.algebra.simplify import simplify
+from fireiron.base.errors import SpecError
+from fireiron.base.text import count
+from fireiron.language.levels import GL, RF
+from fireiron.language.pointwise import Operand, Value, cast_to, lifted, simplified, unary
+from fireiron.language.steps import (
+    Dim,
+    Fold,
+    Program,
+    Ref,
+    Step,
+    add_of,
+    check_program,
+    dense,
+    max_of,
+    min_of,
+    mul_of,
+)
+from fireiron.language.tensor import Tensor
+
+Over = str | Sequence[str]
+
+
+@attrs.define
+class Trace:
+    """Collect the dims that a function knows while it is traced."""
+
+    dims: dict[str, Dim] = attrs.field(factory=dict[str, Dim])
+
+
+_current: ContextVar[Trace | None] = ContextVar("fireiron_trace", default=None)
+
+
+def _trace() -> Trace:
+    found = _current.get()
+    if found is None:
+        raise SpecError(
+            "outside-program",
+            "dims have names only inside a program",
+            fix="call this in a function under @fireiron.program(...)",
+        )
+    return found
+
+
+@contextmanager
+def _tracing() -> Iterator[Trace]:
+    trace = Trace()
+    token = _current.set(trace)
+    try:
+        yield trace
+    finally:
+        _current.reset(token)
+
+
+def traced(
+    function: Callable[..., object],
+    dims: Mapping[str, str],
+    tensors: Mapping[str, Tensor],
+    others: Mapping[str, object],
+    name: str,
+    out: object = None,
+) -> Program:
+    """Call a function with expressions for its arrays, and collect the steps that its results need.
+
+    Args:
+        function: what is traced.
+        dims: the dims of each array, by parameter: names parted by spaces.
+        tensors: the arrays, by parameter.
+        others: further arguments, by parameter; they are baked in.
+        name: of the program.
+        out: the outputs' element type, or one for each; None for what the first array's type gives.
+
+    Raises:
+        SpecError: `program-rank`, `dim-extents`, `bad-op`, `unknown-dtype`, and those of `check_program`.
+    """
+    with _tracing() as trace:
+        values: dict[str, Value] = {}
+        for key, tensor in tensors.items():
+            values[key] = _argument(key, tensor, dims[key].split(), trace)
+        result = function(**values, **others)
+    results = cast("tuple[object, ...]", result if isinstance(result, tuple) else (result,))
+    wrong = next((r for r in results if not isinstance(r, Value)), None)
+    if wrong is not None or not results:
+        raise SpecError("bad-op", f"{name} returned {wrong!r}", fix="return an expression of its arrays")
+    first = next(iter(tensors.values()), None)
+    kinds = out if isinstance(out, tuple) else (out,) * len(results)
+    if len(cast("tuple[object, ...]", kinds)) != len(results):
+        raise SpecError(
+            "program-outputs",
+            f"out= gives {count(len(cast('tuple[object, ...]', kinds)), 'type')} for {count(len(results), 'output')}",
+            fix="give one type, or one for each output",
+        )
+    return _finished(
+        name,
+        tuple(tensors.values()),
+        [r for r in results if isinstance(r, Value)],
+        [_output_dtype(kind, r, first) for kind, r in zip(cast("tuple[object, ...]", kinds), results, strict=True)],
+    )
+
+
+def _output_dtype(kind: object, value: object, first: Tensor | None) -> DType:
+    assert isinstance(value, Value)
+    if kind is not None:
+        return find_dtype(kind)
+    if first is None or first.dtype.kind != value.dtype.kind:
+        return value.dtype
+    return default_result(first.dtype)
+
+
+def _argument(name: str, tensor: Tensor, dims: Sequence[str], trace: Trace) -> Value:
+    if len(dims) != len(tensor.shape):
+        raise SpecError(
+            "program-rank",
+            f"{name} is {tensor}, and the program gives it the dims {' '.join(dims)}",
+            fix=f"give an array of {count(len(dims), 'dimension')}",
+        )
+    index: list[Expr] = []
+    for dim, extent in zip(dims, tensor.shape, strict=True):
+        index.append(_declared(dim, extent, trace))
+    return _reading(tensor, tuple(index))
+
+
+def _declared(name: str, extent: Index, trace: Trace) -> Dim:
+    if not name.isidentifier():
+        raise SpecError("dim-name", f"{name!r} is no name of a dim", fix="use letters, digits and underscores")
+    known = trace.dims.get(name)
+    if known is None:
+        trace.dims[name] = known = Var(name, extent)
+    elif known.extent != as_expr(extent):
+        raise SpecError(
+            "dim-extents",
+            f"dim {name} has the extents {known.extent} and {extent}",
+            fix="give both arrays the same extent, or name the dims differently",
+        )
+    return known
+
+
+def _reading(tensor: Tensor, index: tuple[Expr, ...], made: Step | None = None) -> Value:
+    ref = Ref(tensor.name, tensor.shape, tensor.dtype, tensor.strides, tensor.memory, index, made)
+    return Value(Arg(1, tensor.dtype), (ref,))
+
+
+def refs_of(value: Value) -> tuple[Ref, ...]:
+    """List what an expression of a traced function reads."""
+    return tuple(t for t in value.tensors if isinstance(t, Ref))
+
+
+def dims_of_value(value: Value) -> tuple[Dim, ...]:
+    """List the dims of an expression: in the order of a read that has all of them, else as the program names them."""
+    refs = refs_of(value)
+    found = dict.fromkeys(d for ref in refs for d in ref.dims)
+    whole = next((ref.dims for ref in refs if len(ref.dims) == len(found)), None)
+    if whole is not None:
+        return whole
+    trace = _current.get()
+    known = list(trace.dims.values()) if trace is not None else []
+    return tuple(sorted(found, key=lambda d: known.index(d) if d in known else len(known)))
+
+
+def extent(dim: str) -> Index:
+    """Give the extent of a dim.
+
+    Raises:
+        SpecError: `unknown-dim`, `outside-program`.
+    """
+    found = _known(dim).extent
+    assert found is not None
+    return simplest(found)
+
+
+def dim(name: str, size: Index) -> Dim:
+    """Name a further dim, of an extent of its own.
+
+    Raises:
+        SpecError: `dim-extents`, `dim-name`, `outside-program`.
+    """
+    return _declared(name, size, _trace())
+
+
+def _known(name: str) -> Dim:
+    trace = _trace()
+    if name not in trace.dims:
+        raise SpecError(
+            "unknown-dim", f"no dim is called {name}", fix="dims: " + (", ".join(trace.dims) or "none is there")
+        )
+    return trace.dims[name]
+
+
+def named(value: Operand, name: str) -> Value:
+    """Give a value a name: of a fold's result that is the step's name; of an expression it makes a step.
+
+    Args:
+        value: an expression of arrays.
+        name: what chains call the step.
+
+    Raises:
+        SpecError: `bad-operand`, `dim-name`.
+    """
+    (value,) = lifted(value)
+    if not name.isidentifier():
+        raise SpecError("dim-name", f"{name!r} is no name of a step", fix="use letters, digits and underscores")
+    ref = bare(value)
+    if ref is not None and ref.made is not None and len(ref.made.outs) == 1:
+        (out,) = ref.made.outs
+        step = attrs.evolve(ref.made, name=name, outs=(attrs.evolve(out, name=name),))
+        return Value(Arg(1, ref.dtype), (attrs.evolve(ref, name=name, made=step),))
+    value = simplified(value)
+    refs = refs_of(value)
+    return _result(name, refs, _of_reads(value.tree), None, (), dims_of_value(value), (value.dtype,))[0]
+
+
+def bare(value: Value) -> Ref | None:
+    """Give the read that an expression is, where it is nothing else; conversions to a wider type do not count."""
+    tree = value.tree
+    while (
+        isinstance(tree, Cast) and tree.dtype.mantissa >= tree.x.dtype.mantissa and tree.dtype.kind == tree.x.dtype.kind
+    ):
+        tree = tree.x
+    if not isinstance(tree, Arg) or tree.index == 0:
+        return None
+    ref = value.tensors[tree.index - 1]
+    return ref if isinstance(ref, Ref) else None
+
+
+def _of_reads(tree: Scalar) -> Scalar:
+    """Count the reads of a step from 0, where expressions of values count them from 1."""
+    numbers = {x.index: x.index - 1 for x in parts(tree) if isinstance(x, Arg)}
+    return renumbered(tree, numbers)
+
+
+def _result(
+    name: str,
+    reads: Sequence[Ref],
+    body: Scalar,
+    fold: Fold | None,
+    over: Sequence[Dim],
+    kept: Sequence[Dim],
+    dtypes: Sequence[DType],
+) -> tuple[Value, ...]:
+    """Make a step, and the expressions that read its results."""
+    shape = tuple(simplest(cast(Expr, d.extent)) for d in kept)
+    names = [name] if len(dtypes) == 1 else [f"{name}{i}" for i in range(len(dtypes))]
+    outs = tuple(
+        Ref(t.name, t.shape, t.dtype, t.strides, t.memory, tuple(kept))
+        for t in (dense(n, shape, dtype, RF) for n, dtype in zip(names, dtypes, strict=True))
+    )
+    step = Step(name, outs, tuple(reads), simplify(body), fold, tuple(over))
+    return tuple(Value(Arg(1, out.dtype), (attrs.evolve(out, made=step),)) for out in outs)
+
+
+def _dims_over(value: Value, over: Over, what: str) -> tuple[Dim, ...]:
+    names = over.split() if isinstance(over, str) else list(over)
+    mine = {d.name: d for d in dims_of_value(value)}
+    missing = [n for n in names if n not in mine]
+    if missing or not names:
+        raise SpecError(
+            "fold-over",
+            f"{what} over {missing[0]}, and the expression has the dims {', '.join(mine) or '(none)'}"
+            if missing
+            else f"{what} folds over nothing",
+            fix=f'name dims of the expression: over="{next(iter(mine), "n")}"',
+        )
+    return tuple(mine[n] for n in dict.fromkeys(names))
+
+
+def fold(value: Operand, over: Over, make: Callable[[DType], Fold], name: str) -> tuple[Value, ...]:
+    """Fold an expression over dims.
+
+    Args:
+        value: of arrays.
+        over: names of dims: parted by spaces, or a sequence.
+        make: gives the fold for the expression's element type.
+        name: of the step.
+
+    Raises:
+        SpecError: `fold-over`, `bad-operand`.
+    """
+    (value,) = lifted(value)
+    value = simplified(value)
+    dims = _dims_over(value, over, name)
+    kept = [d for d in dims_of_value(value) if d not in dims]
+    made = make(value.dtype)
+    return _result(name, refs_of(value), _of_reads(value.tree), made, dims, kept, tuple(x.dtype for x in made.finish))
+
+
+def sum(value: Operand, over: Over) -> Value:
+    """Add up over dims."""
+    return fold(value, over, add_of, "sum")[0]
+
+
+def max(value: Operand, over: Over) -> Value:
+    """Take the largest value over dims."""
+    return fold(value, over, max_of, "max")[0]
+
+
+def min(value: Operand, over: Over) -> Value:
+    """Take the smallest value over dims."""
+    return fold(value, over, min_of, "min")[0]
+
+
+def prod(value: Operand, over: Over) -> Value:
+    """Multiply over dims."""
+    return fold(value, over, mul_of, "prod")[0]
+
+
+def points(dims: Sequence[Dim]) -> Value:
+    """Count the points of some dims, as an f32."""
+    total: Index = 1
+    for one in dims:
+        assert one.extent is not None
+        total = simplest(as_expr(total) * one.extent)
+    known = as_int(as_expr(total))
+    if known is None:
+        raise SpecError(
+            "symbolic-mean",
+            f"a mean over {', '.join(d.name for d in dims)} divides by {total}, which is not known",
+            fix="give these dims numbers, or divide a sum by a scalar of the call",
+        )
+    return Value(Constant(float(known), f32))
+
+
+def mean(value: Operand, over: Over) -> Value:
+    """Take the mean over dims.
+
+    Raises:
+        SpecError: `fold-over`; `symbolic-mean` where a dim's extent is not a number.
+    """
+    (value,) = lifted(value)
+    (inverse,) = [1.0 / _constant(points(_dims_over(value, over, "mean")))]
+    return named(sum(value, over), "mean_sum") * inverse
+
+
+def _constant(value: Value) -> float:
+    assert isinstance(value.tree, Constant)
+    return float(value.tree.value)
+
+
+def mean_and_variance(value: Operand, over: Over) -> tuple[Value, Value]:
+    """Take the mean over dims, and the mean of the squared distances from it.
+
+    The distances are summed in a step of their own: E[x²] - E[x]² would cancel.
+
+    Raises:
+        SpecError: `fold-over`, `symbolic-mean`.
+    """
+    (value,) = lifted(value)
+    middle = named(mean(value, over), "mean")
+    away = value - middle
+    inverse = 1.0 / _constant(points(_dims_over(value, over, "variance")))
+    return middle, named(sum(away * away, over), "square_sum") * inverse
+
+
+def logsumexp(value: Operand, over: Over) -> Value:
+    """Take log(sum(exp(x))) over dims, without overflow."""
+    (value,) = lifted(value)
+    top = named(max(value, over), "top")
+    return unary("log", named(sum(unary("exp", value - top), over), "total")) + top
+
+
+def softmax(value: Operand, over: Over) -> Value:
+    """Take exp(x) / sum(exp(x)) over dims, without overflow: the largest value is subtracted first."""
+    (value,) = lifted(value)
+    top = named(max(value, over), "top")
+    part = named(unary("exp", value - top), "part")
+    return part / named(sum(part, over), "total")
+
+
+def log_softmax(value: Operand, over: Over) -> Value:
+    """Take log(softmax(x)) over dims."""
+    (value,) = lifted(value)
+    top = named(max(value, over), "top")
+    return value - top - unary("log", named(sum(unary("exp", value - top), over), "total"))
+
+
+def einsum(subscripts: str, *operands: Operand, name: str = "product") -> Value:
+    """Multiply expressions, and add up over the dims that the result does not name, in f32 (integers in i32).
+
+    Args:
+        subscripts: einsum's: `"mk,kn->mn"`, or with spaces for dims of several letters: `"row k, k col -> row col"`.
+            For an array that is read plainly the letters name its dimensions in order; for a computed expression they
+            are its dims.
+        operands: one for each group of letters.
+        name: of the step.
+
+    Raises:
+        SpecError: `einsum-subscripts`, `dim-extents`, `bad-operand`.
+
+    Example:
+        >>> from fireiron.language.tensor import Matrix
+        >>> def gram(x): return einsum("ik,jk->ij", x, x)
+        >>> print(traced(gram, {"x": "i k"}, {"x": Matrix(64, 32, name="x")}, {}, "gram"))
+        gram(x[64, 32].f32.GL) over i 64, j 64, k 32
+          y[i, j] = add over k of x[i, k] * x[j, k]
+    """
+    left, arrow, right = subscripts.partition("->")
+    groups = [_letters(part) for part in left.split(",")]
+    if not arrow or len(groups) != len(operands):
+        raise SpecError(
+            "einsum-subscripts",
+            f"{subscripts!r} does not say the dims of {count(len(operands), 'operand')} and a result",
+            fix='write a group of letters for each operand, then "->" and those of the result: "mk,kn->mn"',
+        )
+    trace = _trace()
+    values = [_subscripted(v, g, subscripts, trace) for v, g in zip(lifted_each(operands), groups, strict=True)]
+    known = {letter for group in groups for letter in group}
+    kept = _letters(right)
+    missing = [x for x in kept if x not in known]
+    if missing or len(set(kept)) < len(kept):
+        raise SpecError(
+            "einsum-subscripts",
+            f"the result of {subscripts!r} names {missing[0] if missing else kept[0]}, "
+            + ("which no operand has" if missing else "twice"),
+            fix="name dims of the operands, each once",
+        )
+    total = values[0]
+    for value in values[1:]:
+        total = total * value
+    total = simplified(cast_to(total, default_accumulator(total.dtype)))
+    over = [trace.dims[x] for x in known_in_order(groups) if x not in kept]
+    dims = [trace.dims[x] for x in kept]
+    if not over:
+        return named(total, name)
+    return _result(name, refs_of(total), _of_reads(total.tree), add_of(total.dtype), over, dims, (total.dtype,))[0]
+
+
+def known_in_order(groups: Sequence[Sequence[str]]) -> list[str]:
+    """List the letters of all operands, each once."""
+    return list(dict.fromkeys(x for group in groups for x in group))
+
+
+def lifted_each(operands: Sequence[Operand]) -> list[Value]:
+    """Let each operand be an expression."""
+    return [lifted(x)[0] for x in operands]
+
+
+def _letters(text: str) -> list[str]:
+    words = text.split()
+    return words if len(words) > 1 or (words and text.strip() in _names()) else list(text.replace(" ", ""))
+
+
+def _names() -> set[str]:
+    trace = _current.get()
+    return set(trace.dims) if trace is not None else set()
+
+
+def _subscripted(value: Value, letters: Sequence[str], subscripts: str, trace: Trace) -> Value:
+    """Read an operand at the dims that its letters name."""
+    ref = bare(value)
+    if ref is not None and len(ref.index) == len(letters) and builtins.all(isinstance(e, Var) for e in ref.index):
+        index = tuple(_declared(letter, size, trace) for letter, size in zip(letters, ref.shape, strict=True))
+        read = attrs.evolve(ref, index=index)
+        return Value(value.tree, tuple(read if t == ref else t for t in value.tensors))
+    mine = {d.name for d in dims_of_value(value)}
+    if mine != set(letters) or len(set(letters)) < len(letters):
+        raise SpecError(
+            "einsum-subscripts",
+            f"{''.join(letters) if builtins.all(len(x) == 1 for x in letters) else ' '.join(letters)!r} of "
+            f"{subscripts!r} stands for an expression of the dims {', '.join(sorted(mine)) or '(none)'}",
+            fix="name just these dims",
+        )
+    return value
+
+
+def _finished(name: str, inputs: tuple[Tensor, ...], results: list[Value], kinds: list[DType]) -> Program:
+    """Collect the steps that results need, name them apart, and let the last ones write the outputs."""
+    names = ["y"] if len(results) == 1 else [f"y{i}" for i in range(len(results))]
+    finals: list[tuple[Value, Step]] = []
+    outputs: list[Tensor] = []
+    renamed: dict[int, tuple[str, Tensor]] = {}
+    for result, wanted, kind in zip(results, names, kinds, strict=True):
+        ref = bare(result)
+        whole = simplified(cast_to(result, kind))
+        dims = dims_of_value(whole)
+        shape = tuple(simplest(cast(Expr, d.extent)) for d in dims)
+        made = ref.made if ref is not None else None
+        title = made.name if made is not None and made.fold is None else wanted
+        target = dense(title, shape, kind, GL)
+        outputs.append(target)
+        out = Ref(target.name, target.shape, target.dtype, target.strides, GL, tuple(dims))
+        if (
+            made is not None
+            and ref is not None
+            and ref.dtype == kind
+            and id(made) not in renamed
+            and len(made.outs) == 1
+        ):
+            renamed[id(made)] = (wanted, target)  # the step itself writes the output
+            finals.append((result, made))
+            continue
+        finals.append((whole, Step(title, (out,), refs_of(whole), _of_reads(whole.tree))))
+    order: list[Step] = []
+    for _, last in finals:
+        _collect(last, order)
+    taken = {t.name for t in (*inputs, *outputs)}
+    final: dict[int, Step] = {}
+    fresh: dict[int, dict[str, Ref]] = {}
+    used: set[str] = set()
+    for step in order:
+        reads = tuple(_settled(ref, fresh) for ref in step.reads)
+        outs: list[Ref] = []
+        title = step.name
+        while title in used:
+            title = _next(title)
+        for old in step.outs:
+            if id(step) in renamed:
+                target = renamed[id(step)][1]
+                outs.append(Ref(target.name, target.shape, target.dtype, target.strides, GL, old.index))
+                continue
+            label = old.name
+            if old.memory != GL:
+                while label in taken:
+                    label = _next(label)
+                taken.add(label)
+            outs.append(attrs.evolve(old, name=label))
+        used.add(title)
+        fresh[id(step)] = {old.name: new for old, new in zip(step.outs, outs, strict=True)}
+        final[id(step)] = Step(title, tuple(outs), reads, step.body, step.fold, step.over)
+    program = Program(name, inputs, tuple(final[id(s)] for s in order), tuple(outputs))
+    check_program(program)
+    return program
+
+
+def _next(name: str) -> str:
+    base = name.rstrip("0123456789")
+    digits = name[len(base) :]
+    return f"{base}{int(digits or 1) + 1}"
+
+
+def _collect(step: Step, order: list[Step]) -> None:
+    if any(step is s for s in order):
+        return
+    for ref in step.reads:
+        if ref.made is not None:
+            _collect(ref.made, order)
+    order.append(step)
+
+
+def _settled(ref: Ref, fresh: Mapping[int, Mapping[str, Ref]]) -> Ref:
+    """Give a read the final name of what it reads."""
+    if ref.made is None:
+        return ref
+    out = fresh[id(ref.made)][ref.name]
+    return attrs.evolve(out, index=ref.index, made=None)

@@ -1,0 +1,84 @@
+"""Steps and scalar expressions in words, as `print(program)` shows them: einsum's letters, NumPy's names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from fireiron.algebra.scalar import (
+    Arg,
+    Binary,
+    Cast,
+    Constant,
+    Custom,
+    Parameter,
+    Scalar,
+    Select,
+    Unary,
+)
+from fireiron.language.steps import Program, Step
+
+_SIGNS = {"add": ("+", 1), "sub": ("-", 1), "mul": ("*", 2), "div": ("/", 2), "lt": ("<", 0), "le": ("<=", 0),
+          "eq": ("==", 0)}  # fmt: skip
+
+
+def scalar_in_words(tree: Scalar, names: Sequence[str], strength: int = 0) -> str:
+    """Print an expression.
+
+    Args:
+        tree: what to print.
+        names: what each argument is called.
+        strength: of the operation around it; a weaker one is put in brackets.
+
+    Example:
+        >>> from fireiron.algebra.dtypes import f32
+        >>> x, y = Arg(0, f32), Arg(1, f32)
+        >>> scalar_in_words(Binary("mul", Binary("add", x, y), Unary("exp", x)), ["a", "b"])
+        '(a + b) * exp(a)'
+    """
+    match tree:
+        case Arg(index):
+            return names[index] if index < len(names) else f"arg{index}"
+        case Constant(value):
+            return f"{value:g}" if isinstance(value, float) else str(value)
+        case Parameter(name):
+            return name
+        case Unary("neg", x):
+            return f"-{scalar_in_words(x, names, 3)}"
+        case Unary(op, x):
+            return f"{op}({scalar_in_words(x, names)})"
+        case Binary(op, x, y) if op in _SIGNS:
+            sign, mine = _SIGNS[op]
+            text = f"{scalar_in_words(x, names, mine)} {sign} {scalar_in_words(y, names, mine + 1)}"
+            return f"({text})" if mine < strength else text
+        case Binary(op, x, y):
+            return f"{op}({scalar_in_words(x, names)}, {scalar_in_words(y, names)})"
+        case Select(condition, x, y):
+            return f"where({', '.join(scalar_in_words(z, names) for z in (condition, x, y))})"
+        case Cast(x, dtype):
+            # A read is converted where it is used; only a conversion of something computed rounds.
+            return (
+                scalar_in_words(x, names, strength) if isinstance(x, Arg) else f"{dtype}({scalar_in_words(x, names)})"
+            )
+        case Custom(name, args=args):
+            return f"{name}({', '.join(scalar_in_words(x, names) for x in args)})"
+        case _ as never:
+            assert_never(never)
+
+
+def step_in_words(step: Step) -> str:
+    """Print a step: `m[i] = max over j of x[i, j]`."""
+    outs = ", ".join(map(str, step.outs))
+    body = scalar_in_words(step.body, [str(r) for r in step.reads])
+    if step.fold is None:
+        return f"{outs} = {body}"
+    return f"{outs} = {step.fold.name} over {', '.join(d.name for d in step.over)} of {body}"
+
+
+def program_in_words(program: Program) -> str:
+    """Print a program: a head with its inputs and outputs, then a line a step, results aligned."""
+    dims = ", ".join(f"{d.name} {d.extent}" for d in program.dims)
+    head = f"{program.name}({', '.join(map(str, program.inputs))}) over {dims}"
+    lines = [step_in_words(step).split(" = ", 1) for step in program.steps]
+    width = max((len(left) for left, _ in lines), default=0)
+    return "\n".join((head, *(f"  {left:<{width}} = {right}" for left, right in lines)))
