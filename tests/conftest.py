@@ -203,7 +203,7 @@ class Programs:
         from fireiron.language.specs import written_by
 
         expected = references(schedule, arrays, numbers or {})
-        for t in written_by(schedule.program.steps[0].spec):
+        for t in written_by(schedule.program.spec):
             found = compare(t.name, mathematical(t, arrays[t.name]), expected[t.name], t.dtype)
             assert found.right, str(found)
 
@@ -215,7 +215,7 @@ class Programs:
         arrays = self.arrays(schedule, seed, **sizes)
         before = {name: x.copy() for name, x in arrays.items()}
         report = simulate(schedule.lowered(), arrays, sizes, numbers or {})
-        outs = {t.name for t in written_by(schedule.program.steps[0].spec)}
+        outs = {t.name for t in written_by(schedule.program.spec)}
         self.compare(schedule, {n: arrays[n] if n in outs else x for n, x in before.items()}, numbers)
         return report
 

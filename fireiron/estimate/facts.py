@@ -23,7 +23,7 @@ from fireiron.kernel.lower.kernel import lower
 from fireiron.language.decompositions import Decomposition
 from fireiron.language.levels import Kernel as KernelLevel
 from fireiron.language.residual import Residual
-from fireiron.language.specs import Program, Spec
+from fireiron.language.specs import Spec, Task
 
 LATER = "set by a later link"
 
@@ -32,7 +32,7 @@ class Schedule(Protocol):
     """A chain, finished or not."""
 
     @property
-    def program(self) -> Program:
+    def program(self) -> Task:
         """Give what is computed."""
         ...
 
@@ -140,17 +140,17 @@ def facts(schedule: Schedule, arch: Arch, kernel: Kernel | None = None) -> Facts
             f"{schedule.origin} is a Move inside another schedule",
             fix="ask the schedule that loads it",
         )
-    (step,) = schedule.program.steps
-    whole = complete(step.spec, schedule.links)
+    spec = schedule.program.spec
+    whole = complete(spec, schedule.links)
     links, problems, unknown = schedule.links, list[Finding](), list[str]()
-    notes = tuple(idle_ways(step.spec, links))
+    notes = tuple(idle_ways(spec, links))
     for count in range(len(links), -1, -1):
-        completion = complete(step.spec, links[:count])
+        completion = complete(spec, links[:count])
         if completion is None:
             break
         closed = completion.residual.closed
         if kernel is not None and closed:
-            return _measure(step.spec, kernel, completion, arch, notes, (), whole)
+            return _measure(spec, kernel, completion, arch, notes, (), whole)
         try:
             lowered = lower(schedule.program, completion.links, "kernel", arch.number, trust_no_sync=not closed)
         except FireironError as error:
@@ -160,7 +160,7 @@ def facts(schedule: Schedule, arch: Arch, kernel: Kernel | None = None) -> Facts
             elif not problems:
                 problems.append(Finding(error.code, error.message, "error", error.fix, error.link, error.path))
             continue
-        return _measure(step.spec, lowered, completion, arch, (*problems, *notes), tuple(unknown), whole)
+        return _measure(spec, lowered, completion, arch, (*problems, *notes), tuple(unknown), whole)
     spec = str(schedule.origin if whole is None else whole.residual)
     unknown.append(f"blocks, threads, shared memory and registers: {LATER}, which tiles to Block")
     return Facts(spec, arch.name, False, None, 0, None, None, (), (), tuple(problems), tuple(unknown))

@@ -78,14 +78,14 @@ def best(spec: MatMulChain, arch: str | None = None) -> Any:
         True
     """
     program = spec.program
-    found = _choices.get((arch, program.arch, program.steps[0].spec))
+    found = _choices.get((arch, program.arch, program.spec))
     return (choose(spec, arch) if found is None else found).schedule
 
 
 def choose(spec: MatMulChain, arch: str | None = None) -> Choice:
     """Give the best schedule known, and say why it was chosen; see `best`."""
     program = spec.program
-    key = arch, program.arch, program.steps[0].spec
+    key = arch, program.arch, program.spec
     found = _choices.get(key)
     if found is None:
         try:
@@ -101,7 +101,7 @@ def choose(spec: MatMulChain, arch: str | None = None) -> Choice:
 def remember(spec: MatMulChain, arch: str | None, choice: Choice) -> None:
     """Keep a choice that was made elsewhere, as by another process, as what `best` gives."""
     program = spec.program
-    _choices[arch, program.arch, program.steps[0].spec] = choice
+    _choices[arch, program.arch, program.spec] = choice
 
 
 def compiled(spec: MatMulChain, arch: str | None = None) -> CompiledKernel:

@@ -44,7 +44,7 @@ from fireiron.language.decompositions import (
 from fireiron.language.levels import Level, Memory
 from fireiron.language.pointwise import cast_to
 from fireiron.language.residual import Residual, apply, move_of
-from fireiron.language.specs import BATCH, Program
+from fireiron.language.specs import BATCH, Task
 from fireiron.language.tensor import Order, Tensor, TileOrder
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Chain:
         path: the links that led to `origin`, for nested chains.
     """
 
-    program: Program
+    program: Task
     links: tuple[Decomposition, ...]
     origin: Residual
     trail: tuple[Residual, ...] = ()

@@ -8,10 +8,10 @@ import attrs
 
 from fireiron.algebra.expr import Symbol, Var, as_expr, free
 from fireiron.language.decompositions import Decomposition, Done, Each, Epilog, Load, Microkernel, Prolog, Tile, every
-from fireiron.language.specs import Program, tensors_of
+from fireiron.language.specs import Task, tensors_of
 
 
-def digest(program: Program, links: Sequence[Decomposition], name: str) -> str:
+def digest(program: Task, links: Sequence[Decomposition], name: str) -> str:
     """Digest what lowering depends on.
 
     Functions take part by what they mean to the kernel: a permutation by its expression, a microkernel by its source; a
@@ -23,9 +23,9 @@ def digest(program: Program, links: Sequence[Decomposition], name: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _symbols(program: Program, links: Sequence[Decomposition]) -> list[tuple[str, int, int, int]]:
+def _symbols(program: Task, links: Sequence[Decomposition]) -> list[tuple[str, int, int, int]]:
     """List what is known of each size: a symbol prints as its name alone, and its multiple decides vector widths."""
-    tensors = [t for step in program.steps for t in tensors_of(step.spec)]
+    tensors = [*tensors_of(program.spec)]
     tensors += [t for link in every(links) if isinstance(link, Epilog) for t in link.tensors]
     tensors += [t for link in every(links) if isinstance(link, Prolog) for t in link.value.tensors]
     found = {

@@ -22,7 +22,7 @@ from fireiron.language.decompositions import Decomposition, Each, Epilog, Load, 
 from fireiron.language.levels import FR, Memory
 from fireiron.language.pointwise import Op, Value, accumulator, expression
 from fireiron.language.residual import layer_of, move_of, result_of, start
-from fireiron.language.specs import BATCH, one_step
+from fireiron.language.specs import BATCH, task_of
 from fireiron.language.tensor import Tensor
 
 LayerStrategy: TypeAlias = "Callable[[LayerChain], LayerChain]"
@@ -104,9 +104,9 @@ class LayerChain(Chain):
         """Give the layer's function of its accumulator."""
         b = self.origin.operand("B")
         assert b is not None
-        (step,) = self.program.steps
-        assert isinstance(step.spec, programs.Layers)
-        return next(layer.value for layer in step.spec.layers if layer.weights == b.tensor)
+        spec = self.program.spec
+        assert isinstance(spec, programs.Layers)
+        return next(layer.value for layer in spec.layers if layer.weights == b.tensor)
 
     @property
     def weights(self) -> Tensor:
@@ -161,8 +161,8 @@ class LayersChain(Verbs, Chain):
                 `load-level`, `unfinished-move`.
         """
         link = self._load_link(operand, memory, strategy, None)
-        (step,) = self.program.steps
-        self._check(layer_rules.wide, step.spec, self.residual, memory, self.program.arch)
+        spec = self.program.spec
+        self._check(layer_rules.wide, spec, self.residual, memory, self.program.arch)
         return self._as(LoadedLayers, link)
 
     def each(self, layer: LayerStrategy, store: Strategy | None = None, prefetch: bool = False) -> LayersChain:
@@ -181,8 +181,7 @@ class LayersChain(Verbs, Chain):
         self._check(rules.still_open, self.residual, "each")
         self._check(layer_rules.on_chip, self.residual)
         self._check(layer_rules.has_next, self.links, prefetch)
-        (step,) = self.program.steps
-        spec = step.spec
+        spec = self.program.spec
         assert isinstance(spec, programs.Layers)
         chains: list[tuple[Decomposition, ...]] = []
         for one in spec.layers:
@@ -212,9 +211,9 @@ class LayersChain(Verbs, Chain):
     @property
     def layers(self) -> programs.Layers:
         """Give the spec that the chain decomposes."""
-        (step,) = self.program.steps
-        assert isinstance(step.spec, programs.Layers)
-        return step.spec
+        spec = self.program.spec
+        assert isinstance(spec, programs.Layers)
+        return spec
 
 
 class TiledLayers(TileRefinements, LayersChain):
@@ -260,7 +259,7 @@ def layers(
             made.append(programs.Layer(weights, expression(several, accumulator(spec.accumulator))))
         if not made:
             raise SpecError("no-layers", "no layer leads from x to out", fix="give weights: layers(y, x, w)")
-        program = one_step(attrs.evolve(spec, layers=tuple(made)), arch)
+        program = task_of(attrs.evolve(spec, layers=tuple(made)), arch)
     except FireironError as error:
         raise error.located(here()) from None
-    return LayersChain(program, (), start(program.steps[0].spec))
+    return LayersChain(program, (), start(program.spec))

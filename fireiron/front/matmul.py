@@ -192,14 +192,13 @@ class MatMulChain(Verbs, Chain):
                 link=here(),
                 path=self.where,
             )
-        (step,) = self.program.steps
         spec = attrs.evolve(self.matmul, ops=(*self.matmul.ops, *ops))
         a = self.residual.operand("A")
         assert a is not None
         kind = spec.acc or default_accumulator(a.computed)
         saved, value = self._check(stages, spec.ops, self._check(self._scaled, kind))
         self._check(check_operands, spec, saved, value)
-        program = attrs.evolve(self.program, steps=(attrs.evolve(step, spec=spec),))
+        program = attrs.evolve(self.program, spec=spec)
         return attrs.evolve(self, program=program)
 
     def swap(self) -> MatMulChain:
@@ -222,12 +221,11 @@ class MatMulChain(Verbs, Chain):
                 link=here(),
                 path=self.where,
             )
-        (step,) = self.program.steps
         spec = self.matmul
         swapped = attrs.evolve(
             spec, A=spec.B.transposed, B=spec.A.transposed, C=spec.C.transposed, swapped=not spec.swapped
         )
-        program = attrs.evolve(self.program, steps=(attrs.evolve(step, spec=swapped),))
+        program = attrs.evolve(self.program, spec=swapped)
         chain = MatMulChain(program, (), start(swapped), ())
         for link in self.links:  # prologs follow their tensors
             assert isinstance(link, Prolog)
@@ -237,9 +235,9 @@ class MatMulChain(Verbs, Chain):
     @property
     def matmul(self) -> MatMul:
         """Give the spec that the chain decomposes."""
-        (step,) = self.program.steps
-        assert isinstance(step.spec, MatMul)
-        return step.spec
+        spec = self.program.spec
+        assert isinstance(spec, MatMul)
+        return spec
 
     @property
     def left(self) -> Tensor:

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from fireiron.language.decompositions import Chunks, Decomposition, Epilog, Split, Tile, Widest
 from fireiron.language.levels import Block
 from fireiron.language.programs import Layers, Products
-from fireiron.language.specs import Init, MatMul, Move, Pointwise, Program
+from fireiron.language.specs import Init, MatMul, Move, Pointwise, Task
 
 
-def kernel_name(program: Program, links: Sequence[Decomposition]) -> str:
+def kernel_name(program: Task, links: Sequence[Decomposition]) -> str:
     """Name a schedule's kernel.
 
     The preset is the function that wrote the first link; then come the block's tile with the chunk of K, and the
     element types.
     """
-    spec = program.steps[0].spec
+    spec = program.spec
     link = links[0].link if links else None
     preset = link.function.lstrip("_") if link is not None else ""
     tile = next(

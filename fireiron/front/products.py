@@ -25,7 +25,7 @@ from fireiron.language.decompositions import Epilog, Load, Microkernel, Output, 
 from fireiron.language.levels import RF, Level, Memory
 from fireiron.language.pointwise import Value, read
 from fireiron.language.residual import start, store_of
-from fireiron.language.specs import one_step
+from fireiron.language.specs import task_of
 from fireiron.language.tensor import Tensor
 
 Pair: TypeAlias = tuple[Tensor, Tensor]
@@ -127,9 +127,9 @@ class ProductsChain(Verbs, Chain):
     @property
     def products(self) -> programs.Products:
         """Give the spec that the chain decomposes."""
-        (step,) = self.program.steps
-        assert isinstance(step.spec, programs.Products)
-        return step.spec
+        spec = self.program.spec
+        assert isinstance(spec, programs.Products)
+        return spec
 
     @property
     def batch(self) -> int | None:
@@ -222,7 +222,7 @@ def products(
         made = tuple(programs.Sum(name, pairs) for name, pairs in zip(names, listed, strict=True))
         spec = programs.Products(made, (), outs, kind)
         spec = attrs.evolve(spec, values=_values(op, spec))
-        program = one_step(spec, arch)
+        program = task_of(spec, arch)
     except FireironError as error:
         raise error.located(here()) from None
     return ProductsChain(program, (), start(spec))

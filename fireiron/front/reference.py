@@ -102,7 +102,7 @@ class Comparison:
 
 def bound_in_words(schedule: Chain) -> str:
     """State the bound that a result is held to."""
-    spec = schedule.program.steps[0].spec
+    spec = schedule.program.spec
     if isinstance(spec, Products | Layers):
         return bound_of_program(spec)
     if not isinstance(spec, MatMul):
@@ -125,7 +125,7 @@ def bound_in_words(schedule: Chain) -> str:
 
 def reference(schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[str, float]) -> Bounded:
     """Compute a schedule's output, C of a MatMul, as `references` does."""
-    return references(schedule, arrays, numbers)[output_of(schedule.program.steps[0].spec).name]
+    return references(schedule, arrays, numbers)[output_of(schedule.program.spec).name]
 
 
 def references(schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[str, float]) -> dict[str, Bounded]:
@@ -140,14 +140,13 @@ def references(schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[st
         The outputs in mathematical order (batch, rows, columns). Sums in f64 are themselves rounded: the error covers
         that too.
     """
-    (step,) = schedule.program.steps
     links = schedule.links
 
     def read(tensor: Tensor) -> Bounded:
         return exact(mathematical(tensor, values(arrays[tensor.name], tensor.dtype)))
 
     with np.errstate(all="ignore"):
-        match step.spec:
+        match schedule.program.spec:
             case MatMul(groups=None) as spec:
                 return _matmul(spec, links, read, numbers, _cut(schedule, spec))
             case MatMul() as spec:

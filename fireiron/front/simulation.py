@@ -17,7 +17,7 @@ from fireiron.jit.interface import Interface
 from fireiron.jit.kernel import as_tuple
 from fireiron.kernel.ir.statements import Kernel
 from fireiron.language.programs import Layers
-from fireiron.language.specs import Program
+from fireiron.language.specs import Task
 from fireiron.simulate import Report, simulate
 
 
@@ -64,13 +64,12 @@ def random_arrays(interface: Interface, sizes: Mapping[str, int], seed: int = 0)
     return arrays
 
 
-def scaled(program: Program, arrays: dict[str, Any]) -> dict[str, Any]:
+def scaled(program: Task, arrays: dict[str, Any]) -> dict[str, Any]:
     """Shrink random weights of layers so that activations keep their size from the first layer to the last."""
-    for step in program.steps:
-        if isinstance(step.spec, Layers):
-            for layer in step.spec.layers:
-                array = arrays[layer.weights.name]
-                array[...] = (array.astype(np.float32) * (2 / layer.depth) ** 0.5).astype(array.dtype)
+    if isinstance(program.spec, Layers):
+        for layer in program.spec.layers:
+            array = arrays[layer.weights.name]
+            array[...] = (array.astype(np.float32) * (2 / layer.depth) ** 0.5).astype(array.dtype)
     return arrays
 
 

@@ -19,7 +19,7 @@ from fireiron.language import specs
 from fireiron.language.atom import Product
 from fireiron.language.pointwise import Value, read, simplified
 from fireiron.language.residual import start
-from fireiron.language.specs import Coefficient, one_step
+from fireiron.language.specs import Coefficient, task_of
 from fireiron.language.tensor import ColMajor, Matrix, RowMajor, Tensor, Vector
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
@@ -71,7 +71,7 @@ def MatMul(
             _named(A, "A"), _named(B, "B"), _named(C, "C"), _coefficient(alpha), _coefficient(beta), kind, summed,
             groups=None if groups is None else _named(groups, "offsets"),
         )  # fmt: skip
-        program = one_step(spec, arch)
+        program = task_of(spec, arch)
     except FireironError as error:
         raise error.located(here()) from None
     return MatMulChain(program, (), start(spec))
@@ -155,7 +155,7 @@ def Move(src: Tensor, dst: Tensor, *, arch: str | None = None) -> MoveChain:
     """
     try:
         spec = specs.Move(_named(src, "X"), _named(dst, "Y"))
-        program = one_step(spec, arch)
+        program = task_of(spec, arch)
     except FireironError as error:
         raise error.located(here()) from None
     return MoveChain(program, (), start(spec))
@@ -169,7 +169,7 @@ def Init(dst: Tensor, value: float = 0.0, *, arch: str | None = None) -> Element
         Init(64, 32)(GL)(Kernel)
     """
     spec = specs.Init(_named(dst, "Y"), value)
-    return ElementwiseChain(one_step(spec, arch), (), start(spec))
+    return ElementwiseChain(task_of(spec, arch), (), start(spec))
 
 
 def Pointwise(op: Callable[..., Value], *tensors: Tensor, arch: str | None = None) -> ElementwiseChain:
@@ -199,7 +199,7 @@ def Pointwise(op: Callable[..., Value], *tensors: Tensor, arch: str | None = Non
             )
         value = simplified(value)
         spec = specs.Pointwise(value.tree, value.tensors, out)
-        program = one_step(spec, arch)
+        program = task_of(spec, arch)
     except FireironError as error:
         raise error.located(here()) from None
     return ElementwiseChain(program, (), start(spec))

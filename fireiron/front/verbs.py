@@ -201,7 +201,7 @@ class Verbs(Chain):
         from fireiron.algebra.expr import as_expr, evaluate
 
         total = 0.0
-        for extents in products_of(self.program.steps[0].spec):
+        for extents in products_of(self.program.spec):
             part = 2.0
             for size in extents:
                 try:

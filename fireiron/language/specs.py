@@ -111,30 +111,20 @@ Spec: TypeAlias = MatMul | Move | Init | Pointwise | Products | Layers
 
 
 @attrs.frozen
-class Step:
-    """Name one step of a program."""
-
-    name: str
-    spec: Spec
-
-
-@attrs.frozen
-class Program:
-    """Run specs one after another in one kernel; a MatMul is the one-step case.
+class Task:
+    """Say what a schedule computes, and for which architecture.
 
     Args:
-        steps: in execution order.
-        temps: tensors that live between steps.
+        spec: what to compute.
         arch: the architecture whose rules links must obey as they are written, None to leave that to `check(arch)`.
     """
 
-    steps: tuple[Step, ...]
-    temps: tuple[Tensor, ...] = ()
+    spec: Spec
     arch: str | None = None
 
 
-def one_step(spec: Spec, arch: str | None = None) -> Program:
-    """Wrap a spec as a program of one step.
+def task_of(spec: Spec, arch: str | None = None) -> Task:
+    """Check a spec, and make it the task of a schedule.
 
     Raises:
         SpecError: `shape-mismatch` where the operands' extents disagree; `unknown-product` where the element types have
@@ -156,7 +146,7 @@ def one_step(spec: Spec, arch: str | None = None) -> Program:
             check_products(spec)
         case Layers():
             check_layers(spec)
-    return Program((Step(type(spec).__name__.lower(), spec),), arch=arch)
+    return Task(spec, arch)
 
 
 def _check_matmul(spec: MatMul) -> None:

@@ -10,7 +10,7 @@ expressions between two folds are part of the step that reads them, unless `name
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import cast
@@ -66,7 +66,7 @@ def _trace() -> Trace:
 
 
 @contextmanager
-def _tracing() -> Iterator[Trace]:
+def _tracing() -> Generator[Trace]:
     trace = Trace()
     token = _current.set(trace)
     try:
@@ -106,18 +106,18 @@ def traced(
     if wrong is not None or not results:
         raise SpecError("bad-op", f"{name} returned {wrong!r}", fix="return an expression of its arrays")
     first = next(iter(tensors.values()), None)
-    kinds = out if isinstance(out, tuple) else (out,) * len(results)
-    if len(cast("tuple[object, ...]", kinds)) != len(results):
+    kinds = cast("tuple[object, ...]", out) if isinstance(out, tuple) else (out,) * len(results)
+    if len(kinds) != len(results):
         raise SpecError(
             "program-outputs",
-            f"out= gives {count(len(cast('tuple[object, ...]', kinds)), 'type')} for {count(len(results), 'output')}",
+            f"out= gives {count(len(kinds), 'type')} for {count(len(results), 'output')}",
             fix="give one type, or one for each output",
         )
     return _finished(
         name,
         tuple(tensors.values()),
         [r for r in results if isinstance(r, Value)],
-        [_output_dtype(kind, r, first) for kind, r in zip(cast("tuple[object, ...]", kinds), results, strict=True)],
+        [_output_dtype(kind, r, first) for kind, r in zip(kinds, results, strict=True)],
     )
 
 

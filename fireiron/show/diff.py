@@ -11,7 +11,7 @@ from fireiron.kernel.ir.statements import Kernel
 from fireiron.language.decompositions import Decomposition, Epilog, Load, Tile
 from fireiron.language.programs import Layers, Products
 from fireiron.language.residual import Residual
-from fireiron.language.specs import Init, MatMul, Move, Pointwise, Program, Spec
+from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, Task
 from fireiron.language.tensor import Tensor
 from fireiron.show import page
 from fireiron.show.align import align
@@ -92,16 +92,13 @@ def _sizes(a: Residual, b: Residual) -> Iterable[Difference]:
             yield Difference("spec", "", arrow(dim, old, new))
 
 
-def _programs(a: Program, b: Program) -> Iterable[Difference]:
-    for old, new in zip(a.steps, b.steps, strict=False):
-        if type(old.spec) is not type(new.spec):
-            yield Difference("spec", "", arrow("", type(old.spec).__name__, type(new.spec).__name__))
-            continue
-        for x, y in zip(tensors(old.spec), tensors(new.spec), strict=False):
-            yield from (Difference("spec", x.name, what) for what in _tensors(x, y))
-        yield from _coefficients(old.spec, new.spec)
-    if len(a.steps) != len(b.steps):
-        yield Difference("spec", "", arrow("steps", len(a.steps), len(b.steps)))
+def _programs(a: Task, b: Task) -> Iterable[Difference]:
+    if type(a.spec) is not type(b.spec):
+        yield Difference("spec", "", arrow("", type(a.spec).__name__, type(b.spec).__name__))
+        return
+    for x, y in zip(tensors(a.spec), tensors(b.spec), strict=False):
+        yield from (Difference("spec", x.name, what) for what in _tensors(x, y))
+    yield from _coefficients(a.spec, b.spec)
 
 
 def _tensors(a: Tensor, b: Tensor) -> Iterable[str]:

@@ -6,14 +6,14 @@ from typing import Protocol
 
 from fireiron.language.decompositions import Decomposition
 from fireiron.language.residual import Residual
-from fireiron.language.specs import Program
+from fireiron.language.specs import Task
 
 
 class Scheduled(Protocol):
     """Hold a program, the links so far, and what they leave to do: a chain, or anything shaped like one."""
 
     @property
-    def program(self) -> Program:
+    def program(self) -> Task:
         """Give what is computed."""
         ...
 

@@ -37,12 +37,11 @@ def tree(schedule: Scheduled, kernel: Kernel | None = None) -> Tree:
     from rich.tree import Tree
 
     top = Tree(Text(str(schedule.origin), SPEC))
-    for step in schedule.program.steps:
-        said = formula(step.spec)
-        if said:
-            top.add(Text(said))
-        for operand in tensors(step.spec):
-            top.add(Row(Text(tensor(operand)), Text()))
+    said = formula(schedule.program.spec)
+    if said:
+        top.add(Text(said))
+    for operand in tensors(schedule.program.spec):
+        top.add(Row(Text(tensor(operand)), Text()))
     if kernel is not None:
         for said in (summary(kernel), parted(kernel)):
             if said:

@@ -151,4 +151,4 @@ class GpuMeasurer:
 
 def _elements(spec: Any) -> int:
     """Count the elements of a product's three tensors."""
-    return sum(math.prod(as_int(n) or 1 for n in tensor.shape) for tensor in tensors_of(spec.program.steps[0].spec))
+    return sum(math.prod(as_int(n) or 1 for n in tensor.shape) for tensor in tensors_of(spec.program.spec))

@@ -10,7 +10,7 @@ import attrs
 
 from fireiron.algebra.expr import as_int
 from fireiron.base.errors import UsageError
-from fireiron.language.specs import Coefficient, MatMul, Program
+from fireiron.language.specs import Coefficient, MatMul, Task
 from fireiron.language.tensor import RowMajor, Tensor
 
 FREE = 0  # stands for an extent that is a symbol
@@ -89,7 +89,7 @@ class Problem:
         return " ".join([*words, *([self.product] if self.product != "mul" else [])])
 
 
-def problem(program: Program, given: Mapping[str, Any] | None = None) -> Problem:
+def problem(program: Task, given: Mapping[str, Any] | None = None) -> Problem:
     """Describe what a program multiplies.
 
     Args:
@@ -99,8 +99,8 @@ def problem(program: Program, given: Mapping[str, Any] | None = None) -> Problem
     Raises:
         UsageError: `not-a-product`.
     """
-    spec = program.steps[0].spec
-    if len(program.steps) != 1 or not isinstance(spec, MatMul):
+    spec = program.spec
+    if not isinstance(spec, MatMul):
         raise UsageError("not-a-product", f"{spec} is no product", fix="tune and best take what matmul(...) gives")
     m, k = spec.A.shape[-2:]
     n = spec.B.shape[-1]

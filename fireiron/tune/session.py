@@ -65,7 +65,7 @@ class Session:
         l2 = self._used.attribute(names.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, DEVICE)
         self._flush_nbytes = 2 * max(l2, 1 << 24)
         self._flush = int(self._used.call(self._used.cu.cuMemAlloc(self._flush_nbytes)))
-        matmul: MatMul = spec.program.steps[0].spec
+        matmul: MatMul = spec.program.spec
         self._matmul = matmul
         self._pure = matmul.alpha.is_one and matmul.beta.is_zero
         self._arrays: dict[str, DeviceArray] = {}

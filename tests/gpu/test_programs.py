@@ -18,7 +18,7 @@ def run(programs, made, seed=1):
     """Run on the GPU, and hold every output against its reference."""
     arrays = programs.arrays(made, seed)
     kernel = compiled(made)
-    outs = tuple(arrays[t.name] for t in written_by(made.program.steps[0].spec))
+    outs = tuple(arrays[t.name] for t in written_by(made.program.spec))
     kernel(*(arrays[p.name] for p in kernel.interface.inputs), out=outs if len(outs) > 1 else outs[0])
     programs.compare(made, arrays)
     return arrays

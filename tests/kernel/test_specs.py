@@ -40,7 +40,7 @@ SIZES = ((64, 64), (45, 37), (1, 1), (33, 64))
 
 def moved(schedule: Any, **sizes: int) -> tuple[Any, Any]:
     """Give what a Move read and wrote, in mathematical order."""
-    spec = schedule.program.steps[0].spec
+    spec = schedule.program.spec
     sim = schedule.simulate(**sizes)
     sides = []
     for tensor in (spec.src, spec.dst):

@@ -148,7 +148,7 @@ def test_a_move_to_fp8_saturates():
     found = schedule.simulate(x)
     assert found.out.dtype == ml_dtypes.float8_e4m3fn
     assert float(found.out.astype(np.float32).max()) == 448
-    result = compare("Y", found.out, reference(schedule, found.arrays, {}), schedule.program.steps[0].spec.dst.dtype)
+    result = compare("Y", found.out, reference(schedule, found.arrays, {}), schedule.program.spec.dst.dtype)
     assert result.right, str(result)
 
 

@@ -15,7 +15,7 @@ from fireiron.front.roles import A, B
 from fireiron.language.functions import add, relu
 from fireiron.language.levels import RF, SH, Block, Thread, Warp
 from fireiron.language.residual import start
-from fireiron.language.specs import MatMul, one_step
+from fireiron.language.specs import MatMul, task_of
 from fireiron.language.tensor import ColMajor, Matrix, Order, RowMajor, Vector
 
 Build = Callable[..., MatMulChain]
@@ -27,7 +27,7 @@ def matmul() -> Build:
         m: Index, n: Index, k: Index, dtype: Any = "f32", a: Order = RowMajor, b: Order = RowMajor
     ) -> MatMulChain:
         spec = MatMul(Matrix(m, k, dtype, a, name="A"), Matrix(k, n, dtype, b, name="B"), Matrix(m, n, dtype, name="C"))
-        return MatMulChain(one_step(spec), (), start(spec))
+        return MatMulChain(task_of(spec), (), start(spec))
 
     return build
 

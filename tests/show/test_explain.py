@@ -10,7 +10,7 @@ from fireiron.front.moves import MoveChain
 from fireiron.kernel.lower.kernel import lower
 from fireiron.language.levels import Block, Thread
 from fireiron.language.residual import start
-from fireiron.language.specs import Move, one_step
+from fireiron.language.specs import Move, task_of
 from fireiron.language.tensor import Matrix
 from fireiron.show.explain import explain
 from fireiron.show.tree import text
@@ -106,7 +106,7 @@ def test_without_an_epilog_c_is_zeroed(matmul: Any) -> None:
 
 def test_a_move_is_explained_by_its_instruction() -> None:
     spec = Move(Matrix(256, 128, name="X"), Matrix(256, 128, name="Y"))
-    program = one_step(spec)
+    program = task_of(spec)
     chain = MoveChain(program, (), start(spec)).tile(32, 32).to(Block).vectors().to(Thread).unroll().done()
     kernel = lower(program, chain.links, "copy")
     printed = source(kernel)

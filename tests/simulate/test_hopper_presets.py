@@ -47,7 +47,7 @@ def scheduled(name: str, sizes: tuple[int, int, int], plan: Plan | None, **kinds
 def check(schedule: Any, **more: Any) -> Any:
     """Simulate on random inputs, and compare with f64 within the rounding of the schedule's types."""
     found = schedule.simulate(**more)
-    tensor = schedule.program.steps[0].spec.C
+    tensor = schedule.program.spec.C
     result = mathematical(tensor, found.out)
     written = ~np.isnan(result) if found.report.blocks < found.report.grid else None
     expected = reference(schedule, found.arrays, {})

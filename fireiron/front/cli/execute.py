@@ -193,7 +193,7 @@ def _default(parameter: NumberParameter) -> float | int:
 def _outputs(schedule: Verbs) -> tuple[Tensor, ...]:
     """List what a schedule writes: the spec's own outputs, then what its epilog stores beside them."""
     beside = [o.tensor for link in schedule.links if isinstance(link, Epilog) for o in link.outputs]
-    return tuple(dict.fromkeys((*written_by(schedule.program.steps[0].spec), *beside)))
+    return tuple(dict.fromkeys((*written_by(schedule.program.spec), *beside)))
 
 
 def _differs(array: Array, before: Array) -> Array:

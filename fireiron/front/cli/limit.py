@@ -108,7 +108,7 @@ def default_sizes(
         names: the symbols, and what each must be a multiple of.
         given: values said.
     """
-    spec = schedule.program.steps[0].spec
+    spec = schedule.program.spec
     default = request.target.default.shape or ()
     usual: dict[str, int] = {}
     if isinstance(spec, MatMul):

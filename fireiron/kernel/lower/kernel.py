@@ -40,7 +40,7 @@ from fireiron.kernel.passes.pairs import FIRST_ARCH, with_pairs
 from fireiron.kernel.passes.synchronise import synchronise
 from fireiron.language.decompositions import Decomposition, Epilog, Prolog, every
 from fireiron.language.residual import start
-from fireiron.language.specs import MatMul, Program, Spec, tensors_of, written_by
+from fireiron.language.specs import MatMul, Spec, Task, tensors_of, written_by
 from fireiron.language.tensor import Tensor
 
 RESERVED = (
@@ -63,7 +63,7 @@ RESERVED = (
 
 
 def lower(
-    program: Program,
+    program: Task,
     links: Sequence[Decomposition],
     name: str,
     arch: int = 90,
@@ -83,8 +83,7 @@ def lower(
     Raises:
         FireironError: located at the offending link.
     """
-    (step,) = program.steps
-    spec = step.spec
+    spec = program.spec
     context = Context(arch, spec)
     context.names.update(RESERVED, _named(spec, links))
     residual = start(spec)
