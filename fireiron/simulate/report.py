@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import attrs
 
-from fireiron.base.errors import Finding
 from fireiron.kernel.analysis.traffic import Traffic
 
 
@@ -65,8 +64,6 @@ class Report:
         barriers: barriers passed, counted a unit.
         flops: floating-point operations; a fused multiply-add is two.
         sites: one row an instruction of a spec, in program order.
-        uncovered: for each output, how many elements nobody wrote (only where all blocks ran).
-        findings: what is not an error but wants saying.
         elapsed_s: how long it took.
     """
 
@@ -79,8 +76,6 @@ class Report:
     barriers: int
     flops: int
     sites: tuple[Site, ...]
-    uncovered: tuple[tuple[str, int], ...] = ()
-    findings: tuple[Finding, ...] = ()
     elapsed_s: float = 0.0
 
     def site(self, text: str) -> Site:

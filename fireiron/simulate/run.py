@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fireiron.algebra.expr import evaluate
-from fireiron.base.errors import Finding, SimulationError
+from fireiron.base.errors import SimulationError
 from fireiron.kernel.analysis.traffic import Traffic
 from fireiron.kernel.ir.statements import Kernel, Number, Pointer, Size, Workspace
 from fireiron.simulate.machine import Coroutine, run
@@ -50,9 +50,10 @@ def simulate(
             `atom-numpy`, `atom-zeroes`, `microkernel-numpy`; `not-arrived`, `source-in-flight`, `missing-proxy-fence`,
             `missing-wgmma-fence`, `uninitialised-barrier`, `barrier-in-use`, `too-many-arrivals`, `transaction-bytes`,
             `phase-ahead`, `bad-peers`, `bulk-views`, `operand-size`, `divergent-cursor`, `role-registers`,
-            `unfinished-flight`, `peer-exited`, `narrow-barrier`, `launch-not-awaited`, `variable-range`; `launched`,
-            `cluster-grid`, `precondition`, `no-such-block`, `size-missing`, `number-missing`, `array-missing`,
-            `array-dtype`, `array-shape`, `array-strides`, `workspace-left`.
+            `unfinished-flight`, `peer-exited`, `narrow-barrier`, `launch-not-awaited`, `variable-range`;
+            `uncovered-output` where all blocks run; `launched`, `cluster-grid`, `precondition`, `no-such-block`,
+            `size-missing`, `number-missing`, `array-missing`, `array-dtype`, `array-shape`, `array-strides`,
+            `workspace-left`.
     """
     began = time.perf_counter()
     machine = prepare(kernel, arrays, dict(sizes or {}), dict(numbers or {}), track)
@@ -67,8 +68,8 @@ def simulate(
         ]
         for first in chosen[:: kernel.cluster]:
             run_cluster(machine, programs, first)
-    missing = _uncovered(machine) if everything else ()
     if everything:
+        _covered(machine)
         _restored(machine)
     totals = [Traffic() for _ in DIRECTIONS]
     for place in machine.places:
@@ -81,16 +82,6 @@ def simulate(
         barriers=machine.barriers,
         flops=machine.flops,
         sites=tuple(place.site() for place in machine.places if not place.silent),
-        uncovered=tuple((name, count) for name, count, _ in missing),
-        findings=tuple(
-            Finding(
-                "uncovered-output",
-                f"nobody writes {count} elements of the output {name}, the first of them {first}",
-                "warning",
-                fix="make the tiles cover it, or check the predicates",
-            )
-            for name, count, first in missing
-        ),
         elapsed_s=time.perf_counter() - began,
     )
 
@@ -221,12 +212,15 @@ def _restored(machine: Machine) -> None:
                 )
 
 
-def _uncovered(machine: Machine) -> tuple[tuple[str, int, str], ...]:
-    found: list[tuple[str, int, str]] = []
+def _covered(machine: Machine) -> None:
+    """Make sure that every element of every output was written."""
     outputs = {p.buffer.name for p in machine.kernel.parameters if isinstance(p, Pointer)}
     for storage in machine.storages.values():
         if storage.buffer.name in outputs and storage.must_write:
             count, first = uncovered(storage)
             if count:
-                found.append((storage.buffer.name, count, first))
-    return tuple(found)
+                raise SimulationError(
+                    "uncovered-output",
+                    f"nobody writes {count} elements of the output {storage.buffer.name}, the first of them {first}",
+                    fix="make the tiles cover it, or check the predicates",
+                )

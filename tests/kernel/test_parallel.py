@@ -74,8 +74,7 @@ SIZES = ((64, 32, 64), (33, 40, 50), (32, 32, 7), (5, 70, 131))
 )
 def test_ways_inside_a_block(right: Any, ways: int, level: Any, size: Any) -> None:
     schedule = volta(matmul(*size), ways, level)
-    report = right(schedule)
-    assert not report.uncovered
+    right(schedule)
     assert schedule.lowered().threads == ways * level.size
 
 

@@ -111,7 +111,6 @@ def test_the_simulator_ignores_hints() -> None:
     expected = found.arrays["A"].astype("f8") @ found.arrays["B"].astype("f8").T
     np.testing.assert_allclose(np.asarray(found.out).astype("f8"), expected, rtol=2e-3, atol=2e-2)
     np.testing.assert_array_equal(np.asarray(found.out), np.asarray(plain.out))
-    assert not found.report.findings
 
 
 @pytest.mark.parametrize("swapped", [False, True])

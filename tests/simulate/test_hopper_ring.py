@@ -54,7 +54,6 @@ def test_a_right_ring(ring: Ring, knobs: dict[str, int]) -> None:
     report = run(ring(**knobs))
     m, n, k = ring(**knobs).sizes
     assert report.flops == 2 * m * n * k
-    assert not report.findings
 
 
 def test_partial_tiles_are_zero_filled_and_clipped(ring: Ring) -> None:

@@ -36,7 +36,6 @@ def check(size: tuple[int, int, int], plan: Plan, launched: int, layout: str = "
         for t, x in ((t, arrays[t.name].astype("f8")) for t in (spec.matmul.A, spec.matmul.B))
     )
     np.testing.assert_allclose(arrays["C"].astype("f8"), a @ b, rtol=2**-8, atol=1e-3)
-    assert not report.findings
     return report
 
 

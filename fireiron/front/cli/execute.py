@@ -132,7 +132,7 @@ def simulate(command: Command) -> Answer:
     found = run.verify(partial=report.blocks < report.grid)
     data = {**_data(run, found), "where": "simulator", "report": plain(report)}
     facts = {**run.described, **_counted(report), **_verified(run, found)}
-    parts = [pairs(facts), *_sites(report), *(str(finding) for finding in report.findings)]
+    parts = [pairs(facts), *_sites(report)]
     return Answer(data, tuple(parts), int(not found.right))
 
 
@@ -169,7 +169,7 @@ def _run_simulated(command: Command, made: Run) -> Answer:
     why = "there is no GPU, see fireiron doctor" if probe().problem else "--blocks asks for it"
     facts = {"ran on": f"simulator ({why})", **run.described, **_verified(run, found)}
     data = {**_data(run, found), "where": "simulator", "blocks": report.blocks, "grid": report.grid}
-    parts = [pairs(facts), *(str(finding) for finding in report.findings)]
+    parts = [pairs(facts)]
     return Answer(data, tuple(parts), int(not found.right))
 
 

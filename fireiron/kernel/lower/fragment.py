@@ -88,5 +88,4 @@ def at(axis: Axis, local: Expr) -> Axis:
         attrs.evolve(b, offset=b.offset + (local if b.steps is None else b.steps(local)), steps=None)
         for b in axis.bounds
     )
-    offset = axis.offset + (local if axis.steps is None else axis.steps(local))
-    return Axis(axis.dim, 1, offset, None, bounds)
+    return Axis(axis.dim, 1, axis.at(local), None, bounds)

@@ -350,9 +350,17 @@ def _micro(micro: Microkernel, state: State, context: Context) -> Body:
     present: list[Expr] = []
     for window in state.windows.values():
         storage = window.storage
+        for axis in window.axes[:-2]:
+            if axis.size != 1:
+                raise DecompositionError(
+                    "microkernel-batch",
+                    f"microkernel {micro.name} takes rows and columns, and its part of {storage.name} has {axis.size} "
+                    f"along {axis.dim}",
+                    fix="tile(m, n, batch=1) above it",
+                )
         if storage.memory.registers:
             view = register_view(context, window, state, f"microkernel {micro.name}")
-            rows = window.axes[0].size
+            rows = window.axes[-2:][0].size
             assert isinstance(rows, int)
             modes = [
                 (rows, view.layout(1) if rows > 1 else 0),

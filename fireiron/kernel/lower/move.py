@@ -19,7 +19,7 @@ from fireiron.kernel.ir.statements import Call, Commit, Fence, For, If, Region, 
 from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.own_units import own_units
 from fireiron.kernel.lower.storage import fresh_window, make_storage, order_of
-from fireiron.kernel.lower.window import Axis, Bound, Storage, Window
+from fireiron.kernel.lower.window import Axis, Bound, Storage, Window, narrowed
 from fireiron.language.decompositions import Decomposition, Done, Extent, Load, Microkernel, Own, Widest
 from fireiron.language.levels import SH, Block, Thread
 from fireiron.language.residual import apply, move_of
@@ -215,13 +215,11 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
                 )
             inside += [Bound(at, layout, as_expr(mine.size)), Bound(at, layout, as_expr(0), lower=True)]
         axes[role].append(Axis(mine.dim, layout.size, offset, layout, tuple(inside)))
-        outer = tuple(evolve(b, offset=b.offset + at, steps=layout) for b in other.bounds)
-        moved = Axis(other.dim, layout.size, other.offset + at, layout, (*outer, *(b for b in inside if not _holds(b))))
+        moved = narrowed(other, at, layout)
+        moved = evolve(moved, bounds=(*moved.bounds, *(b for b in inside if not _holds(b))))
         axes[other_role].append(moved)
         for found in whole.values():
-            axis = found[i]
-            behind = tuple(evolve(b, offset=b.offset + at, steps=layout) for b in axis.bounds)
-            found[i] = Axis(axis.dim, layout.size, axis.offset + at, layout, behind)
+            found[i] = narrowed(found[i], at, layout)
         sizes.append((mine.dim, layout.size))
     residual = evolve(state.residual, level=Thread, sizes=tuple(sizes))
     windows = {r: evolve(state.windows[r], axes=tuple(a)) for r, a in axes.items()}

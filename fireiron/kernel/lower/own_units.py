@@ -9,7 +9,7 @@ from fireiron.algebra.expr import Expr, as_expr
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.analysis.ownership import SPAN, fit
 from fireiron.kernel.lower.context import Context, State, units_of
-from fireiron.kernel.lower.window import Axis, Storage, Window
+from fireiron.kernel.lower.window import Axis, Storage, Window, line, narrowed
 from fireiron.language.decompositions import Own
 
 
@@ -53,19 +53,7 @@ def own_units(link: Own, state: State, context: Context, storage: Storage) -> St
         return {role: inside_of(window) for role, window in found.items()}
 
     def inside_of(window: Window) -> Window:
-        return attrs.evolve(
-            window,
-            axes=tuple(
-                Axis(
-                    axis.dim,
-                    extent[d],
-                    axis.offset + offsets[d],
-                    axis.steps,
-                    tuple(attrs.evolve(b, offset=b.offset + offsets[d]) for b in axis.bounds),
-                )
-                for d, axis in enumerate(window.axes)
-            ),
-        )
+        return attrs.evolve(window, axes=tuple(map(_inside_along, window.axes, extent, offsets)))
 
     sizes = tuple((dim, n) for (dim, _), n in zip(state.residual.sizes, extent, strict=True))
     inside = attrs.evolve(
@@ -83,3 +71,11 @@ def _irregular(link: Own, storage: Storage, owner: str) -> DecompositionError:
         f"{owner} gives the units of {link.level} no equal tiles of {storage.name} at regular places",
         fix="use own(Thread), or stage for the whole block",
     )
+
+
+def _inside_along(axis: Axis, extent: int, start: Expr) -> Axis:
+    """Descend an axis to a run of its elements; only one in chunks has steps then."""
+    if axis.steps is not None or any(b.steps is not None for b in axis.bounds):
+        return narrowed(axis, start, line(extent, 1))
+    bounds = tuple(attrs.evolve(b, offset=b.offset + start) for b in axis.bounds)
+    return Axis(axis.dim, extent, axis.offset + start, None, bounds)

@@ -7,6 +7,7 @@ else one by one.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from math import gcd
 from types import MappingProxyType
 
 import attrs
@@ -22,7 +23,7 @@ from fireiron.kernel.analysis.ownership import Ownership
 from fireiron.kernel.ir.statements import Buffer, Call, Compute, For, Region, View
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of
 from fireiron.kernel.lower.storage import fresh_window, register_storage, tensor_window
-from fireiron.kernel.lower.window import Storage, Window
+from fireiron.kernel.lower.window import Axis, Storage, Window
 from fireiron.language.levels import GL, RF, Thread
 from fireiron.language.pointwise import Value, cast_to
 from fireiron.language.specs import MatMul
@@ -138,11 +139,11 @@ def visit(
             locals_.append(local)
             one = substitute(coordinate, known) + steps(local)
             place.append(one)
-            assert axis.steps is None and isinstance(axis.size, int)
-            along.append(and_(lt(one, axis.size), *(b.condition(one) for b in axis.bounds)))
+            assert isinstance(axis.size, int)
+            along.append(and_(lt(one, axis.size), *(b.holds(one) for b in axis.bounds)))
         limits = [lt(substitute(x.offset, known) + x.steps(locals_[x.axis]), x.limit) for x in written.limits]
         guards = [substitute(g, known) for g in written.guards]
-        whole = tuple(axis.offset + x for axis, x in zip(output.axes, place, strict=True))
+        whole = tuple(axis.at(x) for axis, x in zip(output.axes, place, strict=True))
         each = tuple(
             and_(one, *(y for x, y in zip(written.limits, limits, strict=True) if x.axis == i))
             for i, one in enumerate(along)
@@ -159,7 +160,9 @@ def visit(
     if run is None:
         return plain
     along, count = run
-    width = widths(along, count, substitute(plain.coordinates[along], {last: as_expr(0)}))
+    start = {last: as_expr(0)}
+    chunk = _chunk(output.axes[along], substitute(plain.place[along], start))
+    width = widths(along, gcd(count, chunk), substitute(plain.coordinates[along], start))
     if width == 1:
         return plain
     inner = context.variable(f"{last.name}_in", width)
@@ -167,6 +170,14 @@ def visit(
     around = (*loops[:-1], *(() if outer is None else ((outer, extent // width),)))
     by_width = at({last: inner if outer is None else outer * width + inner})
     return attrs.evolve(by_width, loops=around, inner=inner, along=along, width=width)
+
+
+def _chunk(axis: Axis, first: Expr) -> int:
+    """Count the neighbours from a place on that lie together in a tile that may be in chunks; 0 for any number."""
+    if axis.steps is None:
+        return 0
+    run, stride = axis.steps.leaves[0]
+    return gcd(run, first.divisor) if stride == 1 and isinstance(run, int) else 1
 
 
 def _run(plain: Visit, last: Var, extent: int, elements: tuple[Layout, ...] | None) -> tuple[int, int] | None:

@@ -37,8 +37,8 @@ def transform(
     at: list[Expr] = []
     conditions: list[Expr] = []
     for axis, index in zip(window.axes, local, strict=True):
-        at.append(axis.offset + (axis.steps(index) if axis.steps is not None else index))
-        conditions += [b.condition(b.steps(index) if b.steps is not None else index) for b in axis.bounds]
+        at.append(axis.at(index))
+        conditions += [b.holds(index) for b in axis.bounds]
     condition = and_(*conditions) if conditions else as_expr(1)
     mask = None if proves(condition) else condition
     inputs = [operand_view(t, tuple(at), window.storage.shape, state, context) for t in value.tensors]

@@ -48,6 +48,13 @@ def lower_rows(
     dtype, rank = held.dtype, len(output.axes)
     across = rank - 2 if swapped(context) else rank - 1
     down = rank - 1 if swapped(context) else rank - 2
+    if output.axes[across].steps is not None:
+        raise DecompositionError(
+            "epilog-rows",
+            f"a Strided tile above leaves {output.axes[across].dim} in chunks, so a row of {held.name} is no run",
+            fix="tile(rows, cols) above the epilog, without Strided(...) along the columns",
+            link=link,
+        )
     walk = visit(held.ownership, output, context)
     mine = [loop for loop in walk.loops if loop[0] in free(walk.place[down])]
     if any(loop[0] in free(walk.place[across]) for loop in mine):
@@ -134,7 +141,7 @@ def _collect(
     row = row if trip is None else row + trip * threads
     axis, size = output.axes[down], output.axes[across].size
     assert isinstance(size, int)
-    whole = (*(a.offset for a in output.axes[:-2]), axis.offset + row, output.axes[across].offset // size)
+    whole = (*(a.offset for a in output.axes[:-2]), axis.at(row), output.axes[across].offset // size)
     at = tuple(
         as_expr(0) if extent == 1 else c
         for c, extent in zip(whole[len(whole) - len(tensor.shape) :], tensor.shape, strict=True)
@@ -151,7 +158,7 @@ def _collect(
         fold = Binary(out.rows, Arg(0, dtype), Arg(1, dtype))
         body += (For(w, as_expr(most - 1), (Compute(total, fold, (total, seat), link=link),), unroll=True),)
     body += (Compute(target, stored, (total,), link=link),)
-    there = and_(lt(row, lines), *(b.condition(row) for b in axis.bounds))
+    there = and_(lt(row, lines), *(b.holds(row) for b in axis.bounds))
     body = body if proves(there) else (If(there, body),)
     return body if trip is None else (For(trip, as_expr(trips), body),)
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 import attrs
+import numpy as np
 
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Index, Var, and_, as_expr, ceil_div, ge, le, lt, proves, substitute
@@ -20,7 +21,7 @@ from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.base.records import evolve
-from fireiron.kernel.analysis.ownership import Ownership
+from fireiron.kernel.analysis.ownership import Ownership, fit
 from fireiron.language.decompositions import Chunks, Extent, Reduction
 from fireiron.language.levels import Level, Memory
 from fireiron.language.tensor import Order, Tensor
@@ -112,6 +113,10 @@ class Bound:
         """Give the condition for one element."""
         return ge(self.offset + shift, 0) if self.lower else lt(self.offset + shift, self.limit)
 
+    def holds(self, local: Expr) -> Expr:
+        """Give the condition for the element with a local index."""
+        return self.condition(local if self.steps is None else self.steps(local))
+
 
 @lru_cache(4096)
 def line(extent: Index, stride: Index) -> Layout:
@@ -128,6 +133,10 @@ class Axis:
     offset: Expr
     steps: Layout | None = None
     bounds: tuple[Bound, ...] = ()
+
+    def at(self, local: Expr) -> Expr:
+        """Give the coordinate of a local index."""
+        return self.offset + (local if self.steps is None else self.steps(local))
 
     @property
     def layout(self) -> Layout:
@@ -189,6 +198,8 @@ def _cut_chunks(size: Chunks, extent: Index) -> Cut:
             "without gaps or overlap",
             fix="the stride must be a multiple of the chunk, and divide the extent",
         )
+    if size.chunk == size.stride:
+        return cut(extent, extent)
     inner = Layout((size.chunk, extent // size.stride), (1, size.stride))
     outer = complement(inner, extent)
     return Cut(inner, outer, outer.size, inner.size, ragged=False)
@@ -216,6 +227,51 @@ def advance(axis: Axis, part: Cut, tile: Expr) -> Axis:
     if part.ragged:
         bounds.append(Bound(tile * part.size, None, as_expr(axis.size)))
     return Axis(axis.dim, part.size, offset, steps, tuple(bounds))
+
+
+def through(offset: Expr, steps: Layout | None, start: Expr, elements: Layout, dim: str) -> tuple[Expr, Layout]:
+    """Give the place of the elements `start + elements(x)` of a tile that may be in chunks: offset and steps.
+
+    Raises:
+        DecompositionError: `own-chunks` where the elements lie at no regular places.
+    """
+    if steps is None:
+        return offset + start, elements
+    assert isinstance(elements.size, int)
+    local = np.asarray(elements(np.arange(elements.size, dtype=np.int64))).reshape(-1)
+    place = 1
+    for extent, _ in steps.leaves[:-1]:
+        place *= int(extent)  # pyright: ignore[reportArgumentType]
+        crossing = int((local % place).max())
+        if crossing and start.divisor % place and not proves(lt(start % place + crossing, place)):
+            raise _crossing(elements, place, dim)
+    found = fit(np.asarray(steps(local)).reshape(-1) - int(steps(int(local[0]))))
+    if found is None:
+        raise _crossing(elements, place, dim)
+    return offset + steps(start + int(local[0])), found
+
+
+def _crossing(elements: Layout, chunk: int, dim: str) -> DecompositionError:
+    return DecompositionError(
+        "own-chunks",
+        f"the {elements.size} elements {elements} that a thread owns along {dim} cross chunks of {chunk}, "
+        "which a Strided tile above left",
+        fix="let chunks be a multiple of what a thread owns, or tile(rows, cols) without Strided(...)",
+    )
+
+
+def narrowed(axis: Axis, start: Expr, elements: Layout) -> Axis:
+    """Descend an axis to the elements `start + elements(x)` of its tile.
+
+    Raises:
+        DecompositionError: `own-chunks`.
+    """
+    offset, steps = through(axis.offset, axis.steps, start, elements, axis.dim)
+    bounds: list[Bound] = []
+    for bound in axis.bounds:
+        first, along = through(bound.offset, bound.steps, start, elements, axis.dim)
+        bounds.append(evolve(bound, offset=first, steps=along))
+    return Axis(axis.dim, elements.size, offset, steps, tuple(bounds))
 
 
 @attrs.frozen(slots=False)
