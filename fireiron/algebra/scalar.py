@@ -28,7 +28,7 @@ class Arg:
     dtype: DType
 
 
-def _number(value: float) -> str:
+def exactly(value: float) -> str:
     """Tell numbers apart as bits do: 0 from -0, and a NaN from none."""
     return repr(value) if isinstance(value, int) and abs(value) >= 2**53 else float(value).hex()
 
@@ -37,7 +37,7 @@ def _number(value: float) -> str:
 class Constant:
     """Hold a number."""
 
-    value: float | int = attrs.field(eq=_number)
+    value: float | int = attrs.field(eq=exactly)
     dtype: DType
 
 

@@ -77,31 +77,35 @@ def best(spec: MatMulChain, arch: str | None = None) -> Any:
         >>> best(matmul(256, 256, 64), "sm_80").residual.closed
         True
     """
-    program = spec.program
-    found = _choices.get((arch, program.arch, program.spec))
-    return (choose(spec, arch) if found is None else found).schedule
+    return choose(spec, arch).schedule
 
 
 def choose(spec: MatMulChain, arch: str | None = None) -> Choice:
     """Give the best schedule known, and say why it was chosen; see `best`."""
-    program = spec.program
-    key = arch, program.arch, program.spec
-    found = _choices.get(key)
-    if found is None:
-        try:
-            found = _chosen(spec, arch)
-        except FireironError as error:
-            raise error.located(here()) from None
-        if len(_choices) >= MOST_CHOICES:
-            _choices.clear()
-        _choices[key] = found
-    return found
+    try:
+        key = choice_key(spec, arch)
+        found = _choices.get(key)
+        if found is not None:
+            return found
+        chosen = _chosen(spec, arch)
+    except FireironError as error:
+        raise error.located(here()) from None
+    if len(_choices) >= MOST_CHOICES:
+        _choices.clear()
+    _choices[key] = chosen
+    return chosen
+
+
+def choice_key(spec: MatMulChain, arch: str | None) -> object:
+    """Tell a choice from all others: by what is computed, and for which target."""
+    from fireiron.tune.problem import meaning_of
+
+    return arch, spec.program.arch, meaning_of(spec)
 
 
 def remember(spec: MatMulChain, arch: str | None, choice: Choice) -> None:
     """Keep a choice that was made elsewhere, as by another process, as what `best` gives."""
-    program = spec.program
-    _choices[arch, program.arch, program.spec] = choice
+    _choices[choice_key(spec, arch)] = choice
 
 
 def compiled(spec: MatMulChain, arch: str | None = None) -> CompiledKernel:
@@ -131,19 +135,22 @@ def forget() -> None:
 
 def _chosen(spec: MatMulChain, arch: str | None) -> Choice:
     from fireiron.tune.candidates import Candidate, judge
-    from fireiron.tune.problem import problem
+    from fireiron.tune.problem import described, meaning_of
 
     where = _machine()
     target = _target(spec, arch)
-    wanted = problem(spec.program)
+    meaning = meaning_of(spec)
+    asked = dict.fromkeys((described(meaning), described(meaning.product)))  # its own records, and those without ops
     named = {preset.name: preset for preset in presets()}
-    for found in _index().find(wanted, where.device, target):
-        preset = named.get(found.record.preset)
-        if preset is None or (found.distance > 0 and not _serves_near(preset, spec, target)):
-            continue
-        candidate = Candidate(preset, found.record.point)
-        if judge(candidate, spec, target).failure is None:  # what was legal there need not be here
-            return Choice(preset.build(spec, found.record.point), candidate, found.why, found.record)
+    for number, wanted in enumerate(asked):
+        for found in _index().find(wanted, where.device, target):
+            preset = named.get(found.record.preset)
+            if preset is None or (found.distance > 0 and not _serves_near(preset, spec, target)):
+                continue
+            candidate = Candidate(preset, found.record.point)
+            if judge(candidate, spec, target).failure is None:  # what was legal there need not be here
+                why = f"{found.why}, of the product without its ops" if number else found.why
+                return Choice(preset.build(spec, found.record.point), candidate, why, found.record)
     return _modelled(spec, target)
 
 

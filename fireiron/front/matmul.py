@@ -15,6 +15,7 @@ from fireiron.check.parallel import chunk_of
 from fireiron.check.promote import promotable, served_along_k
 from fireiron.front.chain import Chain, LoadRefinements, SplitRefinements, Strategy, TileRefinements
 from fireiron.front.describe import describe
+from fireiron.front.fingerprint import fingerprint
 from fireiron.front.moves import MoveChain, conform
 from fireiron.front.outputs import Beside, Rows, Save, ahead, check_operands, check_rows, given, prologue, stages, whole
 from fireiron.front.roles import Role, role_name
@@ -22,6 +23,7 @@ from fireiron.front.verbs import Verbs
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import Decomposition, Epilog, Microkernel, Output, Prolog, Split, Strided
 from fireiron.language.levels import RF, Memory
+from fireiron.language.meaning import Meaning, Stored
 from fireiron.language.pointwise import Op, Value, accumulator, cast_to, parameter, read
 from fireiron.language.residual import start, store_of
 from fireiron.language.specs import BATCH, Coefficient, MatMul
@@ -193,10 +195,7 @@ class MatMulChain(Verbs, Chain):
                 path=self.where,
             )
         spec = attrs.evolve(self.matmul, ops=(*self.matmul.ops, *ops))
-        a = self.residual.operand("A")
-        assert a is not None
-        kind = spec.acc or default_accumulator(a.computed)
-        saved, value = self._check(stages, spec.ops, self._check(self._scaled, kind))
+        saved, value = self._check(self._applied, spec)
         self._check(check_operands, spec, saved, value)
         program = attrs.evolve(self.program, spec=spec)
         return attrs.evolve(self, program=program)
@@ -264,11 +263,31 @@ class MatMulChain(Verbs, Chain):
             >>> [tensor.name for tensor in spec.whole_operands]
             ['residual']
         """
+        saved, value = self._applied(self.matmul)
+        return whole(self.matmul, saved, value)
+
+    @property
+    def meaning(self) -> Meaning:
+        """Give what the chain computes: its ops are called, since functions may do something else each time.
+
+        Example:
+            >>> from fireiron import A, matmul, relu
+            >>> spec = matmul(64, 64, 32)
+            >>> spec.meaning == matmul(64, 64, 32).meaning, spec.meaning == spec.prolog(A, relu).meaning
+            (True, False)
+        """
         spec = self.matmul
+        if not spec.ops:
+            return Meaning(spec, self.links)
+        saved, value = self._check(self._applied, spec)
+        stored = tuple(_stored(part, op) for part, op in saved)
+        return Meaning(attrs.evolve(spec, ops=()), self.links, value, stored)
+
+    def _applied(self, spec: MatMul) -> tuple[tuple[tuple[Value, Beside], ...], Value]:
+        """Apply a spec's ops, which `then` gave, to the scaled accumulator."""
         a = self.residual.operand("A")
         assert a is not None
-        saved, value = stages(spec.ops, self._scaled(spec.acc or default_accumulator(a.computed)))
-        return whole(spec, saved, value)
+        return stages(spec.ops, self._scaled(spec.acc or default_accumulator(a.computed)))
 
     @property
     def batch(self) -> int | None:
@@ -327,6 +346,12 @@ class MatMulChain(Verbs, Chain):
         return (not spec.ops and spec.alpha.is_one and spec.beta.is_zero) or any(
             isinstance(x, Epilog) for x in self.links
         )
+
+
+def _stored(value: Value, op: Beside) -> Stored:
+    if isinstance(op, Rows):
+        return Stored(value, op.tensor, op.op, None)
+    return Stored(value, op.tensor, None, None if op.store is None else fingerprint(op.store) or op.store)
 
 
 def _coefficient(c: Coefficient, kind: DType) -> Value | float:

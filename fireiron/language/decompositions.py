@@ -13,6 +13,7 @@ import attrs
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Index
 from fireiron.algebra.layout import Layout
+from fireiron.algebra.scalar import exactly
 from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.link import Link
 from fireiron.language.atom import Atom
@@ -298,7 +299,7 @@ class Epilog:
     value: Value
     memory: Memory
     dtype: DType
-    init: float
+    init: float = attrs.field(eq=exactly)
     store: tuple[Decomposition, ...]
     outputs: tuple[Output, ...] = ()
     early: tuple[Tensor, ...] = ()

@@ -8,7 +8,7 @@ import attrs
 
 from fireiron.algebra.dtypes import DType, b1, default_accumulator, i32
 from fireiron.algebra.expr import Index
-from fireiron.algebra.scalar import Scalar
+from fireiron.algebra.scalar import Scalar, exactly
 from fireiron.base.errors import SpecError
 from fireiron.language.atom import Product
 from fireiron.language.programs import (
@@ -28,7 +28,7 @@ class Coefficient:
     """Scale by a number that is baked in, or by a kernel parameter of this name given at the call."""
 
     name: str = ""
-    value: float = 1.0
+    value: float = attrs.field(default=1.0, eq=exactly)
 
     @property
     def is_one(self) -> bool:
@@ -95,7 +95,7 @@ class Init:
     """Set every element of `dst`."""
 
     dst: Tensor
-    value: float = 0.0
+    value: float = attrs.field(default=0.0, eq=exactly)
 
 
 @attrs.frozen

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
 from fireiron.algebra.expr import as_int
 from fireiron.base.errors import UsageError
-from fireiron.language.specs import Coefficient, MatMul, Task
+from fireiron.language.meaning import Meaning, hashed, text
+from fireiron.language.specs import Coefficient, MatMul
 from fireiron.language.tensor import RowMajor, Tensor
 
 FREE = 0  # stands for an extent that is a symbol
@@ -28,6 +29,9 @@ class Problem:
         scaled: alpha and beta, where they are not 1 and 0.
         product: what is summed, where it is no product of numbers: "xor" or "and" of bits.
         given: keywords of the preset that are part of the problem (`ops=...`), as text.
+        kind: what it is beyond a product of dense matrices, "" for nothing: words, and a digest of that without sizes.
+            Example: "prolog+ops #1f0a66c2".
+        meaning: digest of the whole program, "" where the other fields say all of it.
     """
 
     m: int
@@ -42,11 +46,14 @@ class Problem:
     scaled: str = ""
     given: str = ""
     product: str = "mul"
+    kind: str = ""
+    meaning: str = ""
 
     @property
     def family(self) -> tuple[object, ...]:
         """Give all but the extents: problems of one family may borrow each other's schedules."""
-        return (self.a, self.b, self.acc, self.c, self.layout, self.batch > 1, self.scaled, self.given, self.product)
+        types = self.a, self.b, self.acc, self.c
+        return (*types, self.layout, self.batch > 1, self.scaled, self.given, self.product, self.kind)
 
     @property
     def flops(self) -> float:
@@ -85,23 +92,38 @@ class Problem:
         words += [f"by {self.batch}"] if self.batch > 1 else []
         kinds = [self.a if self.a == self.b else f"{self.a}*{self.b}"]
         kinds += [self.acc, self.c] if (self.acc, self.c) != (self.a, self.a) else []
-        words += [":".join(kinds), self.layout, *filter(None, (self.scaled, self.given))]
+        words += [":".join(kinds), self.layout, *filter(None, (self.scaled, self.given, self.kind))]
         return " ".join([*words, *([self.product] if self.product != "mul" else [])])
 
 
-def problem(program: Task, given: Mapping[str, Any] | None = None) -> Problem:
-    """Describe what a program multiplies.
+def problem(spec: Any, given: Mapping[str, Any] | None = None) -> Problem:
+    """Describe what a chain computes.
 
     Args:
-        program: one MatMul.
+        spec: what `matmul(...)` gives.
         given: keywords of the preset that are part of the problem.
 
     Raises:
         UsageError: `not-a-product`.
     """
-    spec = program.spec
-    if not isinstance(spec, MatMul):
-        raise UsageError("not-a-product", f"{spec} is no product", fix="tune and best take what matmul(...) gives")
+    return described(meaning_of(spec), given)
+
+
+def meaning_of(spec: Any) -> Meaning:
+    """Give what a chain of one MatMul computes.
+
+    Raises:
+        UsageError: `not-a-product`.
+    """
+    found = spec.program.spec
+    if not isinstance(found, MatMul):
+        raise UsageError("not-a-product", f"{found} is no product", fix="tune and best take what matmul(...) gives")
+    return spec.meaning
+
+
+def described(meaning: Meaning, given: Mapping[str, Any] | None = None) -> Problem:
+    """Describe a meaning: fields say what they can, and a digest stands for what they leave out."""
+    spec = meaning.spec
     m, k = spec.A.shape[-2:]
     n = spec.B.shape[-1]
     batch = spec.C.shape[0] if len(spec.C.shape) == 3 else 1
@@ -111,6 +133,7 @@ def problem(program: Task, given: Mapping[str, Any] | None = None) -> Problem:
         for name, x, usual in (("alpha", spec.alpha, 1.0), ("beta", spec.beta, 0.0))
         if x.name or x.value != usual
     ]
+    kind, digest = meaning.beyond
     return Problem(
         *sizes[:3],
         a=spec.A.dtype.name,
@@ -120,8 +143,10 @@ def problem(program: Task, given: Mapping[str, Any] | None = None) -> Problem:
         layout=_letter(spec.B) + _letter(spec.A) + ("" if spec.C.order is RowMajor else "T"),
         batch=sizes[3],
         scaled=",".join(scaled),
-        given=",".join(f"{name}={value!r}" for name, value in sorted((given or {}).items())),
+        given=",".join(f"{name}={_told(value)}" for name, value in sorted((given or {}).items())),
         product=spec.product,
+        kind=kind,
+        meaning=digest,
     )
 
 
@@ -130,4 +155,16 @@ def _letter(tensor: Tensor) -> str:
 
 
 def _said(value: Coefficient) -> str:
-    return value.name or f"{value.value:g}"
+    short = f"{value.value:g}"
+    return value.name or (short if float(short) == value.value else repr(value.value))
+
+
+def _told(value: object) -> str:
+    """Write plain data as it is, and what holds more, as functions do, by a digest."""
+    return repr(value) if _plain(value) else f"#{hashed(text(value))[:16]}"
+
+
+def _plain(value: object) -> bool:
+    if isinstance(value, tuple | list):
+        return all(_plain(x) for x in cast("tuple[object, ...]", value))
+    return value is None or isinstance(value, bool | int | float | str)

@@ -165,7 +165,7 @@ def tune(
     if effort not in EFFORTS:
         raise UsageError("unknown-effort", f"there is no effort {effort}", fix="use " + " or ".join(EFFORTS))
     functions = (presets,) if callable(presets) else tuple(presets)
-    wanted = problem(spec.program, given)
+    wanted = problem(spec, given)
     if FREE in (wanted.m, wanted.n, wanted.k):
         raise UsageError("unknown-size", f"{wanted} has a size that is a symbol", fix="tune for sizes, as 512x512x64")
     named = [preset(f, given, names[i] if i < len(names) else "") for i, f in enumerate(functions)]

@@ -175,11 +175,11 @@ def test_gemm_says_what_does_not_fit() -> None:
 
 def test_problems_are_plain_data() -> None:
     spec = matmul(512, 256, 64, "bf16", out="f32", layout="TN", batch=3, alpha="alpha", beta=2.0)
-    found = problem(spec.program, {"ops": ("relu",)})
+    found = problem(spec, {"ops": ("relu",)})
     assert Problem.from_json(found.to_json()) == found
     assert str(found) == "512x256x64 by 3 bf16:f32:f32 TN alpha=alpha,beta=2 ops=('relu',)"
-    assert found.family != problem(matmul(512, 256, 64, "bf16", out="f32", layout="TN").program).family
-    assert problem(matmul(512, 256, 64).program).to_json() == {"m": 512, "n": 256, "k": 64}
+    assert found.family != problem(matmul(512, 256, 64, "bf16", out="f32", layout="TN")).family
+    assert problem(matmul(512, 256, 64)).to_json() == {"m": 512, "n": 256, "k": 64}
 
 
 def test_the_newest_architecture_has_the_first_word(monkeypatch: pytest.MonkeyPatch) -> None:
