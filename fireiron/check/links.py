@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
 from fireiron.check.arguments import kind
-from fireiron.language.decompositions import Chunks, Extent, Load, StreamK, Widest
+from fireiron.language.decompositions import (
+    Chunks,
+    Decomposition,
+    Epilog,
+    Extent,
+    Load,
+    Own,
+    Split,
+    StreamK,
+    Widest,
+)
 from fireiron.language.levels import MEMORIES, SH, Block, Cluster, Kernel, Level, Memory
 from fireiron.language.residual import Operand, Residual
 from fireiron.language.tensor import RowMajor
@@ -326,11 +336,20 @@ def _of_grid(name: str, residual: Residual, level: Level | None) -> None:
         )
 
 
-def staggered(before: Residual, after: Residual, level: Level | None, units: int) -> None:
-    """Refuse units in turn where each would not own a whole tile.
+def staggered(
+    links: Sequence[Decomposition], before: Residual, after: Residual, level: Level | None, units: int
+) -> None:
+    """Refuse units in turn where each would not own a whole tile, or not bring it to C alone.
+
+    Args:
+        links: above the tile.
+        before: the residual spec above it.
+        after: the one below it.
+        level: the units' level.
+        units: how many take turns.
 
     Raises:
-        DecompositionError: `staggered-units`.
+        DecompositionError: `staggered-units`, `staggered-store`.
     """
     whole = all(before.extents[dim] == size for dim, size in after.sizes)
     if level is None or not whole or units < 2:
@@ -340,6 +359,26 @@ def staggered(before: Residual, after: Residual, level: Level | None, units: int
             f"and this tile is {after.short}",
             fix="tile(m, n).to(Warpgroup).staggered(2) with the block's own m and n",
         )
+    for link in links:
+        if isinstance(link, Split) and link.level is not None and link.level != Block:
+            raise DecompositionError(
+                "staggered-units",
+                f"staggered({units}) lets units of {level} take whole tiles in turn, and {link.words} lets units of "
+                f"the block share the K of one",
+                fix="drop staggered(), or split over Block",
+                other=link.link,
+            )
+        stores = (link.store, *(x.store for x in link.outputs)) if isinstance(link, Epilog) else ()
+        for store in stores:
+            first = store[0] if store else None
+            if store and not (isinstance(first, Own) and (first.level == level or first.level.is_inside(level))):
+                raise DecompositionError(
+                    "staggered-store",
+                    f"staggered({units}) lets units of {level} store tiles at different times, and a store of the "
+                    "epilog above is one for the whole block",
+                    fix=f"store by through_shared(..., at={level}), or by conform()",
+                    other=link.link,
+                )
 
 
 def specialised(residual: Residual, producers: int, registers: tuple[int, int] | None, prefetch: int) -> None:

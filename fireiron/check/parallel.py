@@ -62,7 +62,7 @@ def parallel(links: Sequence[Decomposition], before: Residual, split: Split, lev
     Raises:
         DecompositionError: `parallel-level`, `parallel-accumulator`, `parallel-order`, `second-parallel`,
             `parallel-ways`, `parallel-reduce`, `parallel-promote`, `parallel-cluster`, `parallel-pipeline`,
-            `too-many-threads`.
+            `staggered-units`, `too-many-threads`.
     """
     _level(before, level)
     c = before.operand("C")
@@ -87,6 +87,14 @@ def parallel(links: Sequence[Decomposition], before: Residual, split: Split, lev
             "parallel-pipeline",
             f"{what} refines a loop, and {level}s take the chunks of this split all at once",
             fix="split again below, and refine that loop",
+        )
+    turns = next((x for x in links if isinstance(x, Tile) and x.staggered > 1), None)
+    if turns is not None:
+        raise DecompositionError(
+            "staggered-units",
+            f"{level}s would share the K of a tile that staggered({turns.staggered}) gives to one {turns.level}",
+            fix="drop staggered(), or split over Block above it",
+            other=turns.link,
         )
     above = [x for x in links if isinstance(x, Split)]
     if any(x.level is not None and (x.level == Block) == (level == Block) for x in above):

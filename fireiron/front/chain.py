@@ -321,11 +321,11 @@ class TileRefinements(Chain):
             units: of the level that the tile goes to; each takes one trip in so many.
 
         Raises:
-            DecompositionError: `staggered-units`.
+            DecompositionError: `staggered-units`, `staggered-store`.
         """
         (*_, link) = self.links
         assert isinstance(link, Tile)
-        self._check(rules.staggered, self._before, self.residual, link.level, units)
+        self._check(rules.staggered, self.links, self._before, self.residual, link.level, units)
         return self._refine(staggered=units, link=here())
 
 

@@ -21,6 +21,7 @@ from fireiron import (
     Warpgroup,
     add,
     by_atomics,
+    by_cluster,
     conform,
     cp_async,
     in_order,
@@ -63,6 +64,21 @@ def over(spec: Any, ways: int, reduce: Any = None, k: int = 8, stages: int = 2, 
         .split(ways=ways, multiple_of=k).parallel(Block, reduce=reduce)
         .split(k).pipeline(stages).load(A, SH, staged()).load(B, SH, staged())
     )  # fmt: skip
+
+
+LOOPS = {
+    "tiles": lambda: matmul(64, 64, 32).tile(64, 64).to(Block).tile(32, 32),
+    "batches": lambda: matmul(32, 32, 32, batch=2).tile(32, 32, batch=2).to(Block).tile(32, 32, batch=1),
+    "persistent": lambda: matmul(128, 64, 32).tile(64, 64).to(Block).persistent().tile(32, 32),
+}
+
+
+@pytest.mark.parametrize("reduce", [in_order(), by_atomics(), by_cluster()], ids=str)
+@pytest.mark.parametrize("loop", LOOPS)
+def test_blocks_share_k_below_a_loop_over_tiles(right: Any, loop: str, reduce: Any) -> None:
+    """Each tile's partial sums have places and counters, or phases, of their own."""
+    chain = LOOPS[loop]().epilog(memory=RF).split(ways=2, multiple_of=8).parallel(Block, reduce=reduce)
+    right(within(chain.split(8).load(A, SH).load(B, SH)))
 
 
 SIZES = ((64, 32, 64), (33, 40, 50), (32, 32, 7), (5, 70, 131))

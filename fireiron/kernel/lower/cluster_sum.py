@@ -22,6 +22,7 @@ from fireiron.kernel.analysis.ownership import SPAN, Access, Ownership, Register
 from fireiron.kernel.ir.statements import Arrive, Await, Barrier, Call, If, Region, Sync
 from fireiron.kernel.lower.block_sum import joined
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of, descend
+from fireiron.kernel.lower.parallel import numbered
 from fireiron.kernel.lower.reduce import add, loop, move, temporary, vector, widest
 from fireiron.kernel.lower.storage import fresh_window, register_storage
 from fireiron.kernel.lower.window import Partial, Storage, Window, cut
@@ -115,7 +116,9 @@ def meet(
         output = state.windows["C"]
     result = register_storage("sum", output, storage.memory, storage.dtype, state, context, storage.link)
     result.ownership, result.size = share.ownership, as_expr(share.ownership.size)
-    head, last = _exchange(storage, result, share, partial, context)
+    number, count = numbered(inside.loops)
+    parity = (context.trip * count + number) % 2
+    head, last = _exchange(storage, result, share, partial, parity, context)
     title = f"Reduce({partial.ways})({storage.memory})(Cluster)"
     busy = None if share.count == partial.ways else lt(rank, share.count)
     region = Region(title, head, partial.path, partial.link)
@@ -191,8 +194,10 @@ def _placed(access: Access, place: dict[Expr, Expr], loops: tuple[RegisterLoop, 
     return attrs.evolve(access, coordinates=tuple(substitute(c, place) for c in access.coordinates), loops=loops)
 
 
-def _exchange(storage: Storage, result: Storage, share: Share, partial: Partial, context: Context) -> tuple[Body, Body]:
-    """Let blocks write their sums, and read what is theirs; gives also what ends the trip."""
+def _exchange(
+    storage: Storage, result: Storage, share: Share, partial: Partial, parity: Expr, context: Context
+) -> tuple[Body, Body]:
+    """Let blocks write their sums, and read what is theirs; gives also what ends the trip, of this parity."""
     ways, rank, dtype, link = partial.ways, partial.way, storage.dtype, partial.link
     size, threads = as_int(storage.size), (context.threads or 1) // context.staggered
     assert isinstance(ways, int) and size is not None
@@ -220,7 +225,6 @@ def _exchange(storage: Storage, result: Storage, share: Share, partial: Partial,
     vec = temporary(f"{storage.name}_vec", storage, count, context)
     put = move(RF, SH, dtype, count)
     (take,) = matching("Move", (count,), (dtype, dtype), (SH, RF), Thread, table=LOADS)
-    parity = context.trip % 2
 
     def place(register: Expr) -> Expr:
         return turn * (size * threads) + register * threads + thread * count

@@ -13,6 +13,7 @@ from fireiron.kernel.lower.bulk_sum import added_in_bulk
 from fireiron.kernel.lower.cluster_sum import meet
 from fireiron.kernel.lower.context import Body, Context, Recur, State, buffer_of
 from fireiron.kernel.lower.epilog_operands import lower_early
+from fireiron.kernel.lower.parallel import of_tile
 from fireiron.kernel.lower.pointwise import lower_ops
 from fireiron.kernel.lower.reduce import add_constant, fill, gather, share
 from fireiron.kernel.lower.row_fold import lower_rows
@@ -39,7 +40,7 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     window = fresh_window(storage, output)
     inside = evolve(state.with_window("C", window), residual=apply(link, state.residual)).under("epilog", link.link)
     main = recur(rest, evolve(inside, output=output), context)
-    parts = storage.partials
+    parts = [of_tile(part, state.loops) for part in storage.partials]
     partial = bool(parts) or context.stream is not None
     if storage.ownership is None:
         raise DecompositionError(

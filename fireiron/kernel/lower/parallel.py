@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Var, simplest
+from fireiron.algebra.expr import Expr, Var, as_expr, simplest
 from fireiron.base.errors import DecompositionError
+from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.ir.statements import RANK, Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State, descend, units_of
 from fireiron.kernel.lower.window import Partial, cut_chunk
-from fireiron.language.decompositions import ByCluster, Decomposition, Split
+from fireiron.language.decompositions import ByCluster, ByTma, Decomposition, Split
 from fireiron.language.levels import Block
 
 
@@ -30,6 +31,22 @@ def count_ways(rest: Sequence[Decomposition], state: State, context: Context) ->
         elif ways != 1:
             assert isinstance(ways, int), "the rule of the link counts the blocks"
             context.joined, context.way = ways, Var(RANK, ways)
+
+
+def of_tile(partial: Partial, loops: Sequence[RegisterLoop]) -> Partial:
+    """Give the sums of each tile places of their own, where blocks that share K loop over tiles."""
+    if partial.level != Block or isinstance(partial.reduce, ByCluster | ByTma):
+        return partial
+    number, count = numbered(loops)
+    return attrs.evolve(partial, seat=partial.seat * count + number, seats=simplest(partial.seats * count))
+
+
+def numbered(loops: Sequence[RegisterLoop]) -> tuple[Expr, Expr]:
+    """Number the passes through loops; gives this one's number and how many there are."""
+    number, count = as_expr(0), as_expr(1)
+    for loop in loops:
+        number, count = number * loop.trips + loop.var, count * loop.trips
+    return number, count
 
 
 def lower_parallel(link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
