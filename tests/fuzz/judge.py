@@ -1,0 +1,267 @@
+"""Say what becomes of a chain: refused with a code, computed right bit by bit, or a finding.
+
+Data are small integers, and powers of two for what 8-bit floats cannot hold: sums of them are exact in every type, so
+that a result is compared bit by bit. Where an op rounds (gelu, a quotient), its proven bound is the measure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import attrs
+import numpy as np
+
+import fireiron
+from fireiron.algebra.dtypes import DType, dtype
+from fireiron.algebra.elements import read, strided
+from fireiron.base.errors import CheckError, CompileError, FireironError, SimulationError
+from fireiron.front.reference import mathematical, references
+from fireiron.jit import bind
+from fireiron.jit.arrays import random_ends
+from fireiron.jit.expression import evaluate
+from fireiron.jit.interface import Interface
+from fireiron.language.specs import written_by
+from fireiron.schedules import ada, ampere, fused, hopper, simt, turing, volta
+from fireiron.simulate import simulate
+
+PRESETS = {
+    "simt": simt,
+    "volta": volta,
+    "turing": turing,
+    "ampere": ampere,
+    "ada": ada,
+    "hopper": hopper,
+    "fused": fused,
+}
+ROOT = str(Path(fireiron.__file__).resolve().parent.parent)
+Kind = Literal["refused", "right", "bounded", "slow", "finding"]
+LIMIT_S = 60  # of the processor, for one chain
+
+
+@attrs.frozen
+class Verdict:
+    """Hold what became of a chain.
+
+    Args:
+        kind: `right` bit by bit, `bounded` where ops round, `refused` with a code, `slow` beyond the limit of time.
+        code: the error's, or what is wrong.
+        text: one line that says it.
+        compiled: `no`, `yes`, `findings` (spills and their like), `refused`.
+    """
+
+    kind: Kind
+    code: str = ""
+    text: str = ""
+    compiled: str = "no"
+
+    def __str__(self) -> str:
+        return f"{self.kind}{f' {self.code}' if self.code else ''}{f': {self.text}' if self.text else ''}"
+
+
+class _Slow(BaseException):
+    """Ends a chain that takes too long; nothing in the library catches it."""
+
+
+def names() -> dict[str, Any]:
+    """Give the names that a chain's text may use."""
+    return {**{name: getattr(fireiron, name) for name in fireiron.__all__}, **PRESETS}
+
+
+def built(source: str) -> Any:
+    """Evaluate a chain's text."""
+    return eval(compile(source, "<chain>", "eval"), names())
+
+
+def judge(chain: str | Callable[[], Any], compiled: bool = False, verbs: bool = False) -> Verdict:
+    """Build, simulate and compare a chain.
+
+    Args:
+        chain: its text, or a function that makes it.
+        compiled: whether NVRTC compiles it too.
+        verbs: whether what prints and estimates it is called too.
+    """
+    make = (lambda: built(chain)) if isinstance(chain, str) else chain
+    try:
+        with _limited(LIMIT_S):
+            return _judged(make, compiled, verbs)
+    except _Slow:
+        return Verdict("slow", "", f"more than {LIMIT_S} s")
+
+
+def _judged(make: Callable[[], Any], compiled: bool, verbs: bool) -> Verdict:
+    try:
+        schedule = make()
+        kernel = schedule.lowered()
+    except FireironError as error:
+        return Verdict("refused", error.code, error.message) if error.code else _raised("error without a code", error)
+    except Exception as error:
+        return _raised("raised", error, made=False)
+    try:
+        exact, wrong = compared(schedule, kernel)
+    except SimulationError as error:
+        return Verdict("finding", f"simulate: {error.code}", error.message)
+    except FireironError as error:
+        return Verdict("refused", error.code, error.message)
+    except Exception as error:
+        return _raised("simulate raised", error)
+    if wrong:
+        return Verdict("finding", *wrong)
+    found = (_printed(schedule) if verbs else None) or Verdict("right" if exact else "bounded")
+    return _compiled(schedule, found) if compiled and found.kind != "finding" else found
+
+
+def _raised(what: str, error: Exception, made: bool = True) -> Verdict:
+    """Name the place in the library that let an exception through.
+
+    Args:
+        what: the words for it.
+        error: the exception.
+        made: whether the chain stood already: an exception from outside the library is then this file's own.
+    """
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(ROOT)]
+    inside = [f for f in frames if "/tests/" not in f.filename]
+    if not inside and made:
+        raise error
+    if not inside:  # Python's own refusal of a call that lacks an argument
+        return Verdict("refused", type(error).__name__, str(error))
+    place = f"{Path(inside[-1].filename).stem}.{inside[-1].name}"
+    return Verdict("finding", f"{what} {type(error).__name__} in {place}", str(error)[:200])
+
+
+@contextlib.contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """End what takes longer, in seconds of this process."""
+
+    def end(*_: object) -> None:
+        raise _Slow
+
+    before = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def sizes_of(interface: Interface) -> dict[str, int]:
+    """Read the symbols' values from their names."""
+    return {p.name: int(re.search(r"\d+$", p.name)[0]) for p in interface.symbols}  # type: ignore[index]
+
+
+def integers(interface: Interface, sizes: Mapping[str, int], seed: int = 0) -> dict[str, Any]:
+    """Draw arrays whose sums of products are exact; outputs hold what shows that nobody wrote them.
+
+    Args:
+        interface: the kernel's.
+        sizes: values of its symbols.
+        seed: of the numbers.
+    """
+    rng = np.random.default_rng(seed)
+    arrays: dict[str, Any] = {}
+    for pointer in interface.pointers:
+        kind = dtype(pointer.dtype)
+        shape, strides = bind.concrete(pointer.shape, sizes), bind.concrete(pointer.strides, sizes)
+        flat = np.empty(1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)), kind.numpy)
+        if pointer.shares:
+            flat[...] = random_ends(rng, len(flat), evaluate(pointer.shares, sizes))
+        elif kind.packed:
+            flat[...] = rng.integers(0, 256, flat.shape)
+        elif pointer.role == "output":
+            flat[...] = np.asarray(np.nan if kind.kind == "float" else 85).astype(kind.numpy)
+        elif kind.kind == "float" or kind.bits > 8:
+            flat[...] = rng.choice(np.array([-2, -1, -1, 1, 1, 2, 0]), flat.shape).astype(kind.numpy)
+        else:
+            flat[...] = rng.integers(-5 if kind.signed else 0, 6, flat.shape).astype(kind.numpy)
+        arrays[pointer.name] = strided(flat, shape, strides)
+    return arrays
+
+
+def stored(value: Any, kind: DType) -> Any:
+    """Round f64 numbers to a type once, as a store does: integers and 8-bit floats saturate."""
+    if kind.kind == "int":
+        return np.clip(np.nan_to_num(np.rint(value)), *kind.limits).astype(kind.numpy)
+    return (np.clip(value, *kind.limits) if kind.bits == 8 else value).astype(kind.numpy)
+
+
+def compared(schedule: Any, kernel: Any, seed: int = 0) -> tuple[bool, tuple[str, str] | None]:
+    """Simulate a schedule's kernel on integers, and compare with NumPy in f64.
+
+    Returns:
+        Whether every element is the reference's bit by bit, and what is wrong, None for nothing.
+    """
+    interface = Interface.of(kernel)
+    sizes = sizes_of(interface)
+    arrays = integers(interface, sizes, seed)
+    numbers = {p.name: 2.0 for p in interface.numbers}
+    before = {name: array.copy() for name, array in arrays.items()}
+    simulate(kernel, arrays, sizes, numbers)
+    return results(schedule, arrays, before, numbers)
+
+
+def results(
+    schedule: Any, arrays: Mapping[str, Any], before: Mapping[str, Any], numbers: Mapping[str, float]
+) -> tuple[bool, tuple[str, str] | None]:
+    """Compare what a run wrote with what the same inputs give in f64.
+
+    Args:
+        schedule: what ran.
+        arrays: by name, behind the run.
+        before: the same ahead of it.
+        numbers: scalars by name.
+    """
+    outputs = {tensor.name: tensor for tensor in written_by(schedule.program.spec)}
+    for link in schedule.links:
+        outputs |= {output.tensor.name: output.tensor for output in getattr(link, "outputs", ())}
+    expected = references(schedule, {**arrays, **before}, numbers)
+    exact = True
+    for name, bounded in expected.items():
+        tensor = outputs[name]
+        got = read(mathematical(tensor, arrays[name]), tensor.dtype).astype(np.float64)
+        with np.errstate(all="ignore"):
+            wanted = np.broadcast_to(stored(bounded.value, tensor.dtype).astype(np.float64), got.shape)
+            same = (got == wanted) | (np.isnan(got) & np.isnan(wanted))
+            near = same | (np.abs(got - bounded.value) <= bounded.error)
+        if not near.all():
+            at = tuple(int(i) for i in np.argwhere(~near)[0])
+            many = int((~near).sum())
+            where = ", ".join(map(str, at))
+            return False, (
+                "wrong",
+                f"{many} of {near.size} elements: {name}[{where}] is {got[at]:g}, not {wanted[at]:g}",
+            )
+        exact = exact and bool(same.all())
+    return exact, None
+
+
+def _printed(schedule: Any) -> Verdict | None:
+    """Call what prints, checks and estimates a schedule; each may refuse with a code."""
+    for verb in ("check", "facts", "explain", "tree", "estimate"):
+        try:
+            str(getattr(schedule, verb)())
+        except FireironError:
+            pass
+        except Exception as error:
+            return _raised(f"{verb} raised", error)
+    return None
+
+
+def _compiled(schedule: Any, found: Verdict) -> Verdict:
+    """Compile a right schedule for its architecture."""
+    try:
+        kernel = schedule.compile(allow_spills=True, cache=False)
+    except CompileError as error:
+        if error.code == "nvrtc":
+            return Verdict("finding", "nvrtc", error.message)
+        return attrs.evolve(found, compiled="refused")
+    except CheckError:
+        return attrs.evolve(found, compiled="refused")
+    except Exception as error:
+        return _raised("compile raised", error)
+    return attrs.evolve(found, compiled="findings" if kernel.findings else "yes")

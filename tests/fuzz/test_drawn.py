@@ -1,0 +1,87 @@
+"""Drawn chains: refused with a code, or right bit by bit; and the drawer, the judge and the shrinker themselves."""
+
+from __future__ import annotations
+
+import secrets
+
+import pytest
+
+from tests.fuzz.__main__ import fuzz, reported
+from tests.fuzz.draw import drawn
+from tests.fuzz.judge import judge
+from tests.fuzz.known import KNOWN
+from tests.fuzz.shrink import shrunk, snippet
+
+CHAINS = 200
+SECONDS = 60
+
+
+@pytest.mark.xfail(bool(KNOWN), reason="what is listed in tests/fuzz/known.py is not mended yet", strict=False)
+def test_chains_of_a_fresh_seed() -> None:
+    seed = secrets.token_hex(4)
+    print(f"python -m tests.fuzz --seed {seed} --chains {CHAINS}")
+    score = fuzz(seed, CHAINS, SECONDS, compiled=100)
+    new = [found for code, found in score.findings.items() if code not in KNOWN]
+    assert not new, "\n\n".join(reported(*found, seconds=5) for found in new)
+    assert score.verdicts["right"] >= score.chains // 8, str(score)
+
+
+@pytest.mark.parametrize("code", KNOWN)
+def test_what_is_known_still_fails(code: str) -> None:
+    assert judge(KNOWN[code]).code == code, "remove what is mended from tests/fuzz/known.py"
+
+
+def test_a_seed_draws_the_same_chain_again() -> None:
+    assert drawn("a/1") == drawn("a/1")
+    assert len({drawn(f"a/{i}") for i in range(50)}) == 50
+
+
+def broken(source: str) -> str:
+    return judge(source).code
+
+
+RIGHT = "matmul(24, 16, 8).tile(8, 16).to(Block).tile(1, 1).to(Thread).done({})"
+DOT = "microkernel('C[0] = 0;', numpy=lambda a, b, c: {}, name='dot')"
+
+
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [
+        ("matmul(16, 16, 0)", "bad-extent"),
+        ("matmul(16, 16, 8).tile(8, 8).to(Block).unroll(2)", "TypeError"),
+        (RIGHT.format(DOT.format("a @ b")), ""),
+        (RIGHT.format(DOT.format("a @ b + 1")), "wrong"),
+        (RIGHT.format(DOT.format("a[:, :-1] @ b[:-1]")), "wrong"),
+    ],
+)
+def test_the_judge_tells_right_from_wrong(source: str, code: str) -> None:
+    verdict = judge(source)
+    assert verdict.code == code, str(verdict)
+    assert verdict.kind == {"": "right", "wrong": "finding"}.get(code, "refused")
+
+
+def test_the_judge_names_the_place_of_a_raw_exception() -> None:
+    def raises(*_: object) -> None:
+        raise ZeroDivisionError("1 / 0")
+
+    from fireiron import Matrix, Pointwise
+
+    verdict = judge(lambda: Pointwise(raises, Matrix(4, 4, name="x"), Matrix(4, 4, name="y")))
+    assert (verdict.kind, verdict.code) == ("finding", "raised ZeroDivisionError in spec.Pointwise")
+
+
+def test_a_failing_chain_shrinks_to_what_fails() -> None:
+    whole = (
+        "matmul(53, 40, 24, 'f64', layout='TN', out='f32', alpha=2).then(relu).tile(16, 16).to(Block).layout(ColMajor)"
+        ".epilog(add(Vector(40, name='bias')), memory=RF).split(8).pipeline(2).load(A, SH).pad(4).load(B, SH, staged())"
+        f".tile(1, 1).to(Thread).done({DOT.format('c + a @ b + 1')})"
+    )
+    assert broken(whole) == "wrong"
+    small = shrunk(whole, lambda text: broken(text) == "wrong", seconds=20)
+    assert broken(small) == "wrong"
+    assert small.count(").") <= 6, small
+    assert "alpha" not in small
+    assert "pad" not in small
+    written: dict[str, object] = {}
+    exec(snippet(small).replace("print(", "found = ("), written)
+    assert written["found"].code == "wrong"  # type: ignore[attr-defined]
