@@ -106,6 +106,7 @@ def simulate_schedule(
         described = {p.name: describe(a, p.name) for p, a in zip(interface.inputs, inputs, strict=True)}
         described |= {p.name: describe(a, p.name) for p, a in zip(interface.outputs, outs, strict=False)}
         sizes = bind.bind(interface, described, given).sizes
+        bind.check_overlap(interface, described)
         arrays = random_arrays(interface, sizes)
         arrays |= {p.name: described[p.name].owner for p in interface.inputs}
         arrays |= {p.name: a for p, a in zip(interface.outputs, outs, strict=False)}

@@ -67,6 +67,7 @@ class Flights:
                 tracker = flight.storage.tracker
                 assert tracker is not None
                 tracker.mark(flight.granules, True, -1)
+                self.machine.order.tick(flight.place.number)  # a barrier before this orders nothing of it
                 self._record(flight)
                 flight.storage.data[flight.touched] = flight.values
 

@@ -16,7 +16,7 @@ from fireiron.simulate.before import refuse_early
 from fireiron.simulate.flights import Flight, Flights
 from fireiron.simulate.memory import Storage
 from fireiron.simulate.order import Array
-from fireiron.simulate.state import ITERATIONS, Place, State, Team
+from fireiron.simulate.state import ITERATIONS, WIDE, Look, Place, State, Team
 from fireiron.simulate.tracker import Race
 
 WARPGROUP = 128
@@ -206,6 +206,8 @@ class Leaf:
             raise self.team.error(self.place, "write-to-input", who, "give the pointer the role output or update")
         granules, who = granules_of(access, self.keep, True, self.team.offset)
         self._landed(storage, granules, "writes")
+        if self.team.order.peers and storage.kind == "SH":
+            self._looked_at(storage, granules, who)
         if self.flies:
             flight = Flight(self.place, storage, access.touched, _active(values, access, mask), granules, who)
             flights = self.team.flights.setdefault(self.flies, Flights(self.team.machine))
@@ -243,8 +245,31 @@ class Leaf:
                 "narrow-barrier",
                 f"{self.place}: {reader} reads {element}, which {writer} wrote, and an mbarrier between them orders "
                 "what its own block writes alone",
-                "let both the Arrive and the Await be wide, or meet at a barrier of the cluster",
+                WIDE,
             )
+
+    def _looked_at(self, storage: Storage, granules: Array, who: Array) -> None:
+        """Refuse to write what a peer read where only barriers within one block order it."""
+        looks = [look for look in self.team.member.looks if look.storage is storage]
+        by_granule = np.argsort(granules, kind="stable") if looks else granules
+        for look in looks:
+            hit = np.isin(look.granules, granules)
+            if not hit.any():
+                continue
+            at = by_granule[np.searchsorted(granules, look.granules[hit], sorter=by_granule)]
+            hidden = self.team.order.unread(who[at], look.who[hit], np.full(len(at), look.time, np.int32))
+            if hidden.any():
+                first = int(np.argmax(hidden))
+                element = storage.name(storage.element_of(int(granules[at[first]])))
+                writer, reader = (self.team.machine.local(int(one)) for one in (who[at[first]], look.who[hit][first]))
+                raise self.team.error(
+                    self.place,
+                    "narrow-barrier",
+                    f"{self.place}: {writer} writes {element}, which {reader} read, and an mbarrier between them "
+                    "orders what its own block does alone",
+                    WIDE,
+                )
+            look.granules, look.who = look.granules[~hit], look.who[~hit]
 
     def _settled(self, access: Access, verb: str) -> None:
         """Refuse to touch registers that an instruction in flight uses."""
@@ -372,11 +397,12 @@ def at_peer(operand: Operand, team: Team, place: Place, env: Env) -> Operand:
 
 
 def visit(team: Team, place: Place, access: Access) -> None:
-    """Note who reads a peer's shared memory: that block must not end before."""
-    member = next(m for m in team.machine.members if m.shared.get(access.storage.buffer.name) is access.storage)
+    """Note who reads a peer's shared memory: that block must not end, or write there, before it sees that."""
+    storage = access.storage
+    member = next(m for m in team.machine.members if m.shared.get(storage.buffer.name) is storage)
     if member is not team.member:
-        threads = np.unique(access.who) - 1 + team.offset
-        member.visits += [(int(thread), team.order.now, place) for thread in threads.tolist()]
+        granules, who = storage.granules(access.touched, access.who + np.int32(team.offset))
+        member.looks.append(Look(place, storage, granules, who, team.order.now))
 
 
 def uncommitted(team: Team, lane: int) -> str:

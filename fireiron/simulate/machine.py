@@ -265,7 +265,7 @@ def _release(machine: Machine, coroutines: list[Coroutine]) -> None:
             continue
         machine.barriers += len(units)
         if arrival.statement.relaxed:
-            _tell_of_barriers(machine)
+            _tell_of_barriers(machine, units)
         elif len(units) == 1 and len(units[0]) == machine.order.threads:
             machine.order.join_all()
         else:
@@ -279,13 +279,13 @@ def _release(machine: Machine, coroutines: list[Coroutine]) -> None:
                 coroutine.arrival = coroutine.present = None
 
 
-def _tell_of_barriers(machine: Machine) -> None:
-    """Let all threads of a cluster know of the mbarriers whose initialisation was fenced, and of nothing else."""
-    known = machine.order.matrix()
+def _tell_of_barriers(machine: Machine, units: list[Array]) -> None:
+    """Let the threads that met know of the mbarriers whose initialisation was fenced, and of nothing else."""
+    known, threads = machine.order.matrix(), np.concatenate(units)
     for member in machine.members:
         for slot in (slot for ring in member.barriers.values() for slot in ring):
             if slot.fenced is not None:
-                known[:, slot.initialiser] = np.maximum(known[:, slot.initialiser], slot.fenced)
+                known[threads, slot.initialiser] = np.maximum(known[threads, slot.initialiser], slot.fenced)
 
 
 def _divergent(machine: Machine, arrival: Arrival, here: Array, absent: Array) -> SimulationError:

@@ -9,9 +9,9 @@ the bytes that land on a slot of an mbarrier are one agent's, the operands that 
 another's. A second half of each row tells, in the same columns, up to when a thread's generic accesses were fenced for
 the asynchronous proxy. Barriers carry both halves alike.
 
-Where blocks of a cluster read each other's shared memory, a third part tells, in the same columns, whose writes a
-thread sees. mbarriers that order within a block alone carry it no further than that block: what another has read is
-read, but what it has written may not be there yet.
+Where blocks of a cluster read each other's shared memory, a third part tells, in the same columns, whose accesses a
+thread sees. mbarriers that order within a block alone carry it no further than that block: what another has written may
+not be there yet, and what it reads of this block's memory may be read later.
 
 Source: PTX ISA, memory consistency model: scope, causality order; mbarrier.arrive and mbarrier.try_wait: .scope.
 """
@@ -172,6 +172,12 @@ class Order:
         mine, theirs = np.clip(who - 1, 0, self.threads - 1), np.clip(other - 1, 0, self.threads - 1)
         found = (time > self.base) & (other > 0) & (mine // self.peers != theirs // self.peers)
         return found & (time > self.matrix()[mine, 2 * self.columns + theirs])
+
+    def unread(self, who: Array, other: Array, time: Array) -> Array:
+        """Say which reads by other blocks' threads, ordered before, only barriers within one block order."""
+        mine, theirs = np.clip(who - 1, 0, self.threads - 1), np.clip(other - 1, 0, self.threads - 1)
+        ordered = time <= np.maximum(self.matrix()[mine, theirs], self.base)  # what is not ordered is a race
+        return ordered & self.unseen(who, other, time)
 
     def _column(self, other: Array) -> Array:
         place = np.where(other <= AGENT, self.threads + AGENT - other, other - 1)

@@ -21,6 +21,7 @@ from fireiron.simulate.order import AGENT, MANY, Array, Order
 from fireiron.simulate.report import Site
 from fireiron.simulate.tracker import Race
 
+WIDE = "let both the Arrive and the Await be wide, or meet at a barrier of the cluster"
 ITERATIONS = "# iterations"  # no C identifier, so no variable's name
 
 
@@ -170,6 +171,25 @@ class Machine:
 
 
 @attrs.define(eq=False)
+class Look:
+    """Note a read of a block's shared memory by threads of another block.
+
+    Args:
+        place: the statement.
+        storage: what is read.
+        granules: places in the tracker that nobody wrote since.
+        who: threads plus one of the cluster.
+        time: when.
+    """
+
+    place: Place
+    storage: Storage
+    granules: Array
+    who: Array
+    time: int
+
+
+@attrs.define(eq=False)
 class Member:
     """Hold one block of the cluster that runs.
 
@@ -182,6 +202,7 @@ class Member:
         teams: who runs in it.
         block: its number in the grid.
         visits: arrivals from other blocks: the thread, when, and where.
+        looks: reads by other blocks.
         counted: what units learnt by counting in, by statement, the unit's first thread, and how often it came there.
         waited: which threads have waited for the end of the launch before.
         told: of a cluster's first block: what its units released at counters in global memory.
@@ -195,6 +216,7 @@ class Member:
     teams: list[Team] = attrs.field(factory=list["Team"])
     block: int = 0
     visits: list[tuple[int, int, Place]] = attrs.field(factory=list[tuple[int, int, Place]])
+    looks: list[Look] = attrs.field(factory=list[Look])
     counted: dict[tuple[int, int, int], int] = attrs.field(factory=dict[tuple[int, int, int], int])
     waited: set[int] = attrs.field(factory=set[int])
     told: dict[tuple[str, int], Array] = attrs.field(factory=dict[tuple[str, int], "Array"])
@@ -204,6 +226,7 @@ class Member:
         self.block = block
         self.turns.clear()
         self.visits.clear()
+        self.looks.clear()
         self.counted.clear()
         self.waited.clear()
         self.told.clear()

@@ -31,7 +31,7 @@ from fireiron.simulate.barriers import Slot, unfinished
 from fireiron.simulate.groups import DEFERRED, WGMMA
 from fireiron.simulate.memory import registers, shared
 from fireiron.simulate.order import Order
-from fireiron.simulate.state import Machine, Member, Team
+from fireiron.simulate.state import WIDE, Machine, Member, Team
 
 WARPGROUP = 128
 
@@ -169,7 +169,7 @@ def finish(machine: Machine) -> None:
     """End a cluster: stores land, and nothing else may be going on.
 
     Raises:
-        SimulationError: `unfinished-flight`, `peer-exited`.
+        SimulationError: `unfinished-flight`, `peer-exited`, `narrow-barrier`.
     """
     order = machine.order
     for member in machine.members:
@@ -189,15 +189,21 @@ def finish(machine: Machine) -> None:
                     raise unfinished(slot.flights[0].place, machine, text, "await the barrier before the block ends")
         if machine.check:
             mine = np.arange(machine.kernel.threads) + member.rank * machine.kernel.threads
-            for thread, time, place in member.visits:
-                if time > order.base and not (order.matrix()[mine, thread] >= time).any():
-                    raise machine.error(
-                        place,
-                        "peer-exited",
-                        f"{place}: {machine.local(thread + 1)} comes to block {member.block}, which may have ended: "
-                        "nothing there waits for it",
-                        "await the last arrivals before the end, or end with a barrier of the cluster",
-                    )
+            come = {(thread, time, place): 0 for thread, time, place in member.visits}
+            come |= {
+                (int(thread) - 1, look.time, look.place): 2 * order.columns
+                for look in member.looks
+                for thread in np.unique(look.who)
+            }
+            for (thread, time, place), part in come.items():
+                if time <= order.base or (order.matrix()[mine, part + thread] >= time).any():
+                    continue
+                comes = f"{place}: {machine.local(thread + 1)} comes to block {member.block}, which may have ended"
+                if (order.matrix()[mine, thread] >= time).any():
+                    why, fix = "an mbarrier between them orders what its own block does alone", WIDE
+                    raise machine.error(place, "narrow-barrier", f"{comes}: {why}", fix)
+                fix = "await the last arrivals before the end, or end with a barrier of the cluster"
+                raise machine.error(place, "peer-exited", f"{comes}: nothing there waits for it", fix)
     for member in machine.members:
         for team in member.teams:
             for groups in team.groups.values():

@@ -179,15 +179,21 @@ class Tracker:
         if not self.adds or not self.added[granules].any():
             return
         low, high = granules.min(), granules.max()
+        by_granule = np.argsort(granules, kind="stable")
         for add in self.adds:
-            time = np.array([add.time], np.int32)
-            ordered = add.time <= self.order.base if add.time > self.order.start else not self.order.foreign(time)[0]
-            if ordered or add.granules.max() < low or add.granules.min() > high:
+            known = self.order.start < add.time <= self.order.base
+            if known or add.granules.max() < low or add.granules.min() > high:
                 continue
-            hit = self.added[granules] & np.isin(granules, add.granules)
-            if hit.any():
-                several = np.full(len(granules), MANY, np.int32)
-                self._raise(kind, granules, who, several, np.full(len(granules), add.time, np.int32), hit)
+            which, at = _met(granules[by_granule], add.granules)
+            mine, place = by_granule[at], add.granules[which]
+            time = np.full(len(which), add.time, np.int32)
+            if add.time > self.order.start:
+                bad = self._concurrent(who[mine], add.who[which], time)
+            else:
+                bad = self.order.foreign(time)
+            bad &= self.added[place]
+            if bad.any():
+                self._raise(kind, place, who[mine], add.who[which], time, bad)
 
     def start_read(self, granules: Array, row: Array, who: int) -> None:
         """Check an asynchronous read whose issuers know `row`; `who` stands for them.
@@ -350,14 +356,10 @@ class Tracker:
         by_granule = np.argsort(granules, kind="stable")
         places, writers = granules[by_granule], who[by_granule]
         for read in self.reads:
-            first = np.searchsorted(places, read.granules, side="left")
-            last = np.searchsorted(places, read.granules, side="right")
-            count = last - first
-            if not count.any():
+            which, at = _met(places, read.granules)
+            if not len(which):
                 continue
-            which = np.repeat(np.arange(len(count)), count)
-            offset = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
-            mine, theirs = writers[np.repeat(first, count) + offset], read.who[which]
+            mine, theirs = writers[at], read.who[which]
             time = np.full(len(which), read.time, np.int32)
             bad = self._concurrent(mine, theirs, time)
             if bad.any():
@@ -366,3 +368,12 @@ class Tracker:
     def _raise(self, kind: str, granules: Array, who: Array, other: Array, time: Array, bad: Array) -> None:
         at = int(np.flatnonzero(bad)[0])
         raise Race(kind, int(granules[at]), int(who[at]), int(other[at]), int(time[at]))
+
+
+def _met(places: Array, others: Array) -> tuple[Array, Array]:
+    """Pair equal places: gives indices into `others` and into the sorted `places`."""
+    first = np.searchsorted(places, others, side="left")
+    count = np.searchsorted(places, others, side="right") - first
+    which = np.repeat(np.arange(len(count)), count)
+    offset = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
+    return which, np.repeat(first, count) + offset

@@ -219,10 +219,21 @@ def test_warps_meet_before_they_tell_what_they_read(name: str) -> None:
     assert broken(kernel, lambda s: isinstance(s, Sync) and "read its part" in s.reason) in ("race", "peer-exited")
 
 
+@pytest.mark.parametrize("barrier", ["summed", "taken"])
 @pytest.mark.parametrize("kind", [Await, Arrive])
 @pytest.mark.parametrize("made", KERNELS.values(), ids=KERNELS)
 def test_the_sums_take_barriers_that_order_the_cluster(
-    made: Callable[[], Any], kind: type[Await] | type[Arrive]
+    made: Callable[[], Any], kind: type[Await] | type[Arrive], barrier: str
 ) -> None:
-    code = broken(made().lowered(), of_barrier(kind, "summed"), lambda s: attrs.evolve(s, wide=False))
+    code = broken(made().lowered(), of_barrier(kind, barrier), lambda s: attrs.evolve(s, wide=False))
     assert code == "narrow-barrier"
+
+
+@pytest.mark.parametrize("made", KERNELS.values(), ids=KERNELS)
+def test_the_cluster_meets_behind_the_initialisation_of_barriers(made: Callable[[], Any]) -> None:
+    """A barrier of the block tells nothing of the peers' mbarriers."""
+
+    def meets(s: Any) -> bool:
+        return isinstance(s, Sync) and s.level == Cluster and s.relaxed
+
+    assert broken(made().lowered(), meets, lambda s: attrs.evolve(s, level=Block)) == "uninitialised-barrier"

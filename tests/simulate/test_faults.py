@@ -11,7 +11,7 @@ from fireiron.algebra.dtypes import f16
 from fireiron.algebra.expr import and_, le, lt
 from fireiron.algebra.scalar import Arg, Binary, Constant
 from fireiron.base.errors import SimulationError
-from fireiron.kernel.ir.statements import Compute, Sync
+from fireiron.kernel.ir.statements import Commit, Compute, Sync, Wait
 from fireiron.language.levels import Block, Level, Warp
 from fireiron.simulate import simulate
 from fireiron.simulate.machine import Arrival, Coroutine, run
@@ -92,6 +92,26 @@ def test_order_is_transitive_through_groups_of_warps(k: Names, ordered: bool) ->
         simulate(kernel, {"C": zeros(1)})
     else:
         refused(kernel, {"C": zeros(1)}, "race", "thread 128 of block 0 reads s[0]", "which thread 0")
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_wait_behind_the_barrier_orders_nothing(k: Names, ordered: bool) -> None:
+    """What cp.async copied is there for the others only where the copying threads waited before the barrier."""
+    a, c, s, r = k.gl("A", (64,)), k.gl("C", (64,), "output"), k.sh("s", 64), k.rf("r", 1)
+    order = (Wait("cp.async", 0), k.sync()) if ordered else (k.sync(), Wait("cp.async", 0))
+    kernel = k.kernel(
+        k.call("cp.async.4B", k.at(a, k.thread), k.at(s, k.thread)),
+        Commit("cp.async"),
+        *order,
+        k.move(k.at(s, k.thread ^ 1), k.at(r, 0)),
+        k.move(k.at(r, 0), k.at(c, k.thread)),
+        threads=64,
+    )
+    arrays = {"A": zeros(64), "C": zeros(64)}
+    if ordered:
+        simulate(kernel, arrays)
+    else:
+        refused(kernel, arrays, "race", "reads s[0]", "no barrier in between")
 
 
 def ring(k: Names, last: bool, level: Any = Block, readers: int = 32) -> Any:

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 import pytest
 
-from fireiron import FR, SH, A, B, Block, Warpgroup, by_tma, matmul, stmatrix, through_shared, tma
+from fireiron import FR, SH, A, B, Block, Warpgroup, by_atomics, by_tma, matmul, stmatrix, through_shared, tma
 from fireiron.base.errors import SimulationError
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
@@ -52,6 +52,25 @@ def check(size: tuple[int, int, int], plan: Plan, launched: int, layout: str = "
 )
 def test_split(size: tuple[int, int, int], plan: Plan, launched: int) -> None:
     check(size, plan, launched)
+
+
+def by_adding(persistent: bool) -> Kernel:
+    """Let blocks of two roles add their sums atomically."""
+    spec = matmul(200, 128, 256, "bf16", layout="TN", arch="sm_90a")
+    tiled = spec.tile(128, 64).to(Block)
+    chain = (tiled.persistent() if persistent else tiled).epilog(memory=FR)
+    chain = chain.split(ways=2, multiple_of=64).parallel(Block, reduce=by_atomics()).split(64).pipeline(2).specialize()
+    return chain.load(A, SH, tma()).load(B, SH, tma()).tile(64, 64).to(Warpgroup).split(16).unroll().done().lowered()
+
+
+@pytest.mark.parametrize("launched", [1, 3, None])
+def test_roles_add_atomically(launched: int | None) -> None:
+    """Additions are ordered before the sum is read by a barrier of the role, which is not all threads'."""
+    kernel = by_adding(launched is not None)
+    arrays = random_arrays(Interface.of(kernel), {})
+    simulate(kernel, arrays, launched=launched)
+    expected = arrays["A"].astype("f8") @ arrays["B"].astype("f8").T
+    np.testing.assert_allclose(arrays["C"].astype("f8"), expected, rtol=2**-8, atol=1e-3)
 
 
 @pytest.mark.parametrize("launched", [1, 2, 3, 5, 8, 15])
@@ -113,7 +132,7 @@ def changed(body: tuple[Statement, ...], wanted: Any) -> tuple[Statement, ...]:
     return tuple(out)
 
 
-def broken(kernel: Kernel, wanted: Any, launched: int) -> str:
+def broken(kernel: Kernel, wanted: Any, launched: int | None) -> str:
     """Say by which error the simulator finds that statements were left out."""
     other = attrs.evolve(kernel, body=changed(kernel.body, wanted))
     assert other != kernel
@@ -132,6 +151,13 @@ def test_flags_and_barriers_of_streams_are_needed() -> None:
 def test_the_barrier_before_counting_in_is_needed() -> None:
     kernel = scheduled((200, 136, 512), attrs.evolve(WIDE, ways=2)).lowered()
     assert broken(kernel, lambda s: isinstance(s, Sync) and "sums" in s.reason, 4) == "race"
+
+
+@pytest.mark.parametrize("launched", [3, None])
+def test_roles_that_add_meet_before_they_count_in(launched: int | None) -> None:
+    assert broken(by_adding(launched is not None), lambda s: isinstance(s, Sync) and "sums" in s.reason, launched) == (
+        "race"
+    )
 
 
 def test_counting_in_must_release_and_acquire() -> None:

@@ -1,0 +1,27 @@
+"""An output that is an input, on the simulator as on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+def wrong(product: Callable[..., Any]) -> Any:
+    x = np.zeros((64, 64), np.float32)
+    return product(64, 64, 64).simulate(x, np.zeros((64, 64), np.float32), out=x)
+
+
+def test_arrays_overlap_simulate(refused: Callable[..., Any], product: Callable[..., Any]) -> None:
+    refused(
+        lambda: wrong(product),
+        "overlap",
+        "simulate(x, np.zeros((64, 64), np.float32), out=x)",
+        """\
+CallError[overlap]: C, which is written, overlaps A: [0x..., 0x...) and [0x..., 0x...)
+  --> test_arrays_overlap_simulate.py:13:32
+13 |     return product(64, 64, 64).simulate(x, np.zeros((64, 64), np.float32), out=x)
+   |                                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+fix: pass an out that shares no memory with A""",
+    )
