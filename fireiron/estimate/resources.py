@@ -200,9 +200,9 @@ def grid_of(kernel: Kernel, sizes: Mapping[str, int] | None) -> int | None:
 def idle(kernel: Kernel, sizes: Mapping[str, int] | None) -> Iterator[Finding]:
     """Find threads that a mapping leaves without a tile."""
     values = typical_sizes(kernel, sizes)
-    seen: set[str] = set()
+    seen: set[tuple[str, str, str]] = set()
     for site in sites(kernel.body):
-        if not site.guards or not isinstance(site.statement, Call) or site.title in seen:
+        if not site.guards or not isinstance(site.statement, Call) or site.place in seen:
             continue
         if site.statement.map is not None:
             continue  # one thread starts a bulk copy: the others have nothing to do with it
@@ -212,7 +212,7 @@ def idle(kernel: Kernel, sizes: Mapping[str, int] | None) -> Iterator[Finding]:
         present = np.ones(known.threads, bool) if here is None else here.any(axis=0)
         count = 0 if busy is None else int((present & ~busy.any(axis=0)).sum())
         if count:
-            seen.add(site.title)
+            seen.add(site.place)
             yield Finding(
                 "idle-threads",
                 f"{count} of {known.threads} threads have no tile of {site.title or site.statement.atom.name}",
@@ -246,12 +246,12 @@ def resident(kernel: Kernel, arch: Arch, least: int) -> Occupancy:
 
 def notes(kernel: Kernel, arch: Arch, least: int, sizes: Mapping[str, int] | None) -> Iterator[Finding]:
     """Note predicated Moves, and a last wave that leaves SMs idle."""
-    seen: set[str] = set()
+    seen: set[tuple[str, str, str]] = set()
     # Blocks beyond the last group's tiles have no part of it at all.
     passing = {s.groups.found for s in walk(kernel.body) if isinstance(s, FindGroup)}
     for site in sites(kernel.body):
-        if _predicated(site, passing) and site.title not in seen:
-            seen.add(site.title)
+        if _predicated(site, passing) and site.place not in seen:
+            seen.add(site.place)
             yield Finding(
                 "partial-tiles",
                 f"{site.title or 'an access'} is predicated: its tiles do not divide the sizes, or sizes are not known",

@@ -154,11 +154,7 @@ def groups(kernel: Kernel, buffer: Buffer, placed: Placement | None = None) -> t
                 if placed is not None and isinstance(site.statement, Call) and site.statement.atom.kind == "MatMul":
                     found[title] = _core(title, buffer, placed)
                 continue
-            row = next(
-                r
-                for r in rows
-                if (r.path, r.title, r.buffer, r.direction) == (site.path, site.title, buffer.name, direction)
-            )
+            row = next(r for r in rows if (r.place, r.buffer, r.direction) == (site.place, buffer.name, direction))
             group = _worst(kernel, site, view, direction, title, row)
             if group is not None and (title not in found or found[title].wavefronts < group.wavefronts):
                 found[title] = group

@@ -18,11 +18,16 @@ Part = Literal["spec", "links", "kernel"]
 
 
 class AccessRow(Protocol):
-    """Describe one access of a Move: its region's title, memory, bank-conflict degree and sectors of a request."""
+    """Describe one access of a Move: its region, memory, bank-conflict degree and sectors of a request."""
 
     @property
     def title(self) -> str:
         """Name the Move."""
+        ...
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Tell the region from others: its path, what it implements, and the buffer that it writes."""
         ...
 
     @property
@@ -103,19 +108,21 @@ def _atoms(schedule: Scheduled, kernel: Kernel) -> dict[str, tuple[str, ...]]:
 def traffic(a: Sequence[AccessRow], b: Sequence[AccessRow]) -> Iterable[Difference]:
     """Compare the worst access of each Move that both kernels have; sizes in a title may differ."""
     before, after = _worst(a), _worst(b)
-    for (place, memory), (conflicts, sectors) in before.items():
+    for (place, memory), (words, conflicts, sectors) in before.items():
         if (place, memory) not in after:
             continue
-        later = after[place, memory]
+        later = after[place, memory][1:]
         for name, old, new in (("conflicts", conflicts, later[0]), ("sectors a request", sectors, later[1])):
             if old != new:
-                yield Difference("kernel", f"{place}, {memory}", arrow(name, f"{old:.4g}", f"{new:.4g}"))
+                yield Difference("kernel", f"{words}, {memory}", arrow(name, f"{old:.4g}", f"{new:.4g}"))
 
 
-def _worst(rows: Sequence[AccessRow]) -> dict[tuple[str, str], tuple[float, float]]:
-    worst: dict[tuple[str, str], tuple[float, float]] = {}
+def _worst(rows: Sequence[AccessRow]) -> dict[tuple[tuple[str, ...], str], tuple[str, float, float]]:
+    """Give the worst of each Move by what it fills, and of others by their path: their words, and both degrees."""
+    worst: dict[tuple[tuple[str, ...], str], tuple[str, float, float]] = {}
     for row in rows:
-        key = (row.title.split(":")[0], str(row.memory))
-        conflicts, sectors = worst.get(key, (0, 0))
-        worst[key] = (max(conflicts, row.conflicts), max(sectors, row.sectors))
+        path, kind, buffer = row.place
+        key = ((kind, buffer) if buffer else (path,), str(row.memory))
+        words, conflicts, sectors = worst.get(key, (row.title.split(":")[0], 0, 0))
+        worst[key] = (words, max(conflicts, row.conflicts), max(sectors, row.sectors))
     return worst

@@ -6,10 +6,9 @@ from typing import assert_never
 
 from fireiron.algebra.expr import Index, as_expr, as_int
 from fireiron.base.text import count
-from fireiron.kernel.ir.statements import For, Kernel
+from fireiron.kernel.ir.statements import For, Kernel, LoopKind
 from fireiron.language.decompositions import Chunks, Done, Each, Epilog, Load, Own, Prolog, Split, Tile, Widest
 from fireiron.language.levels import Block, Level
-from fireiron.language.tensor import ColMajor
 from fireiron.show import lowered
 from fireiron.show.steps import Nested, Step, nested
 from fireiron.show.tree import held, result
@@ -84,37 +83,32 @@ def change(step: Step) -> str:
 
 
 def loops(chain: tuple[Step, ...], kernel: Kernel) -> tuple[tuple[For, ...], ...]:
-    """Find the loops that each link of a chain made around what multiplies, by order and name."""
+    """Find the loops that each link of a chain made around what multiplies, by their order and kind."""
     rest = list(lowered.enclosing(kernel))
     found: list[tuple[For, ...]] = []
     for step in chain:
         mine: list[For] = []
-        for name in _variables(step):
-            if rest and rest[0].var.name.rstrip("0123456789") == name:
+        for kind in _kinds(step):
+            if rest and rest[0].kind == kind:
                 mine.append(rest.pop(0))
         found.append(tuple(mine))
     return tuple(found)
 
 
-def _variables(step: Step) -> tuple[str, ...]:
-    """Name the loop variables that a link asks for, outermost first."""
+def _kinds(step: Step) -> tuple[LoopKind, ...]:
+    """List the kinds of the loops that a link asks for, outermost first."""
     match step.link:
         case Split():
-            return ("k",) if step.link.level is None else ()
+            return ("chunks",) if step.link.level is None else ()
         case Tile(persistent=True):
-            return ("trip",)
+            return ("items",)
         case Tile(level=None):
-            return tuple(dim.lower() for dim, n in _order(step) if as_expr(n).range != (1, 1))
+            return ("tiles",) * sum(as_expr(n).range != (1, 1) for _, n in step.cuts)
         case Tile():
             several = isinstance(step.trips, int) and step.units is not None and step.trips > step.units
-            return ("r",) if several else ()
+            return ("turns",) if several else ()
         case _:
             return ()
-
-
-def _order(step: Step) -> tuple[tuple[str, Index], ...]:
-    link = step.link
-    return tuple(reversed(step.cuts)) if isinstance(link, Tile) and link.order is ColMajor else step.cuts
 
 
 def _loops(step: Step, unrolled: bool) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from fireiron.kernel.ir.statements import Kernel, Region
+from fireiron.kernel.ir.statements import Kernel, Region, walk
 from fireiron.language.decompositions import Done, Epilog, Load, Split, Tile
 from fireiron.show import lowered, page
 from fireiron.show.emits import change, emits, loops
@@ -183,8 +183,8 @@ def _lines(chain: tuple[Step, ...], kernel: Kernel, source: str) -> tuple[tuple[
 
 
 def _outermost(regions: tuple[Region, ...]) -> tuple[Region, ...]:
-    inner = {id(r) for region in regions for r in lowered.walk(region.body)}
-    return tuple(region for region in regions if id(region) not in inner)
+    inner = {r.id for region in regions for r in walk(region.body) if isinstance(r, Region)}
+    return tuple(region for region in regions if region.id not in inner)
 
 
 def _joined(ranges: tuple[Range, ...]) -> tuple[Range, ...]:

@@ -16,27 +16,27 @@ from fireiron.kernel.ir.statements import (
     Call,
     Compute,
     For,
-    If,
     Kernel,
     Micro,
     Region,
+    RegionKind,
     Role,
     Roles,
     Statement,
     Sync,
     walk,
+    within,
 )
 from fireiron.language.decompositions import Epilog, Load, Split, Tile
 from fireiron.show.steps import Nested, Step
 
 REGISTER_NBYTES = 4
-_LOADED = re.compile(r"load \S+ to (\S+): ")
 
 
-def regions(kernel: Kernel, path: str, head: str = "") -> tuple[Region, ...]:
-    """List the regions that a path led to, of those whose title starts with `head`."""
+def regions(kernel: Kernel, path: str, kind: RegionKind | None = None) -> tuple[Region, ...]:
+    """List the regions that a path led to, of one kind or of all."""
     found = (s for s in walk(kernel.body) if isinstance(s, Region))
-    return tuple(r for r in found if r.path == path and r.title.startswith(head))
+    return tuple(r for r in found if r.path == path and kind in (None, r.kind))
 
 
 def of_step(kernel: Kernel, step: Step) -> tuple[Region, ...]:
@@ -45,13 +45,13 @@ def of_step(kernel: Kernel, step: Step) -> tuple[Region, ...]:
         case Tile(level=None):
             return ()
         case Tile():
-            return regions(kernel, step.path, step.after.kind)
+            return regions(kernel, step.path, "spec")
         case Load():
             return _loads(kernel, step)
         case Epilog():
             return regions(kernel, step.path)
         case Split(level=level) if level is not None:
-            return regions(kernel, step.path, "Reduce")
+            return regions(kernel, step.path, "fold")
         case _:
             return ()
 
@@ -60,18 +60,17 @@ def _loads(kernel: Kernel, step: Step) -> tuple[Region, ...]:
     """List a load's regions in program order: its hops stand beside each other."""
     hops = f"{step.path} > load src"
     found = (s for s in walk(kernel.body) if isinstance(s, Region))
-    return tuple(r for r in found if r.path.startswith(hops) or (r.path == step.path and r.title.startswith("load ")))
+    return tuple(r for r in found if r.path.startswith(hops) or (r.path == step.path and r.kind == "load"))
 
 
 def buffer(kernel: Kernel, step: Step) -> Buffer | None:
     """Find the buffer that a load fills, or the accumulator of an epilog."""
     match step.link:
         case Load():
-            for region in regions(kernel, step.path, "load "):
-                name = _LOADED.match(region.title)
-                return next((b for b in kernel.buffers if name and b.name == name[1]), None)
+            for region in regions(kernel, step.path, "load"):
+                return next((b for b in kernel.buffers if b.name == region.buffer), None)
         case Epilog():
-            for region in regions(kernel, step.path, "Init("):
+            for region in regions(kernel, step.path, "init"):
                 return next((s.dst.buffer for s in walk(region.body) if isinstance(s, Compute)), None)
             # An instruction that zeroes its accumulator itself leaves no Init.
             made = compute(kernel)
@@ -84,7 +83,7 @@ def buffer(kernel: Kernel, step: Step) -> Buffer | None:
 
 def meeting(kernel: Kernel, step: Step) -> tuple[str, int | None]:
     """Find the buffer that the sums of a parallel split meet in: its name, and its bytes where they are known."""
-    for region in regions(kernel, step.path, "Reduce"):
+    for region in regions(kernel, step.path, "fold"):
         for statement in walk(region.body):
             if isinstance(statement, Call) and not statement.views[1].buffer.memory.registers:
                 buffer = statement.views[1].buffer
@@ -127,10 +126,10 @@ def compute_name(kernel: Kernel) -> str:
 
 def move_atoms(kernel: Kernel, move: Nested, step: Step) -> tuple[str, ...]:
     """Name the instructions that end a Move, those of hops of its own apart."""
-    head = "store " if isinstance(step.link, Epilog) else "load "
+    kind: RegionKind = "store" if isinstance(step.link, Epilog) else "load"
     path = step.path if isinstance(step.link, Epilog) else move.path
     atoms: dict[str, None] = {}
-    for region in regions(kernel, path, head):
+    for region in regions(kernel, path, kind):
         for statement in _direct(region.body):
             if isinstance(statement, Call):
                 atoms[statement.atom.name] = None
@@ -140,13 +139,10 @@ def move_atoms(kernel: Kernel, move: Nested, step: Step) -> tuple[str, ...]:
 
 
 def _direct(body: tuple[Statement, ...]) -> Iterator[Statement]:
-    """Visit statements as `walk` does, without those of inner regions."""
-    for statement in body:
-        if isinstance(statement, Region):
-            continue
-        yield statement
-        if isinstance(statement, For | If):
-            yield from _direct(statement.body)
+    """Visit statements as `walk` does, without inner regions."""
+    for statement, around in within(body):
+        if not isinstance(statement, Region) and not any(isinstance(x, Region) for x in around):
+            yield statement
 
 
 def barriers(kernel: Kernel) -> tuple[Sync, ...]:
@@ -167,24 +163,8 @@ def roles(kernel: Kernel) -> tuple[Role, ...]:
 def enclosing(kernel: Kernel) -> tuple[For, ...]:
     """List the loops around what `compute` finds, outermost first."""
     goal = compute(kernel)
-
-    def search(body: tuple[Statement, ...], loops: tuple[For, ...]) -> tuple[For, ...] | None:
-        for statement in body:
-            if statement is goal:
-                return loops
-            if isinstance(statement, For | If | Region):
-                inner = (*loops, statement) if isinstance(statement, For) else loops
-                found = search(statement.body, inner)
-                if found is not None:
-                    return found
-            elif isinstance(statement, Roles):
-                inside = (search(role.body, loops) for role in statement.roles)
-                found = next((each for each in inside if each is not None), None)
-                if found is not None:
-                    return found
-        return None
-
-    return search(kernel.body, ()) or ()
+    around = next((around for statement, around in within(kernel.body) if statement is goal), ())
+    return tuple(loop for loop in around if isinstance(loop, For))
 
 
 @attrs.frozen

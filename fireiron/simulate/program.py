@@ -405,7 +405,8 @@ class Compiler:
         link = statement.link if statement is not None else None
         link = link or (region.link if region is not None else None)
         silent = statement is None or isinstance(statement, Await | Arrive)
-        return self.team.machine.site(path, title, what, link, silent)
+        where = (path, region.kind, region.buffer) if region is not None else (path, "", "")
+        return self.team.machine.site(where, title, what, link, silent)
 
     def value(self, expr: Expr) -> Value:
         """Compile an index expression to a function of the environment."""

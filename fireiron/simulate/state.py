@@ -79,7 +79,7 @@ class Machine:
         storages: global memories by buffer name.
         blocks: how many blocks are launched.
         places: every site.
-        sites: the same, by path, title and instruction.
+        sites: the same, by region and instruction.
         members: the blocks of the running cluster.
         agents: what each asynchronous agent is, in words.
         barriers: barriers passed.
@@ -95,16 +95,19 @@ class Machine:
     storages: dict[str, Storage]
     blocks: int = 1
     places: list[Place] = attrs.field(factory=list[Place])
-    sites: dict[tuple[str, str, str], Place] = attrs.field(factory=dict[tuple[str, str, str], Place])
+    sites: dict[tuple[str, str, str, str], Place] = attrs.field(factory=dict[tuple[str, str, str, str], Place])
     members: list[Member] = attrs.field(factory=list["Member"])
     agents: list[str] = attrs.field(factory=list[str])
     barriers: int = 0
     flops: int = 0
     kept: int = 0
 
-    def site(self, path: str, title: str, what: str, link: Link | None, silent: bool = False) -> Place:
-        """Find or make the row of an instruction in its region."""
-        key = (path, title, what)
+    def site(
+        self, where: tuple[str, str, str], title: str, what: str, link: Link | None, silent: bool = False
+    ) -> Place:
+        """Find or make the row of an instruction in its region, of which `where` says path, kind and buffer."""
+        path, *_ = where
+        key = (*where, what)
         if key not in self.sites:
             self.sites[key] = Place(len(self.places), title, path, what, link, silent)
             self.places.append(self.sites[key])

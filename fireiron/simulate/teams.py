@@ -13,12 +13,9 @@ from fireiron.kernel.ir.statements import (
     Call,
     Compute,
     Fence,
-    For,
-    If,
     InitBarriers,
     Kernel,
     Micro,
-    Region,
     Role,
     Roles,
     Statement,
@@ -26,6 +23,7 @@ from fireiron.kernel.ir.statements import (
     Turn,
     View,
     walk,
+    within,
 )
 from fireiron.simulate.barriers import Slot, unfinished
 from fireiron.simulate.groups import DEFERRED, WGMMA
@@ -153,10 +151,10 @@ def team_of(
 
 def _views(body: tuple[Statement, ...]) -> Iterator[View]:
     """Visit the views of statements outside further roles."""
-    for statement in body:
+    for statement, around in within(body):
+        if any(isinstance(x, Role) for x in around):
+            continue
         match statement:
-            case For(body=inner) | If(body=inner) | Region(body=inner):
-                yield from _views(inner)
             case Call(views=views) | Micro(views=views):
                 yield from views
             case Compute(dst=dst, inputs=inputs):

@@ -119,8 +119,8 @@ class Waits:
 
         def walk(state: State, act: Act) -> Iterator[Event]:
             refuse_early(team, place, team.ids(act) - team.offset)
-            visit = team.visits[id(statement)] = team.visits.get(id(statement), 0) + 1
-            key = id(statement), unit, visit
+            visit = team.visits[statement.id] = team.visits.get(statement.id, 0) + 1
+            key = statement.id, unit, visit
             if team.first == unit:
                 at, many = _one(counter.offset(state.env)), _one(count(state.env))
                 here = int(counter.storage.data[at])

@@ -20,6 +20,7 @@ class Access:
     memory: object
     conflicts: float
     sectors: float
+    place: tuple[str, str, str] = ("", "load", "a_sh")
 
 
 def test_equal_schedules_do_not_differ(matmul: Any, listing2: Any) -> None:

@@ -30,6 +30,7 @@ class AccessRow:
 
     Args:
         title: the enclosing region's.
+        place: what tells that region from others, whatever its title.
         path: where in the decomposition tree.
         what: the instruction, `compute`, or a microkernel's name.
         buffer: name of the buffer.
@@ -57,6 +58,7 @@ class AccessRow:
     units: float
     ideal: float
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
+    place: tuple[str, str, str] = ("", "", "")
 
     @property
     def per_request(self) -> float:
@@ -100,7 +102,7 @@ def accesses(
             row = _row(site, view, direction, kernel, values)
             if row is None:
                 continue
-            key = (row.path, row.title, row.what, row.buffer, row.direction)
+            key = (*row.place, row.what, row.buffer, row.direction)
             rows[key] = _sum(rows[key], row) if key in rows else row
     return tuple(rows.values())
 
@@ -122,7 +124,7 @@ def _row(site: Site, view: View, direction: str, kernel: Kernel, sizes: Mapping[
     return AccessRow(
         site.title, site.path, what(site), view.buffer.name, "GL" if view.buffer.memory.name == "GL" else "SH",
         "read" if direction == "read" else "write", width, float(known.weights.sum()), nbytes, requests, units, ideal,
-        site.link,
+        site.link, site.place,
     )  # fmt: skip
 
 

@@ -88,6 +88,11 @@ class Site:
         return self.region.title if self.region else ""
 
     @property
+    def place(self) -> tuple[str, str, str]:
+        """Give what tells the region from others, whatever its title."""
+        return self.region.place if self.region else ("", "", "")
+
+    @property
     def path(self) -> str:
         """Give the region's place in the tree."""
         return self.region.path if self.region else ""

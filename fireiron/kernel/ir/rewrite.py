@@ -36,11 +36,43 @@ from fireiron.kernel.ir.statements import (
     Turn,
     View,
     Wait,
+    walk,
 )
 from fireiron.language.atom import Atom
 from fireiron.language.levels import Level
 
 Body = tuple[Statement, ...]
+
+
+def rewrite(body: Body, f: Callable[[Statement], Statement | Body]) -> Body:
+    """Rewrite statements, inner ones before those around them.
+
+    Args:
+        body: what is rewritten. Loops, conditions, regions and roles stay around what becomes of their bodies.
+        f: gives what takes a statement's place: the statement itself, another one, or several, or none.
+
+    Returns:
+        The same object where nothing changes.
+    """
+    out: list[Statement] = []
+    same = True
+    for s in body:
+        now = s
+        if isinstance(s, For | If | Region):
+            inner = rewrite(s.body, f)
+            now = s if inner is s.body else attrs.evolve(s, body=inner)
+        elif isinstance(s, Roles):
+            bodies = [rewrite(role.body, f) for role in s.roles]
+            if any(new is not role.body for new, role in zip(bodies, s.roles, strict=True)):
+                now = Roles(tuple(attrs.evolve(r, body=new) for r, new in zip(s.roles, bodies, strict=True)))
+        found = f(now)
+        if isinstance(found, tuple):
+            out.extend(found)
+            same = False
+        else:
+            out.append(found)
+            same = same and found is s
+    return body if same else tuple(out)
 
 
 def replaced(body: Body, values: Mapping[Var, Expr]) -> Body:
@@ -63,19 +95,17 @@ def replaced(body: Body, values: Mapping[Var, Expr]) -> Body:
         origin = tuple(one(x) for x in v.origin)
         return attrs.evolve(v, offset=one(v.offset), slot=maybe(v.slot), origin=origin, peer=maybe(v.peer))
 
-    out: list[Statement] = []
-    for s in body:
+    def statement(s: Statement) -> Statement | Body:
         match s:
-            case For(extent=extent, body=inner):
-                out.append(attrs.evolve(s, extent=one(extent), body=replaced(inner, known)))
+            case For(extent=extent):
+                found = one(extent)
+                return s if found is extent else attrs.evolve(s, extent=found)
             case If(inside, inner):
-                holds, rest = one(inside), replaced(inner, known)
+                holds = one(inside)
                 truth = as_int(holds)
-                out.extend(rest if truth == 1 else () if truth == 0 else (If(holds, rest),))
-            case Region(body=inner):
-                out.append(attrs.evolve(s, body=replaced(inner, known)))
+                return inner if truth == 1 else () if truth == 0 else If(holds, inner)
             case Call():
-                changed = attrs.evolve(
+                return attrs.evolve(
                     s,
                     views=tuple(view(v) for v in s.views),
                     read=condition(s.read),
@@ -85,68 +115,52 @@ def replaced(body: Body, values: Mapping[Var, Expr]) -> Body:
                     signal=None if s.signal is None else (s.signal[0], one(s.signal[1])),
                     peers=maybe(s.peers),
                 )
-                out.append(changed)
             case Compute():
                 inputs = tuple(view(v) for v in s.inputs)
-                out.append(attrs.evolve(s, dst=view(s.dst), inputs=inputs, write=condition(s.write)))
+                return attrs.evolve(s, dst=view(s.dst), inputs=inputs, write=condition(s.write))
             case Micro():
                 bindings = tuple(Binding(b.name, one(b.value)) for b in s.bindings)
                 views = tuple(view(v) for v in s.views)
-                out.append(attrs.evolve(s, views=views, bindings=bindings, write=condition(s.write)))
+                return attrs.evolve(s, views=views, bindings=bindings, write=condition(s.write))
             case Let(value=value):
-                out.append(attrs.evolve(s, value=one(value)))
+                return attrs.evolve(s, value=one(value))
             case CountIn():
-                out.append(attrs.evolve(s, counter=view(s.counter), count=one(s.count)))
+                return attrs.evolve(s, counter=view(s.counter), count=one(s.count))
             case Raise(flag=flag) | Lower(flag=flag):
-                out.append(attrs.evolve(s, flag=view(flag)))
+                return attrs.evolve(s, flag=view(flag))
             case FindGroup():
-                out.append(attrs.evolve(s, ends=view(s.ends), item=one(s.item)))
+                return attrs.evolve(s, ends=view(s.ends), item=one(s.item))
             case Await():
-                out.append(attrs.evolve(s, slot=one(s.slot), parity=one(s.parity)))
+                return attrs.evolve(s, slot=one(s.slot), parity=one(s.parity))
             case Arrive():
-                out.append(attrs.evolve(s, slot=one(s.slot), peer=maybe(s.peer)))
+                return attrs.evolve(s, slot=one(s.slot), peer=maybe(s.peer))
             case Advance():
-                out.append(attrs.evolve(s, by=one(s.by)))
+                return attrs.evolve(s, by=one(s.by))
             case Ask():
-                out.append(attrs.evolve(s, view=view(s.view)))
-            case Roles(roles=roles):
-                out.append(Roles(tuple(attrs.evolve(role, body=replaced(role.body, known)) for role in roles)))
-            case Commit() | Wait() | Sync() | InitBarriers() | Fence() | Prefetch() | Turn():
-                out.append(s)
+                return attrs.evolve(s, view=view(s.view))
+            case Roles() | Region() | Commit() | Wait() | Sync() | InitBarriers() | Fence() | Prefetch() | Turn():
+                return s
             case _ as never:
                 assert_never(never)
-    return tuple(out)
+
+    return rewrite(body, statement)
 
 
 def without(body: Body, drop: Callable[[Statement], bool]) -> Body:
     """Leave out statements, wherever they stand."""
-    out: list[Statement] = []
-    for s in body:
-        match s:
-            case _ if drop(s):
-                continue
-            case For(body=inner) | If(body=inner) | Region(body=inner):
-                out.append(attrs.evolve(s, body=without(inner, drop)))
-            case _:
-                out.append(s)
-    return tuple(out)
+    return rewrite(body, lambda s: () if drop(s) else s)
 
 
 def masked(body: Body, present: Expr, able: Callable[[Call], bool]) -> Body | None:
     """Let atoms carry a condition themselves, so that no branch parts what stands around; None where one cannot."""
-    out: list[Statement] = []
-    for s in body:
-        match s:
-            case For(body=inner) | If(body=inner) | Region(body=inner):
-                found = masked(inner, present, able)
-                if found is None:
-                    return None
-                out.append(attrs.evolve(s, body=found))
-            case Call() if able(s):
-                out.append(attrs.evolve(s, write=present if s.write is None else and_(s.write, present)))
-            case _:
-                return None
-    return tuple(out)
+
+    def carries(s: Statement) -> Statement:
+        if not isinstance(s, Call):
+            return s
+        return attrs.evolve(s, write=present if s.write is None else and_(s.write, present))
+
+    held = all(isinstance(s, For | If | Region) or (isinstance(s, Call) and able(s)) for s in walk(body))
+    return rewrite(body, carries) if held else None
 
 
 def mentions(body: object, var: Var) -> bool:

@@ -62,11 +62,21 @@ class FindGroup:
     item: Expr
 
 
+# What a loop goes over: the work items of a persistent unit; the tiles that a unit takes in turn, or that no unit
+# takes; the chunks of a split; the layers of a stack; the partial sums of units; the slots of a ring; the elements of a
+# tile, or vectors of them.
+LoopKind: TypeAlias = Literal["items", "turns", "tiles", "chunks", "layers", "sums", "slots", "elements"]
+
+# What a region implements: what a link leaves to do, a load, a store, a start value, a fold of sums, pointwise ops.
+RegionKind: TypeAlias = Literal["spec", "load", "store", "init", "fold", "compute"]
+
+
 @attrs.frozen
 class For:
     """Repeat the body for var = 0 .. extent-1 (extent is block-uniform).
 
     Args:
+        kind: what the loop goes over.
         unroll: whether no loop is left.
         together: how many trips stand together in one of the compiled loop.
         pairs: whether one instruction computes two trips.
@@ -78,6 +88,7 @@ class For:
     unroll: bool = False
     together: int = 1
     pairs: bool = False
+    kind: LoopKind = "elements"
 
 
 @attrs.frozen
@@ -112,6 +123,7 @@ class Call:
         peers: a bit for each block of the cluster that a bulk copy lands in, at the same offset and on the same
             barrier of each; None for this block alone.
         bindings: further index values that the atom's text names.
+        id: a number that no other statement of the kernel has, 0 before lowering ends.
     """
 
     atom: Atom
@@ -125,6 +137,7 @@ class Call:
     peers: Expr | None = None
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
     bindings: tuple[Binding, ...] = ()
+    id: int = attrs.field(default=0, eq=False, repr=False)
 
     @property
     def sent(self) -> int:
@@ -144,6 +157,7 @@ class Compute:
     inputs: tuple[View, ...] = ()
     write: Expr | None = None
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
+    id: int = attrs.field(default=0, eq=False, repr=False)
 
 
 @attrs.frozen
@@ -181,6 +195,7 @@ class CountIn:
     order: Literal["acq_rel", "release", "acquire", "relaxed"] = "acq_rel"
     level: Level = Block
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
+    id: int = attrs.field(default=0, eq=False, repr=False)
 
 
 @attrs.frozen
@@ -385,16 +400,35 @@ class Micro:
     level: Level
     write: Expr | None = None
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
+    id: int = attrs.field(default=0, eq=False, repr=False)
 
 
 @attrs.frozen
 class Region:
-    """Head a group of statements with the spec and level that they implement."""
+    """Head a group of statements with the spec and level that they implement.
+
+    Args:
+        title: printed above the statements; nothing else reads it.
+        body: the statements.
+        path: the links of the schedule down to here.
+        link: the last of these links.
+        kind: what the statements implement.
+        buffer: name of the buffer that a load, a store, a start value or a fold writes, "" for the other kinds.
+        id: as in Call.
+    """
 
     title: str
     body: tuple[Statement, ...]
     path: str = ""
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
+    kind: RegionKind = "spec"
+    buffer: str = ""
+    id: int = attrs.field(default=0, eq=False, repr=False)
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Tell the region from others: its copies in a prologue and in a loop are one place."""
+        return self.path, self.kind, self.buffer
 
 
 Statement: TypeAlias = (
@@ -448,12 +482,27 @@ def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
                 yield from walk(role.body)
 
 
+Around: TypeAlias = "tuple[For | If | Region | Role, ...]"
+
+
+def within(body: tuple[Statement, ...], around: Around = ()) -> Iterator[tuple[Statement, Around]]:
+    """Visit every statement as `walk` does, each with what stands around it, outermost first."""
+    for statement in body:
+        yield statement, around
+        if isinstance(statement, For | If | Region):
+            yield from within(statement.body, (*around, statement))
+        elif isinstance(statement, Roles):
+            for role in statement.roles:
+                yield from within(role.body, (*around, role))
+
+
 __all__ = [
     "BLOCK",
     "BLOCKS",
     "RANK",
     "THREAD",
     "Advance",
+    "Around",
     "Arrive",
     "Ask",
     "Await",
@@ -473,6 +522,7 @@ __all__ = [
     "InitBarriers",
     "Kernel",
     "Let",
+    "LoopKind",
     "Lower",
     "Micro",
     "Number",
@@ -482,6 +532,7 @@ __all__ = [
     "Prefetch",
     "Raise",
     "Region",
+    "RegionKind",
     "Role",
     "Roles",
     "Size",
@@ -493,4 +544,5 @@ __all__ = [
     "Wait",
     "Workspace",
     "walk",
+    "within",
 ]

@@ -8,6 +8,7 @@ import attrs
 
 from fireiron.algebra.expr import Var, as_expr, eq
 from fireiron.atoms.tma import GROUP as BULK
+from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import (
     THREAD,
     Advance,
@@ -19,7 +20,6 @@ from fireiron.kernel.ir.statements import (
     For,
     If,
     InitBarriers,
-    Region,
     Role,
     Roles,
     Statement,
@@ -111,7 +111,7 @@ def _drain(context: Context) -> Body:
             Await(ring.empty, ring.cursor.slot, 1 - ring.cursor.parity, ring.link.link),
             Advance(ring.cursor, as_expr(1)),
         )
-        out.append(For(slot, as_expr(ring.cursor.slots), body))
+        out.append(For(slot, as_expr(ring.cursor.slots), body, kind="slots"))
     return tuple(out)
 
 
@@ -136,19 +136,15 @@ def place_barriers(
 
 
 def _placed(body: tuple[Statement, ...], placed: dict[str, Barrier]) -> tuple[Statement, ...]:
-    out: list[Statement] = []
-    for statement in body:
-        match statement:
-            case For(body=inner) | If(body=inner) | Region(body=inner):
-                out.append(attrs.evolve(statement, body=_placed(inner, placed)))
-            case Roles(roles=roles):
-                out.append(Roles(tuple(attrs.evolve(r, body=_placed(r.body, placed)) for r in roles)))
+    def statement(s: Statement) -> Statement:
+        match s:
             case InitBarriers(barriers=barriers):
-                out.append(InitBarriers(tuple(placed[b.name] for b in barriers)))
+                return InitBarriers(tuple(placed[b.name] for b in barriers))
             case Await(barrier=barrier) | Arrive(barrier=barrier):
-                out.append(attrs.evolve(statement, barrier=placed[barrier.name]))
+                return attrs.evolve(s, barrier=placed[barrier.name])
             case Call(signal=(barrier, slot)):
-                out.append(attrs.evolve(statement, signal=(placed[barrier.name], slot)))
+                return attrs.evolve(s, signal=(placed[barrier.name], slot))
             case _:
-                out.append(statement)
-    return tuple(out)
+                return s
+
+    return rewrite(body, statement)

@@ -121,7 +121,7 @@ def meet(
     head, last = _exchange(storage, result, share, partial, parity, context)
     title = f"Reduce({partial.ways})({storage.memory})(Cluster)"
     busy = None if share.count == partial.ways else lt(rank, share.count)
-    region = Region(title, head, partial.path, partial.link)
+    region = Region(title, head, partial.path, partial.link, "fold", storage.name)
     return Meeting(fresh_window(result, output), output, inside, state, (region,), last, busy)
 
 

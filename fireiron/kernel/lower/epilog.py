@@ -53,6 +53,8 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
         (fill(storage, 0 if partial else link.init, context),),
         inside.path,
         link.link,
+        "init",
+        storage.name,
     )
     window, gathered = gather(window, inside, context)
     early, ahead = lower_early(link, storage, output, inside, context)
@@ -101,7 +103,7 @@ def _store(
     move = store_of(state.residual, link.memory, window.storage.dtype, tensor)
     windows = {"src": window, "dst": output}
     inner = evolve(state, residual=move, windows=windows, whole={}, path=path, link=link.link)
-    return Region(f"store {name}: {move}", recur(links, inner, context), inside.path, link.link)
+    return Region(f"store {name}: {move}", recur(links, inner, context), inside.path, link.link, "store", name)
 
 
 def initialise(state: State, context: Context) -> Body:
@@ -133,4 +135,6 @@ def initialise(state: State, context: Context) -> Body:
     body = (Compute(View(buffer_of(window.storage), offset, origin=window.origin), zero, write=mask),)
     for var, extent in reversed(loops):
         body = (For(var, as_expr(extent), body, unroll=True),)
-    return (Region(f"Init(0)({window.storage.memory})(Thread)", body, state.path, state.link),)
+    return (
+        Region(f"Init(0)({window.storage.memory})(Thread)", body, state.path, state.link, "init", window.storage.name),
+    )

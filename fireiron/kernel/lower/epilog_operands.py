@@ -57,7 +57,16 @@ def lower_early(
         result.ownership, result.size = held.ownership, held.size
         storages[tensor] = result
         load = _load(tensor, result, output, state, context)
-        body += (Region(f"load {tensor.name} to {result.name}, before the products", load, state.path, link.link),)
+        body += (
+            Region(
+                f"load {tensor.name} to {result.name}, before the products",
+                load,
+                state.path,
+                link.link,
+                "load",
+                result.name,
+            ),
+        )
     return storages, body
 
 

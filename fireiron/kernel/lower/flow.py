@@ -161,7 +161,7 @@ def _unrolled(var: Var, count: int, body: Callable[[Expr], Body]) -> Body:
     if count < 2:
         return body(as_expr(0)) if count else ()
     step = Var(var.name, count)
-    return (For(step, as_expr(count), body(step), unroll=True),)
+    return (For(step, as_expr(count), body(step), unroll=True, kind="chunks"),)
 
 
 def _loop(flow: Flow, together: int, far: int, trip: Callable[[Expr], Body]) -> Body:
@@ -191,7 +191,7 @@ def _loop(flow: Flow, together: int, far: int, trip: Callable[[Expr], Body]) -> 
 def _for(flow: Flow, k: Var, body: Body, together: int) -> For:
     """Write the loop; some of the chunks that shall stand together do so already."""
     assert k.extent is not None
-    return For(k, k.extent, body, flow.link.unrolled, max(1, flow.link.together // together))
+    return For(k, k.extent, body, flow.link.unrolled, max(1, flow.link.together // together), kind="chunks")
 
 
 def _where(condition: Expr, body: Body) -> Body:

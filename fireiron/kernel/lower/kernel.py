@@ -116,7 +116,7 @@ def lower(
     parameters = _parameters(spec, context, body, numbers)
     known = {**buffers, **{p.buffer.name: p.buffer for p in parameters if isinstance(p, Pointer | Workspace)}}
     body = synchronise(rebind(body, known), context.storages, context.definitions, trust_no_sync)
-    body = dependent(body, context.trip) if context.dependent else body
+    body = dependent(body) if context.dependent else body
     body = with_pairs(body) if context.arch >= FIRST_ARCH else body
     maps = {s.map.name: s.map for s in walk(body) if isinstance(s, Call) and s.map is not None}
     body = (Prefetch(tuple(maps.values())), *body) if maps else body

@@ -44,7 +44,7 @@ def lower_each(link: Each, state: State, context: Context, recur: Recur) -> Body
     below = attrs.evolve(state, residual=move, windows=windows).under("store", link.link)
     store = recur(link.store, below, context)
     asked = next_lines(link, state.windows["C"].axes[0], context)
-    return (*body, *asked, Region(f"store {spec.Y.name}: {move}", store, state.path, link.link))
+    return (*body, *asked, Region(f"store {spec.Y.name}: {move}", store, state.path, link.link, "store", spec.Y.name))
 
 
 def _places(link: Each, spec: Layers, state: State, context: Context) -> tuple[Storage, ...]:
@@ -104,4 +104,4 @@ def _layer(
     inner = (Region(str(inside.residual), inner, inside.path, link.link),)
     if around is None:
         return inner
-    return (*around.before, For(around.var, as_expr(around.trips), inner))
+    return (*around.before, For(around.var, as_expr(around.trips), inner, kind="layers"))

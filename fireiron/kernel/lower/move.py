@@ -69,7 +69,7 @@ def lower_copy(link: Load, state: State, storage: Storage, slot: Expr | None, co
     title = f"load {source.storage.name} to {storage.name}: {move}"
     first = link.move[0] if link.move else None
     if not isinstance(first, Load):
-        return Copy((Region(title, recur(link.move, inner, context), inner.path, link.link),), ())
+        return Copy((Region(title, recur(link.move, inner, context), inner.path, link.link, "load", storage.name),), ())
     opened = open_load(first, inner, context)
     staging = opened.windows["src"].storage
     known = context.storages.get(f"staging {storage.name}")
@@ -87,7 +87,7 @@ def lower_copy(link: Load, state: State, storage: Storage, slot: Expr | None, co
     else:
         start = lower_copy(first, evolve(inner, ops=None), staging, None, context, recur)
         finish = recur(link.move[1:], opened, context)
-    return Copy((*start.start, *start.finish), (Region(title, finish, inner.path, link.link),))
+    return Copy((*start.start, *start.finish), (Region(title, finish, inner.path, link.link, "load", storage.name),))
 
 
 def asynchronous(body: Body) -> bool:

@@ -64,7 +64,7 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
     before = () if state.windows["C"].storage.memory.registers else initialise(state, context)
     if link.stages == 1:
         first, body = _chunk(link, rest, lambda chunk: at(chunk, looped), number, at(number, looped), context, recur)
-        return (*before, *first, For(k, trips, body, link.unrolled, link.together))
+        return (*before, *first, For(k, trips, body, link.unrolled, link.together, kind="chunks"))
 
     loads = leading_loads(rest)
     if not loads:
@@ -111,7 +111,7 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
         if layers is not None:
             layers.before += first
             first = ()
-        return (*first, For(k, trips, (*start, *compute, *finish), link.unrolled, link.together))
+        return (*first, For(k, trips, (*start, *compute, *finish), link.unrolled, link.together, kind="chunks"))
 
     if layers is not None or not _flows_into(link, loads, rest[len(loads) :]):
         below_loads = rest[len(loads) :]

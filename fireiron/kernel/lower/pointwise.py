@@ -368,7 +368,7 @@ def lower_ops(
         body = (Compute(dst, zero, link=link), *body)
     if walk.inner is not None:
         body = (For(walk.inner, as_expr(walk.width), body, unroll=True),)
-    return after, (Region(title, walk.around((*loads, *body)), state.path, link),)
+    return after, (Region(title, walk.around((*loads, *body)), state.path, link, "compute"),)
 
 
 def _converted(held: Storage, window: Window, dtype: DType, state: State, context: Context) -> Storage:

@@ -51,7 +51,7 @@ def lower_products(link: Epilog, rest: Sequence[Decomposition], state: State, co
             fix="close the chain by an atom on C",
         )
     begin: Body = tuple(
-        Region(f"Init(0)({link.memory})({state.level})", (fill(s, 0, context),), below.path, link.link)
+        Region(f"Init(0)({link.memory})({state.level})", (fill(s, 0, context),), below.path, link.link, "init", s.name)
         for s in held.values()
         if s.name not in context.zeroed
     )
@@ -62,7 +62,14 @@ def lower_products(link: Epilog, rest: Sequence[Decomposition], state: State, co
         move = store_of(state.residual, link.memory, storage.dtype, number=i)
         windows = {"src": fresh_window(storage, outputs[0]), "dst": outputs[i]}
         inner = attrs.evolve(state, residual=move, windows=windows, path=f"{below.path} > store", link=link.link)
-        store = Region(f"store {one.tensor.name}: {move}", recur(one.store, inner, context), below.path, link.link)
+        store = Region(
+            f"store {one.tensor.name}: {move}",
+            recur(one.store, inner, context),
+            below.path,
+            link.link,
+            "store",
+            one.tensor.name,
+        )
         ops, store = round_first(ops, store, buffer_of(storage), context.arch)
         put.append(store)
     return (*begin, *main, *ops, *put)
@@ -154,4 +161,4 @@ def _ops(
         body += compute(value, one.value.tree, tuple(inputs), there, context, link.link)
         late += (Compute(target, Arg(0, one.value.dtype), (value,), there, link.link),)
     title = f"Pointwise({link.memory})({state.level})"
-    return tuple(results), (Region(title, walk.around((*body, *late)), f"{state.path} > epilog", link.link),)
+    return tuple(results), (Region(title, walk.around((*body, *late)), f"{state.path} > epilog", link.link, "compute"),)

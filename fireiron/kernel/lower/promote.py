@@ -107,13 +107,13 @@ def close_chunk(link: Split, k: Expr, at: Callable[[Expr], State], inside: State
     scale, scaling = product_of(factors, walk, sums.dtype, context, link.link)
     body = walk.around(_add(into, value, None if scale is None else scale.view(), link, context))
     title = f"{sums.name} += {part.name}{'' if scale is None else ' * scale'}"
-    after = Region(f"{title}: Pointwise({sums.memory})({state.level})", body, state.path, link.link)
+    after = Region(f"{title}: Pointwise({sums.memory})({state.level})", body, state.path, link.link, "compute")
     # Threads without a tile, and what lies beyond a tile's end, hold sums that no product begins.
     partial = bool(owner.written.guards or owner.written.limits)
     begin: Body = ()
     if partial or part.name not in context.zeroed:
         title = f"Init(0)({part.memory})({state.level})"
-        begin = (Region(title, (fill(part, 0, context),), state.path, link.link),)
+        begin = (Region(title, (fill(part, 0, context),), state.path, link.link, "init", part.name),)
     return Promoted(first, begin, (*scaling, *following), (after,))
 
 

@@ -22,6 +22,7 @@ from fireiron.kernel.ir.statements import (
     CountIn,
     For,
     If,
+    LoopKind,
     Region,
     Statement,
     Sync,
@@ -59,12 +60,19 @@ def _constant(value: float, dtype: DType) -> Constant:
     return Constant(float(value) if dtype.kind == "float" else int(value), dtype)
 
 
-def loop(context: Context, name: str, extent: Index, body: Callable[[Expr], Body], unroll: bool = True) -> Body:
+def loop(
+    context: Context,
+    name: str,
+    extent: Index,
+    body: Callable[[Expr], Body],
+    unroll: bool = True,
+    kind: LoopKind = "elements",
+) -> Body:
     """Repeat statements, without a loop where there is one pass."""
     if as_int(as_expr(extent)) == 1:
         return body(as_expr(0))
     var = context.variable(name, extent)
-    return (For(var, as_expr(extent), body(var), unroll),)
+    return (For(var, as_expr(extent), body(var), unroll, kind=kind),)
 
 
 def move(src: Memory, dst: Memory, dtype: DType, count: int) -> Atom:
@@ -112,7 +120,7 @@ def gather(window: Window, state: State, context: Context) -> tuple[Window, Body
     result.ownership, result.size = share.ownership, as_expr(share.ownership.size)
     body = _exchange(storage, result, share, partial, context)
     title = f"Reduce({partial.ways})({storage.memory})({partial.level})"
-    return fresh_window(result, window), (Region(title, body, partial.path, partial.link),)
+    return fresh_window(result, window), (Region(title, body, partial.path, partial.link, "fold", result.name),)
 
 
 def _exchange(storage: Storage, result: Storage, share: Share, partial: Partial, context: Context) -> Body:
@@ -254,6 +262,8 @@ def share(window: Window, partials: list[Partial], finish: Body, context: Contex
         ),
         partial.path,
         partial.link,
+        "fold",
+        sums.name,
     )
     arrival = View(arrived, partial.seat)
     count_in = CountIn(is_last, arrival, as_expr(partial.ways), level=context.owner, link=partial.link)
@@ -295,8 +305,8 @@ def _collected(
 
         # Where registers are few, all sums are asked for at once.
         several = isinstance(partial.ways, int) and partial.ways * size <= MOST_AT_ONCE
-        body = (fill(storage, 0, context), *loop(context, "w", partial.ways, of, unroll=several))
-    return (Region(f"Reduce: sum of {partial.ways} {Block}s", body, partial.path, partial.link),)
+        body = (fill(storage, 0, context), *loop(context, "w", partial.ways, of, several, "sums"))
+    return (Region(f"Reduce: sum of {partial.ways} {Block}s", body, partial.path, partial.link, "fold", storage.name),)
 
 
 def _atomic(dtype: DType, size: int, arch: int) -> Atom:

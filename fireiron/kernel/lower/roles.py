@@ -7,6 +7,7 @@ releases it; the role that loads awaits its release, tells how many bytes will l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from math import prod
 
 import attrs
 
@@ -37,6 +38,7 @@ from fireiron.kernel.ir.statements import (
     Turn,
     Wait,
     walk,
+    within,
 )
 from fireiron.kernel.lower.context import MAX_THREADS, Body, Context, Recur, Ring, State, buffer_of, descend
 from fireiron.kernel.lower.move import lower_copy, open_load
@@ -158,17 +160,17 @@ def _empty(
     rest_of = (Wait(GROUP, 0, holds=holds),) if late or holds else ()
     rest_of += _release(empty, last, level, busy, context, link) if late else ()
     if busy is None:
-        return (*promoted.first, *before, For(k, trips, body, link.unrolled), *behind, *rest_of, *after)
+        return (*promoted.first, *before, For(k, trips, body, link.unrolled, kind="chunks"), *behind, *rest_of, *after)
     # A unit without rows awaits each slot and lets it go, so that the others go on. No branch parts the accumulators:
     # a loop without trips leaves them zero.
     chunks = context.variable("chunks", trips + 1)
-    loop = For(k, chunks, body, link.unrolled)
+    loop = For(k, chunks, body, link.unrolled, kind="chunks")
     passing = (
         Await(full, cursor.slot, cursor.parity, link.link),
         *_release(empty, cursor.slot, level, None, context, link),
         Advance(cursor, as_expr(1)),
     )
-    idle = For(context.variable("k", trips), trips - chunks, passing, link.unrolled)
+    idle = For(context.variable("k", trips), trips - chunks, passing, link.unrolled, kind="chunks")
     return (Let(chunks, select(busy, trips, 0)), *promoted.first, loop, *rest_of, idle)
 
 
@@ -445,7 +447,7 @@ def _fill(link: Split, loads: list[Load], inner: State, k: Var, trips: Expr, con
         *copies,
         Advance(cursor, as_expr(1)),
     )
-    return (For(k, trips, body, link.unrolled),)
+    return (For(k, trips, body, link.unrolled, kind="chunks"),)
 
 
 def _landing(call: Call) -> int:
@@ -457,16 +459,9 @@ def _landing(call: Call) -> int:
     return count * call.map.buffer.dtype.nbytes * call.sent
 
 
-def _repeated(body: Body, times: int = 1) -> Iterator[tuple[Call, int]]:
-    for statement in body:
-        match statement:
-            case Call():
-                yield statement, times
-            case For(extent=extent, body=inner):
-                n = as_int(extent)
-                assert n is not None
-                yield from _repeated(inner, times * n)
-            case If(body=inner) | Region(body=inner):
-                yield from _repeated(inner, times)
-            case _:
-                pass
+def _repeated(body: Body) -> Iterator[tuple[Call, int]]:
+    """Visit each Call, with how often its loops repeat it."""
+    for statement, around in within(body):
+        if isinstance(statement, Call):
+            trips = [as_int(loop.extent) for loop in around if isinstance(loop, For)]
+            yield statement, prod(n for n in trips if n is not None)

@@ -101,7 +101,7 @@ def lower_rows(
     body += leave
     body += _collect(out, seats, lines, most, threads, output, down, across, state, context, link)
     title = f"Rows by {'sum' if out.rows == 'add' else 'maximum'} to {out.tensor.name}"
-    return Region(title, body, state.path, link)
+    return Region(title, body, state.path, link, "fold", out.tensor.name)
 
 
 def _collect(
@@ -156,7 +156,9 @@ def _collect(
         w = context.variable("w", most - 1)
         seat = attrs.evolve(seats, offset=seats.offset + row * most + w + 1)
         fold = Binary(out.rows, Arg(0, dtype), Arg(1, dtype))
-        body += (For(w, as_expr(most - 1), (Compute(total, fold, (total, seat), link=link),), unroll=True),)
+        body += (
+            For(w, as_expr(most - 1), (Compute(total, fold, (total, seat), link=link),), unroll=True, kind="sums"),
+        )
     body += (Compute(target, stored, (total,), link=link),)
     there = and_(lt(row, lines), *(b.holds(row) for b in axis.bounds))
     body = body if proves(there) else (If(there, body),)

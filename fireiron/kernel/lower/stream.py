@@ -185,14 +185,20 @@ def hand_on(window: Window, stream: Stream, finish: Body, link: Link | None, con
         Raise(View(flags, seat(stream.unit)), context.owner, link),
     )
     w = context.variable("w", simplest(as_expr(seats)))
-    others = For(w, stream.unit - stream.lowest, take(w))
+    others = For(w, stream.unit - stream.lowest, take(w), kind="sums")
     title = f"Reduce(stream-K)({storage.memory})"
     return (
-        If(not_(stream.ends), (Region(f"{title}: leave the sum to the unit that ends the tile", left, "", link),)),
+        If(
+            not_(stream.ends),
+            (Region(f"{title}: leave the sum to the unit that ends the tile", left, "", link, "fold", sums.name),),
+        ),
         If(
             stream.ends,
             (
-                If(ne(stream.first, 0), (Region(f"{title}: add what other units left", (others,), "", link),)),
+                If(
+                    ne(stream.first, 0),
+                    (Region(f"{title}: add what other units left", (others,), "", link, "fold", storage.name),),
+                ),
                 *finish,
             ),
         ),

@@ -159,7 +159,7 @@ def _loop_tile(
         inner = evolve(inner, ring=(link.stages, trip, total))
     body = lower_links(rest, descend(inner, parts, tiles), context)
     for var, trips in reversed(loops):
-        body = (For(var, trips, body, link.unrolled),)
+        body = (For(var, trips, body, link.unrolled, kind="tiles"),)
     return body
 
 
@@ -288,7 +288,7 @@ def _work_loop(
         body = _needed(tuple(lets), _group_tile(link, opened, order, rest, context, index, "tile"))
     else:
         body = _work(link, parts, order, rest, state, context, tile, tuple(lets))
-    return (For(trip, trips, body),)
+    return (For(trip, trips, body, kind="items"),)
 
 
 def _work(
@@ -368,7 +368,7 @@ def _stream_loop(
     mine = share_out(split, tiles, chunks, unit, units, size, context)
     context.stream, context.tile = mine.stream, _of_blocks(mine.tile, size)
     body = _work(link, parts, order, rest, state, context, mine.tile, mine.item)
-    return (*mine.head, For(mine.trip, mine.trips, body))
+    return (*mine.head, For(mine.trip, mine.trips, body, kind="items"))
 
 
 def _cluster_tile(
@@ -459,5 +459,5 @@ def _unit_tile(
     if not proves(present):
         body = (If(present, body),)
     if var is not None:
-        body = (For(var, as_expr(trips), body, loops[-1].unrolled),)
+        body = (For(var, as_expr(trips), body, loops[-1].unrolled, kind="turns"),)
     return body if flow is None else flow.around(body)

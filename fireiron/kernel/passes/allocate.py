@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import count
 
 import attrs
 
 from fireiron.algebra.expr import as_int
+from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import (
     Ask,
     Buffer,
@@ -121,40 +123,35 @@ def views_of(statement: Statement) -> tuple[View, ...]:
 
 
 def rebind(body: tuple[Statement, ...], buffers: Mapping[str, Buffer]) -> tuple[Statement, ...]:
-    """Replace provisional buffers by the final ones of the same name."""
+    """Replace provisional buffers by the final ones of the same name, and number the statements, from 1."""
+    ids = count(1)
 
     def final(view: View) -> View:
         return attrs.evolve(view, buffer=buffers[view.buffer.name])
 
-    out: list[Statement] = []
-    for statement in body:
-        match statement:
-            case Region(title, inner, path, link):
-                out.append(Region(title, rebind(inner, buffers), path, link))
-            case For(body=inner):
-                out.append(attrs.evolve(statement, body=rebind(inner, buffers)))
-            case If(condition, inner):
-                out.append(If(condition, rebind(inner, buffers)))
-            case Roles(roles=roles):
-                out.append(Roles(tuple(attrs.evolve(role, body=rebind(role.body, buffers)) for role in roles)))
+    def statement(s: Statement) -> Statement:
+        match s:
+            case Region():
+                return attrs.evolve(s, id=next(ids))
             case Call(views=views, map=described):
                 if described is not None:
                     described = attrs.evolve(described, buffer=buffers[described.buffer.name])
-                out.append(attrs.evolve(statement, views=tuple(final(v) for v in views), map=described))
+                return attrs.evolve(s, views=tuple(final(v) for v in views), map=described, id=next(ids))
             case Micro(views=views):
-                out.append(attrs.evolve(statement, views=tuple(final(v) for v in views)))
-            case Ask(view=view):
-                out.append(attrs.evolve(statement, view=final(view)))
-            case FindGroup(ends=ends):
-                out.append(attrs.evolve(statement, ends=final(ends)))
-            case Wait(holds=holds) if holds is not None:
-                out.append(attrs.evolve(statement, holds=buffers[holds.name]))
-            case CountIn(counter=counter):
-                out.append(attrs.evolve(statement, counter=final(counter)))
-            case Raise(flag=flag) | Lower(flag=flag):
-                out.append(attrs.evolve(statement, flag=final(flag)))
+                return attrs.evolve(s, views=tuple(final(v) for v in views), id=next(ids))
             case Compute(dst, _, inputs):
-                out.append(attrs.evolve(statement, dst=final(dst), inputs=tuple(final(v) for v in inputs)))
+                return attrs.evolve(s, dst=final(dst), inputs=tuple(final(v) for v in inputs), id=next(ids))
+            case CountIn(counter=counter):
+                return attrs.evolve(s, counter=final(counter), id=next(ids))
+            case Ask(view=view):
+                return attrs.evolve(s, view=final(view))
+            case FindGroup(ends=ends):
+                return attrs.evolve(s, ends=final(ends))
+            case Wait(holds=holds) if holds is not None:
+                return attrs.evolve(s, holds=buffers[holds.name])
+            case Raise(flag=flag) | Lower(flag=flag):
+                return attrs.evolve(s, flag=final(flag))
             case _:
-                out.append(statement)
-    return tuple(out)
+                return s
+
+    return rewrite(body, statement)

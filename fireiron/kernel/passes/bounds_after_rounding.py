@@ -6,14 +6,13 @@ max and min with a number, may come first or last and gives the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import attrs
 
 from fireiron.algebra.dtypes import bf16, f16
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar
 from fireiron.kernel.analysis.sampling import reads_and_writes
-from fireiron.kernel.ir.statements import Buffer, Call, Compute, For, If, Micro, Region, Statement, Sync, walk
+from fireiron.kernel.ir.rewrite import rewrite
+from fireiron.kernel.ir.statements import Buffer, Call, Compute, Micro, Region, Statement, Sync, walk
 from fireiron.kernel.lower.context import Body
 from fireiron.kernel.passes.pairs import FIRST_ARCH
 
@@ -51,8 +50,8 @@ def round_first(ops: Body, store: Region, held: Buffer, arch: int) -> tuple[Body
             tree = Binary(bound.op, tree, Constant(_value(bound.y), tree.dtype))
         return attrs.evolve(s, expr=tree)
 
-    changed = _each(store.body, lambda s: bounded(s) if isinstance(s, Compute) and s in readers else s)
-    left = () if isinstance(inner, Arg) else _each(ops, lambda s: attrs.evolve(one, expr=inner) if s is one else s)
+    changed = rewrite(store.body, lambda s: bounded(s) if isinstance(s, Compute) and s in readers else s)
+    left = () if isinstance(inner, Arg) else rewrite(ops, lambda s: attrs.evolve(one, expr=inner) if s is one else s)
     return left, attrs.evolve(store, body=changed)
 
 
@@ -86,14 +85,3 @@ def _unbounded(tree: Scalar) -> tuple[Scalar, list[Binary]]:
 def _value(tree: Scalar) -> float | int:
     assert isinstance(tree, Constant)
     return tree.value
-
-
-def _each(body: Body, change: Callable[[Statement], Statement]) -> Body:
-    """Put others in the place of statements, wherever they stand."""
-    found: list[Statement] = []
-    for s in body:
-        if isinstance(s, For | If | Region):
-            found.append(attrs.evolve(s, body=_each(s.body, change)))
-        else:
-            found.append(change(s))
-    return tuple(found)

@@ -14,8 +14,9 @@ from typing import Literal
 
 import attrs
 
-from fireiron.algebra.expr import Expr, eq
+from fireiron.algebra.expr import eq
 from fireiron.kernel.analysis.sampling import reads_and_writes
+from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import (
     Call,
     Compute,
@@ -40,16 +41,15 @@ WAIT = Fence("grid.wait", "the launch before has ended")
 LAUNCH = Fence("grid.launch", "the launch behind may begin")
 
 
-def dependent(body: Body, trip: Expr) -> Body:
+def dependent(body: Body) -> Body:
     """Place both statements in a kernel's body.
 
     Args:
         body: what every thread runs.
-        trip: the variable of the loop over a persistent block's tiles.
     """
     if any(isinstance(s, Roles) for s in body):
         return tuple(_roles(s) if isinstance(s, Roles) else s for s in body)
-    return _ahead(_ahead(body, _touches, WAIT), _writes, LAUNCH, trip)
+    return _ahead(_ahead(body, _touches, WAIT), _writes, LAUNCH, last=True)
 
 
 def _roles(roles: Roles) -> Roles:
@@ -58,23 +58,23 @@ def _roles(roles: Roles) -> Roles:
     return Roles((attrs.evolve(load, body=_behind(load.body, LAUNCH)), *others))
 
 
-def _ahead(body: Body, wanted: Callable[[Statement], bool], mark: Fence, trip: Expr | None = None) -> Body:
+def _ahead(body: Body, wanted: Callable[[Statement], bool], mark: Fence, last: bool = False) -> Body:
     """Put a statement ahead of the first one that is wanted, outside conditions that others of them do not stand under.
 
-    Inside the loop over a block's tiles, where that is given, it stands in the last trip alone.
+    With `last`, inside the loop over a persistent block's items, it stands in the last trip alone.
     """
     for i, s in enumerate(body):
         if not _holds(s, wanted):
             continue
         match s:
             case Region(body=inner):
-                s = attrs.evolve(s, body=_ahead(inner, wanted, mark, trip))
+                s = attrs.evolve(s, body=_ahead(inner, wanted, mark, last))
             case If(body=inner) if not any(_holds(other, wanted) for other in body[i + 1 :]):
-                s = attrs.evolve(s, body=_ahead(inner, wanted, mark, trip))
-            case For(var=var, extent=extent, body=inner) if var == trip:
-                last = If(eq(var, extent - 1), (mark,))
-                s = attrs.evolve(s, body=_ahead(inner, wanted, mark, trip))
-                s = attrs.evolve(s, body=_replaced(s.body, mark, last))
+                s = attrs.evolve(s, body=_ahead(inner, wanted, mark, last))
+            case For(var=var, extent=extent, body=inner, kind="items") if last:
+                end = If(eq(var, extent - 1), (mark,))
+                placed = _ahead(inner, wanted, mark, last)
+                s = attrs.evolve(s, body=rewrite(placed, lambda x, end=end: end if x is mark else x))
             case _:
                 return (*body[:i], mark, *body[i:])
         return (*body[:i], s, *body[i + 1 :])
@@ -93,17 +93,6 @@ def _behind(body: Body, mark: Fence) -> Body:
             case _:
                 return (*body[: i + 1], mark, *body[i + 1 :])
     return body
-
-
-def _replaced(body: Body, mark: Statement, by: Statement) -> Body:
-    out: list[Statement] = []
-    for s in body:
-        match s:
-            case Region(body=inner) | If(body=inner):
-                out.append(attrs.evolve(s, body=_replaced(inner, mark, by)))
-            case _:
-                out.append(by if s is mark else s)
-    return tuple(out)
 
 
 def _holds(statement: Statement, wanted: Callable[[Statement], bool]) -> bool:

@@ -16,6 +16,7 @@ from fireiron.algebra.expr import Expr, as_expr, as_int, ceil_div
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
+from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import (
     Advance,
     Arrive,
@@ -60,7 +61,7 @@ def in_bytes(kernel: Kernel) -> Kernel:
     if not any(buffer.dtype.packed for buffer in (*kernel.buffers, *pointers)):
         return kernel
     buffers = tuple(map(_buffer, kernel.buffers))
-    return attrs.evolve(kernel, parameters=parameters, buffers=buffers, body=_body(kernel.body))
+    return attrs.evolve(kernel, parameters=parameters, buffers=buffers, body=rewrite(kernel.body, _statement))
 
 
 def _parameter(parameter: Parameter) -> Parameter:
@@ -89,14 +90,8 @@ def _ceil(size: Expr, pack: int) -> Expr:
     return as_expr(ceil_div(size, pack))
 
 
-def _body(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
-    return tuple(map(_statement, body))
-
-
 def _statement(statement: Statement) -> Statement:
     match statement:
-        case For(body=body) | If(body=body) | Region(body=body):
-            return attrs.evolve(statement, body=_body(body))
         case Call(views=views, link=link):
             return attrs.evolve(statement, views=tuple(_view(v, link) for v in views))
         case Compute(dst=dst, inputs=inputs, link=link):
@@ -109,10 +104,12 @@ def _statement(statement: Statement) -> Statement:
                 if view.buffer.dtype.packed:
                     raise _refused(view.buffer, f"microkernel {name} takes single elements", link)
             return statement
-        case Roles(roles=roles):
-            return Roles(tuple(attrs.evolve(role, body=_body(role.body)) for role in roles))
         case (
-            Let()
+            For()
+            | If()
+            | Region()
+            | Roles()
+            | Let()
             | FindGroup()
             | Sync()
             | CountIn()

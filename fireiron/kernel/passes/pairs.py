@@ -12,7 +12,8 @@ import attrs
 from fireiron.algebra.dtypes import bf16, f16
 from fireiron.algebra.expr import Expr, Var, as_expr, as_int, simplest, substitute
 from fireiron.algebra.scalar import Binary, Scalar, Unary
-from fireiron.kernel.ir.statements import Compute, For, If, Region, Roles, View
+from fireiron.kernel.ir.rewrite import rewrite
+from fireiron.kernel.ir.statements import Compute, For, View
 from fireiron.kernel.lower.context import Body
 
 FIRST_ARCH = 80  # the first architecture that bounds pairs
@@ -41,18 +42,7 @@ class Pair:
 
 def with_pairs(body: Body) -> Body:
     """Mark the loops whose trips run in pairs."""
-    found: Body = ()
-    for s in body:
-        match s:
-            case For() if pair_of(s) is not None:
-                found += (attrs.evolve(s, pairs=True),)
-            case For(body=inner) | If(body=inner) | Region(body=inner):
-                found += (attrs.evolve(s, body=with_pairs(inner)),)
-            case Roles(roles=roles):
-                found += (Roles(tuple(attrs.evolve(role, body=with_pairs(role.body)) for role in roles)),)
-            case _:
-                found += (s,)
-    return found
+    return rewrite(body, lambda s: attrs.evolve(s, pairs=True) if isinstance(s, For) and pair_of(s) is not None else s)
 
 
 def pair_of(loop: For) -> Pair | None:

@@ -9,7 +9,7 @@ Next lines are the next rows of layers: a persistent block asks for them before 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import prod
 
 import attrs
@@ -34,9 +34,9 @@ from fireiron.kernel.ir.statements import (
     If,
     Let,
     Region,
-    Statement,
     View,
     walk,
+    within,
 )
 from fireiron.kernel.lower.context import Body, Context, buffer_of
 from fireiron.kernel.lower.window import Axis
@@ -114,7 +114,7 @@ def first_lines(link: Split, load: Body, context: Context) -> Body:
     start = _start(load, context)
     out: Body = ()
     first = 0
-    for copy in _copies(start.loop.body, ()):
+    for copy in _copies(start.loop.body):
         share, number = _share(copy, start, context)
         lines = chunks * prod(map(_trips, copy.loops)) * prod(copy.rows) // share
         first = 0 if first + lines > context.threads else first
@@ -172,17 +172,10 @@ def _path(body: Body) -> tuple[Let | For, ...] | None:
     return None
 
 
-def _copies(body: Sequence[Statement], loops: tuple[For, ...]) -> Iterator[_Copy]:
-    for s in body:
-        match s:
-            case Call(map=described) if described is not None:
-                yield _Copy(s, loops)
-            case For(body=inner):
-                yield from _copies(inner, (*loops, s))
-            case If(body=inner) | Region(body=inner):
-                yield from _copies(inner, loops)
-            case _:
-                pass
+def _copies(body: Body) -> Iterator[_Copy]:
+    for s, around in within(body):
+        if isinstance(s, Call) and s.map is not None:
+            yield _Copy(s, tuple(loop for loop in around if isinstance(loop, For)))
 
 
 def _trips(loop: For) -> int:

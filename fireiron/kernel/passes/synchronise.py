@@ -44,7 +44,7 @@ class Touch:
     Args:
         view: what it touches.
         kind: how.
-        place: the identity of its statement.
+        place: the number of its statement.
         ordered: the level whose units have met since; what they share with others still waits for a wider barrier.
         landed: whether it stands for all asynchronous writes of its buffer, just awaited by those who issued them.
     """
@@ -116,15 +116,15 @@ def touches(statement: Statement) -> list[Touch]:
                     kinds: tuple[Literal["read", "write"], ...] = (
                         ("read", "write") if operand.access == "update" else (operand.access,)
                     )
-                    found += [Touch(view, kind, id(statement)) for kind in kinds]
+                    found += [Touch(view, kind, statement.id) for kind in kinds]
             return found
         case Compute(dst, _, inputs):
-            reads = [Touch(v, "read", id(statement)) for v in inputs if v.buffer.memory == SH]
-            return [*reads, *([Touch(dst, "write", id(statement))] if dst.buffer.memory == SH else [])]
+            reads = [Touch(v, "read", statement.id) for v in inputs if v.buffer.memory == SH]
+            return [*reads, *([Touch(dst, "write", statement.id)] if dst.buffer.memory == SH else [])]
         case Micro(roles=roles, views=views, written=written):
             pairs = [(r, v) for r, v in zip(roles, views, strict=True) if v.buffer.memory == SH]
-            reads = [Touch(v, "read", id(statement)) for _, v in pairs]
-            return [*reads, *(Touch(v, "write", id(statement)) for r, v in pairs if r in written)]
+            reads = [Touch(v, "read", statement.id) for _, v in pairs]
+            return [*reads, *(Touch(v, "write", statement.id) for r, v in pairs if r in written)]
         case _:
             return []
 
