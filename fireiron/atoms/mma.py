@@ -133,9 +133,8 @@ def _row(
     layouts = fragment_a(m, k, bits), fragment_b(k, n, bits), fragment_c(m)
     size = f"m{m}n{n}k{k}"
     sums = _PTX[acc]
-    wrapped = ".satfinite" if acc == i32 and product == "mul" else ""
     counted = "" if product == "mul" else f".{product}.popc"
-    instruction = f"mma.sync.aligned.{size}.row.col{wrapped}.{sums}.{_PTX[kinds[0]]}.{_PTX[kinds[1]]}.{sums}{counted}"
+    instruction = f"mma.sync.aligned.{size}.row.col.{sums}.{_PTX[kinds[0]]}.{_PTX[kinds[1]]}.{sums}{counted}"
     names = [size, acc.name, kinds[0].name, *([kinds[1].name] if kinds[0] != kinds[1] else [])]
     names += [product] if product != "mul" else []
     function = "_".join(["mma", *names])

@@ -67,14 +67,13 @@ def _wrapper(name: str, n: int, inputs: DType, acc: DType, held: bool) -> str:
     template = f"template <{', '.join('int ' + m for m in majors)}>\n" if transposes else ""
     a_cast = "    const unsigned* a = static_cast<const unsigned*>(a_registers);\n" if held else ""
     sums, kind = _PTX[acc], _PTX[inputs]
-    saturating = ".satfinite" if acc == i32 else ""
     return f"""\
 {template}__device__ __forceinline__ void {name}(
     void* c_registers, {a_parameter}, unsigned long long b, int accumulate) {{
     {c_type}* d = static_cast<{c_type}*>(c_registers);
 {a_cast}    asm volatile(
         "{{ .reg .pred p; setp.ne.b32 p, %{at + 1}, 0;\\n"
-        "wgmma.mma_async.sync.aligned.m64n{n}k{k}{saturating}.{sums}.{kind}.{kind} "
+        "wgmma.mma_async.sync.aligned.m64n{n}k{k}.{sums}.{kind}.{kind} "
         "{{{places}}}, {a}, %{at}, {tail}; }}"
         : {outs}
         : {a_in}, "l"(b), "r"(accumulate){immediates});

@@ -140,7 +140,7 @@ def _product(size: tuple[int, int, int], a_order: str, b_order: str, inputs: DTy
     c = _fragment("C", size, "", acc, "update")
     kinds = {f16: f"{acc}.{acc}", bf16: "f32.bf16.bf16.f32"}.get(inputs)
     if kinds is None:
-        kinds = f"s32.{_PTX[inputs]}.{_PTX[inputs]}.s32.satfinite"
+        kinds = f"s32.{_PTX[inputs]}.{_PTX[inputs]}.s32"
     word, letter, packed = _word(acc)
     sums = c.registers // packed
     factors = [o.registers * inputs.nbytes // 4 for o in (a, b)]

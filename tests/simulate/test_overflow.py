@@ -1,0 +1,72 @@
+"""Integer sums wrap on every path: tensor cores, CUDA cores, and the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fireiron import FR, RF, SH, A, B, Block, Thread, Warp, Warpgroup, matmul, tma
+from fireiron.algebra.dtypes import i32
+from fireiron.atoms.table import TABLE
+from fireiron.front.reference import reference
+from fireiron.schedules import ampere
+
+NEAR = 2**31 - 1000  # sums start here, so that few products carry them beyond 32 bits
+INTEGERS = [row for row in TABLE if row.kind == "MatMul" and row.operand("C").dtype == i32]
+
+
+def warps(atom: tuple[int, int, int]) -> Any:
+    m, n, k = atom
+    chain = matmul(16, 16, 64, "i8", layout="TN").tile(16, 16).to(Block).epilog(memory=FR, init=NEAR).split(k)
+    return chain.tile(16, 16).to(Warp).load(A, FR).load(B, FR).tile(m, n).unroll().done()
+
+
+def warpgroups() -> Any:
+    chain = matmul(64, 64, 128, "i8", layout="TN", arch="sm_90").tile(64, 64).to(Block).epilog(memory=FR, init=NEAR)
+    chain = chain.split(128).specialize().load(A, SH, tma()).load(B, SH, tma())
+    return chain.tile(64, 64).to(Warpgroup).split(32).unroll().done()
+
+
+def threads() -> Any:
+    chain = matmul(16, 16, 64, "i8", layout="TN").tile(16, 16).to(Block).epilog(memory=RF, init=NEAR).split(8)
+    chain = chain.load(A, SH).load(B, SH).tile(4, 4).to(Thread).split(4).unroll().load(A, RF).load(B, RF)
+    return chain.tile(1, 1).unroll().done()
+
+
+PATHS: dict[str, Callable[[], Any]] = {
+    "mma.m16n8k32": lambda: warps((16, 8, 32)),
+    "mma.m8n8k16": lambda: warps((8, 8, 16)),
+    "wgmma": warpgroups,
+    "CUDA cores": threads,
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_sums_wrap(path: str, sign: int) -> None:
+    schedule = PATHS[path]()
+    (_, m), (_, n), (_, k) = schedule.matmul.sizes
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 128, (m, k)).astype(np.int8), rng.integers(0, 128, (k, n)).astype(np.int8)
+    a *= np.int8(sign)
+    out = schedule.simulate(a, np.ascontiguousarray(b.T)).out
+    total = NEAR + a.astype(np.int64) @ b.astype(np.int64)
+    assert (total > np.iinfo(np.int32).max).any() == (sign > 0)
+    np.testing.assert_array_equal(out, total.astype(np.int32))
+
+
+def test_the_reference_wraps() -> None:
+    schedule = ampere.gemm(matmul(16, 16, 2**17, "i8", layout="TN", arch="sm_80"))
+    low = {"A": np.full((16, 2**17), -128, np.int8), "B": np.full((16, 2**17), -128, np.int8)}
+    expected = reference(schedule, {**low, "C": np.zeros((16, 16), np.int32)}, {})
+    assert (expected.value == -(2**31)).all()
+    assert (expected.error == 0).all()
+
+
+@pytest.mark.parametrize("row", INTEGERS, ids=lambda row: row.name)
+def test_no_row_asks_for_saturation(row: Any) -> None:
+    assert "satfinite" not in row.cuda
+    assert ".sat" not in row.cuda
