@@ -13,13 +13,14 @@ from math import gcd
 import attrs
 import numpy as np
 
-from fireiron.algebra.expr import Expr, affine, as_expr, as_int, lt, minimum, substitute
+from fireiron.algebra.expr import Expr, affine, as_expr, as_int, gt, lt, minimum, proves, substitute
 from fireiron.algebra.layout import Layout
 from fireiron.atoms.peer import LOADS
 from fireiron.atoms.table import matching
 from fireiron.base.errors import DecompositionError
+from fireiron.base.link import Link
 from fireiron.kernel.analysis.ownership import SPAN, Access, Ownership, RegisterLoop
-from fireiron.kernel.ir.statements import Arrive, Await, Barrier, Call, If, Region, Sync
+from fireiron.kernel.ir.statements import Arrive, Await, Barrier, Call, For, If, Region, Sync
 from fireiron.kernel.lower.block_sum import joined
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of, descend
 from fireiron.kernel.lower.parallel import numbered
@@ -65,8 +66,10 @@ class Meeting:
         inside: the place in the tree, of the part.
         state: the same above the epilog.
         head: how the sums come about.
-        last: what ends a trip: this block tells that it has read others' sums, and waits until they have read its own.
+        told: how a warp that has met tells the others that it has read their sums.
+        last: what ends a trip: this block waits until the others have read its own sums.
         busy: under which condition a block has a part, None for always.
+        link: the split's.
     """
 
     window: Window
@@ -74,12 +77,39 @@ class Meeting:
     inside: State
     state: State
     head: Body = ()
+    told: Body = ()
     last: Body = ()
     busy: Expr | None = None
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
 
     def around(self, finish: Body) -> Body:
-        """Put the sum before what finishes a part."""
-        return (*self.head, *(finish if self.busy is None else (If(self.busy, finish),)), *self.last)
+        """Put the sum before what finishes a part.
+
+        Behind that, since to tell takes a fence which nothing needs to wait for. Where a barrier finishes the part, the
+        warp has met.
+        """
+        meet = Sync(Warp, "the warp has read its part of the sums", self.link)
+        told = self.told if not self.told or meets(finish) else (meet, *self.told)
+        part = (*finish, *told)
+        return (*self.head, *(part if self.busy is None else (If(self.busy, part),)), *self.last)
+
+
+def meets(body: Body) -> bool:
+    """Say whether whole warps meet in a body whatever happens."""
+    for statement in body:
+        match statement:
+            case Sync(level=level):
+                if level.size is None or level.size % WARP == 0:
+                    return True
+            case Region(body=inner):
+                if meets(inner):
+                    return True
+            case For(body=inner) if proves(gt(statement.extent, 0)):
+                if meets(inner):
+                    return True
+            case _:
+                pass
+    return False
 
 
 def meet(
@@ -118,11 +148,11 @@ def meet(
     result.ownership, result.size = share.ownership, as_expr(share.ownership.size)
     number, count = numbered(inside.loops)
     parity = (context.trip * count + number) % 2
-    head, last = _exchange(storage, result, share, partial, parity, context)
+    head, told, last = _exchange(storage, result, share, partial, parity, context)
     title = f"Reduce({partial.ways})({storage.memory})(Cluster)"
     busy = None if share.count == partial.ways else lt(rank, share.count)
     region = Region(title, head, partial.path, partial.link, "fold", storage.name)
-    return Meeting(fresh_window(result, output), output, inside, state, (region,), last, busy)
+    return Meeting(fresh_window(result, output), output, inside, state, (region,), told, last, busy, partial.link)
 
 
 def divide(held: Ownership, output: Window, most: int, context: Context) -> Share:
@@ -196,8 +226,8 @@ def _placed(access: Access, place: dict[Expr, Expr], loops: tuple[RegisterLoop, 
 
 def _exchange(
     storage: Storage, result: Storage, share: Share, partial: Partial, parity: Expr, context: Context
-) -> tuple[Body, Body]:
-    """Let blocks write their sums, and read what is theirs; gives also what ends the trip, of this parity."""
+) -> tuple[Body, Body, Body]:
+    """Let blocks write their sums, and read what is theirs; gives also what tells of that, and what ends the trip."""
     ways, rank, dtype, link = partial.ways, partial.way, storage.dtype, partial.link
     size, threads = as_int(storage.size), (context.threads or 1) // context.staggered
     assert isinstance(ways, int) and size is not None
@@ -261,7 +291,4 @@ def _exchange(
         *tell(written, share.count),
         *(reading if share.count == ways else (If(lt(rank, share.count), reading),)),
     )
-    # Behind what finishes the part: to tell takes a fence, which nothing needs to wait for.
-    told: Body = (Sync(Warp, "the warp has read its part of the sums", link), *tell(taken, ways))
-    told = told if share.count == ways else (If(lt(rank, share.count), told),)
-    return head, (*told, Await(taken, turn, parity, wide=True, link=link))
+    return head, tell(taken, ways), (Await(taken, turn, parity, wide=True, link=link),)

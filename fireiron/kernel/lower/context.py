@@ -239,6 +239,7 @@ class State:
         path: the links that led here, in words.
         link: where the last of them was written.
         flow: the pipeline around this place whose loop one below may take over.
+        drained: the level whose units have, in this trip, waited for all their bulk stores of the trips before.
     """
 
     residual: Residual
@@ -261,6 +262,7 @@ class State:
     path: str = ""
     link: Link | None = None
     flow: Flow | None = None
+    drained: Level | None = None
 
     @property
     def level(self) -> Level:

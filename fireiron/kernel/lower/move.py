@@ -7,7 +7,23 @@ from typing import TypeAlias
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Index, Var, affine, and_, as_expr, eq, free, ge, lt, ne, proves, substitute
+from fireiron.algebra.expr import (
+    Expr,
+    Index,
+    Leaf,
+    Var,
+    affine,
+    and_,
+    as_expr,
+    eq,
+    free,
+    ge,
+    gt,
+    lt,
+    ne,
+    proves,
+    substitute,
+)
 from fireiron.algebra.layout import Layout
 from fireiron.atoms.cp_async import GROUP
 from fireiron.atoms.table import chosen_from
@@ -21,7 +37,7 @@ from fireiron.kernel.lower.own_units import own_units
 from fireiron.kernel.lower.storage import fresh_window, make_storage, order_of
 from fireiron.kernel.lower.window import Axis, Bound, Storage, Window, narrowed
 from fireiron.language.decompositions import Decomposition, Done, Extent, Load, Microkernel, Own, Widest
-from fireiron.language.levels import SH, Block, Thread
+from fireiron.language.levels import SH, Block, Level, Thread
 from fireiron.language.residual import apply, move_of
 from fireiron.language.tensor import ColMajor, RowMajor, TileOrder
 
@@ -146,9 +162,11 @@ def _through_ring(link: Load, rest: Sequence[Decomposition], state: State, conte
     if total % slots:  # the first tile meets the slot of the last one of the round before
         again = (If(and_(first, ne(trip, 0)), (Wait(BULK, slots - 1, reads_only=True),)),) if total > 1 else ()
         free = (If(and_(first, eq(trip, 0)), (Wait(BULK, 0, reads_only=True),)), *again)
+    free = (*free, Sync(state.level, f"{name} is read before it is overwritten", link.link))
+    if not link.reuse and _unread(trip, state, context):  # only later rounds find a slot that is still read
+        free = (If(ge(trip, slots), free),) if total > slots else ()
     return (
         *free,
-        Sync(state.level, f"{name} is read before it is overwritten", link.link),
         *copy.start,
         *copy.finish,
         Fence("proxy.async", f"{name} is written before a bulk store reads it"),
@@ -156,6 +174,32 @@ def _through_ring(link: Load, rest: Sequence[Decomposition], state: State, conte
         *body,
         If(first, (Commit(BULK),)),
     )
+
+
+def _unread(trip: Expr, state: State, context: Context) -> bool:
+    """Say whether no bulk store reads a ring's slots when its first tiles come to them."""
+    if not frozenset[Leaf](loop.var for loop in state.loops) <= free(trip):
+        return False
+    return not context.persistent or state.drained == state.level
+
+
+def drains(body: Body) -> Level | None:
+    """Say the units of which level a store lets wait for all bulk stores before it, None where it does not."""
+    for i, statement in enumerate(body):
+        match statement:
+            case If(body=(Wait(group=group, pending=0),)) if group == BULK:
+                after = body[i + 1] if i + 1 < len(body) else None
+                if isinstance(after, Sync):
+                    return after.level
+            case Region(body=inner):
+                if (found := drains(inner)) is not None:
+                    return found
+            case For(body=inner) if proves(gt(statement.extent, 0)):
+                if (found := drains(inner)) is not None:
+                    return found
+            case _:
+                pass
+    return None
 
 
 def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:

@@ -14,7 +14,7 @@ from typing import Literal
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Var, as_expr, as_int, free, substitute
+from fireiron.algebra.expr import Expr, Var, as_expr, as_int, free, gt, proves, substitute
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.ir.statements import (
     THREAD,
@@ -270,9 +270,8 @@ class _Pass:
             if isinstance(statement, Region | If | For):
                 found = self.carried(list(statement.body), waiting, var, value)
                 edges += found
-                if isinstance(statement, Region):
-                    for level in _syncs(statement.body):
-                        waiting = _after(waiting, level)
+                for level in _syncs((statement,)):
+                    waiting = _after(waiting, level)
                 continue
             edges += self.conflicts(waiting, statement, (var, value))
         return edges
@@ -318,7 +317,7 @@ def _syncs(body: tuple[Statement, ...]) -> list[Level]:
     for s in body:
         if isinstance(s, Sync):
             found.append(s.level)
-        elif isinstance(s, Region):
+        elif isinstance(s, Region) or (isinstance(s, For) and proves(gt(s.extent, 0))):
             found += _syncs(s.body)
     return found
 
