@@ -9,6 +9,7 @@ found.
 from __future__ import annotations
 
 import argparse
+import re
 import secrets
 import sys
 import time
@@ -22,6 +23,8 @@ from tests.fuzz.draw import drawn
 from tests.fuzz.judge import Verdict, judge
 from tests.fuzz.shrink import shrunk, snippet
 
+MOST_ALIKE = 8  # findings of one code that are shrunk
+
 
 @attrs.define
 class Score:
@@ -31,13 +34,13 @@ class Score:
         verdicts: by kind.
         codes: of refusals and findings.
         compiled: by what NVRTC made of them.
-        findings: the first chain of each, as drawn, with its verdict.
+        findings: the first chains of each, as drawn, with their verdicts.
     """
 
     verdicts: Counter[str] = attrs.field(factory=Counter)
     codes: Counter[str] = attrs.field(factory=Counter)
     compiled: Counter[str] = attrs.field(factory=Counter)
-    findings: dict[str, tuple[str, str, Verdict]] = attrs.field(factory=dict)
+    findings: dict[str, list[tuple[str, str, Verdict]]] = attrs.field(factory=dict)
 
     @property
     def chains(self) -> int:
@@ -79,10 +82,13 @@ def fuzz(
         score.verdicts[verdict.kind] += 1
         score.compiled[verdict.compiled] += 1
         score.codes[verdict.code] += 1
-        if verdict.kind in ("finding", "slow") and verdict.code not in score.findings:
-            score.findings[verdict.code] = (f"{seed}/{i}", source, verdict)
-            if told is not None:
-                told(f"{seed}/{i}", source, verdict)
+        if verdict.kind in ("finding", "slow"):
+            same = score.findings.setdefault(verdict.code, [])
+            # An exception from one place has one cause; wrong results may have several.
+            if len(same) < (1 if " raised " in f" {verdict.code}" else MOST_ALIKE):
+                same.append((f"{seed}/{i}", source, verdict))
+                if told is not None:
+                    told(f"{seed}/{i}", source, verdict)
     return score
 
 
@@ -107,8 +113,14 @@ def main() -> int:
     asked = parser.parse_args()
     print(f"seed {asked.seed}", flush=True)
 
+    seen: set[str] = set()
+
     def told(name: str, source: str, verdict: Verdict) -> None:
         text = reported(name, source, verdict, asked.shrink)
+        shape = verdict.code + re.sub(r"[^a-zA-Z_.(]", "", text.split("judge(", 1)[1])
+        if shape in seen:
+            return
+        seen.add(shape)
         print(f"\n{text}", flush=True)
         if asked.out:
             with asked.out.open("a", encoding="utf-8") as file:

@@ -64,7 +64,7 @@ class Verdict:
         return f"{self.kind}{f' {self.code}' if self.code else ''}{f': {self.text}' if self.text else ''}"
 
 
-class _Slow(BaseException):
+class Slow(BaseException):
     """Ends a chain that takes too long; nothing in the library catches it."""
 
 
@@ -88,9 +88,9 @@ def judge(chain: str | Callable[[], Any], compiled: bool = False, verbs: bool = 
     """
     make = (lambda: built(chain)) if isinstance(chain, str) else chain
     try:
-        with _limited(LIMIT_S):
+        with limited(LIMIT_S):
             return _judged(make, compiled, verbs)
-    except _Slow:
+    except Slow:
         return Verdict("slow", "", f"more than {LIMIT_S} s")
 
 
@@ -135,11 +135,11 @@ def _raised(what: str, error: Exception, made: bool = True) -> Verdict:
 
 
 @contextlib.contextmanager
-def _limited(seconds: float) -> Iterator[None]:
+def limited(seconds: float) -> Iterator[None]:
     """End what takes longer, in seconds of this process."""
 
     def end(*_: object) -> None:
-        raise _Slow
+        raise Slow
 
     before = signal.signal(signal.SIGPROF, end)
     signal.setitimer(signal.ITIMER_PROF, seconds)

@@ -21,7 +21,7 @@ def test_chains_of_a_fresh_seed() -> None:
     seed = secrets.token_hex(4)
     print(f"python -m tests.fuzz --seed {seed} --chains {CHAINS}")
     score = fuzz(seed, CHAINS, SECONDS, compiled=100)
-    new = [found for code, found in score.findings.items() if code not in KNOWN]
+    new = [found for code, alike in score.findings.items() if code not in KNOWN for found in alike]
     assert not new, "\n\n".join(reported(*found, seconds=5) for found in new)
     assert score.verdicts["right"] >= score.chains // 8, str(score)
 

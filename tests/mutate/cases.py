@@ -1,0 +1,97 @@
+"""Kernels of every preset to plant bugs in, at sizes where every guard, tail, second trip and second slot matters.
+
+A preset stands here twice where that differs: with sizes that its tiles do not divide, where predicates cut; and with
+whole tiles, where only the guards of its loops do. There are several tiles for each block, more chunks of K than ring
+slots, and a last chunk that reaches into the last of its steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fireiron import ColMajor, Matrix, Vector, add, matmul, products, relu, row_sum, save, symbol
+from fireiron.schedules import ada, ampere, fused, hopper, simt, turing, volta
+from fireiron.schedules._programs import hopper as on_hopper
+from fireiron.schedules.hopper import Plan
+
+
+def _hopper(name: str, sizes: tuple[int, int, int], plan: Plan, dtype: str = "bf16", **kinds: Any) -> Any:
+    spec = matmul(*sizes, dtype, layout=kinds.pop("layout", "TN"), arch="sm_90", **kinds)
+    return getattr(hopper, name)(spec, plan)
+
+
+def _symbols(m: int, n: int, k: int, *more: Any, **kinds: Any) -> Any:
+    return matmul(symbol(f"M_{m}"), symbol(f"N_{n}"), symbol(f"K_{k}"), *more, **kinds)
+
+
+def _outputs(m: int, n: int) -> tuple[Any, ...]:
+    """Give ops with all that can be stored beside C."""
+    rest, saved, total = Matrix(m, n, name="rest"), Matrix(m, n, "f16", name="saved"), Matrix(m, 2, name="total")
+    return (save(saved), add(rest), row_sum(total))
+
+
+def _two_sums(m: int, n: int, k: int, k2: int) -> Any:
+    """Give X W and H U with both sums apart: two loops that share a ring."""
+    x, h = Matrix(m, k, "f16", name="X"), Matrix(m, k2, "f16", name="H")
+    w, u = Matrix(k, n, "f16", ColMajor, name="W"), Matrix(k2, n, "f16", ColMajor, name="U")
+    return products(Matrix(m, n, "f16", name="Y"), (x, w), (h, u), op=lambda p, q: relu(p) + q)
+
+
+SMALL: dict[str, Any] = {"m": 32, "n": 32, "warp": (16, 16)}
+THREADS: dict[str, Any] = {"warp": (32, 64), "thread": (8, 8)}
+CASES: dict[str, Callable[[], Any]] = {
+    "listing1": lambda: simt.listing1(matmul(37, 21, 5)),
+    "listing2": lambda: simt.listing2(matmul(70, 40, 20), 64, 32),
+    "listing2 whole": lambda: simt.listing2(matmul(64, 64, 16), 64, 32),
+    "listing4": lambda: simt.listing4(matmul(130, 140, 20)),
+    "sgemm 1": lambda: simt.sgemm(_symbols(70, 72, 27), m=64, n=64, **THREADS, stages=1),
+    "sgemm 3": lambda: simt.sgemm(matmul(70, 72, 44, batch=2), m=64, n=64, **THREADS, stages=3),
+    "sgemm 3 whole": lambda: simt.sgemm(matmul(64, 128, 48), m=64, n=64, **THREADS, stages=3),
+    "sgemm ahead": lambda: simt.sgemm(
+        matmul(70, 72, 36).then(add(Vector(72, name="bias")), relu), m=64, n=64, **THREADS, ahead=2
+    ),
+    "sgemm ways, split_k": lambda: simt.sgemm(matmul(70, 72, 94, beta=2), m=64, n=64, **THREADS, ways=2, split_k=2),
+    "turing": lambda: turing.gemm(matmul(40, 37, 94, "f16"), **SMALL, stages=2),
+    "ampere 3": lambda: ampere.gemm(matmul(40, 40, 184, "f16", layout="NT"), **SMALL, k=32, stages=3),
+    "ampere 3 whole": lambda: ampere.gemm(matmul(64, 32, 160, "f16", layout="TN"), **SMALL, k=32, stages=3),
+    "ampere i8 ragged": lambda: ampere.gemm(_symbols(37, 40, 94, "i8"), **SMALL, k=32, stages=2, slots=1),
+    "ampere ways, split_k": lambda: ampere.gemm(
+        matmul(40, 40, 504, "bf16"), **SMALL, k=32, stages=2, ways=2, split_k=2
+    ),
+    "ampere outputs": lambda: ampere.gemm(matmul(40, 40, 120, "f16").then(*_outputs(40, 40)), **SMALL, k=32, stages=2),
+    "ada": lambda: ada.gemm(matmul(40, 40, 304, "e4m3", arch="sm_89"), **SMALL, stages=3),
+    "volta": lambda: volta.gemm(matmul(40, 72, 126, "f16", arch="sm_70"), m=32, n=64, warp=(32, 32)),
+    "volta wmma": lambda: volta.listing3(matmul(64, 128, 48, "f16", out="f32", arch="sm_70")),
+    "hopper": lambda: _hopper("cooperative", (200, 72, 376), Plan(128, 64, 2, stages=3)),
+    "hopper whole": lambda: _hopper("cooperative", (256, 128, 320), Plan(128, 64, 2, stages=3)),
+    "hopper turns": lambda: _hopper("pingpong", (200, 136, 248), Plan(64, 64, 2, stages=2)),
+    "hopper cluster": lambda: _hopper("cooperative", (264, 72, 248), Plan(64, 64, 1, cluster=(2, 1), stages=2)),
+    "hopper split_k": lambda: _hopper("split_k", (72, 72, 568), Plan(64, 64, 1, ways=3, stages=2)),
+    "hopper sums of a cluster": lambda: _hopper(
+        "split_k", (72, 72, 568), Plan(64, 64, 1, ways=2, through="cluster", stages=2)
+    ),
+    "hopper stream_k": lambda: _hopper("stream_k", (136, 72, 568), Plan(64, 64, 1, stream=True, stages=2)),
+    "hopper groups": lambda: _hopper("gemm", (150, 72, 184), Plan(64, 64, 1, stages=2), groups=3, layout="NN"),
+    "hopper swapped": lambda: _hopper("skinny", (24, 200, 568), Plan(64, 16, 1, swapped=True, stages=3, ways=2)),
+    "hopper dependent": lambda: _hopper("cooperative", (136, 72, 184), Plan(64, 64, 1, dependent=True, stages=2)),
+    "two sums": lambda: on_hopper(_two_sums(72, 48, 184, 248), Plan(64, 48, 1, stages=2)),
+    "swiglu, mma": lambda: fused.swiglu(70, 40, 184, path="ampere"),
+    "lstm_cell": lambda: fused.lstm_cell(40, 40, 88, path="ampere"),
+    "mlp": lambda: fused.mlp(70, 48, 9, path="hopper"),
+    "mlp, mma": lambda: fused.mlp(70, 32, 9, path="ampere"),
+}
+# Blocks of persistent kernels that are launched, where two would hide something: uneven trips, tiles that are shared.
+LAUNCHED = {"hopper": 3, "hopper turns": 3, "hopper stream_k": 5, "hopper groups": 3, "hopper dependent": 3}
+
+
+def _fractions(array: Any) -> Any:
+    """Make sums small, so that sigmoid and its like are steep where they lie."""
+    return array * array.dtype.type(2.0**-4)
+
+
+INPUTS: dict[str, dict[str, Any]] = {
+    "hopper groups": {"offsets": (65, 65, 150)},  # a row more than a tile, none, and the rest
+    "swiglu, mma": {"X": _fractions},
+    "lstm_cell": {"X": _fractions, "H": _fractions},
+}

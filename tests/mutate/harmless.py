@@ -1,0 +1,111 @@
+"""Say why a mutant changes nothing that can be seen, where that follows from what was changed.
+
+What asks the L2 cache for lines, and what only such statements read, is left out of both kernels before they are
+compared: no thread sees a difference.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from fireiron.algebra.expr import Var, free
+from fireiron.kernel.ir.rewrite import mentions, without
+from fireiron.kernel.ir.statements import (
+    Ask,
+    Await,
+    Call,
+    Compute,
+    CountIn,
+    Fence,
+    For,
+    If,
+    Kernel,
+    Let,
+    Prefetch,
+    Region,
+    Roles,
+    Statement,
+    Sync,
+    Turn,
+    Wait,
+    walk,
+)
+from fireiron.language.levels import GL, Block, Level, Warp, Warpgroup
+from tests.mutate.plant import Mutant
+
+Body = tuple[Statement, ...]
+
+
+def without_hints(kernel: Kernel) -> Kernel:
+    """Leave out requests to the L2 cache and fetches of tensor maps, with the names and loops that only they need."""
+    body = without(kernel.body, lambda s: isinstance(s, Ask | Prefetch))
+    while True:
+        body, before = _without_unused(body), body
+        if body == before:
+            return attrs.evolve(kernel, body=body)
+
+
+def _without_unused(body: Body) -> Body:
+    """Leave out empty statements, and names that nothing behind them says."""
+    out: list[Statement] = []
+    for i, s in enumerate(body):
+        match s:
+            case For(body=inner) | If(body=inner) | Region(body=inner):
+                kept = _without_unused(inner)
+                if kept:
+                    out.append(attrs.evolve(s, body=kept))
+            case Roles(roles=roles):
+                out.append(Roles(tuple(attrs.evolve(role, body=_without_unused(role.body)) for role in roles)))
+            case Let(var=var) if not any(mentions(later, var) for later in body[i + 1 :]):
+                pass
+            case _:
+                out.append(s)
+    return tuple(out)
+
+
+def why(case: str, mutant: Mutant, kernel: Kernel) -> str:
+    """Explain a survivor, by words that name its class; nothing where it is to be judged."""
+    if without_hints(mutant.kernel) == without_hints(kernel):
+        return "only requests to the L2 cache or fetches of tensor maps differ"
+    before, key = mutant.before, f"{mutant.field}: {mutant.change}"
+    match before:
+        case Sync(level=level) | CountIn(level=level) if mutant.field == "level" and _alone(level, mutant, kernel):
+            return "the unit of this level has all threads that run the statement"
+        case If() if key.startswith("condition") and "== 0 one off" in key:
+            return "another thread of the unit does it"
+        case If() if key == "place: body without its condition" and _guards_loads(before):
+            return "a guard that saves time: predicates hold the same loads off, or fill slots that nobody reads"
+        case Compute(dst=dst) if mutant.field == "write" and dst.buffer.memory != GL and "less" not in key:
+            return "registers of elements behind the edge are computed, and not stored"
+        case Turn() if key == "waits: True":
+            return "a warp meets the others where it need only arrive: it waits longer"
+        case Await() | Fence() if key in ("place: exchanged with Fence", "place: exchanged with Await"):
+            return "a fence of registers, and a wait for other threads: either order is one"
+        case Sync() | Wait() if key in ("place: exchanged with Wait", "place: exchanged with Sync") and _registers(
+            before
+        ):
+            return "the wait is for this thread's registers alone"
+        case _:
+            return ""
+
+
+def _alone(level: Level, mutant: Mutant, kernel: Kernel) -> bool:
+    """Say whether the narrower level still holds all threads of a block, or of each of its roles."""
+    named = {Warpgroup.name: Warpgroup, Warp.name: Warp}.get(mutant.change)
+    if named is None or named.size is None or level != Block:
+        return False
+    roles = [role.threads for s in walk(kernel.body) if isinstance(s, Roles) for role in s.roles]
+    return all(threads <= named.size for threads in roles or [kernel.threads])
+
+
+def _guards_loads(statement: If) -> bool:
+    """Say whether all that a condition on a loop's trip guards brings chunks of operands."""
+    inside = tuple(walk(statement.body))
+    calls = [s for s in inside if isinstance(s, Call)]
+    trips = [leaf for leaf in free(statement.condition) if isinstance(leaf, Var) and leaf.name.startswith("k")]
+    loads = all(call.views[0].buffer.memory == GL != call.views[1].buffer.memory for call in calls)
+    return bool(trips and calls) and loads and all(isinstance(s, For | If | Region | Call | Let) for s in inside)
+
+
+def _registers(statement: Sync | Wait) -> bool:
+    return isinstance(statement, Wait) and statement.group == "wgmma"

@@ -1,0 +1,85 @@
+"""Bugs planted in kernels of presets: a sample of what `python -m tests.mutate` plants, and the planting itself."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from typing import get_args
+
+import pytest
+
+from fireiron.kernel.ir.statements import Region, Statement
+from tests.mutate.__main__ import Run, in_turn, recorded, summary
+from tests.mutate.cases import CASES, LAUNCHED
+from tests.mutate.judge import Judge
+from tests.mutate.plant import mutants
+
+QUICK = ("listing1", "listing2", "sgemm 3", "turing", "ampere 3 whole", "volta wmma", "hopper dependent", "mlp")
+PLANTED = 48
+SECONDS = 60
+UNNOTICED = 0.2  # of a kernel that the score file does not know, at most
+
+
+def test_a_sample_is_noticed() -> None:
+    seed = secrets.token_hex(4)
+    print(f"python -m tests.mutate --seed {seed} " + " ".join(f"--case '{case}'" for case in QUICK))
+    old = recorded()
+    runs = [Run(case, seed) for case in QUICK]  # which finds false alarms
+    survivors: list[str] = []
+    for i, (run, mutant, outcome, words) in enumerate(in_turn(runs, SECONDS), 1):
+        known = old.get(run.score.case)
+        judged = known is not None and known.planted == known.mutants and known.kernel == run.score.kernel
+        if outcome == "survived" and not words and not (judged and mutant.key in known.unexplained):
+            survivors.append(f"{run.score.case}: {mutant.key}")
+        if i == PLANTED:
+            break
+    assert len(survivors) <= UNNOTICED * PLANTED, survivors
+    print(summary(run.score for run in runs))
+
+
+@pytest.fixture(scope="module")
+def planted() -> Counter[tuple[str, str]]:
+    """Count the mutants of all cases by the statement's kind and field."""
+    return Counter((m.kind, m.field) for make in CASES.values() for m in mutants(make().lowered()))
+
+
+def test_bugs_are_planted_in_every_kind_of_statement(planted: Counter[tuple[str, str]]) -> None:
+    kinds = {kind for kind, _ in planted}
+    # A region says what its statements implement, and does nothing.
+    assert {c.__name__ for c in get_args(Statement) if c is not Region} <= kinds
+    assert planted.total() > 10_000
+
+
+def test_bugs_are_planted_in_the_fields_that_have_a_meaning(planted: Counter[tuple[str, str]]) -> None:
+    named = {
+        "Call": {"read", "write", "accumulate", "views", "signal", "peers"},
+        "Compute": {"dst", "inputs", "write", "expr"},
+        "Sync": {"level", "relaxed"},
+        "CountIn": {"count", "counter", "order", "level"},
+        "Await": {"slot", "parity", "wide"},
+        "Arrive": {"slot", "nbytes", "peer", "wide"},
+        "Wait": {"pending"},
+        "Turn": {"number", "threads", "waits"},
+        "If": {"condition"},
+        "For": {"extent"},
+        "Let": {"value"},
+        "FindGroup": {"item", "groups"},
+        "Kernel": {"grid", "shared_nbytes", "buffers", "barriers"},
+    }
+    assert {(kind, field) for kind, fields in named.items() for field in fields} <= set(planted)
+
+
+@pytest.mark.parametrize(
+    ("case", "key", "noticed"),
+    [
+        ("listing2", "Sync[0].place: dropped", "race"),
+        ("listing2", "Kernel[0].grid: - 1", "uncovered-output"),
+        ("sgemm 3", "If[0].place: dropped", "wrong"),
+        ("hopper dependent", "Await[0].parity: the other", "deadlock"),
+    ],
+)
+def test_what_notices_a_bug(case: str, key: str, noticed: str) -> None:
+    judge = Judge(CASES[case](), LAUNCHED.get(case))
+    assert judge.outcome(judge.kernel) == "survived"
+    mutant = next(m for m in mutants(judge.kernel) if m.key == key)
+    assert judge.outcome(mutant.kernel) == noticed
