@@ -28,6 +28,7 @@ from fireiron.front.moves import (
     wmma,
 )
 from fireiron.front.outputs import Rows, Save, row_max, row_sum, save
+from fireiron.front.preset import preset
 from fireiron.front.roles import DST, SRC, A, B, C, Role
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
 from fireiron.language.decompositions import ByAtomics as by_atomics
@@ -182,6 +183,7 @@ __all__ = [
     "movmatrix",
     "normalise",
     "parameter",
+    "preset",
     "products",
     "quantise",
     "relu",

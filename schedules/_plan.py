@@ -6,7 +6,7 @@ from typing import Literal
 
 import attrs
 
-from fireiron import ColMajor, DType, FireironError, MatMulChain, RowMajor, Rows, Save, Tensor
+from fireiron import ColMajor, DType, FireironError, MatMulChain, RowMajor, Rows, Save, Tensor, preset
 
 ROWS = 64  # of one wgmma
 SPAN = 128  # bytes of a swizzled row
@@ -26,6 +26,7 @@ TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "i8", "u8")  # that wgmma multip
 EIGHT_BITS = ("e4m3", "e5m2")
 
 
+@preset
 @attrs.frozen
 class Plan:
     """Choose the degrees of freedom of a schedule.
@@ -52,7 +53,7 @@ class Plan:
             fastest with cold operands; the README has the times.
 
     Raises:
-        FireironError: `plan-keep`.
+        FireironError: `plan-keep`, `plan-sizes`.
     """
 
     m: int = 128
@@ -81,6 +82,23 @@ class Plan:
                 f"Plan(keep={self.keep!r}): a product has a left and a right operand",
                 fix='use keep="left" or keep="right", as they are behind swap(), or "" for no hints',
             )
+
+        rows, cols = self.cluster
+        own = ROWS * (1 if self.pingpong else self.consumers)
+        wrong = {
+            f"m={self.m} is no multiple of {own}, {ROWS} rows for each warpgroup": self.m < 1 or self.m % max(1, own),
+            f"n={self.n} is no multiple of 8 up to 256": not 8 <= self.n <= 256 or self.n % 8,
+            f"consumers={self.consumers} is not 1, 2 or 3": not 1 <= self.consumers <= 3,
+            f"consumers={self.consumers} cannot take turns": self.pingpong and self.consumers != 2,
+            f"cluster={self.cluster} has not 1 to 8 blocks": min(rows, cols) < 1 or rows * cols > 8,
+            f"stages={self.stages} is not 0, for as many as fit, to {MOST_STAGES}": not 0 <= self.stages <= MOST_STAGES,
+            f"panels={self.panels} is less than 1": self.panels < 1,
+            f"group={self.group} is less than 1": self.group < 1,
+            f"ways={self.ways} is less than 1": self.ways < 1,
+        }
+        broken = [rule for rule, found in wrong.items() if found]
+        if broken:
+            raise FireironError("plan-sizes", f"no schedule has such a plan: {broken[0]}", fix="change that number")
 
     def hint(self, operand: Literal["left", "right"]) -> Literal["evict_first", "evict_last"] | None:
         """Give the hint with which an operand is loaded."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from fireiron import MatMulChain, Op, Strategy, space
+from fireiron import MatMulChain, Op, Strategy, preset, space
 from fireiron.schedules import ampere
 
 
+@preset
 @space(
     "sm_89",
     m=(64, 128, 256),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fireiron import ColMajor, MatMulChain, Op, RowMajor, Rows, Save, Strategy, space
+from fireiron import ColMajor, MatMulChain, Op, RowMajor, Rows, Save, Strategy, preset, space
 from fireiron.schedules import _tensor_cores
 from fireiron.schedules._tensor_cores import Sizes
 
@@ -10,6 +10,7 @@ CHUNK_NBYTES = 64  # along K: four lanes of 16 bytes
 STEP_NBYTES = 32  # of K that ldmatrix loads at once, and that the widest mma takes
 
 
+@preset
 def sizes(spec: MatMulChain) -> Sizes:
     """Give what suits the element type, in the shared memory of every architecture: 99 KiB.
 
@@ -37,6 +38,7 @@ def sizes(spec: MatMulChain) -> Sizes:
     return Sizes(128, 256, kind.count_in(CHUNK_NBYTES), (64, 64), 4, step)
 
 
+@preset
 @space(
     "sm_80",
     m=(64, 128, 256),

@@ -15,6 +15,7 @@ from fireiron import (
     A,
     B,
     ColMajor,
+    FireironError,
     LayersChain,
     MatMul,
     MatMulChain,
@@ -29,6 +30,7 @@ from fireiron import (
     dequantise,
     gelu,
     normalise,
+    preset,
     products,
     relu,
     save,
@@ -49,13 +51,17 @@ TURING = ("f16", "i8", "u8", "i4", "u4", "b1")
 AMPERE = ("f16", "bf16", "tf32", "i8", "u8", "f64", "i4", "u4", "b1")
 
 
+@preset
 def scheduled(spec: MatMulChain, arch: str = "") -> MatMulChain:
     """Schedule a product, with all that is fused to it, by the architecture's own preset.
 
     Args:
         arch: the target; the spec's, else sm_90a by default.
     """
-    number = int("".join(filter(str.isdigit, arch or spec.program.arch or HOPPER)))
+    digits = "".join(filter(str.isdecimal, arch or spec.program.arch or HOPPER))
+    if not digits.isascii() or not 2 <= len(digits) <= 3:
+        raise FireironError("unknown-arch", f"no architecture is called {arch!r}", fix='write "sm_90"')
+    number = int(digits)
     kind = spec.left.dtype.name
     if number == 90 and spec.batch is None and (_for_wgmma(spec, kind) or _scaled(spec)):
         return hopper.gemm(spec)
@@ -83,6 +89,7 @@ def _bias(spec: MatMulChain) -> Tensor:
     return Vector(c.shape[-1], c.dtype, name="bias")
 
 
+@preset
 def gemm_bias(spec: MatMulChain, arch: str = "") -> MatMulChain:
     """Compute A @ B + bias, one value a column.
 
@@ -92,6 +99,7 @@ def gemm_bias(spec: MatMulChain, arch: str = "") -> MatMulChain:
     return scheduled(spec.then(add(_bias(spec))), arch)
 
 
+@preset
 def gemm_bias_relu(spec: MatMulChain, arch: str = "") -> MatMulChain:
     """Compute relu(A @ B + bias).
 
@@ -101,6 +109,7 @@ def gemm_bias_relu(spec: MatMulChain, arch: str = "") -> MatMulChain:
     return scheduled(spec.then(add(_bias(spec)), relu), arch)
 
 
+@preset
 def gemm_bias_gelu(spec: MatMulChain, arch: str = "", keep: bool = False) -> MatMulChain:
     """Compute gelu(A @ B + bias).
 
@@ -113,6 +122,7 @@ def gemm_bias_gelu(spec: MatMulChain, arch: str = "", keep: bool = False) -> Mat
     return scheduled(spec.then(add(_bias(spec)), *saved, gelu), arch)
 
 
+@preset
 def gemm_bias_silu(spec: MatMulChain, arch: str = "") -> MatMulChain:
     """Compute silu(A @ B + bias).
 
@@ -122,6 +132,7 @@ def gemm_bias_silu(spec: MatMulChain, arch: str = "") -> MatMulChain:
     return scheduled(spec.then(add(_bias(spec)), silu), arch)
 
 
+@preset
 def gemm_residual(spec: MatMulChain, arch: str = "") -> MatMulChain:
     """Compute A @ B + bias + residual.
 
@@ -132,6 +143,7 @@ def gemm_residual(spec: MatMulChain, arch: str = "") -> MatMulChain:
     return scheduled(spec.then(add(_bias(spec)), add(residual)), arch)
 
 
+@preset
 def relu_gemm(spec: MatMulChain, arch: str = "") -> MatMulChain:
     """Compute relu(A) @ B.
 
@@ -141,6 +153,7 @@ def relu_gemm(spec: MatMulChain, arch: str = "") -> MatMulChain:
     return scheduled(spec.prolog(A, relu), arch)
 
 
+@preset
 def norm_gemm(spec: MatMulChain, arch: str = "") -> MatMulChain:
     """Compute norm(A) @ B, a layer normalisation along K whose row statistics `mean` and `rstd` are given.
 
@@ -153,6 +166,7 @@ def norm_gemm(spec: MatMulChain, arch: str = "") -> MatMulChain:
     return scheduled(spec.prolog(A, normalise(mean, rstd, gain, shift)), arch)
 
 
+@preset
 def dequant_gemm(spec: MatMulChain, arch: str = "", weights: str = "i8", group: int = 128) -> MatMulChain:
     """Compute A @ ((B - zeros) * scales): weights of 8 or 4 bits, a scale and a zero point for each group along K.
 
@@ -170,6 +184,7 @@ def dequant_gemm(spec: MatMulChain, arch: str = "", weights: str = "i8", group: 
     return scheduled(fused, arch)
 
 
+@preset
 def gemm_block_scaled(spec: MatMulChain, arch: str = "", block: int = 128) -> MatMulChain:
     """Compute the sum over blocks of K of a_scales * b_scales * (A @ B): 8-bit floats with scales of their blocks.
 
@@ -188,6 +203,7 @@ def gemm_block_scaled(spec: MatMulChain, arch: str = "", block: int = 128) -> Ma
     return scheduled(spec.prolog(A, dequantise("f32", left)).prolog(B, dequantise("f32", right)), arch)
 
 
+@preset
 def gemm_scaled(spec: MatMulChain, arch: str = "") -> MatMulChain:
     """Compute (A @ B) * row_scale * column_scale, as products of quantised operands are scaled back.
 
@@ -209,6 +225,7 @@ def _matrices(m: int, n: int, k: int, dtype: str, *names: str, left: str) -> tup
     return Matrix(m, k, dtype, name=left), *(Matrix(k, n, dtype, ColMajor, name=name) for name in names)
 
 
+@preset
 def add_gemm_gemm(
     m: int = 256, n: int = 256, k: int = 128, k2: int = 0, dtype: str = "f16", path: Path = "auto"
 ) -> ProductsChain:
@@ -227,6 +244,7 @@ def add_gemm_gemm(
     return schedule(products(Matrix(m, n, dtype, name="Y"), [(x, w), (h, u)]), path)
 
 
+@preset
 def swiglu(m: int = 256, n: int = 256, k: int = 128, dtype: str = "f16", path: Path = "auto") -> ProductsChain:
     """Compute Y = silu(X Wg) * (X Wu): X is loaded once for both products.
 
@@ -242,6 +260,7 @@ def swiglu(m: int = 256, n: int = 256, k: int = 128, dtype: str = "f16", path: P
     return schedule(program, path)
 
 
+@preset
 def lstm_pattern(
     m: int = 256, n: int = 256, k: int = 128, k2: int = 0, dtype: str = "f16", path: Path = "auto"
 ) -> ProductsChain:
@@ -266,6 +285,7 @@ def lstm_pattern(
     return schedule(products(y, [(x, w), (h, u)], op=activated), path)
 
 
+@preset
 def lstm_cell(m: int = 256, n: int = 128, k: int = 128, dtype: str = "f16", path: Path = "auto") -> ProductsChain:
     """Compute an LSTM cell: i, f, o = sigmoid and g = tanh of X W + H U + b each; c' = f c + i g, h' = o tanh(c').
 
@@ -291,6 +311,7 @@ def lstm_cell(m: int = 256, n: int = 128, k: int = 128, dtype: str = "f16", path
     return schedule(products(outs, *([(x, a), (h, b)] for a, b in zip(w, u, strict=True)), op=cell), path)
 
 
+@preset
 def mlp(
     m: int = 256, width: int = 128, layers: int = 4, dtype: str = "f16", path: Path = "auto", rows: int = 0
 ) -> LayersChain:
@@ -310,6 +331,7 @@ def mlp(
     return layers_schedule(stacked(y, x, (w, lambda acc: relu(acc + b))), path, rows)
 
 
+@preset
 def mlp_block(
     m: int = 256, width: int = 64, hidden: int = 256, dtype: str = "f16", path: Path = "auto", rows: int = 0
 ) -> LayersChain:

@@ -24,6 +24,7 @@ from fireiron import (
     by_cluster,
     conform,
     in_order,
+    preset,
     space,
     through_shared,
     tma,
@@ -46,6 +47,7 @@ DTYPE = "bf16"  # of the command line's products where it says none
 CUDA_CORES = ("f32", "i32")  # that no tensor core does
 
 
+@preset
 def cooperative(spec: MatMulChain, plan: Plan = Plan()) -> MatMulChain:
     """Schedule a product whose consumers share each tile.
 
@@ -57,6 +59,7 @@ def cooperative(spec: MatMulChain, plan: Plan = Plan()) -> MatMulChain:
     return _gemm(spec, attrs.evolve(plan, pingpong=False))
 
 
+@preset
 def pingpong(spec: MatMulChain, plan: Plan = Plan(n=192)) -> MatMulChain:
     """Schedule a product whose two consumers own tiles in turn: one stores under the other's math.
 
@@ -66,6 +69,7 @@ def pingpong(spec: MatMulChain, plan: Plan = Plan(n=192)) -> MatMulChain:
     return _gemm(spec, attrs.evolve(plan, pingpong=True, consumers=2))
 
 
+@preset
 def split_k(spec: MatMulChain, plan: Plan = Plan(ways=4)) -> MatMulChain:
     """Schedule a product of few tiles and a long K: blocks share each tile, and the last one to end adds their sums.
 
@@ -77,6 +81,7 @@ def split_k(spec: MatMulChain, plan: Plan = Plan(ways=4)) -> MatMulChain:
     return _gemm(spec, plan)
 
 
+@preset
 def stream_k(spec: MatMulChain, plan: Plan = Plan(stream=True)) -> MatMulChain:
     """Schedule a product whose tiles fill no whole number of waves: blocks take equal parts of all chunks (stream-K).
 
@@ -86,6 +91,7 @@ def stream_k(spec: MatMulChain, plan: Plan = Plan(stream=True)) -> MatMulChain:
     return _gemm(spec, attrs.evolve(plan, stream=True, pingpong=False))
 
 
+@preset
 def scaled_gemm(spec: MatMulChain, plan: Plan = Plan(n=128, promote=True)) -> MatMulChain:
     """Schedule a product whose prologs scale blocks of its operands: chunks of K are summed apart, and then scaled.
 
@@ -100,6 +106,7 @@ def scaled_gemm(spec: MatMulChain, plan: Plan = Plan(n=128, promote=True)) -> Ma
     return _gemm(spec, attrs.evolve(plan, promote=True))
 
 
+@preset
 def skinny(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
     """Schedule a product of few rows, which is bound by the bytes of its other operand, the weights.
 
@@ -175,6 +182,7 @@ def _store(plan: Plan, spec: MatMulChain) -> Strategy:
     return through_shared(into_panel(stored), vector(), plan.panel(nbytes), pad=PAD // nbytes, at=Warpgroup)
 
 
+@preset
 @space("sm_90", plan=plans)
 def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
     """Schedule a product as the model finds fastest for its sizes.

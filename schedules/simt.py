@@ -26,6 +26,7 @@ from fireiron import (
     Thread,
     Warp,
     microkernel,
+    preset,
     space,
     staged,
 )
@@ -52,12 +53,14 @@ def _dot_in_numpy(a: Any, b: Any, c: Any) -> Any:
     return (a.astype(wide) @ b.astype(wide)).astype(c.dtype)
 
 
+@preset
 def listing1(spec: MatMulChain) -> MatMulChain:
     """Schedule as the paper's Listing 1: each thread computes one element by a dot-product microkernel."""
     dot = _dot(spec.matmul.A.dtype, spec.matmul.C.dtype)
     return spec.tile(16, 16, batch=spec.batch).to(Block).tile(1, 1).to(Thread).done(dot)
 
 
+@preset
 def listing2(spec: MatMulChain, m: int = 128, n: int = 128, k: int = 8) -> MatMulChain:
     """Schedule as the paper's Listing 2: tiles for blocks, warps and threads, through shared memory and registers."""
     return (
@@ -86,6 +89,7 @@ def _lanes_of_listing4(lane: Expr) -> Expr:
     return ((lane >> 1) & 7) | (lane & 0x30) | ((lane & 1) << 3)
 
 
+@preset
 def listing4(spec: MatMulChain) -> MatMulChain:
     """Schedule as the paper's Listing 4, its kernel tuned for Maxwell: strided tiles, permuted lanes, a padded buffer.
 
@@ -141,6 +145,7 @@ def _elements(move: MoveChain) -> MoveChain:
     return move.own(Thread).tile(1, 1).unroll().done()
 
 
+@preset
 @space(
     m=(64, 128, 256),
     n=(64, 128, 256),

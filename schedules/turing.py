@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from fireiron import MatMulChain, Op, Strategy, space
+from fireiron import MatMulChain, Op, Strategy, preset, space
 from fireiron.schedules import _tensor_cores
 from fireiron.schedules._tensor_cores import Sizes
 
 
+@preset
 @space(
     "sm_75",
     m=(64, 128, 256),

@@ -19,6 +19,7 @@ from fireiron import (
     Thread,
     Warp,
     conform,
+    preset,
     space,
     staged,
     through_shared,
@@ -27,6 +28,7 @@ from fireiron import (
 )
 
 
+@preset
 @space(
     "sm_70",
     m=(64, 128, 256),
@@ -95,11 +97,13 @@ def _swizzle(along_k: bool, chunk: int) -> Swizzle:
     return Swizzle(min(3, pieces), 3, max(3, pieces))
 
 
+@preset
 def small(spec: MatMulChain) -> MatMulChain:
     """Schedule a product too small for `gemm`'s tiles: 64x64x32 a block, 32x32 a warp."""
     return gemm(spec, 64, 64, 32, (32, 32))
 
 
+@preset
 def listing3(spec: MatMulChain, m: int = 16, n: int = 16) -> MatMulChain:
     """Schedule as the Fireiron paper's Listing 3: fragments straight from global memory, one tile a warp.
 
@@ -125,6 +129,7 @@ def listing3(spec: MatMulChain, m: int = 16, n: int = 16) -> MatMulChain:
     )
 
 
+@preset
 def listing5(spec: MatMulChain) -> MatMulChain:
     """Schedule as the Fireiron paper's Listing 5: padded shared memory, fragments of 16x16, a store by way of it.
 
@@ -164,6 +169,7 @@ def listing5(spec: MatMulChain) -> MatMulChain:
     )
 
 
+@preset
 def tvm(spec: MatMulChain, bx: int = 8, by: int = 64, step_k: int = 2, v: int = 8) -> MatMulChain:
     """Schedule as TVM's tutorial on tensor cores: 16x16 a warp, shared rows kept apart by `storage_align`.
 

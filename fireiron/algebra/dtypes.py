@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
+from fireiron.base.contract import checked_fields
 from fireiron.base.errors import SpecError
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["float", "int"]
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=checked_fields)
 class DType:
     """Describe one element type.
 

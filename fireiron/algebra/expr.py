@@ -65,21 +65,33 @@ from fireiron.algebra.index.printing import fits_int32, to_c
 from fireiron.algebra.index.python import to_python
 from fireiron.algebra.index.sums import terms_of
 from fireiron.algebra.index.walk import affine, evaluate, free, substitute, terms
+from fireiron.base.contract import checked
+from fireiron.base.errors import SpecError
+from fireiron.base.link import here
+from fireiron.base.names import check_name
 
 
+@checked
 def symbol(name: str, multiple_of: int = 1, minimum: int = 1, maximum: int = 2**30) -> Symbol:
     """Make a run-time size: a kernel parameter that is known to be a multiple of `multiple_of`.
 
+    Args:
+        name: of the parameter, by which calls and errors know it.
+        multiple_of: what every value is a multiple of.
+        minimum, maximum: the smallest and the largest value, 0 to 2**31 - 1.
+
     Raises:
-        ValueError: if no multiple lies between the minimum and the maximum, or `multiple_of` is not positive.
+        SpecError: `bad-name`; `bad-symbol` where no multiple lies between the minimum and the maximum.
     """
-    if multiple_of < 1:
-        raise ValueError(f"symbol {name}: multiple_of={multiple_of} is not positive")
-    made = Symbol(name, multiple_of, minimum, maximum)
-    low, high = made.range
-    if low is None or high is None or low > high:
-        raise ValueError(f"symbol {name}: no multiple of {multiple_of} lies between {minimum} and {maximum}")
-    return made
+    check_name("a size", name, keyword=True)
+    if multiple_of < 1 or not 0 <= minimum <= maximum < 2**31 or maximum // multiple_of * multiple_of < max(1, minimum):
+        raise SpecError(
+            "bad-symbol",
+            f"{name} has no value: a multiple of {multiple_of} between {minimum} and {maximum}",
+            fix="give multiple_of= of 1 and more, and a range up to 2**31 - 1 that holds a multiple of it",
+            link=here(),
+        )
+    return Symbol(name, multiple_of, minimum, maximum)
 
 
 __all__ = [

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import attrs
 
 from fireiron.algebra.index.nodes import Expr, Index, simplest
+from fireiron.base.contract import checked, shown, whole
 from fireiron.base.errors import LayoutError
+from fireiron.base.link import here
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,6 +22,7 @@ IndexTree: TypeAlias = "Index | tuple[IndexTree, ...]"
 Coord: TypeAlias = "Index | npt.NDArray[np.integer[Any]] | tuple[Coord, ...]"
 Leaf: TypeAlias = "tuple[Index, Index]"
 
+LIMIT = 2**40  # of an extent or a stride: products of a few stay far below what NumPy counts to
 _TOKEN = re.compile(r"\s*(\d+|[(),:])")
 
 
@@ -47,11 +50,18 @@ class Layout:
     stride: IndexTree
 
     def __attrs_post_init__(self) -> None:
-        if _validate(self.shape, self.stride, self):
+        try:
+            symbolic = _validate(self.shape, self.stride, self)
+        except LayoutError:
+            for name in ("shape", "stride"):
+                object.__setattr__(self, name, _whole_tree(getattr(self, name)))
+            symbolic = _validate(self.shape, self.stride, self)
+        if symbolic:
             object.__setattr__(self, "shape", _simplest(self.shape))
             object.__setattr__(self, "stride", _simplest(self.stride))
 
     @classmethod
+    @checked
     def parse(cls, text: str) -> Layout:
         """Read a layout from its shape:stride text; parentheses always make a tuple.
 
@@ -143,7 +153,15 @@ class Layout:
             >>> Layout((4, 8), (1, 4))(3, 2), Layout((4, 8), (1, 4))(11)
             (11, 11)
         """
-        return _offset(self, self.shape, self.stride, coord[0] if len(coord) == 1 else coord)
+        try:
+            return _offset(self, self.shape, self.stride, coord[0] if len(coord) == 1 else coord)
+        except TypeError:
+            raise LayoutError(
+                "bad-coordinate",
+                f"{', '.join(map(shown, coord))} is no coordinate of the layout {self}",
+                fix="give whole numbers, expressions of sizes, or arrays of integers",
+                link=here(),
+            ) from None
 
 
 def row_major(*shape: IndexTree) -> Layout:
@@ -226,19 +244,27 @@ def _validate(shape: IndexTree, stride: IndexTree, whole: Layout) -> bool:
         return found
     if isinstance(stride, tuple):
         raise _not_congruent(whole)
-    if not (shape > 0 if isinstance(shape, int) else _is_expr(shape)):
+    if not (0 < shape < LIMIT if isinstance(shape, int) else _is_expr(shape)):
         raise LayoutError(
             "bad-extent",
-            f"the layout {whole} has the extent {shape!r}: extents are positive ints or expressions",
+            f"the layout {shown(whole)} has the extent {shown(shape)}: extents are positive ints or expressions",
             fix="give every mode at least one element",
         )
-    if not (stride >= 0 if isinstance(stride, int) else _is_expr(stride)):
+    if not (0 <= stride < LIMIT if isinstance(stride, int) else _is_expr(stride)):
         raise LayoutError(
             "bad-stride",
-            f"the layout {whole} has the stride {stride!r}: strides are ints >= 0 or expressions",
+            f"the layout {shown(whole)} has the stride {shown(stride)}: strides are ints >= 0 or expressions",
             fix="start at the smallest offset and count upwards",
         )
     return isinstance(shape, Expr) or isinstance(stride, Expr)
+
+
+def _whole_tree(tree: Any) -> Any:
+    """Turn whole numbers of other libraries into Python's, and lists into tuples."""
+    if isinstance(tree, tuple | list):
+        return tuple(map(_whole_tree, cast("tuple[Any, ...]", tree)))
+    found = whole(tree)
+    return tree if found is None else found
 
 
 def _is_expr(leaf: object) -> bool:

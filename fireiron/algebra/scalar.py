@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, assert_never
 import attrs
 
 from fireiron.algebra.dtypes import DType
+from fireiron.base.names import named
 
 UnaryOp = Literal["neg", "abs", "exp", "log", "tanh", "sqrt", "rsqrt", "erf"]
 BinaryOp = Literal["add", "sub", "mul", "div", "max", "min", "lt", "le", "eq"]
@@ -45,7 +46,7 @@ class Constant:
 class Parameter:
     """Read a scalar kernel parameter (`alpha`), given by keyword at the call."""
 
-    name: str
+    name: str = attrs.field(validator=named("a scalar", keyword=True))
     dtype: DType
 
 

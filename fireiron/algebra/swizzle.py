@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import attrs
 
+from fireiron.base.contract import checked_fields, refused
 from fireiron.base.errors import LayoutError
 
 if TYPE_CHECKING:
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 Offset = TypeVar("Offset", int, "Expr", "npt.NDArray[np.integer[Any]]")
 
 
-@attrs.frozen
+MOST_BITS = 31  # of an offset
+
+
+@attrs.frozen(field_transformer=checked_fields)
 class Swizzle:
     """Exclusive-or `bits` bits of an offset, from bit `base + shift` on, into the bits from `base` on.
 
@@ -30,7 +34,7 @@ class Swizzle:
         shift: how far above the mixed bits their masks stand; at least `bits`, so that they do not overlap.
 
     Raises:
-        LayoutError: `bad-swizzle` for negative or overlapping parameters.
+        LayoutError: `bad-swizzle` for negative, huge or overlapping parameters.
 
     Source:
         PTX ISA, tensor swizzling modes; CuTe: `Swizzle<B, M, S>`.
@@ -45,6 +49,12 @@ class Swizzle:
     shift: int
 
     def __attrs_post_init__(self) -> None:
+        if max(self.bits, self.base, self.shift) > MOST_BITS:
+            raise LayoutError(
+                "bad-swizzle",
+                f"{self} moves bits beyond {MOST_BITS}",
+                fix="give bits, base and shift of a few bits each",
+            )
         if min(self.bits, self.base, self.shift) < 0:
             raise LayoutError(
                 "bad-swizzle", f"{self} has a negative parameter", fix="give bits, base and shift of at least 0"
@@ -60,8 +70,11 @@ class Swizzle:
         """Permute an int, an expression or an array of ints."""
         if not self.bits:
             return offset
-        mixed: Any = (offset >> self.shift) & (((1 << self.bits) - 1) << self.base)
-        return cast("Offset", offset ^ mixed)
+        try:
+            mixed: Any = (offset >> self.shift) & (((1 << self.bits) - 1) << self.base)
+            return cast("Offset", offset ^ mixed)
+        except TypeError:
+            raise refused(str(self), ("an offset", "a whole number, an expression, or an array"), offset) from None
 
     def __str__(self) -> str:
         return f"Swizzle({self.bits}, {self.base}, {self.shift})"

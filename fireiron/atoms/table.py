@@ -22,6 +22,7 @@ from fireiron.atoms.tma import FAMILY, POLICIES, TMA, hinted
 from fireiron.atoms.wgmma import GROUP as WGMMA
 from fireiron.atoms.wgmma import WIDTHS, wgmma, wgmma_near
 from fireiron.atoms.wmma import WMMA, WMMA_MOVES
+from fireiron.base.contract import shown
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import count
 from fireiron.language.atom import Atom, Product
@@ -93,7 +94,7 @@ def chosen_from(chosen: Atom | str | None, shape: tuple[int, ...] = ()) -> tuple
     if not isinstance(chosen, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DecompositionError(
             "unknown-atom",
-            f"{chosen!r} is no instruction",
+            f"{shown(chosen)} is no instruction",
             fix='give an atom, the start of names such as "mma.m16n8k16", or a microkernel',
         )
     found = tuple(atom for atom in _rows(chosen) if atom.name.startswith(chosen))

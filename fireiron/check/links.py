@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
-from fireiron.check.arguments import kind
 from fireiron.language.decompositions import (
     Chunks,
     Decomposition,
@@ -269,7 +268,6 @@ def prologs_applied(residual: Residual) -> None:
 
 def epilog(residual: Residual, memory: Memory, dtype: DType) -> None:
     """Refuse a second epilog, and accumulators outside registers or of fewer bits than the products."""
-    kind("epilog", memory, "a memory")
     (c, *_) = residual.playing("C")
     if c.memory.name != "GL":
         raise DecompositionError(
@@ -292,7 +290,6 @@ def epilog(residual: Residual, memory: Memory, dtype: DType) -> None:
 
 def split_size(residual: Residual, size: int) -> None:
     """Refuse chunks that hold nothing, or more than there is."""
-    kind("split", size, "a number")
     extent = residual.extents.get("K")
     if size < 1:
         raise DecompositionError("split-extent", f"a chunk of {size} along K holds nothing", fix="split by 1 or more")

@@ -7,11 +7,12 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
-from fireiron.base.errors import CheckError, CompileError, FireironError
+from fireiron.base.contract import refused
+from fireiron.base.errors import CallError, CheckError, CompileError, FireironError, UsageError
 from fireiron.base.link import here
 from fireiron.front.matmul import MatMulChain
 from fireiron.front.repeat import NUMBERS, Call, launches
@@ -77,6 +78,8 @@ def best(spec: MatMulChain, arch: str | None = None) -> Any:
         >>> best(matmul(256, 256, 64), "sm_80").residual.closed
         True
     """
+    if not isinstance(cast(object, spec), MatMulChain):
+        raise refused("best", ("a product", "what matmul(M, N, K) gives"), spec, UsageError)
     return choose(spec, arch).schedule
 
 
@@ -358,6 +361,8 @@ def gemm(
             result = launch(arrays, out, stream, operands)
             if result is not None:
                 return result
+    if key is None:
+        _check_call(a, b, out, layout, dtype, epilog, schedule)
     if epilog is not None or schedule is not None or operands or _is_view(a, b, out, dtype):
         from fireiron.front import fused
 
@@ -370,6 +375,29 @@ def gemm(
     if key is not None:
         launches.keep(key, arrays, call, made, result)
     return result
+
+
+def _check_call(a: Any, b: Any, out: Any, layout: object, dtype: object, *functions: object) -> None:
+    """Refuse what is no array, no layout, no element type or no function.
+
+    Raises:
+        CallError: `not-an-array`, `argument-kind`. SpecError: `unknown-dtype`.
+    """
+    from fireiron.algebra.dtypes import dtype as find_dtype
+    from fireiron.jit.arrays import describe
+
+    try:
+        for x, name in ((a, "a"), (b, "b"), *(() if out is None else ((out, "out"),))):
+            describe(x, name)
+        if dtype is not None:
+            find_dtype(dtype)
+    except FireironError as error:
+        raise error.located(here()) from None
+    if not isinstance(layout, str):
+        raise refused("layout=", ("a text", "one of NN, NT, TN, TT in quotes"), layout, CallError)
+    for name, function in zip(("epilog=", "schedule="), functions, strict=True):
+        if function is not None and not callable(function):
+            raise refused(name, ("a function", "a function"), function, CallError)
 
 
 def _is_view(a: Any, b: Any, out: Any, dtype: object) -> bool:

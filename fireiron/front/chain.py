@@ -15,6 +15,8 @@ from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.expr import Expr
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.swizzle import Swizzle
+from fireiron.atoms.table import chosen_from
+from fireiron.base.contract import asked, checked_methods
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.base.link import here
 from fireiron.base.records import evolve
@@ -80,6 +82,10 @@ class Chain:
     origin: Residual
     trail: tuple[Residual, ...] = ()
     path: str = ""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        checked_methods(cls, DecompositionError, _where, leave={"atom"})
 
     @property
     def residual(self) -> Residual:
@@ -189,7 +195,6 @@ class Chain:
 
         self._check(rules.still_open, self.residual, "load")
         found = self._check(rules.operand, self.residual, role_name(operand), isinstance(operand, Tensor))
-        self._check(arguments.kind, "load", memory, "a memory")
         self._check(rules.load, self.residual, found, memory)
         kind = found.dtype if dtype is None else self._check(find_dtype, dtype)
         move = MoveChain(self.program, (), move_of(self.residual, found.role, memory, kind), (), self.where)
@@ -206,9 +211,8 @@ class Chain:
         """Run a strategy on a Move, and see that it closes it."""
         from fireiron.front.moves import MoveChain
 
-        self._check(arguments.strategy, strategy)
         # A strategy is a user's function: nothing but this check holds it to its type.
-        result = cast(object, strategy(move))
+        result = cast(object, asked(strategy, move, said="strategy"))
         if not isinstance(result, MoveChain) or not result.residual.closed:
             name = getattr(strategy, "__name__", str(strategy))
             left = result.residual if isinstance(result, Chain) else repr(result)
@@ -226,7 +230,13 @@ class Chain:
 
     def _done_link(self, atom: Atom | Microkernel | str | None) -> Done:
         self._check(rules.still_open, self.residual, "done")
+        if atom is not None and not isinstance(cast(object, atom), Atom | Microkernel | str):
+            self._check(chosen_from, atom)
         return Done(atom, link=here())
+
+
+def _where(chain: Chain) -> str:
+    return chain.where
 
 
 def _named(sizes: tuple[int | Strided, ...], dims: tuple[str, str]) -> tuple[tuple[str, Extent], ...] | None:
@@ -257,9 +267,6 @@ class TileRefinements(Chain):
         Raises:
             DecompositionError: `level-nests`.
         """
-        self._check(arguments.kind, "to", level, "a level")
-        if units is not None:
-            self._check(arguments.kind, "units=", units, "a number")
         self._check(rules.level_nests, self._before, level)
         return self._refine(level=level, units=units, resident=resident, link=here())
 
@@ -274,7 +281,7 @@ class TileRefinements(Chain):
             order: along rows first (RowMajor), along columns first (ColMajor), in groups of rows (`Grouped(n)`), along
                 Hilbert curves (`Hilbert(n)`), or by a layout of ids.
         """
-        self._check(arguments.order, "layout", order)
+        self._check(arguments.order, order)
         return self._refine(order=order, link=here())
 
     def permute(self: T_, permutation: Callable[[Expr], Expr]) -> T_:
@@ -299,7 +306,7 @@ class TileRefinements(Chain):
         (*_, link) = self.links
         assert isinstance(link, Tile)
         if order is not None:
-            self._check(arguments.order, "persistent", order)
+            self._check(arguments.order, order)
         self._check(rules.persistent, self._before, link.level, share)
         return self._refine(persistent=True, order=link.order if order is None else order, share=share, link=here())
 
@@ -344,7 +351,6 @@ class SplitRefinements(Chain):
         """
         if chunks is None:
             return self._loops(unrolled=True)
-        self._check(arguments.kind, "unroll", chunks, "a number")
         if chunks < 1:
             raise DecompositionError(
                 "unroll-chunks",
@@ -374,7 +380,6 @@ class SplitRefinements(Chain):
         """
         (*above, link) = self.links
         assert isinstance(link, Split)
-        self._check(arguments.kind, "parallel", level, "a level")
         how = InOrder() if reduce is None else reduce
         self._check(parallel_rules.parallel, above, self._before, link, level, how)
         return self._refine(level=level, reduce=how, link=here())
@@ -407,7 +412,6 @@ class SplitRefinements(Chain):
         Raises:
             DecompositionError: `pipeline-stages`.
         """
-        self._check(arguments.kind, "pipeline", stages, "a number")
         if stages < 1:
             raise DecompositionError(
                 "pipeline-stages",
@@ -446,7 +450,6 @@ class LoadRefinements(Chain):
 
     def pad(self: L_, elements: int) -> L_:
         """Add elements to the buffer's leading stride, so that its rows start in other banks."""
-        self._check(arguments.kind, "pad", elements, "a number")
         if elements < 0:
             raise DecompositionError(
                 "pad", f"a pad of {elements} elements", fix="pad by 0 or more", link=here(), path=self.where
@@ -462,14 +465,12 @@ class LoadRefinements(Chain):
         Raises:
             DecompositionError: `swizzle-row` where it is wider than a row.
         """
-        self._check(arguments.kind, "swizzle", swizzle, "a swizzle")
         link = self._addressed("swizzle")
         self._check(rules.swizzle, self._before, attrs.evolve(link, swizzle=swizzle))
         return self._refine(swizzle=swizzle)
 
     def storage_layout(self: L_, layout: Order | Layout) -> L_:
         """Store the buffer in this order, or by this layout, instead of in its source's order."""
-        self._check(arguments.kind, "storage_layout", layout, "a storage")
         link = self._addressed("storage_layout")
         if isinstance(layout, Layout):
             self._check(rules.storage, self._before, link.role, layout, link.pad)

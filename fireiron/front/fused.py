@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from fireiron.algebra.dtypes import DType, default_accumulator, default_result
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.scalar import parameters
+from fireiron.base.contract import asked, shown
 from fireiron.base.errors import CallError, FireironError
 from fireiron.base.link import here
 from fireiron.front.best import compiled
@@ -134,7 +135,7 @@ def _kernel(
     made: MatMulChain | None = None
     key: tuple[Any, ...] = (spec.matmul, value, does, *numbers)
     if schedule is not None and does is None:
-        made = schedule(_followed(spec, value))
+        made = _scheduled(schedule, _followed(spec, value))
         key = (*key, digest(made.program, made.links, made.name))
     found = _kernels.get(key)
     if found is None:
@@ -149,7 +150,18 @@ def _compiled(
 ) -> CompiledKernel:
     if made is not None:
         return made.compile()
-    return compiled(_followed(spec, value)) if schedule is None else schedule(_followed(spec, value)).compile()
+    return (
+        compiled(_followed(spec, value)) if schedule is None else _scheduled(schedule, _followed(spec, value)).compile()
+    )
+
+
+def _scheduled(schedule: Scheduler, spec: MatMulChain) -> MatMulChain:
+    made = cast(object, asked(schedule, spec, said="schedule"))
+    if not isinstance(made, MatMulChain):
+        raise CallError(
+            "bad-schedule", f"schedule= gives {shown(made)}", fix="return what the spec's chain gives: simt.sgemm"
+        )
+    return made
 
 
 def _followed(spec: MatMulChain, value: Value | None) -> MatMulChain:

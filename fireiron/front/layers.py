@@ -8,6 +8,7 @@ from typing import TypeAlias, cast
 import attrs
 
 from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.base.contract import asked, checked
 from fireiron.base.errors import DecompositionError, FireironError, SpecError
 from fireiron.base.link import here
 from fireiron.check import layers as layer_rules
@@ -188,7 +189,7 @@ class LayersChain(Verbs, Chain):
             path = f"{self.where} > {one.weights.name}"
             made = LayerChain(self.program, (), layer_of(one.weights, self.residual), (), path)
             # The strategy is a user's function: nothing but this check holds it to its type.
-            result = cast(object, layer(made))
+            result = cast(object, asked(layer, made, said="layer strategy"))
             if not isinstance(result, LayerChain) or not result.residual.closed:
                 raise DecompositionError(
                     "unfinished-layer",
@@ -224,6 +225,7 @@ class LoadedLayers(LoadRefinements, LayersChain):
     """Layers whose last link is a load."""
 
 
+@checked
 def layers(
     out: Tensor, x: Tensor, *stack: tuple[Tensor, Op | Sequence[Op]] | Tensor, acc: object = None,
     arch: str | None = None,

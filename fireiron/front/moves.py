@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.atoms.tma import POLICIES, SPANS, Policy
+from fireiron.base.contract import checked, checks
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import here
 from fireiron.check import links as rules
@@ -127,6 +128,7 @@ class LoadedMove(LoadRefinements, MoveChain):
     """A Move whose last link is a load."""
 
 
+@checks("nbytes")
 def vector(nbytes: int | None = None) -> Strategy:
     """Move by vectors, dealt out to all threads in turn.
 
@@ -140,6 +142,7 @@ def vector(nbytes: int | None = None) -> Strategy:
     return strategy
 
 
+@checks("nbytes")
 def conform(nbytes: int | None = None) -> Strategy:
     """Move each thread's own elements of the register side, by the widest vectors that they form.
 
@@ -168,6 +171,7 @@ def ldmatrix() -> Strategy:
     return strategy
 
 
+@checked
 def movmatrix(load: Strategy | None = None) -> Strategy:
     """Load fragments across the direction in which an instruction takes them, and transpose them between registers.
 
@@ -184,6 +188,7 @@ def movmatrix(load: Strategy | None = None) -> Strategy:
     return strategy
 
 
+@checked
 def wmma(rows: int = 16, cols: int = 16) -> Strategy:
     """Move between memory and fragments of wmma, whose layout is the hardware's own, a whole warp at once.
 
@@ -197,6 +202,7 @@ def wmma(rows: int = 16, cols: int = 16) -> Strategy:
     return strategy
 
 
+@checks("nbytes")
 def cp_async(nbytes: int | None = None) -> Strategy:
     """Move from global to shared memory by asynchronous copies, dealt out to all threads in turn.
 
@@ -212,6 +218,7 @@ def cp_async(nbytes: int | None = None) -> Strategy:
     return strategy
 
 
+@checks("l2")
 def tma(span: int = 128, *, l2: Policy | None = None) -> Strategy:
     """Move whole boxes between global and shared memory by bulk copies, which one thread starts.
 
@@ -267,6 +274,7 @@ def _part(extent: int) -> int:
     return next(extent // n for n in range(1, extent + 1) if extent % n == 0 and extent // n <= MOST_BOX)
 
 
+@checked
 def stmatrix(trans: bool = False) -> Strategy:
     """Store fragments to shared memory by the instruction that collects them, rounded to 16 bits.
 
@@ -285,6 +293,7 @@ def stmatrix(trans: bool = False) -> Strategy:
     return strategy
 
 
+@checks("nbytes")
 def staged(nbytes: int | None = None) -> Strategy:
     """Move by way of registers: vectors from the source, then what forms on the other side.
 
@@ -300,6 +309,7 @@ def staged(nbytes: int | None = None) -> Strategy:
     return strategy
 
 
+@checked
 def through_shared(
     put: Strategy | None = None,
     take: Strategy | None = None,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
 import attrs
 
 from fireiron.algebra.dtypes import DType, i8, u8
 from fireiron.algebra.expr import Index, ceil_div, simplest
 from fireiron.algebra.scalar import Arg, Cast
+from fireiron.base.contract import checked, checked_fields
 from fireiron.base.errors import DecompositionError, SpecError
 from fireiron.base.text import count
-from fireiron.check import arguments
 from fireiron.front.chain import Strategy
 from fireiron.language.pointwise import Op, Value, accumulator, expression, simplified, substituted
 from fireiron.language.residual import Operand, Residual
@@ -20,7 +20,7 @@ from fireiron.language.specs import MatMul, broadcasts
 from fireiron.language.tensor import Tensor
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=checked_fields)
 class Save:
     """Store the value so far, and go on with it; see `save`."""
 
@@ -28,6 +28,7 @@ class Save:
     store: Strategy | None = None
 
 
+@checked
 def save(tensor: Tensor, store: Strategy | None = None) -> Save:
     """Make the op that also stores what the ops before it made, and hands it on unchanged.
 
@@ -42,7 +43,7 @@ def save(tensor: Tensor, store: Strategy | None = None) -> Save:
     return Save(tensor, store)
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=checked_fields)
 class Rows:
     """Fold the rows of the value so far, and go on with it; see `row_sum` and `row_max`."""
 
@@ -50,6 +51,7 @@ class Rows:
     op: Literal["add", "max"]
 
 
+@checked
 def row_sum(tensor: Tensor) -> Rows:
     """Make the op that also stores the sum of each row of what the ops before it made, and hands it on unchanged.
 
@@ -66,6 +68,7 @@ def row_sum(tensor: Tensor) -> Rows:
     return Rows(tensor, "add")
 
 
+@checked
 def row_max(tensor: Tensor) -> Rows:
     """Make the op that also stores the largest value of each row, as `row_sum` does sums."""
     return Rows(tensor, "max")
@@ -150,9 +153,8 @@ def ahead(wanted: Tensor | Sequence[Tensor], found: tuple[Tensor, ...]) -> tuple
     Raises:
         DecompositionError: `epilog-early`.
     """
-    tensors = tuple(wanted) if isinstance(wanted, tuple | list) else (cast(Tensor, wanted),)
+    tensors = (wanted,) if isinstance(wanted, Tensor) else tuple(wanted)
     for tensor in tensors:
-        arguments.kind("early=", tensor, "a tensor")
         if tensor not in found:
             names = ", ".join(t.name for t in found)
             raise DecompositionError(

@@ -10,6 +10,7 @@ import attrs
 
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.base.contract import asked, checked
 from fireiron.base.errors import DecompositionError, FireironError, SpecError
 from fireiron.base.link import here
 from fireiron.base.text import count
@@ -179,6 +180,7 @@ class LoadedProducts(LoadRefinements, ProductsChain):
     """Products whose last link is a load."""
 
 
+@checked
 def products(
     out: Tensor | tuple[Tensor, ...],
     *sums: Pair | Sequence[Pair],
@@ -246,7 +248,7 @@ def _names(op: Callable[..., Any] | None, count: int) -> tuple[str, ...]:
 def _values(op: Callable[..., Value | tuple[Value, ...]] | None, spec: programs.Products) -> tuple[Value, ...]:
     sums = tuple(read(tensor) for tensor in spec.held)
     # The op is a user's function: nothing but this check holds it to its type.
-    result = cast(object, sums[0] if op is None else op(*sums))
+    result = cast(object, sums[0] if op is None else asked(op, *sums, said="op"))
     values = cast("tuple[object, ...]", result if isinstance(result, tuple) else (result,))
     if len(values) != len(spec.outs) or not all(isinstance(v, Value) for v in values):
         raise SpecError(

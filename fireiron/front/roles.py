@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import attrs
 
+from fireiron.base.contract import checked_fields
 from fireiron.base.errors import FireironError
 from fireiron.language.decompositions import Decomposition, Done, Microkernel
 from fireiron.language.tensor import Tensor
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=checked_fields)
 class Role:
     """Name an operand of the residual spec."""
 

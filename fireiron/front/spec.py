@@ -10,6 +10,7 @@ import attrs
 from fireiron.algebra.dtypes import b1, default_result, i32
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.expr import Index
+from fireiron.base.contract import asked, checked, checks
 from fireiron.base.errors import FireironError, SpecError
 from fireiron.base.link import here
 from fireiron.front.elementwise import ElementwiseChain
@@ -33,6 +34,7 @@ def _coefficient(value: float | str) -> Coefficient:
     return Coefficient(name=value) if isinstance(value, str) else Coefficient(value=float(value))
 
 
+@checked
 def MatMul(
     A: Tensor,
     B: Tensor,
@@ -77,6 +79,7 @@ def MatMul(
     return MatMulChain(program, (), start(spec))
 
 
+@checks("M", "N", "K", "batch", "groups")
 def matmul(
     M: Index,
     N: Index,
@@ -143,6 +146,7 @@ def matmul(
     return MatMul(a, b, c, alpha=alpha, beta=beta, acc=acc, product=product, groups=ends, arch=arch)
 
 
+@checked
 def Move(src: Tensor, dst: Tensor, *, arch: str | None = None) -> MoveChain:
     """Start a schedule of a copy in global memory; the element type is converted where it differs.
 
@@ -161,6 +165,7 @@ def Move(src: Tensor, dst: Tensor, *, arch: str | None = None) -> MoveChain:
     return MoveChain(program, (), start(spec))
 
 
+@checked
 def Init(dst: Tensor, value: float = 0.0, *, arch: str | None = None) -> ElementwiseChain:
     """Start a schedule that sets every element.
 
@@ -172,6 +177,7 @@ def Init(dst: Tensor, value: float = 0.0, *, arch: str | None = None) -> Element
     return ElementwiseChain(task_of(spec, arch), (), start(spec))
 
 
+@checked
 def Pointwise(op: Callable[..., Value], *tensors: Tensor, arch: str | None = None) -> ElementwiseChain:
     """Start a schedule that computes the last tensor from the others, element by element.
 
@@ -190,7 +196,7 @@ def Pointwise(op: Callable[..., Value], *tensors: Tensor, arch: str | None = Non
     *ins, out = [_named(t, f"X{i}" if i < len(tensors) - 1 else "Y") for i, t in enumerate(tensors)]
     try:
         # The op is a user's function: nothing but this check holds it to its type.
-        value = cast(object, op(*(read(t) for t in ins)))
+        value = cast(object, asked(op, *(read(t) for t in ins), said="op"))
         if not isinstance(value, Value):
             raise SpecError("bad-op", f"the op returned {value!r}", fix="return an expression of the inputs")
         if value.dtype != out.dtype:

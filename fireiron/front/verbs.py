@@ -196,16 +196,17 @@ class Verbs(Chain):
         self._closed("time")
         return _compiled(self).time(*inputs, out=out, flops=self.flops(**scalars), **scalars)
 
-    def flops(self, **sizes: Any) -> float:
+    def flops(self, **sizes: float) -> float:
         """Count the floating-point (or integer) operations of products, 0 for other specs."""
         from fireiron.algebra.expr import as_expr, evaluate
 
+        known = {name: int(size) for name, size in sizes.items() if float(size).is_integer()}
         total = 0.0
         for extents in products_of(self.program.spec):
             part = 2.0
             for size in extents:
                 try:
-                    part *= int(evaluate(as_expr(size), sizes))
+                    part *= int(evaluate(as_expr(size), known))
                 except KeyError:
                     return 0.0
             total += part

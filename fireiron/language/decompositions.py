@@ -15,6 +15,7 @@ from fireiron.algebra.expr import Expr, Index
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import exactly
 from fireiron.algebra.swizzle import Swizzle
+from fireiron.base.contract import checked_fields
 from fireiron.base.link import Link
 from fireiron.language.atom import Atom
 from fireiron.language.levels import Level, Memory
@@ -24,7 +25,7 @@ from fireiron.language.tensor import ColMajor, Order, RowMajor, Tensor, TileOrde
 _link = attrs.field(default=None, eq=False, repr=False)
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=checked_fields)
 class Strided:
     """Size a tile as chunks at a stride: `Strided((4, 32), (4, 16))` takes 4 rows every 32 and 4 columns every 16."""
 
@@ -59,7 +60,7 @@ class Widest:
         return f"{self.nbytes} B" if self.exact else f"up to {self.nbytes} B"
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=checked_fields)
 class StreamK:
     """Give persistent blocks, or clusters, equal shares of all tiles' chunks of K (stream-K).
 
@@ -113,7 +114,7 @@ class Tile:
     link: Link | None = _link
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=checked_fields)
 class Specialised:
     """Give a split's loads to warps of their own.
 
@@ -128,7 +129,7 @@ class Specialised:
     prefetch: int = 0
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=checked_fields)
 class InOrder:
     """Add the sums of a parallel split's units in a fixed order: the same bits in every run.
 
@@ -162,7 +163,7 @@ class ByTma:
         return "by bulk additions to C"
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=checked_fields)
 class ByCluster:
     """Let the blocks of a parallel split be a cluster, which read each other's sums out of shared memory.
 
@@ -325,7 +326,7 @@ class Own:
     link: Link | None = _link
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=checked_fields)
 class Microkernel:
     """Close a spec with CUDA source.
 

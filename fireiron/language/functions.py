@@ -13,8 +13,10 @@ from typing import Any
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.dtypes import f32
 from fireiron.algebra.scalar import Custom
+from fireiron.base.contract import checked, checks
 from fireiron.base.errors import SpecError
 from fireiron.base.link import here
+from fireiron.base.names import check_name
 from fireiron.language.pointwise import (
     Op,
     Operand,
@@ -139,13 +141,21 @@ def saturate(dtype: object) -> Op:
     return lambda x: cast_to(x, kind)
 
 
+@checks("mask")
 def dropout(mask: Operand, keep: float) -> Op:
     """Make the op that drops what a mask has zeros for, and scales the rest by 1 / keep.
 
     Args:
         mask: a tensor of any type, broadcast over the output.
         keep: the part that is kept, above 0.
+
+    Raises:
+        SpecError: `dropout-keep`.
     """
+    if not 0 < keep <= 1:
+        raise SpecError(
+            "dropout-keep", f"dropout keeps {keep} of the values", fix="give a part above 0, up to 1", link=here()
+        )
     return lambda x: where(mask, x * (1 / keep), 0)
 
 
@@ -198,6 +208,7 @@ def normalise(mean: Operand, rstd: Operand, gain: Operand | None = None, bias: O
     return op
 
 
+@checked
 def custom(
     name: str, source: str, numpy: Callable[..., Any], *, parameters: tuple[str, ...] = ("x",), dtype: object = None
 ) -> Callable[..., Value]:
@@ -227,6 +238,12 @@ def custom(
             f"custom({name!r}, {source!r}) of {parameters} is no function",
             fix="give identifiers for the name and the parameters, and C++ that computes something",
             link=here(),
+        )
+    for word in (name, *parameters):
+        check_name("a function or its parameter", word)
+    if len({*parameters}) < len(parameters):
+        raise SpecError(
+            "bad-custom", f"two parameters of {name} have one name: {parameters}", fix="rename one", link=here()
         )
     kind = None if dtype is None else find_dtype(dtype)
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import attrs
 
 from fireiron.algebra.layout import Layout
+from fireiron.base.contract import checked, checked_fields
 from fireiron.base.errors import SpecError
 from fireiron.base.link import here
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, field_transformer=checked_fields)
 class Level:
     """Name a group of threads, and say how it sits inside its parent.
 
@@ -79,6 +80,7 @@ QuadPair = Level("QuadPair", Warp, Layout((4, 2), (1, 16)), 8)
 Thread = Level("Thread", QuadPair, Layout(1, 1), 1)
 
 
+@checked
 def Group(level: Level, count: int) -> Level:
     """Make a level of `count` neighbouring units of another; `Group(Warp, 4)` is the Warpgroup.
 
@@ -105,7 +107,7 @@ def Group(level: Level, count: int) -> Level:
 LEVELS = (Kernel, Cluster, Block, Warpgroup, Warp, QuadPair, Thread)
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, field_transformer=checked_fields)
 class Memory:
     """Name a memory, and the level at which one copy of a buffer in it is shared.
 

@@ -29,6 +29,7 @@ from fireiron.algebra.scalar import (
     with_children,
 )
 from fireiron.algebra.simplify import simplify
+from fireiron.base.contract import asked, checked
 from fireiron.base.errors import SpecError
 from fireiron.language.tensor import Tensor
 
@@ -128,6 +129,7 @@ def read(tensor: Tensor) -> Value:
     return Value(Arg(1, tensor.dtype), (tensor,))
 
 
+@checked
 def parameter(name: str, dtype: object) -> Value:
     """Read a scalar kernel parameter, given by keyword at the call.
 
@@ -281,7 +283,7 @@ def expression(ops: tuple[Op, ...], value: Value) -> Value:
             raise SpecError(
                 "bad-op", f"{op} is no op", fix="give functions of the accumulator: relu, add(bias), lambda x: x * 2"
             )
-        result = cast(object, op(value))
+        result = cast(object, asked(op, value, said="op"))
         if not isinstance(result, Value):
             name = getattr(op, "__name__", repr(op))
             raise SpecError(

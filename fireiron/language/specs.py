@@ -9,7 +9,9 @@ import attrs
 from fireiron.algebra.dtypes import DType, b1, default_accumulator, i32
 from fireiron.algebra.expr import Index
 from fireiron.algebra.scalar import Scalar, exactly
+from fireiron.base.contract import checked_fields
 from fireiron.base.errors import SpecError
+from fireiron.base.names import named
 from fireiron.language.atom import Product
 from fireiron.language.programs import (
     BATCH,
@@ -23,11 +25,11 @@ from fireiron.language.programs import (
 from fireiron.language.tensor import Tensor
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=checked_fields)
 class Coefficient:
     """Scale by a number that is baked in, or by a kernel parameter of this name given at the call."""
 
-    name: str = ""
+    name: str = attrs.field(default="", validator=named("a scalar", keyword=True, empty=True))
     value: float = attrs.field(default=1.0, eq=exactly)
 
     @property

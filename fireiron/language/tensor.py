@@ -11,8 +11,10 @@ from fireiron.algebra.dtypes import DType, f32
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.expr import Expr, Index, as_expr, simplest
 from fireiron.algebra.layout import Layout
+from fireiron.base.contract import checked_fields, checks
 from fireiron.base.errors import SpecError
 from fireiron.base.link import here
+from fireiron.base.names import named
 from fireiron.language.levels import GL, Memory
 
 
@@ -30,7 +32,7 @@ RowMajor = Order("RowMajor")
 ColMajor = Order("ColMajor")
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=checked_fields)
 class Grouped:
     """Count tiles so that blocks in flight together share operands: `rows` tile rows at a time, column by column.
 
@@ -43,7 +45,7 @@ class Grouped:
         return f"Grouped({self.rows})"
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=checked_fields)
 class Hilbert:
     """Count tiles along Hilbert curves, so that those of blocks in flight lie close together in both dimensions.
 
@@ -60,7 +62,7 @@ class Hilbert:
 TileOrder: TypeAlias = Order | Grouped | Hilbert | Layout
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=checked_fields)
 class Tensor:
     """Describe an operand: shape and strides count elements, in mathematical order (batch, rows, columns).
 
@@ -72,7 +74,7 @@ class Tensor:
         strides: elements between neighbours along each dimension (0 for a broadcast dimension).
     """
 
-    name: str
+    name: str = attrs.field(validator=named("a tensor", empty=True))
     shape: tuple[Index, ...]
     dtype: DType
     strides: tuple[Index, ...]
@@ -124,6 +126,7 @@ class Tensor:
         return f"{self.name}[{', '.join(map(str, self.shape))}].{self.dtype}.{self.memory}"
 
 
+@checks("rows", "cols", "batch", "order")
 def Matrix(
     rows: Index,
     cols: Index,
@@ -227,6 +230,7 @@ def _found(dtype: object) -> DType:
         raise error.located(here()) from None
 
 
+@checks("extent")
 def Vector(extent: Index, dtype: object = f32, *, name: str, along: Order = RowMajor) -> Tensor:
     """Describe a vector that broadcasts over a matrix.
 

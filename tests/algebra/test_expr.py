@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from fireiron import FireironError
 from fireiron.algebra.expr import (
     FALSE,
     TRUE,
@@ -239,7 +240,7 @@ def test_mistakes_are_refused() -> None:
         _ = x // 0
     with pytest.raises(TypeError):
         _ = x + 1.5  # type: ignore[operator]
-    with pytest.raises(ValueError, match="no multiple of 8"):
+    with pytest.raises(FireironError, match="a multiple of 8 between 1 and 7"):
         symbol("S", multiple_of=8, minimum=1, maximum=7)
 
 

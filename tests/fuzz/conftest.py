@@ -1,4 +1,4 @@
-"""Let tests import the drawer as the commands do."""
+"""Let tests of this folder import its programs, as the commands do."""
 
 from __future__ import annotations
 
