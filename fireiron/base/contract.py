@@ -237,6 +237,11 @@ def asked(function: Callable[..., Any], *args: Any, said: str) -> Any:
         ) from None
 
 
+def unchecked(function: Any) -> Any:
+    """Give the function whose arguments `checked` holds to its annotations; another function as it is."""
+    return function.__wrapped__ if function.__globals__ is globals() and hasattr(function, "__wrapped__") else function
+
+
 def checks(*leave: str, least: bool = False, locate: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make the decorator that `checked` is, with options: names of parameters that the function checks itself."""
     return lambda function: checked(function, leave=frozenset(leave), least=least, locate=locate)

@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from fireiron.algebra.dtypes import DType
+from fireiron.base.contract import unchecked
 
 MOST_CODES = 4096
 DEEPEST = 8  # of functions that call functions: recursive ones end here
@@ -147,6 +148,7 @@ def _module(value: Any, depth: int) -> object:
 
 
 def _function(value: Any, depth: int) -> object:
+    value = unchecked(value)
     cells: tuple[CellType, ...] | None = value.__closure__
     ours = str(value.__globals__.get("__name__")).partition(".")[0] == "fireiron"  # wraps() copies __module__
     if ours and not cells:
