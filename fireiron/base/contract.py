@@ -256,7 +256,9 @@ def checked_methods(
     """
     for name, method in list(vars(kind).items()):
         if inspect.isfunction(method) and (not name.startswith("_") or name == "__call__"):
-            rest = [p.name for p in inspect.signature(method).parameters.values() if p.kind is p.VAR_POSITIONAL]
+            code = method.__code__
+            places = code.co_argcount + code.co_kwonlyargcount
+            rest = code.co_varnames[places : places + 1] if code.co_flags & inspect.CO_VARARGS else ()
             setattr(kind, name, checked(method, family=family, where=where, leave={*rest, *leave}))
 
 

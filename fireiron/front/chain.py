@@ -15,7 +15,6 @@ from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.expr import Expr
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.swizzle import Swizzle
-from fireiron.atoms.table import chosen_from
 from fireiron.base.contract import asked, checked_methods
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.base.link import here
@@ -231,6 +230,8 @@ class Chain:
     def _done_link(self, atom: Atom | Microkernel | str | None) -> Done:
         self._check(rules.still_open, self.residual, "done")
         if atom is not None and not isinstance(cast(object, atom), Atom | Microkernel | str):
+            from fireiron.atoms.table import chosen_from
+
             self._check(chosen_from, atom)
         return Done(atom, link=here())
 
