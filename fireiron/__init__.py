@@ -82,7 +82,7 @@ from fireiron.language.levels import (
 )
 from fireiron.language.pointwise import Op, Value, parameter, where
 from fireiron.language.pointwise import cast_to as cast
-from fireiron.language.tensor import ColMajor, Grouped, Hilbert, Matrix, RowMajor, Tensor, Vector
+from fireiron.language.tensor import ColMajor, Grouped, Hilbert, Matrix, RowMajor, Tensor, Vector, tensor
 
 __version__ = VERSION
 
@@ -93,6 +93,27 @@ if TYPE_CHECKING:
     from fireiron.front.best import best, gemm
     from fireiron.front.layers import LayerChain, LayersChain, layers
     from fireiron.front.products import ProductsChain, products
+    from fireiron.front.program import ProgramChain, program
+    from fireiron.language.trace import (
+        dim,
+        einsum,
+        extent,
+        log_softmax,
+        logsumexp,
+        mean,
+        mean_and_variance,
+        prod,
+        softmax,
+    )
+    from fireiron.language.trace import (
+        max as max,
+    )
+    from fireiron.language.trace import (
+        min as min,
+    )
+    from fireiron.language.trace import (
+        sum as sum,
+    )
     from fireiron.tune.space import space
 
 __all__ = [
@@ -129,6 +150,7 @@ __all__ = [
     "Op",
     "Pointwise",
     "ProductsChain",
+    "ProgramChain",
     "QuadPair",
     "Role",
     "RowMajor",
@@ -157,12 +179,15 @@ __all__ = [
     "cp_async",
     "custom",
     "dequantise",
+    "dim",
     "dropout",
     "e4m3",
     "e5m2",
+    "einsum",
     "equal",
     "erf",
     "exp",
+    "extent",
     "f16",
     "f32",
     "f64",
@@ -176,15 +201,21 @@ __all__ = [
     "layers",
     "ldmatrix",
     "log",
+    "log_softmax",
+    "logsumexp",
     "matmul",
     "maximum",
+    "mean",
+    "mean_and_variance",
     "microkernel",
     "minimum",
     "movmatrix",
     "normalise",
     "parameter",
     "preset",
+    "prod",
     "products",
+    "program",
     "quantise",
     "relu",
     "row_max",
@@ -195,6 +226,7 @@ __all__ = [
     "scale",
     "sigmoid",
     "silu",
+    "softmax",
     "space",
     "sqrt",
     "staged",
@@ -202,6 +234,7 @@ __all__ = [
     "stream_k",
     "symbol",
     "tanh",
+    "tensor",
     "tf32",
     "through_shared",
     "tma",
@@ -216,6 +249,12 @@ __all__ = [
 _LATER = {
     "best": "front.best", "gemm": "front.best", "LayerChain": "front.layers", "LayersChain": "front.layers",
     "layers": "front.layers", "ProductsChain": "front.products", "products": "front.products", "space": "tune.space",
+    "ProgramChain": "front.program", "program": "front.program",
+    **dict.fromkeys(
+        ("dim", "einsum", "extent", "log_softmax", "logsumexp", "max", "mean", "mean_and_variance", "min", "prod",
+         "softmax", "sum"),
+        "language.trace",
+    ),
 }  # fmt: skip
 
 

@@ -109,6 +109,24 @@ def chosen_from(chosen: Atom | str | None, shape: tuple[int, ...] = ()) -> tuple
     return found
 
 
+@lru_cache
+def exchange(nbytes: int) -> Atom:
+    """Find the instruction by which the lanes of a warp read registers of each other.
+
+    Args:
+        nbytes: of an element.
+
+    Raises:
+        DecompositionError: `no-atom` where none moves so many bytes.
+    """
+    found = next((atom for atom in TABLE if atom.kind == "Shuffle" and atom.nbytes == nbytes), None)
+    if found is None:
+        raise DecompositionError(
+            "no-atom", f"lanes exchange no elements of {nbytes} bytes", fix="compute in a type of 2, 4 or 8 bytes"
+        )
+    return found
+
+
 def matching(
     kind: str,
     shape: tuple[int, ...],

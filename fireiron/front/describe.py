@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from fireiron.language.decompositions import Decomposition, Done, Each, Epilog, Load, Own, Prolog, Split, Tile, Widest
+from fireiron.language.decompositions import (
+    Decomposition,
+    Done,
+    Each,
+    Epilog,
+    Load,
+    Own,
+    Prolog,
+    Results,
+    Split,
+    Tile,
+    Widest,
+)
 
 
 def describe(link: Decomposition) -> str:
@@ -27,5 +39,5 @@ def describe(link: Decomposition) -> str:
             return f"prolog {link.role}"
         case Each(chains):
             return "each layer" if len(chains) == 1 else f"each of {len(chains)} layers"
-        case Epilog(memory=memory):
+        case Epilog(memory=memory) | Results(memory=memory):
             return f"epilog {memory}"

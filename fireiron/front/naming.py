@@ -8,6 +8,7 @@ from fireiron.language.decompositions import Chunks, Decomposition, Epilog, Spli
 from fireiron.language.levels import Block
 from fireiron.language.programs import Layers, Products
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Task
+from fireiron.language.steps import Program
 
 
 def kernel_name(program: Task, links: Sequence[Decomposition]) -> str:
@@ -44,6 +45,9 @@ def kernel_name(program: Task, links: Sequence[Decomposition]) -> str:
             types = [str(dst.dtype)]
         case Pointwise(out=out):
             types = [str(out.dtype)]
+        case Program(inputs=inputs, outputs=outputs):
+            preset = preset or spec.name
+            types = list(dict.fromkeys(str(t.dtype) for t in (*inputs[:1], *outputs)))
     words = (preset or type(spec).__name__.lower(), f"{tile}{chunk}", *types)
     return "_".join(word for word in words if word)
 

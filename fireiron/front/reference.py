@@ -34,6 +34,7 @@ from fireiron.front.bounded import (
     unit,
 )
 from fireiron.front.programs import bound_of_program, of_layers, of_products
+from fireiron.front.steps import of_steps
 from fireiron.front.sums import converted, product
 from fireiron.front.verbs import Verbs
 from fireiron.kernel.ir.statements import Call, walk
@@ -42,6 +43,7 @@ from fireiron.language.pointwise import Value
 from fireiron.language.programs import Layers, Products
 from fireiron.language.residual import after
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, written_by
+from fireiron.language.steps import Program
 from fireiron.language.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -164,6 +166,8 @@ def references(schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[st
             case Pointwise(op, ins, out):
                 result = evaluate(op, (exact(np.zeros(())), *(read(x) for x in ins)), numbers)
                 return {out.name: broadcast(cast(result, out.dtype), mathematical(out, arrays[out.name]).shape)}
+            case Program() as spec:
+                return of_steps(spec, read, numbers)
             case _ as never:
                 assert_never(never)
 

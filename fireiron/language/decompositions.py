@@ -200,6 +200,7 @@ class Split:
         reduce: how the units' sums become one.
         promoted: the element type in which the products of each chunk are summed on their own, before they are added to
             the accumulators with all that prologs above multiply by; None where products add to the accumulators.
+        dim: which dim is cut; K of products.
     """
 
     size: Index
@@ -213,12 +214,14 @@ class Split:
     level: Level | None = None
     reduce: Reduction = InOrder()
     promoted: DType | None = None
+    dim: str = "K"
     link: Link | None = _link
 
     @property
     def words(self) -> str:
         """Name the link in paths: by its chunk, or by their number, and by who takes them."""
-        cut = f"split {self.size}" if self.ways is None else f"split {self.ways} ways"
+        dim = "" if self.dim == "K" else f"{self.dim} "
+        cut = f"split {dim}{self.size}" if self.ways is None else f"split {dim}{self.ways} ways"
         return cut if self.level is None else f"{cut} to {self.level}"
 
 
@@ -319,6 +322,24 @@ class Epilog:
 
 
 @attrs.frozen
+class Results:
+    """Keep a program's results in registers, and store its outputs from there.
+
+    Args:
+        memory: where folds keep their state, and where results wait for their store.
+        stores: for each output, by its name, the links of the Move that stores it.
+    """
+
+    memory: Memory
+    stores: tuple[tuple[str, tuple[Decomposition, ...]], ...]
+    link: Link | None = _link
+
+    def of(self, name: str) -> tuple[Decomposition, ...]:
+        """Give the links that store an output."""
+        return dict(self.stores)[name]
+
+
+@attrs.frozen
 class Own:
     """Descend a register Move to the elements that each unit of `level` holds."""
 
@@ -368,7 +389,7 @@ class Each:
     link: Link | None = _link
 
 
-Decomposition: TypeAlias = Tile | Split | Load | Prolog | Epilog | Own | Each | Done
+Decomposition: TypeAlias = Tile | Split | Load | Prolog | Epilog | Results | Own | Each | Done
 
 
 def every(links: Iterable[Decomposition]) -> tuple[Decomposition, ...]:
@@ -398,6 +419,7 @@ __all__ = [
     "Own",
     "Prolog",
     "Reduction",
+    "Results",
     "Specialised",
     "Split",
     "StreamK",

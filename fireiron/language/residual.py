@@ -8,7 +8,8 @@ from typing import Literal, TypeAlias
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Index
+from fireiron.algebra.expr import Index, Var, as_expr, simplest
+from fireiron.base.errors import SpecError
 from fireiron.base.records import evolve
 from fireiron.language.decompositions import (
     Chunks,
@@ -20,17 +21,19 @@ from fireiron.language.decompositions import (
     Load,
     Own,
     Prolog,
+    Results,
     Split,
     Tile,
     Widest,
 )
-from fireiron.language.levels import Kernel, Level, Memory
+from fireiron.language.levels import GL, Kernel, Level, Memory
 from fireiron.language.pointwise import Value
 from fireiron.language.programs import BATCH, Layers, Products
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, dims_of
+from fireiron.language.steps import Program, Ref, Step
 from fireiron.language.tensor import Tensor
 
-Kind: TypeAlias = Literal["MatMul", "Move", "Init", "Pointwise", "Layers"]
+Kind: TypeAlias = Literal["MatMul", "Move", "Init", "Pointwise", "Layers", "Program"]
 
 
 @attrs.frozen(slots=False)
@@ -64,7 +67,7 @@ class Residual:
     """Describe the spec that a chain has left to decompose.
 
     Args:
-        kind: MatMul, Move, Init, Pointwise or Layers.
+        kind: MatMul, Move, Init, Pointwise, Layers or Program.
         level: the level whose unit executes it.
         sizes: extent of each dimension; None where a vector's width is still open.
         operands: in the spec's order.
@@ -140,6 +143,13 @@ def start(spec: Spec) -> Residual:
         case Layers(x, layers, y):
             sizes, weights = (("M", x.shape[0]), ("K", x.shape[1])), tuple(layer.weights for layer in layers)
             return Residual("Layers", Kernel, sizes, (operand("A", x), operand("C", y)), weights=weights)
+        case Program():
+            sizes = tuple((d.name, simplest(as_expr(d.extent))) for d in spec.dims if d.extent is not None)
+            operands = tuple(
+                Operand(role, ref.tensor, GL, ref.dtype, tuple(d.name for d in ref.dims))
+                for role, ref in refs_by_role(spec).items()
+            )
+            return Residual("Program", Kernel, sizes, operands)
         case Products():
             depths = tuple(dict.fromkeys(a.shape[-1] for a in spec.lefts))
             return Residual(
@@ -154,6 +164,39 @@ def start(spec: Spec) -> Residual:
                 sums=tuple(operand(*x) for x in roles("C", spec.held)),
                 depths=depths if len(depths) > 1 else (),
             )
+
+
+def refs_by_role(program: Program) -> dict[str, Ref]:
+    """Name each way in which a program reads or writes a tensor of the caller: by the tensor, and its dims if several.
+
+    Raises:
+        SpecError: `affine-read` where an index is not one dim alone.
+    """
+    outside = {t.name for t in (*program.inputs, *program.outputs)}
+    found: dict[str, Ref] = {}
+    order = [ref for t in program.inputs for s in program.steps for ref in s.reads if ref.name == t.name]
+    order += [ref for s in program.steps for ref in s.outs if ref.name in outside]
+    for ref in order:
+        role = next((r for r, known in found.items() if known == ref), None)
+        if role is None:
+            _plain_index(ref)
+            found[ref.name if ref.name not in found else f"{ref.name} {' '.join(d.name for d in ref.dims)}"] = ref
+    return found
+
+
+def _plain_index(ref: Ref) -> None:
+    if any(not isinstance(e, Var) for e in ref.index) or len(ref.dims) < len(ref.index):
+        raise SpecError(
+            "affine-read",
+            f"{ref} is read at a place that is computed from dims",
+            fix="index each dimension by one dim of its own",
+        )
+
+
+def named_reads(program: Program, step: Step) -> tuple[str, ...]:
+    """Give the role of each read of a step; results of other steps go by their own names."""
+    roles = refs_by_role(program)
+    return tuple(next((r for r, known in roles.items() if known == ref), ref.name) for ref in step.reads)
 
 
 def layer_of(weights: Tensor, around: Residual) -> Residual:
@@ -224,7 +267,7 @@ def apply(link: Decomposition, residual: Residual) -> Residual:
             level = link.level or residual.level
             return evolve(residual, level=level, sizes=_tiled(link, residual))
         case Split(size):
-            sizes = tuple((dim, size if dim == "K" else extent) for dim, extent in residual.sizes)
+            sizes = tuple((dim, size if dim == link.dim else extent) for dim, extent in residual.sizes)
             operands = residual.operands if link.promoted is None else promoted(residual.operands, link.promoted)
             level = link.level or residual.level
             return evolve(residual, level=level, sizes=sizes, depths=(), operands=operands)
@@ -239,6 +282,8 @@ def apply(link: Decomposition, residual: Residual) -> Residual:
             return evolve(residual, operands=(*kept, *sums), sums=())
         case Epilog():
             return _moved(residual, "C", link.memory, link.dtype)
+        case Results():
+            return residual
         case Own(level):
             sizes = tuple((dim, None) for dim, _ in residual.sizes)
             return evolve(residual, level=level, sizes=sizes)

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from fireiron.algebra.dtypes import DType, b1, default_accumulator, i32
-from fireiron.algebra.expr import Index
+from fireiron.algebra.expr import Index, simplest
 from fireiron.algebra.scalar import Scalar, exactly
 from fireiron.base.contract import checked_fields
 from fireiron.base.errors import SpecError
@@ -22,6 +22,7 @@ from fireiron.language.programs import (
     check_products,
     different_names,
 )
+from fireiron.language.steps import Program, check_program, refs_dims
 from fireiron.language.tensor import Tensor
 
 
@@ -109,7 +110,7 @@ class Pointwise:
     out: Tensor
 
 
-Spec: TypeAlias = MatMul | Move | Init | Pointwise | Products | Layers
+Spec: TypeAlias = MatMul | Move | Init | Pointwise | Products | Layers | Program
 
 
 @attrs.frozen
@@ -148,6 +149,8 @@ def task_of(spec: Spec, arch: str | None = None) -> Task:
             check_products(spec)
         case Layers():
             check_layers(spec)
+        case Program():
+            check_program(spec)
     return Task(spec, arch)
 
 
@@ -238,6 +241,8 @@ def tensors_of(spec: Spec) -> tuple[Tensor, ...]:
             return *operands, *outs
         case Layers(x, layers, y):
             return x, *(layer.weights for layer in layers), y
+        case Program(inputs=inputs, outputs=outputs):
+            return *inputs, *outputs
 
 
 def written_by(spec: Spec) -> tuple[Tensor, ...]:
@@ -249,6 +254,8 @@ def written_by(spec: Spec) -> tuple[Tensor, ...]:
             return outs
         case Layers(Y=out):
             return (out,)
+        case Program(outputs=outputs):
+            return outputs
 
 
 def products_of(spec: Spec) -> tuple[tuple[Index, ...], ...]:
@@ -261,6 +268,12 @@ def products_of(spec: Spec) -> tuple[tuple[Index, ...], ...]:
             return tuple((*spec.outs[0].shape, a.shape[-1]) for a, _, _ in spec.pairs)
         case Layers(x, layers):
             return tuple((x.shape[0], layer.width, layer.depth) for layer in layers for _ in range(layer.count))
+        case Program():
+            return tuple(
+                tuple(simplest(d.extent) for d in step.dims if d.extent is not None)
+                for step in spec.steps
+                if step.is_product
+            )
         case Move() | Init() | Pointwise():
             return ()
 
@@ -282,6 +295,8 @@ def dims_of(spec: Spec, role: str) -> tuple[str, ...]:
             return _dims(spec.dst)
         case Pointwise():
             return _dims(spec.out)
+        case Program():
+            return tuple(d.name for d in refs_dims(spec, role))
 
 
 def _dims(tensor: Tensor) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ import attrs
 
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Index, Var, as_expr, free, simplest
-from fireiron.algebra.scalar import Arg, Binary, BinaryOp, Constant, Scalar
+from fireiron.algebra.scalar import Arg, Binary, BinaryOp, Constant, Scalar, parts
 from fireiron.base.errors import SpecError
 from fireiron.language.levels import Memory
 from fireiron.language.tensor import Tensor
@@ -148,6 +148,17 @@ class Step:
         """List all dims: those of the outputs, then those that are folded."""
         return (*self.kept, *self.over)
 
+    @property
+    def is_product(self) -> bool:
+        """Say whether the step sums products of two reads that each lack a dim of the other: a matrix product."""
+        if self.fold is None or self.fold.name != "add" or not isinstance(self.body, Binary) or self.body.op != "mul":
+            return False
+        left, right = (
+            {d for x in parts(side) if isinstance(x, Arg) for d in self.reads[x.index].dims}
+            for side in (self.body.x, self.body.y)
+        )
+        return not left <= right and not right <= left
+
     def __str__(self) -> str:
         from fireiron.language.words import step_in_words
 
@@ -208,6 +219,15 @@ def dense(name: str, shape: tuple[Index, ...], dtype: DType, memory: Memory) -> 
 def identity_of(fold: Fold) -> tuple[Constant, ...]:
     """Give the state of no points as constants."""
     return tuple(Constant(value, dtype) for value, dtype in zip(fold.identity, fold.dtypes, strict=True))
+
+
+def refs_dims(program: Program, name: str) -> tuple[Dim, ...]:
+    """Give the dims of a tensor as the first step that names it does."""
+    for step in program.steps:
+        for ref in (*step.reads, *step.outs):
+            if ref.name == name:
+                return ref.dims
+    raise KeyError(name)
 
 
 def readers(program: Program, step: Step) -> tuple[Step, ...]:

@@ -205,6 +205,46 @@ def Matrix(
     return Tensor(name, shape, kind, strides)
 
 
+def tensor(*shape: Index, dtype: object = f32, name: str = "", strides: tuple[Index, ...] | None = None) -> Tensor:
+    """Describe an array of any rank in global memory.
+
+    Args:
+        shape: extents, ints or symbols, outermost first.
+        dtype: element type.
+        name: defaults to the parameter that it is given for.
+        strides: elements from one to the next along each dimension; by default the last dimension is contiguous and
+            its lines follow each other.
+
+    Raises:
+        SpecError: `unknown-dtype`, `bad-extent`.
+
+    Example:
+        >>> print(tensor(2, 3, 64, dtype="f16", name="x"))
+        x[2, 3, 64].f16.GL
+    """
+    for extent in shape:
+        if not isinstance(extent, Expr | Integral) or (isinstance(extent, int) and extent < 1):
+            raise SpecError(
+                "bad-extent",
+                f"an extent is {extent!r}",
+                fix="give whole numbers of 1 and more, or symbols",
+                link=here(),
+            )
+    if strides is not None and len(strides) != len(shape):
+        raise SpecError(
+            "bad-extent",
+            f"{len(strides)} strides for {len(shape)} dimensions",
+            fix="give one stride for each dimension",
+            link=here(),
+        )
+    steps: list[Index] = []
+    step: Index = 1
+    for extent in reversed(shape):
+        steps.append(step)
+        step = simplest(as_expr(step) * extent)
+    return Tensor(name, tuple(shape), _found(dtype), tuple(reversed(steps)) if strides is None else strides)
+
+
 def _check_batch_stride(batch: Index | None, stride: Index, outer: Index, inner: Index, pitch: Index) -> None:
     least = simplest((outer - 1) * pitch + inner)
     if batch is None:

@@ -381,11 +381,14 @@ def logsumexp(value: Operand, over: Over) -> Value:
 
 
 def softmax(value: Operand, over: Over) -> Value:
-    """Take exp(x) / sum(exp(x)) over dims, without overflow: the largest value is subtracted first."""
+    """Take exp(x) / sum(exp(x)) over dims, without overflow: the largest value is subtracted first.
+
+    Each exponential is multiplied by the inverse of the sum, which is computed once.
+    """
     (value,) = lifted(value)
     top = named(max(value, over), "top")
     part = named(unary("exp", value - top), "part")
-    return part / named(sum(part, over), "total")
+    return part * named(1.0 / named(sum(part, over), "total"), "inverse")
 
 
 def log_softmax(value: Operand, over: Over) -> Value:

@@ -12,6 +12,7 @@ from fireiron.language.decompositions import Decomposition, Epilog, Load, Tile
 from fireiron.language.programs import Layers, Products
 from fireiron.language.residual import Residual
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, Task
+from fireiron.language.steps import Program
 from fireiron.language.tensor import Tensor
 from fireiron.show import page
 from fireiron.show.align import align
@@ -126,6 +127,10 @@ def _coefficients(a: Spec, b: Spec) -> Iterable[Difference]:
         case Pointwise(), Pointwise() if a.op != b.op:
             yield Difference("spec", "", "another op")
         case ((MatMul() | Move() | Init() | Pointwise() | Products() | Layers()), _):
+            pass
+        case (Program(), Program()) if a != b:
+            yield Difference("spec", "", "other steps")
+        case (Program(), _):
             pass
 
 

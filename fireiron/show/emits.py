@@ -7,7 +7,7 @@ from typing import assert_never
 from fireiron.algebra.expr import Index, as_expr, as_int
 from fireiron.base.text import count
 from fireiron.kernel.ir.statements import For, Kernel, LoopKind
-from fireiron.language.decompositions import Chunks, Done, Each, Epilog, Load, Own, Prolog, Split, Tile, Widest
+from fireiron.language.decompositions import Chunks, Done, Each, Epilog, Load, Own, Prolog, Results, Split, Tile, Widest
 from fireiron.language.levels import Block, Level
 from fireiron.show import lowered
 from fireiron.show.steps import Nested, Step, nested
@@ -40,6 +40,8 @@ def emits(step: Step, kernel: Kernel | None = None) -> str:
             return f"the next load of {role} through registers, or promote(), makes {made} of each element"
         case Epilog():
             return _epilog(step, link, kernel)
+        case Results(memory=memory):
+            return f"folds keep their state in {memory}, and outputs are stored from there"
         case Own(level):
             return f"each {level} takes the elements that it holds"
         case Each():

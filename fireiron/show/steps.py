@@ -16,6 +16,7 @@ from fireiron.language.decompositions import (
     Load,
     Own,
     Prolog,
+    Results,
     Split,
     Tile,
     Widest,
@@ -57,8 +58,8 @@ class Step:
             case Tile(sizes=tuple(sizes)):
                 named = dict(sizes)
             case Split(size, ways=ways):
-                extent = self.before.extents["K"]
-                return (("K", ways if ways is not None else tiles(size, extent)),)
+                extent = self.before.extents[self.link.dim]
+                return ((self.link.dim, ways if ways is not None else tiles(size, extent)),)
             case _:
                 return ()
         return tuple((dim, tiles(named[dim], extent)) for dim, extent in self.before.sizes if dim in named)
@@ -257,7 +258,7 @@ def _word(link: Decomposition) -> str:
             return f"load {role} to {memory}"
         case Prolog(role):
             return f"prolog {role}"
-        case Epilog():
+        case Epilog() | Results():
             return "epilog"
         case Own(level):
             return f"own {level}"

@@ -12,6 +12,7 @@ from fireiron.language.decompositions import ByAtomics, ByCluster, ByTma, Done, 
 from fireiron.language.levels import SH, Block, Memory
 from fireiron.language.programs import Layers, Products
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, tensors_of
+from fireiron.language.steps import Program
 from fireiron.language.tensor import Tensor
 from fireiron.show import lowered, page
 from fireiron.show.page import ATOM, LINK, MEMORY, NOTEBOOK_WIDTH, OPEN, SPEC, WIDTH, Row
@@ -216,5 +217,5 @@ def tensors(spec: Spec) -> tuple[Tensor, ...]:
             return (dst,)
         case Pointwise(_, ins, out):
             return (*ins, out)
-        case Products() | Layers():
+        case Products() | Layers() | Program():
             return tensors_of(spec)

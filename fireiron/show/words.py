@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
+import attrs
+
 from fireiron.algebra.expr import Index, as_expr, simplest
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Custom, Parameter, Scalar, Select, Unary
 from fireiron.base.text import nbytes
@@ -21,6 +23,7 @@ from fireiron.language.decompositions import (
     Microkernel,
     Own,
     Prolog,
+    Results,
     Split,
     Tile,
     Widest,
@@ -29,6 +32,7 @@ from fireiron.language.levels import Block
 from fireiron.language.pointwise import Value
 from fireiron.language.programs import Layer, Layers, Products, Sum
 from fireiron.language.specs import BATCH, Coefficient, MatMul, Spec
+from fireiron.language.steps import Program
 from fireiron.language.tensor import RowMajor, Tensor
 from fireiron.show.steps import product
 
@@ -53,13 +57,13 @@ def head(link: Decomposition) -> str:
     match link:
         case Tile(sizes):
             return _tile(sizes)
-        case Split(size, ways=ways):
-            return f"split {size}" if ways is None else f"split {ways} ways"
+        case Split():
+            return attrs.evolve(link, level=None).words
         case Load(role, memory):
             return f"load {role} to {memory}"
         case Prolog(role):
             return f"prolog {role}"
-        case Epilog():
+        case Epilog() | Results():
             return "epilog"
         case Own(level):
             return f"own {level}"
@@ -129,6 +133,8 @@ def refinements(link: Decomposition) -> dict[str, str]:
             said["dtype"] = str(link.dtype)
             said["init"] = "" if link.init == 0 else f"init {link.init:g}"
             said["early"] = f"early {', '.join(t.name for t in link.early)}" if link.early else ""
+        case Results(memory=memory):
+            said["memory"] = f"in {memory}"
         case Prolog():
             said["ops"] = computed(link.value, link.role)
         case Each():
@@ -270,6 +276,8 @@ def formula(spec: Spec) -> str:
     """
     if isinstance(spec, Products):
         return "; ".join((*map(_sum, spec.sums), *map(_output, spec.outs, spec.values)))
+    if isinstance(spec, Program):
+        return "; ".join(map(str, spec.steps))
     if isinstance(spec, Layers):
         return "; ".join(_layer(layer) for layer in spec.layers)
     if not isinstance(spec, MatMul) or (spec.alpha.is_one and spec.beta.is_zero and not spec.swapped):

@@ -37,6 +37,7 @@ from fireiron.language.specs import Spec
 
 if TYPE_CHECKING:
     from fireiron.kernel.lower.flow import Flow
+    from fireiron.kernel.lower.steps import Progress
 
 MAX_THREADS = 1024
 
@@ -236,6 +237,7 @@ class State:
         loop: the number of this loop over K among those of one tile, and how many they are.
         around: a loop over layers, through which a pipeline below runs on.
         number: of the layer, where a stack of them has one body.
+        progress: of a program of steps, which of them are lowered below; None for other specs.
         path: the links that led here, in words.
         link: where the last of them was written.
         flow: the pipeline around this place whose loop one below may take over.
@@ -259,6 +261,7 @@ class State:
     loop: tuple[int, int] = (0, 1)
     around: Layered | None = None
     number: Expr | None = None
+    progress: Progress | None = None
     path: str = ""
     link: Link | None = None
     flow: Flow | None = None

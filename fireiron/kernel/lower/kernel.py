@@ -30,6 +30,7 @@ from fireiron.kernel.ir.statements import (
 )
 from fireiron.kernel.lower.assemble import part, place_barriers, set_up
 from fireiron.kernel.lower.context import Context, State
+from fireiron.kernel.lower.steps import start_program
 from fireiron.kernel.lower.storage import tensor_window
 from fireiron.kernel.lower.walk import lower_links
 from fireiron.kernel.lower.window import Axis, Storage, Window
@@ -41,6 +42,7 @@ from fireiron.kernel.passes.synchronise import synchronise
 from fireiron.language.decompositions import Decomposition, Epilog, Prolog, every
 from fireiron.language.residual import start
 from fireiron.language.specs import MatMul, Spec, Task, tensors_of, written_by
+from fireiron.language.steps import Program
 from fireiron.language.tensor import Tensor
 
 RESERVED = (
@@ -88,25 +90,7 @@ def lower(
     context.names.update(RESERVED, _named(spec, links))
     residual = start(spec)
     state = State(residual, {}, path=f"{residual.short} @ Kernel")
-    windows: dict[str, Window] = {}
-    tensors: set[str] = set()
-    if residual.kind in ("MatMul", "Layers"):
-        written = written_by(spec)
-        for tensor in tensors_of(spec):  # parameters come in the caller's order
-            if tensor not in written:
-                tensor_window(tensor, state, context)
-    for operand in residual.operands:
-        if operand.tensor.name in tensors:
-            raise SpecError(
-                "same-name", f"two operands are named {operand.tensor.name}", fix="name each Matrix differently"
-            )
-        tensors.add(operand.tensor.name)
-        whole = tensor_window(operand.tensor, state, context)
-        axes = tuple(
-            Axis(dim, extent, as_expr(0)) for dim, extent in zip(operand.dims, operand.tensor.shape, strict=True)
-        )
-        windows[operand.role] = Window(whole.storage, axes)
-    state = attrs.evolve(state, windows=windows)
+    state = start_program(spec, state, context) if isinstance(spec, Program) else _with_windows(spec, state, context)
     taken = set(context.names)
     body = lower_links(links, state, context)
     body = part(links, state, context, body, taken) if context.rings else (*set_up(context), *context.lets, *body)
@@ -139,6 +123,34 @@ def lower(
         context.dependent,
     )
     return in_bytes(kernel)
+
+
+def _with_windows(spec: Spec, state: State, context: Context) -> State:
+    """Give each operand the window of its whole tensor.
+
+    Raises:
+        SpecError: `same-name`.
+    """
+    residual = state.residual
+    windows: dict[str, Window] = {}
+    tensors: set[str] = set()
+    if residual.kind in ("MatMul", "Layers"):
+        written = written_by(spec)
+        for tensor in tensors_of(spec):  # parameters come in the caller's order
+            if tensor not in written:
+                tensor_window(tensor, state, context)
+    for operand in residual.operands:
+        if operand.tensor.name in tensors:
+            raise SpecError(
+                "same-name", f"two operands are named {operand.tensor.name}", fix="name each Matrix differently"
+            )
+        tensors.add(operand.tensor.name)
+        whole = tensor_window(operand.tensor, state, context)
+        axes = tuple(
+            Axis(dim, extent, as_expr(0)) for dim, extent in zip(operand.dims, operand.tensor.shape, strict=True)
+        )
+        windows[operand.role] = Window(whole.storage, axes)
+    return attrs.evolve(state, windows=windows)
 
 
 def _named(spec: Spec, links: Sequence[Decomposition]) -> set[str]:

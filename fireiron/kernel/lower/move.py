@@ -80,6 +80,7 @@ def lower_copy(link: Load, state: State, storage: Storage, slot: Expr | None, co
         residual=move,
         windows={"src": source, "dst": fresh_window(storage, source, slot)},
         ops=link.ops,
+        progress=None,
         whole={} if link.ops is None else {"src": state.whole[link.role]},
     ).under(f"load {link.role} to {link.memory}", link.link)
     title = f"load {source.storage.name} to {storage.name}: {move}"
@@ -123,11 +124,13 @@ def lower_load(link: Load, rest: Sequence[Decomposition], state: State, context:
     """
     if context.role == "load":  # other loads than a ring's are the other role's part
         return recur(rest, evolve(state, residual=apply(link, state.residual)), context)
+    if state.progress is not None and not state.progress.reads(link.role):
+        return recur(rest, evolve(state, residual=apply(link, state.residual)), context)
     if link.memory == SH and _stores_in_bulk(rest):
         return _through_ring(link, rest, state, context, recur)
     inner = open_load(link, state, context, rest=rest if state.residual.kind == "Move" else ())
     storage = inner.windows[link.role].storage
-    if state.residual.kind == "Move" and _defines_ownership(link):
+    if state.residual.kind in ("Move", "Program") and _defines_ownership(link):
         copy = lower_copy(link, state, storage, None, context, recur)
         body = recur(rest, inner, context)
     else:
@@ -229,7 +232,7 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
     limits = tuple(evolve(x, offset=substitute(x.offset, fresh)) for x in written.limits)
     guards = tuple(g for g in (substitute(g, fresh) for g in written.guards) if g not in state.guards)
     loops_of = [(fresh[x.var], n) for x, n in zip(held.loops, held.extents, strict=True)]
-    coordinates, limits, regular, irregular = _sort_loops(coordinates, limits, guards, loops_of)
+    coordinates, limits, regular, irregular = sort_loops(coordinates, limits, guards, loops_of)
     window, other_role = state.windows[role], "dst" if role == "src" else "src"
     axes: dict[str, list[Axis]] = {role: [], other_role: []}
     whole = {r: list(w.axes) for r, w in state.whole.items()}
@@ -238,14 +241,14 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
         along = [(var, extent, steps[i]) for var, extent, steps in regular if steps[i]]
         first = {var: as_expr(0) for var, _, _ in along}
         ends = [x for x in limits if x.axis == i]
-        leaves = _element_leaves(held.elements[i], [x.steps for x in ends])
-        leaves += [(step, extent, [_step(end.offset, var) or 0 for end in ends]) for var, extent, step in along]
-        leaves = _joined(sorted(leaves))
-        layout = _leafwise([(n, s) for s, n, _ in leaves])
+        leaves = element_leaves(held.elements[i], [x.steps for x in ends])
+        leaves += [(step, extent, [step_along(end.offset, var) or 0 for end in ends]) for var, extent, step in along]
+        leaves = joined(sorted(leaves))
+        layout = leafwise([(n, s) for s, n, _ in leaves])
         offset = substitute(coordinates[i], first)
         at = offset - mine.offset
         inside = [
-            Bound(substitute(end.offset, first), _leafwise([(n, s[j]) for _, n, s in leaves]), end.limit)
+            Bound(substitute(end.offset, first), leafwise([(n, s[j]) for _, n, s in leaves]), end.limit)
             for j, end in enumerate(ends)
         ]
         if mine.size != storage.shape[i]:  # a panel: some threads' elements lie before it, some behind
@@ -292,14 +295,14 @@ def _holds(bound: Bound) -> bool:
     )
 
 
-def _leafwise(leaves: list[tuple[int, int]]) -> Layout:
+def leafwise(leaves: list[tuple[int, int]]) -> Layout:
     """Make a layout of (extent, stride) pairs, fastest first."""
     if len(leaves) < 2:
         return Layout(*leaves[0]) if leaves else Layout(1, 0)
     return Layout(tuple(n for n, _ in leaves), tuple(s for _, s in leaves))
 
 
-def _joined(leaves: list[tuple[int, int, list[int]]]) -> list[tuple[int, int, list[int]]]:
+def joined(leaves: list[tuple[int, int, list[int]]]) -> list[tuple[int, int, list[int]]]:
     """Join (stride, extent, strides of the limits) that continue each other: what lies together may be one vector."""
     out: list[tuple[int, int, list[int]]] = []
     for stride, extent, ends in leaves:
@@ -312,7 +315,7 @@ def _joined(leaves: list[tuple[int, int, list[int]]]) -> list[tuple[int, int, li
     return out
 
 
-def _element_leaves(elements: Layout, ends: list[Layout]) -> list[tuple[int, int, list[int]]]:
+def element_leaves(elements: Layout, ends: list[Layout]) -> list[tuple[int, int, list[int]]]:
     """List (stride, extent, strides of the limits) of the elements that one visit touches along a dimension."""
     found: list[tuple[int, int, list[int]]] = []
     place = 1
@@ -327,7 +330,7 @@ def _element_leaves(elements: Layout, ends: list[Layout]) -> list[tuple[int, int
 Digit: TypeAlias = tuple[Var, int, list[int]]
 
 
-def _sort_loops(
+def sort_loops(
     coordinates: tuple[Expr, ...], limits: tuple[Limit, ...], guards: tuple[Expr, ...], loops: list[tuple[Var, int]]
 ) -> tuple[tuple[Expr, ...], tuple[Limit, ...], list[Digit], list[tuple[Var, int]]]:
     """Part register loops into digits that step one dimension (and its limits) regularly, and the rest.
@@ -363,17 +366,17 @@ def _steps(coordinates: tuple[Expr, ...], limits: tuple[Limit, ...], var: Var) -
     """Give the constant step of each coordinate along a variable; None unless just one of them steps, and forward."""
     steps: list[int] = []
     for coordinate in coordinates:
-        step = _step(coordinate, var)
+        step = step_along(coordinate, var)
         if step is None:
             return None
         steps.append(step)
     if sum(1 for s in steps if s) != 1:
         return None
-    ends = [(x.axis, _step(x.offset, var)) for x in limits]
+    ends = [(x.axis, step_along(x.offset, var)) for x in limits]
     return None if any(s is None or (s and not steps[axis]) for axis, s in ends) else steps
 
 
-def _step(e: Expr, var: Var) -> int | None:
+def step_along(e: Expr, var: Var) -> int | None:
     """Give the step of an expression along a variable, None where it is not constant or goes back."""
     split = affine(e, [var])
     step = split[0].get(var, 0) if split is not None else None

@@ -23,7 +23,7 @@ def count_ways(rest: Sequence[Decomposition], state: State, context: Context) ->
     """
     link = next((x for x in rest if isinstance(x, Split)), None)
     if link is not None and link.level == Block:
-        extent = state.residual.extents["K"]
+        extent = state.residual.extents[link.dim]
         assert extent is not None
         ways = simplest(cut_chunk(link.size, extent, link.ways).trips)
         if not isinstance(link.reduce, ByCluster):

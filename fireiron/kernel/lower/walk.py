@@ -36,6 +36,12 @@ from fireiron.kernel.lower.parallel import count_ways, lower_parallel
 from fireiron.kernel.lower.permutation import permuted
 from fireiron.kernel.lower.pipeline import lower_split
 from fireiron.kernel.lower.products import lower_products
+from fireiron.kernel.lower.steps import (
+    lower_program_parallel,
+    lower_program_split,
+    lower_results,
+    lower_steps,
+)
 from fireiron.kernel.lower.stream import chunks_of, share_out, shared_split
 from fireiron.kernel.lower.window import Cut, cut
 from fireiron.language.decompositions import (
@@ -47,6 +53,7 @@ from fireiron.language.decompositions import (
     Load,
     Own,
     Prolog,
+    Results,
     Split,
     StreamK,
     Tile,
@@ -79,6 +86,10 @@ def lower_links(links: Sequence[Decomposition], state: State, context: Context) 
         match link:
             case Tile():
                 return _lower_tile(link, rest, state, context)
+            case Split() if state.progress is not None and link.level is not None:
+                return lower_program_parallel(link, rest, state, context, lower_links)
+            case Split() if state.progress is not None:
+                return lower_program_split(link, rest, state, context, lower_links)
             case Split() if link.level is not None:
                 return lower_parallel(link, rest, state, context, lower_links)
             case Split():
@@ -98,6 +109,10 @@ def lower_links(links: Sequence[Decomposition], state: State, context: Context) 
                 return lower_each(link, state, context, lower_links)
             case Own():
                 return lower_own(link, rest, state, context, lower_links)
+            case Results():
+                return lower_results(link, rest, state, context, lower_links)
+            case Done() if state.progress is not None:
+                return lower_steps(state.under("done", link.link), context, lower_links)
             case Done():
                 return lower_done(link, state.under("done", link.link), context)
     except FireironError as error:
@@ -174,7 +189,7 @@ def _grid_tile(
     missing = [
         dim for dim, extent in state.residual.sizes if dim not in parts and dim != "K" and simplest(_known(extent)) != 1
     ]
-    if missing:
+    if missing and state.progress is None:
         raise DecompositionError(
             "tile-gaps",
             f"tiles of {state.residual.short} leave {', '.join(missing)} whole in every block",

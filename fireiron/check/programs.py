@@ -1,0 +1,127 @@
+"""Rules of chains on programs: which dims may be cut, by whom, and which tensors may be loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fireiron.algebra.expr import Index, ceil_div, simplest
+from fireiron.base.errors import DecompositionError
+from fireiron.check.arguments import kind
+from fireiron.language.decompositions import Decomposition, InOrder, Reduction, Results, Split
+from fireiron.language.levels import Block, Kernel, Level, Memory
+from fireiron.language.residual import Residual
+from fireiron.language.steps import Program
+from fireiron.language.tensor import Tensor
+
+
+def tile(program: Program, sizes: Mapping[str, int]) -> None:
+    """Refuse tiles of dims that steps fold and none keeps, and tiles of nothing.
+
+    Raises:
+        DecompositionError: `tile-arguments`, `tile-folded`.
+    """
+    if not sizes:
+        raise DecompositionError("tile-arguments", "tile() names no dim", fix="tile(i=128)")
+    kept = {d.name for step in program.steps for d in step.kept}
+    for dim, size in sizes.items():
+        kind(f"tile({dim}=)", size, "a number")
+        folders = [step.name for step in program.steps if any(d.name == dim for d in step.over)]
+        if folders and dim not in kept:
+            raise DecompositionError(
+                "tile-folded",
+                f"step {folders[0]} folds {dim}, and a tile would leave each unit a part of its sum",
+                fix=f'split({dim}={size}) for a loop, or split("{dim}", ways=n).parallel(level)',
+            )
+
+
+def split(
+    residual: Residual, dim: str | None, ways: int | None, size: Mapping[str, int]
+) -> tuple[str, Index, int | None]:
+    """Give the dim that a split cuts, the extent of a chunk, and the number of chunks where that was given.
+
+    Raises:
+        DecompositionError: `split-arguments`, `no-such-dimension`, `split-extent`.
+    """
+    named = [*size, *([] if dim is None else [dim])]
+    if len(named) != 1 or (ways is None) == (not size):
+        raise DecompositionError(
+            "split-arguments",
+            "split is given " + (f"the dims {', '.join(named)}" if len(named) > 1 else "no dim and chunk"),
+            fix='write split(j=128), or split("j", ways=8)',
+        )
+    (name,) = named
+    extent = residual.extents.get(name)
+    if extent is None:
+        raise DecompositionError(
+            "no-such-dimension",
+            f"{residual.short} has no dimension {name} to split",
+            fix="dimensions: " + ", ".join(residual.extents),
+        )
+    chunk = size.get(name)
+    for value in (chunk, ways):
+        if value is None:
+            continue
+        kind("split", value, "a number")
+        if value < 1:
+            raise DecompositionError("split-extent", f"a split of {name} by {value} holds nothing", fix="use 1 or more")
+    if chunk is not None:
+        return name, chunk, None
+    assert ways is not None
+    return name, simplest(ceil_div(extent, ways)), ways
+
+
+def readable(program: Program, operand: Tensor | str) -> None:
+    """Refuse to load what the program writes.
+
+    Raises:
+        DecompositionError: `load-output`.
+    """
+    name = operand if isinstance(operand, str) else operand.name
+    if name in {t.name for t in program.outputs}:
+        raise DecompositionError(
+            "load-output", f"{name} is written, not read: it has no load", fix="store it by epilog(store=...)"
+        )
+
+
+def epilog(residual: Residual, links: Sequence[Decomposition], memory: Memory) -> None:
+    """Refuse a second epilog, results outside registers, and registers of a whole grid.
+
+    Raises:
+        DecompositionError: `second-epilog`, `epilog-memory`, `load-level`.
+    """
+    if any(isinstance(link, Results) for link in links):
+        raise DecompositionError("second-epilog", "an epilog stands above already", fix="write one epilog(...)")
+    if memory.name != "RF":
+        raise DecompositionError("epilog-memory", f"results cannot be kept in {memory}", fix="use memory=RF")
+    if residual.level.name == Kernel.name:
+        raise DecompositionError(
+            "load-level", "no block owns results at level Kernel", fix="tile to Block above epilog"
+        )
+
+
+def parallel(before: Residual, split: Split, level: Level, reduce: Reduction) -> None:
+    """Refuse units that cannot take chunks, and refinements of loops that are none.
+
+    Raises:
+        DecompositionError: `parallel-level`, `parallel-pipeline`, `parallel-reduce`.
+    """
+    if (
+        level.size is None
+        or not level.is_inside(before.level)
+        or not (before.level == Block or before.level.is_inside(Block))
+    ):
+        raise DecompositionError(
+            "parallel-level",
+            f"units of {level} cannot take chunks of {split.dim} at level {before.level}",
+            fix="tile to Block first, then give chunks to Warpgroup, Warp or Thread",
+        )
+    if split.stages > 1 or split.unrolled or split.together > 1 or split.specialised is not None:
+        raise DecompositionError(
+            "parallel-pipeline",
+            f"a refinement of the loop over {split.dim} stands above, and {level}s take its chunks all at once",
+            fix="split again below, and refine that loop",
+        )
+    if not isinstance(reduce, InOrder):
+        raise DecompositionError(
+            "parallel-reduce", f"{level}s of a block fold in order, not {reduce}", fix="drop reduce="
+        )

@@ -1,0 +1,268 @@
+"""Programs as users write them, and the chain that decomposes them: links name dims and tensors."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+import attrs
+
+from fireiron.base.errors import FireironError, SpecError
+from fireiron.base.link import here
+from fireiron.check import arguments
+from fireiron.check import links as rules
+from fireiron.check import programs as program_rules
+from fireiron.front.chain import Chain, LoadRefinements, SplitRefinements, Strategy, TileRefinements
+from fireiron.front.moves import MoveChain, conform
+from fireiron.front.verbs import Verbs
+from fireiron.language import steps
+from fireiron.language.decompositions import Decomposition, InOrder, Reduction, Results, Split
+from fireiron.language.levels import GL, RF, Level, Memory
+from fireiron.language.residual import move_of, start
+from fireiron.language.specs import task_of
+from fireiron.language.tensor import Tensor
+from fireiron.language.trace import traced
+
+
+class ProgramChain(Verbs, Chain):
+    """Decompose a program of steps: tiles and splits cut its dims, loads move its tensors."""
+
+    def tile(self, **sizes: int) -> TiledProgram:
+        """Cut dims into tiles.
+
+        Args:
+            sizes: extent of a tile along each named dim; the other dims stay whole.
+
+        Shapes:
+            (i, j)(L) -> (tile of i, j)(L)
+
+        Raises:
+            DecompositionError: `no-such-dimension`, `tile-extent`, `tile-too-large`, `tile-folded` for a dim that a
+                step folds and none keeps, `chain-closed`.
+
+        Example:
+            >>> from fireiron import Block, Matrix, program, softmax
+            >>> row = program(x="m n")(lambda x: softmax(x, "n"))
+            >>> print(row(Matrix(64, 1000, "f16")).tile(m=8).to(Block))
+            Program(64, 1000)(GL, GL)(Kernel) .tile 8 to Block
+        """
+        self._check(program_rules.tile, self.computed, sizes)
+        return self._as(TiledProgram, self._tile_link(tuple(sizes.items())))
+
+    def split(self, dim: str | None = None, *, ways: int | None = None, **size: int) -> SplitProgram:
+        """Cut a dim into chunks: one loop visits them, or the units of a level take one each by `parallel`.
+
+        Steps that need a finished fold over the dim run in a further loop behind the first.
+
+        Args:
+            dim: the dim's name, with `ways`.
+            ways: the number of chunks.
+            size: the dim and the extent of a chunk instead: `split(j=128)`.
+
+        Shapes:
+            (i, j) -> (i, chunk of j)
+
+        Raises:
+            DecompositionError: `split-arguments`, `no-such-dimension`, `split-extent`, `chain-closed`.
+        """
+        self._check(rules.still_open, self.residual, "split")
+        name, extent, count = self._check(program_rules.split, self.residual, dim, ways, size)
+        return self._as(SplitProgram, Split(extent, ways=count, dim=name, link=here()))
+
+    def load(
+        self, operand: Tensor | str, memory: Memory, strategy: Strategy | None = None, dtype: object = None
+    ) -> LoadedProgram:
+        """Move a tensor to another memory by a chain of its own.
+
+        Args:
+            operand: an input, or its name.
+            memory: SH or RF.
+            strategy: how, a function from a Move to a finished Move; vector() or conform() by default. A load to
+                registers by vector() says which thread computes which point.
+            dtype: element type there, the source's by default.
+
+        Raises:
+            DecompositionError: `unknown-operand`, `already-there`, `load-memory`, `load-output`, `load-level`,
+                `unfinished-move`.
+        """
+        self._check(program_rules.readable, self.computed, operand)
+        return self._as(LoadedProgram, self._load_link(operand, memory, strategy, dtype))
+
+    def epilog(self, *, memory: Memory = RF, store: Strategy | None = None) -> ProgramChain:
+        """Keep folds and results in registers, and store the outputs from there.
+
+        Args:
+            memory: RF.
+            store: how each output is stored, conform() by default.
+
+        Raises:
+            DecompositionError: `epilog-memory`, `load-level`, `second-epilog`, `chain-closed`.
+        """
+        self._check(rules.still_open, self.residual, "epilog")
+        self._check(arguments.kind, "epilog", memory, "a memory")
+        self._check(program_rules.epilog, self.residual, self.links, memory)
+        stores: list[tuple[str, tuple[Decomposition, ...]]] = []
+        for out in self.computed.outputs:
+            moved = move_of(self.residual, out.name, GL, out.dtype)
+            src, dst = moved.operands
+            moved = attrs.evolve(moved, operands=(attrs.evolve(src, memory=memory), dst))
+            move = MoveChain(self.program, (), moved, (), f"{self.where} > store")
+            stores.append((out.name, self._finished(store or conform(), move).links))
+        return self._as(ProgramChain, Results(memory, tuple(stores), link=here()))
+
+    def done(self) -> ProgramChain:
+        """Close the chain: threads compute the points that they own, step by step.
+
+        Raises:
+            FireironError: located at the link that is wrong.
+        """
+        closed = self._as(ProgramChain, self._done_link(None))
+        closed.lowered()
+        return closed
+
+    @property
+    def computed(self) -> steps.Program:
+        """Give the program that the chain decomposes."""
+        assert isinstance(self.program.spec, steps.Program)
+        return self.program.spec
+
+
+class TiledProgram(TileRefinements, ProgramChain):
+    """A program whose last link is a tile."""
+
+
+class SplitProgram(SplitRefinements, ProgramChain):
+    """A program whose last link is a split."""
+
+    def parallel(self, level: Level, reduce: Reduction | None = None) -> Self:
+        """Give the chunks to units of a level at once; folds over the dim then combine the units' states.
+
+        Args:
+            level: Warpgroup, Warp or Thread inside the present level.
+            reduce: in_order() by default: the same bits in every run.
+
+        Shapes:
+            (i, chunk of j)(L) -> (i, chunk of j)(level)
+
+        Raises:
+            DecompositionError: `argument-kind`, `parallel-level`, `parallel-pipeline`, `parallel-reduce`.
+        """
+        (*_, link) = self.links
+        assert isinstance(link, Split)
+        self._check(arguments.kind, "parallel", level, "a level")
+        how = InOrder() if reduce is None else reduce
+        self._check(program_rules.parallel, self._before, link, level, how)
+        return self._refine(level=level, reduce=how, link=here())
+
+
+class LoadedProgram(LoadRefinements, ProgramChain):
+    """A program whose last link is a load."""
+
+
+@attrs.frozen
+class Function:
+    """Hold a function under `@program`: called with tensors, it gives the chain of the program that it traces.
+
+    Args:
+        function: of arrays' expressions.
+        dims: the dims of each array, by parameter.
+    """
+
+    function: Callable[..., Any]
+    dims: Mapping[str, str]
+
+    def __call__(self, *arrays: Any, out: object = None, arch: str | None = None, **others: Any) -> ProgramChain:
+        """Trace the function, and start a schedule of its steps.
+
+        Args:
+            arrays: tensors, in the order of the function's parameters, and further arguments that are no arrays.
+            out: the outputs' element type, or a tuple of them; the first array's by default.
+            arch: the architecture (`"sm_80"`) whose rules links must obey at once.
+            others: arguments by name; what is no array is baked into the program.
+
+        Raises:
+            SpecError: `program-arguments`, `program-rank`, `dim-extents`, `bad-op`, `unknown-dtype`, and those of the
+                functions that the program calls.
+        """
+        try:
+            spec = self.traced(arrays, others, out)
+            task = task_of(spec, arch)
+        except FireironError as error:
+            raise error.located(here()) from None
+        return ProgramChain(task, (), start(spec))
+
+    def traced(self, arrays: tuple[Any, ...], others: Mapping[str, Any], out: object) -> steps.Program:
+        """Trace the function for some arrays."""
+        try:
+            bound = inspect.signature(self.function).bind(*arrays, **others)
+        except TypeError as error:
+            raise SpecError(
+                "program-arguments", f"{self.name}: {error}", fix=f"call {self.name}{self.parameters}"
+            ) from None
+        bound.apply_defaults()
+        tensors: dict[str, Tensor] = {}
+        rest: dict[str, Any] = {}
+        for key, value in bound.arguments.items():
+            if key not in self.dims:
+                rest[key] = value
+            elif isinstance(value, Tensor):
+                tensors[key] = attrs.evolve(value, name=value.name or key)
+            elif value is None:  # an optional array that this call leaves out
+                rest[key] = None
+            else:
+                raise SpecError(
+                    "program-arguments",
+                    f"{self.name} takes an array for {key}, not {value!r}",
+                    fix='describe it: Matrix(rows, cols, "f16"), Vector(n, name="bias"), tensor(2, 3, 4)',
+                )
+        return traced(self.function, self.dims, tensors, rest, self.name, out)
+
+    @property
+    def name(self) -> str:
+        """Give the function's name."""
+        name = getattr(self.function, "__name__", "program")
+        return name if name.isidentifier() else "program"
+
+    @property
+    def parameters(self) -> str:
+        """Print the function's parameters."""
+        return str(inspect.signature(self.function))
+
+
+def program(**dims: str) -> Callable[[Callable[..., Any]], Function]:
+    """Make a program of a Python function: decorate it with the dims of each array.
+
+    Args:
+        dims: by parameter, the names of the array's dims, parted by spaces; other parameters are no arrays.
+
+    Raises:
+        SpecError: `program-arguments` where the function has no such parameter.
+
+    Example:
+        >>> import fireiron as fi
+        >>> @fi.program(x="m n", gain="n")
+        ... def rms_norm(x, gain, eps: float = 1e-6):
+        ...     square = fi.mean(x * x, over="n")
+        ...     return x * fi.rsqrt(square + eps) * gain
+        >>> x, gain = fi.Matrix(4096, 768, "bf16"), fi.Vector(768, "bf16", name="gain")
+        >>> print(rms_norm(x, gain).computed)
+        rms_norm(x[4096, 768].bf16.GL, gain[768].bf16.GL) over m 4096, n 768
+          mean_sum[m] = add over n of x[m, n] * x[m, n]
+          y[m, n]     = bf16(x[m, n] * rsqrt(mean_sum[m] * 0.00130208 + 1e-06) * gain[n])
+    """
+    place = here()
+
+    def decorate(function: Callable[..., Any]) -> Function:
+        known = inspect.signature(function).parameters
+        missing = [name for name in dims if name not in known]
+        if missing:
+            raise SpecError(
+                "program-arguments",
+                f"program({missing[0]}=...) names no parameter of {getattr(function, '__name__', 'the function')}",
+                fix="parameters: " + ", ".join(known),
+                link=place,
+            )
+        return Function(function, dict(dims))
+
+    return decorate

@@ -1,0 +1,140 @@
+"""The reference of programs of steps: each step in f64, with a bound on what rounding may change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from fireiron.algebra.expr import Var
+from fireiron.algebra.scalar import Arg, Binary, Scalar, parts
+from fireiron.front.bounded import Array, Bounded, broadcast, cast, evaluate, exact, smallest, unit
+from fireiron.language.steps import Dim, Fold, Program, Ref, Step
+from fireiron.language.tensor import Tensor
+
+Read = Callable[[Tensor], Bounded]
+
+
+def of_steps(program: Program, read: Read, numbers: Mapping[str, float]) -> dict[str, Bounded]:
+    """Compute a program's outputs, step by step.
+
+    Args:
+        program: what to compute.
+        read: gives an input.
+        numbers: scalars by name.
+
+    Returns:
+        The outputs by name; each value lies within its `error` of what any order of summation may give.
+    """
+    known: dict[str, Bounded] = {t.name: read(t) for t in program.inputs}
+    extents: dict[str, int] = {}
+    for step in program.steps:
+        for ref in step.reads:
+            for dim, size in zip(ref.dims, known[ref.name].value.shape, strict=True):
+                extents[dim.name] = size
+        for out, value in zip(step.outs, _of_step(step, known, numbers, extents), strict=True):
+            known[out.name] = value
+    return {t.name: known[t.name] for t in program.outputs}
+
+
+def _of_step(
+    step: Step, known: Mapping[str, Bounded], numbers: Mapping[str, float], extents: Mapping[str, int]
+) -> list[Bounded]:
+    kept, over = step.kept, step.over
+    shape = tuple(extents[d.name] for d in kept)
+    fold = step.fold
+    if fold is not None and fold.name == "add" and (factors := _factors(step)) is not None:
+        return [_contracted(step, factors, known, numbers, shape, fold)]
+    inputs = [_spread(ref, known[ref.name], (*kept, *over)) for ref in step.reads]
+    value = broadcast(evaluate(step.body, inputs, numbers), (*shape, *(extents[d.name] for d in over)))
+    if fold is None:
+        (out,) = step.outs
+        return [cast(value, out.dtype, step.body.dtype)]
+    count = len(over)
+    flat = Bounded(value.value.reshape((*shape, -1)), value.error.reshape((*shape, -1)))
+    assert count
+    return [
+        cast(x, out.dtype, f.dtype)
+        for x, out, f in zip(_folded(flat, fold, numbers), step.outs, fold.finish, strict=True)
+    ]
+
+
+def _spread(ref: Ref, x: Bounded, dims: Sequence[Dim]) -> Bounded:
+    """Let an array's axes stand where its dims do, one element wide along the others."""
+    assert all(isinstance(e, Var) for e in ref.index)
+    order = [ref.dims.index(d) for d in dims if d in ref.dims]
+    at = tuple(slice(None) if d in ref.dims else None for d in dims)
+    return Bounded(x.value.transpose(order)[at], x.error.transpose(order)[at])
+
+
+def _folded(x: Bounded, fold: Fold, numbers: Mapping[str, float]) -> list[Bounded]:
+    """Fold the last axis: exactly known folds by their own bounds, others by a tree of their combine."""
+    (dtype, *_) = fold.dtypes
+    match fold.plain:
+        case "add":
+            n = x.value.shape[-1]
+            lost = n * (unit(dtype) * x.size.sum(-1) + smallest(dtype)) if dtype.kind == "float" else 0.0
+            return [Bounded(x.value.sum(-1), x.error.sum(-1) + lost)]
+        case "max":
+            return [Bounded(x.value.max(-1), x.error.max(-1))]
+        case "min":
+            return [Bounded(x.value.min(-1), x.error.max(-1))]
+        case _:
+            pass
+    state = [evaluate(tree, (x,), numbers) for tree in fold.lift]
+    state = [broadcast(s, x.value.shape) for s in state]
+    while state[0].value.shape[-1] > 1:
+        n = state[0].value.shape[-1]
+        left = [Bounded(s.value[..., : n // 2], s.error[..., : n // 2]) for s in state]
+        right = [Bounded(s.value[..., n // 2 : n // 2 * 2], s.error[..., n // 2 : n // 2 * 2]) for s in state]
+        rest = [Bounded(s.value[..., n // 2 * 2 :], s.error[..., n // 2 * 2 :]) for s in state]
+        made = [evaluate(tree, (*left, *right), numbers) for tree in fold.combine]
+        state = [
+            Bounded(np.concatenate((a.value, b.value), -1), np.concatenate((a.error, b.error), -1))
+            for a, b in zip(made, rest, strict=True)
+        ]
+    state = [Bounded(s.value[..., 0], s.error[..., 0]) for s in state]
+    # Any order is allowed: the bound of one tree is widened to that of a chain.
+    deep = max(1.0, x.value.shape[-1] / max(1, int(np.ceil(np.log2(max(2, x.value.shape[-1]))))))
+    return [Bounded(y.value, y.error * deep) for y in (evaluate(tree, state, numbers) for tree in fold.finish)]
+
+
+def _factors(step: Step) -> tuple[Scalar, Scalar] | None:
+    """Part a sum of products into two factors that each lack a dim of the other."""
+    return (step.body.x, step.body.y) if step.is_product and isinstance(step.body, Binary) else None
+
+
+def _contracted(
+    step: Step,
+    factors: tuple[Scalar, Scalar],
+    known: Mapping[str, Bounded],
+    numbers: Mapping[str, float],
+    shape: tuple[int, ...],
+    fold: Fold,
+) -> Bounded:
+    """Sum products of two factors without an array of all points."""
+    letters = {d.name: chr(ord("a") + i) for i, d in enumerate(step.dims)}
+    sides: list[tuple[str, Bounded]] = []
+    for tree in factors:
+        mine = {x.index for x in parts(tree) if isinstance(x, Arg)}
+        dims = [d for d in step.dims if any(d in step.reads[i].dims for i in mine)]
+        inputs = [
+            _spread(ref, known[ref.name], dims) if i in mine else exact(np.zeros(()))
+            for i, ref in enumerate(step.reads)
+        ]
+        sides.append(("".join(letters[d.name] for d in dims), evaluate(tree, inputs, numbers)))
+    (ia, a), (ib, b) = sides
+    out = "".join(letters[d.name] for d in step.kept)
+
+    def contracted(x: Array, y: Array) -> Array:
+        return np.einsum(f"{ia},{ib}->{out}", x, y, optimize=True).reshape(shape)
+
+    value = contracted(a.value, b.value)
+    size = contracted(np.abs(a.value) + a.error, np.abs(b.value) + b.error)
+    error = size - contracted(np.abs(a.value), np.abs(b.value))
+    terms = a.value.size // max(
+        1, int(np.prod([1, *(n for d, n in zip(step.kept, shape, strict=True) if letters[d.name] in ia)]))
+    )
+    (dtype,) = fold.dtypes
+    lost = (terms + 2) * (unit(dtype) * size + smallest(dtype)) if dtype.kind == "float" else 0.0
+    return Bounded(value, error + lost)

@@ -1,0 +1,384 @@
+"""Folds of programs: the state that a thread keeps, and the carriers that make one value of several threads' states.
+
+Which threads hold parts of one value is read off the places of their points, in the order of the carriers: the lanes of
+a warp exchange by shuffles along the bits of their number that change the folded dims alone; warps through shared
+memory. Threads that hold the same points (replicas) are not folded. Every thread that held a part then holds the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import attrs
+import numpy as np
+
+from fireiron.algebra.dtypes import f32
+from fireiron.algebra.expr import Expr, Var, as_expr, evaluate, free, substitute
+from fireiron.algebra.scalar import Arg, Constant, Scalar, children, with_children
+from fireiron.atoms.table import exchange
+from fireiron.base.errors import DecompositionError
+from fireiron.base.link import Link
+from fireiron.kernel.analysis.ownership import RegisterLoop, fit
+from fireiron.kernel.ir.statements import THREAD, Buffer, Call, Compute, Region, View
+from fireiron.kernel.lower.context import Body, Context, State, buffer_of
+from fireiron.kernel.lower.pointwise import compute, temporary
+from fireiron.kernel.lower.reduce import loop
+from fireiron.kernel.lower.storage import register_storage
+from fireiron.kernel.lower.window import Axis, Storage, Window
+from fireiron.language.levels import RF, SH, Block, Warp
+from fireiron.language.steps import Fold, Step, identity_of
+
+LANES = Warp.size or 32
+
+
+@attrs.define(eq=False)
+class Open:
+    """Hold a fold while points are folded into it.
+
+    Args:
+        step: whose fold it is.
+        windows: the state's scalars in registers, by role.
+        link: where the author wrote what opened it.
+        loops: those around the fold.
+        places: where a thread's first point lies along each of the step's dims, known once a point was folded.
+        guards: under which conditions a thread has any points; known likewise.
+        results: the step's outputs in registers, once it is closed.
+    """
+
+    step: Step
+    windows: dict[str, Window]
+    link: Link | None = None
+    loops: tuple[RegisterLoop, ...] = ()
+    places: dict[str, Expr] = attrs.field(factory=dict[str, Expr])
+    guards: tuple[Expr, ...] = ()
+    results: dict[str, Window] = attrs.field(factory=dict[str, Window])
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Name the windows of the state's scalars."""
+        return tuple(self.windows)
+
+    @property
+    def fold(self) -> Fold:
+        """Give the monoid."""
+        assert self.step.fold is not None
+        return self.step.fold
+
+    @property
+    def storages(self) -> tuple[Storage, ...]:
+        """List the registers of the state's scalars."""
+        return tuple(w.storage for w in self.windows.values())
+
+
+def open_fold(step: Step, state: State, context: Context, link: Link | None) -> Open:
+    """Make the registers of a fold's state: one value for each point of the step's kept dims at this place."""
+    fold = step.fold
+    assert fold is not None
+    axes = tuple(Axis(d.name, state.residual.extents[d.name] or 0, as_expr(0)) for d in step.kept)
+    windows: dict[str, Window] = {}
+    for i, dtype in enumerate(fold.dtypes):
+        name = step.name.lower() if len(fold.dtypes) == 1 else f"{step.name.lower()}_{i}"
+        storage = register_storage(name, Window(_nowhere(), axes), RF, dtype, state, context, link)
+        windows[f"{step.name} state {i}"] = Window(storage, axes)
+    return Open(step, windows, link, state.loops)
+
+
+def _nowhere() -> Storage:
+    return Storage("", RF, f32, (), (), as_expr(0), Block)
+
+
+def begin(opened: Open, context: Context) -> Body:
+    """Set the state to that of no points."""
+    body: Body = ()
+    for storage, identity in zip(opened.storages, identity_of(opened.fold), strict=True):
+        _known(opened)
+        value = Constant(identity.value if identity.dtype.kind == "float" else int(identity.value), identity.dtype)
+        body += _each(storage, context, lambda r, s=storage, v=value: (Compute(View(buffer_of(s), r), v),))
+    return body
+
+
+def _each(storage: Storage, context: Context, body: Callable[[Expr], Body]) -> Body:
+    """Do something for each register of a tensor."""
+    return loop(context, "i", storage.size, body)
+
+
+def _known(opened: Open) -> None:
+    if any(s.ownership is None for s in opened.storages):
+        raise DecompositionError(
+            "ownership-unknown",
+            f"nothing below computes step {opened.step.name}",
+            fix="close the chain by .done() below a load of what the step reads",
+        )
+
+
+def operands_of(step: Step, held: int) -> tuple[Scalar, ...]:
+    """Give what the state becomes when one point is folded in: expressions of the state, then of the step's reads."""
+    fold = step.fold
+    assert fold is not None
+    body = _shifted(step.body, held)
+    lifted = [_put(tree, (body,)) for tree in fold.lift]
+    mine = [Arg(i, dtype) for i, dtype in enumerate(fold.dtypes)]
+    return tuple(_put(tree, (*mine, *lifted)) for tree in fold.combine)
+
+
+def _shifted(tree: Scalar, by: int) -> Scalar:
+    if isinstance(tree, Arg):
+        return Arg(tree.index + by, tree.dtype)
+    return with_children(tree, tuple(_shifted(x, by) for x in children(tree)))
+
+
+def _put(tree: Scalar, arguments: Sequence[Scalar]) -> Scalar:
+    if isinstance(tree, Arg):
+        return arguments[tree.index]
+    return with_children(tree, tuple(_put(x, arguments) for x in children(tree)))
+
+
+def together(
+    held: Sequence[View],
+    trees: Sequence[Scalar],
+    views: tuple[View, ...],
+    mask: Expr | None,
+    context: Context,
+    link: Link | None,
+) -> Body:
+    """Give all scalars of a state their new values, none of which may be seen by the others."""
+    if len(held) == 1:
+        return compute(held[0], trees[0], views, mask, context, link)
+    fresh = [View(temporary("next", v.buffer.dtype, 1, context), as_expr(0)) for v in held]
+    body: Body = ()
+    for to, tree in zip(fresh, trees, strict=True):
+        body += compute(to, tree, views, mask, context, link)
+    for to, source in zip(held, fresh, strict=True):
+        body += (Compute(to, Arg(0, to.buffer.dtype), (source,), mask, link),)
+    return body
+
+
+def close(opened: Open, state: State, context: Context) -> Body:
+    """Make one value of the parts that threads hold, and the step's outputs of it."""
+    _known(opened)
+    body: Body = ()
+    if context.threads is not None and opened.places:
+        table = _tabulated(opened, context.threads, context)
+        body += _over_lanes(opened, table, context)
+        body += _over_warps(opened, table, state, context)
+    return (*body, *_finish(opened, state, context))
+
+
+@attrs.frozen(eq=False)
+class Table:
+    """Number the places of threads' points: equal numbers, equal places.
+
+    Args:
+        kept: by thread, the place along the step's kept dims.
+        over: by thread, the place along the folded dims.
+        busy: whether the thread has any points; the others hold the state of no points, which changes nothing.
+    """
+
+    kept: Any
+    over: Any
+    busy: Any
+
+
+def _tabulated(opened: Open, threads: int, context: Context) -> Table:
+    """Evaluate the places of all threads; where a block or a loop stands moves all of them alike, so it is left out."""
+
+    def evaluated(e: Expr) -> Any:
+        e = context.expanded(e)
+        env: dict[str, Any] = {v.name: 0 for v in free(e)}
+        env[THREAD] = np.arange(threads)
+        return np.broadcast_to(np.asarray(evaluate(e, env)), (threads,))
+
+    def numbered(dims: Sequence[str]) -> Any:
+        if not dims:
+            return np.zeros(threads, np.int64)
+        rows = np.stack([evaluated(opened.places[dim]) for dim in dims])
+        return np.unique(rows, axis=1, return_inverse=True)[1].reshape(-1)
+
+    busy = np.ones(threads, bool)
+    for guard in opened.guards:
+        busy = busy & (evaluated(guard) != 0)
+    step = opened.step
+    return Table(numbered([d.name for d in step.kept]), numbered([d.name for d in step.over]), busy)
+
+
+def _over_lanes(opened: Open, table: Table, context: Context) -> Body:
+    """Fold over the lanes of a warp: bit by bit of the lane's number, each lane with the one that differs in it.
+
+    Raises:
+        DecompositionError: `fold-lanes` where lanes hold parts of one value that no bits of their numbers tell apart.
+    """
+    threads = len(table.kept)
+    every = np.arange(threads)
+    bits: list[int] = []
+    for bit in reversed(range((LANES - 1).bit_length())):
+        other = every ^ (1 << bit)
+        if (other >= threads).any():
+            continue
+        both = table.busy & table.busy[other]
+        alike = (table.kept[other] == table.kept) & (table.over[other] != table.over)
+        if both.any() and alike[both].all():
+            bits.append(1 << bit)
+    _explained(opened, table, bits)
+    lane = Var(THREAD, threads) % LANES
+    body: Body = ()
+    for bit in bits:
+        body += _exchanged(opened, lane ^ bit, context)
+    return body
+
+
+def _explained(opened: Open, table: Table, bits: Sequence[int]) -> None:
+    """Refuse lanes that share a value otherwise than by whole bits of their numbers."""
+    subsets: Any = np.zeros(1, np.int64)
+    for bit in bits:
+        subsets = np.concatenate((subsets, subsets ^ bit))
+    every: Any = np.arange(len(table.kept))
+    met: Any = every[:, None] ^ subsets[None, :]
+    # Idle threads count as places of their own.
+    over = cast(Any, np.where(table.busy, table.over, table.over.max() + 1 + every))
+    places = cast(Any, np.sort(over[met], axis=1))
+    once = bool((places[:, 1:] > places[:, :-1]).all())
+    mine = every[table.busy]
+    triples = np.unique(np.stack((mine // LANES, table.kept[mine], table.over[mine])), axis=1)
+    pairs, parts = np.unique(triples[:2], axis=1, return_counts=True)
+    most = {(int(w), int(k)): int(n) for (w, k), n in zip(pairs.T, parts, strict=True)}
+    reached = table.busy[met].sum(axis=1)
+    whole = all(reached[t] == most[int(t) // LANES, int(table.kept[t])] for t in mine)
+    if not once or not whole:
+        raise _irregular(opened)
+
+
+def _irregular(opened: Open) -> DecompositionError:
+    dims = ", ".join(d.name for d in opened.step.over)
+    return DecompositionError(
+        "fold-lanes",
+        f"lanes of a warp hold parts of {opened.step.name} along {dims} at places that no bits of their numbers tell",
+        fix="give lanes a power of two of equal parts",
+        link=opened.link,
+    )
+
+
+def _exchanged(opened: Open, lane: Expr, context: Context) -> Body:
+    """Let every thread combine its state with that of another lane."""
+    (storage, *_) = opened.storages
+    others = [View(temporary("other", s.dtype, 1, context), as_expr(0)) for s in opened.storages]
+
+    def of_register(r: Expr) -> Body:
+        held = [View(buffer_of(s), r) for s in opened.storages]
+        calls = tuple(
+            Call(exchange(mine.buffer.dtype.nbytes), (mine, other), lane=lane, link=opened.link)
+            for mine, other in zip(held, others, strict=True)
+        )
+        return (*calls, *together(held, opened.fold.combine, (*held, *others), None, context, opened.link))
+
+    return _each(storage, context, of_register)
+
+
+def _over_warps(opened: Open, table: Table, state: State, context: Context) -> Body:
+    """Fold over the warps of a block: each leaves its state in shared memory, and reads those of its group in order."""
+    threads = len(table.kept)
+    keys: list[tuple[int, int]] = []
+    for first in range(0, threads, LANES):
+        lanes = np.arange(first, min(first + LANES, threads))
+        busy = lanes[table.busy[lanes]]
+        if len(busy):
+            keys.append((int(table.kept[busy[0]]), int(table.over[busy[0]])))
+        else:  # an idle warp sits behind those of the group before it
+            keys.append((keys[-1][0] if keys else 0, -1 - first))
+    copies = [keys[:w].count(key) for w, key in enumerate(keys)]  # replicas fold among themselves
+    groups: list[tuple[int, int]] = []
+    seats: list[int] = []
+    for w, (value, _) in enumerate(keys):
+        group = (value, copies[w])
+        seats.append(groups.count(group))
+        groups.append(group)
+    ways = max(seats) + 1
+    if ways == 1:
+        return ()
+    names = list(dict.fromkeys(groups))
+    if any(groups.count(name) != ways for name in names):
+        raise _unequal(opened)
+    group_of, seat_of = (fit(np.array(table, dtype=np.int64)) for table in ([names.index(g) for g in groups], seats))
+    if group_of is None or seat_of is None:
+        raise _unequal(opened)
+    warp = Var(THREAD, threads) // LANES
+    lane = Var(THREAD, threads) % LANES
+    group, seat = (as_expr(layout(warp)) if layout.size > 1 else as_expr(0) for layout in (group_of, seat_of))
+    (first, *_) = opened.storages
+    size = first.size
+    shared: list[Buffer] = []
+    for storage in opened.storages:
+        total = len(names) * ways * LANES * size
+        made = Storage(
+            context.name(f"{storage.name}_sh"), SH, storage.dtype, (), (1,), as_expr(total), Block, link=opened.link
+        )
+        context.storages[made.name] = made
+        shared.append(buffer_of(made))
+    others = [View(temporary("other", s.dtype, 1, context), as_expr(0)) for s in opened.storages]
+
+    def put(r: Expr) -> Body:
+        place = ((group * ways + seat) * size + r) * LANES + lane
+        return tuple(
+            Compute(View(to, place), Arg(0, to.dtype), (View(buffer_of(s), r),), link=opened.link)
+            for to, s in zip(shared, opened.storages, strict=True)
+        )
+
+    def get(r: Expr) -> Body:
+        held = [View(buffer_of(s), r) for s in opened.storages]
+
+        def of_seat(w: Expr) -> Body:
+            place = ((group * ways + w) * size + r) * LANES + lane
+            taken = tuple(
+                Compute(other, Arg(0, source.dtype), (View(source, place),), link=opened.link)
+                for other, source in zip(others, shared, strict=True)
+            )
+            return (*taken, *together(held, opened.fold.combine, (*held, *others), None, context, opened.link))
+
+        return loop(context, "w", ways, of_seat)
+
+    title = f"{opened.step.name} over {ways} warps"
+    body = (*_each(first, context, put), *begin(opened, context), *_each(first, context, get))
+    return (Region(title, body, state.path, opened.link),)
+
+
+def _unequal(opened: Open) -> DecompositionError:
+    return DecompositionError(
+        "fold-warps",
+        f"warps hold parts of {opened.step.name} in groups of different sizes",
+        fix="give every value equally many warps",
+        link=opened.link,
+    )
+
+
+def _finish(opened: Open, state: State, context: Context) -> Body:
+    """Make the step's outputs of the folded state."""
+    fold, step = opened.fold, opened.step
+    windows = list(opened.windows.values())
+    if fold.finish == tuple(Arg(i, dtype) for i, dtype in enumerate(fold.dtypes)):
+        opened.results = {out.name: w for out, w in zip(step.outs, windows, strict=True)}
+        return ()
+    (first, *_) = opened.storages
+    made: list[tuple[Storage, Scalar]] = []
+    for out, tree in zip(step.outs, fold.finish, strict=True):
+        storage = register_storage(out.name.lower(), windows[0], RF, tree.dtype, state, context, opened.link)
+        storage.ownership, storage.size = first.ownership, first.size
+        opened.results[out.name] = Window(storage, tuple(Axis(a.dim, a.size, as_expr(0)) for a in windows[0].axes))
+        made.append((storage, tree))
+
+    def finished(r: Expr) -> Body:
+        views = tuple(View(buffer_of(s), r) for s in opened.storages)
+        return tuple(
+            x
+            for storage, tree in made
+            for x in compute(View(buffer_of(storage), r), tree, views, None, context, opened.link)
+        )
+
+    return _each(first, context, finished)
+
+
+def note_places(opened: Open, places: dict[str, Expr], inside: State) -> None:
+    """Remember where a thread's first point lies on the first trip of all loops inside, and which threads have any."""
+    if not opened.places:
+        first = {loop.var: as_expr(0) for loop in inside.loops if loop not in opened.loops}
+        opened.places.update({dim: substitute(place, first) for dim, place in places.items()})
+        opened.guards = inside.guards

@@ -1,0 +1,530 @@
+"""Programs: steps are lowered one after another over the points that threads own; folds close what loops leave open.
+
+A program has no operands with parts of their own: every tensor has a window, and so have the points themselves
+(`POINTS`), whose axes are the dims. Tiles and splits descend all of them alike. Where a chain ends, each step is
+computed by the threads that hold what it reads; what is folded over several threads becomes one value by the carriers
+of `folds`.
+
+A loop over chunks of a folded dim is lowered once for each phase: a step that needs a finished fold of that dim opens
+another loop, and expressions that were not kept are computed again there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
+
+from fireiron.algebra.dtypes import f32
+from fireiron.algebra.expr import Expr, Var, and_, as_expr, eq, proves, simplest
+from fireiron.algebra.scalar import Arg, Cast, Scalar, children, with_children
+from fireiron.base.errors import DecompositionError, SpecError
+from fireiron.base.records import evolve
+from fireiron.kernel.analysis.ownership import RegisterLoop
+from fireiron.kernel.ir.statements import For, If, Region, View
+from fireiron.kernel.lower.context import (
+    Body,
+    Context,
+    Recur,
+    State,
+    descend,
+    memory_view,
+    register_view,
+    units_of,
+)
+from fireiron.kernel.lower.folds import Open, begin, close, note_places, open_fold, operands_of, together
+from fireiron.kernel.lower.move import lower_copy, open_load
+from fireiron.kernel.lower.own_points import Points, own_points
+from fireiron.kernel.lower.pointwise import compute
+from fireiron.kernel.lower.storage import register_storage, tensor_window
+from fireiron.kernel.lower.window import Axis, Storage, Window, cut, cut_chunk
+from fireiron.language.decompositions import Decomposition, Done, Load, Own, Results, Split, Tile, Widest
+from fireiron.language.levels import GL, RF, Thread
+from fireiron.language.residual import move_of, named_reads
+from fireiron.language.steps import Dim, Program, Ref, Step
+
+POINTS = ""  # the window of the points themselves: its axes are the program's dims
+
+
+@attrs.frozen
+class Progress:
+    """Say which steps of a program are lowered below a place, and what is open around it.
+
+    Args:
+        program: the whole program.
+        active: the steps to lower below, in order.
+        open: folds whose state loops around this place carry, by step.
+        results: how outputs are stored.
+    """
+
+    program: Program
+    active: tuple[Step, ...]
+    open: dict[str, Open]
+    results: Results | None = None
+
+    def reads(self, role: str) -> bool:
+        """Say whether a step below reads a tensor in the way that a role names."""
+        return any(role in named_reads(self.program, step) for step in self.active)
+
+
+def start_program(program: Program, state: State, context: Context) -> State:
+    """Give every tensor of a program its window, and the points theirs."""
+    windows: dict[str, Window] = {}
+    for tensor in (*program.inputs, *program.outputs):
+        tensor_window(tensor, state, context)  # parameters come in the caller's order
+    for operand in state.residual.operands:
+        storage = tensor_window(operand.tensor, state, context).storage
+        axes = tuple(
+            Axis(dim, extent, as_expr(0)) for dim, extent in zip(operand.dims, operand.tensor.shape, strict=True)
+        )
+        written = any(operand.tensor == t for t in program.outputs)
+        windows[_stored(operand.role) if written else operand.role] = Window(storage, axes)
+    extents = tuple(extent for _, extent in state.residual.sizes)
+    points = Storage(POINTS, GL, f32, tuple(e or 0 for e in extents), (0,) * len(extents), as_expr(1), state.level)
+    windows[POINTS] = Window(points, tuple(Axis(d, e or 0, as_expr(0)) for d, e in state.residual.sizes))
+    return evolve(state, windows=windows, progress=Progress(program, program.steps, {}))
+
+
+def _stored(name: str) -> str:
+    """Name the window of an output in memory; the output's own name is its value in registers, where steps read it."""
+    return f"store {name}"
+
+
+def lower_results(link: Results, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+    """Remember how outputs are stored."""
+    assert state.progress is not None
+    return recur(rest, evolve(state, progress=evolve(state.progress, results=link)), context)
+
+
+def lower_program_split(
+    link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur
+) -> Body:
+    """Lower the loops over chunks of one dim, a loop for each phase, with what comes between them."""
+    progress = state.progress
+    assert progress is not None
+    phase = phases(progress.active, link.dim)
+    body: Body = ()
+    for number in range(max(phase.values(), default=0) + 1):
+        alone = tuple(s for s in progress.active if not _has(s, link.dim) and phase[s.name] == number)
+        made, state = _lower_active(evolve(state, progress=evolve(progress, active=alone)), context, recur, keep=True)
+        state = evolve(state, progress=progress)
+        body += made
+        looped = _of_phase(progress, phase, number, link.dim)
+        if looped:
+            inner = evolve(state, progress=evolve(progress, active=looped))
+            made, state = _lower_loop(link, rest, inner, context, recur)
+            state = evolve(state, progress=progress)
+            body += made
+    return body
+
+
+def phases(active: Sequence[Step], dim: str) -> dict[str, int]:
+    """Number the steps by how many finished folds over a dim stand one behind another before them."""
+    found: dict[str, int] = {}
+    makers = {out.name: step for step in active for out in step.outs}
+    for step in active:
+        before = [makers[ref.name] for ref in step.reads if ref.name in makers]
+        found[step.name] = max((found[s.name] + _folds(s, dim) for s in before), default=0)
+    return found
+
+
+def _has(step: Step, dim: str) -> bool:
+    return any(d.name == dim for d in step.dims)
+
+
+def _folds(step: Step, dim: str) -> bool:
+    return any(d.name == dim for d in step.over)
+
+
+def _of_phase(progress: Progress, phase: dict[str, int], number: int, dim: str) -> tuple[Step, ...]:
+    """List the steps of one loop: folds and outputs of this phase, and the expressions that they are made of."""
+    outputs = {t.name for t in progress.program.outputs}
+    makers = {out.name: step for step in progress.active for out in step.outs}
+    wanted: dict[str, Step] = {}
+
+    def need(step: Step) -> None:
+        if step.name in wanted or not _has(step, dim) or _folds(step, dim):
+            return
+        wanted[step.name] = step
+        for ref in step.reads:
+            if ref.name in makers:
+                need(makers[ref.name])
+
+    for step in progress.active:
+        if phase[step.name] != number or not _has(step, dim):
+            continue
+        if _folds(step, dim):
+            wanted[step.name] = step
+            for ref in step.reads:
+                if ref.name in makers:
+                    need(makers[ref.name])
+        elif any(out.name in outputs for out in step.outs):
+            need(step)
+    return tuple(s for s in progress.active if s.name in wanted)
+
+
+def _lower_loop(
+    link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur
+) -> tuple[Body, State]:
+    """Lower one loop over chunks: folds over its dim are begun before it and closed behind it."""
+    progress = state.progress
+    assert progress is not None
+    extent = state.residual.extents[link.dim]
+    assert extent is not None
+    part = cut_chunk(link.size, extent, link.ways)
+    trips = as_expr(part.trips)
+    var = context.variable(link.dim.lower(), trips)
+    mine = [s for s in progress.active if _folds(s, link.dim) and s.name not in progress.open]
+    opened = {s.name: open_fold(s, state, context, link.link) for s in mine}
+    around = evolve(state, windows={**state.windows, **{k: w for o in opened.values() for k, w in o.windows.items()}})
+    inside = evolve(
+        around.under(link.words, link.link),
+        loops=(*state.loops, RegisterLoop(var, trips, link.unrolled, link.link)),
+        progress=evolve(progress, open={**progress.open, **opened}),
+    )
+    looped = recur(rest, descend(inside, {link.dim: part}, {link.dim: var}), context)
+    first: Body = tuple(x for o in opened.values() for x in begin(o, context))
+    last: Body = ()
+    for step in mine:
+        last += close(opened[step.name], around, context)
+        around = evolve(around, windows={**around.windows, **opened[step.name].results})
+        last += _stored_fold(step, opened[step.name], around, context, recur)
+    return (*first, For(var, trips, looped, link.unrolled, link.together), *last), around
+
+
+def lower_program_parallel(
+    link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur
+) -> Body:
+    """Give each unit its chunk of a dim; folds over it then find parts of their sums in several units."""
+    level, extent = link.level, state.residual.extents[link.dim]
+    assert level is not None and extent is not None
+    part = cut_chunk(link.size, extent, link.ways)
+    ways = simplest(as_expr(part.trips))
+    if not isinstance(ways, int):
+        raise DecompositionError(
+            "symbolic-tiles",
+            f"{ways} chunks of {link.dim} cannot be given to {level}: their number is not known",
+            fix=f'give the number of chunks: split("{link.dim}", ways=n)',
+        )
+    units = units_of(level, state, context, ways, None)
+    if units.count != ways:
+        raise DecompositionError(
+            "parallel-units",
+            f"{ways} chunks of {link.dim} go to {units.count} units of {level}",
+            fix=f'split("{link.dim}", ways={units.count}).parallel({level})',
+        )
+    way = context.define(level.name.lower(), units.index, ways)
+    inside = descend(state.under(link.words, link.link), {link.dim: part}, {link.dim: way}, level)
+    inside = evolve(inside, position=units.position, width=units.width)
+    return (Region(str(inside.residual), recur(rest, inside, context), inside.path, link.link),)
+
+
+def lower_steps(state: State, context: Context, recur: Recur) -> Body:
+    """Lower the steps that are left at the end of a chain, each over the points of threads."""
+    return _lower_active(state, context, recur)[0]
+
+
+def _lower_active(state: State, context: Context, recur: Recur, keep: bool = False) -> tuple[Body, State]:
+    """Lower steps one after another; gives the state in which their results can be read.
+
+    Args:
+        state: with the steps to lower.
+        context: the kernel's.
+        recur: lowers the chains of Moves.
+        keep: whether later loops may read what no step here reads.
+    """
+    progress = state.progress
+    assert progress is not None
+    if not progress.active:
+        return (), state
+    state, loads = _auto_loads(state, context)
+    body: Body = ()
+    outputs = {t.name for t in progress.program.outputs}
+    pending: dict[str, Step] = {}  # expressions that are computed where they are read
+    for step in progress.active:
+        readers = [s for s in progress.active if any(r.name == step.outs[0].name for r in s.reads)]
+        later = keep and any(
+            r.name == step.outs[0].name for s in progress.program.steps if s not in progress.active for r in s.reads
+        )
+        if step.fold is None and step.outs[0].name not in outputs and len(readers) <= 1 and not later:
+            pending[step.outs[0].name] = step
+            continue
+        made, state = _lower_step(_inlined(step, pending), state, context, recur)
+        body += made
+    ahead: Body = ()
+    for link in loads:
+        before, storage = loads[link]
+        copied = lower_copy(link, before, storage, None, context, recur)
+        ahead += (*copied.start, *copied.finish)
+    return (*ahead, *body), state
+
+
+def _auto_loads(state: State, context: Context) -> tuple[State, dict[Load, tuple[State, Storage]]]:
+    """Bring what threads read of global memory into registers by vectors, each thread its own elements."""
+    progress = state.progress
+    assert progress is not None
+    loads: dict[Load, tuple[State, Storage]] = {}
+    if state.level.name == Thread.name:
+        return state, loads
+    makers = {out.name for step in progress.program.steps for out in step.outs}
+    for role in dict.fromkeys(role for s in progress.active for role in named_reads(progress.program, s)):
+        window = state.windows.get(role)
+        if window is None or window.storage.memory.registers or window.storage.name in makers:
+            continue
+        move = (Own(Thread), Tile(Widest(), unrolled=True), Done(None))
+        link = Load(role, RF, move, link=state.link)
+        before = state
+        state = open_load(link, state, context)
+        loads[link] = (before, state.windows[role].storage)
+    return state, loads
+
+
+def _inlined(step: Step, pending: dict[str, Step]) -> Step:
+    """Put expressions in place of the reads of their results."""
+    while any(ref.name in pending for ref in step.reads):
+        reads: list[Ref] = []
+
+        def number(ref: Ref, reads: list[Ref] = reads) -> int:
+            if ref not in reads:
+                reads.append(ref)
+            return reads.index(ref)
+
+        trees: list[Scalar] = []
+        for ref in step.reads:
+            maker = pending.get(ref.name)
+            if maker is None:
+                trees.append(Arg(number(ref), ref.dtype))
+                continue
+            inner = _renamed(maker, ref)
+            numbers = {i: number(x) for i, x in enumerate(inner.reads)}
+            trees.append(_substituted(inner.body, [Arg(numbers[i], x.dtype) for i, x in enumerate(inner.reads)]))
+        step = attrs.evolve(step, body=_substituted(step.body, trees), reads=tuple(reads))
+    return step
+
+
+def _renamed(maker: Step, ref: Ref) -> Step:
+    """Compute a step's expression at the point that a read names."""
+    if ref.index == maker.outs[0].index:
+        return maker
+    raise SpecError(
+        "affine-read",
+        f"{ref} reads {maker.name} at another point than {maker.outs[0]}",
+        fix=f"place {maker.name} in memory first",
+    )
+
+
+def _substituted(tree: Scalar, arguments: Sequence[Scalar]) -> Scalar:
+    if isinstance(tree, Arg):
+        return arguments[tree.index]
+    return with_children(tree, tuple(_substituted(x, arguments) for x in children(tree)))
+
+
+def _lower_step(step: Step, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
+    """Lower one step; gives the state in which its results can be read."""
+    progress = state.progress
+    assert progress is not None
+    link = state.link
+    carried = progress.open.get(step.name)
+    if step.fold is not None:
+        opened = carried or open_fold(step, state, context, link)
+        known = evolve(progress, open={**progress.open, step.name: opened})
+        windows = state.windows if carried is not None else {**state.windows, **opened.windows}
+        inside = evolve(state, windows=windows, progress=known)
+        main = over_points(step, inside, context, lambda at: _accumulate(step, opened, at, context))
+        title = f"{step.name}: {step.fold.name} over {', '.join(d.name for d in step.over)}"
+        if carried is not None:
+            return (Region(title, main, state.path, link),), state
+        body = (*begin(opened, context), *main, *close(opened, inside, context))
+        after = evolve(state, windows={**state.windows, **opened.results})
+        return (Region(title, body, state.path, link), *_stored_fold(step, opened, after, context, recur)), after
+    (out,) = step.outs
+    outputs = {t.name for t in progress.program.outputs}
+    if state.level.name == Thread.name and out.name in outputs:
+        main = over_points(step, state, context, lambda at: _assign(step, _stored(out.name), at, context, masked=True))
+        return (Region(f"{step.name}", main, state.path, link),), state
+    dtype = out.dtype
+    window = _held(step, state, context)
+    role = f"{out.name} in registers"
+    inside = evolve(state, windows={**state.windows, role: window})
+    main = over_points(step, inside, context, lambda at: _assign(step, role, at, context))
+    body: Body = (Region(f"{step.name}: {dtype} in {window.storage.name}", main, state.path, link),)
+    after = evolve(state, windows={**state.windows, out.name: window})
+    stored = _store(step, out, window, {}, state, context, recur) if out.name in outputs else ()
+    return (*body, *stored), after
+
+
+def _held(step: Step, state: State, context: Context) -> Window:
+    """Make registers for a step's result at this place."""
+    (out,) = step.outs
+    axes = tuple(Axis(d.name, state.residual.extents[d.name] or 0, as_expr(0)) for d in out.dims)
+    like = Window(state.windows[POINTS].storage, axes)
+    storage = register_storage(f"{out.name.lower()}_rf", like, RF, out.dtype, state, context, state.link)
+    return Window(storage, axes)
+
+
+def _stored_fold(step: Step, opened: Open, state: State, context: Context, recur: Recur) -> Body:
+    """Store what a fold has found where it is an output."""
+    progress = state.progress
+    assert progress is not None
+    outputs = {t.name for t in progress.program.outputs}
+    body: Body = ()
+    for out in step.outs:
+        if out.name in outputs:
+            body += _store(step, out, opened.results[out.name], opened.places, state, context, recur)
+    return body
+
+
+def _store(
+    step: Step,
+    out: Ref,
+    window: Window,
+    places: Mapping[str, Expr],
+    state: State,
+    context: Context,
+    recur: Recur,
+) -> Body:
+    """Bring a result from registers to its output; of several threads that hold it, the first stores.
+
+    Args:
+        step: that computes it.
+        out: the output.
+        window: the result in registers.
+        places: where a thread's first point lies along dims, as far as that is known already.
+        state: the place in the tree.
+        context: the kernel's.
+        recur: lowers the chain of the Move.
+    """
+    progress = state.progress
+    assert progress is not None
+    results = progress.results
+    target = state.windows[_stored(out.name)]
+    move = move_of(state.residual, out.name, GL, window.storage.dtype)
+    src, dst = move.operands
+    move = evolve(move, operands=(evolve(src, memory=RF, dtype=window.storage.dtype), dst))
+    links = (Own(Thread), Tile(Widest(), unrolled=True), Done(None)) if results is None else results.of(out.name)
+    condition = _stores_here(step, out, places, state, context)
+    inner = evolve(
+        state,
+        residual=move,
+        windows={"src": window, "dst": target},
+        whole={},
+        progress=None,
+    ).under(f"store {out.name}", state.link)
+    body = recur(links, inner, context)
+    if not proves(condition):
+        body = (If(condition, body),)
+    return (Region(f"store {out.name}: {move}", body, inner.path, state.link),)
+
+
+def _stores_here(step: Step, out: Ref, places: Mapping[str, Expr], state: State, context: Context) -> Expr:
+    """Say which of the threads that hold a value stores it: the one at the start of every dim that the value lacks."""
+    missing = [d for d in state.residual.extents if d not in {x.name for x in out.dims}]
+    if not missing:
+        return as_expr(1)
+    points = state.windows[POINTS]
+    firsts = {a.dim: a.offset for a in points.axes}
+    owner = _owner(step.dims, state, required=False)
+    if not places and owner is not None and state.level.name != Thread.name:
+        mine = [a.dim for a in owner.axes]
+        inside = own_points(owner, mine, state, context)
+        firsts |= {dim: inside.first(dim, POINTS) for dim in mine}
+    firsts |= places
+    return and_(*(eq(firsts[dim], 0) for dim in missing))
+
+
+def _owner(dims: Sequence[Dim], state: State, required: bool = True) -> Window | None:
+    """Find the register tensor whose threads compute a step: the one with most of the step's dims."""
+    names = {d.name for d in dims}
+    held = [
+        w
+        for role, w in state.windows.items()
+        if role != POINTS and w.storage.memory.registers and w.storage.ownership is not None
+    ]
+    big = {d for d in names if state.residual.extents.get(d) not in (1, None) or d not in state.residual.extents}
+    fits = [w for w in held if big <= {a.dim for a in w.axes}]
+    if fits:
+        return max(fits, key=lambda w: len({a.dim for a in w.axes} & names))
+    if required and big:
+        raise DecompositionError(
+            "ownership-unknown",
+            f"no register tensor says which thread computes the points of {', '.join(sorted(big))}",
+            fix="load an operand of these dims into registers, load(x, RF, vector()), or tile to Thread",
+        )
+    return None
+
+
+def over_points(step: Step, state: State, context: Context, body: Callable[[State], Body]) -> Body:
+    """Visit the points of a step that each thread owns, one after another, in loops that are unrolled."""
+    progress = state.progress
+    assert progress is not None
+    owned: Points | None = None
+    if state.level.name != Thread.name:
+        owner = _owner(step.dims, state)
+        if owner is not None:
+            owned = own_points(owner, [d.name for d in step.dims], state, context)
+            state = owned.state
+    if step.fold is not None and step.name in progress.open:
+        axes = {a.dim: a.offset for a in state.windows[POINTS].axes}
+        places = {d.name: axes[d.name] if owned is None else owned.first(d.name, POINTS) for d in step.dims}
+        note_places(progress.open[step.name], places, state)
+    loops: list[tuple[Var, int]] = []
+    extents = {a.dim: a.size for a in state.windows[POINTS].axes}
+    for dim in (d.name for d in step.dims):
+        size = extents[dim]
+        assert isinstance(size, int)
+        if size == 1:
+            continue
+        var = context.variable(dim.lower(), size)
+        loops.append((var, size))
+        state = evolve(state, loops=(*state.loops, RegisterLoop(var, as_expr(size), True, state.link)))
+        state = descend(state, {dim: cut(1, size)}, {dim: var})
+    inner = body(state)
+    for var, size in reversed(loops):
+        inner = (For(var, as_expr(size), inner, unroll=True),)
+    return inner if owned is None else owned.around(inner)
+
+
+def _views(step: Step, state: State, context: Context) -> tuple[View, ...]:
+    progress = state.progress
+    assert progress is not None
+    found: list[View] = []
+    for role in named_reads(progress.program, step):
+        window = state.windows[role]
+        if window.storage.memory.registers:
+            found.append(register_view(context, window, state, f"step {step.name}"))
+        else:
+            found.append(memory_view(window))
+    return tuple(found)
+
+
+def _exists(step: Step, state: State) -> Expr | None:
+    """Say whether the point is one of the step's: tiles may reach beyond the dims' ends."""
+    mine = {d.name for d in step.dims}
+    conditions = [b.condition() for a in state.windows[POINTS].axes if a.dim in mine for b in a.bounds]
+    condition = and_(*conditions) if conditions else as_expr(1)
+    return None if proves(condition) else condition
+
+
+def _accumulate(step: Step, opened: Open, state: State, context: Context) -> Body:
+    """Fold one point into the state."""
+    held = tuple(register_view(context, state.windows[name], state, f"step {step.name}") for name in opened.roles)
+    trees = operands_of(step, len(held))
+    views = (*held, *_views(step, state, context))
+    mask = _exists(step, state)
+    return together(held, trees, views, mask, context, state.link)
+
+
+def _assign(step: Step, role: str, state: State, context: Context, masked: bool = False) -> Body:
+    """Compute one point of a pointwise step."""
+    window = state.windows[role]
+    views = _views(step, state, context)
+    dst = (
+        register_view(context, window, state, f"step {step.name}")
+        if window.storage.memory.registers
+        else memory_view(window)
+    )
+    tree = step.body
+    kind = window.storage.dtype
+    tree = tree if tree.dtype == kind else Cast(tree, kind)
+    mask = _exists(step, state) if masked or any(not v.buffer.memory.registers for v in views) else None
+    return compute(dst, tree, views, mask, context, state.link)

@@ -1,0 +1,125 @@
+"""Programs of several steps on CUDA cores: right on the simulator for every carrier of a fold, in all sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import fireiron as fi
+from fireiron import RF, SH, Block, Matrix, Thread, Vector, Warp, Warpgroup, conform, vector
+from fireiron.front.reference import compare, references
+
+
+@fi.program(x="m n")
+def softmax(x: Any) -> Any:
+    return fi.softmax(x, "n")
+
+
+@fi.program(x="m n", gain="n", bias="n")
+def layernorm(x: Any, gain: Any, bias: Any, eps: float = 1e-5) -> Any:
+    mean, variance = fi.mean_and_variance(x, over="n")
+    return (x - mean) * fi.rsqrt(variance + eps) * gain + bias
+
+
+@fi.program(x="m k", w="k n", gain="k")
+def normed_product(x: Any, w: Any, gain: Any) -> Any:
+    square = fi.mean(x * x, over="k")
+    return fi.einsum("mk,kn->mn", x * fi.rsqrt(square + 1e-5) * gain, w)
+
+
+@fi.program(x="m n")
+def statistics(x: Any) -> Any:
+    return fi.sum(x, "n"), fi.max(x, "n"), fi.exp(x)
+
+
+@fi.program(x="a b c")
+def middle(x: Any) -> Any:
+    return fi.sum(x, "b")
+
+
+def right(schedule: Any) -> Any:
+    simulated = schedule.simulate()
+    expected = references(schedule, simulated.arrays, {})
+    for tensor in schedule.computed.outputs:
+        found = compare(tensor.name, simulated.arrays[tensor.name], expected[tensor.name], tensor.dtype)
+        assert found.right, str(found)
+    return simulated
+
+
+# Ways to fold a row: lanes of a warp; warps of a block; both under a loop over chunks; one thread; single elements.
+ROWS: dict[str, Callable[[Any], Any]] = {
+    "lanes": lambda s: s.tile(m=4).to(Block).tile(m=1).to(Warp).load("x", RF, vector()).epilog(memory=RF).done(),
+    "warps": lambda s: (
+        s.tile(m=1).to(Block).persistent().split("n", ways=4).parallel(Warp).load("x", RF, vector()).epilog().done()
+    ),
+    "warpgroups": lambda s: (
+        s.tile(m=2).to(Block).tile(m=1).to(Warpgroup).split("n", ways=4).parallel(Warp).load("x", RF, vector()).done()
+    ),
+    "chunks": lambda s: (
+        s.tile(m=1).to(Block).split(n=512).split("n", ways=2).parallel(Warp).load("x", RF, vector()).done()
+    ),
+    "thread": lambda s: s.tile(m=32).to(Block).tile(m=1).to(Thread).split(n=1).done(),
+    "threads": lambda s: s.tile(m=1).to(Block).split("n", ways=128).parallel(Thread).done(),
+    "shared": lambda s: (
+        s.tile(m=4).to(Block).load("x", SH).tile(m=1).to(Warp).load("x", RF, vector()).epilog(memory=RF).done()
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [8, 33, 100, 512, 1000])
+@pytest.mark.parametrize("way", ROWS)
+def test_softmax(way: str, width: int) -> None:
+    right(ROWS[way](softmax(Matrix(9, width, "f16"))))
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
+@pytest.mark.parametrize("way", ["lanes", "warps", "chunks"])
+def test_layernorm(way: str, dtype: str) -> None:
+    gain, bias = Vector(264, "f32", name="gain"), Vector(264, dtype, name="bias")
+    right(ROWS[way](layernorm(Matrix(9, 264, dtype), gain, bias)))
+
+
+@pytest.mark.parametrize("way", ROWS)
+def test_outputs_of_rows_are_stored_once(way: str) -> None:
+    right(ROWS[way](statistics(Matrix(9, 200, "f32"))))
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(64, 64, 32), (50, 60, 100)])
+def test_product_with_a_normalised_operand(m: int, n: int, k: int) -> None:
+    spec = normed_product(Matrix(m, k), Matrix(k, n), Vector(k, name="gain"))
+    schedule = (
+        spec.tile(m=32, n=32).to(Block).epilog(memory=RF).split(k=8).load("x", SH).load("w", SH)
+        .tile(m=4, n=4).to(Thread).split(k=1).unroll().load("x", RF, conform()).load("w", RF).done()
+    )  # fmt: skip
+    right(schedule)
+
+
+def test_lanes_share_the_k_of_a_product() -> None:
+    spec = normed_product(Matrix(16, 96), Matrix(96, 8), Vector(96, name="gain"))
+    schedule = spec.tile(m=4, n=4).to(Block).tile(m=1, n=1).to(Warp).split("k", ways=32).parallel(Thread).done()
+    right(schedule)
+
+
+def test_a_dim_in_the_middle() -> None:
+    spec = middle(fi.tensor(3, 40, 64, dtype="f16"))
+    right(spec.tile(a=1, c=64).to(Block).tile(a=1, c=1).to(Thread).split(b=1).done())
+
+
+def test_one_barrier_a_fold() -> None:
+    simulated = right(ROWS["warps"](softmax(Matrix(9, 1024, "f16"))))
+    assert simulated.report.barriers == 2 * 9
+
+
+def test_equal_programs_are_equal_schedules() -> None:
+    first, second = (ROWS["lanes"](softmax(Matrix(9, 64, "f16"))) for _ in range(2))
+    assert first == second
+    assert hash(first) == hash(second)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
+def test_compiles_without_spills(arch: str) -> None:
+    for way in ("lanes", "warps", "chunks"):
+        kernel = ROWS[way](softmax(Matrix(64, 1024, "bf16"))).compile(arch)
+        assert kernel.resources.spills == 0
