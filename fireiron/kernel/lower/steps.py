@@ -189,7 +189,7 @@ def _lower_loop(
         last += close(opened[step.name], around, context)
         around = evolve(around, windows={**around.windows, **opened[step.name].results})
         last += _stored_fold(step, opened[step.name], around, context, recur)
-    return (*first, For(var, trips, looped, link.unrolled, link.together), *last), around
+    return (*first, For(var, trips, looped, link.unrolled, link.together, kind="chunks"), *last), around
 
 
 def lower_program_parallel(
