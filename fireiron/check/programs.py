@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from fireiron.algebra.expr import Index, ceil_div, simplest
 from fireiron.base.errors import DecompositionError
-from fireiron.check.arguments import kind
 from fireiron.language.decompositions import Decomposition, InOrder, Reduction, Results, Split
 from fireiron.language.levels import Block, Kernel, Level, Memory
 from fireiron.language.residual import Residual
@@ -24,7 +23,6 @@ def tile(program: Program, sizes: Mapping[str, int]) -> None:
         raise DecompositionError("tile-arguments", "tile() names no dim", fix="tile(i=128)")
     kept = {d.name for step in program.steps for d in step.kept}
     for dim, size in sizes.items():
-        kind(f"tile({dim}=)", size, "a number")
         folders = [step.name for step in program.steps if any(d.name == dim for d in step.over)]
         if folders and dim not in kept:
             raise DecompositionError(
@@ -61,7 +59,6 @@ def split(
     for value in (chunk, ways):
         if value is None:
             continue
-        kind("split", value, "a number")
         if value < 1:
             raise DecompositionError("split-extent", f"a split of {name} by {value} holds nothing", fix="use 1 or more")
     if chunk is not None:

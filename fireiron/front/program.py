@@ -10,7 +10,6 @@ import attrs
 
 from fireiron.base.errors import FireironError, SpecError
 from fireiron.base.link import here
-from fireiron.check import arguments
 from fireiron.check import links as rules
 from fireiron.check import programs as program_rules
 from fireiron.front.chain import Chain, LoadRefinements, SplitRefinements, Strategy, TileRefinements
@@ -100,7 +99,6 @@ class ProgramChain(Verbs, Chain):
             DecompositionError: `epilog-memory`, `load-level`, `second-epilog`, `chain-closed`.
         """
         self._check(rules.still_open, self.residual, "epilog")
-        self._check(arguments.kind, "epilog", memory, "a memory")
         self._check(program_rules.epilog, self.residual, self.links, memory)
         stores: list[tuple[str, tuple[Decomposition, ...]]] = []
         for out in self.computed.outputs:
@@ -150,7 +148,6 @@ class SplitProgram(SplitRefinements, ProgramChain):
         """
         (*_, link) = self.links
         assert isinstance(link, Split)
-        self._check(arguments.kind, "parallel", level, "a level")
         how = InOrder() if reduce is None else reduce
         self._check(program_rules.parallel, self._before, link, level, how)
         return self._refine(level=level, reduce=how, link=here())
