@@ -313,12 +313,12 @@ def sum(value: Operand, over: Over) -> Value:
 
 def max(value: Operand, over: Over) -> Value:
     """Take the largest value over dims."""
-    return fold(value, over, max_of, "max")[0]
+    return fold(value, over, max_of, "largest")[0]
 
 
 def min(value: Operand, over: Over) -> Value:
     """Take the smallest value over dims."""
-    return fold(value, over, min_of, "min")[0]
+    return fold(value, over, min_of, "smallest")[0]
 
 
 def prod(value: Operand, over: Over) -> Value:
