@@ -33,9 +33,12 @@ from fireiron import (
 
 
 def _dot(dtype: DType, out: DType) -> microkernel:
-    """Write the paper's dot.cu for one element type; 16-bit floats are added in f32."""
+    """Write the paper's dot.cu for one element type; 16-bit floats are added in f32, sums in 8 bits saturate."""
     read = {"f16": "half_to_float({})", "bf16": "bf16_to_float({})"}.get(dtype.name, "{}")
     write = {"f16": "float_to_half(sum)", "bf16": "float_to_bf16(sum)"}.get(out.name, "sum")
+    if out.kind == "int" and out.bits == 8:  # as every store to a narrower type
+        low, high = out.limits
+        write = f"min({high}, max({low}, sum))"
     total = {"f64": "double", "i32": "int", "i8": "int", "u8": "int"}.get(dtype.name, "float")
     a, b = read.format("A[k * A_col]"), read.format("B[k * B_row]")
     return microkernel(
@@ -46,11 +49,14 @@ def _dot(dtype: DType, out: DType) -> microkernel:
 
 
 def _dot_in_numpy(a: Any, b: Any, c: Any) -> Any:
-    """Multiply in the accumulator's type, and round once to the result's."""
+    """Multiply in the accumulator's type, and round once to the result's; integers saturate."""
     import numpy as np
 
     wide = np.float64 if a.dtype == np.float64 else np.int32 if a.dtype.kind in "iu" else np.float32
-    return (a.astype(wide) @ b.astype(wide)).astype(c.dtype)
+    total = a.astype(wide) @ b.astype(wide)
+    if c.dtype.kind in "iu":
+        total = np.clip(total, np.iinfo(c.dtype).min, np.iinfo(c.dtype).max)
+    return total.astype(c.dtype)
 
 
 @preset

@@ -14,6 +14,7 @@ from fireiron.algebra.layout_compose import (
     left_inverse,
     right_inverse,
 )
+from fireiron.algebra.layout_shapes import inner_product, shape_div
 from fireiron.algebra.layout_tile import (
     blocked_product,
     bracket,
@@ -38,6 +39,7 @@ __all__ = [
     "compose",
     "concat",
     "equal_functions",
+    "inner_product",
     "is_compact",
     "is_injective",
     "left_inverse",
@@ -46,6 +48,7 @@ __all__ = [
     "raked_product",
     "reshape",
     "right_inverse",
+    "shape_div",
     "tile_tensor",
     "tiled_divide",
     "zipped_divide",

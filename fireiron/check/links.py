@@ -288,12 +288,38 @@ def epilog(residual: Residual, memory: Memory, dtype: DType) -> None:
         )
 
 
-def split_size(residual: Residual, size: int) -> None:
-    """Refuse chunks that hold nothing, or more than there is."""
+def first_value(init: float, dtype: DType) -> None:
+    """Refuse a first value that an accumulator cannot hold.
+
+    Raises:
+        DecompositionError: `accumulator-init`.
+    """
+    low, high = dtype.limits
+    if dtype.kind != "int" or (init == init // 1 and low <= init <= high):
+        return
+    raise DecompositionError(
+        "accumulator-init",
+        f"an accumulator of {dtype} cannot start at {init:g}",
+        fix=f"give a whole number from {low} to {high}",
+    )
+
+
+def split_size(residual: Residual, size: int, links: Sequence[Decomposition]) -> None:
+    """Refuse chunks that hold nothing, or more than a split above left, or than was loaded to registers.
+
+    Else a chunk may be longer than K: what lies beyond counts as 0.
+
+    Raises:
+        DecompositionError: `split-extent`.
+    """
     extent = residual.extents.get("K")
     if size < 1:
         raise DecompositionError("split-extent", f"a chunk of {size} along K holds nothing", fix="split by 1 or more")
-    if isinstance(extent, int) and size > extent and residual.level.name not in (Kernel.name, Block.name):
+    inside = residual.level.name not in (Kernel.name, Block.name)
+    left = any(isinstance(x, Split) for x in links) or any(
+        o.memory.registers for part in ("A", "B") for o in residual.playing(part)
+    )
+    if isinstance(extent, int) and size > extent and inside and left:
         raise DecompositionError(
             "split-extent",
             f"a chunk of {size} along K is larger than the {extent} elements left",

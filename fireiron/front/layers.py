@@ -56,7 +56,7 @@ class LayerChain(Chain):
             DecompositionError: `split-extent`, `chain-closed`.
         """
         self._check(rules.still_open, self.residual, "split")
-        self._check(rules.split_size, self.residual, k)
+        self._check(rules.split_size, self.residual, k, self.links)
         return self._as(SplitLayer, Split(k, link=here()))
 
     def load(

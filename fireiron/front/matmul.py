@@ -65,7 +65,7 @@ class MatMulChain(Verbs, Chain):
         """
         self._check(rules.still_open, self.residual, "split")
         if k is not None:
-            self._check(rules.split_size, self.residual, k)
+            self._check(rules.split_size, self.residual, k, self.links)
         size = self._check(chunk_of, self.residual, k, ways, multiple_of)
         return self._as(SplitMatMul, Split(size, ways=ways, link=here()))
 
@@ -131,8 +131,8 @@ class MatMulChain(Verbs, Chain):
                 before the products, under which they arrive; `whole_operands` lists them.
 
         Raises:
-            DecompositionError: `second-epilog`, `epilog-memory`, `accumulator-dtype`, `load-level`, `epilog-early`.
-                SpecError: `bad-op`, `shape-mismatch`, `same-name`, `epilog-overlap`, `dtype-mismatch`.
+            DecompositionError: `second-epilog`, `epilog-memory`, `accumulator-dtype`, `accumulator-init`, `load-level`,
+                `epilog-early`. SpecError: `bad-op`, `shape-mismatch`, `same-name`, `epilog-overlap`, `dtype-mismatch`.
         """
         self._check(rules.still_open, self.residual, "epilog")
         spec = self.matmul
@@ -141,6 +141,7 @@ class MatMulChain(Verbs, Chain):
         usual = spec.acc or default_accumulator(a.computed)
         kind = usual if dtype is None else self._check(find_dtype, dtype)
         self._check(rules.epilog, self.residual, memory, kind)
+        self._check(rules.first_value, init, kind)
         saved, value = self._check(stages, (*spec.ops, *ops), self._check(self._scaled, kind))
         self._check(check_operands, spec, saved, value)
         outputs = tuple(self._beside(part, op, memory, store) for part, op in saved)

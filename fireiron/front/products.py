@@ -64,7 +64,7 @@ class ProductsChain(Verbs, Chain):
             DecompositionError: `split-extent`, `chain-closed`.
         """
         self._check(rules.still_open, self.residual, "split")
-        self._check(rules.split_size, self.residual, k)
+        self._check(rules.split_size, self.residual, k, self.links)
         return self._as(SplitProducts, Split(k, link=here()))
 
     def load(

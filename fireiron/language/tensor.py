@@ -82,8 +82,15 @@ class Tensor:
 
     @property
     def order(self) -> Order:
-        """Say which of the last two dimensions is contiguous."""
-        return ColMajor if len(self.shape) > 1 and self.strides[-2] == 1 and self.strides[-1] != 1 else RowMajor
+        """Say which of the last two dimensions is contiguous; of a single row with strides of 1, the rows are.
+
+        Example:
+            >>> Matrix(1, 4, order=ColMajor).order, Matrix(4, 1).order, Matrix(1, 4).order
+            (ColMajor, RowMajor, RowMajor)
+        """
+        if len(self.shape) < 2 or self.strides[-2] != 1:
+            return RowMajor
+        return ColMajor if self.strides[-1] != 1 or (self.shape[-2] == 1 and self.shape[-1] != 1) else RowMajor
 
     def aligned(self, elements: int) -> bool:
         """Say whether every line starts at a multiple of so many elements, and holds one.

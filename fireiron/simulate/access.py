@@ -8,6 +8,7 @@ the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import gcd
 from typing import Any, TypeAlias
 
 import attrs
@@ -206,10 +207,8 @@ def _traffic(storage: Storage, first: Array, steps: Array, mask: Array | None) -
     """Cut the view into hardware accesses: one vector where elements are consecutive, else one an element."""
     item = storage.itemsize
     vector = len(steps) > 1 and bool((steps == np.arange(len(steps))).all())
-    width = len(steps) * item if vector else item
-    starts = steps[:1] if vector else steps
-    if width > MOST_NBYTES and width % MOST_NBYTES == 0:
-        starts, width = np.arange(0, len(steps), MOST_NBYTES // item), MOST_NBYTES
+    together = gcd(len(steps), max(1, MOST_NBYTES // item)) if vector else 1
+    width, starts = together * item, steps[::together]
     address = ((first[None] + starts[:, None, None]) * item + storage.base).reshape(-1, first.shape[1])
     active = None if mask is None else np.tile(mask, (len(starts), 1))
     unaligned = address % width != 0

@@ -273,14 +273,10 @@ class MicroMeaning(Meaning):
         arrays = [value for value in values if value is not None]
         results = [np.array(arrays[at]) for at in self.targets]
         threads, whole, present = plan.extra
+        self._reads_unwritten(plan, arrays)
         for thread in threads:
             shapes = [(int(rows[thread]), int(columns[thread])) for rows, columns in present]
-            matrices = [
-                array[0, :, thread].reshape(columns, rows).T[: shape[0], : shape[1]]
-                for array, (rows, columns), shape in zip(arrays, whole, shapes, strict=True)
-            ]
-            given: Any = self.statement.numpy(*matrices)
-            outputs = cast("tuple[Any, ...]", given) if isinstance(given, tuple) else (given,)
+            outputs = self._called(arrays, thread, whole, shapes)
             for result, output, at in zip(results, outputs, self.targets, strict=True):
                 new = np.asarray(output)
                 if new.shape != shapes[at]:
@@ -293,6 +289,50 @@ class MicroMeaning(Meaning):
                 rows, columns = whole[at]
                 result[0, :, thread].reshape(columns, rows).T[: shapes[at][0], : shapes[at][1]] = new
         return tuple(results)
+
+    def _called(
+        self, arrays: list[Array], thread: int, whole: list[tuple[int, int]], shapes: list[tuple[int, int]]
+    ) -> tuple[Any, ...]:
+        """Call it on one unit's matrices."""
+        assert self.statement.numpy is not None
+        matrices = [
+            array[0, :, thread].reshape(columns, rows).T[: shape[0], : shape[1]]
+            for array, (rows, columns), shape in zip(arrays, whole, shapes, strict=True)
+        ]
+        given: Any = self.statement.numpy(*matrices)
+        return cast("tuple[Any, ...]", given) if isinstance(given, tuple) else (given,)
+
+    def _reads_unwritten(self, plan: Plan, arrays: list[Array]) -> None:
+        """Refuse a result that depends on elements of an output which nobody wrote: two fillings of these agree.
+
+        Raises:
+            SimulationError: `uninitialised-read`.
+        """
+        threads, whole, present = plan.extra
+        for at in self.targets:
+            access = plan.reads[at]
+            if access is None or access.index is None or access.storage.kind != "GL" or not access.storage.must_write:
+                continue
+            assert access.storage.tracker is not None
+            missing = ~access.storage.tracker.written(access.index)[0]
+            if access.active is not None:
+                missing &= access.active[0]
+            thread = next((t for t in threads if missing[:, t].any()), None)
+            if thread is None:
+                continue
+            shapes = [(int(rows[thread]), int(columns[thread])) for rows, columns in present]
+            found: list[Array] = []
+            for filling in (0, 1):
+                filled = [np.array(array) if i == at else array for i, array in enumerate(arrays)]
+                filled[at][0, missing[:, thread], thread] = filling
+                found.append(np.asarray(self._called(filled, thread, whole, shapes)[self.targets.index(at)]))
+            if found[0].tobytes() != found[1].tobytes():
+                element = access.storage.name(int(access.index[0, int(np.argmax(missing[:, thread])), thread]))
+                raise self.error(
+                    "uninitialised-read",
+                    f"{self.team.who(thread)} reads {element}, which nobody wrote",
+                    "accumulate by .epilog(memory=RF) above the microkernel, or let it write C without reading it",
+                )
 
     def finish(self, plan: Plan, env: Env) -> None:
         """Let the first thread of each unit stand for it."""

@@ -166,7 +166,7 @@ def _chosen(kernel: Kernel, launched: int, blocks: int | Sequence[int] | None) -
                 fix="choose blocks of the grid",
             )
     if each == 1:
-        return list(wanted)
+        return list(dict.fromkeys(wanted))  # no launch runs a block twice
     clusters = dict.fromkeys(block // each for block in wanted)
     return [cluster * each + rank for cluster in clusters for rank in range(each)]
 

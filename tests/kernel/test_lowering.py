@@ -215,3 +215,13 @@ def test_leading_dimension(right: Right) -> None:
             Matrix(45, 37, order=order, ld=47),
         )
         right(plain(MatMul(a, b, c)))
+
+
+def test_a_chunk_longer_than_k(right: Right) -> None:
+    """What lies beyond K counts as 0, at whichever level the split stands."""
+    for size in ((32, 32, 9), (32, 32, 1)):
+        spec = matmul(*size)
+        block = spec.tile(32, 32).to(Block).epilog(memory=RF)
+        for chain in (block.split(32).tile(16, 32).to(Warp), block.tile(16, 32).to(Warp).split(32)):
+            inner = chain.tile(4, 4).to(Thread).split(1).unroll().load(A, RF).load(B, RF)
+            right(inner.tile(1, 1).unroll().done())

@@ -32,6 +32,7 @@ from fireiron import (
     symbol,
 )
 from fireiron.atoms.table import find
+from fireiron.base.errors import SimulationError
 from fireiron.front.moves import conform, staged, through_shared, vector
 
 Right = Callable[..., Any]
@@ -180,6 +181,29 @@ def test_microkernel_on_shared_memory(right: Right) -> None:
             matmul(*size).tile(16, 16).to(Block).epilog(memory=RF).split(8).load(A, SH).pad(1).load(B, SH)
             .tile(1, 1).to(Thread).done(UPDATE)
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+@pytest.mark.parametrize("columns", [3, 5, 6, 7])
+def test_microkernel_on_shared_tiles_of_any_width(right: Right, columns: int, dtype: str) -> None:
+    """Rows of three or five elements are no vector: they are read one by one, or by the widest that divides them."""
+    chain = matmul(16, 16, 16, dtype, out="f32").tile(16, 16).to(Block).epilog(memory=RF).split(columns)
+    schedule = chain.load(A, SH).load(B, SH).tile(1, 1).to(Thread).done(UPDATE)
+    right(schedule)
+    assert schedule.facts("sm_90")
+    assert schedule.estimate("sm_90")
+    assert not [f for f in schedule.check("sm_90") if f.severity == "error"]
+
+
+def test_a_microkernel_that_adds_to_what_nobody_wrote() -> None:
+    """C in global memory has no first value; a microkernel that only writes it is right."""
+    ones = np.ones((16, 16), np.float32)
+    tiled = matmul(16, 16, 16).tile(16, 16).to(Block).tile(2, 2).to(Thread)
+    with pytest.raises(SimulationError) as caught:
+        tiled.done(SUMS).simulate(ones, ones)
+    assert caught.value.code == "uninitialised-read"
+    assert "thread 0 of block 0 reads C[0, 0], which nobody wrote" in caught.value.message
+    assert (tiled.done(PRODUCT).simulate(ones, ones).out == 16).all()
 
 
 def test_an_atom_of_ones_own(right: Right, chains: Any) -> None:

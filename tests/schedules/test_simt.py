@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fireiron import matmul
@@ -38,6 +39,28 @@ def test_right_for_every_dtype(right: Right, name: str, dtype: str) -> None:
 def test_keywords_of_sgemm(right: Right, size: Any, stages: int, ahead: int) -> None:
     right(simt.sgemm(matmul(*size), stages=stages, ahead=ahead))
     right(simt.sgemm(matmul(*size), m=64, n=64, k=16, warp=(32, 32), thread=(4, 8), stages=stages, ahead=ahead, pad=0))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("size", [(4, 4, 1), (1, 4, 4), (4, 1, 4), (1, 1, 4), (1, 4, 1)])
+def test_extents_of_one_in_every_layout(size: tuple[int, int, int], layout: str) -> None:
+    """Arrays come as layout says, also where strides alone do not tell rows from columns."""
+    m, n, k = size
+    a, b = np.arange(m * k, dtype=np.float32).reshape(m, k), np.arange(k * n, dtype=np.float32).reshape(k, n)
+    given = (a.T.copy() if layout[1] == "T" else a, b.T.copy() if layout[0] == "T" else b)
+    np.testing.assert_array_equal(simt.listing1(matmul(*size, layout=layout)).simulate(*given).out, a @ b)
+
+
+@pytest.mark.parametrize(("dtype", "low", "high"), [("i8", -128, 127), ("u8", 0, 255)])
+@pytest.mark.parametrize("name", PRESETS)
+def test_results_of_eight_bits_saturate(name: str, dtype: str, low: int, high: int) -> None:
+    a = np.full((8, 64), 100, dtype={"i8": np.int8, "u8": np.uint8}[dtype])
+    b = a.reshape(64, 8).copy()
+    if dtype == "i8":
+        b[:, ::2] *= -1
+    total = a.astype(np.int64) @ b.astype(np.int64)
+    out = PRESETS[name](matmul(8, 8, 64, dtype, out=dtype)).simulate(a, b).out
+    np.testing.assert_array_equal(out, np.clip(total, low, high))
 
 
 def compiled(schedule: Any, arch: str) -> None:

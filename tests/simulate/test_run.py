@@ -214,6 +214,14 @@ def test_a_loop_that_shifts_registers_is_not_run_at_once(k: Any) -> None:
     assert (out == 7).all()
 
 
+def test_a_block_that_is_named_twice_runs_once(k: Any) -> None:
+    c = k.gl("C", (64,), "output")
+    kernel = k.kernel(k.fill(k.at(c, k.block * 32 + k.thread), 1.0), grid=2)
+    out = np.zeros(64, np.float32)
+    assert simulate(kernel, {"C": out}, blocks=[1, 1]).blocks == 1
+    assert out.sum() == 32
+
+
 def test_nested_conditions_and_lets_inside_a_nest(k: Any) -> None:
     c, r = k.gl("C", (4, 32), "output"), k.rf("r", 1)
     place = Var("place")

@@ -7,6 +7,7 @@ enough to be enumerated.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import gcd
 from typing import Literal
 
 import attrs
@@ -188,10 +189,8 @@ def _pieces(view: View, sizes: Mapping[str, int], most: int) -> tuple[int, Array
     count = int(evaluate(as_expr(view.layout.size), sizes))  # pyright: ignore[reportArgumentType]
     width, starts = item, steps
     if len(steps) > 1 and bool((steps == np.arange(len(steps))).all()):
-        width = len(steps) * item
-        starts = steps[:1]
-        if width > MOST_NBYTES and width % MOST_NBYTES == 0:
-            starts, width = steps[:: MOST_NBYTES // item], MOST_NBYTES
+        together = gcd(len(steps), max(1, MOST_NBYTES // item))
+        starts, width = steps[::together], together * item
     wanted = len(starts) * count / len(steps)
     if len(starts) > most:
         starts = starts[(np.arange(most) * len(starts)) // most]
