@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from fireiron import FR, SH, A, B, Block, Warpgroup, matmul, stmatrix, through_shared, tma
+from fireiron import FR, SH, A, B, Block, Warp, Warpgroup, matmul, stmatrix, through_shared, tma
 from fireiron.base.errors import SimulationError
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
@@ -96,3 +96,15 @@ def test_warps_meet_once_before_they_tell_what_they_read() -> None:
     kernel = hopper.split_k(matmul(128, 64, 512, "f16", layout="TN", arch="sm_90a"), plan).lowered()
     clean(kernel)
     assert not syncs(kernel, "the warp has read its part")
+
+
+def test_a_block_without_roles_waits_for_its_bulk_stores() -> None:
+    """Shared memory ends with the block: what a bulk store reads there must have been read."""
+    store = through_shared(stmatrix(), tma(128), panel=(64, 64))
+    chain = matmul(64, 64, 32, "f16", layout="TN", arch="sm_90").tile(64, 64).to(Block).epilog(memory=FR, store=store)
+    chain = chain.split(32).load(A, SH).load(B, SH).tile(16, 64).to(Warp).split(16).unroll()
+    kernel = chain.load(A, FR).load(B, FR).tile(16, 8).unroll().done().lowered()
+    clean(kernel)
+    with pytest.raises(SimulationError) as caught:
+        clean(attrs.evolve(kernel, body=without(kernel.body, is_wait)))
+    assert caught.value.code == "unfinished-flight"

@@ -81,7 +81,7 @@ def part(links: Sequence[Decomposition], state: State, context: Context, math: B
                 context.threads,
                 budgets[1],
                 cursors,
-                (*math_lets, *context.prologue, *math, *_settle(math)),
+                (*math_lets, *context.prologue, *math, *settle(math)),
             ),
         )
     )
@@ -115,7 +115,7 @@ def _drain(context: Context) -> Body:
     return tuple(out)
 
 
-def _settle(math: Body) -> Body:
+def settle(math: Body) -> Body:
     """Wait, before the block ends, until bulk stores have read their sources."""
     stores = any(isinstance(s, Call) and s.atom.completion == BULK for s in walk(math))
     return (Wait(BULK, 0, reads_only=True),) if stores else ()

@@ -28,7 +28,7 @@ from fireiron.kernel.ir.statements import (
     Workspace,
     walk,
 )
-from fireiron.kernel.lower.assemble import part, place_barriers, set_up
+from fireiron.kernel.lower.assemble import part, place_barriers, set_up, settle
 from fireiron.kernel.lower.context import Context, State
 from fireiron.kernel.lower.steps import start_program
 from fireiron.kernel.lower.storage import tensor_window
@@ -93,7 +93,8 @@ def lower(
     state = start_program(spec, state, context) if isinstance(spec, Program) else _with_windows(spec, state, context)
     taken = set(context.names)
     body = lower_links(links, state, context)
-    body = part(links, state, context, body, taken) if context.rings else (*set_up(context), *context.lets, *body)
+    alone = (*set_up(context), *context.lets, *body, *settle(body))
+    body = part(links, state, context, body, taken) if context.rings else alone
     buffers, shared = allocate(tuple(s for s in context.storages.values() if s.tensor is None), body)
     body, barriers, shared = place_barriers(body, context, shared)
     buffers = {**buffers, **{b.name: b for b in context.temporaries}}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 import numpy as np
 
@@ -19,6 +21,15 @@ def own_units(link: Own, state: State, context: Context, storage: Storage) -> St
     Raises:
         DecompositionError: `own-level` where units hold no equal rectangles at regular places.
     """
+    panel = next((w for w in state.windows.values() if w.storage is storage), None)
+    sizes_of = () if panel is None else tuple(axis.size for axis in panel.axes)
+    if panel is not None and sizes_of != storage.shape:
+        raise DecompositionError(
+            "own-level",
+            f"own({link.level}) gives each unit what it holds of all of {storage.name}, {_by(storage.shape)}, and the "
+            f"tile above takes {_by(sizes_of)} of it",
+            fix=f"own({link.level}) first, then tile what each unit holds",
+        )
     level, ownership = link.level, storage.ownership
     assert ownership is not None and context.threads is not None
     units = units_of(level, state, context, context.threads // (level.size or 1), None)
@@ -63,6 +74,10 @@ def own_units(link: Own, state: State, context: Context, storage: Storage) -> St
         residual=attrs.evolve(state.residual, level=level, sizes=sizes),
     )
     return attrs.evolve(inside.under(f"own {level}", link.link), position=units.position, width=units.width)
+
+
+def _by(extents: Sequence[object]) -> str:
+    return "x".join(map(str, extents))
 
 
 def _irregular(link: Own, storage: Storage, owner: str) -> DecompositionError:
