@@ -11,6 +11,7 @@ import pytest
 
 from fireiron import (
     FR,
+    RF,
     SH,
     A,
     B,
@@ -253,3 +254,14 @@ def test_compiles(made: Callable[[], Any]) -> None:
     assert not kernel.resources.spills
     assert kernel.ptx.count("griddepcontrol.launch_dependents") == 1
     assert kernel.ptx.count("griddepcontrol.wait") == (2 if made is roles else 1)
+
+
+def test_threads_that_load_nothing_wait_too() -> None:
+    """The first load is of few threads, under a condition; the others touch global memory behind it."""
+    chain = matmul(8, 32, 12, arch="sm_90a").tile(1, 16).to(Block).dependent().epilog(memory=RF).load(A, SH)
+    kernel = chain.tile(1, 1).to(Thread).split(1).load(A, RF).load(B, RF).done().lowered()
+    assert len(fences(kernel, "grid.wait")) == 1
+    assert not [
+        s for s in walk(kernel.body) if isinstance(s, If) and any(x in s.body for x in fences(kernel, "grid.wait"))
+    ]
+    simulate(kernel, random_arrays(Interface.of(kernel), {}))

@@ -58,22 +58,30 @@ def _roles(roles: Roles) -> Roles:
     return Roles((attrs.evolve(load, body=_behind(load.body, LAUNCH)), *others))
 
 
-def _ahead(body: Body, wanted: Callable[[Statement], bool], mark: Fence, last: bool = False) -> Body:
+def _ahead(
+    body: Body, wanted: Callable[[Statement], bool], mark: Fence, last: bool = False, alone: bool = True
+) -> Body:
     """Put a statement ahead of the first one that is wanted, outside conditions that others of them do not stand under.
 
-    With `last`, inside the loop over a persistent block's items, it stands in the last trip alone.
+    Args:
+        body: where.
+        wanted: what it comes ahead of.
+        mark: the statement.
+        last: whether, inside the loop over a persistent block's items, it stands in the last trip alone.
+        alone: whether nothing that is wanted stands behind the body.
     """
     for i, s in enumerate(body):
         if not _holds(s, wanted):
             continue
+        only = alone and not any(_holds(other, wanted) for other in body[i + 1 :])
         match s:
             case Region(body=inner):
-                s = attrs.evolve(s, body=_ahead(inner, wanted, mark, last))
-            case If(body=inner) if not any(_holds(other, wanted) for other in body[i + 1 :]):
+                s = attrs.evolve(s, body=_ahead(inner, wanted, mark, last, only))
+            case If(body=inner) if only:
                 s = attrs.evolve(s, body=_ahead(inner, wanted, mark, last))
             case For(var=var, extent=extent, body=inner, kind="items") if last:
                 end = If(eq(var, extent - 1), (mark,))
-                placed = _ahead(inner, wanted, mark, last)
+                placed = _ahead(inner, wanted, mark, last, only)
                 s = attrs.evolve(s, body=rewrite(placed, lambda x, end=end: end if x is mark else x))
             case _:
                 return (*body[:i], mark, *body[i:])
