@@ -16,6 +16,7 @@ from fireiron.front.best import forget, suited
 from fireiron.tune import records as files
 from fireiron.tune.effort import EFFORTS
 from fireiron.tune.measurer import Measurer
+from fireiron.tune.record import Record
 from fireiron.tune.search import Tuned, tune
 
 from .ahead import compilers
@@ -133,11 +134,11 @@ def _one(case: Case, left_s: float, full_s: float, common: dict[str, Any]) -> Ou
     return Outcome(case, quick, full)
 
 
-def keep(path: Path, found: Sequence[files.Record]) -> None:
+def keep(path: Path, found: Sequence[Record]) -> None:
     """Add the fastest records of each problem and device to a file; slower ones of the same leave it."""
-    known = files.read(path).records if path.is_file() else ()
-    best = files.fastest([*known, *found], KEPT)
-    files.replace(path, best)
+    known = files.read(path) if path.is_file() else files.Read(())
+    best = files.fastest([*known.records, *found], KEPT)
+    files.replace(path, best, (*known.newer, *known.broken))
 
 
 def summary(outcomes: Sequence[Outcome]) -> list[str]:

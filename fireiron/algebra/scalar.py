@@ -6,12 +6,14 @@ One tree serves the pointwise language of epilogues, the CUDA printer and the si
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeAlias, assert_never
 
 import attrs
 
 from fireiron.algebra.dtypes import DType
+from fireiron.base.errors import SpecError
 from fireiron.base.names import named
 
 UnaryOp = Literal["neg", "abs", "exp", "log", "tanh", "sqrt", "rsqrt", "erf"]
@@ -118,6 +120,34 @@ class Custom:
     args: tuple[Scalar, ...]
     dtype: DType
     numpy: Callable[..., Any] = attrs.field(eq=id, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle without a NumPy function that no other process finds: kernels need the source alone."""
+        found = self.numpy if _importable(self.numpy) else Elsewhere(self.name)
+        return Custom, (self.name, self.source, self.parameters, self.args, self.dtype, found)
+
+
+def _importable(function: Callable[..., Any]) -> bool:
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "<")
+    held: Any = sys.modules.get(module or "")
+    for part in name.split("."):
+        held = getattr(held, part, None)
+    return held is function and module != "__main__"
+
+
+@attrs.frozen
+class Elsewhere:
+    """Stand for a NumPy function that was left in the process which wrote it."""
+
+    name: str
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Refuse: what it computes is not known here."""
+        raise SpecError(
+            "bad-custom",
+            f"the NumPy function of {self.name} stayed in another process: a lambda, or a function of __main__",
+            fix="simulate there, or write the function into a module",
+        )
 
 
 Scalar: TypeAlias = Arg | Constant | Parameter | Unary | Binary | Select | Cast | Custom

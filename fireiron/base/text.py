@@ -99,3 +99,15 @@ def nbytes(n: int) -> str:
     power = min(max(abs(n).bit_length() - 1, 0) // 10, len(units) - 1)
     size = 1 << 10 * power
     return f"{n // size} {units[power]}" if n % size == 0 else f"{n / size:.1f} {units[power]}"
+
+
+def printable(text: str) -> str:
+    r"""Replace what a terminal would obey instead of print; lines and tabs stay.
+
+    Example:
+        >>> printable("a\x1b[31m\tb\n\u202ec")
+        'a?[31m\tb\n?c'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)

@@ -23,6 +23,7 @@ from fireiron.language.residual import Operand, Residual
 from fireiron.language.tensor import RowMajor
 
 MOST_PREFETCHED = 16  # chunks of K
+MOST_STAGES = 64  # ring slots of 3.5 KiB fill an SM's shared memory; lowering walks pairs of slots
 
 
 def still_open(residual: Residual, method: str) -> None:
@@ -324,6 +325,30 @@ def split_size(residual: Residual, size: int, links: Sequence[Decomposition]) ->
             "split-extent",
             f"a chunk of {size} along K is larger than the {extent} elements left",
             fix=f"use at most {extent}",
+        )
+
+
+def pipeline(stages: int, inflight: int = 0, least: int = 2) -> None:
+    """Refuse rings without slots, of more slots than shared memory has use for, and without one to load into.
+
+    Raises:
+        DecompositionError: `pipeline-stages`.
+    """
+    if stages < 1:
+        raise DecompositionError(
+            "pipeline-stages", f"a pipeline of {stages} stages has no slot", fix=f"use {least} or more"
+        )
+    if stages > MOST_STAGES:
+        raise DecompositionError(
+            "pipeline-stages",
+            f"a pipeline of {stages} stages is deeper than {MOST_STAGES}: no shared memory holds its slots",
+            fix=f"use {least} to {MOST_STAGES}; 3 to 8 hide the latency of memory",
+        )
+    if inflight not in (0, 1) or inflight >= stages:
+        raise DecompositionError(
+            "pipeline-stages",
+            f"{inflight} groups in flight over {stages} slots leave none to load into",
+            fix="use inflight=0 or 1, below the number of stages",
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -22,9 +21,9 @@ if TYPE_CHECKING:
     from fireiron.tune.candidates import Candidate, Judged, Preset
     from fireiron.tune.lookup import Index
     from fireiron.tune.machine import Machine
-    from fireiron.tune.records import Record
+    from fireiron.tune.record import Record
 
-MODEL_BUDGET_S = 3.0  # of a first choice without records
+MODEL_LOOKS = 64  # candidates that a first choice without records judges: as many on a busy machine as on an idle one
 SURE = 0.97  # of the modelled time: what saves less is no reason to leave a default, which was measured once
 FEW_POINTS = 24  # of a preset whose default is not legal
 MOST_CHOICES = 4096
@@ -146,7 +145,7 @@ def _chosen(spec: MatMulChain, arch: str | None) -> Choice:
     asked = dict.fromkeys((described(meaning), described(meaning.product)))  # its own records, and those without ops
     named = {preset.name: preset for preset in presets()}
     for number, wanted in enumerate(asked):
-        for found in _index().find(wanted, where.device, target):
+        for found in _index().find(wanted, where.device, target, where.software):
             preset = named.get(found.record.preset)
             if preset is None or (found.distance > 0 and not _serves_near(preset, spec, target)):
                 continue
@@ -160,7 +159,7 @@ def _chosen(spec: MatMulChain, arch: str | None) -> Choice:
 def _serves_near(preset: Preset, spec: MatMulChain, target: str) -> bool:
     """Say whether a record of another problem is a guide: a preset's own ranking, or a newer preset, knows more."""
     newer = takewhile(lambda group: preset not in group, _by_architecture(target))
-    return not _ranks(preset) and all(_first_choice(spec, target, group, 0.0, {})[0] is None for group in newer)
+    return not _ranks(preset) and all(_first_choice(spec, target, group, 0, {})[0] is None for group in newer)
 
 
 def _ranks(preset: Preset) -> bool:
@@ -172,10 +171,9 @@ def _ranks(preset: Preset) -> bool:
 
 def _modelled(spec: MatMulChain, target: str) -> Choice:
     """Choose without records: of the presets for the newest architecture that take the problem, the first choice."""
-    end = time.perf_counter() + MODEL_BUDGET_S
     refused: dict[Preset, str] = {}
     for group in _by_architecture(target):
-        found, judged = _first_choice(spec, target, group, end, refused)
+        found, judged = _first_choice(spec, target, group, MODEL_LOOKS, refused)
         if found is not None:
             words = f"the best of {judged} by the cost model" if judged else "the preset's own first choice"
             schedule = found.candidate.preset.build(spec, found.candidate.point)
@@ -214,17 +212,18 @@ def suited(spec: MatMulChain, arch: str | None = None) -> tuple[Preset, ...]:
     target = _target(spec, arch)
     refused: dict[Preset, str] = {}
     for group in _by_architecture(target):
-        if _first_choice(spec, target, group, 0.0, refused)[0] is not None:  # the first that is legal says enough
+        if _first_choice(spec, target, group, 0, refused)[0] is not None:  # the first that is legal says enough
             return tuple(group)
     raise _nothing_legal(spec, target, refused)
 
 
 def _first_choice(
-    spec: MatMulChain, target: str, group: Sequence[Preset], end: float, refused: dict[Preset, str]
+    spec: MatMulChain, target: str, group: Sequence[Preset], looks: int, refused: dict[Preset, str]
 ) -> tuple[Judged | None, int]:
     """Find the best of some presets: descend by the model, one keyword at a time, from the best of their defaults.
 
-    A preset that ranks its points itself is taken at its word: its first legal point stands for it.
+    A preset that ranks its points itself is taken at its word: its first legal point stands for it. Candidates are
+    counted, and no clock is asked: the choice is the same however busy the machine is.
 
     Returns:
         The best, None where nothing is legal; and from how many points the model chose it, 0 where it is first in a
@@ -239,7 +238,7 @@ def _first_choice(
 
     def look(preset: Preset, values: Mapping[str, Any]) -> bool:
         candidate = Candidate(preset, point(values))
-        if candidate not in judged and (time.perf_counter() < end or not leader()):
+        if candidate not in judged and (len(judged) < looks or not leader()):
             judged[candidate] = found = judge(candidate, spec, target)
             if found.failure is not None:
                 refused.setdefault(preset, str(found.failure))

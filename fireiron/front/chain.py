@@ -406,29 +406,14 @@ class SplitRefinements(Chain):
         A pipeline of registers inside one of shared memory flows: at the end of a chunk it loads from the next.
 
         Args:
-            stages: ring slots.
+            stages: ring slots, 64 at most.
             inflight: 1 lets instructions (wgmma) still read a chunk's slot while the next chunk's begin; 0 waits.
             drain: whether it ends with each chunk of the pipeline around it instead.
 
         Raises:
             DecompositionError: `pipeline-stages`.
         """
-        if stages < 1:
-            raise DecompositionError(
-                "pipeline-stages",
-                f"a pipeline of {stages} stages has no slot",
-                fix="use 2 or more",
-                link=here(),
-                path=self.where,
-            )
-        if inflight not in (0, 1) or inflight >= stages:
-            raise DecompositionError(
-                "pipeline-stages",
-                f"{inflight} groups in flight over {stages} slots leave none to load into",
-                fix="use inflight=0 or 1, below the number of stages",
-                link=here(),
-                path=self.where,
-            )
+        self._check(rules.pipeline, stages, inflight)
         return self._loops(stages=stages, inflight=inflight, drain=drain, link=here())
 
     def specialize(self: S_, producers: int = 1, registers: tuple[int, int] | None = None, prefetch: int = 0) -> S_:

@@ -17,7 +17,19 @@ from fireiron.front.chain import Chain, LoadRefinements, SplitRefinements, Strat
 from fireiron.front.describe import describe
 from fireiron.front.fingerprint import fingerprint
 from fireiron.front.moves import MoveChain, conform
-from fireiron.front.outputs import Beside, Rows, Save, ahead, check_operands, check_rows, given, prologue, stages, whole
+from fireiron.front.outputs import (
+    Beside,
+    Rows,
+    Save,
+    ahead,
+    check_operands,
+    check_rows,
+    given,
+    prologue,
+    settled,
+    stages,
+    whole,
+)
 from fireiron.front.roles import Role, role_name
 from fireiron.front.verbs import Verbs
 from fireiron.language.atom import Atom
@@ -283,6 +295,17 @@ class MatMulChain(Verbs, Chain):
         saved, value = self._check(self._applied, spec)
         stored = tuple(_stored(part, op) for part, op in saved)
         return Meaning(attrs.evolve(spec, ops=()), self.links, value, stored)
+
+    @property
+    def portable(self) -> tuple[MatMulChain, ...]:
+        """List chains to send to another process instead: one whose ops are what they make, and the bare product."""
+        spec = self.matmul
+        a = self.residual.operand("A")
+        assert a is not None
+        ops = settled(spec.ops, spec.acc or default_accumulator(a.computed)) if spec.ops else ()
+        bare = attrs.evolve(spec, ops=())
+        same = attrs.evolve(self, program=attrs.evolve(self.program, spec=attrs.evolve(spec, ops=ops)))
+        return same, MatMulChain(attrs.evolve(self.program, spec=bare), (), start(bare))
 
     def _applied(self, spec: MatMul) -> tuple[tuple[tuple[Value, Beside], ...], Value]:
         """Apply a spec's ops, which `then` gave, to the scaled accumulator."""

@@ -113,14 +113,7 @@ class TiledMove(TileRefinements, MoveChain):
         Raises:
             DecompositionError: `pipeline-stages`.
         """
-        if stages < 1:
-            raise DecompositionError(
-                "pipeline-stages",
-                f"a pipeline of {stages} stages has no slot",
-                fix="use 1 or more",
-                link=here(),
-                path=self.where,
-            )
+        self._check(rules.pipeline, stages, 0, 1)
         return self._refine(stages=stages, link=here())
 
 

@@ -74,6 +74,28 @@ def row_max(tensor: Tensor) -> Rows:
     return Rows(tensor, "max")
 
 
+@attrs.frozen
+class Known:
+    """Be an op by the expression that one made of the accumulator: it pickles where functions do not."""
+
+    value: Value
+    dtype: DType
+
+    def __call__(self, x: Value) -> Value:
+        """Put an expression in place of the accumulator.
+
+        Raises:
+            SpecError: `dtype-mismatch`.
+        """
+        if x.dtype != self.dtype:
+            raise SpecError(
+                "dtype-mismatch",
+                f"ops that were called for an accumulator of {self.dtype} meet one of {x.dtype}",
+                fix="write the ops as functions of a module",
+            )
+        return substituted(self.value, x)
+
+
 Beside: TypeAlias = Save | Rows
 _FOLDS = {"add": "sum", "max": "max"}
 
@@ -93,6 +115,16 @@ def stages(ops: Iterable[Op | Beside], value: Value) -> tuple[tuple[tuple[Value,
         else:
             value = expression((op,), value)
     return tuple(found), simplified(value)
+
+
+def settled(ops: Iterable[Op | Beside], kind: DType) -> tuple[Op | Beside, ...]:
+    """Call ops for an accumulator of one type, and give ops that are what they made."""
+    saved, last = stages(ops, accumulator(kind))
+    made: list[Op | Beside] = []
+    for value, op in saved:
+        made += [Known(value, kind), op]
+        kind = value.dtype
+    return (*made, Known(last, kind))
 
 
 def given(tensor: Tensor, spec: MatMul) -> Tensor:

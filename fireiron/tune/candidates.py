@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -114,6 +115,21 @@ def preset(function: Callable[..., Any], given: Mapping[str, Any] | None = None,
     return Preset(name, module, file, qualname, tuple(sorted((given or {}).items())), function)
 
 
+def sendable(spec: Any) -> tuple[Any, Any]:
+    """Give a spec that another process can read, None where its links cannot be, and what it multiplies alone.
+
+    Lambdas and what `add(bias)` gives cannot be pickled; what they make of the accumulator can.
+    """
+    same, bare = spec.portable
+    for chain in (spec, same):
+        try:
+            pickle.loads(pickle.dumps(chain))
+        except Exception:  # pickle raises what it likes
+            continue
+        return chain, bare
+    return None, bare
+
+
 def _loaded(module: str, file: str) -> Any:
     """Load a file that was loaded by its path in the process which named it."""
     if module in sys.modules:
@@ -165,7 +181,7 @@ class Failure:
         return f"{self.stage}: {self.code}: {self.message}"
 
 
-def failure(stage: str, error: Exception) -> Failure:
+def failure(stage: str, error: BaseException) -> Failure:
     """Turn an exception into data."""
     if isinstance(error, FireironError):
         return Failure(stage, error.code, error.message)
@@ -228,7 +244,7 @@ def judge(candidate: Candidate, spec: Any, arch: str) -> Judged:
         if found.errors:
             raise found.errors[0].error()
         modelled = estimate(schedule.lowered(arch), target, rows=found.rows)
-    except FireironError as error:
+    except Exception as error:  # a record's keywords may be anything
         return Judged(candidate, failure=failure("check", error))
     return Judged(candidate, modelled.likely_us)
 
@@ -244,7 +260,7 @@ def compiled(candidate: Candidate, spec: Any, arch: str) -> Built:
     try:
         schedule = candidate.preset.build(spec, candidate.point)
         kernel = schedule.compile(arch)
-    except FireironError as error:
+    except Exception as error:
         return Built(candidate, failure=failure("compile", error))
     digest = hashlib.sha256(kernel.source.encode()).hexdigest()[:16]
     return Built(candidate, Entry(kernel.binary, kernel.interface), digest, _plain(schedule))

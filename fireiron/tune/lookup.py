@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import attrs
 
+from fireiron.base.errors import UsageError
+from fireiron.base.text import printable
 from fireiron.base.version import VERSION
 from fireiron.tune import records as files
 from fireiron.tune.problem import Problem
-from fireiron.tune.records import Record
+from fireiron.tune.record import Record
 
+Software: TypeAlias = tuple[str, str, str]
+NO_SOFTWARE = ("", "", "")
 NEAR = 3.0  # doublings, over all extents, that a recorded problem may be away
 
 
@@ -43,17 +48,29 @@ class Index:
             if record.us is not None:
                 self._families.setdefault(record.problem.family, {}).setdefault(record.problem, []).append(record)
 
-    def find(self, problem: Problem, device: str, arch: str, most: int = 3) -> list[Found]:
+    def find(
+        self,
+        problem: Problem,
+        device: str,
+        arch: str,
+        software: Software = NO_SOFTWARE,
+        *,
+        most: int = 3,
+        doubted: bool = False,
+    ) -> list[Found]:
         """List the records that may serve, best first.
 
         A record of the same architecture serves, one of the same device before others; the same problem before near
-        ones. Among equals the fastest comes first.
+        ones; one measured with the same driver, compiler and library before others, and of those the latest measured.
+        Among equals the fastest comes first.
 
         Args:
             problem: what is asked for.
             device: the GPU's name, "" where there is none.
             arch: name of the target.
-            most: how many problems to look at.
+            software: versions of driver, compiler and library that run here.
+            most: how many records to give; of a near problem one.
+            doubted: whether records take part whose times cannot be what was measured: to measure them again.
         """
         family = self._families.get(problem.family, {})
         near = sorted(
@@ -61,19 +78,34 @@ class Index:
         )
         found: list[Found] = []
         for distance, other in near:
-            serving = [r for r in family[other] if r.arch == arch]
-            same = [r for r in serving if r.device == device]
-            for record in sorted(same or serving, key=lambda r: r.us or 0.0)[:1]:
-                found.append(Found(record, distance, _why(record, other == problem, device)))
+            serving = [r for r in family[other] if r.arch == arch and (doubted or not r.doubt)]
+            same = [r for r in serving if r.device == device] or serving
+            # Of the problem itself others follow, should the fastest not be legal here.
+            for record in _comparable(same, software)[: most if other == problem else 1]:
+                found.append(Found(record, distance, _why(record, other == problem, device, software)))
         # The same problem on another device is a worse guide than a near one on this device.
         found.sort(key=lambda f: (f.distance > 0, device != "" and f.record.device != device, f.distance))
         return found[:most]
 
 
-def _why(record: Record, same: bool, device: str) -> str:
+def _comparable(records: Sequence[Record], software: Software) -> list[Record]:
+    """Sort records of one problem and device, those first that were measured alike: times of other versions mix not."""
+    latest: dict[Software, str] = {}
+    for record in records:
+        latest[record.software] = max(latest.get(record.software, ""), record.when)
+    order = sorted(latest, key=lambda versions: (versions == software, latest[versions]), reverse=True)
+    return [
+        r for versions in order for r in sorted((x for x in records if x.software == versions), key=lambda x: x.us or 0)
+    ]
+
+
+def _why(record: Record, same: bool, device: str, software: Software) -> str:
     words = ["recorded for this problem" if same else f"recorded for the nearest problem, {record.problem}"]
     if device and record.device != device:
         words.append(f"on another device, {record.device}")
+    for what, version, mine in zip(("driver", "NVRTC"), record.software, software, strict=False):
+        if version and mine and version != mine:
+            words.append(f"with {what} {version}")
     if record.version and record.version != VERSION:
         words.append(f"by fireiron {record.version}: its time may have changed")
     return ", ".join(words)
@@ -91,6 +123,12 @@ def load(paths: Sequence[Path] | None = None) -> tuple[Index, tuple[str, ...]]:
     if paths is None:
         own = files.default_path()
         paths = [*files.shipped(), *([own] if own.exists() else [])]
-    found = [files.read(path) for path in paths]
+    found: list[files.Read] = []
+    problems: list[str] = []
+    for path in paths:
+        try:
+            found.append(files.read(path))
+        except UsageError as error:  # a pipe, a folder, or a file of someone else: no reason to compute nothing
+            problems.append(printable(error.message))
     index = Index(files.newest(record for each in found for record in each.records))
-    return index, tuple(problem for each in found for problem in each.problems)
+    return index, (*problems, *(problem for each in found for problem in each.told))

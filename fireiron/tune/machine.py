@@ -46,6 +46,11 @@ class Machine:
     power_limit_w: float = 0.0
     libraries: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def software(self) -> tuple[str, str, str]:
+        """Give the versions of the driver, the compiler and this library."""
+        return self.driver, self.nvrtc, self.fireiron
+
     def to_json(self) -> dict[str, Any]:
         """Give plain data; what is not known is left out."""
         facts = {name: value for name, value in attrs.asdict(self).items() if value and name != "libraries"}

@@ -13,8 +13,10 @@ from fireiron.base.errors import UsageError
 from fireiron.language.meaning import Meaning, hashed, text
 from fireiron.language.specs import Coefficient, MatMul
 from fireiron.language.tensor import RowMajor, Tensor
+from fireiron.tune.plain import number, words
 
 FREE = 0  # stands for an extent that is a symbol
+_size, _word = number(0, 2**40, whole=True), words()
 
 
 @attrs.frozen
@@ -32,22 +34,25 @@ class Problem:
         kind: what it is beyond a product of dense matrices, "" for nothing: words, and a digest of that without sizes.
             Example: "prolog+ops #1f0a66c2".
         meaning: digest of the whole program, "" where the other fields say all of it.
+
+    Raises:
+        ValueError: for a field of another type, or beyond its range.
     """
 
-    m: int
-    n: int
-    k: int
-    a: str = "f32"
-    b: str = "f32"
-    acc: str = "f32"
-    c: str = "f32"
-    layout: str = "NN"
-    batch: int = 1
-    scaled: str = ""
-    given: str = ""
-    product: str = "mul"
-    kind: str = ""
-    meaning: str = ""
+    m: int = attrs.field(validator=_size)
+    n: int = attrs.field(validator=_size)
+    k: int = attrs.field(validator=_size)
+    a: str = attrs.field(default="f32", validator=_word)
+    b: str = attrs.field(default="f32", validator=_word)
+    acc: str = attrs.field(default="f32", validator=_word)
+    c: str = attrs.field(default="f32", validator=_word)
+    layout: str = attrs.field(default="NN", validator=_word)
+    batch: int = attrs.field(default=1, validator=_size)
+    scaled: str = attrs.field(default="", validator=_word)
+    given: str = attrs.field(default="", validator=words(4000))
+    product: str = attrs.field(default="mul", validator=_word)
+    kind: str = attrs.field(default="", validator=_word)
+    meaning: str = attrs.field(default="", validator=_word)
 
     @property
     def family(self) -> tuple[object, ...]:
@@ -80,11 +85,8 @@ class Problem:
         """Read what `to_json` gave.
 
         Raises:
-            TypeError: where it is something else.
+            TypeError, ValueError: where it is something else.
         """
-        numbers = ("m", "n", "k", "batch")
-        if not all(isinstance(value, int if name in numbers else str) for name, value in facts.items()):
-            raise TypeError(f"{dict(facts)} is no problem")
         return cls(**facts)
 
     def __str__(self) -> str:
@@ -127,7 +129,7 @@ def described(meaning: Meaning, given: Mapping[str, Any] | None = None) -> Probl
     m, k = spec.A.shape[-2:]
     n = spec.B.shape[-1]
     batch = spec.C.shape[0] if len(spec.C.shape) == 3 else 1
-    sizes = [as_int(x) or FREE for x in (m, n, k, batch)]
+    sizes = [int(as_int(x) or FREE) for x in (m, n, k, batch)]
     scaled = [
         f"{name}={_said(x)}"
         for name, x, usual in (("alpha", spec.alpha, 1.0), ("beta", spec.beta, 0.0))

@@ -1,4 +1,9 @@
-"""Processes whose loss costs one task: a hang is killed, a crash is told, and the next task gets a new process."""
+"""Processes whose loss costs one task: a hang is killed, a crash is told, and the next task gets a new process.
+
+A task runs code that its user wrote: it may exit, fork, print, read what is not its own, or never end. Each process is
+the head of a group of its own, which is killed as one, and finds modules where this process found them: the folder that
+it stands in is the last place.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +15,30 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
+from pathlib import Path
 from typing import IO, Any
 
+from fireiron.base.text import printable
 from fireiron.tune.worker import receive, send
+
+PACKAGE = Path(__file__).resolve().parent.parent
+START_LIMIT_S = 60.0
+LOOK_S = 0.2  # between looks whether a process still lives
+LAST_WORDS_NBYTES = 4096
+# What the process runs: this very package, wherever it stands, then what this process would find, behind its own.
+BEGIN = """
+import importlib.util, sys
+folder, *places = sys.argv[1:]
+made = importlib.util.spec_from_file_location("fireiron", folder + "/__init__.py", submodule_search_locations=[folder])
+module = sys.modules["fireiron"] = importlib.util.module_from_spec(made)
+made.loader.exec_module(module)
+sys.path += [place for place in places if place not in sys.path]
+from fireiron.tune.worker import serve
+serve()
+"""
 
 
 class Lost(Exception):
@@ -81,7 +105,7 @@ class Process:
         running, self._running = self._running, None
         if running is None:
             return
-        running.kill()
+        _end_group(running)
         running.wait()
         for stream in (running.stdin, running.stdout, self._said):
             if stream is not None:
@@ -95,9 +119,12 @@ class Process:
         running, answers, said = self._running, self._answers, self._said
         if running is None or running.stdin is None:
             raise Lost("crash", "the process was ended")
+        if said is not None:  # only the last words of this task count
+            said.seek(0)
+            said.truncate()
         try:
             send(running.stdin, message)  # pyright: ignore[reportArgumentType]
-            answer = answers.get(timeout=limit_s)
+            answer = _answer(running, answers, limit_s)
         except queue.Empty:
             self.kill()
             raise Lost("hang", f"no answer within {limit_s:.0f} s") from None
@@ -114,19 +141,61 @@ class Process:
 
     def _start(self) -> None:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
-        # The child must find what this process finds, files beside a script included.
-        path = os.pathsep.join(dict.fromkeys(p or os.getcwd() for p in sys.path))
-        self._running = subprocess.Popen(
-            [sys.executable, "-m", "fireiron.tune.worker"],
+        # It must find what this process finds, files beside a script included.
+        places = dict.fromkeys(p or os.getcwd() for p in sys.path)
+        running = subprocess.Popen(
+            [sys.executable, "-P", "-c", BEGIN, str(PACKAGE), *places],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,
-            env={**os.environ, "PYTHONPATH": path, **self._environment},
+            env={**os.environ, **self._environment},
             # Ctrl-C is for the process that searches: it ends the others itself, once all is saved.
             start_new_session=True,
         )
-        self._answers = queue.Queue()
-        threading.Thread(target=_listen, args=(self._running.stdout, self._answers), daemon=True).start()
+        self._running, answers, said = running, queue.Queue[Any](), self._said
+        self._answers = answers
+        threading.Thread(target=_listen, args=(running.stdout, answers), daemon=True).start()
+        try:
+            ready = _answer(running, answers, START_LIMIT_S)  # its first task's time begins there
+        except queue.Empty:
+            self.kill()
+            raise Lost("hang", f"a process did not start within {START_LIMIT_S:.0f} s") from None
+        if ready is None:
+            words = _last_words(running, said)
+            self.kill()
+            raise Lost("crash", words)
+
+
+def _answer(running: subprocess.Popen[bytes], answers: queue.Queue[Any], limit_s: float) -> Any:
+    """Wait for an answer while the process lives; what it forked may hold its end of the pipe open.
+
+    Returns:
+        The answer, None where none will come.
+
+    Raises:
+        queue.Empty: where time is up.
+    """
+    end = time.monotonic() + limit_s
+    while True:
+        dead = running.poll() is not None  # asked first: what it answered before it died is there then
+        left = end - time.monotonic()
+        try:
+            return answers.get(timeout=max(0.0, min(LOOK_S, left)))
+        except queue.Empty:
+            if dead:
+                return None
+            if left <= 0:
+                raise
+
+
+def _end_group(running: subprocess.Popen[bytes]) -> None:
+    """Kill a process and what it forked."""
+    if sys.platform == "win32":
+        running.kill()
+        return
+    # Its number is that of its group, and stays taken while it is not waited for, or others of the group live.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(running.pid, signal.SIGKILL)
 
 
 def _last_words(running: subprocess.Popen[bytes], said: IO[bytes] | None) -> str:
@@ -140,8 +209,8 @@ def _last_words(running: subprocess.Popen[bytes], said: IO[bytes] | None) -> str
         how = signal.Signals(-code).name if -code in {s.value for s in signal.Signals} else f"signal {-code}"
     last = ""
     if said is not None and not said.closed:
-        said.seek(0)
-        last = said.read().decode(errors="replace").strip().rpartition("\n")[2]
+        said.seek(max(0, said.seek(0, os.SEEK_END) - LAST_WORDS_NBYTES))
+        last = printable(said.read().decode(errors="replace").strip().rpartition("\n")[2])
     return f"the process died of {how}" + (f": {last}" if last else "")
 
 
@@ -205,7 +274,10 @@ class Processes(Executor):
                 continue
             try:
                 result = process.call(function, *arguments, limit_s=self._limit_s)
-            except BaseException as error:
+            except Exception as error:
                 future.set_exception(error)
+            except BaseException as error:  # not of the task: this thread is to end
+                future.set_exception(Lost("crash", f"{type(error).__name__}: {error}"))
+                raise
             else:
                 future.set_result(result)

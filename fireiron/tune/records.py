@@ -1,122 +1,38 @@
 """Records: what was measured, as lines of JSON in a file that is only ever appended to.
 
 Two writers take turns by a lock, and one that is killed leaves at most one line cut off, which readers skip and the
-next writer ends. Files of several machines are merged by `merge`, or by `cat`.
+next writer ends. Files of several machines are merged by `merge`, or by `cat`. Anyone may have written a file: each
+line is checked on its own, and one that cannot be read costs itself alone.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
+import secrets
+import stat
 import sys
-import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import attrs
 
 from fireiron.base.errors import UsageError
+from fireiron.base.text import nbytes, printable
 from fireiron.tune.machine import Machine, State
-from fireiron.tune.problem import Problem
-from fireiron.tune.space import Point, point
+from fireiron.tune.plain import checked
+from fireiron.tune.record import FORMAT, Record
 
-FORMAT = 1
 FILE = "records.jsonl"
 SHIPPED = Path(__file__).parent / "shipped"
-
-
-@attrs.frozen
-class Record:
-    """Hold what one schedule did on one device.
-
-    Args:
-        problem: what was multiplied.
-        preset: by name.
-        point: its keywords.
-        device: the GPU's name.
-        arch: what it was compiled for.
-        us: median of the samples; None for a failure.
-        p20: time that a fifth of the samples stays under.
-        p80: time that four fifths stay under.
-        samples: how many.
-        modelled_us: what the cost model said; never measured.
-        failure: why there is no time: stage, code and message.
-        count: how many candidates failed in this way, where they were not compiled.
-        source: digest of the CUDA that ran.
-        schedule: the call, as Python.
-        registers: of a thread.
-        when: in UTC.
-        machine: driver, clocks, versions.
-    """
-
-    problem: Problem
-    preset: str
-    point: Point
-    device: str
-    arch: str
-    us: float | None = None
-    p20: float = 0.0
-    p80: float = 0.0
-    samples: int = 0
-    modelled_us: float | None = None
-    failure: tuple[str, str, str] | None = None
-    count: int = 1
-    source: str = ""
-    schedule: str = ""
-    registers: int = 0
-    when: str = ""
-    machine: Mapping[str, Any] = attrs.field(factory=dict[str, Any], eq=False, repr=False)
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """Say which records are of the same thing: the one of more samples, else the later one, counts."""
-        reason = self.failure[:2] if self.failure is not None and self.count > 1 else None
-        return self.problem, self.preset, self.point, self.device, self.arch, reason
-
-    @property
-    def version(self) -> str:
-        """Give the version of this library that measured it."""
-        return str(self.machine.get("fireiron", ""))
-
-    def to_json(self) -> dict[str, Any]:
-        """Give plain data; what is not known is left out."""
-        facts: dict[str, Any] = {"v": FORMAT, "problem": self.problem.to_json(), "preset": self.preset}
-        facts |= {"keywords": self.point.to_json(), "device": self.device, "arch": self.arch}
-        for name in ("us", "p20", "p80", "samples", "modelled_us", "source", "schedule", "registers", "when"):
-            if value := getattr(self, name):
-                facts[name] = round(value, 4) if isinstance(value, float) else value
-        if self.failure is not None:
-            facts["failure"] = dict(zip(("stage", "code", "message"), self.failure, strict=True))
-            facts |= {"count": self.count} if self.count > 1 else {}
-        return facts | {"machine": dict(self.machine)}
-
-    @classmethod
-    def from_json(cls, facts: Mapping[str, Any]) -> Record:
-        """Read what `to_json` gave.
-
-        Raises:
-            KeyError, TypeError, ValueError: where it is something else.
-        """
-        failed = facts.get("failure")
-        plain = {name: facts[name] for name in ("us", "modelled_us", "source", "schedule", "when") if name in facts}
-        numbers = {name: facts[name] for name in ("p20", "p80", "samples", "registers", "count") if name in facts}
-        if not all(isinstance(value, int | float) for value in numbers.values()):
-            raise TypeError("a number is no number")
-        if ("us" in facts) == (failed is not None) or not isinstance(facts.get("us", 0), int | float):
-            raise TypeError("it has neither a time nor a failure")
-        return cls(
-            problem=Problem.from_json(facts["problem"]),
-            preset=str(facts["preset"]),
-            point=point(facts["keywords"]),
-            device=str(facts["device"]),
-            arch=str(facts["arch"]),
-            failure=None if failed is None else (failed["stage"], failed["code"], failed["message"]),
-            machine=dict(facts.get("machine", {})),
-            **plain,
-            **numbers,
-        )
+MOST_NBYTES = 64 << 20  # of a file that is read; of a longer one the last
+LONGEST_LINE = 64 << 10
+BROKEN = ".broken"  # suffix of the file that repair moves broken lines to
+TOLD = 5  # lines that are told one by one
 
 
 @attrs.frozen
@@ -124,12 +40,22 @@ class Read:
     """Hold what a file gave.
 
     Args:
-        records: one for each thing that was measured.
+        records: one for each thing that was measured, and for each software that it was measured with.
         problems: lines that were left out, each with the reason.
+        newer: lines of a newer format, as they are.
+        broken: lines that are no records, as they are.
     """
 
     records: tuple[Record, ...]
     problems: tuple[str, ...] = ()
+    newer: tuple[bytes, ...] = ()
+    broken: tuple[bytes, ...] = ()
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """List the first problems, and count the others."""
+        rest = len(self.problems) - TOLD
+        return self.problems if rest <= 0 else (*self.problems[:TOLD], f"and {rest} more")
 
 
 def default_path() -> Path:
@@ -162,14 +88,18 @@ def append(path: Path, records: Iterable[Record]) -> None:
         return
     try:
         with _opened(path) as descriptor:
-            # A writer that was killed may have left half a line: ours must not become its other half.
-            size = os.fstat(descriptor).st_size
-            if size and _last_byte(descriptor, size) != b"\n":
-                lines = b"\n" + lines
-            while lines:
-                lines = lines[os.write(descriptor, lines) :]
+            _append(descriptor, lines)
     except OSError as error:
         raise _cannot_write(path, error) from None
+
+
+def _append(descriptor: int, lines: bytes) -> None:
+    # A writer that was killed may have left half a line: ours must not become its other half.
+    size = os.fstat(descriptor).st_size
+    if size and _last_byte(descriptor, size) != b"\n":
+        lines = b"\n" + lines
+    while lines:
+        lines = lines[os.write(descriptor, lines) :]
 
 
 @contextmanager
@@ -177,8 +107,13 @@ def _opened(path: Path) -> Generator[int]:
     """Open a file for appending, and hold it for this process alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
+        descriptor = os.open(
+            path,
+            os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0),
+            0o644,
+        )
         try:
+            _regular(os.fstat(descriptor))
             with _locked(descriptor):
                 # A merge may have replaced the file while this process waited for its turn.
                 if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
@@ -220,39 +155,80 @@ def read(path: Path) -> Read:
     """Read a file; a line that cannot be read is left out, and told.
 
     Raises:
-        UsageError: `no-such-file`.
+        UsageError: `no-such-file` where there is none, or it is no regular file.
     """
     try:
-        data = path.read_bytes()
+        data, whole = _bytes_of(path)
     except OSError as error:
         raise UsageError(
             "no-such-file", f"{path} cannot be read: {error.strerror}", fix="name a file of records"
         ) from None
+    shown = printable(str(path))
     found: list[Record] = []
-    problems: list[str] = []
+    problems = [] if whole else [f"{shown} is longer than {nbytes(MOST_NBYTES)}: its last lines are read"]
+    newer: list[bytes] = []
+    broken: list[bytes] = []
     lines = data.split(b"\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            facts = cast("dict[str, Any]", json.loads(line))
-            if facts["v"] > FORMAT:
-                problems.append(f"{path}:{number} has format {facts['v']}, and this fireiron reads {FORMAT}: left out")
-                continue
-            found.append(Record.from_json(facts))
-        except (ValueError, KeyError, TypeError, UsageError) as error:
+            record = _parsed(line)
+        except _NewerError as error:
+            newer.append(line)
+            problems.append(f"{shown}:{number} {error}: left out")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UsageError) as error:
             # Only the last line of a file lacks its end, where a writer was killed.
-            what = "is cut off" if number == len(lines) else f"is no record ({error})"
-            problems.append(f"{path}:{number} {what}: left out")
-    return Read(tuple(newest(found)), tuple(problems))
+            why = printable(str(error)).replace("\n", " ")[:200]
+            what = "is cut off" if number == len(lines) else f"is no record ({why})"
+            broken.append(line)
+            problems.append(f"{shown}:{number} {what}: left out")
+        else:
+            found.append(record)
+    return Read(tuple(newest(found)), tuple(problems), tuple(newer), tuple(broken))
+
+
+class _NewerError(Exception):
+    """Say that a line is of a newer format, which is no fault of it."""
+
+
+def _parsed(line: bytes) -> Record:
+    if len(line) > LONGEST_LINE:
+        raise ValueError(f"it has {len(line)} bytes, and {LONGEST_LINE} are the most")
+    facts = checked(json.loads(line))
+    version = facts["v"]
+    if isinstance(version, int) and not isinstance(version, bool) and version > FORMAT:
+        raise _NewerError(f"has format {version}, and this fireiron reads {FORMAT}")
+    if version != FORMAT:
+        raise ValueError("its format is none")
+    return Record.from_json(facts)
+
+
+def _bytes_of(path: Path) -> tuple[bytes, bool]:
+    """Read a regular file, or the last lines of a long one; whatever else stands there is not waited for."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        _regular(found)
+        skipped = max(0, found.st_size - MOST_NBYTES)
+        if skipped:
+            file.seek(skipped)
+            file.readline(LONGEST_LINE)
+        return file.read(MOST_NBYTES), not skipped
+
+
+def _regular(found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file")
 
 
 def newest(records: Iterable[Record]) -> list[Record]:
-    """Keep one record of each thing: more samples before fewer, the later before the earlier."""
+    """Keep the latest record of each thing; of one time, that which comes last."""
     kept: dict[tuple[object, ...], Record] = {}
     for record in records:
         known = kept.get(record.key)
-        if known is None or (record.samples, record.when) >= (known.samples, known.when):
+        # What is from the future, or cannot be, gives way to all that can.
+        if known is None or (not record.doubt, record.when) >= (not known.doubt, known.when):
             kept[record.key] = record
     return list(kept.values())
 
@@ -265,24 +241,35 @@ def fastest(records: Iterable[Record], most: int) -> list[Record]:
     return [record for each in kept.values() for record in each[:most]]
 
 
-def replace(out: Path, records: Iterable[Record]) -> None:
+def replace(out: Path, records: Iterable[Record], lines: Iterable[bytes] = ()) -> None:
     """Write a file anew, at once or not at all; what was added to it since it was read is lost.
+
+    Args:
+        out: the file.
+        records: what it shall hold.
+        lines: what it shall hold as it is.
 
     Raises:
         UsageError: `cannot-write`.
     """
-    aside = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    aside = _aside(out)
     try:
         with _opened(out):
-            _write(aside, out, records)
+            _write(aside, out, records, lines)
     except OSError as error:
-        aside.unlink(missing_ok=True)
         raise _cannot_write(out, error) from None
+    finally:
+        aside.unlink(missing_ok=True)
 
 
-def _write(aside: Path, out: Path, records: Iterable[Record]) -> None:
-    ordered = sorted(records, key=_order)
-    aside.write_text("".join(json.dumps(r.to_json()) + "\n" for r in ordered), encoding="utf-8")
+def _aside(out: Path) -> Path:
+    return out.with_name(f".{out.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+
+
+def _write(aside: Path, out: Path, records: Iterable[Record], lines: Iterable[bytes]) -> None:
+    written = [json.dumps(r.to_json()).encode() for r in sorted(records, key=_order)]
+    with aside.open("xb") as file:  # never through what stands there
+        file.write(b"".join(line + b"\n" for line in (*written, *dict.fromkeys(lines))))
     os.replace(aside, out)
 
 
@@ -297,6 +284,8 @@ def _cannot_write(path: Path, error: OSError) -> UsageError:
 def merge(out: Path, inputs: Sequence[Path]) -> Read:
     """Write the records of several files into one, each thing once; the file is replaced at once or not at all.
 
+    Lines that this version cannot read are kept as they are, and so are fields that it does not know.
+
     Args:
         out: the file to write; what it holds already takes part.
         inputs: files to read.
@@ -305,21 +294,52 @@ def merge(out: Path, inputs: Sequence[Path]) -> Read:
         UsageError: `no-such-file`, `cannot-write`.
     """
     read_in = [read(path) for path in inputs]
-    aside = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+
+    def merged(mine: Read) -> Read:
+        each = [mine, *read_in]
+        return Read(
+            tuple(sorted(newest(r for one in each for r in one.records), key=_order)),
+            tuple(said for one in each for said in one.problems),
+            tuple(line for one in each for line in one.newer),
+            tuple(line for one in each for line in one.broken),
+        )
+
+    return _rewritten(out, merged, keep_broken=True)
+
+
+def repair(path: Path) -> Read:
+    """Move the lines of a file that are no records to a file beside it; lines of newer formats stay.
+
+    Raises:
+        UsageError: `no-such-file`, `cannot-write`.
+    """
+    found = read(path)  # a file that is not there is not made
+    beside = path.with_name(path.name + BROKEN)
+
+    def move(mine: Read) -> Read:
+        if mine.broken:
+            with _opened(beside) as descriptor:
+                _append(descriptor, b"".join(line + b"\n" for line in mine.broken))
+        return mine
+
+    return _rewritten(path, move, keep_broken=False) if found.broken else found
+
+
+def _rewritten(out: Path, change: Callable[[Read], Read], *, keep_broken: bool) -> Read:
+    """Read a file and write it anew, while nobody else may write it."""
+    aside = _aside(out)
     try:
-        with _opened(out):
-            read_in.append(read(out))
-            merged = sorted(newest(record for each in read_in for record in each.records), key=_order)
-            _write(aside, out, merged)
+        with _opened(out) as descriptor:
+            if os.fstat(descriptor).st_size > MOST_NBYTES:
+                raise OSError(errno.EFBIG, f"it is longer than {nbytes(MOST_NBYTES)}, and would lose lines")
+            found = change(read(out))
+            _write(aside, out, found.records, (*found.newer, *(found.broken if keep_broken else ())))
     except OSError as error:
-        aside.unlink(missing_ok=True)
         raise _cannot_write(out, error) from None
-    return Read(tuple(merged), tuple(problem for each in read_in for problem in each.problems))
-
-
-def now() -> str:
-    """Give the time in UTC as records have it."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    finally:
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
+    return found
 
 
 def described(machine: Machine, state: State) -> dict[str, Any]:

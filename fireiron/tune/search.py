@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from fireiron.base.errors import CallError, UsageError
+from fireiron.tune import candidates
 from fireiron.tune import records as files
 from fireiron.tune.candidates import Built, Candidate, Failure, Judged, Preset, compiled, failure, judge, preset
 from fireiron.tune.effort import EFFORTS, Effort
@@ -26,7 +27,7 @@ from fireiron.tune.machine import Machine, State, machine
 from fireiron.tune.measurer import GpuMeasurer, Measurer
 from fireiron.tune.problem import FREE, Problem, problem
 from fireiron.tune.process import Processes
-from fireiron.tune.records import Record
+from fireiron.tune.record import Record, now
 from fireiron.tune.space import Declared, Point, Space, checked, default_point, space_of
 
 COMPILE_LIMIT_S = 120.0
@@ -181,22 +182,24 @@ def tune(
         )
     chosen = EFFORTS[effort]
     spaces, refused = _spaces_for(declared, spec)
+    sent, bare = candidates.sendable(spec)
     search = _Search(
-        spec, wanted, spaces, arch or where.arch, where, chosen, budget_s or chosen.budget_s,
+        spec if sent is None else sent, wanted, spaces, arch or where.arch, where, chosen, budget_s or chosen.budget_s,
         Path(records) if records is not None else files.default_path(), on_progress,
     )  # fmt: skip
     with contextlib.ExitStack() as stack:
         search.notes += refused
-        portable = all(p.portable for p in named)
+        portable = all(p.portable for p in named) and sent is not None
         if not portable:
-            search.notes.append("functions of a script or notebook are compiled in this process, one at a time")
+            what = "this product's ops" if sent is None else "functions of a script or notebook"
+            search.notes.append(f"{what} are compiled in this process, one at a time: no other could read them")
         if executor is None:
             count = max(1, os.cpu_count() or 1)
             own: Executor = Processes(count, COMPILE_LIMIT_S) if portable else ThreadPoolExecutor(1)
             stack.callback(own.shutdown, wait=False, cancel_futures=True)
             executor = own
         if measurer is None:
-            measurer = GpuMeasurer(spec, device, where)
+            measurer = GpuMeasurer(bare if sent is None else sent, device, where)
             stack.callback(measurer.close)
         first = [Candidate(p, s) for s in seeds for p in spaces]
         return search.run(executor, measurer, [*first, *search.recorded()])
@@ -289,8 +292,10 @@ class _Search:
         """List what was fastest for this problem, or one near it, in the records so far."""
         index, problems = load([*files.shipped(), *([self.path] if self.path.exists() else [])])
         self.notes += problems
-        found = index.find(self.problem, self.where.device, self.arch)
-        return [Candidate(p, f.record.point) for f in found for p in self.spaces if p.name == f.record.preset]
+        # What is doubted takes part: measured again, it is right, or displaced.
+        found = index.find(self.problem, self.where.device, self.arch, self.where.software, doubted=True)
+        fastest = {f.record.problem: f.record for f in reversed(found)}  # one of each problem: they take others' places
+        return [Candidate(p, r.point) for r in reversed(fastest.values()) for p in self.spaces if p.name == r.preset]
 
     def _late(self) -> bool:
         return time.perf_counter() > self.end
@@ -447,9 +452,8 @@ class _Search:
             modelled_us=None if judged is None else judged.modelled_us,
             failure=(failed.stage, failed.code, failed.message) if failed and not samples else None,
             source=built.source,
-            schedule=str(built.candidate),
             registers=built.entry.binary.resources.registers if built.entry else 0,
-            when=files.now(),
+            when=now(),
             machine=files.described(self.where, self.state),
         )
 
@@ -483,7 +487,7 @@ def _finished(tasks: Mapping[Future[Any], Candidate], limit: float) -> Iterator[
     try:
         for task in as_completed(tasks, timeout=max(0.0, limit - time.perf_counter())):
             error = task.exception()
-            if error is not None and not isinstance(error, Exception):
+            if isinstance(error, KeyboardInterrupt):
                 raise error
             yield task, None if error is None else failure("compile", error)
     except TooLate:

@@ -8,6 +8,11 @@ import sys
 from typing import Any, BinaryIO
 
 HEAD = 8  # bytes of a message's length
+MOST_PRINTED = 256 << 20  # bytes of a file that a task may write: what is printed goes to one
+
+
+class Ended(Exception):
+    """Say that a task asked Python to end, as `sys.exit` does."""
 
 
 def send(stream: BinaryIO, value: object) -> None:
@@ -39,13 +44,19 @@ def _exactly(stream: BinaryIO, count: int) -> bytes:
 
 def serve() -> None:
     """Answer until the other end closes: `call` runs a function, `make` keeps its result, `do` calls its method."""
-    # What functions print must not get between the messages.
-    answers = os.fdopen(os.dup(1), "wb")
+    # What functions print must not get between the answers, and what they read must not be the questions.
+    questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
     os.dup2(2, 1)
+    _limit_files()
+    me = os.getpid()
     kept: Any = None
+    _answer(answers, True, "ready")
     while True:
         try:
-            kind, what, arguments = receive(sys.stdin.buffer)
+            kind, what, arguments = receive(questions)
         except EOFError:
             return
         except Exception as error:  # a message that cannot be read here: a function in no importable module
@@ -60,12 +71,32 @@ def serve() -> None:
                     result = getattr(kept, what)(*arguments)
                 case _:
                     result = what(*arguments)
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                return
-            _answer(answers, False, error)
-        else:
-            _answer(answers, True, result)
+            answer = True, result
+        except KeyboardInterrupt:
+            _forked(me)
+            return
+        except Exception as error:
+            answer = False, error
+        except BaseException as error:  # one task ends, and not who waits for it
+            answer = False, Ended(f"{type(error).__name__}: {error}")
+        _forked(me)
+        _answer(answers, *answer)
+
+
+def _forked(me: int) -> None:
+    """End a process that a task forked and that came back out of it: one question has one answer."""
+    if os.getpid() != me:
+        os._exit(1)
+
+
+def _limit_files() -> None:
+    """Refuse to fill the disk: a task that prints without end fails to."""
+    if sys.platform != "win32":
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+        least = MOST_PRINTED if most == resource.RLIM_INFINITY else min(MOST_PRINTED, most)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (least, most))
 
 
 def _answer(stream: BinaryIO, right: bool, value: object) -> None:
@@ -73,7 +104,3 @@ def _answer(stream: BinaryIO, right: bool, value: object) -> None:
         send(stream, (right, value))
     except Exception as error:  # what cannot be pickled is told in words
         send(stream, (False, RuntimeError(f"{type(value).__name__}: {value} ({error})")))
-
-
-if __name__ == "__main__":
-    serve()

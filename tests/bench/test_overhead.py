@@ -21,7 +21,7 @@ LIMITS_US = {  # on a quiet machine
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choosing, "MODEL_BUDGET_S", 0.0)
+    monkeypatch.setattr(choosing, "MODEL_LOOKS", 0)
     monkeypatch.setattr(overhead, "CALLS", 200)
 
 

@@ -28,7 +28,7 @@ CASES = (Case(64, 64, 32), Case(64, 32, 32), Case(32, 64, 32))
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Make the suite `sgemm` small, and choices quick."""
     monkeypatch.setitem(suites.SUITES, "sgemm", suites.Suite("squares on CUDA cores", CASES))
-    monkeypatch.setattr(choosing, "MODEL_BUDGET_S", 0.0)
+    monkeypatch.setattr(choosing, "MODEL_LOOKS", 0)
     monkeypatch.setenv("FIREIRON_RECORDS", str(tmp_path / "records.jsonl"))
     choosing.forget()
     yield

@@ -48,7 +48,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(search.EFFORTS, "quick", effort)
     monkeypatch.setitem(search.EFFORTS, "full", attrs.evolve(effort, judged=24, compiled=5))
     monkeypatch.setenv("FIREIRON_RECORDS", str(tmp_path / "mine.jsonl"))
-    monkeypatch.setattr(choosing, "MODEL_BUDGET_S", 0.0)
+    monkeypatch.setattr(choosing, "MODEL_LOOKS", 0)
 
 
 def tuned(path: Path, budget_s: float = 300.0, **options: Any) -> tuple[list[tuning.Outcome], list[str]]:

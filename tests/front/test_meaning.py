@@ -46,7 +46,7 @@ from fireiron.language.meaning import text
 from fireiron.tune.lookup import Index
 from fireiron.tune.machine import Machine
 from fireiron.tune.problem import Problem, problem
-from fireiron.tune.records import Record
+from fireiron.tune.record import Record
 from fireiron.tune.space import point
 
 M, N, K = 64, 32, 16
@@ -242,7 +242,7 @@ def test_every_symbol_is_part_of_a_schedules_digest() -> None:
 
 
 def test_a_choice_for_a_fused_product_is_not_taken_for_a_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choosing, "MODEL_BUDGET_S", 0.0)
+    monkeypatch.setattr(choosing, "MODEL_LOOKS", 0)
     a, b = -np.ones((64, 32), np.float32), np.ones((32, 64), np.float32)
     fused = best(matmul(64, 64, 32).prolog(A, relu), "sm_89")
     assert (fused.simulate(a, b).out == 0).all()

@@ -18,7 +18,8 @@ from fireiron.schedules import simt
 from fireiron.tune.candidates import Built, Failure
 from fireiron.tune.machine import Machine, State
 from fireiron.tune.problem import Problem
-from fireiron.tune.records import Record, append
+from fireiron.tune.record import Record
+from fireiron.tune.records import append
 from fireiron.tune.session import Trial
 from fireiron.tune.space import point
 
@@ -48,6 +49,22 @@ def plans(spec: MatMulChain) -> tuple[Plan, ...]:
 def ranked(spec: MatMulChain, plan: Plan = Plan()) -> MatMulChain:
     """Tile as Listing 2 does."""
     return simt.listing2(spec, plan.m, plan.n)
+
+
+def rude(spec: Any, how: str = "well") -> Any:
+    """Do what no preset should."""
+    match how:
+        case "exit":
+            sys.exit(3)
+        case "end":
+            os._exit(3)
+        case "fork":
+            os.fork()
+        case "print":
+            print("x" * 10_000)
+        case _:
+            pass
+    return simt.listing2(spec, 32, 32)
 
 
 @space(m=(64,))
@@ -137,6 +154,33 @@ def die(code: int) -> None:
     os._exit(code)
 
 
+def leave(code: int) -> None:
+    sys.exit(code)
+
+
+def fork_and_return(value: int) -> int:
+    os.fork()  # both come back out of the task
+    return value
+
+
+def fork_and_die(path: str, code: int) -> None:
+    child = os.fork()
+    if child == 0:
+        time.sleep(300)
+    Path(path).write_text(str(child))
+    os._exit(code)
+
+
+def read_all() -> str:
+    return sys.stdin.read()
+
+
+def print_much() -> None:
+    text = "x" * (1 << 20)
+    for _ in range(300):
+        os.write(1, text.encode())
+
+
 def unpicklable() -> Any:
     return lambda: None
 
@@ -161,7 +205,7 @@ def record(
 
 def write_many(path: str, writer: int, count: int) -> None:
     for i in range(count):
-        append(Path(path), [record(us=1.0 + i, m=writer, i=i, pad="x" * 500)])
+        append(Path(path), [record(us=1.0 + i, m=writer, i=i, pad="x" * 190)])
 
 
 __all__ = ["Entry", "FakeMeasurer", "FakeSession"]

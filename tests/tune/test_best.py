@@ -93,7 +93,7 @@ def test_this_device_comes_before_the_same_problem_elsewhere() -> None:
 def test_a_record_that_is_not_legal_here_is_passed_over(
     unusable: dict[str, Any], on_h200: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(choosing, "MODEL_BUDGET_S", 0.0)
+    monkeypatch.setattr(choosing, "MODEL_LOOKS", 0)
     known(tmp_path, record(device=H200, **unusable))  # one a problem is looked at, the quickest
     found = choose(matmul(512, 512, 512))
     assert found.record is None
@@ -136,7 +136,7 @@ def test_problems_without_a_preset_are_told(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("layout", ["NN", "TN", "NT", "TT"])
 def test_gemm_multiplies_arrays_as_stored(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choosing, "MODEL_BUDGET_S", 0.0)
+    monkeypatch.setattr(choosing, "MODEL_LOOKS", 0)
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((24, 16), np.float32), rng.standard_normal((16, 40), np.float32)
     stored = np.ascontiguousarray(a.T if layout[1] == "T" else a), np.ascontiguousarray(b.T if layout[0] == "T" else b)
@@ -152,7 +152,7 @@ def test_gemm_takes_element_types_that_arrays_do_not_name(name: str, k: int, mon
     from fireiron.algebra.dtypes import dtype as find_dtype
     from fireiron.algebra.elements import pack, read
 
-    monkeypatch.setattr(choosing, "MODEL_BUDGET_S", 0.0)
+    monkeypatch.setattr(choosing, "MODEL_LOOKS", 0)
     rng, kind = np.random.default_rng(0), find_dtype(name)
     low, high = kind.limits if kind.packed else (-8, 7)
     values = [rng.integers(low, high + 1, (rows, k)) for rows in (24, 40)]
@@ -183,7 +183,7 @@ def test_problems_are_plain_data() -> None:
 
 
 def test_the_newest_architecture_has_the_first_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choosing, "MODEL_BUDGET_S", 0.0)
+    monkeypatch.setattr(choosing, "MODEL_LOOKS", 0)
     names = {
         target: choose(matmul(512, 512, 512, "f16", layout="TN"), target).candidate.preset.name
         for target in ("sm_75", "sm_80", "sm_89", "sm_90a")
@@ -257,3 +257,14 @@ def test_a_call_computes_where_the_compiler_spills(monkeypatch: pytest.MonkeyPat
     made.code = "nvrtc"  # nothing that computes
     with pytest.raises(CompileError):
         module.compiled(matmul(64, 64, 16), "sm_80")
+
+
+def test_a_choice_does_not_depend_on_how_busy_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choosing, "MODEL_LOOKS", 6)
+    clock, begin = time.perf_counter, time.perf_counter()
+    found = choose(matmul(256, 128, 64), "sm_80")
+    choosing.forget()
+    monkeypatch.setattr(time, "perf_counter", lambda: begin + 1000 * (clock() - begin))  # a thousand times as slow
+    again = choose(matmul(256, 128, 64), "sm_80")
+    assert (again.point, again.why, again.modelled_us) == (found.point, found.why, found.modelled_us)
+    assert found.why.startswith("no record: the best of ")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from concurrent.futures import as_completed
+from pathlib import Path
 
 import helpers
 import pytest
@@ -12,6 +15,7 @@ from fireiron import FireironError
 from fireiron.tune.machine import Machine
 from fireiron.tune.measurer import GpuMeasurer
 from fireiron.tune.process import Lost, Process, Processes
+from fireiron.tune.worker import Ended
 
 
 @pytest.fixture
@@ -103,3 +107,66 @@ def test_errors_of_the_library_keep_their_code(process: Process) -> None:
     with pytest.raises(FireironError) as raised:
         process.call(arch, "sm_1", limit_s=30)
     assert raised.value.code == "unknown-arch"
+
+
+def test_a_task_that_exits_ends_alone(process: Process) -> None:
+    with pytest.raises(Ended, match="SystemExit: 3"):
+        process.call(helpers.leave, 3, limit_s=30)
+    assert process.alive
+    with Processes(1, limit_s=30) as executor:
+        assert isinstance(executor.submit(helpers.leave, 3).exception(), Ended)
+        assert isinstance(executor.submit(helpers.die, 3).exception(), Lost)
+        assert executor.submit(helpers.double, 3).result() == 6
+
+
+def test_a_fork_neither_answers_twice_nor_holds_up(process: Process, tmp_path: Path) -> None:
+    assert process.call(helpers.fork_and_return, 5, limit_s=30) == 5
+    assert [process.call(helpers.double, i, limit_s=30) for i in range(4)] == [0, 2, 4, 6]
+    begin = time.perf_counter()
+    with pytest.raises(Lost, match="exit code 4"):  # the child holds the pipe, and is not waited for
+        process.call(helpers.fork_and_die, str(tmp_path / "pid"), 4, limit_s=60)
+    assert time.perf_counter() - begin < 20
+    child = int((tmp_path / "pid").read_text())
+    for _ in range(100):
+        if not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text().split()[2]:
+            break
+        time.sleep(0.05)
+    else:
+        raise AssertionError("the child of a lost task lives on")
+    assert process.call(helpers.double, 5, limit_s=30) == 10
+
+
+def test_a_task_reads_no_questions_and_prints_without_harm(process: Process) -> None:
+    assert process.call(helpers.read_all, limit_s=30) == ""
+    assert process.call(helpers.double, 6, limit_s=30) == 12
+    with pytest.raises(OSError, match="too large"):
+        process.call(helpers.print_much, limit_s=60)
+    assert process.call(helpers.double, 7, limit_s=30) == 14
+
+
+@pytest.mark.parametrize("how", ["script", "interactive", "module"])
+def test_modules_of_the_current_folder_do_not_run(how: str, tmp_path: Path) -> None:
+    """Where a worker starts, foreign files may be called as what it imports."""
+    for name in ("attrs", "numpy", "queue", "pickle", "fireiron"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write({name!r})\n")
+    script = (
+        "import sys, os\n"
+        "import fireiron.tune.process, fireiron.tune.candidates\n"  # what this process has found is its own
+        f"os.chdir({str(tmp_path)!r})\n"
+        + {"script": "", "interactive": "sys.path.insert(0, '')\n", "module": "sys.path.insert(0, os.getcwd())\n"}[how]
+        + "from fireiron.tune.process import Process\n"
+        "made = Process()\n"
+        "print(made.call(fireiron.tune.candidates.preset, dict, limit_s=60).name, made.call(os.getcwd, limit_s=60))\n"
+        "made.kill()\n"
+    )
+    said = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["builtins.dict", str(tmp_path)]
+    assert not (tmp_path / "ran").exists()
+
+
+def test_modules_beside_a_script_are_found(tmp_path: Path, process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "beside_me.py").write_text("def nine():\n    return 9\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import beside_me  # pyright: ignore[reportMissingImports]
+
+    assert process.call(beside_me.nine, limit_s=30) == 9

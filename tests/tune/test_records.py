@@ -16,7 +16,8 @@ from helpers import record
 
 from fireiron import FireironError
 from fireiron.tune.problem import Problem
-from fireiron.tune.records import FORMAT, Record, append, merge, newest, read
+from fireiron.tune.record import FORMAT, Record
+from fireiron.tune.records import append, merge, newest, read
 
 
 def test_a_record_survives_its_file(tmp_path: Path) -> None:
@@ -33,10 +34,13 @@ def test_a_record_survives_its_file(tmp_path: Path) -> None:
     assert line["keywords"] == {"stages": 3, "warp": [64, 32]}
 
 
-def test_more_samples_count_before_fewer() -> None:
-    few, many, other = record(9.0, samples=3), record(10.0, samples=40), record(9.5, samples=3, when="later")
-    assert newest([few, many, other]) == [many]
-    assert newest([few, other]) == [other]
+NOON, ONE = "2026-11-21T12:00:00Z", "2026-11-21T13:00:00Z"
+
+
+def test_the_latest_counts() -> None:
+    many, later = record(9.0, samples=40, when=NOON), record(10.0, samples=3, when=ONE)
+    assert newest([many, later]) == newest([later, many]) == [later]
+    assert newest([record(9.0), record(8.0)]) == [record(8.0)]  # of one time, the last line
     assert len(newest([record(None), record(None, m=3)])) == 2
 
 
@@ -45,7 +49,7 @@ def test_more_samples_count_before_fewer() -> None:
     [
         ("{not json", "is no record"),
         ('{"v": 1}', "is no record"),
-        (json.dumps(record().to_json() | {"us": "fast"}), "neither a time nor a failure"),
+        (json.dumps(record().to_json() | {"us": "fast"}), "us is 'fast', and no number"),
         (json.dumps(record().to_json() | {"problem": {"m": "big"}}), "is no record"),
         (json.dumps(record().to_json() | {"v": FORMAT + 1}), f"has format {FORMAT + 1}"),
         ("[1]", "is no record"),

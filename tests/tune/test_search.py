@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -251,3 +252,61 @@ def test_a_dask_cluster_compiles() -> None:
         tuned = run(FakeMeasurer(us), client.get_executor(), space={"m": (64, 128), "n": (64,), "k": (8,)})
     assert tuned.best is not None
     assert tuned.best.us == 18.0
+
+
+@pytest.mark.parametrize("what", ["add", "lambda", "custom", "save"])
+def test_ops_that_cannot_be_pickled_are_searched(what: str) -> None:
+    from fireiron import Matrix, Vector, add, custom, save
+    from fireiron.front.moves import conform
+
+    bias = add(Vector(64, name="bias"))
+    ops: dict[str, tuple[Any, ...]] = {
+        "add": (bias,),
+        "lambda": (lambda acc: acc * 2, bias),
+        "custom": (custom("twice", "x * 2", lambda x: x * 2),),
+        "save": (save(Matrix(64, 64, name="S")), bias, save(Matrix(64, 64, name="T"), conform())),
+    }
+    spec = matmul(64, 64, 32).then(*ops[what])
+    tuned = tune(
+        spec, helpers.small, space={"m": (32,), "n": (32, 64), "k": (8,)}, measurer=FakeMeasurer(us), budget_s=120
+    )
+    assert tuned.candidate is not None
+    assert tuned.refused == {}
+    assert not tuned.failures
+    assert len([r for r in tuned.records if r.us is not None]) >= 2
+    assert tuned.problem.kind.partition(" #")[0] == ("ops+save" if what == "save" else "ops")
+    inside = any("in this process" in note for note in tuned.notes)
+    assert inside == (what == "save")  # a strategy of a store is a function alone
+
+
+def test_ops_that_were_sent_compute_the_same() -> None:
+    import pickle
+
+    import numpy as np
+
+    from fireiron import Matrix, Vector, add, relu, save
+    from fireiron.tune.candidates import sendable
+
+    spec = matmul(32, 32, 16, alpha=2.0).then(add(Vector(32, name="bias")), save(Matrix(32, 32, name="S")), relu)
+    sent = pickle.loads(pickle.dumps(sendable(spec)[0]))
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((32, 16), (16, 32)))
+    bias = rng.standard_normal(32).astype(np.float32)
+    one, other = (helpers.simt.listing2(s, 32, 32).simulate(a, b, bias) for s in (spec, sent))
+    assert np.array_equal(one.out, other.out)
+    assert spec.meaning.digest == sent.meaning.digest
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["processes", "thread"])
+def test_candidates_with_bad_manners_cost_themselves_alone(own: bool, here: Any) -> None:
+    manners = ("end", "exit", "fork", "print", "well") if own else ("exit", "print", "well")
+    begin = time.perf_counter()
+    tuned = tune(
+        matmul(64, 64, 32), helpers.rude, space={"how": manners}, measurer=FakeMeasurer(lambda k: 5.0),
+        budget_s=120, executor=None if own else here,
+    )  # fmt: skip
+    assert time.perf_counter() - begin < 100
+    assert tuned.candidate is not None
+    assert tuned.best is not None
+    assert sum(tuned.refused.values()) == (2 if own else 1)
+    assert tuned.judged == len(manners)

@@ -76,7 +76,7 @@ def test_mistakes_are_named(words: list[str], code: str, capsys: pytest.CaptureF
 
 
 def test_best_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(choosing, "MODEL_BUDGET_S", 0.0)
+    monkeypatch.setattr(choosing, "MODEL_LOOKS", 0)
     shape = ["--shape", "512x512x512", "--arch", "sm_90a"]
     code, data = answer(capsys, "best", *shape)
     assert (code, data["record"]) == (0, None)

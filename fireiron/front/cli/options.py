@@ -158,7 +158,8 @@ def _records_file(parser: Any) -> None:
 
 
 def _records(parser: Any) -> None:
-    parser.add_argument("action", choices=("merge", "show"), help="merge FILES into the first; show what they hold")
+    about = "merge FILES into the first; show what they hold; check their lines; repair: move broken lines aside"
+    parser.add_argument("action", choices=("merge", "show", "check", "repair"), help=about)
     parser.add_argument("files", nargs="+", metavar="FILE")
 
 
@@ -202,7 +203,7 @@ VERBS = {
     "why": Verb("explain an error's code, or list all codes", "look", 0, options=_why),
     "tune": Verb("search for a preset's fastest keywords on the GPU", "tuning", options=_tune),
     "best": Verb("say which schedule fireiron.best chooses, and why", "tuning", 0, options=_records_file, spec=True),
-    "records": Verb("merge files of records, or show them", "tuning", 0, options=_records),
+    "records": Verb("merge files of records, show, check or repair them", "tuning", 0, options=_records),
     "bench": Verb("time schedules against peers; fireiron bench --help tells more", "", 0),
     "doctor": Verb("say what this machine has, and what works on it", "make", 0),
     "cache": Verb("print the path of the disk cache, or clear it", "make", 0, options=_cache),

@@ -16,6 +16,7 @@ import attrs
 
 from fireiron.base.errors import Finding, FireironError, UsageError
 from fireiron.base.link import Link
+from fireiron.base.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,7 +60,7 @@ def show(answer: Answer, *, as_json: bool) -> None:
     drawn = None
     for part in answer.parts:
         if not (hasattr(part, "__rich_console__") or hasattr(part, "__rich__")):
-            print(part)
+            print(printable(part) if isinstance(part, str) else part)
             continue
         drawn = drawn or console(sys.stdout, answer.width)
         if sys.stdout.isatty():
@@ -72,7 +73,7 @@ def show(answer: Answer, *, as_json: bool) -> None:
 
 def report_error(error: FireironError, *, as_json: bool) -> None:
     """Print an error on stderr; on stdout too, as data, where JSON was asked for."""
-    print(error, file=sys.stderr)
+    print(printable(str(error)), file=sys.stderr)
     if as_json:
         print(json.dumps({"error": plain(error)}, indent=2))
 
@@ -86,7 +87,7 @@ def pairs(rows: Mapping[str, Any]) -> Table:
     table.add_column(no_wrap=True, style="bold")
     table.add_column(overflow="fold")
     for name, value in rows.items():
-        table.add_row(Text(name), Text(str(value)))
+        table.add_row(Text(printable(name)), Text(printable(str(value))))
     return table
 
 
@@ -105,7 +106,7 @@ def row(table: Table, *cells: object) -> None:
     """Add a row of values as plain text."""
     from rich.text import Text
 
-    table.add_row(*(Text(str(cell)) for cell in cells))
+    table.add_row(*(Text(printable(str(cell))) for cell in cells))
 
 
 def write(path: str, content: str | bytes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +16,8 @@ from fireiron.front.cli.options import Command, architecture, problem_of
 from fireiron.front.cli.output import Answer, columns, console, pairs, progress, row
 
 if TYPE_CHECKING:
-    from fireiron.tune.records import Record
+    from fireiron.tune.record import Record
+    from fireiron.tune.records import Read
     from fireiron.tune.search import Progress, Tuned
 
 SUITES = "fireiron.bench.suites"
@@ -102,6 +103,7 @@ def best(command: Command) -> Answer:
     facts = {"schedule": found.point, "for": str(spec.residual), "why": found.why}
     if record is not None and record.us is not None:
         facts["measured"] = f"{record.us:.2f} us on {record.device}, {record.samples} samples, {record.when}"
+        facts["measured of"] = str(record.problem)
     elif found.modelled_us is not None:
         facts["modelled"] = f"{found.modelled_us:.2f} us; nothing was measured"
     data = {
@@ -116,8 +118,8 @@ def best(command: Command) -> Answer:
 
 
 def records(command: Command) -> Answer:
-    """Merge files of records into the first, or show what they hold."""
-    from fireiron.tune.records import merge, newest, read
+    """Merge files of records into the first, check or repair their lines, or show what they hold."""
+    from fireiron.tune.records import BROKEN, merge, newest, read, repair
 
     options = command.options
     paths = [Path(name) for name in options.files]
@@ -126,10 +128,13 @@ def records(command: Command) -> Answer:
             raise UsageError("one-file", "there is nothing to merge", fix="fireiron records merge OUT FILE FILE...")
         found = merge(paths[0], paths[1:])
         said = f"{paths[0]} holds {count(len(found.records), 'record')}"
-        return Answer({"records": len(found.records), "left_out": found.problems}, (said, *found.problems))
+        return Answer({"records": len(found.records), "left_out": found.problems}, (said, *found.told))
+    if options.action in ("check", "repair"):
+        looked: list[tuple[Path, Read]] = [(p, read(p) if options.action == "check" else repair(p)) for p in paths]
+        return _checked(looked, BROKEN if options.action == "repair" else "")
     each = [read(path) for path in paths]
     everything = newest(record for one in each for record in one.records)
-    problems = tuple(problem for one in each for problem in one.problems)
+    problems = tuple(problem for one in each for problem in one.told)
     timed = sorted((r for r in everything if r.us is not None), key=lambda r: (r.device, str(r.problem), r.us))
     table = columns("problem", "schedule", "us", "TFLOP/s", "device", right=(2, 3))
     seen: set[tuple[object, ...]] = set()
@@ -143,10 +148,27 @@ def records(command: Command) -> Answer:
     return Answer(data, (table, said, *problems))
 
 
+def _checked(looked: Sequence[tuple[Path, Read]], moved: str) -> Answer:
+    """Tell of files how many lines are records, how many a newer version wrote, and which are none."""
+    lines: list[str] = []
+    for path, found in looked:
+        said = f"{path}: {count(len(found.records), 'record')}, {count(len(found.broken), 'broken line')}"
+        said += f", {count(len(found.newer), 'line')} of a newer format" if found.newer else ""
+        said += f"; broken lines are in {path}{moved} now" if moved and found.broken else ""
+        doubts = [f"{path}: {r.schedule}: doubted, {r.doubt}" for r in found.records if r.doubt]
+        lines += [said, *found.problems, *doubts]
+    data = {
+        str(path): {"records": len(found.records), "broken": len(found.broken), "newer": len(found.newer)}
+        for path, found in looked
+    }
+    wrong = not moved and any(found.broken for _, found in looked)
+    return Answer({"files": data, "right": not wrong}, tuple(lines), int(wrong))
+
+
 def _row(table: Any, record: Record) -> None:
     us = record.us or 0.0
     rate = f"{record.problem.flops / us * 1e-6:.1f}" if us else ""
-    row(table, record.problem, record.schedule or f"{record.preset} {record.point}", f"{us:.2f}", rate, record.device)
+    row(table, record.problem, record.schedule, f"{us:.2f}", rate, record.device)
 
 
 def _specs(name: str) -> list[Any]:
