@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,6 +27,7 @@ MODEL_LOOKS = 64  # candidates that a first choice without records judges: as ma
 SURE = 0.97  # of the modelled time: what saves less is no reason to leave a default, which was measured once
 FEW_POINTS = 24  # of a preset whose default is not legal
 MOST_CHOICES = 4096
+MOST_KERNELS = 1024
 SLOWER = ("spills", "stack", "wgmma-serialised")  # errors of a kernel that would compute right
 SIMULATED = "sm_89"  # what gemm takes where there is no GPU to be fast on: copies by threads are simulated quickest
 
@@ -446,7 +447,7 @@ def _prepared(a: Any, b: Any, out: Any, layout: str, dtype: object) -> CompiledK
     return kernel
 
 
-@cache
+@lru_cache(maxsize=MOST_KERNELS)
 def _kernel(m: int, n: int, k: int, dtype: str, out: str | None, layout: str, batch: int | None) -> CompiledKernel:
     from fireiron.front.spec import matmul
 

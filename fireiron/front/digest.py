@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fireiron.language.decompositions import Decomposition
-from fireiron.language.meaning import hashed, text
 from fireiron.language.specs import Task
 
 
@@ -15,4 +14,6 @@ def digest(program: Task, links: Sequence[Decomposition], name: str) -> str:
     Functions take part by what they mean to the kernel: a permutation by its expression, a microkernel by its source; a
     strategy has left only the links that it made.
     """
+    from fireiron.language.meaning import hashed, text
+
     return hashed(f"{name}\n{text(program)}\n{text(tuple(links))}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -15,7 +16,6 @@ from fireiron.check.parallel import chunk_of
 from fireiron.check.promote import promotable, served_along_k
 from fireiron.front.chain import Chain, LoadRefinements, SplitRefinements, Strategy, TileRefinements
 from fireiron.front.describe import describe
-from fireiron.front.fingerprint import fingerprint
 from fireiron.front.moves import MoveChain, conform
 from fireiron.front.outputs import (
     Beside,
@@ -35,11 +35,13 @@ from fireiron.front.verbs import Verbs
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import Decomposition, Epilog, Microkernel, Output, Prolog, Split, Strided
 from fireiron.language.levels import RF, Memory
-from fireiron.language.meaning import Meaning, Stored
 from fireiron.language.pointwise import Op, Value, accumulator, cast_to, parameter, read
 from fireiron.language.residual import start, store_of
 from fireiron.language.specs import BATCH, Coefficient, MatMul
 from fireiron.language.tensor import Tensor
+
+if TYPE_CHECKING:
+    from fireiron.language.meaning import Meaning, Stored
 
 
 class MatMulChain(Verbs, Chain):
@@ -289,6 +291,8 @@ class MatMulChain(Verbs, Chain):
             >>> spec.meaning == matmul(64, 64, 32).meaning, spec.meaning == spec.prolog(A, relu).meaning
             (True, False)
         """
+        from fireiron.language.meaning import Meaning
+
         spec = self.matmul
         if not spec.ops:
             return Meaning(spec, self.links)
@@ -373,6 +377,9 @@ class MatMulChain(Verbs, Chain):
 
 
 def _stored(value: Value, op: Beside) -> Stored:
+    from fireiron.front.fingerprint import fingerprint
+    from fireiron.language.meaning import Stored
+
     if isinstance(op, Rows):
         return Stored(value, op.tensor, op.op, None)
     return Stored(value, op.tensor, None, None if op.store is None else fingerprint(op.store) or op.store)

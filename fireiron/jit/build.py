@@ -9,7 +9,8 @@ import attrs
 
 from fireiron.algebra.arch import Arch
 from fireiron.base.errors import CompileError, Finding
-from fireiron.jit.cache import Entry, cache_key, cache_path, load, store
+from fireiron.jit import folder
+from fireiron.jit.cache import Entry, cache_key, load, store
 from fireiron.jit.compile import CompileOptions, compile_source
 from fireiron.jit.diagnose import complaints, placed, raised
 from fireiron.jit.interface import Interface
@@ -81,10 +82,13 @@ def _capped(options: CompileOptions, kernel: Kernel, arch: Arch) -> CompileOptio
 
 def _source_file(key: str, name: str, source: str) -> str | None:
     """Keep the source where line information can point at it: profilers open the file that it names."""
-    path = cache_path() / "sources" / f"{name}-{key[:12]}.cu"
+    place = folder.cache_path()
+    if place is None:
+        return None
+    path = place / folder.SOURCES / f"{name}-{key[:12]}.cu"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(source)
+        folder.make_private(place)
+        folder.write_file(path, source.encode())
     except OSError:
         return None  # profilers then show machine code alone
     return str(path)

@@ -1,11 +1,11 @@
 """Compiled kernels on disk: one self-contained file each, written aside and renamed, checked when read.
 
-Nothing here imports CUDA, so that a warm compile costs a file read.
+Nothing here imports CUDA, so that a warm compile costs a file read. Where no folder can be used, a few kernels are kept
+in memory, and one notice says so.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -14,6 +14,7 @@ import secrets
 import sys
 import time
 import warnings
+from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,16 +22,22 @@ from typing import Any
 import attrs
 
 from fireiron.base.version import VERSION
+from fireiron.jit import folder
 from fireiron.jit.compile import Binary, CompileOptions, Compiler
+from fireiron.jit.folder import cache_path
+from fireiron.jit.identity import content
 from fireiron.jit.interface import Interface
 from fireiron.jit.resources import Resources
 
 MAGIC = b"FIREIRON KERNEL\n"
-FORMAT = 1
+FORMAT = 2
 SUFFIX = ".kernel"
+MOST_IN_MEMORY = 64  # kernels, where there is no folder
 
 _IMPORTED_NS = time.time_ns()
 _PROCESS = secrets.token_hex(8)
+_memory: OrderedDict[str, Entry] = OrderedDict()
+_told: set[str] = set()
 
 
 @attrs.frozen
@@ -45,41 +52,27 @@ class BrokenEntry(Exception):
     """Say why a file is no entry."""
 
 
-def cache_path() -> Path:
-    """Give the folder of the cache: FIREIRON_CACHE_DIR, or `fireiron` in the user's cache folder."""
-    chosen = os.environ.get("FIREIRON_CACHE_DIR")
-    if chosen:
-        return Path(chosen).expanduser()
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = str(Path.home() / "Library" / "Caches")
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "fireiron"
-
-
 def library_digest() -> str:
     """Digest the library's own source files, so that an edited or upgraded fireiron never meets its older kernels.
 
-    A file's path, size and modification time stand for its text. Where a file changed after this process imported the
-    library, the running code may be older than the files: the digest then belongs to this process alone.
+    What files hold counts, and not their times. Where a file changed after this process imported the library, the
+    running code may be older than the files: the digest then belongs to this process alone.
     """
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     now = time.time_ns()
-    facts: list[str] = [VERSION, root]
+    facts: list[str] = [VERSION]
     stale = False
     for path, found in _sources(root):
-        facts.append(f"{path[len(root) :]} {found.st_size} {found.st_mtime_ns}")
+        facts.append(f"{path[len(root) :]} {content((path,))}")
         # A time in the future is a clock that was wrong when the file was written, not an edit.
-        stale = stale or _IMPORTED_NS < found.st_mtime_ns <= now
+        stale = stale or _IMPORTED_NS < max(found.st_mtime_ns, found.st_ctime_ns) <= now
     if stale:
         facts.append(_PROCESS)
     return hashlib.blake2b("\n".join(sorted(facts)).encode(), digest_size=16).hexdigest()
 
 
-def _sources(folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    with os.scandir(folder) as found:
+def _sources(root: str) -> Iterator[tuple[str, os.stat_result]]:
+    with os.scandir(root) as found:
         for entry in found:
             if entry.is_dir(follow_symlinks=False):
                 if entry.name != "__pycache__":
@@ -104,77 +97,86 @@ def cache_key(digest: str, arch: str, options: CompileOptions) -> str:
     return hashlib.blake2b("\0".join(facts).encode(), digest_size=20).hexdigest()
 
 
-def entry_path(key: str) -> Path:
-    """Give the file of an entry."""
-    return cache_path() / f"{key}{SUFFIX}"
+def entry_path(key: str) -> Path | None:
+    """Give the file of an entry, None where there is no folder."""
+    place = cache_path()
+    return None if place is None else place / f"{key}{SUFFIX}"
 
 
 def load(key: str) -> Entry | None:
     """Read an entry, None where there is none that may be used.
 
-    A file that is damaged, or that something else wrote, is reported by a warning; the caller then builds and stores
-    the kernel again.
+    A file that is damaged, or that something or someone else wrote, is reported by a warning; the caller then builds
+    and stores the kernel again.
     """
+    if key in _memory:
+        _memory.move_to_end(key)
+        return _memory[key]
     path = entry_path(key)
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
+    if path is None:
         return None
+    try:
+        data = folder.read_file(path)
+    except (FileNotFoundError, NotADirectoryError, folder.FolderError):
+        return None  # storing says what is wrong with a folder
     except OSError as error:
-        warnings.warn(f"fireiron cannot read its cache entry {path}: {error}; compiling again", stacklevel=2)
+        _tell(f"fireiron does not read its cache entry {path}: {error.strerror}; compiling again")
         return None
     try:
         entry = _decoded(key, data)
     except BrokenEntry as error:
-        warnings.warn(f"fireiron's cache entry {path} is unusable: {error}; compiling again", stacklevel=2)
+        _tell(f"fireiron's cache entry {path} is unusable: {error}; compiling again")
         return None
-    return entry if entry.binary.compiler.is_current else None
+    if not entry.binary.compiler.is_current:
+        return None
+    folder.used(path)
+    return entry
 
 
 def store(key: str, entry: Entry) -> None:
-    """Write an entry so that no reader ever sees a part of it: aside first, then renamed over the name.
+    """Write an entry so that no reader ever sees a part of it, and evict what was not used for longest.
 
-    A cache that cannot be written costs a warning, never the kernel.
+    Where no folder can be written, the kernel is kept in memory, and one notice says so.
     """
     path = entry_path(key)
-    aside = path.with_name(f".{key}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    if path is None:
+        _remember(key, entry, "there is no home folder: set FIREIRON_CACHE_DIR")
+        return
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            _write(aside, _encoded(key, entry))
-            os.replace(aside, path)
-        except BaseException:  # Ctrl-C too: the unfinished file must go
-            with contextlib.suppress(OSError):
-                aside.unlink()
-            raise
+        folder.write_file(path, _encoded(key, entry))
     except OSError as error:
-        warnings.warn(f"fireiron cannot write its cache in {path.parent}: {error}", stacklevel=2)
+        _remember(key, entry, f"{path.parent} cannot be used: {error.strerror}")
+        return
+    folder.tidy(path.parent, path)
+
+
+def _remember(key: str, entry: Entry, why: str) -> None:
+    _memory[key] = entry
+    while len(_memory) > MOST_IN_MEMORY:
+        _memory.popitem(last=False)
+    _tell(f"fireiron cannot write its cache, and keeps kernels in memory alone: {why}", once=why)
+
+
+def _tell(said: str, once: str = "") -> None:
+    """Warn of the cache; of one cause once in a process."""
+    if once in _told:
+        return
+    if once:
+        _told.add(once)
+    warnings.warn(said, stacklevel=3)
 
 
 def clear() -> int:
     """Delete every entry, kept source, and leftover of an interrupted writer; return how many files went."""
-    folder = cache_path()
-    if not folder.is_dir():
-        return 0
-    count = 0
-    for path in (*folder.iterdir(), *folder.glob("sources/*.cu")):
-        if path.parent != folder or path.suffix == SUFFIX or (path.name.startswith(".") and path.suffix == ".tmp"):
-            with contextlib.suppress(FileNotFoundError):
-                path.unlink()
-                count += 1
-    return count
+    _memory.clear()
+    _told.clear()
+    return folder.clear(cache_path())
 
 
 def usage() -> tuple[int, int]:
     """Count the entries and their bytes."""
-    folder = cache_path()
-    sizes = [path.stat().st_size for path in folder.glob(f"*{SUFFIX}")] if folder.is_dir() else []
+    sizes = [one.nbytes for one in folder.kept(cache_path()) if one.path.suffix == SUFFIX]
     return len(sizes), sum(sizes)
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
 
 
 def _encoded(key: str, entry: Entry) -> bytes:
@@ -211,8 +213,13 @@ def _decoded(key: str, data: bytes) -> Entry:
             cubin=payload[8 + size :],
             log=facts["log"],
             resources=Resources(**(resources | {"warnings": tuple(resources["warnings"])})),
-            compiler=Compiler(**(made_by | {"version": tuple(made_by["version"])})),
+            compiler=Compiler(
+                version=tuple(made_by["version"]),
+                path=str(made_by["path"]),
+                digest=str(made_by["digest"]),
+                stamp=tuple(tuple(int(x) for x in each) for each in made_by["stamp"]),
+            ),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise BrokenEntry(f"its description is not one ({type(error).__name__}: {error})") from None
     return Entry(binary, interface)

@@ -13,6 +13,7 @@ import attrs
 from fireiron.algebra.arch import Arch
 from fireiron.base.errors import CompileError
 from fireiron.jit.diagnose import complaints, insufficient
+from fireiron.jit.identity import Stamp, content, stamp
 from fireiron.jit.nvrtc12 import FIRST_OF_13, Nvrtc12, nvrtc12, without_notice
 from fireiron.jit.resources import Resources, parse_log
 
@@ -68,28 +69,28 @@ class CompileOptions:
 
 @attrs.frozen
 class Compiler:
-    """Identify the NVRTC library that compiled something.
+    """Identify the NVRTC library that compiled something, by what its files hold.
 
     Args:
         version: (major, minor).
         path: the shared library.
-        size: its bytes.
-        modified_ns: its modification time.
+        digest: of the library and its builtins, "" where they cannot be read.
+        stamp: device, inode, size and times of these files: while those stay, their content does.
     """
 
     version: tuple[int, int]
     path: str
-    size: int
-    modified_ns: int
+    digest: str
+    stamp: Stamp = attrs.field(default=(), eq=False, repr=False)
 
     @property
     def is_current(self) -> bool:
-        """Say whether that very file still stands there."""
+        """Say whether a library that holds the same still stands there."""
+        files = _files(self.path)
         try:
-            found = os.stat(self.path)
+            return bool(self.digest) and (stamp(files) == self.stamp or content(files, keep=True) == self.digest)
         except OSError:
             return False
-        return (found.st_size, found.st_mtime_ns) == (self.size, self.modified_ns)
 
 
 @attrs.frozen
@@ -192,11 +193,21 @@ def _identified(nvrtc: Any) -> Compiler:
 
 
 def _file(version: tuple[int, int], path: str) -> Compiler:
+    files = _files(path)
     try:
-        found = os.stat(path)
+        before = stamp(files)
+        return Compiler(version, path, content(files, keep=True), before)
     except OSError:
-        return Compiler(version, path, 0, 0)
-    return Compiler(version, path, found.st_size, found.st_mtime_ns)
+        return Compiler(version, path, "")
+
+
+def _files(path: str) -> tuple[str, ...]:
+    """List the library, and the builtins beside it, which it compiles in."""
+    folder = os.path.dirname(path)
+    with contextlib.suppress(OSError):
+        beside = [n for n in os.listdir(folder) if n.startswith(("libnvrtc-builtins", "nvrtc-builtins"))]
+        return (path, *(os.path.join(folder, name) for name in sorted(beside)))
+    return (path,)
 
 
 def _bindings(arch: Arch) -> Any:

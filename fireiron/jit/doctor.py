@@ -9,10 +9,11 @@ from typing import NamedTuple
 from fireiron.base.errors import FireironError
 from fireiron.base.version import VERSION
 from fireiron.jit import nvrtc12
-from fireiron.jit.cache import cache_path, usage
+from fireiron.jit.cache import usage
 from fireiron.jit.compile import INSTALL_NVRTC, compiler
 from fireiron.jit.disassemble import find_nvdisasm
 from fireiron.jit.driver import driver, probe
+from fireiron.jit.folder import cache_path, limit
 
 
 class Fact(NamedTuple):
@@ -47,9 +48,11 @@ def facts() -> list[Fact]:
     tool = find_nvdisasm()
     found.append(Fact("nvdisasm", tool or "none; pip install nvidia-cuda-nvdisasm", tool is not None))
     count, nbytes = usage()
-    writable = _writable(str(cache_path()))
+    place = cache_path()
+    writable = place is not None and _writable(str(place))
     note = "" if writable else ", not writable: set FIREIRON_CACHE_DIR"
-    found.append(Fact("cache", f"{cache_path()}, {count} kernels, {nbytes / 1e6:.1f} MB{note}", writable))
+    size = f"{nbytes / 1e6:.1f} MB of at most {limit() / 1e6:.0f}"
+    found.append(Fact("cache", f"{place or 'in memory'}, {count} kernels, {size}{note}", writable))
     runs = compiles and not driver_facts.problem and not newer
     works = ["check", "simulate", "estimate", "emit"]
     works += ["compile"] if compiles else []

@@ -5,7 +5,6 @@ All keys of choices, kernels and records derive from here: what two programs dif
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from numbers import Integral
@@ -130,6 +129,8 @@ def text(value: object) -> str:
 
 def hashed(written: str) -> str:
     """Digest a text."""
+    import hashlib  # takes a twentieth of the import of all the rest
+
     return hashlib.sha256(written.encode()).hexdigest()
 
 

@@ -121,8 +121,7 @@ def load(paths: Sequence[Path] | None = None) -> tuple[Index, tuple[str, ...]]:
         The index, and what was left out.
     """
     if paths is None:
-        own = files.default_path()
-        paths = [*files.shipped(), *([own] if own.exists() else [])]
+        paths = [*files.shipped(), *_own()]
     found: list[files.Read] = []
     problems: list[str] = []
     for path in paths:
@@ -132,3 +131,12 @@ def load(paths: Sequence[Path] | None = None) -> tuple[Index, tuple[str, ...]]:
             problems.append(printable(error.message))
     index = Index(files.newest(record for each in found for record in each.records))
     return index, (*problems, *(problem for each in found for problem in each.told))
+
+
+def _own() -> list[Path]:
+    """Give the user's own file, where there is one."""
+    try:
+        path = files.default_path()
+        return [path] if path.exists() else []
+    except (UsageError, OSError):  # no home folder, or none that may be entered
+        return []

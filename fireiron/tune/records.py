@@ -59,16 +59,25 @@ class Read:
 
 
 def default_path() -> Path:
-    """Give the user's own file: FIREIRON_RECORDS, or `fireiron/records.jsonl` in the user's data folder."""
+    """Give the user's own file: FIREIRON_RECORDS, or `fireiron/records.jsonl` in the user's data folder.
+
+    Raises:
+        UsageError: `cannot-write` where there is no home folder.
+    """
     chosen = os.environ.get("FIREIRON_RECORDS")
-    if chosen:
-        return Path(chosen).expanduser()
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = str(Path.home() / "Library" / "Application Support")
-    else:
-        base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    try:
+        if chosen:
+            return Path(chosen).expanduser()
+        if sys.platform == "win32":
+            base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
+        elif sys.platform == "darwin":
+            base = str(Path.home() / "Library" / "Application Support")
+        else:
+            base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    except RuntimeError:
+        raise UsageError(
+            "cannot-write", "there is no home folder to keep records in", fix="set FIREIRON_RECORDS to a file"
+        ) from None
     return Path(base) / "fireiron" / FILE
 
 

@@ -4,12 +4,14 @@ import sys
 import time
 import warnings
 
+import attrs
 import pytest
 from tiny_kernel import SOURCE, make_kernel
 
 from fireiron.algebra.arch import arch
 from fireiron.jit import build as jit_build
-from fireiron.jit import cache
+from fireiron.jit import cache, folder, identity
+from fireiron.jit import compile as compiling
 from fireiron.jit.build import build
 from fireiron.jit.cache import Entry, cache_key, entry_path, load, store
 from fireiron.jit.compile import CompileOptions, compile_source
@@ -117,17 +119,50 @@ def test_an_entry_under_another_name_is_foreign(entry):
         assert load("f" * 40) is None
 
 
+def made_by(entry, library):
+    files = compiling._files(str(library))
+    compiler = attrs.evolve(
+        entry.binary.compiler, path=str(library), digest=identity.content(files), stamp=identity.stamp(files)
+    )
+    return attrs.evolve(entry, binary=attrs.evolve(entry.binary, compiler=compiler))
+
+
 def test_another_nvrtc_is_a_quiet_miss(entry, tmp_path):
     library = tmp_path / "libnvrtc.so"
     library.write_bytes(b"one")
-    found = library.stat()
-    import attrs
-
-    made_by = attrs.evolve(entry.binary.compiler, path=str(library), size=found.st_size, modified_ns=found.st_mtime_ns)
-    store(KEY, attrs.evolve(entry, binary=attrs.evolve(entry.binary, compiler=made_by)))
+    os.utime(library, ns=(10**18, 10**18))
+    store(KEY, made_by(entry, library))
     assert load(KEY) is not None
-    library.write_bytes(b"another")
+    library.write_bytes(b"two")  # of the same size, at the same time
+    os.utime(library, ns=(10**18, 10**18))
     assert load(KEY) is None
+    library.write_bytes(b"one")  # installed again
+    assert load(KEY) is not None
+    (tmp_path / "libnvrtc-builtins.so").write_bytes(b"three")
+    assert load(KEY) is None
+    store(KEY, made_by(entry, library))
+    (tmp_path / "libnvrtc-builtins.so").write_bytes(b"other")
+    assert load(KEY) is None
+    library.unlink()
+    assert load(KEY) is None
+
+
+def test_a_library_is_read_once_for_all_processes(tmp_path, cache_dir, monkeypatch):
+    library = tmp_path / "libnvrtc.so"
+    library.write_bytes(b"one")
+    first = identity.content((str(library),), keep=True)
+    (kept,) = cache_dir.glob("*.library")
+
+    def refused(paths):
+        raise AssertionError("read again")
+
+    monkeypatch.setattr(identity, "_digested", refused)
+    identity._known.clear()  # as another process
+    assert identity.content((str(library),), keep=True) == first
+    identity._known.clear()
+    kept.write_text("0" * 64 + " " + kept.read_text().partition(" ")[2])  # a digest that was not ours
+    with pytest.raises(AssertionError, match="read again"):
+        identity.content((str(library),), keep=True)
 
 
 def test_an_interrupted_write_leaves_nothing(entry, cache_dir, monkeypatch):
@@ -135,7 +170,7 @@ def test_an_interrupted_write_leaves_nothing(entry, cache_dir, monkeypatch):
         path.write_bytes(data[: len(data) // 2])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cache, "_write", interrupted)
+    monkeypatch.setattr(folder, "_write", interrupted)
     with pytest.raises(KeyboardInterrupt):
         store(KEY, entry)
     assert list(cache_dir.iterdir()) == []
@@ -187,7 +222,7 @@ def test_two_processes_write_at_once(cache_dir):
     for process in both:
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 0, errors
-    assert sorted(p.suffix for p in cache_dir.iterdir()) == [".kernel", ".kernel"]
+    assert sorted(p.suffix for p in cache_dir.iterdir()) == [".kernel", ".kernel", ".library"]
 
 
 def test_clear_takes_entries_and_leftovers_alone(entry, cache_dir):
@@ -215,20 +250,22 @@ def test_default_path(monkeypatch):
 def test_an_edited_library_has_another_digest(tmp_path, monkeypatch):
     (tmp_path / "deep").mkdir()
     file = tmp_path / "deep" / "a.py"
-    file.write_text("x = 1")
-    os.utime(file, ns=(10**18, 10**18))
+
+    def written(text):
+        file.write_text(text)
+        os.utime(file, ns=(10**18, 10**18))  # as archives and copies do
+        monkeypatch.setattr(cache, "_IMPORTED_NS", time.time_ns() + 10**9)
+        return cache.library_digest()
+
     monkeypatch.setattr(cache, "__file__", str(tmp_path / "jit" / "cache.py"))
-    first = cache.library_digest()
+    first = written("x = 1")
     assert cache.library_digest() == first
-    file.write_text("x = 22")
-    os.utime(file, ns=(10**18, 10**18))
-    second = cache.library_digest()
-    os.utime(file, ns=(10**18 + 1, 10**18 + 1))
-    third = cache.library_digest()
-    assert len({first, second, third}) == 3
+    assert written("x = 2") != first
+    assert written("x = 1") == first  # what files hold counts, and not when
     # Edited after this process imported the library: nothing that it compiles may be shared.
-    os.utime(file, ns=(cache._IMPORTED_NS + 1, cache._IMPORTED_NS + 1))
+    monkeypatch.setattr(cache, "_IMPORTED_NS", file.stat().st_ctime_ns - 1)
     ours = cache.library_digest()
+    assert ours != first
     monkeypatch.setattr(cache, "_PROCESS", "another process")
     assert cache.library_digest() != ours
 

@@ -29,7 +29,7 @@ def emit(command: Command) -> Answer:
 def compile(command: Command) -> Answer:
     """Compile, and say what it takes."""
     from fireiron.front.digest import digest
-    from fireiron.jit.cache import cache_key, entry_path
+    from fireiron.jit.cache import SUFFIX, cache_key
     from fireiron.jit.compile import CompileOptions
 
     options, schedule = command.options, command.schedule
@@ -50,7 +50,7 @@ def compile(command: Command) -> Answer:
         listing = kernel.sass if options.sass else kernel.ptx if options.ptx else None
     # A compilation writes its entry: one that is as it was has been read.
     key = cache_key(digest(schedule.program, schedule.links, schedule.name), kernel.binary.arch, chosen)
-    hit = cache and entry_path(key).name in before and before[entry_path(key).name] == _entries()[entry_path(key).name]
+    hit = cache and f"{key}{SUFFIX}" in before and before[f"{key}{SUFFIX}"] == _entries().get(f"{key}{SUFFIX}")
     found = kernel.resources
     interface = kernel.interface
     if options.output:
@@ -90,9 +90,9 @@ def compile(command: Command) -> Answer:
 
 def _entries() -> dict[str, int]:
     """Give the time at which each entry of the cache was written."""
-    from fireiron.jit.cache import SUFFIX, cache_path
+    from fireiron.jit.folder import cache_path, kept
 
-    return {path.name: path.stat().st_mtime_ns for path in cache_path().glob(f"*{SUFFIX}")}
+    return {one.path.name: one.changed_ns for one in kept(cache_path())}
 
 
 def doctor(command: Command) -> Answer:
@@ -116,9 +116,10 @@ def doctor(command: Command) -> Answer:
 
 def cache(command: Command) -> Answer:
     """Print the path of the cache, or clear it."""
-    from fireiron.jit.cache import cache_path, clear, usage
+    from fireiron.jit.cache import clear, usage
+    from fireiron.jit.folder import cache_path
 
-    path = str(cache_path())
+    path = str(cache_path() or "in memory: there is no home folder")
     if command.options.action == "clear":
         gone = clear()
         return Answer({"path": path, "deleted": gone}, (f"{path}: {count(gone, 'file')} deleted",))

@@ -1,0 +1,221 @@
+"""The cache's folder: private, of its owner alone, never left through a link, and of a limited size."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+SUFFIXES = (".kernel", ".library", ".cu")  # of what the cache writes; those of writers that are not done end in .tmp
+SOURCES = "sources"
+LIMIT_NBYTES = 1 << 30
+LEFT = 0.9  # of the limit, once entries were evicted
+LARGEST_NBYTES = 1 << 28  # of one file
+ABANDONED_S = 3600.0  # after which an unfinished file has no writer any more
+_SIZE = re.compile(r"(\d{1,15})\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+def cache_path() -> Path | None:
+    """Give the folder of the cache: FIREIRON_CACHE_DIR, or `fireiron` in the user's cache folder; None without a home.
+
+    Kernels are then kept in memory alone.
+    """
+    chosen = os.environ.get("FIREIRON_CACHE_DIR")
+    try:
+        if chosen:
+            return Path(chosen).expanduser()
+        if sys.platform == "win32":
+            base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
+        elif sys.platform == "darwin":
+            base = str(Path.home() / "Library" / "Caches")
+        else:
+            base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    except RuntimeError:
+        return None
+    return Path(base) / "fireiron" if os.path.isabs(base) else None
+
+
+def limit() -> int:
+    """Give the bytes that the cache may take: FIREIRON_CACHE_LIMIT, as 500M or 2G, or 1 GiB.
+
+    Example:
+        >>> os.environ["FIREIRON_CACHE_LIMIT"] = "2K"
+        >>> limit()
+        2048
+        >>> del os.environ["FIREIRON_CACHE_LIMIT"]
+    """
+    found = _SIZE.fullmatch(os.environ.get("FIREIRON_CACHE_LIMIT", "").strip())
+    if found is None:
+        return LIMIT_NBYTES
+    return int(found[1]) << 10 * " KMGT".index(found[2].upper() or " ")
+
+
+class FolderError(OSError):
+    """Say that nothing in a folder is to be trusted, or nothing can be there."""
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that its owner alone may enter, or take those rights from others where it is there.
+
+    Raises:
+        OSError: where it cannot be made, or belongs to someone else.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = _owned(folder)
+    if stat.S_IMODE(found.st_mode) & 0o077 and sys.platform != "win32":
+        os.chmod(folder, 0o700)
+
+
+def _owned(folder: Path) -> os.stat_result:
+    """Refuse a folder that someone else could fill: one of theirs, or a link that they made."""
+    link, found = folder.lstat(), folder.stat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise FolderError(errno.ENOTDIR, "it is no folder")
+    if not (_ours(link) and _ours(found)):
+        raise FolderError(errno.EPERM, f"it belongs to user {found.st_uid if _ours(link) else link.st_uid}")
+    return found
+
+
+def _ours(found: os.stat_result) -> bool:
+    return sys.platform == "win32" or found.st_uid == os.geteuid()
+
+
+def read_file(path: Path) -> bytes:
+    """Read a file of the cache.
+
+    Raises:
+        FileNotFoundError: where there is none. OSError: where it is a link, no file, too large, or someone else's.
+    """
+    _owned(path.parent)
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _SAFE)
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        if not _ours(found):
+            raise OSError(errno.EPERM, f"it belongs to user {found.st_uid}")
+        if stat.S_IMODE(found.st_mode) & 0o022 and sys.platform != "win32":
+            raise OSError(errno.EPERM, "others may write it")
+        if found.st_size > LARGEST_NBYTES:
+            raise OSError(errno.EFBIG, f"it has {found.st_size} bytes")
+        return file.read(LARGEST_NBYTES)
+
+
+def used(path: Path) -> None:
+    """Note that a file was used now; the time of its last change stays."""
+    with contextlib.suppress(OSError):
+        os.utime(path, ns=(time.time_ns(), path.lstat().st_mtime_ns), follow_symlinks=False)
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file so that no reader ever sees a part of it: aside first, then renamed over the name.
+
+    Raises:
+        OSError: where the folder cannot be written, or belongs to someone else.
+    """
+    make_private(path.parent)
+    aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    try:
+        _write(aside, data)
+        os.replace(aside, path)
+    except BaseException:  # Ctrl-C too: the unfinished file must go
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        raise
+
+
+def _write(path: Path, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+
+
+@attrs.frozen
+class Kept:
+    """Hold what is known of one file of the cache."""
+
+    path: Path
+    nbytes: int
+    used_ns: int
+    changed_ns: int
+
+    @property
+    def unfinished(self) -> bool:
+        """Say whether a writer is not done with it, or was killed."""
+        return self.path.name.startswith(".") and self.path.suffix == ".tmp"
+
+
+def kept(folder: Path | None) -> Iterator[Kept]:
+    """List the files that the cache wrote; whatever else stands there, links and folders too, is left alone."""
+    if folder is None:
+        return
+    with contextlib.suppress(OSError):
+        _owned(folder)
+        for place in (folder, folder / SOURCES):
+            with contextlib.suppress(OSError):
+                if not stat.S_ISDIR(place.lstat().st_mode) and place != folder:
+                    continue
+                with os.scandir(place) as found:
+                    entries = list(found)
+                for entry in entries:
+                    with contextlib.suppress(OSError):
+                        facts = entry.stat(follow_symlinks=False)
+                        one = Kept(Path(entry.path), facts.st_size, facts.st_atime_ns, facts.st_mtime_ns)
+                        wrote = one.path.suffix in SUFFIXES or one.unfinished
+                        if wrote and not stat.S_ISDIR(facts.st_mode):
+                            yield one
+
+
+def tidy(folder: Path, newest: Path) -> int:
+    """Delete what killed writers left, and where the cache is too large, what was not used for longest.
+
+    Args:
+        folder: of the cache.
+        newest: what was just written, which stays.
+
+    Returns:
+        How many files went.
+    """
+    count, total, most = 0, 0, limit()
+    files: list[Kept] = []
+    for one in kept(folder):
+        if one.unfinished:
+            if time.time_ns() - one.changed_ns > ABANDONED_S * 1e9:
+                count += _gone(one.path)
+        else:
+            files.append(one)
+            total += one.nbytes
+    if total <= most:
+        return count
+    for one in sorted(files, key=lambda file: max(file.used_ns, file.changed_ns)):
+        if total <= LEFT * most:
+            break
+        if one.path != newest and _gone(one.path):
+            total -= one.nbytes
+            count += 1
+    return count
+
+
+def clear(folder: Path | None) -> int:
+    """Delete all that the cache wrote; return how many files went."""
+    return sum(_gone(one.path) for one in kept(folder))
+
+
+def _gone(path: Path) -> bool:
+    try:
+        path.unlink()
+    except OSError:
+        return False
+    return True
