@@ -131,6 +131,9 @@ def test_problems_without_a_preset_are_told(monkeypatch: pytest.MonkeyPatch) -> 
     move = fireiron.Move(fireiron.Matrix(64, 32), fireiron.Matrix(64, 32))
     with pytest.raises(FireironError) as raised:
         best(move)  # type: ignore[arg-type]
+    assert raised.value.code == "argument-kind"
+    with pytest.raises(FireironError) as raised:
+        problem(move)
     assert raised.value.code == "not-a-product"
 
 
