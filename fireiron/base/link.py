@@ -51,6 +51,7 @@ class Link:
 
     _place: _CodePosition | Place
     _caller: _CodePosition | Place | None = None
+    _function: str = ""
 
     @property
     def place(self) -> Place:
@@ -70,7 +71,7 @@ class Link:
     @property
     def function(self) -> str:
         """Return the name of the function that holds the call, empty for modules, cells and lambdas."""
-        name = "" if isinstance(self._place, Place) else self._place[0].co_name
+        name = self._function if isinstance(self._place, Place) else self._place[0].co_name
         return name if name.isidentifier() else ""
 
     def where(self) -> str:
@@ -84,8 +85,9 @@ class Link:
     def __repr__(self) -> str:
         return f"Link({self.where()})"
 
-    def __reduce__(self) -> tuple[Callable[..., "Link"], tuple[Place, Place | None]]:
-        return Link, (self.place, self.called_from)
+    def __reduce__(self) -> tuple[Callable[..., "Link"], tuple[Place, Place | None, str]]:
+        # The function names the kernel, and with it the digest.
+        return Link, (self.place, self.called_from, self.function)
 
 
 def here() -> Link:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 
 from fireiron import RF, SH, A, Block, ColMajor, MatMul, Matrix, Swizzle, Vector, add, matmul, relu, scale, symbol
@@ -71,3 +74,18 @@ def test_writing_a_schedule_starts_no_driver(monkeypatch):
     schedule.simulate()
     with pytest.raises(AssertionError, match="asked"):
         schedule.check()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: simt.sgemm(matmul(symbol("M", multiple_of=4), 64, 64)),
+        lambda: ampere.gemm(matmul(256, 256, 64, "f16")),
+        lambda: matmul(64, 64, 64).tile(32, 32).to(Block).epilog(relu, memory=RF),
+    ],
+)
+def test_unpickled_and_copied_schedules_keep_their_digest(make):
+    schedule = make()
+    for other in (pickle.loads(pickle.dumps(schedule)), copy.deepcopy(schedule)):
+        assert other.name == schedule.name
+        assert of(other) == of(schedule)
