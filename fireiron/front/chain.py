@@ -185,7 +185,10 @@ class Chain:
                 link=here(),
                 path=self.where,
             )
-        return ((BATCH, batch), *named) if batch is not None else named
+        if batch is None:
+            return named
+        leading = [dim for dim, _ in self.residual.sizes if dim.startswith(BATCH)] or [BATCH]
+        return (*((dim, batch) for dim in leading), *named)
 
     def _load_link(
         self, operand: Role | Tensor | str, memory: Memory, strategy: Strategy | None, dtype: object

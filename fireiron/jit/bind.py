@@ -49,6 +49,12 @@ def check_count(interface: Interface, inputs: int, outs: int) -> None:
             f"{interface.entry} takes {len(wanted)} arrays ({', '.join(wanted)}), {inputs} were given",
             fix=f"call {interface.signature}",
         )
+    if not wanted and not outs:
+        raise CallError(
+            "wrong-count",
+            f"{interface.entry} takes no arrays, and nothing says where its result should lie",
+            fix="pass the array to write as out=",
+        )
     updated = [p.name for p in interface.outputs if p.role == "update"]
     if outs == 0 and updated:
         raise CallError(

@@ -300,4 +300,5 @@ def dims_of(spec: Spec, role: str) -> tuple[str, ...]:
 
 
 def _dims(tensor: Tensor) -> tuple[str, ...]:
-    return (BATCH, "M", "N")[3 - len(tensor.shape) :] if len(tensor.shape) > 1 else ("N",)
+    leading = (f"{BATCH}{i if i > 1 else ''}" for i in range(len(tensor.shape) - 2, 0, -1))
+    return (*leading, "M", "N") if len(tensor.shape) > 1 else ("N",)

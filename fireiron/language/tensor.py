@@ -62,6 +62,11 @@ class Hilbert:
 TileOrder: TypeAlias = Order | Grouped | Hilbert | Layout
 
 
+MOST_DIMS = 6
+MOST = 2**31 - 1  # of an extent: kernels take sizes as 32-bit integers
+MOST_STRIDE = 2**40  # elements
+
+
 @attrs.frozen(field_transformer=checked_fields)
 class Tensor:
     """Describe an operand: shape and strides count elements, in mathematical order (batch, rows, columns).
@@ -79,6 +84,25 @@ class Tensor:
     dtype: DType
     strides: tuple[Index, ...]
     memory: Memory = GL
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what is no tensor: extents without elements, strides that go backwards, or another number of them."""
+        if not 1 <= len(self.shape) <= MOST_DIMS or len(self.strides) != len(self.shape):
+            raise SpecError(
+                "tensor-rank",
+                f"{self.name or 'a tensor'} has {len(self.shape)} extents and {len(self.strides)} strides",
+                fix=f"give 1 to {MOST_DIMS} extents, and a stride for each",
+                link=here(),
+            )
+        for what, numbers, least, most in (("extent", self.shape, 1, MOST), ("stride", self.strides, 0, MOST_STRIDE)):
+            wrong = [n for n in numbers if isinstance(n, int) and not least <= n <= most]
+            if wrong:
+                raise SpecError(
+                    "bad-extent",
+                    f"{self.name or 'a tensor'} has the {what} {wrong[0]}",
+                    fix=f"give {what}s from {least} to {most}",
+                    link=here(),
+                )
 
     @property
     def order(self) -> Order:

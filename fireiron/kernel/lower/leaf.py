@@ -7,7 +7,7 @@ import attrs
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Var, and_, as_expr, gt, minimum, proves
 from fireiron.algebra.layout import Layout
-from fireiron.algebra.scalar import Arg, Cast, Constant
+from fireiron.algebra.scalar import Arg, Cast, Constant, renumbered
 from fireiron.atoms.table import Near, chosen_from, matching, nearest
 from fireiron.atoms.tma import GROUP as BULK
 from fireiron.base.errors import DecompositionError
@@ -331,13 +331,15 @@ def _elementwise(state: State, context: Context) -> Body:
         )
     else:
         assert isinstance(spec, Pointwise)
-        inputs: list[View] = [dst]
+        inputs: list[View] = []
         for tensor in spec.ins:
             source = tensor_window(tensor, state, context)
             picked = shifts[len(shifts) - len(tensor.shape) :]
             at = tuple(as_expr(0) if extent == 1 else c for c, extent in zip(picked, tensor.shape, strict=True))
             inputs.append(View(buffer_of(source.storage), source.storage.address(at), origin=at))
-        one = Compute(dst, spec.op, tuple(inputs), mask, state.link)
+        # Arguments of an expression count from 1: 0 stands for an accumulator, and there is none.
+        tree = renumbered(spec.op, {i: i - 1 for i in range(1, len(inputs) + 1)})
+        one = Compute(dst, tree, tuple(inputs), mask, state.link)
     body: Body = (one,)
     for var, extent in reversed(loops):
         body = (For(var, as_expr(extent), body, unroll=True),)  # pyright: ignore[reportArgumentType]
