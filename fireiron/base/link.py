@@ -36,8 +36,10 @@ class _Kind(IntEnum):
 # From a code object's filename to whose it is: a pure function's cache, kept because `realpath` costs 10 us.
 _KINDS: Final[dict[str, _Kind]] = {}
 
-# Python files that may stand between a chain method and its caller: cached properties, context managers.
-_BETWEEN: Final = frozenset({os.path.realpath(functools.__file__), os.path.realpath(contextlib.__file__)})
+# Python files that may stand between a chain method and its caller: cached properties, context managers, records.
+_BETWEEN: Final = frozenset(
+    os.path.realpath(file) for file in (functools.__file__, contextlib.__file__, attrs.evolve.__code__.co_filename)
+)
 
 _CodePosition = tuple[CodeType, int]
 

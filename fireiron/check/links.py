@@ -20,7 +20,7 @@ from fireiron.language.decompositions import (
 )
 from fireiron.language.levels import MEMORIES, SH, Block, Cluster, Kernel, Level, Memory
 from fireiron.language.residual import Operand, Residual
-from fireiron.language.tensor import RowMajor
+from fireiron.language.tensor import RowMajor, Tensor
 
 MOST_PREFETCHED = 16  # chunks of K
 MOST_STAGES = 64  # ring slots of 3.5 KiB fill an SM's shared memory; lowering walks pairs of slots
@@ -112,12 +112,13 @@ def level_nests(residual: Residual, level: Level) -> None:
         )
 
 
-def operand(residual: Residual, wanted: str, by_tensor: bool = False) -> Operand:
-    """Find an operand by its role, else by its tensor's name; `by_tensor`: the other way round."""
+def operand(residual: Residual, wanted: str, given: Tensor | None = None) -> Operand:
+    """Find an operand by its role, else by its tensor's name; of a tensor that is given, by its name alone."""
     roles = {o.role: o for o in residual.operands}
     tensors = {o.tensor.name: o for o in residual.operands}
-    for known in (tensors, roles) if by_tensor else (roles, tensors):
+    for known in (tensors, roles) if given is not None else (roles, tensors):
         if wanted in known:
+            _same_tensor(residual, known[wanted].tensor, given)
             return known[wanted]
     several = residual.playing(wanted) if wanted in ("A", "B", "C") else ()
     if several:
@@ -129,6 +130,20 @@ def operand(residual: Residual, wanted: str, by_tensor: bool = False) -> Operand
         )
     names = ", ".join(dict.fromkeys(n for o in residual.operands for n in (o.role, o.tensor.name)))
     raise DecompositionError("unknown-operand", f"{residual.short} has no operand {wanted}", fix=f"operands: {names}")
+
+
+def _same_tensor(residual: Residual, mine: Tensor, given: Tensor | None) -> None:
+    """Refuse a tensor that is not the operand's own, or its transpose: a swapped product has transposes."""
+    if given is None:
+        return
+    facts = [(t.shape, t.strides, t.dtype) for t in (mine, mine.transposed if len(mine.shape) > 1 else mine)]
+    if (given.shape, given.strides, given.dtype) in facts:
+        return
+    raise DecompositionError(
+        "other-tensor",
+        f"{given} is not the operand of {residual.short} of that name, which is {mine}",
+        fix=f"give the spec's own tensor, or its name: {mine.name!r}",
+    )
 
 
 def storage(residual: Residual, role: str, layout: Layout, pad: int) -> None:

@@ -42,8 +42,25 @@ __device__ __forceinline__ {kind} float_to_{kind}(float x) {{
 _BOUND_PAIR: Final = """\
 __device__ __forceinline__ unsigned {op}_{kind}_pair(unsigned x, unsigned y) {{
     unsigned z;
-    asm("{op}.{ptx}x2 %0, %1, %2;" : "=r"(z) : "r"(x), "r"(y));
+    asm("{op}.NaN.{ptx}x2 %0, %1, %2;" : "=r"(z) : "r"(x), "r"(y));
     return z;
+}}
+"""
+# Of a NaN the result is NaN, as NumPy's and torch's is. Source: PTX ISA 9.7.3.14 and 9.7.3.15, max and min.
+_BOUND: Final = """\
+__device__ __forceinline__ float f{op}f_nan(float x, float y) {{
+#if __CUDA_ARCH__ >= 800
+    float z;
+    asm("{op}.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+#else
+    return x != x || y != y ? x + y : f{op}f(x, y);
+#endif
+}}
+"""
+_BOUND_DOUBLE: Final = """\
+__device__ __forceinline__ double f{op}_nan(double x, double y) {{
+    return x != x || y != y ? x + y : f{op}(x, y);
 }}
 """
 _CALCULATE_PAIR: Final = """\
@@ -185,6 +202,8 @@ __device__ __forceinline__ void put_pair(T* place, unsigned pair) {
         for kind, ptx in (("half", "f16"), ("bf16", "bf16"))
         for op in ("max", "min")
     },
+    **{f"f{op}f_nan": _BOUND.format(op=op) for op in ("max", "min")},
+    **{f"f{op}_nan": _BOUND_DOUBLE.format(op=op) for op in ("max", "min")},
     **{f"{op}_half_pair": _CALCULATE_PAIR.format(op=op) for op in ("add", "sub", "mul")},
     "neg_pair": """\
 __device__ __forceinline__ unsigned neg_pair(unsigned x) {

@@ -7,13 +7,14 @@ from collections.abc import Iterable
 from typing import Final
 
 from fireiron.algebra.expr import Var
+from fireiron.base.errors import CheckError
 from fireiron.base.text import Writer
 from fireiron.cuda.helpers import HELPERS, called
 from fireiron.cuda.memory import buffers, dtypes, parameter
 from fireiron.cuda.statements import Body
 from fireiron.cuda.types import C_TYPES, DECLARED, c_type
 from fireiron.kernel.ir.rewrite import mentions
-from fireiron.kernel.ir.statements import BLOCK, BLOCKS, RANK, THREAD, Kernel, Roles, TensorMap
+from fireiron.kernel.ir.statements import BLOCK, BLOCKS, RANK, THREAD, Kernel, Number, Pointer, Roles, Size, TensorMap
 
 INDENT: Final = "    "
 _SPECIAL: Final = {THREAD: "threadIdx.x", BLOCK: "blockIdx.x", BLOCKS: "gridDim.x", RANK: "cluster_rank()"}
@@ -29,7 +30,7 @@ def source(kernel: Kernel, bounded: bool = False) -> str:
 
     Raises:
         CheckError: `register-size`, `float-operation`, `masked-atom`, `no-barrier`, `microkernel-stride`, of kernels
-            that no lowering should make.
+            that no lowering should make; `name-taken` for a parameter called as a function that the kernel calls.
     """
     writer = Writer(INDENT)
     with writer.indent():
@@ -39,6 +40,7 @@ def source(kernel: Kernel, bounded: bool = False) -> str:
         body.statements(kernel.body)
     statements = writer.text()
     functions = _each_once(body.functions)
+    _check_names(kernel, statements)
     specials = [_SPECIAL[name] for name in _used(kernel, statements)]
     helpers = [HELPERS[name] for name in called([statements, *functions, *specials])]
     used = "\n".join([statements, *helpers, *functions])
@@ -48,6 +50,30 @@ def source(kernel: Kernel, bounded: bool = False) -> str:
         types.append(_TENSOR_MAP)
     head = ["\n".join(types) + "\n"] if types else []
     return "\n".join([*head, *helpers, *functions, _entry(kernel, statements)])
+
+
+def _check_names(kernel: Kernel, statements: str) -> None:
+    """Refuse parameters whose names hide functions that the kernel calls.
+
+    Raises:
+        CheckError: `name-taken`.
+    """
+    for given in kernel.parameters:
+        match given:
+            case Pointer(buffer=buffer):
+                name = buffer.name
+            case Size(symbol=symbol):
+                name = symbol.name
+            case Number(name=name):
+                pass
+            case _:
+                continue
+        if f"{name}(" in statements and re.search(rf"(?<!\w){name}\(", statements):
+            raise CheckError(
+                "name-taken",
+                f"{name} is the name of a function that {kernel.name} calls",
+                fix=f"rename {name}, for example {name}_",
+            )
 
 
 def _each_once(texts: Iterable[str]) -> list[str]:

@@ -44,7 +44,7 @@ def scalar(tree: Scalar, args: tuple[str, ...]) -> str:
 
     Example:
         >>> scalar(Binary("max", Arg(0, f32), Constant(0, f32)), ("acc[0]",))
-        'fmaxf(acc[0], 0.0f)'
+        'fmaxf_nan(acc[0], 0.0f)'
     """
     return _value(tree, args).stored.code
 
@@ -150,7 +150,7 @@ def _unary(tree: Unary, x: _Value) -> _Value:
 def _binary(tree: Binary, x: _Value, y: _Value) -> _Value:
     dtype, op = tree.dtype, tree.op
     if op in ("max", "min"):
-        name = op if dtype.kind == "int" else f"f{op}" if dtype == f64 else f"f{op}f"
+        name = op if dtype.kind == "int" else f"f{op}_nan" if dtype == f64 else f"f{op}f_nan"
         return _exact(_call(name, x.text, y.text), dtype)
     if op == "mul" and dtype in (f32, f64):
         return _exact(_call("__dmul_rn" if dtype == f64 else "__fmul_rn", x.text, y.text), dtype)

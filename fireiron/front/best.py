@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
+from importlib import import_module
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,8 +16,10 @@ from fireiron.base.errors import CallError, CheckError, CompileError, FireironEr
 from fireiron.base.link import here
 from fireiron.front.matmul import MatMulChain
 from fireiron.front.repeat import NUMBERS, Call, launches
+from fireiron.jit.arrays import is_torch
 
 if TYPE_CHECKING:
+    from fireiron.algebra.dtypes import DType
     from fireiron.jit.kernel import CompiledKernel
     from fireiron.tune.candidates import Candidate, Judged, Preset
     from fireiron.tune.lookup import Index
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 MODEL_LOOKS = 64  # candidates that a first choice without records judges: as many on a busy machine as on an idle one
 SURE = 0.97  # of the modelled time: what saves less is no reason to leave a default, which was measured once
 FEW_POINTS = 24  # of a preset whose default is not legal
+PADDED_K = 16  # of a product without K: what elements that share a byte fill
 MOST_CHOICES = 4096
 MOST_KERNELS = 1024
 SLOWER = ("spills", "stack", "wgmma-serialised")  # errors of a kernel that would compute right
@@ -363,6 +367,8 @@ def gemm(
                 return result
     if key is None:
         _check_call(a, b, out, layout, dtype, epilog, schedule)
+        if 0 in (*a.shape, *b.shape):
+            return _empty(a, b, out, layout, dtype, epilog, stream, schedule, operands)
     if epilog is not None or schedule is not None or operands or _is_view(a, b, out, dtype):
         from fireiron.front import fused
 
@@ -388,7 +394,13 @@ def _check_call(a: Any, b: Any, out: Any, layout: object, dtype: object, *functi
 
     try:
         for x, name in ((a, "a"), (b, "b"), *(() if out is None else ((out, "out"),))):
-            describe(x, name)
+            facts = describe(x, name)
+            if any(step < 0 for step in facts.strides):
+                raise CallError(
+                    "wrong-stride",
+                    f"{name} has element strides {facts.strides}: kernels do not walk backwards",
+                    fix=f"pass {name}.copy()",
+                )
         if dtype is not None:
             find_dtype(dtype)
     except FireironError as error:
@@ -398,6 +410,63 @@ def _check_call(a: Any, b: Any, out: Any, layout: object, dtype: object, *functi
     for name, function in zip(("epilog=", "schedule="), functions, strict=True):
         if function is not None and not callable(function):
             raise refused(name, ("a function", "a function"), function, CallError)
+
+
+def _empty(
+    a: Any,
+    b: Any,
+    out: Any,
+    layout: str,
+    dtype: object,
+    epilog: Callable[..., Any] | None,
+    stream: Any,
+    schedule: Callable[[MatMulChain], MatMulChain] | None,
+    operands: Mapping[str, Any],
+) -> Any:
+    """Multiply arrays without elements: each sum over no K is 0, and a product without rows or columns is empty."""
+    from fireiron.algebra.dtypes import default_result
+    from fireiron.algebra.dtypes import dtype as find_dtype
+    from fireiron.jit.arrays import describe
+
+    rows, depth = (-1, -2) if layout[1:] == "T" else (-2, -1)
+    above, columns = (-1, -2) if layout[:1] == "T" else (-2, -1)
+    shapes = tuple(a.shape), tuple(b.shape)
+    if min(map(len, shapes)) < 2 or shapes[0][depth] != shapes[1][above]:
+        raise CallError(
+            "wrong-shape", f"a has the shape {shapes[0]} and b {shapes[1]}", fix="give them one K", link=here()
+        )
+    shape = (*shapes[0][:-2], shapes[0][rows], shapes[1][columns])
+    if out is not None and tuple(out.shape) != shape:
+        raise CallError(
+            "wrong-shape",
+            f"out has the shape {tuple(out.shape)}, the product {shape}",
+            fix="give them one shape",
+            link=here(),
+        )
+    if 0 not in shape:  # no K: as good as one of zeros
+
+        def zeros(x: Any, axis: int) -> Any:
+            extents = list(x.shape)
+            extents[axis] = PADDED_K
+            return _zeros(x, tuple(extents))
+
+        return gemm(
+            zeros(a, depth), zeros(b, above), epilog=epilog, out=out, layout=layout, dtype=dtype, stream=stream,
+            schedule=schedule, **operands,
+        )  # fmt: skip
+    if out is not None:
+        return out
+    kind = default_result(find_dtype(describe(a, "a").dtype if dtype is None else dtype))
+    return _zeros(a, shape, kind)
+
+
+def _zeros(like: Any, shape: tuple[int, ...], dtype: DType | None = None) -> Any:
+    """Make an array of zeros beside another one."""
+    if is_torch(like):
+        kind = like.dtype if dtype is None else getattr(import_module("torch"), dtype.numpy_name)
+        return like.new_zeros(shape, dtype=kind)
+    space = like.__array_namespace__() if hasattr(like, "__array_namespace__") else import_module("numpy")
+    return space.zeros(shape, dtype=like.dtype if dtype is None else dtype.numpy)
 
 
 def _is_view(a: Any, b: Any, out: Any, dtype: object) -> bool:

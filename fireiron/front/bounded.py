@@ -185,9 +185,9 @@ def _binary(op: str, x: Bounded, y: Bounded, dtype: DType) -> Bounded:
         case "div":
             return _quotient(x, y, dtype)
         case "max":
-            return Bounded(np.fmax(x.value, y.value), _chosen(x, y, x.value - y.value))
+            return Bounded(np.maximum(x.value, y.value), _chosen(x, y, x.value - y.value))
         case "min":
-            return Bounded(np.fmin(x.value, y.value), _chosen(x, y, y.value - x.value))
+            return Bounded(np.minimum(x.value, y.value), _chosen(x, y, y.value - x.value))
         case "lt" | "le" | "eq":
             truth = np.asarray(_COMPARED[op](x.value, y.value)).astype(np.float64)
             reach = x.error + y.error

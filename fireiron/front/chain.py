@@ -44,7 +44,7 @@ from fireiron.language.decompositions import (
 )
 from fireiron.language.levels import Level, Memory
 from fireiron.language.pointwise import cast_to
-from fireiron.language.residual import Residual, apply, move_of
+from fireiron.language.residual import Operand, Residual, apply, move_of
 from fireiron.language.specs import BATCH, Task
 from fireiron.language.tensor import Order, Tensor, TileOrder
 
@@ -196,7 +196,9 @@ class Chain:
         from fireiron.front.moves import MoveChain, default_load
 
         self._check(rules.still_open, self.residual, "load")
-        found = self._check(rules.operand, self.residual, role_name(operand), isinstance(operand, Tensor))
+        found = self._check(
+            rules.operand, self.residual, role_name(operand), operand if isinstance(operand, Tensor) else None
+        )
         self._check(rules.load, self.residual, found, memory)
         kind = found.dtype if dtype is None else self._check(find_dtype, dtype)
         move = MoveChain(self.program, (), move_of(self.residual, found.role, memory, kind), (), self.where)
@@ -208,6 +210,11 @@ class Chain:
             finished = self._finished(strategy or default_load(memory), move)
             return Load(found.role, memory, finished.links, dtype=ops.dtype, ops=ops, link=here())
         return Load(found.role, memory, finished.links, dtype=None if dtype is None else kind, link=here())
+
+    def _operand(self, operand: Role | Tensor | str) -> Operand:
+        """Find the operand that a link names."""
+        given = operand if isinstance(operand, Tensor) else None
+        return self._check(rules.operand, self.residual, role_name(operand), given)
 
     def _finished(self, strategy: Strategy, move: MoveChain) -> MoveChain:
         """Run a strategy on a Move, and see that it closes it."""

@@ -117,7 +117,9 @@ class MatMulChain(Verbs, Chain):
                 op`, `same-name`, `dtype-mismatch`.
         """
         self._check(rules.still_open, self.residual, "prolog")
-        found = self._check(rules.operand, self.residual, role_name(operand), isinstance(operand, Tensor))
+        found = self._check(
+            rules.operand, self.residual, role_name(operand), operand if isinstance(operand, Tensor) else None
+        )
         self._check(rules.readable, found)
         value = self._check(prologue, ops, found, self.matmul)
         self._check(rules.prolog, self.residual, found, value.dtype)
@@ -198,7 +200,7 @@ class MatMulChain(Verbs, Chain):
         Example:
             >>> from fireiron import matmul, relu
             >>> from fireiron.schedules import simt
-            >>> "fmaxf" in simt.listing2(matmul(128, 128, 64).then(relu)).cuda()
+            >>> "fmaxf_nan" in simt.listing2(matmul(128, 128, 64).then(relu)).cuda()
             True
         """
         if any(isinstance(link, Epilog) for link in self.links):

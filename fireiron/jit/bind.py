@@ -134,6 +134,7 @@ def solve(interface: Interface, arrays: Mapping[str, ArrayFacts], given: Mapping
 
 
 def _check_sizes(interface: Interface, sizes: Mapping[str, int], witness: Mapping[str, str]) -> None:
+    empty = {text for pointer in interface.outputs for text in pointer.shape}
     for symbol in interface.symbols:
         value = sizes[symbol.name]
         told = f"{symbol.name} is {value} in {witness.get(symbol.name, 'the call')}"
@@ -144,6 +145,8 @@ def _check_sizes(interface: Interface, sizes: Mapping[str, int], witness: Mappin
                 f"{told}, and must be a multiple of {symbol.multiple_of}",
                 fix=f"pad it to {rounded}, or schedule it without multiple_of={symbol.multiple_of}",
             )
+        if value == 0 and symbol.name in empty:  # nothing is written, and nothing launched
+            continue
         if not symbol.minimum <= value <= symbol.maximum:
             raise CallError(
                 "precondition",

@@ -35,12 +35,12 @@ STEEPEST = 80.0
 
 
 def maximum(x: Operand, y: Operand) -> Value:
-    """Take the larger value; a number wins over NaN."""
+    """Take the larger value; NaN where one of them is, as torch.maximum does."""
     return binary("max", x, y)
 
 
 def minimum(x: Operand, y: Operand) -> Value:
-    """Take the smaller value; a number wins over NaN."""
+    """Take the smaller value; NaN where one of them is, as torch.minimum does."""
     return binary("min", x, y)
 
 
@@ -50,12 +50,12 @@ def equal(x: Operand, y: Operand) -> Value:
 
 
 def clamp(x: Operand, low: Operand, high: Operand) -> Value:
-    """Keep a value between two others."""
+    """Keep a value between two others; NaN stays NaN, as in torch.clamp."""
     return minimum(maximum(x, low), high)
 
 
 def relu(x: Operand) -> Value:
-    """Replace negative values by zero."""
+    """Replace negative values by zero; NaN stays NaN, as in torch.relu."""
     return maximum(x, 0)
 
 

@@ -223,7 +223,9 @@ def check_layers(spec: Layers) -> None:
         if x != y:
             raise SpecError("shape-mismatch", f"{what} differ: {x} and {y}", fix="give both the same extent")
     for layer in spec.layers:
-        like = attrs.evolve(spec.Y, shape=(*layer.weights.shape[:-2], spec.Y.shape[0], layer.width))
+        stack = layer.weights.shape[:-2]
+        shape, strides = (*stack, spec.Y.shape[0], layer.width), (*(0 for _ in stack), *spec.Y.strides)
+        like = attrs.evolve(spec.Y, shape=shape, strides=strides)
         for tensor in layer.value.tensors:
             if len(tensor.shape) > 1 and tensor.shape[-2] != 1:
                 raise SpecError(

@@ -138,8 +138,8 @@ def _operation(op: str, x: Array, y: Array, dtype: DType) -> Array:
 
 
 def _larger(x: Array, y: Array, dtype: DType, sign: Callable[[Array], Array] = np.positive) -> Array:
-    """Take the larger number as max.f32 and max.f16x2 do: a number beats NaN, and 0 beats -0."""
-    found = np.fmax(x, y)
+    """Take the larger number as max.NaN.f32 and max.NaN.f16x2 do: NaN beats a number, and 0 beats -0."""
+    found = np.maximum(x, y)
     if dtype.kind == "float":
         found = np.where((x == 0) & (y == 0), x + y, found)
     return sign(found)

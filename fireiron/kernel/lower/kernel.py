@@ -194,6 +194,14 @@ def _parameters(
     named = tuple(
         defaults.get(name, Number(name, dtype)) for name, dtype in context.numbers.items() if isinstance(dtype, DType)
     )
+    names = [*(p.buffer.name for p in pointers), *(s.name for s in symbols), *(n.name for n in named)]
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        kinds = {leaf for leaf in symbols if leaf.name == twice}
+        what = "two sizes of other multiples or ranges" if len(kinds) > 1 else "two of its tensors, sizes and scalars"
+        raise SpecError(
+            "same-name", f"{twice} is the name of {what}", fix="give each a name of its own; make a symbol once"
+        )
     return (*pointers, *(Size(s) for s in symbols), *named, *context.workspaces)
 
 

@@ -1,3 +1,13 @@
+__device__ __forceinline__ float fmaxf_nan(float x, float y) {
+#if __CUDA_ARCH__ >= 800
+    float z;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+#else
+    return x != x || y != y ? x + y : fmaxf(x, y);
+#endif
+}
+
 __device__ __forceinline__ void copy_or_zero_16B(void* dst, const void* src, bool read) {
     uint4 value = {};
     if (read) value = *static_cast<const uint4*>(src);
@@ -77,7 +87,7 @@ gemm_64x64x8_f32(
     for (int m = 0; m < 4; ++m) {
         #pragma unroll
         for (int n = 0; n < 4; ++n) {
-            acc[m * 4 + n] = fmaxf(__fmul_rn(alpha, acc[m * 4 + n]), 0.0f);
+            acc[m * 4 + n] = fmaxf_nan(__fmul_rn(alpha, acc[m * 4 + n]), 0.0f);
         }
         if (block_m * 64 + thread / 16 * 4 + m < M && block_n * 64 + thread % 16 * 4 < N) copy_16B(&C[(long long)block_m * N * 64 + (long long)(thread / 16) * N * 4 + (long long)m * N + block_n * 64 + thread % 16 * 4], &acc[m * 4]);
     }

@@ -50,6 +50,34 @@ __device__ __forceinline__ bf16 int_to_bf16(int x) {
     return float_to_bf16((int)near == x ? near : __uint_as_float(__float_as_uint(near) | 1));
 }
 
+__device__ __forceinline__ float fmaxf_nan(float x, float y) {
+#if __CUDA_ARCH__ >= 800
+    float z;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+#else
+    return x != x || y != y ? x + y : fmaxf(x, y);
+#endif
+}
+
+__device__ __forceinline__ float fminf_nan(float x, float y) {
+#if __CUDA_ARCH__ >= 800
+    float z;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+#else
+    return x != x || y != y ? x + y : fminf(x, y);
+#endif
+}
+
+__device__ __forceinline__ double fmax_nan(double x, double y) {
+    return x != x || y != y ? x + y : fmax(x, y);
+}
+
+__device__ __forceinline__ double fmin_nan(double x, double y) {
+    return x != x || y != y ? x + y : fmin(x, y);
+}
+
 __device__ __forceinline__ int double_to_int(double x) {
     return x == x ? __double2int_rn(x) : 0;
 }
@@ -98,8 +126,8 @@ every_scalar(
     y_f64[9] = x_f64[0] - x_f64[1];
     y_f64[10] = __dmul_rn(x_f64[0], x_f64[1]);
     y_f64[11] = x_f64[0] / x_f64[1];
-    y_f64[12] = fmax(x_f64[0], x_f64[1]);
-    y_f64[13] = fmin(x_f64[0], x_f64[1]);
+    y_f64[12] = fmax_nan(x_f64[0], x_f64[1]);
+    y_f64[13] = fmin_nan(x_f64[0], x_f64[1]);
     y_f64[14] = x_f64[0] < x_f64[1] ? 1.0 : 0.0;
     y_f64[15] = x_f64[0] <= x_f64[1] ? 1.0 : 0.0;
     y_f64[16] = x_f64[0] == x_f64[1] ? 1.0 : 0.0;
@@ -128,8 +156,8 @@ every_scalar(
     y_f32[10] = x_f32[0] - x_f32[1];
     y_f32[11] = __fmul_rn(x_f32[0], x_f32[1]);
     y_f32[12] = x_f32[0] / x_f32[1];
-    y_f32[13] = fmaxf(x_f32[0], x_f32[1]);
-    y_f32[14] = fminf(x_f32[0], x_f32[1]);
+    y_f32[13] = fmaxf_nan(x_f32[0], x_f32[1]);
+    y_f32[14] = fminf_nan(x_f32[0], x_f32[1]);
     y_f32[15] = x_f32[0] < x_f32[1] ? 1.0f : 0.0f;
     y_f32[16] = x_f32[0] <= x_f32[1] ? 1.0f : 0.0f;
     y_f32[17] = x_f32[0] == x_f32[1] ? 1.0f : 0.0f;
@@ -158,8 +186,8 @@ every_scalar(
     y_f16[11] = float_to_half(half_to_float(x_f16[0]) - half_to_float(x_f16[1]));
     y_f16[12] = float_to_half(half_to_float(x_f16[0]) * half_to_float(x_f16[1]));
     y_f16[13] = float_to_half(half_to_float(x_f16[0]) / half_to_float(x_f16[1]));
-    y_f16[14] = float_to_half(fmaxf(half_to_float(x_f16[0]), half_to_float(x_f16[1])));
-    y_f16[15] = float_to_half(fminf(half_to_float(x_f16[0]), half_to_float(x_f16[1])));
+    y_f16[14] = float_to_half(fmaxf_nan(half_to_float(x_f16[0]), half_to_float(x_f16[1])));
+    y_f16[15] = float_to_half(fminf_nan(half_to_float(x_f16[0]), half_to_float(x_f16[1])));
     y_f16[16] = half_to_float(x_f16[0]) < half_to_float(x_f16[1]) ? half{0x3c00} : half{0x0000};
     y_f16[17] = half_to_float(x_f16[0]) <= half_to_float(x_f16[1]) ? half{0x3c00} : half{0x0000};
     y_f16[18] = half_to_float(x_f16[0]) == half_to_float(x_f16[1]) ? half{0x3c00} : half{0x0000};
@@ -188,8 +216,8 @@ every_scalar(
     y_bf16[12] = float_to_bf16(bf16_to_float(x_bf16[0]) - bf16_to_float(x_bf16[1]));
     y_bf16[13] = float_to_bf16(bf16_to_float(x_bf16[0]) * bf16_to_float(x_bf16[1]));
     y_bf16[14] = float_to_bf16(bf16_to_float(x_bf16[0]) / bf16_to_float(x_bf16[1]));
-    y_bf16[15] = float_to_bf16(fmaxf(bf16_to_float(x_bf16[0]), bf16_to_float(x_bf16[1])));
-    y_bf16[16] = float_to_bf16(fminf(bf16_to_float(x_bf16[0]), bf16_to_float(x_bf16[1])));
+    y_bf16[15] = float_to_bf16(fmaxf_nan(bf16_to_float(x_bf16[0]), bf16_to_float(x_bf16[1])));
+    y_bf16[16] = float_to_bf16(fminf_nan(bf16_to_float(x_bf16[0]), bf16_to_float(x_bf16[1])));
     y_bf16[17] = bf16_to_float(x_bf16[0]) < bf16_to_float(x_bf16[1]) ? bf16{0x3f80} : bf16{0x0000};
     y_bf16[18] = bf16_to_float(x_bf16[0]) <= bf16_to_float(x_bf16[1]) ? bf16{0x3f80} : bf16{0x0000};
     y_bf16[19] = bf16_to_float(x_bf16[0]) == bf16_to_float(x_bf16[1]) ? bf16{0x3f80} : bf16{0x0000};

@@ -95,6 +95,34 @@ __device__ __forceinline__ e5m2 int_to_e5m2(int x) {
     return float_to_e5m2((int)near == x ? near : __uint_as_float(__float_as_uint(near) | 1));
 }
 
+__device__ __forceinline__ float fmaxf_nan(float x, float y) {
+#if __CUDA_ARCH__ >= 800
+    float z;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+#else
+    return x != x || y != y ? x + y : fmaxf(x, y);
+#endif
+}
+
+__device__ __forceinline__ float fminf_nan(float x, float y) {
+#if __CUDA_ARCH__ >= 800
+    float z;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+#else
+    return x != x || y != y ? x + y : fminf(x, y);
+#endif
+}
+
+__device__ __forceinline__ double fmax_nan(double x, double y) {
+    return x != x || y != y ? x + y : fmax(x, y);
+}
+
+__device__ __forceinline__ double fmin_nan(double x, double y) {
+    return x != x || y != y ? x + y : fmin(x, y);
+}
+
 __device__ __forceinline__ int double_to_int(double x) {
     return x == x ? __double2int_rn(x) : 0;
 }
@@ -142,8 +170,8 @@ scalars_through_f32(
     y_f64[9] = x_f64[0] - x_f64[1];
     y_f64[10] = __dmul_rn(x_f64[0], x_f64[1]);
     y_f64[11] = x_f64[0] / x_f64[1];
-    y_f64[12] = fmax(x_f64[0], x_f64[1]);
-    y_f64[13] = fmin(x_f64[0], x_f64[1]);
+    y_f64[12] = fmax_nan(x_f64[0], x_f64[1]);
+    y_f64[13] = fmin_nan(x_f64[0], x_f64[1]);
     y_f64[14] = x_f64[0] < x_f64[1] ? 1.0 : 0.0;
     y_f64[15] = x_f64[0] <= x_f64[1] ? 1.0 : 0.0;
     y_f64[16] = x_f64[0] == x_f64[1] ? 1.0 : 0.0;
@@ -173,8 +201,8 @@ scalars_through_f32(
     y_f32[10] = x_f32[0] - x_f32[1];
     y_f32[11] = __fmul_rn(x_f32[0], x_f32[1]);
     y_f32[12] = x_f32[0] / x_f32[1];
-    y_f32[13] = fmaxf(x_f32[0], x_f32[1]);
-    y_f32[14] = fminf(x_f32[0], x_f32[1]);
+    y_f32[13] = fmaxf_nan(x_f32[0], x_f32[1]);
+    y_f32[14] = fminf_nan(x_f32[0], x_f32[1]);
     y_f32[15] = x_f32[0] < x_f32[1] ? 1.0f : 0.0f;
     y_f32[16] = x_f32[0] <= x_f32[1] ? 1.0f : 0.0f;
     y_f32[17] = x_f32[0] == x_f32[1] ? 1.0f : 0.0f;
@@ -204,8 +232,8 @@ scalars_through_f32(
     y_f16[11] = float_to_half(half_to_float(x_f16[0]) - half_to_float(x_f16[1]));
     y_f16[12] = float_to_half(half_to_float(x_f16[0]) * half_to_float(x_f16[1]));
     y_f16[13] = float_to_half(half_to_float(x_f16[0]) / half_to_float(x_f16[1]));
-    y_f16[14] = float_to_half(fmaxf(half_to_float(x_f16[0]), half_to_float(x_f16[1])));
-    y_f16[15] = float_to_half(fminf(half_to_float(x_f16[0]), half_to_float(x_f16[1])));
+    y_f16[14] = float_to_half(fmaxf_nan(half_to_float(x_f16[0]), half_to_float(x_f16[1])));
+    y_f16[15] = float_to_half(fminf_nan(half_to_float(x_f16[0]), half_to_float(x_f16[1])));
     y_f16[16] = half_to_float(x_f16[0]) < half_to_float(x_f16[1]) ? half{0x3c00} : half{0x0000};
     y_f16[17] = half_to_float(x_f16[0]) <= half_to_float(x_f16[1]) ? half{0x3c00} : half{0x0000};
     y_f16[18] = half_to_float(x_f16[0]) == half_to_float(x_f16[1]) ? half{0x3c00} : half{0x0000};
@@ -285,8 +313,8 @@ scalars_through_f32(
     y_tf32[14] = float_to_tf32(tf32_to_float(x_tf32[0]) - tf32_to_float(x_tf32[1]));
     y_tf32[15] = float_to_tf32(tf32_to_float(x_tf32[0]) * tf32_to_float(x_tf32[1]));
     y_tf32[16] = float_to_tf32(tf32_to_float(x_tf32[0]) / tf32_to_float(x_tf32[1]));
-    y_tf32[17] = float_to_tf32(fmaxf(tf32_to_float(x_tf32[0]), tf32_to_float(x_tf32[1])));
-    y_tf32[18] = float_to_tf32(fminf(tf32_to_float(x_tf32[0]), tf32_to_float(x_tf32[1])));
+    y_tf32[17] = float_to_tf32(fmaxf_nan(tf32_to_float(x_tf32[0]), tf32_to_float(x_tf32[1])));
+    y_tf32[18] = float_to_tf32(fminf_nan(tf32_to_float(x_tf32[0]), tf32_to_float(x_tf32[1])));
     y_tf32[19] = tf32_to_float(x_tf32[0]) < tf32_to_float(x_tf32[1]) ? tf32{0x3f800000} : tf32{0x00000000};
     y_tf32[20] = tf32_to_float(x_tf32[0]) <= tf32_to_float(x_tf32[1]) ? tf32{0x3f800000} : tf32{0x00000000};
     y_tf32[21] = tf32_to_float(x_tf32[0]) == tf32_to_float(x_tf32[1]) ? tf32{0x3f800000} : tf32{0x00000000};
@@ -316,8 +344,8 @@ scalars_through_f32(
     y_e4m3[15] = float_to_e4m3(e4m3_to_float(x_e4m3[0]) - e4m3_to_float(x_e4m3[1]));
     y_e4m3[16] = float_to_e4m3(e4m3_to_float(x_e4m3[0]) * e4m3_to_float(x_e4m3[1]));
     y_e4m3[17] = float_to_e4m3(e4m3_to_float(x_e4m3[0]) / e4m3_to_float(x_e4m3[1]));
-    y_e4m3[18] = float_to_e4m3(fmaxf(e4m3_to_float(x_e4m3[0]), e4m3_to_float(x_e4m3[1])));
-    y_e4m3[19] = float_to_e4m3(fminf(e4m3_to_float(x_e4m3[0]), e4m3_to_float(x_e4m3[1])));
+    y_e4m3[18] = float_to_e4m3(fmaxf_nan(e4m3_to_float(x_e4m3[0]), e4m3_to_float(x_e4m3[1])));
+    y_e4m3[19] = float_to_e4m3(fminf_nan(e4m3_to_float(x_e4m3[0]), e4m3_to_float(x_e4m3[1])));
     y_e4m3[20] = e4m3_to_float(x_e4m3[0]) < e4m3_to_float(x_e4m3[1]) ? e4m3{0x38} : e4m3{0x00};
     y_e4m3[21] = e4m3_to_float(x_e4m3[0]) <= e4m3_to_float(x_e4m3[1]) ? e4m3{0x38} : e4m3{0x00};
     y_e4m3[22] = e4m3_to_float(x_e4m3[0]) == e4m3_to_float(x_e4m3[1]) ? e4m3{0x38} : e4m3{0x00};
@@ -347,8 +375,8 @@ scalars_through_f32(
     y_e5m2[16] = float_to_e5m2(e5m2_to_float(x_e5m2[0]) - e5m2_to_float(x_e5m2[1]));
     y_e5m2[17] = float_to_e5m2(e5m2_to_float(x_e5m2[0]) * e5m2_to_float(x_e5m2[1]));
     y_e5m2[18] = float_to_e5m2(e5m2_to_float(x_e5m2[0]) / e5m2_to_float(x_e5m2[1]));
-    y_e5m2[19] = float_to_e5m2(fmaxf(e5m2_to_float(x_e5m2[0]), e5m2_to_float(x_e5m2[1])));
-    y_e5m2[20] = float_to_e5m2(fminf(e5m2_to_float(x_e5m2[0]), e5m2_to_float(x_e5m2[1])));
+    y_e5m2[19] = float_to_e5m2(fmaxf_nan(e5m2_to_float(x_e5m2[0]), e5m2_to_float(x_e5m2[1])));
+    y_e5m2[20] = float_to_e5m2(fminf_nan(e5m2_to_float(x_e5m2[0]), e5m2_to_float(x_e5m2[1])));
     y_e5m2[21] = e5m2_to_float(x_e5m2[0]) < e5m2_to_float(x_e5m2[1]) ? e5m2{0x3c} : e5m2{0x00};
     y_e5m2[22] = e5m2_to_float(x_e5m2[0]) <= e5m2_to_float(x_e5m2[1]) ? e5m2{0x3c} : e5m2{0x00};
     y_e5m2[23] = e5m2_to_float(x_e5m2[0]) == e5m2_to_float(x_e5m2[1]) ? e5m2{0x3c} : e5m2{0x00};

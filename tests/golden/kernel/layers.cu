@@ -18,7 +18,7 @@ __device__ __forceinline__ void put_pair(T* place, unsigned pair) {
 
 __device__ __forceinline__ unsigned max_half_pair(unsigned x, unsigned y) {
     unsigned z;
-    asm("max.f16x2 %0, %1, %2;" : "=r"(z) : "r"(x), "r"(y));
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(z) : "r"(x), "r"(y));
     return z;
 }
 
@@ -98,7 +98,6 @@ chain_32x32_3layers_f16_f32(
     // load W to w_sh: Move(1, 16, 32)(GL, SH)(Block)
     cp_async_16B(&w_sh[thread_k * 8 + thread_n * 24 + 768], &W[thread_k * 8 + thread_n * 32 + 16]);
     cp_async_commit();
-    __syncthreads();  // w_sh is written before it is read
     #pragma unroll 1
     for (int layer = 0; layer < 3; ++layer) {
 
