@@ -13,13 +13,14 @@ from typing import Any, TypeAlias, assert_never
 import attrs
 import numpy as np
 
-from fireiron.algebra.dtypes import DType
+from fireiron.algebra.dtypes import DType, tf32
 from fireiron.algebra.elements import read
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Custom, Parameter, Scalar, Select, Unary
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
 F64_ROUNDING = 2.0**-53
+_F64_MANTISSA = 52
 FUNCTION_ROUNDINGS = 4  # exp, tanh and their like are right within two units in the last place: four roundings
 
 
@@ -78,6 +79,23 @@ def rounded(value: Array, error: Array, dtype: DType, roundings: int = 1) -> Bou
     return Bounded(value, error + lost if dtype.kind == "float" else error)
 
 
+def _once(value: Array, error: Array, x: Bounded, y: Bounded, dtype: DType) -> Bounded:
+    """Let a sum or a product of two values be rounded, not where it is a number of its dtype."""
+    found = rounded(value, error, dtype)
+    if dtype.kind == "int" or not (exactly := error == 0).any():
+        return found
+    if dtype.mantissa < _F64_MANTISSA:  # what f64 loses is far below a rounding of such a type
+        held = read(value.astype(dtype.numpy), dtype).astype(np.float64) == value
+    else:
+        held = np.asarray(_small(x.value) & _small(y.value) & _small(value))
+    return Bounded(value, np.where(exactly & held, 0.0, found.error))
+
+
+def _small(x: Array) -> Array:
+    """Say which numbers are so short that f64 holds their sums and products."""
+    return (np.abs(x) < 2.0**18) & (np.rint(x * 2.0**8) == x * 2.0**8)
+
+
 def cast(x: Bounded, dtype: DType, source: DType | None = None) -> Bounded:
     """Convert: floats round, integers and 8-bit floats saturate.
 
@@ -95,9 +113,13 @@ def cast(x: Bounded, dtype: DType, source: DType | None = None) -> Bounded:
         return x
     if dtype.bits == 8:
         x = Bounded(np.clip(x.value, *dtype.limits), x.error)
-    # A number that the type holds already stays what it is.
-    held = (x.error == 0) & (read(x.value.astype(dtype.numpy), dtype).astype(np.float64) == x.value)
-    return Bounded(x.value, np.where(held, 0.0, rounded(x.value, x.error, dtype).error))
+    value, error = x.value, rounded(x.value, x.error, dtype).error
+    if (known := x.error == 0).any():
+        stored = read(x.value.astype(dtype.numpy), dtype).astype(np.float64)
+        # A number that the type holds stays what it is; another one becomes the nearest. Of tf32 ties differ.
+        known &= (stored == x.value) | ((dtype != tf32) & (x.value.astype(np.float32).astype(np.float64) == x.value))
+        value, error = np.where(known, stored, value), np.where(known, 0.0, error)
+    return Bounded(value, error)
 
 
 def evaluate(tree: Scalar, inputs: Sequence[Bounded], numbers: Mapping[str, float]) -> Bounded:
@@ -176,12 +198,12 @@ _COMPARED: Mapping[str, Callable[[Array, Array], Array]] = {"lt": np.less, "le":
 def _binary(op: str, x: Bounded, y: Bounded, dtype: DType) -> Bounded:
     match op:
         case "add":
-            return rounded(x.value + y.value, x.error + y.error, dtype)
+            return _once(x.value + y.value, x.error + y.error, x, y, dtype)
         case "sub":
-            return rounded(x.value - y.value, x.error + y.error, dtype)
+            return _once(x.value - y.value, x.error + y.error, x, y, dtype)
         case "mul":
             error = np.abs(x.value) * y.error + np.abs(y.value) * x.error + x.error * y.error
-            return rounded(x.value * y.value, error, dtype)
+            return _once(x.value * y.value, error, x, y, dtype)
         case "div":
             return _quotient(x, y, dtype)
         case "max":

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from fireiron.front.bounded import Array, Bounded, broadcast, cast, evaluate, exact
-from fireiron.front.sums import converted, product
+from fireiron.front.sums import Summing, converted, product
 from fireiron.language.decompositions import Decomposition, Epilog
 from fireiron.language.programs import Layer, Layers, Products
 from fireiron.language.residual import roles
@@ -26,7 +26,7 @@ def bound_of_program(spec: Products | Layers) -> str:
 
 
 def of_products(
-    spec: Products, links: Sequence[Decomposition], read: Read, numbers: Mapping[str, float]
+    spec: Products, links: Sequence[Decomposition], read: Read, numbers: Mapping[str, float], drawn: bool = False
 ) -> dict[str, Bounded]:
     """Compute sums of products, then each output from them."""
     parts = {t.name: role for letter, ts in (("A", spec.lefts), ("B", spec.rights)) for role, t in roles(letter, ts)}
@@ -34,10 +34,10 @@ def of_products(
     def operand(tensor: Tensor) -> Bounded:
         return converted(read(tensor), tensor.dtype, links, parts[tensor.name])
 
-    sums: dict[str, Bounded] = {}
+    how, sums = Summing(spec.accumulator, drawn=drawn), dict[str, Bounded]()
     for one in spec.sums:
         a, b = zip(*((operand(a), operand(b)) for a, b in one.products), strict=True)
-        sums[one.name] = product(_joined(a, -1), _joined(b, -2), spec.accumulator, "mul")
+        sums[one.name] = product(_joined(a, -1), _joined(b, -2), how)
     shape = next(iter(sums.values())).value.shape
     stores = next(((*(o.store for o in x.outputs), x.store) for x in links if isinstance(x, Epilog)), ((),))
     found: dict[str, Bounded] = {}
@@ -81,7 +81,7 @@ def _layer(
     spec: Layers, layer: Layer, x: Bounded, w: Array, tensors: Sequence[Bounded], numbers: Mapping[str, float]
 ) -> Bounded:
     weights = exact(w)
-    total = product(exact(x.value), weights, spec.accumulator, "mul")
+    total = product(exact(x.value), weights, Summing(spec.accumulator))
     spread = np.sqrt(np.matmul(x.error**2, w**2))
     total = Bounded(total.value, SIGMAS * (total.error + spread))  # what may happen decides which way ops go
     result = broadcast(evaluate(layer.value.tree, (total, *tensors), numbers), total.value.shape)

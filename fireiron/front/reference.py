@@ -19,6 +19,7 @@ import numpy as np
 
 from fireiron.algebra.dtypes import DType, tf32
 from fireiron.algebra.elements import read as values
+from fireiron.algebra.exact import whole_numbers
 from fireiron.algebra.scalar import Arg
 from fireiron.front.bounded import (
     Array,
@@ -27,7 +28,6 @@ from fireiron.front.bounded import (
     cast,
     evaluate,
     exact,
-    largest,
     rounded,
     smallest,
     transposed,
@@ -35,10 +35,10 @@ from fireiron.front.bounded import (
 )
 from fireiron.front.programs import bound_of_program, of_layers, of_products
 from fireiron.front.steps import of_steps
-from fireiron.front.sums import converted, product
+from fireiron.front.sums import CUT, STRAY, Summing, converted, product
 from fireiron.front.verbs import Verbs
 from fireiron.kernel.ir.statements import Call, walk
-from fireiron.language.decompositions import Decomposition, Epilog, Load, Prolog, Split
+from fireiron.language.decompositions import ByTma, Decomposition, Epilog, Load, Prolog, Split
 from fireiron.language.pointwise import Value
 from fireiron.language.programs import Layers, Products
 from fireiron.language.residual import after
@@ -48,58 +48,6 @@ from fireiron.language.tensor import Tensor
 
 if TYPE_CHECKING:
     from fireiron.front.chain import Chain
-
-
-@attrs.frozen
-class Comparison:
-    """Hold how a result differs from its reference.
-
-    Args:
-        name: the output's.
-        compared: how many elements were looked at.
-        total: how many there are.
-        wrong: how many lie outside the bound; every NaN does.
-        nans: how many are NaN.
-        max_error: largest absolute difference of those that are numbers.
-        ratio: largest difference over its bound; right results have at most 1.
-        worst: where that is.
-        got: the result there.
-        expected: the reference there.
-        bound: the bound there.
-    """
-
-    name: str
-    compared: int
-    total: int
-    wrong: int
-    nans: int
-    max_error: float
-    ratio: float
-    worst: tuple[int, ...]
-    got: float
-    expected: float
-    bound: float
-
-    @property
-    def right(self) -> bool:
-        """Say whether something was compared, and all of it lies within the bound."""
-        return self.wrong == 0 and self.compared > 0
-
-    def __str__(self) -> str:
-        part = "all" if self.compared == self.total else f"{self.compared} of"
-        if not self.compared:
-            return f"{self.name}: none of {self.total} elements were written"
-        if self.right:
-            near = "no error"
-            if self.max_error > 0:
-                near = f"largest error {self.max_error:.3g}, at most {self.ratio:.2g} of its bound"
-            return f"{self.name}: {part} {self.total} elements right, {near}"
-        nans = f", {self.nans} of them NaN" if self.nans else ""
-        at = ", ".join(map(str, self.worst))
-        return (
-            f"{self.name}: {self.wrong} of {self.compared} elements wrong{nans}; "
-            f"{self.name}[{at}] is {self.got:.9g}, expected {self.expected:.9g} ± {self.bound:.2g}"
-        )
 
 
 def bound_in_words(schedule: Chain) -> str:
@@ -112,7 +60,7 @@ def bound_in_words(schedule: Chain) -> str:
     kind = _accumulator(spec, schedule.links)
     if kind.kind == "int":
         return "exact"
-    words = [f"(K+2) · 2^-{kind.mantissa + 1} · |A|·|B|"]
+    words = [f"({STRAY:g}·√(K+2) + {CUT:g}·K) · 2^-{kind.mantissa + 1} · √(|A|²·|B|²), a statistical bound"]
     if spec.C.dtype.mantissa < kind.mantissa:
         words.append(f"2^-{spec.C.dtype.mantissa + 1} · |C|")
     epilog = next((link for link in schedule.links if isinstance(link, Epilog)), None)
@@ -125,18 +73,23 @@ def bound_in_words(schedule: Chain) -> str:
     return " + ".join(words)
 
 
-def reference(schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[str, float]) -> Bounded:
+def reference(
+    schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[str, float], drawn: bool = False
+) -> Bounded:
     """Compute a schedule's output, C of a MatMul, as `references` does."""
-    return references(schedule, arrays, numbers)[output_of(schedule.program.spec).name]
+    return references(schedule, arrays, numbers, drawn)[output_of(schedule.program.spec).name]
 
 
-def references(schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[str, float]) -> dict[str, Bounded]:
+def references(
+    schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[str, float], drawn: bool = False
+) -> dict[str, Bounded]:
     """Compute a schedule's outputs in f64 by name, with the error that their dtypes allow.
 
     Args:
         schedule: whose spec, conversions and epilogue are computed.
         arrays: by tensor name, as a call takes them; those read and written hold what they held before.
         numbers: scalars by name.
+        drawn: whether the operands of products are drawn at random, so that bounds may be statistical.
 
     Returns:
         The outputs in mathematical order (batch, rows, columns). Sums in f64 are themselves rounded: the error covers
@@ -150,11 +103,11 @@ def references(schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[st
     with np.errstate(all="ignore"):
         match schedule.program.spec:
             case MatMul(groups=None) as spec:
-                return _matmul(spec, links, read, numbers, _cut(schedule, spec))
+                return _matmul(spec, links, read, numbers, summing(schedule, spec, drawn))
             case MatMul() as spec:
-                return _grouped(spec, links, read, numbers, arrays, _cut(schedule, spec))
+                return _grouped(spec, links, read, numbers, arrays, summing(schedule, spec, drawn))
             case Products() as spec:
-                return of_products(spec, links, read, numbers)
+                return of_products(spec, links, read, numbers, drawn)
             case Layers() as spec:
                 return {spec.Y.name: of_layers(spec, read, numbers)}
             case Move(src, dst) if src.dtype == dst.dtype == tf32:  # all bits, also those that a product does not read
@@ -172,49 +125,6 @@ def references(schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[st
                 assert_never(never)
 
 
-def compare(name: str, result: Array, expected: Bounded, dtype: DType, written: Array | None = None) -> Comparison:
-    """Hold a result against its reference.
-
-    A NaN is wrong wherever it stands. An infinity is right where the reference may be beyond the dtype's largest
-    number.
-
-    Args:
-        name: the output's.
-        result: in mathematical order.
-        expected: the reference.
-        dtype: the result's.
-        written: which elements to look at; all of them where None.
-    """
-    got = result.astype(np.float64)
-    with np.errstate(all="ignore"):
-        difference = np.abs(got - expected.value)
-        right = difference <= expected.error
-        if dtype.kind == "float":
-            overflows = np.isinf(got) & (expected.size >= largest(dtype)) & (np.sign(got) == np.sign(expected.value))
-            right |= overflows
-            difference = np.where(overflows, 0.0, difference)
-        # 0 / 0 is an exact element that is exact; NaN counts as the worst of all.
-        ratio = np.where(difference == 0, 0.0, difference / expected.error)
-    ratio = np.where(np.isnan(ratio) | (~right & (ratio <= 1)), np.inf, ratio)
-    chosen = np.ones(got.shape, bool) if written is None else np.broadcast_to(written, got.shape)
-    count = int(chosen.sum())
-    finite = chosen & np.isfinite(difference)
-    worst = np.unravel_index(int(np.argmax(np.where(chosen, ratio, -1.0))), got.shape)
-    return Comparison(
-        name,
-        compared=count,
-        total=got.size,
-        wrong=int((chosen & ~right).sum()),
-        nans=int((chosen & np.isnan(got)).sum()),
-        max_error=float(difference[finite].max()) if finite.any() else 0.0,
-        ratio=float(ratio[worst]) if count else 0.0,
-        worst=tuple(int(i) for i in worst),
-        got=float(got[worst]),
-        expected=float(expected.value[worst]),
-        bound=float(expected.error[worst]),
-    )
-
-
 def mathematical(tensor: Tensor, array: Array) -> Array:
     """View an array as (batch, rows, columns): a column-major matrix is stored as its transpose."""
     return array.transpose(tuple(int(i) for i in np.argsort(tensor.storage)))
@@ -230,6 +140,30 @@ def _accumulator(spec: MatMul, links: Sequence[Decomposition]) -> DType:
     return next((link.dtype for link in links if isinstance(link, Epilog)), spec.C.dtype)
 
 
+def summing(schedule: Chain, spec: MatMul, drawn: bool = False) -> Summing:
+    """Say how a schedule sums its products.
+
+    Args:
+        schedule: the schedule.
+        spec: what it computes.
+        drawn: whether the operands are drawn at random.
+    """
+    links = schedule.links
+    return Summing(
+        _accumulator(spec, links), spec.product, _cut(schedule, spec), _chunk(links), _parts(spec, links), drawn
+    )
+
+
+def _parts(spec: MatMul, links: Sequence[Decomposition]) -> tuple[int, DType] | None:
+    """Count the partial sums that are added to C itself, each rounded to its type."""
+    shared = next((link for link in links if isinstance(link, Split) and isinstance(link.reduce, ByTma)), None)
+    if shared is None:
+        return None
+    depth, size = spec.A.shape[-1], shared.size
+    cut = -(-depth // size) if isinstance(depth, int) and isinstance(size, int) else 1
+    return shared.ways or cut, spec.C.dtype
+
+
 def _cut(schedule: Chain, spec: MatMul) -> tuple[int, int] | None:
     """Find the instruction that keeps fewer bits of a sum than the accumulator has: its depth, and the bits."""
     if spec.A.dtype.bits != 8 or spec.A.dtype.kind != "float" or not isinstance(schedule, Verbs):
@@ -243,15 +177,14 @@ def _matmul(
     links: Sequence[Decomposition],
     read: Callable[[Tensor], Bounded],
     numbers: Mapping[str, float],
-    cut: tuple[int, int] | None,
+    how: Summing,
 ) -> dict[str, Bounded]:
-    kind = _accumulator(spec, links)
     a, b = (_operand(spec, x, role, links, read, numbers) for x, role in ((spec.A, "A"), (spec.B, "B")))
-    total = product(a, b, kind, spec.product, cut, _chunk(links))
+    total = product(a, b, how)
     epilog = next((link for link in links if isinstance(link, Epilog)), None)
     if epilog is None:
         return {spec.C.name: cast(total, spec.C.dtype)}
-    total = rounded(total.value + epilog.init, total.error, kind) if epilog.init else total
+    total = rounded(total.value + epilog.init, total.error, how.kind) if epilog.init else total
     shape = (*a.value.shape[:-1], b.value.shape[-1])
     stores = (*((o.tensor, o.store) for o in epilog.outputs), (spec.C, epilog.store))
     folds = {o.tensor.name: o.rows for o in epilog.outputs if o.rows is not None}
@@ -283,6 +216,12 @@ def _folded(x: Bounded, width: int | None, op: str, kind: DType) -> Bounded:
         value = np.stack([x.value[..., part].max(-1) for part in parts], -1)
         return Bounded(value, np.stack([x.error[..., part].max(-1) for part in parts], -1))
     value = np.stack([x.value[..., part].sum(-1) for part in parts], -1)
+    if (
+        not x.error.any()
+        and (np.rint(x.value) == x.value).all()
+        and np.abs(x.value).sum(-1).max() <= whole_numbers(kind)
+    ):
+        return Bounded(value, np.zeros(value.shape))
     error = np.stack([x.error[..., part].sum(-1) for part in parts], -1)
     sizes = np.stack([x.size[..., part].sum(-1) for part in parts], -1)
     return Bounded(value, error + (width or columns) * (unit(kind) * sizes + smallest(kind)))
@@ -339,7 +278,7 @@ def _grouped(
     read: Callable[[Tensor], Bounded],
     numbers: Mapping[str, float],
     arrays: Mapping[str, Array],
-    cut: tuple[int, int] | None,
+    how: Summing,
 ) -> dict[str, Bounded]:
     """Compute each group's rows as a product of its own; rows behind the last group keep what they held."""
     assert spec.groups is not None
@@ -371,7 +310,7 @@ def _grouped(
             place = _rows(along, rows)
             return Bounded(whole.value[place], whole.error[place])
 
-        for name, one in _matmul(attrs.evolve(spec, groups=None), links, part, numbers, cut).items():
+        for name, one in _matmul(attrs.evolve(spec, groups=None), links, part, numbers, how).items():
             place = _rows(axis if any(t.name == name for t in turned) else -2, rows)
             found[name].value[place], found[name].error[place] = one.value, one.error
     return found

@@ -1,52 +1,149 @@
-"""Products of references: in f64, with a bound on what a sum in the kernel's type may differ by."""
+"""Products of references: in f64, with a bound on what a sum in the kernel's type may differ by.
+
+Three bounds, the smallest that holds counts:
+
+- 0 where every partial sum is a whole multiple of one power of two that the accumulator holds exactly.
+- For data drawn at random: what roundings of partial sums add up to, those partial sums being as large as sums of
+  terms of random signs are. Additions may cut instead of rounding to nearest, as tensor cores do for each instruction.
+- Worst case: K u |a| |b|, in any order.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import attrs
 import numpy as np
 
 from fireiron.algebra.dtypes import DType
+from fireiron.algebra.exact import SIGMAS, whole_numbers
 from fireiron.front.bounded import Array, Bounded, cast, smallest, unit
-from fireiron.language.atom import Product
+from fireiron.language import atom
 from fireiron.language.decompositions import Decomposition, Load
 
 EXACT_F64 = 2**53
+FINEST = 24  # binary places that are looked for in numbers of a common step
+SOME = 256  # numbers that are looked at first
+STRAY = 8.0  # standard deviations of a sum of roundings that are independent
+CUT = 0.5  # of K roundings, that instructions add which cut: each adds several terms, and errs by one unit at most
+CUT_OF_BYTES = 4.0  # standard deviations of a partial sum that the largest addend of an instruction has
 
 
-def product(
-    a: Bounded,
-    b: Bounded,
-    kind: DType,
-    product: Product,
-    cut: tuple[int, int] | None = None,
-    chunk: int | None = None,
-) -> Bounded:
-    """Multiply, and sum in a type of its own.
+@attrs.frozen
+class Summing:
+    """Say how a kernel sums products.
 
     Args:
-        a, b: the operands.
-        kind: in which products are summed.
+        kind: in which type.
         product: what stands for multiplying bits.
         cut: depth of an instruction whose sum is cut, and the bits of its mantissa that are kept.
         chunk: terms that are summed on their own, and then added to the others' sum; None for all.
+        parts: how many partial sums are rounded to another type before they meet, and the type; None for none.
+        drawn: whether the operands are drawn at random, with both signs in one of them, so that bounds may be
+            statistical: they hold with a probability of more than 1 - 1e-13 an element.
     """
-    depth = a.value.shape[-1]
-    if product == "xor":  # bits that differ: those of both, without the common ones on either side
+
+    kind: DType
+    product: atom.Product = "mul"
+    cut: tuple[int, int] | None = None
+    chunk: int | None = None
+    parts: tuple[int, DType] | None = None
+    drawn: bool = False
+
+    @property
+    def whole(self) -> float:
+        """Give the number up to which all whole partial sums are exact."""
+        most = min(float(EXACT_F64), whole_numbers(self.kind))
+        if self.cut is not None:
+            most = min(most, 2.0 ** self.cut[1])
+        return most if self.parts is None else min(most, whole_numbers(self.parts[1]))
+
+
+def product(a: Bounded, b: Bounded, how: Summing) -> Bounded:
+    """Multiply, and sum.
+
+    Args:
+        a, b: the operands.
+        how: the kernel's way.
+    """
+    kind = how.kind
+    if how.product == "xor":  # bits that differ: those of both, without the common ones on either side
         common = _integer_product(a.value, b.value, kind)
         ones = a.value.sum(-1, keepdims=True) + b.value.sum(-2, keepdims=True)
         return Bounded(ones - 2 * common.value, common.error)
     if kind.kind == "int":
         return _integer_product(a.value, b.value, kind)
+    value = np.matmul(a.value, b.value)
+    if (held := _held(a, b, value, how)) is not None and held.all():
+        return Bounded(value, np.zeros(value.shape))
+    error = _drawn_error(a, b, how) if how.drawn else _worst_error(a, b, how)
+    return Bounded(value, error if held is None else np.where(held, 0.0, error))
+
+
+def _held(a: Bounded, b: Bounded, value: Array, how: Summing) -> Array | None:
+    """Say of which sums each partial sum is exact; None where no step is common to all terms."""
+    if a.error.any() or b.error.any():
+        return None
+    places = _places(a.value), _places(b.value)
+    if None in places:
+        return None
+    most = how.whole * 2.0 ** -sum(x for x in places if x is not None)
+    left, right = np.abs(a.value), np.abs(b.value)
+    if left.max(initial=0) * right.max(initial=0) * a.value.shape[-1] <= most:
+        return np.ones(value.shape, bool)
+    held = np.matmul(left, right) <= most
+    if how.drawn and not held.all():
+        held |= np.abs(value) + SIGMAS * _spread(a.value, b.value) <= most
+    return held
+
+
+def _places(x: Array) -> int | None:
+    """Count the binary places that all numbers have at most, None where they have many."""
+    flat = x.reshape(-1)
+    for part in (flat[:SOME], flat):
+        for places in range(FINEST + 1):
+            scaled = part * 2.0**places
+            if (scaled == np.rint(scaled)).all():
+                break
+        else:
+            return None
+    return places
+
+
+def _spread(a: Array, b: Array) -> Array:
+    """Give the standard deviation of sums whose terms have random signs."""
+    return np.sqrt(np.matmul(a**2, b**2))
+
+
+def _drawn_error(a: Bounded, b: Bounded, how: Summing) -> Array:
+    depth, spread = a.value.shape[-1], _spread(a.size, b.size)
+    error = (STRAY * (depth + 2) ** 0.5 + CUT * depth) * unit(how.kind) * spread + (depth + 2) * smallest(how.kind)
+    if how.cut is not None:
+        steps = -(-min(depth, how.chunk or depth) // how.cut[0]) + 2
+        error = error + CUT_OF_BYTES * steps * 2.0 ** -how.cut[1] * spread
+    if how.parts is not None:
+        number, kind = how.parts
+        error = error + STRAY * (2 * number) ** 0.5 * unit(kind) * spread + number * smallest(kind)
+    for x, y in ((a.error, b.size), (a.size, b.error)):
+        if x.any() and y.any():
+            error = error + STRAY * _spread(x, y)
+    return error
+
+
+def _worst_error(a: Bounded, b: Bounded, how: Summing) -> Array:
+    depth, kind = a.value.shape[-1], how.kind
     sizes = np.matmul(a.size, b.size)
     error = (depth + 2) * (unit(kind) * sizes + smallest(kind))
-    if cut is not None:
+    if how.cut is not None:
         # A sum is cut as often as the chunk has instructions, each time by a part of the chunk's own size.
-        error = error - (-min(depth, chunk or depth) // cut[0]) * 2.0 ** -cut[1] * sizes
+        error = error - (-min(depth, how.chunk or depth) // how.cut[0]) * 2.0 ** -how.cut[1] * sizes
+    if how.parts is not None:
+        number, other = how.parts
+        error = error + 2 * number * (unit(other) * sizes + smallest(other))
     for x, y in ((a.error, b.size), (a.size, b.error)):
         if x.any() and y.any():
             error = error + np.matmul(x, y)
-    return Bounded(np.matmul(a.value, b.value), error)
+    return error
 
 
 def _integer_product(a: Array, b: Array, kind: DType) -> Bounded:

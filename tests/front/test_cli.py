@@ -184,14 +184,18 @@ def test_simulate_verifies_every_dtype(data: Any, dtype: str) -> None:
     assert found["comparison"]["compared"] == 128 * 128
     assert found["comparison"]["ratio"] <= 1
     assert found["report"]["blocks"] == found["report"]["grid"] == 1
-    assert found["bound"] == "exact" if dtype == "i8" else "(K+2)" in found["bound"]
+    assert found["bound"] == "exact" if dtype == "i8" else "√(K+2)" in found["bound"]
+    assert found["verdict"] == "right"
+    assert found["exact"]["exact"] == 128 * 128
+    assert found["random"]["wrong"] == 0
 
 
 def test_simulate_prints_traffic(call: Any) -> None:
     code, out, _ = call("simulate", "simt.listing2", *SMALL)
     assert code == RIGHT
     assert "simulated   1 of 1 block" in out
-    assert "all 16384 elements right" in out
+    assert "right       whole numbers: C: all 16384 elements right, each bit" in out
+    assert "random numbers: C: all 16384 elements within bounds" in out
     assert not any(line.endswith(" ") for line in out.splitlines())
 
 

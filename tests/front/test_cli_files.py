@@ -93,6 +93,11 @@ def file(tmp_path: Path) -> Callable[[str], str]:
         ("lambda a, b, c: (a @ b) * 1e999 * 0", (), WRONG),
         ("lambda a, b, c: a @ b + 1", ("--dtype", "i32"), WRONG),
         ("lambda a, b, c: a @ b + 1e-3", ("--blocks", "1"), WRONG),
+        # Bounds of the worst case let each of these pass on random numbers.
+        ("lambda a, b, c: a @ b", ("--dtype", "f16:f16:f16", "--shape", "16x16x1024"), RIGHT),
+        ("lambda a, b, c: 0 * (a @ b)", ("--dtype", "f16:f16:f16", "--shape", "16x16x1024"), WRONG),
+        ("lambda a, b, c: a[:, 1:] @ b[1:]", ("--dtype", "f16:f16:f16", "--shape", "16x16x1024"), WRONG),
+        ("lambda a, b, c: a[:, 1:] @ b[1:]", ("--dtype", "f32", "--shape", "16x16x16384"), WRONG),
     ],
 )
 def test_a_wrong_kernel_is_wrong(call: Any, file: Any, numpy: str, words: tuple[str, ...], code: int) -> None:

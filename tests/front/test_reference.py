@@ -8,7 +8,8 @@ import pytest
 from fireiron import RF, SH, A, B, Block, Matrix, Move, Pointwise, Thread, Vector, add, exp, matmul, relu, tanh
 from fireiron.algebra.dtypes import bf16, dtype, f16, f32, f64, i8, i32
 from fireiron.front.bounded import Bounded, exact, largest, smallest
-from fireiron.front.reference import compare, reference
+from fireiron.front.comparison import compare
+from fireiron.front.reference import reference
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.schedules import ada, hopper
@@ -26,35 +27,47 @@ def test_limits_of_float_types_are_numpys() -> None:
 
 
 @pytest.mark.parametrize(
-    ("got", "expected", "error", "right"),
+    ("got", "expected", "error", "word"),
     [
-        (1.0, 1.0, 0.0, True),
-        (1.0, 1.5, 0.5, True),
-        (1.0, 1.6, 0.5, False),
-        (np.nan, 1.0, np.inf, False),
-        (1.0, np.nan, 1.0, False),
-        (np.nan, np.nan, 1.0, False),
-        (np.inf, 7e4, 1.0, True),
-        (-np.inf, 7e4, 1.0, False),
-        (np.inf, 1.0, 1.0, False),
-        (2.0, 1.0, 0.0, False),
+        (1.0, 1.0, 0.0, "right"),
+        (1.0, 1.5, 0.5, "within bounds"),
+        (0.0, 1.0, 1.0, "not verified"),
+        (1.0, 1.0, 1.5, "not verified"),
+        (0.0, 0.0, 0.1, "not verified"),
+        (0.0, 0.0, 0.0, "right"),
+        (1.0, 1.6, 0.5, "wrong"),
+        (np.nan, 1.0, np.inf, "wrong"),
+        (1.0, np.nan, 1.0, "wrong"),
+        (np.nan, np.nan, 1.0, "wrong"),
+        (np.inf, 7e4, 1.0, "within bounds"),
+        (-np.inf, 7e4, 1.0, "wrong"),
+        (np.inf, 1.0, 1.0, "wrong"),
+        (2.0, 1.0, 0.0, "wrong"),
     ],
 )
-def test_comparisons(got: float, expected: float, error: float, right: bool) -> None:
+def test_comparisons(got: float, expected: float, error: float, word: str) -> None:
     found = compare("C", np.array([got], np.float16), pair(expected, error), f16)
-    assert found.right is right
-    assert found.wrong == int(not right)
-    assert (found.ratio <= 1) is right
-    assert str(found).startswith("C: all 1 elements right" if right else "C: 1 of 1 elements wrong")
+    assert found.word == word
+    assert found.passed is (word != "wrong")
+    assert found.wrong == int(word == "wrong")
+    assert (found.ratio <= 1) is (word != "wrong")
+    said = {
+        "right": "C: all 1 elements right, each bit",
+        "within bounds": "C: all 1 elements within bounds",
+        "not verified": "C: 0 of 1 elements within bounds",
+        "wrong": "C: 1 of 1 elements wrong",
+    }
+    assert str(found).startswith(said[word])
+    assert ("not verified" in str(found)) is (word == "not verified")
 
 
 def test_only_written_elements_count() -> None:
     expected = exact(np.zeros(3))
     result = np.array([0.0, np.nan, 0.0])
-    assert not compare("C", result, expected, f64).right
+    assert not compare("C", result, expected, f64).passed
     assert compare("C", result, expected, f64, np.array([True, False, True])).compared == 2
     none = compare("C", result, expected, f64, np.zeros(3, bool))
-    assert not none.right
+    assert not none.passed
     assert str(none) == "C: none of 3 elements were written"
 
 
@@ -80,9 +93,9 @@ def test_a_product_in_any_order_is_within_its_bound(kind: str, layout: str) -> N
         for k in range(32)[order]:
             total += a[:, k : k + 1].astype(wide) * b[k : k + 1].astype(wide)
         expected = reference(chain, stored | {"C": total}, {})
-        assert compare("C", total.astype(out.numpy), expected, out).right
+        assert compare("C", total.astype(out.numpy), expected, out).passed
         # An element too many, or one too few, shows.
-        assert not compare("C", (total + a[:, :1].astype(wide)).astype(out.numpy), expected, out).right
+        assert not compare("C", (total + a[:, :1].astype(wide)).astype(out.numpy), expected, out).passed
     assert (expected.error == 0).all() == (kind == "i8")
 
 
@@ -99,22 +112,22 @@ def test_epilogues_are_part_of_the_reference() -> None:
     assert 0 < expected.error.max() < 1e-4
     a, b, c, v = (arrays[n] for n in ("A", "B", "C", "bias"))
     single = np.exp(np.maximum(np.tanh(np.float32(0.25) * (a @ b) + np.float32(0.5) * c + v), 0)) * 2 / 3 - 1
-    assert compare("C", single.astype(np.float32), expected, f32).right
-    assert not compare("C", single.astype(np.float32) + np.float32(1e-4), expected, f32).right
+    assert compare("C", single.astype(np.float32), expected, f32).passed
+    assert not compare("C", single.astype(np.float32) + np.float32(1e-4), expected, f32).passed
 
 
 def test_moves_and_pointwise() -> None:
     x = np.array([[0.1, 300.0], [-2.5, 1e9]], np.float32)
     whole = reference(Move(Matrix(2, 2), Matrix(2, 2, "i8")), {"X": x, "Y": x.astype(np.int8)}, {})
     assert whole.value.tolist() == [[0, 127], [-2, 127]]
-    assert compare("Y", np.array([[0, 127], [-2, 127]], np.int8), whole, i8).right
+    assert compare("Y", np.array([[0, 127], [-2, 127]], np.int8), whole, i8).passed
     half = reference(Move(Matrix(2, 2), Matrix(2, 2, "f16")), {"X": x, "Y": x}, {})
     with np.errstate(over="ignore"):
-        assert compare("Y", x.astype(np.float16), half, f16).right
+        assert compare("Y", x.astype(np.float16), half, f16).passed
     t, row = Matrix(2, 2, name="x"), Vector(2, name="row")
     chain = Pointwise(lambda t, row: t * 2 + row, t, row, Matrix(2, 2, name="y"))
     found = reference(chain, {"x": x, "row": x[0], "y": x}, {})
-    assert compare("y", x * 2 + x[:1], found, f32).right
+    assert compare("y", x * 2 + x[:1], found, f32).passed
 
 
 def test_ops_of_a_swapped_product_see_the_callers_c() -> None:

@@ -10,7 +10,8 @@ from compiling import compiled
 
 from fireiron import conform, matmul, saturate, scale, through_shared
 from fireiron.algebra.elements import pack, read
-from fireiron.front.reference import compare, mathematical, reference
+from fireiron.front.comparison import compare
+from fireiron.front.reference import mathematical, reference
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.driver import driver
 from fireiron.jit.interface import Interface
@@ -31,7 +32,7 @@ def exactly(schedule, seed=1):
     got = compiled(schedule)(arrays["A"], arrays["B"], out=arrays["C"])
     spec = schedule.matmul
     found = compare("C", mathematical(spec.C, got), reference(schedule, arrays, {}), spec.C.dtype)
-    assert found.right, str(found)
+    assert found.passed, str(found)
     return arrays
 
 

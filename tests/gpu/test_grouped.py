@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from fireiron import ColMajor, MatMul, Matrix, RowMajor, matmul, symbol
-from fireiron.front.reference import compare, mathematical, reference
+from fireiron.front.comparison import compare
+from fireiron.front.reference import mathematical, reference
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.schedules import ampere, hopper, simt
@@ -49,7 +50,7 @@ def checked(schedule, ends=None, **sizes):
     kernel(*inputs, out=arrays["C"])
     got = mathematical(spec.C, arrays["C"])
     found = compare("C", got, expected, spec.C.dtype)
-    assert found.right, str(found)
+    assert found.passed, str(found)
     if ends is not None:
         rows = slice(ends[-1], None)
         np.testing.assert_array_equal(

@@ -37,7 +37,8 @@ from fireiron import (
     vector,
 )  # fmt: skip
 from fireiron.algebra.layout import Layout
-from fireiron.front.reference import compare, mathematical, reference
+from fireiron.front.comparison import compare
+from fireiron.front.reference import mathematical, reference
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.driver import driver
 from fireiron.jit.interface import Interface
@@ -92,7 +93,7 @@ def right(schedule, numbers=None, seed=1, calls=2, may_spill=False, **sizes):
         inputs = [arrays[p.name] for p in interface.inputs]
         got = kernel(*inputs, out=arrays["C"], **(numbers or {}))
         found = compare("C", mathematical(spec.C, got), wanted, spec.C.dtype)
-        assert found.right, f"{schedule.name}: {found}"
+        assert found.passed, f"{schedule.name}: {found}"
 
 
 @pytest.mark.parametrize("plan", PLANS)

@@ -7,7 +7,8 @@ import pytest
 from compiling import compiled
 
 from fireiron import A, B, ColMajor, Matrix, dequantise, matmul, symbol
-from fireiron.front.reference import compare, mathematical, reference
+from fireiron.front.comparison import compare
+from fireiron.front.reference import mathematical, reference
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.driver import driver
 from fireiron.jit.interface import Interface
@@ -69,7 +70,7 @@ def right(schedule, ends=None, exact=False, **sizes):
         out = arrays["C"].copy()
         kernel(*inputs, out=out)
         found = compare("C", mathematical(spec.C, out), wanted, spec.C.dtype)
-        assert found.right, f"{schedule.name}: {found}"
+        assert found.passed, f"{schedule.name}: {found}"
         results.append(out)
     np.testing.assert_array_equal(*results)
     if exact:

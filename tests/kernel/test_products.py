@@ -200,7 +200,7 @@ def test_kernel_of_a_sum(golden):
 def test_command_line(capsys, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert main(["run", "fused.lstm_cell", "--m", "40", "--n", "32", "--k", "24", "--path", "ampere"]) == 0
-    assert "right" in capsys.readouterr().out
+    assert "within bounds" in capsys.readouterr().out  # no machine computes sigmoid and tanh to the last bit
     assert main(["show", "fused.swiglu", "--path", "ampere"]) == 0
     assert "Y = gate / (1 + exp(" in " ".join(capsys.readouterr().out.split())
 

@@ -26,7 +26,8 @@ from fireiron import (
     relu,
     symbol,
 )
-from fireiron.front.reference import compare, mathematical, reference
+from fireiron.front.comparison import compare
+from fireiron.front.reference import mathematical, reference
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.schedules import ampere, hopper, simt, turing, volta
@@ -54,7 +55,7 @@ def grouped(schedule: Any, ends: Sequence[int], seed: int = 0, launched: int | N
     behind = (..., rows) if spec.swapped else (rows, slice(None))
     np.testing.assert_array_equal(got[behind], before[behind])
     found = compare("C", got, expected, spec.C.dtype)
-    assert found.right, str(found)
+    assert found.passed, str(found)
     return report
 
 
@@ -190,7 +191,7 @@ def test_hopper_batches_share_out_k_too(plan: Plan, launched: int | None) -> Non
     expected = reference(schedule, arrays, {})
     simulate(kernel, arrays, launched=launched)
     found = compare("C", mathematical(c, arrays["C"]), expected, c.dtype)
-    assert found.right, str(found)
+    assert found.passed, str(found)
 
 
 def test_hopper_plans_share_out_k_by_streams_of_batches_alone() -> None:

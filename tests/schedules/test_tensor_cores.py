@@ -11,7 +11,8 @@ from fireiron.algebra.arch import arch
 from fireiron.algebra.elements import pack, read
 from fireiron.atoms.ldmatrix import LDMATRIX
 from fireiron.atoms.mma import MMA
-from fireiron.front.reference import compare, mathematical, reference
+from fireiron.front.comparison import compare
+from fireiron.front.reference import mathematical, reference
 from fireiron.jit.compile import compile_source
 from fireiron.schedules import ada, ampere, turing
 
@@ -33,7 +34,7 @@ def held_to_the_reference(schedule, *inputs):
     found = schedule.simulate(*inputs)
     spec = schedule.matmul
     result = compare("C", mathematical(spec.C, found.out), reference(schedule, found.arrays, {}), spec.C.dtype)
-    assert result.right, str(result)
+    assert result.passed, str(result)
     return found
 
 
@@ -149,7 +150,7 @@ def test_a_move_to_fp8_saturates():
     assert found.out.dtype == ml_dtypes.float8_e4m3fn
     assert float(found.out.astype(np.float32).max()) == 448
     result = compare("Y", found.out, reference(schedule, found.arrays, {}), schedule.program.spec.dst.dtype)
-    assert result.right, str(result)
+    assert result.passed, str(result)
 
 
 def test_an_unfinished_schedule_of_packed_elements_is_measured():

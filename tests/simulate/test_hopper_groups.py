@@ -9,7 +9,8 @@ import pytest
 
 from fireiron import RF, A, B, Block, ColMajor, Grouped, Hilbert, RowMajor, Thread, matmul
 from fireiron.base.errors import SimulationError
-from fireiron.front.reference import compare, mathematical, reference
+from fireiron.front.comparison import compare
+from fireiron.front.reference import mathematical, reference
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.schedules import hopper
@@ -41,7 +42,7 @@ def check(schedule: Any, **more: Any) -> Any:
     expected = reference(schedule, {**arrays, "C": arrays["C"].copy()}, {})
     report = simulate(kernel, arrays, **more)
     found = compare("C", mathematical(spec.C, arrays["C"]), expected, spec.C.dtype)
-    assert found.right, str(found)
+    assert found.passed, str(found)
     return report
 
 

@@ -27,7 +27,8 @@ from fireiron import (
     tma,
 )
 from fireiron.base.errors import SimulationError
-from fireiron.front.reference import compare, mathematical, reference
+from fireiron.front.comparison import compare
+from fireiron.front.reference import mathematical, reference
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.schedules import hopper
@@ -52,7 +53,7 @@ def check(schedule: Any, **more: Any) -> Any:
     written = ~np.isnan(result) if found.report.blocks < found.report.grid else None
     expected = reference(schedule, found.arrays, {})
     comparison = compare("C", result, expected, tensor.dtype, written)
-    assert comparison.right, str(comparison)
+    assert comparison.passed, str(comparison)
     return found.report
 
 

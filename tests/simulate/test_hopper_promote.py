@@ -9,7 +9,8 @@ import pytest
 
 from fireiron import A, B, ColMajor, Matrix, dequantise, matmul, symbol
 from fireiron.base.errors import SimulationError
-from fireiron.front.reference import compare, mathematical, reference
+from fireiron.front.comparison import compare
+from fireiron.front.reference import mathematical, reference
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.schedules import fused, hopper
@@ -50,7 +51,7 @@ def check(schedule: Any, sizes: dict[str, int] | None = None, ends: Any = None, 
     expected = reference(schedule, {**arrays, "C": arrays["C"].copy()}, {})
     simulate(kernel, arrays, sizes, **more)
     found = compare("C", mathematical(spec.C, arrays["C"]), expected, spec.C.dtype)
-    assert found.right, str(found)
+    assert found.passed, str(found)
 
 
 @pytest.mark.parametrize("plan", PLANS)

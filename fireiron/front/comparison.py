@@ -1,0 +1,132 @@
+"""A result held against its reference: what differs, and what the reference's bounds cannot tell."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import attrs
+import numpy as np
+
+from fireiron.algebra.dtypes import DType
+from fireiron.front.bounded import Array, Bounded, largest
+
+Word = Literal["right", "within bounds", "not verified", "wrong"]
+
+
+@attrs.frozen
+class Comparison:
+    """Hold how a result differs from its reference.
+
+    Args:
+        name: the output's.
+        compared: how many elements were looked at.
+        total: how many there are.
+        wrong: how many lie outside the bound; every NaN does.
+        nans: how many are NaN.
+        max_error: largest absolute difference of those that are numbers.
+        ratio: largest difference over its bound; right results have at most 1.
+        worst: where that is.
+        got: the result there.
+        expected: the reference there.
+        bound: the bound there.
+        exact: of how many the bound is 0: each bit was compared.
+        unverified: of how many the bound is as large as the reference itself, so that 0 would pass.
+    """
+
+    name: str
+    compared: int
+    total: int
+    wrong: int
+    nans: int
+    max_error: float
+    ratio: float
+    worst: tuple[int, ...]
+    got: float
+    expected: float
+    bound: float
+    exact: int = 0
+    unverified: int = 0
+
+    @property
+    def passed(self) -> bool:
+        """Say whether something was compared, and nothing was found wrong."""
+        return self.wrong == 0 and self.compared > 0
+
+    @property
+    def word(self) -> Word:
+        """Say what is proved: `right` where every bit was compared, `not verified` where most bounds tell nothing."""
+        if not self.passed:
+            return "wrong"
+        if self.exact == self.compared:
+            return "right"
+        return "not verified" if 2 * self.unverified > self.compared else "within bounds"
+
+    def __str__(self) -> str:
+        part = "all" if self.compared == self.total else f"{self.compared} of"
+        if not self.compared:
+            return f"{self.name}: none of {self.total} elements were written"
+        if self.wrong:
+            nans = f", {self.nans} of them NaN" if self.nans else ""
+            at = ", ".join(map(str, self.worst))
+            return (
+                f"{self.name}: {self.wrong} of {self.compared} elements wrong{nans}; "
+                f"{self.name}[{at}] is {self.got:.9g}, expected {self.expected:.9g} ± {self.bound:.2g}"
+            )
+        if self.exact == self.compared:
+            return f"{self.name}: {part} {self.total} elements right, each bit"
+        if self.unverified:
+            part = f"{self.compared - self.unverified} of"
+        words = [f"{self.name}: {part} {self.total} elements within bounds"]
+        if self.max_error > 0:
+            words.append(f"largest error {self.max_error:.3g}, at most {self.ratio:.2g} of its bound")
+        if self.exact:
+            words.append(f"{self.exact} of them compared bit by bit")
+        if self.unverified:
+            words.append(f"{self.unverified} not verified: their bounds are as large as they are")
+        return ", ".join(words)
+
+
+def compare(name: str, result: Array, expected: Bounded, dtype: DType, written: Array | None = None) -> Comparison:
+    """Hold a result against its reference.
+
+    A NaN is wrong wherever it stands. An infinity is right where the reference may be beyond the dtype's largest
+    number.
+
+    Args:
+        name: the output's.
+        result: in mathematical order.
+        expected: the reference.
+        dtype: the result's.
+        written: which elements to look at; all of them where None.
+    """
+    got = result.astype(np.float64)
+    with np.errstate(all="ignore"):
+        difference = np.abs(got - expected.value)
+        right = difference <= expected.error
+        if dtype.kind == "float":
+            overflows = np.isinf(got) & (expected.size >= largest(dtype)) & (np.sign(got) == np.sign(expected.value))
+            right |= overflows
+            difference = np.where(overflows, 0.0, difference)
+        # 0 / 0 is an exact element that is exact; NaN counts as the worst of all.
+        ratio = np.where(difference == 0, 0.0, difference / expected.error)
+    ratio = np.where(np.isnan(ratio) | (~right & (ratio <= 1)), np.inf, ratio)
+    chosen = np.ones(got.shape, bool) if written is None else np.broadcast_to(written, got.shape)
+    count = int(chosen.sum())
+    finite = chosen & np.isfinite(difference)
+    worst = np.unravel_index(int(np.argmax(np.where(chosen, ratio, -1.0))), got.shape)
+    blind = (expected.error > 0) & ~(expected.error < np.abs(expected.value))
+    return Comparison(
+        name,
+        compared=count,
+        total=got.size,
+        wrong=int((chosen & ~right).sum()),
+        nans=int((chosen & np.isnan(got)).sum()),
+        max_error=float(difference[finite].max()) if finite.any() else 0.0,
+        ratio=float(ratio[worst]) if count else 0.0,
+        worst=tuple(int(i) for i in worst),
+        got=float(got[worst]),
+        expected=float(expected.value[worst]),
+        bound=float(expected.error[worst]),
+        exact=int((chosen & (expected.error == 0)).sum()),
+        unverified=int((chosen & right & blind).sum()),
+    )

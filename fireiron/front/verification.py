@@ -1,0 +1,220 @@
+"""Verification of a schedule's kernel: it runs on data made for it, and its outputs are held against the reference.
+
+Data is of two kinds. Of small whole numbers every right kernel makes the same bits, so that one wrong term is noticed
+whatever the types and K are. Random numbers show how a kernel rounds; of them bounds are all that can be said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal, TypeAlias
+
+import attrs
+import numpy as np
+
+from fireiron.front.bounded import Array, Bounded
+from fireiron.front.comparison import Comparison, Word, compare
+from fireiron.front.exact_data import SCALAR, exact_arrays
+from fireiron.front.reference import mathematical, references
+from fireiron.front.simulation import random_arrays, scaled
+from fireiron.front.verbs import Verbs
+from fireiron.jit.interface import Interface, NumberParameter
+from fireiron.language.decompositions import Epilog
+from fireiron.language.specs import written_by
+from fireiron.language.tensor import Tensor
+
+Kind = Literal["exact", "random"]
+KINDS: tuple[Kind, ...] = ("exact", "random")
+Numbers: TypeAlias = Mapping[str, float]
+Launch: TypeAlias = "Callable[[Data], None]"
+
+NUMBER = 1.5  # of scalars that are not given: every float type holds it
+# A NaN that no operation makes, by bytes of the element: what still holds it was not written.
+MARKS = {8: 0x7FF5_5555_5555_5555, 4: 0x7FE5_5555, 2: 0x7FD5, 1: 0x55}
+
+
+@attrs.frozen(eq=False)
+class Data:
+    """Hold what one run of a kernel reads, and where it writes.
+
+    Args:
+        kind: what the inputs are made of.
+        interface: the kernel's.
+        sizes: symbols by name.
+        numbers: scalars by name.
+        arrays: by name; outputs are marked.
+        before: the outputs as they were.
+    """
+
+    kind: Kind
+    interface: Interface
+    sizes: Mapping[str, int]
+    numbers: dict[str, float | int]
+    arrays: dict[str, Array]
+    before: dict[str, Array]
+
+    @property
+    def inputs(self) -> list[Array]:
+        """List the arrays that a call takes by position."""
+        return [self.arrays[p.name] for p in self.interface.inputs]
+
+    @property
+    def outs(self) -> tuple[Array, ...]:
+        """List the arrays that a call writes."""
+        return tuple(self.arrays[p.name] for p in self.interface.outputs)
+
+    @property
+    def out(self) -> Array | tuple[Array, ...]:
+        """Give what a call takes as `out`."""
+        return self.outs[0] if len(self.outs) == 1 else self.outs
+
+
+@attrs.frozen
+class Verdict:
+    """Hold what runs of one kernel showed.
+
+    Args:
+        exact: the comparison of the run on whole numbers, None where there was none.
+        random: that of the run on random numbers.
+    """
+
+    exact: Comparison | None
+    random: Comparison | None
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """List the comparisons, the exact run's first."""
+        return tuple(x for x in (self.exact, self.random) if x is not None)
+
+    @property
+    def word(self) -> Word:
+        """Say what is proved: the strongest word that a run gives, `wrong` where any does."""
+        words = [x.word for x in self.comparisons]
+        order: tuple[Word, ...] = ("wrong", "right", "within bounds", "not verified")
+        return next(word for word in order if word in words)
+
+    @property
+    def passed(self) -> bool:
+        """Say whether nothing is wrong, and something was verified."""
+        return self.word in ("right", "within bounds")
+
+    @property
+    def decisive(self) -> Comparison:
+        """Give the comparison that the word comes from."""
+        return next(x for x in self.comparisons if x.word == self.word)
+
+    def __str__(self) -> str:
+        words = [] if self.exact is None else [f"on whole numbers {self.exact}"]
+        return "; ".join(words if self.random is None else [*words, f"on random numbers {self.random}"])
+
+
+def make(
+    kind: Kind,
+    schedule: Verbs,
+    interface: Interface,
+    sizes: Mapping[str, int],
+    numbers: Numbers | None = None,
+    seed: int = 0,
+) -> Data:
+    """Make the data of a run.
+
+    Args:
+        kind: what inputs are made of.
+        schedule: what runs.
+        interface: its kernel's.
+        sizes: symbols by name.
+        numbers: scalars by name; those that are not given have their default, else a value for this kind of data.
+        seed: of the data.
+    """
+    if kind == "exact":
+        arrays = exact_arrays(schedule, interface, sizes, seed)
+    else:
+        arrays = scaled(schedule.program, random_arrays(interface, sizes, seed))
+    for pointer in interface.outputs:
+        if pointer.role == "output":
+            bits = arrays[pointer.name].view(f"u{arrays[pointer.name].itemsize}")
+            bits[...] = MARKS[bits.itemsize]
+    given = {p.name: _default(p, kind) for p in interface.numbers} | dict(numbers or {})
+    before = {pointer.name: arrays[pointer.name].copy() for pointer in interface.outputs}
+    return Data(kind, interface, sizes, given, arrays, before)
+
+
+def expected(schedule: Verbs, data: Data) -> dict[str, Bounded]:
+    """Compute what a run must write, by name: before it runs or behind it."""
+    arrays = {**data.arrays, **data.before}
+    return references(schedule, arrays, {**data.sizes, **data.numbers}, drawn=True)
+
+
+def held(schedule: Verbs, data: Data, wanted: Mapping[str, Bounded], partial: bool = False) -> Comparison:
+    """Compare what a run wrote; of several outputs gives the first that is wrong, else the one that proves least.
+
+    Args:
+        schedule: what ran.
+        data: on what.
+        wanted: what `expected` gave.
+        partial: whether only elements that were written count.
+    """
+    found: list[Comparison] = []
+    for tensor in outputs(schedule):
+        result = data.arrays[tensor.name]
+        written = mathematical(tensor, _differs(result, data.before[tensor.name])) if partial else None
+        found.append(compare(tensor.name, mathematical(tensor, result), wanted[tensor.name], tensor.dtype, written))
+    order: tuple[Word, ...] = ("wrong", "not verified", "within bounds", "right")
+    return min(found, key=lambda x: order.index(x.word))
+
+
+def verify(
+    schedule: Verbs,
+    launch: Launch,
+    sizes: Mapping[str, int] | None = None,
+    numbers: Numbers | None = None,
+    *,
+    arch: str | int | None = None,
+    seed: int = 0,
+    kinds: tuple[Kind, ...] = KINDS,
+) -> Verdict:
+    """Run a kernel on data of each kind, and compare all outputs with the reference.
+
+    Args:
+        schedule: whose kernel runs.
+        launch: runs the kernel on the data, and leaves its outputs in the data's arrays.
+        sizes: symbols by name.
+        numbers: scalars by name.
+        arch: what the kernel is lowered for.
+        seed: of the data.
+        kinds: of data.
+
+    Example:
+        >>> import fireiron as fi
+        >>> from fireiron.schedules import simt
+        >>> schedule = simt.sgemm(fi.matmul(64, 64, 32))
+        >>> str(verify(schedule, lambda data: schedule.simulate(*data.inputs, out=data.out), kinds=("exact",)))
+        'on whole numbers C: all 4096 elements right, each bit'
+    """
+    interface, found = Interface.of(schedule.lowered(arch)), dict[Kind, Comparison]()
+    for kind in kinds:
+        data = make(kind, schedule, interface, sizes or {}, numbers, seed)
+        wanted = expected(schedule, data)
+        launch(data)
+        found[kind] = held(schedule, data, wanted)
+    return Verdict(found.get("exact"), found.get("random"))
+
+
+def outputs(schedule: Verbs) -> tuple[Tensor, ...]:
+    """List what a schedule writes: the spec's own outputs, then what its epilog stores beside them."""
+    beside = [o.tensor for link in schedule.links if isinstance(link, Epilog) for o in link.outputs]
+    return tuple(dict.fromkeys((*written_by(schedule.program.spec), *beside)))
+
+
+def _default(parameter: NumberParameter, kind: Kind) -> float | int:
+    from fireiron.algebra.dtypes import dtype
+
+    if parameter.default is not None:
+        return parameter.default
+    return NUMBER if kind == "random" and dtype(parameter.dtype).kind == "float" else SCALAR
+
+
+def _differs(array: Array, before: Array) -> Array:
+    """Say of each element whether a bit of it changed."""
+    kind = f"u{array.itemsize}"
+    return np.asarray(array.view(kind) != before.view(kind))

@@ -1,0 +1,200 @@
+"""Which wrong results a comparison notices, by element type and K: errors are planted in results made with NumPy.
+
+`noticed.txt` is the table of it, and may only get better; `pytest tests/front/test_noticed.py --update-golden` writes
+it anew.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+
+from fireiron.algebra.dtypes import DType
+from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.algebra.elements import pack, read
+from fireiron.algebra.exact import product, whole_numbers
+from fireiron.front.bounded import Bounded, cast, exact
+from fireiron.front.comparison import compare
+from fireiron.front.sums import Summing
+from fireiron.front.sums import product as summed
+
+TABLE = Path(__file__).with_name("noticed.txt")
+DEPTHS = (64, 256, 1024, 4096, 16384)
+ROWS, COLUMNS = 48, 40
+PLANTED = 200
+FP8 = (32, 13)  # what wgmma keeps of a sum of 8-bit floats
+
+
+@attrs.frozen
+class Case:
+    """Name element types of a product: of its operands, its sums and its result."""
+
+    name: str
+    inside: str
+    sums: str
+    out: str
+    product: Any = "mul"
+    cut: tuple[int, int] | None = None
+    parts: tuple[int, str] | None = None
+
+    @property
+    def how(self) -> Summing:
+        parts = None if self.parts is None else (self.parts[0], find_dtype(self.parts[1]))
+        return Summing(find_dtype(self.sums), self.product, self.cut, None, parts, drawn=True)
+
+
+CASES = (
+    Case("f64", "f64", "f64", "f64"),
+    Case("f32", "f32", "f32", "f32"),
+    Case("tf32", "tf32", "f32", "f32"),
+    Case("f16", "f16", "f32", "f16"),
+    Case("f16-f16", "f16", "f16", "f16"),
+    Case("bf16", "bf16", "f32", "bf16"),
+    Case("bf16-added", "bf16", "f32", "bf16", parts=(4, "bf16")),
+    Case("e4m3", "e4m3", "f32", "f32"),
+    Case("e4m3-cut", "e4m3", "f32", "bf16", cut=FP8),
+    Case("e4m3-e4m3", "e4m3", "f32", "e4m3"),
+    Case("e5m2", "e5m2", "f32", "f32"),
+    Case("e5m2-cut", "e5m2", "f32", "bf16", cut=FP8),
+    Case("i8", "i8", "i32", "i32"),
+    Case("i8-i8", "i8", "i32", "i8"),
+    Case("u8", "u8", "i32", "i32"),
+    Case("i4", "i4", "i32", "i32"),
+    Case("b1-xor", "b1", "i32", "i32", product="xor"),
+    Case("b1-and", "b1", "i32", "i32", product="and"),
+)  # fmt: skip
+
+
+@attrs.frozen
+class Noticed:
+    """Count what goes unnoticed.
+
+    Args:
+        dropped, doubled: of 1000 elements with a term lost, or added twice, how many pass the exact run.
+        another_row: the same of elements taken from another row.
+        zeros: of 1000 elements that are 0 all, how many pass.
+        blind: of 1000 elements of random numbers, how many would pass as 0.
+        terms: the smallest error of an element that the random run notices, in usual terms (median of elements).
+    """
+
+    dropped: int
+    doubled: int
+    another_row: int
+    zeros: int
+    blind: int
+    terms: float
+
+
+def exact_operands(case: Case, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Make A, B (a row a column of it) and the terms' sums."""
+    kind = find_dtype(case.inside)
+    made = product(k, kind, kind, case.how.whole, whole_numbers(find_dtype(case.out)), kind=case.product)
+    rng = np.random.default_rng(1)
+    (a, _), (b, _) = made.left.draw(rng, ROWS), made.right.draw(rng, COLUMNS)
+    return stored(a, kind), stored(b, kind), terms(case, a, b).sum(-1)
+
+
+def stored(x: np.ndarray, kind: DType) -> np.ndarray:
+    """Give the values that an array of a type holds: operands must survive it."""
+    held = read(pack(x, kind) if kind.packed else x.astype(kind.numpy), kind).astype(np.float64)
+    assert (held == x).all(), f"{kind} does not hold what was drawn"
+    return held
+
+
+def terms(case: Case, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Give each element's terms, as whole numbers."""
+    a, b = a.astype(np.int64)[:, None, :], b.astype(np.int64)[None, :, :]
+    return a ^ b if case.product == "xor" else a * b
+
+
+def expected(case: Case, a: np.ndarray, b: np.ndarray) -> Bounded:
+    return cast(summed(exact(a), exact(b.T), case.how), find_dtype(case.out))
+
+
+def passing(case: Case, results: np.ndarray, wanted: Bounded) -> np.ndarray:
+    """Say of each element whether it passes, alone."""
+    out = find_dtype(case.out)
+    limited = np.clip(results, *out.limits).astype(out.numpy)
+    found = compare("C", limited, wanted, out)
+    right = np.abs(limited.astype(np.float64) - wanted.value) <= wanted.error
+    assert found.wrong == int((~right).sum())
+    return right
+
+
+def thousandths(passes: np.ndarray) -> int:
+    return round(1000 * float(passes.mean()))
+
+
+@functools.cache
+def noticed(case: Case, k: int) -> Noticed:
+    a, b, c = exact_operands(case, k)
+    wanted = expected(case, a, b)
+    assert (wanted.error == 0).all(), "an exact run leaves no bound"
+    assert passing(case, c, wanted).all(), "right results pass"
+    rng = np.random.default_rng(2)
+    m, n, p = (rng.integers(0, extent, PLANTED) for extent in (ROWS, COLUMNS, k))
+    lost = terms(case, a, b)[m, n, p]
+    picked = Bounded(wanted.value[m, n], wanted.error[m, n])
+    other = (m + rng.integers(1, ROWS, PLANTED)) % ROWS
+    kind = find_dtype(case.inside)
+    if kind.kind == "int":
+        low, high = kind.limits
+        x, y = (rng.integers(int(low), int(high) + 1, (lines, k)).astype(np.float64) for lines in (ROWS, COLUMNS))
+    else:
+        x, y = (read(rng.standard_normal((n, k)).astype(kind.numpy), kind).astype(float) for n in (ROWS, COLUMNS))
+    drawn = expected(case, x, y)
+    blind = compare("C", drawn.value, drawn, find_dtype(case.out)).unverified / drawn.value.size
+    return Noticed(
+        thousandths(passing(case, c[m, n] - lost, picked)),
+        thousandths(passing(case, c[m, n] + lost, picked)),
+        thousandths(passing(case, c[other, n], picked)),
+        thousandths(passing(case, np.zeros_like(c), wanted)),
+        round(1000 * blind),
+        float(np.median(drawn.error) / np.sqrt((x**2).mean() * (y**2).mean())),
+    )
+
+
+def line(case: Case, k: int, found: Noticed) -> str:
+    counts = (found.dropped, found.doubled, found.another_row, found.zeros, found.blind)
+    return f"{case.name:<11}{k:>6}" + "".join(f"{x:>9}" for x in counts) + f"{found.terms:>12.3g}"
+
+
+HEAD = """\
+# Planted errors that go unnoticed, by element types and K. Of 1000 elements of an exact run: those with a term lost,
+# those with a term added twice, those taken from another row, and all of them 0. Of 1000 elements of a run on random
+# numbers: those whose bound is as large as they are. Last: the smallest error that bounds of random numbers notice,
+# in terms of usual size; below 1 a lost term shows there too. Elements of two rows may be equal, and terms 0 of bits
+# and where partial sums are rounded to bf16 (added).
+# types          K  dropped  doubled  another    zeros    blind       terms
+"""
+
+
+def test_the_table(request: pytest.FixtureRequest) -> None:
+    found = {(case.name, k): noticed(case, k) for case in CASES for k in DEPTHS}
+    if request.config.getoption("--update-golden"):
+        lines = [line(case, k, found[case.name, k]) for case in CASES for k in DEPTHS]
+        TABLE.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+        return
+    text = TABLE.read_text(encoding="utf-8")
+    assert text.startswith(HEAD)
+    rows = [words.split() for words in text.removeprefix(HEAD).splitlines()]
+    known = {(name, int(k)): [float(x) for x in limits] for name, k, *limits in rows}
+    assert known.keys() == found.keys()
+    for key, limits in known.items():
+        now = attrs.astuple(found[key])
+        assert all(x <= most * 1.01 for x, most in zip(now, limits, strict=True)), f"{key}: {now}, and {limits} before"
+
+
+@pytest.mark.parametrize("k", DEPTHS)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_exact_runs_notice_one_term(case: Case, k: int) -> None:
+    found = noticed(case, k)
+    assert found.zeros <= 20
+    if case.inside == "b1" or (case.parts is not None and k > 256):
+        return  # some terms are 0
+    assert found.dropped == found.doubled == 0
