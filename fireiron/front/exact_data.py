@@ -20,13 +20,15 @@ from fireiron.front.chain import Chain
 from fireiron.front.reference import summing
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
-from fireiron.language.decompositions import Epilog
+from fireiron.language.decompositions import Decomposition, Epilog, Load, Prolog
+from fireiron.language.pointwise import Value
 from fireiron.language.programs import Layers, Products
 from fireiron.language.specs import Init, MatMul, Move, Pointwise
 from fireiron.language.tensor import Tensor
 
 SCALAR = 2  # of scalars that are not given: twice a whole number is one, and has no more bits
-FEW = (1, 2, 4)  # of all that ops read: what is multiplied by them has no more bits
+FEW = (1, 2, 4)  # of all that epilogs read: what is multiplied by them has no more bits
+FEWER = (1, 2)  # of all that prologs read: it multiplies terms, of which many are summed
 COEFFICIENTS = 8  # what alpha and beta may multiply results by
 INPUTS = 16  # a layer's inputs are 0 to 15
 
@@ -42,10 +44,11 @@ def exact_arrays(schedule: Chain, interface: Interface, sizes: Mapping[str, int]
     """
     arrays = random_arrays(interface, sizes, seed)
     rng = np.random.default_rng([seed, 1])
+    before = {t.name for link in schedule.links for value in _prologs(link) for t in value.tensors}
     for pointer in interface.pointers:
         kind = find_dtype(pointer.dtype)
         if pointer.role != "output" and not pointer.shares and not kind.packed:
-            few = [x for x in FEW if x <= kind.limits[1]]
+            few = [x for x in (FEWER if pointer.name in before else FEW) if x <= kind.limits[1]]
             arrays[pointer.name][...] = rng.choice(few, arrays[pointer.name].shape).astype(kind.numpy)
     match schedule.program.spec:
         case MatMul() as spec:
@@ -68,6 +71,13 @@ def exact_arrays(schedule: Chain, interface: Interface, sizes: Mapping[str, int]
         case _ as never:
             assert_never(never)
     return arrays
+
+
+def _prologs(link: Decomposition) -> tuple[Value, ...]:
+    """List what a link makes of an operand's elements."""
+    if isinstance(link, Prolog):
+        return (link.value,)
+    return (link.ops,) if isinstance(link, Load) and link.ops is not None else ()
 
 
 def _narrowest(schedule: Chain, out: Tensor) -> DType:

@@ -87,6 +87,8 @@ def _held(a: Bounded, b: Bounded, value: Array, how: Summing) -> Array | None:
     places = _places(a.value), _places(b.value)
     if None in places:
         return None
+    if how.cut is not None and how.chunk is not None and how.chunk < a.value.shape[-1]:
+        return _held_by_chunks(a, b, value, how, how.chunk)
     most = how.whole * 2.0 ** -sum(x for x in places if x is not None)
     left, right = np.abs(a.value), np.abs(b.value)
     if left.max(initial=0) * right.max(initial=0) * a.value.shape[-1] <= most:
@@ -94,6 +96,19 @@ def _held(a: Bounded, b: Bounded, value: Array, how: Summing) -> Array | None:
     held = np.matmul(left, right) <= most
     if how.drawn and not held.all():
         held |= np.abs(value) + SIGMAS * _spread(a.value, b.value) <= most
+    return held
+
+
+def _held_by_chunks(a: Bounded, b: Bounded, value: Array, how: Summing, chunk: int) -> Array | None:
+    """Say of which sums those of all chunks are exact, which instructions cut, and their sum, which is not cut."""
+    held = _held(a, b, value, attrs.evolve(how, cut=None))
+    for begin in range(0, a.value.shape[-1], chunk):
+        if held is None:
+            return None
+        part = slice(begin, begin + chunk)
+        x, y = (Bounded(v, np.zeros(v.shape)) for v in (a.value[..., part], b.value[..., part, :]))
+        now = _held(x, y, np.matmul(x.value, y.value), attrs.evolve(how, chunk=None))
+        held = None if now is None else held & now
     return held
 
 

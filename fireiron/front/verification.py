@@ -115,6 +115,7 @@ def make(
     sizes: Mapping[str, int],
     numbers: Numbers | None = None,
     seed: int = 0,
+    given: Mapping[str, Array] | None = None,
 ) -> Data:
     """Make the data of a run.
 
@@ -125,18 +126,20 @@ def make(
         sizes: symbols by name.
         numbers: scalars by name; those that are not given have their default, else a value for this kind of data.
         seed: of the data.
+        given: arrays that are to be used as they are, where groups end for instance; outputs hold what they hold.
     """
     if kind == "exact":
         arrays = exact_arrays(schedule, interface, sizes, seed)
     else:
         arrays = scaled(schedule.program, random_arrays(interface, sizes, seed))
     for pointer in interface.outputs:
-        if pointer.role == "output":
+        if pointer.role == "output" and pointer.name not in (given or {}):
             bits = arrays[pointer.name].view(f"u{arrays[pointer.name].itemsize}")
             bits[...] = MARKS[bits.itemsize]
-    given = {p.name: _default(p, kind) for p in interface.numbers} | dict(numbers or {})
+    arrays |= {name: array.copy() for name, array in (given or {}).items()}
+    scalars = {p.name: _default(p, kind) for p in interface.numbers} | dict(numbers or {})
     before = {pointer.name: arrays[pointer.name].copy() for pointer in interface.outputs}
-    return Data(kind, interface, sizes, given, arrays, before)
+    return Data(kind, interface, sizes, scalars, arrays, before)
 
 
 def expected(schedule: Verbs, data: Data) -> dict[str, Bounded]:
@@ -171,6 +174,7 @@ def verify(
     *,
     arch: str | int | None = None,
     seed: int = 0,
+    given: Mapping[str, Array] | None = None,
     kinds: tuple[Kind, ...] = KINDS,
 ) -> Verdict:
     """Run a kernel on data of each kind, and compare all outputs with the reference.
@@ -182,6 +186,7 @@ def verify(
         numbers: scalars by name.
         arch: what the kernel is lowered for.
         seed: of the data.
+        given: arrays that are to be used as they are.
         kinds: of data.
 
     Example:
@@ -193,7 +198,7 @@ def verify(
     """
     interface, found = Interface.of(schedule.lowered(arch)), dict[Kind, Comparison]()
     for kind in kinds:
-        data = make(kind, schedule, interface, sizes or {}, numbers, seed)
+        data = make(kind, schedule, interface, sizes or {}, numbers, seed, given)
         wanted = expected(schedule, data)
         launch(data)
         found[kind] = held(schedule, data, wanted)

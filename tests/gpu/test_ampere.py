@@ -7,11 +7,10 @@ import random
 import numpy as np
 import pytest
 from compiling import compiled
+from verified import verified
 
 from fireiron import conform, matmul, saturate, scale, through_shared
 from fireiron.algebra.elements import pack, read
-from fireiron.front.comparison import compare
-from fireiron.front.reference import mathematical, reference
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.driver import driver
 from fireiron.jit.interface import Interface
@@ -26,16 +25,6 @@ PRESETS = [
 ]
 
 
-def exactly(schedule, seed=1):
-    """Run on the GPU, and compare with the reference."""
-    arrays = random_arrays(Interface.of(schedule.lowered()), {}, seed=seed)
-    got = compiled(schedule)(arrays["A"], arrays["B"], out=arrays["C"])
-    spec = schedule.matmul
-    found = compare("C", mathematical(spec.C, got), reference(schedule, arrays, {}), spec.C.dtype)
-    assert found.passed, str(found)
-    return arrays
-
-
 @pytest.mark.parametrize(
     ("preset", "dtype", "layout"), PRESETS, ids=lambda x: x if isinstance(x, str) else x.__module__
 )
@@ -43,7 +32,7 @@ def test_gemm(preset, dtype, layout):
     if dtype in ("e4m3", "e5m2") and driver().compute_capability(0) < 89:
         pytest.skip("8-bit floats need sm_89")
     for shape in ((256, 384, 160), (130, 76, 56), (61, 45, 40)):
-        exactly(preset(matmul(*shape, dtype, layout=layout)))
+        verified(preset(matmul(*shape, dtype, layout=layout)))
 
 
 # The sizes of TVM's tutorial on tensor cores, and what they are permuted.
@@ -54,17 +43,17 @@ def test_gemm(preset, dtype, layout):
 )
 def test_sizes_of_the_tutorial(preset, dtype, layout, shape):
     m, n = min(shape[0], 128), min(shape[1], 128)
-    exactly(preset(matmul(*shape, dtype, layout=layout), m=m, n=n, warp=(32, 32)))
+    verified(preset(matmul(*shape, dtype, layout=layout), m=m, n=n, warp=(32, 32)))
 
 
 @pytest.mark.parametrize("product", ["xor", "and"])
 @pytest.mark.parametrize("preset", [ampere.gemm, turing.gemm], ids=["ampere", "turing"])
 def test_products_of_bits(preset, product):
-    exactly(preset(matmul(128, 128, 1024, "b1", layout="TN", product=product)))
+    verified(preset(matmul(128, 128, 1024, "b1", layout="TN", product=product)))
 
 
 def test_f16_sums_in_f16():
-    exactly(ampere.gemm(matmul(128, 128, 64, "f16", layout="TN", acc="f16")))
+    verified(ampere.gemm(matmul(128, 128, 64, "f16", layout="TN", acc="f16")))
 
 
 def test_unpacked_arrays_are_packed_on_the_way():
@@ -92,7 +81,7 @@ def test_unpacked_arrays_are_packed_on_the_way():
 )  # fmt: skip
 @pytest.mark.parametrize("shape", [(512, 512, 1024), (200, 328, 136)])
 def test_pipelines_and_stores(shape, more):
-    exactly(ampere.gemm(matmul(*shape, "f16", layout="TN"), **more), seed=2)
+    verified(ampere.gemm(matmul(*shape, "f16", layout="TN"), **more), seed=2)
 
 
 @pytest.mark.parametrize(("dtype", "low", "high"), [("i8", -128, 127), ("u8", 0, 255)])
@@ -106,7 +95,7 @@ def test_scaled_and_saturated_integers(dtype, low, high):
 
 @pytest.mark.parametrize("step", [4, 8, 16])
 def test_f64_by_sixteen_rows(step):
-    exactly(ampere.gemm(matmul(256, 192, 160, "f64"), k=16, stages=3, step=step, slots=1), seed=4)
+    verified(ampere.gemm(matmul(256, 192, 160, "f64"), k=16, stages=3, step=step, slots=1), seed=4)
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiling import compiled
+from verified import verified
 
 from fireiron import (
     ColMajor,
@@ -30,11 +30,7 @@ from fireiron import (
     silu,
     tanh,
 )
-from fireiron.front.comparison import compare
-from fireiron.front.reference import mathematical, references
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.driver import driver
-from fireiron.jit.interface import Interface
 from fireiron.language.decompositions import Epilog
 from fireiron.schedules import ampere, fused, hopper, simt
 from fireiron.schedules.hopper import Plan
@@ -44,17 +40,7 @@ SHAPES = ((512, 768, 256), (264, 328, 136))
 
 def held(schedule: Any, arch: str | None = None, **numbers: float) -> None:
     """Run on the GPU, and hold all outputs against the reference."""
-    kernel = compiled(schedule, arch)
-    arrays = random_arrays(Interface.of(schedule.lowered(arch)), {}, seed=1)
-    before = {name: array.copy() for name, array in arrays.items()}
-    interface = kernel.interface
-    outs = tuple(arrays[p.name] for p in interface.outputs)
-    kernel(*(arrays[p.name] for p in interface.inputs), out=outs if len(outs) > 1 else outs[0], **numbers)
-    expected = references(schedule, before, numbers)
-    beside = [o.tensor for link in schedule.links if isinstance(link, Epilog) for o in link.outputs]
-    for tensor in (schedule.matmul.C, *beside):
-        result = compare(tensor.name, mathematical(tensor, arrays[tensor.name]), expected[tensor.name], tensor.dtype)
-        assert result.passed, str(result)
+    verified(schedule, numbers, arch=arch)
 
 
 def needs_hopper() -> None:

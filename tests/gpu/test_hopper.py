@@ -9,6 +9,7 @@ import textwrap
 import numpy as np
 import pytest
 from compiling import compiled
+from verified import verified
 
 from fireiron import (
     FR,
@@ -37,8 +38,6 @@ from fireiron import (
     vector,
 )  # fmt: skip
 from fireiron.algebra.layout import Layout
-from fireiron.front.comparison import compare
-from fireiron.front.reference import mathematical, reference
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.driver import driver
 from fireiron.jit.interface import Interface
@@ -84,16 +83,9 @@ def needs_hopper():
 
 
 def right(schedule, numbers=None, seed=1, calls=2, may_spill=False, **sizes):
-    """Run on the GPU more than once, and compare each result with the reference."""
-    interface = Interface.of(schedule.lowered())
-    kernel, spec = compiled(schedule) if may_spill else schedule.compile(), schedule.matmul
-    for call in range(calls):
-        arrays = random_arrays(interface, sizes, seed=seed + call)
-        wanted = reference(schedule, arrays, {**sizes, **(numbers or {})})
-        inputs = [arrays[p.name] for p in interface.inputs]
-        got = kernel(*inputs, out=arrays["C"], **(numbers or {}))
-        found = compare("C", mathematical(spec.C, got), wanted, spec.C.dtype)
-        assert found.passed, f"{schedule.name}: {found}"
+    """Run on the GPU, more than once on the same data, and compare."""
+    kernel = compiled(schedule) if may_spill else schedule.compile()
+    verified(schedule, numbers, kernel=kernel, seed=seed, repeats=calls, **sizes)
 
 
 @pytest.mark.parametrize("plan", PLANS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 import pytest
+from verified import verified
 
 from fireiron import (
     FR,
@@ -75,6 +76,7 @@ def check(spec, schedule, exact=False, repeats=True, f=lambda x: x):
     arrays = drawn(schedule, exact)
     a, b = operands(spec, arrays)
     kernel, results = schedule.compile(), []
+    verified(schedule, kernel=kernel, kinds=("exact",), repeats=3)
     for _ in range(3):
         out = np.full_like(arrays["C"], 77)
         results.append(np.array(kernel(arrays["A"], arrays["B"], out=out)).astype("f8"))
@@ -165,6 +167,7 @@ def test_bulk_stores_add_to_c(ways, dtype):
         .split(64).pipeline(4, inflight=1).specialize().load(A, SH, tma()).load(B, SH, tma())
         .tile(64, 64).to(Warpgroup).split(16).unroll().done()
     )  # fmt: skip
+    verified(schedule, kernel=schedule.compile(), kinds=("exact",))
     arrays = drawn(schedule, exact=True)
     a, b = operands(spec, arrays)
     old = np.random.default_rng(4).integers(-50, 50, arrays["C"].shape)

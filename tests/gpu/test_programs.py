@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from compiling import compiled
+from verified import verified
 
 from fireiron.jit.driver import driver
 from fireiron.language.specs import written_by
@@ -15,9 +16,10 @@ PATHS = {"simt": 70, "ampere": 80, "hopper": 90}
 
 
 def run(programs, made, seed=1):
-    """Run on the GPU, and hold every output against its reference."""
+    """Run on the GPU, on whole numbers too, and hold every output against its reference."""
     arrays = programs.arrays(made, seed)
     kernel = compiled(made)
+    verified(made, kernel=kernel, kinds=("exact",))
     outs = tuple(arrays[t.name] for t in written_by(made.program.spec))
     kernel(*(arrays[p.name] for p in kernel.interface.inputs), out=outs if len(outs) > 1 else outs[0])
     programs.compare(made, arrays)

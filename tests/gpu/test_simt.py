@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from verified import verified
 
 from fireiron import (
     RF,
@@ -34,7 +35,7 @@ SHAPES = [(256, 384, 128), (257, 130, 67), (33, 500, 9)]
 
 
 def check(schedule, numbers=None, expect=None, **sizes):
-    """Run a MatMul's schedule and compare.
+    """Run a MatMul's schedule and compare, on whole numbers too.
 
     |error| <= (K + 2) eps_acc |A||B| plus one rounding to C's type; integers are exact.
     """
@@ -49,6 +50,7 @@ def check(schedule, numbers=None, expect=None, **sizes):
     before = {name: x.astype(wide) for name, x in arrays.items()}
     kernel = schedule.compile()
     assert kernel.resources.spill_stores == kernel.resources.stack == 0
+    verified(schedule, numbers, kernel=kernel, kinds=("exact",), **sizes)
     out = arrays["C"]
     got = kernel(*(arrays[p.name] for p in kernel.interface.inputs), out=out, **(numbers or {})).astype(wide)
     wanted = a @ b if expect is None else expect(a @ b, before)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from verified import verified
 
 from fireiron import RF, SH, A, B, Block, Thread, Warp, by_atomics, matmul, relu, scale, staged, symbol
 from fireiron.front.simulation import random_arrays
@@ -12,14 +13,16 @@ from fireiron.schedules import ampere, simt
 
 
 def compared(schedule, seed=1, **sizes):
-    """Run a finished schedule on random arrays, and compare with NumPy in f64; returns the result."""
+    """Run a finished schedule on whole numbers, then on random ones, compare with f64, and return these."""
     kinds = schedule.matmul
     arrays = random_arrays(Interface.of(schedule.lowered()), sizes, seed=seed)
     a, b = (
         x if t.storage == tuple(range(len(t.shape))) else x.swapaxes(-1, -2)
         for t, x in ((t, arrays[t.name].astype("f8")) for t in (kinds.A, kinds.B))
     )
-    got = np.array(schedule.compile()(arrays["A"], arrays["B"], out=arrays["C"]))
+    kernel = schedule.compile()
+    verified(schedule, kernel=kernel, kinds=("exact",), **sizes)
+    got = np.array(kernel(arrays["A"], arrays["B"], out=arrays["C"]))
     room = (a.shape[-1] + 4) * kinds.accumulator.epsilon * (np.abs(a) @ np.abs(b))
     room = room + kinds.C.dtype.epsilon * np.abs(a @ b)
     assert (np.abs(got.astype("f8") - a @ b) <= room).all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from compiling import compiled
+from verified import verified
 from warp_rows import CASES, kernel_of, numbers
 
 from fireiron import matmul
@@ -37,7 +38,9 @@ def right(schedule, acc_epsilon):
     kernel = schedule.lowered()
     arrays = random_arrays(Interface.of(kernel), {})
     spec = schedule.matmul
-    got = np.asarray(compiled(schedule)(arrays["A"], arrays["B"])).astype(np.float64)
+    made = compiled(schedule)
+    verified(schedule, kernel=made, kinds=("exact",))
+    got = np.asarray(made(arrays["A"], arrays["B"])).astype(np.float64)
 
     def plain(tensor):
         x = arrays[tensor.name].astype(np.float64)
