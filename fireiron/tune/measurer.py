@@ -17,7 +17,7 @@ from fireiron.tune.session import Session, Trial
 
 START_LIMIT_S = 60.0
 TRIAL_LIMIT_S = 20.0
-ELEMENTS_PER_S = 2e7  # that are surely made and verified in a second
+ELEMENTS_PER_S = 1e7  # that are surely made and verified in a second, whole numbers and random ones
 ONE = 1  # sample, to find out who is guilty
 
 

@@ -7,7 +7,7 @@ else.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -27,7 +27,7 @@ from fireiron.jit.memory import DeviceArray
 from fireiron.jit.timing import random_array
 from fireiron.language.specs import MatMul
 from fireiron.language.tensor import Tensor
-from fireiron.tune.verify import Rounding, as_products, wrong_product
+from fireiron.tune.verify import Rounding, as_products, exact_arrays, wrong_product
 
 DEVICE = 0  # the only one that the process sees
 GRID, THREADS = 1024, 256  # of the kernel that compares
@@ -71,6 +71,7 @@ class Session:
         self._arrays: dict[str, DeviceArray] = {}
         self._expected: DeviceArray | None = None
         self._before: DeviceArray | None = None
+        self._exact: dict[str, DeviceArray] | None = None
         self._compare: tuple[Any, DeviceArray] | None = None
         self._launches: dict[int, Callable[[int], None]] = {}
         self._kept: dict[int, CompiledKernel] = {}
@@ -82,8 +83,8 @@ class Session:
             index: its name from now on.
             entry: its machine code.
             samples: how many.
-            plain: whether it computes the spec alone: then the first result is verified against f64; with more ops at
-                its end it is only held to be what the others must agree with.
+            plain: whether it computes the spec alone: then the first result is verified against f64, and all on whole
+                numbers, bit by bit; with more ops at its end it is only held to be what the others must agree with.
         """
         launch = self._load(index, entry)
         out = self._arrays[self._matmul.C.name]
@@ -93,7 +94,10 @@ class Session:
             self._do(self._used.cu.cuMemcpyDtoD, out.address, self._initial(out).address, out.nbytes)
         launch(self._queue)
         self._settle()
-        wrong = self._wrong(out, entry.binary.arch, plain and self._pure)
+        plain = plain and self._pure
+        wrong = self._wrong(out, entry.binary.arch, plain)
+        if plain and not wrong:
+            wrong = self._wrong_exactly(index, entry, out)
         if wrong:
             self.drop(index)
             return Trial(wrong)
@@ -135,12 +139,17 @@ class Session:
         for pointer in interface.pointers:
             if pointer.name not in self._arrays:
                 self._arrays[pointer.name] = random_array(self._used, kernel, pointer.name, sizes)
-        facts: dict[str, ArrayFacts] = {p.name: describe(self._arrays[p.name], p.name) for p in interface.pointers}
-        given, numbers = bind.split_scalars(interface, {n.name: NUMBER for n in interface.numbers if n.default is None})
-        binding = bind.bind(interface, facts, given)
-        launch = kernel.prepare(facts, attrs.evolve(binding, device=DEVICE), numbers)
+        launch = self._bound(kernel, self._arrays)
         self._launches[index], self._kept[index] = launch, kernel
         return launch
+
+    def _bound(self, kernel: CompiledKernel, arrays: Mapping[str, DeviceArray]) -> Callable[[int], None]:
+        """Prepare a launch on arrays."""
+        interface = kernel.interface
+        facts: dict[str, ArrayFacts] = {p.name: describe(arrays[p.name], p.name) for p in interface.pointers}
+        given, numbers = bind.split_scalars(interface, {n.name: NUMBER for n in interface.numbers if n.default is None})
+        binding = bind.bind(interface, facts, given)
+        return kernel.prepare(facts, attrs.evolve(binding, device=DEVICE), numbers)
 
     def _once(self, launch: Callable[[int], None]) -> float:
         cu, stream = self._used.cu, self._used.cu.CUstream(self._queue)
@@ -162,7 +171,10 @@ class Session:
     def _wrong(self, out: DeviceArray, arch: str, plain: bool) -> str:
         """Compare with the first right result on the GPU; verify on the host where there is none, or they differ."""
         if self._expected is not None:
-            differ = self._differing(out, arch)
+            spec = self._matmul
+            rounding = Rounding(spec.A.dtype, spec.accumulator, spec.C.dtype)
+            k = int(spec.A.shape[-1])  # pyright: ignore[reportArgumentType]
+            differ = self._differing(out, self._expected, arch, 2.5 * spec.C.dtype.epsilon, 2 * rounding.of_sums(k))
             if not differ:
                 return ""
             if not plain:
@@ -189,12 +201,30 @@ class Session:
         array.download(host)
         return host
 
-    def _differing(self, out: DeviceArray, arch: str) -> int:
-        """Count elements that differ from the expected ones by more than two roundings."""
-        assert self._expected is not None
+    def _wrong_exactly(self, index: int, entry: Entry, out: DeviceArray) -> str:
+        """Run on whole numbers, and compare each bit on the GPU; says nothing where there are no such operands."""
+        if self._exact is None:
+            made = exact_arrays(self._matmul) or {}
+            self._exact = {name: self._uploaded(name, array) for name, array in made.items()}
+        if not self._exact:
+            return ""
+        expected = self._exact[self._matmul.C.name]
+        arrays = {**self._arrays, **self._exact, self._matmul.C.name: out}
+        self._do(self._used.cu.cuMemsetD8, out.address, POISON, out.nbytes)
+        self._bound(self._kept[index], arrays)(self._queue)
+        self._settle()
+        differ = self._differing(out, expected, entry.binary.arch, 0.0, 0.0)
+        return f"{differ} elements of a run on whole numbers differ from the exact product" if differ else ""
+
+    def _uploaded(self, name: str, array: np.ndarray[Any, Any]) -> DeviceArray:
+        like = self._arrays[name]
+        made = DeviceArray(self._used, like.shape, like.dtype, DEVICE, like.strides)
+        made.upload(array)
+        return made
+
+    def _differing(self, out: DeviceArray, expected: DeviceArray, arch: str, relative: float, absolute: float) -> int:
+        """Count elements that differ from the expected ones by more than a tolerance."""
         spec = self._matmul
-        k = int(spec.A.shape[-1])  # pyright: ignore[reportArgumentType]
-        rounding = Rounding(spec.A.dtype, spec.accumulator, spec.C.dtype)
         if self._compare is None:
             source = comparison(spec.C.dtype)
             loaded = self._used.load(compile_source(source, "compare", find_arch(arch)), COMPARE, DEVICE)
@@ -203,8 +233,8 @@ class Session:
         self._do(self._used.cu.cuMemsetD8, counter.address, 0, 8)
         count = out.nbytes // int(out.dtype.itemsize)
         values = (
-            *(ctypes.c_uint64(x) for x in (out.address, self._expected.address, counter.address, count)),
-            *(ctypes.c_double(x) for x in (2.5 * spec.C.dtype.epsilon, 2 * rounding.of_sums(k))),
+            *(ctypes.c_uint64(x) for x in (out.address, expected.address, counter.address, count)),
+            *(ctypes.c_double(x) for x in (relative, absolute)),
         )
         table = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         handle, queue = ctypes.c_void_p(loaded.handle), ctypes.c_void_p(self._queue)

@@ -1,5 +1,8 @@
 """Verification of a product on the host: by random vectors, so that a large result costs a pass over it and no product.
 
+Bounds let wrong elements pass where rounding is coarse. So there are operands of whole numbers too, whose product is
+exact, and known without a product: see `algebra/exact.py`.
+
 Source: Freivalds, "Probabilistic machines can use less running time", 1977.
 """
 
@@ -11,6 +14,11 @@ import attrs
 import numpy as np
 
 from fireiron.algebra.dtypes import DType
+from fireiron.algebra.elements import pack
+from fireiron.algebra.exact import product as planned
+from fireiron.algebra.exact import whole_numbers
+from fireiron.language.specs import MatMul
+from fireiron.language.tensor import Tensor
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -18,6 +26,7 @@ VECTORS = 2
 CHUNK = 1 << 24  # elements that are converted to f64 at a time
 BYTE_SUMS = 2.0**-13  # rounding of sums of 8-bit floats, of which some tensor cores keep no more bits
 BYTE_TERMS = 32  # that they sum at a time
+BYTE_WHOLE = 2.0**13  # number up to which those hold all whole ones
 SLACK = 8.0  # standard deviations of the rounding that a row's sum may be off
 
 
@@ -59,6 +68,41 @@ def as_products(a: Array, b: Array, product: str) -> tuple[Array, Array]:
     if product != "xor":
         return a, b
     return np.concatenate([a, 1 - a], axis=-1), np.concatenate([1 - b, b], axis=-2)
+
+
+def whole_sums(inside: DType, acc: DType) -> float:
+    """Give the number up to which sums of products are exact, on all tensor cores."""
+    narrow = inside.kind == "float" and inside.bits == 8
+    return min(whole_numbers(acc), BYTE_WHOLE) if narrow else whole_numbers(acc)
+
+
+def exact_arrays(spec: MatMul, seed: int = 0) -> dict[str, Array] | None:
+    """Make operands of whole numbers, and the product's result, as arrays store them, by name.
+
+    Args:
+        spec: a product of known extents, without groups.
+        seed: of the numbers.
+
+    Returns:
+        None where no such operands are known: of bits and of integers without a sign, and where K is short. Random
+        integers are compared exactly anyway.
+    """
+    *batch, rows, depth = (int(n) for n in spec.A.shape)  # pyright: ignore[reportArgumentType]
+    columns = int(spec.B.shape[-1])  # pyright: ignore[reportArgumentType]
+    sums = whole_sums(spec.A.dtype, spec.accumulator)
+    plan = planned(depth, spec.A.dtype, spec.B.dtype, sums, whole_numbers(spec.C.dtype))
+    if not plan.closed or spec.groups is not None:
+        return None
+    rng = np.random.default_rng([seed, 2])
+    (a, of_rows), (b, of_columns) = plan.left.draw(rng, *batch, rows), plan.right.draw(rng, *batch, columns)
+    c = of_rows[..., :, None] + of_columns[..., None, :] + plan.rest
+    values = ((spec.A, a), (spec.B, b.swapaxes(-1, -2)), (spec.C, c))
+    return {tensor.name: _stored(tensor, x) for tensor, x in values}
+
+
+def _stored(tensor: Tensor, values: Array) -> Array:
+    kind, turned = tensor.dtype, values.transpose(tensor.storage)
+    return pack(turned, kind) if kind.packed else turned.astype(kind.numpy)
 
 
 def wrong_product(a: Array, b: Array, c: Array, rounding: Rounding, seed: int = 0) -> str:

@@ -104,6 +104,33 @@ def in_bits(function: Any) -> Any:
     return multiply
 
 
+@pytest.mark.parametrize("name", ["f16", "bf16", "e4m3"])
+def test_one_term_of_thousands_is_noticed(fake: dict[str, Any], name: str) -> None:
+    """Rounding of a row hides a lost term on random numbers, and nothing does on whole ones."""
+    spec = matmul(32, 32, 4096, name, layout="TN")
+    kernel = ada.gemm(spec).compile("sm_89")
+    session, entry = Session(spec), Entry(kernel.binary, kernel.interface)
+    kind = spec.matmul.C.dtype.numpy
+    fake["driver"].result = kind.type
+
+    def lossy(lost: int) -> Any:
+        def multiply(a: Any, b: Any) -> Any:
+            a, b = a.astype(np.float64), b.astype(np.float64)
+            c = a @ b.T
+            c[3, 5] -= (a[3, :lost] * b[5, :lost]).sum()
+            return c.astype(np.float32).astype(kind)
+
+        return multiply
+
+    fake["multiply"] = lossy(0)
+    assert session.trial(0, entry, 1).wrong == ""
+    fake["multiply"] = lossy(1)
+    said = session.trial(1, entry, 1).wrong
+    assert said == "1 elements of a run on whole numbers differ from the exact product"
+    fake["multiply"] = lossy(0)
+    assert session.trial(2, entry, 1).wrong == ""
+
+
 @pytest.mark.parametrize(
     ("name", "options", "multiply"),
     [
