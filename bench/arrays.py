@@ -6,9 +6,10 @@ from importlib import import_module
 from typing import Any
 
 import attrs
+import numpy as np
 
 from fireiron.algebra.dtypes import DType, f64, tf32
-from fireiron.tune.verify import BYTE_SUMS, BYTE_TERMS
+from fireiron.tune.verify import BYTE_SUMS, BYTE_TERMS, exact_arrays
 
 from .cases import Case
 
@@ -106,6 +107,44 @@ def make(case: Case, device: str = "cuda", seed: int = 0) -> Arrays:
     extents = (case.m, case.n) if case.batch is None else (case.batch, case.m, case.n)
     bias = normal((case.n,), outside).to(result) if "bias" in case.steps else None
     return Arrays(stored_a, stored_b, a, b, poisoned(torch.empty(extents, device=device, dtype=result)), bias)
+
+
+def exact(case: Case, device: str = "cuda", seed: int = 0) -> tuple[Arrays, Any] | None:
+    """Make operands of whole numbers, and the result that each right kernel gives bit by bit.
+
+    Returns:
+        None of integers, which `compare` compares exactly, and where K is too short.
+    """
+    torch = torch_module()
+    spec = case.spec().matmul
+    inside, _, outside = case.types
+    made = exact_arrays(spec, seed) if inside.kind == "float" else None
+    if made is None:
+        return None
+    a, b = (_tensor(made[name], kind, device) for name, kind in (("A", inside), ("B", inside)))
+    bias = None
+    result = made["C"].astype(np.float64)
+    if "bias" in case.steps:
+        row = np.random.default_rng(seed).choice([1.0, 2.0, 4.0], case.n)
+        result, bias = result + row, _tensor(row.astype(outside.numpy), outside, device)
+    if "relu" in case.steps:
+        result = np.maximum(result, 0)
+    left = a.transpose(-1, -2) if case.layout[1] == "T" else a
+    right = b.transpose(-1, -2) if case.layout[0] == "T" else b
+    wanted = _tensor(result.astype(outside.numpy), outside, device)
+    return Arrays(a, b, left, right, poisoned(torch.empty_like(wanted)), bias), wanted
+
+
+def _tensor(array: Any, kind: DType, device: str) -> Any:
+    """Copy an array to torch, also of types that torch does not take from NumPy."""
+    torch = torch_module()
+    bits = torch.from_numpy(np.ascontiguousarray(array).view(f"i{array.itemsize}"))
+    return bits.to(device).view(getattr(torch, kind.numpy_name))
+
+
+def differing(wanted: Any, outs: dict[str, Any]) -> dict[str, int]:
+    """Count the elements that differ from what each right kernel gives; a NaN does."""
+    return {name: int((_wide(out) != _wide(wanted)).sum()) for name, out in outs.items()}
 
 
 def packed(values: Any, kind: DType) -> Any:

@@ -79,6 +79,14 @@ class Lab(Protocol):
         """Compare results with f64."""
         ...
 
+    def exact(self, case: Case, seed: int) -> tuple[Arrays, Any] | None:
+        """Make operands of whole numbers, and the result of all right kernels; None where there are none."""
+        ...
+
+    def differing(self, wanted: Any, outs: dict[str, Any]) -> dict[str, int]:
+        """Count the elements of results that differ from what is wanted."""
+        ...
+
     def settle(self) -> None:
         """Wait for the device; what failed there is raised here."""
         ...
@@ -105,6 +113,14 @@ class TorchLab:
     def compare(self, case: Case, arrays: Arrays, outs: dict[str, Any]) -> dict[str, Errors]:
         """Compare results with f64."""
         return device_arrays.compare(case, arrays, outs)
+
+    def exact(self, case: Case, seed: int) -> tuple[Arrays, Any] | None:
+        """Make operands of whole numbers, and their product."""
+        return device_arrays.exact(case, seed=seed)
+
+    def differing(self, wanted: Any, outs: dict[str, Any]) -> dict[str, int]:
+        """Count the elements of results that differ from what is wanted."""
+        return device_arrays.differing(wanted, outs)
 
     def settle(self) -> None:
         """Wait for the device."""
@@ -217,8 +233,33 @@ def _measure(
             )
             results[name] = attrs.evolve(results[name], problem=f"wrong: {what}")
             del launches[name]
+    _exactly(case, options, lab, {name: prepared[name] for name in launches if subjects[name].ours}, launches, results)
     _time(case, options, lab, arrays, prepared, launches, results)
     return list(results.values())
+
+
+def _exactly(
+    case: Case,
+    options: Options,
+    lab: Lab,
+    ours: Mapping[str, Prepared],
+    launches: dict[str, Launch],
+    results: dict[str, Result],
+) -> None:
+    """Run schedules of this project on whole numbers, and compare each bit; peers may round partial sums."""
+    made = lab.exact(case, options.seed) if ours else None
+    if made is None:
+        return
+    arrays, wanted = made
+    own = {name: arrays.fresh_out() for name in ours}
+    for name, each in ours.items():
+        each.launch(own[name])()
+    lab.settle()
+    for name, count in lab.differing(wanted, {name: each.out for name, each in own.items()}).items():
+        if count:
+            problem = f"wrong: {count} elements of a run on whole numbers differ from the exact product"
+            results[name] = attrs.evolve(results[name], problem=problem)
+            del launches[name]
 
 
 def _time(

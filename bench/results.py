@@ -66,8 +66,8 @@ class Result:
 
     @property
     def wrong(self) -> bool:
-        """Say whether the result lies outside what rounding allows."""
-        return self.errors is not None and not self.errors.right
+        """Say whether the result lies outside what rounding allows, or differs from an exact one."""
+        return self.problem.startswith("wrong:") or (self.errors is not None and not self.errors.right)
 
     def to_json(self, machine: Machine, command: str = "", when: str = "") -> dict[str, Any]:
         """Give plain data, with what it was measured on."""

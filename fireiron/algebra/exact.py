@@ -28,6 +28,7 @@ ROOM = 5 / 8  # of the numbers that a result's type holds: ops that add small nu
 BASES = (16, 8, 4, 2)
 MOST_DIGITS = 3
 BYTE = 255  # largest integer that is drawn, of wider types too
+DISTINCT = 4093  # lines that are drawn by themselves: a prime, so that no tile brings equal ones together
 SHORT = 8  # products of fewer terms have no pairs
 # Sizes of terms' factors, largest first.
 SIZES = (((1, 2, 4), (1, 2, 4)), ((1, 2), (1, 2)), ((1, 2), (1,)), ((1,), (1,)))
@@ -69,9 +70,16 @@ class Side:
     density: float = 1.0
 
     def draw(self, rng: np.random.Generator, *lines: int) -> tuple[Array, Array]:
-        """Draw so many lines; gives (lines, K) numbers, and for each line what it adds to all of its sums."""
+        """Draw so many lines; gives (lines, K) numbers, and for each line what it adds to all of its sums.
+
+        Of very many, those that are `DISTINCT` apart are equal.
+        """
         import numpy as np
 
+        if lines[-1] > DISTINCT:
+            numbers, shares = self.draw(rng, *lines[:-1], DISTINCT)
+            repeated = np.arange(lines[-1]) % DISTINCT
+            return numbers[..., repeated, :], shares[..., repeated]
         free = rng.choice(np.array(self.free, np.int16), (*lines, self.frees))
         if self.density < 1:
             free *= rng.random(free.shape, np.float32) < self.density

@@ -52,6 +52,26 @@ def test_a_right_result_passes_and_a_wrong_element_does_not(case: Case, monkeypa
     assert not arrays.compare(case, made, {"": made.out})[""].right
 
 
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_whole_numbers_give_the_same_bits(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="the bench times through torch")
+    from bench import arrays
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    found = arrays.exact(case, "cpu", seed=1)
+    if find_dtype(case.dtype).kind == "int":
+        assert found is None
+        return
+    assert found is not None
+    made, wanted = found
+    kernel = (simt.sgemm if case.dtype == "f32" else ada.gemm)(case.spec()).compile("sm_89")
+    given = [made.stored_a, made.stored_b, *([] if made.bias is None else [made.bias])]
+    kernel(*(_numpy(x, case) for x in given), out=_numpy(made.out, case))
+    assert arrays.differing(wanted, {"": made.out}) == {"": 0}
+    made.out.view(-1)[5] += 1
+    assert arrays.differing(wanted, {"": made.out}) == {"": 1}
+
+
 def _numpy(tensor: Any, case: Case) -> Any:
     """View a tensor's memory as NumPy's array, of types that torch itself does not hand over too."""
     kind = find_dtype(case.dtype)

@@ -28,14 +28,14 @@ def test_right_results_are_timed_in_one_group() -> None:
     assert ours.state.power_w == 650.0
 
 
-@pytest.mark.parametrize("wrong", ["is off", "writes nothing", "crashes", "refuses"])
+@pytest.mark.parametrize("wrong", ["is off", "writes nothing", "crashes", "refuses", "loses a term"])
 def test_a_failure_loses_one_subject(wrong: str) -> None:
     lab = FakeLab()
     bad, good = measure([CASE], [Peer("bad", ours=True, wrong=wrong), Peer("good")], lab=lab)
     assert bad.times is None
     assert bad.problem
     assert "\n" not in bad.problem
-    assert bad.wrong == (wrong in ("is off", "writes nothing"))
+    assert bad.wrong == (wrong in ("is off", "writes nothing", "loses a term"))
     assert good.times is not None
     assert lab.timer.asked == [("burst", ("good",))]
 
