@@ -24,12 +24,14 @@ from fireiron.language.decompositions import Decomposition, Epilog, Load, Prolog
 from fireiron.language.pointwise import Value
 from fireiron.language.programs import Layers, Products
 from fireiron.language.specs import Init, MatMul, Move, Pointwise
+from fireiron.language.steps import Program
 from fireiron.language.tensor import Tensor
 
 SCALAR = 2  # of scalars that are not given: twice a whole number is one, and has no more bits
 FEW = (1, 2, 4)  # of all that epilogs read: what is multiplied by them has no more bits
 FEWER = (1, 2)  # of all that prologs read: it multiplies terms, of which many are summed
 COEFFICIENTS = 8  # what alpha and beta may multiply results by
+SMALL = 3  # of inputs of steps
 INPUTS = 16  # a layer's inputs are 0 to 15
 
 
@@ -66,6 +68,8 @@ def exact_arrays(schedule: Chain, interface: Interface, sizes: Mapping[str, int]
             _numbers(arrays, rng, [src])
         case Pointwise(ins=ins):
             _numbers(arrays, rng, ins)
+        case Program(inputs=inputs):  # folds of small whole numbers: products and sums stay exact
+            _numbers(arrays, rng, inputs, SMALL)
         case Init():
             pass
         case _ as never:
@@ -124,9 +128,11 @@ def _layers(arrays: dict[str, Array], rng: np.random.Generator, spec: Layers) ->
         _put(layer.weights, arrays[layer.weights.name], weights)
 
 
-def _numbers(arrays: dict[str, Array], rng: np.random.Generator, tensors: Sequence[Tensor]) -> None:
+def _numbers(
+    arrays: dict[str, Array], rng: np.random.Generator, tensors: Sequence[Tensor], largest: int = 1024
+) -> None:
     for tensor in tensors:
-        shape, most = _shape(tensor, arrays[tensor.name]), int(min(whole_numbers(tensor.dtype), 1024))
+        shape, most = _shape(tensor, arrays[tensor.name]), int(min(whole_numbers(tensor.dtype), largest))
         _put(tensor, arrays[tensor.name], rng.integers(-most if tensor.dtype.signed else 0, most + 1, shape))
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from fireiron.algebra.dtypes import DType
+from fireiron.algebra.exact import whole_numbers
 from fireiron.algebra.expr import Var
 from fireiron.algebra.scalar import Arg, Binary, Scalar, parts
 from fireiron.front.bounded import Array, Bounded, broadcast, cast, evaluate, exact, smallest, unit
@@ -73,7 +75,7 @@ def _folded(x: Bounded, fold: Fold, numbers: Mapping[str, float]) -> list[Bounde
     match fold.plain:
         case "add":
             n = x.value.shape[-1]
-            lost = n * (unit(dtype) * x.size.sum(-1) + smallest(dtype)) if dtype.kind == "float" else 0.0
+            lost = _lost(n, x.size.sum(-1), dtype, x)
             return [Bounded(x.value.sum(-1), x.error.sum(-1) + lost)]
         case "max":
             return [Bounded(x.value.max(-1), x.error.max(-1))]
@@ -136,5 +138,14 @@ def _contracted(
         1, int(np.prod([1, *(n for d, n in zip(step.kept, shape, strict=True) if letters[d.name] in ia)]))
     )
     (dtype,) = fold.dtypes
-    lost = (terms + 2) * (unit(dtype) * size + smallest(dtype)) if dtype.kind == "float" else 0.0
-    return Bounded(value, error + lost)
+    return Bounded(value, error + _lost(terms + 2, size, dtype, a, b))
+
+
+def _lost(roundings: int, size: Array, dtype: DType, *summed: Bounded) -> Array:
+    """Bound what sums lose: nothing where all partial sums are whole numbers that the type holds."""
+    if dtype.kind == "int":
+        return np.zeros(size.shape)
+    lost = roundings * (unit(dtype) * size + smallest(dtype))
+    if any(x.error.any() or (np.rint(x.value) != x.value).any() for x in summed):
+        return lost
+    return np.where(size <= whole_numbers(dtype), 0.0, lost)
