@@ -121,21 +121,21 @@ def exact(case: Case, device: str = "cuda", seed: int = 0) -> tuple[Arrays, Any]
     made = exact_arrays(spec, seed) if inside.kind == "float" else None
     if made is None:
         return None
-    a, b = (_tensor(made[name], kind, device) for name, kind in (("A", inside), ("B", inside)))
+    a, b = (tensor(made[name], kind, device) for name, kind in (("A", inside), ("B", inside)))
     bias = None
     result = made["C"].astype(np.float64)
     if "bias" in case.steps:
         row = np.random.default_rng(seed).choice([1.0, 2.0, 4.0], case.n)
-        result, bias = result + row, _tensor(row.astype(outside.numpy), outside, device)
+        result, bias = result + row, tensor(row.astype(outside.numpy), outside, device)
     if "relu" in case.steps:
         result = np.maximum(result, 0)
     left = a.transpose(-1, -2) if case.layout[1] == "T" else a
     right = b.transpose(-1, -2) if case.layout[0] == "T" else b
-    wanted = _tensor(result.astype(outside.numpy), outside, device)
+    wanted = tensor(result.astype(outside.numpy), outside, device)
     return Arrays(a, b, left, right, poisoned(torch.empty_like(wanted)), bias), wanted
 
 
-def _tensor(array: Any, kind: DType, device: str) -> Any:
+def tensor(array: Any, kind: DType, device: str) -> Any:
     """Copy an array to torch, also of types that torch does not take from NumPy."""
     torch = torch_module()
     bits = torch.from_numpy(np.ascontiguousarray(array).view(f"i{array.itemsize}"))

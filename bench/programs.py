@@ -1,6 +1,7 @@
 """Time kernels of several products against what libraries take for them: sums of two, LSTM, SwiGLU, MLP, ReLU first.
 
-`python -m bench programs [NAME ...] [-o FILE.jsonl]`; each is checked against f64 before it is timed.
+`python -m bench programs [NAME ...] [-o FILE.jsonl]`; each is checked against f64 before it is timed: on random
+numbers, and on whole ones bit by bit where its functions are exact.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from typing import Any
 import attrs
 
 from fireiron import matmul
+from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import FireironError
+from fireiron.front.verification import make
 from fireiron.schedules import fused, hopper
 
-from .arrays import Arrays, torch_module
+from .arrays import Arrays, tensor, torch_module
 from .cases import Case
 from .measure import here, why_not_timed
 from .results import write
@@ -45,6 +48,7 @@ class Program:
         roundings: to f16 on the way to the result.
         equal_work: by name, what does as much without the same result.
         given: makes operands that are not drawn from normal numbers, by name.
+        smooth: whether it computes functions that round (silu): then no run is exact.
     """
 
     name: str
@@ -55,6 +59,7 @@ class Program:
     roundings: int = 1
     equal_work: Mapping[str, Bind] = attrs.field(factory=dict[str, Bind])
     given: Mapping[str, Callable[[Any], Any]] = attrs.field(factory=dict[str, Callable[[Any], Any]])
+    smooth: bool = False
 
     @property
     def kind(self) -> str:
@@ -195,6 +200,7 @@ def _programs() -> list[Program]:
             lambda torch, t: torch.nn.functional.silu(t["X"] @ t["Wg"].T) * (t["X"] @ t["Wu"].T),
             {"torch, four kernels": _gated},
             4.0 * 4096 * 14336 * 4096,
+            smooth=True,
         ),
     ]
     found.append(
@@ -268,9 +274,12 @@ def _timed(program: Program) -> dict[str, Any]:
     torch, timer = torch_module(), TorchTimer()
     line: dict[str, Any] = {"program": program.name}
     try:
-        kernel = program.make().compile()
+        schedule = program.make()
+        kernel = schedule.compile()
     except FireironError as error:
         return {**line, "problem": str(error).splitlines()[0]}
+    if not program.smooth and (count := _differing(torch, schedule, kernel, program)):
+        return {**line, "problem": f"wrong: {count} elements of a run on whole numbers differ from the exact result"}
     sets = _sets(torch, kernel, program)
     given, out = sets[0]
     kernel(*given.values(), out=out)
@@ -296,6 +305,22 @@ def _timed(program: Program) -> dict[str, Any]:
     line["tflops"] = program.flops / ours * 1e-6
     line["ratios"] = {name: found.median_us / ours for name, found in times.items() if name != "fireiron"}
     return line
+
+
+def _differing(torch: Any, schedule: Any, kernel: Any, program: Program) -> int:
+    """Run on whole numbers, and count the elements that are not what f64 gives."""
+    data = make("exact", schedule, kernel.interface, {})
+    given = {
+        p.name: program.given[p.name](torch)
+        if p.name in program.given
+        else tensor(data.arrays[p.name], find_dtype(p.dtype), "cuda")
+        for p in kernel.interface.inputs
+    }
+    (output,) = kernel.interface.outputs
+    out = tensor(data.arrays[output.name], find_dtype(output.dtype), "cuda")
+    kernel(*given.values(), out=out)
+    wanted = program.exact(torch, {name: x.double() if x.is_floating_point() else x for name, x in given.items()})
+    return int((out != wanted.to(out.dtype)).sum())
 
 
 def _sets(torch: Any, kernel: Any, program: Program) -> list[tuple[dict[str, Any], Any]]:
