@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 import attrs
 
 from fireiron.base.errors import SpecError
 
+# Clusters of blocks; barriers that count bytes; launches that begin before the one ahead has ended; roles that hand on
+# registers.
+Feature: TypeAlias = Literal["clusters", "counting barriers", "dependent launches", "register budgets"]
 KIB = 1024
 MIB = 1024 * KIB
 
@@ -61,7 +66,7 @@ class Arch:
     Args:
         name: what compilers call it (`sm_90a`).
         number: compute capability as an integer (90 for 9.0).
-        features: instruction families that it compiles, by name.
+        features: what it can beside its instructions.
         shared_per_block: bytes that one block may have, static and dynamic, after opting in.
         shared_per_sm: bytes that all blocks of an SM share, what the system reserves included.
         shared_reserved: bytes that the system takes from an SM for each block.
@@ -80,7 +85,7 @@ class Arch:
 
     name: str
     number: int
-    features: tuple[str, ...]
+    features: tuple[Feature, ...]
     shared_per_block: int
     shared_per_sm: int
     shared_reserved: int
@@ -116,8 +121,8 @@ class Arch:
         """
         return native(90) if self.number == 90 else self
 
-    def has(self, feature: str) -> bool:
-        """Say whether the target compiles an instruction family."""
+    def has(self, feature: Feature) -> bool:
+        """Say whether the target can do something."""
         return feature in self.features
 
     def runs_on(self, number: int) -> bool:
@@ -135,23 +140,12 @@ class Arch:
         return self.name
 
 
-# The smallest compute capability of each family.
+# The smallest compute capability of each ability of a target; what instructions need, their rows say.
 # Source: PTX ISA, "Target ISA Notes" of each instruction; compiled with NVRTC 13.
-_SINCE = {
-    "mma.m8n8k4": 70, "wmma.f16": 70, "wmma.s8": 72, "ldmatrix": 75, "mma.m16n8k8": 75, "mma.s8": 75, "tanh.approx": 75,
-    "mma.m16n8k16": 80, "mma.bf16": 80, "mma.tf32": 80, "cp.async": 80,
-    "mma.fp8": 89,
-    "tma": 90, "mbarrier.expect_tx": 90, "stmatrix": 90, "cluster": 90, "griddepcontrol": 90,
-}  # fmt: skip
-# Families that only one architecture's `a` target compiles, and setmaxnreg, which several share.
-_ACCELERATED = {
-    90: ("setmaxnreg", "wgmma"),
-    100: ("setmaxnreg", "tcgen05"),
-    103: ("setmaxnreg", "tcgen05"),
-    110: ("setmaxnreg", "tcgen05"),
-    120: ("setmaxnreg",),
-    121: ("setmaxnreg",),
-}
+_SINCE: dict[Feature, int] = {"clusters": 90, "counting barriers": 90, "dependent launches": 90}
+# What an `a` target adds, and who has one.
+_BUDGETS: tuple[Feature, ...] = ("register budgets",)
+_ACCELERATED = (90, 100, 103, 110, 120, 121)
 
 _GPUS = {
     70: Gpu("V100 SXM2 32GB", 80, 1530, 900, 64, 6 * MIB, "NVIDIA V100 data sheet; Volta whitepaper"),
@@ -204,11 +198,11 @@ _LIMITS = {
 
 def _row(number: int, accelerated: bool) -> Arch:
     block, sm, threads, blocks, source = _LIMITS[number]
-    common = tuple(feature for feature, since in _SINCE.items() if since <= number)
+    common: tuple[Feature, ...] = tuple(feature for feature, since in _SINCE.items() if since <= number)
     return Arch(
         name=f"sm_{number}{'a' if accelerated else ''}",
         number=number,
-        features=common + (_ACCELERATED[number] if accelerated else ()),
+        features=(*common, *_BUDGETS) if accelerated else common,
         shared_per_block=block * KIB,
         shared_per_sm=sm * KIB,
         # From 8.0 the system keeps 1 KiB of each block, and hands out 128 bytes at a time. Source: the guide, and

@@ -7,10 +7,30 @@ barrier after the wait.
 from __future__ import annotations
 
 from fireiron.algebra.layout import Layout
-from fireiron.language.atom import Atom, Operand
+from fireiron.language.atom import Atom, Flight, Operand
 from fireiron.language.levels import GL, SH, Thread
 
-GROUP = "cp.async"
+_HELPERS = (
+    (
+        "cp_async_commit",
+        """\
+__device__ __forceinline__ void cp_async_commit() {
+    asm volatile("cp.async.commit_group;" : : : "memory");
+}
+""",
+    ),
+    (
+        "cp_async_wait",
+        """\
+template <int pending>
+__device__ __forceinline__ void cp_async_wait() {
+    asm volatile("cp.async.wait_group %0;" : : "n"(pending) : "memory");
+}
+""",
+    ),
+)
+
+FLIGHT = Flight("cp.async", "copies", _HELPERS)
 
 
 def _row(nbytes: int) -> Atom:
@@ -53,7 +73,7 @@ __device__ __forceinline__ void cp_async_if_{nbytes}B(void* dst, const void* src
         masked_cuda=masked,
         masked_call=f"cp_async_if_{nbytes}B(&{{dst}}, &{{src}}, {{write}});",
         nbytes=nbytes,
-        completion=GROUP,
+        completion=FLIGHT.name,
         clocks=nbytes,
     )
 

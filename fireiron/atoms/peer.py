@@ -48,6 +48,7 @@ def _row(nbytes: int) -> Atom:
         ),
         call=f"load_peer_{nbytes}B(&{{dst}}, &{{src}}, {{peer}});",
         nbytes=nbytes,
+        peer=True,
         # As from one's own shared memory: what it takes longer to arrive is hidden by asking early.
         clocks=4 * words,
     )

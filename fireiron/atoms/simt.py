@@ -78,6 +78,7 @@ def _row(
         call=call,
         numpy=numpy,
         clocks=clocks,
+        lanes="fp32" if accumulator == f32 else "",
     )
 
 

@@ -14,19 +14,25 @@ from fireiron.atoms.cp_async import CP_ASYNC
 from fireiron.atoms.ldmatrix import LDMATRIX
 from fireiron.atoms.mma import MMA
 from fireiron.atoms.movmatrix import MOVMATRIX
+from fireiron.atoms.peer import LOADS as PEER_LOADS
 from fireiron.atoms.quadpair import QUADPAIR
 from fireiron.atoms.shuffle import SHUFFLES
 from fireiron.atoms.simt import SIMT
 from fireiron.atoms.stmatrix import STMATRIX
-from fireiron.atoms.tma import FAMILY, POLICIES, TMA, hinted
-from fireiron.atoms.wgmma import GROUP as WGMMA
+from fireiron.atoms.tma import FAMILY, TMA, hinted
+from fireiron.atoms.wgmma import FAMILY as WGMMA
 from fireiron.atoms.wgmma import WIDTHS, wgmma, wgmma_near
 from fireiron.atoms.wmma import WMMA, WMMA_MOVES
 from fireiron.base.contract import shown
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import count
-from fireiron.language.atom import Atom, Product
-from fireiron.language.levels import Level, Memory
+from fireiron.language.atom import POLICIES, Atom, Product
+from fireiron.language.levels import GL, Level, Memory
+
+__all__ = [
+    "PEER_LOADS", "SIMT", "TABLE", "Near", "box_move", "chosen_from", "every", "find",
+    "like", "matching", "nearest", "wide_products",
+]  # fmt: skip
 
 TABLE: tuple[Atom, ...] = (
     *SIMT, *MMA, *QUADPAIR, *WMMA, *LDMATRIX, *STMATRIX, *MOVMATRIX, *COPIES, *CP_ASYNC, *TMA, *SHUFFLES, *ATOMICS,
@@ -66,6 +72,34 @@ def find(name: str) -> Atom | None:
 def every() -> tuple[Atom, ...]:
     """List all rows, those of families included that are made when they are asked for."""
     return (*TABLE, *hinted(), *(atom for n in WIDTHS for atom in wgmma(n)))
+
+
+def box_move(
+    load: bool, rank: int, span: int, hint: str = "", multicast: bool = False, adding: bool = False
+) -> Atom | None:
+    """Find the instruction that moves a box of so many dimensions, to rows of `span` bytes or from them.
+
+    Example:
+        >>> box_move(True, 2, 128).name, box_move(False, 3, 0, adding=True).name
+        ('tma.load.2d.128B', 'tma.add.3d.0B')
+    """
+    for row in hinted() if hint else TMA:
+        source = row.operands[0]
+        found = (source.memory == GL, row.rank, max(o.span for o in row.operands), row.hint, row.multicast)
+        if found == (load, rank, span, hint, multicast) and bool(row.adding) == adding:
+            return row
+    return None
+
+
+def like(atom: Atom, multicast: bool = False, adding: bool = False) -> Atom | None:
+    """Find the instruction that moves a box as another one does, to several blocks, or adding it."""
+    span = max(o.span for o in atom.operands)
+    return box_move(atom.operands[0].memory == GL, atom.rank, span, atom.hint, multicast, adding)
+
+
+def wide_products() -> tuple[Atom, ...]:
+    """List the products whose results come later than they are issued: the fastest ones, one width of each."""
+    return wgmma(64)
 
 
 def _rows(name: str) -> tuple[Atom, ...]:

@@ -9,19 +9,46 @@ Any of them may carry a hint: how long the L2 cache should keep the lines that i
 from __future__ import annotations
 
 from functools import cache
-from typing import Literal, TypeAlias, get_args
+from typing import Literal
 
+from fireiron.algebra.dtypes import bf16, f16, f32, i32
 from fireiron.algebra.layout import Layout
-from fireiron.language.atom import Atom, Operand
+from fireiron.language.atom import POLICIES, SPANS, Atom, Flight, Operand, Policy
 from fireiron.language.levels import GL, SH, Memory, Thread
 
-GROUP = "bulk"
+_HELPERS = (
+    (
+        "bulk_commit",
+        """\
+__device__ __forceinline__ void bulk_commit() {
+    asm volatile("cp.async.bulk.commit_group;" : : : "memory");
+}
+""",
+    ),
+    (
+        "bulk_wait",
+        """\
+template <int pending>
+__device__ __forceinline__ void bulk_wait() {
+    asm volatile("cp.async.bulk.wait_group %0;" : : "n"(pending) : "memory");
+}
+""",
+    ),
+    (
+        "bulk_wait_read",
+        """\
+template <int pending>
+__device__ __forceinline__ void bulk_wait_read() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" : : "n"(pending) : "memory");
+}
+""",
+    ),
+)
+STORES = Flight("bulk", "stores", _HELPERS)
+LOADS = Flight("mbarrier", "loads")
+ADDED = (f16, bf16, f32, i32)  # element types that stores may add
 FAMILY = "tma."
-SPANS = (128, 64, 32, 0)
 RANKS = (2, 3, 4, 5)
-# Lines go before others, after others, in their turn, or in the turn that they had.
-Policy: TypeAlias = Literal["evict_first", "evict_last", "evict_normal", "evict_unchanged"]
-POLICIES: tuple[Policy, ...] = get_args(Policy)
 _SECTION = "PTX ISA 9.7.9.27.1, cp.async.bulk.tensor"
 _HINT_SECTION = f"{_SECTION}: .level::cache_hint; createpolicy.fractional"
 _SHARED = "static_cast<unsigned>(__cvta_generic_to_shared({}))"
@@ -114,7 +141,11 @@ def _row(
         source=_HINT_SECTION if hinted else _SECTION,
         cuda=wrapper if policy is None else _policy(policy) + wrapper,
         call=f"{call}({arguments}{hint}, {{coordinates}});",
-        completion="mbarrier" if what == "load" else GROUP,
+        completion=(LOADS if what == "load" else STORES).name,
+        rank=rank,
+        hint=policy or "",
+        multicast=peers,
+        adding=ADDED if what == "add" else (),
         clocks=1.0,
     )
 

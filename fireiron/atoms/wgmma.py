@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fireiron.algebra.dtypes import DType, bf16, e4m3, e5m2, f16, f32, i8, i32, tf32, u8
 from fireiron.algebra.elements import read
 from fireiron.algebra.layout import Layout
-from fireiron.language.atom import Atom, Meaning, Operand
+from fireiron.language.atom import Atom, Flight, Meaning, Operand
 from fireiron.language.levels import FR, SH, Warpgroup
 
 if TYPE_CHECKING:
@@ -20,7 +20,36 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-GROUP = "wgmma"
+FAMILY = "wgmma"
+_HELPERS = (
+    (
+        "wgmma_fence",
+        """\
+__device__ __forceinline__ void wgmma_fence() {
+    asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
+}
+""",
+    ),
+    (
+        "wgmma_commit",
+        """\
+__device__ __forceinline__ void wgmma_commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
+}
+""",
+    ),
+    (
+        "wgmma_wait",
+        """\
+template <int pending>
+__device__ __forceinline__ void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(pending) : "memory");
+}
+""",
+    ),
+)
+FLIGHT = Flight("wgmma", "products", _HELPERS)
+FENCE = ("registers", "wgmma_fence")  # kind of the fence before it, and the function
 ROWS = 64
 KEPT_OF_FP8 = 13  # measured on an H200: sums of 8-bit floats are cut below so many bits of the largest addend
 ARCH = 90  # alone: its `a` target, and no later one (PTX ISA, target notes of wgmma)
@@ -131,7 +160,7 @@ def _row(n: int, inputs: DType, acc: DType, held: bool) -> Atom:
     a = (
         Operand("A", FR, inputs, (ROWS, k), fragment)
         if held
-        else Operand("A", SH, inputs, (ROWS, k), _whole(ROWS, k), span=128)
+        else Operand("A", SH, inputs, (ROWS, k), _whole(ROWS, k), span=128, descriptor="wgmma_operand")
     )
     return Atom(
         name=f"wgmma.m64n{n}k{k}.{acc.name}.{inputs.name}{'.ra' if held else ''}",
@@ -140,7 +169,7 @@ def _row(n: int, inputs: DType, acc: DType, held: bool) -> Atom:
         unit=Warpgroup,
         operands=(
             a,
-            Operand("B", SH, inputs, (k, n), _whole(k, n), span=128),
+            Operand("B", SH, inputs, (k, n), _whole(k, n), span=128, descriptor="wgmma_operand"),
             Operand("C", FR, acc, (ROWS, n), d, "update"),
         ),
         arch=ARCH,
@@ -148,7 +177,8 @@ def _row(n: int, inputs: DType, acc: DType, held: bool) -> Atom:
         source=_SECTION,
         cuda=DESCRIPTOR + _wrapper(function, n, inputs, acc, held),
         call=f"{function}{majors if inputs.nbytes == 2 else ''}(&{{C}}, {a_text}, {{B.descriptor}}, {{accumulate}});",
-        completion=GROUP,
+        completion=FLIGHT.name,
+        before="registers",
         zeroes=True,
         kept=KEPT_OF_FP8 if inputs in (e4m3, e5m2) else 0,
         numpy=_meaning(inputs, fragment if held else None, d),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fireiron.algebra.arch import ARCHS, Arch
+from fireiron.algebra.arch import ARCHS, Arch, Feature
 from fireiron.algebra.arch import arch as find_arch
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import nbytes as human
@@ -26,15 +26,20 @@ def features_fit(link: Decomposition, arch: str) -> None:
     """
     target = find_arch(arch).target
     fix = ""
+    needed: list[tuple[Feature, str]] = []
     match link:
         case Tile(level=level):
-            needed = (("cluster", "clusters of blocks"),) if level is not None and level.name == Cluster.name else ()
-            needed += (("griddepcontrol", DEPENDENT),) if link.dependent else ()
+            if level is not None and level.name == Cluster.name:
+                needed.append(("clusters", "clusters of blocks"))
+            if link.dependent:
+                needed.append(("dependent launches", DEPENDENT))
         case Split(reduce=ByCluster()):
-            needed, fix = (("cluster", "clusters of blocks"),), WITHOUT_CLUSTER
+            needed.append(("clusters", "clusters of blocks"))
+            fix = WITHOUT_CLUSTER
         case Split(specialised=Specialised(registers=registers)):
-            needed = (("mbarrier.expect_tx", "roles that load by bulk copies"),)
-            needed += (("setmaxnreg", "register budgets of roles"),) if registers else ()
+            needed.append(("counting barriers", "roles that load by bulk copies"))
+            if registers:
+                needed.append(("register budgets", "register budgets of roles"))
         case _:
             return
     for feature, what in needed:
@@ -44,18 +49,18 @@ def features_fit(link: Decomposition, arch: str) -> None:
             )
 
 
-def first_with(feature: str, arch: Arch) -> str:
-    """Name the target that compiles an instruction family: the same number's where there is one, else the first."""
+def first_with(feature: Feature, arch: Arch) -> str:
+    """Name the target that can do something: the same number's where there is one, else the first."""
     found = [row for row in ARCHS if row.has(feature)]
     return next((row.name for row in found if row.number == arch.number), found[0].name)
 
 
-def without(feature: str) -> str:
-    """Say what to do where an instruction family is missing."""
+def without(feature: Feature) -> str:
+    """Say what to do where a target cannot do something."""
     return {
-        "cluster": "drop the tile to Cluster: tile to Block first",
-        "griddepcontrol": "drop dependent()",
-        "setmaxnreg": "drop registers=, or compile for that target: its suffix a is what adds them",
+        "clusters": "drop the tile to Cluster: tile to Block first",
+        "dependent launches": "drop dependent()",
+        "register budgets": "drop registers=, or compile for that target: its suffix a is what adds them",
     }.get(feature, "drop specialize(), and load by cp_async() in a pipeline")
 
 

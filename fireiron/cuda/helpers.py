@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from fireiron.atoms.flights import HELPERS_OF_FLIGHTS
+
 # A conversion that two roundings would spoil goes through f32 with a sticky last bit: truncated, then set where
 # something was lost.
 _FROM_DOUBLE: Final = """\
@@ -231,50 +233,7 @@ __device__ __forceinline__ unsigned char saturate_u8(int x) {
     return max(0, min(255, x));
 }
 """,
-    "cp_async_commit": """\
-__device__ __forceinline__ void cp_async_commit() {
-    asm volatile("cp.async.commit_group;" : : : "memory");
-}
-""",
-    "cp_async_wait": """\
-template <int pending>
-__device__ __forceinline__ void cp_async_wait() {
-    asm volatile("cp.async.wait_group %0;" : : "n"(pending) : "memory");
-}
-""",
-    "wgmma_fence": """\
-__device__ __forceinline__ void wgmma_fence() {
-    asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
-}
-""",
-    "wgmma_commit": """\
-__device__ __forceinline__ void wgmma_commit() {
-    asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
-}
-""",
-    "wgmma_wait": """\
-template <int pending>
-__device__ __forceinline__ void wgmma_wait() {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(pending) : "memory");
-}
-""",
-    "bulk_commit": """\
-__device__ __forceinline__ void bulk_commit() {
-    asm volatile("cp.async.bulk.commit_group;" : : : "memory");
-}
-""",
-    "bulk_wait": """\
-template <int pending>
-__device__ __forceinline__ void bulk_wait() {
-    asm volatile("cp.async.bulk.wait_group %0;" : : "n"(pending) : "memory");
-}
-""",
-    "bulk_wait_read": """\
-template <int pending>
-__device__ __forceinline__ void bulk_wait_read() {
-    asm volatile("cp.async.bulk.wait_group.read %0;" : : "n"(pending) : "memory");
-}
-""",
+    **HELPERS_OF_FLIGHTS,
     "fence_proxy_async": """\
 __device__ __forceinline__ void fence_proxy_async() {
     asm volatile("fence.proxy.async.shared::cta;" : : : "memory");

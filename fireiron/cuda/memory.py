@@ -59,12 +59,14 @@ class Element:
         number: prints index expressions.
         k_first: whether the contracted dimension is a tile's first (B) and not its last (A).
         constants: variables whose values the compiler knows.
+        encode: the function that makes a descriptor of a tile's place.
     """
 
     view: View
     number: Numbers
     k_first: bool = False
     constants: Collection[str] = ()
+    encode: str = ""
 
     @property
     def name(self) -> str:
@@ -84,7 +86,7 @@ class Element:
 
     @property
     def descriptor(self) -> str:
-        """Print a tile in swizzled spans as wgmma's operand.
+        """Print a tile in swizzled spans as the operand of an instruction that addresses it as a whole.
 
         The part of its place that the compiler knows is kept apart, since it can be added once the rest is encoded.
         """
@@ -105,7 +107,7 @@ class Element:
                 rest = rest + term
         mode = {3: 1, 2: 2, 1: 3}[swizzle.bits]
         return (
-            f"wgmma_operand<{mode}, {lead}, {8 * span}>"
+            f"{self.encode}<{mode}, {lead}, {8 * span}>"
             f"(&{self.view.buffer.name}[{self.number(rest)}], {self.number(known * nbytes)})"
         )
 

@@ -25,6 +25,7 @@ from fireiron.algebra.expr import (
     terms,
 )
 from fireiron.algebra.scalar import Custom, parts
+from fireiron.atoms.flights import FENCES
 from fireiron.base.errors import CheckError
 from fireiron.base.text import Writer
 from fireiron.cuda import micro
@@ -270,7 +271,7 @@ class Body:
         """Print an atom's call under its masks, and keep its wrapper."""
         atom = call.atom
         fields: dict[str, object] = {
-            o.role: Element(v, self.number, o.role == "B", self.constants)
+            o.role: Element(v, self.number, o.role == "B", self.constants, o.descriptor)
             for o, v in zip(atom.operands, call.views, strict=True)
         }
         for view in call.views:
@@ -349,7 +350,7 @@ def _same_in_warps(value: Expr, threads: int) -> bool:
 
 _FENCES = {
     "proxy.async": "fence_proxy_async",
-    "wgmma": "wgmma_fence",
+    **FENCES,
     "barrier.init": "fence_barrier_init",
     "grid.wait": "grid_wait",
     "grid.launch": "grid_launch",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from fireiron.algebra.arch import Arch
 from fireiron.algebra.expr import as_int
-from fireiron.atoms.wgmma import wgmma
+from fireiron.atoms.table import wide_products
 from fireiron.base.errors import Finding
 from fireiron.estimate import resources
 from fireiron.estimate.registers import least_registers
@@ -54,14 +54,16 @@ def findings(
 
 def slower_path(kernel: Kernel, arch: Arch) -> Iterator[Finding]:
     """Note products of warps where warpgroups would multiply the same types at twice the rate, and what stops them."""
-    if not arch.target.has("wgmma"):
+    rows = [row for row in wide_products() if not row.missing_on(arch.number)]
+    faster = {tuple(o.dtype for o in row.operands): row.family for row in rows}
+    if not faster:
         return
-    faster = {tuple(o.dtype for o in row.operands) for row in wgmma(64)}
     for site in sites(kernel.body):
         call = site.statement
         if not isinstance(call, Call) or call.atom.kind != "MatMul" or call.atom.unit != Warp:
             continue
-        if tuple(operand.dtype for operand in call.atom.operands) not in faster:
+        family = faster.get(tuple(operand.dtype for operand in call.atom.operands))
+        if family is None:
             continue
         why = "".join(
             f"; lines of {p.buffer.name} lie {pitch} B apart, and tensor maps take multiples of {MAP_UNIT}"
@@ -70,7 +72,7 @@ def slower_path(kernel: Kernel, arch: Arch) -> Iterator[Finding]:
         )
         yield Finding(
             "slower-path",
-            f"{call.atom.name} multiplies at about half the rate of wgmma on {arch}{why}",
+            f"{call.atom.name} multiplies at about half the rate of {family} on {arch}{why}",
             "note",
             fix="use hopper.gemm on lines that start at multiples of 16 bytes; of elements that are not 16-bit, store "
             "A and B with K contiguous (layout TN)",

@@ -242,7 +242,7 @@ def _work(kernel: Kernel, everything: tuple[Site, ...], values: Mapping[str, int
         warps = known.warps(known.mask(*site.guards))
         match statement:
             case Call(atom=atom) if atom.kind == "MatMul":
-                narrow = F32_LANES / arch.gpu.fp32_lanes if atom.name.startswith("fma.f32") else 1.0
+                narrow = F32_LANES / arch.gpu.fp32_lanes if atom.lanes == "fp32" else 1.0
                 math[atom.name] = math.get(atom.name, 0.0) + warps * atom.clocks_on(arch.number) * narrow
                 flops += 2.0 * float(np.prod(atom.shape)) * warps * WARP / (atom.unit.size or 1)
                 slots += warps

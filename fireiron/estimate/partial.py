@@ -10,7 +10,7 @@ import attrs
 
 from fireiron.algebra.dtypes import DType, default_accumulator
 from fireiron.algebra.layout import Layout
-from fireiron.atoms.simt import SIMT
+from fireiron.atoms.table import SIMT
 from fireiron.base.errors import Finding
 from fireiron.base.link import Link
 from fireiron.base.place import Place

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 import attrs
 import numpy as np
 
-from fireiron.algebra.arch import Arch
+from fireiron.algebra.arch import Arch, Feature
 from fireiron.algebra.expr import Expr, evaluate, free
 from fireiron.algebra.occupancy import Occupancy, occupancy
-from fireiron.atoms.peer import LOADS
 from fireiron.base.errors import Finding
 from fireiron.base.link import Link
 from fireiron.base.text import count as counted
@@ -163,17 +162,17 @@ def limits(kernel: Kernel, arch: Arch, sizes: Mapping[str, int] | None) -> Itera
 def features(kernel: Kernel, arch: Arch, everything: tuple[Site, ...]) -> Iterator[Finding]:
     """Find what the architecture does not compile: clusters, roles and their budgets, atoms."""
     ring = next((s for s in walk(kernel.body) if isinstance(s, Await) and not s.wide), None)
-    wanted: list[tuple[str, str, Link | None, str]] = []
+    wanted: list[tuple[Feature, str, Link | None, str]] = []
     if kernel.cluster > 1:
-        sums = next((s for s in everything if isinstance(s.statement, Call) and s.statement.atom in LOADS), None)
+        sums = next((s for s in everything if isinstance(s.statement, Call) and s.statement.atom.peer), None)
         link, fix = (top(kernel).link, "") if sums is None else (sums.link, WITHOUT_CLUSTER)
-        wanted.append(("cluster", "clusters of blocks", link, fix))
+        wanted.append(("clusters", "clusters of blocks", link, fix))
     if kernel.dependent:
-        wanted.append(("griddepcontrol", DEPENDENT, top(kernel).link, ""))
+        wanted.append(("dependent launches", DEPENDENT, top(kernel).link, ""))
     if ring is not None:
-        wanted.append(("mbarrier.expect_tx", "roles that load by bulk copies", ring.link, ""))
+        wanted.append(("counting barriers", "roles that load by bulk copies", ring.link, ""))
         if any(role.registers for role in roles_of(kernel)):
-            wanted.append(("setmaxnreg", "register budgets of roles", ring.link, ""))
+            wanted.append(("register budgets", "register budgets of roles", ring.link, ""))
     for feature, what, link, fix in wanted:
         if not arch.target.has(feature):
             message = f"{what} need {first_with(feature, arch)}, not {arch}"

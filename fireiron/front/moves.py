@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fireiron.algebra.dtypes import dtype as find_dtype
-from fireiron.atoms.tma import POLICIES, SPANS, Policy
 from fireiron.base.contract import checked, checks
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import here
@@ -11,7 +10,7 @@ from fireiron.check import links as rules
 from fireiron.front.chain import Chain, LoadRefinements, Strategy, TileRefinements
 from fireiron.front.roles import SRC, Role
 from fireiron.front.verbs import Verbs
-from fireiron.language.atom import Atom
+from fireiron.language.atom import POLICIES, SPANS, Atom, Policy
 from fireiron.language.decompositions import Microkernel, Own, Strided, Widest
 from fireiron.language.levels import FR, GL, RF, SH, Level, Memory, Thread, Warp
 from fireiron.language.tensor import Order, RowMajor, Tensor
@@ -256,8 +255,11 @@ def tma(span: int = 128, *, l2: Policy | None = None) -> Strategy:
             whole = width if extent is None else extent
             sizes.append(min(whole, width) if contiguous and span else _part(whole))
         batch = 1 if len(move.residual.sizes) == 3 else None
-        name = f"tma.{'load' if load else 'store'}.{len(move.residual.sizes)}d.{span}B{f'.{l2}' if l2 else ''}"
-        return move.tile(*sizes, batch=batch).unroll().tile(*sizes, batch=batch).to(Thread, units=1).done(name)
+        from fireiron.atoms.table import box_move
+
+        row = box_move(load, len(move.residual.sizes), span, l2 or "")
+        assert row is not None
+        return move.tile(*sizes, batch=batch).unroll().tile(*sizes, batch=batch).to(Thread, units=1).done(row.name)
 
     return strategy
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import attrs
 
@@ -19,6 +19,31 @@ Meaning: TypeAlias = "Callable[..., np.ndarray[Any, Any]]"
 Product: TypeAlias = Literal["mul", "xor", "and"]
 
 
+# Bytes of the rows in which shared memory may be swizzled, 0 for plain rows.
+SPANS = (128, 64, 32, 0)
+# What the L2 cache does with lines: they go before others, after others, in their turn, or in the turn that they had.
+Policy: TypeAlias = Literal["evict_first", "evict_last", "evict_normal", "evict_unchanged"]
+POLICIES: tuple[Policy, ...] = get_args(Policy)
+# What is in flight: copies that a thread starts and sees first itself; products that hold registers of their unit;
+# boxes that a thread stores; boxes whose bytes an mbarrier counts as they land.
+Flying: TypeAlias = Literal["copies", "products", "stores", "loads"]
+
+
+@attrs.frozen
+class Flight:
+    """Say how instructions are awaited that end later than they are issued.
+
+    Args:
+        name: of the group, in `Commit`, `Wait` and an atom's `completion`.
+        kind: what is in flight.
+        helpers: CUDA functions, by name: `<name>_commit`, `<name>_wait`, and a fence where one is needed.
+    """
+
+    name: str
+    kind: Flying
+    helpers: tuple[tuple[str, str], ...] = ()
+
+
 @attrs.frozen
 class Operand:
     """Say what an atom takes in one of its operand places.
@@ -32,6 +57,7 @@ class Operand:
         access: read, write, or both: what a bulk copy updates it adds to.
         span: bytes of the rows in which shared memory must hold it, swizzled (128, 64, 32), or 0 where any place
             will do: then each thread addresses its own elements.
+        descriptor: the CUDA function template that encodes the place of such rows, "" where none is needed.
         opaque: the name of a fragment whose layout the ISA leaves open, or "": such a one agrees with those of its own
             name alone, and `layout` merely stands in for the hardware's.
         align: bytes by which the tile's first element must be aligned, 0 where the vector's own size says it.
@@ -49,6 +75,7 @@ class Operand:
     opaque: str = ""
     align: int = 0
     pitch: int = 0
+    descriptor: str = ""
 
     @property
     def registers(self) -> int:
@@ -79,8 +106,15 @@ class Atom:
         masked_call: the statement of a Move that does nothing where `{write}` is false by the instruction's own
             predicate, or "" where a branch must do.
         nbytes: bytes a Move carries (its dtype is then free and its operands' elements are bytes), else 0.
-        completion: the group (`cp.async`, `wgmma`, `bulk`) that is awaited before the result is there, `mbarrier` where
-            a barrier counts the bytes that land, or "" where it is there at once.
+        completion: name of the `Flight` that is awaited before the result is there, "" where the result is there at
+            once.
+        before: kind of the `Fence` that must stand between the last access of its registers and it, or "".
+        rank: dimensions of the box that it moves by a tensor map, 0 for other instructions.
+        hint: what it asks of the L2 cache, or "".
+        multicast: whether its box lands in several blocks of a cluster.
+        adding: element types that it adds to what is there, () where it overwrites.
+        peer: whether its source is the shared memory of another block of the cluster.
+        lanes: which lanes of an SM issue it, where architectures have different numbers of them (`fp32`), or "".
         zeroes: whether a MatMul can take C for zero, by the Call's `accumulate`.
         kept: bits of the sum's mantissa that the hardware keeps in one instruction, 0 for all of the accumulator's.
         numpy: meaning of a MatMul: numpy(a, b, c) -> new c. An operand in registers is an array (units, threads,
@@ -108,6 +142,13 @@ class Atom:
     masked_call: str = ""
     nbytes: int = 0
     completion: str = ""
+    before: Literal["", "registers"] = ""
+    rank: int = 0
+    hint: str = ""
+    multicast: bool = False
+    adding: tuple[DType, ...] = ()
+    peer: bool = False
+    lanes: Literal["", "fp32"] = ""
     zeroes: bool = False
     kept: int = 0
     numpy: Meaning | None = attrs.field(default=None, eq=False, repr=False)
@@ -128,6 +169,11 @@ class Atom:
         if not self.last or arch <= self.last:
             return ""
         return f"is for sm_{self.arch} {'alone' if self.last == self.arch else f'to sm_{self.last}'}, not sm_{arch}"
+
+    @property
+    def family(self) -> str:
+        """Give the first word of its name."""
+        return self.name.split(".")[0]
 
     def operand(self, role: str) -> Operand:
         """Find an operand by its role."""

@@ -7,10 +7,10 @@ from typing import TypeAlias
 
 import attrs
 
+from fireiron.atoms.flights import flying
 from fireiron.estimate.model import GL_LATENCY, L2_NBYTES_PER_CLOCK, ROUND_CLOCKS
 from fireiron.show.schedule_time import Box, Fill, Mark, Policy, Row, Timeline, joined, label_of, row_of
 from fireiron.simulate.events import Event, Point, Touch, Trace
-from fireiron.simulate.groups import BULK_LOAD, BULK_STORE, WGMMA
 
 PARTITIONS = 4  # sub-partitions of an SM, each issuing for its own warps
 WARP = 32
@@ -174,7 +174,14 @@ class Clock:
         left = f", {event.pending} stay in flight" if event.pending else ""
         if shown > at:
             # Products that a role started itself are no stall: the tensor cores are busy.
-            self._box(event, "wait", at, shown, f"wait {event.what}{left}", 0.0 if event.group == WGMMA else ready - at)
+            self._box(
+                event,
+                "wait",
+                at,
+                shown,
+                f"wait {event.what}{left}",
+                0.0 if flying(event.group) == "products" else ready - at,
+            )
         self.now[who] = shown
 
     def _is_epilogue(self, event: Event) -> bool:
@@ -211,7 +218,7 @@ class Clock:
         if joins:
             end = start
         self.now[who] = end if flight is None or not self.modelled else start + ISSUE * event.count
-        if flight is not None and event.group == BULK_LOAD:
+        if flight is not None and flying(event.group) == "loads":
             for point in event.points:
                 self.phases[point] = max(self.phases.get(point, 0.0), flight.lands)
             self.arriving.setdefault(event.points[0], []).append(flight)
@@ -237,14 +244,14 @@ class Clock:
         if not self.modelled:
             return start, start + 1.0, _Flight(filled, start + 1.0, start + 1.0) if event.flies else None
         far = any(t.memory == "GL" for t in event.reads)
-        if event.group == WGMMA:  # the tensor cores take one product after the other
+        if flying(event.group) == "products":  # the tensor cores take one product after the other
             begin = max(start, self.busy.get((event.rank, "tensor"), 0.0))
             end = self.busy[event.rank, "tensor"] = begin + event.count * event.clocks
             return begin, end, _Flight((), end, end)
-        if event.group in (BULK_LOAD, BULK_STORE):
+        if flying(event.group) in ("loads", "stores"):
             way = (event.rank, event.group)
             gone = self.busy[way] = max(start, self.busy.get(way, 0.0)) + event.nbytes / L2_NBYTES_PER_CLOCK
-            lands = max(gone, start + GL_LATENCY) if event.group == BULK_LOAD else gone + GL_LATENCY
+            lands = max(gone, start + GL_LATENCY) if flying(event.group) == "loads" else gone + GL_LATENCY
             return start, start + ISSUE, _Flight(filled, gone, lands)
         warps = -(-(event.threads or self.trace.threads) // WARP)
         end = start + event.count * max(event.clocks, 1.0) * warps / PARTITIONS
@@ -254,7 +261,7 @@ class Clock:
     def _follow(self, event: Event, start: float, end: float, flight: _Flight | None) -> None:
         """Open the slots that an instruction fills, and keep those that it reads."""
         far = any(t.memory == "GL" for t in event.reads)
-        done = end if flight is None or event.group != BULK_STORE else flight.read
+        done = end if flight is None or flying(event.group) != "stores" else flight.read
         for touch in event.reads:
             if (event.rank, touch) in self.open:
                 found = self.open[event.rank, touch]

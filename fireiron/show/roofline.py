@@ -145,7 +145,7 @@ def roofs_of(kernel: Kernel, target: Arch) -> tuple[Roof, ...]:
             warps = 32 / (atom.unit.size or 32)
             each = 2.0 * math.prod(atom.shape) * warps / atom.clocks_on(target.number)
             rate = each * target.partitions * gpu.sms * gpu.clock_mhz * 1e-6
-            if atom.name.startswith("fma.f32"):
+            if atom.lanes == "fp32":
                 rate = min(rate, gpu.fp32_tflops)
             found[atom.name] = Roof(atom.name, rate)
     return tuple(found.values())

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Mapping
 from itertools import pairwise
 
+from fireiron.atoms.flights import flying
 from fireiron.base.errors import UsageError
 from fireiron.base.text import count
 from fireiron.estimate.model import GL_LATENCY
@@ -17,7 +18,6 @@ from fireiron.show.picture import Picture, wrapped
 from fireiron.show.schedule_time import Box, Fill, Mark, Policy, Row, Timeline
 from fireiron.show.svg import Drawing, width_of
 from fireiron.simulate.events import Touch, Trace
-from fireiron.simulate.groups import WGMMA
 from fireiron.simulate.trace import trace
 
 WIDTH = 760.0
@@ -95,7 +95,7 @@ def drawn(traced: Trace, policy: Policy) -> Picture:
     drawing.text(0, 12, f"{what}: {found.total:.0f} {unit}", bold=True)
     y = 16.0
     said = _SAID[policy]
-    if policy == "modelled" and any(event.group == WGMMA for event in traced.events):
+    if policy == "modelled" and any(flying(event.group) == "products" for event in traced.events):
         said += ", one wgmma after the other on the tensor cores"
     for line in said.splitlines():
         y += 14

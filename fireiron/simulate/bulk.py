@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
+from fireiron.atoms.flights import flying
 from fireiron.kernel.analysis.traffic import SECTOR, Traffic
 from fireiron.kernel.ir.statements import Call, TensorMap
 from fireiron.simulate.access import Env, steps_of
 from fireiron.simulate.barriers import Slot
 from fireiron.simulate.before import refuse_early
-from fireiron.simulate.groups import BULK_LOAD, BULK_STORE, Groups
+from fireiron.simulate.groups import Groups
 from fireiron.simulate.lanes import each
 from fireiron.simulate.leaves import both, refuse_flying
 from fireiron.simulate.memory import Storage
@@ -130,7 +131,7 @@ class BulkCopy:
         self.team = compiler.team
         self.statement = statement
         self.place = compiler.place(statement, statement.atom.name, scope)
-        self.loads = statement.atom.completion == BULK_LOAD
+        self.loads = flying(statement.atom.completion) == "loads"
         self.adds = statement.atom.operands[1].access == "update"
         views = [compiler.operand(view) for view in statement.views]
         self.far, self.near = views if self.loads else reversed(views)
@@ -239,7 +240,7 @@ class BulkCopy:
         self._charge("SH", "read", near, index)
         self._charge("GL", "write", far, target)
         store = Store(self.place, team, thread + 1, near, far, index, granules, target, self.adds)
-        team.groups.setdefault((BULK_STORE, lane), Groups()).open.append(store)
+        team.groups.setdefault((self.statement.atom.completion, lane), Groups()).open.append(store)
 
     def box(self, env: Env, lane: int) -> tuple[Array, Array, Array]:
         """Give the elements of the box in shared memory, which of them the tensor has, and where it has these."""

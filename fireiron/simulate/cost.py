@@ -34,7 +34,7 @@ from fireiron.kernel.ir.statements import (
     Turn,
     Wait,
 )
-from fireiron.simulate.groups import BULK_LOAD, BULK_STORE, DEFERRED, WGMMA
+from fireiron.simulate.groups import deferred
 
 STATEMENT_S = 1.0e-4  # planning and running one statement
 ELEMENT_S = 5.0e-9  # one element of one lane
@@ -82,9 +82,9 @@ def _statement(statement: Statement, env: Mapping[str, int], threads: int) -> fl
             return STATEMENT_S / 4
         case Roles(roles=roles):
             return sum(_body(role.body, env, role.threads) for role in roles)
-        case Call(atom=atom) if atom.completion in (BULK_LOAD, BULK_STORE):
+        case Call(atom=atom) if atom.rank:
             return COPY_S
-        case Call(atom=atom) if atom.completion == WGMMA:
+        case Call(atom=atom) if deferred(atom.completion):
             m, n, _ = atom.shape
             return threads / (atom.unit.size or threads) * (PRODUCT_S + SUM_S * m * n)
         case For(extent=extent, body=body):
@@ -114,7 +114,7 @@ def _is_nest(body: tuple[Statement, ...]) -> bool:
         return False
     if isinstance(last, For | If | Region):
         return _is_nest(last.body)
-    return isinstance(last, Compute) or (isinstance(last, Call) and last.atom.completion not in DEFERRED)
+    return isinstance(last, Compute) or (isinstance(last, Call) and not deferred(last.atom.completion))
 
 
 def _size(size: int | Expr, env: Mapping[str, int]) -> int:

@@ -16,7 +16,7 @@ from fireiron.kernel.analysis.traffic import Traffic
 from fireiron.kernel.ir.statements import Call
 from fireiron.language.atom import Operand as Taken
 from fireiron.simulate.access import Env, steps_of
-from fireiron.simulate.groups import WGMMA, Groups
+from fireiron.simulate.groups import Groups
 from fireiron.simulate.lanes import uniform
 from fireiron.simulate.leaves import Operand, both, refuse_flying
 from fireiron.simulate.meaning import converged
@@ -181,7 +181,7 @@ class DeferredMatMul:
         c.storage.fragment.busy[c.place] += 1
         c.storage.initialised[c.place] = True
         product = Product(self.place, team, unit, a, b, c, keeps, self.atom.numpy, self.flops)
-        team.groups.setdefault((WGMMA, int(unit[0])), Groups()).open.append(product)
+        team.groups.setdefault((self.atom.completion, int(unit[0])), Groups()).open.append(product)
 
     def _operand(self, number: int, operand: Operand, taken: Taken, env: Env, unit: Array) -> Tile | Held:
         storage, view = operand.storage, operand.view
@@ -241,7 +241,7 @@ class DeferredMatMul:
                 stale,
                 "missing-wgmma-fence",
                 "which other instructions may have touched since the last fence",
-                "put Fence('wgmma') before the first MatMul that uses them",
+                "put Fence('registers') before the first MatMul that uses them",
             )
         missing = ~storage.initialised[held.place]
         if reads and missing.any():

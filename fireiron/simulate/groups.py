@@ -6,10 +6,12 @@ from typing import Any, Protocol
 
 import attrs
 
-WGMMA = "wgmma"
-BULK_STORE = "bulk"
-BULK_LOAD = "mbarrier"
-DEFERRED = (WGMMA, BULK_STORE, BULK_LOAD)  # completions of what is done later, by agents of its own
+from fireiron.atoms.flights import flying
+
+
+def deferred(group: str) -> bool:
+    """Say whether what a group holds is done later, by agents of its own, and not by the thread that starts it."""
+    return flying(group) in ("products", "stores", "loads")
 
 
 class Work(Protocol):

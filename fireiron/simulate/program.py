@@ -48,7 +48,7 @@ from fireiron.simulate.access import Env, Value
 from fireiron.simulate.before import refuse_early
 from fireiron.simulate.bulk import BulkCopy
 from fireiron.simulate.deferred import DeferredMatMul
-from fireiron.simulate.groups import BULK_LOAD, BULK_STORE, DEFERRED, WGMMA
+from fireiron.simulate.groups import deferred
 from fireiron.simulate.leaves import SKIP, Leaf, Operand, Plan, as_true, asking, both
 from fireiron.simulate.machine import Event
 from fireiron.simulate.meaning import (
@@ -208,9 +208,9 @@ class Compiler:
                 return Step(lambda state, act: None)
             case Ask(view=view):
                 return Step(asking(self.operand(view), self.place(None, "prefetch", scope), self.team))
-            case Call(atom=atom) if atom.completion in (BULK_LOAD, BULK_STORE):
+            case Call(atom=atom) if atom.rank:
                 return Step(BulkCopy(self, statement, scope).run)
-            case Call(atom=atom) if atom.completion == WGMMA:
+            case Call(atom=atom) if deferred(atom.completion):
                 return Step(DeferredMatMul(self, statement, scope).run)
             case Call() | Compute() | Micro():
                 leaf = self.leaf(statement, scope)
@@ -296,7 +296,7 @@ class Compiler:
             case If(condition=condition, body=body):
                 nest = attrs.evolve(nest, steps=(*nest.steps, ("", self.value(condition))))
                 scope = attrs.evolve(scope, guard=scope.guard | scope.of(condition))
-            case Call(atom=atom) if atom.completion in DEFERRED:
+            case Call(atom=atom) if deferred(atom.completion):
                 return None
             case Call() | Compute():
                 return attrs.evolve(nest, leaf=self.leaf(statement, scope, nest.varying))

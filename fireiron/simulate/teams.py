@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from fireiron.atoms.flights import flying
 from fireiron.base.errors import SimulationError
 from fireiron.kernel.ir.statements import (
     Arrive,
@@ -26,7 +27,7 @@ from fireiron.kernel.ir.statements import (
     within,
 )
 from fireiron.simulate.barriers import Slot, unfinished
-from fireiron.simulate.groups import DEFERRED, WGMMA
+from fireiron.simulate.groups import deferred
 from fireiron.simulate.memory import registers, shared
 from fireiron.simulate.order import Order
 from fireiron.simulate.state import WIDE, Machine, Member, Team
@@ -47,7 +48,7 @@ def is_asynchronous(kernel: Kernel) -> bool:
         or any(
             isinstance(s, Roles | Turn | InitBarriers)
             or (isinstance(s, Fence) and not s.kind.startswith("grid."))
-            or (isinstance(s, Call) and s.atom.completion in DEFERRED)
+            or (isinstance(s, Call) and deferred(s.atom.completion))
             for s in walk(kernel.body)
         )
     )
@@ -131,7 +132,7 @@ def team_of(
     fragments = {
         view.buffer.name
         for statement in walk(body)
-        if isinstance(statement, Call) and statement.atom.completion == WGMMA
+        if isinstance(statement, Call) and flying(statement.atom.completion) == "products"
         for view in statement.views
     }
     storages = {**machine.storages, **member.shared}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, assert_never, cast
 
 import numpy as np
 
+from fireiron.atoms.flights import flying
 from fireiron.kernel.ir.statements import (
     THREAD,
     Advance,
@@ -27,7 +28,7 @@ from fireiron.language.levels import Level
 from fireiron.simulate.barriers import Slot, Turnstile
 from fireiron.simulate.before import has_waited, refuse_early
 from fireiron.simulate.flights import Flights
-from fireiron.simulate.groups import DEFERRED, WGMMA, Groups
+from fireiron.simulate.groups import Groups, deferred
 from fireiron.simulate.lanes import each, uniform
 from fireiron.simulate.machine import Arrival, Coroutine, Event, Fork, Standing, Waiting
 from fireiron.simulate.order import Array
@@ -200,7 +201,7 @@ class Waits:
 
     def commit(self, group: str, act: Act) -> None:
         """Close groups: of every thread or unit that is here, or of the whole team."""
-        if group in DEFERRED:
+        if deferred(group):
             for queue in self._queues(group, act):
                 queue.commit()
         else:
@@ -208,7 +209,7 @@ class Waits:
 
     def wait(self, group: str, pending: int, reads_only: bool, act: Act) -> None:
         """Land what must have landed, as late as this."""
-        if group not in DEFERRED:
+        if not deferred(group):
             self.team.flights.setdefault(group, Flights(self.team.machine)).wait(pending)
             return
         for queue in self._queues(group, act):
@@ -222,7 +223,8 @@ class Waits:
         for (name, first), queue in self.team.groups.items():
             if name != group:
                 continue
-            here = np.ones(1, bool) if act is None else act[0, first : first + (WARPGROUP if group == WGMMA else 1)]
+            unit = WARPGROUP if flying(group) == "products" else 1
+            here = np.ones(1, bool) if act is None else act[0, first : first + unit]
             if here.any() and not here.all():
                 place = self.compiler.place(None, group, self.scope)
                 idle = self.team.who(first + int(np.argmin(here)))
@@ -383,7 +385,7 @@ class Waits:
                 team.order.fence(threads)
             elif kind == "grid.wait":
                 has_waited(team, threads - team.offset)
-            elif kind == "wgmma":
+            elif kind == "registers":
                 for storage in team.storages.values():
                     if storage.fragment is not None:
                         storage.fragment.stale[:, threads - team.offset] = False

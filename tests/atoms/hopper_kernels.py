@@ -148,7 +148,7 @@ def wgmma_kernel(row: Atom, a: Tile | None, b: Tile, accumulate: bool = True) ->
     body += [
         Fence("proxy.async", "tiles are written before wgmma reads them"),
         Sync(Block, "all threads have written"),
-        Fence("wgmma", "accumulators are registers"),
+        Fence("registers", "accumulators are registers"),
         Call(
             row,
             (a_view, b.view(b_sh, rows_first=False), View(sums, as_expr(0), _vector(c.registers))),

@@ -25,10 +25,10 @@ def test_unknown_arch(name):
 
 
 def test_features_belong_to_their_targets():
-    assert [a.name for a in ARCHS if a.has("wgmma")] == ["sm_90a"]
-    assert not arch(75).has("cp.async")
-    assert arch(80).has("cp.async")
-    assert arch("sm_100a").has("tcgen05")
+    budgets = [a.name for a in ARCHS if a.has("register budgets")]
+    assert budgets == ["sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"]
+    assert not arch(89).has("clusters")
+    assert arch(90).has("clusters")
 
 
 def test_hopper_has_one_target():

@@ -370,7 +370,7 @@ class Ring:
         stride = 1 + self.slots if self.has("ahead") else 1
         body: tuple[Statement, ...] = (
             *(() if self.has("await") else (Await(full, slot, parity),)),
-            *(() if self.has("wgmma fence") else (Fence("wgmma"),)),
+            *(() if self.has("wgmma fence") else (Fence("registers"),)),
             *products,
             *(() if self.has("commit") else (Commit("wgmma"),)),
             *((*release, wait) if self.has("early release") else (wait, *release)),

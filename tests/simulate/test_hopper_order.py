@@ -330,7 +330,7 @@ class Product:
         parts: dict[str, Statement] = {
             "proxy": Fence("proxy.async"),
             "sync": Sync(Block, "operands are there"),
-            "fence": Fence("wgmma"),
+            "fence": Fence("registers"),
             "call": product if self.active == 128 else If(lt(thread, self.active), (product,)),
             "commit": Commit("wgmma"),
         }
@@ -341,7 +341,7 @@ class Product:
             For(i, as_expr(4), (k.fill(View(b, thread * 4 + i), 3.0),)),
             For(i, as_expr(8), (k.fill(View(x, i * 1), 2.0),)),
         )
-        again = (Fence("wgmma"), attrs.evolve(product, accumulate=None), Commit("wgmma"), *wait)
+        again = (Fence("registers"), attrs.evolve(product, accumulate=None), Commit("wgmma"), *wait)
         out = For(i, as_expr(16), (Compute(View(c, row * 32 + column), Arg(0, f32), (View(acc, i * 1),)),))
         body = (*fill, *self.before, *kept, *self.flying, *wait, *(again * (self.steps - 1)), out)
         return Kernel("mma", tuple(k.pointers), ONE, 128, 4096, tuple(k.buffers), body)

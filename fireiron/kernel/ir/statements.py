@@ -304,14 +304,14 @@ class Fence:
     """Order memory accesses of the threads that are here.
 
     Args:
-        kind: `proxy.async` (generic accesses before, asynchronous ones after), `wgmma` (registers written before,
-            wgmma after), `barrier.init` (initialised mbarriers before, others' use after), `grid.wait` (all of the
-            launch before, these threads' accesses of global memory after), `grid.launch` (which orders nothing: the
-            launch behind may begin, and must wait itself).
+        kind: `proxy.async` (generic accesses before, asynchronous ones after), `registers` (registers written before,
+            products in flight that use them after), `barrier.init` (initialised mbarriers before, others' use after),
+            `grid.wait` (all of the launch before, these threads' accesses of global memory after), `grid.launch` (which
+            orders nothing: the launch behind may begin, and must wait itself).
         reason: which edge needs it.
     """
 
-    kind: Literal["proxy.async", "wgmma", "barrier.init", "grid.wait", "grid.launch"]
+    kind: Literal["proxy.async", "registers", "barrier.init", "grid.wait", "grid.launch"]
     reason: str = ""
 
 

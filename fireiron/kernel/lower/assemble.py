@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import attrs
 
 from fireiron.algebra.expr import Var, as_expr, eq
-from fireiron.atoms.tma import GROUP as BULK
+from fireiron.atoms.flights import flying
 from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import (
     THREAD,
@@ -117,8 +117,9 @@ def _drain(context: Context) -> Body:
 
 def settle(math: Body) -> Body:
     """Wait, before the block ends, until bulk stores have read their sources."""
-    stores = any(isinstance(s, Call) and s.atom.completion == BULK for s in walk(math))
-    return (Wait(BULK, 0, reads_only=True),) if stores else ()
+    calls = (s.atom.completion for s in walk(math) if isinstance(s, Call))
+    groups = dict.fromkeys(group for group in calls if flying(group) == "stores")
+    return tuple(Wait(group, 0, reads_only=True) for group in groups)
 
 
 def place_barriers(

@@ -7,7 +7,7 @@ import attrs
 from fireiron.algebra.expr import Expr, as_expr, as_int
 from fireiron.algebra.index.ranges import divisor
 from fireiron.algebra.layout import Layout
-from fireiron.atoms.table import find
+from fireiron.atoms.table import like
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.ir.statements import Call, TensorMap, View
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of
@@ -68,7 +68,7 @@ def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
     steps = _steps(near, order, span, atom)
     described = _map(tensor, far, box, span, context)
     if mask is not None:
-        wide = find(atom.name + ".multicast")
+        wide = like(atom, multicast=True)
         assert wide is not None
         atom = wide
     coordinates = tuple(far.axes[d].offset for d in tensor.storage)

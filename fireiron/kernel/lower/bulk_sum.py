@@ -5,13 +5,13 @@ from __future__ import annotations
 import attrs
 
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Parameter, Scalar
+from fireiron.atoms.flights import flying
+from fireiron.atoms.table import chosen_from, like
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.lower.window import Partial, Window
+from fireiron.language.atom import Atom
 from fireiron.language.decompositions import Decomposition, Done, Epilog
 from fireiron.language.pointwise import Value
-
-STORE, ADD = "tma.store.", "tma.add."
-ADDED = ("f16", "bf16", "f32", "i32")  # element types that bulk stores add
 
 
 def added_in_bulk(link: Epilog, output: Window, partial: Partial) -> tuple[Value, tuple[Decomposition, ...]]:
@@ -34,15 +34,16 @@ def added_in_bulk(link: Epilog, output: Window, partial: Partial) -> tuple[Value
             "each block adds its own sum to C, and the epilog makes something else than alpha * A @ B + C of the whole",
             "write matmul(..., beta=1) and an epilog without ops, or drop reduce=by_tma()",
         )
-    if not isinstance(last, Done) or not isinstance(last.atom, str) or not last.atom.startswith(STORE):
+    stores = chosen_from(last.atom) if isinstance(last, Done) and isinstance(last.atom, str | Atom) else ()
+    adds = like(stores[0], adding=True) if stores and flying(stores[0].completion) == "stores" else None
+    if adds is None:
         raise _refused(
             partial, "C is not stored in bulk", "store by through_shared(..., tma()), or drop reduce=by_tma()"
         )
-    if dtype.name not in ADDED:
-        raise _refused(
-            partial, f"bulk stores do not add {dtype}", f"make C {', '.join(ADDED)}, or drop reduce=by_tma()"
-        )
-    return own, (*above, attrs.evolve(last, atom=last.atom.replace(STORE, ADD)))
+    if dtype not in adds.adding:
+        added = ", ".join(map(str, adds.adding))
+        raise _refused(partial, f"bulk stores do not add {dtype}", f"make C {added}, or drop reduce=by_tma()")
+    return own, (*above, attrs.evolve(last, atom=adds.name))
 
 
 def _refused(partial: Partial, fact: str, fix: str) -> DecompositionError:

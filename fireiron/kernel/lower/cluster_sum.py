@@ -15,8 +15,7 @@ import numpy as np
 
 from fireiron.algebra.expr import Expr, affine, as_expr, as_int, gt, lt, minimum, proves, substitute
 from fireiron.algebra.layout import Layout
-from fireiron.atoms.peer import LOADS
-from fireiron.atoms.table import matching
+from fireiron.atoms.table import PEER_LOADS, matching
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.analysis.ownership import SPAN, Access, Ownership, RegisterLoop
@@ -254,7 +253,7 @@ def _exchange(
     held, summed, shared = buffer_of(storage), buffer_of(result), buffer_of(staging)
     vec = temporary(f"{storage.name}_vec", storage, count, context)
     put = move(RF, SH, dtype, count)
-    (take,) = matching("Move", (count,), (dtype, dtype), (SH, RF), Thread, table=LOADS)
+    (take,) = matching("Move", (count,), (dtype, dtype), (SH, RF), Thread, table=PEER_LOADS)
 
     def place(register: Expr) -> Expr:
         return turn * (size * threads) + register * threads + thread * count

@@ -14,13 +14,12 @@ from math import gcd
 import attrs
 
 from fireiron.algebra.expr import Expr, Var, as_expr, as_int, ge, lt, maximum, proves, simplest
-from fireiron.atoms.cp_async import GROUP
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.ir.rewrite import masked, replaced
 from fireiron.kernel.ir.statements import Commit, For, If, Wait
 from fireiron.kernel.lower.context import Body, Context, Recur, State, descend
-from fireiron.kernel.lower.move import Copy, asynchronous, lower_copy, open_load
+from fireiron.kernel.lower.move import Copy, group_of, lower_copy, open_load
 from fireiron.kernel.lower.window import cut_chunk
 from fireiron.language.decompositions import Decomposition, Load, Split
 
@@ -58,8 +57,8 @@ class _Ring:
     finish: Body
 
     @property
-    def flying(self) -> bool:
-        return asynchronous(self.start)
+    def group(self) -> str:
+        return group_of(self.start)
 
     def present(self, chunk: Expr, body: Body) -> Body:
         """Run a body only where the chunk exists."""
@@ -78,7 +77,7 @@ class _Ring:
         out: Body = ()
         for d in range(self.flow.link.stages - 1):
             chunk = as_expr(d)
-            out += (*self._at((*self.start, *self.finish), chunk), *((Commit(GROUP),) if self.flying else ()))
+            out += (*self._at((*self.start, *self.finish), chunk), *((Commit(self.group),) if self.group else ()))
         return out
 
     def acquire(self, chunk: Expr) -> Body:
@@ -86,10 +85,11 @@ class _Ring:
         last = chunk + (self.flow.link.stages - 2)
         finish = () if as_int(chunk) == 0 else self._at(self.finish, last)
         start = self._at(self.start, last + 1)
-        if not self.flying:
+        group = self.group
+        if not group:
             return (*finish, *start)
         # Before fetches from a chunk, at most the n-2 newer ones may be in flight; groups count even where empty.
-        return (*finish, Wait(GROUP, self.flow.link.stages - 2), *start, Commit(GROUP))
+        return (*finish, Wait(group, self.flow.link.stages - 2), *start, Commit(group))
 
 
 def lower_flowing(link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:

@@ -9,7 +9,6 @@ from fireiron.algebra.expr import Expr, Var, and_, as_expr, gt, minimum, proves
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Arg, Cast, Constant, renumbered
 from fireiron.atoms.table import Near, chosen_from, matching, nearest
-from fireiron.atoms.tma import GROUP as BULK
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import count as in_words
 from fireiron.kernel.ir.statements import Binding, Buffer, Call, Compute, Fence, For, If, Micro, Region, View
@@ -58,9 +57,9 @@ def _bulk(chosen: Atom | str | None, state: State) -> Atom | None:
     """Find the bulk copy that a Move asks for; it fits by its rank."""
     if chosen is None:
         return None
-    rows = [atom for atom in chosen_from(chosen) if atom.completion in ("mbarrier", BULK)]
+    rows = [atom for atom in chosen_from(chosen) if atom.rank]
     rank = len(state.residual.sizes)
-    return next((atom for atom in rows if f".{rank}d." in atom.name), rows[0] if rows else None)
+    return next((atom for atom in rows if atom.rank == rank), rows[0] if rows else None)
 
 
 def _no_atom(
@@ -159,8 +158,8 @@ def _product(chosen: Atom | str | None, parts: tuple[str, str, str], state: Stat
         accumulate = None if parts[2] in state.accumulated else state.begun
         context.zeroed.add(sums.name)
     call = Call(found, tuple(views), accumulate=accumulate, link=state.link)
-    if found.completion and found.operand("A").memory.registers:
-        return (Fence("wgmma", "A is registers, written just now"), call)
+    if found.before and found.operand("A").memory.registers:
+        return (Fence(found.before, "A is registers, written just now"), call)
     return (call,)
 
 

@@ -25,9 +25,8 @@ from fireiron.algebra.expr import (
     substitute,
 )
 from fireiron.algebra.layout import Layout
-from fireiron.atoms.cp_async import GROUP
+from fireiron.atoms.flights import flying
 from fireiron.atoms.table import chosen_from
-from fireiron.atoms.tma import GROUP as BULK
 from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import Limit, RegisterLoop
@@ -107,9 +106,9 @@ def lower_copy(link: Load, state: State, storage: Storage, slot: Expr | None, co
     return Copy((*start.start, *start.finish), (Region(title, finish, inner.path, link.link, "load", storage.name),))
 
 
-def asynchronous(body: Body) -> bool:
-    """Say whether some statement's result is there only after a wait."""
-    return any(isinstance(s, Call) and s.atom.completion for s in walk(body))
+def group_of(body: Body) -> str:
+    """Give the group of what is there only after a wait, "" where all is there at once."""
+    return next((s.atom.completion for s in walk(body) if isinstance(s, Call) and s.atom.completion), "")
 
 
 def _defines_ownership(link: Load) -> bool:
@@ -126,8 +125,9 @@ def lower_load(link: Load, rest: Sequence[Decomposition], state: State, context:
         return recur(rest, evolve(state, residual=apply(link, state.residual)), context)
     if state.progress is not None and not state.progress.reads(link.role):
         return recur(rest, evolve(state, residual=apply(link, state.residual)), context)
-    if link.memory == SH and _stores_in_bulk(rest):
-        return _through_ring(link, rest, state, context, recur)
+    group = _stores_later(rest) if link.memory == SH else ""
+    if group:
+        return _through_ring(link, rest, group, state, context, recur)
     inner = open_load(link, state, context, rest=rest if state.residual.kind == "Move" else ())
     storage = inner.windows[link.role].storage
     if state.residual.kind in ("Move", "Program") and _defines_ownership(link):
@@ -136,19 +136,23 @@ def lower_load(link: Load, rest: Sequence[Decomposition], state: State, context:
     else:
         body = recur(rest, inner, context)
         copy = lower_copy(link, state, storage, None, context, recur)
-    landing = (Commit(GROUP), Wait(GROUP, 0)) if asynchronous(copy.start) else ()
+    group = group_of(copy.start)
+    landing = (Commit(group), Wait(group, 0)) if group else ()
     return (*copy.start, *landing, *copy.finish, *body)
 
 
-def _stores_in_bulk(rest: Sequence[Decomposition]) -> bool:
-    """Say whether a chain ends in a bulk store."""
+def _stores_later(rest: Sequence[Decomposition]) -> str:
+    """Give the group of the bulk store in which a chain ends, "" where it ends otherwise."""
     last = rest[-1] if rest else None
     if not isinstance(last, Done) or last.atom is None or isinstance(last.atom, Microkernel):
-        return False
-    return chosen_from(last.atom)[0].completion == BULK
+        return ""
+    group = chosen_from(last.atom)[0].completion
+    return group if flying(group) == "stores" else ""
 
 
-def _through_ring(link: Load, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+def _through_ring(
+    link: Load, rest: Sequence[Decomposition], group: str, state: State, context: Context, recur: Recur
+) -> Body:
     """Lower one tile's way through a slot of a staging ring: its last readers are awaited, it is filled, and read.
 
     A bulk store reads as late as it likes: the thread that started it waits for the slot, and the others for that
@@ -161,10 +165,10 @@ def _through_ring(link: Load, rest: Sequence[Decomposition], state: State, conte
     body = recur(rest, inner, context)
     first = eq(state.position if state.position is not None else context.thread, 0)
     name = storage.name
-    free: Body = (If(first, (Wait(BULK, slots - 1, reads_only=True),)),)
+    free: Body = (If(first, (Wait(group, slots - 1, reads_only=True),)),)
     if total % slots:  # the first tile meets the slot of the last one of the round before
-        again = (If(and_(first, ne(trip, 0)), (Wait(BULK, slots - 1, reads_only=True),)),) if total > 1 else ()
-        free = (If(and_(first, eq(trip, 0)), (Wait(BULK, 0, reads_only=True),)), *again)
+        again = (If(and_(first, ne(trip, 0)), (Wait(group, slots - 1, reads_only=True),)),) if total > 1 else ()
+        free = (If(and_(first, eq(trip, 0)), (Wait(group, 0, reads_only=True),)), *again)
     free = (*free, Sync(state.level, f"{name} is read before it is overwritten", link.link))
     if not link.reuse and _unread(trip, state, context):  # only later rounds find a slot that is still read
         free = (If(ge(trip, slots), free),) if total > slots else ()
@@ -175,7 +179,7 @@ def _through_ring(link: Load, rest: Sequence[Decomposition], state: State, conte
         Fence("proxy.async", f"{name} is written before a bulk store reads it"),
         Sync(state.level, f"{name} is written before it is read", link.link),
         *body,
-        If(first, (Commit(BULK),)),
+        If(first, (Commit(group),)),
     )
 
 
@@ -190,7 +194,7 @@ def drains(body: Body) -> Level | None:
     """Say the units of which level a store lets wait for all bulk stores before it, None where it does not."""
     for i, statement in enumerate(body):
         match statement:
-            case If(body=(Wait(group=group, pending=0),)) if group == BULK:
+            case If(body=(Wait(group=group, pending=0),)) if flying(group) == "stores":
                 after = body[i + 1] if i + 1 < len(body) else None
                 if isinstance(after, Sync):
                     return after.level

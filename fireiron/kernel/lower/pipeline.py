@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fireiron.algebra.expr import Expr, as_expr, as_int, lt, ne, or_, proves
-from fireiron.atoms.cp_async import GROUP
 from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import RegisterLoop
@@ -13,7 +12,7 @@ from fireiron.kernel.ir.statements import Commit, For, If, Wait
 from fireiron.kernel.lower.context import Body, Context, Recur, State, descend
 from fireiron.kernel.lower.epilog import initialise
 from fireiron.kernel.lower.flow import Flow, leading_loads, lower_flowing
-from fireiron.kernel.lower.move import Copy, asynchronous, lower_copy, open_load
+from fireiron.kernel.lower.move import Copy, group_of, lower_copy, open_load
 from fireiron.kernel.lower.promote import close_chunk, open_chunk
 from fireiron.kernel.lower.roles import lower_specialised
 from fireiron.kernel.lower.window import cut_chunk, substituted
@@ -95,18 +94,18 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
     def around(compute: Body) -> Body:
         """Put the loop and its copies around the compute of one chunk."""
         next_chunk = copies(ahead, looped)
-        flying = asynchronous(tuple(s for c in next_chunk for s in c.start))
+        group = group_of(tuple(s for c in next_chunk for s in c.start))
         first: Body = ()
         for d in range(link.stages - 1):
             chunk = as_expr(d)
             body = copies(chunk, below)
             now = tuple(s for c in body for s in (*c.start, *c.finish))
-            first += (*guarded(chunk, now), *((Commit(GROUP),) if flying else ()))
+            first += (*guarded(chunk, now), *((Commit(group),) if group else ()))
         start = guarded(ahead, tuple(s for c in next_chunk for s in c.start))
-        if flying:
+        if group:
             # Before chunk k is computed with, at most the n-2 newer ones may be in flight.
             # Groups are counted even where they are empty.
-            start = (Wait(GROUP, link.stages - 2), *start, Commit(GROUP))
+            start = (Wait(group, link.stages - 2), *start, Commit(group))
         finish = guarded(ahead, tuple(s for c in next_chunk for s in c.finish))
         if layers is not None:
             layers.before += first

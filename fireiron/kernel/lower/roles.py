@@ -12,7 +12,7 @@ from math import prod
 import attrs
 
 from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, eq, ge, lt, ne, or_, select
-from fireiron.atoms.wgmma import GROUP
+from fireiron.atoms.flights import flying
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.analysis.sampling import reads_and_writes
@@ -123,8 +123,8 @@ def _empty(
     full, empty = ring.full, ring.empty
     ring.splits.append(link)
     ring.storages.update({load.role: inner.windows[load.role].storage for load in loads})
-    flying = any(isinstance(s, Call) and s.atom.completion == GROUP for s in walk(compute))
-    late = link.inflight if flying else 0
+    group = next((s.atom.completion for s in walk(compute) if isinstance(s, Call) and _flies(s)), "")
+    late = link.inflight if group else 0
     if late and _refills(compute):
         raise DecompositionError(
             "register-inflight",
@@ -145,19 +145,19 @@ def _empty(
         else select(lt(cursor.slot, late), cursor.slot + (link.stages - late), cursor.slot - late)
     )
     body: Body = (Await(full, cursor.slot, cursor.parity, link.link), *promoted.begin)
-    if flying:
+    if group:
         taken = None if link.promoted is None else _taken(chunk)
-        wait = (Commit(GROUP), *promoted.ahead, Wait(GROUP, late, holds=taken))
+        wait = (Commit(group), *promoted.ahead, Wait(group, late, holds=taken))
         body += (*_fenced(compute), *wait)
     else:
         body += (*promoted.ahead, *compute)
-    if not flying or any(isinstance(s, Call) and _loads(s) for s in walk(compute)):
+    if not group or any(isinstance(s, Call) and _loads(s) for s in walk(compute)):
         generic = Fence("proxy.async", "the slot is read before a bulk copy overwrites it")
         body += (generic, Sync(level, "all threads have read the slot", link.link))
     body += (*_release(empty, last, level, ge(k, late), context, link), Advance(cursor, as_expr(1)), *promoted.after)
     before, behind, after = _turns(cursor, trips, level, link.stages, inner.loop, context)
-    holds = None if busy is None or not flying or link.promoted is not None else _taken(inner)
-    rest_of = (Wait(GROUP, 0, holds=holds),) if late or holds else ()
+    holds = None if busy is None or not group or link.promoted is not None else _taken(inner)
+    rest_of = (Wait(group, 0, holds=holds),) if late or holds else ()
     rest_of += _release(empty, last, level, busy, context, link) if late else ()
     if busy is None:
         return (*promoted.first, *before, For(k, trips, body, link.unrolled, kind="chunks"), *behind, *rest_of, *after)
@@ -308,6 +308,11 @@ def _budgets(link: Split, context: Context) -> None:
         )
 
 
+def _flies(statement: Statement) -> bool:
+    """Say whether a statement is a product that is in flight when the next statement begins."""
+    return isinstance(statement, Call) and flying(statement.atom.completion) == "products"
+
+
 def _held(call: Call) -> bool:
     return call.atom.operand("A").memory.registers
 
@@ -316,24 +321,24 @@ def _fenced(compute: Body) -> Body:
     """Put a fence before the products; one does for all, where no A is written in registers behind the first."""
     if any(map(_orders, walk(compute))):
         for i, s in enumerate(compute):
-            if not any(isinstance(x, Call) and x.atom.completion == GROUP for x in walk((s,))):
+            if not any(map(_flies, walk((s,)))):
                 continue
             if isinstance(s, Region):
                 return (*compute[:i], attrs.evolve(s, body=_fenced(s.body)), *compute[i + 1 :])
             if _refills(compute[i:]):
                 break
-            first = Fence("wgmma", "sums and A are registers, written before")
+            first = Fence("registers", "sums and A are registers, written before")
             return (*without(compute[:i], _orders), first, *without(compute[i:], _orders))
-    return (Fence("wgmma", "accumulators are registers"), *compute)
+    return (Fence("registers", "accumulators are registers"), *compute)
 
 
 def _orders(statement: Statement) -> bool:
-    return isinstance(statement, Fence) and statement.kind == "wgmma"
+    return isinstance(statement, Fence) and statement.kind == "registers"
 
 
 def _refills(body: Body) -> bool:
     """Say whether a product's A lies in registers that the same body writes."""
-    return any(isinstance(s, Call) and s.atom.completion == GROUP and _refilled(s, body) for s in walk(body))
+    return any(isinstance(s, Call) and _flies(s) and _refilled(s, body) for s in walk(body))
 
 
 def _refilled(call: Call, body: Body) -> bool:
@@ -354,7 +359,7 @@ def _loads(call: Call) -> bool:
 def _readers(compute: Body) -> Level:
     """Find the level whose units read the ring: a whole unit is done with a slot at once."""
     for statement in walk(compute):
-        if isinstance(statement, Call) and statement.atom.completion == GROUP:
+        if isinstance(statement, Call) and _flies(statement):
             return statement.atom.unit
     return Warp
 
@@ -432,8 +437,8 @@ def _fill(link: Split, loads: list[Load], inner: State, k: Var, trips: Expr, con
         copies += (*copy.start, *copy.finish)
     context.signal = None
     started = [s for s in walk(copies) if isinstance(s, Call)]
-    if any(call.atom.completion != "mbarrier" for call in started):
-        wrong = next(call for call in started if call.atom.completion != "mbarrier")
+    wrong = next((call for call in started if flying(call.atom.completion) != "loads"), None)
+    if wrong is not None:
         raise DecompositionError(
             "role-copies",
             f"{wrong.atom.name} cannot fill a ring that another role empties: no barrier counts its bytes",

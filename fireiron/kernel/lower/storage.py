@@ -9,12 +9,12 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Index, as_expr, simplest
 from fireiron.algebra.layout import Layout
 from fireiron.atoms.table import chosen_from
-from fireiron.atoms.tma import SPANS
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.lower.context import Context, State
 from fireiron.kernel.lower.span import PANEL_ALIGN, swizzle_of
 from fireiron.kernel.lower.window import Axis, Storage, Window
+from fireiron.language.atom import SPANS
 from fireiron.language.decompositions import Decomposition, Done, Load, Microkernel
 from fireiron.language.levels import SH, Block, Memory, Warp
 from fireiron.language.tensor import ColMajor, Order, RowMajor, Tensor

@@ -1,0 +1,26 @@
+"""What may be in flight, by the names of groups; and the CUDA that commits to a group, awaits it, or fences it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fireiron.atoms import cp_async, tma, wgmma
+from fireiron.language.atom import Flight, Flying
+
+FLIGHTS: Final[dict[str, Flight]] = {
+    flight.name: flight for flight in (cp_async.FLIGHT, wgmma.FLIGHT, tma.STORES, tma.LOADS)
+}
+HELPERS_OF_FLIGHTS: Final[dict[str, str]] = {name: text for x in FLIGHTS.values() for name, text in x.helpers}
+# Which function fences what an atom's `before` names.
+FENCES: Final[dict[str, str]] = dict((wgmma.FENCE,))
+
+
+def flying(group: str) -> Flying | None:
+    """Say what a group holds; None for "", where nothing is in flight.
+
+    Example:
+        >>> from fireiron.atoms.table import find
+        >>> flying(find("cp.async.16B").completion), flying(find("fma.f32").completion)
+        ('copies', None)
+    """
+    return FLIGHTS[group].kind if group else None
