@@ -9,7 +9,8 @@ import pytest
 
 import fireiron as fi
 from fireiron import RF, SH, Block, Matrix, Thread, Vector, Warp, Warpgroup, conform, vector
-from fireiron.front.reference import compare, references
+from fireiron.front.comparison import compare
+from fireiron.front.reference import references
 
 
 @fi.program(x="m n")
@@ -44,7 +45,7 @@ def right(schedule: Any) -> Any:
     expected = references(schedule, simulated.arrays, {})
     for tensor in schedule.computed.outputs:
         found = compare(tensor.name, simulated.arrays[tensor.name], expected[tensor.name], tensor.dtype)
-        assert found.right, str(found)
+        assert found.passed, str(found)
     return simulated
 
 
