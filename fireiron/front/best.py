@@ -84,6 +84,8 @@ def best(spec: MatMulChain, arch: str | None = None) -> Any:
     """
     if not isinstance(cast(object, spec), MatMulChain):
         raise refused("best", ("a product", "what matmul(M, N, K) gives"), spec, UsageError)
+    if not isinstance(cast(object, arch), str | int | None):
+        raise refused("arch=", ("an architecture", '"sm_90a"'), arch, UsageError)
     return choose(spec, arch).schedule
 
 

@@ -120,3 +120,17 @@ def test_a_tensor_called_as_a_function() -> None:
     with pytest.raises(fi.FireironError, match="fmaf is the name of a function") as caught:
         simt.sgemm(spec).cuda()
     assert caught.value.code == "name-taken"
+
+
+def test_a_seed_below_zero_is_a_wrong_command(capsys: pytest.CaptureFixture[str]) -> None:
+    from fireiron.front.cli import main
+
+    assert main(["simulate", "simt.sgemm", "--seed", "-1"]) == 2
+    assert "'-1' is no number from 0 on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("spec", "arch"), [(None, None), (3, None), (fi.matmul(64, 64, 64), np.zeros(3))])
+def test_best_of_what_is_no_product(spec: Any, arch: Any) -> None:
+    with pytest.raises(fi.FireironError) as caught:
+        fi.best(spec, arch)
+    assert caught.value.code == "argument-kind"

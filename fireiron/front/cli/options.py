@@ -135,7 +135,7 @@ def _execute(parser: Any) -> None:
     _settings(parser)
     about = "simulate the first N blocks, and verify what they write"
     parser.add_argument("--blocks", type=told(_positive), metavar="N", help=about)
-    parser.add_argument("--seed", type=int, default=0, help="of the random inputs (default: 0)")
+    parser.add_argument("--seed", type=told(_counted), default=0, help="of the random inputs (default: 0)")
 
 
 def _simulate(parser: Any) -> None:
@@ -174,6 +174,12 @@ def _why(parser: Any) -> None:
 def _positive(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise ValueError(f"{text!r} is no number from 1 on")
+    return int(text)
+
+
+def _counted(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise ValueError(f"{text!r} is no number from 0 on")
     return int(text)
 
 

@@ -26,8 +26,15 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
     come before the loop. A pipeline inside another flows: its loop goes on over the chunks of the outer one.
 
     Raises:
-        DecompositionError: `register-loop`, `pipeline-empty`.
+        DecompositionError: `register-loop`, `pipeline-empty`, `pipeline-inflight`.
     """
+    if link.inflight and link.specialised is None:
+        raise DecompositionError(
+            "pipeline-inflight",
+            f"pipeline({link.stages}, inflight={link.inflight}) leaves products in flight, and warps without roles "
+            "wait for them before they load",
+            fix="drop inflight=, or add .specialize() for loads by tma()",
+        )
     layers, state = state.around, evolve(state, around=None)
     if link.specialised is not None:
         return lower_specialised(link, rest, state, context, recur)
