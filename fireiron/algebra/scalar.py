@@ -16,10 +16,8 @@ from fireiron.algebra.dtypes import DType
 from fireiron.base.errors import SpecError
 from fireiron.base.names import named
 
-UnaryOp = Literal["neg", "abs", "exp", "log", "tanh", "sqrt", "rsqrt", "erf"]
 BinaryOp = Literal["add", "sub", "mul", "div", "max", "min", "lt", "le", "eq"]
 
-UNARY: tuple[UnaryOp, ...] = ("neg", "abs", "exp", "log", "tanh", "sqrt", "rsqrt", "erf")
 BINARY: tuple[BinaryOp, ...] = ("add", "sub", "mul", "div", "max", "min", "lt", "le", "eq")
 
 
@@ -54,9 +52,9 @@ class Parameter:
 
 @attrs.frozen
 class Unary:
-    """Apply a function of one value; the result has the operand's dtype."""
+    """Apply a function of one value, by its name in `algebra/unary.py`; the result has the operand's dtype."""
 
-    op: UnaryOp
+    op: str
     x: Scalar
 
     @property

@@ -14,10 +14,10 @@ from typing import Final, NamedTuple, assert_never
 from fireiron.algebra.dtypes import DType, f32, f64, i32
 from fireiron.algebra.index.printing import ATOM, CHOICE, EITHER, EQUAL, LESS, PLUS, TIMES, UNARY, Text
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Custom, Parameter, Scalar, Select, Unary
+from fireiron.algebra.unary import FUNCTIONS
 from fireiron.base.errors import CheckError
 from fireiron.cuda.types import bits_of, c_type, is_narrow, literal
 
-_FUNCTIONS: Final = {"exp": "exp", "log": "log", "tanh": "tanh", "sqrt": "sqrt", "rsqrt": "rsqrt", "erf": "erf"}
 _COMPARE: Final = {"lt": ("<", LESS), "le": ("<=", LESS), "eq": ("==", EQUAL)}
 _INFIX: Final = {"add": ("+", PLUS), "sub": ("-", PLUS), "mul": ("*", TIMES), "div": ("/", TIMES)}
 
@@ -129,22 +129,19 @@ def _constant(value: float, dtype: DType) -> _Value:
 
 
 def _unary(tree: Unary, x: _Value) -> _Value:
-    dtype = tree.dtype
-    if tree.op == "neg":
-        text = Text(f"-{x.text.within(ATOM)}", UNARY)
-        return _inexact(text, dtype) if dtype.kind == "int" else _exact(text, dtype)
-    suffix = "" if dtype == f64 else "f"
-    if tree.op == "abs":
-        if dtype.kind == "int":
-            return _inexact(_call("abs", x.text), dtype)
-        return _exact(_call(f"fabs{suffix}", x.text), dtype)
-    if dtype.kind == "int":
+    dtype, function = tree.dtype, FUNCTIONS[tree.op]
+    name = function.integers if dtype.kind == "int" else function.cuda
+    if not name:
         raise CheckError(
             "float-operation",
             f"{tree.op} of {dtype}, which is no floating-point type",
             fix="cast the operand to a float first",
         )
-    return _inexact(_call(_FUNCTIONS[tree.op] + suffix, x.text), dtype)
+    if not name.isidentifier():
+        text = Text(f"{name}{x.text.within(ATOM)}", UNARY)
+    else:
+        text = _call(name if dtype == f64 or dtype.kind == "int" else f"{name}f", x.text)
+    return _exact(text, dtype) if function.exact and dtype.kind == "float" else _inexact(text, dtype)
 
 
 def _binary(tree: Binary, x: _Value, y: _Value) -> _Value:

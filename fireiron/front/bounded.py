@@ -5,7 +5,6 @@ A `Bounded` says that whatever a right kernel computes lies within `error` of `v
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any, TypeAlias, assert_never
@@ -16,12 +15,12 @@ import numpy as np
 from fireiron.algebra.dtypes import DType, tf32
 from fireiron.algebra.elements import read
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Custom, Parameter, Scalar, Select, Unary
+from fireiron.algebra.unary import FUNCTIONS, ROUNDINGS
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
 F64_ROUNDING = 2.0**-53
 _F64_MANTISSA = 52
-FUNCTION_ROUNDINGS = 4  # exp, tanh and their like are right within two units in the last place: four roundings
 
 
 @attrs.frozen(eq=False)
@@ -163,33 +162,13 @@ def _custom(tree: Custom, args: Sequence[Bounded], dtype: DType) -> Bounded:
         error = np.fmax(error, np.abs(np.asarray(corner, np.float64) - value))
     if dtype.kind == "int":
         return cast(Bounded(value, error), dtype)
-    return rounded(value, error, dtype, FUNCTION_ROUNDINGS)
-
-
-def _erf(x: Array) -> Array:
-    return np.asarray(np.frompyfunc(math.erf, 1, 1)(x), np.float64)
-
-
-# All of them are monotone, so that the ends of an interval bound what becomes of it.
-_FUNCTIONS: Mapping[str, tuple[Callable[[Array], Array], float]] = {
-    "exp": (np.exp, -np.inf),
-    "log": (np.log, 0.0),
-    "tanh": (np.tanh, -np.inf),
-    "sqrt": (np.sqrt, 0.0),
-    "rsqrt": (lambda x: 1.0 / np.sqrt(x), 0.0),
-    "erf": (_erf, -np.inf),
-}
+    return rounded(value, error, dtype, ROUNDINGS)
 
 
 def _unary(op: str, x: Bounded, dtype: DType) -> Bounded:
-    if op == "neg":
-        return Bounded(-x.value, x.error)
-    if op == "abs":
-        return Bounded(np.abs(x.value), x.error)
-    function, start = _FUNCTIONS[op]
-    value = function(x.value)
-    ends = [np.abs(function(np.maximum(x.value + sign * x.error, start)) - value) for sign in (-1, 1)]
-    return rounded(value, np.maximum(*ends), dtype, FUNCTION_ROUNDINGS)
+    function = FUNCTIONS[op]
+    value, error = function.numpy(x.value), function.moved(x.value, x.error)
+    return Bounded(value, error) if function.exact else rounded(value, error, dtype, function.roundings)
 
 
 _COMPARED: Mapping[str, Callable[[Array, Array], Array]] = {"lt": np.less, "le": np.less_equal, "eq": np.equal}

@@ -64,9 +64,29 @@ def exp(x: Operand) -> Value:
     return unary("exp", x)
 
 
+def exp2(x: Operand) -> Value:
+    """Take 2 to the power x."""
+    return unary("exp2", x)
+
+
 def log(x: Operand) -> Value:
     """Take the natural logarithm."""
     return unary("log", x)
+
+
+def log2(x: Operand) -> Value:
+    """Take the logarithm to base 2."""
+    return unary("log2", x)
+
+
+def floor(x: Operand) -> Value:
+    """Take the largest whole number that is not above x."""
+    return unary("floor", x)
+
+
+def ceil(x: Operand) -> Value:
+    """Take the smallest whole number that is not below x."""
+    return unary("ceil", x)
 
 
 def sqrt(x: Operand) -> Value:

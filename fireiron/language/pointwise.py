@@ -23,7 +23,6 @@ from fireiron.algebra.scalar import (
     Scalar,
     Select,
     Unary,
-    UnaryOp,
     children,
     renumbered,
     with_children,
@@ -211,7 +210,7 @@ def binary(op: BinaryOp, x: Operand, y: Operand) -> Value:
     return Value(Binary(op, a, b), tensors)
 
 
-def unary(op: UnaryOp, x: Operand) -> Value:
+def unary(op: str, x: Operand) -> Value:
     """Apply a function of one value."""
     (x,) = lifted(x)
     return Value(Unary(op, x.tree), x.tensors)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import assert_never
 
@@ -11,23 +10,12 @@ import numpy as np
 from fireiron.algebra.dtypes import DType, bf16, e4m3, e5m2, f32, tf32
 from fireiron.algebra.elements import tf32_read, tf32_rounded
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Custom, Parameter, Scalar, Select, Unary
+from fireiron.algebra.unary import FUNCTIONS
 from fireiron.base.errors import SimulationError
 from fireiron.simulate.order import Array
 
 # Types without arithmetic of their own.
 THROUGH_F32 = (tf32, e4m3, e5m2)
-
-_ERF = np.frompyfunc(math.erf, 1, 1)
-
-# Functions are computed in f64 and rounded once: at most the last bit differs from the hardware's own rounding.
-_WIDE: Mapping[str, Callable[[Array], Array]] = {
-    "exp": np.exp,
-    "log": np.log,
-    "tanh": np.tanh,
-    "sqrt": np.sqrt,
-    "rsqrt": lambda x: 1.0 / np.sqrt(x),
-    "erf": lambda x: np.asarray(_ERF(x), np.float64),
-}
 
 
 def evaluate_scalar(expr: Scalar, inputs: Sequence[Array], numbers: Mapping[str, float]) -> Array:
@@ -59,10 +47,12 @@ def _value(expr: Scalar, inputs: Sequence[Array], numbers: Mapping[str, float]) 
             return cast(np.asarray(numbers[name]), dtype)
         case Unary(op=op, x=x):
             value = _value(x, inputs, numbers)
-            if op in ("neg", "abs"):
+            function = FUNCTIONS[op]
+            if function.exact:
                 exact = value.astype(np.float32) if x.dtype in THROUGH_F32 else value
-                return _rounded(-exact if op == "neg" else np.abs(exact), x.dtype)
-            return cast(_WIDE[op](value.astype(np.float64)), x.dtype)
+                return _rounded(function.numpy(exact), x.dtype)
+            # Computed in f64 and rounded once: at most the last bit differs from the hardware's own rounding.
+            return cast(function.numpy(value.astype(np.float64)), x.dtype)
         case Binary(op=op, x=x, y=y):
             return _binary(op, _value(x, inputs, numbers), _value(y, inputs, numbers), x.dtype)
         case Select(condition=condition, x=x, y=y):

@@ -11,7 +11,8 @@ import pytest
 from fireiron.algebra.dtypes import DTYPES, DType, bf16, e4m3, e5m2, f16, f32, f64, i8, i32, tf32, u8
 from fireiron.algebra.expr import Expr, Var, and_, as_expr, ceil_div, lt, symbol
 from fireiron.algebra.layout import Layout
-from fireiron.algebra.scalar import BINARY, UNARY, Arg, Binary, Cast, Constant, Parameter, Scalar, Select, Unary
+from fireiron.algebra.scalar import BINARY, Arg, Binary, Cast, Constant, Parameter, Scalar, Select, Unary
+from fireiron.algebra.unary import FUNCTIONS
 from fireiron.atoms.table import TABLE, find
 from fireiron.base.errors import CheckError
 from fireiron.cuda.printer import source
@@ -200,7 +201,7 @@ def scalar_kernel(name: str, kinds: tuple[DType, ...]) -> Kernel:
     groups: list[Region] = []
     for d in kinds:
         a, b = Arg(0, d), Arg(1, d)
-        unary = [store(Unary(op, a), d) for op in UNARY if d.kind == "float" or op in ("neg", "abs")]
+        unary = [store(Unary(op, a), d) for op in FUNCTIONS if d.kind == "float" or FUNCTIONS[op].integers]
         binary = [store(Binary(op, a, b), d, d) for op in BINARY]
         casts = [store(Cast(a, to), d) for to in kinds if to != d]
         nested = [

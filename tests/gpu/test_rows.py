@@ -9,7 +9,8 @@ from fireiron.algebra.arch import native
 from fireiron.algebra.dtypes import DTYPES, e4m3, e5m2, tf32
 from fireiron.algebra.expr import Var, as_expr
 from fireiron.algebra.layout import Layout
-from fireiron.algebra.scalar import BINARY, UNARY, Arg, Binary, Cast, Scalar, Select, Unary
+from fireiron.algebra.scalar import BINARY, Arg, Binary, Cast, Scalar, Select, Unary
+from fireiron.algebra.unary import FUNCTIONS
 from fireiron.atoms.table import TABLE, find
 from fireiron.cuda.printer import source
 from fireiron.jit.build import build
@@ -22,7 +23,7 @@ THREADS, BLOCKS = 256, 32
 COUNT = THREADS * BLOCKS
 CONVERTS = {tf32: 80, e4m3: 89, e5m2: 89}  # by instructions, from these architectures on
 # The hardware's functions are a few units off in the last place.
-FUNCTIONS = ("exp", "log", "tanh", "rsqrt", "erf")
+INEXACT = ("exp", "log", "tanh", "rsqrt", "erf", "exp2", "log2")
 LANE = Var(BLOCK, BLOCKS) * THREADS + Var(THREAD, THREADS)
 
 
@@ -73,14 +74,14 @@ def test_a_row_means_what_the_hardware_does(row, draw):
 def trees(d, kinds):
     """List every operation on one type, and every conversion from it to others."""
     a, b = Arg(0, d), Arg(1, d)
-    unary = [Unary(op, a) for op in UNARY if d.kind == "float" or op in ("neg", "abs")]
+    unary = [Unary(op, a) for op in FUNCTIONS if d.kind == "float" or FUNCTIONS[op].integers]
     total = Binary("add", Binary("mul", a, b), a)
     nested = [total, Binary("sub", a, total), Select(Binary("lt", a, b), a, Unary("neg", b))]
     return [*unary, *(Binary(op, a, b) for op in BINARY), *(Cast(a, to) for to in kinds if to != d), *nested]
 
 
 def is_function(tree: Scalar) -> bool:
-    return isinstance(tree, Unary) and tree.op in FUNCTIONS
+    return isinstance(tree, Unary) and tree.op in INEXACT
 
 
 @pytest.mark.parametrize("d", DTYPES, ids=str)

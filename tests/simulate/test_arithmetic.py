@@ -11,7 +11,8 @@ import pytest
 
 from fireiron.algebra.dtypes import DTYPES, bf16, e4m3, e5m2, f16, f32, f64, i8, i32, tf32, u8
 from fireiron.algebra.elements import tf32_rounded
-from fireiron.algebra.scalar import BINARY, UNARY, Arg, Binary, Cast, Constant, Select, Unary
+from fireiron.algebra.scalar import BINARY, Arg, Binary, Cast, Constant, Select, Unary
+from fireiron.algebra.unary import FUNCTIONS
 from fireiron.kernel.ir.statements import Compute
 from fireiron.simulate import simulate
 from fireiron.simulate.arithmetic import cast, evaluate_scalar
@@ -39,17 +40,38 @@ EXACT = {
     "sqrt": math.sqrt,
     "rsqrt": lambda x: 1 / math.sqrt(x),
     "erf": math.erf,
+    "exp2": lambda x: 2.0**x,
+    "log2": math.log2,
+    "floor": math.floor,
+    "ceil": math.ceil,
 }
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("op", UNARY)
+@pytest.mark.parametrize("op", FUNCTIONS)
 def test_unary(op: str, dtype: Any) -> None:
     values = np.array([0.125, 0.7, 1.0, 2.5, 3.9]).astype(dtype.numpy)
     found = unary(op, dtype, values)
     assert found.dtype == dtype.numpy
     exact = np.array([EXACT[op](float(v)) for v in values])
     assert np.allclose(found.astype(np.float64), exact, rtol=4 * dtype.epsilon, atol=0)
+
+
+@pytest.mark.parametrize("op", FUNCTIONS)
+def test_derivatives(op: str) -> None:
+    x, step = np.array([0.3, 0.7, 1.6, 2.4]), 1e-6
+    tree = FUNCTIONS[op].derivative(Arg(0, f64))
+    slope = (unary(op, f64, x + step) - unary(op, f64, x - step)) / (2 * step)
+    assert np.allclose(np.broadcast_to(evaluate_scalar(tree, [x], {}), x.shape), slope, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("op", FUNCTIONS)
+def test_results_move_no_farther_than_said(op: str) -> None:
+    function, random = FUNCTIONS[op], np.random.default_rng(1)
+    value, error = random.uniform(0.2, 3, 1000), random.uniform(0, 0.1, 1000)
+    for shift in (-1, -0.3, 0.6, 1):
+        moved = np.abs(function.numpy(value + shift * error) - function.numpy(value))
+        assert (moved <= function.moved(value, error) + 1e-12).all()
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)

@@ -1,0 +1,130 @@
+"""Functions of one value: a record each, which says its CUDA, its NumPy, its error and its derivative.
+
+A function is added here and nowhere else; `fireiron.language.functions` gives it a Python name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import attrs
+
+from fireiron.algebra.scalar import Binary, Constant, Scalar, Select, Unary
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array: TypeAlias = np.ndarray[Any, Any]
+
+ROUNDINGS = 4  # CUDA's functions are right within two units in the last place: four roundings
+
+
+@attrs.frozen
+class Function:
+    """Describe a function of one value; the result has the operand's type.
+
+    Args:
+        name: its operation in a `Unary`.
+        cuda: the C function of a double; that of a float has an f behind its name. Of neg, the operator.
+        numpy: the same on arrays.
+        derivative: the derivative's expression, given the argument's.
+        integers: the C function of an int, or the operator; "" where integers are refused.
+        exact: whether the result is a number of the operand's type, so that nothing is rounded.
+        start: where the domain begins.
+        monotone: whether the ends of an interval bound the results in it; else results lie no farther apart than
+            arguments do.
+    """
+
+    name: str
+    cuda: str
+    numpy: Callable[[Any], Any] = attrs.field(eq=False, repr=False)
+    derivative: Callable[[Scalar], Scalar] = attrs.field(eq=False, repr=False)
+    integers: str = ""
+    exact: bool = False
+    start: float = -math.inf
+    monotone: bool = True
+
+    @property
+    def roundings(self) -> int:
+        """Give how many roundings of its type CUDA's result may lie off, 0 for none."""
+        return 0 if self.exact else ROUNDINGS
+
+    def moved(self, value: Array, error: Array) -> Array:
+        """Give how far the result may lie from that of `value` where the argument lies within `error` of it."""
+        import numpy as np
+
+        if not self.monotone:
+            return error
+        middle = self.numpy(value)
+        ends = [np.abs(self.numpy(np.maximum(value + sign * error, self.start)) - middle) for sign in (-1, 1)]
+        return np.maximum(*ends)
+
+
+def _number(value: float, x: Scalar) -> Scalar:
+    return Constant(value, x.dtype)
+
+
+def _times(value: float, x: Scalar) -> Scalar:
+    return Binary("mul", _number(value, x), x)
+
+
+def _over(value: float, x: Scalar) -> Scalar:
+    return Binary("div", _number(value, x), x)
+
+
+def _square(x: Scalar) -> Scalar:
+    return Binary("mul", x, x)
+
+
+def _lazily(name: str) -> Callable[[Any], Any]:
+    """Name a NumPy function, which is imported when it is first called."""
+
+    def call(x: Any) -> Any:
+        import numpy as np
+
+        return getattr(np, name)(x)
+
+    return call
+
+
+def _rsqrt(x: Any) -> Any:
+    import numpy as np
+
+    return 1.0 / np.sqrt(x)
+
+
+def _erf(x: Any) -> Any:
+    import numpy as np
+
+    return np.asarray(np.frompyfunc(math.erf, 1, 1)(x), np.float64)
+
+
+FUNCTIONS: dict[str, Function] = {
+    f.name: f
+    for f in (
+        Function("neg", "-", _lazily("negative"), lambda x: _number(-1.0, x), "-", exact=True, monotone=False),
+        Function(
+            "abs", "fabs", _lazily("abs"),
+            lambda x: Select(Binary("lt", x, _number(0.0, x)), _number(-1.0, x), _number(1.0, x)),
+            "abs", exact=True, monotone=False,
+        ),
+        Function("exp", "exp", _lazily("exp"), lambda x: Unary("exp", x)),
+        Function("log", "log", _lazily("log"), lambda x: _over(1.0, x), start=0.0),
+        Function(
+            "tanh", "tanh", _lazily("tanh"), lambda x: Binary("sub", _number(1.0, x), _square(Unary("tanh", x)))
+        ),
+        Function("sqrt", "sqrt", _lazily("sqrt"), lambda x: _over(0.5, Unary("sqrt", x)), start=0.0),
+        Function(
+            "rsqrt", "rsqrt", _rsqrt, lambda x: Binary("div", _times(-0.5, Unary("rsqrt", x)), x), start=0.0
+        ),
+        Function(
+            "erf", "erf", _erf, lambda x: _times(2 / math.sqrt(math.pi), Unary("exp", Unary("neg", _square(x))))
+        ),
+        Function("exp2", "exp2", _lazily("exp2"), lambda x: _times(math.log(2), Unary("exp2", x))),
+        Function("log2", "log2", _lazily("log2"), lambda x: _over(1 / math.log(2), x), start=0.0),
+        Function("floor", "floor", _lazily("floor"), lambda x: _number(0.0, x), exact=True),
+        Function("ceil", "ceil", _lazily("ceil"), lambda x: _number(0.0, x), exact=True),
+    )
+}  # fmt: skip
