@@ -159,6 +159,7 @@ def _row(
     )
 
 
+_MIXED = ((i8, u8), (u8, i8), (i4, u4), (u4, i4))
 _FP8 = ((e4m3, e4m3), (e5m2, e5m2), (e4m3, e5m2), (e5m2, e4m3))
 
 
@@ -174,6 +175,8 @@ MMA: tuple[Atom, ...] = (
     *(_row((16, 8, k), kinds, acc, 89) for k in (32, 16) for acc in (f32, f16) for kinds in _FP8),
     *(_row((16, 8, _words(kind.bits, r)), kind, i32, 80) for r in (2, 1) for kind in (i8, u8, i4, u4)),
     *(_row((8, 8, _words(kind.bits, 1)), kind, i32, 75) for kind in (i8, u8, i4, u4)),
+    *(_row((16, 8, _words(a.bits, r)), (a, b), i32, 80) for r in (2, 1) for a, b in _MIXED),
+    *(_row((8, 8, _words(a.bits, 1)), (a, b), i32, 75) for a, b in _MIXED),
     *(_row((16, 8, k), b1, i32, 80, product=product) for product in ("xor", "and") for k in (256, 128)),
     _row((8, 8, 128), b1, i32, 75, product="xor"),
     _row((8, 8, 128), b1, i32, 80, product="and"),

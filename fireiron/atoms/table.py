@@ -16,6 +16,7 @@ from fireiron.atoms.mma import MMA
 from fireiron.atoms.movmatrix import MOVMATRIX
 from fireiron.atoms.peer import LOADS as PEER_LOADS
 from fireiron.atoms.quadpair import QUADPAIR
+from fireiron.atoms.redux import REDUX
 from fireiron.atoms.shuffle import SHUFFLES
 from fireiron.atoms.simt import SIMT
 from fireiron.atoms.stmatrix import STMATRIX
@@ -26,17 +27,17 @@ from fireiron.atoms.wmma import WMMA, WMMA_MOVES
 from fireiron.base.contract import shown
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import count
-from fireiron.language.atom import POLICIES, Atom, Product
+from fireiron.language.atom import POLICIES, Atom, Fold, Product
 from fireiron.language.levels import GL, Level, Memory
 
 __all__ = [
     "PEER_LOADS", "SIMT", "TABLE", "Near", "box_move", "chosen_from", "every", "find",
-    "like", "matching", "nearest", "wide_products",
+    "like", "matching", "nearest", "reducing", "wide_products",
 ]  # fmt: skip
 
 TABLE: tuple[Atom, ...] = (
-    *SIMT, *MMA, *QUADPAIR, *WMMA, *LDMATRIX, *STMATRIX, *MOVMATRIX, *COPIES, *CP_ASYNC, *TMA, *SHUFFLES, *ATOMICS,
-    *WMMA_MOVES,
+    *SIMT, *MMA, *QUADPAIR, *WMMA, *LDMATRIX, *STMATRIX, *MOVMATRIX, *COPIES, *CP_ASYNC, *TMA, *SHUFFLES, *REDUX,
+    *ATOMICS, *WMMA_MOVES,
 )  # fmt: skip
 
 
@@ -95,6 +96,18 @@ def like(atom: Atom, multicast: bool = False, adding: bool = False) -> Atom | No
     """Find the instruction that moves a box as another one does, to several blocks, or adding it."""
     span = max(o.span for o in atom.operands)
     return box_move(atom.operands[0].memory == GL, atom.rank, span, atom.hint, multicast, adding)
+
+
+def reducing(fold: Fold, dtype: DType, arch: int) -> Atom | None:
+    """Find the instruction that folds a value of each lane of a warp; None where shuffles must.
+
+    Example:
+        >>> from fireiron.algebra.dtypes import f32, i32
+        >>> reducing("max", i32, 90).name, reducing("max", i32, 75), reducing("max", f32, 90)
+        ('redux.max.i32', None, None)
+    """
+    rows = (row for row in REDUX if row.fold == fold and row.operands[0].dtype == dtype)
+    return next((row for row in rows if not row.missing_on(arch)), None)
 
 
 def wide_products() -> tuple[Atom, ...]:
@@ -174,7 +187,7 @@ def matching(
     """List the atoms that execute a spec, the preferred one first.
 
     Args:
-        kind: `MatMul`, `Move`, `Shuffle` or `Add`.
+        kind: `MatMul`, `Move`, `Shuffle`, `Add` or `Reduce`.
         shape: (m, n, k) of a MatMul; (elements,) that one thread moves or adds.
         dtypes: element types in the atom's operand order.
         memories: memories in the same order.

@@ -19,6 +19,8 @@ Meaning: TypeAlias = "Callable[..., np.ndarray[Any, Any]]"
 Product: TypeAlias = Literal["mul", "xor", "and"]
 
 
+# What a Reduce makes of the values of all lanes.
+Fold: TypeAlias = Literal["add", "min", "max", "and", "or", "xor"]
 # Bytes of the rows in which shared memory may be swizzled, 0 for plain rows.
 SPANS = (128, 64, 32, 0)
 # What the L2 cache does with lines: they go before others, after others, in their turn, or in the turn that they had.
@@ -89,7 +91,8 @@ class Atom:
 
     Args:
         name: unique, the field's name of it (`fma.f32`, `copy.16B.GL.SH`).
-        kind: the spec it executes; an Add adds registers to memory, indivisibly for each element.
+        kind: the spec it executes; an Add adds registers to memory, indivisibly for each element; a Reduce gives
+            each of a unit's threads what it makes of a value of all of them.
         shape: (m, n, k) of a MatMul; (elements,) of a Move or Add in elements, or (0,) where `nbytes` says it.
         unit: the level whose unit executes it.
         operands: in the order of the spec: A, B, C or src, dst.
@@ -117,18 +120,19 @@ class Atom:
         lanes: which lanes of an SM issue it, where architectures have different numbers of them (`fp32`), or "".
         zeroes: whether a MatMul can take C for zero, by the Call's `accumulate`.
         kept: bits of the sum's mantissa that the hardware keeps in one instruction, 0 for all of the accumulator's.
-        numpy: meaning of a MatMul: numpy(a, b, c) -> new c. An operand in registers is an array (units, threads,
-            registers); one in shared memory is the tile itself, (units, rows, columns) as the operand's shape says,
-            read through its view, whose layout lists the tile with the row fastest. Moves move. Packed
-            elements come as the bytes that hold them.
+        numpy: meaning of a MatMul: numpy(a, b, c) -> new c, and of a Reduce: numpy(x). An operand in registers is an
+            array (units, threads, registers); one in shared memory is the tile itself, (units, rows, columns) as the
+            operand's shape says, read through its view, whose layout lists the tile with the row fastest. Moves move.
+            Packed elements come as the bytes that hold them.
         clocks: issue clocks of one warp instruction on one SM sub-partition, for the cost model.
         emulated: the first architecture on which other instructions stand in for it, and its clocks there.
         converge: the level whose threads must all arrive, where that is more than the unit (None: the unit's own).
         product: what a MatMul sums.
+        fold: what a Reduce makes of the values, "" for other kinds.
     """
 
     name: str
-    kind: Literal["MatMul", "Move", "Shuffle", "Add"]
+    kind: Literal["MatMul", "Move", "Shuffle", "Add", "Reduce"]
     shape: tuple[int, ...]
     unit: Level
     operands: tuple[Operand, ...]
@@ -155,6 +159,7 @@ class Atom:
     clocks: float = 1.0
     converge: Level | None = None
     product: Product = "mul"
+    fold: Fold | Literal[""] = ""
     last: int = 0
     emulated: tuple[int, float] | None = None
 

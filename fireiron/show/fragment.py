@@ -224,6 +224,8 @@ def _does(atom: Atom) -> str:
     extents = "x".join(map(str, atom.shape))
     if atom.kind == "MatMul":
         return f"computes MatMul {extents}"
+    if atom.kind == "Reduce":
+        return f"folds a value of each thread by {atom.fold}"
     each = " a thread" if atom.unit.size != 1 else ""
     moved = f"{atom.nbytes} B{each}" if atom.nbytes else f"{extents} elements" if any(atom.shape) else "a whole box"
     return {"Move": "moves", "Add": "adds"}.get(atom.kind, "exchanges") + f" {moved}"

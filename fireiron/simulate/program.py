@@ -333,6 +333,8 @@ class Compiler:
                 if atom.kind == "MatMul":
                     sources, targets = views, views[2:3]
                     meaning: Meaning = MatMulMeaning(team, place, atom)
+                elif atom.kind == "Reduce":
+                    sources, targets, meaning = views[:1], views[1:], MatMulMeaning(team, place, atom)
                 elif atom.kind in ("Move", "Add"):
                     sources, targets, read = views[:1], views[1:], statement.read
                     meaning = MoveMeaning(team, place) if atom.unit.size == 1 else CollectiveMeaning(team, place, atom)

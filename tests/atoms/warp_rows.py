@@ -170,3 +170,17 @@ class _Made:
         )
         views = (fragment, place) if tile.role == "dst" else (place, fragment)
         self.body.append(Call(atom, views, bindings=(Binding("tile", as_expr(0)), Binding("pitch", as_expr(pitch)))))
+
+
+def reduction(row, threads: int = LANES) -> Kernel:
+    """Build a kernel in which each thread reads a value, folds it with those of its warp, and stores what it gets."""
+    made, lane = _Made(), Var(THREAD, threads)
+    source, result = made.input("src", i32, threads), made.input("dst", i32, threads, output=True)
+    held = [View(made.buffer(name, RF, i32, 1), as_expr(0)) for name in ("x", "all")]
+    one = Layout(1, 0)
+    body = (
+        Call(find("copy.4B.GL.RF"), (View(source, lane, one), held[0])),
+        Call(row, (held[0], held[1])),
+        Call(find("copy.4B.RF.GL"), (held[1], View(result, lane, one))),
+    )
+    return Kernel("row", tuple(made.parameters), as_expr(1), threads, 0, tuple(made.buffers), body)

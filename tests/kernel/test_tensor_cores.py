@@ -14,6 +14,8 @@ from fireiron import (
     Block,
     ColMajor,
     FireironError,
+    MatMul,
+    Matrix,
     RowMajor,
     Warp,
     conform,
@@ -24,7 +26,7 @@ from fireiron import (
 )
 from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
-from fireiron.kernel.ir.statements import For, If, Region, Sync, Wait
+from fireiron.kernel.ir.statements import Call, For, If, Region, Sync, Wait, walk
 from fireiron.schedules import ampere
 from fireiron.simulate import simulate
 
@@ -175,3 +177,17 @@ def test_numbers_of_the_meaning_are_the_simulators():
     found = schedule.simulate()
     a, b = (found.arrays[x].astype(np.float64) for x in "AB")
     assert np.abs(found.out - a @ b.T).max() < 0.2
+
+
+@pytest.mark.parametrize(("a", "b"), [("i8", "u8"), ("u8", "i8")])
+def test_bytes_with_and_without_signs(a: str, b: str) -> None:
+    spec = MatMul(Matrix(70, 64, a, name="A"), Matrix(64, 72, b, ColMajor, name="B"), Matrix(70, 72, "i32", name="C"))
+    made = gemm(spec, copy=staged, fragments=conform, stages=2, k=32)
+    assert any(isinstance(s, Call) and s.atom.name == f"mma.m16n8k32.i32.{a}.{b}" for s in walk(made.lowered().body))
+    rng = np.random.default_rng(0)
+    arrays = [
+        rng.integers(*((-128, 128) if kind == "i8" else (0, 256)), shape).astype(f"{'u' * (kind == 'u8')}int8")
+        for kind, shape in ((a, (70, 64)), (b, (64, 72)))
+    ]
+    wanted = arrays[0].astype(np.int64) @ arrays[1].astype(np.int64)
+    assert (made.simulate(arrays[0], np.ascontiguousarray(arrays[1].T)).out == wanted).all()
