@@ -46,6 +46,10 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") 
             from .plans import run as plans
 
             return plans(words[1:], command)
+        if words[:1] == ["fit"]:
+            from .fit import run as fit
+
+            return fit(words[1:])
         if words[:1] == ["build"]:
             from .build import run as build
 

@@ -94,6 +94,8 @@ __version__ = VERSION
 __path__.extend(presets_path(__path__[0]))
 
 if TYPE_CHECKING:
+    from fireiron.algebra.arch import machine
+    from fireiron.algebra.machine import ProductClocks
     from fireiron.front.best import best, gemm
     from fireiron.front.layers import LayerChain, LayersChain, layers
     from fireiron.front.products import ProductsChain, products
@@ -153,6 +155,7 @@ __all__ = [
     "MoveChain",
     "Op",
     "Pointwise",
+    "ProductClocks",
     "ProductsChain",
     "ProgramChain",
     "QuadPair",
@@ -211,6 +214,7 @@ __all__ = [
     "log2",
     "log_softmax",
     "logsumexp",
+    "machine",
     "matmul",
     "maximum",
     "mean",
@@ -263,6 +267,7 @@ _LATER = {
          "softmax", "sum"),
         "language.trace",
     ),
+    "machine": "algebra.arch", "ProductClocks": "algebra.machine",
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import attrs
 
-from fireiron import ColMajor, DType, FireironError, MatMulChain, RowMajor, Rows, Save, Tensor, preset
+from fireiron import ColMajor, DType, FireironError, MatMulChain, RowMajor, Rows, Save, Tensor, machine, preset
 
 ROWS = 64  # of one wgmma
 SPAN = 128  # bytes of a swizzled row
@@ -16,8 +16,10 @@ WIDE = 128  # columns of a panel above which it has one slot of staging, so that
 SHARED = 227 * 1024  # bytes of a block
 RESERVED = 1024  # bytes kept for barriers
 PAD = 16  # bytes behind each line of a padded panel
-SMS = 132
+MACHINE = machine("sm_90a")
+SMS = MACHINE.sms
 MOST_STAGES = 16
+ASSUMED = 4096  # what an extent is taken to be that is known at run time alone
 EARLY = 208  # of sums and operands that come before the products
 EARLY_CUT = 176  # the same where columns end within a tile: what says which exist is held too
 EARLY_OF_THREE = 104  # the same of a thread whose budget is 160
@@ -219,8 +221,9 @@ def multiplied(spec: MatMulChain) -> DType:
 
 
 def size_of(extent: object) -> int:
-    """Give an extent, 4096 for one that is known at run time alone."""
-    return extent if isinstance(extent, int) else 4096
+    """Give an extent; of one that is known at run time alone the typical value, 4096 where its symbol names none."""
+    typical = extent if isinstance(extent, int) else getattr(extent, "typical", None)
+    return typical if isinstance(typical, int) else ASSUMED
 
 
 def takes(spec: MatMulChain) -> bool:

@@ -6,57 +6,17 @@ from typing import Literal, TypeAlias
 
 import attrs
 
+from fireiron.algebra.machine import MACHINES, Machine
 from fireiron.base.errors import SpecError
 
 # Clusters of blocks; barriers that count bytes; launches that begin before the one ahead has ended; roles that hand on
 # registers.
 Feature: TypeAlias = Literal["clusters", "counting barriers", "dependent launches", "register budgets"]
 KIB = 1024
-MIB = 1024 * KIB
 
 GUIDE = "CUDA programming guide 13, section 5.1, tables 30 and 31"
 GUIDE12 = "CUDA programming guide 12.9, section 17.2, tables 27 and 28"
 SAFE = "not in the CUDA programming guide's tables: the smallest limits of compute capability 8.x"
-
-
-@attrs.frozen
-class Gpu:
-    """Name a GPU, and give the rates that estimates start from.
-
-    Args:
-        name: the product.
-        sms: streaming multiprocessors.
-        clock_mhz: boost clock.
-        dram_gbps: peak DRAM bandwidth in 1e9 bytes a second.
-        fp32_lanes: fp32 fused multiply-adds that one SM issues in one clock.
-        l2_nbytes: size of the L2 cache.
-        source: where the numbers were read.
-        clusters: how many clusters of so many blocks are resident at once, one block an SM, where they leave SMs idle;
-            a cluster lies within one graphics processing cluster.
-    """
-
-    name: str
-    sms: int
-    clock_mhz: float
-    dram_gbps: float
-    fp32_lanes: int
-    l2_nbytes: int
-    source: str
-    clusters: tuple[tuple[int, int], ...] = ()
-
-    def sms_of_clusters(self, blocks: int) -> int:
-        """Count the SMs that clusters of so many blocks occupy at once.
-
-        Example:
-            >>> [arch("sm_90a").gpu.sms_of_clusters(n) for n in (1, 2, 4, 8)]
-            [132, 132, 120, 120]
-        """
-        return dict(self.clusters).get(blocks, self.sms // blocks) * blocks
-
-    @property
-    def fp32_tflops(self) -> float:
-        """Give the peak rate of fp32 multiply-adds, two operations each, in 1e12 a second."""
-        return self.sms * self.fp32_lanes * 2 * self.clock_mhz * 1e-6
 
 
 @attrs.frozen
@@ -93,7 +53,7 @@ class Arch:
     threads_per_sm: int
     blocks_per_sm: int
     source: str
-    gpu: Gpu
+    gpu: Machine
     registers_per_sm: int = 65536
     registers_per_thread: int = 255
     register_unit: int = 256
@@ -147,36 +107,6 @@ _SINCE: dict[Feature, int] = {"clusters": 90, "counting barriers": 90, "dependen
 _BUDGETS: tuple[Feature, ...] = ("register budgets",)
 _ACCELERATED = (90, 100, 103, 110, 120, 121)
 
-_GPUS = {
-    70: Gpu("V100 SXM2 32GB", 80, 1530, 900, 64, 6 * MIB, "NVIDIA V100 data sheet; Volta whitepaper"),
-    72: Gpu("Jetson AGX Xavier", 8, 1377, 137, 64, 512 * KIB, "NVIDIA Jetson AGX Xavier data sheet"),
-    75: Gpu("T4", 40, 1590, 320, 64, 4 * MIB, "NVIDIA T4 data sheet; Turing whitepaper"),
-    80: Gpu("A100 80GB SXM", 108, 1410, 2039, 64, 40 * MIB, "NVIDIA A100 data sheet; Ampere whitepaper"),
-    86: Gpu("RTX 3090", 82, 1695, 936, 128, 6 * MIB, "NVIDIA GA102 whitepaper"),
-    87: Gpu("Jetson AGX Orin 64GB", 16, 1300, 204.8, 128, 4 * MIB, "NVIDIA Jetson AGX Orin technical brief"),
-    88: Gpu("Jetson AGX Orin 64GB", 16, 1300, 204.8, 128, 4 * MIB, "no product data sheet: the 8.7 product stands in"),
-    89: Gpu("RTX 4090", 128, 2520, 1008, 128, 72 * MIB, "NVIDIA Ada whitepaper"),
-    90: Gpu(
-        "H200 SXM",
-        132,
-        1980,
-        4800,
-        128,
-        60 * MIB,
-        "NVIDIA H200 data sheet; clock, L2 and clusters as its driver reports",
-        clusters=((2, 66), (4, 30), (8, 15)),
-    ),
-    100: Gpu(
-        "B200", 148, 1965, 8000, 128, 126 * MIB, "NVIDIA Blackwell architecture brief; clock as its driver reports it"
-    ),
-    103: Gpu(
-        "B300", 148, 1920, 8000, 128, 126 * MIB, "NVIDIA Blackwell Ultra data sheet; clock as its driver reports it"
-    ),
-    110: Gpu("Jetson T5000", 20, 1575, 273, 128, 32 * MIB, "NVIDIA Jetson Thor data sheet"),
-    120: Gpu("RTX 5090", 170, 2407, 1792, 128, 96 * MIB, "NVIDIA RTX Blackwell whitepaper"),
-    121: Gpu("GB10", 48, 2418, 273, 128, 24 * MIB, "NVIDIA DGX Spark data sheet; clock as its driver reports it"),
-}
-
 # number: shared KiB a block, shared KiB an SM, threads an SM, blocks an SM, source
 _LIMITS = {
     70: (96, 96, 2048, 32, GUIDE12),
@@ -212,7 +142,7 @@ def _row(number: int, accelerated: bool) -> Arch:
         threads_per_sm=threads,
         blocks_per_sm=blocks,
         source=source,
-        gpu=_GPUS[number],
+        gpu=MACHINES[number],
     )
 
 
@@ -243,6 +173,16 @@ def arch(name: object) -> Arch:
         known = ", ".join(row.name for row in ARCHS)
         raise SpecError("unknown-arch", f"unknown architecture {name!r}", fix=f"use one of {known}")
     return found
+
+
+def machine(name: object) -> Machine:
+    """Give the machine that stands for an architecture in estimates and presets.
+
+    Example:
+        >>> machine("sm_90a").sms
+        132
+    """
+    return arch(name).gpu
 
 
 def native(number: int) -> Arch:

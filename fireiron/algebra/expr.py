@@ -72,16 +72,21 @@ from fireiron.base.names import check_name
 
 
 @checked
-def symbol(name: str, multiple_of: int = 1, minimum: int = 1, maximum: int = 2**30) -> Symbol:
+def symbol(
+    name: str, multiple_of: int = 1, minimum: int = 1, maximum: int = 2**30, typical: int | None = None
+) -> Symbol:
     """Make a run-time size: a kernel parameter that is known to be a multiple of `multiple_of`.
 
     Args:
         name: of the parameter, by which calls and errors know it.
         multiple_of: what every value is a multiple of.
         minimum, maximum: the smallest and the largest value, 0 to 2**31 - 1.
+        typical: the size that presets choose plans for, and that estimates assume; without it estimates assume 1024
+            and say so, and the presets for Hopper choose for 4096.
 
     Raises:
-        SpecError: `bad-name`; `bad-symbol` where no multiple lies between the minimum and the maximum.
+        SpecError: `bad-name`; `bad-symbol` where no multiple lies between the minimum and the maximum, or `typical` is
+            none of them.
     """
     check_name("a size", name, keyword=True)
     if multiple_of < 1 or not 0 <= minimum <= maximum < 2**31 or maximum // multiple_of * multiple_of < max(1, minimum):
@@ -91,7 +96,14 @@ def symbol(name: str, multiple_of: int = 1, minimum: int = 1, maximum: int = 2**
             fix="give multiple_of= of 1 and more, and a range up to 2**31 - 1 that holds a multiple of it",
             link=here(),
         )
-    return Symbol(name, multiple_of, minimum, maximum)
+    if typical is not None and (typical % multiple_of or not minimum <= typical <= maximum):
+        raise SpecError(
+            "bad-symbol",
+            f"typical={typical} is no value of {name}: a multiple of {multiple_of} between {minimum} and {maximum}",
+            fix="give a typical= that the kernel could be called with",
+            link=here(),
+        )
+    return Symbol(name, multiple_of, minimum, maximum, typical)
 
 
 __all__ = [

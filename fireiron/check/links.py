@@ -373,7 +373,7 @@ def persistent(residual: Residual, level: Level | None, share: StreamK | None = 
     Raises:
         DecompositionError: `persistent-level`, `stream-units`.
     """
-    if share is not None and share.units < 1:
+    if share is not None and share.units is not None and share.units < 1:
         raise DecompositionError(
             "stream-units", f"stream_k({share.units}) shares work among nobody", fix="use 1 or more: the GPU's SMs"
         )

@@ -26,6 +26,7 @@ import numpy as np
 
 from fireiron.algebra.arch import Arch
 from fireiron.algebra.expr import evaluate
+from fireiron.algebra.machine import Machine
 from fireiron.algebra.occupancy import occupancy
 from fireiron.base.errors import CheckError
 from fireiron.base.text import count
@@ -35,11 +36,6 @@ from fireiron.kernel.analysis.sampling import Sample, Site, reads_and_writes, sa
 from fireiron.kernel.analysis.traffic import SECTOR, WARP
 from fireiron.kernel.ir.statements import BLOCK, BLOCKS, RANK, THREAD, Call, Compute, Kernel, Micro, Pointer, Workspace
 
-LAUNCH_US = 3.2  # an empty kernel between two events, measured on an H200
-L2_NBYTES_PER_CLOCK = 64  # of one SM
-GL_LATENCY = 600  # clocks from a load to its data, an L2 miss on an H200
-BUSY_LATENCY = 1000  # clocks from a load to its data while all SMs load; a guess between an idle and a saturated memory
-ROUND_CLOCKS = 60  # a barrier, and the first shared read after it
 F32_LANES = 128  # fp32 lanes of the SM that atoms' clocks are for
 OVERLAP = 4.0  # exponent of the norm in which resources add up
 MOST_BASES = 4096  # blocks of a wave that are looked at
@@ -190,10 +186,10 @@ def estimate(
     mostly = atom if work.math and 2 * sum(work.math.values()) >= work.slots else "instruction"
     shared = sum(row.units for row in rows if row.memory == "SH")
     sectors = sum(row.units for row in rows if row.memory == "GL") * SECTOR
-    clocks = {f"{mostly} issue": issue, "shared memory": shared, "l2": sectors / L2_NBYTES_PER_CLOCK}
+    clocks = {f"{mostly} issue": issue, "shared memory": shared, "l2": sectors / gpu.l2_nbytes_per_clock}
     slowest = max(clocks, key=lambda name: clocks[name])
     rounds = _rounds(everything, kernel, values)
-    critical = _critical(rounds, clocks[slowest])
+    critical = _critical(rounds, clocks[slowest], gpu)
     slots = resident * sms
     waves, rest = divmod(grid, slots)
     last = -(-rest // sms)
@@ -205,10 +201,10 @@ def estimate(
     busy = each * clocks[slowest]
     dram = _dram(kernel, everything, rows, values, slots, grid, gpu.l2_nbytes)
     terms = {name: each * count / gpu.clock_mhz for name, count in clocks.items()}
-    terms |= {"latency": (total - busy) / gpu.clock_mhz, "dram": dram / gpu.dram_gbps * 1e-3, "launch": LAUNCH_US}
+    terms |= {"latency": (total - busy) / gpu.clock_mhz, "dram": dram / gpu.dram_gbps * 1e-3, "launch": gpu.launch_us}
     sm_us = total / gpu.clock_mhz
-    time_us = LAUNCH_US + max(sm_us, terms["dram"])
-    if time_us <= 2 * LAUNCH_US:
+    time_us = gpu.launch_us + max(sm_us, terms["dram"])
+    if time_us <= 2 * gpu.launch_us:
         bound = "launch"
     elif terms["dram"] >= sm_us:
         bound = "dram"
@@ -226,7 +222,7 @@ def estimate(
         blocks_per_sm=resident,
         waves=waves + bool(rest),
         terms=tuple(Term(name, us) for name, us in sorted(terms.items(), key=lambda item: -item[1])),
-        flight_us=each * _flight(rounds) / resident / gpu.clock_mhz,
+        flight_us=each * _flight(rounds, gpu) / resident / gpu.clock_mhz,
         sizes=tuple(values.items()),
         assumed=tuple(s.name for s in symbols(kernel) if s.name not in (sizes or {})),
     )
@@ -303,22 +299,22 @@ def _rounds(everything: tuple[Site, ...], kernel: Kernel, values: Mapping[str, i
     return [_Round(bool(outer), trips, ahead.get(outer, 0), outer in free) for outer, trips in rounds.items() if trips]
 
 
-def _critical(rounds: list[_Round], throughput: float) -> float:
+def _critical(rounds: list[_Round], throughput: float, gpu: Machine) -> float:
     """Count the clocks of one block alone on its SM."""
     total = throughput
     for each in rounds:
         if each.free:
             covered = (each.ahead + 1) * throughput / each.trips
-            total += GL_LATENCY + each.trips * max(0.0, GL_LATENCY - covered)
+            total += gpu.latency + each.trips * max(0.0, gpu.latency - covered)
             continue
         covered = each.ahead * throughput / each.trips if each.rolled else 0.0
-        total += each.trips * (max(0.0, GL_LATENCY - covered) + ROUND_CLOCKS)
+        total += each.trips * (max(0.0, gpu.latency - covered) + gpu.round_clocks)
     return total
 
 
-def _flight(rounds: list[_Round]) -> float:
+def _flight(rounds: list[_Round], gpu: Machine) -> float:
     """Count the clocks that a block's loads take one after another, as many in flight as its stages allow."""
-    return sum(each.trips * BUSY_LATENCY / max(1, each.ahead + each.free) for each in rounds if each.rolled)
+    return sum(each.trips * gpu.busy_latency / max(1, each.ahead + each.free) for each in rounds if each.rolled)
 
 
 def _zeros(site: Site, kernel: Kernel, values: Mapping[str, int]) -> dict[str, Any]:

@@ -68,13 +68,13 @@ class StreamK:
     memory, in an order that is the same in every run.
 
     Args:
-        units: at most this many take part.
+        units: at most this many take part; None for as many as the machine has SMs.
     """
 
-    units: int = 132
+    units: int | None = None
 
     def __str__(self) -> str:
-        return f"stream-K over {self.units}"
+        return "stream-K over all SMs" if self.units is None else f"stream-K over {self.units}"
 
 
 Extent: TypeAlias = int | Chunks

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import attrs
 
+from fireiron.algebra.machine import MACHINES, Machine
 from fireiron.atoms.flights import flying
-from fireiron.estimate.model import GL_LATENCY, L2_NBYTES_PER_CLOCK, ROUND_CLOCKS
 from fireiron.show.schedule_time import Box, Fill, Mark, Policy, Row, Timeline, joined, label_of, row_of
 from fireiron.simulate.events import Event, Point, Touch, Trace
 
@@ -43,6 +43,7 @@ class Clock:
 
     trace: Trace
     policy: Policy
+    machine: Machine = MACHINES[90]
     now: dict[Who, float] = attrs.field(factory=dict[Who, float])
     boxes: list[Box] = attrs.field(factory=list[Box])
     last: dict[str, int] = attrs.field(factory=dict[str, int])  # place of each role's last box
@@ -87,7 +88,7 @@ class Clock:
             case "gap":
                 # Whole turns of every ring are left out: what is in flight before stands for what is after.
                 self._mark(self.gaps, event, at)
-                self.now[who] = at + (4.0 * ROUND_CLOCKS if self.modelled else 1.0)
+                self.now[who] = at + (4.0 * self.machine.round_clocks if self.modelled else 1.0)
             case "run":
                 self.run(event, who, at)
         if event.tile is not None and event.role and event.rank == self.trace.rank:
@@ -148,7 +149,7 @@ class Clock:
         if ready > at:
             self._box(event, "wait", at, ready, label, ready - at)
         self._mark(self.barriers, event, ready)
-        self.now[who] = ready + (ROUND_CLOCKS if self.modelled else 0.0)
+        self.now[who] = ready + (self.machine.round_clocks if self.modelled else 0.0)
 
     def phase(self, event: Event, who: Who, at: float) -> None:
         """Pass a phase of an mbarrier, once all arrived and all bytes landed."""
@@ -250,12 +251,18 @@ class Clock:
             return begin, end, _Flight((), end, end)
         if flying(event.group) in ("loads", "stores"):
             way = (event.rank, event.group)
-            gone = self.busy[way] = max(start, self.busy.get(way, 0.0)) + event.nbytes / L2_NBYTES_PER_CLOCK
-            lands = max(gone, start + GL_LATENCY) if flying(event.group) == "loads" else gone + GL_LATENCY
+            gone = self.busy[way] = (
+                max(start, self.busy.get(way, 0.0)) + event.nbytes / self.machine.l2_nbytes_per_clock
+            )
+            lands = (
+                max(gone, start + self.machine.latency)
+                if flying(event.group) == "loads"
+                else gone + self.machine.latency
+            )
             return start, start + ISSUE, _Flight(filled, gone, lands)
         warps = -(-(event.threads or self.trace.threads) // WARP)
         end = start + event.count * max(event.clocks, 1.0) * warps / PARTITIONS
-        lands = end + (GL_LATENCY if far else 0.0)
+        lands = end + (self.machine.latency if far else 0.0)
         return start, end, _Flight(filled, lands, lands) if event.flies else None
 
     def _follow(self, event: Event, start: float, end: float, flight: _Flight | None) -> None:
@@ -275,7 +282,7 @@ class Clock:
                 self.close([key])
                 found = None
             # Without a wait to mark it, a load to registers lands where its first reader needs it.
-            lands = end + (GL_LATENCY if far and self.modelled else 0.0)
+            lands = end + (self.machine.latency if far and self.modelled else 0.0)
             if found is None:
                 self.open[key] = _Open(event.role, start, None if event.flies else lands, end)
             elif not event.flies:
@@ -290,7 +297,7 @@ class Clock:
                 self.fills.append(Fill(key[1], found.start, min(landed, found.end), found.end))
 
 
-def time_of(trace: Trace, policy: Policy) -> Timeline:
+def time_of(trace: Trace, policy: Policy, machine: Machine = MACHINES[90]) -> Timeline:
     """Place a trace's events in time.
 
     Args:
@@ -298,8 +305,9 @@ def time_of(trace: Trace, policy: Policy) -> Timeline:
         policy: `simulated` counts steps of each role in order; `modelled` counts clocks of one block alone on its SM,
             all warps of a role in step, roles that do not slow each other's issue, and tensor cores that take one
             product after the other.
+        machine: whose latencies are taken.
     """
-    clock = Clock(trace, policy)
+    clock = Clock(trace, policy, machine)
     for event in trace.events:
         if event.kind != "run" or event.reads:
             clock.event(event)

@@ -6,10 +6,10 @@ import textwrap
 from collections.abc import Mapping
 from itertools import pairwise
 
+from fireiron.algebra.machine import MACHINES
 from fireiron.atoms.flights import flying
 from fireiron.base.errors import UsageError
 from fireiron.base.text import count
-from fireiron.estimate.model import GL_LATENCY
 from fireiron.kernel.ir.statements import Turn, walk
 from fireiron.show.clock import time_of
 from fireiron.show.lowering import Lowers, lowered_of
@@ -46,7 +46,7 @@ _FILLS: Mapping[Row, str] = {
 _SAID: Mapping[Policy, str] = {
     "simulated": "order of a simulation: a box is one step; what is asynchronous lands when it is awaited",
     "modelled": "modelled, not measured: issue clocks of the instructions, one block alone on an SM, warps in step,\n"
-    f"{GL_LATENCY} clocks to global memory",
+    f"{MACHINES[90].latency} clocks to global memory",
 }
 
 

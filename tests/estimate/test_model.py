@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
 from fireiron import RF, SH, A, B, Block, Thread, Warp, matmul, symbol
 from fireiron.algebra.arch import arch
 from fireiron.base.errors import CheckError
-from fireiron.estimate.model import LAUNCH_US, Estimate, estimate
+from fireiron.estimate.model import Estimate, estimate
 from fireiron.schedules import ampere, simt, volta
 
 HOPPER = arch(90)
@@ -40,7 +41,7 @@ def test_a_thin_product_is_bound_by_memory() -> None:
 def test_a_small_product_is_bound_by_its_launch() -> None:
     found = of(simt.listing1(matmul(64, 64, 64)))
     assert found.bound == "launch"
-    assert found.time_us >= LAUNCH_US
+    assert found.time_us >= HOPPER.gpu.launch_us
 
 
 def test_unstaged_operands_are_bound_by_l2() -> None:
@@ -125,7 +126,7 @@ def test_loops_without_trips_take_no_time(schedule: Any) -> None:
     """Where K is 0 nothing is loaded: no share of the time falls to a load."""
     made = schedule(matmul(512, 512, symbol("K", minimum=0)))
     found = of(made, K=0)
-    assert LAUNCH_US < found.time_us < of(made, K=64).time_us
+    assert HOPPER.gpu.launch_us < found.time_us < of(made, K=64).time_us
     assert found.flight_us == 0
 
 
@@ -136,3 +137,22 @@ def test_quad_pairs_are_slow_where_other_instructions_stand_in() -> None:
     assert native.tflops > 60
     assert 15 < emulated.tflops < 20
     assert emulated.bound.startswith("mma.m8n8k4")
+
+
+def test_sizes_that_are_assumed_are_told_and_given() -> None:
+    def made(**typical: Any) -> Any:
+        return simt.sgemm(matmul(symbol("M", **typical), 256, 256))
+
+    plain, told = (made(**given).estimate() for given in ({}, {"typical": 4096}))
+    assert (plain.assumed, dict(plain.sizes)["M"]) == (("M",), 1024)
+    assert (told.assumed, dict(told.sizes)["M"]) == (("M",), 4096)
+    assert "assumed: M=4096" in str(told)
+    assert told.flops == 4 * plain.flops
+    given = made(typical=4096).estimate(M=512)
+    assert (given.assumed, dict(given.sizes)["M"]) == ((), 512)
+
+
+def test_latencies_are_the_machines() -> None:
+    kernel, target = simt.sgemm(matmul(4096, 4096, 4096)).lowered(), arch("sm_90a")
+    slow = attrs.evolve(target, gpu=attrs.evolve(target.gpu, launch_us=target.gpu.launch_us + 5))
+    assert estimate(kernel, slow).time_us == pytest.approx(estimate(kernel, target).time_us + 5)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fireiron import FR, RF, SH, A, B, Block, Thread, Warp, cp_async, ldmatrix, matmul, symbol
-from fireiron.estimate.model import GL_LATENCY
+from fireiron.algebra.machine import MACHINES
 from fireiron.schedules import hopper, simt
 from fireiron.schedules.hopper import Plan
 from fireiron.show.clock import time_of
@@ -72,7 +72,7 @@ def test_copies_in_flight_land_at_their_wait_in_the_order_and_earlier_in_the_mod
     assert first.landed in [box.start for box in waits]
     # The third chunk is started at the first iteration and awaited two products later.
     fill = next(fill for fill in model.fills if fill.touch == Touch("a_sh", "SH", 2))
-    assert fill.landed - fill.start >= GL_LATENCY
+    assert fill.landed - fill.start >= MACHINES[90].latency
     assert fill.landed < fill.end
     stalls = [box for box in model.boxes if box.stall]
     assert [box.chunk for box in stalls] == [0]  # two chunks ahead cover the latency afterwards

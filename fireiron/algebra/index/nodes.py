@@ -172,15 +172,19 @@ class Var(Expr):
 
 @attrs.frozen(eq=False, repr=False)
 class Symbol(Expr):
-    """A run-time size (a kernel parameter), a multiple of `multiple_of` between `minimum` and `maximum`."""
+    """A run-time size (a kernel parameter), a multiple of `multiple_of` between `minimum` and `maximum`.
+
+    `typical` is what estimates and presets take it to be; no kernel depends on it.
+    """
 
     name: str
     multiple_of: int = 1
     minimum: int = 1
     maximum: int = 2**30
+    typical: int | None = attrs.field(default=None, eq=False)
 
     def _key(self) -> Hashable:
-        return (self.name, self.multiple_of, self.minimum, self.maximum)
+        return (self.name, self.multiple_of, self.minimum, self.maximum, self.typical)
 
 
 @attrs.frozen(eq=False, repr=False)

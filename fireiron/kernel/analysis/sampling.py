@@ -176,10 +176,10 @@ def reads_and_writes(statement: Call | Compute | Micro | Sync) -> tuple[tuple[Vi
 
 
 def typical_sizes(kernel: Kernel, given: Mapping[str, int] | None = None) -> dict[str, int]:
-    """Give every symbol a value: the given one, else 1024 made to fit its bounds and multiple."""
+    """Give every symbol a value: the given one, its typical one, else 1024 made to fit its bounds and multiple."""
     sizes: dict[str, int] = {}
     for symbol in symbols(kernel):
-        value = max(TYPICAL, symbol.minimum)
+        value = max(TYPICAL if symbol.typical is None else symbol.typical, symbol.minimum)
         value = min(-(-value // symbol.multiple_of), symbol.maximum // symbol.multiple_of) * symbol.multiple_of
         sizes[symbol.name] = value
     return {**sizes, **(given or {})}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fireiron.algebra.arch import native
 from fireiron.algebra.expr import (
     Expr,
     Index,
@@ -374,6 +375,9 @@ def _stream_loop(
     size: int,
 ) -> Body:
     """Let each launched unit take its share of all tiles' chunks of K."""
+    if share.units is None:
+        share = StreamK(native(context.arch).gpu.sms // size)
+    assert share.units is not None
     split = shared_split(share, rest, link)
     tiles, chunks = tiles_in(parts), chunks_of(split, _known(state.residual.extents["K"]))
     most = minimum(tiles * chunks, share.units)
