@@ -12,7 +12,7 @@ from fireiron.schedules import hopper
 from fireiron.schedules._clocks import FIT, clocks
 from fireiron.tune.records import shipped
 
-PLANS = (hopper.Plan(128, 256), hopper.Plan(64, 64), hopper.Plan(128, 128, pingpong=True))
+PLANS = (hopper.Plan(128, 256), hopper.Plan(64, 64, consumers=1), hopper.Plan(128, 128, pingpong=True))
 
 
 def measured(truth):

@@ -17,7 +17,7 @@ HOPPER = arch(90)
 
 
 def of(schedule: Any, target: Any = HOPPER, **sizes: int) -> Estimate:
-    return estimate(schedule.lowered(target), target, sizes)
+    return estimate(schedule.lowered(target.name), target, sizes)
 
 
 def test_a_large_product_is_bound_by_its_multiply_adds() -> None:
