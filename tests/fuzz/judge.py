@@ -41,6 +41,8 @@ PRESETS = {
 }
 ROOT = str(Path(fireiron.__file__).resolve().parent.parent)
 Kind = Literal["refused", "right", "bounded", "slow", "finding"]
+CHAIN = "<chain>"  # the file of a chain's text
+ARGUMENTS = re.compile(r"\(\) (takes|missing|got) ")
 LIMIT_S = 60  # of the processor, for one chain
 
 
@@ -75,7 +77,7 @@ def names() -> dict[str, Any]:
 
 def built(source: str) -> Any:
     """Evaluate a chain's text."""
-    return eval(compile(source, "<chain>", "eval"), names())
+    return eval(compile(source, CHAIN, "eval"), names())
 
 
 def judge(chain: str | Callable[[], Any], compiled: bool = False, verbs: bool = False) -> Verdict:
@@ -124,11 +126,13 @@ def _raised(what: str, error: Exception, made: bool = True) -> Verdict:
         error: the exception.
         made: whether the chain stood already: an exception from outside the library is then this file's own.
     """
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(ROOT)]
-    inside = [f for f in frames if "/tests/" not in f.filename]
-    if not inside and made:
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [f for f in frames if f.filename.startswith(ROOT) and "/tests/" not in f.filename]
+    binding = bool(inside) and Path(inside[-1].filename).stem == "contract" and ARGUMENTS.search(str(error))
+    if made and not inside:
         raise error
-    if not inside:  # Python's own refusal of a call that lacks an argument
+    if not made and (not inside or binding or frames[-1].filename == CHAIN):
+        # Python's own refusal of a call, or what a function in the chain's text raises.
         return Verdict("refused", type(error).__name__, str(error))
     place = f"{Path(inside[-1].filename).stem}.{inside[-1].name}"
     return Verdict("finding", f"{what} {type(error).__name__} in {place}", str(error)[:200])

@@ -23,7 +23,7 @@ import attrs
 
 from fireiron.cuda.printer import source
 from fireiron.kernel.ir.statements import Kernel
-from tests.mutate.cases import CASES, INPUTS, LAUNCHED
+from tests.mutate.cases import CASES, INPUTS, LAUNCHED, SHUFFLED, SIZES
 from tests.mutate.harmless import why
 from tests.mutate.judge import Judge
 from tests.mutate.plant import Mutant, mutants
@@ -71,6 +71,11 @@ def recorded(path: Path = SCORE) -> dict[str, Score]:
     return {score.case: score for score in (Score(**json.loads(line)) for line in lines)}
 
 
+def judge_of(case: str) -> Judge:
+    """Make the judge of a case's mutants."""
+    return Judge(CASES[case](), LAUNCHED.get(case), INPUTS.get(case), SIZES.get(case), case in SHUFFLED)
+
+
 def text_of(kernel: Kernel) -> str:
     """Print a kernel; statements that cannot be printed differ from all that can."""
     try:
@@ -83,7 +88,7 @@ class Run:
     """Plant one case's mutants, in an order of their own."""
 
     def __init__(self, case: str, seed: str, old: Score | None = None) -> None:
-        self.judge = Judge(CASES[case](), LAUNCHED.get(case), INPUTS.get(case))
+        self.judge = judge_of(case)
         self.text = text_of(self.judge.kernel)
         digest = hashlib.sha256(self.text.encode()).hexdigest()[:12]
         found = sorted(mutants(self.judge.kernel), key=lambda mutant: mutant.key)

@@ -2,7 +2,7 @@
 
 A preset stands here twice where that differs: with sizes that its tiles do not divide, where predicates cut; and with
 whole tiles, where only the guards of its loops do. There are several tiles for each block, more chunks of K than ring
-slots, and a last chunk that reaches into the last of its steps.
+slots, and a last chunk that lies in the first slot, over which results are staged, and reaches into its last step.
 """
 
 from __future__ import annotations
@@ -53,36 +53,48 @@ CASES: dict[str, Callable[[], Any]] = {
     ),
     "sgemm ways, split_k": lambda: simt.sgemm(matmul(70, 72, 94, beta=2), m=64, n=64, **THREADS, ways=2, split_k=2),
     "turing": lambda: turing.gemm(matmul(40, 37, 94, "f16"), **SMALL, stages=2),
-    "ampere 3": lambda: ampere.gemm(matmul(40, 40, 184, "f16", layout="NT"), **SMALL, k=32, stages=3),
-    "ampere 3 whole": lambda: ampere.gemm(matmul(64, 32, 160, "f16", layout="TN"), **SMALL, k=32, stages=3),
+    "ampere 3": lambda: ampere.gemm(matmul(40, 40, 216, "f16", layout="NT"), **SMALL, k=32, stages=3),
+    "ampere 3 whole": lambda: ampere.gemm(matmul(64, 32, 224, "f16", layout="TN"), **SMALL, k=32, stages=3),
     "ampere i8 ragged": lambda: ampere.gemm(_symbols(37, 40, 94, "i8"), **SMALL, k=32, stages=2, slots=1),
     "ampere ways, split_k": lambda: ampere.gemm(
-        matmul(40, 40, 504, "bf16"), **SMALL, k=32, stages=2, ways=2, split_k=2
+        matmul(40, 40, 632, "bf16"), **SMALL, k=32, stages=2, ways=2, split_k=2
     ),
-    "ampere outputs": lambda: ampere.gemm(matmul(40, 40, 120, "f16").then(*_outputs(40, 40)), **SMALL, k=32, stages=2),
-    "ada": lambda: ada.gemm(matmul(40, 40, 304, "e4m3", arch="sm_89"), **SMALL, stages=3),
-    "volta": lambda: volta.gemm(matmul(40, 72, 126, "f16", arch="sm_70"), m=32, n=64, warp=(32, 32)),
+    "ampere outputs": lambda: ampere.gemm(matmul(40, 40, 152, "f16").then(*_outputs(40, 40)), **SMALL, k=32, stages=2),
+    "ada": lambda: ada.gemm(matmul(40, 40, 432, "e4m3", arch="sm_89"), **SMALL, stages=3),
+    "volta": lambda: volta.gemm(matmul(40, 72, 158, "f16", arch="sm_70"), m=32, n=64, warp=(32, 32)),
     "volta wmma": lambda: volta.listing3(matmul(64, 128, 48, "f16", out="f32", arch="sm_70")),
     "hopper": lambda: _hopper("cooperative", (200, 72, 376), Plan(128, 64, 2, stages=3)),
     "hopper whole": lambda: _hopper("cooperative", (256, 128, 320), Plan(128, 64, 2, stages=3)),
-    "hopper turns": lambda: _hopper("pingpong", (200, 136, 248), Plan(64, 64, 2, stages=2)),
+    "hopper turns": lambda: _hopper("pingpong", (200, 136, 248), Plan(64, 64, 2, pingpong=True, stages=2)),
     "hopper cluster": lambda: _hopper("cooperative", (264, 72, 248), Plan(64, 64, 1, cluster=(2, 1), stages=2)),
     "hopper split_k": lambda: _hopper("split_k", (72, 72, 568), Plan(64, 64, 1, ways=3, stages=2)),
     "hopper sums of a cluster": lambda: _hopper(
         "split_k", (72, 72, 568), Plan(64, 64, 1, ways=2, through="cluster", stages=2)
     ),
     "hopper stream_k": lambda: _hopper("stream_k", (136, 72, 568), Plan(64, 64, 1, stream=True, stages=2)),
+    "hopper stream_k, whole tiles too": lambda: _hopper(
+        "stream_k", (264, 72, 184), Plan(64, 64, 1, stream=True, stages=2)
+    ),
     "hopper groups": lambda: _hopper("gemm", (150, 72, 184), Plan(64, 64, 1, stages=2), groups=3, layout="NN"),
     "hopper swapped": lambda: _hopper("skinny", (24, 200, 568), Plan(64, 16, 1, swapped=True, stages=3, ways=2)),
     "hopper dependent": lambda: _hopper("cooperative", (136, 72, 184), Plan(64, 64, 1, dependent=True, stages=2)),
-    "two sums": lambda: on_hopper(_two_sums(72, 48, 184, 248), Plan(64, 48, 1, stages=2)),
-    "swiglu, mma": lambda: fused.swiglu(70, 40, 184, path="ampere"),
+    "two sums": lambda: on_hopper(_two_sums(200, 48, 184, 248), Plan(64, 48, 1, stages=2)),
+    "swiglu, mma": lambda: fused.swiglu(70, 72, 184, path="ampere"),
     "lstm_cell": lambda: fused.lstm_cell(40, 40, 88, path="ampere"),
     "mlp": lambda: fused.mlp(70, 48, 9, path="hopper"),
     "mlp, mma": lambda: fused.mlp(70, 32, 9, path="ampere"),
 }
 # Blocks of persistent kernels that are launched, where two would hide something: uneven trips, tiles that are shared.
-LAUNCHED = {"hopper": 3, "hopper turns": 3, "hopper stream_k": 5, "hopper groups": 3, "hopper dependent": 3}
+LAUNCHED = {
+    "hopper": 3,
+    "hopper turns": 3,
+    "hopper stream_k": 16,
+    "hopper stream_k, whole tiles too": 4,
+    "hopper split_k": 6,
+    "hopper swapped": 4,
+    "hopper groups": 3,
+    "hopper dependent": 3,
+}
 
 
 def _fractions(array: Any) -> Any:
@@ -95,3 +107,10 @@ INPUTS: dict[str, dict[str, Any]] = {
     "swiglu, mma": {"X": _fractions},
     "lstm_cell": {"X": _fractions, "H": _fractions},
 }
+# A second run where tiles and chunks are larger than the sizes.
+SIZES: dict[str, dict[str, int]] = {
+    "sgemm 1": {"M_70": 3, "N_72": 5, "K_27": 6},
+    "ampere i8 ragged": {"M_37": 7, "N_40": 11, "K_94": 20},
+}
+# Kernels whose blocks share tiles run once more with their blocks in another order.
+SHUFFLED = ("sgemm ways, split_k", "ampere ways, split_k", "hopper split_k", "hopper swapped")

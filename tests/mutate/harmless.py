@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import attrs
 
-from fireiron.algebra.expr import Var, free
+from fireiron.algebra.expr import Compare, Var, free
 from fireiron.kernel.ir.rewrite import mentions, without
 from fireiron.kernel.ir.statements import (
+    Advance,
     Ask,
     Await,
     Call,
+    Commit,
     Compute,
     CountIn,
     Fence,
@@ -85,6 +87,20 @@ def why(case: str, mutant: Mutant, kernel: Kernel) -> str:
             before
         ):
             return "the wait is for this thread's registers alone"
+        case If(body=body) if key == "place: body without its condition" and all(
+            isinstance(s, Wait | Commit) for s in body
+        ):
+            return "threads that started nothing close empty groups, and have nothing to wait for"
+        case If() if "one more" in key and _guards_loads(before):
+            return "a guard that saves time: predicates hold the same loads off, or fill slots that nobody reads"
+        case Call(views=(src, dst)) if (
+            mutant.field == "write" and "less" not in key and src.buffer.memory == GL != (dst.buffer.memory)
+        ):
+            return "a guard that saves time: predicates hold the same loads off, or fill slots that nobody reads"
+        case For(var=var, body=body) if key == "extent: + 1" and all(_chosen(s, var) for s in body):
+            return "a trip more, for which no unit is chosen"
+        case _ if mutant.field == "place" and mutant.after is not None and _independent(before, mutant.after):
+            return "neither of the two reads or orders what the other does"
         case _:
             return ""
 
@@ -109,3 +125,43 @@ def _guards_loads(statement: If) -> bool:
 
 def _registers(statement: Sync | Wait) -> bool:
     return isinstance(statement, Wait) and statement.group == "wgmma"
+
+
+def _chosen(statement: Statement, var: Var) -> bool:
+    """Say whether a statement runs in one trip alone, for the unit of that number."""
+    return (
+        isinstance(statement, If)
+        and isinstance(statement.condition, Compare)
+        and (statement.condition.op == "==" and var in free(statement.condition))
+    )
+
+
+def _independent(first: Statement | None, second: Statement) -> bool:
+    """Say whether one of two statements that follow each other moves a cursor, and the other does not name it."""
+    for one, other in ((first, second), (second, first)):
+        match one, other:
+            case Advance(cursor=cursor), _:
+                if other is not None and not any(mentions(other, part) for part in (cursor.slot, cursor.parity)):
+                    return True
+            case Commit(group=group), _ if other is not None and not _uses(other, group):
+                return True
+            case Wait(reads_only=False), (Region() | For() | Call() | If()) if _starts(other):
+                return True
+            case _:
+                pass
+    return False
+
+
+def _uses(statement: Statement, group: str) -> bool:
+    """Say whether a statement starts copies of a group, closes one or waits for one."""
+    return any(
+        (isinstance(s, Call) and s.atom.completion == group) or (isinstance(s, Commit | Wait) and s.group == group)
+        for s in walk((statement,))
+    )
+
+
+def _starts(statement: Statement) -> bool:
+    """Say whether a statement only starts copies of a group that is not closed yet."""
+    calls = [s for s in walk((statement,)) if isinstance(s, Call)]
+    inside = all(isinstance(s, For | If | Region | Call | Let) for s in walk((statement,)))
+    return bool(calls) and inside and all(call.atom.completion == "cp.async" for call in calls)

@@ -64,6 +64,7 @@ class Mutant:
         field: what was changed.
         change: how.
         before: the statement as it was, None for what the kernel declares.
+        after: what it was exchanged with, None where it was not.
         kernel: with the bug.
     """
 
@@ -73,6 +74,7 @@ class Mutant:
     change: str
     before: Statement | None
     kernel: Kernel
+    after: Statement | None = None
 
     @property
     def key(self) -> str:
@@ -90,8 +92,8 @@ def mutants(kernel: Kernel) -> Iterator[Mutant]:
         for field, change, new in changes(statement):
             body = replaced(kernel.body, place, new)
             yield Mutant(kind, number, field, change, statement, attrs.evolve(kernel, body=body))
-        for change, body in moved(kernel.body, place, statement):
-            yield Mutant(kind, number, "place", change, statement, attrs.evolve(kernel, body=body))
+        for change, body, after in moved(kernel.body, place, statement):
+            yield Mutant(kind, number, "place", change, statement, attrs.evolve(kernel, body=body), after)
     yield from declared(kernel)
 
 
@@ -142,20 +144,21 @@ def siblings(body: Body, place: Place) -> Body:
             raise AssertionError(body[i])
 
 
-def moved(body: Body, place: Place, statement: Statement) -> Iterator[tuple[str, Body]]:
+def moved(body: Body, place: Place, statement: Statement) -> Iterator[tuple[str, Body, Statement | None]]:
     """Drop a statement, double it, exchange it with the next one, or take it out of what surrounds it."""
     if not isinstance(statement, Region):
-        yield "dropped", replaced(body, place, ())
+        yield "dropped", replaced(body, place, ()), None
     if _counts(statement):
-        yield "doubled", replaced(body, place, (statement, statement))
+        yield "doubled", replaced(body, place, (statement, statement)), None
     around = siblings(body, place)
     here = place[-1]
     if here + 1 < len(around):
         following = around[here + 1]
         if _ordered(statement, following):
-            yield f"exchanged with {type(following).__name__}", replaced(body, place, (following, statement), 2)
+            swapped = replaced(body, place, (following, statement), 2)
+            yield f"exchanged with {type(following).__name__}", swapped, following
     if isinstance(statement, If):
-        yield "body without its condition", replaced(body, place, statement.body)
+        yield "body without its condition", replaced(body, place, statement.body), None
 
 
 def _counts(statement: Statement) -> bool:
@@ -285,9 +288,11 @@ def changes(statement: Statement) -> Iterator[Change]:
 
 
 def indices(e: Expr) -> Iterator[tuple[str, Expr]]:
-    """Put an index one off, and leave each of its variables out."""
+    """Put an index one off, and leave each of its variables out that may be more than 0."""
     yield "+ 1", e + 1
     for leaf in sorted((leaf for leaf in free(e) if isinstance(leaf, Var)), key=str):
+        if leaf.extent is not None and as_int(leaf.extent) == 1:
+            continue
         with contextlib.suppress(ZeroDivisionError):
             without = substitute(e, {leaf: as_expr(0)})
             if without != e:

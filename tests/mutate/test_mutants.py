@@ -9,9 +9,8 @@ from typing import get_args
 import pytest
 
 from fireiron.kernel.ir.statements import Region, Statement
-from tests.mutate.__main__ import Run, in_turn, recorded, summary
-from tests.mutate.cases import CASES, LAUNCHED
-from tests.mutate.judge import Judge
+from tests.mutate.__main__ import Run, in_turn, judge_of, recorded, summary
+from tests.mutate.cases import CASES
 from tests.mutate.plant import mutants
 
 QUICK = ("listing1", "listing2", "sgemm 3", "turing", "ampere 3 whole", "volta wmma", "hopper dependent", "mlp")
@@ -79,7 +78,7 @@ def test_bugs_are_planted_in_the_fields_that_have_a_meaning(planted: Counter[tup
     ],
 )
 def test_what_notices_a_bug(case: str, key: str, noticed: str) -> None:
-    judge = Judge(CASES[case](), LAUNCHED.get(case))
+    judge = judge_of(case)
     assert judge.outcome(judge.kernel) == "survived"
     mutant = next(m for m in mutants(judge.kernel) if m.key == key)
     assert judge.outcome(mutant.kernel) == noticed
