@@ -27,7 +27,7 @@ KNOWN: dict[str, str] = {
     "turing.gemm(matmul(1, 1, 1).prolog(B, scale(Vector(0, name='by'))))": (
         "raised ZeroDivisionError in outputs._repeats"
     ),
-    "layers(Matrix(36, 32), Matrix(36, 32, name='X'), (Matrix(32, 16, name='W'), relu), (Matrix(16, 32, name='V'), relu))"
+    "layers(Matrix(36, 32), Matrix(36, 32, name='X'), Matrix(32, 16, name='W'), Matrix(16, 32, name='V'))"
     ".tile(1).to(Block).layout(Grouped(1)).load(A, FR).each(lambda layer: layer.epilog().done())": (
         "raised ValueError in numbering._grouped"
     ),

@@ -95,9 +95,18 @@ class Run:
         random.Random(f"{seed}/{case}").shuffle(found)
         kept = old is not None and old.kernel == digest and old.mutants == len(found)
         self.score = old if kept and old is not None else Score(case, digest, len(found))
+        self._explain({mutant.key: mutant for mutant in found})
         self.rest = iter(found[self.score.planted :])
         outcome = self.judge.outcome(self.judge.kernel)
         assert outcome == "survived", f"false alarm: {case} without a bug gives {outcome}"
+
+    def _explain(self, found: dict[str, Mutant]) -> None:
+        """Explain old survivors anew: what explains them may have changed."""
+        keys = [key for alike in self.score.survived.values() for key in alike]
+        self.score.survived = {}
+        for key in keys:
+            words = why(self.score.case, found[key], self.judge.kernel)
+            self.score.survived.setdefault(words, []).append(key)
 
     def step(self) -> tuple[Mutant, str, str] | None:
         """Plant the next mutant; gives it, what noticed it and what explains that nobody did; None behind the last."""

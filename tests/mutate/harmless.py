@@ -12,6 +12,7 @@ from fireiron.algebra.expr import Compare, Var, free
 from fireiron.kernel.ir.rewrite import mentions, without
 from fireiron.kernel.ir.statements import (
     Advance,
+    Arrive,
     Ask,
     Await,
     Call,
@@ -32,7 +33,7 @@ from fireiron.kernel.ir.statements import (
     Wait,
     walk,
 )
-from fireiron.language.levels import GL, Block, Level, Warp, Warpgroup
+from fireiron.language.levels import GL, SH, Block, Level, Warp, Warpgroup
 from tests.mutate.plant import Mutant
 
 Body = tuple[Statement, ...]
@@ -83,6 +84,8 @@ def why(case: str, mutant: Mutant, kernel: Kernel) -> str:
             return "a warp meets the others where it need only arrive: it waits longer"
         case Await() | Fence() if key in ("place: exchanged with Fence", "place: exchanged with Await"):
             return "a fence of registers, and a wait for other threads: either order is one"
+        case Arrive(nbytes=nbytes) if nbytes and mutant.after is not None and _signals(mutant.after):
+            return "a phase ends with its arrival, which says how many bytes land, whichever of them land before"
         case Sync() | Wait() if key in ("place: exchanged with Wait", "place: exchanged with Sync") and _registers(
             before
         ):
@@ -99,6 +102,10 @@ def why(case: str, mutant: Mutant, kernel: Kernel) -> str:
             return "a guard that saves time: predicates hold the same loads off, or fill slots that nobody reads"
         case For(var=var, body=body) if key == "extent: + 1" and all(_chosen(s, var) for s in body):
             return "a trip more, for which no unit is chosen"
+        case _ if case == "hopper stream_k" and ("without blocks" in key or isinstance(before, If)):
+            return (
+                "each block takes a part of one tile: the case with whole tiles, where blocks take several, notices it"
+            )
         case _ if mutant.field == "place" and mutant.after is not None and _independent(before, mutant.after):
             return "neither of the two reads or orders what the other does"
         case _:
@@ -115,11 +122,11 @@ def _alone(level: Level, mutant: Mutant, kernel: Kernel) -> bool:
 
 
 def _guards_loads(statement: If) -> bool:
-    """Say whether all that a condition on a loop's trip guards brings chunks of operands."""
+    """Say whether all that a condition on a loop's trip guards brings chunks of operands, maybe by registers."""
     inside = tuple(walk(statement.body))
     calls = [s for s in inside if isinstance(s, Call)]
     trips = [leaf for leaf in free(statement.condition) if isinstance(leaf, Var) and leaf.name.startswith("k")]
-    loads = all(call.views[0].buffer.memory == GL != call.views[1].buffer.memory for call in calls)
+    loads = all(call.views[0].buffer.memory != SH and call.views[1].buffer.memory != GL for call in calls)
     return bool(trips and calls) and loads and all(isinstance(s, For | If | Region | Call | Let) for s in inside)
 
 
@@ -150,6 +157,17 @@ def _independent(first: Statement | None, second: Statement) -> bool:
             case _:
                 pass
     return False
+
+
+def _signals(statement: Statement) -> bool:
+    """Say whether a statement starts copies whose bytes an mbarrier counts, and does nothing else."""
+    inside = tuple(walk((statement,)))
+    calls = [s for s in inside if isinstance(s, Call)]
+    return (
+        bool(calls)
+        and all(call.signal is not None for call in calls)
+        and not any(isinstance(s, Arrive) for s in inside)
+    )
 
 
 def _uses(statement: Statement, group: str) -> bool:
