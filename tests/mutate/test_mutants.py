@@ -68,6 +68,14 @@ def test_bugs_are_planted_in_the_fields_that_have_a_meaning(planted: Counter[tup
     assert {(kind, field) for kind, fields in named.items() for field in fields} <= set(planted)
 
 
+def test_a_key_names_one_mutant_or_equal_ones() -> None:
+    for case in QUICK:
+        found: dict[str, list[object]] = {}
+        for mutant in mutants(CASES[case]().lowered()):
+            found.setdefault(mutant.key, []).append(mutant.kernel)
+        assert [key for key, kernels in found.items() if any(kernel != kernels[0] for kernel in kernels)] == [], case
+
+
 @pytest.mark.parametrize(
     ("case", "key", "noticed"),
     [
