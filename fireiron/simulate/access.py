@@ -179,16 +179,18 @@ def _within(storage: Storage, first: Array, steps: Array, mask: Array | None) ->
 
 
 def _inside(storage: Storage, first: Array, steps: Array, mask: Array | None, origin: list[Array]) -> None:
-    """Compare coordinates with extents, where the view gives them in the array's own order."""
+    """Compare coordinates with extents, where the view gives them in the array's own order, or as its transpose's."""
     if len(origin) != len(storage.shape):
         return
-    flat = sum((o * s for o, s in zip(origin, storage.strides, strict=True)), np.zeros_like(first))
     active = np.ones(first.shape, bool) if mask is None else mask
-    if (flat != first)[active].any():
-        return
     # Coordinates come in mathematical order; with equal strides nothing tells which of two dimensions is which.
     if len(origin) > 1 and storage.strides[-1] == storage.strides[-2]:
         return
+    orders = [origin] if len(origin) < 2 else [origin, [*origin[:-2], origin[-1], origin[-2]]]
+    found = next((order for order in orders if not (_flat(storage, order) != first)[active].any()), None)
+    if found is None:
+        return
+    origin = found
     for axis, (o, extent, more) in enumerate(zip(origin, storage.shape, storage.reach(steps), strict=True)):
         bad = active & ((o < 0) | (o + more >= extent))
         if bad.any():
@@ -201,6 +203,11 @@ def _inside(storage: Storage, first: Array, steps: Array, mask: Array | None, or
                 f"{storage.buffer.name}[{', '.join(map(str, place))}], whose shape is {storage.shape}",
                 "guard the access where the tile is partial",
             )
+
+
+def _flat(storage: Storage, origin: list[Array]) -> Array:
+    """Give the flat element at coordinates in the array's own order."""
+    return sum((o * s for o, s in zip(origin, storage.strides, strict=True)), np.zeros_like(origin[0]))
 
 
 def _traffic(storage: Storage, first: Array, steps: Array, mask: Array | None) -> Traffic:

@@ -251,6 +251,27 @@ def test_dropped_predicate_of_a_read(k: Names) -> None:
     refused(body(False, True), arrays, "out-of-bounds", "thread 40 of block 0 reads A[5, 0], whose shape is (5, 6)")
 
 
+def test_dropped_predicate_of_a_read_of_a_transpose(k: Names) -> None:
+    """Coordinates are the matrix's, whose array holds its transpose."""
+    a, c, r = k.gl("A", (9, 6)), k.gl("C", (6, 9), "output"), k.rf("r", 1)
+    row, column = k.thread // 16, k.thread % 16
+    own = and_(lt(column, 9), lt(row, 6))
+
+    def body(rows: int, columns: int) -> Any:
+        held = and_(lt(column, columns), lt(row, rows))
+        return k.kernel(
+            k.move(k.at(a, column * 6 + row, origin=(row, column)), k.at(r, 0), read=held),
+            k.move(k.at(r, 0), k.at(c, row * 9 + column, origin=(row, column)), write=own),
+            threads=128,
+        )
+
+    arrays = {"A": zeros(9, 6), "C": zeros(6, 9)}
+    simulate(body(6, 9), arrays)
+    # Row 6 of a column is row 0 of the next, and inside the array.
+    refused(body(7, 9), arrays, "out-of-bounds", "thread 96 of block 0 reads A[0, 6], whose shape is (9, 6)")
+    refused(body(6, 10), arrays, "out-of-bounds", "thread 9 of block 0 reads A[9, 0], whose shape is (9, 6)")
+
+
 def test_dropped_predicate_of_a_write(k: Names) -> None:
     c = k.gl("C", (5, 6), "output")
     row, column = k.thread // 8, k.thread % 8
