@@ -93,20 +93,30 @@ class Run:
         digest = hashlib.sha256(self.text.encode()).hexdigest()[:12]
         found = sorted(mutants(self.judge.kernel), key=lambda mutant: mutant.key)
         random.Random(f"{seed}/{case}").shuffle(found)
+        keys = {mutant.key for mutant in found}
         kept = old is not None and old.kernel == digest and old.mutants == len(found)
+        kept = kept and all(key in keys for alike in old.survived.values() for key in alike)
         self.score = old if kept and old is not None else Score(case, digest, len(found))
-        self._explain({mutant.key: mutant for mutant in found})
+        self._again({mutant.key: mutant for mutant in found})
         self.rest = iter(found[self.score.planted :])
         outcome = self.judge.outcome(self.judge.kernel)
         assert outcome == "survived", f"false alarm: {case} without a bug gives {outcome}"
 
-    def _explain(self, found: dict[str, Mutant]) -> None:
-        """Explain old survivors anew: what explains them may have changed."""
-        keys = [key for alike in self.score.survived.values() for key in alike]
+    def _again(self, found: dict[str, Mutant]) -> None:
+        """Judge old survivors anew: the simulator, or what explains them, may have changed."""
+        old = [key for alike in self.score.survived.values() for key in alike]
         self.score.survived = {}
-        for key in keys:
-            words = why(self.score.case, found[key], self.judge.kernel)
-            self.score.survived.setdefault(words, []).append(key)
+        for key in old:
+            mutant = found[key]
+            words = why(self.score.case, mutant, self.judge.kernel)
+            outcome = "survived" if words else self.judge.outcome(mutant.kernel)
+            self._count(mutant, outcome, words)
+
+    def _count(self, mutant: Mutant, outcome: str, words: str) -> None:
+        if outcome == "survived":
+            self.score.survived.setdefault(words, []).append(mutant.key)
+        else:
+            self.score.noticed[outcome] += 1
 
     def step(self) -> tuple[Mutant, str, str] | None:
         """Plant the next mutant; gives it, what noticed it and what explains that nobody did; None behind the last."""
@@ -118,9 +128,7 @@ class Run:
         outcome = "same text" if text_of(mutant.kernel) == self.text else self.judge.outcome(mutant.kernel)
         if outcome == "survived":
             words = why(self.score.case, mutant, self.judge.kernel)
-            self.score.survived.setdefault(words, []).append(mutant.key)
-        else:
-            self.score.noticed[outcome] += 1
+        self._count(mutant, outcome, words)
         return mutant, outcome, words
 
 

@@ -63,10 +63,10 @@ CASES: dict[str, Callable[[], Any]] = {
     "ada": lambda: ada.gemm(matmul(40, 40, 432, "e4m3", arch="sm_89"), **SMALL, stages=3),
     "volta": lambda: volta.gemm(matmul(40, 72, 158, "f16", arch="sm_70"), m=32, n=64, warp=(32, 32)),
     "volta wmma": lambda: volta.listing3(matmul(64, 128, 48, "f16", out="f32", arch="sm_70")),
-    "hopper": lambda: _hopper("cooperative", (200, 72, 376), Plan(128, 64, 2, stages=3)),
+    "hopper": lambda: _hopper("cooperative", (200, 72, 440), Plan(128, 64, 2, stages=3)),
     "hopper whole": lambda: _hopper("cooperative", (256, 128, 320), Plan(128, 64, 2, stages=3)),
-    "hopper turns": lambda: _hopper("pingpong", (200, 136, 248), Plan(64, 64, 2, pingpong=True, stages=2)),
-    "hopper cluster": lambda: _hopper("cooperative", (264, 72, 248), Plan(64, 64, 1, cluster=(2, 1), stages=2)),
+    "hopper turns": lambda: _hopper("pingpong", (200, 136, 312), Plan(64, 64, 2, pingpong=True, stages=2)),
+    "hopper cluster": lambda: _hopper("cooperative", (264, 72, 312), Plan(64, 64, 1, cluster=(2, 1), stages=2)),
     "hopper split_k": lambda: _hopper("split_k", (72, 72, 568), Plan(64, 64, 1, ways=3, stages=2)),
     "hopper sums of a cluster": lambda: _hopper(
         "split_k", (72, 72, 568), Plan(64, 64, 1, ways=2, through="cluster", stages=2)
@@ -81,8 +81,8 @@ CASES: dict[str, Callable[[], Any]] = {
     "two sums": lambda: on_hopper(_two_sums(200, 48, 184, 248), Plan(64, 48, 1, stages=2)),
     "swiglu, mma": lambda: fused.swiglu(136, 72, 184, path="ampere"),
     "lstm_cell": lambda: fused.lstm_cell(136, 56, 88, path="ampere"),
-    "mlp": lambda: fused.mlp(70, 48, 9, path="hopper"),
-    "mlp, mma": lambda: fused.mlp(70, 32, 9, path="ampere"),
+    "mlp": lambda: fused.mlp(200, 48, 9, path="hopper"),
+    "mlp, mma": lambda: fused.mlp(200, 32, 9, path="ampere"),
 }
 # Blocks of persistent kernels that are launched, where two would hide something: uneven trips, tiles that are shared.
 LAUNCHED = {

@@ -104,9 +104,11 @@ def why(case: str, mutant: Mutant, kernel: Kernel) -> str:
             return "a trip more, for which no unit is chosen"
         case Fence(kind="wgmma") if case == "two sums" and mutant.number > 1:
             return "the fence ahead of the first loop follows all that writes these registers"
-        case Compute() if key == "expr: 80 + 1":
+        case Compute() if key == "expr: a number + 1 (80)":
             return "exp of 80 and of 81 are both beyond what is added to them"
-        case _ if case == "hopper stream_k" and ("without blocks" in key or isinstance(before, If)):
+        case _ if case == "hopper stream_k" and (
+            "without blocks" in key or "without trip" in key or isinstance(before, If)
+        ):
             return (
                 "each block takes a part of one tile: the case with whole tiles, where blocks take several, notices it"
             )

@@ -339,7 +339,7 @@ def scalars(e: Any) -> Iterator[tuple[str, Any]]:
     """Change an expression of elements: another number, operands exchanged, an operation left out."""
     match e:
         case Constant(value, dtype):
-            yield f"{value:g} + 1", Constant(value + 1, dtype)
+            yield f"a number + 1 ({value:g})", Constant(value + 1, dtype)
         case Binary(op, x, y):
             if op in ("sub", "div", "lt", "le") and x != y:
                 yield f"{op} exchanged", Binary(op, y, x)
