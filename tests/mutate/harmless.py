@@ -112,6 +112,8 @@ def why(case: str, mutant: Mutant, kernel: Kernel) -> str:
             return (
                 "each block takes a part of one tile: the case with whole tiles, where blocks take several, notices it"
             )
+        case _ if isinstance(mutant.after, Wait) and not _uses(before, mutant.after.group):
+            return "the wait comes earlier, and nothing that it waits for starts between"
         case _ if mutant.field == "place" and mutant.after is not None and _independent(before, mutant.after):
             return "neither of the two reads or orders what the other does"
         case _:
@@ -176,9 +178,9 @@ def _signals(statement: Statement) -> bool:
     )
 
 
-def _uses(statement: Statement, group: str) -> bool:
+def _uses(statement: Statement | None, group: str) -> bool:
     """Say whether a statement starts copies of a group, closes one or waits for one."""
-    return any(
+    return statement is None or any(
         (isinstance(s, Call) and s.atom.completion == group) or (isinstance(s, Commit | Wait) and s.group == group)
         for s in walk((statement,))
     )
