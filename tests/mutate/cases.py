@@ -49,7 +49,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "sgemm 3": lambda: simt.sgemm(matmul(70, 72, 44, batch=2), m=64, n=64, **THREADS, stages=3),
     "sgemm 3 whole": lambda: simt.sgemm(matmul(64, 128, 48), m=64, n=64, **THREADS, stages=3),
     "sgemm ahead": lambda: simt.sgemm(
-        matmul(70, 72, 36).then(add(Vector(72, name="bias")), relu), m=64, n=64, **THREADS, ahead=2
+        matmul(70, 72, 40).then(add(Vector(72, name="bias")), relu), m=64, n=64, **THREADS, ahead=2
     ),
     "sgemm ways, split_k": lambda: simt.sgemm(matmul(70, 72, 94, beta=2), m=64, n=64, **THREADS, ways=2, split_k=2),
     "turing": lambda: turing.gemm(matmul(40, 37, 94, "f16"), **SMALL, stages=2),
@@ -89,7 +89,7 @@ LAUNCHED = {
     "hopper": 3,
     "hopper turns": 3,
     "hopper stream_k": 16,
-    "hopper stream_k, whole tiles too": 4,
+    "hopper stream_k, whole tiles too": 3,
     "hopper split_k": 6,
     "hopper swapped": 4,
     "hopper groups": 3,
