@@ -109,7 +109,9 @@ class Run:
         for key in old:
             mutant = found[key]
             words = why(self.score.case, mutant, self.judge.kernel)
-            outcome = "survived" if words else self.judge.outcome(mutant.kernel)
+            outcome = (
+                "survived" if words else self.judge.outcome(mutant.kernel) if text_of(mutant.kernel) else "no text"
+            )
             self._count(mutant, outcome, words)
 
     def _count(self, mutant: Mutant, outcome: str, words: str) -> None:
@@ -125,7 +127,8 @@ class Run:
             return None
         self.score.planted += 1
         words = ""
-        outcome = "same text" if text_of(mutant.kernel) == self.text else self.judge.outcome(mutant.kernel)
+        text = text_of(mutant.kernel)
+        outcome = "same text" if text == self.text else "no text" if not text else self.judge.outcome(mutant.kernel)
         if outcome == "survived":
             words = why(self.score.case, mutant, self.judge.kernel)
         self._count(mutant, outcome, words)

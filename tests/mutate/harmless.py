@@ -6,6 +6,8 @@ compared: no thread sees a difference.
 
 from __future__ import annotations
 
+import re
+
 import attrs
 
 from fireiron.algebra.expr import Compare, Var, free
@@ -37,6 +39,27 @@ from fireiron.language.levels import GL, SH, Block, Level, Warp, Warpgroup
 from tests.mutate.plant import Mutant
 
 Body = tuple[Statement, ...]
+
+
+# What a case cannot show, by its name and the mutant's, and why not.
+ELSEWHERE = (
+    (
+        "hopper stream_k",
+        r"without (block|blocks|trip|parted)$|^(If|Sync)\[",
+        "blocks take one part of a tile each here",
+    ),
+    ("hopper stream_k, whole tiles too", r"without w$", "a tile has two parts at most here"),
+    ("hopper stream_k, whole tiles too", r"^If.*body without", "the loop inside has no trip where the condition fails"),
+    ("sgemm", r"_sh over the one before$", "only the pad behind the last line is overlapped, which nobody reads"),
+    ("ampere outputs", r"^If.*doubled$", "the sums of rows are begun anew"),
+    (
+        "hopper groups",
+        r"^If.*exchanged with Sync$",
+        "the barrier stands at the end of a trip, or at the next one's begin",
+    ),
+    ("sgemm 3", r"exchanged with Sync$", "the slot that is filled is read behind the next barrier"),
+    ("hopper", r"load of a warp less$", "one thread of the role starts all copies"),
+)
 
 
 def without_hints(kernel: Kernel) -> Kernel:
@@ -106,18 +129,17 @@ def why(case: str, mutant: Mutant, kernel: Kernel) -> str:
             return "the fence ahead of the first loop follows all that writes these registers"
         case Compute() if key == "expr: a number + 1 (80)":
             return "exp of 80 and of 81 are both beyond what is added to them"
-        case _ if case == "hopper stream_k" and (
-            "without blocks" in key or "without trip" in key or isinstance(before, If)
-        ):
-            return (
-                "each block takes a part of one tile: the case with whole tiles, where blocks take several, notices it"
-            )
         case _ if isinstance(mutant.after, Wait) and not _uses(before, mutant.after.group):
             return "the wait comes earlier, and nothing that it waits for starts between"
         case _ if mutant.field == "place" and mutant.after is not None and _independent(before, mutant.after):
             return "neither of the two reads or orders what the other does"
         case _:
-            return ""
+            return next((words for c, how, words in ELSEWHERE if _of(case, c) and re.search(how, mutant.key)), "")
+
+
+def _of(case: str, name: str) -> bool:
+    """Say whether a case is the named one, or one of the presets of a name without a space."""
+    return case == name or (" " not in name and case.startswith(name))
 
 
 def _alone(level: Level, mutant: Mutant, kernel: Kernel) -> bool:
