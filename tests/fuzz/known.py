@@ -24,16 +24,9 @@ KNOWN: dict[str, str] = {
     "matmul(1, 1, 1).tile(1, 1).to(Block).load(B, SH, lambda move: move.tile(1, 1).tile(Strided((1, 1), (1, 0))))": (
         "raised ZeroDivisionError in links._chunks"
     ),
-    "turing.gemm(matmul(1, 1, 1).prolog(B, scale(Vector(0, name='by'))))": (
-        "raised ZeroDivisionError in outputs._repeats"
-    ),
     "layers(Matrix(36, 32), Matrix(36, 32, name='X'), Matrix(32, 16, name='W'), Matrix(16, 32, name='V'))"
     ".tile(1).to(Block).layout(Grouped(1)).load(A, FR).each(lambda layer: layer.epilog().done())": (
         "raised ValueError in numbering._grouped"
-    ),
-    "matmul(1, 1, 1).tile(1, 1).to(Block).epilog(store=through_shared(conform(), tma(0)))"
-    ".tile(1, 1).to(Thread).done(microkernel('C[0] += A[0] * B[0];', numpy=lambda a, b, c: c + a @ b))": (
-        "simulate: unfinished-flight"
     ),
     "matmul(33, 33, 37, 'i8').tile(1, 16).to(Block).epilog(sigmoid).tile(1, 1).to(Thread).split(1)"
     ".load(A, RF).load(B, RF).done()": "wrong",

@@ -109,10 +109,11 @@ class Run:
         for key in old:
             mutant = found[key]
             words = why(self.score.case, mutant, self.judge.kernel)
-            outcome = (
-                "survived" if words else self.judge.outcome(mutant.kernel) if text_of(mutant.kernel) else "no text"
-            )
-            self._count(mutant, outcome, words)
+            self._count(mutant, "survived" if words else self._outcome(mutant), words)
+
+    def _outcome(self, mutant: Mutant) -> str:
+        text = text_of(mutant.kernel)
+        return "same text" if text == self.text else "no text" if not text else self.judge.outcome(mutant.kernel)
 
     def _count(self, mutant: Mutant, outcome: str, words: str) -> None:
         if outcome == "survived":
@@ -127,8 +128,7 @@ class Run:
             return None
         self.score.planted += 1
         words = ""
-        text = text_of(mutant.kernel)
-        outcome = "same text" if text == self.text else "no text" if not text else self.judge.outcome(mutant.kernel)
+        outcome = self._outcome(mutant)
         if outcome == "survived":
             words = why(self.score.case, mutant, self.judge.kernel)
         self._count(mutant, outcome, words)
