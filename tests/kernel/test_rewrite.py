@@ -6,8 +6,24 @@ import attrs
 
 from fireiron import matmul
 from fireiron.algebra.expr import Var, as_expr
-from fireiron.kernel.ir.rewrite import replaced
-from fireiron.kernel.ir.statements import Advance, Arrive, Ask, Await, Barrier, Call, Cursor, Fence, Role, Roles, walk
+from fireiron.base.link import Link
+from fireiron.base.place import Place
+from fireiron.kernel.ir.rewrite import replaced, rewrite
+from fireiron.kernel.ir.statements import (
+    Advance,
+    Arrive,
+    Ask,
+    Await,
+    Barrier,
+    Call,
+    Cursor,
+    Fence,
+    For,
+    Region,
+    Role,
+    Roles,
+    walk,
+)
 from fireiron.schedules import hopper
 from fireiron.schedules.hopper import Plan
 
@@ -52,3 +68,17 @@ def test_bulk_copies_and_products_are_rewritten():
     assert copy.signal == (load.signal[0], as_expr(2))
     assert copy.peers == as_expr(2)
     assert product.accumulate is None
+
+
+def test_what_stands_around_keeps_all_its_fields() -> None:
+    link, call = Link(Place("a.py", 1)), Advance(Cursor("ring", 2), as_expr(1))
+    loop = For(Var("i", 4), as_expr(4), (call,), True, 2, True, "chunks")
+    region = Region("title", (loop,), "path", link, "load", "a_sh", 7)
+    other = Advance(Cursor("ring", 2), as_expr(2))
+    (found,) = rewrite((region,), lambda s: other if s is call else s)
+    (inner,) = found.body
+    assert inner.body == (other,)
+    for old, new in ((loop, inner), (region, found)):
+        fields = [f.name for f in attrs.fields(type(old)) if f.name != "body"]
+        assert [getattr(old, name) for name in fields] == [getattr(new, name) for name in fields]
+        assert all(getattr(old, f.name) != f.default for f in attrs.fields(type(old)))

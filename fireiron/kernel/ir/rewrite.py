@@ -58,9 +58,18 @@ def rewrite(body: Body, f: Callable[[Statement], Statement | Body]) -> Body:
     same = True
     for s in body:
         now = s
-        if isinstance(s, For | If | Region):
+        # Made by hand: attrs.evolve takes as long as the rest of this.
+        if isinstance(s, For):
             inner = rewrite(s.body, f)
-            now = s if inner is s.body else attrs.evolve(s, body=inner)
+            if inner is not s.body:
+                now = For(s.var, s.extent, inner, s.unroll, s.together, s.pairs, s.kind)
+        elif isinstance(s, If):
+            inner = rewrite(s.body, f)
+            now = s if inner is s.body else If(s.condition, inner)
+        elif isinstance(s, Region):
+            inner = rewrite(s.body, f)
+            if inner is not s.body:
+                now = Region(s.title, inner, s.path, s.link, s.kind, s.buffer, s.id)
         elif isinstance(s, Roles):
             bodies = [rewrite(role.body, f) for role in s.roles]
             if any(new is not role.body for new, role in zip(bodies, s.roles, strict=True)):

@@ -131,8 +131,8 @@ def rebind(body: tuple[Statement, ...], buffers: Mapping[str, Buffer]) -> tuple[
 
     def statement(s: Statement) -> Statement:
         match s:
-            case Region():
-                return attrs.evolve(s, id=next(ids))
+            case Region(title, inner, path, link, kind, buffer):
+                return Region(title, inner, path, link, kind, buffer, next(ids))
             case Call(views=views, map=described):
                 if described is not None:
                     described = attrs.evolve(described, buffer=buffers[described.buffer.name])
