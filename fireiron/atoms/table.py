@@ -28,11 +28,11 @@ from fireiron.base.contract import shown
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import count
 from fireiron.language.atom import POLICIES, Atom, Fold, Product
-from fireiron.language.levels import GL, Level, Memory
+from fireiron.language.levels import GL, RF, SH, Level, Memory, Thread
 
 __all__ = [
-    "PEER_LOADS", "SIMT", "TABLE", "Near", "box_move", "chosen_from", "every", "find",
-    "like", "matching", "nearest", "reducing", "wide_products",
+    "PEER_LOADS", "SIMT", "TABLE", "Near", "box_move", "chosen_from", "every", "exchange", "find",
+    "like", "load_of_peer", "matching", "nearest", "reducing", "wide_products",
 ]  # fmt: skip
 
 TABLE: tuple[Atom, ...] = (
@@ -154,6 +154,12 @@ def chosen_from(chosen: Atom | str | None, shape: tuple[int, ...] = ()) -> tuple
             fix="bulk copies alone take hints to the L2: tma(l2=...)" if hints else "families: " + ", ".join(near),
         )
     return found
+
+
+@lru_cache
+def load_of_peer(dtype: DType) -> Atom:
+    """Find the instruction by which a thread reads an element out of the shared memory of a block of its cluster."""
+    return matching("Move", (1,), (dtype, dtype), (SH, RF), Thread, table=PEER_LOADS)[0]
 
 
 @lru_cache

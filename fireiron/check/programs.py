@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from fireiron.algebra.expr import Index, ceil_div, simplest
 from fireiron.base.errors import DecompositionError
-from fireiron.language.decompositions import Decomposition, InOrder, Reduction, Results, Split
+from fireiron.check.limits import MAX_CLUSTER
+from fireiron.language.decompositions import ByCluster, Decomposition, InOrder, Reduction, Results, Split
 from fireiron.language.levels import Block, Kernel, Level, Memory
 from fireiron.language.residual import Residual
 from fireiron.language.steps import Program
@@ -33,7 +34,7 @@ def tile(program: Program, sizes: Mapping[str, int]) -> None:
 
 
 def split(
-    residual: Residual, dim: str | None, ways: int | None, size: Mapping[str, int]
+    residual: Residual, dim: str | None, ways: int | None, size: Mapping[str, int], multiple_of: int = 1
 ) -> tuple[str, Index, int | None]:
     """Give the dim that a split cuts, the extent of a chunk, and the number of chunks where that was given.
 
@@ -56,7 +57,7 @@ def split(
             fix="dimensions: " + ", ".join(residual.extents),
         )
     chunk = size.get(name)
-    for value in (chunk, ways):
+    for value in (chunk, ways, multiple_of):
         if value is None:
             continue
         if value < 1:
@@ -64,7 +65,7 @@ def split(
     if chunk is not None:
         return name, chunk, None
     assert ways is not None
-    return name, simplest(ceil_div(extent, ways)), ways
+    return name, simplest(ceil_div(extent, ways * multiple_of) * multiple_of), ways
 
 
 def readable(program: Program, operand: Tensor | str) -> None:
@@ -96,12 +97,16 @@ def epilog(residual: Residual, links: Sequence[Decomposition], memory: Memory) -
         )
 
 
-def parallel(before: Residual, split: Split, level: Level, reduce: Reduction) -> None:
+def parallel(above: Sequence[Decomposition], before: Residual, split: Split, level: Level, reduce: Reduction) -> None:
     """Refuse units that cannot take chunks, and refinements of loops that are none.
 
     Raises:
-        DecompositionError: `parallel-level`, `parallel-pipeline`, `parallel-reduce`.
+        DecompositionError: `parallel-level`, `parallel-pipeline`, `parallel-reduce`, `parallel-cluster`,
+            `parallel-order`.
     """
+    if level == Block:
+        _cluster(before, split, reduce, above)
+        return
     if (
         level.size is None
         or not level.is_inside(before.level)
@@ -121,4 +126,26 @@ def parallel(before: Residual, split: Split, level: Level, reduce: Reduction) ->
     if not isinstance(reduce, InOrder):
         raise DecompositionError(
             "parallel-reduce", f"{level}s of a block fold in order, not {reduce}", fix="drop reduce="
+        )
+
+
+def _cluster(before: Residual, split: Split, reduce: Reduction, above: Sequence[Decomposition]) -> None:
+    """Refuse blocks that cannot be a cluster."""
+    if not isinstance(reduce, ByCluster):
+        raise DecompositionError(
+            "parallel-reduce",
+            f"blocks fold parts of {split.dim} as a cluster alone, not {str(reduce) or 'in order'}",
+            fix=f'split("{split.dim}", ways=4).parallel(Block, reduce=by_cluster())',
+        )
+    if before.level != Block or any(isinstance(link, Split) for link in above):
+        raise DecompositionError(
+            "parallel-order",
+            f"blocks of a cluster take chunks of the whole {split.dim}, and a split stands above",
+            fix="make this the first split below the tile to Block",
+        )
+    if split.ways is None or split.ways > MAX_CLUSTER:
+        raise DecompositionError(
+            "parallel-cluster",
+            f"{split.ways or 'a number of'} chunks of {split.dim} are no cluster: that has 1 to {MAX_CLUSTER} blocks",
+            fix=f'split("{split.dim}", ways={MAX_CLUSTER}).parallel(Block, reduce=by_cluster())',
         )

@@ -49,7 +49,9 @@ class ProgramChain(Verbs, Chain):
         self._check(program_rules.tile, self.computed, sizes)
         return self._as(TiledProgram, self._tile_link(tuple(sizes.items())))
 
-    def split(self, dim: str | None = None, *, ways: int | None = None, **size: int) -> SplitProgram:
+    def split(
+        self, dim: str | None = None, *, ways: int | None = None, multiple_of: int = 1, **size: int
+    ) -> SplitProgram:
         """Cut a dim into chunks: one loop visits them, or the units of a level take one each by `parallel`.
 
         Steps that need a finished fold over the dim run in a further loop behind the first.
@@ -57,6 +59,7 @@ class ProgramChain(Verbs, Chain):
         Args:
             dim: the dim's name, with `ways`.
             ways: the number of chunks.
+            multiple_of: with ways, what a chunk's extent is a multiple of: elements of a vector.
             size: the dim and the extent of a chunk instead: `split(j=128)`.
 
         Shapes:
@@ -66,7 +69,7 @@ class ProgramChain(Verbs, Chain):
             DecompositionError: `split-arguments`, `no-such-dimension`, `split-extent`, `chain-closed`.
         """
         self._check(rules.still_open, self.residual, "split")
-        name, extent, count = self._check(program_rules.split, self.residual, dim, ways, size)
+        name, extent, count = self._check(program_rules.split, self.residual, dim, ways, size, multiple_of)
         return self._as(SplitProgram, Split(extent, ways=count, dim=name, link=here()))
 
     def load(
@@ -137,19 +140,20 @@ class SplitProgram(SplitRefinements, ProgramChain):
         """Give the chunks to units of a level at once; folds over the dim then combine the units' states.
 
         Args:
-            level: Warpgroup, Warp or Thread inside the present level.
-            reduce: in_order() by default: the same bits in every run.
+            level: Warpgroup, Warp or Thread inside the present level; or Block, whose blocks are then a cluster.
+            reduce: in_order() by default, inside a block; by_cluster() of blocks. Both give the same bits in every run.
 
         Shapes:
             (i, chunk of j)(L) -> (i, chunk of j)(level)
 
         Raises:
-            DecompositionError: `argument-kind`, `parallel-level`, `parallel-pipeline`, `parallel-reduce`.
+            DecompositionError: `argument-kind`, `parallel-level`, `parallel-pipeline`, `parallel-reduce`,
+                `parallel-cluster`, `parallel-order`.
         """
-        (*_, link) = self.links
+        (*above, link) = self.links
         assert isinstance(link, Split)
         how = InOrder() if reduce is None else reduce
-        self._check(program_rules.parallel, self._before, link, level, how)
+        self._check(program_rules.parallel, above, self._before, link, level, how)
         return self._refine(level=level, reduce=how, link=here())
 
 
@@ -188,6 +192,23 @@ class Function:
         except FireironError as error:
             raise error.located(here()) from None
         return ProgramChain(task, (), start(spec))
+
+    def on(self, **dims: str) -> Function:
+        """Give arrays other dims: a function of rows then works on rows of any number of dims.
+
+        Args:
+            dims: by parameter, names of dims parted by spaces; parameters that are not named keep theirs.
+
+        Raises:
+            SpecError: `program-arguments` where the function has no such parameter.
+
+        Example:
+            >>> from fireiron import tensor
+            >>> from fireiron.schedules.rows import softmax
+            >>> print(softmax.on(x="b h n")(tensor(2, 8, 512, dtype="f16")))
+            Program(2, 8, 512)(GL, GL)(Kernel)
+        """
+        return program(**{**self.dims, **dims})(self.function)
 
     def traced(self, arrays: tuple[Any, ...], others: Mapping[str, Any], out: object) -> steps.Program:
         """Trace the function for some arrays."""

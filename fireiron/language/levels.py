@@ -84,6 +84,8 @@ Thread = Level("Thread", QuadPair, Layout(1, 1), 1)
 def Group(level: Level, count: int) -> Level:
     """Make a level of `count` neighbouring units of another; `Group(Warp, 4)` is the Warpgroup.
 
+    Of Threads, 2, 4, 8 or 16 lanes of a warp make a group; 32 are the Warp.
+
     Raises:
         SpecError: `level-group` for a level whose threads do not follow each other, or fewer than one unit.
 
@@ -91,6 +93,8 @@ def Group(level: Level, count: int) -> Level:
         >>> str(Group(Warp, 2)), Group(Warp, 2).size, Group(Warp, 4) is Warpgroup
         ('Group(Warp, 2)', 64, True)
     """
+    if level == Thread and count in (2, 4, 8, 16, Warp.size):
+        return Warp if count == Warp.size else Level(f"Lanes{count}", Warp, Layout(count, 1), count)
     if not level.is_row or level.size is None or count < 1:
         raise SpecError(
             "level-group",

@@ -14,19 +14,19 @@ import attrs
 import numpy as np
 
 from fireiron.algebra.dtypes import f32
-from fireiron.algebra.expr import Expr, Var, as_expr, evaluate, free, substitute
+from fireiron.algebra.expr import Expr, Var, as_expr, eq, evaluate, free, proves, substitute
 from fireiron.algebra.scalar import Arg, Constant, Scalar, children, with_children
-from fireiron.atoms.table import exchange
+from fireiron.atoms.table import exchange, load_of_peer
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.analysis.ownership import RegisterLoop, fit
-from fireiron.kernel.ir.statements import THREAD, Buffer, Call, Compute, Region, View
+from fireiron.kernel.ir.statements import RANK, THREAD, Buffer, Call, Compute, If, Region, Sync, View
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of
 from fireiron.kernel.lower.pointwise import compute, temporary
 from fireiron.kernel.lower.reduce import loop
 from fireiron.kernel.lower.storage import register_storage
 from fireiron.kernel.lower.window import Axis, Storage, Window
-from fireiron.language.levels import RF, SH, Block, Warp
+from fireiron.language.levels import RF, SH, Block, Cluster, Warp
 from fireiron.language.steps import Fold, Step, identity_of
 
 LANES = Warp.size or 32
@@ -162,6 +162,7 @@ def close(opened: Open, state: State, context: Context) -> Body:
         table = _tabulated(opened, context.threads, context)
         body += _over_lanes(opened, table, context)
         body += _over_warps(opened, table, state, context)
+        body += _over_cluster(opened, table, state, context)
     return (*body, *_finish(opened, state, context))
 
 
@@ -274,8 +275,14 @@ def _exchanged(opened: Open, lane: Expr, context: Context) -> Body:
     return _each(storage, context, of_register)
 
 
-def _over_warps(opened: Open, table: Table, state: State, context: Context) -> Body:
-    """Fold over the warps of a block: each leaves its state in shared memory, and reads those of its group in order."""
+def _seated(opened: Open, table: Table) -> tuple[int, int, Expr, Expr]:
+    """Part the warps of a block into groups that hold parts of the same values.
+
+    Gives the number of groups, that of warps in each, and this thread's group and its warp's seat in that.
+
+    Raises:
+        DecompositionError: `fold-warps` where groups differ in size, or lie irregularly.
+    """
     threads = len(table.kept)
     keys: list[tuple[int, int]] = []
     for first in range(0, threads, LANES):
@@ -293,27 +300,81 @@ def _over_warps(opened: Open, table: Table, state: State, context: Context) -> B
         seats.append(groups.count(group))
         groups.append(group)
     ways = max(seats) + 1
-    if ways == 1:
-        return ()
     names = list(dict.fromkeys(groups))
     if any(groups.count(name) != ways for name in names):
         raise _unequal(opened)
-    group_of, seat_of = (fit(np.array(table, dtype=np.int64)) for table in ([names.index(g) for g in groups], seats))
+    group_of, seat_of = (fit(np.array(t, dtype=np.int64)) for t in ([names.index(g) for g in groups], seats))
     if group_of is None or seat_of is None:
         raise _unequal(opened)
     warp = Var(THREAD, threads) // LANES
-    lane = Var(THREAD, threads) % LANES
     group, seat = (as_expr(layout(warp)) if layout.size > 1 else as_expr(0) for layout in (group_of, seat_of))
+    return len(names), ways, group, seat
+
+
+def _over_cluster(opened: Open, table: Table, state: State, context: Context) -> Body:
+    """Fold over the blocks of a cluster: one warp of each group leaves its state, and all read those of all blocks."""
+    ranked = any(v.name == RANK for d in opened.step.over for v in free(context.expanded(opened.places[d.name])))
+    if not ranked:
+        return ()
+    count, _, group, seat = _seated(opened, table)
+    (first, *_) = opened.storages
+    size, lane = first.size, Var(THREAD, len(table.kept)) % LANES
+    shared = [_staging(opened, s, count * LANES * size, context, "cluster") for s in opened.storages]
+    others = [View(temporary("other", s.dtype, 1, context), as_expr(0)) for s in opened.storages]
+
+    def place(r: Expr) -> Expr:
+        return (group * size + r) * LANES + lane
+
+    def put(r: Expr) -> Body:
+        return tuple(
+            Compute(View(to, place(r)), Arg(0, to.dtype), (View(buffer_of(s), r),), link=opened.link)
+            for to, s in zip(shared, opened.storages, strict=True)
+        )
+
+    def get(r: Expr) -> Body:
+        held = [View(buffer_of(s), r) for s in opened.storages]
+
+        def of_block(peer: Expr) -> Body:
+            taken = tuple(
+                Call(load_of_peer(source.dtype), (View(source, place(r), peer=peer), other), link=opened.link)
+                for other, source in zip(others, shared, strict=True)
+            )
+            return (*taken, *together(held, opened.fold.combine, (*held, *others), None, context, opened.link))
+
+        return loop(context, "peer", context.joined, of_block)
+
+    left = _each(first, context, put)
+    name = shared[0].name
+    body = (
+        left if proves(eq(seat, 0)) else (If(eq(seat, 0), left),),
+        (Sync(Cluster, f"{name} is written before peers read it", opened.link),),
+        begin(opened, context),
+        _each(first, context, get),
+        (Sync(Cluster, f"{name} is read before it is overwritten", opened.link),),
+    )
+    title = f"{opened.step.name} over {context.joined} blocks of a cluster"
+    return (Region(title, tuple(x for part in body for x in part), state.path, opened.link),)
+
+
+def _staging(opened: Open, storage: Storage, total: Expr, context: Context, word: str) -> Buffer:
+    """Make shared memory through which states go; of a cluster, whose barriers stand beside it, a guarded one."""
+    made = Storage(
+        context.name(f"{storage.name}_{word}"), SH, storage.dtype, (), (1,), total, Block,
+        guarded=word == "cluster", link=opened.link,
+    )  # fmt: skip
+    context.storages[made.name] = made
+    return buffer_of(made)
+
+
+def _over_warps(opened: Open, table: Table, state: State, context: Context) -> Body:
+    """Fold over the warps of a block: each leaves its state in shared memory, and reads those of its group in order."""
+    count, ways, group, seat = _seated(opened, table)
+    if ways == 1:
+        return ()
+    lane = Var(THREAD, len(table.kept)) % LANES
     (first, *_) = opened.storages
     size = first.size
-    shared: list[Buffer] = []
-    for storage in opened.storages:
-        total = len(names) * ways * LANES * size
-        made = Storage(
-            context.name(f"{storage.name}_sh"), SH, storage.dtype, (), (1,), as_expr(total), Block, link=opened.link
-        )
-        context.storages[made.name] = made
-        shared.append(buffer_of(made))
+    shared = [_staging(opened, s, count * ways * LANES * size, context, "sh") for s in opened.storages]
     others = [View(temporary("other", s.dtype, 1, context), as_expr(0)) for s in opened.storages]
 
     def put(r: Expr) -> Body:

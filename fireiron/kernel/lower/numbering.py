@@ -25,6 +25,10 @@ def tile_numbers(index: Expr, parts: dict[str, Cut], order: TileOrder) -> dict[s
         index, order = as_expr(order(index)), ColMajor
     if order is not ColMajor:
         dims.reverse()
+    # Of a dim with one tile that is number 0: whoever stands beyond the last tile is guarded, and counts nothing.
+    several = [dim for dim in dims if as_expr(parts[dim].trips) != as_expr(1)]
+    if len(several) == 1:
+        return {dim: index if dim in several else as_expr(0) for dim in parts}
     numbers: dict[str, Expr] = {}
     for i, dim in enumerate(dims):
         trips = as_expr(parts[dim].trips)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 
 from fireiron.algebra.dtypes import f32
-from fireiron.algebra.expr import Expr, Var, and_, as_expr, eq, proves, simplest
+from fireiron.algebra.expr import Compare, Expr, Var, and_, as_expr, eq, lt, proves, simplest, terms_of
 from fireiron.algebra.scalar import Arg, Cast, Scalar, children, with_children
 from fireiron.base.errors import DecompositionError, SpecError
 from fireiron.base.records import evolve
@@ -39,7 +39,7 @@ from fireiron.kernel.lower.pointwise import compute
 from fireiron.kernel.lower.storage import register_storage, tensor_window
 from fireiron.kernel.lower.window import Axis, Storage, Window, cut, cut_chunk
 from fireiron.language.decompositions import Decomposition, Done, Load, Own, Results, Split, Tile, Widest
-from fireiron.language.levels import GL, RF, Thread
+from fireiron.language.levels import GL, RF, Block, Thread
 from fireiron.language.residual import move_of, named_reads
 from fireiron.language.steps import Dim, Program, Ref, Step
 
@@ -199,6 +199,9 @@ def lower_program_parallel(
     level, extent = link.level, state.residual.extents[link.dim]
     assert level is not None and extent is not None
     part = cut_chunk(link.size, extent, link.ways)
+    if level == Block:  # the blocks of a cluster
+        below = descend(state.under(link.words, link.link), {link.dim: part}, {link.dim: context.way}, level)
+        return recur(rest, below, context)
     ways = simplest(as_expr(part.trips))
     if not isinstance(ways, int):
         raise DecompositionError(
@@ -246,7 +249,8 @@ def _lower_active(state: State, context: Context, recur: Recur, keep: bool = Fal
         later = keep and any(
             r.name == step.outs[0].name for s in progress.program.steps if s not in progress.active for r in s.reads
         )
-        if step.fold is None and step.outs[0].name not in outputs and len(readers) <= 1 and not later:
+        alike = all(set(reader.dims) <= set(step.dims) for reader in readers)  # else computed once for many points
+        if step.fold is None and step.outs[0].name not in outputs and len(readers) <= 1 and alike and not later:
             pending[step.outs[0].name] = step
             continue
         made, state = _lower_step(_inlined(step, pending), state, context, recur)
@@ -500,9 +504,26 @@ def _views(step: Step, state: State, context: Context) -> tuple[View, ...]:
 def _exists(step: Step, state: State) -> Expr | None:
     """Say whether the point is one of the step's: tiles may reach beyond the dims' ends."""
     mine = {d.name for d in step.dims}
-    conditions = [b.condition() for a in state.windows[POINTS].axes if a.dim in mine for b in a.bounds]
+    conditions = [_coarse(b.condition()) for a in state.windows[POINTS].axes if a.dim in mine for b in a.bounds]
     condition = and_(*conditions) if conditions else as_expr(1)
     return None if proves(condition) else condition
+
+
+def _coarse(condition: Expr) -> Expr:
+    """Ask of a whole vector what holds for all its elements alike: 8 a + b < 8 c, with b below 8, is 8 a < 8 c."""
+    if not isinstance(condition, Compare) or condition.op != "<":
+        return condition
+    difference = condition.left - condition.right
+    for width in (16, 8, 4, 2):
+        small = as_expr(0)
+        for term, weight in terms_of(difference)[0]:
+            if (term * weight).divisor % width:
+                small = small + term * weight
+        low, high = small.range
+        rest = difference - small
+        if low == 0 and high is not None and 0 < high < width and rest.divisor % width == 0:
+            return lt(rest, 0)
+    return condition
 
 
 def _accumulate(step: Step, opened: Open, state: State, context: Context) -> Body:

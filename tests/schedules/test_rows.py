@@ -1,0 +1,68 @@
+"""The row presets: right on the simulator at every width, with registers for every architecture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fireiron import Matrix, Vector, tensor
+from fireiron.front.reference import compare, references
+from fireiron.schedules import rows
+
+
+def made(name: str, width: int, dtype: str = "bf16", lines: int = 5, arch: str | None = None) -> Any:
+    x, y = Matrix(lines, width, dtype), Matrix(lines, width, dtype)
+    gain, bias = Vector(width, dtype, name="gain"), Vector(width, dtype, name="bias")
+    given: dict[str, tuple[Any, ...]] = {
+        "softmax": (x,), "log_softmax": (x,), "layernorm": (x, gain, bias), "rms_norm": (x, gain),
+        "add_rms_norm": (x, y, gain), "add_layernorm": (x, y, gain, bias),
+    }  # fmt: skip
+    return getattr(rows, name)(*given[name], arch=arch)
+
+
+def right(schedule: Any) -> None:
+    simulated = schedule.simulate()
+    expected = references(schedule, simulated.arrays, {})
+    for out in schedule.computed.outputs:
+        found = compare(out.name, simulated.arrays[out.name], expected[out.name], out.dtype)
+        assert found.right, str(found)
+
+
+NAMES = ("softmax", "log_softmax", "layernorm", "rms_norm", "add_rms_norm", "add_layernorm")
+
+
+@pytest.mark.parametrize("width", [8, 48, 100, 384, 1000, 1200, 4096])
+@pytest.mark.parametrize("name", NAMES)
+def test_right_at_every_width(name: str, width: int) -> None:
+    right(rows.row(made(name, width)))
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f32"])
+@pytest.mark.parametrize("width", [33, 1001])
+def test_right_where_lines_are_odd(dtype: str, width: int) -> None:
+    right(rows.row(made("layernorm", width, dtype)))
+
+
+@pytest.mark.parametrize(("blocks", "warps", "width"), [(2, 2, 1200), (4, 4, 1000), (8, 2, 4096)])
+def test_a_cluster_shares_a_row(blocks: int, warps: int, width: int) -> None:
+    schedule = rows.row(made("layernorm", width), blocks=blocks, warps=warps)
+    assert schedule.lowered().cluster == blocks
+    right(schedule)
+
+
+def test_a_wide_row_goes_through_registers_in_chunks() -> None:
+    schedule = rows.row(made("softmax", 40000, lines=1), blocks=1, warps=4)
+    assert "split n" in schedule.tree()
+    right(schedule)
+
+
+def test_rows_of_several_dims() -> None:
+    right(rows.row(rows.softmax.on(x="b h n")(tensor(2, 3, 96, dtype="f16"))))
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
+@pytest.mark.parametrize("width", [64, 1024, 16384, 65536])
+def test_no_spills(arch: str, width: int) -> None:
+    for name in ("softmax", "layernorm", "add_rms_norm"):
+        assert not rows.row(made(name, width, arch=arch)).compile(arch).resources.spills
