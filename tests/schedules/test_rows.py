@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fireiron import Matrix, Vector, tensor
-from fireiron.front.reference import compare, references
+from fireiron.front.verification import Data, verify
 from fireiron.schedules import rows
 
 
@@ -21,12 +21,16 @@ def made(name: str, width: int, dtype: str = "bf16", lines: int = 5, arch: str |
     return getattr(rows, name)(*given[name], arch=arch)
 
 
-def right(schedule: Any) -> None:
-    simulated = schedule.simulate()
-    expected = references(schedule, simulated.arrays, {})
-    for out in schedule.computed.outputs:
-        found = compare(out.name, simulated.arrays[out.name], expected[out.name], out.dtype)
-        assert found.right, str(found)
+def right(schedule: Any) -> Any:
+    """Simulate on whole numbers and on random ones, and hold all outputs against the reference."""
+    simulated: list[Any] = []
+
+    def launch(data: Data) -> None:
+        simulated.append(schedule.simulate(*data.inputs, out=data.out, **data.numbers))
+
+    verdict = verify(schedule, launch, {})
+    assert verdict.passed, str(verdict)
+    return simulated[-1]
 
 
 NAMES = ("softmax", "log_softmax", "layernorm", "rms_norm", "add_rms_norm", "add_layernorm")
