@@ -43,9 +43,12 @@ def split(
     """
     named = [*size, *([] if dim is None else [dim])]
     if len(named) != 1 or (ways is None) == (not size):
+        several = len(set(named)) > 1
         raise DecompositionError(
             "split-arguments",
-            "split is given " + (f"the dims {', '.join(named)}" if len(named) > 1 else "no dim and chunk"),
+            f"split cuts one dim, not {' and '.join(named)}"
+            if several
+            else f"split is given {'both chunks and their number' if size else 'no chunks and no number of them'}",
             fix='write split(j=128), or split("j", ways=8)',
         )
     (name,) = named
@@ -120,7 +123,7 @@ def parallel(above: Sequence[Decomposition], before: Residual, split: Split, lev
     if split.stages > 1 or split.unrolled or split.together > 1 or split.specialised is not None:
         raise DecompositionError(
             "parallel-pipeline",
-            f"a refinement of the loop over {split.dim} stands above, and {level}s take its chunks all at once",
+            f"a refinement of the loop over {split.dim} stands above, and {level}s take its chunks at once",
             fix="split again below, and refine that loop",
         )
     if not isinstance(reduce, InOrder):

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import attrs
 
+from fireiron.base.contract import shown
 from fireiron.base.errors import FireironError, SpecError
 from fireiron.base.link import here
 from fireiron.check import links as rules
@@ -116,7 +117,8 @@ class ProgramChain(Verbs, Chain):
         """Close the chain: threads compute the points that they own, step by step.
 
         Raises:
-            FireironError: located at the link that is wrong.
+            FireironError: located at the link that is wrong: `ownership-unknown`, `affine-read`, `parallel-units`,
+                `fold-lanes`, `fold-warps`, `symbolic-tiles`, `symbolic-buffer`, ...
         """
         closed = self._as(ProgramChain, self._done_link(None))
         closed.lowered()
@@ -183,15 +185,15 @@ class Function:
             others: arguments by name; what is no array is baked into the program.
 
         Raises:
-            SpecError: `program-arguments`, `program-rank`, `dim-extents`, `bad-op`, `unknown-dtype`, and those of the
-                functions that the program calls.
+            SpecError: `program-arguments`, `program-rank`, `program-outputs`, `dim-extents`, `affine-read`,
+                `same-name`, `bad-op`, `unknown-dtype`, and those of the functions that the program calls.
         """
         try:
             spec = self.traced(arrays, others, out)
-            task = task_of(spec, arch)
+            task, residual = task_of(spec, arch), start(spec)
         except FireironError as error:
             raise error.located(here()) from None
-        return ProgramChain(task, (), start(spec))
+        return ProgramChain(task, (), residual)
 
     def on(self, **dims: str) -> Function:
         """Give arrays other dims: a function of rows then works on rows of any number of dims.
@@ -231,7 +233,7 @@ class Function:
             else:
                 raise SpecError(
                     "program-arguments",
-                    f"{self.name} takes an array for {key}, not {value!r}",
+                    f"{self.name} takes the description of an array for {key}, not {shown(value)}",
                     fix='describe it: Matrix(rows, cols, "f16"), Vector(n, name="bias"), tensor(2, 3, 4)',
                 )
         return traced(self.function, self.dims, tensors, rest, self.name, out)
@@ -244,8 +246,10 @@ class Function:
 
     @property
     def parameters(self) -> str:
-        """Print the function's parameters."""
-        return str(inspect.signature(self.function))
+        """Print the function's parameters, without their types."""
+        signature = inspect.signature(self.function)
+        plain = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+        return str(inspect.Signature(plain))
 
 
 def program(**dims: str) -> Callable[[Callable[..., Any]], Function]:

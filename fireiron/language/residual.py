@@ -188,8 +188,8 @@ def _plain_index(ref: Ref) -> None:
     if any(not isinstance(e, Var) for e in ref.index) or len(ref.dims) < len(ref.index):
         raise SpecError(
             "affine-read",
-            f"{ref} is read at a place that is computed from dims",
-            fix="index each dimension by one dim of its own",
+            f"{ref} does not have one dim of its own for each dimension",
+            fix="name each dimension differently",
         )
 
 

@@ -183,7 +183,7 @@ class Program:
 
     @property
     def dims(self) -> tuple[Dim, ...]:
-        """List the dims of all steps, in the order in which inputs and steps first name them."""
+        """List the dims of all steps as these first name them; dims that no step keeps come last."""
         order = dict.fromkeys(d for step in self.steps for ref in (*step.reads, *step.outs) for d in ref.dims)
         kept = dict.fromkeys(d for step in self.steps for out in step.outs for d in out.dims)
         folded = dict.fromkeys(d for step in self.steps for d in step.over)

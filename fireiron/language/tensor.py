@@ -11,7 +11,7 @@ from fireiron.algebra.dtypes import DType, f32
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.expr import Expr, Index, as_expr, simplest
 from fireiron.algebra.layout import Layout
-from fireiron.base.contract import checked_fields, checks
+from fireiron.base.contract import checked_fields, checks, whole
 from fireiron.base.errors import SpecError
 from fireiron.base.link import here
 from fireiron.base.names import named
@@ -253,14 +253,17 @@ def tensor(*shape: Index, dtype: object = f32, name: str = "", strides: tuple[In
         >>> print(tensor(2, 3, 64, dtype="f16", name="x"))
         x[2, 3, 64].f16.GL
     """
+    sizes: list[Index] = []
     for extent in shape:
-        if not isinstance(extent, Expr | Integral) or (isinstance(extent, int) and extent < 1):
+        size = extent if isinstance(extent, Expr) else whole(extent)
+        if size is None or (isinstance(size, int) and size < 1):
             raise SpecError(
                 "bad-extent",
-                f"an extent is {extent!r}",
+                f"an extent is {extent if size is None else size}",
                 fix="give whole numbers of 1 and more, or symbols",
                 link=here(),
             )
+        sizes.append(size)
     if strides is not None and len(strides) != len(shape):
         raise SpecError(
             "bad-extent",
@@ -270,10 +273,10 @@ def tensor(*shape: Index, dtype: object = f32, name: str = "", strides: tuple[In
         )
     steps: list[Index] = []
     step: Index = 1
-    for extent in reversed(shape):
+    for extent in reversed(sizes):
         steps.append(step)
         step = simplest(as_expr(step) * extent)
-    return Tensor(name, tuple(shape), _found(dtype), tuple(reversed(steps)) if strides is None else strides)
+    return Tensor(name, tuple(sizes), _found(dtype), tuple(reversed(steps)) if strides is None else strides)
 
 
 def _check_batch_stride(batch: Index | None, stride: Index, outer: Index, inner: Index, pitch: Index) -> None:

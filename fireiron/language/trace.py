@@ -22,6 +22,7 @@ from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.expr import Expr, Index, Var, as_expr, as_int, simplest
 from fireiron.algebra.scalar import Arg, Cast, Constant, Scalar, parts, renumbered
 from fireiron.algebra.simplify import simplify
+from fireiron.base.contract import checks, shown
 from fireiron.base.errors import SpecError
 from fireiron.base.text import count
 from fireiron.language.levels import GL, RF
@@ -94,7 +95,8 @@ def traced(
         out: the outputs' element type, or one for each; None for what the first array's type gives.
 
     Raises:
-        SpecError: `program-rank`, `dim-extents`, `bad-op`, `unknown-dtype`, and those of `check_program`.
+        SpecError: `program-rank`, `program-outputs`, `dim-extents`, `bad-op`, `unknown-dtype`, and those of
+            `check_program`.
     """
     with _tracing() as trace:
         values: dict[str, Value] = {}
@@ -102,9 +104,12 @@ def traced(
             values[key] = _argument(key, tensor, dims[key].split(), trace)
         result = function(**values, **others)
     results = cast("tuple[object, ...]", result if isinstance(result, tuple) else (result,))
-    wrong = next((r for r in results if not isinstance(r, Value)), None)
-    if wrong is not None or not results:
-        raise SpecError("bad-op", f"{name} returned {wrong!r}", fix="return an expression of its arrays")
+    if not results or any(not isinstance(r, Value) for r in results):
+        raise SpecError(
+            "bad-op",
+            f"{name} returned {shown(result)}",
+            fix="return an expression of its arrays, or a tuple of expressions",
+        )
     first = next(iter(tensors.values()), None)
     kinds = cast("tuple[object, ...]", out) if isinstance(out, tuple) else (out,) * len(results)
     if len(kinds) != len(results):
@@ -180,6 +185,7 @@ def dims_of_value(value: Value) -> tuple[Dim, ...]:
     return tuple(sorted(found, key=lambda d: known.index(d) if d in known else len(known)))
 
 
+@checks(locate=True)
 def extent(dim: str) -> Index:
     """Give the extent of a dim.
 
@@ -191,6 +197,7 @@ def extent(dim: str) -> Index:
     return simplest(found)
 
 
+@checks(locate=True)
 def dim(name: str, size: Index) -> Dim:
     """Name a further dim, of an extent of its own.
 
@@ -209,6 +216,7 @@ def _known(name: str) -> Dim:
     return trace.dims[name]
 
 
+@checks(locate=True)
 def named(value: Operand, name: str) -> Value:
     """Give a value a name: of a fold's result that is the step's name; of an expression it makes a step.
 
@@ -281,11 +289,12 @@ def _dims_over(value: Value, over: Over, what: str) -> tuple[Dim, ...]:
             f"{what} over {missing[0]}, and the expression has the dims {', '.join(mine) or '(none)'}"
             if missing
             else f"{what} folds over nothing",
-            fix=f'name dims of the expression: over="{next(iter(mine), "n")}"',
+            fix=f'write over="{next(iter(mine), "n")}", or other dims of the expression',
         )
     return tuple(mine[n] for n in dict.fromkeys(names))
 
 
+@checks(locate=True)
 def fold(value: Operand, over: Over, make: Callable[[DType], Fold], name: str) -> tuple[Value, ...]:
     """Fold an expression over dims.
 
@@ -306,21 +315,25 @@ def fold(value: Operand, over: Over, make: Callable[[DType], Fold], name: str) -
     return _result(name, refs_of(value), _of_reads(value.tree), made, dims, kept, tuple(x.dtype for x in made.finish))
 
 
+@checks(locate=True)
 def sum(value: Operand, over: Over) -> Value:
     """Add up over dims."""
     return fold(value, over, add_of, "sum")[0]
 
 
+@checks(locate=True)
 def max(value: Operand, over: Over) -> Value:
     """Take the largest value over dims."""
     return fold(value, over, max_of, "largest")[0]
 
 
+@checks(locate=True)
 def min(value: Operand, over: Over) -> Value:
     """Take the smallest value over dims."""
     return fold(value, over, min_of, "smallest")[0]
 
 
+@checks(locate=True)
 def prod(value: Operand, over: Over) -> Value:
     """Multiply over dims."""
     return fold(value, over, mul_of, "prod")[0]
@@ -342,6 +355,7 @@ def points(dims: Sequence[Dim]) -> Value:
     return Value(Constant(float(known), f32))
 
 
+@checks(locate=True)
 def mean(value: Operand, over: Over) -> Value:
     """Take the mean over dims.
 
@@ -358,6 +372,7 @@ def _constant(value: Value) -> float:
     return float(value.tree.value)
 
 
+@checks(locate=True)
 def mean_and_variance(value: Operand, over: Over) -> tuple[Value, Value]:
     """Take the mean over dims, and the mean of the squared distances from it.
 
@@ -373,6 +388,7 @@ def mean_and_variance(value: Operand, over: Over) -> tuple[Value, Value]:
     return middle, named(sum(away * away, over), "square_sum") * inverse
 
 
+@checks(locate=True)
 def logsumexp(value: Operand, over: Over) -> Value:
     """Take log(sum(exp(x))) over dims, without overflow."""
     (value,) = lifted(value)
@@ -380,6 +396,7 @@ def logsumexp(value: Operand, over: Over) -> Value:
     return unary("log", named(sum(unary("exp", value - top), over), "total")) + top
 
 
+@checks(locate=True)
 def softmax(value: Operand, over: Over) -> Value:
     """Take exp(x) / sum(exp(x)) over dims, without overflow: the largest value is subtracted first.
 
@@ -391,6 +408,7 @@ def softmax(value: Operand, over: Over) -> Value:
     return part * named(1.0 / named(sum(part, over), "total"), "inverse")
 
 
+@checks(locate=True)
 def log_softmax(value: Operand, over: Over) -> Value:
     """Take log(softmax(x)) over dims."""
     (value,) = lifted(value)
@@ -398,6 +416,7 @@ def log_softmax(value: Operand, over: Over) -> Value:
     return value - top - unary("log", named(sum(unary("exp", value - top), over), "total"))
 
 
+@checks(locate=True)
 def einsum(subscripts: str, *operands: Operand, name: str = "product") -> Value:
     """Multiply expressions, and add up over the dims that the result does not name, in f32 (integers in i32).
 
@@ -424,7 +443,7 @@ def einsum(subscripts: str, *operands: Operand, name: str = "product") -> Value:
         raise SpecError(
             "einsum-subscripts",
             f"{subscripts!r} does not say the dims of {count(len(operands), 'operand')} and a result",
-            fix='write a group of letters for each operand, then "->" and those of the result: "mk,kn->mn"',
+            fix='write "mk,kn->mn": a group of letters for each operand, then those of the result',
         )
     trace = _trace()
     values = [_subscripted(v, g, subscripts, trace) for v, g in zip(lifted_each(operands), groups, strict=True)]
@@ -444,9 +463,8 @@ def einsum(subscripts: str, *operands: Operand, name: str = "product") -> Value:
     total = simplified(cast_to(total, default_accumulator(total.dtype)))
     over = [trace.dims[x] for x in known_in_order(groups) if x not in kept]
     dims = [trace.dims[x] for x in kept]
-    if not over:
-        return named(total, name)
-    return _result(name, refs_of(total), _of_reads(total.tree), add_of(total.dtype), over, dims, (total.dtype,))[0]
+    made = add_of(total.dtype) if over else None
+    return _result(name, refs_of(total), _of_reads(total.tree), made, over, dims, (total.dtype,))[0]
 
 
 def known_in_order(groups: Sequence[Sequence[str]]) -> list[str]:
@@ -490,6 +508,9 @@ def _subscripted(value: Value, letters: Sequence[str], subscripts: str, trace: T
 def _finished(name: str, inputs: tuple[Tensor, ...], results: list[Value], kinds: list[DType]) -> Program:
     """Collect the steps that results need, name them apart, and let the last ones write the outputs."""
     names = ["y"] if len(results) == 1 else [f"y{i}" for i in range(len(results))]
+    given = {t.name for t in inputs}
+    while given & set(names):  # an array of the function may have the name itself
+        names = [f"out_{name}" for name in names]
     finals: list[tuple[Value, Step]] = []
     outputs: list[Tensor] = []
     renamed: dict[int, tuple[str, Tensor]] = {}
@@ -497,6 +518,12 @@ def _finished(name: str, inputs: tuple[Tensor, ...], results: list[Value], kinds
         ref = bare(result)
         whole = simplified(cast_to(result, kind))
         dims = dims_of_value(whole)
+        if not dims:
+            raise SpecError(
+                "program-outputs",
+                f"output {wanted} of {name} has no dims: every dim is folded",
+                fix="give the arrays one more dim, of extent 1, that the output keeps",
+            )
         shape = tuple(simplest(cast(Expr, d.extent)) for d in dims)
         made = ref.made if ref is not None else None
         title = made.name if made is not None and made.fold is None else wanted

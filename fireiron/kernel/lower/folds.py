@@ -75,7 +75,8 @@ def open_fold(step: Step, state: State, context: Context, link: Link | None) -> 
     """Make the registers of a fold's state: one value for each point of the step's kept dims at this place."""
     fold = step.fold
     assert fold is not None
-    axes = tuple(Axis(d.name, state.residual.extents[d.name] or 0, as_expr(0)) for d in step.kept)
+    extents = [(d.name, state.residual.extents[d.name]) for d in step.kept]
+    axes = tuple(Axis(dim, 0 if extent is None else extent, as_expr(0)) for dim, extent in extents)
     windows: dict[str, Window] = {}
     for i, dtype in enumerate(fold.dtypes):
         name = step.name.lower() if len(fold.dtypes) == 1 else f"{step.name.lower()}_{i}"

@@ -16,9 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 
 from fireiron.algebra.dtypes import f32
-from fireiron.algebra.expr import Compare, Expr, Var, and_, as_expr, eq, lt, proves, simplest, terms_of
+from fireiron.algebra.expr import Compare, Expr, Index, Var, and_, as_expr, eq, lt, proves, simplest, terms_of
 from fireiron.algebra.scalar import Arg, Cast, Scalar, children, with_children
-from fireiron.base.errors import DecompositionError, SpecError
+from fireiron.base.errors import DecompositionError
+from fireiron.base.link import Link
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.ir.statements import For, If, Region, View
@@ -80,8 +81,10 @@ def start_program(program: Program, state: State, context: Context) -> State:
         written = any(operand.tensor == t for t in program.outputs)
         windows[_stored(operand.role) if written else operand.role] = Window(storage, axes)
     extents = tuple(extent for _, extent in state.residual.sizes)
-    points = Storage(POINTS, GL, f32, tuple(e or 0 for e in extents), (0,) * len(extents), as_expr(1), state.level)
-    windows[POINTS] = Window(points, tuple(Axis(d, e or 0, as_expr(0)) for d, e in state.residual.sizes))
+    points = Storage(
+        POINTS, GL, f32, tuple(0 if e is None else e for e in extents), (0,) * len(extents), as_expr(1), state.level
+    )
+    windows[POINTS] = Window(points, tuple(Axis(d, 0 if e is None else e, as_expr(0)) for d, e in state.residual.sizes))
     return evolve(state, windows=windows, progress=Progress(program, program.steps, {}))
 
 
@@ -240,6 +243,7 @@ def _lower_active(state: State, context: Context, recur: Recur, keep: bool = Fal
     assert progress is not None
     if not progress.active:
         return (), state
+    _read_where_written(progress, state.link)
     state, loads = _auto_loads(state, context)
     body: Body = ()
     outputs = {t.name for t in progress.program.outputs}
@@ -283,6 +287,25 @@ def _auto_loads(state: State, context: Context) -> tuple[State, dict[Load, tuple
     return state, loads
 
 
+def _read_where_written(progress: Progress, link: Link | None) -> None:
+    """Refuse reads of a step's result at other dims than it is written at: a thread holds its own points alone.
+
+    Raises:
+        DecompositionError: `affine-read`.
+    """
+    written = {out.name: (out, step) for step in progress.program.steps for out in step.outs}
+    for step in progress.active:
+        for ref in step.reads:
+            out, maker = written.get(ref.name, (ref, step))
+            if ref.index != out.index:
+                raise DecompositionError(
+                    "affine-read",
+                    f"step {step.name} reads {ref}, and step {maker.name} computes {out}",
+                    fix=f"let step {step.name} read it at these dims, or compute {ref.name} by a kernel of its own",
+                    link=link,
+                )
+
+
 def _inlined(step: Step, pending: dict[str, Step]) -> Step:
     """Put expressions in place of the reads of their results."""
     while any(ref.name in pending for ref in step.reads):
@@ -299,22 +322,10 @@ def _inlined(step: Step, pending: dict[str, Step]) -> Step:
             if maker is None:
                 trees.append(Arg(number(ref), ref.dtype))
                 continue
-            inner = _renamed(maker, ref)
-            numbers = {i: number(x) for i, x in enumerate(inner.reads)}
-            trees.append(_substituted(inner.body, [Arg(numbers[i], x.dtype) for i, x in enumerate(inner.reads)]))
+            numbers = {i: number(x) for i, x in enumerate(maker.reads)}
+            trees.append(_substituted(maker.body, [Arg(numbers[i], x.dtype) for i, x in enumerate(maker.reads)]))
         step = attrs.evolve(step, body=_substituted(step.body, trees), reads=tuple(reads))
     return step
-
-
-def _renamed(maker: Step, ref: Ref) -> Step:
-    """Compute a step's expression at the point that a read names."""
-    if ref.index == maker.outs[0].index:
-        return maker
-    raise SpecError(
-        "affine-read",
-        f"{ref} reads {maker.name} at another point than {maker.outs[0]}",
-        fix=f"place {maker.name} in memory first",
-    )
 
 
 def _substituted(tree: Scalar, arguments: Sequence[Scalar]) -> Scalar:
@@ -360,10 +371,15 @@ def _lower_step(step: Step, state: State, context: Context, recur: Recur) -> tup
 def _held(step: Step, state: State, context: Context) -> Window:
     """Make registers for a step's result at this place."""
     (out,) = step.outs
-    axes = tuple(Axis(d.name, state.residual.extents[d.name] or 0, as_expr(0)) for d in out.dims)
+    axes = tuple(Axis(d.name, _extent(d, state), as_expr(0)) for d in out.dims)
     like = Window(state.windows[POINTS].storage, axes)
     storage = register_storage(f"{out.name.lower()}_rf", like, RF, out.dtype, state, context, state.link)
     return Window(storage, axes)
+
+
+def _extent(dim: Dim, state: State) -> Index:
+    extent = state.residual.extents[dim.name]
+    return 0 if extent is None else extent
 
 
 def _stored_fold(step: Step, opened: Open, state: State, context: Context, recur: Recur) -> Body:

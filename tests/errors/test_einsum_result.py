@@ -1,0 +1,32 @@
+"""A result with a dim that no operand has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import fireiron as fi
+from fireiron import Matrix
+
+
+@fi.program(x="m n")
+def function(x: Any) -> Any:
+    return fi.einsum("mk,nk->mj", x, x)
+
+
+def wrong() -> Any:
+    return function(Matrix(64, 64))
+
+
+def test_einsum_result(refused: Callable[..., Any]) -> None:
+    refused(
+        wrong,
+        "einsum-subscripts",
+        'einsum("mk,nk->mj", x, x)',
+        """\
+SpecError[einsum-subscripts]: the result of 'mk,nk->mj' names j, which no operand has
+  --> test_einsum_result.py:14:15
+14 |     return fi.einsum("mk,nk->mj", x, x)
+   |               ^^^^^^^^^^^^^^^^^^^^^^^^^
+fix: name dims of the operands, each once""",
+    )

@@ -1,0 +1,26 @@
+"""A tensor without elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import fireiron as fi
+
+
+def wrong() -> Any:
+    return fi.tensor(3, 0, 4)
+
+
+def test_tensor_extent(refused: Callable[..., Any]) -> None:
+    refused(
+        wrong,
+        "bad-extent",
+        "tensor(3, 0, 4)",
+        """\
+SpecError[bad-extent]: an extent is 0
+  --> test_tensor_extent.py:12:15
+12 |     return fi.tensor(3, 0, 4)
+   |               ^^^^^^^^^^^^^^^
+fix: give whole numbers of 1 and more, or symbols""",
+    )

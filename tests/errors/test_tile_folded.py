@@ -1,0 +1,33 @@
+"""A tile of a dim that is summed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import fireiron as fi
+from fireiron import Matrix
+
+
+@fi.program(x="m n")
+def total(x: Any) -> Any:
+    return fi.sum(x, "n")
+
+
+def wrong() -> Any:
+    return total(Matrix(64, 64)).tile(n=8)
+
+
+def test_tile_folded(refused: Callable[..., Any]) -> None:
+    refused(
+        wrong,
+        "tile-folded",
+        "tile(n=8)",
+        """\
+DecompositionError[tile-folded]: step sum folds n, and a tile would leave each unit a part of its sum
+  --> test_tile_folded.py:18:34
+18 |     return total(Matrix(64, 64)).tile(n=8)
+   |                                  ^^^^^^^^^
+at:  Program 64x64 @ Kernel
+fix: split(n=8) for a loop, or split("n", ways=n).parallel(level)""",
+    )
