@@ -15,20 +15,19 @@ from fireiron.language.tensor import Tensor
 
 
 def tile(program: Program, sizes: Mapping[str, int]) -> None:
-    """Refuse tiles of dims that steps fold and none keeps, and tiles of nothing.
+    """Refuse tiles of dims that a step folds, and tiles of nothing.
 
     Raises:
         DecompositionError: `tile-arguments`, `tile-folded`.
     """
     if not sizes:
         raise DecompositionError("tile-arguments", "tile() names no dim", fix="tile(i=128)")
-    kept = {d.name for step in program.steps for d in step.kept}
     for dim, size in sizes.items():
         folders = [step.name for step in program.steps if any(d.name == dim for d in step.over)]
-        if folders and dim not in kept:
+        if folders:
             raise DecompositionError(
                 "tile-folded",
-                f"step {folders[0]} folds {dim}, and a tile would leave each unit a part of its sum",
+                f"step {folders[0]} folds {dim}, and a tile would leave each unit a part of its result",
                 fix=f'split({dim}={size}) for a loop, or split("{dim}", ways=n).parallel(level)',
             )
 

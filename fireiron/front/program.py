@@ -39,7 +39,7 @@ class ProgramChain(Verbs, Chain):
 
         Raises:
             DecompositionError: `no-such-dimension`, `tile-extent`, `tile-too-large`, `tile-folded` for a dim that a
-                step folds and none keeps, `chain-closed`.
+                step folds, `chain-closed`.
 
         Example:
             >>> from fireiron import Block, Matrix, program, softmax

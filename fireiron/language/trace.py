@@ -107,7 +107,7 @@ def traced(
     if not results or any(not isinstance(r, Value) for r in results):
         raise SpecError(
             "bad-op",
-            f"{name} returned {shown(result)}",
+            f"{name} returned {shown(cast(object, result))}",
             fix="return an expression of its arrays, or a tuple of expressions",
         )
     first = next(iter(tensors.values()), None)
@@ -269,6 +269,12 @@ def _result(
     dtypes: Sequence[DType],
 ) -> tuple[Value, ...]:
     """Make a step, and the expressions that read its results."""
+    if not kept:
+        raise SpecError(
+            "fold-over",
+            f"{name} folds every dim of the expression, and its result has none",
+            fix="give the array one more dim, of extent 1, and keep it",
+        )
     shape = tuple(simplest(cast(Expr, d.extent)) for d in kept)
     names = [name] if len(dtypes) == 1 else [f"{name}{i}" for i in range(len(dtypes))]
     outs = tuple(
@@ -518,12 +524,6 @@ def _finished(name: str, inputs: tuple[Tensor, ...], results: list[Value], kinds
         ref = bare(result)
         whole = simplified(cast_to(result, kind))
         dims = dims_of_value(whole)
-        if not dims:
-            raise SpecError(
-                "program-outputs",
-                f"output {wanted} of {name} has no dims: every dim is folded",
-                fix="give the arrays one more dim, of extent 1, that the output keeps",
-            )
         shape = tuple(simplest(cast(Expr, d.extent)) for d in dims)
         made = ref.made if ref is not None else None
         title = made.name if made is not None and made.fold is None else wanted

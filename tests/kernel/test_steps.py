@@ -34,6 +34,11 @@ def statistics(x: Any) -> Any:
     return fi.sum(x, "n"), fi.max(x, "n"), fi.exp(x)
 
 
+@fi.program(x="m n")
+def rows(x: Any) -> Any:
+    return fi.logsumexp(x, "n"), fi.softmax(x, "n"), fi.mean(x, "n") * 2.0
+
+
 @fi.program(x="a b c")
 def middle(x: Any) -> Any:
     return fi.sum(x, "b")
@@ -87,6 +92,25 @@ def test_layernorm(way: str, dtype: str) -> None:
 @pytest.mark.parametrize("way", ROWS)
 def test_outputs_of_rows_are_stored_once(way: str) -> None:
     right(ROWS[way](statistics(Matrix(9, 200, "f32"))))
+
+
+@pytest.mark.parametrize("way", [*ROWS, "chunks of lanes", "chunks of a warp"])
+def test_what_is_computed_of_a_folded_row_is_stored_once(way: str) -> None:
+    """One thread stores it, also behind a loop over chunks, where all threads of the row hold it."""
+    ways = ROWS | {
+        "chunks of lanes": lambda s: s.tile(m=1).to(Block).split(n=64).load("x", RF, vector()).epilog().done(),
+        "chunks of a warp": lambda s: (
+            s.tile(m=4).to(Block).tile(m=1).to(Warp).split(n=64).load("x", RF, vector()).done()
+        ),
+    }
+    right(ways[way](rows(Matrix(9, 200, "f16"))))
+
+
+@pytest.mark.parametrize("way", ["lanes", "warps"])
+def test_two_dims_folded_at_once(way: str) -> None:
+    spec = fi.program(x="b m n")(lambda x: fi.softmax(x, "m n"))(fi.tensor(2, 8, 64)).tile(b=1).to(Block)
+    parted = spec.split("m", ways=4).parallel(Warp) if way == "warps" else spec
+    right(parted.load("x", RF, vector()).done())
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(64, 64, 32), (50, 60, 100)])

@@ -56,12 +56,15 @@ class Progress:
         active: the steps to lower below, in order.
         open: folds whose state loops around this place carry, by step.
         results: how outputs are stored.
+        places: by register tensor, where the first point lies that a thread folded into it along each dim: once the
+            loop around the points is left, nothing else tells which threads hold the same value.
     """
 
     program: Program
     active: tuple[Step, ...]
     open: dict[str, Open]
     results: Results | None = None
+    places: dict[str, Mapping[str, Expr]] = attrs.field(factory=dict[str, Mapping[str, Expr]])
 
     def reads(self, role: str) -> bool:
         """Say whether a step below reads a tensor in the way that a role names."""
@@ -189,7 +192,10 @@ def _lower_loop(
     first: Body = tuple(x for o in opened.values() for x in begin(o, context))
     last: Body = ()
     for step in mine:
-        last += close(opened[step.name], around, context)
+        done = opened[step.name]
+        last += close(done, around, context)
+        held = (*done.storages, *(w.storage for w in done.results.values()))
+        progress.places.update({storage.name: done.places for storage in held})
         around = evolve(around, windows={**around.windows, **opened[step.name].results})
         last += _stored_fold(step, opened[step.name], around, context, recur)
     return (*first, For(var, trips, looped, link.unrolled, link.together, kind="chunks"), *last), around
@@ -356,9 +362,14 @@ def _lower_step(step: Step, state: State, context: Context, recur: Recur) -> tup
     outputs = {t.name for t in progress.program.outputs}
     if state.level.name == Thread.name and out.name in outputs:
         main = over_points(step, state, context, lambda at: _assign(step, _stored(out.name), at, context, masked=True))
+        mine = _stores_here(step, out, {}, state, context)
+        main = main if proves(mine) else (If(mine, main),)
         return (Region(f"{step.name}", main, state.path, link),), state
     dtype = out.dtype
     window = _held(step, state, context)
+    owner = _owner(step.dims, state, required=False)
+    if owner is not None and owner.storage.name in progress.places:
+        progress.places[window.storage.name] = progress.places[owner.storage.name]
     role = f"{out.name} in registers"
     inside = evolve(state, windows={**state.windows, role: window})
     main = over_points(step, inside, context, lambda at: _assign(step, role, at, context))
@@ -441,10 +452,14 @@ def _stores_here(step: Step, out: Ref, places: Mapping[str, Expr], state: State,
     missing = [d for d in state.residual.extents if d not in {x.name for x in out.dims}]
     if not missing:
         return as_expr(1)
+    progress = state.progress
+    assert progress is not None
     points = state.windows[POINTS]
     firsts = {a.dim: a.offset for a in points.axes}
     owner = _owner(step.dims, state, required=False)
-    if not places and owner is not None and state.level.name != Thread.name:
+    if not places and owner is not None and owner.storage.name in progress.places:
+        places = progress.places[owner.storage.name]
+    elif not places and owner is not None and state.level.name != Thread.name:
         mine = [a.dim for a in owner.axes]
         inside = own_points(owner, mine, state, context)
         firsts |= {dim: inside.first(dim, POINTS) for dim in mine}
