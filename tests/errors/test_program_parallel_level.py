@@ -1,4 +1,4 @@
-"""Blocks that share a row."""
+"""Warps that share a row of the whole grid."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import fireiron as fi
-from fireiron import Block, Matrix
+from fireiron import Matrix, Warp
 
 
 @fi.program(x="m n")
@@ -15,19 +15,19 @@ def total(x: Any) -> Any:
 
 
 def wrong() -> Any:
-    return total(Matrix(64, 64)).tile(m=1).to(Block).split("n", ways=4).parallel(Block)
+    return total(Matrix(64, 64)).split("n", ways=4).parallel(Warp)
 
 
 def test_program_parallel_level(refused: Callable[..., Any]) -> None:
     refused(
         wrong,
         "parallel-level",
-        "parallel(Block)",
+        "parallel(Warp)",
         """\
-DecompositionError[parallel-level]: units of Block cannot take chunks of n at level Block
-  --> test_program_parallel_level.py:18:73
-18 |     return total(Matrix(64, 64)).tile(m=1).to(Block).split("n", ways=4).parallel(Block)
-   |                                                                         ^^^^^^^^^^^^^^^
-at:  Program 64x64 @ Kernel > tile 1 to Block > split n 4 ways
+DecompositionError[parallel-level]: units of Warp cannot take chunks of n at level Kernel
+  --> test_program_parallel_level.py:18:53
+18 |     return total(Matrix(64, 64)).split("n", ways=4).parallel(Warp)
+   |                                                     ^^^^^^^^^^^^^^
+at:  Program 64x64 @ Kernel > split n 4 ways
 fix: tile to Block first, then give chunks to Warpgroup, Warp or Thread""",
     )

@@ -94,7 +94,7 @@ def test_outputs_of_rows_are_stored_once(way: str) -> None:
     right(ROWS[way](statistics(Matrix(9, 200, "f32"))))
 
 
-@pytest.mark.parametrize("way", [*ROWS, "chunks of lanes", "chunks of a warp"])
+@pytest.mark.parametrize("way", [*ROWS, "chunks of lanes", "chunks of a warp", "chunks of a cluster"])
 def test_what_is_computed_of_a_folded_row_is_stored_once(way: str) -> None:
     """One thread stores it, also behind a loop over chunks, where all threads of the row hold it."""
     ways = ROWS | {
@@ -102,7 +102,11 @@ def test_what_is_computed_of_a_folded_row_is_stored_once(way: str) -> None:
         "chunks of a warp": lambda s: (
             s.tile(m=4).to(Block).tile(m=1).to(Warp).split(n=64).load("x", RF, vector()).done()
         ),
-    }
+        "chunks of a cluster": lambda s: (
+            s.tile(m=1).to(Block).split("n", ways=2).parallel(Block, fi.by_cluster())
+            .split(n=64).split("n", ways=2).parallel(Warp).load("x", RF, vector()).done()
+        ),
+    }  # fmt: skip
     right(ways[way](rows(Matrix(9, 200, "f16"))))
 
 
