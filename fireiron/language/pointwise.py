@@ -6,6 +6,7 @@ scalars of the call by their names.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TypeAlias, cast
 
@@ -28,6 +29,7 @@ from fireiron.algebra.scalar import (
     with_children,
 )
 from fireiron.algebra.simplify import simplify
+from fireiron.algebra.unary import FUNCTIONS
 from fireiron.base.contract import asked, checked
 from fireiron.base.errors import SpecError
 from fireiron.language.tensor import Tensor
@@ -147,10 +149,8 @@ def _lift(x: object, dtype: DType) -> Value:
             read: Scalar = Arg(1, x.dtype)
             return Value(read if x.dtype == dtype else Cast(read, dtype), (x,))
         case bool() | int() | float():
-            if dtype.kind == "int" and x != int(x):
-                raise SpecError(
-                    "fraction-of-integer", f"{x!r} is no {dtype}", fix="use scale(number), or saturate('f32') before it"
-                )
+            if dtype.kind == "int":
+                _whole(x, dtype)
             return Value(Constant(x, dtype))
         case str() if x.isidentifier():
             return Value(Parameter(x, dtype))
@@ -160,6 +160,21 @@ def _lift(x: object, dtype: DType) -> Value:
                 f"{x!r} cannot take part in a pointwise expression",
                 fix="use numbers, tensors, expressions, and names of scalars",
             )
+
+
+def _whole(x: float, dtype: DType) -> None:
+    """Refuse a number that an integer type does not hold."""
+    if not math.isfinite(x) or x != int(x):
+        raise SpecError(
+            "fraction-of-integer", f"{x!r} is no {dtype}", fix="use scale(number), or saturate('f32') before it"
+        )
+    low, high = dtype.limits
+    if not low <= x <= high:
+        raise SpecError(
+            "constant-range",
+            f"{x!r} is no {dtype}, which holds {low} to {high}",
+            fix=f"give a number of these, or use saturate('{'i32' if dtype.bits < 32 else 'f32'}') before it",
+        )
 
 
 def lifted(*operands: Operand) -> tuple[Value, ...]:
@@ -211,8 +226,18 @@ def binary(op: BinaryOp, x: Operand, y: Operand) -> Value:
 
 
 def unary(op: str, x: Operand) -> Value:
-    """Apply a function of one value."""
+    """Apply a function of one value.
+
+    Raises:
+        SpecError: `fraction-of-integer` for exp, sqrt, ... of an integer; `bad-operand`.
+    """
     (x,) = lifted(x)
+    if x.dtype.kind == "int" and not FUNCTIONS[op].integers:
+        raise SpecError(
+            "fraction-of-integer",
+            f"{op} of {x.dtype} is no {x.dtype}: {op} is a function of floats",
+            fix="cast to f32 before it" if x.of_program else "use saturate('f32') before it",
+        )
     return Value(Unary(op, x.tree), x.tensors)
 
 
