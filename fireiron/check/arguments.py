@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from fireiron.base.errors import DecompositionError
+from fireiron.language.residual import Residual
 from fireiron.language.tensor import Grouped, Hilbert, TileOrder
 
 
-def order(value: TileOrder) -> None:
-    """Refuse groups of no rows, and squares that no Hilbert curve fills.
+def order(value: TileOrder, residual: Residual) -> None:
+    """Refuse groups of no rows, squares that no Hilbert curve fills, and either where tiles have no columns.
 
     Raises:
         DecompositionError: `tile-order`.
@@ -19,4 +20,10 @@ def order(value: TileOrder) -> None:
             "tile-order",
             f"no Hilbert curve fills a square of {value.side} x {value.side} tiles",
             fix=f"use a power of two: Hilbert({1 << max(1, value.side.bit_length() - 1)})",
+        )
+    if isinstance(value, Grouped | Hilbert) and (residual.kind == "Layers" or len(residual.sizes) < 2):
+        raise DecompositionError(
+            "tile-order",
+            f"{value} orders tiles by rows and columns, and tiles of {residual.short} are rows alone",
+            fix="drop it: rows are counted in turn",
         )

@@ -79,7 +79,7 @@ def _chunks(size: Chunks, dim: str, extent: object) -> None:
         raise DecompositionError(
             "tile-gaps", f"a strided tile along {dim} needs a known extent", fix="tile to Block first"
         )
-    if size.chunk < 1 or size.stride % size.chunk or extent % size.stride:
+    if size.chunk < 1 or size.stride < 1 or size.stride % size.chunk or extent % size.stride:
         raise DecompositionError(
             "tile-gaps",
             f"{size.chunk} elements every {size.stride} along {dim} do not cover its {extent} elements "
@@ -340,6 +340,20 @@ def split_size(residual: Residual, size: int, links: Sequence[Decomposition]) ->
             "split-extent",
             f"a chunk of {size} along K is larger than the {extent} elements left",
             fix=f"use at most {extent}",
+        )
+
+
+def split_of_sums(residual: Residual) -> None:
+    """Refuse to split the K of several products at once: each has a loop of its own, below epilog.
+
+    Raises:
+        DecompositionError: `split-above-epilog`.
+    """
+    if residual.sums:
+        raise DecompositionError(
+            "split-above-epilog",
+            f"loops of {residual.short} follow each other below epilog, and K is split above",
+            fix="write epilog(...) first, then split",
         )
 
 

@@ -97,6 +97,14 @@ def parallel(links: Sequence[Decomposition], before: Residual, split: Split, lev
             other=turns.link,
         )
     above = [x for x in links if isinstance(x, Split)]
+    promoted = next((x for x in above if x.promoted is not None), None)
+    if promoted is not None:
+        raise DecompositionError(
+            "parallel-promote",
+            f"promote() above adds each chunk to the accumulators in turn, and {level}s would share that chunk",
+            fix="write split(...).parallel(...) above the split that promotes",
+            other=promoted.link,
+        )
     if any(x.level is not None and (x.level == Block) == (level == Block) for x in above):
         first = "blocks" if level == Block else "units of the block"
         raise DecompositionError(

@@ -292,7 +292,7 @@ class TileRefinements(Chain):
             order: along rows first (RowMajor), along columns first (ColMajor), in groups of rows (`Grouped(n)`), along
                 Hilbert curves (`Hilbert(n)`), or by a layout of ids.
         """
-        self._check(arguments.order, order)
+        self._check(arguments.order, order, self.residual)
         return self._refine(order=order, link=here())
 
     def permute(self: T_, permutation: Callable[[Expr], Expr]) -> T_:
@@ -317,7 +317,7 @@ class TileRefinements(Chain):
         (*_, link) = self.links
         assert isinstance(link, Tile)
         if order is not None:
-            self._check(arguments.order, order)
+            self._check(arguments.order, order, self.residual)
         self._check(rules.persistent, self._before, link.level, share)
         return self._refine(persistent=True, order=link.order if order is None else order, share=share, link=here())
 

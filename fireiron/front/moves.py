@@ -223,7 +223,7 @@ def tma(span: int = 128, *, l2: Policy | None = None) -> Strategy:
             `evict_normal`; `evict_unchanged`, leave their turn as it is. A hint: the result is the same.
 
     Raises:
-        DecompositionError: `bulk-span`, `bulk-policy`.
+        DecompositionError: `bulk-span`, `bulk-policy`; `move-extents` from the strategy.
 
     Source: PTX ISA, cp.async.bulk.tensor and cp.reduce.async.bulk.tensor: .level::cache_hint; createpolicy; Cache
         Eviction Priority Hints.
@@ -249,10 +249,10 @@ def tma(span: int = 128, *, l2: Policy | None = None) -> Strategy:
         tensor = src.tensor
         width = span // (dst if load else src).dtype.nbytes
         sizes: list[int] = []
-        for i, (_, extent) in enumerate(move.residual.sizes[-2:]):
+        unknown = span and all(extent is None for _, extent in move.residual.sizes[-2:])
+        extents = (width, width) if unknown else _known(move, f"tma({span})")
+        for i, whole in enumerate(extents):
             contiguous = (i == 1) == (tensor.order is RowMajor)
-            assert isinstance(extent, int) or extent is None
-            whole = width if extent is None else extent
             sizes.append(min(whole, width) if contiguous and span else _part(whole))
         batch = 1 if len(move.residual.sizes) == 3 else None
         from fireiron.atoms.table import box_move
@@ -262,6 +262,26 @@ def tma(span: int = 128, *, l2: Policy | None = None) -> Strategy:
         return move.tile(*sizes, batch=batch).unroll().tile(*sizes, batch=batch).to(Thread, units=1).done(row.name)
 
     return strategy
+
+
+def _known(move: MoveChain, said: str) -> tuple[int, int]:
+    """Give the rows and columns of a Move, which a strategy cuts to instructions.
+
+    Raises:
+        DecompositionError: `move-extents` where one is not known yet.
+    """
+    found: list[int] = []
+    for dim, extent in move.residual.sizes[-2:]:
+        if not isinstance(extent, int):
+            raise DecompositionError(
+                "move-extents",
+                f"{said} cuts {move.residual.short} by its extents, and that along {dim} is not known here",
+                fix="tile or split above it; where units stage what they hold, by through_shared(..., panel=(m, n))",
+                link=here(),
+                path=move.where,
+            )
+        found.append(extent)
+    return found[0], found[-1]
 
 
 def _part(extent: int) -> int:
@@ -275,11 +295,13 @@ def stmatrix(trans: bool = False) -> Strategy:
 
     Args:
         trans: rows in memory run down the fragment's columns.
+
+    Raises:
+        DecompositionError: `move-extents` from the strategy.
     """
 
     def strategy(move: MoveChain) -> MoveChain:
-        (_, rows), (_, cols) = move.residual.sizes[-2:]
-        assert isinstance(rows, int) and isinstance(cols, int)
+        _, cols = _known(move, "stmatrix()")
         wide = 16 if cols % 16 == 0 else 8
         own = move.tile(16, cols).to(Warp) if move.residual.level.name != Warp.name else move
         name = f"stmatrix.x{4 if wide == 16 else 2}{'.trans' if trans else ''}"

@@ -61,9 +61,10 @@ class ProductsChain(Verbs, Chain):
             (M, N, K0|K1) -> (M, N, k)
 
         Raises:
-            DecompositionError: `split-extent`, `chain-closed`.
+            DecompositionError: `split-extent`, `split-above-epilog`, `chain-closed`.
         """
         self._check(rules.still_open, self.residual, "split")
+        self._check(rules.split_of_sums, self.residual)
         self._check(rules.split_size, self.residual, k, self.links)
         return self._as(SplitProducts, Split(k, link=here()))
 

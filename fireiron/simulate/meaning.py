@@ -334,14 +334,37 @@ class MicroMeaning(Meaning):
                     "accumulate by .epilog(memory=RF) above the microkernel, or let it write C without reading it",
                 )
 
+    def _not_empty(self, plan: Plan) -> None:
+        """Refuse units that run without elements to write: a kernel's source may store one all the same.
+
+        Raises:
+            SimulationError: `out-of-bounds`.
+        """
+        threads, _, present = plan.extra
+        for at in self.targets:
+            empty = next((t for t in threads if min(present[at][0][t], present[at][1][t]) < 1), None)
+            if empty is not None:
+                rows, columns = (int(extent[empty]) for extent in present[at])
+                raise self.error(
+                    "out-of-bounds",
+                    f"{self.team.who(empty)} runs the microkernel {self.statement.name} on {rows}x{columns} elements "
+                    f"of {self.statement.roles[at]}",
+                    "let units without elements skip it",
+                )
+
     def finish(self, plan: Plan, env: Env) -> None:
-        """Let the first thread of each unit stand for it."""
+        """Let the first thread of each unit stand for it.
+
+        Raises:
+            SimulationError: `out-of-bounds`, `microkernel-numpy`.
+        """
         lanes = self.team.threads
         whole = [_matrix(view.layout, env) for view in self.statement.views]
         present = [tuple(np.broadcast_to(np.asarray(e(env)), (1, lanes))[0] for e in each) for each in self.extents]
         if self.statement.level.size == 1:
             active = np.ones(self.team.threads, bool) if plan.mask is None else plan.mask[0]
             plan.extra = np.flatnonzero(active).tolist(), whole, present
+            self._not_empty(plan)
             return
         if any(access.storage.kind == "RF" for access in (*plan.reads, *plan.writes) if access is not None):
             raise self.error(
@@ -352,6 +375,7 @@ class MicroMeaning(Meaning):
             )
         leaders = self.converged(plan, self.statement.level)[:, 0]
         plan.extra = leaders.tolist(), whole, present
+        self._not_empty(plan)
         plan.mask = np.zeros((1, self.team.threads), bool)
         plan.mask[0, leaders] = True
         for access in plan.writes:

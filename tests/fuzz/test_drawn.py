@@ -10,7 +10,7 @@ from fireiron import matmul
 from tests.fuzz.__main__ import fuzz, reported
 from tests.fuzz.draw import drawn
 from tests.fuzz.judge import judge
-from tests.fuzz.known import KNOWN
+from tests.fuzz.known import KNOWN, MENDED
 from tests.fuzz.shrink import shrunk, snippet
 
 CHAINS = 200
@@ -31,6 +31,12 @@ def test_chains_of_a_fresh_seed() -> None:
 @pytest.mark.parametrize("source", KNOWN)
 def test_what_is_known_still_fails(source: str) -> None:
     assert judge(source).code == KNOWN[source], "remove what is mended from tests/fuzz/known.py"
+
+
+@pytest.mark.parametrize("source", MENDED)
+def test_what_was_mended_is_refused_or_right(source: str) -> None:
+    verdict = judge(source)
+    assert (verdict.code, verdict.kind) == (MENDED[source], "refused" if MENDED[source] else "right"), str(verdict)
 
 
 def test_a_seed_draws_the_same_chain_again() -> None:

@@ -79,6 +79,8 @@ def test_a_key_names_one_mutant_or_equal_ones() -> None:
 @pytest.mark.parametrize(
     ("case", "key", "noticed"),
     [
+        ("listing1", "If[0].condition: block_n * 16 + thread_n < 21 one more", "out-of-bounds"),
+        ("listing1", "If[0].condition: block_m * 16 + thread_m < 37 one more", "out-of-bounds"),
         ("listing2", "Sync[0].place: dropped", "race"),
         ("listing2", "Kernel[0].grid: - 1", "uncovered-output"),
         ("sgemm 3", "If[0].place: dropped", "wrong"),

@@ -341,7 +341,7 @@ def test_shuffle_from_an_idle_lane(k: Any) -> None:
     assert "thread 0 of block 0 reads lane 31" in caught.value.message
 
 
-def micro(k: Any, numpy: Any, level: Any = Thread, accumulator: Any = None) -> Any:
+def micro(k: Any, numpy: Any, level: Any = Thread, rows: Any = 2) -> Any:
     a, b, c = k.gl("A", (32 * 2, 3)), k.gl("B", (3, 4)), k.gl("C", (32 * 2, 4), "output")
     acc = k.rf("acc", 8)
     views = (
@@ -351,7 +351,7 @@ def micro(k: Any, numpy: Any, level: Any = Thread, accumulator: Any = None) -> A
     )
     return k.kernel(
         k.loop("i", 8, lambda i: k.fill(k.at(acc, i), 1.0), unroll=True),
-        Micro("mm", "", numpy, ("A", "B", "C"), views, (Binding("M", k.thread * 0 + 2),), ("C",), level),
+        Micro("mm", "", numpy, ("A", "B", "C"), views, (Binding("M", k.thread * 0 + rows),), ("C",), level),
         k.loop("i", 8, lambda i: k.move(k.at(acc, i), k.at(c, k.thread * 8 + i)), unroll=True),
     )
 
@@ -386,6 +386,15 @@ def test_microkernel_of_a_warp_in_shared_memory(k: Any, rng: np.random.Generator
     source, out = rng.standard_normal((8, 8), np.float32), np.zeros((8, 8), np.float32)
     simulate(kernel, {"A": source, "C": out})
     assert np.allclose(out, source @ source, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [0, -1])
+def test_microkernel_without_rows(k: Any, rows: int) -> None:
+    arrays = {"A": np.ones((64, 3), np.float32), "B": np.ones((3, 4), np.float32), "C": np.zeros((64, 4), np.float32)}
+    with pytest.raises(SimulationError) as caught:
+        simulate(micro(k, lambda a, b, c: a @ b + c, rows=rows), arrays)
+    assert caught.value.code == "out-of-bounds"
+    assert f"thread 0 of block 0 runs the microkernel mm on {rows}x4 elements of C" in caught.value.message
 
 
 @pytest.mark.parametrize("numpy", [None, lambda a, b, c: c[0]])

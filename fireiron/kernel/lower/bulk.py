@@ -11,7 +11,7 @@ from fireiron.atoms.table import like
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.ir.statements import Call, TensorMap, View
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of
-from fireiron.kernel.lower.span import swizzle_of
+from fireiron.kernel.lower.span import BOX_ALIGN, swizzle_of
 from fireiron.kernel.lower.window import Axis, Window
 from fireiron.language.atom import Atom
 from fireiron.language.levels import GL, Thread
@@ -28,7 +28,7 @@ def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
 
     Raises:
         DecompositionError: `bulk-level`, `bulk-role`, `bulk-box`, `bulk-storage`, `bulk-dtype`, `bulk-stride`,
-            `bulk-start`, `no-atom`.
+            `bulk-start`, `bulk-alignment`, `no-atom`.
     """
     if state.level.name != Thread.name:
         raise DecompositionError(
@@ -73,6 +73,7 @@ def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
         atom = wide
     coordinates = tuple(far.axes[d].offset for d in tensor.storage)
     _check_start(far, order[0], atom)
+    _check_near(near, atom)
     strides = tuple(tensor.strides[d] for d in order)
     far_view = View(
         buffer_of(far.storage), far.base() + far.linear(), Layout(box, strides), far.slot, origin=coordinates
@@ -111,6 +112,21 @@ def _check_start(far: Window, near_dim: int, atom: Atom) -> None:
             f"multiples of {MAP_ALIGN} bytes",
             fix=f"tile {axis.dim} by multiples of {MAP_ALIGN // far.storage.dtype.nbytes} elements, or load by "
             "cp_async(): what groups or windows cut starts anywhere",
+        )
+
+
+def _check_near(near: Window, atom: Atom) -> None:
+    """Refuse boxes that start in shared memory off the alignment that bulk copies demand.
+
+    Source: PTX ISA, cp.async.bulk.tensor: the shared memory address is aligned to 128 bytes.
+    """
+    first = near.base() + near.linear()
+    if divisor(first) * near.storage.dtype.nbytes % BOX_ALIGN:
+        raise DecompositionError(
+            "bulk-alignment",
+            f"a box of {near.storage.name} starts at element {first}, and {atom.name} starts at multiples of "
+            f"{BOX_ALIGN} bytes of shared memory",
+            fix=f"let boxes hold multiples of {BOX_ALIGN} bytes, or at most {MOST_BOX} elements along each dimension",
         )
 
 

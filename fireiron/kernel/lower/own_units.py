@@ -9,7 +9,7 @@ import numpy as np
 
 from fireiron.algebra.expr import Expr, as_expr
 from fireiron.base.errors import DecompositionError
-from fireiron.kernel.analysis.ownership import SPAN, fit
+from fireiron.kernel.analysis.ownership import ABSENT, SPAN, fit
 from fireiron.kernel.lower.context import Context, State, units_of
 from fireiron.kernel.lower.window import Axis, Storage, Window, line, narrowed
 from fireiron.language.decompositions import Own
@@ -42,6 +42,9 @@ def own_units(link: Own, state: State, context: Context, storage: Storage) -> St
     extents: set[tuple[int, ...]] = set()
     for u in range(units.count):
         mine = np.unique(keys[u * size : (u + 1) * size])
+        mine = mine[mine < ABSENT]  # where tiles do not divide, some registers stand for no element
+        if not len(mine):
+            raise _irregular(link, storage, ownership.owner)
         digits = [mine // SPAN ** (rank - 1 - d) % SPAN for d in range(rank)]
         low = [int(d.min()) for d in digits]
         extent = tuple(int(d.max()) + 1 - x for d, x in zip(digits, low, strict=True))

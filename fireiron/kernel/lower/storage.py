@@ -12,7 +12,7 @@ from fireiron.atoms.table import chosen_from
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.lower.context import Context, State
-from fireiron.kernel.lower.span import PANEL_ALIGN, swizzle_of
+from fireiron.kernel.lower.span import BOX_ALIGN, PANEL_ALIGN, swizzle_of
 from fireiron.kernel.lower.window import Axis, Storage, Window
 from fireiron.language.atom import SPANS
 from fireiron.language.decompositions import Decomposition, Done, Load, Microkernel
@@ -109,7 +109,7 @@ def make_storage(
     if span:
         return _panels(link, name, shape, dtype, order, span, state, context, slots)
     strides, size = _strides(link, shape, order)
-    vector = max(1, dtype.count_in(16))
+    vector = max(1, dtype.count_in(BOX_ALIGN if _holds_boxes(link, rest) else 16))
     size = -(-size // vector) * vector
     if link.swizzle is not None:
         size = -(-size // link.swizzle.period) * link.swizzle.period
@@ -158,6 +158,16 @@ def demanded_span(link: Load, chain: Sequence[Decomposition], role: Literal["src
     return 0 if row.kind != "Move" or row.operand(role).memory != SH else row.operand(role).span
 
 
+def _holds_boxes(link: Load, rest: Sequence[Decomposition]) -> bool:
+    """Say whether a bulk copy fills the buffer, or stores from it: its slots are then aligned as boxes are."""
+    for chain in (link.move, rest):
+        last = chain[-1] if chain else None
+        atom = last.atom if isinstance(last, Done) else None
+        if atom is not None and not isinstance(atom, Microkernel) and chosen_from(atom)[0].rank:
+            return True
+    return False
+
+
 def _panels(
     link: Load,
     name: str,
@@ -190,7 +200,8 @@ def _panels(
     size = inner * lines
     modes = (*(() if not outer else (Layout(outer[0], size),)), *pair)
     strides = Layout(tuple(m.shape for m in modes), tuple(m.stride for m in modes))
-    total = size * (outer[0] if outer else 1)
+    aligned = dtype.count_in(BOX_ALIGN)
+    total = -(-size * (outer[0] if outer else 1) // aligned) * aligned
     name = context.name(name)
     storage = Storage(
         name, link.memory, dtype, shape, strides, as_expr(total), state.level,
