@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import pytest
 
 import fireiron as fi
 from fireiron import RF, SH, Block, Matrix, Thread, Vector, Warp, Warpgroup, conform, vector
 from fireiron.front.verification import Data, verify
+from fireiron.kernel.lower.kernel import lower
+from fireiron.language.decompositions import Chunks
 
 
 @fi.program(x="m n")
@@ -147,6 +150,20 @@ def test_equal_programs_are_equal_schedules() -> None:
     first, second = (ROWS["lanes"](softmax(Matrix(9, 64, "f16"))) for _ in range(2))
     assert first == second
     assert hash(first) == hash(second)
+
+
+@pytest.mark.parametrize(("link", "tensor"), [(0, "y"), (1, "y"), (3, "x_rf")])
+def test_strided_tiles_that_no_method_writes_are_refused(link: int, tensor: str) -> None:
+    """Of points in chunks, above a load or below it, nothing says yet which of them a thread holds."""
+    spec = fi.program(x="m n")(lambda x: fi.sum(x, "n"))(Matrix(64, 64))
+    chain = spec.tile(m=8).to(Block).tile(m=2).to(Warp).load("x", RF, vector()).tile(m=2).unroll().done()
+    right(chain)
+    links = list(chain.links)
+    links[link] = attrs.evolve(links[link], sizes=(("m", Chunks(1, 2)),))
+    with pytest.raises(fi.FireironError) as caught:
+        lower(chain.program, links, "strided")
+    assert caught.value.code == "own-strided"
+    assert caught.value.message == f"the points of {tensor} along m lie in chunks of a strided tile"
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
