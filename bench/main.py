@@ -42,6 +42,10 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") 
             from .programs import run as programs
 
             return programs(words[1:], command)
+        if words[:1] == ["rows"]:
+            from .rows import run as rows
+
+            return rows(words[1:], command)
         if words[:1] == ["plans"]:
             from .plans import run as plans
 
@@ -89,6 +93,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         epilog=f"suites:\n{listed}\nothers:\n"
         "  overhead        host time of calls over a bare cuda.core launch; without a GPU their host part\n"
         "  programs        kernels of several products: two sums, LSTM, SwiGLU, MLP, ReLU first\n"
+        "  rows            softmax, layernorm, RMS norm against a copy, torch and torch.compile\n"
         "  plans SUITE     the first plan of hopper.gemm, and the fastest of its first ten, over a peer; L2 flushed\n"
         "  build           time of chains, lowering, printing, compiling; needs no GPU\n"
         "  table FILE      results as Markdown\n"

@@ -1,0 +1,29 @@
+"""The bench of row programs, on a machine without a GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.main import main
+from bench.rows import drawn, schedule
+
+
+def test_kernels_are_compiled_where_nothing_is_timed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rows", "softmax", "--shape", "64x1024"]) == 0
+    printed = capsys.readouterr().out
+    assert "softmax 64x1024: " in printed
+    assert "nothing was timed" in printed
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(SystemExit):
+        main(["rows", "nonsense"])
+
+
+def test_drawn_shapes_follow_from_their_seed() -> None:
+    assert drawn(5, 4) == drawn(5, 4) != drawn(6, 4)
+    assert all(n % 8 == 0 and 64 <= n <= 16384 and 1 << 22 < m * n <= 1 << 27 for m, n in drawn(5, 50))
+
+
+def test_programs_are_the_presets() -> None:
+    assert schedule("layernorm", 8, 768).computed.name == "layernorm"
