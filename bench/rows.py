@@ -1,4 +1,4 @@
-"""Time row programs against a device copy of as many bytes, torch eager and torch.compile: softmax, layernorm, RMS norm.
+"""Time row programs against a copy of as many bytes, torch eager and torch.compile: softmax, layernorm, RMS norm.
 
 `python -m bench rows [NAME ...] [--shape MxN ...] [-o FILE.jsonl]`; each result is held against f64 first. Launches
 are interleaved, in an order of chance, each alone behind a flush of the L2.
@@ -27,8 +27,11 @@ ELEMENTS = 1 << 26
 EPSILON = 2.0**-8  # of bf16
 EPS = 1e-6
 GIVEN = {"softmax": 0, "layernorm": 2, "rms_norm": 1}  # vectors of a value a column
-SHAPES = ((12288, 768), (12288, 1024), (196608, 384)) + tuple(
-    (ELEMENTS // n, n) for n in (64, 256, 1024, 4096, 8192, 16384, 32768, 65536)
+SHAPES = (
+    (12288, 768),
+    (12288, 1024),
+    (196608, 384),
+    *((ELEMENTS // n, n) for n in (64, 256, 1024, 4096, 8192, 16384, 32768, 65536)),
 )
 
 
