@@ -9,6 +9,7 @@ import attrs
 from fireiron import ColMajor, DType, FireironError, MatMulChain, RowMajor, Rows, Save, Tensor, machine, preset
 
 ROWS = 64  # of one wgmma
+WIDEST = 256  # columns of one wgmma
 SPAN = 128  # bytes of a swizzled row
 LEAST_SPAN = 32
 NARROW = 32  # columns of a panel below which its store's fixed time counts for more than its bytes
@@ -72,26 +73,27 @@ class Plan:
     through: Literal["memory", "cluster"] = "memory"
     dependent: bool = False
     promote: bool = False
-    keep: Literal["", "left", "right"] = ""
+    keep: Literal["", "left", "right"] = attrs.field(default="")
     early: bool = False
     prefetch: int = 1
 
-    def __attrs_post_init__(self) -> None:
+    @keep.validator
+    def _is_operand(self, attribute: object, value: object) -> None:
         """Refuse operands that a product does not have: the others would pass without a word."""
-        if self.keep not in ("", "left", "right"):
+        if value not in ("", "left", "right"):
             raise FireironError(
                 "plan-keep",
-                f"Plan(keep={self.keep!r}): a product has a left and a right operand",
+                f"Plan(keep={value!r}): a product has a left and a right operand",
                 fix='use keep="left" or keep="right", as they are behind swap(), or "" for no hints',
             )
 
+    def __attrs_post_init__(self) -> None:
+        """Refuse sizes that no preset can use; `fits` checks what a preset makes of a plan."""
         rows, cols = self.cluster
-        own = ROWS * (1 if self.pingpong else self.consumers)
         wrong = {
-            f"m={self.m} is no multiple of {own}, {ROWS} rows for each warpgroup": self.m < 1 or self.m % max(1, own),
-            f"n={self.n} is no multiple of 8 up to 256": not 8 <= self.n <= 256 or self.n % 8,
+            f"m={self.m} is no multiple of {ROWS}, the rows of one wgmma": self.m < 1 or self.m % ROWS,
+            f"n={self.n} is no multiple of 8": self.n < 8 or self.n % 8,
             f"consumers={self.consumers} is not 1, 2 or 3": not 1 <= self.consumers <= 3,
-            f"consumers={self.consumers} cannot take turns": self.pingpong and self.consumers != 2,
             f"cluster={self.cluster} has not 1 to 8 blocks": min(rows, cols) < 1 or rows * cols > 8,
             f"stages={self.stages} is not 0, for as many as fit, to {MOST_STAGES}": not 0 <= self.stages <= MOST_STAGES,
             f"panels={self.panels} is less than 1": self.panels < 1,
@@ -101,6 +103,22 @@ class Plan:
         broken = [rule for rule, found in wrong.items() if found]
         if broken:
             raise FireironError("plan-sizes", f"no schedule has such a plan: {broken[0]}", fix="change that number")
+
+    def fits(self) -> Plan:
+        """Give the plan as it is, when the consumers can share its tile.
+
+        Raises:
+            FireironError: `plan-sizes`.
+        """
+        own = ROWS * (1 if self.pingpong else self.consumers)
+        wrong = {
+            f"m={self.m} is no multiple of {own}, {ROWS} rows for each warpgroup": self.m % own,
+            f"n={self.n} is more than {WIDEST}, the columns of one wgmma": self.n > WIDEST,
+        }
+        broken = [rule for rule, found in wrong.items() if found]
+        if broken:
+            raise FireironError("plan-sizes", f"no schedule has such a plan: {broken[0]}", fix="change that number")
+        return self
 
     def hint(self, operand: Literal["left", "right"]) -> Literal["evict_first", "evict_last"] | None:
         """Give the hint with which an operand is loaded."""

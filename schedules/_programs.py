@@ -138,7 +138,7 @@ def hopper(program: ProductsChain, plan: Plan | None = None) -> ProductsChain:
             None for a choice.
     """
     spec = program.products
-    plan = plan or _plan(program)
+    plan = (plan or _plan(program)).fits()
     m, n, nbytes = plan.m, plan.n, spec.lefts[0].dtype.nbytes
     rows, cols = plan.cluster
     alone = plan.cluster == (1, 1)

@@ -129,7 +129,7 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     kind = left.dtype if plan.promote else left.computed
     held = left.ops is not None and not plan.promote
     plan = attrs.evolve(plan, panels=1) if held else plan
-    m, n, k = plan.m, plan.n, SPAN // kind.nbytes * plan.panels
+    m, n, k = plan.fits().m, plan.n, SPAN // kind.nbytes * plan.panels
     rows, cols = plan.cluster
     share = shares_of_k(SMS // (rows * cols)) if plan.stream else None
     alone = plan.cluster == (1, 1)

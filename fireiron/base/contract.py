@@ -142,7 +142,7 @@ def checked(
         family: the errors to raise.
         where: gives the path in the tree, from a method's object.
         leave: parameters that the function checks itself; whole numbers of other libraries are converted all the same.
-        least: whether whole numbers count things: none below 1, or below 0 where 0 is the default.
+        least: whether whole numbers count things: none below 1; none below 0 where 0 is the default, and for `pad`.
         name: what errors call the function, its own name where empty.
         locate: whether errors of the function that name no line get the user's.
 
@@ -312,10 +312,11 @@ def _planned(function: Callable[..., Any], leave: Set[str], least: bool) -> Iter
         if kind is not None and parameter.name in leave:
             kind = attrs.evolve(kind, read=_lenient(kind.read))
         elif kind is not None and least and kind.exact & {int}:
-            kind = _counting(kind, 0 if parameter.default == 0 else 1)
+            kind = _counting(kind, 0 if parameter.default == 0 or parameter.name in _FROM_ZERO else 1)
         yield parameter.name, how, kind
 
 
+_FROM_ZERO = frozenset({"pad"})  # parameters of presets of which 0 means none, whatever their default
 _HOW: Mapping[Any, How] = {
     inspect.Parameter.POSITIONAL_ONLY: "positional",
     inspect.Parameter.POSITIONAL_OR_KEYWORD: "either",

@@ -134,7 +134,7 @@ def gelu_tanh(x: Operand) -> Value:
 
 def add(operand: Operand) -> Op:
     """Make the op that adds a tensor, broadcast over the output, or a number."""
-    return lambda x: x + operand
+    return lambda x: lifted(x)[0] + operand
 
 
 def scale(factor: Operand) -> Op:

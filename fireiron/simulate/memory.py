@@ -221,13 +221,21 @@ def workspace(parameter: Workspace, sizes: Mapping[str, int], order: Order, chec
     )
 
 
-def uncovered(storage: Storage) -> tuple[int, str]:
-    """Count the elements of an output that nobody wrote, and name the first."""
+def uncovered(storage: Storage, groups: tuple[int, int] | None = None) -> tuple[int, str]:
+    """Count the elements of an output that nobody wrote, and name the first.
+
+    Args:
+        storage: the output's.
+        groups: a dimension that groups share, and where the last of them ends along it; None without groups.
+    """
     tracker = storage.tracker
     if tracker is None or not storage.size:
         return 0, ""
     steps = tuple(stride * tracker.write_time.itemsize for stride in storage.strides)
     times = np.lib.stride_tricks.as_strided(tracker.write_time, storage.shape, steps)
+    if groups is not None:
+        axis, end = groups
+        times = times[(*(slice(None),) * axis, slice(end))]
     missing = times == 0
     if not missing.any():
         return 0, ""

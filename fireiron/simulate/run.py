@@ -12,7 +12,7 @@ from fireiron.base.errors import SimulationError
 from fireiron.kernel.analysis.traffic import Traffic
 from fireiron.kernel.ir.statements import Kernel, Number, Pointer, Size, Workspace
 from fireiron.simulate.machine import Coroutine, run
-from fireiron.simulate.memory import pointer, uncovered, workspace
+from fireiron.simulate.memory import Storage, pointer, uncovered, workspace
 from fireiron.simulate.order import Array
 from fireiron.simulate.program import Compiler
 from fireiron.simulate.report import Report
@@ -213,14 +213,23 @@ def _restored(machine: Machine) -> None:
 
 
 def _covered(machine: Machine) -> None:
-    """Make sure that every element of every output was written."""
-    outputs = {p.buffer.name for p in machine.kernel.parameters if isinstance(p, Pointer)}
-    for storage in machine.storages.values():
-        if storage.buffer.name in outputs and storage.must_write:
-            count, first = uncovered(storage)
-            if count:
-                raise SimulationError(
-                    "uncovered-output",
-                    f"nobody writes {count} elements of the output {storage.buffer.name}, the first of them {first}",
-                    fix="make the tiles cover it, or check the predicates",
-                )
+    """Make sure that every element of every output was written, except rows behind the last group's end."""
+    pointers = [p for p in machine.kernel.parameters if isinstance(p, Pointer)]
+    ends = next((machine.storages[p.buffer.name] for p in pointers if p.shares is not None), None)
+    for output in pointers:
+        storage = machine.storages[output.buffer.name]
+        if not storage.must_write:
+            continue
+        groups = None if ends is None or output.ragged is None else (output.ragged, _last(ends))
+        count, first = uncovered(storage, groups)
+        if count:
+            raise SimulationError(
+                "uncovered-output",
+                f"nobody writes {count} elements of the output {storage.buffer.name}, the first of them {first}",
+                fix="make the tiles cover it, or check the predicates",
+            )
+
+
+def _last(ends: Storage) -> int:
+    """Give the row before which the last group ends: 0 without groups."""
+    return int(ends.data[ends.size - 1]) if ends.size else 0

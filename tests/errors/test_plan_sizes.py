@@ -18,7 +18,7 @@ def test_plan_sizes(refused: Callable[..., Any]) -> None:
         "plan-sizes",
         "Plan(m=100)",
         """\
-FireironError[plan-sizes]: no schedule has such a plan: m=100 is no multiple of 128, 64 rows for each warpgroup
+FireironError[plan-sizes]: no schedule has such a plan: m=100 is no multiple of 64, the rows of one wgmma
   --> test_plan_sizes.py:12:19
 12 |     return hopper.Plan(m=100)
    |                   ^^^^^^^^^^^

@@ -33,7 +33,7 @@ from fireiron import (
     through_shared,
     wmma,
 )
-from fireiron.algebra.arch import arch
+from fireiron.atoms.table import find
 from fireiron.front.moves import vector
 from fireiron.schedules import volta
 
@@ -280,10 +280,9 @@ def test_movmatrix_of_bytes():
     assert "movmatrix moves elements of 16 bits, and those of a_fr2 have 8" in error.message
 
 
-def test_architectures_know_their_families():
-    assert not arch("sm_70").has("ldmatrix")
-    assert arch("sm_70").has("wmma.f16")
-    assert not arch("sm_70").has("wmma.s8")
+def test_instructions_know_their_architectures():
+    first = {"ldmatrix.x4.A.b16": 75, "wmma.load.A.m16n16k16.row.f16.SH": 70, "wmma.load.A.m16n16k16.row.i8.SH": 72}
+    assert {name: found.arch for name in first if (found := find(name)) is not None} == first
 
 
 @pytest.mark.parametrize("stages", [1, 2, 3])

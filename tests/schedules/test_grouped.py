@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
@@ -26,6 +27,7 @@ from fireiron import (
     relu,
     symbol,
 )
+from fireiron.base.errors import SimulationError
 from fireiron.front.comparison import compare
 from fireiron.front.reference import mathematical, reference
 from fireiron.front.simulation import random_arrays
@@ -109,6 +111,20 @@ def test_groups_of_any_size() -> None:
 def test_groups_share_out_k_too() -> None:
     schedule = ampere.gemm(matmul(150, 64, 256, "f16", groups=3), m=64, n=64, warp=(32, 32), ways=2, split_k=2)
     grouped(schedule, (30, 30, 140))
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_rows_that_belong_to_a_group_must_be_written(swapped: bool) -> None:
+    """A kernel without a body writes nothing: of 310 rows the 300 of groups are missing."""
+    spec = matmul(310, 48, 16, groups=len(ENDS))
+    schedule = finished((spec.swap() if swapped else spec).tile(16, 16, batch=1).to(Block))
+    kernel = schedule.lowered()
+    arrays = random_arrays(Interface.of(kernel), {})
+    arrays["offsets"] = np.array(ENDS, np.int32)
+    with pytest.raises(SimulationError) as caught:
+        simulate(attrs.evolve(kernel, body=()), arrays)
+    assert caught.value.code == "uncovered-output"
+    assert f"{300 * 48} elements of the output C" in caught.value.message
 
 
 @pytest.mark.parametrize("order", [RowMajor, ColMajor, Grouped(2), Hilbert(2)], ids=str)

@@ -145,10 +145,10 @@ def test_a_plan_keeps_an_operand_that_there_is() -> None:
     with pytest.raises(FireironError) as caught:
         Plan(keep=wrong)
     assert caught.value.code == "plan-keep"
-    assert str(caught.value) == (
-        "FireironError[plan-keep]: Plan(keep='B'): a product has a left and a right operand\n"
-        'fix: use keep="left" or keep="right", as they are behind swap(), or "" for no hints'
-    )
+    assert caught.value.message == "Plan(keep='B'): a product has a left and a right operand"
+    assert caught.value.fix == 'use keep="left" or keep="right", as they are behind swap(), or "" for no hints'
+    assert caught.value.link is not None
+    assert caught.value.link.underlined == "Plan(keep=wrong)"
 
 
 def test_strategies_are_told_apart_by_their_hints() -> None:

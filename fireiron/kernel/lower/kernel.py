@@ -184,6 +184,7 @@ def _parameters(
             attrs.evolve(
                 _pointer(tensor, storage, storage.name in read, storage.name in written, align.get(storage.name, 1)),
                 shares=_shares(spec, tensor),
+                ragged=_ragged(spec, tensor) if storage.name in written else None,
             )
         )
         for e in (*tensor.shape, *tensor.strides):
@@ -210,6 +211,13 @@ def _shares(spec: Spec, tensor: Tensor) -> Expr | None:
     if not isinstance(spec, MatMul) or spec.ragged is None or spec.groups is None or tensor.name != spec.groups.name:
         return None
     return as_expr(dict(spec.sizes)[spec.ragged])
+
+
+def _ragged(spec: Spec, tensor: Tensor) -> int | None:
+    """Give the dimension of an output's array that groups share: all outputs have the rows of C."""
+    if not isinstance(spec, MatMul) or spec.ragged is None:
+        return None
+    return tensor.storage.index(len(tensor.shape) - (2 if spec.ragged == "M" else 1))
 
 
 def _pointer(tensor: Tensor, storage: Storage, read: bool, written: bool, align: int) -> Pointer:

@@ -331,9 +331,6 @@ gemm_64x16x64_k4_bf16_f32(
                 if (thread == 0) {
                     bulk_commit();
                 }
-            }
-            if (rank < 2) {
-                __syncwarp();  // the warp has read its part of the sums
                 if (thread % 32 < 4) {
                     mbarrier_arrive_release_at(&taken[0], thread % 32);
                 }

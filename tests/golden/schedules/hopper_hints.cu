@@ -258,10 +258,6 @@ hinted_64x64x64_f16_f32(
         }
 
         // store C: Move(64, 64)(FR, GL)(Block)
-        if (thread == 0) {
-            bulk_wait_read<0>();
-        }
-        barrier_sync<0, 128>();  // acc_sh is read before it is overwritten
 
         // load acc to acc_sh: Move(64, 64)(FR, SH)(Warpgroup)
         #pragma unroll
