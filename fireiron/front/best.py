@@ -389,14 +389,14 @@ def _check_call(a: Any, b: Any, out: Any, layout: object, dtype: object, *functi
     """Refuse what is no array, no layout, no element type or no function.
 
     Raises:
-        CallError: `not-an-array`, `argument-kind`. SpecError: `unknown-dtype`.
+        CallError: `requires-grad`, `not-an-array`, `argument-kind`. SpecError: `unknown-dtype`.
     """
     from fireiron.algebra.dtypes import dtype as find_dtype
-    from fireiron.jit.arrays import describe
+    from fireiron.front.fused import described
 
     try:
         for x, name in ((a, "a"), (b, "b"), *(() if out is None else ((out, "out"),))):
-            facts = describe(x, name)
+            facts = described(x, name)
             if any(step < 0 for step in facts.strides):
                 raise CallError(
                     "wrong-stride",

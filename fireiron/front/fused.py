@@ -72,10 +72,10 @@ def _prepared(
         a = a.swapaxes(-1, -2)
     if layout[0] == "T":
         b = b.swapaxes(-1, -2)
-    facts = {"a": _facts(a, "a"), "b": _facts(b, "b")}
+    facts = {"a": described(a, "a"), "b": described(b, "b")}
     numbers = {name: x for name, x in operands.items() if isinstance(x, bool | int | float)}
     arrays = {name: x for name, x in operands.items() if name not in numbers}
-    beside = {name: _facts(x, name) for name, x in arrays.items()}
+    beside = {name: described(x, name) for name, x in arrays.items()}
     shape = _shape(facts["a"], facts["b"])
     kind = find_dtype(facts["a"].dtype if dtype is None else dtype)
     if kind.packed:
@@ -86,7 +86,7 @@ def _prepared(
         )
     result = default_result(kind)
     if out is not None:
-        facts["out"] = _facts(out, "out")
+        facts["out"] = described(out, "out")
         result = find_dtype(facts["out"].dtype)
         if facts["out"].shape != shape:
             raise CallError(
@@ -168,7 +168,7 @@ def _followed(spec: MatMulChain, value: Value | None) -> MatMulChain:
     return spec if value is None else spec.then(lambda _: value)
 
 
-def _facts(x: Any, name: str) -> ArrayFacts:
+def described(x: Any, name: str) -> ArrayFacts:
     """Describe an array.
 
     Raises:

@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 
 from fireiron.algebra.expr import Expr, Var, as_int, free, to_python
+from fireiron.atoms.flights import flying
 from fireiron.base.errors import SimulationError
 from fireiron.kernel.ir.statements import (
     BLOCK,
@@ -208,7 +209,7 @@ class Compiler:
                 return Step(lambda state, act: None)
             case Ask(view=view):
                 return Step(asking(self.operand(view), self.place(None, "prefetch", scope), self.team))
-            case Call(atom=atom) if atom.rank:
+            case Call(atom=atom) if flying(atom.completion) in ("stores", "loads"):
                 return Step(BulkCopy(self, statement, scope).run)
             case Call(atom=atom) if deferred(atom.completion):
                 return Step(DeferredMatMul(self, statement, scope).run)

@@ -70,7 +70,7 @@ class Box:
     peers: Any = None
 
     def parts(self, k: Names) -> tuple[Any, ...]:
-        a, c = k.gl("A", self.shape, dtype=self.dtype), k.gl("C", self.shape, "output", dtype=self.dtype)
+        a, c = k.gl("A", self.shape, dtype=self.dtype), k.gl("C", self.shape, "update", dtype=self.dtype)
         axes = tuple(reversed(range(len(self.shape))))
         maps = [TensorMap(f"{x.name}_map", x, axes, self.box, self.swizzle) for x in (a, c)]
         s = k.sh("s", 8192, 0, self.dtype)
