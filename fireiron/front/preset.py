@@ -30,7 +30,7 @@ def preset(function: Callable[P, R]) -> Callable[P, R]:
         ...     return spec.tile(m, m)
         >>> print(gemm(matmul(64, 64, 64), "32"))  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        fireiron.base.errors.SpecError: SpecError[argument-kind]: m= takes a number, not '32'
+        fireiron.base.errors.SpecError: SpecError[argument-kind]: gemm takes a number, not '32'
         ...
         fix: give a whole number from 1 on
     """

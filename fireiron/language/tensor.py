@@ -109,8 +109,8 @@ class Tensor:
         """Say which of the last two dimensions is contiguous; of a single row with strides of 1, the rows are.
 
         Example:
-            >>> Matrix(1, 4, order=ColMajor).order, Matrix(4, 1).order, Matrix(1, 4).order
-            (ColMajor, RowMajor, RowMajor)
+            >>> print(Matrix(1, 4, order=ColMajor).order, Matrix(4, 1).order, Matrix(1, 4).order)
+            ColMajor RowMajor RowMajor
         """
         if len(self.shape) < 2 or self.strides[-2] != 1:
             return RowMajor
