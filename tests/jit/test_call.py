@@ -128,7 +128,7 @@ def test_preconditions(kernel, x):
         "precondition",
         "N is 6 in dimension 1 of X, and must be a multiple of 4",
     )
-    assert refused(kernel, np.ones((0, 8), np.float32))[0] == "precondition"
+    assert kernel(np.ones((0, 8), np.float32)).shape == (0, 8)  # nothing to write: no precondition holds it back
 
 
 def test_overlap(kernel, x):
