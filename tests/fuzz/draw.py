@@ -515,8 +515,9 @@ class Drawer(Parts):
         return found
 
     def renumbered(self, link: str) -> str:
-        """Change one number of a link."""
-        numbers = list(re.finditer(r"(?<![\w.\"])\d+(?![\w.])", link))
+        """Change one number of a link, outside quotes: a microkernel's source says what its NumPy function does."""
+        plain = re.sub(r"\"[^\"]*\"|'[^']*'", lambda text: "_" * len(text[0]), link)
+        numbers = list(re.finditer(r"(?<![\w.])\d+(?![\w.])", plain))
         if not numbers:
             return link
         at = self.one(numbers)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import secrets
 
 import pytest
 
 from fireiron import matmul
 from tests.fuzz.__main__ import fuzz, reported
-from tests.fuzz.draw import drawn
+from tests.fuzz.draw import Drawer, drawn
 from tests.fuzz.judge import judge
 from tests.fuzz.known import KNOWN, MENDED
 from tests.fuzz.shrink import shrunk, snippet
@@ -89,3 +90,10 @@ def test_a_failing_chain_shrinks_to_what_fails() -> None:
     written: dict[str, object] = {}
     exec(snippet(small).replace("print(", "found = ("), written)
     assert written["found"].code == "wrong"  # type: ignore[attr-defined]
+
+
+def test_a_microkernels_source_keeps_its_numbers() -> None:
+    link = 'done(microkernel("for (int i = 0; i < M; ++i) C[i] = 0;", name="dot2"))'
+    drawer = Drawer(random.Random(0))
+    assert {drawer.renumbered(link) for _ in range(50)} == {link}
+    assert len({drawer.renumbered("tile(4, 4)") for _ in range(50)}) > 1
