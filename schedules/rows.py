@@ -11,6 +11,7 @@ from math import gcd
 from fireiron import (
     RF,
     Block,
+    FireironError,
     Group,
     ProgramChain,
     Thread,
@@ -159,6 +160,15 @@ def _inputs(spec: ProgramChain) -> set[str]:
 
 def _dims(spec: ProgramChain) -> tuple[str, list[str]]:
     """Name the dim of the columns, and those of the rows."""
-    folded = {d.name for step in spec.computed.steps for d in step.over}
+    folded = sorted({d.name for step in spec.computed.steps for d in step.over})
+    if len(folded) != 1 or not isinstance(spec.residual.extents[folded[0]], int):
+        said = (
+            f"folds {', '.join(folded) or 'no dim'}" if len(folded) != 1 else f"does not say how many {folded[0]} are"
+        )
+        raise FireironError(
+            "row-columns",
+            f"rows.row keeps rows of one known width, and {spec.computed.name} {said}",
+            fix="write the chain: tile(...).to(Block), split(...), load(..., RF, vector()), epilog(), done()",
+        )
     (column,) = folded
     return column, [d.name for d in spec.computed.dims if d.name != column]

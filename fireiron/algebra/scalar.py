@@ -7,7 +7,7 @@ One tree serves the pointwise language of epilogues, the CUDA printer and the si
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias, assert_never
 
 import attrs
@@ -213,6 +213,19 @@ def renumbered(tree: Scalar, numbers: dict[int, int]) -> Scalar:
     if isinstance(tree, Arg):
         return Arg(numbers.get(tree.index, tree.index), tree.dtype)
     return with_children(tree, tuple(renumbered(x, numbers) for x in children(tree)))
+
+
+def substituted(tree: Scalar, arguments: Sequence[Scalar]) -> Scalar:
+    """Put an expression in place of each argument.
+
+    Example:
+        >>> from fireiron.algebra.dtypes import f32
+        >>> substituted(Unary("neg", Arg(0, f32)), (Arg(3, f32),)).x.index
+        3
+    """
+    if isinstance(tree, Arg):
+        return arguments[tree.index]
+    return with_children(tree, tuple(substituted(x, arguments) for x in children(tree)))
 
 
 def parameters(tree: Scalar) -> tuple[Parameter, ...]:

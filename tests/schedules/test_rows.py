@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fireiron import Matrix, Vector, tensor
+from fireiron import FireironError, Matrix, Vector, program, symbol, tensor
 from fireiron.front.verification import Data, verify
 from fireiron.schedules import rows
 
@@ -70,3 +70,11 @@ def test_rows_of_several_dims() -> None:
 def test_no_spills(arch: str, width: int) -> None:
     for name in ("softmax", "layernorm", "add_rms_norm"):
         assert not rows.row(made(name, width, arch=arch)).compile(arch).resources.spills
+
+
+def test_programs_of_other_forms_are_refused() -> None:
+    with pytest.raises(FireironError, match="folds no dim") as caught:
+        rows.row(program(x="m n")(lambda x: x * 2)(Matrix(8, 64)))
+    assert caught.value.code == "row-columns"
+    with pytest.raises(FireironError, match="does not say how many n are"):
+        rows.row(rows.softmax(Matrix(8, symbol("N"))))

@@ -15,7 +15,7 @@ import numpy as np
 
 from fireiron.algebra.dtypes import f32
 from fireiron.algebra.expr import Expr, Var, as_expr, eq, evaluate, free, proves, substitute
-from fireiron.algebra.scalar import Arg, Constant, Scalar, children, with_children
+from fireiron.algebra.scalar import Arg, Constant, Scalar, substituted
 from fireiron.atoms.table import exchange, load_of_peer
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
@@ -117,22 +117,10 @@ def operands_of(step: Step, held: int) -> tuple[Scalar, ...]:
     """Give what the state becomes when one point is folded in: expressions of the state, then of the step's reads."""
     fold = step.fold
     assert fold is not None
-    body = _shifted(step.body, held)
-    lifted = [_put(tree, (body,)) for tree in fold.lift]
+    body = substituted(step.body, [Arg(i + held, ref.dtype) for i, ref in enumerate(step.reads)])
+    lifted = [substituted(tree, (body,)) for tree in fold.lift]
     mine = [Arg(i, dtype) for i, dtype in enumerate(fold.dtypes)]
-    return tuple(_put(tree, (*mine, *lifted)) for tree in fold.combine)
-
-
-def _shifted(tree: Scalar, by: int) -> Scalar:
-    if isinstance(tree, Arg):
-        return Arg(tree.index + by, tree.dtype)
-    return with_children(tree, tuple(_shifted(x, by) for x in children(tree)))
-
-
-def _put(tree: Scalar, arguments: Sequence[Scalar]) -> Scalar:
-    if isinstance(tree, Arg):
-        return arguments[tree.index]
-    return with_children(tree, tuple(_put(x, arguments) for x in children(tree)))
+    return tuple(substituted(tree, (*mine, *lifted)) for tree in fold.combine)
 
 
 def together(

@@ -17,7 +17,7 @@ import attrs
 
 from fireiron.algebra.dtypes import f32
 from fireiron.algebra.expr import Compare, Expr, Index, Var, and_, as_expr, eq, lt, proves, simplest, terms_of
-from fireiron.algebra.scalar import Arg, Cast, Scalar, children, with_children
+from fireiron.algebra.scalar import Arg, Cast, Scalar, substituted
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.base.records import evolve
@@ -329,15 +329,9 @@ def _inlined(step: Step, pending: dict[str, Step]) -> Step:
                 trees.append(Arg(number(ref), ref.dtype))
                 continue
             numbers = {i: number(x) for i, x in enumerate(maker.reads)}
-            trees.append(_substituted(maker.body, [Arg(numbers[i], x.dtype) for i, x in enumerate(maker.reads)]))
-        step = attrs.evolve(step, body=_substituted(step.body, trees), reads=tuple(reads))
+            trees.append(substituted(maker.body, [Arg(numbers[i], x.dtype) for i, x in enumerate(maker.reads)]))
+        step = attrs.evolve(step, body=substituted(step.body, trees), reads=tuple(reads))
     return step
-
-
-def _substituted(tree: Scalar, arguments: Sequence[Scalar]) -> Scalar:
-    if isinstance(tree, Arg):
-        return arguments[tree.index]
-    return with_children(tree, tuple(_substituted(x, arguments) for x in children(tree)))
 
 
 def _lower_step(step: Step, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
