@@ -19,7 +19,7 @@ Launch = Callable[[], object]
 Rough = Callable[[Sequence[Launch]], list[float]]
 """Give a rough time of each launch, for a peer that chooses among several."""
 
-PEERS = ("cublas", "cublaslt", "torch", "triton")
+PEERS = ("cublas", "cublaslt", "torch", "torch.compile", "triton")
 
 
 @attrs.frozen(eq=False)
@@ -168,6 +168,44 @@ class Torch:
                 raise unsupported(self.name, case)
 
 
+@attrs.frozen
+class Compiled:
+    """Time what torch.compile makes of the product and the ops behind it, tuned by its own autotuner."""
+
+    name: str = "torch.compile"
+    ours: bool = False
+
+    def prepare(self, case: Case, arrays: Arrays | None, rough: Rough | None) -> Prepared:
+        """Compile the function."""
+        torch = needs_gpu(self.name, arrays)
+        inside, _, outside = case.types
+        if case.batch is not None or inside != outside or inside.kind != "float" or inside.bits == 8:
+            raise unsupported(self.name, case)
+        torch.backends.cuda.matmul.allow_tf32 = False
+        bias, relu = "bias" in case.steps, "relu" in case.steps
+
+        def product(a: Any, b: Any, row: Any) -> Any:
+            result = torch.mm(a, b)
+            result = result + row if bias else result
+            return torch.relu(result) if relu else result
+
+        function = torch.compile(product, dynamic=False, mode="max-autotune-no-cudagraphs")
+
+        def launch(found: Arrays) -> Launch:
+            checked = False
+
+            def run() -> None:
+                nonlocal checked
+                result = function(found.a, found.b, found.bias)
+                if not checked:  # the compiled function allocates its result: the first one is copied and compared
+                    found.out.copy_(result)
+                    checked = True
+
+            return run
+
+        return Prepared(launch, f"torch.compile {torch.__version__}, max-autotune-no-cudagraphs")
+
+
 @attrs.frozen(eq=False)
 class Function:
     """Time any callable: function(a, b, out) writes a @ b to `out`.
@@ -199,6 +237,8 @@ def subject(word: str, arch: str | None = None) -> Subject:
     """
     if word == "torch":
         return Torch()
+    if word == "torch.compile":
+        return Compiled()
     if word in ("cublas", "cublaslt"):
         from .cublas import Cublas, CublasLt
 

@@ -57,6 +57,14 @@ def _llm(tokens: tuple[int, ...]) -> tuple[Case, ...]:
 
 SUITES = {
     "gemm": Suite("one square product; --shape names others", (Case(4096, 4096, 4096),)),
+    "headline": Suite(
+        "a square product, one with a row added and relu, and 16 tokens through a large layer",
+        (
+            Case(4096, 4096, 4096, "bf16", "TN"),
+            Case(4096, 4096, 4096, "bf16", "TN", ops="bias+relu"),
+            Case(16, 28672, 8192, "bf16", "TN"),
+        ),
+    ),
     "gemm-square": Suite("squares from 512 to 16384", _square(512, 1024, 2048, 4096, 8192, 16384)),
     "gemm-random100": Suite("100 random sizes up to 4096, as in the Volta paper; --seed draws others", random100()),
     "gemm-llm": Suite("linear layers of Llama 3 8B and 70B, 512 and 4096 tokens", _llm((512, 4096))),

@@ -1,4 +1,4 @@
-"""Triton as a peer: a plain tiled product, tuned by Triton's own autotuner over the usual configurations."""
+"""Triton as a peer: a plain tiled product with a row added and relu, by Triton's own autotuner over usual configurations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Triton:
     def prepare(self, case: Case, arrays: Arrays | None, rough: Rough | None) -> Prepared:
         """Let Triton tune, and bind the arrays."""
         needs_gpu(self.name, arrays)
-        if case.types[0].name not in DTYPES or case.batch is not None or case.steps:
+        if case.types[0].name not in DTYPES or case.batch is not None:
             raise unsupported(self.name, case)
         kernel, triton = _kernel()
 
@@ -40,7 +40,9 @@ class Triton:
         def launch(found: Arrays) -> Launch:
             a, b, c = found.a, found.b, found.out
             strides = (*a.stride(), *b.stride(), *c.stride())
-            return lambda: kernel[grid](a, b, c, case.m, case.n, case.k, *strides)
+            row = c if found.bias is None else found.bias
+            steps = {"BIAS": found.bias is not None, "RELU": "relu" in case.steps}
+            return lambda: kernel[grid](a, b, c, row, case.m, case.n, case.k, *strides, **steps)
 
         return Prepared(launch, f"Triton {triton.__version__}, {len(CONFIGURATIONS)} configurations")
 
@@ -61,4 +63,4 @@ def _kernel() -> tuple[Any, Any]:
         triton.Config({"BM": m, "BN": n, "BK": k}, num_stages=stages, num_warps=warps)
         for m, n, k, stages, warps in CONFIGURATIONS
     ]
-    return triton.autotune(configs=made, key=["M", "N", "K"])(kernel), triton
+    return triton.autotune(configs=made, key=["M", "N", "K", "BIAS", "RELU"])(kernel), triton

@@ -10,7 +10,10 @@ if find_spec("triton") is not None:  # the docstrings of this folder are tested 
     import triton.language as tl
 
     @triton.jit
-    def kernel(A, B, C, M, N, K, sam, sak, sbk, sbn, scm, scn, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    def kernel(
+        A, B, C, ROW, M, N, K, sam, sak, sbk, sbn, scm, scn,
+        BIAS: tl.constexpr, RELU: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    ):  # fmt: skip
         """Compute one tile of C; tiles are visited eight rows of tiles at a time."""
         tiles_m, tiles_n = tl.cdiv(M, BM), tl.cdiv(N, BN)
         index = tl.program_id(0)
@@ -33,5 +36,9 @@ if find_spec("triton") is not None:  # the docstrings of this folder are tested 
             )
             a += BK * sak
             b += BK * sbk
+        if BIAS:
+            acc += tl.load(ROW + n, mask=n < N, other=0).to(whole)[None, :]
+        if RELU:
+            acc = tl.maximum(acc, 0)
         inside = (m[:, None] < M) & (n[None, :] < N)
         tl.store(C + m[:, None].to(tl.int64) * scm + n[None, :] * scn, acc.to(C.dtype.element_ty), mask=inside)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 import pytest
-from fake_lab import FakeLab, Peer
+from fake_lab import FakeLab, Peer, Poisonable
 
 from bench import Case, Options, measure
 from bench.cublas import operands
@@ -89,6 +90,41 @@ def test_nothing_to_measure_is_an_error() -> None:
     with pytest.raises(FireironError) as raised:
         measure([CASE], [])
     assert raised.value.code == "no-subject"
+
+
+def test_what_torch_compile_gives_is_compared_and_then_only_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from types import SimpleNamespace
+
+    modes: list[str] = []
+
+    def compiled(function: object, dynamic: bool, mode: str) -> object:
+        modes.append(mode)
+        return function
+
+    cuda = SimpleNamespace(matmul=SimpleNamespace(allow_tf32=True))
+    fake = SimpleNamespace(
+        compile=compiled, mm=np.matmul, relu=lambda x: np.maximum(x, 0), __version__="1",
+        backends=SimpleNamespace(cuda=cuda),
+    )  # fmt: skip
+    monkeypatch.setattr("bench.subjects.torch_module", lambda: fake)
+    monkeypatch.setattr(Poisonable, "copy_", lambda self, x: np.copyto(self.array, x), raising=False)
+    lab = FakeLab()
+    (result,) = measure([CASE], ["torch.compile"], lab=lab)
+    assert result.errors is not None
+    assert result.errors.right
+    assert result.times is not None
+    arrays = lab.make(CASE, 0)
+    row = np.full(CASE.n, 100.0)
+    made = as_subject("torch.compile").prepare(attrs.evolve(CASE, ops="bias+relu"), arrays, None)
+    launch = made.launch(attrs.evolve(arrays, bias=row))
+    launch()
+    assert (arrays.out.array == np.maximum(arrays.a @ arrays.b + row, 0)).all()
+    arrays.out.array[...] = 0
+    launch()
+    assert not arrays.out.array.any()  # no copy is timed
+    assert set(modes) == {"max-autotune-no-cudagraphs"}
+    with pytest.raises(FireironError, match="does not compute"):
+        as_subject("torch.compile").prepare(attrs.evolve(CASE, dtype="i8"), arrays, None)
 
 
 def test_what_can_be_a_subject() -> None:
