@@ -19,6 +19,7 @@ from fireiron import (
     Block,
     Cluster,
     ColMajor,
+    FireironError,
     Grouped,
     LayerChain,
     LayersChain,
@@ -197,6 +198,9 @@ def layers_schedule(program: LayersChain, path: Path = "auto", m: int = 0) -> La
         path: simt takes every type and width; ampere and hopper f16 and bf16, widths that are multiples of 16. auto
             takes the newest that fits, up to the architecture that the spec names.
         m: rows of a block, 0 for as many as fit where that leaves every multiprocessor some.
+
+    Raises:
+        FireironError: `path-width`.
     """
     spec = program.layers
     widths = (spec.X.shape[-1], *(layer.width for layer in spec.layers))
@@ -205,6 +209,13 @@ def layers_schedule(program: LayersChain, path: Path = "auto", m: int = 0) -> La
         path = _newest(program.program.arch, tensors)
         if any(cast(int, width) % 16 or cast(int, width) > COLUMNS for width in widths):
             path = "simt"
+    odd = [width for width in widths if cast(int, width) % 16]
+    if path != "simt" and odd:
+        raise FireironError(
+            "path-width",
+            f"layers of {odd[0]} columns have no schedule for tensor cores, which take multiples of 16",
+            fix='use path="simt", or make each width a multiple of 16',
+        )
     return {"simt": simt_layers, "ampere": ampere_layers, "hopper": hopper_layers}[path](program, m)
 
 

@@ -70,12 +70,14 @@ class Kind:
         fix: what to write instead of others.
         exact: types whose values are taken as they are, at once.
         read: gives the value to pass on, or the mark of a value that does not fit.
+        counts: whether values are whole numbers, or tuples of them.
     """
 
     said: str
     fix: str
     exact: frozenset[type]
     read: Callable[[Any], Any]
+    counts: bool = False
 
 
 def whole(value: object) -> int | None:
@@ -147,7 +149,8 @@ def checked(
         locate: whether errors of the function that name no line get the user's.
 
     Raises:
-        FireironError: `argument-kind`, when it is called.
+        FireironError: when it is called: `argument-kind`; `call-arguments` where arguments are missing, too many or of
+            names that no parameter has.
 
     Example:
         >>> def twice(size: int) -> int:
@@ -207,8 +210,36 @@ def checked(
             if error.link is not None or not locate:
                 raise
             raise error.located(here()) from None
+        except TypeError as error:
+            trace = error.__traceback__
+            if trace is None or trace.tb_next is not None:  # raised inside the function
+                raise
+            unbound = _unbound(name, function, args, named, family)
+            if unbound is None:
+                raise
+            raise (unbound if where is None else unbound.located(path=where(args[0]))) from None
 
     return call
+
+
+def _unbound(
+    name: str,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    named: Mapping[str, Any],
+    family: type[FireironError],
+) -> FireironError | None:
+    """Make the error of a call that gives a function other arguments than its parameters; None where it can be made."""
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*args, **named)
+    except TypeError as error:
+        own = [p for p in signature.parameters.values() if p.name not in ("self", "cls")]
+        plain = signature.replace(
+            parameters=[p.replace(annotation=p.empty) for p in own], return_annotation=signature.empty
+        )
+        return family("call-arguments", f"{name}: {error}", fix=f"call {name}{plain}", link=here())
+    return None
 
 
 def asked(function: Callable[..., Any], *args: Any, said: str) -> Any:
@@ -311,7 +342,7 @@ def _planned(function: Callable[..., Any], leave: Set[str], least: bool) -> Iter
         kind = _kind(_named_types(text, names), text) if text and not own else None
         if kind is not None and parameter.name in leave:
             kind = attrs.evolve(kind, read=_lenient(kind.read))
-        elif kind is not None and least and kind.exact & {int}:
+        elif kind is not None and least and kind.counts:
             kind = _counting(kind, 0 if parameter.default == 0 or parameter.name in _FROM_ZERO else 1)
         yield parameter.name, how, kind
 
@@ -412,7 +443,7 @@ def _int() -> Kind:
         found = whole(value)
         return _UNFIT if found is None else found
 
-    return Kind(*_SAID["int"], frozenset({int}), read)
+    return Kind(*_SAID["int"], frozenset({int}), read, counts=True)
 
 
 def _float() -> Kind:
@@ -446,7 +477,8 @@ def _union(inside: tuple[Any, ...]) -> Kind | None:
     named = [kind for kind in found if kind.said != "None"]
     said = " or ".join(dict.fromkeys(kind.said for kind in named))
     fix = ", or ".join(dict.fromkeys(kind.fix for kind in named))
-    return Kind(said, fix, frozenset(one for kind in found for one in kind.exact), read)
+    counts = any(kind.counts for kind in found)
+    return Kind(said, fix, frozenset(one for kind in found for one in kind.exact), read, counts)
 
 
 def _tuple(inside: tuple[Any, ...]) -> Kind:
@@ -462,7 +494,7 @@ def _tuple(inside: tuple[Any, ...]) -> Kind:
             return _UNFIT
         return _each(cast("Sequence[Any]", value), kinds)
 
-    return Kind(said, said, frozenset(), read)
+    return Kind(said, said, frozenset(), read, counts=numbers)
 
 
 def _sequence(inside: Any) -> Kind:
@@ -475,7 +507,7 @@ def _sequence(inside: Any) -> Kind:
         items = cast("Sequence[Any]", value)
         return _each(items, [kind] * len(items))
 
-    return Kind(f"a tuple ({words})", f"a tuple ({words})", frozenset(), read)
+    return Kind(f"a tuple ({words})", f"a tuple ({words})", frozenset(), read, counts=kind is not None and kind.counts)
 
 
 def _each(values: Sequence[Any], kinds: Sequence[Kind | None]) -> Any:

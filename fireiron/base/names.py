@@ -24,6 +24,8 @@ _CPP = """
 # Source: CUDA programming guide, built-in variables; `block` and `thread` are what kernels call their indices.
 _CUDA = "threadIdx blockIdx blockDim gridDim clusterIdx warpSize block thread min max NULL"
 _MEANT = frozenset((_CPP + _CUDA).split())
+# Types that kernels declare, or take from CUDA's vector types.
+_TYPES = frozenset(("half", "bf16", "tf32", "e4m3", "e5m2", "TensorMap", "uint2", "uint4"))
 # Keywords of a schedule's verbs, beside which a call gives sizes and scalars by name.
 _VERBS = frozenset(("self", "arch", "out", "stream", "blocks", "track", "launched", "overflow"))
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -49,6 +51,8 @@ def check_name(what: str, name: str, keyword: bool = False) -> None:
     """
     if name in _MEANT:
         why = "CUDA C++ has a meaning for it"
+    elif name in _TYPES:
+        why = "kernels have a type of that name"
     elif _NAME.fullmatch(name) is None:
         why = "it is no identifier of ASCII letters, digits and underscores"
     elif "__" in name:

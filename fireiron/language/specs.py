@@ -6,11 +6,13 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from fireiron.algebra.arch import arch as known_arch
 from fireiron.algebra.dtypes import DType, b1, default_accumulator, i32
 from fireiron.algebra.expr import Index, simplest
 from fireiron.algebra.scalar import Scalar, exactly
 from fireiron.base.contract import checked_fields
 from fireiron.base.errors import SpecError
+from fireiron.base.link import here
 from fireiron.base.names import named
 from fireiron.language.atom import Product
 from fireiron.language.programs import (
@@ -131,8 +133,13 @@ def task_of(spec: Spec, arch: str | None = None) -> Task:
 
     Raises:
         SpecError: `shape-mismatch` where the operands' extents disagree; `unknown-product` where the element types have
-            no such product; `packed-result` where elements that share a byte would be written.
+            no such product; `packed-result` where elements that share a byte would be written; `unknown-arch`.
     """
+    if arch is not None:
+        try:
+            known_arch(arch)
+        except SpecError as error:
+            raise error.located(here()) from None
     _whole_bytes(spec)
     match spec:
         case MatMul():

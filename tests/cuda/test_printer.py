@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 
@@ -14,8 +15,10 @@ from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import BINARY, Arg, Binary, Cast, Constant, Parameter, Scalar, Select, Unary
 from fireiron.algebra.unary import FUNCTIONS
 from fireiron.atoms.table import TABLE, find
-from fireiron.base.errors import CheckError
+from fireiron.base.errors import CheckError, SpecError
+from fireiron.base.names import check_name
 from fireiron.cuda.printer import source
+from fireiron.cuda.types import C_TYPES, DECLARED
 from fireiron.kernel.ir.statements import (
     BLOCK,
     THREAD,
@@ -419,6 +422,15 @@ def test_what_cannot_be_printed_is_refused(change: Callable[[], Kernel], code: s
     with pytest.raises(CheckError) as caught:
         source(change())
     assert caught.value.code == code
+
+
+def test_types_that_kernels_declare_are_no_names() -> None:
+    words = {
+        word for texts in (C_TYPES.values(), DECLARED.values()) for t in texts for word in re.findall(r"[a-z]\w+", t)
+    }
+    for word in {*words - {"bits"}, "TensorMap"}:
+        with pytest.raises(SpecError, match="bad-name"):
+            check_name("a tensor", word)
 
 
 def test_helpers_are_printed_only_where_called() -> None:

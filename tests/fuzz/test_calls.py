@@ -35,7 +35,8 @@ def test_a_raw_exception_is_a_finding() -> None:
     from tests.fuzz.calls import attempt
     from tests.fuzz.programs import call
 
-    assert attempt(call(fi.symbol)) == ("python", None)
+    assert attempt(call(fi.Strided)) == ("python", None)
+    assert attempt(call(fi.symbol)) == ("refused", None)
     how, found = attempt(call(lambda: fi.matmul(64, 64, 64)._check(None)))
     assert how == "finding"
     assert found is not None

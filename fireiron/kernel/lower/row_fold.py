@@ -160,7 +160,9 @@ def _collect(
             For(w, as_expr(most - 1), (Compute(total, fold, (total, seat), link=link),), unroll=True, kind="sums"),
         )
     body += (Compute(target, stored, (total,), link=link),)
-    there = and_(lt(row, lines), *(b.holds(row) for b in axis.bounds))
+    # A tile of a tile may lie behind the last column; its place in `tensor` is then another's.
+    some = (b.holds(as_expr(0)) for b in output.axes[across].bounds)
+    there = and_(lt(row, lines), *(b.holds(row) for b in axis.bounds), *(c for c in some if not proves(c)))
     body = body if proves(there) else (If(there, body),)
     return body if trip is None else (For(trip, as_expr(trips), body),)
 
