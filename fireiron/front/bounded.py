@@ -37,8 +37,8 @@ class Bounded:
 
     @property
     def size(self) -> Array:
-        """Give the largest magnitude that a right result may have."""
-        return np.abs(self.value) + self.error
+        """Give the largest magnitude that a right result may have: infinity where the value is beyond f64."""
+        return np.where(np.isinf(self.value), np.inf, np.abs(self.value) + self.error)
 
 
 def largest(dtype: DType) -> float:

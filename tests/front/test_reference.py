@@ -155,3 +155,10 @@ def test_sums_of_eight_bit_floats_are_bounded_as_wgmma_keeps_them() -> None:
         errors[preset] = reference(schedule, arrays, {}).error
     # Eight instructions, each cut 13 bits below its largest addend; mma.sync sums in all bits of f32.
     assert (errors[hopper.cooperative] > 8 * errors[ada.gemm]).all()
+
+
+def test_an_overflow_of_f64_expects_an_infinity() -> None:
+    beyond = pair(np.inf, np.nan)
+    assert compare("C", np.array([np.inf], np.float32), beyond, f32).passed
+    assert not compare("C", np.array([-np.inf], np.float32), beyond, f32).passed
+    assert not compare("C", np.array([3.0], np.float32), beyond, f32).passed

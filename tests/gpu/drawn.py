@@ -21,6 +21,7 @@ if ROOT not in sys.path:
 
 from fireiron.base.errors import FireironError  # noqa: E402
 from fireiron.jit.interface import Interface  # noqa: E402
+from fireiron.jit.maps import recipes  # noqa: E402
 from tests.fuzz.draw import drawn  # noqa: E402
 from tests.fuzz.judge import built, integers, judge, results, sizes_of  # noqa: E402
 
@@ -52,8 +53,11 @@ def prepared(seed: str, count: int, arch: str) -> list[tuple[str, str]]:
         if judge(source).kind != "right":
             continue
         try:
-            built(source).compile()
-        except FireironError:  # more registers or shared memory than there are
+            schedule = built(source)
+            schedule.compile()
+            interface = Interface.of(schedule.lowered())
+            recipes(interface, sizes_of(interface))
+        except FireironError:  # more registers or shared memory than there are, or sizes of symbols that no map takes
             continue
         found.append((f"{seed}/{i}", source))
     return found
@@ -74,7 +78,7 @@ def differs(source: str) -> str:
     sizes = sizes_of(interface)
     arrays = integers(interface, sizes)
     before = {name: array.copy() for name, array in arrays.items()}
-    numbers: dict[str, Any] = {p.name: 2.0 for p in interface.numbers}
+    numbers: dict[str, Any] = {p.name: 2 for p in interface.numbers}
     outs = tuple(arrays[p.name] for p in interface.outputs)
     inputs = [arrays[p.name] for p in interface.inputs]
     schedule.compile()(*inputs, out=outs if len(outs) > 1 else outs[0], **numbers)
