@@ -7,12 +7,13 @@ One tree serves the pointwise language of epilogues, the CUDA printer and the si
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, assert_never
 
 import attrs
 
-from fireiron.algebra.dtypes import DType
+from fireiron.algebra.dtypes import DType, i32
+from fireiron.algebra.expr import Expr, as_int, free, substitute
 from fireiron.base.errors import SpecError
 from fireiron.base.names import named
 
@@ -40,6 +41,14 @@ class Constant:
 
     value: float | int = attrs.field(eq=exactly)
     dtype: DType
+
+
+@attrs.frozen
+class Coordinate:
+    """Give an index expression as an i32: of a program's dims, or of a kernel's variables. Conditions are 1 or 0."""
+
+    value: Expr
+    dtype: DType = i32
 
 
 @attrs.frozen
@@ -148,13 +157,13 @@ class Elsewhere:
         )
 
 
-Scalar: TypeAlias = Arg | Constant | Parameter | Unary | Binary | Select | Cast | Custom
+Scalar: TypeAlias = Arg | Constant | Coordinate | Parameter | Unary | Binary | Select | Cast | Custom
 
 
 def children(tree: Scalar) -> tuple[Scalar, ...]:
     """List an expression's operands."""
     match tree:
-        case Arg() | Constant() | Parameter():
+        case Arg() | Constant() | Coordinate() | Parameter():
             return ()
         case Unary(x=x) | Cast(x=x):
             return (x,)
@@ -177,7 +186,7 @@ def with_children(tree: Scalar, operands: tuple[Scalar, ...]) -> Scalar:
         1
     """
     match tree:
-        case Arg() | Constant() | Parameter():
+        case Arg() | Constant() | Coordinate() | Parameter():
             return tree
         case Unary(op=op):
             return Unary(op, operands[0])
@@ -237,3 +246,39 @@ def parameters(tree: Scalar) -> tuple[Parameter, ...]:
         'alpha'
     """
     return tuple(part for part in parts(tree) if isinstance(part, Parameter))
+
+
+def coordinates(tree: Scalar) -> tuple[Expr, ...]:
+    """List the index expressions that an expression reads, each once."""
+    return tuple(dict.fromkeys(part.value for part in parts(tree) if isinstance(part, Coordinate)))
+
+
+def placed(tree: Scalar, values: Mapping[Expr, Expr]) -> Scalar:
+    """Put values in place of the variables of index expressions; what is then a number becomes a constant.
+
+    Example:
+        >>> from fireiron.algebra.expr import Var, as_expr
+        >>> i = Var("i", 8)
+        >>> placed(Coordinate(i * 2), {i: as_expr(3)}).value
+        6
+    """
+    if not values or not any(v in values for e in coordinates(tree) for v in free(e)):
+        return tree
+    if isinstance(tree, Coordinate):
+        value = substitute(tree.value, dict(values))
+        known = as_int(value)
+        return Coordinate(value) if known is None else Constant(known, tree.dtype)
+    return with_children(tree, tuple(placed(x, values) for x in children(tree)))
+
+
+def without_coordinates(tree: Scalar, first: int) -> tuple[Scalar, tuple[Expr, ...]]:
+    """Let arguments `first`, `first + 1`, ... stand for the index expressions of an expression, which come with it."""
+    found = coordinates(tree)
+    numbers = {value: first + i for i, value in enumerate(found)}
+
+    def put(part: Scalar) -> Scalar:
+        if isinstance(part, Coordinate):
+            return Arg(numbers[part.value], part.dtype)
+        return with_children(part, tuple(map(put, children(part))))
+
+    return (put(tree) if found else tree), found

@@ -14,6 +14,7 @@ from fireiron.algebra.scalar import (
     Binary,
     Cast,
     Constant,
+    Coordinate,
     Custom,
     Parameter,
     Scalar,
@@ -54,7 +55,7 @@ def simplify(tree: Scalar) -> Scalar:
             return x
         case Cast():
             return _cast(tree)
-        case Unary() | Select() | Arg() | Constant() | Parameter() | Custom():
+        case Unary() | Select() | Arg() | Constant() | Coordinate() | Parameter() | Custom():
             return tree
 
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, assert_never
 
 from fireiron.algebra.dtypes import DType, f32, f64, i32
 from fireiron.algebra.index.printing import ATOM, CHOICE, EITHER, EQUAL, LESS, PLUS, TIMES, UNARY, Text
-from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Custom, Parameter, Scalar, Select, Unary
+from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Coordinate, Custom, Parameter, Scalar, Select, Unary
 from fireiron.algebra.unary import FUNCTIONS
 from fireiron.base.errors import CheckError
 from fireiron.cuda.types import bits_of, c_type, is_narrow, literal
@@ -91,6 +91,8 @@ def _value(tree: Scalar, args: tuple[str, ...]) -> _Value:
         case Cast(x=x, dtype=dtype):
             value = _value(x, args)
             return value if x.dtype == dtype else _cast(value, x.dtype, dtype)
+        case Coordinate(value):
+            raise AssertionError(f"{value} is an argument by now")
         case Custom(name=name, args=operands, dtype=dtype):
             return _inexact(_call(f"custom_{name}", *(_value(x, args).text for x in operands)), dtype)
         case _ as never:

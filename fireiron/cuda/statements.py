@@ -12,6 +12,7 @@ from fireiron.algebra.expr import (
     Expr,
     Extremum,
     FloorDiv,
+    Symbol,
     Var,
     as_expr,
     as_int,
@@ -24,7 +25,7 @@ from fireiron.algebra.expr import (
     proves,
     terms,
 )
-from fireiron.algebra.scalar import Custom, parts
+from fireiron.algebra.scalar import Custom, parts, without_coordinates
 from fireiron.atoms.flights import FENCES
 from fireiron.base.errors import CheckError
 from fireiron.base.text import Writer
@@ -136,7 +137,8 @@ class Body:
             case Call():
                 write(self._call(statement))
             case Compute(dst=dst, expr=expr, inputs=inputs):
-                value = scalar(expr, tuple(str(Element(view, number)) for view in inputs))
+                tree, places = without_coordinates(expr, len(inputs))
+                value = scalar(tree, (*(str(Element(view, number)) for view in inputs), *map(self._int, places)))
                 self.functions |= {custom(part): None for part in parts(expr) if isinstance(part, Custom)}
                 write(f"{self._where(statement.write)}{Element(dst, number)} = {value};")
             case Sync():
@@ -217,6 +219,13 @@ class Body:
             self.functions[COUNT_IN_PART.format(order=statement.order)] = None
             arguments = f"{place}, {count}, {', '.join(self._unit(statement.level))}"
         self.writer.line(f"const int {statement.var.name} = count_in({arguments});")
+
+    def _int(self, value: Expr) -> str:
+        """Print an index expression as an operand of type int."""
+        text = self.number(value)
+        if not fits_int32(value):
+            return f"(int)({text})"
+        return text if isinstance(value, Var | Symbol) else f"({text})"
 
     def _unit(self, level: Level) -> tuple[str, str, str]:
         """Say which thread is a unit's first, which barrier its threads meet at, and how many they are."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from fireiron.algebra.dtypes import DType, tf32
 from fireiron.algebra.elements import read
-from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Custom, Parameter, Scalar, Select, Unary
+from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Coordinate, Custom, Parameter, Scalar, Select, Unary
 from fireiron.algebra.unary import FUNCTIONS, ROUNDINGS
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -147,6 +147,8 @@ def evaluate(tree: Scalar, inputs: Sequence[Bounded], numbers: Mapping[str, floa
             return _select(*(evaluate(part, inputs, numbers) for part in (condition, x, y)))
         case Cast(x, dtype):
             return cast(evaluate(x, inputs, numbers), dtype, x.dtype)
+        case Coordinate(value):
+            raise AssertionError(f"{value} is an argument by now")
         case Custom(args=args, dtype=dtype):
             return _custom(tree, [evaluate(x, inputs, numbers) for x in args], dtype)
         case _ as never:

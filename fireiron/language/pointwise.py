@@ -7,24 +7,27 @@ scalars of the call by their names.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeAlias, cast
 
 import attrs
 
 from fireiron.algebra.dtypes import DType, f32, f64, i32
 from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.algebra.expr import Expr, and_, as_expr, eq, le, lt, maximum, minimum, ne, or_, select
 from fireiron.algebra.scalar import (
     Arg,
     Binary,
     BinaryOp,
     Cast,
     Constant,
+    Coordinate,
     Parameter,
     Scalar,
     Select,
     Unary,
     children,
+    parts,
     renumbered,
     with_children,
 )
@@ -32,6 +35,7 @@ from fireiron.algebra.simplify import simplify
 from fireiron.algebra.unary import FUNCTIONS
 from fireiron.base.contract import asked, checked
 from fireiron.base.errors import SpecError
+from fireiron.base.link import here
 from fireiron.language.tensor import Tensor
 
 
@@ -54,7 +58,9 @@ class Value:
     @property
     def of_program(self) -> bool:
         """Say whether the value belongs to a traced program, whose operators convert to a common type."""
-        return any(type(t) is not Tensor for t in self.tensors)
+        return any(type(t) is not Tensor for t in self.tensors) or any(
+            isinstance(part, Coordinate) for part in parts(self.tree)
+        )
 
     def __add__(self, other: Operand) -> Value:
         return binary("add", self, other)
@@ -79,6 +85,27 @@ class Value:
 
     def __rtruediv__(self, other: Operand) -> Value:
         return binary("div", other, self)
+
+    def __floordiv__(self, other: int) -> Value:
+        return _divided("//", self, other)
+
+    def __mod__(self, other: int) -> Value:
+        return _divided("%", self, other)
+
+    def __and__(self, other: Operand) -> Value:
+        return both(self, other)
+
+    def __rand__(self, other: Operand) -> Value:
+        return both(self, other)
+
+    def __or__(self, other: Operand) -> Value:
+        return either(self, other)
+
+    def __ror__(self, other: Operand) -> Value:
+        return either(self, other)
+
+    def __invert__(self) -> Value:
+        return binary("eq", self, 0)
 
     def __lt__(self, other: Operand) -> Value:
         return binary("lt", self, other)
@@ -116,7 +143,7 @@ class Value:
         )
 
 
-Operand: TypeAlias = Value | Tensor | float | int | str
+Operand: TypeAlias = Value | Tensor | Expr | float | int | str
 Op: TypeAlias = Callable[[Value], Value]
 
 
@@ -152,6 +179,8 @@ def _lift(x: object, dtype: DType) -> Value:
             if dtype.kind == "int":
                 _whole(x, dtype)
             return Value(Constant(x, dtype))
+        case Expr():
+            return Value(Coordinate(x))
         case str() if x.isidentifier():
             return Value(Parameter(x, dtype))
         case _:
@@ -222,7 +251,72 @@ def binary(op: BinaryOp, x: Operand, y: Operand) -> Value:
     (a, b), tensors = merged(lifted(x, y))
     if a.dtype != b.dtype:
         raise SpecError("dtype-mismatch", f"{op} of {a.dtype} and {b.dtype}", fix="cast one side")
+    left, right = _integer(a), _integer(b)
+    if left is not None and right is not None and op in _OF_COORDINATES:
+        return Value(Coordinate(_OF_COORDINATES[op](left, right)))
     return Value(Binary(op, a, b), tensors)
+
+
+_OF_COORDINATES: Mapping[str, Callable[[Expr, Expr], Expr]] = {
+    "add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y, "max": maximum, "min": minimum,
+    "lt": lt, "le": le, "eq": eq,
+}  # fmt: skip
+
+
+def _integer(tree: Scalar) -> Expr | None:
+    """Give the index expression that a tree is, where it is one, or a whole number."""
+    match tree:
+        case Coordinate(value):
+            return value
+        case Constant(value, dtype) if dtype == i32:
+            return as_expr(int(value))
+        case _:
+            return None
+
+
+def _divided(sign: str, x: Value, by: object) -> Value:
+    """Divide an index expression by a number, rounding down, or take the remainder, which is never negative.
+
+    Raises:
+        SpecError: `index-division` where it is none, or the number is below 1.
+    """
+    place = _integer(x.tree)
+    if place is None or not isinstance(by, int) or isinstance(by, bool) or by < 1:
+        what = "of what is no index" if place is None else f"by {by!r}"
+        raise SpecError(
+            "index-division",
+            f"{sign} {what}",
+            fix='divide an index by a whole number of 1 or more: index("i") // 4; values take floor(x / y)',
+            link=here(),
+        )
+    return Value(Coordinate(place // by if sign == "//" else place % by))
+
+
+def both(x: Operand, y: Operand) -> Value:
+    """Give 1 where two conditions hold, else 0."""
+    return _joined(x, y, and_, lambda a, b, one, zero: Select(a, _truth(b, one, zero), zero))
+
+
+def either(x: Operand, y: Operand) -> Value:
+    """Give 1 where one of two conditions holds, else 0."""
+    return _joined(x, y, or_, lambda a, b, one, zero: Select(a, one, _truth(b, one, zero)))
+
+
+def _truth(condition: Scalar, one: Scalar, zero: Scalar) -> Scalar:
+    return Select(condition, one, zero)
+
+
+def _joined(
+    x: Operand,
+    y: Operand,
+    of_coordinates: Callable[[Expr, Expr], Expr],
+    join: Callable[[Scalar, Scalar, Scalar, Scalar], Scalar],
+) -> Value:
+    (a, b), tensors = merged(lifted(x, y))
+    left, right = _integer(a), _integer(b)
+    if left is not None and right is not None:
+        return Value(Coordinate(of_coordinates(ne(left, 0), ne(right, 0))))
+    return Value(join(a, b, Constant(1, a.dtype), Constant(0, a.dtype)), tensors)
 
 
 def unary(op: str, x: Operand) -> Value:
@@ -256,6 +350,9 @@ def where(condition: Operand, x: Operand, y: Operand) -> Value:
     (c, a, b), tensors = merged((given, *lifted(*chosen)))
     if a.dtype != b.dtype:
         raise SpecError("dtype-mismatch", f"where of {a.dtype} and {b.dtype}", fix="cast one side")
+    places = _integer(c), _integer(a), _integer(b)
+    if places[0] is not None and places[1] is not None and places[2] is not None:
+        return Value(Coordinate(select(ne(places[0], 0), places[1], places[2])))
     return Value(Select(c, a, b), tensors)
 
 
@@ -285,10 +382,17 @@ def substituted(value: Value, inner: Value) -> Value:
 
 def simplified(value: Value) -> Value:
     """Simplify an expression, and forget the tensors that it no longer reads."""
-    tree = simplify(value.tree)
-    used = {part for part in range(1, len(value.tensors) + 1) if _reads(tree, part)}
-    numbers = {old: new for new, old in enumerate(sorted(used), start=1)}
-    return Value(renumbered(tree, numbers), tuple(value.tensors[i - 1] for i in sorted(used)))
+    (tree,), tensors = simplified_together((value,))
+    return Value(tree, tensors)
+
+
+def simplified_together(values: tuple[Value, ...]) -> tuple[tuple[Scalar, ...], tuple[Tensor, ...]]:
+    """Simplify several expressions, and number the tensors that they still read anew, each once."""
+    trees, tensors = merged(values)
+    trees = tuple(map(simplify, trees))
+    used = [i for i in range(1, len(tensors) + 1) if any(_reads(tree, i) for tree in trees)]
+    numbers = {old: new for new, old in enumerate(used, start=1)}
+    return tuple(renumbered(tree, numbers) for tree in trees), tuple(tensors[i - 1] for i in used)
 
 
 def _reads(tree: Scalar, index: int) -> bool:

@@ -9,14 +9,14 @@ pointwise operation are all a `Step`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import attrs
 
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Index, Var, as_expr, free, simplest
-from fireiron.algebra.scalar import Arg, Binary, BinaryOp, Constant, Scalar, parts
+from fireiron.algebra.scalar import Arg, Binary, BinaryOp, Constant, Coordinate, Scalar, parts
 from fireiron.base.errors import SpecError
 from fireiron.language.levels import Memory
 from fireiron.language.tensor import Tensor
@@ -54,6 +54,17 @@ class Ref(Tensor):
 
 def _dims_in(e: Expr) -> list[Dim]:
     return sorted((leaf for leaf in free(e) if isinstance(leaf, Var)), key=lambda d: d.name)
+
+
+def dims_in(tree: Scalar, reads: Sequence[Ref]) -> tuple[Dim, ...]:
+    """List the dims that an expression of reads depends on, each once."""
+    found: dict[Dim, None] = {}
+    for part in parts(tree):
+        if isinstance(part, Arg):
+            found |= dict.fromkeys(reads[part.index].dims)
+        elif isinstance(part, Coordinate):
+            found |= dict.fromkeys(_dims_in(part.value))
+    return tuple(found)
 
 
 @attrs.frozen
@@ -129,6 +140,7 @@ class Step:
         body: an expression of the reads.
         fold: None for a pointwise step.
         over: the dims that are folded.
+        where: a condition of the reads: points where it is 0 are not folded. None for all points.
     """
 
     name: str
@@ -137,6 +149,7 @@ class Step:
     body: Scalar
     fold: Fold | None = None
     over: tuple[Dim, ...] = ()
+    where: Scalar | None = None
 
     @property
     def kept(self) -> tuple[Dim, ...]:
@@ -153,10 +166,9 @@ class Step:
         """Say whether the step sums products of two reads that each lack a dim of the other: a matrix product."""
         if self.fold is None or self.fold.name != "add" or not isinstance(self.body, Binary) or self.body.op != "mul":
             return False
-        left, right = (
-            {d for x in parts(side) if isinstance(x, Arg) for d in self.reads[x.index].dims}
-            for side in (self.body.x, self.body.y)
-        )
+        if self.where is not None:
+            return False
+        left, right = (set(dims_in(side, self.reads)) for side in (self.body.x, self.body.y))
         return not left <= right and not right <= left
 
     def __str__(self) -> str:
@@ -184,7 +196,7 @@ class Program:
     @property
     def dims(self) -> tuple[Dim, ...]:
         """List the dims of all steps as these first name them; dims that no step keeps come last."""
-        order = dict.fromkeys(d for step in self.steps for ref in (*step.reads, *step.outs) for d in ref.dims)
+        order = dict.fromkeys(all_dims(self))
         kept = dict.fromkeys(d for step in self.steps for out in step.outs for d in out.dims)
         folded = dict.fromkeys(d for step in self.steps for d in step.over)
         last = [d for d in order if d in folded and not any(d in s.kept for s in self.steps)]
@@ -271,7 +283,7 @@ def check_program(program: Program) -> None:
                 )
             made.add(out.name)
     extents: dict[str, Expr | None] = {}
-    for dim in _all_dims(program):
+    for dim in all_dims(program):
         if dim.name in extents and extents[dim.name] != dim.extent:
             raise SpecError(
                 "dim-extents",
@@ -281,11 +293,14 @@ def check_program(program: Program) -> None:
         extents[dim.name] = dim.extent
 
 
-def _all_dims(program: Program) -> Iterator[Dim]:
+def all_dims(program: Program) -> Iterator[Dim]:
+    """Visit the dims of every step, as often as they are named."""
     for step in program.steps:
         for ref in (*step.reads, *step.outs):
             yield from ref.dims
         yield from step.over
+        for tree in (step.body, *(() if step.where is None else (step.where,))):
+            yield from dims_in(tree, step.reads)
 
 
 def _check_fold(step: Step) -> None:

@@ -10,6 +10,7 @@ expressions between two folds are part of the step that reads them, unless `name
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,13 +21,15 @@ import attrs
 from fireiron.algebra.dtypes import DType, default_accumulator, default_result, f32
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.expr import Expr, Index, Var, as_expr, as_int, simplest
-from fireiron.algebra.scalar import Arg, Cast, Constant, Scalar, parts, renumbered
+from fireiron.algebra.scalar import Arg, Cast, Constant, Coordinate, Scalar, Select, parts, renumbered
 from fireiron.algebra.simplify import simplify
 from fireiron.base.contract import checks, shown
 from fireiron.base.errors import SpecError
 from fireiron.base.text import count
 from fireiron.language.levels import GL, RF
-from fireiron.language.pointwise import Operand, Value, cast_to, lifted, simplified, unary
+from fireiron.language.pointwise import Operand, Value, cast_to, lifted, simplified, simplified_together, unary
+from fireiron.language.pointwise import binary as apply
+from fireiron.language.pointwise import where as choose
 from fireiron.language.steps import (
     Dim,
     Fold,
@@ -36,6 +39,7 @@ from fireiron.language.steps import (
     add_of,
     check_program,
     dense,
+    dims_in,
     max_of,
     min_of,
     mul_of,
@@ -176,7 +180,7 @@ def refs_of(value: Value) -> tuple[Ref, ...]:
 def dims_of_value(value: Value) -> tuple[Dim, ...]:
     """List the dims of an expression: in the order of a read that has all of them, else as the program names them."""
     refs = refs_of(value)
-    found = dict.fromkeys(d for ref in refs for d in ref.dims)
+    found = dict.fromkeys((*(d for ref in refs for d in ref.dims), *dims_in(_of_reads(value.tree), refs)))
     whole = next((ref.dims for ref in refs if len(ref.dims) == len(found)), None)
     if whole is not None:
         return whole
@@ -186,25 +190,58 @@ def dims_of_value(value: Value) -> tuple[Dim, ...]:
 
 
 @checks(locate=True)
-def extent(dim: str) -> Index:
-    """Give the extent of a dim.
+def extent(dim: str) -> int | Value:
+    """Give the extent of a dim: a number, or an index expression of symbols.
 
     Raises:
         SpecError: `unknown-dim`, `outside-program`.
     """
     found = _known(dim).extent
     assert found is not None
-    return simplest(found)
+    known = as_int(found)
+    return Value(Coordinate(found)) if known is None else known
 
 
 @checks(locate=True)
-def dim(name: str, size: Index) -> Dim:
-    """Name a further dim, of an extent of its own.
+def index(dim: str) -> Value:
+    """Give the coordinate of the present point along a dim, an i32.
+
+    Indices, whole numbers and `//` and `%` by a number make further ones. They stand in comparisons, in arithmetic, and
+    in subscripts.
 
     Raises:
-        SpecError: `dim-extents`, `dim-name`, `outside-program`.
+        SpecError: `unknown-dim`, `outside-program`.
+
+    Example:
+        >>> from fireiron.language.tensor import Matrix
+        >>> def causal(x): return softmax(x, "j", where=index("j") <= index("i"))
+        >>> print(traced(causal, {"x": "i j"}, {"x": Matrix(64, 64, name="x")}, {}, "causal").steps[0])
+        top[i] = max over j where j <= i of x[i, j]
     """
-    return _declared(name, size, _trace())
+    return Value(Coordinate(_known(dim)))
+
+
+@checks(locate=True)
+def dim(name: str, size: Index | Value) -> Value:
+    """Name a further dim, of an extent of its own, and give its index.
+
+    Raises:
+        SpecError: `dim-extents`, `dim-name`, `bad-extent`, `outside-program`.
+    """
+    trace = _trace()
+    extent: object = size
+    if isinstance(size, Value) and isinstance(size.tree, Coordinate) and not dims_of_value(size):
+        extent = simplest(size.tree.value)
+    if isinstance(extent, bool) or not isinstance(extent, int | Expr) or not _positive(extent):
+        raise SpecError(
+            "bad-extent", f"dim {name} has the extent {shown(size)}", fix="give a whole number of 1 or more, or symbols"
+        )
+    return Value(Coordinate(_declared(name, extent, trace)))
+
+
+def _positive(extent: Index) -> bool:
+    _, high = as_expr(extent).range
+    return high is None or high >= 1
 
 
 def _known(name: str) -> Dim:
@@ -267,6 +304,7 @@ def _result(
     over: Sequence[Dim],
     kept: Sequence[Dim],
     dtypes: Sequence[DType],
+    where: Scalar | None = None,
 ) -> tuple[Value, ...]:
     """Make a step, and the expressions that read its results."""
     if not kept:
@@ -281,7 +319,7 @@ def _result(
         Ref(t.name, t.shape, t.dtype, t.strides, t.memory, tuple(kept))
         for t in (dense(n, shape, dtype, RF) for n, dtype in zip(names, dtypes, strict=True))
     )
-    step = Step(name, outs, tuple(reads), simplify(body), fold, tuple(over))
+    step = Step(name, outs, tuple(reads), simplify(body), fold, tuple(over), where)
     return tuple(Value(Arg(1, out.dtype), (attrs.evolve(out, made=step),)) for out in outs)
 
 
@@ -301,7 +339,9 @@ def _dims_over(value: Value, over: Over, what: str) -> tuple[Dim, ...]:
 
 
 @checks(locate=True)
-def fold(value: Operand, over: Over, make: Callable[[DType], Fold], name: str) -> tuple[Value, ...]:
+def fold(
+    value: Operand, over: Over, make: Callable[[DType], Fold], name: str, where: Operand | None = None
+) -> tuple[Value, ...]:
     """Fold an expression over dims.
 
     Args:
@@ -309,40 +349,52 @@ def fold(value: Operand, over: Over, make: Callable[[DType], Fold], name: str) -
         over: names of dims: parted by spaces, or a sequence.
         make: gives the fold for the expression's element type.
         name: of the step.
+        where: a condition: points where it is 0 are not folded.
 
     Raises:
         SpecError: `fold-over`, `bad-operand`.
     """
     (value,) = lifted(value)
-    value = simplified(value)
-    dims = _dims_over(value, over, name)
-    kept = [d for d in dims_of_value(value) if d not in dims]
+    given = (value,) if where is None else (value, _condition(where))
+    trees, tensors = simplified_together(given)
+    body, kept_where = _of_reads(trees[0]), _of_reads(trees[1]) if where is not None else None
+    if isinstance(kept_where, Constant) and kept_where.value:
+        kept_where = None
+    # The dims of the condition count too: a mask of another array may have more of them.
+    whole = Value(trees[0] if kept_where is None else Select(trees[1], trees[0], trees[0]), tensors)
+    dims = _dims_over(whole, over, name)
+    kept = [d for d in dims_of_value(whole) if d not in dims]
     made = make(value.dtype)
-    return _result(name, refs_of(value), _of_reads(value.tree), made, dims, kept, tuple(x.dtype for x in made.finish))
+    kinds = tuple(x.dtype for x in made.finish)
+    return _result(name, refs_of(whole), body, made, dims, kept, kinds, kept_where)
+
+
+def _condition(where: Operand) -> Value:
+    return where if isinstance(where, Value) else lifted(where)[0]
 
 
 @checks(locate=True)
-def sum(value: Operand, over: Over) -> Value:
-    """Add up over dims."""
-    return fold(value, over, add_of, "sum")[0]
+def sum(value: Operand, over: Over, where: Operand | None = None) -> Value:
+    """Add up over dims; `where` says which points."""
+    return fold(value, over, add_of, "sum", where)[0]
 
 
 @checks(locate=True)
-def max(value: Operand, over: Over) -> Value:
-    """Take the largest value over dims."""
-    return fold(value, over, max_of, "largest")[0]
+def max(value: Operand, over: Over, where: Operand | None = None) -> Value:
+    """Take the largest value over dims, of the points where a condition holds; of none -inf, or the lowest integer."""
+    return fold(value, over, max_of, "largest", where)[0]
 
 
 @checks(locate=True)
-def min(value: Operand, over: Over) -> Value:
-    """Take the smallest value over dims."""
-    return fold(value, over, min_of, "smallest")[0]
+def min(value: Operand, over: Over, where: Operand | None = None) -> Value:
+    """Take the smallest value over dims, of the points where a condition holds; of none inf, or the highest integer."""
+    return fold(value, over, min_of, "smallest", where)[0]
 
 
 @checks(locate=True)
-def prod(value: Operand, over: Over) -> Value:
-    """Multiply over dims."""
-    return fold(value, over, mul_of, "prod")[0]
+def prod(value: Operand, over: Over, where: Operand | None = None) -> Value:
+    """Multiply over dims; `where` says which points."""
+    return fold(value, over, mul_of, "prod", where)[0]
 
 
 def points(dims: Sequence[Dim]) -> Value:
@@ -395,31 +447,45 @@ def mean_and_variance(value: Operand, over: Over) -> tuple[Value, Value]:
 
 
 @checks(locate=True)
-def logsumexp(value: Operand, over: Over) -> Value:
-    """Take log(sum(exp(x))) over dims, without overflow."""
+def logsumexp(value: Operand, over: Over, where: Operand | None = None) -> Value:
+    """Take log(sum(exp(x))) over dims, without overflow; of no points -inf."""
     (value,) = lifted(value)
-    top = named(max(value, over), "top")
-    return unary("log", named(sum(unary("exp", value - top), over), "total")) + top
+    top = named(max(value, over, where), "top")
+    return unary("log", named(sum(_exponential(value, top, where), over), "total")) + top
+
+
+def _exponential(value: Value, top: Value, where: Operand | None) -> Value:
+    """Take exp(x - max), 0 where a condition does not hold."""
+    part = unary("exp", value - top)
+    return part if where is None else choose(_condition(where), part, 0.0)
 
 
 @checks(locate=True)
-def softmax(value: Operand, over: Over) -> Value:
+def softmax(value: Operand, over: Over, where: Operand | None = None) -> Value:
     """Take exp(x) / sum(exp(x)) over dims, without overflow: the largest value is subtracted first.
 
     Each exponential is multiplied by the inverse of the sum, which is computed once.
+
+    Args:
+        value: of arrays.
+        over: names of dims.
+        where: a condition: other points are not summed, and their results are 0. A row without points is 0.
     """
     (value,) = lifted(value)
-    top = named(max(value, over), "top")
-    part = named(unary("exp", value - top), "part")
-    return part * named(1.0 / named(sum(part, over), "total"), "inverse")
+    top = named(max(value, over, where), "top")
+    part = named(_exponential(value, top, where), "part")
+    total = named(sum(part, over), "total")
+    inverse = 1.0 / total
+    return part * named(inverse if where is None else choose(apply("eq", total, 0.0), 0.0, inverse), "inverse")
 
 
 @checks(locate=True)
-def log_softmax(value: Operand, over: Over) -> Value:
-    """Take log(softmax(x)) over dims."""
+def log_softmax(value: Operand, over: Over, where: Operand | None = None) -> Value:
+    """Take log(softmax(x)) over dims; -inf where a condition does not hold."""
     (value,) = lifted(value)
-    top = named(max(value, over), "top")
-    return value - top - unary("log", named(sum(unary("exp", value - top), over), "total"))
+    top = named(max(value, over, where), "top")
+    result = value - top - unary("log", named(sum(_exponential(value, top, where), over), "total"))
+    return result if where is None else choose(_condition(where), result, -math.inf)
 
 
 @checks(locate=True)
@@ -567,7 +633,7 @@ def _finished(name: str, inputs: tuple[Tensor, ...], results: list[Value], kinds
             outs.append(attrs.evolve(old, name=label))
         used.add(title)
         fresh[id(step)] = {old.name: new for old, new in zip(step.outs, outs, strict=True)}
-        final[id(step)] = Step(title, tuple(outs), reads, step.body, step.fold, step.over)
+        final[id(step)] = attrs.evolve(step, name=title, outs=tuple(outs), reads=reads)
     program = Program(name, inputs, tuple(final[id(s)] for s in order), tuple(outputs))
     check_program(program)
     return program

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
+from fireiron.algebra.expr import Symbol, Var
 from fireiron.algebra.scalar import (
     Arg,
     Binary,
     Cast,
     Constant,
+    Coordinate,
     Custom,
     Parameter,
     Scalar,
@@ -41,6 +43,8 @@ def scalar_in_words(tree: Scalar, names: Sequence[str], strength: int = 0) -> st
             return names[index] if index < len(names) else f"arg{index}"
         case Constant(value):
             return f"{value:g}" if isinstance(value, float) else str(value)
+        case Coordinate(value):
+            return str(value) if strength == 0 or isinstance(value, Var | Symbol) else f"({value})"
         case Parameter(name):
             return name
         case Unary("neg", x):
@@ -72,7 +76,8 @@ def step_in_words(step: Step) -> str:
     body = scalar_in_words(step.body, [str(r) for r in step.reads])
     if step.fold is None:
         return f"{outs} = {body}"
-    return f"{outs} = {step.fold.name} over {', '.join(d.name for d in step.over)} of {body}"
+    kept = "" if step.where is None else f" where {scalar_in_words(step.where, [str(r) for r in step.reads])}"
+    return f"{outs} = {step.fold.name} over {', '.join(d.name for d in step.over)}{kept} of {body}"
 
 
 def program_in_words(program: Program) -> str:

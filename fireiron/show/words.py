@@ -7,7 +7,7 @@ from typing import assert_never
 import attrs
 
 from fireiron.algebra.expr import Index, as_expr, simplest
-from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Custom, Parameter, Scalar, Select, Unary
+from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Coordinate, Custom, Parameter, Scalar, Select, Unary
 from fireiron.base.text import nbytes
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import (
@@ -205,6 +205,8 @@ def _infix(tree: Scalar, names: tuple[str, ...], binds: int) -> str:
             return names[index] if index < len(names) else f"arg{index}"
         case Constant(value):
             return f"{value:g}"
+        case Coordinate(value):
+            return str(value) if binds == 0 else f"({value})"
         case Parameter(name):
             return name
         case Unary("neg", x):

@@ -9,7 +9,7 @@ import numpy as np
 
 from fireiron.algebra.dtypes import DType, bf16, e4m3, e5m2, f32, tf32
 from fireiron.algebra.elements import tf32_read, tf32_rounded
-from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Custom, Parameter, Scalar, Select, Unary
+from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Coordinate, Custom, Parameter, Scalar, Select, Unary
 from fireiron.algebra.unary import FUNCTIONS
 from fireiron.base.errors import SimulationError
 from fireiron.simulate.order import Array
@@ -62,6 +62,8 @@ def _value(expr: Scalar, inputs: Sequence[Array], numbers: Mapping[str, float]) 
             # tf32 shares its arrays' type with f32, but not its numbers.
             value = _value(x, inputs, numbers)
             return tf32_rounded(value) if dtype == tf32 and x.dtype == f32 else cast(value, dtype)
+        case Coordinate(value):
+            raise AssertionError(f"{value} is an argument by now")
         case Custom(args=args, dtype=dtype):
             return _custom(expr, [_computed(_value(x, inputs, numbers)) for x in args], dtype)
         case _ as never:

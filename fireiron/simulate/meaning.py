@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any, cast
 
@@ -234,9 +235,10 @@ class ShuffleMeaning(Meaning):
 class ComputeMeaning(Meaning):
     """Evaluate a scalar expression."""
 
-    def __init__(self, team: Team, place: Place, statement: Compute) -> None:
+    def __init__(self, team: Team, place: Place, expr: Scalar, statement: Compute, places: Sequence[Value]) -> None:
         super().__init__(team, place)
-        self.expr = statement.expr
+        self.expr = expr
+        self.places = places
         self.dtype = statement.dst.buffer.dtype
         self.operations = operations(statement.expr)
         if self.expr.dtype != self.dtype:
@@ -245,11 +247,18 @@ class ComputeMeaning(Meaning):
     def compute(self, plan: Plan, values: Values) -> tuple[Array, ...]:
         """Give the values."""
         inputs = [value for value in values if value is not None]
+        inputs += plan.extra or ()
         self.team.machine.flops += self.operations * plan.count
         try:
             return (evaluate_scalar(self.expr, inputs, self.team.machine.numbers),)
         except SimulationError as error:
             raise error.located(self.place.link, self.place.path or self.place.title) from None
+
+    def finish(self, plan: Plan, env: Env) -> None:
+        """Evaluate the index expressions that the expression reads."""
+        lanes = (int(env[ITERATIONS]), self.team.threads)
+        found = (np.broadcast_to(np.asarray(place(env), np.int64), lanes) for place in self.places)
+        plan.extra = [value[:, None, :].astype(np.int32) for value in found]
 
 
 class MicroMeaning(Meaning):

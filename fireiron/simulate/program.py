@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 
 from fireiron.algebra.expr import Expr, Var, as_int, free, to_python
+from fireiron.algebra.scalar import without_coordinates
 from fireiron.atoms.flights import flying
 from fireiron.base.errors import SimulationError
 from fireiron.kernel.ir.statements import (
@@ -322,6 +323,7 @@ class Compiler:
         """Compile a statement that touches data."""
         read: Expr | None = None
         lane: Expr | None = None
+        places: tuple[Expr, ...] = ()
         team = self.team
         match statement:
             case Call(atom=atom, views=views):
@@ -346,7 +348,8 @@ class Compiler:
             case Compute(dst=dst, inputs=inputs):
                 place = self.place(statement, "compute", scope)
                 sources, targets = inputs, (dst,)
-                meaning = ComputeMeaning(team, place, statement)
+                tree, places = without_coordinates(statement.expr, len(inputs))
+                meaning = ComputeMeaning(team, place, tree, statement, [self.value(e) for e in places])
             case Micro(views=views, roles=roles, written=written, name=name):
                 place = self.place(statement, name, scope)
                 sources = views
@@ -361,7 +364,7 @@ class Compiler:
         extents = frozenset[str]().union(*(dict(scope.needs).get(name, frozenset()) for name in loops))
         offsets = [view.offset for view in (*sources, *targets)]
         offsets += [view.peer for view in sources if view.peer is not None]
-        needs = scope.of(*offsets, read, statement.write, lane) | scope.guard | extents
+        needs = scope.of(*offsets, *places, read, statement.write, lane) | scope.guard | extents
         peeks = isinstance(statement, Micro) or meaning.__class__ is ShuffleMeaning
         made = [self.operand(view, peeks and (isinstance(statement, Call) or view in targets)) for view in sources]
         goals = [self.operand(view) for view in targets]

@@ -47,14 +47,14 @@ def middle(x: Any) -> Any:
     return fi.sum(x, "b")
 
 
-def right(schedule: Any) -> Any:
+def right(schedule: Any, sizes: dict[str, int] | None = None) -> Any:
     """Simulate on whole numbers and on random ones, and hold all outputs against the reference."""
     simulated: list[Any] = []
 
     def launch(data: Data) -> None:
         simulated.append(schedule.simulate(*data.inputs, out=data.out, **data.numbers))
 
-    verdict = verify(schedule, launch, {})
+    verdict = verify(schedule, launch, sizes or {})
     assert verdict.passed, str(verdict)
     return simulated[-1]
 
@@ -171,3 +171,42 @@ def test_compiles_without_spills(arch: str) -> None:
     for way in ("lanes", "warps", "chunks"):
         kernel = ROWS[way](softmax(Matrix(64, 1024, "bf16"))).compile(arch)
         assert kernel.resources.spills == 0
+
+
+@fi.program(x="h i j", slope="h")
+def alibi(x: Any, slope: Any, window: int) -> Any:
+    i, j = fi.index("i"), fi.index("j")
+    away = i + fi.extent("j") - fi.extent("i") - j
+    return fi.softmax(x - slope * away, "j", where=(away >= 0) & (away < window))
+
+
+@pytest.mark.parametrize("way", ["lanes", "warps", "chunks", "thread"])
+def test_masks_of_indices(way: str) -> None:
+    """Causal, a sliding window, a bias of the distance; the first rows have no points, and are 0."""
+    spec = alibi(fi.tensor(2, 40, 33, dtype="f16"), Vector(2, "f32", name="slope"), 9)
+    schedule = {
+        "lanes": lambda: spec.tile(h=1, i=4).to(Block).tile(i=1).to(Warp).load("x", RF, vector()).epilog().done(),
+        "warps": lambda: (
+            spec.tile(h=1, i=1).to(Block).split("j", ways=2).parallel(Warp).load("x", RF, vector()).epilog().done()
+        ),
+        "chunks": lambda: spec.tile(h=1, i=1).to(Block).split(j=8).load("x", RF, vector()).epilog().done(),
+        "thread": lambda: spec.tile(h=1, i=32).to(Block).tile(i=1).to(Thread).split(j=1).done(),
+    }[way]()
+    assert not right(schedule).out[:, :7].any()
+
+
+@fi.program(x="m n", mask="m n")
+def masked(x: Any, mask: Any) -> Any:
+    n, count = fi.index("n"), fi.extent("n")
+    even = ~(n % 2) | (n // 4 >= count)
+    return (
+        fi.sum(x, "n", where=mask), fi.max(x, "n", where=even), fi.min(x, "n", where=even & (mask > 0)),
+        fi.logsumexp(x, "n", where=mask), fi.where(n * 2 < count, x, fi.cast(fi.index("m"), "f32")),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["lanes", "warps", "thread"])
+def test_folds_of_some_points(way: str) -> None:
+    N = fi.symbol("N", maximum=4096) if way == "thread" else 72
+    schedule = ROWS[way](masked(Matrix(9, N, "f32"), Matrix(9, N, "i8", name="mask")))
+    right(schedule, {"N": 50} if way == "thread" else {})

@@ -8,6 +8,7 @@ from typing import assert_never, cast
 import attrs
 
 from fireiron.algebra.expr import Expr, Var, and_, as_int, free, substitute
+from fireiron.algebra.scalar import placed
 from fireiron.base.link import Link
 from fireiron.kernel.ir.statements import (
     Advance,
@@ -86,7 +87,7 @@ def rewrite(body: Body, f: Callable[[Statement], Statement | Body]) -> Body:
 
 def replaced(body: Body, values: Mapping[Var, Expr]) -> Body:
     """Put values in the place of variables; what is never run is left out."""
-    known = dict(values)
+    known: dict[Expr, Expr] = {**values}
 
     def one(e: Expr) -> Expr:
         return substitute(e, known)
@@ -126,7 +127,9 @@ def replaced(body: Body, values: Mapping[Var, Expr]) -> Body:
                 )
             case Compute():
                 inputs = tuple(view(v) for v in s.inputs)
-                return attrs.evolve(s, dst=view(s.dst), inputs=inputs, write=condition(s.write))
+                return attrs.evolve(
+                    s, dst=view(s.dst), expr=placed(s.expr, known), inputs=inputs, write=condition(s.write)
+                )
             case Micro():
                 bindings = tuple(Binding(b.name, one(b.value)) for b in s.bindings)
                 views = tuple(view(v) for v in s.views)

@@ -14,8 +14,8 @@ import attrs
 import numpy as np
 
 from fireiron.algebra.dtypes import f32
-from fireiron.algebra.expr import Expr, Var, as_expr, eq, evaluate, free, proves, substitute
-from fireiron.algebra.scalar import Arg, Constant, Scalar, substituted
+from fireiron.algebra.expr import Expr, Var, as_expr, eq, evaluate, free, ne, proves, substitute
+from fireiron.algebra.scalar import Arg, Constant, Coordinate, Scalar, Select, substituted
 from fireiron.atoms.table import exchange, load_of_peer
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
@@ -120,7 +120,16 @@ def operands_of(step: Step, held: int) -> tuple[Scalar, ...]:
     body = substituted(step.body, [Arg(i + held, ref.dtype) for i, ref in enumerate(step.reads)])
     lifted = [substituted(tree, (body,)) for tree in fold.lift]
     mine = [Arg(i, dtype) for i, dtype in enumerate(fold.dtypes)]
-    return tuple(substituted(tree, (*mine, *lifted)) for tree in fold.combine)
+    made = [substituted(tree, (*mine, *lifted)) for tree in fold.combine]
+    if step.where is None or condition_of(step) is not None:
+        return tuple(made)
+    present = substituted(step.where, [Arg(i + held, ref.dtype) for i, ref in enumerate(step.reads)])
+    return tuple(Select(present, new, old) for new, old in zip(made, mine, strict=True))
+
+
+def condition_of(step: Step) -> Expr | None:
+    """Give the condition under which a point is folded, where indices alone say it; None where values do, or always."""
+    return ne(step.where.value, 0) if isinstance(step.where, Coordinate) else None
 
 
 def together(

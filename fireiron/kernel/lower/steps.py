@@ -16,8 +16,22 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 
 from fireiron.algebra.dtypes import f32
-from fireiron.algebra.expr import Compare, Expr, Index, Var, and_, as_expr, eq, lt, proves, simplest, terms_of
-from fireiron.algebra.scalar import Arg, Cast, Scalar, substituted
+from fireiron.algebra.expr import (
+    Compare,
+    Expr,
+    Index,
+    Var,
+    and_,
+    as_expr,
+    eq,
+    lt,
+    proves,
+    simplest,
+    substitute,
+    terms_of,
+)
+from fireiron.algebra.scalar import Arg, Cast, Scalar, coordinates, placed, substituted
+from fireiron.algebra.simplify import simplify
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.base.records import evolve
@@ -33,7 +47,7 @@ from fireiron.kernel.lower.context import (
     register_view,
     units_of,
 )
-from fireiron.kernel.lower.folds import Open, begin, close, note_places, open_fold, operands_of, together
+from fireiron.kernel.lower.folds import Open, begin, close, condition_of, note_places, open_fold, operands_of, together
 from fireiron.kernel.lower.move import lower_copy, open_load
 from fireiron.kernel.lower.own_points import Points, own_points
 from fireiron.kernel.lower.pointwise import compute
@@ -330,7 +344,8 @@ def _inlined(step: Step, pending: dict[str, Step]) -> Step:
                 continue
             numbers = {i: number(x) for i, x in enumerate(maker.reads)}
             trees.append(substituted(maker.body, [Arg(numbers[i], x.dtype) for i, x in enumerate(maker.reads)]))
-        step = attrs.evolve(step, body=substituted(step.body, trees), reads=tuple(reads))
+        where = None if step.where is None else substituted(step.where, trees)
+        step = attrs.evolve(step, body=substituted(step.body, trees), reads=tuple(reads), where=where)
     return step
 
 
@@ -551,12 +566,30 @@ def _coarse(condition: Expr) -> Expr:
     return condition
 
 
+def _coordinates(state: State) -> dict[Expr, Expr]:
+    """Say where the present point lies, by dim."""
+    progress = state.progress
+    assert progress is not None
+    axes = {a.dim: a for a in state.windows[POINTS].axes}
+    return {dim: axes[dim.name].at(as_expr(0)) for dim in progress.program.dims}
+
+
+def _placed(tree: Scalar, state: State) -> Scalar:
+    """Let an expression's indices be those of the present point."""
+    return simplify(placed(tree, _coordinates(state))) if coordinates(tree) else tree
+
+
 def _accumulate(step: Step, opened: Open, state: State, context: Context) -> Body:
     """Fold one point into the state."""
     held = tuple(register_view(context, state.windows[name], state, f"step {step.name}") for name in opened.roles)
-    trees = operands_of(step, len(held))
+    trees = [_placed(tree, state) for tree in operands_of(step, len(held))]
     views = (*held, *_views(step, state, context))
     mask = _exists(step, state)
+    present = condition_of(step)
+    if present is not None:
+        present = substitute(present, _coordinates(state))
+        mask = present if mask is None else and_(mask, present)
+        mask = None if proves(mask) else mask
     return together(held, trees, views, mask, context, state.link)
 
 
@@ -571,6 +604,6 @@ def _assign(step: Step, role: str, state: State, context: Context, masked: bool 
     )
     tree = step.body
     kind = window.storage.dtype
-    tree = tree if tree.dtype == kind else Cast(tree, kind)
+    tree = _placed(tree if tree.dtype == kind else Cast(tree, kind), state)
     mask = _exists(step, state) if masked or any(not v.buffer.memory.registers for v in views) else None
     return compute(dst, tree, views, mask, context, state.link)
