@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from fireiron.base.errors import FireironError, UsageError
+from fireiron.front.cli.options import told
+from fireiron.language.storage_order import letters
 
 from .cases import Case, case, with_options
 from .compare import compare
@@ -99,14 +101,16 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         "  table FILE      results as Markdown\n"
         "  tune SUITE      tunes cases within a budget, and keeps the fastest as records\n"
         "  session         tunes and measures all suites within a budget of seconds\n"
-        "  readme          writes the README's table from bench/results",
+        "  readme          writes the tables of the README and of the page of numbers from bench/results",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("words", nargs="*", metavar="SUITE|SCHEDULE", help="suites, and what to time (default: best)")
     parser.add_argument("--shape", nargs="+", default=[], metavar="MxNxK", help="cases instead of a suite's")
     parser.add_argument("--dtype", help="element types, in[:acc[:out]], instead of the suite's")
-    parser.add_argument("--layout", choices=("NN", "NT", "TN", "TT"), help="instead of the suite's")
+    parser.add_argument(
+        "--layout", type=told(letters), metavar="NN|NT|TN|TT", help="instead of the suite's; row,col too"
+    )
     parser.add_argument("--batch", type=int, help="number of products of each --shape")
     parser.add_argument(
         "--vs", nargs="*", default=["torch"], metavar="PEER", help=f"{', '.join(PEERS)}, file.py:function (torch)"

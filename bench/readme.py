@@ -1,4 +1,4 @@
-"""The README's table of measurements, and a page with every case, generated from the files of results."""
+"""The README's three rows, the table of the page of numbers, and a page with every case, from the files of results."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from pathlib import Path
 import attrs
 
 from .ceilings import roof
-from .results import Result, read
+from .results import Result, by_case, ratio, read
 from .session import RESULTS, ROOT
 from .suites import SUITES
 from .tables import geomean, markdown, ratios, subjects_of, summaries
 
-BEGIN, END = "<!-- results -->", "<!-- end of results -->"
+MARKS = ("<!-- results -->", "<!-- end of results -->")
+HEADLINE = "headline"
+HEADLINE_MARKS = (f"<!-- {HEADLINE} -->", f"<!-- end of {HEADLINE} -->")
 NONE = "Nothing is measured yet: `python -m bench session` writes `bench/results`, and this table is generated from it."
 
 
@@ -51,8 +53,8 @@ def measured(folder: Path) -> list[Measured]:
 
 
 def section(folder: Path) -> str:
-    """Write the README's part: one row for each suite."""
-    found = measured(folder)
+    """Write the table of suites: one row for each."""
+    found = [each for each in measured(folder) if each.suite != HEADLINE]
     if not found:
         return NONE
     peers = list(dict.fromkeys(peer for each in found for peer in subjects_of(each.results)[1]))
@@ -63,9 +65,35 @@ def section(folder: Path) -> str:
     about = (
         f"On {devices}: `fireiron.best` against peers, each result checked against f64 first, in interleaved rounds of",
         "one process. A cell holds the geometric mean of the peer's time over ours, the smallest and the largest; more",
-        "than 1 is faster than the peer. Every case stands in [bench/results](bench/results/README.md).",
+        "than 1 is faster than the peer. Every case stands in [bench/results](../bench/results/README.md).",
     )
     return "\n".join([*about, "", *lines])
+
+
+def headline(folder: Path) -> str:
+    """Write the README's table: one row for each case of the suite `headline`."""
+    found = [each for each in measured(folder) if each.suite == HEADLINE]
+    if not found:
+        return NONE
+    (only,) = found
+    (mine, *_), peers = subjects_of(only.results)
+    heads = ["product", "fireiron", *(f"against {peer}" for peer in peers)]
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    for case, group in by_case(only.results).items():
+        named = {r.subject: r for r in group}
+        times = named[mine].times
+        ratios = [ratio(named[mine], named[peer]) if peer in named else None for peer in peers]
+        cells = [f"{x:.2f} x" if x is not None else "-" for x in ratios]
+        lines.append(
+            "| " + " | ".join([str(case), "-" if times is None else f"{times.median_us:.1f} us", *cells]) + " |"
+        )
+    command = f"python -m bench {HEADLINE} --vs {' '.join(peers)}"
+    about = (
+        f"Measured on {only.device} by `{command}`; each result is",
+        "checked against f64 first. `against` is the other's time over ours: more than 1 is faster than it. Sizes",
+        'are M x N x K, and `TN` is a linear layer (`layout="row,col"`). `NN` and `TT` mean the opposite in cuBLAS.',
+    )
+    return "\n".join([*lines, "", *about])
 
 
 def _row(each: Measured, peers: Sequence[str]) -> list[str]:
@@ -95,27 +123,30 @@ def page(folder: Path) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def updated(text: str, folder: Path) -> str:
-    """Put the section between the README's marks.
+def updated(text: str, marks: tuple[str, str], table: str) -> str:
+    """Put a table between its marks.
 
     Raises:
         ValueError: where the marks are missing.
     """
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = text.partition(marks[0])
+    _, end, after = rest.partition(marks[1])
     if not begin or not end:
-        raise ValueError(f"the README has no {BEGIN} ... {END}")
-    return f"{before}{BEGIN}\n{section(folder)}\n{END}{after}"
+        raise ValueError(f"the page has no {marks[0]} ... {marks[1]}")
+    return f"{before}{begin}\n{table}\n{end}{after}"
 
 
 def run(words: Sequence[str]) -> int:
-    """Write both; with --check only say whether they are current."""
-    parser = argparse.ArgumentParser(prog="python -m bench readme", description="Write the README's table.")
+    """Write all three; with --check only say whether they are current."""
+    parser = argparse.ArgumentParser(prog="python -m bench readme", description="Write the tables of the pages.")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 where a table is out of date")
     o = parser.parse_args(words)
-    readme, listed = ROOT / "README.md", o.results / "README.md"
-    wanted = {readme: updated(readme.read_text(encoding="utf-8"), o.results)}
+    readme, numbers, listed = ROOT / "README.md", ROOT / "notebooks" / "numbers.md", o.results / "README.md"
+    wanted = {
+        readme: updated(readme.read_text(encoding="utf-8"), HEADLINE_MARKS, headline(o.results)),
+        numbers: updated(numbers.read_text(encoding="utf-8"), MARKS, section(o.results)),
+    }
     if measured(o.results):
         wanted[listed] = page(o.results)
     stale = [path for path, text in wanted.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]

@@ -14,18 +14,19 @@ import pytest
 
 import fireiron
 from fireiron.front import chain, elementwise, matmul, moves
+from fireiron.front.cli.options import VERBS
 from fireiron.front.verbs import Verbs
 from fireiron.show import pictures
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted((ROOT / "notebooks").glob("*.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "notebooks").glob("*.md"))]
 PARTS = re.compile(r"(^```\w+\n.*?^```$)", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def filled(text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
     """Run a page's Python in order, and put what it prints into the text blocks that follow."""
-    file, parts, printed = folder / "page.py", list[str](), ""
+    file, parts, printed = folder / "schedule.py", list[str](), ""
     space: dict[str, Any] = {"__name__": "page"}
     ran = False
     for part in PARTS.split(text):
@@ -101,6 +102,62 @@ def test_our_words_for_theirs_exist() -> None:
     assert {
         name for name in named if name not in known and not hasattr(fireiron, name) and not hasattr(pictures, name)
     } == set()
+
+
+def table(page: str, heading: str) -> list[list[str]]:
+    """Read the first table below a heading, its header left out."""
+    text = (ROOT / "notebooks" / page).read_text(encoding="utf-8")
+    below = text[text.index(f"{heading}\n") :].splitlines()
+    start = next(i for i, line in enumerate(below) if line.startswith("|---"))
+    rows: list[list[str]] = []
+    for line in below[start + 1 :]:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip() for cell in line.strip("|").split(" | ")])
+    return rows
+
+
+def test_the_language_table_names_every_decomposition_and_refinement() -> None:
+    rows = table("tables.md", "## Decompositions")
+    heads = {name for row in rows for name in re.findall(r"`(\w+)\(", row[0])} - {"microkernel"}
+    assert heads == public(matmul.MatMulChain, moves.MoveChain, elementwise.ElementwiseChain)
+    splits = (chain.SplitRefinements, matmul.SplitMatMul)
+    refinements = {"tile": (chain.TileRefinements,), "split": splits, "load": (chain.LoadRefinements,)}
+    named: dict[str, set[str]] = {}
+    for row in rows:
+        name = re.findall(r"`(\w+)\(", row[0])[0]
+        named.setdefault(name, set()).update(re.findall(r"`(\w+)\(", row[3]))
+    assert {name: refined for name, refined in named.items() if refined} == {
+        name: public(*classes) for name, classes in refinements.items()
+    }
+
+
+def test_the_strategies_exist() -> None:
+    for row in table("tables.md", "## Strategies"):
+        (name,) = re.findall(r"`(\w+)\(", row[0])
+        assert callable(getattr(fireiron, name))
+
+
+def test_the_verbs_exist() -> None:
+    rows = table("cli.md", "## Verbs")
+    called = {name for row in rows for name in re.findall(r"`(\w+)\(", row[0])} - {"schedule"}
+    assert called == public(Verbs) - {"lowered", "flops"}
+    commands = {name for row in rows for name in re.findall(r"`(\w+)`", row[1])}
+    assert commands == {name for name, verb in VERBS.items() if verb.schedules}
+
+
+@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+def test_layouts_are_as_stored(layout: str) -> None:
+    rows = {row[0].strip("`"): row for row in table("tables.md", "## Layouts")}
+    problem, extents = fireiron.matmul(64, 32, 16, layout=layout).matmul, {"M": 64, "N": 32, "K": 16}
+    for tensor, cell in ((problem.A, rows[layout][2]), (problem.B, rows[layout][3])):
+        ((name, first, second),) = re.findall(r"`(\w)\[(\w), (\w)\]`", cell)
+        stored = tuple(tensor.shape[axis] for axis in tensor.storage)
+        assert (name, stored) == (tensor.name, (extents[first], extents[second]))
+    words = rows[layout][1].strip("`")
+    assert fireiron.matmul(64, 32, 16, layout=words) == fireiron.matmul(64, 32, 16, layout=layout)
+    a, b = words.split(",")
+    assert [x.storage == (0, 1) for x in (problem.A, problem.B)] == [a == "row", b == "row"]
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,11 @@
-"""The README's code runs, its outputs are real, its tables name what exists, and its commands are those of CI."""
+"""The README is short, its picture and torch code are real, its commands run; the links of all pages lead somewhere.
+
+`test_docs.py` runs its Python.
+"""
 
 from __future__ import annotations
 
-import inspect
-import linecache
+import importlib.util
 import re
 import shlex
 from pathlib import Path
@@ -11,51 +13,14 @@ from typing import Any
 
 import pytest
 
-from fireiron.front import chain, elementwise, matmul, moves
 from fireiron.front.cli import main
-from fireiron.front.cli.options import VERBS
-from fireiron.front.verbs import Verbs
+from fireiron.show import pictures
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
-FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "notebooks").glob("*.md"))]
+FENCED = re.compile(r"^```([\w ]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCKS = tuple((kind, body) for kind, body in FENCED.findall(TEXT))
-PROSE = FENCED.sub("", TEXT)
-
-
-def public(*classes: type) -> set[str]:
-    """List the methods that classes define themselves."""
-    return {name for c in classes for name, x in vars(c).items() if inspect.isfunction(x) and not name.startswith("_")}
-
-
-def table(heading: str) -> list[list[str]]:
-    """Read the first table below a heading, its header left out."""
-    below = TEXT[TEXT.index(f"{heading}\n") :].splitlines()
-    start = next(i for i, line in enumerate(below) if line.startswith("|---"))
-    rows: list[list[str]] = []
-    for line in below[start + 1 :]:
-        if not line.startswith("|"):
-            break
-        rows.append([cell.strip() for cell in line.strip("|").split(" | ")])
-    return rows
-
-
-def run_blocks(blocks: tuple[tuple[str, str], ...], folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """Run Python blocks in order, in one namespace; list what was printed where a text block follows and differs."""
-    # Each block is written down, for errors print the line that a link stands on.
-    file, wrong = folder / "schedule.py", list[str]()
-    space: dict[str, Any] = {"__name__": "readme"}
-    for i, (kind, body) in enumerate(blocks):
-        if kind != "python":
-            continue
-        file.write_text(body, encoding="utf-8")
-        linecache.checkcache(str(file))
-        exec(compile(body, str(file), "exec"), space)
-        printed = capsys.readouterr().out.rstrip("\n")
-        shown = blocks[i + 1][1].rstrip("\n") if i + 1 < len(blocks) and blocks[i + 1][0] == "text" else ""
-        if printed != shown:
-            wrong.append(printed)
-    return wrong
 
 
 @pytest.fixture
@@ -67,21 +32,25 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_python_runs_and_prints_what_is_shown(nowhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert [kind for kind, _ in BLOCKS].count("text") >= 2
-    assert run_blocks(BLOCKS, nowhere, capsys) == []
+def commands(text: str) -> list[str]:
+    """List the commands in blocks of shell code; words in capitals stand for others."""
+    lines = [line for kind, body in FENCED.findall(text) if kind == "sh" for line in body.splitlines()]
+    return [line for line in lines if line.startswith("fireiron ") and not re.search(r" [A-Z]{2,} ", line)]
 
 
-def test_an_output_that_is_not_real_is_found(nowhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_blocks((("python", "print(1 + 1)\n"), ("text", "3\n")), nowhere, capsys) == ["2"]
-    with pytest.raises(ZeroDivisionError):
-        run_blocks((("python", "1 / 0\n"),), nowhere, capsys)
+ALL_COMMANDS = list(dict.fromkeys(line for page in PAGES for line in commands(page.read_text(encoding="utf-8"))))
 
 
-COMMANDS = [line for kind, body in BLOCKS if kind == "sh" for line in body.splitlines() if line.startswith("fireiron ")]
+def test_it_is_read_in_two_minutes() -> None:
+    assert len(TEXT.splitlines()) <= 200
+    first_screen = TEXT[: TEXT.index("\n## Install")]
+    assert "notebooks/pictures/tree.svg" in first_screen
+    assert "import torch" in first_screen
+    rows = [line for line in first_screen.splitlines() if line.startswith("| ") and "us |" in line]
+    assert len(rows) == 3
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", ALL_COMMANDS)
 def test_commands_run(command: str, nowhere: Path) -> None:
     # doctor's exit code says what the machine lacks.
     assert main(shlex.split(command)[1:]) == 0 or command == "fireiron doctor"
@@ -103,57 +72,46 @@ def test_ci_calls_the_test_command() -> None:
         assert any(line.startswith("step ") and step in line for line in lines), step
 
 
-def test_the_language_table_names_every_decomposition_and_refinement() -> None:
-    rows = table("## The language")
-    heads = {name for row in rows for name in re.findall(r"`(\w+)\(", row[0])} - {"microkernel"}
-    assert heads == public(matmul.MatMulChain, moves.MoveChain, elementwise.ElementwiseChain)
-    splits = (chain.SplitRefinements, matmul.SplitMatMul)
-    refinements = {"tile": (chain.TileRefinements,), "split": splits, "load": (chain.LoadRefinements,)}
-    named: dict[str, set[str]] = {}
-    for row in rows:
-        name = re.findall(r"`(\w+)\(", row[0])[0]
-        named.setdefault(name, set()).update(re.findall(r"`(\w+)\(", row[3]))
-    assert {name: refined for name, refined in named.items() if refined} == {
-        name: public(*classes) for name, classes in refinements.items()
-    }
+def test_the_picture_is_of_the_schedule_below(request: pytest.FixtureRequest) -> None:
+    (source,) = [body for kind, body in BLOCKS if kind == "python" and "def gemm(spec)" in body]
+    space: dict[str, Any] = {"__name__": "readme"}
+    exec(compile(source.replace("print(", "str("), "schedule.py", "exec"), space)
+    (target,) = re.findall(r"!\[[^]]*\]\(([^)]*)\)", TEXT)
+    now = pictures.decomposition(space["schedule"]).svg()
+    if request.config.getoption("--update-golden"):
+        (ROOT / target).write_text(now, encoding="utf-8")
+    assert (ROOT / target).read_text(encoding="utf-8") == now, "run pytest --update-golden, and look at the picture"
 
 
-def test_the_strategies_exist() -> None:
-    import fireiron
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+def test_the_torch_code_computes_a_layer_and_its_gradients() -> None:
+    import torch  # pyright: ignore[reportMissingImports]
 
-    for row in table("A **strategy** is a function from a Move to a finished Move, a lambda or one of these:"):
-        (name,) = re.findall(r"`(\w+)\(", row[0])
-        assert callable(getattr(fireiron, name))
+    if not torch.cuda.is_available():
+        pytest.skip("torch sees no GPU")
+    (source,) = [body for kind, body in BLOCKS if kind == "python torch"]
+    space: dict[str, Any] = {"__name__": "readme"}
+    exec(compile(source, "schedule.py", "exec"), space)
+    given = [space[name] for name in ("x", "weight", "bias")]
+    wide = [t.detach().double().requires_grad_() for t in given]
+    torch.nn.functional.gelu(torch.nn.functional.linear(*wide)).sum().backward()
+    for ours, exact in zip(given, wide, strict=True):
+        assert (ours.grad - exact.grad).norm() <= 0.01 * exact.grad.norm()
 
 
-def test_the_verbs_exist() -> None:
-    rows = table("### Verbs")
-    called = {name for row in rows for name in re.findall(r"`(\w+)\(", row[0])} - {"schedule"}
-    assert called == public(Verbs) - {"lowered", "flops"}
-    commands = {name for row in rows for name in re.findall(r"`(\w+)`", row[1])}
-    assert commands == {name for name, verb in VERBS.items() if verb.schedules}
-
-
-def test_links_lead_somewhere() -> None:
-    headings = {
-        re.sub(r"[^\w -]", "", h.lower()).strip().replace(" ", "-") for h in re.findall(r"^#+ (.*)$", PROSE, re.M)
-    }
-    targets = re.findall(r"\]\(([^)]+)\)", PROSE)
-    assert targets
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page: Path) -> None:
+    prose = FENCED.sub("", page.read_text(encoding="utf-8"))
+    targets = re.findall(r"\]\(([^)]+)\)", prose)
+    assert targets or page.stem != "README"
     for target in targets:
-        if target.startswith("#"):
-            assert target[1:] in headings
-        elif not target.startswith(("http://", "https://")):
-            assert (ROOT / target).exists(), target
-
-
-@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
-def test_layouts_are_as_stored(layout: str) -> None:
-    from fireiron import matmul as spec
-
-    rows = {row[0].strip("`"): row for row in table("### Layouts")}
-    problem, extents = spec(64, 32, 16, layout=layout).matmul, {"M": 64, "N": 32, "K": 16}
-    for tensor, cell in ((problem.A, rows[layout][1]), (problem.B, rows[layout][2])):
-        ((name, first, second),) = re.findall(r"`(\w)\[(\w), (\w)\]`", cell)
-        stored = tuple(tensor.shape[axis] for axis in tensor.storage)
-        assert (name, stored) == (tensor.name, (extents[first], extents[second]))
+        if target.startswith(("http://", "https://")):
+            continue
+        name, _, place = target.partition("#")
+        goal = (page.parent / name).resolve() if name else page
+        assert goal.exists(), target
+        assert goal.is_relative_to(ROOT), target
+        if place:
+            text = FENCED.sub("", goal.read_text(encoding="utf-8"))
+            headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+            assert place in {re.sub(r"[^\w -]", "", h.lower()).strip().replace(" ", "-") for h in headings}, target

@@ -17,6 +17,7 @@ from fireiron.base.link import here
 from fireiron.front.matmul import MatMulChain
 from fireiron.front.repeat import NUMBERS, Call, launches
 from fireiron.jit.arrays import is_torch
+from fireiron.language.storage_order import FIX, letters
 
 if TYPE_CHECKING:
     from fireiron.algebra.dtypes import DType
@@ -340,7 +341,7 @@ def gemm(
             contiguous. Leading dimensions are batches; `b` may have none, and then serves all of them.
         epilog: a function of the accumulator's expression and of `operands` by name, in the pointwise language.
         out: array to write; allocated where None, of a's element type (i32 for integers).
-        layout: as `matmul` takes it: the second letter is A's, T meaning A[K, M]; the first is B's, T meaning B[N, K].
+        layout: how a and b are stored, as `matmul` takes it: "row,col" or "TN" for a[M, K] and b[N, K].
         dtype: element type of both, where the arrays do not say it: `tf32` in f32; `i4`, `u4` and `b1` in bytes.
         stream: as a kernel takes it.
         schedule: makes a schedule of the spec; the best one known where None.
@@ -367,8 +368,9 @@ def gemm(
             result = launch(arrays, out, stream, operands)
             if result is not None:
                 return result
+    layout = _letters(layout)
     if key is None:
-        _check_call(a, b, out, layout, dtype, epilog, schedule)
+        _check_call(a, b, out, dtype, epilog, schedule)
         if 0 in (*a.shape, *b.shape):
             return _empty(a, b, out, layout, dtype, epilog, stream, schedule, operands)
     if epilog is not None or schedule is not None or operands or _is_view(a, b, out, dtype):
@@ -385,8 +387,22 @@ def gemm(
     return result
 
 
-def _check_call(a: Any, b: Any, out: Any, layout: object, dtype: object, *functions: object) -> None:
-    """Refuse what is no array, no layout, no element type or no function.
+def _letters(layout: object) -> str:
+    """Read a layout.
+
+    Raises:
+        CallError: `argument-kind`, `bad-layout`.
+    """
+    if not isinstance(layout, str):
+        raise refused("layout=", ("a text", "one of NN, NT, TN, TT in quotes"), layout, CallError)
+    try:
+        return letters(layout)
+    except ValueError as error:
+        raise CallError("bad-layout", str(error), fix=FIX, link=here()) from None
+
+
+def _check_call(a: Any, b: Any, out: Any, dtype: object, *functions: object) -> None:
+    """Refuse what is no array, no element type or no function.
 
     Raises:
         CallError: `requires-grad`, `not-an-array`, `argument-kind`. SpecError: `unknown-dtype`.
@@ -407,8 +423,6 @@ def _check_call(a: Any, b: Any, out: Any, layout: object, dtype: object, *functi
             find_dtype(dtype)
     except FireironError as error:
         raise error.located(here()) from None
-    if not isinstance(layout, str):
-        raise refused("layout=", ("a text", "one of NN, NT, TN, TT in quotes"), layout, CallError)
     for name, function in zip(("epilog=", "schedule="), functions, strict=True):
         if function is not None and not callable(function):
             raise refused(name, ("a function", "a function"), function, CallError)

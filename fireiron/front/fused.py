@@ -17,7 +17,7 @@ from fireiron.front.digest import digest
 from fireiron.front.fingerprint import fingerprint
 from fireiron.front.matmul import MatMulChain
 from fireiron.front.repeat import Call
-from fireiron.front.spec import LAYOUTS, MatMul
+from fireiron.front.spec import MatMul
 from fireiron.language.pointwise import Value, accumulator, cast_to, expression, parameter, read, simplified
 from fireiron.language.tensor import Tensor
 
@@ -66,8 +66,6 @@ def _prepared(
     schedule: Scheduler | None,
     operands: Mapping[str, Any],
 ) -> Call:
-    if layout not in LAYOUTS:
-        raise CallError("bad-layout", f"unknown layout {layout!r} of a product", fix="use " + ", ".join(LAYOUTS))
     if layout[1] == "T":
         a = a.swapaxes(-1, -2)
     if layout[0] == "T":

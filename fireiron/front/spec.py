@@ -21,9 +21,8 @@ from fireiron.language.atom import Product
 from fireiron.language.pointwise import Value, read, simplified
 from fireiron.language.residual import start
 from fireiron.language.specs import Coefficient, task_of
+from fireiron.language.storage_order import FIX, letters
 from fireiron.language.tensor import ColMajor, Matrix, RowMajor, Tensor, Vector
-
-LAYOUTS = ("NN", "NT", "TN", "TT")
 
 
 def _named(tensor: Tensor, name: str) -> Tensor:
@@ -103,8 +102,8 @@ def matmul(
         dtype: element type of A and B.
         acc: the accumulator's; f32 for 16- and 8-bit floats and tf32, i32 for integers by default.
         out: C's; `dtype` by default, i32 for integers, f32 for fp8 and tf32.
-        layout: how the row-major arrays lie. The second letter is A's, T meaning A[K, M]; the first is B's,
-            T meaning B[N, K].
+        layout: how A and B are stored, as "row,row", "row,col", "col,row" or "col,col" for A,B, or in letters: the
+            second letter is A's, T meaning A[K, M]; the first is B's, T meaning B[N, K].
         batch: number of products.
         groups: number of products that share the M rows of A and C, one after another; each has its own B[K, N]. The
             call takes `offsets` behind A and B: int32, for each group the row before which it ends
@@ -123,6 +122,8 @@ def matmul(
         >>> grouped = matmul(4096, 512, 256, "f16", groups=8).matmul
         >>> print(grouped.A, grouped.B, grouped.groups, grouped.C)
         A[4096, 256].f16.GL B[8, 256, 512].f16.GL offsets[8].i32.GL C[4096, 512].f16.GL
+        >>> matmul(64, 64, 32, layout="row,col") == matmul(64, 64, 32, layout="TN")
+        True
     """
     try:
         if batch is not None and groups is not None:
@@ -131,13 +132,15 @@ def matmul(
                 f"batch={batch} gives each product its own rows of A, and groups={groups} shares them out",
                 fix="give one of the two",
             )
-        if layout not in LAYOUTS:
-            raise SpecError("bad-layout", f"unknown layout {layout!r} of a product", fix="use " + ", ".join(LAYOUTS))
+        try:
+            stored = letters(layout)
+        except ValueError as error:
+            raise SpecError("bad-layout", str(error), fix=FIX) from None
         kind = find_dtype(dtype)
         result = find_dtype(out) if out is not None else default_result(kind)
-        a = Matrix(M, K, kind, ColMajor if layout[1] == "T" else RowMajor, name="A", batch=batch)
+        a = Matrix(M, K, kind, ColMajor if stored[1] == "T" else RowMajor, name="A", batch=batch)
         b = Matrix(
-            K, N, kind, ColMajor if layout[0] == "T" else RowMajor, name="B", batch=batch if groups is None else groups
+            K, N, kind, ColMajor if stored[0] == "T" else RowMajor, name="B", batch=batch if groups is None else groups
         )
         c = Matrix(M, N, result, name="C", batch=batch)
         ends = None if groups is None else Vector(groups, i32, name="offsets")

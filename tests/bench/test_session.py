@@ -1,4 +1,4 @@
-"""A session keeps its budget, writes case by case, and what it wrote becomes the README's table."""
+"""A session keeps its budget, writes case by case, and what it wrote becomes tables of the pages."""
 
 from __future__ import annotations
 
@@ -101,20 +101,24 @@ def test_options() -> None:
     assert main(["session", "--suites", "nosuch"]) == 2
 
 
-def test_the_readme_holds_what_was_measured(tmp_path: Path) -> None:
-    text = f"before\n{readme.BEGIN}\nold\n{readme.END}\nafter\n"
-    assert readme.NONE in readme.updated(text, tmp_path)
+def test_the_pages_hold_what_was_measured(tmp_path: Path) -> None:
+    begin, end = readme.MARKS
+    text = f"before\n{begin}\nold\n{end}\nafter\n"
+    assert readme.section(tmp_path) == readme.headline(tmp_path) == readme.NONE
     ran(tmp_path, ours=(Peer("best", ours=True),), peers=(Peer("peer"),))
-    new = readme.updated(text, tmp_path)
-    assert new.startswith("before\n")
-    assert new.endswith(f"{readme.END}\nafter\n")
+    new = readme.updated(text, readme.MARKS, readme.section(tmp_path))
+    assert new.startswith(f"before\n{begin}\n")
+    assert new.endswith(f"{end}\nafter\n")
     assert "On NVIDIA H200" in new
     assert "| `sgemm`: squares on CUDA cores | 3 |" in new
     assert "0.600 (0.60 to 0.60)" in new
-    assert readme.updated(new, tmp_path) == new
+    assert readme.updated(new, readme.MARKS, readme.section(tmp_path)) == new
     assert "| 64x64x32 f32 NN |" in readme.page(tmp_path)
     with pytest.raises(ValueError, match="has no"):
-        readme.updated("nothing", tmp_path)
+        readme.updated("nothing", readme.MARKS, "")
+    (tmp_path / "sgemm.jsonl").rename(tmp_path / "headline.jsonl")
+    assert "| 64x64x32 f32 NN | 50.0 us | 0.60 x |" in readme.headline(tmp_path)
+    assert readme.section(tmp_path) == readme.NONE  # the headline has a table of its own
 
 
 def test_the_tables_of_this_repository_are_current() -> None:

@@ -22,5 +22,5 @@ SpecError[bad-layout]: unknown layout 'XY' of a product
   --> test_unknown_layout.py:12:12
 12 |     return matmul(64, 64, 64, layout="XY")
    |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-fix: use NN, NT, TN, TT""",
+fix: use NN, TN, NT, TT, or words for A,B: row,row; row,col; col,row; col,col""",
     )

@@ -12,6 +12,7 @@ import attrs
 
 from fireiron.base.errors import FireironError, UsageError
 from fireiron.front.cli.problem import Problem, coefficient, dtypes, extent, setting, shape
+from fireiron.language.storage_order import letters
 from fireiron.tune.space import values_of
 
 if TYPE_CHECKING:
@@ -338,7 +339,8 @@ def _parser(name: str, target: Target | None, *, strict: bool = True) -> argpars
         spec.add_argument(
             "--dtype", type=told(dtypes), metavar="IN[:ACC[:OUT]]", help="element types, for example float16"
         )
-        spec.add_argument("--layout", choices=("NN", "NT", "TN", "TT"), help="the first letter is B's, the second A's")
+        about = "order of A and B: TN or row,col is A[M, K] and B[N, K] (default: NN, or row,row)"
+        spec.add_argument("--layout", type=told(letters), metavar="NN|NT|TN|TT", help=about)
         spec.add_argument("--batch", type=told(extent), metavar="N", help="number of products")
         spec.add_argument("--groups", type=told(extent), metavar="N", help="number of products that share the M rows")
         spec.add_argument("--alpha", type=told(coefficient), help="factor of the product, a number or a name")
