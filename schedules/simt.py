@@ -31,15 +31,18 @@ from fireiron import (
     staged,
 )
 
+# Floats that C lacks, as the functions that convert them call them.
+_NARROW = {"f16": "half", "bf16": "bf16", "tf32": "tf32", "e4m3": "e4m3", "e5m2": "e5m2"}
+
 
 def _dot(dtype: DType, out: DType) -> microkernel:
-    """Write the paper's dot.cu for one element type; 16-bit floats are added in f32, sums in 8 bits saturate."""
-    read = {"f16": "half_to_float({})", "bf16": "bf16_to_float({})"}.get(dtype.name, "{}")
-    write = {"f16": "float_to_half(sum)", "bf16": "float_to_bf16(sum)"}.get(out.name, "sum")
-    if out.kind == "int" and out.bits == 8:  # as every store to a narrower type
-        low, high = out.limits
-        write = f"min({high}, max({low}, sum))"
-    total = {"f64": "double", "i32": "int", "i8": "int", "u8": "int"}.get(dtype.name, "float")
+    """Write the paper's dot.cu for one element type; floats narrower than f32 are added in f32."""
+    total = "double" if dtype.name == "f64" else "int" if dtype.kind == "int" else "float"
+    read = f"{_NARROW[dtype.name]}_to_float({{}})" if dtype.name in _NARROW else "{}"
+    write = f"{total}_to_{_NARROW[out.name]}(sum)" if out.name in _NARROW else "sum"
+    if out.kind == "int":  # as every store: rounded, and saturated
+        write = {"double": "double_to_int(sum)", "float": "__float2int_rn(sum)"}.get(total, "sum")
+        write = f"saturate_{out.name}({write})" if out.bits == 8 else write
     a, b = read.format("A[k * A_col]"), read.format("B[k * B_row]")
     return microkernel(
         f"{total} sum = 0;\nfor (int k = 0; k < K; ++k) sum = sum + {a} * {b};\nC[0] = {write};",
@@ -55,7 +58,8 @@ def _dot_in_numpy(a: Any, b: Any, c: Any) -> Any:
     wide = np.float64 if a.dtype == np.float64 else np.int32 if a.dtype.kind in "iu" else np.float32
     total = a.astype(wide) @ b.astype(wide)
     if c.dtype.kind in "iu":
-        total = np.clip(total, np.iinfo(c.dtype).min, np.iinfo(c.dtype).max)
+        limits = np.iinfo(c.dtype)
+        total = np.clip(np.nan_to_num(np.rint(total.astype(np.float64))), limits.min, limits.max)
     return total.astype(c.dtype)
 
 

@@ -1,10 +1,26 @@
-"""Arguments of links: orders of tiles that count something."""
+"""Arguments of links: orders of tiles that count something, units that exist."""
 
 from __future__ import annotations
 
 from fireiron.base.errors import DecompositionError
 from fireiron.language.residual import Residual
 from fireiron.language.tensor import Grouped, Hilbert, TileOrder
+
+
+def units(most: int | None, resident: int) -> None:
+    """Refuse to give tiles to no units.
+
+    Raises:
+        DecompositionError: `level-units`.
+    """
+    if most is not None and most < 1:
+        raise DecompositionError(
+            "level-units", f"units={most} gives the tiles to nobody", fix="use 1 or more, or leave units to the tiles"
+        )
+    if resident < 0:
+        raise DecompositionError(
+            "level-units", f"resident={resident} is no number of blocks", fix="use 1 or more, or 0 to leave it free"
+        )
 
 
 def order(value: TileOrder, residual: Residual) -> None:

@@ -276,9 +276,10 @@ class TileRefinements(Chain):
             (m, n, k)(L) -> (m, n, k)(level)
 
         Raises:
-            DecompositionError: `level-nests`.
+            DecompositionError: `level-nests`, `level-units`.
         """
         self._check(rules.level_nests, self._before, level)
+        self._check(arguments.units, units, resident)
         return self._refine(level=level, units=units, resident=resident, link=here())
 
     def unroll(self: T_) -> T_:

@@ -235,7 +235,7 @@ def tma(span: int = 128, *, l2: Policy | None = None) -> Strategy:
             fix="use rows of 128, 64 or 32 bytes, or 0 for plain ones",
             link=here(),
         )
-    if l2 is not None and l2 not in POLICIES:
+    if l2 is not None and not (isinstance(l2, str) and l2 in POLICIES):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DecompositionError(
             "bulk-policy",
             f"tma({span}, l2={l2!r}): the L2 cache has no such policy",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TypeAlias, cast
+from typing import NoReturn, TypeAlias, cast
 
 import attrs
 
@@ -37,6 +37,10 @@ from fireiron.base.contract import asked, checked
 from fireiron.base.errors import SpecError
 from fireiron.base.link import here
 from fireiron.language.tensor import Tensor
+
+
+class ExpressionError(SpecError, AttributeError):
+    """Report an attribute that expressions do not have."""
 
 
 @attrs.frozen
@@ -134,6 +138,16 @@ class Value:
         from fireiron.language.trace import named
 
         return named(self, name)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise ExpressionError(
+            "bad-op",
+            f"an expression has no .{name}: functions of expressions stand before them",
+            fix="write exp(x), maximum(x, y), cast(x, 'f16') or another of fireiron's functions, or an operator",
+            link=here(),
+        )
 
     def __bool__(self) -> bool:
         raise SpecError(

@@ -11,7 +11,7 @@ from fireiron.algebra.dtypes import DType, f32
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.expr import Expr, Index, as_expr, simplest
 from fireiron.algebra.layout import Layout
-from fireiron.base.contract import checked_fields, checks, whole
+from fireiron.base.contract import checked_fields, checks, shown, whole
 from fireiron.base.errors import SpecError
 from fireiron.base.link import here
 from fireiron.base.names import named
@@ -189,9 +189,9 @@ def Matrix(
         >>> str(Matrix(1024, 512, "f16", name="X"))
         'X[1024, 512].f16.GL'
     """
-    if order not in (RowMajor, ColMajor):
+    if not isinstance(order, Order) or order not in (RowMajor, ColMajor):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise SpecError(
-            "bad-layout", f"unknown layout {order!r} of a matrix", fix="use RowMajor or ColMajor", link=here()
+            "bad-layout", f"unknown layout {shown(order)} of a matrix", fix="use RowMajor or ColMajor", link=here()
         )
     for extent in (rows, cols, *(() if batch is None else (batch,))):
         if not isinstance(extent, Expr | Integral):

@@ -10,6 +10,7 @@ import pytest
 
 from fireiron import matmul
 from fireiron.schedules import simt
+from tests.fuzz.judge import judge
 
 Right = Callable[..., Any]
 PRESETS = {"listing1": simt.listing1, "listing2": simt.listing2, "listing4": simt.listing4, "sgemm": simt.sgemm}
@@ -31,6 +32,14 @@ def test_right_in_every_layout(right: Right, name: str, layout: str) -> None:
 def test_right_for_every_dtype(right: Right, name: str, dtype: str) -> None:
     for size in ((128, 128, 16), (130, 67, 9)):
         right(PRESETS[name](matmul(*size, dtype)))
+
+
+@pytest.mark.parametrize("out", ["f16", "bf16", "tf32", "e4m3", "e5m2", "i8", "u8", "i32"])
+def test_listing1_converts_from_and_to_every_type(out: str) -> None:
+    for dtype in ("f64", "i8", out):
+        chain = f"simt.listing1(matmul(5, 6, 8, '{dtype}', arch='sm_89', out='{out}'))"
+        verdict = judge(chain, compiled=True)
+        assert (verdict.kind, verdict.compiled) == ("right", "yes"), f"{chain}: {verdict}"
 
 
 @pytest.mark.parametrize("size", [(256, 256, 64), (130, 67, 9)])

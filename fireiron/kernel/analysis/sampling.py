@@ -9,7 +9,8 @@ import attrs
 import numpy as np
 
 from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, ceil_div, evaluate, free, lt, substitute
-from fireiron.base.link import Link
+from fireiron.base.errors import CallError
+from fireiron.base.link import Link, here
 from fireiron.kernel.analysis.traffic import Array
 from fireiron.kernel.ir.statements import (
     BLOCK,
@@ -176,9 +177,32 @@ def reads_and_writes(statement: Call | Compute | Micro | Sync) -> tuple[tuple[Vi
 
 
 def typical_sizes(kernel: Kernel, given: Mapping[str, int] | None = None) -> dict[str, int]:
-    """Give every symbol a value: the given one, its typical one, else 1024 made to fit its bounds and multiple."""
+    """Give every symbol a value: the given one, its typical one, else 1024 made to fit its bounds and multiple.
+
+    Raises:
+        CallError: `size-range` where a value is none of the symbol's; `unknown-size` where no symbol has the name.
+    """
     sizes: dict[str, int] = {}
-    for symbol in symbols(kernel):
+    found = {symbol.name: symbol for symbol in symbols(kernel)}
+    for name, value in (given or {}).items():
+        symbol = found.get(name)
+        if symbol is None:
+            known = ", ".join(found)
+            raise CallError(
+                "unknown-size",
+                f"{kernel.name} has no size {name}",
+                fix=f"its sizes: {known}" if known else f"drop {name}=",
+                link=here(),
+            )
+        if not symbol.minimum <= value <= symbol.maximum or value % symbol.multiple_of:
+            many = f"multiples of {symbol.multiple_of}" if symbol.multiple_of > 1 else "whole numbers"
+            raise CallError(
+                "size-range",
+                f"{name} is {value}, and its values are {many} from {symbol.minimum} to {symbol.maximum}",
+                fix=f"give {name} one of these",
+                link=here(),
+            )
+    for symbol in found.values():
         value = max(TYPICAL if symbol.typical is None else symbol.typical, symbol.minimum)
         value = min(-(-value // symbol.multiple_of), symbol.maximum // symbol.multiple_of) * symbol.multiple_of
         sizes[symbol.name] = value

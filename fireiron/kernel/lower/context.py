@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
@@ -424,6 +425,9 @@ def _expanded(context: Context, written: Access) -> Access:
     )
 
 
+MOST_HELD = 1 << 16  # elements of a register tensor in a thread: even of single bits no registers hold more
+
+
 def register_view(context: Context, window: Window, state: State, user: str, opaque: str = "") -> View:
     """Find the registers of a window: defines the tensor's ownership at first use, resolves against it later.
 
@@ -435,10 +439,17 @@ def register_view(context: Context, window: Window, state: State, user: str, opa
         opaque: the opaque fragment that it takes the window for, if any.
 
     Raises:
-        DecompositionError: `ownership-conflict`, `opaque-fragment`.
+        DecompositionError: `ownership-conflict`, `opaque-fragment`, `register-elements`.
     """
     storage = window.storage
     written = register_access(window, state)
+    held = prod(written.extents) * written.count
+    if held > MOST_HELD:
+        raise DecompositionError(
+            "register-elements",
+            f"{user} takes {held} elements of {storage.name} in each thread, which has 255 registers",
+            fix="use smaller tiles or shorter chunks, or more threads",
+        ).located(state.link, state.path)
     wanted = _expanded(context, written)
     if storage.ownership is None:
         storage.ownership = Ownership(wanted, written, context.threads or 1, user, opaque, state.link)

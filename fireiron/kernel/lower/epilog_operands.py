@@ -77,7 +77,7 @@ def _load(tensor: Tensor, into: Storage, output: Window, state: State, context: 
     view = element(tensor, walk, output, state, context)
     if wide(tensor, walk, output, context):
         place = View(buffer_of(into), walk.first(walk.register), Layout(walk.width, 1), origin=walk.coordinates)
-        return walk.around((load_vector(tensor, view, place, walk, context, into.link),))
+        return walk.around((load_vector(tensor, view, place, walk, output, context, into.link),))
     place = View(buffer_of(into), walk.register, origin=walk.coordinates)
     mask = None if proves(walk.condition) else walk.condition
     body: Body = (Compute(place, Arg(0, tensor.dtype), (view,), mask, into.link),)

@@ -283,12 +283,19 @@ def wide(tensor: Tensor, walk: Visit, output: Window, context: Context) -> bool:
     return _width(tensor, len(output.axes), walk.along, walk.width, base, swapped(context)) == walk.width
 
 
-def load_vector(tensor: Tensor, source: View, into: View, walk: Visit, context: Context, link: Link | None) -> Call:
-    """Load what a tensor has for a visit's neighbours by one instruction, where they exist."""
+def load_vector(
+    tensor: Tensor, source: View, into: View, walk: Visit, output: Window, context: Context, link: Link | None
+) -> Call:
+    """Load what a tensor has for a visit's neighbours by one instruction, where they exist.
+
+    A dim of extent 1 is broadcast, unless the output has no more there: rows behind a single row read nothing.
+    """
     dtype, rank = tensor.dtype, len(walk.coordinates)
-    dims = [i + rank - len(tensor.shape) for i, extent in enumerate(tensor.shape) if extent != 1]
-    axes = [_exchanged(dim, rank) if swapped(context) else dim for dim in dims]
-    exists = walk.condition_of([axis for axis in axes if axis >= 0])
+    dims = {i + rank - len(tensor.shape): extent for i, extent in enumerate(tensor.shape)}
+    whole = output.storage.shape[-rank:]
+    exchanged = {dim: _exchanged(dim, rank) if swapped(context) else dim for dim in dims}
+    axes = [axis for dim, axis in exchanged.items() if axis >= 0 and (dims[dim] != 1 or whole[axis] == 1)]
+    exists = walk.condition_of(axes)
     atom = matching("Move", (walk.width,), (dtype, dtype), (GL, RF), Thread, context.arch)[0]
     source = attrs.evolve(
         source,
@@ -359,7 +366,7 @@ def lower_ops(
             continue
         vec = temporary(f"{tensor.name}_vec", tensor.dtype, walk.width, context)
         into = View(vec, as_expr(0), Layout(walk.width, 1))
-        loads += (load_vector(tensor, view, into, walk, context, link),)
+        loads += (load_vector(tensor, view, into, walk, output, context, link),)
         inputs.append(View(vec, walk.inner))
     dst = View(buffer_of(result), walk.register, origin=walk.coordinates)
     body = compute(dst, value.tree, tuple(inputs), mask if single else None, context, link)
