@@ -57,6 +57,7 @@ def run(words: Sequence[str], command: str = "") -> int:
     parser.add_argument("--seed", type=int, help="draw the shapes by this seed")
     parser.add_argument("--count", type=int, default=12, help="how many are drawn (12)")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out: it takes seconds a shape")
+    parser.add_argument("--plan", nargs="+", default=[], metavar="K=N", help="what the preset takes: stages=2 warps=16")
     parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results there")
     parser.add_argument("--arch", default="sm_90a", help="what to compile for without a GPU (sm_90a)")
     options = parser.parse_args(list(words))
@@ -67,10 +68,11 @@ def run(words: Sequence[str], command: str = "") -> int:
         shapes = drawn(options.seed, options.count)
     if options.shape:
         shapes = tuple((int(m), int(n)) for m, n in (word.split("x") for word in options.shape))
+    plan = {key: int(value) for key, value in (word.split("=") for word in options.plan)}
     why, machine, wrong = why_not_timed(), here(), False
     for m, n in shapes:
         for name in options.names or GIVEN:
-            line = _planned(name, m, n, options.arch) if why else _timed(name, m, n, not options.no_compile)
+            line = _planned(name, m, n, plan, options.arch) if why else _timed(name, m, n, plan, not options.no_compile)
             wrong |= bool(line.get("problem"))
             print(_words(line), flush=True)
             if options.output:
@@ -81,15 +83,15 @@ def run(words: Sequence[str], command: str = "") -> int:
     return int(wrong)
 
 
-def schedule(name: str, m: int, n: int) -> Any:
-    """Give the schedule of a program on m rows of n columns."""
+def schedule(name: str, m: int, n: int, plan: Mapping[str, int]) -> Any:
+    """Give the schedule of a program on m rows of n columns, by what the preset takes."""
     vectors = [Vector(n, "bf16", name=word) for word in ("gain", "bias")[: GIVEN[name]]]
     named = {} if name == "softmax" else {"eps": EPS}
-    return rows.row(getattr(rows, name)(Matrix(m, n, "bf16"), *vectors, **named))
+    return rows.row(getattr(rows, name)(Matrix(m, n, "bf16"), *vectors, **named), **plan)
 
 
-def _planned(name: str, m: int, n: int, arch: str) -> dict[str, Any]:
-    kernel = schedule(name, m, n).compile(arch)
+def _planned(name: str, m: int, n: int, plan: Mapping[str, int], arch: str) -> dict[str, Any]:
+    kernel = schedule(name, m, n, plan).compile(arch)
     return {"program": f"{name} {m}x{n}", "registers": kernel.resources.registers}
 
 
@@ -107,14 +109,14 @@ def _eager(torch: Any, name: str) -> Callable[..., Any]:
     }[name]
 
 
-def _timed(name: str, m: int, n: int, compiles: bool) -> dict[str, Any]:
+def _timed(name: str, m: int, n: int, plan: Mapping[str, int], compiles: bool) -> dict[str, Any]:
     """Check against f64, then time ours, a copy and the peers."""
     from .timer import TorchTimer
 
     torch = torch_module()
-    line: dict[str, Any] = {"program": f"{name} {m}x{n}", "nbytes": 4 * m * n}
+    line: dict[str, Any] = {"program": f"{name} {m}x{n}", "nbytes": 4 * m * n, **({"plan": dict(plan)} if plan else {})}
     try:
-        kernel = schedule(name, m, n).compile()
+        kernel = schedule(name, m, n, plan).compile()
     except FireironError as error:
         return {**line, "problem": str(error).splitlines()[0]}
     given = [torch.randn(m, n, device="cuda").to(torch.bfloat16)]

@@ -1,15 +1,20 @@
 """Schedules for rows: softmax and the norms, read once and written once, a row kept in registers.
 
-A row goes to some lanes of a warp, to a warp, or to the warps of a block, by its width; wider rows go through registers
-chunk by chunk, and are read again for each fold that needs the one before it.
+A row goes to some lanes of a warp, to a warp, to the warps of a block or of a cluster, by its width. Blocks with a row
+each are persistent: the next rows are on their way to shared memory while a row is folded, and what is read for every
+row (gain, bias) stays there. Wider rows go through registers chunk by chunk, once for each fold that needs another.
 """
 
 from __future__ import annotations
 
 from math import gcd
+from typing import Any
+
+import attrs
 
 from fireiron import (
     RF,
+    SH,
     Block,
     FireironError,
     Group,
@@ -18,6 +23,7 @@ from fireiron import (
     Value,
     Warp,
     by_cluster,
+    cp_async,
     mean,
     mean_and_variance,
     preset,
@@ -35,11 +41,16 @@ from fireiron import (
 LANES = 32
 VECTOR_NBYTES = 16
 MOST_OF_A_WARP = 2048  # bytes of a row that one warp keeps
-MOST_BLOCKS = 8  # of a cluster
-MOST_WARPS = 16
+MOST_WARPS = 32
 BYTES_OF_A_LANE = 64  # of a row, where warps enough for that are at hand
-MOST_OF_A_LANE = 128  # bytes of a row that one lane keeps where a block has the row
-REGISTERS = 112  # of a thread, for tensors
+REGISTERS = 65536  # of a block
+MOST_REGISTERS = 128  # of a thread
+OTHERS = 16  # of a thread: addresses, folds
+MOST_THREADS = 1024  # of an SM, with the registers that a row takes
+MOST_STAGES = 4
+FOLDS = 12 << 10  # bytes of an SM's shared memory that folds and the system take
+SHARED = {80: 164 << 10, 87: 164 << 10, 90: 228 << 10, 100: 228 << 10, 103: 228 << 10, 110: 228 << 10}  # bytes of an SM
+IN_FLIGHT = 40 << 10  # bytes that an SM reads ahead: 2.1 us of its share of the memory's rate
 
 
 @program(x="m n")
@@ -86,7 +97,9 @@ def add_layernorm(x: Value, residual: Value, gain: Value, bias: Value, eps: floa
 
 
 @preset
-def row(spec: ProgramChain, warps: int = 0, blocks: int = 0, rows: int = 0, resident: int = 0) -> ProgramChain:
+def row(
+    spec: ProgramChain, warps: int = 0, blocks: int = 0, rows: int = 0, resident: int = 0, stages: int = 0
+) -> ProgramChain:
     """Schedule a program that folds the columns of rows: a row stays in registers between its folds.
 
     Args:
@@ -95,10 +108,13 @@ def row(spec: ProgramChain, warps: int = 0, blocks: int = 0, rows: int = 0, resi
         blocks: of a cluster that has a row, 0 for what its width asks for.
         rows: of a block whose warps have rows of their own, 0 for as many as four warps take.
         resident: blocks of an SM that the compiler's register budget should allow, 0 where it is free.
+        stages: rows that a persistent block has in shared memory, the next ones on their way; 1 for blocks of one row
+            each, 0 for what the bytes in flight ask for.
     """
     column, lines = _dims(spec)
     width = spec.residual.extents[column]
-    inputs = [o for o in spec.residual.operands if column in o.dims and len(o.dims) > 1 and o.role in _inputs(spec)]
+    read = [o for o in spec.residual.operands if column in o.dims and o.role in _inputs(spec)]
+    inputs = [o for o in read if len(o.dims) > 1]
     nbytes = max(o.dtype.nbytes for o in inputs)
     assert isinstance(width, int)
     lane = gcd(width, VECTOR_NBYTES // nbytes)
@@ -108,19 +124,119 @@ def row(spec: ProgramChain, warps: int = 0, blocks: int = 0, rows: int = 0, resi
         of_block = {**single, lines[-1]: rows or 4 * LANES // lanes}
         chain = spec.tile(**of_block).to(Block, resident=resident).tile(**single).to(Group(Thread, lanes))
     else:
-        most = MOST_WARPS * LANES * _of_a_lane(spec, column)  # bytes of a row's part that a block keeps
-        cluster = blocks or (_power(-(-width * nbytes // most), MOST_BLOCKS) if _has_clusters(spec) else 1)
-        part = -(-width // cluster) * nbytes
-        ways = warps or (MOST_WARPS if part > most else _power(-(-part // (LANES * BYTES_OF_A_LANE)), MOST_WARPS))
+        sizes = [o.dtype.nbytes for o in inputs], [o.dtype.nbytes for o in read if len(o.dims) == 1]
+        copied = _since(spec, 80) and all(o.tensor.aligned(max(1, 4 // o.dtype.nbytes)) for o in read)
+        part = _part(spec, column, lane, sizes if copied else ([], []), warps, blocks)
+        stages = stages or part.stages
         chain = spec.tile(**single).to(Block, resident=resident)
-        if cluster > 1:
-            chain = chain.split(column, ways=cluster, multiple_of=lane).parallel(Block, reduce=by_cluster())
-        if part > most:
-            chain = chain.split(**{column: most * ways // MOST_WARPS // nbytes})
-        chain = chain.split(column, ways=max(2, ways), multiple_of=lane).parallel(Warp)
+        if stages > 1:
+            chain = chain.persistent().pipeline(stages)
+        if part.blocks > 1:
+            chain = chain.split(column, ways=part.blocks, multiple_of=lane).parallel(Block, reduce=by_cluster())
+        if part.chunk:
+            for operand in inputs if part.stages else ():
+                chain = chain.load(operand.role, SH, cp_async())
+            chunk: dict[str, Any] = {column: part.chunk}
+            chain = chain.split(**chunk)
+        chain = chain.split(column, ways=part.warps, multiple_of=lane).parallel(Warp)
+        for operand in read if stages > 1 and not part.chunk else ():
+            chain = chain.load(operand.role, SH, cp_async())
     for operand in inputs:
         chain = chain.load(operand.role, RF, vector())
     return chain.epilog(memory=RF).done()
+
+
+@attrs.frozen
+class Part:
+    """Say how a row is cut, and where it waits.
+
+    Args:
+        blocks: of the cluster that has the row.
+        warps: of each of them.
+        stages: rows of a block's ring; 1 for one row in shared memory at most, 0 for none there.
+        chunk: columns that a block's registers take at a time, 0 for all of its part.
+    """
+
+    blocks: int
+    warps: int
+    stages: int
+    chunk: int = 0
+
+
+def _part(
+    spec: ProgramChain, column: str, lane: int, sizes: tuple[list[int], list[int]], warps: int, blocks: int
+) -> Part:
+    """Cut a row: as few blocks as keep it in registers, and warps enough to fill an SM.
+
+    Args:
+        spec: the program.
+        column: the dim of a row.
+        lane: elements of a vector.
+        sizes: bytes of an element of the inputs with rows, and of those of a value a column, as far as both can be
+            copied to shared memory.
+        warps, blocks: what the author wants, or 0.
+    """
+    width = spec.residual.extents[column]
+    assert isinstance(width, int)
+    cost, (rows, columns) = _registers(spec, column), sizes
+    shared = SHARED.get(_number(spec), 100 << 10) - FOLDS
+    clusters = [n for n in (1, 2, 4, 8) if n == 1 or _since(spec, 90)]
+    part = Part(1, 1, 0)
+    for count in [blocks] if blocks else clusters:
+        of_block = -(-width // (count * lane)) * lane
+        each, kept = of_block * sum(rows), of_block * sum(columns)
+        wanted = warps or max(2, _power(-(-of_block * max(rows or [4]) // (LANES * BYTES_OF_A_LANE)), MOST_WARPS))
+        stages = _stages(shared, wanted, each, kept) if rows else 0
+        while not warps and wanted < MOST_WARPS and stages > 1 and shared // (2 * each + kept) * wanted < MOST_WARPS:
+            wanted *= 2
+        registers = min(MOST_REGISTERS, REGISTERS // (wanted * LANES)) - OTHERS
+        held = int(registers / cost) // lane * lane  # elements of a lane
+        if of_block <= held * wanted * LANES:
+            return Part(count, wanted, stages)
+        kept_whole = stages or (1 if rows and each <= shared else 0)
+        part = Part(count, wanted, kept_whole, max(held, lane) * wanted * LANES)
+    return part
+
+
+def _stages(shared: int, warps: int, each: int, kept: int) -> int:
+    """Count the rows of a block's ring: an SM's blocks together have as many bytes on their way as hide the latency.
+
+    Args:
+        shared: bytes of an SM.
+        warps: of a block.
+        each: bytes of a row in its part.
+        kept: bytes there that are read for every row. Without room for two rows beside them there is no ring.
+    """
+    for blocks in range(MOST_THREADS // (warps * LANES), 0, -1):
+        stages = min(MOST_STAGES, 1 + -(-IN_FLIGHT // (blocks * each)))
+        if blocks * (stages * each + kept) <= shared:
+            return stages
+    return 2 if 2 * each + kept <= shared else 0
+
+
+def _registers(spec: ProgramChain, column: str) -> float:
+    """Give the registers that one column takes of its thread where most of its values are held at once.
+
+    Arrays are packed; results that several steps read are f32.
+    """
+    steps, outputs = spec.computed.steps, {t.name for t in spec.computed.outputs}
+    read = {o.role: o for o in spec.residual.operands if column in o.dims and o.role in _inputs(spec)}
+    rows = sum(o.dtype.nbytes for o in read.values() if len(o.dims) > 1) / 4
+    columns = sum(o.dtype.nbytes for o in read.values() if len(o.dims) == 1) / 4
+    made = [out for step in steps for out in step.outs if any(d.name == column for d in out.dims)]
+    readers = {out.name: [s for s in steps if any(r.name == out.name for r in s.reads)] for out in made}
+    stored = sum(out.dtype.nbytes for out in made if out.name in outputs and not readers[out.name]) / 4
+    between = (
+        sum(
+            out.dtype.nbytes
+            for out in made
+            if readers[out.name] and (out.name in outputs or len(readers[out.name]) > 1)
+        )
+        / 4
+    )
+    last = [s for s in steps if any(out.name in outputs and not readers[out.name] for out in s.outs if out in made)]
+    again = any(r.name in {o.tensor.name for o in read.values() if len(o.dims) > 1} for s in last for r in s.reads)
+    return max(rows + between, between + columns + stored + (rows if again else 0), 0.5)
 
 
 def _power(wanted: int, most: int) -> int:
@@ -134,24 +250,13 @@ def _lanes(vectors: int) -> int:
     return min(fits, key=lambda n: -(-vectors // n) * n)
 
 
-def _has_clusters(spec: ProgramChain) -> bool:
-    """Say whether blocks may be a cluster, as far as the program says for which architecture it is."""
-    arch = spec.program.arch
-    return arch is None or int("".join(c for c in arch if c.isdigit())) >= 90
+def _number(spec: ProgramChain) -> int:
+    """Give the number of the architecture that the program is for; Hopper's where it leaves that open."""
+    return int("".join(c for c in spec.program.arch or "90" if c.isdigit()))
 
 
-def _of_a_lane(spec: ProgramChain, column: str) -> int:
-    """Give the bytes of one tensor that a lane of the largest block keeps, so that all tensors fit into its registers.
-
-    An element takes a register of each tensor: threads compute in f32.
-    """
-    made = {out.name for step in spec.computed.steps for out in step.outs if any(d.name == column for d in out.dims)}
-    tensors = made | {o.role for o in spec.residual.operands if column in o.dims}
-    nbytes = max(o.dtype.nbytes for o in spec.residual.operands)
-    kept = MOST_OF_A_LANE
-    while kept > VECTOR_NBYTES and len(tensors) * (kept // nbytes) > REGISTERS:
-        kept //= 2
-    return kept
+def _since(spec: ProgramChain, number: int) -> bool:
+    return _number(spec) >= number
 
 
 def _inputs(spec: ProgramChain) -> set[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from fireiron.algebra.expr import Index, ceil_div, simplest
 from fireiron.base.errors import DecompositionError
 from fireiron.check.limits import MAX_CLUSTER
-from fireiron.language.decompositions import ByCluster, Decomposition, InOrder, Reduction, Results, Split
+from fireiron.language.decompositions import ByCluster, Decomposition, InOrder, Reduction, Results, Split, Tile
 from fireiron.language.levels import Block, Kernel, Level, Memory
 from fireiron.language.residual import Residual
 from fireiron.language.steps import Program
@@ -68,6 +68,24 @@ def split(
         return name, chunk, None
     assert ways is not None
     return name, simplest(ceil_div(extent, ways * multiple_of) * multiple_of), ways
+
+
+def pipeline(link: Tile, stages: int) -> None:
+    """Refuse rings without a second slot, and tiles that no loop visits.
+
+    Raises:
+        DecompositionError: `pipeline-stages`, `pipeline-loop`.
+    """
+    if stages < 2:
+        raise DecompositionError(
+            "pipeline-stages", f"a pipeline of {stages} stages has no slot to load ahead into", fix="use 2 or more"
+        )
+    if link.level is not None and not link.persistent:
+        raise DecompositionError(
+            "pipeline-loop",
+            f"each {link.level} takes one tile: there is no later one whose loads could run ahead",
+            fix="refine the tile by persistent() first, or pipeline a tile without a level, below it",
+        )
 
 
 def readable(program: Program, operand: Tensor | str) -> None:

@@ -17,7 +17,7 @@ from fireiron.front.chain import Chain, LoadRefinements, SplitRefinements, Strat
 from fireiron.front.moves import MoveChain, conform
 from fireiron.front.verbs import Verbs
 from fireiron.language import steps
-from fireiron.language.decompositions import Decomposition, InOrder, Reduction, Results, Split
+from fireiron.language.decompositions import Decomposition, InOrder, Reduction, Results, Split, Tile
 from fireiron.language.levels import GL, RF, Level, Memory
 from fireiron.language.residual import move_of, start
 from fireiron.language.specs import task_of
@@ -133,6 +133,31 @@ class ProgramChain(Verbs, Chain):
 
 class TiledProgram(TileRefinements, ProgramChain):
     """A program whose last link is a tile."""
+
+    def pipeline(self, stages: int) -> TiledProgram:
+        """Load the inputs that go to SH below `stages - 1` tiles ahead, in as many ring slots.
+
+        The tile is a loop: persistent, or a tile without a level. What does not move with the tiles is loaded once.
+
+        Args:
+            stages: slots, 2 or more.
+
+        Raises:
+            DecompositionError: `pipeline-stages`, `pipeline-loop`; `pipeline-empty` when the schedule is finished.
+
+        Example:
+            >>> from fireiron import RF, SH, Block, Matrix, Warp, cp_async, vector
+            >>> from fireiron.schedules.rows import softmax
+            >>> rows = softmax(Matrix(4096, 4096, "f16")).tile(m=1).to(Block).persistent().pipeline(2)
+            >>> rows = rows.split("n", ways=8).parallel(Warp).load("x", SH, cp_async()).load("x", RF, vector())
+            >>> print(rows.epilog(memory=RF).done().lowered().shared_nbytes)
+            18432
+        """
+        self._check(rules.pipeline, stages, 0, 2)
+        (*_, link) = self.links
+        assert isinstance(link, Tile)
+        self._check(program_rules.pipeline, link, stages)
+        return self._refine(stages=stages, link=here())
 
 
 class SplitProgram(SplitRefinements, ProgramChain):

@@ -21,5 +21,18 @@ def test_a_cluster_shares_a_row(gpu: int, blocks: int) -> None:
     verified(rows.row(rows.softmax(Matrix(37, 8000, "f16")), blocks=blocks, warps=4))
 
 
+@pytest.mark.parametrize("stages", [1, 2, 4])
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_rows_on_their_way(gpu: int, blocks: int, stages: int) -> None:
+    """Blocks loop over rows: there are more of them than run at once."""
+    gain, bias = Vector(8200, "bf16", name="gain"), Vector(8200, "bf16", name="bias")
+    verified(rows.row(rows.layernorm(Matrix(2000, 8200, "bf16"), gain, bias), blocks=blocks, stages=stages))
+
+
+@pytest.mark.parametrize("width", [32768, 262144])
+def test_rows_of_the_widest(gpu: int, width: int) -> None:
+    verified(rows.row(rows.rms_norm(Matrix(200, width, "bf16"), Vector(width, "bf16", name="gain"))))
+
+
 def test_a_wide_row(gpu: int) -> None:
     verified(rows.row(rows.softmax(Matrix(5, 100000, "f16"))))

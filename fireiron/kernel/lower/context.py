@@ -37,6 +37,7 @@ from fireiron.language.residual import Residual
 from fireiron.language.specs import Spec
 
 if TYPE_CHECKING:
+    from fireiron.kernel.lower.ahead import Ahead
     from fireiron.kernel.lower.flow import Flow
     from fireiron.kernel.lower.steps import Progress
 
@@ -108,6 +109,7 @@ class Context:
         owner: the level whose units each own a whole tile of C: Block, or that of the units in turn.
         maps: tensor maps by tensor, box and span.
         prologue: what the role that computes runs once, before all else.
+        last: what all threads of a program run once, behind all else.
         busy: under which condition the unit that computes has anything to compute, None for always.
         zeroed: accumulators that their first MatMul takes for zero, so that nothing initialises them.
         ways: blocks that share each tile of C, which they split K for; this block is number `way` of those for number
@@ -156,6 +158,7 @@ class Context:
     skipped: Expr = attrs.field(factory=lambda: as_expr(0))
     owner: Level = Block
     prologue: list[Statement] = attrs.field(factory=list[Statement])
+    last: list[Statement] = attrs.field(factory=list[Statement])
     busy: Expr | None = None
     zeroed: set[str] = attrs.field(factory=set[str])
     maps: dict[tuple[str, tuple[int, ...], int], TensorMap] = attrs.field(
@@ -242,6 +245,7 @@ class State:
         path: the links that led here, in words.
         link: where the last of them was written.
         flow: the pipeline around this place whose loop one below may take over.
+        ahead: the loop over tiles around this place, where loads to shared memory run ahead in it.
         drained: the level whose units have, in this trip, waited for all their bulk stores of the trips before.
     """
 
@@ -266,6 +270,7 @@ class State:
     path: str = ""
     link: Link | None = None
     flow: Flow | None = None
+    ahead: Ahead | None = None
     drained: Level | None = None
 
     @property

@@ -317,7 +317,8 @@ def _over_cluster(opened: Open, table: Table, state: State, context: Context) ->
     count, _, group, seat = _seated(opened, table)
     (first, *_) = opened.storages
     size, lane = first.size, Var(THREAD, len(table.kept)) % LANES
-    shared = [_staging(opened, s, count * LANES * size, context, "cluster") for s in opened.storages]
+    turn = _turn(opened, context)
+    shared = [_staging(opened, s, count * LANES * size, context, "cluster", turn) for s in opened.storages]
     others = [View(temporary("other", s.dtype, 1, context), as_expr(0)) for s in opened.storages]
 
     def place(r: Expr) -> Expr:
@@ -325,7 +326,7 @@ def _over_cluster(opened: Open, table: Table, state: State, context: Context) ->
 
     def put(r: Expr) -> Body:
         return tuple(
-            Compute(View(to, place(r)), Arg(0, to.dtype), (View(buffer_of(s), r),), link=opened.link)
+            Compute(_in_turn(to, place(r), turn), Arg(0, to.dtype), (View(buffer_of(s), r),), link=opened.link)
             for to, s in zip(shared, opened.storages, strict=True)
         )
 
@@ -334,7 +335,7 @@ def _over_cluster(opened: Open, table: Table, state: State, context: Context) ->
 
         def of_block(peer: Expr) -> Body:
             taken = tuple(
-                Call(load_of_peer(source.dtype), (View(source, place(r), peer=peer), other), link=opened.link)
+                Call(load_of_peer(source.dtype), (_in_turn(source, place(r), turn, peer), other), link=opened.link)
                 for other, source in zip(others, shared, strict=True)
             )
             return (*taken, *together(held, opened.fold.combine, (*held, *others), None, context, opened.link))
@@ -343,22 +344,47 @@ def _over_cluster(opened: Open, table: Table, state: State, context: Context) ->
 
     left = _each(first, context, put)
     name = shared[0].name
+    if turn is None and (context.persistent or opened.loops):
+        end: Body = (Sync(Cluster, f"{name} is read before it is overwritten", opened.link),)
+    else:  # the barrier of the next trip stands between these reads and the writes of the trip behind it
+        end = ()
+        context.last = [Sync(Cluster, "peers have read what this block shares before it ends", opened.link)]
     body = (
         left if proves(eq(seat, 0)) else (If(eq(seat, 0), left),),
         (Sync(Cluster, f"{name} is written before peers read it", opened.link),),
         begin(opened, context),
         _each(first, context, get),
-        (Sync(Cluster, f"{name} is read before it is overwritten", opened.link),),
+        end,
     )
     title = f"{opened.step.name} over {context.joined} blocks of a cluster"
     return (Region(title, tuple(x for part in body for x in part), state.path, opened.link),)
 
 
-def _staging(opened: Open, storage: Storage, total: Expr, context: Context, word: str) -> Buffer:
+def _turn(opened: Open, context: Context) -> Expr | None:
+    """Count the trips of the only loop around a fold, by which its staging alternates between two slots.
+
+    The barrier between a trip's writes and reads then also stands between the reads of the trip before and the writes
+    of the next one, to the same slot.
+    """
+    around: list[Expr] = [x.var for x in opened.loops if not x.unrolled]
+    around += [context.trip] if context.persistent else []
+    return around[0] if len(around) == 1 and len(opened.loops) <= 1 else None
+
+
+def _in_turn(buffer: Buffer, place: Expr, turn: Expr | None, peer: Expr | None = None) -> View:
+    """Give a place in staging, in the slot of this trip."""
+    if turn is None:
+        return View(buffer, place, peer=peer)
+    return View(buffer, place + turn % buffer.slots * buffer.size, slot=turn, peer=peer)
+
+
+def _staging(
+    opened: Open, storage: Storage, total: Expr, context: Context, word: str, turn: Expr | None = None
+) -> Buffer:
     """Make shared memory through which states go; of a cluster, whose barriers stand beside it, a guarded one."""
     made = Storage(
         context.name(f"{storage.name}_{word}"), SH, storage.dtype, (), (1,), total, Block,
-        guarded=word == "cluster", link=opened.link,
+        slots=1 if turn is None else 2, guarded=word == "cluster", link=opened.link,
     )  # fmt: skip
     context.storages[made.name] = made
     return buffer_of(made)
@@ -372,13 +398,14 @@ def _over_warps(opened: Open, table: Table, state: State, context: Context) -> B
     lane = Var(THREAD, len(table.kept)) % LANES
     (first, *_) = opened.storages
     size = first.size
-    shared = [_staging(opened, s, count * ways * LANES * size, context, "sh") for s in opened.storages]
+    turn = _turn(opened, context)
+    shared = [_staging(opened, s, count * ways * LANES * size, context, "sh", turn) for s in opened.storages]
     others = [View(temporary("other", s.dtype, 1, context), as_expr(0)) for s in opened.storages]
 
     def put(r: Expr) -> Body:
         place = ((group * ways + seat) * size + r) * LANES + lane
         return tuple(
-            Compute(View(to, place), Arg(0, to.dtype), (View(buffer_of(s), r),), link=opened.link)
+            Compute(_in_turn(to, place, turn), Arg(0, to.dtype), (View(buffer_of(s), r),), link=opened.link)
             for to, s in zip(shared, opened.storages, strict=True)
         )
 
@@ -388,7 +415,7 @@ def _over_warps(opened: Open, table: Table, state: State, context: Context) -> B
         def of_seat(w: Expr) -> Body:
             place = ((group * ways + w) * size + r) * LANES + lane
             taken = tuple(
-                Compute(other, Arg(0, source.dtype), (View(source, place),), link=opened.link)
+                Compute(other, Arg(0, source.dtype), (_in_turn(source, place, turn),), link=opened.link)
                 for other, source in zip(others, shared, strict=True)
             )
             return (*taken, *together(held, opened.fold.combine, (*held, *others), None, context, opened.link))

@@ -93,7 +93,7 @@ def lower(
     state = start_program(spec, state, context) if isinstance(spec, Program) else _with_windows(spec, state, context)
     taken = set(context.names)
     body = lower_links(links, state, context)
-    alone = (*set_up(context), *context.lets, *body, *settle(body))
+    alone = (*set_up(context), *context.lets, *body, *settle(body), *context.last)
     body = part(links, state, context, body, taken) if context.rings else alone
     buffers, shared = allocate(tuple(s for s in context.storages.values() if s.tensor is None), body)
     body, barriers, shared = place_barriers(body, context, shared)

@@ -266,6 +266,7 @@ def _lower_active(state: State, context: Context, recur: Recur, keep: bool = Fal
     _read_where_written(progress, state.link)
     state, loads = _auto_loads(state, context)
     body: Body = ()
+    ahead: dict[Load, int] = {}  # how much of the body stands before each load: it stands right before its first reader
     outputs = {t.name for t in progress.program.outputs}
     pending: dict[str, Step] = {}  # expressions that are computed where they are read
     for step in progress.active:
@@ -277,14 +278,16 @@ def _lower_active(state: State, context: Context, recur: Recur, keep: bool = Fal
         if step.fold is None and step.outs[0].name not in outputs and len(readers) <= 1 and alike and not later:
             pending[step.outs[0].name] = step
             continue
-        made, state = _lower_step(_inlined(step, pending), state, context, recur)
+        whole = _inlined(step, pending)
+        read = named_reads(progress.program, whole)
+        ahead.update({link: len(body) for link in loads if link not in ahead and link.role in read})
+        made, state = _lower_step(whole, state, context, recur)
         body += made
-    ahead: Body = ()
-    for link in loads:
+    for link, place in reversed(ahead.items()):  # places rise: what stands before one stays where it is
         before, storage = loads[link]
         copied = lower_copy(link, before, storage, None, context, recur)
-        ahead += (*copied.start, *copied.finish)
-    return (*ahead, *body), state
+        body = (*body[:place], *copied.start, *copied.finish, *body[place:])
+    return body, state
 
 
 def _auto_loads(state: State, context: Context) -> tuple[State, dict[Load, tuple[State, Storage]]]:

@@ -26,6 +26,7 @@ from fireiron.check.limits import MAX_CLUSTER
 from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.ir.rewrite import mentions
 from fireiron.kernel.ir.statements import BLOCK, BLOCKS, RANK, For, If, Let, Region
+from fireiron.kernel.lower.ahead import Ahead, lower_ahead
 from fireiron.kernel.lower.context import Body, Context, State, descend, units_of
 from fireiron.kernel.lower.epilog import lower_epilog
 from fireiron.kernel.lower.groups import OpenGroups, open_groups, reached
@@ -60,7 +61,7 @@ from fireiron.language.decompositions import (
     Tile,
     Widest,
 )
-from fireiron.language.levels import Block, Cluster, Kernel, Warp
+from fireiron.language.levels import SH, Block, Cluster, Kernel, Warp
 from fireiron.language.residual import apply
 from fireiron.language.specs import BATCH
 from fireiron.language.tensor import ColMajor, RowMajor, TileOrder
@@ -95,6 +96,8 @@ def lower_links(links: Sequence[Decomposition], state: State, context: Context) 
                 return lower_parallel(link, rest, state, context, lower_links)
             case Split():
                 return lower_split(link, rest, state, context, lower_links)
+            case Load() if state.ahead is not None and link.memory == SH:
+                return lower_ahead(link, rest, state, context, lower_links)
             case Load():
                 return lower_load(link, rest, state, context, lower_links)
             case Prolog(role):
@@ -151,6 +154,8 @@ def _loop_tile(
     state: State,
     context: Context,
 ) -> Body:
+    if link.stages > 1 and state.progress is not None:
+        return _loop_ahead(link, parts, order, rest, state, context)
     dims = list(parts)
     if order is ColMajor:
         dims.reverse()
@@ -177,6 +182,25 @@ def _loop_tile(
     for var, trips in reversed(loops):
         body = (For(var, trips, body, link.unrolled, kind="tiles"),)
     return body
+
+
+def _loop_ahead(
+    link: Tile,
+    parts: dict[str, Cut],
+    order: TileOrder,
+    rest: Sequence[Decomposition],
+    state: State,
+    context: Context,
+) -> Body:
+    """Loop over tiles whose loads run ahead: one loop, whatever the number of dims."""
+    trips = simplest(tiles_in(parts))
+    trip = context.variable("trip", trips)
+    ahead = Ahead(link.stages, trip, as_expr(trips), link.link)
+    inner = evolve(
+        state, ahead=ahead, loops=(*state.loops, RegisterLoop(trip, as_expr(trips), link.unrolled, link.link))
+    )
+    body = lower_links(rest, descend(inner, parts, tile_numbers(trip, parts, order)), context)
+    return ahead.around(For(trip, as_expr(trips), body, link.unrolled, kind="tiles"))
 
 
 def _grid_tile(
@@ -299,12 +323,14 @@ def _work_loop(
         context.way = way
     context.tile = _of_blocks(tile, size)
     context.following = lt(first + (trip + 1) * step, total), {trip: trip + 1}
+    ahead = Ahead(link.stages, trip, trips, link.link) if link.stages > 1 and state.progress is not None else None
     if opened:
         index = permuted(link, tile, simplest(tiles))
         body = _needed(tuple(lets), _group_tile(link, opened, order, rest, context, index, "tile"))
     else:
-        body = _work(link, parts, order, rest, state, context, tile, tuple(lets))
-    return (For(trip, trips, body, kind="items"),)
+        body = _work(link, parts, order, rest, evolve(state, ahead=ahead), context, tile, tuple(lets))
+    loop = For(trip, trips, body, kind="items")
+    return (loop,) if ahead is None else ahead.around(loop)
 
 
 def _work(
@@ -320,6 +346,8 @@ def _work(
     """Lower what a persistent unit does in one trip, with the names that it needs."""
     index = permuted(link, tile, simplest(tiles_in(parts)))
     defined, numbers = _let(tile_numbers(index, parts, order), "tile", parts, context)
+    if state.ahead is not None:
+        state.ahead.lets += [let for let in (*lets, *defined) if isinstance(let, Let)]
     if context.following is not None:
         for let in (*lets, *defined):
             if isinstance(let, Let):

@@ -1,0 +1,136 @@
+"""Loads ahead of tiles: in a loop over tiles, what goes to shared memory is loaded trips before it is computed with.
+
+With n ring slots, the loads of tile t + n - 1 start where tile t's would stand, and finish behind its compute; those of
+the first n - 1 tiles stand before the loop. What does not move with the tiles is loaded once, with the first of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from fireiron.algebra.expr import Expr, Leaf, Var, as_expr, free, lt, proves, substitute
+from fireiron.base.errors import DecompositionError
+from fireiron.base.link import Link
+from fireiron.base.records import evolve
+from fireiron.kernel.ir.statements import Commit, If, Let, Statement, Wait
+from fireiron.kernel.lower.context import Body, Context, Recur, State
+from fireiron.kernel.lower.flow import leading_loads
+from fireiron.kernel.lower.move import Copy, group_of, lower_copy, open_load
+from fireiron.kernel.lower.window import Window, substituted
+from fireiron.language.decompositions import Decomposition, Load
+from fireiron.language.levels import SH
+
+
+@attrs.define(eq=False)
+class Ahead:
+    """Hold a loop over tiles whose loads run ahead.
+
+    Args:
+        stages: ring slots.
+        trip: the number of a tile among those of this unit.
+        trips: how many there are.
+        link: where the author wrote it.
+        lets: names that stand for the tile's place, in the loop.
+        before: what fills the first slots, ahead of the loop.
+        used: whether a load runs ahead.
+    """
+
+    stages: int
+    trip: Var
+    trips: Expr
+    link: Link | None
+    lets: list[Let] = attrs.field(factory=list[Let])
+    before: list[Statement] = attrs.field(factory=list[Statement])
+    used: bool = False
+
+    def moved(self, trip: Expr) -> dict[Var, Expr]:
+        """Say what the loop's names are on another trip."""
+        found = {self.trip: trip}
+        for let in self.lets:
+            found[let.var] = substitute(let.value, found)
+        return found
+
+    def at(self, trip: Expr, state: State) -> State:
+        """Give the same place on another trip."""
+        moved = self.moved(trip)
+        return evolve(state, windows={role: substituted(window, moved) for role, window in state.windows.items()})
+
+    def around(self, loop: Statement) -> Body:
+        """Put what fills the first slots before the loop.
+
+        Raises:
+            DecompositionError: `pipeline-empty`.
+        """
+        if not self.used:
+            raise DecompositionError(
+                "pipeline-empty",
+                f"pipeline({self.stages}) has no load below it to run ahead",
+                fix='load an input to SH below the tile, above loops: load("x", SH, cp_async())',
+                link=self.link,
+            )
+        return (*self.before, loop)
+
+
+def lower_ahead(link: Load, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+    """Lower the loads to shared memory that stand together here, each trips ahead of its tile, and what follows."""
+    ahead, progress = state.ahead, state.progress
+    assert ahead is not None and progress is not None
+    loads = [x for x in (link, *leading_loads(rest)) if x.memory == SH]
+    rest = [x for x in rest if x not in loads]
+    loads = [x for x in loads if progress.reads(x.role)]
+    places = frozenset[Leaf](ahead.moved(ahead.trip))
+    moving = [x for x in loads if _mentions(state.windows[x.role], places)]
+    state = evolve(state, ahead=None)
+    inner = state
+    for load in loads:
+        slots, slot = (ahead.stages, ahead.trip) if load in moving else (1, None)
+        inner = open_load(load, inner, context, slots, slot)
+    body = recur(rest, inner, context)
+    if not moving:
+        return (*_once(loads, state, inner, context, recur), *body)
+    ahead.used = True
+
+    groups: set[str] = set()
+
+    def copies(trip: Expr) -> tuple[Body, Body]:
+        there = ahead.at(trip, state)
+        made = [lower_copy(x, there, inner.windows[x.role].storage, trip, context, recur) for x in moving]
+        start, finish = tuple(s for c in made for s in c.start), tuple(s for c in made for s in c.finish)
+        groups.add(group_of(start))
+        return _guarded(lt(trip, ahead.trips), start), _guarded(lt(trip, ahead.trips), finish)
+
+    start, finish = copies(ahead.trip + (ahead.stages - 1))
+    (group,) = groups
+    still = [x for x in loads if x not in moving]
+    kept = [lower_copy(x, state, inner.windows[x.role].storage, None, context, recur) for x in still]
+    ahead.before += [s for c in kept for s in (*c.start, *c.finish)]
+    for d in range(ahead.stages - 1):
+        first = copies(as_expr(d))
+        ahead.before += [*first[0], *first[1], *((Commit(group),) if group else ())]
+    # Before tile t is computed with, at most the n - 2 newer groups may be in flight; groups count even where empty.
+    waited = (Wait(group, ahead.stages - 2), *start, Commit(group)) if group else start
+    return (*waited, *body, *finish)
+
+
+def _once(loads: Sequence[Load], state: State, inner: State, context: Context, recur: Recur) -> Body:
+    """Lower loads of what does not move with the tiles, in each trip: no load beside them runs ahead."""
+    made: list[Copy] = [lower_copy(x, state, inner.windows[x.role].storage, None, context, recur) for x in loads]
+    start, finish = tuple(s for c in made for s in c.start), tuple(s for c in made for s in c.finish)
+    group = group_of(start)
+    return (*start, *((Commit(group), Wait(group, 0)) if group else ()), *finish)
+
+
+def _mentions(window: Window, places: frozenset[Leaf]) -> bool:
+    """Say whether a window's place moves with the tiles."""
+    found: frozenset[Leaf] = frozenset()
+    for axis in window.axes:
+        found |= frozenset(free(axis.offset))
+    return bool(found & places)
+
+
+def _guarded(condition: Expr, body: Body) -> Body:
+    if condition == as_expr(0) or not body:
+        return ()
+    return body if proves(condition) else (If(condition, body),)
