@@ -52,6 +52,10 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") 
             from .plans import run as plans
 
             return plans(words[1:], command)
+        if words[:1] == ["choices"]:
+            from .choices import run as choices
+
+            return choices(words[1:])
         if words[:1] == ["fit"]:
             from .fit import run as fit
 
@@ -97,6 +101,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         "  programs        kernels of several products: two sums, LSTM, SwiGLU, MLP, ReLU first\n"
         "  rows            softmax, layernorm, RMS norm against a copy, torch and torch.compile\n"
         "  plans SUITE     the first plan of hopper.gemm, and the fastest of its first ten, over a peer; L2 flushed\n"
+        "  choices         whether the compiler builds what best chooses, for drawn products; needs no GPU\n"
         "  build           time of chains, lowering, printing, compiling; needs no GPU\n"
         "  table FILE      results as Markdown\n"
         "  tune SUITE      tunes cases within a budget, and keeps the fastest as records\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache, lru_cache
 from importlib import import_module
 from itertools import takewhile
@@ -21,6 +21,7 @@ from fireiron.language.storage_order import FIX, letters
 
 if TYPE_CHECKING:
     from fireiron.algebra.dtypes import DType
+    from fireiron.jit.compile import Compiler
     from fireiron.jit.kernel import CompiledKernel
     from fireiron.tune.candidates import Candidate, Judged, Preset
     from fireiron.tune.lookup import Index
@@ -97,13 +98,38 @@ def choose(spec: MatMulChain, arch: str | None = None) -> Choice:
         found = _choices.get(key)
         if found is not None:
             return found
-        chosen = _chosen(spec, arch)
+        chosen = _with_fallback(_chosen(spec, arch), spec, arch)
     except FireironError as error:
         raise error.located(here()) from None
     if len(_choices) >= MOST_CHOICES:
         _choices.clear()
     _choices[key] = chosen
     return chosen
+
+
+def _with_fallback(choice: Choice, spec: MatMulChain, arch: str | None) -> Choice:
+    """Let the chosen schedule give way to the next one where the installed compiler does not build it well."""
+
+    def next_one(target: str, compiler: Compiler) -> Any:
+        if target != _target(spec, arch):
+            return None
+        from fireiron.jit.passed import pass_over
+
+        pass_over(_asked(spec, target), str(choice.candidate), compiler)
+        _choices.pop(choice_key(spec, arch), None)
+        try:
+            return choose(spec, arch).schedule
+        except CheckError:
+            return None  # every candidate was tried
+
+    return attrs.evolve(choice, schedule=attrs.evolve(choice.schedule, fallback=next_one))
+
+
+def _asked(spec: MatMulChain, target: str) -> str:
+    """Name what is computed, and for which target."""
+    from fireiron.tune.problem import meaning_of
+
+    return f"{target} {meaning_of(spec).digest}"
 
 
 def choice_key(spec: MatMulChain, arch: str | None) -> object:
@@ -119,7 +145,7 @@ def remember(spec: MatMulChain, arch: str | None, choice: Choice) -> None:
 
 
 def compiled(spec: MatMulChain, arch: str | None = None) -> CompiledKernel:
-    """Compile the best schedule known; where the installed NVRTC spills registers, warn and compute all the same.
+    """Compile the best schedule known; where the installed NVRTC spills in every candidate, warn and compute.
 
     Raises:
         CheckError: `nothing-legal`. CompileError: as `compile` does, but for what makes a kernel slower only.
@@ -136,7 +162,10 @@ def compiled(spec: MatMulChain, arch: str | None = None) -> CompiledKernel:
 
 def forget() -> None:
     """Forget all choices: records that were added since are read again."""
+    from fireiron.jit import passed
+
     _choices.clear()
+    passed.forget()
     _index.cache_clear()
     _kernel.cache_clear()
     _kernels.clear()
@@ -144,11 +173,13 @@ def forget() -> None:
 
 
 def _chosen(spec: MatMulChain, arch: str | None) -> Choice:
+    from fireiron.jit.passed import passed_over
     from fireiron.tune.candidates import Candidate, judge
     from fireiron.tune.problem import described, meaning_of
 
     where = _machine()
     target = _target(spec, arch)
+    passed = passed_over(_asked(spec, target))
     meaning = meaning_of(spec)
     asked = dict.fromkeys((described(meaning), described(meaning.product)))  # its own records, and those without ops
     named = {preset.name: preset for preset in presets()}
@@ -158,10 +189,12 @@ def _chosen(spec: MatMulChain, arch: str | None) -> Choice:
             if preset is None or (found.distance > 0 and not _serves_near(preset, spec, target)):
                 continue
             candidate = Candidate(preset, found.record.point)
+            if str(candidate) in passed:  # another compiler measured it
+                continue
             if judge(candidate, spec, target).failure is None:  # what was legal there need not be here
                 why = f"{found.why}, of the product without its ops" if number else found.why
                 return Choice(preset.build(spec, found.record.point), candidate, why, found.record)
-    return _modelled(spec, target)
+    return _modelled(spec, target, passed)
 
 
 def _serves_near(preset: Preset, spec: MatMulChain, target: str) -> bool:
@@ -177,11 +210,11 @@ def _ranks(preset: Preset) -> bool:
     return declared is not None and declared.ranked
 
 
-def _modelled(spec: MatMulChain, target: str) -> Choice:
+def _modelled(spec: MatMulChain, target: str, passed: Set[str] = frozenset()) -> Choice:
     """Choose without records: of the presets for the newest architecture that take the problem, the first choice."""
     refused: dict[Preset, str] = {}
     for group in _by_architecture(target):
-        found, judged = _first_choice(spec, target, group, MODEL_LOOKS, refused)
+        found, judged = _first_choice(spec, target, group, MODEL_LOOKS, refused, passed)
         if found is not None:
             words = f"the best of {judged} by the cost model" if judged else "the preset's own first choice"
             schedule = found.candidate.preset.build(spec, found.candidate.point)
@@ -226,12 +259,25 @@ def suited(spec: MatMulChain, arch: str | None = None) -> tuple[Preset, ...]:
 
 
 def _first_choice(
-    spec: MatMulChain, target: str, group: Sequence[Preset], looks: int, refused: dict[Preset, str]
+    spec: MatMulChain,
+    target: str,
+    group: Sequence[Preset],
+    looks: int,
+    refused: dict[Preset, str],
+    passed: Set[str] = frozenset(),
 ) -> tuple[Judged | None, int]:
     """Find the best of some presets: descend by the model, one keyword at a time, from the best of their defaults.
 
     A preset that ranks its points itself is taken at its word: its first legal point stands for it. Candidates are
     counted, and no clock is asked: the choice is the same however busy the machine is.
+
+    Args:
+        spec: the product.
+        target: the architecture.
+        group: the presets.
+        looks: how many candidates are judged at most, once one is legal.
+        refused: receives why a preset takes no candidate.
+        passed: texts of candidates that the installed compiler does not build well.
 
     Returns:
         The best, None where nothing is legal; and from how many points the model chose it, 0 where it is first in a
@@ -246,6 +292,9 @@ def _first_choice(
 
     def look(preset: Preset, values: Mapping[str, Any]) -> bool:
         candidate = Candidate(preset, point(values))
+        if passed and str(candidate) in passed:
+            refused.setdefault(preset, f"{candidate} spills registers with the installed compiler")
+            return False
         if candidate not in judged and (len(judged) < looks or not leader()):
             judged[candidate] = found = judge(candidate, spec, target)
             if found.failure is not None:

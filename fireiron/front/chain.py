@@ -50,6 +50,7 @@ from fireiron.language.tensor import Order, Tensor, TileOrder
 
 if TYPE_CHECKING:
     from fireiron.front.moves import MoveChain
+    from fireiron.jit.compile import Compiler
 
 Strategy = Callable[["MoveChain"], "MoveChain"]
 C_ = TypeVar("C_", bound="Chain")
@@ -74,6 +75,8 @@ class Chain:
         origin: the residual spec before the first link.
         trail: the residual specs after each link.
         path: the links that led to `origin`, for nested chains.
+        fallback: of a schedule that `best` chose: gives the next one where the compiler does not build this one well,
+            and None where there is none. A chain that goes on has none.
     """
 
     program: Task
@@ -81,6 +84,7 @@ class Chain:
     origin: Residual
     trail: tuple[Residual, ...] = ()
     path: str = ""
+    fallback: Callable[[str, Compiler], Any] | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

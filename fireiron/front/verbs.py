@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fireiron.base.errors import CallError, Finding, FireironError, UsageError
+from fireiron.base.errors import CallError, CompileError, Finding, FireironError, UsageError
 from fireiron.base.link import here
 from fireiron.front.chain import Chain
 from fireiron.front.digest import digest
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from fireiron.kernel.ir.statements import Kernel
     from fireiron.show.diff import Diff
     from fireiron.show.explain import Explanation
+
+# Errors of a kernel that would compute right, or would with other registers.
+POORLY_BUILT = ("spills", "stack", "wgmma-serialised", "wgmma-registers", "setmaxnreg-ignored")
 
 
 class Verbs(Chain):
@@ -154,13 +157,16 @@ class Verbs(Chain):
                 not errors; such a kernel is not cached.
             cache: whether the disk cache is used; a warm one lowers nothing.
 
+        A schedule that `best` chose and that the installed NVRTC does not build well gives way to the next one, which
+        later calls of `best` give at once; the kernel names the schedule that it was made of.
+
         Raises:
             CheckError: as `check` does. CompileError: `nvrtc`, `no-nvrtc`, `unsupported-arch`, `register-cap`;
                 `spills`, `stack`, `wgmma-serialised`, `wgmma-registers`, `setmaxnreg-ignored`, at the link whose tile
                 takes the registers.
         """
         from fireiron.jit.build import build
-        from fireiron.jit.compile import CompileOptions
+        from fireiron.jit.compile import CompileOptions, compiler
 
         self._closed("compile")
         target = _target(self, arch, gpu=True)
@@ -179,8 +185,18 @@ class Verbs(Chain):
 
             simulate(self.lowered(target.name), arrays, sizes, numbers, track=False)
 
-        return build(
-            digest(self.program, self.links, self.name), lower, target, options, simulator=simulator, cache=cache
+        try:
+            return build(
+                digest(self.program, self.links, self.name), lower, target, options, simulator=simulator, cache=cache
+            )
+        except CompileError as error:
+            if self.fallback is None or error.code not in POORLY_BUILT:
+                raise
+            other = self.fallback(target.name, compiler())
+            if other is None:
+                raise
+        return other.compile(
+            arch, lineinfo=lineinfo, debug=debug, max_registers=max_registers, allow_spills=allow_spills, cache=cache
         )
 
     def __call__(self, *inputs: Any, out: Any = None, stream: Any = None, **scalars: Any) -> Any:

@@ -15,7 +15,12 @@ from pathlib import Path
 
 import attrs
 
-SUFFIXES = (".kernel", ".library", ".cu")  # of what the cache writes; those of writers that are not done end in .tmp
+SUFFIXES = (
+    ".kernel",
+    ".library",
+    ".passed",
+    ".cu",
+)  # of what the cache writes; those of writers that are not done end in .tmp
 SOURCES = "sources"
 LIMIT_NBYTES = 1 << 30
 LEFT = 0.9  # of the limit, once entries were evicted

@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 from helpers import Plan, ranked, record
@@ -260,6 +261,49 @@ def test_a_call_computes_where_the_compiler_spills(monkeypatch: pytest.MonkeyPat
     made.code = "nvrtc"  # nothing that computes
     with pytest.raises(CompileError):
         module.compiled(matmul(64, 64, 16), "sm_80")
+
+
+def digest_of(schedule: Any) -> str:
+    from fireiron.front.digest import digest
+
+    return digest(schedule.program, schedule.links, schedule.name)
+
+
+def test_what_the_compiler_does_not_build_well_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from fireiron.base.errors import CompileError
+    from fireiron.jit import build as building
+
+    monkeypatch.setenv("FIREIRON_CACHE_DIR", str(tmp_path))
+    choosing.forget()
+    spec = matmul(200, 136, 72, "f16", layout="TN")
+    first = best(spec, "sm_90a")
+    tried: list[str] = []
+
+    def spilling(digest: str, *rest: Any, **options: Any) -> Any:
+        tried.append(digest)
+        if len(set(tried)) <= 2:
+            raise CompileError("spills", "a thread spills 8 B")
+        return digest
+
+    with monkeypatch.context() as patched, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        patched.setattr(building, "build", spilling)
+        assert first.compile("sm_90a") == tried[2]
+        assert len(set(tried)) == 3
+    choosing.forget()  # as a new process would
+    with monkeypatch.context() as patched:
+        patched.setattr(building, "build", lambda digest, *rest, **options: digest)
+        assert best(spec, "sm_90a").compile("sm_90a") == tried[2]
+    alone = attrs.evolve(first, fallback=None)
+    with monkeypatch.context() as patched:
+        patched.setattr(building, "build", spilling)
+        tried.clear()
+        with pytest.raises(CompileError):
+            alone.compile("sm_90a")
+    for file in tmp_path.glob("*.passed"):
+        file.write_text("[]")  # what is damaged says nothing
+    choosing.forget()
+    assert digest_of(best(spec, "sm_90a")) == digest_of(first)
 
 
 def test_a_choice_does_not_depend_on_how_busy_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:

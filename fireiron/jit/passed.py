@@ -1,0 +1,94 @@
+"""What the installed compiler does not build well, kept on disk: choices pass it over from then on.
+
+One file holds the texts of one problem's candidates, and the compiler that they were tried with. Another compiler, or
+another fireiron, tries them again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from fireiron.jit import folder
+from fireiron.jit.cache import library_digest
+from fireiron.jit.compile import Compiler
+
+SUFFIX = ".passed"
+MOST_NBYTES = 1 << 16
+
+_memory: dict[str, frozenset[str]] = {}  # of this process, which may be the one that cannot write
+MOST_PROBLEMS = 4096
+
+
+def passed_over(problem: str) -> frozenset[str]:
+    """Give the candidates of a problem that the compiler does not build well.
+
+    Args:
+        problem: a text that says what is computed, and for which target.
+    """
+    found = _memory.get(problem)
+    if found is None:
+        found = _read(problem)
+        _hold(problem, found)
+    return found
+
+
+def pass_over(problem: str, candidate: str, compiler: Compiler) -> None:
+    """Note that the compiler does not build a candidate well."""
+    found = passed_over(problem) | {candidate}
+    _hold(problem, found)
+    path = _path(problem)
+    if path is None:
+        return
+    facts = {
+        "version": compiler.version,
+        "path": compiler.path,
+        "digest": compiler.digest,
+        "stamp": compiler.stamp,
+        "passed": sorted(found),
+    }
+    try:
+        folder.write_file(path, json.dumps(facts).encode())
+    except OSError:
+        return  # the next process tries the candidate again
+
+
+def forget() -> None:
+    """Forget what this process holds; the files stay."""
+    _memory.clear()
+
+
+def _hold(problem: str, candidates: frozenset[str]) -> None:
+    if len(_memory) >= MOST_PROBLEMS:
+        _memory.clear()
+    _memory[problem] = candidates
+
+
+def _path(problem: str) -> Path | None:
+    place = folder.cache_path()
+    if place is None:
+        return None
+    return place / f"{hashlib.sha256(f'{library_digest()} {problem}'.encode()).hexdigest()[:32]}{SUFFIX}"
+
+
+def _read(problem: str) -> frozenset[str]:
+    path = _path(problem)
+    try:
+        data = b"" if path is None else folder.read_file(path)
+        if path is None or len(data) > MOST_NBYTES:
+            return frozenset()
+        facts = json.loads(data)
+        compiler = Compiler(
+            version=tuple(facts["version"]),
+            path=str(facts["path"]),
+            digest=str(facts["digest"]),
+            stamp=tuple(tuple(int(x) for x in each) for each in facts["stamp"]),
+        )
+        candidates = frozenset(str(x) for x in facts["passed"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return frozenset()
+    if not compiler.is_current:
+        return frozenset()
+    folder.used(path)
+    return candidates
