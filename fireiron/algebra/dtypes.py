@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["float", "int"]
 
 
-@attrs.frozen(field_transformer=checked_fields)
+@attrs.frozen(repr=False, field_transformer=checked_fields)
 class DType:
     """Describe one element type.
 
@@ -113,6 +113,9 @@ class DType:
         return np.dtype(self.numpy_name)
 
     def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
         return self.name
 
 

@@ -17,9 +17,10 @@ from fireiron.algebra.expr import Expr, as_int, free, substitute
 from fireiron.base.errors import SpecError
 from fireiron.base.names import named
 
-BinaryOp = Literal["add", "sub", "mul", "div", "max", "min", "lt", "le", "eq"]
+BinaryOp = Literal["add", "sub", "mul", "div", "max", "min", "lt", "le", "eq", "pow"]
 
-BINARY: tuple[BinaryOp, ...] = ("add", "sub", "mul", "div", "max", "min", "lt", "le", "eq")
+OF_NUMBERS: tuple[BinaryOp, ...] = ("add", "sub", "mul", "div", "max", "min", "lt", "le", "eq")
+BINARY: tuple[BinaryOp, ...] = (*OF_NUMBERS, "pow")  # pow is a function of floats
 
 
 @attrs.frozen

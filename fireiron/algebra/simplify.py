@@ -92,7 +92,7 @@ def _folded(tree: Binary, x: Constant, y: Constant) -> Scalar:
     import numpy as np
 
     dtype = tree.dtype
-    if dtype.bits < 16 or dtype == tf32 or (dtype.kind == "int" and tree.op == "div"):
+    if dtype.bits < 16 or dtype == tf32 or (dtype.kind == "int" and tree.op == "div") or tree.op == "pow":
         return tree
     wide = np.float32 if dtype.kind == "float" and dtype.bits == 16 else dtype.numpy
     a, b = (np.asarray(c.value).astype(dtype.numpy).astype(wide) for c in (x, y))

@@ -49,19 +49,8 @@ def check_name(what: str, name: str, keyword: bool = False) -> None:
         fireiron.base.errors.SpecError: SpecError[bad-name]: M cannot be called 'int': CUDA C++ has a meaning for it
         ...
     """
-    if name in _MEANT:
-        why = "CUDA C++ has a meaning for it"
-    elif name in _TYPES:
-        why = "kernels have a type of that name"
-    elif _NAME.fullmatch(name) is None:
-        why = "it is no identifier of ASCII letters, digits and underscores"
-    elif "__" in name:
-        why = "CUDA C++ keeps names with two underscores to itself"
-    elif keyword and name in _VERBS:
-        why = "calls have a keyword of that name"
-    elif len(name) > MOST_CHARACTERS:
-        why = f"it has {len(name)} characters, more than {MOST_CHARACTERS}"
-    else:
+    why = _why_not(name, keyword)
+    if not why:
         return
     raise SpecError(
         "bad-name",
@@ -69,6 +58,32 @@ def check_name(what: str, name: str, keyword: bool = False) -> None:
         fix=f"rename it, for example {_near(name)}",
         link=here(),
     )
+
+
+def fits(name: str, keyword: bool = False) -> bool:
+    """Say whether kernels can have a name as it is.
+
+    Example:
+        >>> fits("bias"), fits("int")
+        (True, False)
+    """
+    return not _why_not(name, keyword)
+
+
+def _why_not(name: str, keyword: bool) -> str:
+    if name in _MEANT:
+        return "CUDA C++ has a meaning for it"
+    if name in _TYPES:
+        return "kernels have a type of that name"
+    if _NAME.fullmatch(name) is None:
+        return "it is no identifier of ASCII letters, digits and underscores"
+    if "__" in name:
+        return "CUDA C++ keeps names with two underscores to itself"
+    if keyword and name in _VERBS:
+        return "calls have a keyword of that name"
+    if len(name) > MOST_CHARACTERS:
+        return f"it has {len(name)} characters, more than {MOST_CHARACTERS}"
+    return ""
 
 
 def _near(name: str) -> str:

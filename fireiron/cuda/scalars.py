@@ -153,6 +153,12 @@ def _binary(tree: Binary, x: _Value, y: _Value) -> _Value:
         return _exact(_call(name, x.text, y.text), dtype)
     if op == "mul" and dtype in (f32, f64):
         return _exact(_call("__dmul_rn" if dtype == f64 else "__fmul_rn", x.text, y.text), dtype)
+    if op == "pow":
+        if dtype.kind == "int":
+            raise CheckError(
+                "float-operation", f"pow of {dtype}, which is no floating-point type", fix="cast to a float first"
+            )
+        return _inexact(_call("pow" if dtype == f64 else "powf", x.text, y.text), dtype)
     sign, binding = _INFIX[op]
     return _inexact(Text(f"{x.text.within(binding)} {sign} {y.text.within(binding + 1)}", binding), dtype)
 

@@ -17,6 +17,7 @@ from fireiron.base.link import here
 from fireiron.front.matmul import MatMulChain
 from fireiron.front.repeat import NUMBERS, Call, launches
 from fireiron.jit.arrays import is_torch
+from fireiron.jit.kernel import as_tuple
 from fireiron.language.storage_order import FIX, letters
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 MODEL_LOOKS = 64  # candidates that a first choice without records judges: as many on a busy machine as on an idle one
 SURE = 0.97  # of the modelled time: what saves less is no reason to leave a default, which was measured once
 FEW_POINTS = 24  # of a preset whose default is not legal
-PADDED_K = 16  # of a product without K: what elements that share a byte fill
+PADDED = 16  # of a product without elements: what elements that share a byte fill
 MOST_CHOICES = 4096
 MOST_KERNELS = 1024
 SLOWER = ("spills", "stack", "wgmma-serialised")  # errors of a kernel that would compute right
@@ -370,6 +371,7 @@ def _index() -> Index:
 def gemm(
     a: Any,
     b: Any,
+    /,
     *,
     epilog: Callable[..., Any] | None = None,
     out: Any = None,
@@ -388,13 +390,16 @@ def gemm(
     Args:
         a, b: arrays as the layout stores them, of torch, CuPy or NumPy, or views of them whose rows or columns are
             contiguous. Leading dimensions are batches; `b` may have none, and then serves all of them.
-        epilog: a function of the accumulator's expression and of `operands` by name, in the pointwise language.
-        out: array to write; allocated where None, of a's element type (i32 for integers).
+        epilog: a function of the accumulator's expression and of `operands` by name, in the pointwise language. A tuple
+            of expressions gives as many outputs, which one kernel writes.
+        out: array to write, or a tuple of them; allocated where None, of a's element type (i32 for integers), further
+            ones of the type that the epilog converts them to.
         layout: how a and b are stored, as `matmul` takes it: "row,col" or "TN" for a[M, K] and b[N, K].
         dtype: element type of both, where the arrays do not say it: `tf32` in f32; `i4`, `u4` and `b1` in bytes.
         stream: as a kernel takes it.
         schedule: makes a schedule of the spec; the best one known where None.
-        operands: what the epilog reads: arrays that broadcast over the product, or numbers.
+        operands: what the epilog reads: arrays that broadcast over the product, or numbers. Only the names of this
+            function's own options (out, layout, ...) are taken.
 
     Raises:
         CallError: `requires-grad`, `wrong-shape`, `wrong-stride`, `bad-epilog`, and as a kernel's call does.
@@ -408,6 +413,9 @@ def gemm(
         16.0
         >>> gemm(a, b, epilog=lambda acc, bias: relu(acc + bias), bias=bias)[0, 0].item()
         1.0
+        >>> made, raw = gemm(a, b, epilog=lambda acc, bias: (relu(acc + bias), acc), bias=bias)
+        >>> made[0, 0].item(), raw[0, 0].item()
+        (1.0, 16.0)
     """
     arrays = (a, b, *[x for x in operands.values() if type(x) not in NUMBERS]) if operands else (a, b)
     key = launches.key(arrays, out, layout, dtype, (epilog, schedule), operands)
@@ -436,6 +444,9 @@ def gemm(
     return result
 
 
+OPTIONS = ("epilog", "out", "layout", "dtype", "stream", "schedule")  # of gemm, besides which it takes operands
+
+
 def _letters(layout: object) -> str:
     """Read a layout.
 
@@ -457,10 +468,12 @@ def _check_call(a: Any, b: Any, out: Any, dtype: object, *functions: object) -> 
         CallError: `requires-grad`, `not-an-array`, `argument-kind`. SpecError: `unknown-dtype`.
     """
     from fireiron.algebra.dtypes import dtype as find_dtype
-    from fireiron.front.fused import described
+    from fireiron.front.fused import check_options, described
 
+    if callable(functions[0]):
+        check_options(functions[0], OPTIONS)
     try:
-        for x, name in ((a, "a"), (b, "b"), *(() if out is None else ((out, "out"),))):
+        for x, name in ((a, "a"), (b, "b"), *((x, "out") for x in as_tuple(out))):
             facts = described(x, name)
             if any(step < 0 for step in facts.strides):
                 raise CallError(
@@ -501,26 +514,30 @@ def _empty(
             "wrong-shape", f"a has the shape {shapes[0]} and b {shapes[1]}", fix="give them one K", link=here()
         )
     shape = (*shapes[0][:-2], shapes[0][rows], shapes[1][columns])
-    if out is not None and tuple(out.shape) != shape:
-        raise CallError(
-            "wrong-shape",
-            f"out has the shape {tuple(out.shape)}, the product {shape}",
-            fix="give them one shape",
-            link=here(),
-        )
-    if 0 not in shape:  # no K: as good as one of zeros
-
-        def zeros(x: Any, axis: int) -> Any:
-            extents = list(x.shape)
-            extents[axis] = PADDED_K
-            return _zeros(x, tuple(extents))
-
-        return gemm(
-            zeros(a, depth), zeros(b, above), epilog=epilog, out=out, layout=layout, dtype=dtype, stream=stream,
-            schedule=schedule, **operands,
-        )  # fmt: skip
-    if out is not None:
+    for one in as_tuple(out):
+        if tuple(one.shape) != shape:
+            raise CallError(
+                "wrong-shape",
+                f"out has the shape {tuple(one.shape)}, the product {shape}",
+                fix="give them one shape",
+                link=here(),
+            )
+    if 0 in shape and out is not None:
         return out
+    if 0 not in shape or epilog is not None:  # as good as one of zeros, of which no element is given back
+
+        def zeros(x: Any) -> Any:
+            return x if 0 not in getattr(x, "shape", ()) else _zeros(x, tuple(n or PADDED for n in x.shape))
+
+        made = gemm(
+            zeros(a), zeros(b), epilog=epilog, out=out, layout=layout, dtype=dtype, stream=stream,
+            schedule=schedule, **{name: zeros(x) for name, x in operands.items()},
+        )  # fmt: skip
+        kept = tuple(slice(n) for n in shape)
+        if 0 not in shape:
+            return made
+        cut = tuple(x[kept] for x in as_tuple(made))
+        return cut if isinstance(made, tuple) else cut[0]
     kind = default_result(find_dtype(describe(a, "a").dtype if dtype is None else dtype))
     return _zeros(a, shape, kind)
 

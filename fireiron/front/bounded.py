@@ -21,6 +21,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 F64_ROUNDING = 2.0**-53
 _F64_MANTISSA = 52
+POWER_ROUNDINGS = 8  # CUDA's powf is right within four units in the last place
 
 
 @attrs.frozen(eq=False)
@@ -191,6 +192,8 @@ def _binary(op: str, x: Bounded, y: Bounded, dtype: DType) -> Bounded:
             return Bounded(np.maximum(x.value, y.value), _chosen(x, y, x.value - y.value))
         case "min":
             return Bounded(np.minimum(x.value, y.value), _chosen(x, y, y.value - x.value))
+        case "pow":
+            return _power(x, y, dtype)
         case "lt" | "le" | "eq":
             truth = np.asarray(_COMPARED[op](x.value, y.value)).astype(np.float64)
             reach = x.error + y.error
@@ -198,6 +201,17 @@ def _binary(op: str, x: Bounded, y: Bounded, dtype: DType) -> Bounded:
             return Bounded(truth, np.where((reach == 0) | (np.abs(x.value - y.value) > reach), 0.0, 1.0))
         case _:
             raise AssertionError(op)
+
+
+def _power(x: Bounded, y: Bounded, dtype: DType) -> Bounded:
+    """Raise to a power: monotone in both operands where the base is positive, so that corners bound the results."""
+    value = np.power(x.value, y.value)
+    error = np.zeros(value.shape)
+    for signs in product((-1, 1), repeat=2) if x.error.any() or y.error.any() else ():
+        corner = np.power(x.value + signs[0] * x.error, y.value + signs[1] * y.error)
+        error = np.fmax(error, np.abs(corner - value))
+    error = np.where((x.error > 0) & (x.value <= x.error), np.inf, error)
+    return rounded(value, error, dtype, POWER_ROUNDINGS)
 
 
 def _chosen(x: Bounded, y: Bounded, lead: Array) -> Array:

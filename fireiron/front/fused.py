@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -12,13 +14,17 @@ from fireiron.algebra.scalar import parameters
 from fireiron.base.contract import asked, shown
 from fireiron.base.errors import CallError, FireironError
 from fireiron.base.link import here
+from fireiron.base.names import fits
+from fireiron.base.text import count
 from fireiron.front.best import compiled
 from fireiron.front.digest import digest
 from fireiron.front.fingerprint import fingerprint
 from fireiron.front.matmul import MatMulChain
+from fireiron.front.outputs import Known, save
 from fireiron.front.repeat import Call
 from fireiron.front.spec import MatMul
-from fireiron.language.pointwise import Value, accumulator, cast_to, expression, parameter, read, simplified
+from fireiron.jit.kernel import as_tuple
+from fireiron.language.pointwise import Value, accumulator, cast_to, parameter, read, simplified
 from fireiron.language.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
     from fireiron.jit.kernel import CompiledKernel
 
 MOST_KERNELS = 4096
+MOST_OUTPUTS = 8
 Epilogue = Callable[..., Any]
 Scheduler = Callable[[MatMulChain], MatMulChain]
 
@@ -82,18 +89,17 @@ def _prepared(
             f"views and epilogues of {kind} are not supported by this call",
             fix="write the schedule: matmul(...)",
         )
-    result = default_result(kind)
-    if out is not None:
-        facts["out"] = described(out, "out")
-        result = find_dtype(facts["out"].dtype)
-        if facts["out"].shape != shape:
+    outs = as_tuple(out)
+    into = [described(x, _out(i)) for i, x in enumerate(outs)]
+    for i, x in enumerate(into):
+        if x.shape != shape:
             raise CallError(
-                "wrong-shape", f"out has the shape {facts['out'].shape}, the product {shape}", fix="give them one shape"
+                "wrong-shape", f"{_out(i)} has the shape {x.shape}, the product {shape}", fix="give them one shape"
             )
     lead, one = shape[:-2], len(facts["b"].shape) == 2
     rows, columns, depth = shape[-2], shape[-1], facts["a"].shape[-1]
     # With one B for all batches their rows follow each other, unless something else has rows or batches of its own.
-    whole = one and all(_folds(x, lead) for x in (facts["a"], *([facts["out"]] if out is not None else [])))
+    whole = one and all(_folds(x, lead) for x in (facts["a"], *into))
     whole = whole and all(len(x.shape) < 2 or (len(x.shape) == 2 and x.shape[0] == 1 and lead) for x in beside.values())
     flat = not lead or whole
     batch = 1
@@ -104,53 +110,93 @@ def _prepared(
     outer: tuple[int, ...] = () if flat else (batch,)
     left = _matrices(a, facts["a"], "a", (*outer, rows, depth), kind)
     right = _matrices(b, facts["b"], "b", (*outer, depth, columns), kind)
-    into = None if out is None else _matrices(out, facts["out"], "out", (*outer, rows, columns))
-    dense = (columns, 1) if flat else (rows * columns, columns, 1)
-    c = into.tensor if into is not None else Tensor("out", (*outer, rows, columns), result, dense)
-    extra = {name: _operand(x, beside[name], name, lead, flat) for name, x in arrays.items()}
-    spec = MatMul(left.tensor, right.tensor, c)
+    written = [_matrices(x, into[i], _out(i), (*outer, rows, columns)) for i, x in enumerate(outs)]
+    known = _names(operands)  # what the kernel calls them
+    extra = {name: _operand(x, beside[name], known[name], lead, flat) for name, x in arrays.items()}
     acc = default_accumulator(kind)
-    value = _expression(epilog, acc, {name: x.tensor for name, x in extra.items()}, numbers)
-    read_ = () if value is None else tuple(t.name for t in value.tensors)
-    unread = [name for name in (*extra, *numbers) if value is None or name not in (*read_, *_scalars(value))]
+    values = _expressions(epilog, acc, {name: x.tensor for name, x in extra.items()}, numbers, known)
+    read_ = {t.name for value in values for t in value.tensors} | {p for value in values for p in _scalars(value)}
+    unread = [name for name in (*extra, *numbers) if known[name] not in read_]
     if unread:
         raise CallError(
             "bad-epilog", f"the epilog does not read {unread[0]}", fix=f"drop {unread[0]}=..., or compute with it"
         )
-    kernel = _kernel(spec, value, schedule, sorted(numbers))
-    named = {"a": left.array, "b": right.array, **{name: x.array for name, x in extra.items()}}
+    if outs and len(outs) != max(1, len(values)):
+        raise CallError(
+            "wrong-count",
+            f"out= holds {count(len(outs), 'array')}, and the epilog gives {count(max(1, len(values)), 'value')}",
+            fix="give an array for each, in a tuple",
+        )
+    dense = (columns, 1) if flat else (rows * columns, columns, 1)
+    made = [
+        written[i].tensor if outs else Tensor(_out(i), (*outer, rows, columns), _result(i, value, acc, kind), dense)
+        for i, value in enumerate(values or (None,))
+    ]
+    spec = MatMul(left.tensor, right.tensor, made[0])
+    kernel = _kernel(spec, values, tuple(made[1:]), schedule, sorted(known[name] for name in numbers))
+    named = {"a": left.array, "b": right.array, **{known[name]: x.array for name, x in extra.items()}}
     names = [p.name for p in kernel.interface.inputs]
     order = tuple(list(named).index(name) for name in names)
     inputs = tuple(named[name] for name in names)
-    return Call(kernel, inputs, order, None if into is None else into.array, numbers, shape)
+    written_to = tuple(x.array for x in written)
+    stored = [p.name for p in kernel.interface.outputs]
+    assert stored == [x.name for x in made]
+    given = {known[name]: x for name, x in numbers.items()}
+    several = isinstance(out, tuple | list) or len(values) > 1
+    target = None if out is None else written_to if several else written_to[0]
+    return Call(kernel, inputs, order, target, given, tuple(numbers), shape)
+
+
+def _out(number: int) -> str:
+    """Name an output in a kernel and in messages."""
+    return "out" if not number else f"out{number}"
+
+
+def _result(number: int, value: Value | None, acc: DType, kind: DType) -> DType:
+    """Choose an output's type: a further one's is the type that the epilog converts it to, if it does."""
+    cast_to_other = number and value is not None and value.dtype != acc
+    return value.dtype if cast_to_other and value is not None else default_result(kind)
+
+
+def _names(operands: Mapping[str, Any]) -> dict[str, str]:
+    """Give each operand a name that the kernel can call it by: its own, unless that means something else there."""
+    found: dict[str, str] = {}
+    taken = {"a", "b", *map(_out, range(MOST_OUTPUTS)), *operands}
+    for name in operands:
+        mine = name
+        if not fits(name, keyword=True) or name in ("a", "b") or name.startswith("out"):
+            mine = next(new for n in itertools.count() if (new := f"operand{n or ''}_{len(found)}") not in taken)
+        taken.add(mine)
+        found[name] = mine
+    return found
 
 
 def _kernel(
-    spec: MatMulChain, value: Value | None, schedule: Scheduler | None, numbers: Sequence[str]
+    spec: MatMulChain,
+    values: tuple[Value, ...],
+    beside: tuple[Tensor, ...],
+    schedule: Scheduler | None,
+    numbers: Sequence[str],
 ) -> CompiledKernel:
     """Find or compile the kernel of a product; a schedule of which nothing is certain is made again."""
     does = None if schedule is None else fingerprint(schedule)
     made: MatMulChain | None = None
-    key: tuple[Any, ...] = (spec.matmul, value, does, *numbers)
+    key: tuple[Any, ...] = (spec.matmul, values, beside, does, *numbers)
     if schedule is not None and does is None:
-        made = _scheduled(schedule, _followed(spec, value))
+        made = _scheduled(schedule, _followed(spec, values, beside))
         key = (*key, digest(made.program, made.links, made.name))
     found = _kernels.get(key)
     if found is None:
         if len(_kernels) >= MOST_KERNELS:
             _kernels.clear()
-        found = _kernels[key] = _compiled(spec, value, schedule, made)
+        found = _kernels[key] = _compiled(_followed(spec, values, beside), schedule, made)
     return found
 
 
-def _compiled(
-    spec: MatMulChain, value: Value | None, schedule: Scheduler | None, made: MatMulChain | None
-) -> CompiledKernel:
+def _compiled(spec: MatMulChain, schedule: Scheduler | None, made: MatMulChain | None) -> CompiledKernel:
     if made is not None:
         return made.compile()
-    return (
-        compiled(_followed(spec, value)) if schedule is None else _scheduled(schedule, _followed(spec, value)).compile()
-    )
+    return compiled(spec) if schedule is None else _scheduled(schedule, spec).compile()
 
 
 def _scheduled(schedule: Scheduler, spec: MatMulChain) -> MatMulChain:
@@ -162,8 +208,13 @@ def _scheduled(schedule: Scheduler, spec: MatMulChain) -> MatMulChain:
     return made
 
 
-def _followed(spec: MatMulChain, value: Value | None) -> MatMulChain:
-    return spec if value is None else spec.then(lambda _: value)
+def _followed(spec: MatMulChain, values: tuple[Value, ...], beside: tuple[Tensor, ...]) -> MatMulChain:
+    """Let a product be followed by what its epilog gives: the first value goes to C, the others beside it."""
+    if not values:
+        return spec
+    acc = default_accumulator(spec.matmul.A.dtype)
+    first, *others = (Known(value, acc) for value in values)
+    return spec.then(*(save(tensor, of=op) for tensor, op in zip(beside, others, strict=True)), first)
 
 
 def described(x: Any, name: str) -> ArrayFacts:
@@ -285,31 +336,61 @@ def _operand(x: Any, facts: ArrayFacts, name: str, lead: tuple[int, ...], flat: 
     return _Matrices(x.swapaxes(-1, -2), tensor)
 
 
-def _expression(
-    epilog: Epilogue | None, acc: DType, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]
-) -> Value | None:
-    """Call the epilog on expressions.
+def _expressions(
+    epilog: Epilogue | None,
+    acc: DType,
+    tensors: Mapping[str, Tensor],
+    numbers: Mapping[str, Any],
+    known: Mapping[str, str],
+) -> tuple[Value, ...]:
+    """Call the epilog on expressions; gives one for each output, none where there is no epilog.
 
     Raises:
         CallError: `bad-epilog`. SpecError: as the language does.
     """
     if epilog is None:
-        return None
+        return ()
     given = {name: cast_to(read(t), acc) for name, t in tensors.items()}
-    given |= {name: parameter(name, acc) for name in numbers}
+    given |= {name: parameter(known[name], acc) for name in numbers}
+    try:
+        made = cast(object, epilog(accumulator(acc), **given))
+    except TypeError as error:
+        inside = error.__traceback__ is not None and error.__traceback__.tb_next is not None
+        raise CallError(
+            "bad-epilog",
+            f"the epilog fails: {error}" if inside else f"the epilog does not take its operands: {error}",
+            fix="correct the call inside the epilog" if inside else "write lambda acc, bias: ..., and pass bias=...",
+        ) from (error if inside else None)
+    values = cast("tuple[object, ...]", made) if isinstance(made, tuple | list) else (made,)
+    wrong = [x for x in values if not isinstance(x, Value)]
+    if wrong or not 0 < len(values) <= MOST_OUTPUTS:
+        returned = shown(wrong[0]) if wrong else f"{len(values)} values"
+        raise CallError(
+            "bad-epilog",
+            f"the epilog returned {returned}",
+            fix=f"return an expression of the accumulator, or a tuple of up to {MOST_OUTPUTS}",
+        )
+    return tuple(simplified(cast("Value", value)) for value in values)
 
-    def op(value: Value) -> Value:
-        try:
-            return cast("Value", epilog(value, **given))
-        except TypeError as error:
+
+def check_options(epilog: object, options: Sequence[str]) -> None:
+    """Refuse an epilog with a parameter that the call takes for an option of its own.
+
+    Raises:
+        CallError: `bad-epilog`.
+    """
+    try:
+        found = list(inspect.signature(cast("Epilogue", epilog)).parameters.values())[1:]
+    except (TypeError, ValueError):  # a function without a signature
+        return
+    for one in found:
+        if one.name in options and one.default is one.empty:
             raise CallError(
                 "bad-epilog",
-                f"the epilog does not take its operands: {error}",
-                fix="write lambda acc, bias: ..., and pass bias=...",
-            ) from None
-
-    op.__name__ = getattr(epilog, "__name__", "epilog")
-    return simplified(expression((op,), accumulator(acc)))
+                f"the epilog's parameter {one.name} has the name of an option of gemm",
+                fix=f"call it {one.name}_, and pass {one.name}_=...",
+                link=here(),
+            )
 
 
 def _scalars(value: Value) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from fireiron.front.outputs import (
     Rows,
     Save,
     ahead,
+    apart,
     check_operands,
     check_rows,
     given,
@@ -169,7 +170,8 @@ class MatMulChain(Verbs, Chain):
         if isinstance(op, Rows):
             self._check(check_rows, op, self.residual, self.matmul)
             return Output(value, op.tensor, (), op.op)
-        return Output(value, given(op.tensor, self.matmul), self._stored(memory, value, store, op))
+        to = given(op.tensor, self.matmul)
+        return Output(value, to, self._stored(memory, value, store, op), apart=apart(op))
 
     def _stored(
         self, memory: Memory, value: Value, store: Strategy | None, save: Save | None
@@ -384,7 +386,8 @@ def _stored(value: Value, op: Beside) -> Stored:
 
     if isinstance(op, Rows):
         return Stored(value, op.tensor, op.op, None)
-    return Stored(value, op.tensor, None, None if op.store is None else fingerprint(op.store) or op.store)
+    store = None if op.store is None else fingerprint(op.store) or op.store
+    return Stored(value, op.tensor, None, store, apart(op))
 
 
 def _coefficient(c: Coefficient, kind: DType) -> Value | float:

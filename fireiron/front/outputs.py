@@ -26,21 +26,24 @@ class Save:
 
     tensor: Tensor
     store: Strategy | None = None
+    of: Op | None = None
 
 
 @checked
-def save(tensor: Tensor, store: Strategy | None = None) -> Save:
+def save(tensor: Tensor, store: Strategy | None = None, of: Op | None = None) -> Save:
     """Make the op that also stores what the ops before it made, and hands it on unchanged.
 
     Args:
         tensor: of C's shape; conversion to its type saturates as C's does.
         store: how it goes there; as C does where they are of one type and order, else conform().
+        of: what is stored instead, an op of what is handed on.
 
     Example:
         >>> from fireiron import Matrix, relu
         >>> ops = (save(Matrix(64, 64, name="before")), relu)
+        >>> signs = save(Matrix(64, 64, "i8", name="signs"), of=lambda x: x > 0)
     """
-    return Save(tensor, store)
+    return Save(tensor, store, of)
 
 
 @attrs.frozen(field_transformer=checked_fields)
@@ -97,18 +100,29 @@ class Known:
 
 
 Beside: TypeAlias = Save | Rows
+
+
+def apart(op: Beside) -> bool:
+    """Say whether an op stores what ops behind it do not see."""
+    return isinstance(op, Save) and op.of is not None
+
+
 _FOLDS = {"add": "sum", "max": "max"}
 
 
 def stages(ops: Iterable[Op | Beside], value: Value) -> tuple[tuple[tuple[Value, Beside], ...], Value]:
     """Part ops behind each `save`: every expression starts from what the one before it left; the last one goes to C.
 
+    What is stored apart is an expression of what the output before it left, and leaves it as it is.
+
     Raises:
         SpecError: as the ops do.
     """
     found: list[tuple[Value, Beside]] = []
     for op in ops:
-        if isinstance(op, Save | Rows):
+        if isinstance(op, Save) and op.of is not None:
+            found.append((simplified(expression((op.of,), value)), op))
+        elif isinstance(op, Save | Rows):
             value = simplified(value)
             found.append((value, op))
             value = accumulator(value.dtype)
@@ -122,6 +136,9 @@ def settled(ops: Iterable[Op | Beside], kind: DType) -> tuple[Op | Beside, ...]:
     saved, last = stages(ops, accumulator(kind))
     made: list[Op | Beside] = []
     for value, op in saved:
+        if apart(op):
+            made.append(attrs.evolve(op, of=Known(value, kind)))
+            continue
         made += [Known(value, kind), op]
         kind = value.dtype
     return (*made, Known(last, kind))

@@ -189,15 +189,17 @@ def _matmul(
     stores = (*((o.tensor, o.store) for o in epilog.outputs), (spec.C, epilog.store))
     folds = {o.tensor.name: o.rows for o in epilog.outputs if o.rows is not None}
     results: dict[str, Bounded] = {}
+    beside = {o.tensor.name for o in epilog.outputs if o.apart}
     for value, (tensor, store) in zip(epilog.values, stores, strict=True):
         # Operands of ops are as their author knows them.
         tensors = (read(t) for t in value.tensors)
-        total = broadcast(_given(evaluate(value.tree, (_given(total, spec), *tensors), numbers), spec), shape)
+        made = broadcast(_given(evaluate(value.tree, (_given(total, spec), *tensors), numbers), spec), shape)
+        total = total if tensor.name in beside else made
         if tensor.name in folds:
-            rows = _folded(_given(total, spec), _columns(spec, links), folds[tensor.name], value.dtype)
+            rows = _folded(_given(made, spec), _columns(spec, links), folds[tensor.name], value.dtype)
             results[tensor.name] = cast(rows, tensor.dtype)
             continue
-        results[tensor.name] = cast(converted(total, value.dtype, store, "src"), tensor.dtype)
+        results[tensor.name] = cast(converted(made, value.dtype, store, "src"), tensor.dtype)
     return results
 
 

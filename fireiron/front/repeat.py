@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import attrs
 
 from fireiron.algebra.dtypes import DType
 from fireiron.front.fingerprint import fingerprint
 from fireiron.jit.arrays import is_torch
-from fireiron.jit.kernel import like
+from fireiron.jit.kernel import as_tuple, like
 from fireiron.jit.streams import stream_handle, torch_current_stream
 
 if TYPE_CHECKING:
@@ -30,8 +30,9 @@ class Call(NamedTuple):
         inputs: arrays as it takes them: the product's and its operands', or views of them.
         order: which of the product's arrays, and then of its operands, each input is.
         out: what it writes, as it takes it; allocated where None.
-        numbers: by name.
-        shape: of the result, where an allocated one has another.
+        numbers: by the names that the kernel has for them.
+        names: of the operands that they are.
+        shape: of each result, where an allocated one has another.
     """
 
     kernel: CompiledKernel
@@ -39,10 +40,13 @@ class Call(NamedTuple):
     order: tuple[int, ...]
     out: Any
     numbers: dict[str, Any]
+    names: tuple[str, ...] = ()
     shape: tuple[int, ...] | None = None
 
     def shaped(self, made: Any) -> Any:
-        """Give an allocated result its leading dimensions back."""
+        """Give allocated results their leading dimensions back."""
+        if isinstance(made, tuple):
+            return tuple(self.shaped(one) for one in cast("tuple[Any, ...]", made))
         return made if self.shape is None or tuple(made.shape) == self.shape else made.reshape(self.shape)
 
 
@@ -54,29 +58,33 @@ class Launch:
         kernel: compiled.
         plan: of its launches with tensors that lie so.
         order: which of the call's arrays each input of the kernel is.
-        numbers: names of the operands that are numbers.
+        numbers: names that the kernel has for numbers, and those of the operands that they are.
         device: the GPU's ordinal.
-        fresh: makes the result, where the call gives none.
+        fresh: makes each result, where the call gives none.
         current_stream: finds a device's.
     """
 
     kernel: CompiledKernel
     plan: LaunchPlan
     order: tuple[int, ...]
-    numbers: tuple[str, ...]
+    numbers: tuple[tuple[str, str], ...]
     device: int
-    fresh: Callable[[], Any]
+    fresh: tuple[Callable[[], Any], ...]
     current_stream: Callable[[int], int]
 
     def __call__(self, arrays: Sequence[Any], out: Any, stream: Any, operands: Mapping[str, Any]) -> Any:
         """Launch, and give the result; None where the addresses need a closer look."""
-        result = self.fresh() if out is None else out
         addresses = [arrays[i].data_ptr() for i in self.order]
-        addresses.append(result.data_ptr())
+        if len(self.fresh) == 1:
+            result = self.fresh[0]() if out is None else out
+            addresses.append(result.data_ptr())
+        else:
+            result = tuple(make() for make in self.fresh) if out is None else out
+            addresses += [one.data_ptr() for one in result]
         if self.plan.suspicious(addresses):
             return None
         handle = self.current_stream(self.device) if stream is None else stream_handle(stream)
-        values = self.kernel.encoded({name: operands[name] for name in self.numbers} if self.numbers else {})
+        values = self.kernel.encoded({mine: operands[name] for mine, name in self.numbers} if self.numbers else {})
         self.plan.run(addresses, values, handle)
         return result
 
@@ -120,7 +128,7 @@ class Launches:
         if dtype is not None and not isinstance(dtype, str | DType):
             return None
         found: list[Any] = [layout, dtype, out is None]
-        for array in arrays if out is None else (*arrays, out):
+        for array in arrays if out is None else (*arrays, *as_tuple(out)):
             if type(array) not in self._tensors and not self._meet(array):
                 return None
             if array.requires_grad and self._grad_enabled():
@@ -156,14 +164,16 @@ class Launches:
             made: what it gave.
             result: what it gave, as the product gives it.
         """
-        plan = call.kernel.planned((*call.inputs, made if call.out is None else call.out))
+        plan = call.kernel.planned((*call.inputs, *as_tuple(made if call.out is None else call.out)))
         views = zip(call.inputs, call.order, strict=True)
         if plan is None or any(view.data_ptr() != arrays[i].data_ptr() for view, i in views):
             return
         if len(self._known) >= MOST_LAUNCHES:
             self._known.clear()
-        order, numbers, device = call.order, tuple(call.numbers), result.get_device()
-        self._known[key] = Launch(call.kernel, plan, order, numbers, device, like(result), torch_current_stream())
+        results = as_tuple(result)
+        numbers = tuple(zip(call.numbers, call.names, strict=True))
+        fresh, device = tuple(map(like, results)), results[0].get_device()
+        self._known[key] = Launch(call.kernel, plan, call.order, numbers, device, fresh, torch_current_stream())
 
 
 launches = Launches()

@@ -10,13 +10,16 @@ from fireiron.language.decompositions import Decomposition, Done, Microkernel
 from fireiron.language.tensor import Tensor
 
 
-@attrs.frozen(field_transformer=checked_fields)
+@attrs.frozen(repr=False, field_transformer=checked_fields)
 class Role:
     """Name an operand of the residual spec."""
 
     name: str
 
     def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
         return self.name
 
 

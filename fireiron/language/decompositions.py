@@ -278,12 +278,14 @@ class Output:
         tensor: where it goes.
         store: the links of the Move that stores.
         rows: None where every element is stored; else what folds each row of a tile to the one value that is.
+        apart: whether the ops behind it go on from what the output before it left.
     """
 
     value: Value
     tensor: Tensor
     store: tuple[Decomposition, ...]
     rows: Literal["add", "max"] | None = None
+    apart: bool = False
 
 
 @attrs.frozen

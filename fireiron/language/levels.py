@@ -13,7 +13,7 @@ from fireiron.base.errors import SpecError
 from fireiron.base.link import here
 
 
-@attrs.frozen(eq=False, field_transformer=checked_fields)
+@attrs.frozen(eq=False, repr=False, field_transformer=checked_fields)
 class Level:
     """Name a group of threads, and say how it sits inside its parent.
 
@@ -26,11 +26,14 @@ class Level:
     """
 
     name: str
-    parent: Level | None = attrs.field(default=None, repr=False)
+    parent: Level | None = None
     threads: Layout | None = None
     size: int | None = None
 
     def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
         return self.name
 
     def __eq__(self, other: object) -> bool:
@@ -111,7 +114,7 @@ def Group(level: Level, count: int) -> Level:
 LEVELS = (Kernel, Cluster, Block, Warpgroup, Warp, QuadPair, Thread)
 
 
-@attrs.frozen(eq=False, field_transformer=checked_fields)
+@attrs.frozen(eq=False, repr=False, field_transformer=checked_fields)
 class Memory:
     """Name a memory, and the level at which one copy of a buffer in it is shared.
 
@@ -126,6 +129,9 @@ class Memory:
     registers: bool = False
 
     def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
         return self.name
 
     def __eq__(self, other: object) -> bool:

@@ -27,12 +27,16 @@ SIMULATED = "numpy"  # field of what the simulator computes with: the machine's 
 
 @attrs.frozen
 class Stored:
-    """Hold what an epilog stores on the way: a value, where it goes, what folds its rows, and how it goes there."""
+    """Hold what an epilog stores on the way: a value, where it goes, what folds its rows, and how it goes there.
+
+    What is stored apart is not seen by the ops behind it.
+    """
 
     value: Value
     tensor: Tensor
     rows: str | None
     store: object
+    apart: bool = False
 
 
 @attrs.frozen
@@ -199,8 +203,12 @@ _LEAVES = frozenset({DType, Level, Memory})
 
 @lru_cache(maxsize=1024)
 def _leaf(value: Any) -> str:
-    """Write a record that many others hold; its own text says all of it."""
-    return repr(value)
+    """Write a record that many others hold: all of its fields but the parent of a level."""
+    kind = cast("type[Any]", type(value))
+    if kind not in _LEAVES:
+        return repr(value)
+    fields = (f.name for f in attrs.fields(kind) if f.name != "parent")
+    return f"{kind.__name__}({', '.join(f'{name}={_leaf(getattr(value, name))}' for name in fields)})"
 
 
 @lru_cache(maxsize=256)

@@ -1,14 +1,14 @@
 """The pointwise language of epilogues and prologues: ordinary Python expressions that build an immutable tree.
 
 An op is a function from the accumulator's expression to a new one. Tensors take part by standing in arithmetic, and
-scalars of the call by their names.
+scalars of the call by their names. Functions of NumPy and torch on expressions give expressions.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import NoReturn, TypeAlias, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, TypeAlias, cast
 
 import attrs
 
@@ -33,17 +33,19 @@ from fireiron.algebra.scalar import (
 )
 from fireiron.algebra.simplify import simplify
 from fireiron.algebra.unary import FUNCTIONS
-from fireiron.base.contract import asked, checked
+from fireiron.base.contract import asked, checked, number, shown
 from fireiron.base.errors import SpecError
 from fireiron.base.link import here
 from fireiron.language.tensor import Tensor
+
+MOST_FACTORS = 16  # of a power that is written as products
 
 
 class ExpressionError(SpecError, AttributeError):
     """Report an attribute that expressions do not have."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Value:
     """Hold an expression under construction: its scalar tree, and the tensors that its arguments read.
 
@@ -123,8 +125,23 @@ class Value:
     def __ge__(self, other: Operand) -> Value:
         return binary("le", other, self)
 
+    def __pow__(self, other: Operand) -> Value:
+        return power(self, other)
+
+    def __rpow__(self, other: Operand) -> Value:
+        return power(other, self)
+
     def __neg__(self) -> Value:
         return unary("neg", self)
+
+    def __pos__(self) -> Value:
+        return self
+
+    def __floor__(self) -> Value:
+        return unary("floor", self)
+
+    def __ceil__(self) -> Value:
+        return unary("ceil", self)
 
     def __abs__(self) -> Value:
         return unary("abs", self)
@@ -153,8 +170,62 @@ class Value:
         raise SpecError(
             "bad-op",
             "an expression is true or false for each element alone: Python's if, and, or and not cannot ask it",
-            fix="use where(condition, x, y)",
+            fix="use where(condition, x, y), maximum(x, y) or minimum(x, y)",
         )
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Value:
+        """Give what a ufunc of NumPy makes of expressions."""
+        from fireiron.language import foreign
+
+        return foreign.of_ufunc(ufunc, method, inputs, options)
+
+    def __array_function__(self, function: Any, types: Any, args: Sequence[Any], options: Mapping[str, Any]) -> Value:
+        """Give what `np.where` and `np.clip` make of expressions."""
+        from fireiron.language import foreign
+
+        return foreign.called("np", function.__name__, args, options)
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Value:
+        """Give what a function of torch makes of expressions."""
+        from fireiron.language import foreign
+
+        options = {key: value for key, value in (kwargs or {}).items() if key != "inplace"}
+        return foreign.called("torch", function.__name__, args, options)
+
+    def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
+        """Refuse to be an array, where NumPy would make one of one object."""
+        from fireiron.language import foreign
+
+        foreign.as_array(self)
+
+    def __str__(self) -> str:
+        from fireiron.language.words import scalar_in_words
+
+        return scalar_in_words(self.tree, ["acc", *(str(t) if self.of_program else t.name for t in self.tensors)])
+
+    def __repr__(self) -> str:
+        return f"<Value {shown(self)} of {self.dtype}>"
+
+
+def _refuse(name: str) -> Callable[..., NoReturn]:
+    def refuse(self: Value, *operands: object) -> NoReturn:
+        from fireiron.language import foreign
+
+        foreign.refused_operator(name, self)
+
+    return refuse
+
+
+# Python's operators without a meaning on expressions; they are no methods above, so that type checkers refuse them too.
+_UNDEFINED = """
+    divmod matmul xor lshift rshift rfloordiv rmod rdivmod rmatmul rxor rlshift rrshift getitem iter len contains float
+    int index complex round trunc
+"""
+for _name in _UNDEFINED.split():
+    setattr(Value, f"__{_name}__", _refuse(f"__{_name}__"))
 
 
 Operand: TypeAlias = Value | Tensor | Expr | float | int | str
@@ -189,20 +260,39 @@ def _lift(x: object, dtype: DType) -> Value:
         case Tensor():
             read: Scalar = Arg(1, x.dtype)
             return Value(read if x.dtype == dtype else Cast(read, dtype), (x,))
-        case bool() | int() | float():
-            if dtype.kind == "int":
-                _whole(x, dtype)
-            return Value(Constant(x, dtype))
         case Expr():
             return Value(Coordinate(x))
         case str() if x.isidentifier():
             return Value(Parameter(x, dtype))
         case _:
-            raise SpecError(
-                "bad-operand",
-                f"{x!r} cannot take part in a pointwise expression",
-                fix="use numbers, tensors, expressions, and names of scalars",
-            )
+            plain = None if isinstance(x, bool) else number(x)
+            if plain is None:
+                raise _no_operand(x)
+            if dtype.kind == "int":
+                _whole(plain, dtype)
+            return Value(Constant(plain, dtype))
+
+
+def _no_operand(x: object) -> SpecError:
+    """Make the error of what cannot take part in an expression."""
+    if isinstance(x, bool):
+        return SpecError(
+            "bad-operand",
+            f"{x} cannot take part in a pointwise expression: x == y compares expressions as wholes",
+            fix="use equal(x, y), or the numbers 1 and 0",
+        )
+    if hasattr(x, "shape") and hasattr(x, "dtype"):
+        return SpecError(
+            "bad-operand",
+            f"an array of {tuple(cast(Any, x).shape)} cannot take part in a pointwise expression",
+            fix="give it to the call by a name, and the op a parameter of that name: "
+            "gemm(a, b, epilog=lambda acc, bias: acc + bias, bias=bias)",
+        )
+    return SpecError(
+        "bad-operand",
+        f"{shown(x)} cannot take part in a pointwise expression",
+        fix="use numbers, tensors, expressions, and names of scalars",
+    )
 
 
 def _whole(x: float, dtype: DType) -> None:
@@ -228,6 +318,8 @@ def lifted(*operands: Operand) -> tuple[Value, ...]:
     """
     kinds = [x.dtype for x in operands if isinstance(x, Value)] or [x.dtype for x in operands if isinstance(x, Tensor)]
     if not kinds:
+        if any(isinstance(x, bool) for x in operands):
+            raise _no_operand(next(x for x in operands if isinstance(x, bool)))
         raise SpecError("bad-operand", "an operation of numbers alone reads no element", fix="compute it in Python")
     if any(isinstance(x, Value) and x.of_program for x in operands):
         kind = computed_in(kinds)
@@ -349,6 +441,46 @@ def unary(op: str, x: Operand) -> Value:
     return Value(Unary(op, x.tree), x.tensors)
 
 
+def power(x: Operand, y: Operand) -> Value:
+    """Raise to a power: by products for small whole numbers, by roots for halves, else as C's powf does.
+
+    Raises:
+        SpecError: `fraction-of-integer` for a power of an integer that is no whole number from 0 on; `bad-operand`.
+
+    Example:
+        >>> x = accumulator(f32)
+        >>> x**3, 2**x, x**-0.5
+        (<Value acc * acc * acc of f32>, <Value exp2(acc) of f32>, <Value rsqrt(acc) of f32>)
+    """
+    exponent = None if isinstance(y, bool | str | Value | Tensor) else number(y)
+    if exponent is None and not isinstance(x, bool | str | Value | Tensor) and number(x) == 2:
+        return unary("exp2", y)
+    base = lifted(x)[0] if exponent is not None else lifted(x, y)[0]
+    if exponent is not None and exponent == int(exponent) and abs(exponent) <= MOST_FACTORS:
+        times = int(abs(exponent))
+        if exponent >= 0 or base.dtype.kind == "float":
+            made = _product(base, times) if times else Value(Constant(1, base.dtype), base.tensors)
+            return made if exponent >= 0 else 1 / made
+    if exponent in (0.5, -0.5) and base.dtype.kind == "float":
+        return unary("sqrt" if exponent == 0.5 else "rsqrt", base)
+    if base.dtype.kind == "int":
+        raise SpecError(
+            "fraction-of-integer",
+            f"{base.dtype} ** {shown(y)} is no {base.dtype}",
+            fix=f"give a whole number from 0 to {MOST_FACTORS}, or "
+            + ("cast to f32 before it" if base.of_program else "use saturate('f32') before it"),
+        )
+    return binary("pow", x, y)
+
+
+def _product(base: Value, times: int) -> Value:
+    """Multiply a value by itself; squares stand for themselves in later squares, and are computed once."""
+    if times == 1:
+        return base
+    half = _product(base, times // 2)
+    return half * half if times % 2 == 0 else half * half * base
+
+
 def where(condition: Operand, x: Operand, y: Operand) -> Value:
     """Give `x` where a condition is not zero, else `y`.
 
@@ -425,11 +557,20 @@ def expression(ops: tuple[Op, ...], value: Value) -> Value:
             raise SpecError(
                 "bad-op", f"{op} is no op", fix="give functions of the accumulator: relu, add(bias), lambda x: x * 2"
             )
-        result = cast(object, asked(op, value, said="op"))
-        if not isinstance(result, Value):
-            name = getattr(op, "__name__", repr(op))
+        name = getattr(op, "__name__", None) or shown(op)
+        try:
+            result = cast(object, asked(op, value, said="op"))
+        except TypeError as error:
             raise SpecError(
-                "bad-op", f"epilog op {name} returned {result!r}", fix="return an expression of the accumulator"
+                "bad-op", f"epilog op {name} fails: {error}", fix="correct the call inside the op"
+            ) from error
+        if not isinstance(result, Value):
+            raise SpecError(
+                "bad-op",
+                f"epilog op {name} returned {shown(result)}",
+                fix="return an expression of the accumulator; store others beside it by save(tensor, of=op)"
+                if isinstance(result, tuple | list)
+                else "return an expression of the accumulator",
             )
         value = result
     return value

@@ -25,7 +25,7 @@ from fireiron.language.tensor import Tensor
 Dim: TypeAlias = Var
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Ref(Tensor):
     """Name one element of a tensor at a point of the dims: the tensor, and an index expression a dimension.
 

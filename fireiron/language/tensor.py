@@ -67,7 +67,7 @@ MOST = 2**31 - 1  # of an extent: kernels take sizes as 32-bit integers
 MOST_STRIDE = 2**40  # elements
 
 
-@attrs.frozen(field_transformer=checked_fields)
+@attrs.frozen(repr=False, field_transformer=checked_fields)
 class Tensor:
     """Describe an operand: shape and strides count elements, in mathematical order (batch, rows, columns).
 
@@ -152,6 +152,9 @@ class Tensor:
         """
         dims = tuple(range(len(self.shape)))
         return (*dims[:-2], dims[-1], dims[-2]) if self.order is ColMajor else dims
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self}>"
 
     def __str__(self) -> str:
         return f"{self.name}[{', '.join(map(str, self.shape))}].{self.dtype}.{self.memory}"

@@ -213,7 +213,7 @@ def _infix(tree: Scalar, names: tuple[str, ...], binds: int) -> str:
             return f"-{_infix(x, names, _TIGHTEST)}"
         case Unary(op, x):
             return f"{op}({_infix(x, names, 0)})"
-        case Binary("max" | "min" as op, x, y):
+        case Binary("max" | "min" | "pow" as op, x, y):
             return f"{op}({_infix(x, names, 0)}, {_infix(y, names, 0)})"
         case Binary(op, x, y):
             mine = _BINDS[op]

@@ -125,6 +125,8 @@ def _operation(op: str, x: Array, y: Array, dtype: DType) -> Array:
             return (x <= y).astype(dtype.numpy)
         case "eq":
             return (x == y).astype(dtype.numpy)
+        case "pow":
+            return cast(np.power(x.astype(np.float64), y.astype(np.float64)), dtype)
         case _:
             raise AssertionError(op)
 

@@ -7,7 +7,7 @@ import pytest
 
 from fireiron.algebra.dtypes import DType, bf16, f16, f32, f64, i8, i32
 from fireiron.algebra.scalar import (
-    BINARY,
+    OF_NUMBERS,
     Arg,
     Binary,
     Cast,
@@ -40,7 +40,7 @@ def drawn(rng: np.random.Generator, dtype: DType, depth: int) -> Scalar:
         return Select(x, y, drawn(rng, dtype, depth - 1))
     if kind == 4 and dtype != f64:
         return Cast(Cast(x, f64 if dtype.kind == "float" else i32), dtype)
-    return Binary(BINARY[rng.integers(len(BINARY))], x, y)
+    return Binary(OF_NUMBERS[rng.integers(len(OF_NUMBERS))], x, y)
 
 
 def bits(x: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ import pytest
 from fireiron.algebra.dtypes import DTYPES, DType, bf16, e4m3, e5m2, f16, f32, f64, i8, i32, tf32, u8
 from fireiron.algebra.expr import Expr, Var, and_, as_expr, ceil_div, lt, symbol
 from fireiron.algebra.layout import Layout
-from fireiron.algebra.scalar import BINARY, Arg, Binary, Cast, Constant, Parameter, Scalar, Select, Unary
+from fireiron.algebra.scalar import BINARY, OF_NUMBERS, Arg, Binary, Cast, Constant, Parameter, Scalar, Select, Unary
 from fireiron.algebra.unary import FUNCTIONS
 from fireiron.atoms.table import TABLE, find
 from fireiron.base.errors import CheckError, SpecError
@@ -205,7 +205,7 @@ def scalar_kernel(name: str, kinds: tuple[DType, ...]) -> Kernel:
     for d in kinds:
         a, b = Arg(0, d), Arg(1, d)
         unary = [store(Unary(op, a), d) for op in FUNCTIONS if d.kind == "float" or FUNCTIONS[op].integers]
-        binary = [store(Binary(op, a, b), d, d) for op in BINARY]
+        binary = [store(Binary(op, a, b), d, d) for op in (BINARY if d.kind == "float" else OF_NUMBERS)]
         casts = [store(Cast(a, to), d) for to in kinds if to != d]
         nested = [
             store(Binary("sub", a, Binary("sub", Binary("add", a, b), Parameter(f"p_{d}", d))), d, d),

@@ -23,5 +23,5 @@ SpecError[bad-op]: an expression is true or false for each element alone: Python
 12 |     return matmul(64, 64, 64).tile(32, 32).to(Block).epilog(lambda x: x if x > 0 else -x)
    |                                                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 at:  MatMul 64x64x64 @ Kernel > tile 32x32 to Block
-fix: use where(condition, x, y)""",
+fix: use where(condition, x, y), maximum(x, y) or minimum(x, y)""",
     )

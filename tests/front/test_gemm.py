@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fireiron import FireironError, MatMulChain, gelu, gemm, relu, where
+from fireiron import FireironError, MatMulChain, cast, gelu, gemm, relu, where
 from fireiron.front import fused
 from fireiron.schedules import simt
 
@@ -82,13 +82,38 @@ def test_equal_epilogues_share_a_kernel() -> None:
     assert len(fused._kernels) == before + 1
 
 
+def test_an_epilogue_may_give_several_outputs() -> None:
+    def epilog(acc: Any, bias: Any) -> Any:
+        return relu(acc + bias), acc, cast(acc > 0, "u8"), (acc + bias) ** 2
+
+    wanted = (np.maximum(A @ B + BIAS, 0), A @ B, A @ B > 0, (A @ B + BIAS) ** 2)
+    found = gemm(A, B, epilog=epilog, bias=BIAS, schedule=small)
+    assert [x.dtype.name for x in found] == ["float32", "float32", "uint8", "float32"]
+    for got, want in zip(found, wanted, strict=True):
+        near(got, want)
+    into = tuple(np.zeros((2, 3, 20, 36), kind) for kind in (np.float32, np.float16))
+    assert gemm(BATCHES, B, epilog=lambda acc: (acc, acc * 2), out=into, schedule=small) is into
+    assert np.allclose(into[1], 2 * (BATCHES @ B), rtol=1e-2, atol=1e-2)
+    empty = gemm(A[:0], B, epilog=epilog, bias=BIAS, schedule=small)
+    assert [x.shape for x in empty] == [(0, 36)] * 4
+
+
+@pytest.mark.parametrize("name", ["a", "b", "A", "out1", "int", "block", "operand0", "self", "_x", "x__y", "blocks"])
+def test_operands_may_have_any_name(name: str) -> None:
+    def epilog(acc: Any, **given: Any) -> Any:
+        return acc * given[name] + given["operand_1"]
+
+    near(gemm(A, B, epilog=epilog, schedule=small, **{name: BIAS, "operand_1": 2.0}), A @ B * BIAS + 2)
+    near(gemm(A, B, epilog=epilog, schedule=small, **{name: 2.0, "operand_1": BIAS}), A @ B * 2 + BIAS)
+
+
 REFUSED = {
     "wrong-shape": lambda: gemm(A, B[:-1]),
     "wrong-stride": lambda: gemm(drawn(40, 48)[::2, ::2], B),
     "wrong-stride ": lambda: gemm(drawn(4, 3, 20, 24)[::2], B, schedule=small),
     "bad-layout": lambda: gemm(A, B, layout="XX"),
     "bad-epilog": lambda: gemm(A, B, epilog=lambda acc: acc, bias=BIAS),
-    "bad-op": lambda: gemm(A, B, epilog=lambda acc: 1),
+    "bad-op": lambda: gemm(A, B, epilog=lambda acc: acc[0]),
     "shape-mismatch": lambda: gemm(A, B, epilog=lambda acc, bias: acc + bias, bias=BIAS[:-1], schedule=small),
     "not-an-array": lambda: gemm(A, "B"),
 }

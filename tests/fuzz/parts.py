@@ -154,7 +154,8 @@ class Parts:
         kinds = [*exact, "gelu", "sigmoid", "silu", "tanh"] if self.chance(0.2) else list(exact)
         chosen = [self.one(kinds) for _ in range(self.one((1, 1, 2, 3)))]
         if self.chance(0.15):
-            saved = f"save(Matrix({m}, {n}, '{self.one(STORED)}'{self.one(('', ', ColMajor'))}, name='saved'))"
+            saved = f"save(Matrix({m}, {n}, '{self.one(STORED)}'{self.one(('', ', ColMajor'))}, name='saved')"
+            saved += self.one((")", ")", ", of=relu)", ", of=scale(2))"))
             chosen.insert(self.rng.randrange(len(chosen) + 1), saved)
         if self.chance(0.06):
             chosen.insert(

@@ -9,7 +9,7 @@ from fireiron.algebra.arch import native
 from fireiron.algebra.dtypes import DTYPES, e4m3, e5m2, tf32
 from fireiron.algebra.expr import Var, as_expr
 from fireiron.algebra.layout import Layout
-from fireiron.algebra.scalar import BINARY, Arg, Binary, Cast, Scalar, Select, Unary
+from fireiron.algebra.scalar import BINARY, OF_NUMBERS, Arg, Binary, Cast, Scalar, Select, Unary
 from fireiron.algebra.unary import FUNCTIONS
 from fireiron.atoms.table import TABLE, find
 from fireiron.cuda.printer import source
@@ -23,7 +23,7 @@ THREADS, BLOCKS = 256, 32
 COUNT = THREADS * BLOCKS
 CONVERTS = {tf32: 80, e4m3: 89, e5m2: 89}  # by instructions, from these architectures on
 # The hardware's functions are a few units off in the last place.
-INEXACT = ("exp", "log", "tanh", "rsqrt", "erf", "exp2", "log2")
+INEXACT = ("exp", "log", "tanh", "rsqrt", "erf", "exp2", "log2", "pow")
 LANE = Var(BLOCK, BLOCKS) * THREADS + Var(THREAD, THREADS)
 
 
@@ -77,11 +77,16 @@ def trees(d, kinds):
     unary = [Unary(op, a) for op in FUNCTIONS if d.kind == "float" or FUNCTIONS[op].integers]
     total = Binary("add", Binary("mul", a, b), a)
     nested = [total, Binary("sub", a, total), Select(Binary("lt", a, b), a, Unary("neg", b))]
-    return [*unary, *(Binary(op, a, b) for op in BINARY), *(Cast(a, to) for to in kinds if to != d), *nested]
+    return [
+        *unary,
+        *(Binary(op, a, b) for op in (BINARY if d.kind == "float" else OF_NUMBERS)),
+        *(Cast(a, to) for to in kinds if to != d),
+        *nested,
+    ]
 
 
 def is_function(tree: Scalar) -> bool:
-    return isinstance(tree, Unary) and tree.op in INEXACT
+    return isinstance(tree, Unary | Binary) and tree.op in INEXACT
 
 
 @pytest.mark.parametrize("d", DTYPES, ids=str)

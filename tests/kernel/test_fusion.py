@@ -124,6 +124,7 @@ FUNCTIONS = {
     "exp": lambda x: exp(x * 0.1),
     "roots": lambda x: sqrt(abs(x)) + rsqrt(abs(x) + 1) + log(abs(x) + 1),
     "leaky": lambda x: where(x > 0, x, x * 0.01),
+    "powers": lambda x: x**3 + 1.3 ** (x * 0.1) + (abs(x) + 1) ** -0.7 + abs(x) ** 0.5,
     "compared": lambda x: where(x >= 1, 1, where(x < -1, -1, equal(x, 0))),
 }
 
@@ -159,6 +160,9 @@ def test_outputs_beside(held: Any, size: tuple[int, int, int]) -> None:
     held(plain(matmul(*size), save(wide, store=through_shared()), relu))
     found = held(fragments(matmul(*size, "f16"), save(before), silu, store=through_shared(reuse=True)))
     assert len(found.out) == 2
+    apart = save(before, of=lambda x: relu(x) * t["bias"])  # the ops behind it do not see it
+    held(plain(matmul(*size), add(t["bias"]), apart, save(wide), gelu, store=through_shared(reuse=True)))
+    held(fragments(matmul(*size, "f16"), apart, save(wide, of=lambda x: x > 0), silu))
 
 
 @pytest.mark.parametrize("size", SIZES)

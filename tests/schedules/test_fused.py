@@ -103,6 +103,7 @@ def test_outputs_beside_compile_without_spills(form: str, swapped: bool) -> None
     before = Matrix(m, n, "f16", name="before")
     plan = Plan(m=128, n=128, swapped=swapped)
     clean(getattr(hopper, form)(matmul(*SIZE, "f16").then(save(before), silu), plan), "sm_90a")
+    clean(getattr(hopper, form)(matmul(*SIZE, "f16").then(save(before, of=relu), silu), plan), "sm_90a")
     if not swapped:
         sums = Matrix(m, n // 128, name="sums")
         clean(getattr(hopper, form)(matmul(*SIZE, "f16").then(row_sum(sums), relu), plan), "sm_90a")

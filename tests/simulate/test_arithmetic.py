@@ -11,7 +11,7 @@ import pytest
 
 from fireiron.algebra.dtypes import DTYPES, bf16, e4m3, e5m2, f16, f32, f64, i8, i32, tf32, u8
 from fireiron.algebra.elements import tf32_rounded
-from fireiron.algebra.scalar import BINARY, Arg, Binary, Cast, Constant, Select, Unary
+from fireiron.algebra.scalar import OF_NUMBERS, Arg, Binary, Cast, Constant, Select, Unary
 from fireiron.algebra.unary import FUNCTIONS
 from fireiron.kernel.ir.statements import Compute
 from fireiron.simulate import simulate
@@ -75,7 +75,7 @@ def test_results_move_no_farther_than_said(op: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("op", BINARY)
+@pytest.mark.parametrize("op", OF_NUMBERS)
 def test_binary_of_floats(op: str, dtype: Any) -> None:
     x, y = (np.array(v).astype(dtype.numpy) for v in ([1.5, -2.3, 0.1, 7.0], [0.3, 4.5, 0.1, -3.0]))
     found = binary(op, dtype, x, y)
@@ -93,6 +93,12 @@ def test_binary_of_floats(op: str, dtype: Any) -> None:
     expected = np.array([float(exact(Fraction(float(a)), Fraction(float(b)))) for a, b in zip(x, y, strict=True)])
     assert found.dtype == dtype.numpy
     assert np.array_equal(found, expected.astype(dtype.numpy))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_powers(dtype: Any) -> None:
+    found = binary("pow", dtype, [1.5, -2.0, 4.0, 0.0, -2.0], [2.5, 3.0, -0.5, 0.0, 0.5])
+    assert np.array_equal(found, np.array([1.5**2.5, -8.0, 0.5, 1.0, np.nan]).astype(dtype.numpy), equal_nan=True)
 
 
 def test_nan_beats_a_number() -> None:

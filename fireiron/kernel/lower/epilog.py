@@ -69,16 +69,19 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     finish: Body = (add_constant(summed.storage, link.init, context),) if partial and link.init != 0 else ()
     for i, value in enumerate(link.values):
         title = f"Pointwise({link.memory})({state.level})"
-        window, ops = lower_ops(value, window, output, inside, context, link.link, title, early)
         beside = link.outputs[i] if i < len(link.outputs) else None
+        apart = beside is not None and beside.apart
+        made, ops = lower_ops(value, window, output, inside, context, link.link, title, early, apart=apart)
         if beside is not None and beside.rows is not None:
+            window = made
             finish += (*ops, lower_rows(beside, window, output, inside, context, link.link))
             continue
         tensor = None if beside is None else beside.tensor
         above = evolve(state, drained=drains(finish))
-        put = _store(link, i, tensor, window, output, inside, above, context, recur)
+        put = _store(link, i, tensor, made, output, inside, above, context, recur)
         if i + 1 == len(link.values):
-            ops, put = round_first(ops, put, buffer_of(window.storage), context.arch)
+            ops, put = round_first(ops, put, buffer_of(made.storage), context.arch)
+        window = window if apart else made
         finish += (*ops, put)
     begin = () if storage.name in context.zeroed else (init,)
     if context.stream is not None:

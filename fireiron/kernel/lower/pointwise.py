@@ -324,6 +324,7 @@ def lower_ops(
     link: Link | None,
     title: str,
     early: Mapping[Tensor, Storage] = MappingProxyType({}),
+    apart: bool = False,
 ) -> tuple[Window, Body]:
     """Compute an expression of every element that a thread owns, in place, or in new registers of another type.
 
@@ -336,6 +337,7 @@ def lower_ops(
         link: whose ops they are.
         title: heads the code.
         early: registers that hold what tensors have for the thread's elements.
+        apart: whether the register tensor keeps its elements, and the results go to new registers.
     """
     held = window.storage
     if value.tree == Arg(0, held.dtype):
@@ -348,7 +350,7 @@ def lower_ops(
         value = cast_to(value, held.dtype)
     walk = visit(ownership, output, context, widths([t for t in value.tensors if t not in early], output, context))
     result, after = held, window
-    if value.dtype != held.dtype:
+    if apart or value.dtype != held.dtype:
         result = _converted(held, window, value.dtype, state, context)
         after = fresh_window(result, window)
     mask = None if proves(walk.condition) else walk.condition

@@ -135,17 +135,18 @@ every_scalar(
     y_f64[18] = x_f64[0] < x_f64[1] ? 1.0 : 0.0;
     y_f64[19] = x_f64[0] <= x_f64[1] ? 1.0 : 0.0;
     y_f64[20] = x_f64[0] == x_f64[1] ? 1.0 : 0.0;
+    y_f64[21] = pow(x_f64[0], x_f64[1]);
     y_f32[0] = (float)x_f64[0];
     y_f16[0] = double_to_half(x_f64[0]);
     y_bf16[0] = double_to_bf16(x_f64[0]);
     y_i32[0] = double_to_int(x_f64[0]);
     y_i8[0] = saturate_i8(double_to_int(x_f64[0]));
     y_u8[0] = saturate_u8(double_to_int(x_f64[0]));
-    y_f64[21] = x_f64[0] - (x_f64[0] + x_f64[1] - p_f64);
-    y_f64[22] = __dmul_rn(x_f64[0], x_f64[1]) + -(-x_f64[0]);
-    y_f64[23] = x_f64[0] / __dmul_rn(x_f64[0], x_f64[0] == x_f64[1] ? 1.0 : 0.0);
-    y_f64[24] = x_f64[0] < x_f64[1] ? x_f64[0] : fabs(x_f64[1]);
-    y_f64[25] = x_f64[0] != 0.0 ? -2.5 : 0.1;
+    y_f64[22] = x_f64[0] - (x_f64[0] + x_f64[1] - p_f64);
+    y_f64[23] = __dmul_rn(x_f64[0], x_f64[1]) + -(-x_f64[0]);
+    y_f64[24] = x_f64[0] / __dmul_rn(x_f64[0], x_f64[0] == x_f64[1] ? 1.0 : 0.0);
+    y_f64[25] = x_f64[0] < x_f64[1] ? x_f64[0] : fabs(x_f64[1]);
+    y_f64[26] = x_f64[0] != 0.0 ? -2.5 : 0.1;
 
     // f32
     y_f32[1] = -x_f32[0];
@@ -169,17 +170,18 @@ every_scalar(
     y_f32[19] = x_f32[0] < x_f32[1] ? 1.0f : 0.0f;
     y_f32[20] = x_f32[0] <= x_f32[1] ? 1.0f : 0.0f;
     y_f32[21] = x_f32[0] == x_f32[1] ? 1.0f : 0.0f;
-    y_f64[26] = (double)x_f32[0];
+    y_f32[22] = powf(x_f32[0], x_f32[1]);
+    y_f64[27] = (double)x_f32[0];
     y_f16[1] = float_to_half(x_f32[0]);
     y_bf16[1] = float_to_bf16(x_f32[0]);
     y_i32[1] = __float2int_rn(x_f32[0]);
     y_i8[1] = saturate_i8(__float2int_rn(x_f32[0]));
     y_u8[1] = saturate_u8(__float2int_rn(x_f32[0]));
-    y_f32[22] = x_f32[0] - (x_f32[0] + x_f32[1] - p_f32);
-    y_f32[23] = __fmul_rn(x_f32[0], x_f32[1]) + -(-x_f32[0]);
-    y_f32[24] = x_f32[0] / __fmul_rn(x_f32[0], x_f32[0] == x_f32[1] ? 1.0f : 0.0f);
-    y_f32[25] = x_f32[0] < x_f32[1] ? x_f32[0] : fabsf(x_f32[1]);
-    y_f32[26] = x_f32[0] != 0.0f ? -2.5f : 0.1f;
+    y_f32[23] = x_f32[0] - (x_f32[0] + x_f32[1] - p_f32);
+    y_f32[24] = __fmul_rn(x_f32[0], x_f32[1]) + -(-x_f32[0]);
+    y_f32[25] = x_f32[0] / __fmul_rn(x_f32[0], x_f32[0] == x_f32[1] ? 1.0f : 0.0f);
+    y_f32[26] = x_f32[0] < x_f32[1] ? x_f32[0] : fabsf(x_f32[1]);
+    y_f32[27] = x_f32[0] != 0.0f ? -2.5f : 0.1f;
 
     // f16
     y_f16[2] = float_to_half(-half_to_float(x_f16[0]));
@@ -203,17 +205,18 @@ every_scalar(
     y_f16[20] = half_to_float(x_f16[0]) < half_to_float(x_f16[1]) ? half{0x3c00} : half{0x0000};
     y_f16[21] = half_to_float(x_f16[0]) <= half_to_float(x_f16[1]) ? half{0x3c00} : half{0x0000};
     y_f16[22] = half_to_float(x_f16[0]) == half_to_float(x_f16[1]) ? half{0x3c00} : half{0x0000};
-    y_f64[27] = (double)half_to_float(x_f16[0]);
-    y_f32[27] = half_to_float(x_f16[0]);
+    y_f16[23] = float_to_half(powf(half_to_float(x_f16[0]), half_to_float(x_f16[1])));
+    y_f64[28] = (double)half_to_float(x_f16[0]);
+    y_f32[28] = half_to_float(x_f16[0]);
     y_bf16[2] = float_to_bf16(half_to_float(x_f16[0]));
     y_i32[2] = __float2int_rn(half_to_float(x_f16[0]));
     y_i8[2] = saturate_i8(__float2int_rn(half_to_float(x_f16[0])));
     y_u8[2] = saturate_u8(__float2int_rn(half_to_float(x_f16[0])));
-    y_f16[23] = float_to_half(half_to_float(x_f16[0]) - half_to_float(float_to_half(half_to_float(float_to_half(half_to_float(x_f16[0]) + half_to_float(x_f16[1]))) - half_to_float(p_f16))));
-    y_f16[24] = float_to_half(half_to_float(float_to_half(half_to_float(x_f16[0]) * half_to_float(x_f16[1]))) + -(-half_to_float(x_f16[0])));
-    y_f16[25] = float_to_half(half_to_float(x_f16[0]) / half_to_float(float_to_half(half_to_float(x_f16[0]) * (half_to_float(x_f16[0]) == half_to_float(x_f16[1]) ? 1.0f : 0.0f))));
-    y_f16[26] = half_to_float(x_f16[0]) < half_to_float(x_f16[1]) ? x_f16[0] : float_to_half(fabsf(half_to_float(x_f16[1])));
-    y_f16[27] = half_to_float(x_f16[0]) != 0.0f ? half{0xc100} : half{0x2e66};
+    y_f16[24] = float_to_half(half_to_float(x_f16[0]) - half_to_float(float_to_half(half_to_float(float_to_half(half_to_float(x_f16[0]) + half_to_float(x_f16[1]))) - half_to_float(p_f16))));
+    y_f16[25] = float_to_half(half_to_float(float_to_half(half_to_float(x_f16[0]) * half_to_float(x_f16[1]))) + -(-half_to_float(x_f16[0])));
+    y_f16[26] = float_to_half(half_to_float(x_f16[0]) / half_to_float(float_to_half(half_to_float(x_f16[0]) * (half_to_float(x_f16[0]) == half_to_float(x_f16[1]) ? 1.0f : 0.0f))));
+    y_f16[27] = half_to_float(x_f16[0]) < half_to_float(x_f16[1]) ? x_f16[0] : float_to_half(fabsf(half_to_float(x_f16[1])));
+    y_f16[28] = half_to_float(x_f16[0]) != 0.0f ? half{0xc100} : half{0x2e66};
 
     // bf16
     y_bf16[3] = float_to_bf16(-bf16_to_float(x_bf16[0]));
@@ -237,17 +240,18 @@ every_scalar(
     y_bf16[21] = bf16_to_float(x_bf16[0]) < bf16_to_float(x_bf16[1]) ? bf16{0x3f80} : bf16{0x0000};
     y_bf16[22] = bf16_to_float(x_bf16[0]) <= bf16_to_float(x_bf16[1]) ? bf16{0x3f80} : bf16{0x0000};
     y_bf16[23] = bf16_to_float(x_bf16[0]) == bf16_to_float(x_bf16[1]) ? bf16{0x3f80} : bf16{0x0000};
-    y_f64[28] = (double)bf16_to_float(x_bf16[0]);
-    y_f32[28] = bf16_to_float(x_bf16[0]);
-    y_f16[28] = float_to_half(bf16_to_float(x_bf16[0]));
+    y_bf16[24] = float_to_bf16(powf(bf16_to_float(x_bf16[0]), bf16_to_float(x_bf16[1])));
+    y_f64[29] = (double)bf16_to_float(x_bf16[0]);
+    y_f32[29] = bf16_to_float(x_bf16[0]);
+    y_f16[29] = float_to_half(bf16_to_float(x_bf16[0]));
     y_i32[3] = __float2int_rn(bf16_to_float(x_bf16[0]));
     y_i8[3] = saturate_i8(__float2int_rn(bf16_to_float(x_bf16[0])));
     y_u8[3] = saturate_u8(__float2int_rn(bf16_to_float(x_bf16[0])));
-    y_bf16[24] = float_to_bf16(bf16_to_float(x_bf16[0]) - bf16_to_float(float_to_bf16(bf16_to_float(float_to_bf16(bf16_to_float(x_bf16[0]) + bf16_to_float(x_bf16[1]))) - bf16_to_float(p_bf16))));
-    y_bf16[25] = float_to_bf16(bf16_to_float(float_to_bf16(bf16_to_float(x_bf16[0]) * bf16_to_float(x_bf16[1]))) + -(-bf16_to_float(x_bf16[0])));
-    y_bf16[26] = float_to_bf16(bf16_to_float(x_bf16[0]) / bf16_to_float(float_to_bf16(bf16_to_float(x_bf16[0]) * (bf16_to_float(x_bf16[0]) == bf16_to_float(x_bf16[1]) ? 1.0f : 0.0f))));
-    y_bf16[27] = bf16_to_float(x_bf16[0]) < bf16_to_float(x_bf16[1]) ? x_bf16[0] : float_to_bf16(fabsf(bf16_to_float(x_bf16[1])));
-    y_bf16[28] = bf16_to_float(x_bf16[0]) != 0.0f ? bf16{0xc020} : bf16{0x3dcd};
+    y_bf16[25] = float_to_bf16(bf16_to_float(x_bf16[0]) - bf16_to_float(float_to_bf16(bf16_to_float(float_to_bf16(bf16_to_float(x_bf16[0]) + bf16_to_float(x_bf16[1]))) - bf16_to_float(p_bf16))));
+    y_bf16[26] = float_to_bf16(bf16_to_float(float_to_bf16(bf16_to_float(x_bf16[0]) * bf16_to_float(x_bf16[1]))) + -(-bf16_to_float(x_bf16[0])));
+    y_bf16[27] = float_to_bf16(bf16_to_float(x_bf16[0]) / bf16_to_float(float_to_bf16(bf16_to_float(x_bf16[0]) * (bf16_to_float(x_bf16[0]) == bf16_to_float(x_bf16[1]) ? 1.0f : 0.0f))));
+    y_bf16[28] = bf16_to_float(x_bf16[0]) < bf16_to_float(x_bf16[1]) ? x_bf16[0] : float_to_bf16(fabsf(bf16_to_float(x_bf16[1])));
+    y_bf16[29] = bf16_to_float(x_bf16[0]) != 0.0f ? bf16{0xc020} : bf16{0x3dcd};
 
     // i32
     y_i32[4] = -x_i32[0];
@@ -261,10 +265,10 @@ every_scalar(
     y_i32[12] = x_i32[0] < x_i32[1] ? 1 : 0;
     y_i32[13] = x_i32[0] <= x_i32[1] ? 1 : 0;
     y_i32[14] = x_i32[0] == x_i32[1] ? 1 : 0;
-    y_f64[29] = (double)x_i32[0];
-    y_f32[29] = (float)x_i32[0];
-    y_f16[29] = int_to_half(x_i32[0]);
-    y_bf16[29] = int_to_bf16(x_i32[0]);
+    y_f64[30] = (double)x_i32[0];
+    y_f32[30] = (float)x_i32[0];
+    y_f16[30] = int_to_half(x_i32[0]);
+    y_bf16[30] = int_to_bf16(x_i32[0]);
     y_i8[4] = saturate_i8(x_i32[0]);
     y_u8[4] = saturate_u8(x_i32[0]);
     y_i32[15] = x_i32[0] - (x_i32[0] + x_i32[1] - p_i32);
@@ -285,10 +289,10 @@ every_scalar(
     y_i8[13] = x_i8[0] < x_i8[1] ? 1 : 0;
     y_i8[14] = x_i8[0] <= x_i8[1] ? 1 : 0;
     y_i8[15] = x_i8[0] == x_i8[1] ? 1 : 0;
-    y_f64[30] = (double)x_i8[0];
-    y_f32[30] = (float)x_i8[0];
-    y_f16[30] = float_to_half(x_i8[0]);
-    y_bf16[30] = float_to_bf16(x_i8[0]);
+    y_f64[31] = (double)x_i8[0];
+    y_f32[31] = (float)x_i8[0];
+    y_f16[31] = float_to_half(x_i8[0]);
+    y_bf16[31] = float_to_bf16(x_i8[0]);
     y_i32[20] = x_i8[0];
     y_u8[5] = saturate_u8(x_i8[0]);
     y_i8[16] = x_i8[0] - (signed char)((signed char)(x_i8[0] + x_i8[1]) - p_i8);
@@ -309,10 +313,10 @@ every_scalar(
     y_u8[14] = x_u8[0] < x_u8[1] ? 1 : 0;
     y_u8[15] = x_u8[0] <= x_u8[1] ? 1 : 0;
     y_u8[16] = x_u8[0] == x_u8[1] ? 1 : 0;
-    y_f64[31] = (double)x_u8[0];
-    y_f32[31] = (float)x_u8[0];
-    y_f16[31] = float_to_half(x_u8[0]);
-    y_bf16[31] = float_to_bf16(x_u8[0]);
+    y_f64[32] = (double)x_u8[0];
+    y_f32[32] = (float)x_u8[0];
+    y_f16[32] = float_to_half(x_u8[0]);
+    y_bf16[32] = float_to_bf16(x_u8[0]);
     y_i32[21] = x_u8[0];
     y_i8[21] = saturate_i8(x_u8[0]);
     y_u8[17] = x_u8[0] - (unsigned char)((unsigned char)(x_u8[0] + x_u8[1]) - p_u8);

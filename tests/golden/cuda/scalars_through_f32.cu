@@ -179,6 +179,7 @@ scalars_through_f32(
     y_f64[18] = x_f64[0] < x_f64[1] ? 1.0 : 0.0;
     y_f64[19] = x_f64[0] <= x_f64[1] ? 1.0 : 0.0;
     y_f64[20] = x_f64[0] == x_f64[1] ? 1.0 : 0.0;
+    y_f64[21] = pow(x_f64[0], x_f64[1]);
     y_f32[0] = (float)x_f64[0];
     y_f16[0] = double_to_half(x_f64[0]);
     y_i32[0] = double_to_int(x_f64[0]);
@@ -186,11 +187,11 @@ scalars_through_f32(
     y_tf32[0] = double_to_tf32(x_f64[0]);
     y_e4m3[0] = double_to_e4m3(x_f64[0]);
     y_e5m2[0] = double_to_e5m2(x_f64[0]);
-    y_f64[21] = x_f64[0] - (x_f64[0] + x_f64[1] - p_f64);
-    y_f64[22] = __dmul_rn(x_f64[0], x_f64[1]) + -(-x_f64[0]);
-    y_f64[23] = x_f64[0] / __dmul_rn(x_f64[0], x_f64[0] == x_f64[1] ? 1.0 : 0.0);
-    y_f64[24] = x_f64[0] < x_f64[1] ? x_f64[0] : fabs(x_f64[1]);
-    y_f64[25] = x_f64[0] != 0.0 ? -2.5 : 0.1;
+    y_f64[22] = x_f64[0] - (x_f64[0] + x_f64[1] - p_f64);
+    y_f64[23] = __dmul_rn(x_f64[0], x_f64[1]) + -(-x_f64[0]);
+    y_f64[24] = x_f64[0] / __dmul_rn(x_f64[0], x_f64[0] == x_f64[1] ? 1.0 : 0.0);
+    y_f64[25] = x_f64[0] < x_f64[1] ? x_f64[0] : fabs(x_f64[1]);
+    y_f64[26] = x_f64[0] != 0.0 ? -2.5 : 0.1;
 
     // f32
     y_f32[1] = -x_f32[0];
@@ -214,18 +215,19 @@ scalars_through_f32(
     y_f32[19] = x_f32[0] < x_f32[1] ? 1.0f : 0.0f;
     y_f32[20] = x_f32[0] <= x_f32[1] ? 1.0f : 0.0f;
     y_f32[21] = x_f32[0] == x_f32[1] ? 1.0f : 0.0f;
-    y_f64[26] = (double)x_f32[0];
+    y_f32[22] = powf(x_f32[0], x_f32[1]);
+    y_f64[27] = (double)x_f32[0];
     y_f16[1] = float_to_half(x_f32[0]);
     y_i32[1] = __float2int_rn(x_f32[0]);
     y_i8[1] = saturate_i8(__float2int_rn(x_f32[0]));
     y_tf32[1] = float_to_tf32(x_f32[0]);
     y_e4m3[1] = float_to_e4m3(x_f32[0]);
     y_e5m2[1] = float_to_e5m2(x_f32[0]);
-    y_f32[22] = x_f32[0] - (x_f32[0] + x_f32[1] - p_f32);
-    y_f32[23] = __fmul_rn(x_f32[0], x_f32[1]) + -(-x_f32[0]);
-    y_f32[24] = x_f32[0] / __fmul_rn(x_f32[0], x_f32[0] == x_f32[1] ? 1.0f : 0.0f);
-    y_f32[25] = x_f32[0] < x_f32[1] ? x_f32[0] : fabsf(x_f32[1]);
-    y_f32[26] = x_f32[0] != 0.0f ? -2.5f : 0.1f;
+    y_f32[23] = x_f32[0] - (x_f32[0] + x_f32[1] - p_f32);
+    y_f32[24] = __fmul_rn(x_f32[0], x_f32[1]) + -(-x_f32[0]);
+    y_f32[25] = x_f32[0] / __fmul_rn(x_f32[0], x_f32[0] == x_f32[1] ? 1.0f : 0.0f);
+    y_f32[26] = x_f32[0] < x_f32[1] ? x_f32[0] : fabsf(x_f32[1]);
+    y_f32[27] = x_f32[0] != 0.0f ? -2.5f : 0.1f;
 
     // f16
     y_f16[2] = float_to_half(-half_to_float(x_f16[0]));
@@ -249,18 +251,19 @@ scalars_through_f32(
     y_f16[20] = half_to_float(x_f16[0]) < half_to_float(x_f16[1]) ? half{0x3c00} : half{0x0000};
     y_f16[21] = half_to_float(x_f16[0]) <= half_to_float(x_f16[1]) ? half{0x3c00} : half{0x0000};
     y_f16[22] = half_to_float(x_f16[0]) == half_to_float(x_f16[1]) ? half{0x3c00} : half{0x0000};
-    y_f64[27] = (double)half_to_float(x_f16[0]);
-    y_f32[27] = half_to_float(x_f16[0]);
+    y_f16[23] = float_to_half(powf(half_to_float(x_f16[0]), half_to_float(x_f16[1])));
+    y_f64[28] = (double)half_to_float(x_f16[0]);
+    y_f32[28] = half_to_float(x_f16[0]);
     y_i32[2] = __float2int_rn(half_to_float(x_f16[0]));
     y_i8[2] = saturate_i8(__float2int_rn(half_to_float(x_f16[0])));
     y_tf32[2] = float_to_tf32(half_to_float(x_f16[0]));
     y_e4m3[2] = float_to_e4m3(half_to_float(x_f16[0]));
     y_e5m2[2] = float_to_e5m2(half_to_float(x_f16[0]));
-    y_f16[23] = float_to_half(half_to_float(x_f16[0]) - half_to_float(float_to_half(half_to_float(float_to_half(half_to_float(x_f16[0]) + half_to_float(x_f16[1]))) - half_to_float(p_f16))));
-    y_f16[24] = float_to_half(half_to_float(float_to_half(half_to_float(x_f16[0]) * half_to_float(x_f16[1]))) + -(-half_to_float(x_f16[0])));
-    y_f16[25] = float_to_half(half_to_float(x_f16[0]) / half_to_float(float_to_half(half_to_float(x_f16[0]) * (half_to_float(x_f16[0]) == half_to_float(x_f16[1]) ? 1.0f : 0.0f))));
-    y_f16[26] = half_to_float(x_f16[0]) < half_to_float(x_f16[1]) ? x_f16[0] : float_to_half(fabsf(half_to_float(x_f16[1])));
-    y_f16[27] = half_to_float(x_f16[0]) != 0.0f ? half{0xc100} : half{0x2e66};
+    y_f16[24] = float_to_half(half_to_float(x_f16[0]) - half_to_float(float_to_half(half_to_float(float_to_half(half_to_float(x_f16[0]) + half_to_float(x_f16[1]))) - half_to_float(p_f16))));
+    y_f16[25] = float_to_half(half_to_float(float_to_half(half_to_float(x_f16[0]) * half_to_float(x_f16[1]))) + -(-half_to_float(x_f16[0])));
+    y_f16[26] = float_to_half(half_to_float(x_f16[0]) / half_to_float(float_to_half(half_to_float(x_f16[0]) * (half_to_float(x_f16[0]) == half_to_float(x_f16[1]) ? 1.0f : 0.0f))));
+    y_f16[27] = half_to_float(x_f16[0]) < half_to_float(x_f16[1]) ? x_f16[0] : float_to_half(fabsf(half_to_float(x_f16[1])));
+    y_f16[28] = half_to_float(x_f16[0]) != 0.0f ? half{0xc100} : half{0x2e66};
 
     // i32
     y_i32[3] = -x_i32[0];
@@ -274,9 +277,9 @@ scalars_through_f32(
     y_i32[11] = x_i32[0] < x_i32[1] ? 1 : 0;
     y_i32[12] = x_i32[0] <= x_i32[1] ? 1 : 0;
     y_i32[13] = x_i32[0] == x_i32[1] ? 1 : 0;
-    y_f64[28] = (double)x_i32[0];
-    y_f32[28] = (float)x_i32[0];
-    y_f16[28] = int_to_half(x_i32[0]);
+    y_f64[29] = (double)x_i32[0];
+    y_f32[29] = (float)x_i32[0];
+    y_f16[29] = int_to_half(x_i32[0]);
     y_i8[3] = saturate_i8(x_i32[0]);
     y_tf32[3] = int_to_tf32(x_i32[0]);
     y_e4m3[3] = int_to_e4m3(x_i32[0]);
@@ -299,9 +302,9 @@ scalars_through_f32(
     y_i8[12] = x_i8[0] < x_i8[1] ? 1 : 0;
     y_i8[13] = x_i8[0] <= x_i8[1] ? 1 : 0;
     y_i8[14] = x_i8[0] == x_i8[1] ? 1 : 0;
-    y_f64[29] = (double)x_i8[0];
-    y_f32[29] = (float)x_i8[0];
-    y_f16[29] = float_to_half(x_i8[0]);
+    y_f64[30] = (double)x_i8[0];
+    y_f32[30] = (float)x_i8[0];
+    y_f16[30] = float_to_half(x_i8[0]);
     y_i32[19] = x_i8[0];
     y_tf32[4] = float_to_tf32(x_i8[0]);
     y_e4m3[4] = float_to_e4m3(x_i8[0]);
@@ -334,18 +337,19 @@ scalars_through_f32(
     y_tf32[23] = tf32_to_float(x_tf32[0]) < tf32_to_float(x_tf32[1]) ? tf32{0x3f800000} : tf32{0x00000000};
     y_tf32[24] = tf32_to_float(x_tf32[0]) <= tf32_to_float(x_tf32[1]) ? tf32{0x3f800000} : tf32{0x00000000};
     y_tf32[25] = tf32_to_float(x_tf32[0]) == tf32_to_float(x_tf32[1]) ? tf32{0x3f800000} : tf32{0x00000000};
-    y_f64[30] = (double)tf32_to_float(x_tf32[0]);
-    y_f32[30] = tf32_to_float(x_tf32[0]);
-    y_f16[30] = float_to_half(tf32_to_float(x_tf32[0]));
+    y_tf32[26] = float_to_tf32(powf(tf32_to_float(x_tf32[0]), tf32_to_float(x_tf32[1])));
+    y_f64[31] = (double)tf32_to_float(x_tf32[0]);
+    y_f32[31] = tf32_to_float(x_tf32[0]);
+    y_f16[31] = float_to_half(tf32_to_float(x_tf32[0]));
     y_i32[20] = __float2int_rn(tf32_to_float(x_tf32[0]));
     y_i8[20] = saturate_i8(__float2int_rn(tf32_to_float(x_tf32[0])));
     y_e4m3[5] = float_to_e4m3(tf32_to_float(x_tf32[0]));
     y_e5m2[5] = float_to_e5m2(tf32_to_float(x_tf32[0]));
-    y_tf32[26] = float_to_tf32(tf32_to_float(x_tf32[0]) - tf32_to_float(float_to_tf32(tf32_to_float(float_to_tf32(tf32_to_float(x_tf32[0]) + tf32_to_float(x_tf32[1]))) - tf32_to_float(p_tf32))));
-    y_tf32[27] = float_to_tf32(tf32_to_float(float_to_tf32(tf32_to_float(x_tf32[0]) * tf32_to_float(x_tf32[1]))) + -(-tf32_to_float(x_tf32[0])));
-    y_tf32[28] = float_to_tf32(tf32_to_float(x_tf32[0]) / tf32_to_float(float_to_tf32(tf32_to_float(x_tf32[0]) * (tf32_to_float(x_tf32[0]) == tf32_to_float(x_tf32[1]) ? 1.0f : 0.0f))));
-    y_tf32[29] = tf32_to_float(x_tf32[0]) < tf32_to_float(x_tf32[1]) ? x_tf32[0] : float_to_tf32(fabsf(tf32_to_float(x_tf32[1])));
-    y_tf32[30] = tf32_to_float(x_tf32[0]) != 0.0f ? tf32{0xc0200000} : tf32{0x3dccc000};
+    y_tf32[27] = float_to_tf32(tf32_to_float(x_tf32[0]) - tf32_to_float(float_to_tf32(tf32_to_float(float_to_tf32(tf32_to_float(x_tf32[0]) + tf32_to_float(x_tf32[1]))) - tf32_to_float(p_tf32))));
+    y_tf32[28] = float_to_tf32(tf32_to_float(float_to_tf32(tf32_to_float(x_tf32[0]) * tf32_to_float(x_tf32[1]))) + -(-tf32_to_float(x_tf32[0])));
+    y_tf32[29] = float_to_tf32(tf32_to_float(x_tf32[0]) / tf32_to_float(float_to_tf32(tf32_to_float(x_tf32[0]) * (tf32_to_float(x_tf32[0]) == tf32_to_float(x_tf32[1]) ? 1.0f : 0.0f))));
+    y_tf32[30] = tf32_to_float(x_tf32[0]) < tf32_to_float(x_tf32[1]) ? x_tf32[0] : float_to_tf32(fabsf(tf32_to_float(x_tf32[1])));
+    y_tf32[31] = tf32_to_float(x_tf32[0]) != 0.0f ? tf32{0xc0200000} : tf32{0x3dccc000};
 
     // e4m3
     y_e4m3[6] = float_to_e4m3(-e4m3_to_float(x_e4m3[0]));
@@ -369,18 +373,19 @@ scalars_through_f32(
     y_e4m3[24] = e4m3_to_float(x_e4m3[0]) < e4m3_to_float(x_e4m3[1]) ? e4m3{0x38} : e4m3{0x00};
     y_e4m3[25] = e4m3_to_float(x_e4m3[0]) <= e4m3_to_float(x_e4m3[1]) ? e4m3{0x38} : e4m3{0x00};
     y_e4m3[26] = e4m3_to_float(x_e4m3[0]) == e4m3_to_float(x_e4m3[1]) ? e4m3{0x38} : e4m3{0x00};
-    y_f64[31] = (double)e4m3_to_float(x_e4m3[0]);
-    y_f32[31] = e4m3_to_float(x_e4m3[0]);
-    y_f16[31] = float_to_half(e4m3_to_float(x_e4m3[0]));
+    y_e4m3[27] = float_to_e4m3(powf(e4m3_to_float(x_e4m3[0]), e4m3_to_float(x_e4m3[1])));
+    y_f64[32] = (double)e4m3_to_float(x_e4m3[0]);
+    y_f32[32] = e4m3_to_float(x_e4m3[0]);
+    y_f16[32] = float_to_half(e4m3_to_float(x_e4m3[0]));
     y_i32[21] = __float2int_rn(e4m3_to_float(x_e4m3[0]));
     y_i8[21] = saturate_i8(__float2int_rn(e4m3_to_float(x_e4m3[0])));
-    y_tf32[31] = float_to_tf32(e4m3_to_float(x_e4m3[0]));
+    y_tf32[32] = float_to_tf32(e4m3_to_float(x_e4m3[0]));
     y_e5m2[6] = float_to_e5m2(e4m3_to_float(x_e4m3[0]));
-    y_e4m3[27] = float_to_e4m3(e4m3_to_float(x_e4m3[0]) - e4m3_to_float(float_to_e4m3(e4m3_to_float(float_to_e4m3(e4m3_to_float(x_e4m3[0]) + e4m3_to_float(x_e4m3[1]))) - e4m3_to_float(p_e4m3))));
-    y_e4m3[28] = float_to_e4m3(e4m3_to_float(float_to_e4m3(e4m3_to_float(x_e4m3[0]) * e4m3_to_float(x_e4m3[1]))) + -(-e4m3_to_float(x_e4m3[0])));
-    y_e4m3[29] = float_to_e4m3(e4m3_to_float(x_e4m3[0]) / e4m3_to_float(float_to_e4m3(e4m3_to_float(x_e4m3[0]) * (e4m3_to_float(x_e4m3[0]) == e4m3_to_float(x_e4m3[1]) ? 1.0f : 0.0f))));
-    y_e4m3[30] = e4m3_to_float(x_e4m3[0]) < e4m3_to_float(x_e4m3[1]) ? x_e4m3[0] : float_to_e4m3(fabsf(e4m3_to_float(x_e4m3[1])));
-    y_e4m3[31] = e4m3_to_float(x_e4m3[0]) != 0.0f ? e4m3{0xc2} : e4m3{0x1d};
+    y_e4m3[28] = float_to_e4m3(e4m3_to_float(x_e4m3[0]) - e4m3_to_float(float_to_e4m3(e4m3_to_float(float_to_e4m3(e4m3_to_float(x_e4m3[0]) + e4m3_to_float(x_e4m3[1]))) - e4m3_to_float(p_e4m3))));
+    y_e4m3[29] = float_to_e4m3(e4m3_to_float(float_to_e4m3(e4m3_to_float(x_e4m3[0]) * e4m3_to_float(x_e4m3[1]))) + -(-e4m3_to_float(x_e4m3[0])));
+    y_e4m3[30] = float_to_e4m3(e4m3_to_float(x_e4m3[0]) / e4m3_to_float(float_to_e4m3(e4m3_to_float(x_e4m3[0]) * (e4m3_to_float(x_e4m3[0]) == e4m3_to_float(x_e4m3[1]) ? 1.0f : 0.0f))));
+    y_e4m3[31] = e4m3_to_float(x_e4m3[0]) < e4m3_to_float(x_e4m3[1]) ? x_e4m3[0] : float_to_e4m3(fabsf(e4m3_to_float(x_e4m3[1])));
+    y_e4m3[32] = e4m3_to_float(x_e4m3[0]) != 0.0f ? e4m3{0xc2} : e4m3{0x1d};
 
     // e5m2
     y_e5m2[7] = float_to_e5m2(-e5m2_to_float(x_e5m2[0]));
@@ -404,16 +409,17 @@ scalars_through_f32(
     y_e5m2[25] = e5m2_to_float(x_e5m2[0]) < e5m2_to_float(x_e5m2[1]) ? e5m2{0x3c} : e5m2{0x00};
     y_e5m2[26] = e5m2_to_float(x_e5m2[0]) <= e5m2_to_float(x_e5m2[1]) ? e5m2{0x3c} : e5m2{0x00};
     y_e5m2[27] = e5m2_to_float(x_e5m2[0]) == e5m2_to_float(x_e5m2[1]) ? e5m2{0x3c} : e5m2{0x00};
-    y_f64[32] = (double)e5m2_to_float(x_e5m2[0]);
-    y_f32[32] = e5m2_to_float(x_e5m2[0]);
-    y_f16[32] = float_to_half(e5m2_to_float(x_e5m2[0]));
+    y_e5m2[28] = float_to_e5m2(powf(e5m2_to_float(x_e5m2[0]), e5m2_to_float(x_e5m2[1])));
+    y_f64[33] = (double)e5m2_to_float(x_e5m2[0]);
+    y_f32[33] = e5m2_to_float(x_e5m2[0]);
+    y_f16[33] = float_to_half(e5m2_to_float(x_e5m2[0]));
     y_i32[22] = __float2int_rn(e5m2_to_float(x_e5m2[0]));
     y_i8[22] = saturate_i8(__float2int_rn(e5m2_to_float(x_e5m2[0])));
-    y_tf32[32] = float_to_tf32(e5m2_to_float(x_e5m2[0]));
-    y_e4m3[32] = float_to_e4m3(e5m2_to_float(x_e5m2[0]));
-    y_e5m2[28] = float_to_e5m2(e5m2_to_float(x_e5m2[0]) - e5m2_to_float(float_to_e5m2(e5m2_to_float(float_to_e5m2(e5m2_to_float(x_e5m2[0]) + e5m2_to_float(x_e5m2[1]))) - e5m2_to_float(p_e5m2))));
-    y_e5m2[29] = float_to_e5m2(e5m2_to_float(float_to_e5m2(e5m2_to_float(x_e5m2[0]) * e5m2_to_float(x_e5m2[1]))) + -(-e5m2_to_float(x_e5m2[0])));
-    y_e5m2[30] = float_to_e5m2(e5m2_to_float(x_e5m2[0]) / e5m2_to_float(float_to_e5m2(e5m2_to_float(x_e5m2[0]) * (e5m2_to_float(x_e5m2[0]) == e5m2_to_float(x_e5m2[1]) ? 1.0f : 0.0f))));
-    y_e5m2[31] = e5m2_to_float(x_e5m2[0]) < e5m2_to_float(x_e5m2[1]) ? x_e5m2[0] : float_to_e5m2(fabsf(e5m2_to_float(x_e5m2[1])));
-    y_e5m2[32] = e5m2_to_float(x_e5m2[0]) != 0.0f ? e5m2{0xc1} : e5m2{0x2e};
+    y_tf32[33] = float_to_tf32(e5m2_to_float(x_e5m2[0]));
+    y_e4m3[33] = float_to_e4m3(e5m2_to_float(x_e5m2[0]));
+    y_e5m2[29] = float_to_e5m2(e5m2_to_float(x_e5m2[0]) - e5m2_to_float(float_to_e5m2(e5m2_to_float(float_to_e5m2(e5m2_to_float(x_e5m2[0]) + e5m2_to_float(x_e5m2[1]))) - e5m2_to_float(p_e5m2))));
+    y_e5m2[30] = float_to_e5m2(e5m2_to_float(float_to_e5m2(e5m2_to_float(x_e5m2[0]) * e5m2_to_float(x_e5m2[1]))) + -(-e5m2_to_float(x_e5m2[0])));
+    y_e5m2[31] = float_to_e5m2(e5m2_to_float(x_e5m2[0]) / e5m2_to_float(float_to_e5m2(e5m2_to_float(x_e5m2[0]) * (e5m2_to_float(x_e5m2[0]) == e5m2_to_float(x_e5m2[1]) ? 1.0f : 0.0f))));
+    y_e5m2[32] = e5m2_to_float(x_e5m2[0]) < e5m2_to_float(x_e5m2[1]) ? x_e5m2[0] : float_to_e5m2(fabsf(e5m2_to_float(x_e5m2[1])));
+    y_e5m2[33] = e5m2_to_float(x_e5m2[0]) != 0.0f ? e5m2{0xc1} : e5m2{0x2e};
 }
