@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from verified import verified
 
-from fireiron import Matrix, Vector
+from fireiron import Matrix, Vector, tensor
 from fireiron.schedules import rows
 
 
@@ -19,6 +19,19 @@ def test_layernorm(gpu: int, width: int, dtype: str) -> None:
 @pytest.mark.parametrize("blocks", [2, 4, 8])
 def test_a_cluster_shares_a_row(gpu: int, blocks: int) -> None:
     verified(rows.row(rows.softmax(Matrix(37, 8000, "f16")), blocks=blocks, warps=4))
+
+
+@pytest.mark.parametrize("width", [768, 8192, 50000])
+def test_gradients_and_losses(gpu: int, width: int) -> None:
+    x, y, gain = Matrix(300, width, "bf16"), Matrix(300, width, "bf16"), Vector(width, "bf16", name="gain")
+    verified(rows.row(rows.layernorm_backward(x, y, gain)))
+    verified(rows.row(rows.cross_entropy_with_gradient(x, Vector(300, "i32", name="target"), out=("f32", "bf16"))))
+    verified(rows.row(rows.quantised_rms_norm(x, gain, out=("i8", "f32"))))
+
+
+def test_groups_of_channels(gpu: int) -> None:
+    gain, bias = (tensor(32, 16, dtype="bf16", name=name) for name in ("gain", "bias"))
+    verified(rows.row(rows.group_norm(tensor(8, 32, 16, 1024, dtype="bf16"), gain, bias)))
 
 
 @pytest.mark.parametrize("stages", [1, 2, 4])

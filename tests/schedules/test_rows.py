@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fireiron import FireironError, Matrix, Vector, program, symbol, tensor
@@ -14,11 +15,16 @@ from fireiron.schedules import rows
 def made(name: str, width: int, dtype: str = "bf16", lines: int = 5, arch: str | None = None) -> Any:
     x, y = Matrix(lines, width, dtype), Matrix(lines, width, dtype)
     gain, bias = Vector(width, dtype, name="gain"), Vector(width, dtype, name="bias")
+    mask, target = Matrix(lines, width, "u8"), Vector(lines, "i32", name="target")
     given: dict[str, tuple[Any, ...]] = {
         "softmax": (x,), "log_softmax": (x,), "layernorm": (x, gain, bias), "rms_norm": (x, gain),
         "add_rms_norm": (x, y, gain), "add_layernorm": (x, y, gain, bias),
+        "dropped_add_layernorm": (x, y, gain, bias, mask), "quantised_rms_norm": (x, gain), "softmax_backward": (x, y),
+        "rms_norm_backward": (x, y, gain), "layernorm_backward": (x, y, gain),
+        "cross_entropy": (x, target), "cross_entropy_with_gradient": (x, target),
     }  # fmt: skip
-    return getattr(rows, name)(*given[name], arch=arch)
+    out = {"quantised_rms_norm": ("i8", "f32"), "cross_entropy": "f32", "cross_entropy_with_gradient": ("f32", dtype)}
+    return getattr(rows, name)(*given[name], out=out.get(name), arch=arch)
 
 
 def right(schedule: Any) -> Any:
@@ -40,6 +46,33 @@ NAMES = ("softmax", "log_softmax", "layernorm", "rms_norm", "add_rms_norm", "add
 @pytest.mark.parametrize("name", NAMES)
 def test_right_at_every_width(name: str, width: int) -> None:
     right(rows.row(made(name, width)))
+
+
+FURTHER = (
+    "dropped_add_layernorm", "quantised_rms_norm", "softmax_backward", "rms_norm_backward", "layernorm_backward",
+    "cross_entropy", "cross_entropy_with_gradient",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [100, 1200])
+@pytest.mark.parametrize("name", FURTHER)
+def test_what_networks_put_around_rows(name: str, width: int) -> None:
+    right(rows.row(made(name, width)))
+
+
+@pytest.mark.parametrize("size", [12, 96, 400])
+def test_groups_of_channels(size: int) -> None:
+    """A group's rows have several channels, each with a gain of its own."""
+    gain, bias = (tensor(4, 8, dtype="bf16", name=name) for name in ("gain", "bias"))
+    right(rows.row(rows.group_norm(tensor(2, 4, 8, size, dtype="bf16"), gain, bias)))
+
+
+def test_a_row_of_zeros_is_quantised_to_zeros() -> None:
+    schedule = rows.row(made("quantised_rms_norm", 64, "f32", lines=2))
+    x = np.stack((np.zeros(64), np.linspace(-3, 3, 64))).astype(np.float32)
+    multiples, scale = np.ones((2, 64), np.int8), np.ones(2, np.float32)
+    schedule.simulate(x, np.ones(64, np.float32), out=(multiples, scale))
+    assert (scale[0], multiples[0].any(), np.abs(multiples[1]).max()) == (0, False, 127)
 
 
 @pytest.mark.parametrize("dtype", ["f16", "f32"])
@@ -68,7 +101,7 @@ def test_rows_of_several_dims() -> None:
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
 @pytest.mark.parametrize("width", [64, 1024, 16384, 65536])
 def test_no_spills(arch: str, width: int) -> None:
-    for name in ("softmax", "layernorm", "add_rms_norm"):
+    for name in ("softmax", "layernorm", "add_rms_norm", "layernorm_backward", "cross_entropy_with_gradient"):
         assert not rows.row(made(name, width, arch=arch)).compile(arch).resources.spills
 
 

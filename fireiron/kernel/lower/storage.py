@@ -234,6 +234,7 @@ def _strides(link: Load, shape: tuple[int, ...], order: Order) -> tuple[tuple[In
     pitch = inner + link.pad
     matrix: tuple[Index, ...] = (pitch, 1) if order is RowMajor else (1, pitch)
     size = pitch * outer
-    if len(shape) == 3:
-        return (size, *matrix), size * shape[0]
-    return matrix[-len(shape) :], size
+    outer_strides: tuple[Index, ...] = ()
+    for extent in reversed(shape[:-2]):
+        outer_strides, size = (size, *outer_strides), size * extent
+    return (*outer_strides, *matrix[-len(shape) :]), size

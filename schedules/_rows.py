@@ -1,0 +1,174 @@
+"""How a row is cut: the lanes, warps and blocks that have it, by registers and shared memory of an SM."""
+
+from __future__ import annotations
+
+from math import gcd, prod
+
+import attrs
+
+from fireiron import FireironError, ProgramChain
+
+LANES = 32
+VECTOR_NBYTES = 16
+MOST_OF_A_WARP = 2048  # bytes of a row that one warp keeps
+MOST_WARPS = 32
+BYTES_OF_A_LANE = 64  # of a row, where warps enough for that are at hand
+REGISTERS = 65536  # of a block
+MOST_REGISTERS = 128  # of a thread
+OTHERS = 16  # of a thread: addresses, folds
+MOST_THREADS = 1024  # of an SM, with the registers that a row takes
+MOST_STAGES = 4
+CLUSTERS = [1, 2, 4, 8]  # blocks
+FOLDS = 12 << 10  # bytes of an SM's shared memory that folds and the system take
+SHARED = {80: 164 << 10, 87: 164 << 10, 90: 228 << 10, 100: 228 << 10, 103: 228 << 10, 110: 228 << 10}  # bytes of an SM
+IN_FLIGHT = 40 << 10  # bytes that an SM reads ahead: 2.1 us of its share of the memory's rate
+
+
+@attrs.frozen
+class Row:
+    """Gather what a program does with its rows.
+
+    Args:
+        column: the innermost dim that is folded.
+        lines: the dims that no step folds.
+        width: columns of a row; `deep` values of the other folded dims belong to each.
+        lane: columns of a vector.
+        inputs, vectors: by role, bytes of an element of the arrays that have rows, and of those of a value a column.
+        registers: that one column takes of its thread where most of its values are held at once.
+        arch: number of the architecture that the program is for, Hopper's where it leaves that open.
+        copied: whether both kinds of arrays can be copied to shared memory while threads compute.
+    """
+
+    column: str
+    lines: tuple[str, ...]
+    width: int
+    deep: int
+    lane: int
+    inputs: dict[str, int]
+    vectors: dict[str, int]
+    registers: float
+    arch: int
+    copied: bool
+
+    @property
+    def nbytes(self) -> int:
+        """Give the bytes of a row in its widest array."""
+        return self.width * self.deep * max(self.inputs.values())
+
+
+@attrs.frozen
+class Part:
+    """Say how a row is cut, and where it waits.
+
+    Args:
+        blocks: of the cluster that has the row.
+        warps: of each of them.
+        stages: rows of a block's ring; 1 for one row in shared memory at most, 0 for none there.
+        chunk: columns that a block's registers take at a time, 0 for all of its part.
+    """
+
+    blocks: int
+    warps: int
+    stages: int
+    chunk: int = 0
+
+
+def row_of(spec: ProgramChain) -> Row:
+    """Find a program's rows.
+
+    Raises:
+        FireironError: `row-columns`.
+    """
+    folded = {d.name for step in spec.computed.steps for d in step.over}
+    read = [o for o in spec.residual.operands if o.role in {t.name for t in spec.computed.inputs}]
+    ordered = [dim for o in read for dim in o.dims if dim in folded]
+    extents = {dim: spec.residual.extents[dim] for dim in folded}
+    unknown = [dim for dim, extent in extents.items() if not isinstance(extent, int)]
+    if not ordered or unknown:
+        said = f"does not say how many {unknown[0]} are" if unknown else "folds no dim"
+        raise FireironError(
+            "row-columns",
+            f"rows.row keeps rows of one known width, and {spec.computed.name} {said}",
+            fix="write the chain: tile(...).to(Block), split(...), load(..., RF, vector()), epilog(), done()",
+        )
+    first = next(o for o in read if any(dim in folded for dim in o.dims) and len(o.dims) > 1)
+    column = [dim for dim in first.dims if dim in folded][-1]
+    width = extents.pop(column)
+    deep = prod(int(extent) for extent in extents.values() if isinstance(extent, int))
+    assert isinstance(width, int)
+    inputs = {o.role: o for o in read if column in o.dims and len(o.dims) > 1}
+    vectors = {o.role: o for o in read if o.dims == (column,)}
+    sizes, of_vectors = ({role: o.dtype.nbytes for role, o in some.items()} for some in (inputs, vectors))
+    lane = gcd(width, VECTOR_NBYTES // max(sizes.values()))
+    arch = int("".join(c for c in spec.program.arch or "90" if c.isdigit()))
+    aligned = (o.tensor.aligned(max(1, 4 // o.dtype.nbytes)) for o in (*inputs.values(), *vectors.values()))
+    lines = tuple(d.name for d in spec.computed.dims if d.name not in folded)
+    registers = deep * _registers(spec, column, sizes, of_vectors)
+    return Row(column, lines, width, deep, lane, sizes, of_vectors, registers, arch, arch >= 80 and all(aligned))
+
+
+def _registers(spec: ProgramChain, column: str, inputs: dict[str, int], vectors: dict[str, int]) -> float:
+    """Give the registers that one column takes: arrays are packed, results that several steps read are f32."""
+    steps, outputs = spec.computed.steps, {t.name for t in spec.computed.outputs}
+    made = [out for step in steps for out in step.outs if any(d.name == column for d in out.dims)]
+    readers = {out.name: [s for s in steps if any(r.name == out.name for r in s.reads)] for out in made}
+    last = [out for out in made if out.name in outputs and not readers[out.name]]
+    between = [out for out in made if readers[out.name] and (out.name in outputs or len(readers[out.name]) > 1)]
+    again = any(ref.name in inputs for step in steps if set(step.outs) & set(last) for ref in step.reads)
+    of_inputs, of_vectors = sum(inputs.values()), sum(vectors.values())
+    stored, kept = (sum(out.dtype.nbytes for out in some) for some in (last, between))
+    return max(of_inputs + kept, kept + of_vectors + stored + (of_inputs if again else 0)) / 4
+
+
+def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:
+    """Cut a row: as few blocks as keep it in registers, and warps enough to fill an SM.
+
+    Args:
+        row: a program's.
+        warps, blocks: what the author wants, or 0.
+    """
+    shared = SHARED.get(row.arch, 100 << 10) - FOLDS
+    clusters = [blocks] if blocks else CLUSTERS if row.arch >= 90 else [1]
+    part = Part(1, 1, 0)
+    for count in clusters:
+        width = -(-row.width // (count * row.lane)) * row.lane
+        each, kept = width * row.deep * sum(row.inputs.values()), width * sum(row.vectors.values())
+        wanted = warps or max(2, power(-(-row.nbytes // (count * LANES * BYTES_OF_A_LANE)), MOST_WARPS))
+        stages = _stages(shared, wanted, each, kept) if row.copied else 0
+        while not warps and wanted < MOST_WARPS and stages > 1 and shared // (2 * each + kept) * wanted < MOST_WARPS:
+            wanted *= 2
+        registers = min(MOST_REGISTERS, REGISTERS // (wanted * LANES)) - OTHERS
+        held = int(registers / row.registers) // row.lane * row.lane  # columns of a lane
+        if width <= held * wanted * LANES:
+            return Part(count, wanted, stages)
+        stays = stages or (1 if row.copied and each <= shared else 0)
+        part = Part(count, wanted, stays, max(held, row.lane) * wanted * LANES)
+    return part
+
+
+def _stages(shared: int, warps: int, each: int, kept: int) -> int:
+    """Count the rows of a block's ring: an SM's blocks together have as many bytes on their way as hide the latency.
+
+    Args:
+        shared: bytes of an SM.
+        warps: of a block.
+        each: bytes of a row in its part.
+        kept: bytes there that are read for every row. Without room for two rows beside them there is no ring.
+    """
+    for blocks in range(MOST_THREADS // (warps * LANES), 0, -1):
+        stages = min(MOST_STAGES, 1 + -(-IN_FLIGHT // (blocks * each)))
+        if blocks * (stages * each + kept) <= shared:
+            return stages
+    return 2 if 2 * each + kept <= shared else 0
+
+
+def power(wanted: int, most: int) -> int:
+    """Give the power of two that is at least so much, and at most so much."""
+    return min(most, 1 << max(0, wanted - 1).bit_length())
+
+
+def lanes_of(row: Row) -> int:
+    """Choose how many lanes share a row: as many as leave the fewest idle, each with 4 vectors at most."""
+    vectors = row.width // row.lane
+    fits = [n for n in (32, 16, 8, 4, 2) if -(-vectors // n) <= 4] or [LANES]
+    return min(fits, key=lambda n: -(-vectors // n) * n)
