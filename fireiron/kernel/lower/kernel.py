@@ -38,6 +38,7 @@ from fireiron.kernel.passes.allocate import allocate, rebind
 from fireiron.kernel.passes.dependence import dependent
 from fireiron.kernel.passes.packing import in_bytes
 from fireiron.kernel.passes.pairs import FIRST_ARCH, with_pairs
+from fireiron.kernel.passes.products import await_products
 from fireiron.kernel.passes.synchronise import synchronise
 from fireiron.language.decompositions import Decomposition, Epilog, Prolog, every
 from fireiron.language.residual import start
@@ -100,7 +101,8 @@ def lower(
     buffers = {**buffers, **{b.name: b for b in context.temporaries}}
     parameters = _parameters(spec, context, body, numbers)
     known = {**buffers, **{p.buffer.name: p.buffer for p in parameters if isinstance(p, Pointer | Workspace)}}
-    body = synchronise(rebind(body, known), context.storages, context.definitions, trust_no_sync)
+    body = await_products(rebind(body, known))
+    body = synchronise(body, context.storages, context.definitions, trust_no_sync)
     body = dependent(body) if context.dependent else body
     body = with_pairs(body) if context.arch >= FIRST_ARCH else body
     maps = {s.map.name: s.map for s in walk(body) if isinstance(s, Call) and s.map is not None}

@@ -11,7 +11,7 @@ from fireiron.algebra.scalar import Arg, Cast, Constant, renumbered
 from fireiron.atoms.table import Near, chosen_from, matching, nearest
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import count as in_words
-from fireiron.kernel.ir.statements import Binding, Buffer, Call, Compute, Fence, For, If, Micro, Region, View
+from fireiron.kernel.ir.statements import Binding, Buffer, Call, Compute, For, If, Micro, Region, View
 from fireiron.kernel.lower.bulk import lower_bulk
 from fireiron.kernel.lower.choose import preferred, require_converged
 from fireiron.kernel.lower.collective import lower_collective
@@ -157,10 +157,7 @@ def _product(chosen: Atom | str | None, parts: tuple[str, str, str], state: Stat
     if found.zeroes and not sums.seeded:
         accumulate = None if parts[2] in state.accumulated else state.begun
         context.zeroed.add(sums.name)
-    call = Call(found, tuple(views), accumulate=accumulate, link=state.link)
-    if found.before and found.operand("A").memory.registers:
-        return (Fence(found.before, "A is registers, written just now"), call)
-    return (call,)
+    return (Call(found, tuple(views), accumulate=accumulate, link=state.link),)
 
 
 def _view(window: Window, state: State, context: Context) -> View:

@@ -16,31 +16,26 @@ from fireiron.atoms.flights import flying
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.analysis.sampling import reads_and_writes
-from fireiron.kernel.ir.rewrite import without
 from fireiron.kernel.ir.statements import (
     RANK,
     Advance,
     Arrive,
     Await,
     Barrier,
-    Buffer,
     Call,
-    Commit,
     Compute,
     Cursor,
     Fence,
     For,
     If,
     Let,
-    Region,
     Statement,
     Sync,
     Turn,
-    Wait,
     walk,
     within,
 )
-from fireiron.kernel.lower.context import MAX_THREADS, Body, Context, Recur, Ring, State, buffer_of, descend
+from fireiron.kernel.lower.context import MAX_THREADS, Body, Context, Recur, Ring, State, descend
 from fireiron.kernel.lower.move import lower_copy, open_load
 from fireiron.kernel.lower.promote import close_chunk, open_chunk
 from fireiron.kernel.lower.window import Storage, cut_chunk
@@ -145,20 +140,13 @@ def _empty(
         else select(lt(cursor.slot, late), cursor.slot + (link.stages - late), cursor.slot - late)
     )
     body: Body = (Await(full, cursor.slot, cursor.parity, link.link), *promoted.begin)
-    if group:
-        taken = None if link.promoted is None else _taken(chunk)
-        wait = (Commit(group), *promoted.ahead, Wait(group, late, holds=taken))
-        body += (*_fenced(compute), *wait)
-    else:
-        body += (*promoted.ahead, *compute)
+    body += (*compute, *promoted.ahead) if group else (*promoted.ahead, *compute)
     if not group or any(isinstance(s, Call) and _loads(s) for s in walk(compute)):
         generic = Fence("proxy.async", "the slot is read before a bulk copy overwrites it")
         body += (generic, Sync(level, "all threads have read the slot", link.link))
     body += (*_release(empty, last, level, ge(k, late), context, link), Advance(cursor, as_expr(1)), *promoted.after)
     before, behind, after = _turns(cursor, trips, level, link.stages, inner.loop, context)
-    holds = None if busy is None or not group or link.promoted is not None else _taken(inner)
-    rest_of = (Wait(group, 0, holds=holds),) if late or holds else ()
-    rest_of += _release(empty, last, level, busy, context, link) if late else ()
+    rest_of = _release(empty, last, level, busy, context, link) if late else ()
     if busy is None:
         return (*promoted.first, *before, For(k, trips, body, link.unrolled, kind="chunks"), *behind, *rest_of, *after)
     # A unit without rows awaits each slot and lets it go, so that the others go on. No branch parts the accumulators:
@@ -172,12 +160,6 @@ def _empty(
     )
     idle = For(context.variable("k", trips), trips - chunks, passing, link.unrolled, kind="chunks")
     return (Let(chunks, select(busy, trips, 0)), *promoted.first, loop, *rest_of, idle)
-
-
-def _taken(state: State) -> Buffer | None:
-    """Give the sums that nothing may read before the wait for their products, where registers can say so."""
-    sums = state.windows["C"].storage
-    return buffer_of(sums) if sums.dtype.bits == 32 else None
 
 
 def _opened(load: Load, link: Split, state: State, cursor: Cursor, context: Context) -> State:
@@ -315,25 +297,6 @@ def _flies(statement: Statement) -> bool:
 
 def _held(call: Call) -> bool:
     return call.atom.operand("A").memory.registers
-
-
-def _fenced(compute: Body) -> Body:
-    """Put a fence before the products; one does for all, where no A is written in registers behind the first."""
-    if any(map(_orders, walk(compute))):
-        for i, s in enumerate(compute):
-            if not any(map(_flies, walk((s,)))):
-                continue
-            if isinstance(s, Region):
-                return (*compute[:i], attrs.evolve(s, body=_fenced(s.body)), *compute[i + 1 :])
-            if _refills(compute[i:]):
-                break
-            first = Fence("registers", "sums and A are registers, written before")
-            return (*without(compute[:i], _orders), first, *without(compute[i:], _orders))
-    return (Fence("registers", "accumulators are registers"), *compute)
-
-
-def _orders(statement: Statement) -> bool:
-    return isinstance(statement, Fence) and statement.kind == "registers"
 
 
 def _refills(body: Body) -> bool:

@@ -1,0 +1,329 @@
+"""Products in flight: the fences ahead of them, the commits behind them, and the waits for them, derived.
+
+Statements are walked in program order with the groups that are in flight, the newest last. A fence of registers stands
+ahead of products whose registers something else has touched since the last one, and behind each loop that spins. A
+group is closed where its products end. It is awaited as late as somebody needs it complete: threads that touch its
+registers, or an arrival that lets its slot of a ring be filled again. A loop is walked until its text stays the same,
+each time after the trip before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from fireiron.algebra.expr import Expr, Var, as_int, evaluate, free
+from fireiron.atoms.flights import flying
+from fireiron.base.errors import DecompositionError
+from fireiron.kernel.analysis.sampling import reads_and_writes
+from fireiron.kernel.ir.statements import (
+    THREAD,
+    Advance,
+    Arrive,
+    Await,
+    Buffer,
+    Call,
+    Commit,
+    Compute,
+    Cursor,
+    Fence,
+    For,
+    If,
+    Let,
+    Micro,
+    Region,
+    Role,
+    Roles,
+    Statement,
+    Sync,
+    Turn,
+    Wait,
+    walk,
+)
+
+Body = tuple[Statement, ...]
+MOST_WALKS = 8  # of a loop, before its text stays the same
+WORD = 32  # bits of a register, which alone can be held
+
+
+@attrs.frozen
+class Flight:
+    """Hold a group of products in flight.
+
+    Args:
+        name: of the group.
+        registers: what it reads and writes.
+        sums: what it writes.
+        slots: variables of the rings' slots that it reads.
+        passed: slots that the rings have moved on since.
+    """
+
+    name: str
+    registers: frozenset[str]
+    sums: tuple[Buffer, ...]
+    slots: frozenset[Expr]
+    passed: int = 0
+
+
+def await_products(body: Body) -> Body:
+    """Insert the fences, commits and waits that a kernel's products need.
+
+    Args:
+        body: the kernel's statements, without any of them.
+
+    Raises:
+        DecompositionError: `products-differ` where a loop leaves other products in flight in each trip.
+    """
+    if not any(_flies(s) for s in walk(body)):
+        return body
+    whole = _Pass((), ()) if not any(isinstance(s, Roles) for s in body) else None
+    if whole is not None:
+        return whole.run(body)
+    out: list[Statement] = []
+    for s in body:
+        if isinstance(s, Roles):
+            s = Roles(tuple(_role(role) for role in s.roles))
+        out.append(s)
+    return tuple(out)
+
+
+def _role(role: Role) -> Role:
+    if not any(_flies(s) for s in walk(role.body)):
+        return role
+    return attrs.evolve(role, body=_Pass(role.cursors, ()).run(role.body))
+
+
+@attrs.define
+class _Pass:
+    """Hold what is known at a place of the walk.
+
+    Args:
+        cursors: rings of the role.
+        flights: groups in flight, the newest last.
+        touched: registers that something else than products touched since the last fence.
+        fenced: whether a fence stands behind the last loop that spins.
+        varying: variables that depend on the thread.
+    """
+
+    cursors: tuple[Cursor, ...]
+    flights: tuple[Flight, ...] = ()
+    touched: set[str] = attrs.field(factory=set[str])
+    fenced: bool = False
+    varying: set[str] = attrs.field(factory=lambda: {THREAD})
+
+    def run(self, body: Body) -> Body:
+        """Walk a body whose statements follow each other."""
+        out: list[Statement] = []
+        runs = any(_is_run(s) for s in body)
+        open_: list[Statement] = []
+        for i, s in enumerate(body):
+            if _is_run(s):
+                out += self.fences((s,))
+                open_.append(s)
+                if i + 1 == len(body) or not _is_run(body[i + 1]):
+                    out.append(self.close(tuple(open_)))
+                    open_ = []
+                continue
+            if isinstance(s, For) and _has_products(s):
+                out += self.loop(s)
+                continue
+            if isinstance(s, If | Region) and _has_products(s):
+                out.append(attrs.evolve(s, body=self.run(s.body)))
+                continue
+            pending = self.pending(s)
+            if pending is not None:
+                done = self.flights[: len(self.flights) - pending]
+                held = self.held(done, body[i:]) if runs else None
+                out.append(Wait(done[-1].name, pending, holds=held))
+                self.flights = self.flights[len(done) :]
+            self.passes(s)
+            out.append(s)
+        return tuple(out)
+
+    def close(self, started: Body) -> Commit:
+        """Close a group: what was started since the last one."""
+        calls = [c for c in walk(started) if isinstance(c, Call) and _flies(c)]
+        views = [v for c in calls for v in c.views]
+        slots = {c.slot for c in self.cursors for v in views if v.slot is not None and c.slot in free(v.slot)}
+        sums = {b.name: b for c in calls for b in _sums(c)}
+        held = frozenset(b.name for c in calls for b in _registers(c))
+        name = calls[0].atom.completion
+        self.flights = (*self.flights, Flight(name, held, tuple(sums.values()), frozenset(slots)))
+        return Commit(name)
+
+    def loop(self, loop: For) -> Body:
+        """Walk a loop until its text stays the same."""
+        body: Body = ()
+        last: Body | None = None
+        for _ in range(MOST_WALKS):
+            body = self.run(loop.body)
+            if body == last:
+                break
+            last = body
+        else:
+            raise DecompositionError(
+                "products-differ",
+                f"the loop over {loop.var.name} leaves other products in flight in each trip",
+                fix="use pipeline(n) without inflight",
+            )
+        calls = [c for c in walk(loop.body) if isinstance(c, Call) and _flies(c)]
+        sums = [b for c in calls for b in _sums(c)]
+        touched = {b.name for s in loop.body for b in _touches(s)}
+        varies = any(isinstance(x, Var) and x.name in self.varying for x in free(loop.extent))
+        if not varies or touched & {b.name for b in sums}:
+            return (attrs.evolve(loop, body=body),)
+        # Units without a trip keep what the registers held before: nothing may be copied out of them ahead of this.
+        self.flights = ()
+        return (attrs.evolve(loop, body=body), Wait(calls[0].atom.completion, 0, holds=_word(sums)))
+
+    def pending(self, s: Statement) -> int | None:
+        """Count the groups that may stay in flight ahead of a statement; None where it needs none complete."""
+        needed: list[int] = []
+        touched = {b.name for b in _touches(s)}
+        for i, flight in enumerate(self.flights):
+            newer = len(self.flights) - 1 - i
+            if touched & flight.registers:
+                needed.append(newer)
+            for arrive in (x for x in walk((s,)) if isinstance(x, Arrive)):
+                if any(self.behind(c, arrive.slot) == flight.passed % c.slots for c in self.of(flight)):
+                    needed.append(newer)
+        return min(needed, default=None)
+
+    def of(self, flight: Flight) -> Iterator[Cursor]:
+        return (c for c in self.cursors if c.slot in flight.slots)
+
+    def behind(self, cursor: Cursor, slot: Expr) -> int | None:
+        """Count how far a slot lies behind the one that a ring is at; None for slots of other rings."""
+        if list(free(slot)) != [cursor.slot]:
+            return None
+        found = {(at - _at(slot, cursor, at)) % cursor.slots for at in range(cursor.slots)}
+        return found.pop() if len(found) == 1 else None
+
+    def held(self, done: tuple[Flight, ...], rest: Body) -> Buffer | None:
+        """Give the sums that statements behind a wait, in the loop of their products, take."""
+        touched = {b.name for s in rest for b in _touches(s)}
+        return _word([b for flight in done for b in flight.sums if b.name in touched])
+
+    def passes(self, s: Statement) -> None:
+        """Note what a statement that holds no products touches, spins for, names or moves on."""
+        for x in walk((s,)):
+            match x:
+                case Await() | Turn() | Sync():
+                    self.fenced = False
+                case Advance(by=by):
+                    step = as_int(by)
+                    self.flights = tuple(attrs.evolve(f, passed=f.passed + (step or 0)) for f in self.flights)
+                case Let(var=var, value=value):
+                    if any(isinstance(y, Var) and y.name in self.varying for y in free(value)):
+                        self.varying.add(var.name)
+                case _:
+                    pass
+        self.touched |= {b.name for b in _touches(s)}
+
+    def fences(self, body: Body, inside: bool = False) -> Body:
+        """Put a fence ahead of products, outside all that touches none of their registers."""
+        out: list[Statement] = []
+        for s in body:
+            if not _has_products(s):
+                self.passes(s)
+                out.append(s)
+                continue
+            held = {b.name for c in walk((s,)) if isinstance(c, Call) and _flies(c) for b in _registers(c)}
+            clean = not held & {b.name for x in walk((s,)) if not _flies(x) for b in _touches(x)}
+            if not clean and isinstance(s, For | If | Region):
+                out.append(attrs.evolve(s, body=self.fences(s.body, inside or isinstance(s, For))))
+                continue
+            if not self.fenced or self.touched & held:
+                out.append(Fence("registers", _reason(s, inside)))
+                self.fenced = True
+                self.touched.clear()
+            out.append(s)
+        return tuple(out)
+
+
+def _at(slot: Expr, cursor: Cursor, at: int) -> int:
+    return int(evaluate(slot, {cursor.slot.name: at}))  # pyright: ignore[reportArgumentType]
+
+
+def _flies(s: Statement) -> bool:
+    return isinstance(s, Call) and flying(s.atom.completion) == "products"
+
+
+def _has_products(s: Statement) -> bool:
+    return any(_flies(x) for x in walk((s,)))
+
+
+def _is_run(s: Statement) -> bool:
+    """Say whether products are started in a statement, and nothing in it waits, or has to wait for them."""
+    inside = tuple(walk((s,)))
+    if not any(map(_flies, inside)) or any(isinstance(x, Await | Arrive | Advance | Turn | Sync) for x in inside):
+        return False
+    held = {b.name for c in inside if isinstance(c, Call) and _flies(c) for b in _registers(c)}
+    if not held & {b.name for x in inside if not isinstance(x, For | If | Region) for b in _touches(x)}:
+        return True
+    taken: list[tuple[str, int, int]] = []
+    for flies, name, first, last in _spans((s,), {}):
+        if flies:
+            taken.append((name, first, last))
+        elif any(name == other and first < b and a < last for other, a, b in taken):
+            return False
+    return True
+
+
+def _spans(body: Body, env: dict[str, int]) -> Iterator[tuple[bool, str, int, int]]:
+    """List the registers that statements touch in the order in which they run, and whether products do."""
+    for s in body:
+        match s:
+            case For(var=var, extent=extent, body=inner):
+                for trip in range(as_int(extent) or 1):
+                    yield from _spans(inner, {**env, var.name: trip})
+            case If(condition=condition, body=inner):
+                known = {x.name for x in free(condition)} <= set(env)
+                if not known or evaluate(condition, env):
+                    yield from _spans(inner, env)
+            case Region(body=inner):
+                yield from _spans(inner, env)
+            case Call() | Compute() | Micro():
+                for view, _ in reads_and_writes(s):
+                    if not view.buffer.memory.registers:
+                        continue
+                    size = as_int(view.layout.cosize)
+                    known = {x.name for x in free(view.offset)} <= set(env)
+                    if size is None or not known:
+                        yield _flies(s), view.buffer.name, 0, 1 << 30
+                        continue
+                    first = int(evaluate(view.offset, env))  # pyright: ignore[reportArgumentType]
+                    yield _flies(s), view.buffer.name, first, first + size
+            case _:
+                pass
+
+
+def _registers(call: Call) -> Iterator[Buffer]:
+    return (v.buffer for v in call.views if v.buffer.memory.registers)
+
+
+def _sums(call: Call) -> Iterator[Buffer]:
+    return (
+        v.buffer
+        for o, v in zip(call.atom.operands, call.views, strict=True)
+        if o.access != "read" and v.buffer.memory.registers
+    )
+
+
+def _touches(s: Statement) -> Iterator[Buffer]:
+    """List the registers that a statement's threads touch."""
+    for x in walk((s,)):
+        if isinstance(x, Call | Compute | Micro) and not _flies(x):
+            yield from (v.buffer for v, _ in reads_and_writes(x) if v.buffer.memory.registers)
+
+
+def _word(sums: list[Buffer]) -> Buffer | None:
+    return next((b for b in sums if b.dtype.bits == WORD), None)
+
+
+def _reason(s: Statement, inside: bool) -> str:
+    held = any(c.views[0].buffer.memory.registers for c in walk((s,)) if isinstance(c, Call) and _flies(c))
+    if not held:
+        return "accumulators are registers"
+    return "A is registers, written just now" if inside else "sums and A are registers, written before"
