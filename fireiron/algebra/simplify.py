@@ -139,6 +139,19 @@ def widens(source: DType, target: DType) -> bool:
     return source.mantissa <= target.mantissa and source.exponent <= target.exponent
 
 
+def peeled(tree: Scalar) -> Scalar:
+    """Take off conversions that lose nothing.
+
+    Example:
+        >>> from fireiron.algebra.dtypes import f16, f32
+        >>> peeled(Cast(Arg(0, f16), f32)) == Arg(0, f16), peeled(Cast(Arg(0, f32), f16)).dtype == f16
+        (True, True)
+    """
+    while isinstance(tree, Cast) and widens(tree.x.dtype, tree.dtype):
+        tree = tree.x
+    return tree
+
+
 def share(tree: Scalar, first: int) -> tuple[tuple[Scalar, ...], Scalar]:
     """Take out what an expression computes several times.
 

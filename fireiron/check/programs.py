@@ -9,8 +9,9 @@ from fireiron.base.errors import DecompositionError
 from fireiron.check.limits import MAX_CLUSTER
 from fireiron.language.decompositions import ByCluster, Decomposition, InOrder, Reduction, Results, Split, Tile
 from fireiron.language.levels import Block, Kernel, Level, Memory
+from fireiron.language.online import online as as_one_loop
 from fireiron.language.residual import Residual
-from fireiron.language.steps import Program
+from fireiron.language.steps import Program, Step
 from fireiron.language.tensor import Tensor
 
 
@@ -88,6 +89,37 @@ def pipeline(link: Tile, stages: int) -> None:
         )
 
 
+def online(program: Program, split: Split) -> None:
+    """Refuse folds that no factor makes one loop, and chunks that units take at once.
+
+    Raises:
+        DecompositionError: `online-law`, `online-parallel`.
+    """
+    if split.level is not None:
+        raise DecompositionError(
+            "online-parallel",
+            f"online() is about a loop over {split.dim}, and units of {split.level} take its chunks at once",
+            fix=f"split({split.dim}=...).online() above, and split again below it for the units",
+        )
+    as_one_loop(program, split.dim)
+
+
+def step(program: Program, name: str) -> Step:
+    """Find the step that a chain is given for.
+
+    Raises:
+        DecompositionError: `each-step`.
+    """
+    found = program.step(name)
+    if found is None:
+        raise DecompositionError(
+            "each-step",
+            f"{program.name} has no step {name}",
+            fix="steps: " + ", ".join(s.name for s in program.steps),
+        )
+    return found
+
+
 def readable(program: Program, operand: Tensor | str) -> None:
     """Refuse to load what the program writes.
 
@@ -109,7 +141,7 @@ def epilog(residual: Residual, links: Sequence[Decomposition], memory: Memory) -
     """
     if any(isinstance(link, Results) for link in links):
         raise DecompositionError("second-epilog", "an epilog stands above already", fix="write one epilog(...)")
-    if memory.name != "RF":
+    if not memory.registers:
         raise DecompositionError("epilog-memory", f"results cannot be kept in {memory}", fix="use memory=RF")
     if residual.level.name == Kernel.name:
         raise DecompositionError(
@@ -137,7 +169,7 @@ def parallel(above: Sequence[Decomposition], before: Residual, split: Split, lev
             f"units of {level} cannot take chunks of {split.dim} at level {before.level}",
             fix="tile to Block first, then give chunks to Warpgroup, Warp or Thread",
         )
-    if split.stages > 1 or split.unrolled or split.together > 1 or split.specialised is not None:
+    if split.stages > 1 or split.unrolled or split.together > 1 or split.specialised is not None or split.online:
         raise DecompositionError(
             "parallel-pipeline",
             f"a refinement of the loop over {split.dim} stands above, and {level}s take its chunks at once",

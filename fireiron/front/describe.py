@@ -6,6 +6,7 @@ from fireiron.language.decompositions import (
     Decomposition,
     Done,
     Each,
+    EachStep,
     Epilog,
     Load,
     Own,
@@ -39,5 +40,7 @@ def describe(link: Decomposition) -> str:
             return f"prolog {link.role}"
         case Each(chains):
             return "each layer" if len(chains) == 1 else f"each of {len(chains)} layers"
+        case EachStep(chains):
+            return f"each {', '.join(chain.name for chain in chains)}"
         case Epilog(memory=memory) | Results(memory=memory):
             return f"epilog {memory}"

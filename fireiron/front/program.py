@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import attrs
 
-from fireiron.base.contract import shown
-from fireiron.base.errors import FireironError, SpecError
+from fireiron.base.contract import asked, shown
+from fireiron.base.errors import DecompositionError, FireironError, SpecError
 from fireiron.base.link import here
 from fireiron.check import links as rules
 from fireiron.check import programs as program_rules
 from fireiron.front.chain import Chain, LoadRefinements, SplitRefinements, Strategy, TileRefinements
 from fireiron.front.moves import MoveChain, conform
+from fireiron.front.step_chain import StepChain, StepStrategy
 from fireiron.front.verbs import Verbs
 from fireiron.language import steps
-from fireiron.language.decompositions import Decomposition, InOrder, Reduction, Results, Split, Tile
+from fireiron.language.contractions import Contraction, contraction
+from fireiron.language.decompositions import (
+    Decomposition,
+    EachStep,
+    InOrder,
+    Reduction,
+    Results,
+    Split,
+    StepLinks,
+    Tile,
+)
 from fireiron.language.levels import GL, RF, Level, Memory
-from fireiron.language.residual import move_of, start
+from fireiron.language.online import as_lowered
+from fireiron.language.residual import Residual, move_of, named_reads, start
 from fireiron.language.specs import task_of
 from fireiron.language.tensor import Tensor
 from fireiron.language.trace import traced
@@ -113,6 +125,66 @@ class ProgramChain(Verbs, Chain):
             stores.append((out.name, self._finished(store or conform(), move).links))
         return self._as(ProgramChain, Results(memory, tuple(stores), link=here()))
 
+    def each(self, **chains: StepStrategy) -> ProgramChain:
+        """Close the chain: steps that sum products go by chains of their own to atoms.
+
+        A step that is not named is computed by the threads that hold what it reads. What an atom takes from registers,
+        and another atom left there, must lie as both want it.
+
+        Args:
+            chains: for each step, by its name, a function from the step's MatMul at this place to its finished chain.
+
+        Raises:
+            FireironError: `each-step` for a step that is not there, `each-product`, `each-dims`, `unfinished-step`, and
+                those of `done()`, located at the link that is wrong.
+
+        Example:
+            >>> import fireiron as fi
+            >>> from fireiron import FR, Block, Warp
+            >>> @fi.program(x="m k", w="k n")
+            ... def product(x, w):
+            ...     return fi.relu(fi.einsum("mk,kn->mn", x, w, name="s"))
+            >>> x, w = fi.Matrix(64, 32, "f16"), fi.Matrix(32, 64, "f16")
+            >>> s = product(x, w).tile(m=32, n=32).to(Block).tile(m=16, n=32).to(Warp).each(
+            ...     s=lambda s: s.split(k=16).unroll().load("x", FR).load("w", FR).tile(16, 8).unroll().done())
+            >>> "mma_m16n8k16" in s.cuda(arch="sm_80")
+            True
+        """
+        self._check(rules.still_open, self.residual, "each")
+        spec = as_lowered(self.computed, self.links)
+        made: list[StepLinks] = []
+        for name, strategy in chains.items():
+            step = self._check(program_rules.step, spec, name)
+            found = self._check(contraction, step, self.residual.extents)
+            origin = self._step_residual(found, spec)
+            path = f"{self.where} > {name}"
+            start = StepChain(self.program, (), origin, (), path, named=found.named)
+            # The strategy is a user's function: nothing but this check holds it to its type.
+            result = cast(object, asked(strategy, start, said="chain of a step"))
+            if not isinstance(result, StepChain) or not result.residual.closed:
+                raise DecompositionError(
+                    "unfinished-step",
+                    f"the chain of step {name} leaves {result.residual if isinstance(result, Chain) else repr(result)}",
+                    fix="end it by .done()",
+                    link=here(),
+                    path=self.where,
+                )
+            made.append(StepLinks(name, origin, result.links))
+        closed = self._as(ProgramChain, EachStep(tuple(made), link=here()))
+        closed.lowered()
+        return closed
+
+    def _step_residual(self, found: Contraction, spec: steps.Program) -> Residual:
+        """Give the MatMul that a step is at this place."""
+        memories: dict[str, Memory] = {"A": RF, "B": RF, "C": RF}
+        types = {"A": found.left.dtype, "B": found.right.dtype, "C": found.step.outs[0].dtype}
+        names = named_reads(spec, found.step)
+        for side in (found.left, found.right):
+            operand = None if side.ref is None else self.residual.operand(names[found.step.reads.index(side.ref)])
+            if operand is not None:
+                memories[side.role], types[side.role] = operand.memory, operand.dtype
+        return found.residual(self.residual.level, self.residual.extents, memories, types)
+
     def done(self) -> ProgramChain:
         """Close the chain: threads compute the points that they own, step by step.
 
@@ -162,6 +234,26 @@ class TiledProgram(TileRefinements, ProgramChain):
 
 class SplitProgram(SplitRefinements, ProgramChain):
     """A program whose last link is a split."""
+
+    def online(self) -> Self:
+        """Fold everything in one loop, also what needs the result of another fold over the dim.
+
+        When the value of a fold moves, what later folds have summed is multiplied by a factor that is found on their
+        expressions: of exp(x - m), exp(m - m'). What a sum is multiplied or divided by, and needs the finished fold,
+        leaves the loop.
+
+        Shapes:
+            (i, j) -> (i, chunk of j)
+
+        Raises:
+            DecompositionError: `online-law` where an expression has no such factor; `online-parallel`.
+
+        Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018.
+        """
+        (*_, link) = self.links
+        assert isinstance(link, Split)
+        self._check(program_rules.online, self.computed, link)
+        return self._refine(online=True, link=here())
 
     def parallel(self, level: Level, reduce: Reduction | None = None) -> Self:
         """Give the chunks to units of a level at once; folds over the dim then combine the units' states.

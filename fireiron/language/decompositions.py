@@ -6,7 +6,7 @@ Each turns a spec into a smaller one and says which code stands between them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
@@ -21,6 +21,9 @@ from fireiron.language.atom import Atom
 from fireiron.language.levels import Level, Memory
 from fireiron.language.pointwise import Value
 from fireiron.language.tensor import ColMajor, Order, RowMajor, Tensor, TileOrder
+
+if TYPE_CHECKING:
+    from fireiron.language.residual import Residual
 
 _link = attrs.field(default=None, eq=False, repr=False)
 
@@ -201,6 +204,7 @@ class Split:
         promoted: the element type in which the products of each chunk are summed on their own, before they are added to
             the accumulators with all that prologs above multiply by; None where products add to the accumulators.
         dim: which dim is cut; K of products.
+        online: whether folds that need each other's results run in this one loop, and are rescaled as these move.
     """
 
     size: Index
@@ -215,6 +219,7 @@ class Split:
     reduce: Reduction = InOrder()
     promoted: DType | None = None
     dim: str = "K"
+    online: bool = False
     link: Link | None = _link
 
     @property
@@ -391,16 +396,49 @@ class Each:
     link: Link | None = _link
 
 
-Decomposition: TypeAlias = Tile | Split | Load | Prolog | Epilog | Results | Own | Each | Done
+@attrs.frozen
+class StepLinks:
+    """Hold the chain of one step of a program.
+
+    Args:
+        name: of the step.
+        origin: the MatMul that the step is at this place.
+        links: that lead from it to an atom.
+    """
+
+    name: str
+    origin: Residual
+    links: tuple[Decomposition, ...]
+
+
+@attrs.frozen
+class EachStep:
+    """Close a program: the steps named here by chains of their own, the others by threads that hold what they read."""
+
+    chains: tuple[StepLinks, ...]
+    link: Link | None = _link
+
+    def of(self, name: str) -> tuple[Decomposition, ...] | None:
+        """Give the links of a step, None where it has no chain of its own."""
+        return next((chain.links for chain in self.chains if chain.name == name), None)
+
+
+Decomposition: TypeAlias = Tile | Split | Load | Prolog | Epilog | Results | Own | Each | EachStep | Done
 
 
 def every(links: Iterable[Decomposition]) -> tuple[Decomposition, ...]:
-    """List the links of a chain, and those of the chains of its layers."""
-    return tuple(
-        x
-        for link in links
-        for x in ((link, *(y for c in link.chains for y in c)) if isinstance(link, Each) else (link,))
-    )
+    """List the links of a chain, and those of the chains of its layers and steps."""
+    return tuple(x for link in links for x in (link, *(y for c in _inner(link) for y in c)))
+
+
+def _inner(link: Decomposition) -> tuple[tuple[Decomposition, ...], ...]:
+    match link:
+        case Each(chains=chains):
+            return chains
+        case EachStep(chains=named):
+            return tuple(chain.links for chain in named)
+        case _:
+            return ()
 
 
 __all__ = [
@@ -412,6 +450,7 @@ __all__ = [
     "Decomposition",
     "Done",
     "Each",
+    "EachStep",
     "Epilog",
     "Extent",
     "InOrder",
@@ -424,6 +463,7 @@ __all__ = [
     "Results",
     "Specialised",
     "Split",
+    "StepLinks",
     "StreamK",
     "Strided",
     "Tile",

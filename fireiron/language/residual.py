@@ -16,6 +16,7 @@ from fireiron.language.decompositions import (
     Decomposition,
     Done,
     Each,
+    EachStep,
     Epilog,
     Extent,
     Load,
@@ -287,7 +288,7 @@ def apply(link: Decomposition, residual: Residual) -> Residual:
         case Own(level):
             sizes = tuple((dim, None) for dim, _ in residual.sizes)
             return evolve(residual, level=level, sizes=sizes)
-        case Done() | Each():
+        case Done() | Each() | EachStep():
             return evolve(residual, closed=True)
 
 

@@ -22,7 +22,7 @@ from fireiron.algebra.dtypes import DType, default_accumulator, default_result, 
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.expr import Expr, Index, Var, as_expr, as_int, simplest
 from fireiron.algebra.scalar import Arg, Cast, Constant, Coordinate, Scalar, Select, parts, renumbered
-from fireiron.algebra.simplify import simplify
+from fireiron.algebra.simplify import peeled, simplify
 from fireiron.base.contract import checks, shown
 from fireiron.base.errors import SpecError
 from fireiron.base.text import count
@@ -273,8 +273,8 @@ def named(value: Operand, name: str) -> Value:
         step = attrs.evolve(ref.made, name=name, outs=(attrs.evolve(out, name=name),))
         return Value(Arg(1, ref.dtype), (attrs.evolve(ref, name=name, made=step),))
     value = simplified(value)
-    refs = refs_of(value)
-    return _result(name, refs, _of_reads(value.tree), None, (), dims_of_value(value), (value.dtype,))[0]
+    refs, tree = refs_of(value), peeled(value.tree)  # what was rounded to 16 bits is kept in 16
+    return _result(name, refs, _of_reads(tree), None, (), dims_of_value(value), (tree.dtype,))[0]
 
 
 def bare(value: Value) -> Ref | None:

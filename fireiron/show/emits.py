@@ -7,7 +7,20 @@ from typing import assert_never
 from fireiron.algebra.expr import Index, as_expr, as_int
 from fireiron.base.text import count
 from fireiron.kernel.ir.statements import For, Kernel, LoopKind
-from fireiron.language.decompositions import Chunks, Done, Each, Epilog, Load, Own, Prolog, Results, Split, Tile, Widest
+from fireiron.language.decompositions import (
+    Chunks,
+    Done,
+    Each,
+    EachStep,
+    Epilog,
+    Load,
+    Own,
+    Prolog,
+    Results,
+    Split,
+    Tile,
+    Widest,
+)
 from fireiron.language.levels import Block, Level
 from fireiron.show import lowered
 from fireiron.show.steps import Nested, Step, nested
@@ -50,6 +63,9 @@ def emits(step: Step, kernel: Kernel | None = None) -> str:
             atoms = _atoms(kernel, nested(step), step) if kernel else ()
             said += "; a block asks the L2 cache for its next tile's X before it stores this one's" * link.prefetch
             return said + (f"; the last one's are stored by {' then '.join(atoms)}" if atoms else "")
+        case EachStep(chains):
+            named = ", ".join(chain.name for chain in chains)
+            return f"atoms compute {named} as MatMuls; threads compute the other steps where they hold what these read"
         case Done():
             if step.before.kind in ("Init", "Pointwise"):
                 return f"each {step.before.level} computes its elements one after another"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import attrs
 
 from fireiron.algebra.expr import Index, ceil_div, simplest
@@ -11,6 +13,7 @@ from fireiron.language.decompositions import (
     Decomposition,
     Done,
     Each,
+    EachStep,
     Epilog,
     Extent,
     Load,
@@ -178,7 +181,13 @@ def nested(step: Step) -> Nested | None:
 
 
 def layers(step: Step) -> tuple[Nested, ...]:
-    """Give the MatMuls of a link that schedules each layer, with the steps that execute them."""
+    """Give the MatMuls of a link that schedules each layer or step, with the steps that execute them."""
+    if isinstance(step.link, EachStep):
+        around = step.path.rpartition(" > ")[0]
+        return tuple(
+            Nested(x.origin, chain(x.origin, x.links, f"{around} > {x.name}", step.threads), f"{around} > {x.name}")
+            for x in step.link.chains
+        )
     if not isinstance(step.link, Each):
         return ()
     found: list[Nested] = []
@@ -220,7 +229,7 @@ def shared_nbytes(step: Step) -> int | None:
 
 
 def _elements(link: Load, shape: tuple[int, ...], order: Order) -> int:
-    batch, rows, cols = (1, 1, *shape)[-3:]
+    batch, (rows, cols) = prod(shape[:-2]), (1, *shape)[-2:]
     if isinstance(link.storage, Layout):
         return int(link.storage.cosize) * batch
     inner, outer = (cols, rows) if (link.storage or order) is RowMajor else (rows, cols)
@@ -262,7 +271,7 @@ def _word(link: Decomposition) -> str:
             return "epilog"
         case Own(level):
             return f"own {level}"
-        case Each():
+        case Each() | EachStep():
             return "each"
         case Done():
             return "done"

@@ -17,6 +17,7 @@ from fireiron.language.decompositions import (
     Decomposition,
     Done,
     Each,
+    EachStep,
     Epilog,
     Extent,
     Load,
@@ -69,6 +70,8 @@ def head(link: Decomposition) -> str:
             return f"own {level}"
         case Each(chains):
             return "each layer" if len(chains) == 1 else f"each of {len(chains)} layers"
+        case EachStep(chains):
+            return f"each {', '.join(chain.name for chain in chains)}"
         case Done(atom):
             return _done(atom)
 
@@ -117,6 +120,7 @@ def refinements(link: Decomposition) -> dict[str, str]:
             said["unroll"] = "unroll" if link.unrolled else f"unroll {link.together}" if link.together > 1 else ""
             said["stages"] = f"pipeline {link.stages}" if link.stages > 1 else ""
             said["promote"] = f"promote from {link.promoted}" if link.promoted else ""
+            said["online"] = "online" if link.online else ""
             said["drain"] = "drain" if link.drain else ""
             said["inflight"] = f"inflight {link.inflight}" if link.inflight else ""
             said["specialize"] = _specialised(link)
@@ -139,7 +143,7 @@ def refinements(link: Decomposition) -> dict[str, str]:
             said["ops"] = computed(link.value, link.role)
         case Each():
             said["prefetch"] = "prefetch" if link.prefetch else ""
-        case Own() | Done():
+        case Own() | Done() | EachStep():
             pass
         case _ as never:
             assert_never(never)

@@ -26,6 +26,7 @@ from fireiron.kernel.lower.pointwise import compute, temporary
 from fireiron.kernel.lower.reduce import loop
 from fireiron.kernel.lower.storage import register_storage
 from fireiron.kernel.lower.window import Axis, Storage, Window
+from fireiron.language.contractions import kept_in_order
 from fireiron.language.levels import RF, SH, Block, Cluster, Warp
 from fireiron.language.steps import Fold, Step, identity_of
 
@@ -44,6 +45,7 @@ class Open:
         places: where a thread's first point lies along each of the step's dims, known once a point was folded.
         guards: under which conditions a thread has any points; known likewise.
         results: the step's outputs in registers, once it is closed.
+        whole: whether every thread that has a part of a value already holds the whole one.
     """
 
     step: Step
@@ -53,6 +55,7 @@ class Open:
     places: dict[str, Expr] = attrs.field(factory=dict[str, Expr])
     guards: tuple[Expr, ...] = ()
     results: dict[str, Window] = attrs.field(factory=dict[str, Window])
+    whole: bool = False
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -75,7 +78,7 @@ def open_fold(step: Step, state: State, context: Context, link: Link | None) -> 
     """Make the registers of a fold's state: one value for each point of the step's kept dims at this place."""
     fold = step.fold
     assert fold is not None
-    extents = [(d.name, state.residual.extents[d.name]) for d in step.kept]
+    extents = [(d.name, state.residual.extents[d.name]) for d in kept_in_order(step)]
     axes = tuple(Axis(dim, 0 if extent is None else extent, as_expr(0)) for dim, extent in extents)
     windows: dict[str, Window] = {}
     for i, dtype in enumerate(fold.dtypes):
@@ -156,7 +159,7 @@ def close(opened: Open, state: State, context: Context) -> Body:
     """Make one value of the parts that threads hold, and the step's outputs of it."""
     _known(opened)
     body: Body = ()
-    if context.threads is not None and opened.places:
+    if context.threads is not None and opened.places and not opened.whole:
         table = _tabulated(opened, context.threads, context)
         body += _over_lanes(opened, table, context)
         body += _over_warps(opened, table, state, context)

@@ -121,7 +121,9 @@ def _product(chosen: Atom | str | None, parts: tuple[str, str, str], state: Stat
     found_of = [state.residual.operand(part) for part in parts]
     operands = tuple(o for o in found_of if o is not None)
     shape = tuple(
-        size if isinstance(size, int) else 0 for dim, size in state.residual.sizes if dim != "batch" or size != 1
+        size if isinstance(size, int) else 0
+        for dim, size in state.residual.sizes
+        if dim in ("M", "N", "K") or size != 1
     )
     held = RF if state.level.size == 1 else FR
     memories = tuple(held if o.memory.registers else o.memory for o in operands)

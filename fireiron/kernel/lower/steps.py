@@ -12,6 +12,7 @@ another loop, and expressions that were not kept are computed again there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 
 import attrs
 
@@ -30,13 +31,13 @@ from fireiron.algebra.expr import (
     substitute,
     terms_of,
 )
-from fireiron.algebra.scalar import Arg, Cast, Scalar, coordinates, placed, substituted
+from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, Select, coordinates, placed, substituted
 from fireiron.algebra.simplify import simplify
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import RegisterLoop
-from fireiron.kernel.ir.statements import For, If, Region, View
+from fireiron.kernel.ir.statements import Compute, For, If, Region, View
 from fireiron.kernel.lower.context import (
     Body,
     Context,
@@ -51,12 +52,14 @@ from fireiron.kernel.lower.folds import Open, begin, close, condition_of, note_p
 from fireiron.kernel.lower.move import lower_copy, open_load
 from fireiron.kernel.lower.own_points import Points, own_points
 from fireiron.kernel.lower.pointwise import compute
+from fireiron.kernel.lower.step_products import Product, lower_product
 from fireiron.kernel.lower.storage import register_storage, tensor_window
 from fireiron.kernel.lower.window import Axis, Storage, Window, cut, cut_chunk
-from fireiron.language.decompositions import Decomposition, Done, Load, Own, Results, Split, Tile, Widest
+from fireiron.language.decompositions import Decomposition, Done, EachStep, Load, Own, Results, Split, Tile, Widest
 from fireiron.language.levels import GL, RF, Block, Thread
+from fireiron.language.online import Law, online
 from fireiron.language.residual import move_of, named_reads
-from fireiron.language.steps import Dim, Program, Ref, Step
+from fireiron.language.steps import Dim, Program, Ref, Step, identity_of
 
 POINTS = ""  # the window of the points themselves: its axes are the program's dims
 
@@ -72,6 +75,8 @@ class Progress:
         results: how outputs are stored.
         places: by register tensor, where the first point lies that a thread folded into it along each dim: once the
             loop around the points is left, nothing else tells which threads hold the same value.
+        each: the chains of steps that have their own.
+        law: how the folds of the loop around this place follow each other, where it is one for all of them.
     """
 
     program: Program
@@ -79,6 +84,8 @@ class Progress:
     open: dict[str, Open]
     results: Results | None = None
     places: dict[str, Mapping[str, Expr]] = attrs.field(factory=dict[str, Mapping[str, Expr]])
+    each: EachStep | None = None
+    law: Law | None = None
 
     def reads(self, role: str) -> bool:
         """Say whether a step below reads a tensor in the way that a role names."""
@@ -123,6 +130,10 @@ def lower_program_split(
     progress = state.progress
     assert progress is not None
     phase = phases(progress.active, link.dim)
+    if link.online:
+        progress = _as_one_loop(progress, link.dim)
+        state = evolve(state, progress=progress)
+        phase = _of_one_loop(progress.active, link.dim)
     body: Body = ()
     for number in range(max(phase.values(), default=0) + 1):
         alone = tuple(s for s in progress.active if not _has(s, link.dim) and phase[s.name] == number)
@@ -148,6 +159,41 @@ def phases(active: Sequence[Step], dim: str) -> dict[str, int]:
     return found
 
 
+def _as_one_loop(progress: Progress, dim: str) -> Progress:
+    """Let all folds over a dim run in one loop, what leaves their sums behind it."""
+    program, law = online(progress.program, dim)
+    before = {s.name for s in progress.program.steps}
+    names = {s.name for s in progress.active}
+    made = {out.name for s in program.steps if s.name in names for out in s.outs}
+    active = tuple(
+        s for s in program.steps if s.name in names or (s.name not in before and s.reads[0].name in made)
+    )  # fmt: skip
+    return evolve(progress, program=program, active=active, law=law)
+
+
+def _of_one_loop(active: Sequence[Step], dim: str) -> dict[str, int]:
+    """Number the steps of a loop in which folds follow each other: 0 for what these need, 1 for all behind."""
+    makers = {out.name: step for step in active for out in step.outs}
+    strict = phases(active, dim)
+    needed: set[str] = set()
+
+    def need(step: Step) -> None:
+        if step.name in needed:
+            return
+        needed.add(step.name)
+        for ref in step.reads:
+            if ref.name in makers:
+                need(makers[ref.name])
+
+    for step in active:
+        if _folds(step, dim):
+            need(step)
+    return {
+        s.name: 0 if s.name in needed and (_has(s, dim) or not strict[s.name]) else min(1, strict[s.name])
+        for s in active
+    }  # fmt: skip
+
+
 def _has(step: Step, dim: str) -> bool:
     return any(d.name == dim for d in step.dims)
 
@@ -163,7 +209,9 @@ def _of_phase(progress: Progress, phase: dict[str, int], number: int, dim: str) 
     wanted: dict[str, Step] = {}
 
     def need(step: Step) -> None:
-        if step.name in wanted or not _has(step, dim) or _folds(step, dim):
+        # What has not the dim stands before the loop, unless it needs the value of a fold that moves in it.
+        moves = progress.law is not None and number == 0 and phase[step.name] > 0
+        if step.name in wanted or not (_has(step, dim) or moves) or _folds(step, dim):
             return
         wanted[step.name] = step
         for ref in step.reads:
@@ -197,8 +245,12 @@ def _lower_loop(
     mine = [s for s in progress.active if _folds(s, link.dim) and s.name not in progress.open]
     opened = {s.name: open_fold(s, state, context, link.link) for s in mine}
     around = evolve(state, windows={**state.windows, **{k: w for o in opened.values() for k, w in o.windows.items()}})
+    moving = {
+        out.name: opened[s.name].windows[opened[s.name].roles[0]]
+        for s in mine if progress.law is not None and s.name in progress.law.factors for out in s.outs
+    }  # fmt: skip
     inside = evolve(
-        around.under(link.words, link.link),
+        evolve(around, windows={**around.windows, **moving}).under(link.words, link.link),
         loops=(*state.loops, RegisterLoop(var, trips, link.unrolled, link.link)),
         progress=evolve(progress, open={**progress.open, **opened}),
     )
@@ -245,9 +297,10 @@ def lower_program_parallel(
     return (Region(str(inside.residual), recur(rest, inside, context), inside.path, link.link),)
 
 
-def lower_steps(state: State, context: Context, recur: Recur) -> Body:
-    """Lower the steps that are left at the end of a chain, each over the points of threads."""
-    return _lower_active(state, context, recur)[0]
+def lower_steps(state: State, context: Context, recur: Recur, each: EachStep | None = None) -> Body:
+    """Lower the steps that are left at the end of a chain: by chains of their own, or over the points of threads."""
+    assert state.progress is not None
+    return _lower_active(evolve(state, progress=evolve(state.progress, each=each)), context, recur)[0]
 
 
 def _lower_active(state: State, context: Context, recur: Recur, keep: bool = False) -> tuple[Body, State]:
@@ -256,7 +309,7 @@ def _lower_active(state: State, context: Context, recur: Recur, keep: bool = Fal
     Args:
         state: with the steps to lower.
         context: the kernel's.
-        recur: lowers the chains of Moves.
+        recur: lowers the chains of Moves and of steps.
         keep: whether later loops may read what no step here reads.
     """
     progress = state.progress
@@ -264,11 +317,9 @@ def _lower_active(state: State, context: Context, recur: Recur, keep: bool = Fal
     if not progress.active:
         return (), state
     _read_where_written(progress, state.link)
-    state, loads = _auto_loads(state, context)
-    body: Body = ()
-    ahead: dict[Load, int] = {}  # how much of the body stands before each load: it stands right before its first reader
     outputs = {t.name for t in progress.program.outputs}
     pending: dict[str, Step] = {}  # expressions that are computed where they are read
+    steps: list[Step] = []
     for step in progress.active:
         readers = [s for s in progress.active if any(r.name == step.outs[0].name for r in s.reads)]
         later = keep and any(
@@ -278,11 +329,22 @@ def _lower_active(state: State, context: Context, recur: Recur, keep: bool = Fal
         if step.fold is None and step.outs[0].name not in outputs and len(readers) <= 1 and alike and not later:
             pending[step.outs[0].name] = step
             continue
-        whole = _inlined(step, pending)
-        read = named_reads(progress.program, whole)
-        ahead.update({link: len(body) for link in loads if link not in ahead and link.role in read})
-        made, state = _lower_step(whole, state, context, recur)
-        body += made
+        steps.append(_inlined(step, pending))
+    state, products = _lower_products(steps, state, context, recur)
+    plain = [x for s in steps for x in (products[s.name].sides if s.name in products else (s,))]
+    state, loads = _auto_loads(plain, state, context)
+    body: Body = ()
+    ahead: dict[Load, int] = {}  # how much of the body stands before each load: it stands right before its first reader
+    for step in steps:
+        product = products.get(step.name)
+        for part in (step,) if product is None else product.sides:
+            read = named_reads(progress.program, part)
+            ahead.update({link: len(body) for link in loads if link not in ahead and link.role in read})
+            made, state = _lower_step(part, state, context, recur)
+            body += made
+        if product is not None:
+            made, state = _finish_product(step, product, state, context, recur)
+            body += made
     for link, place in reversed(ahead.items()):  # places rise: what stands before one stays where it is
         before, storage = loads[link]
         copied = lower_copy(link, before, storage, None, context, recur)
@@ -290,7 +352,50 @@ def _lower_active(state: State, context: Context, recur: Recur, keep: bool = Fal
     return body, state
 
 
-def _auto_loads(state: State, context: Context) -> tuple[State, dict[Load, tuple[State, Storage]]]:
+def _lower_products(
+    steps: Sequence[Step], state: State, context: Context, recur: Recur
+) -> tuple[State, dict[str, Product]]:
+    """Lower the steps that have chains of their own: their atoms say who holds what the other steps read."""
+    progress = state.progress
+    assert progress is not None
+    made: dict[str, Product] = {}
+    for step in steps:
+        links = None if progress.each is None else progress.each.of(step.name)
+        if links is None:
+            continue
+        opened = progress.open.get(step.name)
+        kept = opened is not None
+        opened = opened or open_fold(step, state, context, state.link)
+        if not kept:
+            state = evolve(state, windows={**state.windows, **opened.windows})
+            state = evolve(state, windows={**state.windows, step.outs[0].name: opened.windows[opened.roles[0]]})
+        state, product = lower_product(step, opened, kept, links, steps, state, context, recur)
+        places = {a.dim: a.offset for a in state.windows[POINTS].axes}
+        if state.level.name == Thread.name:
+            note_places(opened, {d.name: places[d.name] for d in step.dims}, state)
+        else:
+            window = state.windows[opened.roles[0]]
+            owned = own_points(window, [d.name for d in step.kept], state, context)
+            mine = {d.name: owned.first(d.name, POINTS) for d in step.kept}
+            note_places(opened, {d.name: mine.get(d.name, places[d.name]) for d in step.dims}, owned.state)
+        made[step.name] = product
+    return state, made
+
+
+def _finish_product(step: Step, product: Product, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
+    """Put what an atom computes behind what its sum is corrected by, and make one value of what units have summed."""
+    opened, title = product.opened, f"{step.name}: {step.fold.name if step.fold else ''} by atoms"
+    if product.kept:
+        body = (*_corrected(step, opened, state, context), *product.body)
+        return (Region(title, body, state.path, state.link),), state
+    body = (*product.begin, *product.body, *close(opened, state, context))
+    after = evolve(state, windows={**state.windows, **opened.results})
+    return (Region(title, body, state.path, state.link), *_stored_fold(step, opened, after, context, recur)), after
+
+
+def _auto_loads(
+    steps: Sequence[Step], state: State, context: Context
+) -> tuple[State, dict[Load, tuple[State, Storage]]]:
     """Bring what threads read of global memory into registers by vectors, each thread its own elements."""
     progress = state.progress
     assert progress is not None
@@ -298,7 +403,7 @@ def _auto_loads(state: State, context: Context) -> tuple[State, dict[Load, tuple
     if state.level.name == Thread.name:
         return state, loads
     makers = {out.name for step in progress.program.steps for out in step.outs}
-    for role in dict.fromkeys(role for s in progress.active for role in named_reads(progress.program, s)):
+    for role in dict.fromkeys(role for s in steps for role in named_reads(progress.program, s)):
         window = state.windows.get(role)
         if window is None or window.storage.memory.registers or window.storage.name in makers:
             continue
@@ -358,6 +463,8 @@ def _lower_step(step: Step, state: State, context: Context, recur: Recur) -> tup
     assert progress is not None
     link = state.link
     carried = progress.open.get(step.name)
+    if carried is not None and progress.law is not None and step.name in progress.law.factors:
+        return _lower_lead(step, carried, state, context, recur)
     if step.fold is not None:
         opened = carried or open_fold(step, state, context, link)
         known = evolve(progress, open={**progress.open, step.name: opened})
@@ -366,7 +473,8 @@ def _lower_step(step: Step, state: State, context: Context, recur: Recur) -> tup
         main = over_points(step, inside, context, lambda at: _accumulate(step, opened, at, context))
         title = f"{step.name}: {step.fold.name} over {', '.join(d.name for d in step.over)}"
         if carried is not None:
-            return (Region(title, main, state.path, link),), state
+            body = (*_corrected(step, carried, state, context), *main)
+            return (Region(title, body, state.path, link),), state
         body = (*begin(opened, context), *main, *close(opened, inside, context))
         after = evolve(state, windows={**state.windows, **opened.results})
         return (Region(title, body, state.path, link), *_stored_fold(step, opened, after, context, recur)), after
@@ -378,13 +486,16 @@ def _lower_step(step: Step, state: State, context: Context, recur: Recur) -> tup
         main = main if proves(mine) else (If(mine, main),)
         return (Region(f"{step.name}", main, state.path, link),), state
     dtype = out.dtype
-    window = _held(step, state, context)
+    wanted = state.windows.get(out.name)  # as an atom takes it
+    window = _held(step, state, context) if wanted is None else wanted
     owner = _owner(step.dims, state, required=False)
     if owner is not None and owner.storage.name in progress.places:
         progress.places[window.storage.name] = progress.places[owner.storage.name]
     role = f"{out.name} in registers"
     inside = evolve(state, windows={**state.windows, role: window})
-    main = over_points(step, inside, context, lambda at: _assign(step, role, at, context))
+    main = over_points(
+        step, inside, context, lambda at: _assign(step, role, at, context, filled=wanted is not None), wanted
+    )
     body: Body = (Region(f"{step.name}: {dtype} in {window.storage.name}", main, state.path, link),)
     after = evolve(state, windows={**state.windows, out.name: window})
     stored = _store(step, out, window, {}, state, context, recur) if out.name in outputs else ()
@@ -500,13 +611,23 @@ def _owner(dims: Sequence[Dim], state: State, required: bool = True) -> Window |
     return None
 
 
-def over_points(step: Step, state: State, context: Context, body: Callable[[State], Body]) -> Body:
-    """Visit the points of a step that each thread owns, one after another, in loops that are unrolled."""
+def over_points(
+    step: Step, state: State, context: Context, body: Callable[[State], Body], owner: Window | None = None
+) -> Body:
+    """Visit the points of a step that each thread owns, one after another, in loops that are unrolled.
+
+    Args:
+        step: whose points.
+        state: the place in the tree.
+        context: the kernel's.
+        body: what is done at a point.
+        owner: the register tensor that says whose points they are, None for the one with most of the step's dims.
+    """
     progress = state.progress
     assert progress is not None
     owned: Points | None = None
     if state.level.name != Thread.name:
-        owner = _owner(step.dims, state)
+        owner = owner or _owner(step.dims, state)
         if owner is not None:
             owned = own_points(owner, [d.name for d in step.dims], state, context)
             state = owned.state
@@ -596,8 +717,17 @@ def _accumulate(step: Step, opened: Open, state: State, context: Context) -> Bod
     return together(held, trees, views, mask, context, state.link)
 
 
-def _assign(step: Step, role: str, state: State, context: Context, masked: bool = False) -> Body:
-    """Compute one point of a pointwise step."""
+def _assign(step: Step, role: str, state: State, context: Context, masked: bool = False, filled: bool = False) -> Body:
+    """Compute one point of a pointwise step.
+
+    Args:
+        step: that is computed.
+        role: the window of its result.
+        state: at the point.
+        context: the kernel's.
+        masked: whether points that do not exist are left out.
+        filled: whether they are 0: an atom reads them.
+    """
     window = state.windows[role]
     views = _views(step, state, context)
     dst = (
@@ -608,5 +738,82 @@ def _assign(step: Step, role: str, state: State, context: Context, masked: bool 
     tree = step.body
     kind = window.storage.dtype
     tree = _placed(tree if tree.dtype == kind else Cast(tree, kind), state)
-    mask = _exists(step, state) if masked or any(not v.buffer.memory.registers for v in views) else None
-    return compute(dst, tree, views, mask, context, state.link)
+    mask = _exists(step, state) if masked or filled or any(not v.buffer.memory.registers for v in views) else None
+    zero: Body = ()
+    if filled and mask is not None:
+        zero = (Compute(dst, Constant(0.0 if kind.kind == "float" else 0, kind), link=state.link),)
+    return (*zero, *compute(dst, tree, views, mask, context, state.link))
+
+
+def _lower_lead(step: Step, opened: Open, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
+    """Lower a fold whose value others need while it moves: fold a chunk, and say by what the others are corrected."""
+    progress, link = state.progress, state.link
+    assert progress is not None and progress.law is not None and step.fold is not None
+    (out,), role = step.outs, opened.roles[0]
+    title = f"{step.name}: {step.fold.name} over {', '.join(d.name for d in step.over)}"
+    chunk = attrs.evolve(step, name=f"{step.name}_chunk", outs=(_beside(out, "chunk"),))
+    part = open_fold(chunk, state, context, link)
+    inside = evolve(
+        state,
+        windows={**state.windows, **part.windows},
+        progress=evolve(progress, open={**progress.open, chunk.name: part}),
+    )
+    main = over_points(chunk, inside, context, lambda at: _accumulate(chunk, part, at, context))
+    body: Body = (*begin(part, context), *main, *close(part, inside, context))
+    note_places(opened, part.places, evolve(inside, guards=part.guards))
+    opened.whole = True
+    state = evolve(state, windows={**state.windows, **part.results})
+    before = _beside(out, "before")
+    made, state = _lower_step(Step(before.name, (before,), (out,), Arg(0, out.dtype)), state, context, recur)
+    body += (*made, *_corrected(step, opened, state, context))
+    update = Step(step.name, (out,), (out, *chunk.outs), step.fold.combine[0])
+    body += over_points(update, state, context, lambda at: _assign(update, role, at, context), state.windows[role])
+    (identity,) = identity_of(step.fold)
+    nothing = Binary("eq", Arg(0, out.dtype), identity)
+    for number, factor in enumerate(progress.law.factors[step.name]):
+        known = attrs.evolve(_beside(out, f"factor{number or ''}"), dtype=factor.tree.dtype)
+        tree = Select(nothing, Constant(0.0, factor.tree.dtype), factor.tree)
+        made, state = _lower_step(Step(known.name, (known,), (before, out), tree), state, context, recur)
+        body += made
+    if not isfinite(identity.value):  # inf - inf is no number: what was folded of no points, or of such alone, is 0
+        seen = _beside(out, "finite")
+        tree = Select(nothing, Constant(0.0, out.dtype), Arg(0, out.dtype))
+        made, state = _lower_step(Step(seen.name, (seen,), (out,), tree), state, context, recur)
+        body += made
+        state = evolve(state, windows={**state.windows, out.name: state.windows[seen.name]})
+    return (Region(title, body, state.path, link),), state
+
+
+def _beside(out: Ref, word: str) -> Ref:
+    """Name a register tensor that goes with a fold's value."""
+    return attrs.evolve(out, name=f"{out.name}_{word}", memory=RF)
+
+
+def _corrected(step: Step, opened: Open, state: State, context: Context) -> Body:
+    """Correct what a fold has summed by the factors of the folds whose values it needs."""
+    progress = state.progress
+    assert progress is not None
+    found = () if progress.law is None else progress.law.corrected.get(step.name, ())
+    if not found:
+        return ()
+    assert progress.law is not None
+    role = opened.roles[0]
+    adds = False
+    factors: list[Ref] = []
+    for lead, number in found:
+        (out,) = next(s for s in progress.program.steps if s.name == lead).outs
+        factor = progress.law.factors[lead][number]
+        adds = factor.adds
+        factors.append(attrs.evolve(_beside(out, f"factor{number or ''}"), dtype=factor.tree.dtype))
+    kind = opened.fold.dtypes[0]
+    tree: Scalar = Arg(0, kind)
+    for i, factor in enumerate(factors, 1):
+        by = Arg(i, factor.dtype) if factor.dtype == kind else Cast(Arg(i, factor.dtype), kind)
+        tree = Binary("add" if adds else "mul", tree, by)
+    pseudo = Step(f"{step.name}_corrected", step.outs, tuple(factors), tree)
+
+    def of_point(at: State) -> Body:
+        held = register_view(context, at.windows[role], at, f"step {step.name}")
+        return compute(held, tree, (held, *_views(pseudo, at, context)), None, context, at.link)
+
+    return over_points(pseudo, state, context, of_point, state.windows[role])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Literal
 
 from fireiron.algebra.dtypes import DType
@@ -198,10 +199,11 @@ def _panels(
     step = Layout(lines, width)
     pair = (step, line) if order is RowMajor else (line, step)
     size = inner * lines
-    modes = (*(() if not outer else (Layout(outer[0], size),)), *pair)
+    above = zip(outer, _outer_strides(tuple(outer), size), strict=True)
+    modes = (*(Layout(extent, stride) for extent, stride in above), *pair)
     strides = Layout(tuple(m.shape for m in modes), tuple(m.stride for m in modes))
     aligned = dtype.count_in(BOX_ALIGN)
-    total = -(-size * (outer[0] if outer else 1) // aligned) * aligned
+    total = -(-size * prod(outer) // aligned) * aligned
     name = context.name(name)
     storage = Storage(
         name, link.memory, dtype, shape, strides, as_expr(total), state.level,
@@ -226,15 +228,19 @@ def _strides(link: Load, shape: tuple[int, ...], order: Order) -> tuple[tuple[In
             )
         if len(shape) > len(extents):
             assert isinstance(layout.shape, tuple) and isinstance(layout.stride, tuple)
-            layout = Layout((shape[0], *layout.shape), (layout.cosize, *layout.stride))
+            outer = shape[: -len(extents)]
+            layout = Layout((*outer, *layout.shape), (*_outer_strides(outer, layout.cosize), *layout.stride))
         return layout, layout.cosize
     order = link.storage or order
     rows, cols = (1, *shape)[-2:]
-    inner, outer = (cols, rows) if order is RowMajor else (rows, cols)
+    inner, lines = (cols, rows) if order is RowMajor else (rows, cols)
     pitch = inner + link.pad
     matrix: tuple[Index, ...] = (pitch, 1) if order is RowMajor else (1, pitch)
-    size = pitch * outer
-    outer_strides: tuple[Index, ...] = ()
-    for extent in reversed(shape[:-2]):
-        outer_strides, size = (size, *outer_strides), size * extent
-    return (*outer_strides, *matrix[-len(shape) :]), size
+    size = pitch * lines
+    outer = shape[:-2]
+    return (*_outer_strides(outer, size), *matrix[-len(shape) :]), size * prod(outer)
+
+
+def _outer_strides(extents: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """Let matrices of a size follow each other, the last of the dimensions above them fastest."""
+    return tuple(size * prod(extents[i + 1 :]) for i in range(len(extents)))

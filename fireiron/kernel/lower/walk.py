@@ -50,6 +50,7 @@ from fireiron.language.decompositions import (
     Decomposition,
     Done,
     Each,
+    EachStep,
     Epilog,
     Extent,
     Load,
@@ -111,6 +112,8 @@ def lower_links(links: Sequence[Decomposition], state: State, context: Context) 
                 return lower_epilog(link, rest, state, context, lower_links)
             case Each():
                 return lower_each(link, state, context, lower_links)
+            case EachStep():
+                return lower_steps(state.under("each", link.link), context, lower_links, link)
             case Own():
                 return lower_own(link, rest, state, context, lower_links)
             case Results():

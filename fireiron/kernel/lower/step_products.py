@@ -1,0 +1,178 @@
+"""Steps by atoms: a contraction of a program becomes a MatMul at its place, which a chain of its own lowers.
+
+The atom at the end of the chain says which thread holds which element of the sum, and of factors in registers; the
+other steps of the program follow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from fireiron.algebra.expr import FALSE, as_expr
+from fireiron.algebra.layout import Layout
+from fireiron.algebra.scalar import Arg, Scalar, parts, substituted
+from fireiron.base.errors import DecompositionError
+from fireiron.base.records import evolve
+from fireiron.kernel.ir.statements import Region
+from fireiron.kernel.lower.context import Body, Context, Recur, State
+from fireiron.kernel.lower.folds import Open
+from fireiron.kernel.lower.reduce import fill
+from fireiron.kernel.lower.storage import register_storage
+from fireiron.kernel.lower.window import Axis, Window
+from fireiron.language.contractions import Side, contraction
+from fireiron.language.decompositions import Decomposition
+from fireiron.language.levels import RF
+from fireiron.language.residual import named_reads
+from fireiron.language.steps import Dim, Ref, Step, dense
+
+
+@attrs.frozen
+class Product:
+    """Hold what a chain made of a step.
+
+    Args:
+        opened: its sum.
+        kept: whether a loop around this place carries the sum.
+        sides: steps that compute factors in registers, right before the atoms read them.
+        begin: zeroes the sum, where the atoms do not.
+        body: the atoms.
+    """
+
+    opened: Open
+    kept: bool
+    sides: tuple[Step, ...]
+    begin: Body
+    body: Body
+
+
+def lower_product(
+    step: Step,
+    opened: Open,
+    kept: bool,
+    links: Sequence[Decomposition],
+    steps: Sequence[Step],
+    state: State,
+    context: Context,
+    recur: Recur,
+) -> tuple[State, Product]:
+    """Lower a step by its own chain; gives the state with the windows of factors that other steps compute.
+
+    Args:
+        step: a contraction.
+        opened: its sum in registers.
+        kept: whether a loop around this place carries it.
+        links: the step's chain.
+        steps: those that are lowered at this place.
+        state: the place in the tree.
+        context: the kernel's.
+        recur: lowers the links.
+
+    Raises:
+        DecompositionError: `each-product`, `each-dims`, `each-order`, `each-factor`, and those of the chain.
+    """
+    found = contraction(step, state.residual.extents)
+    windows: dict[str, Window] = {}
+    sides: list[Step] = []
+    for side in (found.left, found.right):
+        if side.ref is None:
+            made = _factor(step, side)
+            (out,) = made.outs
+            state = _held_as(out, side.dims, state, context)
+            sides.append(made)
+            windows[side.role] = _matrix(state.windows[out.name], side.dims, found.named, step)
+            continue
+        state, name = _placed(step, side, side.ref, steps, state, context)
+        windows[side.role] = _matrix(state.windows[name], side.dims, found.named, step)
+    role = opened.roles[0]
+    sums = state.windows[role]
+    windows["C"] = _matrix(sums, found.out, found.named, step)
+    sums.storage.seeded = sums.storage.seeded or kept
+    residual = found.residual(
+        state.level,
+        state.residual.extents,
+        {r: w.storage.memory for r, w in windows.items()},
+        {r: w.storage.dtype for r, w in windows.items()},
+    )
+    inner = evolve(state, residual=residual, windows=windows, progress=None, begun=FALSE, output=None, whole={})
+    inner = inner.under(step.name, state.link)
+    body = recur(links, inner, context)
+    begin: Body = ()
+    if not kept and sums.storage.name not in context.zeroed:
+        title = f"Init(0)({sums.storage.memory})({state.level})"
+        begin = (Region(title, (fill(sums.storage, 0, context),), inner.path, state.link, "init", sums.storage.name),)
+    return state, Product(opened, kept, tuple(sides), begin, body)
+
+
+def _factor(step: Step, side: Side) -> Step:
+    """Make a step of a factor that is an expression: its value in registers, as the atom takes it."""
+    reads: list[Ref] = []
+    for x in parts(side.tree):
+        if isinstance(x, Arg) and step.reads[x.index] not in reads:
+            reads.append(step.reads[x.index])
+    arguments: list[Scalar] = [Arg(reads.index(ref) if ref in reads else 0, ref.dtype) for ref in step.reads]
+    name = f"{reads[0].name if len(reads) == 1 else step.name}_{side.role.lower()}"
+    return Step(name, (_temporary(name, side),), tuple(reads), substituted(side.tree, arguments))
+
+
+def _temporary(name: str, side: Side) -> Ref:
+    extents = tuple(d.extent for d in side.dims)
+    t = dense(name, tuple(as_expr(0) if e is None else e for e in extents), side.dtype, RF)
+    return Ref(t.name, t.shape, t.dtype, t.strides, RF, tuple(side.dims))
+
+
+def _placed(
+    step: Step, side: Side, ref: Ref, steps: Sequence[Step], state: State, context: Context
+) -> tuple[State, str]:
+    """Find where a tensor lies that is a factor; the result of a pointwise step lies as the atom takes it."""
+    progress = state.progress
+    assert progress is not None
+    name = named_reads(progress.program, step)[step.reads.index(ref)]
+    if name in state.windows:
+        return state, name
+    maker = next((s for s in steps if s.fold is None and s.outs[0].name == name), None)
+    if maker is None:
+        raise DecompositionError(
+            "each-factor",
+            f"step {step.name} takes {ref} by an atom, and no step at this place leaves it in registers",
+            fix="give the step that folds it a chain in each(...) too, or leave this one out",
+        )
+    return _held_as(maker.outs[0], side.dims, state, context), name
+
+
+def _held_as(out: Ref, dims: Sequence[Dim], state: State, context: Context) -> State:
+    """Make the registers of a factor: who holds what of it is the atom's to say."""
+    extents = state.residual.extents
+    axes = tuple(Axis(d.name, extents[d.name] or 0, as_expr(0)) for d in dims)
+    name = f"{out.name.lower()}_fr"
+    storage = register_storage(name, Window(state.windows[""].storage, axes), RF, out.dtype, state, context, state.link)
+    return evolve(state, windows={**state.windows, out.name: Window(storage, axes)})
+
+
+def _matrix(window: Window, dims: Sequence[Dim], named: Mapping[str, str], step: Step) -> Window:
+    """Name a window's axes as the MatMul does, rows and columns last.
+
+    Raises:
+        DecompositionError: `each-order` where a register tensor has them in another order.
+    """
+    places = [next(i for i, a in enumerate(window.axes) if a.dim == d.name) for d in dims]
+    axes = tuple(evolve(window.axes[i], dim=named.get(window.axes[i].dim, window.axes[i].dim)) for i in places)
+    storage = window.storage
+    if places == sorted(places):
+        return evolve(window, axes=axes)
+    if storage.memory.registers:
+        raise DecompositionError(
+            "each-order",
+            f"step {step.name} takes {storage.name} as {' x '.join(d.name for d in dims[-2:])}, and its registers hold "
+            f"it as {' x '.join(a.dim for a in window.axes[-2:])}",
+            fix=f"write the sum the other way round, so that {storage.name} is not transposed, or leave it to threads",
+        )
+    strides = storage.strides
+    if isinstance(strides, Layout):
+        modes = [strides.modes[i] for i in places]
+        strides = Layout(tuple(m.shape for m in modes), tuple(m.stride for m in modes))
+    else:
+        strides = tuple(strides[i] for i in places)
+    shape = tuple(storage.shape[i] for i in places)
+    return evolve(window, axes=axes, storage=attrs.evolve(storage, shape=shape, strides=strides))
