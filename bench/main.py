@@ -48,6 +48,10 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") 
             from .rows import run as rows
 
             return rows(words[1:], command)
+        if words[:1] == ["attention"]:
+            from .attention import run as attention
+
+            return attention(words[1:], command)
         if words[:1] == ["plans"]:
             from .plans import run as plans
 
@@ -99,6 +103,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         epilog=f"suites:\n{listed}\nothers:\n"
         "  overhead        host time of calls over a bare cuda.core launch; without a GPU their host part\n"
         "  programs        kernels of several products: two sums, LSTM, SwiGLU, MLP, ReLU first\n"
+        "  attention       attention against torch's SDPA by cuDNN and by flash\n"
         "  rows            softmax, layernorm, RMS norm against a copy, torch and torch.compile\n"
         "  plans SUITE     the first plan of hopper.gemm, and the fastest of its first ten, over a peer; L2 flushed\n"
         "  choices         whether the compiler builds what best chooses, for drawn products; needs no GPU\n"

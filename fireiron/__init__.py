@@ -100,6 +100,7 @@ if TYPE_CHECKING:
     from fireiron.front.layers import LayerChain, LayersChain, layers
     from fireiron.front.products import ProductsChain, products
     from fireiron.front.program import ProgramChain, program
+    from fireiron.front.step_chain import StepChain
     from fireiron.language.trace import (
         dim,
         einsum,
@@ -164,6 +165,7 @@ __all__ = [
     "RowMajor",
     "Rows",
     "Save",
+    "StepChain",
     "Strategy",
     "Strided",
     "Swizzle",
@@ -263,7 +265,7 @@ __all__ = [
 _LATER = {
     "best": "front.best", "gemm": "front.best", "LayerChain": "front.layers", "LayersChain": "front.layers",
     "layers": "front.layers", "ProductsChain": "front.products", "products": "front.products", "space": "tune.space",
-    "ProgramChain": "front.program", "program": "front.program",
+    "ProgramChain": "front.program", "StepChain": "front.step_chain", "program": "front.program",
     **dict.fromkeys(
         ("dim", "einsum", "extent", "index", "log_softmax", "logsumexp", "max", "mean", "mean_and_variance", "min",
          "prod", "softmax", "sum"),

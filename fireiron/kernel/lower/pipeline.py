@@ -73,47 +73,19 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
         return (*before, *first, For(k, trips, body, link.unrolled, link.together, kind="chunks"))
 
     loads = leading_loads(rest)
-    if not loads:
-        raise DecompositionError(
-            "pipeline-empty",
-            f"pipeline({link.stages}) has no load below it to run ahead",
-            fix="load A or B right below the split",
-        )
+    pipelined_loads(link, loads)
     inner = at(number, looped)
     for load in loads:
-        if load.memory.registers and not link.unrolled:
-            raise DecompositionError(
-                "register-loop", "a pipeline of registers has no run-time slot", fix="refine the split by .unroll() too"
-            )
         inner = open_load(load, inner, context, link.stages, number)
 
     def copies(chunk: Expr, inside: State) -> list[Copy]:
         return [lower_copy(x, at(chunk, inside), inner.windows[x.role].storage, chunk, context, recur) for x in loads]
 
-    def guarded(chunk: Expr, body: Body) -> Body:
-        present = lt(chunk, every)
-        if present == as_expr(0):
-            return ()
-        return body if proves(present) or not body else (If(present, body),)
-
-    ahead = number + (link.stages - 1)
-
     def around(compute: Body) -> Body:
         """Put the loop and its copies around the compute of one chunk."""
-        next_chunk = copies(ahead, looped)
-        group = group_of(tuple(s for c in next_chunk for s in c.start))
-        first: Body = ()
-        for d in range(link.stages - 1):
-            chunk = as_expr(d)
-            body = copies(chunk, below)
-            now = tuple(s for c in body for s in (*c.start, *c.finish))
-            first += (*guarded(chunk, now), *((Commit(group),) if group else ()))
-        start = guarded(ahead, tuple(s for c in next_chunk for s in c.start))
-        if group:
-            # Before chunk k is computed with, at most the n-2 newer ones may be in flight.
-            # Groups are counted even where they are empty.
-            start = (Wait(group, link.stages - 2), *start, Commit(group))
-        finish = guarded(ahead, tuple(s for c in next_chunk for s in c.finish))
+        first, start, finish = staged(
+            link, lambda chunk, ahead: copies(chunk, looped if ahead else below), number, every
+        )
         if layers is not None:
             layers.before += first
             first = ()
@@ -125,6 +97,59 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
         return (*before, *first, *around(body))
     flow = Flow(k, trips, link, lambda: copies(k, below), around)
     return (*before, *recur(rest[len(loads) :], evolve(inner, flow=flow), context))
+
+
+def staged(
+    link: Split, copies: Callable[[Expr, bool], list[Copy]], number: Expr, every: Expr
+) -> tuple[Body, Body, Body]:
+    """Give what a pipeline's loads do before the loop, where a trip begins, and where it ends.
+
+    Args:
+        link: the split, whose loads run ahead by its stages.
+        copies: lowers the loads of a chunk; inside the loop, or before it.
+        number: of the trip's chunk.
+        every: how many chunks there are.
+    """
+
+    def guarded(chunk: Expr, body: Body) -> Body:
+        present = lt(chunk, every)
+        if present == as_expr(0):
+            return ()
+        return body if proves(present) or not body else (If(present, body),)
+
+    ahead = number + (link.stages - 1)
+    next_chunk = copies(ahead, True)
+    group = group_of(tuple(s for c in next_chunk for s in c.start))
+    first: Body = ()
+    for d in range(link.stages - 1):
+        chunk = as_expr(d)
+        body = copies(chunk, False)
+        now = tuple(s for c in body for s in (*c.start, *c.finish))
+        first += (*guarded(chunk, now), *((Commit(group),) if group else ()))
+    start = guarded(ahead, tuple(s for c in next_chunk for s in c.start))
+    if group:
+        # Before chunk k is computed with, at most the n-2 newer ones may be in flight.
+        # Groups are counted even where they are empty.
+        start = (Wait(group, link.stages - 2), *start, Commit(group))
+    return first, start, guarded(ahead, tuple(s for c in next_chunk for s in c.finish))
+
+
+def pipelined_loads(link: Split, loads: Sequence[Load]) -> None:
+    """Refuse a pipeline without loads, and one of registers in a loop that stays a loop.
+
+    Raises:
+        DecompositionError: `pipeline-empty`, `register-loop`.
+    """
+    if not loads:
+        raise DecompositionError(
+            "pipeline-empty",
+            f"pipeline({link.stages}) has no load below it to run ahead",
+            fix="load A or B right below the split" if link.dim == "K" else "load an array right below the split",
+        )
+    if not link.unrolled and any(load.memory.registers for load in loads):
+        raise DecompositionError(
+            "register-loop", "a pipeline of registers has no run-time slot", fix="refine the split by .unroll() too"
+        )
 
 
 def _chunk(

@@ -48,17 +48,19 @@ from fireiron.kernel.lower.context import (
     register_view,
     units_of,
 )
+from fireiron.kernel.lower.flow import leading_loads
 from fireiron.kernel.lower.folds import Open, begin, close, condition_of, note_places, open_fold, operands_of, together
-from fireiron.kernel.lower.move import lower_copy, open_load
+from fireiron.kernel.lower.move import Copy, lower_copy, open_load
 from fireiron.kernel.lower.own_points import Points, own_points
+from fireiron.kernel.lower.pipeline import pipelined_loads, staged
 from fireiron.kernel.lower.pointwise import compute
 from fireiron.kernel.lower.step_products import Product, lower_product
 from fireiron.kernel.lower.storage import register_storage, tensor_window
-from fireiron.kernel.lower.window import Axis, Storage, Window, cut, cut_chunk
+from fireiron.kernel.lower.window import Axis, Cut, Storage, Window, cut, cut_chunk
 from fireiron.language.decompositions import Decomposition, Done, EachStep, Load, Own, Results, Split, Tile, Widest
 from fireiron.language.levels import GL, RF, Block, Thread
 from fireiron.language.online import Law, online
-from fireiron.language.residual import move_of, named_reads
+from fireiron.language.residual import apply, move_of, named_reads
 from fireiron.language.steps import Dim, Program, Ref, Step, identity_of
 
 POINTS = ""  # the window of the points themselves: its axes are the program's dims
@@ -254,7 +256,11 @@ def _lower_loop(
         loops=(*state.loops, RegisterLoop(var, trips, link.unrolled, link.link)),
         progress=evolve(progress, open={**progress.open, **opened}),
     )
-    looped = recur(rest, descend(inside, {link.dim: part}, {link.dim: var}), context)
+    before: Body = ()
+    if link.stages == 1:
+        looped = recur(rest, descend(inside, {link.dim: part}, {link.dim: var}), context)
+    else:
+        before, looped = _run_ahead(link, rest, part, var, trips, around, inside, context, recur)
     first: Body = tuple(x for o in opened.values() for x in begin(o, context))
     last: Body = ()
     for step in mine:
@@ -264,7 +270,43 @@ def _lower_loop(
         progress.places.update({storage.name: done.places for storage in held})
         around = evolve(around, windows={**around.windows, **opened[step.name].results})
         last += _stored_fold(step, opened[step.name], around, context, recur)
-    return (*first, For(var, trips, looped, link.unrolled, link.together, kind="chunks"), *last), around
+    loop = For(var, trips, looped, link.unrolled, link.together, kind="chunks")
+    return (*before, *first, loop, *last), around
+
+
+def _run_ahead(
+    link: Split,
+    rest: Sequence[Decomposition],
+    part: Cut,
+    var: Var,
+    trips: Expr,
+    around: State,
+    inside: State,
+    context: Context,
+    recur: Recur,
+) -> tuple[Body, Body]:
+    """Lower a trip whose loads run ahead by ring slots; gives what stands before the loop, and the trip."""
+    assert inside.progress is not None
+    loads = leading_loads(rest)
+    pipelined_loads(link, loads)
+    outside = around.under(link.words, link.link)
+
+    def at(chunk: Expr, state: State) -> State:
+        return descend(state, {link.dim: part}, {link.dim: chunk})
+
+    read = [load for load in loads if inside.progress.reads(load.role)]
+    inner = at(var, inside)
+    for load in loads:
+        moved = evolve(inner, residual=apply(load, inner.residual))
+        inner = open_load(load, inner, context, link.stages, var) if load in read else moved
+    body = recur(rest[len(loads) :], inner, context)
+
+    def copies(chunk: Expr, ahead: bool) -> list[Copy]:
+        place = at(chunk, inside if ahead else outside)
+        return [lower_copy(x, place, inner.windows[x.role].storage, chunk, context, recur) for x in read]
+
+    first, start, finish = staged(link, copies, var, trips)
+    return first, (*start, *body, *finish)
 
 
 def lower_program_parallel(

@@ -1,0 +1,130 @@
+"""Schedules for attention: scores, softmax and the product with the values in one kernel, scores on chip.
+
+The program is the formula. A loop over the keys with `online()` keeps the largest score so far, and what was summed
+under an older one is corrected. Scores are in units of log2, so that their exponentials are powers of 2.
+"""
+
+from __future__ import annotations
+
+from math import e as EULER
+from math import log2, sqrt
+
+from fireiron import (
+    FR,
+    SH,
+    Block,
+    FireironError,
+    ProgramChain,
+    StepChain,
+    Strategy,
+    Swizzle,
+    Thread,
+    Value,
+    Warp,
+    cp_async,
+    einsum,
+    exp2,
+    extent,
+    index,
+    ldmatrix,
+    preset,
+    program,
+    vector,
+    where,
+)
+from fireiron import max as largest
+from fireiron import sum as summed
+
+VECTOR_NBYTES = 16
+SHARED = 96 * 1024  # bytes of a block that sm_86 and later have
+ROWS = 16  # of an mma
+
+
+@program(q="b h i d", k="b h j d", v="b h j e")
+def attention(q: Value, k: Value, v: Value, scale: float | None = None, causal: bool = False) -> Value:
+    """Take softmax(q k' * scale) v of each head.
+
+    Args:
+        q, k, v: queries, keys and values.
+        scale: of the scores, 1 / sqrt(d) by default.
+        causal: whether a query sees only keys up to its own place; the last query sees the last key.
+    """
+    depth = extent("d")
+    if scale is None:
+        if not isinstance(depth, int):
+            raise FireironError("attention-scale", f"heads of {depth} elements have no known scale", fix="give scale=")
+        scale = 1 / sqrt(depth)
+    score = einsum("bhid,bhjd->bhij", q, k, name="s") * (scale * log2(EULER))
+    seen = index("j") <= index("i") + (extent("j") - extent("i")) if causal else None
+    top = largest(score, "j", where=seen).named("top")
+    part = exp2(score - top)
+    part = (part if seen is None else where(seen, part, 0.0)).named("part")
+    total = summed(part, "j").named("total")
+    weight = part * where(total <= 0.0, 0.0, 1.0 / total).named("inverse")  # a query that sees no key has zeros
+    return einsum("bhij,bhje->bhie", weight.cast(v.dtype), v, name="o")
+
+
+@preset
+def simt(spec: ProgramChain, rows: int = 64, keys: int = 8) -> ProgramChain:
+    """Schedule attention on CUDA cores, for every architecture: a thread has a query.
+
+    Args:
+        spec: `attention` of four-dimensional arrays.
+        rows: queries of a block.
+        keys: that are in shared memory at a time.
+    """
+    return (
+        spec.tile(b=1, h=1, i=rows).to(Block).epilog(memory=FR)
+        .split(j=keys).online().load("k", SH, vector()).load("v", SH, vector())
+        .tile(i=1).to(Thread).done()
+    )  # fmt: skip
+
+
+@preset
+def mma(
+    spec: ProgramChain, warps: int | None = None, keys: int | None = None, stages: int = 2, step: int = 16
+) -> ProgramChain:
+    """Schedule attention for tensor cores by mma.sync, from sm_80 on: a warp has 16 queries.
+
+    Keys and values of later chunks are on their way by asynchronous copies. The scores stay in the registers where the
+    first product leaves them, and are an operand of the second one there.
+
+    Args:
+        spec: `attention` of four-dimensional arrays of 16-bit floats.
+        warps: of a block, 4 or 8 as shared memory allows by default.
+        keys: of a chunk, 64 by default.
+        stages: chunks of keys and values in shared memory.
+        step: of d and of j that an instruction takes at once.
+    """
+    extents = spec.residual.extents
+    depth, width = extents["d"], extents["e"]
+    assert isinstance(depth, int)
+    assert isinstance(width, int)
+    nbytes = spec.computed.inputs[0].dtype.nbytes
+    keys = keys or 64
+    ring = stages * keys * (depth + width) * nbytes
+    warps = warps or (8 if ring + 8 * ROWS * depth * nbytes <= SHARED else 4)
+    chain = spec.tile(b=1, h=1, i=warps * ROWS).to(Block).epilog(memory=FR)
+    chain = _load(chain, "q", depth, nbytes).split(j=keys).online().pipeline(stages)
+    chain = _load(_load(chain, "k", depth, nbytes), "v", width, nbytes)
+
+    def scores(s: StepChain) -> StepChain:
+        s = s.split(d=step).unroll().load("q", FR, ldmatrix()).load("k", FR, ldmatrix())
+        return s.tile(i=ROWS, j=8).unroll().done()
+
+    def values(o: StepChain) -> StepChain:
+        return o.split(j=step).unroll().load("v", FR, ldmatrix()).tile(i=ROWS, e=8).unroll().done()
+
+    return chain.tile(i=ROWS).to(Warp).each(s=scores, o=values)
+
+
+def _load(chain: ProgramChain, name: str, columns: int, nbytes: int) -> ProgramChain:
+    """Bring a tile to shared memory by asynchronous copies; eight lines that ldmatrix reads start in as many banks."""
+    copy: Strategy = cp_async()
+    loaded = chain.load(name, SH, copy)
+    pieces = columns * nbytes // VECTOR_NBYTES
+    vector_bits = (VECTOR_NBYTES // nbytes).bit_length() - 1
+    if pieces & (pieces - 1):  # lines that are no power of two
+        return loaded.pad(VECTOR_NBYTES // nbytes)
+    bits = pieces.bit_length() - 1
+    return loaded.swizzle(Swizzle(min(3, bits), vector_bits, max(3, bits)))

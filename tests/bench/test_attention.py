@@ -1,0 +1,23 @@
+"""The bench of attention, on a machine without a GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.attention import schedule
+from bench.main import main
+
+
+def test_kernels_are_compiled_where_nothing_is_timed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["attention", "--shape", "1x2x256x64", "--plan", "warps=4", "keys=32"]) == 0
+    printed = capsys.readouterr().out
+    assert "attention 1x2x256x64: " in printed
+    assert "nothing was timed" in printed
+
+
+def test_shapes_have_four_sizes() -> None:
+    assert main(["attention", "--shape", "64x64"]) == 2
+
+
+def test_programs_are_the_presets() -> None:
+    assert schedule((1, 1, 64, 64), "f16", True, "simt", {"rows": 32}).computed.name == "attention"

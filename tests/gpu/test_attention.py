@@ -1,0 +1,50 @@
+"""Attention on the GPU, against its reference: head dims, lengths, masks, and data whose result is exact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from verified import verified
+
+from fireiron import tensor
+from fireiron.schedules import attention
+
+
+def heads(queries: int, keys: int, depth: int, width: int, dtype: str, **options: Any) -> Any:
+    q, k, v = (tensor(2, 3, n, d, dtype=dtype) for n, d in ((queries, depth), (keys, depth), (keys, width)))
+    return attention.attention(q, k, v, **options)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize(
+    ("queries", "keys", "depth", "width"),
+    [(512, 512, 64, 64), (512, 512, 128, 128), (77, 300, 128, 64), (300, 77, 96, 32), (1, 1000, 64, 64)],
+)
+def test_mma(gpu: int, queries: int, keys: int, depth: int, width: int, dtype: str, causal: bool) -> None:
+    verified(attention.mma(heads(queries, keys, depth, width, dtype, causal=causal)))
+
+
+def test_simt(gpu: int) -> None:
+    verified(attention.simt(heads(100, 70, 64, 32, "f16", causal=True)))
+
+
+@pytest.mark.parametrize("depth", [64, 128])
+def test_exact_data(gpu: int, depth: int) -> None:
+    """Zero queries take the mean of the values; queries that see one key far above all others take its value."""
+    torch = pytest.importorskip("torch")
+    kernel = attention.mma(heads(256, 512, depth, depth, "f16")).compile()
+    v = torch.randint(-8, 8, (2, 3, 512, depth)).half()
+    out = torch.empty(2, 3, 256, depth, dtype=torch.float16, device="cuda")
+
+    def weighed(q: Any, k: Any) -> Any:
+        kernel(q.half().cuda(), k.half().cuda(), v.cuda(), out=out)
+        return out.cpu()
+
+    nothing, anything = torch.zeros(2, 3, 256, depth), torch.randn(2, 3, 512, depth)
+    mean = v.double().mean(2, keepdim=True).expand(2, 3, 256, depth)
+    assert (weighed(nothing, anything).double() - mean).abs().max() < 2e-3
+    marks = 64 * torch.eye(512, depth)  # query i matches key i, far above all others
+    found = weighed(marks[:256].expand(2, 3, 256, depth), marks.expand(2, 3, 512, depth))
+    assert torch.equal(found[:, :, :depth], v[:, :, :depth])

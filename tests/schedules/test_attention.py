@@ -1,0 +1,92 @@
+"""Attention's presets: right at sizes of every kind, on data built to hurt, and compiled without spills."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fireiron as fi
+from fireiron.base.errors import FireironError
+from fireiron.front.verification import Data, verify
+from fireiron.schedules import attention as schedules
+
+
+def heads(queries: int, keys: int, depth: int, width: int, dtype: str = "f16", **options: Any) -> Any:
+    q, k, v = (fi.tensor(1, 2, n, d, dtype=dtype) for n, d in ((queries, depth), (keys, depth), (keys, width)))
+    return schedules.attention(q, k, v, **options)
+
+
+def right(schedule: Any) -> None:
+    def launch(data: Data) -> None:
+        schedule.simulate(*data.inputs, out=data.out, **data.numbers)
+
+    verdict = verify(schedule, launch, {})
+    assert verdict.passed, str(verdict)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dtype", "causal"),
+    [
+        ((64, 64, 64, 64), "f16", False),
+        ((37, 90, 64, 64), "bf16", True),
+        ((90, 37, 32, 64), "f16", True),  # the first queries see no key
+        ((17, 70, 128, 128), "f16", False),
+        ((20, 40, 96, 32), "f16", False),
+    ],
+)
+def test_mma(sizes: tuple[int, int, int, int], dtype: str, causal: bool) -> None:
+    right(schedules.mma(heads(*sizes, dtype, causal=causal), warps=2, keys=32, stages=2 + causal))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_simt(causal: bool) -> None:
+    right(schedules.simt(heads(20, 13, 16, 8, causal=causal), rows=32))
+
+
+def weighed(q: Any, k: Any, v: Any) -> Any:
+    scores = np.einsum("bhid,bhjd->bhij", *(x.astype(np.float64) for x in (q, k))) / np.sqrt(q.shape[-1])
+    with np.errstate(invalid="ignore"):
+        parts = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.einsum("bhij,bhje->bhie", parts / parts.sum(-1, keepdims=True), v.astype(np.float64))
+
+
+HURT: dict[str, Callable[[Any, Any], None]] = {
+    "zero queries": lambda q, k: q.fill(0),
+    "rows that outgrow every chunk": lambda q, k: (q.fill(4), np.copyto(k, np.arange(k.shape[2])[:, None] / 8)),
+    "one key of a row": lambda q, k: (q.fill(8), k.fill(-8), k[:, :, 33].fill(8)),
+    "scores of -inf at first": lambda q, k: (q.fill(1), k[:, :, :40].fill(-np.inf)),
+    "a score of inf": lambda q, k: (q.fill(1), k[:, :, 50].fill(np.inf)),
+}
+
+
+@pytest.mark.parametrize("hurt", HURT)
+def test_data_built_to_hurt(hurt: str) -> None:
+    rng = np.random.default_rng(1)
+    q, k, v = (rng.normal(size=(1, 2, n, 32)).astype(np.float16) for n in (16, 70, 70))
+    HURT[hurt](q, k)
+    schedule = schedules.mma(heads(16, 70, 32, 32), warps=1, keys=32)
+    out = schedule.simulate(q, k, v).arrays["y"]
+    np.testing.assert_allclose(out, weighed(q, k, v), rtol=0, atol=3e-3)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
+def test_compile_without_spills(arch: str) -> None:
+    kernel = schedules.mma(heads(4096, 4096, 128, 128, "bf16", causal=arch == "sm_80")).compile(arch)
+    assert kernel.resources.spills == 0
+
+
+def test_simt_compiles_without_spills() -> None:
+    assert schedules.simt(heads(512, 512, 64, 64)).compile("sm_70").resources.spills == 0
+
+
+def test_kernel(golden: Callable[[str, str], None]) -> None:
+    golden(schedules.mma(heads(256, 1000, 64, 64), warps=4).cuda("sm_80"), "schedules/attention_mma.cu")
+
+
+def test_scale_of_unknown_depth() -> None:
+    depth = fi.symbol("D", multiple_of=8)
+    with pytest.raises(FireironError, match="attention-scale"):
+        schedules.attention(*(fi.tensor(1, 1, 64, depth, dtype="f16") for _ in range(3)))
