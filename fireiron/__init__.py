@@ -110,6 +110,7 @@ if TYPE_CHECKING:
         logsumexp,
         mean,
         mean_and_variance,
+        outside,
         prod,
         softmax,
     )
@@ -227,6 +228,7 @@ __all__ = [
     "minimum",
     "movmatrix",
     "normalise",
+    "outside",
     "parameter",
     "preset",
     "prod",
@@ -268,7 +270,7 @@ _LATER = {
     "ProgramChain": "front.program", "StepChain": "front.step_chain", "program": "front.program",
     **dict.fromkeys(
         ("dim", "einsum", "extent", "index", "log_softmax", "logsumexp", "max", "mean", "mean_and_variance", "min",
-         "prod", "softmax", "sum"),
+         "outside", "prod", "softmax", "sum"),
         "language.trace",
     ),
     "machine": "algebra.arch", "ProductClocks": "algebra.machine",

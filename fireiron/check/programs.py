@@ -9,6 +9,7 @@ from fireiron.base.errors import DecompositionError
 from fireiron.check.limits import MAX_CLUSTER
 from fireiron.language.decompositions import ByCluster, Decomposition, InOrder, Reduction, Results, Split, Tile
 from fireiron.language.levels import Block, Kernel, Level, Memory
+from fireiron.language.maps import box_of_tile
 from fireiron.language.online import online as as_one_loop
 from fireiron.language.residual import Residual
 from fireiron.language.steps import Program, Step
@@ -120,17 +121,22 @@ def step(program: Program, name: str) -> Step:
     return found
 
 
-def readable(program: Program, operand: Tensor | str) -> None:
-    """Refuse to load what the program writes.
+def readable(program: Program, residual: Residual, operand: Tensor | str) -> None:
+    """Refuse to load what the program writes, and boxes of no fixed size.
 
     Raises:
-        DecompositionError: `load-output`.
+        DecompositionError: `load-output`, `map-box`.
     """
     name = operand if isinstance(operand, str) else operand.name
     if name in {t.name for t in program.outputs}:
         raise DecompositionError(
             "load-output", f"{name} is written, not read: it has no load", fix="store it by epilog(store=...)"
         )
+    maps, sizes = dict(residual.maps), dict(residual.sizes)
+    for o in residual.operands:
+        for dim in o.dims if o.tensor.name == name or o.role == name else ():
+            if dim in maps:
+                box_of_tile(maps[dim], sizes)
 
 
 def epilog(residual: Residual, links: Sequence[Decomposition], memory: Memory) -> None:

@@ -99,9 +99,9 @@ class ProgramChain(Verbs, Chain):
 
         Raises:
             DecompositionError: `unknown-operand`, `already-there`, `load-memory`, `load-output`, `load-level`,
-                `unfinished-move`.
+                `unfinished-move`, `map-box` where a tile's part of the operand has no fixed size.
         """
-        self._check(program_rules.readable, self.computed, operand)
+        self._check(program_rules.readable, self.computed, self.residual, operand)
         return self._as(LoadedProgram, self._load_link(operand, memory, strategy, dtype))
 
     def epilog(self, *, memory: Memory = RF, store: Strategy | None = None) -> ProgramChain:
@@ -302,7 +302,7 @@ class Function:
             others: arguments by name; what is no array is baked into the program.
 
         Raises:
-            SpecError: `program-arguments`, `program-rank`, `program-outputs`, `dim-extents`, `affine-read`,
+            SpecError: `program-arguments`, `program-rank`, `program-outputs`, `dim-extents`, `affine-subscript`,
                 `same-name`, `bad-op`, `unknown-dtype`, and those of the functions that the program calls.
         """
         try:

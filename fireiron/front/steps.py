@@ -9,9 +9,10 @@ import numpy as np
 from fireiron.algebra import expr
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.exact import whole_numbers
-from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, free
+from fireiron.algebra.expr import Expr, Symbol, as_expr, free
 from fireiron.algebra.scalar import Arg, Binary, Scalar, parts, substituted, without_coordinates
 from fireiron.front.bounded import Array, Bounded, broadcast, cast, evaluate, exact, smallest, unit
+from fireiron.language.maps import is_plain
 from fireiron.language.steps import Dim, Fold, Program, Ref, Step, all_dims, dims_in
 from fireiron.language.tensor import Tensor
 
@@ -86,7 +87,7 @@ def _of_step(
     fold = step.fold
     if fold is not None and fold.name == "add" and (factors := _factors(step)) is not None:
         return [_contracted(step, factors, known, numbers, extents, fold)]
-    inputs = [_spread(ref, known[ref.name], step.dims) for ref in step.reads]
+    inputs = [_spread(ref, known[ref.name], step.dims, extents) for ref in step.reads]
     whole = (*shape, *(extents[d.name] for d in over))
 
     def of(tree: Scalar) -> Bounded:
@@ -114,12 +115,18 @@ def _kept(present: Bounded, x: Bounded, nothing: float) -> Bounded:
     return Bounded(np.where(chosen, x.value, nothing), np.maximum(np.where(chosen, x.error, 0.0), unsure))
 
 
-def _spread(ref: Ref, x: Bounded, dims: Sequence[Dim]) -> Bounded:
-    """Let an array's axes stand where its dims do, one element wide along the others."""
-    assert all(isinstance(e, Var) for e in ref.index)
-    order = [ref.dims.index(d) for d in dims if d in ref.dims]
-    at = tuple(slice(None) if d in ref.dims else None for d in dims)
-    return Bounded(x.value.transpose(order)[at], x.error.transpose(order)[at])
+def _spread(ref: Ref, x: Bounded, dims: Sequence[Dim], extents: Mapping[str, int]) -> Bounded:
+    """Give what a read names at all points of some dims, one element wide along those that it lacks."""
+    if all(is_plain(ref, i) for i in range(len(ref.index))):
+        order = [ref.index.index(d) for d in dims if d in ref.index]
+        at = tuple(slice(None) if d in ref.index else None for d in dims)
+        return Bounded(x.value.transpose(order)[at], x.error.transpose(order)[at])
+    places = [_values(e, dims, extents) for e in ref.index]
+    present = np.ones((1,) * len(dims), bool)
+    for place, n in zip(places, x.value.shape, strict=True):
+        present = present & (place >= 0) & (place < n)
+    inside = tuple(np.clip(place, 0, n - 1) for place, n in zip(places, x.value.shape, strict=True))
+    return Bounded(np.where(present, x.value[inside], ref.outside), np.where(present, x.error[inside], 0.0))
 
 
 def _folded(state: list[Bounded], fold: Fold, numbers: Mapping[str, float]) -> list[Bounded]:
@@ -173,7 +180,7 @@ def _contracted(
         mine = {x.index for x in parts(tree) if isinstance(x, Arg)}
         dims = [d for d in step.dims if d in dims_in(tree, step.reads)]
         inputs = [
-            _spread(ref, known[ref.name], dims) if i in mine else exact(np.zeros(()))
+            _spread(ref, known[ref.name], dims, extents) if i in mine else exact(np.zeros(()))
             for i, ref in enumerate(step.reads)
         ]
         sides.append(("".join(letters[d.name] for d in dims), _evaluated(tree, inputs, dims, numbers, extents)))

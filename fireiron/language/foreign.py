@@ -188,7 +188,6 @@ _PYTHON: Mapping[str, tuple[str, str]] = {
     "__xor__": ("x ^ y", "use 1 - equal(x, y) of comparisons; a power is x ** y"),
     "__lshift__": ("x << y", "multiply by a power of two"),
     "__rshift__": ("x >> y", "multiply by a power of two, and take floor"),
-    "__getitem__": ("x[...]", "an expression is one element: pass parts of arrays as operands of their own"),
     "__iter__": ("a loop over x", "an expression is one element: fold in a program, or by row_sum(tensor)"),
     "__len__": ("len(x)", "an expression is one element: sizes are known outside the op"),
     "__contains__": ("y in x", "an expression is one element: use equal(x, y)"),

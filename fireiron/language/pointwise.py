@@ -146,6 +146,18 @@ class Value:
     def __abs__(self) -> Value:
         return unary("abs", self)
 
+    def __getitem__(self, subscripts: object) -> Value:
+        from fireiron.language.trace import subscripted
+
+        if not self.of_program:
+            raise SpecError(
+                "bad-op",
+                f"x[...] has no meaning for expressions such as {shown(self)}",
+                fix="subscripts read arrays in a program: @fireiron.program(...)",
+                link=here(),
+            )
+        return subscripted(self, subscripts)
+
     def cast(self, dtype: object) -> Value:
         """Convert to another type, as `fireiron.cast` does."""
         return cast_to(self, dtype)
@@ -221,7 +233,7 @@ def _refuse(name: str) -> Callable[..., NoReturn]:
 
 # Python's operators without a meaning on expressions; they are no methods above, so that type checkers refuse them too.
 _UNDEFINED = """
-    divmod matmul xor lshift rshift rfloordiv rmod rdivmod rmatmul rxor rlshift rrshift getitem iter len contains float
+    divmod matmul xor lshift rshift rfloordiv rmod rdivmod rmatmul rxor rlshift rrshift iter len contains float
     int index complex round trunc
 """
 for _name in _UNDEFINED.split():
@@ -269,7 +281,7 @@ def _lift(x: object, dtype: DType) -> Value:
             if plain is None:
                 raise _no_operand(x)
             if dtype.kind == "int":
-                _whole(plain, dtype)
+                check_whole(plain, dtype)
             return Value(Constant(plain, dtype))
 
 
@@ -295,8 +307,12 @@ def _no_operand(x: object) -> SpecError:
     )
 
 
-def _whole(x: float, dtype: DType) -> None:
-    """Refuse a number that an integer type does not hold."""
+def check_whole(x: float, dtype: DType) -> None:
+    """Refuse a number that an integer type does not hold.
+
+    Raises:
+        SpecError: `fraction-of-integer`, `constant-range`.
+    """
     if not math.isfinite(x) or x != int(x):
         raise SpecError(
             "fraction-of-integer", f"{x!r} is no {dtype}", fix="use scale(number), or saturate('f32') before it"
@@ -357,7 +373,7 @@ def binary(op: BinaryOp, x: Operand, y: Operand) -> Value:
     (a, b), tensors = merged(lifted(x, y))
     if a.dtype != b.dtype:
         raise SpecError("dtype-mismatch", f"{op} of {a.dtype} and {b.dtype}", fix="cast one side")
-    left, right = _integer(a), _integer(b)
+    left, right = integer(a), integer(b)
     if left is not None and right is not None and op in _OF_COORDINATES:
         return Value(Coordinate(_OF_COORDINATES[op](left, right)))
     return Value(Binary(op, a, b), tensors)
@@ -369,7 +385,7 @@ _OF_COORDINATES: Mapping[str, Callable[[Expr, Expr], Expr]] = {
 }  # fmt: skip
 
 
-def _integer(tree: Scalar) -> Expr | None:
+def integer(tree: Scalar) -> Expr | None:
     """Give the index expression that a tree is, where it is one, or a whole number."""
     match tree:
         case Coordinate(value):
@@ -386,7 +402,7 @@ def _divided(sign: str, x: Value, by: object) -> Value:
     Raises:
         SpecError: `index-division` where it is none, or the number is below 1.
     """
-    place = _integer(x.tree)
+    place = integer(x.tree)
     if place is None or not isinstance(by, int) or isinstance(by, bool) or by < 1:
         what = "of what is no index" if place is None else f"by {by!r}"
         raise SpecError(
@@ -419,7 +435,7 @@ def _joined(
     join: Callable[[Scalar, Scalar, Scalar, Scalar], Scalar],
 ) -> Value:
     (a, b), tensors = merged(lifted(x, y))
-    left, right = _integer(a), _integer(b)
+    left, right = integer(a), integer(b)
     if left is not None and right is not None:
         return Value(Coordinate(of_coordinates(ne(left, 0), ne(right, 0))))
     return Value(join(a, b, Constant(1, a.dtype), Constant(0, a.dtype)), tensors)
@@ -496,7 +512,7 @@ def where(condition: Operand, x: Operand, y: Operand) -> Value:
     (c, a, b), tensors = merged((given, *lifted(*chosen)))
     if a.dtype != b.dtype:
         raise SpecError("dtype-mismatch", f"where of {a.dtype} and {b.dtype}", fix="cast one side")
-    places = _integer(c), _integer(a), _integer(b)
+    places = integer(c), integer(a), integer(b)
     if places[0] is not None and places[1] is not None and places[2] is not None:
         return Value(Coordinate(select(ne(places[0], 0), places[1], places[2])))
     return Value(Select(c, a, b), tensors)

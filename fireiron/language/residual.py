@@ -8,8 +8,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Index, Var, as_expr, simplest
-from fireiron.base.errors import SpecError
+from fireiron.algebra.expr import Expr, Index, as_expr, simplest
 from fireiron.base.records import evolve
 from fireiron.language.decompositions import (
     Chunks,
@@ -28,6 +27,7 @@ from fireiron.language.decompositions import (
     Widest,
 )
 from fireiron.language.levels import GL, Kernel, Level, Memory
+from fireiron.language.maps import box_extent, is_plain, maps_of, names_of
 from fireiron.language.pointwise import Value
 from fireiron.language.programs import BATCH, Layers, Products
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, dims_of
@@ -76,6 +76,7 @@ class Residual:
         sums: of several products, the accumulators that stand for the outputs from epilog on.
         depths: of several products, the extents of K that one number does not say.
         weights: of layers, those of each.
+        maps: index expressions of a program that are not one dim alone, by the name of their box's dim.
     """
 
     kind: Kind
@@ -86,11 +87,13 @@ class Residual:
     sums: tuple[Operand, ...] = ()
     depths: tuple[Index, ...] = ()
     weights: tuple[Tensor, ...] = ()
+    maps: tuple[tuple[str, Expr], ...] = ()
 
     @property
     def extents(self) -> dict[str, Index | None]:
-        """Map each dimension to its extent."""
-        return dict(self.sizes)
+        """Map each dimension to its extent; those of boxes follow from the dims that their indices read."""
+        found = dict(self.sizes)
+        return found | {name: box_extent(e, found) for name, e in self.maps} if self.maps else found
 
     def operand(self, role: str) -> Operand | None:
         """Find an operand by its role."""
@@ -146,11 +149,12 @@ def start(spec: Spec) -> Residual:
             return Residual("Layers", Kernel, sizes, (operand("A", x), operand("C", y)), weights=weights)
         case Program():
             sizes = tuple((d.name, simplest(as_expr(d.extent))) for d in spec.dims if d.extent is not None)
+            maps = maps_of(spec)
             operands = tuple(
-                Operand(role, ref.tensor, GL, ref.dtype, tuple(d.name for d in ref.dims))
+                Operand(role, ref.tensor, GL, ref.dtype, names_of(ref, maps))
                 for role, ref in refs_by_role(spec).items()
             )
-            return Residual("Program", Kernel, sizes, operands)
+            return Residual("Program", Kernel, sizes, operands, maps=tuple(maps.items()))
         case Products():
             depths = tuple(dict.fromkeys(a.shape[-1] for a in spec.lefts))
             return Residual(
@@ -168,11 +172,7 @@ def start(spec: Spec) -> Residual:
 
 
 def refs_by_role(program: Program) -> dict[str, Ref]:
-    """Name each way in which a program reads or writes a tensor of the caller: by the tensor, and its dims if several.
-
-    Raises:
-        SpecError: `affine-read` where an index is not one dim alone.
-    """
+    """Name each way in which a program reads or writes a caller's tensor: by the tensor, and the dims if several."""
     outside = {t.name for t in (*program.inputs, *program.outputs)}
     found: dict[str, Ref] = {}
     order = [ref for t in program.inputs for s in program.steps for ref in s.reads if ref.name == t.name]
@@ -180,18 +180,13 @@ def refs_by_role(program: Program) -> dict[str, Ref]:
     for ref in order:
         role = next((r for r, known in found.items() if known == ref), None)
         if role is None:
-            _plain_index(ref)
-            found[ref.name if ref.name not in found else f"{ref.name} {' '.join(d.name for d in ref.dims)}"] = ref
+            words = " ".join(d.name for d in ref.dims) if _plain(ref) else ", ".join(map(str, ref.index))
+            found[ref.name if ref.name not in found else f"{ref.name} {words}"] = ref
     return found
 
 
-def _plain_index(ref: Ref) -> None:
-    if any(not isinstance(e, Var) for e in ref.index) or len(ref.dims) < len(ref.index):
-        raise SpecError(
-            "affine-read",
-            f"{ref} does not have one dim of its own for each dimension",
-            fix="name each dimension differently",
-        )
+def _plain(ref: Ref) -> bool:
+    return all(is_plain(ref, i) for i in range(len(ref.index)))
 
 
 def named_reads(program: Program, step: Step) -> tuple[str, ...]:

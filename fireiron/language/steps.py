@@ -33,10 +33,12 @@ class Ref(Tensor):
         index: one expression over dims for each dimension of the tensor.
         made: while a program is traced, the step that computes the tensor: two results of one name then differ. None
             for a tensor of the caller, and in a finished program, where names tell tensors apart.
+        outside: what a read gives whose index lies outside the tensor.
     """
 
     index: tuple[Expr, ...] = ()
     made: Step | None = attrs.field(default=None, eq=id, repr=False)
+    outside: float = 0.0
 
     @property
     def tensor(self) -> Tensor:
@@ -49,7 +51,8 @@ class Ref(Tensor):
         return tuple(dict.fromkeys(d for e in self.index for d in _dims_in(e)))
 
     def __str__(self) -> str:
-        return f"{self.name}[{', '.join(map(str, self.index))}]"
+        else_ = f" else {self.outside:g}" if self.outside else ""
+        return f"{self.name}[{', '.join(map(str, self.index))}{else_}]"
 
 
 def _dims_in(e: Expr) -> list[Dim]:

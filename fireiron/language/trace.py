@@ -20,14 +20,39 @@ import attrs
 
 from fireiron.algebra.dtypes import DType, default_accumulator, default_result, f32
 from fireiron.algebra.dtypes import dtype as find_dtype
-from fireiron.algebra.expr import Expr, Index, Var, as_expr, as_int, simplest
-from fireiron.algebra.scalar import Arg, Cast, Constant, Coordinate, Scalar, Select, parts, renumbered
+from fireiron.algebra.expr import (
+    Expr,
+    Index,
+    Product,
+    Var,
+    and_,
+    as_expr,
+    as_int,
+    free,
+    ge,
+    lt,
+    operands,
+    proves,
+    simplest,
+    substitute,
+)
+from fireiron.algebra.scalar import Arg, Cast, Constant, Coordinate, Scalar, Select, parts, placed, renumbered
 from fireiron.algebra.simplify import peeled, simplify
 from fireiron.base.contract import checks, shown
 from fireiron.base.errors import SpecError
 from fireiron.base.text import count
 from fireiron.language.levels import GL, RF
-from fireiron.language.pointwise import Operand, Value, cast_to, lifted, simplified, simplified_together, unary
+from fireiron.language.pointwise import (
+    Operand,
+    Value,
+    cast_to,
+    check_whole,
+    integer,
+    lifted,
+    simplified,
+    simplified_together,
+    unary,
+)
 from fireiron.language.pointwise import binary as apply
 from fireiron.language.pointwise import where as choose
 from fireiron.language.steps import (
@@ -242,6 +267,110 @@ def dim(name: str, size: Index | Value) -> Value:
 def _positive(extent: Index) -> bool:
     _, high = as_expr(extent).range
     return high is None or high >= 1
+
+
+@checks(locate=True)
+def subscripted(value: Value, subscripts: object) -> Value:
+    """Read an expression at other places: `x[..., 2 * p + r - 1, :]`.
+
+    Args:
+        value: an array, or an expression of arrays, whose dims come in its order.
+        subscripts: one for each dimension; `:` keeps it, `...` keeps all that are not given. A number (from the end if
+            negative), or an index: affine in dims, with `//` and `%` by numbers. What lies outside reads as 0, or as
+            `outside` says.
+
+    Raises:
+        SpecError: `subscript-rank`, `affine-subscript`, `outside-program`.
+    """
+    ref = bare(value)
+    dims = dims_of_value(value)
+    index = ref.index if ref is not None else tuple(dims)
+    shape = ref.shape if ref is not None else tuple(cast(Expr, d.extent) for d in dims)
+    given = cast("tuple[object, ...]", subscripts if isinstance(subscripts, tuple) else (subscripts,))
+    gaps = [i for i, x in enumerate(given) if x is Ellipsis]
+    if len(gaps) > 1 or len(given) - len(gaps) > len(index):
+        raise SpecError(
+            "subscript-rank",
+            f"{count(len(given) - len(gaps), 'subscript')} for {count(len(index), 'dimension')}"
+            if len(gaps) < 2
+            else "two ... in a subscript",
+            fix="give one subscript for each dimension; one ... stands for those that are kept",
+        )
+    whole: list[object] = [slice(None)] * (len(index) - len(given) + len(gaps))
+    at = gaps[0] if gaps else len(given)
+    places = [
+        _place(x, old, n) for x, old, n in zip((*given[:at], *whole, *given[at + 1 :]), index, shape, strict=True)
+    ]
+    if ref is not None:
+        read = attrs.evolve(ref, index=tuple(places))
+        return Value(value.tree, tuple(read if t == ref else t for t in value.tensors))
+    return _moved(value, dict(zip(dims, places, strict=True)))
+
+
+def _place(subscript: object, old: Expr, extent: Index) -> Expr:
+    """Give the index expression that a subscript says."""
+    if subscript == slice(None):
+        return old
+    if isinstance(subscript, int) and not isinstance(subscript, bool):
+        return as_expr(extent) + subscript if subscript < 0 else as_expr(subscript)
+    place = integer(subscript.tree) if isinstance(subscript, Value) else None
+    if place is None or not _is_affine(place):
+        said = shown(subscript) if not isinstance(subscript, Value) else _in_words(subscript)
+        raise SpecError(
+            "affine-subscript",
+            f"the subscript {said} is not affine in dims",
+            fix='use sums of index("i") times a number, with // and % by numbers; `:` keeps a dimension',
+        )
+    return place
+
+
+def _in_words(value: Value) -> str:
+    from fireiron.language.words import scalar_in_words
+
+    return scalar_in_words(value.tree, ["", *map(str, value.tensors)])
+
+
+def _is_affine(e: Expr) -> bool:
+    factors = e.factors if isinstance(e, Product) else ()
+    return builtins.sum(bool([x for x in free(f) if isinstance(x, Var)]) for f in factors) < 2 and builtins.all(
+        map(_is_affine, operands(e))
+    )
+
+
+def _moved(value: Value, places: Mapping[Dim, Expr]) -> Value:
+    """Put index expressions in the place of dims; what then lies outside their extents is 0."""
+    values: dict[Expr, Expr] = {dim: place for dim, place in places.items() if place != dim}
+    tensors = tuple(
+        attrs.evolve(t, index=tuple(substitute(e, values) for e in t.index)) if isinstance(t, Ref) else t
+        for t in value.tensors
+    )
+    moved = Value(placed(value.tree, values), tensors)
+    inside = and_(*(and_(ge(e, 0), lt(e, cast(Expr, d.extent))) for d, e in places.items() if d in values))
+    return moved if proves(inside) else choose(Value(Coordinate(inside)), moved, 0)
+
+
+@checks(locate=True)
+def outside(value: Value, number: float) -> Value:
+    """Say what reads of an array give whose subscripts lie outside it: 0 unless said.
+
+    Args:
+        value: an array of the function.
+        number: of the array's type: `-inf` for the largest value of a window.
+
+    Raises:
+        SpecError: `outside-computed` for an expression; `fraction-of-integer`, `constant-range`.
+    """
+    ref = bare(value)
+    if ref is None:
+        raise SpecError(
+            "outside-computed",
+            "outside is said of an array, and this is an expression",
+            fix="use where(condition, expression, number)",
+        )
+    if ref.dtype.kind == "int":
+        check_whole(number, ref.dtype)
+    read = attrs.evolve(ref, outside=float(number))
+    return Value(value.tree, tuple(read if t == ref else t for t in value.tensors))
 
 
 def _known(name: str) -> Dim:

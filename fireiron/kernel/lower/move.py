@@ -32,9 +32,10 @@ from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import Limit, RegisterLoop
 from fireiron.kernel.ir.statements import Call, Commit, Fence, For, If, Region, Sync, Wait, walk
 from fireiron.kernel.lower.context import Body, Context, Recur, State
+from fireiron.kernel.lower.maps import boxed, is_mapped, loaded
 from fireiron.kernel.lower.own_units import own_units
 from fireiron.kernel.lower.storage import fresh_window, make_storage, order_of
-from fireiron.kernel.lower.window import Axis, Bound, Storage, Window, narrowed
+from fireiron.kernel.lower.window import POINTS, Axis, Bound, Storage, Window, narrowed
 from fireiron.language.decompositions import Decomposition, Done, Extent, Load, Microkernel, Own, Widest
 from fireiron.language.levels import SH, Block, Level, Thread
 from fireiron.language.residual import apply, move_of
@@ -61,18 +62,25 @@ def open_load(
 ) -> State:
     """Make a load's buffer, and let the operand lie there from now on; `rest` of a Move's chain may demand a layout."""
     source = state.windows[link.role]
+    read = box_of(link.role, state)
     target = state.windows.get("dst") if link.role == "src" else None
-    storage = make_storage(link, source, target, state, context, slots, rest)
-    window = fresh_window(storage, source, slot)
+    storage = make_storage(link, read, target, state, context, slots, rest)
+    window = fresh_window(storage, source, slot) if read is source else loaded(storage, source, read, slot)
     below = state.under(f"load {link.role} to {link.memory}", link.link)
     if link.ops is not None:
         below = evolve(below, whole={r: w for r, w in state.whole.items() if r != link.role})
     return evolve(below.with_window(link.role, window), residual=apply(link, state.residual))
 
 
+def box_of(role: str, state: State) -> Window:
+    """Give the part of an operand that a tile reads; where index expressions say it, the box of it."""
+    window = state.windows[role]
+    return boxed(window, state.windows[POINTS], state.link) if is_mapped(window) else window
+
+
 def lower_copy(link: Load, state: State, storage: Storage, slot: Expr | None, context: Context, recur: Recur) -> Copy:
     """Lower the Move that fills a load's buffer; a chain that starts with a load of its own has two parts."""
-    source = state.windows[link.role]
+    source = box_of(link.role, state)
     move = move_of(state.residual, link.role, link.memory, storage.dtype)
     inner = evolve(
         state,

@@ -50,20 +50,19 @@ from fireiron.kernel.lower.context import (
 )
 from fireiron.kernel.lower.flow import leading_loads
 from fireiron.kernel.lower.folds import Open, begin, close, condition_of, note_places, open_fold, operands_of, together
+from fireiron.kernel.lower.maps import at_point, is_mapped, outside_of
 from fireiron.kernel.lower.move import Copy, lower_copy, open_load
 from fireiron.kernel.lower.own_points import Points, own_points
 from fireiron.kernel.lower.pipeline import pipelined_loads, staged
-from fireiron.kernel.lower.pointwise import compute
+from fireiron.kernel.lower.pointwise import compute, temporary
 from fireiron.kernel.lower.step_products import Product, lower_product
 from fireiron.kernel.lower.storage import register_storage, tensor_window
-from fireiron.kernel.lower.window import Axis, Cut, Storage, Window, cut, cut_chunk
+from fireiron.kernel.lower.window import POINTS, Axis, Cut, IndexMap, Storage, Window, cut, cut_chunk
 from fireiron.language.decompositions import Decomposition, Done, EachStep, Load, Own, Results, Split, Tile, Widest
 from fireiron.language.levels import GL, RF, Block, Thread
 from fireiron.language.online import Law, online
-from fireiron.language.residual import apply, move_of, named_reads
+from fireiron.language.residual import apply, move_of, named_reads, refs_by_role
 from fireiron.language.steps import Dim, Program, Ref, Step, identity_of
-
-POINTS = ""  # the window of the points themselves: its axes are the program's dims
 
 
 @attrs.frozen
@@ -99,10 +98,13 @@ def start_program(program: Program, state: State, context: Context) -> State:
     windows: dict[str, Window] = {}
     for tensor in (*program.inputs, *program.outputs):
         tensor_window(tensor, state, context)  # parameters come in the caller's order
+    maps, refs = dict(state.residual.maps), refs_by_role(program)
     for operand in state.residual.operands:
         storage = tensor_window(operand.tensor, state, context).storage
+        outside = refs[operand.role].outside
         axes = tuple(
-            Axis(dim, extent, as_expr(0)) for dim, extent in zip(operand.dims, operand.tensor.shape, strict=True)
+            Axis(dim, n, as_expr(0), map=IndexMap(maps[dim], as_expr(0), n, outside=outside) if dim in maps else None)
+            for dim, n in zip(operand.dims, operand.tensor.shape, strict=True)
         )
         written = any(operand.tensor == t for t in program.outputs)
         windows[_stored(operand.role) if written else operand.role] = Window(storage, axes)
@@ -447,7 +449,7 @@ def _auto_loads(
     makers = {out.name for step in progress.program.steps for out in step.outs}
     for role in dict.fromkeys(role for s in steps for role in named_reads(progress.program, s)):
         window = state.windows.get(role)
-        if window is None or window.storage.memory.registers or window.storage.name in makers:
+        if window is None or window.storage.memory.registers or window.storage.name in makers or is_mapped(window):
             continue
         move = (Own(Thread), Tile(Widest(), unrolled=True), Done(None))
         link = Load(role, RF, move, link=state.link)
@@ -614,7 +616,7 @@ def _store(
 
 def _stores_here(step: Step, out: Ref, places: Mapping[str, Expr], state: State, context: Context) -> Expr:
     """Say which of the threads that hold a value stores it: the one at the start of every dim that the value lacks."""
-    missing = [d for d in state.residual.extents if d not in {x.name for x in out.dims}]
+    missing = [d for d, _ in state.residual.sizes if d not in {x.name for x in out.dims}]
     if not missing:
         return as_expr(1)
     progress = state.progress
@@ -694,17 +696,32 @@ def over_points(
     return inner if owned is None else owned.around(inner)
 
 
-def _views(step: Step, state: State, context: Context) -> tuple[View, ...]:
+def _views(step: Step, state: State, context: Context) -> tuple[Body, tuple[View, ...]]:
+    """Say where the present point's reads lie; what may lie outside a tensor is first brought to a register."""
     progress = state.progress
     assert progress is not None
     found: list[View] = []
+    before: Body = ()
     for role in named_reads(progress.program, step):
-        window = state.windows[role]
-        if window.storage.memory.registers:
-            found.append(register_view(context, window, state, f"step {step.name}"))
+        window, present = at_point(state.windows[role], _coordinates(state))
+        storage = window.storage
+        if storage.memory.registers:
+            view = register_view(context, window, state, f"step {step.name}")
         else:
-            found.append(memory_view(window))
-    return tuple(found)
+            view = memory_view(window)
+        if not proves(present):
+            exists = _exists(step, state)
+            held = View(temporary("at", storage.dtype, 1, context), as_expr(0))
+            value = outside_of(state.windows[role])
+            nothing = Constant(value if storage.dtype.kind == "float" else int(value), storage.dtype)
+            present = present if exists is None else and_(present, exists)
+            before += (
+                Compute(held, nothing, link=state.link),
+                Compute(held, Arg(0, storage.dtype), (view,), present, state.link),
+            )
+            view = held
+        found.append(view)
+    return before, tuple(found)
 
 
 def _exists(step: Step, state: State) -> Expr | None:
@@ -749,14 +766,15 @@ def _accumulate(step: Step, opened: Open, state: State, context: Context) -> Bod
     """Fold one point into the state."""
     held = tuple(register_view(context, state.windows[name], state, f"step {step.name}") for name in opened.roles)
     trees = [_placed(tree, state) for tree in operands_of(step, len(held))]
-    views = (*held, *_views(step, state, context))
+    before, read = _views(step, state, context)
+    views = (*held, *read)
     mask = _exists(step, state)
     present = condition_of(step)
     if present is not None:
         present = substitute(present, _coordinates(state))
         mask = present if mask is None else and_(mask, present)
         mask = None if proves(mask) else mask
-    return together(held, trees, views, mask, context, state.link)
+    return (*before, *together(held, trees, views, mask, context, state.link))
 
 
 def _assign(step: Step, role: str, state: State, context: Context, masked: bool = False, filled: bool = False) -> Body:
@@ -771,7 +789,7 @@ def _assign(step: Step, role: str, state: State, context: Context, masked: bool 
         filled: whether they are 0: an atom reads them.
     """
     window = state.windows[role]
-    views = _views(step, state, context)
+    before, views = _views(step, state, context)
     dst = (
         register_view(context, window, state, f"step {step.name}")
         if window.storage.memory.registers
@@ -784,7 +802,7 @@ def _assign(step: Step, role: str, state: State, context: Context, masked: bool 
     zero: Body = ()
     if filled and mask is not None:
         zero = (Compute(dst, Constant(0.0 if kind.kind == "float" else 0, kind), link=state.link),)
-    return (*zero, *compute(dst, tree, views, mask, context, state.link))
+    return (*before, *zero, *compute(dst, tree, views, mask, context, state.link))
 
 
 def _lower_lead(step: Step, opened: Open, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
@@ -856,6 +874,7 @@ def _corrected(step: Step, opened: Open, state: State, context: Context) -> Body
 
     def of_point(at: State) -> Body:
         held = register_view(context, at.windows[role], at, f"step {step.name}")
-        return compute(held, tree, (held, *_views(pseudo, at, context)), None, context, at.link)
+        before, views = _views(pseudo, at, context)
+        return (*before, *compute(held, tree, (held, *views), None, context, at.link))
 
     return over_points(pseudo, state, context, of_point, state.windows[role])

@@ -26,6 +26,8 @@ from fireiron.language.decompositions import Chunks, Extent, Reduction
 from fireiron.language.levels import Level, Memory
 from fireiron.language.tensor import Order, Tensor
 
+POINTS = ""  # the window of a program's points: its axes are the dims
+
 
 @attrs.frozen
 class Partial:
@@ -124,15 +126,40 @@ def line(extent: Index, stride: Index) -> Layout:
     return Layout(extent, stride)
 
 
+@attrs.frozen
+class IndexMap:
+    """Say which coordinate of a tensor the dims of a program give: an index expression.
+
+    Args:
+        index: over dims.
+        base: the coordinate of the buffer's first element: 0, or where the box starts that was loaded.
+        step: coordinates from one element of the buffer to the next.
+        extent: of the tensor.
+        outside: what a read outside the tensor gives.
+        filled: whether the buffer holds that, so that no read asks.
+    """
+
+    index: Expr
+    base: Expr
+    extent: Index
+    step: int = 1
+    outside: float = 0.0
+    filled: bool = False
+
+
 @attrs.frozen(slots=False)
 class Axis:
-    """Map a dimension's local index to a buffer coordinate; `steps` None is the identity."""
+    """Map a dimension's local index to a buffer coordinate; `steps` None is the identity.
+
+    The coordinate of an axis with a `map` follows from the point alone: `kernel.lower.maps` makes a plain axis of it.
+    """
 
     dim: str
     size: Index
     offset: Expr
     steps: Layout | None = None
     bounds: tuple[Bound, ...] = ()
+    map: IndexMap | None = None
 
     def at(self, local: Expr) -> Expr:
         """Give the coordinate of a local index."""
@@ -361,6 +388,7 @@ def substituted(window: Window, values: Mapping[Var, Expr]) -> Window:
             axis,
             offset=substitute(axis.offset, values),
             bounds=tuple(evolve(b, offset=substitute(b.offset, values)) for b in axis.bounds),
+            map=None if axis.map is None else evolve(axis.map, base=substitute(axis.map.base, values)),
         )
         for axis in window.axes
     )

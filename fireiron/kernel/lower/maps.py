@@ -1,0 +1,99 @@
+"""Index maps in lowering: which box of a tensor a tile of points reads, and which element a single point does.
+
+The points' own window (`points`) says where the tile lies along each dim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fireiron.algebra.expr import Expr, and_, as_expr, free, ge, lt, proves, substitute
+from fireiron.algebra.layout import Layout
+from fireiron.base.errors import DecompositionError
+from fireiron.base.link import Link
+from fireiron.base.records import evolve
+from fireiron.kernel.lower.window import Axis, Bound, Storage, Window, line
+from fireiron.language.maps import box
+
+
+def is_mapped(window: Window) -> bool:
+    """Say whether some coordinate of a window follows from an index expression."""
+    return any(axis.map is not None for axis in window.axes)
+
+
+def boxed(window: Window, points: Window, link: Link | None) -> Window:
+    """Give the box of a tensor that a tile of points reads, which may reach beyond the tensor's ends.
+
+    Raises:
+        DecompositionError: `map-box`.
+    """
+    if not is_mapped(window):
+        return window
+    offsets = {a.dim: a.offset for a in points.axes}
+    sizes = {a.dim: a.size for a in points.axes}
+
+    def plain(axis: Axis) -> Axis:
+        if axis.map is None:
+            return axis
+        try:
+            found = box(axis.map.index, offsets, sizes)
+        except DecompositionError as error:
+            raise error.located(link) from None
+        start, extent = found.start, found.extent
+        one = extent == 1 or found.step == axis.map.step
+        steps = None if one else line(extent, found.step // axis.map.step)
+        along = None if found.step == 1 else line(extent, found.step)
+        bounds: tuple[Bound, ...] = ()
+        if not axis.map.filled:
+            bounds = (Bound(start, along, as_expr(0), lower=True), Bound(start, along, as_expr(axis.map.extent)))
+            last = (extent - 1) * found.step
+            bounds = tuple(b for b in bounds if not proves(b.condition()) or not proves(b.condition(last)))
+        return Axis(axis.dim, extent, (start - axis.map.base) // axis.map.step, steps, bounds)
+
+    return evolve(window, axes=tuple(map(plain, window.axes)))
+
+
+def loaded(storage: Storage, source: Window, box_: Window, slot: Expr | None) -> Window:
+    """Give the window of a buffer that holds a box: its coordinates count from the box's start."""
+
+    def of(old: Axis, new: Axis) -> Axis:
+        if old.map is None:
+            return Axis(new.dim, new.size, as_expr(0))
+        zeros = old.map.outside == 0
+        first = old.map.base + new.offset * old.map.step
+        step = old.map.step if new.steps is None else old.map.step * _stride(new.steps)
+        kept = evolve(old.map, base=first, step=step, filled=old.map.filled or zeros)
+        return Axis(new.dim, new.size, as_expr(0), map=kept)
+
+    return Window(storage, tuple(map(of, source.axes, box_.axes)), slot)
+
+
+def _stride(steps: Layout) -> int:
+    assert isinstance(steps.stride, int)
+    return steps.stride
+
+
+def at_point(window: Window, places: Mapping[Expr, Expr]) -> tuple[Window, Expr]:
+    """Give the window of the element that one point reads, and the condition under which the tensor has it.
+
+    Args:
+        window: with maps.
+        places: of the point, by dim.
+    """
+    conditions: list[Expr] = []
+
+    def plain(axis: Axis) -> Axis:
+        if axis.map is None:
+            return axis
+        index = substitute(axis.map.index, {d: places[d] for d in free(axis.map.index) if d in places})
+        if not axis.map.filled:
+            conditions.extend((ge(index, 0), lt(index, axis.map.extent)))
+        return Axis(axis.dim, 1, (index - axis.map.base) // axis.map.step)
+
+    axes = tuple(map(plain, window.axes))
+    return evolve(window, axes=axes), and_(*conditions)
+
+
+def outside_of(window: Window) -> float:
+    """Say what a read outside the tensor gives."""
+    return next((a.map.outside for a in window.axes if a.map is not None), 0.0)

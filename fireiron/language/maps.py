@@ -1,0 +1,136 @@
+"""Index maps: what a tensor's dimension is indexed by, where that is not one dim alone.
+
+An index expression is affine in dims, with // and % by numbers: `2 * p + r - 1`, `h // 4`, a constant. A tile of the
+dims reads a box of the tensor: from the smallest value of each expression to its largest, in steps of what all values
+have in common. The box's dimensions are dims of their own (`p_r`), whose extents follow from the tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import gcd
+
+import attrs
+
+from fireiron.algebra.expr import Expr, Index, Var, affine, and_, as_expr, free, ge, lt, simplest, substitute
+from fireiron.base.errors import DecompositionError
+from fireiron.language.steps import Program, Ref
+
+
+def is_plain(ref: Ref, i: int) -> bool:
+    """Say whether a dimension is indexed by one dim of its own extent, which no other dimension of the tensor has."""
+    e = ref.index[i]
+    return (
+        isinstance(e, Var)
+        and e.extent == as_expr(ref.shape[i])
+        and all(e not in free(other) for j, other in enumerate(ref.index) if j != i)
+    )
+
+
+def maps_of(program: Program) -> dict[str, Expr]:
+    """Name the index expressions of a program that are not one dim alone: `p_r` for 2 * p + r - 1."""
+    taken = {d.name for d in program.dims}
+    found: dict[str, Expr] = {}
+    for step in program.steps:
+        for ref in (*step.reads, *step.outs):
+            for i, e in enumerate(ref.index):
+                if is_plain(ref, i) or e in found.values():
+                    continue
+                name = base = "_".join(sorted(d.name for d in free(e))) or "at"
+                number = 2
+                while name in taken or name in found:
+                    name, number = f"{base}{number}", number + 1
+                found[name] = e
+    return found
+
+
+def names_of(ref: Ref, maps: Mapping[str, Expr]) -> tuple[str, ...]:
+    """Name the dims of a ref's box: a dim itself, or that of an index expression."""
+    named = {e: name for name, e in maps.items()}
+    return tuple(e.name if isinstance(e, Var) and is_plain(ref, i) else named[e] for i, e in enumerate(ref.index))
+
+
+@attrs.frozen
+class Box:
+    """Say which coordinates of a dimension a tile reads: `start`, `start + step`, ..., `extent` of them."""
+
+    start: Expr
+    extent: Index
+    step: int
+
+
+def box(e: Expr, offsets: Mapping[str, Expr], sizes: Mapping[str, Index]) -> Box:
+    """Give the coordinates that an index expression has in a tile, with those between them.
+
+    Args:
+        e: over dims.
+        offsets: where the tile starts along each dim.
+        sizes: the tile's extents.
+
+    Raises:
+        DecompositionError: `map-box` where that depends on where the tile lies.
+
+    Example:
+        >>> p, r = Var("p", 28), Var("r", 3)
+        >>> box(2 * p + r - 1, {"p": as_expr(8), "r": as_expr(0)}, {"p": 4, "r": 3})
+        Box(start=<15>, extent=9, step=1)
+        >>> box(2 * p + r - 1, {"p": as_expr(8), "r": as_expr(1)}, {"p": 4, "r": 1})
+        Box(start=<16>, extent=4, step=2)
+    """
+    dims = [d for d in free(e) if isinstance(d, Var) and d.name in offsets]
+    first = substitute(e, {d: offsets[d.name] for d in dims})
+    local = {d: Var(f"{d.name}'", sizes[d.name]) for d in dims if simplest(sizes[d.name]) != 1}
+    moved = substitute(e, {d: offsets[d.name] + local[d] if d in local else offsets[d.name] for d in dims})
+    away = moved - first
+    low, high = away.range
+    split = affine(away, list(local.values()))
+    if split is not None and split[1] == as_expr(0) and all(isinstance(step, int) for step in split[0].values()):
+        steps = {var: step for var, step in split[0].items() if isinstance(step, int)}
+        common = gcd(*steps.values()) or 1
+        extent = as_expr(1)
+        for var, step in steps.items():
+            assert var.extent is not None
+            reach = (var.extent - 1) * abs(step)
+            extent = extent + (var.extent - 1) * (abs(step) // common)
+            first = first - reach if step < 0 else first
+        return Box(first, simplest(extent), common)
+    if not free(away) <= set(local.values()) or low is None or high is None:
+        raise DecompositionError(
+            "map-box",
+            f"which elements a tile reads along {e} depends on where the tile lies",
+            fix="tile the dim by a multiple of the number that it is divided by, or by 1",
+        )
+    return Box(first + low, high - low + 1, 1)
+
+
+def box_extent(e: Expr, sizes: Mapping[str, Index | None]) -> Index | None:
+    """Count what a tile of these extents reads along an index expression; None where that is not known."""
+    try:
+        found = box_of_tile(e, sizes)
+    except DecompositionError:
+        return None
+    return None if found is None else found.extent
+
+
+def box_of_tile(e: Expr, sizes: Mapping[str, Index | None]) -> Box | None:
+    """Give the box of a tile that starts at multiples of its extents; None where an extent is not known.
+
+    Raises:
+        DecompositionError: `map-box`.
+    """
+    known: dict[str, Index] = {}
+    offsets: dict[str, Expr] = {}
+    for d in free(e):
+        if not isinstance(d, Var):
+            continue
+        size = sizes.get(d.name)
+        if size is None:
+            return None
+        known[d.name] = size
+        offsets[d.name] = as_expr(0) if as_expr(size) == d.extent else Var(f"tile of {d.name}") * size
+    return box(e, offsets, known)
+
+
+def inside(ref: Ref) -> Expr:
+    """Give the condition under which a ref names an element of its tensor; what follows from extents is left out."""
+    return and_(*(and_(ge(e, 0), lt(e, extent)) for e, extent in zip(ref.index, ref.shape, strict=True)))
