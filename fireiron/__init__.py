@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 from fireiron.algebra.dtypes import DType, b1, bf16, e4m3, e5m2, f16, f32, f64, i4, i8, i32, tf32, u4, u8
@@ -10,8 +10,8 @@ from fireiron.algebra.expr import Expr, symbol
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.errors import FireironError
-from fireiron.base.presets_path import presets_path
-from fireiron.base.version import VERSION
+from fireiron.base.presets_path import presets_path as _presets_path
+from fireiron.base.version import VERSION as _VERSION
 from fireiron.front.matmul import MatMulChain
 from fireiron.front.moves import (
     MoveChain,
@@ -88,10 +88,10 @@ from fireiron.language.pointwise import Op, Value, parameter, where
 from fireiron.language.pointwise import cast_to as cast
 from fireiron.language.tensor import ColMajor, Grouped, Hilbert, Matrix, RowMajor, Tensor, Vector, tensor
 
-__version__ = VERSION
+__version__ = _VERSION
 
 # Presets live in the top-level folder schedules/ and are imported as fireiron.schedules.
-__path__.extend(presets_path(__path__[0]))
+__path__.extend(_presets_path(__path__[0]))
 
 if TYPE_CHECKING:
     from fireiron.algebra.arch import machine
@@ -277,11 +277,13 @@ _LATER = {
 }  # fmt: skip
 
 
-def __getattr__(name: str) -> object:
-    if name not in _LATER:
-        raise AttributeError(f"module 'fireiron' has no attribute {name!r}")
-    globals()[name] = found = getattr(import_module(f"fireiron.{_LATER[name]}"), name)
-    return found
+if not TYPE_CHECKING:  # a type checker that saw it would take every name for one of this module
+
+    def __getattr__(name: str) -> object:
+        if name not in _LATER:
+            raise AttributeError(f"module 'fireiron' has no attribute {name!r}")
+        globals()[name] = found = getattr(_import_module(f"fireiron.{_LATER[name]}"), name)
+        return found
 
 
 def __dir__() -> list[str]:

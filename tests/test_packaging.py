@@ -110,3 +110,10 @@ def test_the_wheel_holds_the_presets_as_files(checkout: Path, tmp_path: Path) ->
     assert Path(presets) == site / "fireiron/schedules/__init__.py"
     told = run_python("from fireiron.front.catalogue import why; print(why('level-nests').title)", site, tmp_path)
     assert told == "Threads without a block."
+
+
+def test_an_editable_install_is_a_path_that_editors_follow(checkout: Path, tmp_path: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-deps"]
+    subprocess.run([*pip, "--prefix", str(tmp_path / "env"), "-e", str(checkout)], check=True)
+    (path,) = (tmp_path / "env").rglob("*.pth")
+    assert path.read_text().splitlines() == [str(checkout)]  # an import hook would be a line of Python

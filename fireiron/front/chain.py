@@ -135,20 +135,22 @@ class Chain:
     def _before(self) -> Residual:
         return self.trail[-2] if len(self.trail) > 1 else self.origin
 
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        methods = sorted(m for m in dir(type(self)) if not m.startswith("_"))
-        last = describe(self.links[-1]) if self.links else self.residual.short
-        owner = REFINES.get(name)
-        why = f"{name} refines {owner}, and the last link is {last}" if owner else f"nothing here is called {name}"
-        raise RefinementError(
-            "no-such-link",
-            f"{last} has no {name}: {why}",
-            fix=instead(name, methods),
-            link=here(),
-            path=self.where,
-        )
+    if not TYPE_CHECKING:  # a type checker that saw it would take every name for a method
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            methods = sorted(m for m in dir(type(self)) if not m.startswith("_"))
+            last = describe(self.links[-1]) if self.links else self.residual.short
+            owner = REFINES.get(name)
+            why = f"{name} refines {owner}, and the last link is {last}" if owner else f"nothing here is called {name}"
+            raise RefinementError(
+                "no-such-link",
+                f"{last} has no {name}: {why}",
+                fix=instead(name, methods),
+                link=here(),
+                path=self.where,
+            )
 
     def __dir__(self) -> list[str]:
         """Offer what can come next."""
