@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import sys
 import time
@@ -19,10 +20,10 @@ from .cases import Case, case, with_options
 from .compare import compare
 from .measure import Options, here, measure, why_not_timed
 from .plot import write as write_plot
-from .results import Result, read, write
-from .subjects import PEERS
+from .results import Result, of_programs, read, read_programs, write
+from .subjects import PEERS, subject
 from .suites import SUITES, drawn, suite
-from .tables import FOOT, UNTIMED, draw, markdown, problems, summaries
+from .tables import FOOT, UNTIMED, draw, markdown, problems, programs_markdown, summaries
 
 RIGHT, WRONG, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -87,6 +88,12 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") 
         return USAGE if isinstance(error, UsageError) else WRONG
     except SystemExit as stop:  # argparse has said what it has to say
         return stop.code if isinstance(stop.code, int) else USAGE
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # `bench table FILE | head`: nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return RIGHT
 
 
 def _anywhere(word: str) -> str:
@@ -123,7 +130,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--batch", type=int, help="number of products of each --shape")
     parser.add_argument(
-        "--vs", nargs="*", default=["torch"], metavar="PEER", help=f"{', '.join(PEERS)}, file.py:function (torch)"
+        "--vs", nargs="*", metavar="PEER", help=f"{', '.join(PEERS)}, file.py:function (default: torch)"
     )
     parser.add_argument("--rounds", type=int, default=41, help="samples of each subject at most (41)")
     parser.add_argument("--budget", type=float, default=1.0, metavar="S", help="seconds of sampling a case (1)")
@@ -164,7 +171,10 @@ def _run(options: argparse.Namespace, command: str) -> int:
     name, cases, subjects = _cases(options)
     old = read(options.compare) if options.compare else None
     machine, why = here(), why_not_timed()
-    peers: list[str] = [] if why else options.vs
+    wanted: list[str] = options.vs or []
+    for word in wanted:
+        subject(word)  # says which peers there are
+    peers = [] if why else ["torch"] if options.vs is None else wanted
     results: list[Result] = []
     started = time.perf_counter()
 
@@ -204,8 +214,11 @@ def _run(options: argparse.Namespace, command: str) -> int:
     if interrupted:
         print(f"interrupted after {len({r.case for r in results})} of {len(cases)} cases", file=sys.stderr)
         return INTERRUPTED
+    missing = [word for word in wanted if word not in peers]
+    if missing:
+        print(f"{', '.join(missing)} cannot be timed: {why}", file=sys.stderr)
     wrong = any(r.ours and r.problem for r in results)
-    return WRONG if wrong or slower else RIGHT
+    return WRONG if wrong or slower or missing else RIGHT
 
 
 def _show(results: Sequence[Result], title: str, device: str, why: str) -> None:
@@ -250,6 +263,9 @@ def _table(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench table", description="Print results as Markdown.")
     parser.add_argument("file", nargs="+")
     for path in parser.parse_args(words).file:
+        if of_programs(path):
+            print(f"{programs_markdown(read_programs(path))}\n")
+            continue
         results, device = read(path)
         print(f"{markdown(results, device)}\n")
         print("\n".join(summaries(results)))

@@ -176,6 +176,34 @@ def read(path: str) -> tuple[list[Result], str]:
     return list(found.values()), device
 
 
+def of_programs(path: str) -> bool:
+    """Say whether a file holds times of programs, as `bench programs` and `bench rows` write them."""
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            return '"program"' in file.readline().partition(":")[0]
+    except OSError:
+        return False  # `read` says so
+
+
+def read_programs(path: str) -> list[dict[str, Any]]:
+    """Read the lines of `bench programs` and `bench rows`.
+
+    Raises:
+        UsageError: `not-results`.
+    """
+    found: list[dict[str, Any]] = []
+    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            facts = json.loads(line)
+            times = {name: Times(**each) for name, each in facts.get("times", {}).items()}
+            found.append({"program": facts["program"], "times": times, "problem": facts.get("problem", "")})
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError(
+                "not-results", f"{path}:{number} is no result of the bench ({error})", fix="name a file of results"
+            ) from None
+    return found
+
+
 def by_case(results: Sequence[Result]) -> dict[Case, list[Result]]:
     """Group results, in order."""
     groups: dict[Case, list[Result]] = {}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from .ceilings import roof
 from .results import Result, by_case, ratio
@@ -98,6 +98,22 @@ def markdown(results: Sequence[Result], device: str) -> str:
     lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
     lines += ["| " + " | ".join(cells) + " |" for cells in rows(results, device)]
     return "\n".join(lines)
+
+
+def programs_markdown(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Write the table of programs: our time, and each peer's over ours."""
+    peers = list(dict.fromkeys(name for line in lines for name in line["times"] if name != "fireiron"))
+    names = ["program", "fireiron us", *(f"{peer} ratio" for peer in peers)]
+    made = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
+    for line in lines:
+        times = line["times"]
+        mine = times.get("fireiron")
+        cells = [line["problem"] or "-" if mine is None else f"{mine.median_us:.2f}"]
+        for peer in peers:
+            other = times.get(peer)
+            cells.append("-" if mine is None or other is None else f"{other.median_us / mine.median_us:.3f}")
+        made.append("| " + " | ".join([line["program"], *cells]) + " |")
+    return "\n".join(made)
 
 
 def ratios(results: Sequence[Result]) -> dict[tuple[str, str], list[float]]:

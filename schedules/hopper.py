@@ -187,11 +187,12 @@ def _store(plan: Plan, spec: MatMulChain) -> Strategy:
 def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
     """Schedule a product as the model finds fastest for its sizes.
 
-    Batches and groups are counted through by the same persistent blocks. What wgmma or tensor maps do not take goes by
-    `ampere.gemm` and its kin, as `check()` says: lines that do not start at multiples of 16 bytes; K that is not
-    contiguous, of elements that are not 16-bit; other element types; prologs of both operands. An operand with a prolog
-    comes from registers, as A, for which the product may be swapped. Prologs that scale 8-bit floats by blocks are
-    `scaled_gemm`'s, and multiply sums. Where rows are folded, tiles are as wide as that tensor has columns for.
+    Persistent blocks loop over the products of batches and groups. `ampere.gemm`, `ada.gemm` or `simt.sgemm` schedules
+    what wgmma or tensor maps do not take: lines that do not start at multiples of 16 bytes; K that is not contiguous,
+    of elements that are not 16-bit; other element types; prologs of both operands. `check()` reports `slower-path`
+    where another type or layout is faster; for f64 none is. An operand with a prolog is read from registers, as A,
+    for which the product may be swapped. Prologs that scale 8-bit floats by blocks scale sums, as in `scaled_gemm`.
+    Where rows are folded, tiles are as wide as that tensor has columns for.
 
     Args:
         plan: the degrees of freedom, None for the best of `plans`.

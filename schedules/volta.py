@@ -9,6 +9,7 @@ from fireiron import (
     B,
     Block,
     ColMajor,
+    FireironError,
     Group,
     MatMulChain,
     MoveChain,
@@ -111,7 +112,17 @@ def listing3(spec: MatMulChain, m: int = 16, n: int = 16) -> MatMulChain:
 
     Args:
         m, n: rows and columns of a fragment of C: 16x16, 32x8 or 8x32.
+
+    Raises:
+        FireironError: `result-type`.
     """
+    product = spec.matmul
+    if product.C.dtype != product.accumulator:
+        raise FireironError(
+            "result-type",
+            f"C is {product.C.dtype} and the accumulator {product.accumulator}: wmma stores fragments as they are",
+            fix=f'write matmul(..., out="{product.accumulator}"), or use listing5, which converts',
+        )
 
     def store(move: MoveChain) -> MoveChain:
         return move.tile(m, n).to(Warp).done("wmma")

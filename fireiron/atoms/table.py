@@ -32,7 +32,7 @@ from fireiron.language.levels import GL, RF, SH, Level, Memory, Thread
 
 __all__ = [
     "PEER_LOADS", "SIMT", "TABLE", "Near", "box_move", "chosen_from", "every", "exchange", "find",
-    "like", "load_of_peer", "matching", "nearest", "reducing", "wide_products",
+    "like", "load_of_peer", "matching", "nearest", "reducing", "warp_products", "wide_products",
 ]  # fmt: skip
 
 TABLE: tuple[Atom, ...] = (
@@ -113,6 +113,11 @@ def reducing(fold: Fold, dtype: DType, arch: int) -> Atom | None:
 def wide_products() -> tuple[Atom, ...]:
     """List the products whose results come later than they are issued: the fastest ones, one width of each."""
     return wgmma(64)
+
+
+def warp_products() -> tuple[Atom, ...]:
+    """List the products that a warp's tensor cores compute at once."""
+    return MMA
 
 
 def _rows(name: str) -> tuple[Atom, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from fireiron.algebra.arch import Arch
 from fireiron.algebra.expr import as_int
-from fireiron.atoms.table import wide_products
+from fireiron.atoms.table import warp_products, wide_products
 from fireiron.base.errors import Finding
 from fireiron.estimate import resources
 from fireiron.estimate.registers import least_registers
@@ -14,7 +14,8 @@ from fireiron.kernel.analysis.access import AccessRow
 from fireiron.kernel.analysis.sampling import sites
 from fireiron.kernel.analysis.traffic import SECTOR
 from fireiron.kernel.ir.statements import Call, Kernel, Pointer
-from fireiron.language.levels import Warp
+from fireiron.language.atom import Atom
+from fireiron.language.levels import Thread, Warp
 
 CONFLICT = 1.05  # a degree below is a partial tile's ragged edge
 OVERFETCH = 1.25
@@ -53,33 +54,67 @@ def findings(
 
 
 def slower_path(kernel: Kernel, arch: Arch) -> Iterator[Finding]:
-    """Note products of warps where warpgroups would multiply the same types at twice the rate, and what stops them."""
-    rows = [row for row in wide_products() if not row.missing_on(arch.number)]
-    faster = {tuple(o.dtype for o in row.operands): row.family for row in rows}
-    if not faster:
-        return
+    """Note a product that other instructions multiply faster on the architecture, and what stops them."""
     for site in sites(kernel.body):
         call = site.statement
-        if not isinstance(call, Call) or call.atom.kind != "MatMul" or call.atom.unit != Warp:
-            continue
-        family = faster.get(tuple(operand.dtype for operand in call.atom.operands))
-        if family is None:
-            continue
-        why = "".join(
-            f"; lines of {p.buffer.name} lie {pitch} B apart, and tensor maps take multiples of {MAP_UNIT}"
-            for p in kernel.parameters
-            if isinstance(p, Pointer) and (pitch := _pitch(p)) is not None and pitch % MAP_UNIT
+        if isinstance(call, Call) and call.atom.kind == "MatMul":
+            found = _emulated(call.atom, arch) or _wider(call.atom, kernel, arch) or _tensor_cores(call.atom, arch)
+            if found is not None:
+                message, fix = found
+                yield Finding("slower-path", message, "note", fix=fix, link=site.link, path=site.path)
+                return
+
+
+def _emulated(atom: Atom, arch: Arch) -> tuple[str, str] | None:
+    """Find an instruction that others stand in for."""
+    if atom.clocks_on(arch.number) <= atom.clocks:
+        return None
+    times = atom.clocks_on(arch.number) / atom.clocks
+    return (
+        f"{arch} emulates {atom.name} by other instructions, about {times:.2g} times slower",
+        "use an element type that its tensor cores multiply, such as i8",
+    )
+
+
+def _wider(atom: Atom, kernel: Kernel, arch: Arch) -> tuple[str, str] | None:
+    """Find a warp's product of types that warpgroups multiply at twice the rate."""
+    rows = [row for row in wide_products() if not row.missing_on(arch.number)]
+    faster = {tuple(o.dtype for o in row.operands): row.family for row in rows}
+    family = faster.get(tuple(operand.dtype for operand in atom.operands))
+    if family is None or atom.unit != Warp:
+        return None
+    why = "".join(
+        f"; lines of {p.buffer.name} lie {pitch} B apart, and tensor maps take multiples of {MAP_UNIT}"
+        for p in kernel.parameters
+        if isinstance(p, Pointer) and (pitch := _pitch(p)) is not None and pitch % MAP_UNIT
+    )
+    return (
+        f"{atom.name} multiplies at about half the rate of {family} on {arch}{why}",
+        "use hopper.gemm on lines that start at multiples of 16 bytes; of elements that are not 16-bit, store "
+        "A and B with K contiguous (layout TN)",
+    )
+
+
+def _tensor_cores(atom: Atom, arch: Arch) -> tuple[str, str] | None:
+    """Find a thread's product of arrays that tensor cores multiply too, as the same type or a shorter one."""
+    if atom.unit != Thread:
+        return None
+    kind = atom.operands[0].dtype
+    rows = [row for row in (*wide_products(), *warp_products()) if not row.missing_on(arch.number)]
+    taken = [row.operands[0].dtype for row in rows]
+    same = [each for each in taken if kind and each and each.numpy_name == kind.numpy_name]
+    if not same:
+        return None
+    if kind in same:
+        return (
+            f"{atom.name} multiplies on CUDA cores, and {arch} has tensor cores for {kind}",
+            "use ampere.gemm, or hopper.gemm",
         )
-        yield Finding(
-            "slower-path",
-            f"{call.atom.name} multiplies at about half the rate of {family} on {arch}{why}",
-            "note",
-            fix="use hopper.gemm on lines that start at multiples of 16 bytes; of elements that are not 16-bit, store "
-            "A and B with K contiguous (layout TN)",
-            link=site.link,
-            path=site.path,
-        )
-        return
+    return (
+        f"{atom.name} multiplies on CUDA cores; tensor cores of {arch} take the same arrays as {same[0]}, rounded to "
+        f"{same[0].mantissa} bits of mantissa",
+        f'where that is precise enough, write matmul(..., "{same[0]}")',
+    )
 
 
 def ranked(found: list[Finding]) -> tuple[Finding, ...]:

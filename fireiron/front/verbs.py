@@ -72,6 +72,8 @@ class Verbs(Chain):
     def check(self, arch: str | int | None = None) -> tuple[Finding, ...]:
         """Check the schedule against an architecture's limits; unfinished ones as far as they go.
 
+        Where pads or swizzles of a load remove a bank conflict, its fix names one that was tried.
+
         Returns:
             Warnings and notes: bank conflicts, uncoalesced access, idle threads, low occupancy, partial tiles.
 
@@ -82,7 +84,9 @@ class Verbs(Chain):
         for finding in found:
             if finding.severity == "error":
                 raise finding.error()
-        return found
+        from fireiron.front.conflicts import advised
+
+        return advised(self, found, arch)
 
     def facts(self, arch: str | int | None = None) -> Facts:
         """Give threads, shared memory, registers, occupancy, conflicts and coalescing, of unfinished schedules too."""

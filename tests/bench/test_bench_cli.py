@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,28 @@ def test_nothing_is_timed_and_it_says_so(capsys: pytest.CaptureFixture[str], tmp
     assert plot.read_text().startswith("<svg")
     assert main(["table", str(path)]) == 0
     assert "| 64x64x32 f32 NN | simt.listing2 |" in capsys.readouterr().out
+
+
+def test_peers_that_are_named_are_timed_or_missed(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["simt.listing2", "--shape", "64x64x32", "--vs"]
+    assert main([*words, "torch"]) == 1
+    assert "torch cannot be timed: there is no GPU here" in capsys.readouterr().err
+    assert main([*words, "nonsense"]) == 2
+    assert "there is no peer nonsense" in capsys.readouterr().err
+
+
+def test_files_of_programs_become_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = Path(bench_main.__file__).parent / "results"
+    for name, row in (
+        ("programs", "| add_gemm_gemm 4096 | 400.10 | 1.053 |"),
+        ("rows", "| softmax 12288x768 | 13"),
+    ):
+        assert main(["table", str(results / f"{name}.jsonl")]) == 0
+        assert row in capsys.readouterr().out
+    broken = tmp_path / "programs.jsonl"
+    broken.write_text('{"program": "softmax", "times": {"fireiron": 3}}')
+    assert main(["table", str(broken)]) == 2
+    assert "programs.jsonl:1 is no result of the bench" in capsys.readouterr().err
 
 
 def test_json_stands_alone_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,6 +89,15 @@ def test_mistakes_are_named(words: list[str], code: str, capsys: pytest.CaptureF
 def test_a_schedule_that_fails_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ampere.gemm", "--shape", "64x64x32", "--dtype", "f32"]) == 1
     assert "ampere.gemm" in capsys.readouterr().out
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    command = [sys.executable, "-m", "bench", "table", str(Path(bench_main.__file__).parent / "results/rows.jsonl")]
+    bench = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=Path(__file__).parents[2])
+    assert bench.stdout is not None
+    bench.stdout.close()
+    _, err = bench.communicate()
+    assert err == b""
 
 
 def test_ctrl_c_keeps_what_was_measured(

@@ -13,7 +13,7 @@ from fireiron.estimate.facts import Facts, facts
 from fireiron.estimate.findings import findings
 from fireiron.estimate.registers import least_registers
 from fireiron.kernel.analysis.access import accesses
-from fireiron.schedules import simt
+from fireiron.schedules import hopper, simt
 
 HOPPER = arch(90)
 
@@ -128,7 +128,7 @@ def test_low_occupancy_names_what_limits() -> None:
 
 def test_partial_tiles_and_waves_are_notes() -> None:
     found = facts(simt.listing2(matmul(1000, 4096, 512)), HOPPER).findings
-    assert {f.code for f in found if f.severity == "note"} == {"partial-tiles"}
+    assert {f.code for f in found if f.severity == "note"} == {"partial-tiles", "slower-path"}
     wasted = only(facts(simt.listing2(matmul(2176, 2048, 512)), HOPPER), "waves")
     assert wasted.message.startswith("272 blocks are 2 waves of 264")
     few = only(facts(simt.listing2(matmul(512, 512, 512)), HOPPER), "waves")
@@ -168,3 +168,22 @@ def test_barriers_of_sums_are_no_roles() -> None:
     found = [f.message for f in facts(schedule, arch(80)).findings if f.code == "arch"]
     assert found[0] == "clusters of blocks need sm_90, not sm_80"
     assert not [message for message in found if "roles" in message]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "said"),
+    [
+        (
+            "f32",
+            "fma.f32 multiplies on CUDA cores; tensor cores of sm_90a take the same arrays as tf32, rounded",
+        ),
+        ("i4", "sm_90a emulates mma.m16n8k64.i32.i4 by other instructions, about 25 times slower"),
+        ("f64", None),
+        ("tf32", None),
+    ],
+)
+def test_what_hopper_gemm_leaves_to_slower_instructions_is_noted(dtype: str, said: str | None) -> None:
+    schedule = hopper.gemm(matmul(512, 512, 512, dtype, layout="TN"))
+    found = [x.message for x in facts(schedule, arch("sm_90a")).findings if x.code == "slower-path"]
+    assert len(found) == (said is not None)
+    assert said is None or found[0].startswith(said)

@@ -333,7 +333,7 @@ def test_help_shows_the_presets_options(call: Any) -> None:
         (("show", "zzz.zzz"), "there is no preset zzz.zzz\nfix: see fireiron list, or name path/file.py:function"),
         (("run", "simt.sgemm", "--shape", "12x12"), "argument --shape: '12x12' is not MxNxK, as in 512x512x256"),
         (("run", "simt.sgemm", "--shape", "0x12x12"), "argument --shape: '0' is too small: extents start at 1"),
-        (("run", "simt.sgemm", "--layout", "XY"), "argument --layout: invalid choice: 'XY'"),
+        (("run", "simt.sgemm", "--layout", "XY"), "argument --layout: unknown layout 'XY' of a product"),
         (("run", "simt.sgemm", "--dtype", "f7"), "UsageError[unknown-dtype]: unknown dtype 'f7'"),
         (("run", "simt.sgemm", "--dtype", "a:b:c:d"), "argument --dtype: 'a:b:c:d' is not in[:acc[:out]]"),
         (("run", "simt.sgemm", "--warp", "6.5"), "argument --warp: '6.5' is no ints joined by x"),
@@ -358,3 +358,13 @@ def test_errors_are_data_too(call: Any) -> None:
     assert code == USAGE
     assert json.loads(out)["error"]["code"] == "unknown-preset"
     assert err.startswith("UsageError[unknown-preset]")
+
+
+def test_the_architecture_reaches_the_preset_too(call: Callable[..., tuple[int, str, str]]) -> None:
+    words = ("fused.gemm_bias", "--dtype", "f16", "--layout", "row,col", "--shape", "256x256x64")
+    _, out, _ = call("show", *words, "--arch", "sm_80")
+    assert "done by mma.m16n8k16" in out
+    _, out, _ = call("show", *words, "--arch", "sm_90a")
+    assert "done by wgmma" in out
+    _, out, _ = call("show", *words, "--help")
+    assert "--preset-arch" not in out

@@ -12,6 +12,7 @@ from fireiron.base.text import count
 from fireiron.front.cli.find import presets
 from fireiron.front.cli.options import Command, architecture
 from fireiron.front.cli.output import Answer, plain, progress
+from fireiron.front.conflicts import advised
 
 
 def list(command: Command) -> Answer:
@@ -55,7 +56,9 @@ def show(command: Command) -> Answer:
 def check(command: Command) -> Answer:
     """Check against an architecture's limits; every finding is told, not the first error alone."""
     schedule = command.schedule
-    found = schedule.facts(architecture(command.options.arch))
+    arch = architecture(command.options.arch)
+    found = schedule.facts(arch)
+    found = attrs.evolve(found, findings=advised(schedule, found.findings, arch))
     wrong = any(finding.severity == "error" for finding in found.findings)
     kinds = [finding.severity for finding in found.findings]
     total = ", ".join(count(kinds.count(kind), kind) for kind in ("error", "warning", "note") if kind in kinds)

@@ -17,6 +17,7 @@ from fireiron.tune.space import values_of
 
 if TYPE_CHECKING:
     from fireiron.front.cli.find import Target
+    from fireiron.front.cli.keywords import Keyword
     from fireiron.front.cli.output import Answer
     from fireiron.front.verbs import Verbs
 
@@ -309,7 +310,14 @@ def _request(name: str, words: list[str]) -> tuple[argparse.Namespace, Request]:
     target = find(first.schedule)
     options = _parser(name, target).parse_args(words)
     values = {k.removeprefix(PREFIX): v for k, v in vars(options).items() if k.startswith(PREFIX)}
+    if options.arch is not None and any(_is_target(keyword) for keyword in target.keywords):
+        values["arch"] = architecture(options.arch)
     return options, Request(target, problem_of(options), values)
+
+
+def _is_target(keyword: Keyword) -> bool:
+    """Say whether a preset's keyword names the architecture: --arch gives it to the preset and to the verb."""
+    return keyword.name == "arch" and keyword.kind is str
 
 
 def problem_of(options: argparse.Namespace) -> Problem:
@@ -349,5 +357,6 @@ def _parser(name: str, target: Target | None, *, strict: bool = True) -> argpars
         taken = frozenset(parser._option_string_actions)  # pyright: ignore[reportPrivateUsage]
         group = parser.add_argument_group(f"options of {target.reference}", target.about or None)
         for keyword in target.keywords:
-            keyword.add_to(group, taken)
+            if not _is_target(keyword):
+                keyword.add_to(group, taken)
     return parser
