@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -40,7 +41,7 @@ def checkout(tmp_path: Path) -> Path:
     root = tmp_path / "clone"
     for name in ("fireiron", "schedules", "bench", "tests/errors"):
         shutil.copytree(ROOT / name, root / name, symlinks=True, ignore=IGNORED)
-    for name in ("setup.cfg", "pyproject.toml", "LICENSE", "README.md"):
+    for name in ("setup.cfg", "setup.py", "pyproject.toml", "LICENSE", "README.md"):
         if (ROOT / name).exists():
             shutil.copy(ROOT / name, root / name)
     return root
@@ -93,9 +94,14 @@ def test_a_file_that_names_no_folder_is_ignored(tmp_path: Path) -> None:
 
 def test_the_wheel_holds_the_presets_as_files(checkout: Path, tmp_path: Path) -> None:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(checkout)], check=True)
+    build = [*pip, "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(checkout)]
+    subprocess.run(build, check=True, env={**os.environ, "FIREIRON_HOME": "https://example.org/tree/v1"})
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
+    about = zipfile.ZipFile(wheel).read(next(name for name in names if name.endswith("METADATA"))).decode()
+    assert "](https://example.org/tree/v1/notebooks/cli.md)" in about
+    assert not re.search(r"\]\((?!https?://)[^)]+\)", about)  # an index has no other files
+    assert "Classifier: Typing :: Typed" in about
     folders = (ROOT / "schedules", ROOT / "bench")
     sources = {p.relative_to(ROOT).as_posix() for folder in folders for p in folder.rglob("*.py")}
     assert {f"fireiron/{name}" for name in sources} | {"fireiron/py.typed"} <= names

@@ -1,0 +1,225 @@
+"""Build the site: pages, notebooks with their outputs, the API reference of public names, presets, and error codes.
+
+    python .ci/site.py FOLDER
+
+Writes Markdown to FOLDER/pages and the site to FOLDER/site. Fails where a link leads nowhere. Needs `fireiron[docs]`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import reference
+
+import fireiron
+from fireiron.front.catalogue import catalogue
+
+ROOT = Path(__file__).resolve().parent.parent
+# What stands at another place on the site than in the repository.
+MOVED = {
+    "README.md": "index.md",
+    "LICENSE": "license.md",
+    "schedules": "api/presets.md",
+    "bench/results/README.md": "results.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+}
+LEARN = ("start", "language", "tables", "fusion", "products", "hopper", "coming_from", "glossary")
+USE = ("cli", "bench", "profiling", "numbers", "limits", "platforms", "trust")
+# Modules whose exported names share a page.
+TOPICS = {
+    "Specs and tensors": ("front.spec", "language.tensor", "algebra.dtypes", "algebra.expr", "algebra.layout",
+                          "algebra.swizzle", "front.roles", "algebra.index.nodes"),
+    "Chains": ("front.matmul", "front.moves", "front.layers", "front.products", "front.program", "front.preset",
+               "language.decompositions", "language.levels"),
+    "Ops": ("language.functions", "language.pointwise", "front.outputs", "language.trace"),
+    "Best schedules": ("front.best", "tune.space", "algebra.arch", "algebra.machine"),
+    "Errors": ("base.errors",),
+}  # fmt: skip
+# Public things that are no names of the package itself.
+BESIDE = {
+    "Best schedules": ("tune.search:tune",),
+    "Results": ("front.simulation:Simulation", "estimate.facts:Facts", "estimate.model:Estimate",
+                "jit.kernel:CompiledKernel", "jit.timing:Timing", "show.explain:Explanation",
+                "show.diff:Diff", "base.errors:Finding"),
+    "Pictures": tuple(f"show.pictures:{name}" for name in (
+        "banks", "compare", "cuts", "decomposition", "fragment", "roofline", "timeline", "Picture")),
+    "Bench": ("bench.measure:measure", "bench.cases:Case"),
+}  # fmt: skip
+
+
+def moved(text: str, here: str) -> str:
+    """Turn a page's links into those of the site; `here` is the page's path in the repository."""
+
+    def one(match: re.Match[str]) -> str:
+        target, hash_, place = match[2].partition("#")
+        if not target or "://" in target:
+            return match[0]
+        path = (ROOT / here).parent.joinpath(target).resolve().relative_to(ROOT).as_posix()
+        goal = MOVED.get(path, path.removeprefix("notebooks/").replace(".ipynb", ".md"))
+        return f"{match[1]}({goal}{hash_}{place})"
+
+    parts = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
+    return "".join(part if i % 2 else re.sub(r"(!?\[[^\]]*\])\(([^)\s]+)\)", one, part) for i, part in enumerate(parts))
+
+
+def notebook(path: Path, folder: Path) -> str:
+    """Write a notebook as Markdown; its pictures become files."""
+    lines: list[str] = []
+    pictures = 0
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            lines += [moved(source, f"notebooks/{path.name}"), ""]
+            continue
+        lines += ["```python", source, "```", ""]
+        for output in cell["outputs"]:
+            data = output.get("data", {})
+            if "image/svg+xml" in data:
+                pictures += 1
+                name = f"pictures/{path.stem}_{pictures}.svg"
+                (folder / name).write_text("".join(data["image/svg+xml"]), encoding="utf-8")
+                alt = "".join(data.get("text/plain", "")).partition("\n")[0].replace("]", ")").replace("[", "(")
+                lines += [f"![{alt}]({name})", ""]
+            elif text := "".join(output.get("text", data.get("text/plain", ""))):
+                lines += ["```text", re.sub(r"\x1b\[[0-9;]*m", "", text).rstrip("\n"), "```", ""]
+    return "\n".join(lines)
+
+
+def entry(name: str, value: Any) -> list[str]:
+    """Write one public name, with the public methods of a class and of those that it extends."""
+    lines = [f"## {name}", ""]
+    if not (inspect.isclass(value) or inspect.isroutine(value)):
+        return [*lines, f"`{value}`, a `{type(value).__name__}`.", ""]
+    lines += [*reference.code(name, value), *reference.doc(value.__doc__), ""]
+    seen: set[str] = set()
+    for kind in inspect.getmro(value) if inspect.isclass(value) else ():
+        if kind.__module__.startswith("fireiron"):
+            for each, method in reference.methods(kind):
+                if each not in seen:
+                    seen.add(each)
+                    lines += [
+                        f"### {name}.{each}",
+                        "",
+                        *reference.code(each, method),
+                        *reference.doc(method.__doc__),
+                        "",
+                    ]
+    return lines
+
+
+def public() -> dict[str, dict[str, Any]]:
+    """List the public names by topic.
+
+    Raises:
+        KeyError: of a module whose names no topic has.
+    """
+    topic_of = {f"fireiron.{module}": topic for topic, modules in TOPICS.items() for module in modules}
+    found: dict[str, dict[str, Any]] = {topic: {} for topic in (*TOPICS, *BESIDE)}
+    for name in fireiron.__all__:
+        value = getattr(fireiron, name)
+        module = getattr(value, "__module__", None) or type(value).__module__
+        if module.startswith("fireiron"):  # type aliases say what they are where they are used
+            found[topic_of[module]][name] = value
+    for topic, words in BESIDE.items():
+        for module, name in (word.split(":") for word in words):
+            found[topic][name] = getattr(importlib.import_module(f"fireiron.{module}"), name)
+    return found
+
+
+def presets() -> str:
+    """Write the presets of all files of schedules."""
+    from fireiron import schedules
+
+    lines = [
+        "# Presets",
+        "",
+        "Functions from a spec to a finished schedule; `fireiron list` prints them with their options.",
+        "",
+    ]
+    for each in pkgutil.iter_modules(schedules.__path__):
+        if not each.name.startswith("_"):
+            module = importlib.import_module(f"fireiron.schedules.{each.name}")
+            lines += [f"# {each.name}", "", *reference.doc(module.__doc__), ""]
+            for name, value in reference.members(module).items():
+                lines += entry(f"{each.name}.{name}", value)
+    return "\n".join(lines)
+
+
+def write(folder: Path) -> list[Any]:
+    """Write all pages, and give the site's navigation."""
+    (folder / "api").mkdir(parents=True)
+    (folder / "pictures").mkdir()
+    for path in (ROOT / "notebooks" / "pictures").glob("*.svg"):
+        (folder / "pictures" / path.name).write_bytes(path.read_bytes())
+    titles: dict[str, str] = {}
+
+    def put(name: str, text: str) -> str:
+        (folder / name).write_text(text, encoding="utf-8")
+        titles[name] = next((line[2:] for line in text.splitlines() if line.startswith("# ")), name)
+        return name
+
+    for source, name in MOVED.items():
+        if source.endswith(".md"):
+            put(name, moved((ROOT / source).read_text(encoding="utf-8"), source))
+    put("license.md", "# License\n\n```text\n" + (ROOT / "LICENSE").read_text(encoding="utf-8") + "\n```\n")
+    for path in sorted((ROOT / "notebooks").glob("*.md")):
+        put(path.name, moved(path.read_text(encoding="utf-8"), f"notebooks/{path.name}"))
+    notebooks = [
+        put(f"{path.stem}.md", notebook(path, folder)) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
+    ]
+    entries = catalogue()
+    topics = {topic: f"api/{topic.lower().replace(' ', '_')}.md" for topic in (*TOPICS, *BESIDE)}
+    found = public()
+    known = {e.code: f"codes.md#{reference.anchor(e.code)}" for e in entries}
+    for topic, names in found.items():
+        file = Path(topics[topic]).name
+        for name, value in names.items():
+            known.setdefault(name, f"{file}#{reference.anchor(name)}")
+            for each, _ in reference.methods(value):
+                known.setdefault(each, f"{file}#{reference.anchor(f'{name}.{each}')}")
+    for topic, names in found.items():
+        text = "\n".join([f"# {topic}", "", *(line for name, value in names.items() for line in entry(name, value))])
+        put(topics[topic], reference.linked(text, known, Path(topics[topic]).name))
+    put("api/presets.md", reference.linked(presets(), known, "presets.md"))
+    put("api/codes.md", reference.errors(entries))
+    learn = (*notebooks, *(f"{stem}.md" for stem in LEARN))
+    last = ("contributing.md", "architecture.md", "changelog.md", "results.md", "license.md")
+    sections = {
+        "Learn": learn,
+        "Use": tuple(f"{stem}.md" for stem in USE),
+        "API": (*topics.values(), "api/presets.md", "api/codes.md"),
+        "Develop": last,
+    }
+    titles |= {"api/presets.md": "Presets"}
+    listed = {"index.md", *(name for names in sections.values() for name in names)}
+    assert (missing := set(titles) - listed) == set(), f"no place in the navigation: {missing}"
+    return [{"Home": "index.md"}, *({head: [{titles[x]: x} for x in names]} for head, names in sections.items())]
+
+
+def main() -> int:
+    """Build into the folder that the command names."""
+    folder = Path(sys.argv[1]).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = {"INHERIT": str(ROOT / "mkdocs.yml"), "docs_dir": str(folder / "pages"), "nav": write(folder / "pages")}
+    (folder / "mkdocs.yml").write_text(json.dumps(settings), encoding="utf-8")  # JSON is YAML
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # an advertisement
+    return subprocess.run(
+        [*command, "-f", str(folder / "mkdocs.yml"), "-d", str(folder / "site")], env=environment
+    ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""The site has every public name once, its links are those of the site, and a broken one ends the build."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import fireiron
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def site() -> ModuleType:
+    """Load the script that writes the site."""
+    spec = importlib.util.spec_from_file_location("site_pages", ROOT / ".ci/site.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_page_has_its_place(site: ModuleType, tmp_path: Path) -> None:
+    navigation = site.write(tmp_path / "pages")
+    listed = set(re.findall(r'"([\w/]+\.md)"', json.dumps(navigation)))
+    assert listed == {path.relative_to(tmp_path / "pages").as_posix() for path in (tmp_path / "pages").rglob("*.md")}
+    page = (tmp_path / "pages/04_hopper_ladder.md").read_text(encoding="utf-8")
+    assert "](pictures/04_hopper_ladder_1.svg)" in page
+    assert (tmp_path / "pages/pictures/04_hopper_ladder_1.svg").read_text(encoding="utf-8").startswith("<svg")
+    chains = (tmp_path / "pages/api/chains.md").read_text(encoding="utf-8")
+    assert "### MatMulChain.tile\n" in chains
+    assert "### MatMulChain.compile\n" in chains  # of a class that it extends
+    assert "## hopper.gemm\n" in (tmp_path / "pages/api/presets.md").read_text(encoding="utf-8")
+    assert "## level-nests\n" in (tmp_path / "pages/api/codes.md").read_text(encoding="utf-8")
+
+
+def test_the_reference_has_public_names_alone(site: ModuleType) -> None:
+    found = [name for names in site.public().values() for name in names]
+    aliases = {"Op", "Strategy"}
+    assert set(fireiron.__all__) - aliases <= set(found)
+    assert len(found) == len(set(found))
+    assert not [name for name in found if name.startswith("_")]
+
+
+def test_links_are_those_of_the_site(site: ModuleType) -> None:
+    text = (
+        "[a](notebooks/cli.md#verbs) [b](LICENSE) ![c](notebooks/pictures/tree.svg) [d](https://e.org/x.md) [f](#g)\n"
+    )
+    there = "[a](cli.md#verbs) [b](license.md) ![c](pictures/tree.svg) [d](https://e.org/x.md) [f](#g)\n"
+    assert site.moved(text, "README.md") == there
+    assert site.moved("[a](../schedules) [b](01_first_schedule.ipynb)", "notebooks/start.md") == (
+        "[a](api/presets.md) [b](01_first_schedule.md)"
+    )
+
+
+@pytest.mark.parametrize("link", ["nowhere.md", "index.md#nowhere"])
+def test_a_broken_link_ends_the_build(tmp_path: Path, link: str) -> None:
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages/index.md").write_text(f"# Home\n\n[there]({link})\n")
+    settings = {"INHERIT": str(ROOT / "mkdocs.yml"), "docs_dir": "pages", "nav": [{"Home": "index.md"}]}
+    (tmp_path / "mkdocs.yml").write_text(json.dumps(settings))
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path / "site")]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert built.returncode != 0
+    assert "nowhere" in built.stderr
