@@ -41,8 +41,8 @@ USE = ("cli", "bench", "profiling", "numbers", "limits", "platforms", "trust")
 TOPICS = {
     "Specs and tensors": ("front.spec", "language.tensor", "algebra.dtypes", "algebra.expr", "algebra.layout",
                           "algebra.swizzle", "front.roles", "algebra.index.nodes"),
-    "Chains": ("front.matmul", "front.moves", "front.layers", "front.products", "front.program", "front.preset",
-               "language.decompositions", "language.levels"),
+    "Chains": ("front.matmul", "front.step_chain", "front.moves", "front.layers", "front.products", "front.program",
+               "front.preset", "language.decompositions", "language.levels"),
     "Ops": ("language.functions", "language.pointwise", "front.outputs", "language.trace"),
     "Best schedules": ("front.best", "tune.space", "algebra.arch", "algebra.machine"),
     "Errors": ("base.errors",),

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from fireiron.base.errors import FireironError, UsageError
-from fireiron.front.cli.options import told
+from fireiron.front.cli.options import Parser, told
+from fireiron.front.cli.output import report_error
 from fireiron.language.storage_order import letters
 
 from .cases import Case, case, with_options
@@ -84,7 +85,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") 
             return readme(words[1:])
         return _run(_parser(prog).parse_intermixed_args(words), command)
     except FireironError as error:
-        print(error, file=sys.stderr)
+        report_error(error, as_json="--json" in words)
         return USAGE if isinstance(error, UsageError) else WRONG
     except SystemExit as stop:  # argparse has said what it has to say
         return stop.code if isinstance(stop.code, int) else USAGE
@@ -102,9 +103,9 @@ def _anywhere(word: str) -> str:
     return f"{option}{equals}{Path(path).name}" if Path(path).is_absolute() else word
 
 
-def _parser(prog: str) -> argparse.ArgumentParser:
+def _parser(prog: str) -> Parser:
     listed = "\n".join(f"  {name:16}{each.about} ({len(each.cases)})" for name, each in SUITES.items())
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=prog,
         description="Time schedules against peers: checked against f64, interleaved in one process, L2 flushed.",
         epilog=f"suites:\n{listed}\nothers:\n"
@@ -248,7 +249,7 @@ def _tune(words: Sequence[str]) -> int:
     from .session import SHIPPED
     from .tuning import run, spread
 
-    parser = argparse.ArgumentParser(prog="python -m bench tune", description="Tune cases of a suite within a budget.")
+    parser = Parser(prog="python -m bench tune", description="Tune cases of a suite within a budget.")
     parser.add_argument("suite", nargs="?", default="gemm-random100", choices=list(SUITES))
     parser.add_argument("--count", type=int, default=12, metavar="N", help="cases, spread over the suite (12)")
     parser.add_argument("--budget", type=float, default=240.0, metavar="S", help="seconds for all of them (240)")
@@ -260,7 +261,7 @@ def _tune(words: Sequence[str]) -> int:
 
 
 def _table(words: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench table", description="Print results as Markdown.")
+    parser = Parser(prog="python -m bench table", description="Print results as Markdown.")
     parser.add_argument("file", nargs="+")
     for path in parser.parse_args(words).file:
         if of_programs(path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -336,8 +337,8 @@ def test_help_shows_the_presets_options(call: Any) -> None:
         (("run", "simt.sgemm", "--layout", "XY"), "argument --layout: unknown layout 'XY' of a product"),
         (("run", "simt.sgemm", "--dtype", "f7"), "UsageError[unknown-dtype]: unknown dtype 'f7'"),
         (("run", "simt.sgemm", "--dtype", "a:b:c:d"), "argument --dtype: 'a:b:c:d' is not in[:acc[:out]]"),
-        (("run", "simt.sgemm", "--warp", "6.5"), "argument --warp: '6.5' is no ints joined by x"),
-        (("run", "simt.sgemm", "--stages", "two"), "argument --stages: 'two' is no int"),
+        (("run", "simt.sgemm", "--warp", "6.5"), "argument --warp: '6.5' is no whole numbers joined by x"),
+        (("run", "simt.sgemm", "--stages", "two"), "argument --stages: 'two' is no whole number"),
         (("run", "simt.sgemm", "--paint", "1"), "unrecognized arguments: --paint 1"),
         (("run", "simt.sgemm", "--blocks", "0"), "argument --blocks: '0' is no number from 1 on"),
         (("run", "simt.sgemm", "--set", "Q=3"), "UsageError[unknown-argument]"),
@@ -368,3 +369,65 @@ def test_the_architecture_reaches_the_preset_too(call: Callable[..., tuple[int, 
     assert "done by wgmma" in out
     _, out, _ = call("show", *words, "--help")
     assert "--preset-arch" not in out
+
+
+def test_a_record_is_written_by_its_fields(call: Callable[..., tuple[int, str, str]]) -> None:
+    words = ("show", "hopper.gemm", "--shape", "1024x1024x512", "--layout", "TN", "--plan")
+    code, out, _ = call(*words, "n=192,pingpong,cluster=2x1")
+    assert code == RIGHT
+    assert "tile 128x192 to Block" in out
+    assert "clusters of 2" in out
+    for plan, said in {
+        "q=3": "'q' is no field of Plan: use m, n, consumers,",
+        "n": "n has no value: write n=INT",
+        "n=x": "'x' is no whole number",
+        "n=7": "n=7 is no multiple of 8",
+        "pingpong=maybe": "'maybe' is no yes or no",
+        "keep=up": "'up' is none of \"\", left, right",
+    }.items():
+        code, _, err = call(*words, plan)
+        assert code == USAGE
+        assert said in err
+
+
+@pytest.mark.parametrize(
+    "words", [("nonsense",), ("run",), ("run", "simt.sgemm", "--shape", "12"), ("bench", "--what")]
+)
+def test_commands_that_cannot_be_understood_are_json_too(
+    words: tuple[str, ...], call: Callable[..., tuple[int, str, str]]
+) -> None:
+    code, out, err = call(*words, "--json")
+    assert code == USAGE
+    assert json.loads(out)["error"]["code"] == "bad-command"
+    assert err.startswith("UsageError[bad-command]: fireiron")
+
+
+def test_completion(call: Callable[..., tuple[int, str, str]]) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        code, out, _ = call("completion", shell)
+        assert code == RIGHT
+        assert "fireiron completion words" in out
+
+    def offered(*words: str) -> list[str]:
+        code, out, _ = call("completion", "words", *words)
+        assert code == RIGHT
+        return out.splitlines()
+
+    assert offered("s") == ["show", "simulate"]
+    assert offered("show", "hopper.g") == ["hopper.gemm"]
+    assert "--plan" in offered("show", "hopper.gemm", "--")
+    assert "--plan" not in offered("show", "simt.sgemm", "--")
+    assert offered("show", "hopper.gemm", "--arch", "sm_9") == ["sm_90", "sm_90a"]
+    assert offered("cache", "") == ["path", "clear"]
+    assert offered("diff", "simt.listing2", "simt.sg") == ["simt.sgemm"]
+    assert offered("nonsense", "x") == []
+
+
+def test_bash_completes(tmp_path: Path, call: Callable[..., tuple[int, str, str]]) -> None:
+    _, script, _ = call("completion", "bash")
+    (tmp_path / "fireiron").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m fireiron "$@"\n')
+    (tmp_path / "fireiron").chmod(0o755)
+    asks = 'COMP_WORDS=(fireiron show simt.sg); COMP_CWORD=2; _fireiron; echo "${COMPREPLY[@]}"'
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["bash", "-c", f"{script}\n{asks}"], env=env, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("simt.sgemm\n", "")

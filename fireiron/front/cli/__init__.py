@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         report_error(error, as_json="--json" in words)
         return USAGE if isinstance(error, UsageError) else WRONG
-    except SystemExit as stop:  # argparse has said what it has to say
+    except SystemExit as stop:  # argparse has printed help, or the version
         return stop.code if isinstance(stop.code, int) else USAGE
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -11,7 +11,12 @@ from typing import Any
 
 import attrs
 
+from fireiron.base.errors import FireironError
+
 PREFIX = "keyword_"
+RECORD = "NAME=VALUE,..."
+KINDS: dict[type, str] = {int: "whole number", float: "number", bool: "yes or no", str: "word"}
+BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 @attrs.frozen
@@ -26,6 +31,7 @@ class Keyword:
         choices: the values of a Literal.
         element: type of a tuple's elements.
         about: its line in the docstring.
+        fields: of a record, such as hopper.Plan, which is written as `n=192,pingpong,cluster=2x1`.
     """
 
     name: str
@@ -35,6 +41,7 @@ class Keyword:
     choices: tuple[Any, ...] = ()
     element: type = int
     about: str = ""
+    fields: tuple[Keyword, ...] = ()
 
     @property
     def option(self) -> str:
@@ -56,6 +63,8 @@ class Keyword:
         """
         if self.kind is bool:
             return f"--no-{self.option[2:]}" if self.default else self.option
+        if self.fields:
+            return f"{self.option} {RECORD}"
         return f"{self.option} {self.kind.__name__.upper() if self.default is None else _said(self.default)}"
 
     def add_to(self, parser: Any, taken: frozenset[str]) -> None:
@@ -67,6 +76,7 @@ class Keyword:
         """
         option = f"--preset-{self.option[2:]}" if self.option in taken else self.option
         about = " ".join(filter(None, (self.about, "" if self.required else f"(default: {_said(self.default)})")))
+        about += f"; fields: {', '.join(field.name for field in self.fields)}" if self.fields else ""
         common: dict[str, Any] = {"dest": PREFIX + self.name, "default": argparse.SUPPRESS, "help": about}
         if self.kind is bool:
             parser.add_argument(option, action=argparse.BooleanOptionalAction, required=self.required, **common)
@@ -75,9 +85,14 @@ class Keyword:
             option,
             type=self.read,
             required=self.required,
-            metavar="|".join(map(str, self.choices)) or ("AxB" if self.kind is tuple else self.kind.__name__.upper()),
+            metavar="|".join(map(str, self.choices)) or self._form,
             **common,
         )
+
+    @property
+    def _form(self) -> str:
+        """Say how a value is written."""
+        return RECORD if self.fields else "AxB" if self.kind is tuple else self.kind.__name__.upper()
 
     def read(self, text: str) -> Any:
         """Read a value.
@@ -85,16 +100,39 @@ class Keyword:
         Raises:
             argparse.ArgumentTypeError: where it is of another type.
         """
+        if self.fields:
+            return self._record(text)
         try:
+            if self.kind is bool:
+                return BOOLEANS[text]
             if self.kind is tuple:
                 return tuple(self.element(word) for word in text.split("x"))
             value = self.kind(text)
-        except ValueError:
-            wanted = f"{self.element.__name__}s joined by x" if self.kind is tuple else self.kind.__name__
+        except (ValueError, KeyError):
+            wanted = f"{KINDS[self.element]}s joined by x" if self.kind is tuple else KINDS[self.kind]
             raise argparse.ArgumentTypeError(f"{text!r} is no {wanted}") from None
         if self.choices and value not in self.choices:
-            raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(map(str, self.choices))}")
+            listed = ", ".join(str(choice) or '""' for choice in self.choices)
+            raise argparse.ArgumentTypeError(f"{text!r} is none of {listed}")
         return value
+
+    def _record(self, text: str) -> Any:
+        """Read the fields of a record; those that are not named keep their defaults."""
+        known = {field.name: field for field in self.fields}
+        values: dict[str, Any] = {}
+        for part in text.split(","):
+            name, equals, value = part.strip().partition("=")
+            if name not in known:
+                raise argparse.ArgumentTypeError(
+                    f"{name!r} is no field of {self.kind.__name__}: use {', '.join(known)}"
+                )
+            if not equals and known[name].kind is not bool:
+                raise argparse.ArgumentTypeError(f"{name} has no value: write {name}={known[name]._form}")
+            values[name] = known[name].read(value) if equals else True
+        try:
+            return self.kind(**values)
+        except FireironError as error:
+            raise argparse.ArgumentTypeError(error.message) from None
 
 
 def keywords(function: Callable[..., Any], skip: int) -> tuple[Keyword, ...]:
@@ -132,6 +170,9 @@ def _keyword(parameter: inspect.Parameter, hint: Any, about: str) -> Keyword | N
         inside = [arg for arg in typing.get_args(hint) if arg is not ...]
         element: Any = inside[0] if inside else default[0].__class__ if default else int
         return attrs.evolve(made, kind=tuple, element=element) if element in (int, float, str) else None
+    if isinstance(kind, type) and attrs.has(kind):
+        fields = keywords(kind, skip=0)
+        return attrs.evolve(made, kind=kind, fields=fields) if fields else None
     return attrs.evolve(made, kind=kind) if kind in (int, float, str, bool) else None
 
 

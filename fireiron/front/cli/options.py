@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import attrs
 
@@ -169,6 +169,12 @@ def _cache(parser: Any) -> None:
     parser.add_argument("action", choices=("path", "clear"))
 
 
+def _completion(parser: Any) -> None:
+    about = "a shell, whose script is printed; words: candidates for the last of the words behind it"
+    parser.add_argument("action", choices=("bash", "zsh", "fish", "words"), help=about)
+    parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
 def _why(parser: Any) -> None:
     parser.add_argument("error_code", nargs="?", metavar="CODE", help="what stands in an error's brackets")
 
@@ -183,6 +189,18 @@ def _counted(text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
         raise ValueError(f"{text!r} is no number from 0 on")
     return int(text)
+
+
+class Parser(argparse.ArgumentParser):
+    """Read words; one that cannot be understood is an error with a code, as all others are."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the words.
+
+        Raises:
+            UsageError: `bad-command`.
+        """
+        raise UsageError("bad-command", f"{self.prog}: {message}", fix=f"see {self.prog} --help")
 
 
 def told(read: Callable[[str], T]) -> Callable[[str], T]:
@@ -215,6 +233,9 @@ VERBS = {
     "bench": Verb("time schedules against peers; fireiron bench --help tells more", "", 0),
     "doctor": Verb("say what this machine has, and what works on it", "make", 0),
     "cache": Verb("print the path of the disk cache, or clear it", "make", 0, options=_cache),
+    "completion": Verb(
+        "print a script that completes commands in bash, zsh or fish", "complete", 0, options=_completion
+    ),
 }
 
 
@@ -222,9 +243,9 @@ def parse(words: Sequence[str]) -> Command:
     """Read a command.
 
     Raises:
-        UsageError: as `find` does. SystemExit: where argparse has printed help or an error.
+        UsageError: `bad-command`, and as `find` does. SystemExit: where argparse has printed help or the version.
     """
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="fireiron",
         description="Check, show, simulate, compile and run GPU kernels that are written as schedules.",
         epilog="A SCHEDULE is a preset (fireiron list) or path/file.py:function; VERB SCHEDULE --help tells more.",
@@ -240,7 +261,7 @@ def parse(words: Sequence[str]) -> Command:
     name, rest = words[0], list(words[1:])
     match VERBS[name].schedules:
         case 0:
-            return Command(name, _parser(name, None).parse_args(rest))
+            return Command(name, option_parser(name, None).parse_args(rest))
         case 1:
             options, request = _request(name, rest)
             return Command(name, options, (request,))
@@ -272,7 +293,7 @@ def _two(name: str, words: list[str]) -> Command:
         at = places[1] if len(places) > 1 else len(words)
         left, right = words[:at], words[at:]
     if not right and not {"-h", "--help"} & {*words}:
-        _parser(name, None).error("name two schedules, each followed by its options")
+        option_parser(name, None).error("name two schedules, each followed by its options")
     options, first = _request(name, left)
     others, second = _request(name, right)
     for field in ("json", "arch", "width"):
@@ -296,9 +317,9 @@ def _request(name: str, words: list[str]) -> tuple[argparse.Namespace, Request]:
     from fireiron.front.cli.find import find
     from fireiron.front.cli.keywords import PREFIX
 
-    first, _ = _parser(name, None, strict=False).parse_known_args([w for w in words if w not in ("-h", "--help")])
+    first, _ = option_parser(name, None, strict=False).parse_known_args([w for w in words if w not in ("-h", "--help")])
     if first.schedule is None:
-        parser = _parser(name, None)
+        parser = option_parser(name, None)
         parser.parse_args(words)
         parser.error("name a schedule: a preset (fireiron list), or path/file.py:function")
     if not is_schedule(first.schedule) and words[0] != first.schedule:
@@ -308,7 +329,7 @@ def _request(name: str, words: list[str]) -> tuple[argparse.Namespace, Request]:
             fix=f"name the schedule before its options: fireiron {name} SCHEDULE ...",
         )
     target = find(first.schedule)
-    options = _parser(name, target).parse_args(words)
+    options = option_parser(name, target).parse_args(words)
     values = {k.removeprefix(PREFIX): v for k, v in vars(options).items() if k.startswith(PREFIX)}
     if options.arch is not None and any(_is_target(keyword) for keyword in target.keywords):
         values["arch"] = architecture(options.arch)
@@ -325,9 +346,10 @@ def problem_of(options: argparse.Namespace) -> Problem:
     return Problem(**{field: getattr(options, field) for field in SPEC_OPTIONS})
 
 
-def _parser(name: str, target: Target | None, *, strict: bool = True) -> argparse.ArgumentParser:
+def option_parser(name: str, target: Target | None, *, strict: bool = True) -> Parser:
+    """Make the parser of a verb, with the options that a schedule's signature adds."""
     verb = VERBS[name]
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"fireiron {name}",
         description=f"{verb.about[0].upper()}{verb.about[1:]}.",
         usage=TWO if verb.schedules > 1 else None,
