@@ -6,37 +6,29 @@ from collections.abc import Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Var, as_expr, eq
+from fireiron.algebra.expr import Var, eq
 from fireiron.atoms.flights import flying
 from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import (
     THREAD,
-    Advance,
     Arrive,
     Await,
     Barrier,
     Call,
-    Fence,
-    For,
     If,
     InitBarriers,
     Role,
     Roles,
     Statement,
-    Sync,
-    Turn,
     Wait,
     walk,
 )
 from fireiron.kernel.lower.context import Body, Context, State
-from fireiron.kernel.lower.roles import peers
 from fireiron.kernel.lower.walk import lower_links
 from fireiron.kernel.passes.prefetch import first_lines
 from fireiron.language.decompositions import Decomposition
-from fireiron.language.levels import Cluster
 
 BARRIER_NBYTES = 8
-READY = 7  # the numbered barrier at which roles learn that their barriers are there
 
 
 def part(links: Sequence[Decomposition], state: State, context: Context, math: Body, taken: set[str]) -> Body:
@@ -57,8 +49,6 @@ def part(links: Sequence[Decomposition], state: State, context: Context, math: B
     context.definitions = {}
     context.role = "load"
     load = lower_links(links, state, context)
-    if len(peers(context)) > 1:
-        load = (*load, *_drain(context))
     lets, alone = tuple(context.lets), load
     load = (*lets, If(eq(Var(THREAD, context.loaders), 0), load))
     context.definitions = {**context.definitions, **definitions}
@@ -67,11 +57,6 @@ def part(links: Sequence[Decomposition], state: State, context: Context, math: B
     asked = first_lines(context.rings[0].splits[0], (*lets, *alone), context)
     cursors = tuple(ring.cursor for ring in context.rings)
     budgets = context.registers
-    if context.cluster == 1:
-        # The thread that initialises the barriers is the one that loads: it need not wait for itself.
-        everyone, why = context.loaders + context.threads, "barriers are initialised before they are used"
-        load = (Turn(READY, everyone, False, why), *load)
-        math_lets = (Turn(READY, everyone, True, why), *math_lets)
     roles = Roles(
         (
             Role("load", 0, context.loaders, budgets[0], cursors, load),
@@ -85,34 +70,11 @@ def part(links: Sequence[Decomposition], state: State, context: Context, math: B
             ),
         )
     )
-    return (*asked, *set_up(context), roles)
+    return (*asked, roles)
 
 
 def _barriers(context: Context) -> tuple[Barrier, ...]:
     return (*(b for ring in context.rings for b in (ring.full, ring.empty)), *context.barriers)
-
-
-def set_up(context: Context) -> Body:
-    """Initialise a kernel's mbarriers; where blocks of a cluster arrive at each other's, behind a barrier of them."""
-    barriers = _barriers(context)
-    if not barriers:
-        return ()
-    made = (InitBarriers(barriers), Fence("barrier.init", "others use the barriers, and bulk copies do"))
-    together = Sync(Cluster, "barriers are initialised before peers use them", relaxed=True)
-    return (*made, together) if context.cluster > 1 else made
-
-
-def _drain(context: Context) -> Body:
-    """Wait until all slots are released: a peer must not send to, or arrive at, a block that has ended."""
-    out: list[Statement] = []
-    for ring in context.rings:
-        slot = context.variable("slot", ring.cursor.slots)
-        body = (
-            Await(ring.empty, ring.cursor.slot, 1 - ring.cursor.parity, ring.link.link),
-            Advance(ring.cursor, as_expr(1)),
-        )
-        out.append(For(slot, as_expr(ring.cursor.slots), body, kind="slots"))
-    return tuple(out)
 
 
 def settle(math: Body) -> Body:

@@ -53,6 +53,7 @@ class Ring:
         cursor: each role walks the ring by one of its own.
         full: completes when a chunk has landed.
         empty: completes when its readers are done, in all blocks that the loads here write to.
+        level: of the units that read a slot.
         storages: the buffers, by operand.
         splits: all that go through it, one after another.
     """
@@ -61,6 +62,7 @@ class Ring:
     cursor: Cursor
     full: Barrier
     empty: Barrier
+    level: Level
     storages: dict[str, Storage]
     splits: list[Split]
 

@@ -28,8 +28,9 @@ from fireiron.kernel.ir.statements import (
     Workspace,
     walk,
 )
-from fireiron.kernel.lower.assemble import part, place_barriers, set_up, settle
+from fireiron.kernel.lower.assemble import part, place_barriers, settle
 from fireiron.kernel.lower.context import Context, State
+from fireiron.kernel.lower.roles import handshake
 from fireiron.kernel.lower.steps import start_program
 from fireiron.kernel.lower.storage import tensor_window
 from fireiron.kernel.lower.walk import lower_links
@@ -39,6 +40,7 @@ from fireiron.kernel.passes.dependence import dependent
 from fireiron.kernel.passes.packing import in_bytes
 from fireiron.kernel.passes.pairs import FIRST_ARCH, with_pairs
 from fireiron.kernel.passes.products import await_products
+from fireiron.kernel.passes.rings import hand_over
 from fireiron.kernel.passes.synchronise import synchronise
 from fireiron.language.decompositions import Decomposition, Epilog, Prolog, every
 from fireiron.language.residual import start
@@ -94,8 +96,9 @@ def lower(
     state = start_program(spec, state, context) if isinstance(spec, Program) else _with_windows(spec, state, context)
     taken = set(context.names)
     body = lower_links(links, state, context)
-    alone = (*set_up(context), *context.lets, *body, *settle(body), *context.last)
+    alone = (*context.lets, *body, *settle(body), *context.last)
     body = part(links, state, context, body, taken) if context.rings else alone
+    body = hand_over(body, [handshake(r, context) for r in context.rings], context.barriers, context.cluster)
     buffers, shared = allocate(tuple(s for s in context.storages.values() if s.tensor is None), body)
     body, barriers, shared = place_barriers(body, context, shared)
     buffers = {**buffers, **{b.name: b for b in context.temporaries}}

@@ -6,8 +6,7 @@ releases it; the role that loads awaits its release, tells how many bytes will l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from math import prod
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -19,26 +18,22 @@ from fireiron.kernel.analysis.sampling import reads_and_writes
 from fireiron.kernel.ir.statements import (
     RANK,
     Advance,
-    Arrive,
-    Await,
     Barrier,
     Call,
     Compute,
     Cursor,
-    Fence,
     For,
     If,
     Let,
     Statement,
-    Sync,
     Turn,
     walk,
-    within,
 )
 from fireiron.kernel.lower.context import MAX_THREADS, Body, Context, Recur, Ring, State, descend
 from fireiron.kernel.lower.move import lower_copy, open_load
 from fireiron.kernel.lower.promote import close_chunk, open_chunk
 from fireiron.kernel.lower.window import Storage, cut_chunk
+from fireiron.kernel.passes import rings
 from fireiron.language.decompositions import Decomposition, Load, Split
 from fireiron.language.levels import SH, Level, Warp, Warpgroup
 from fireiron.language.programs import Layers
@@ -113,9 +108,8 @@ def _empty(
         units = context.threads // level.size // context.staggered
         full = Barrier(context.name("full"), link.stages, 1)
         empty = Barrier(context.name("empty"), link.stages, units * len(peers(context)))
-        ring = Ring(link, cursor, full, empty, {}, [])
+        ring = Ring(link, cursor, full, empty, level, {}, [])
         context.rings.append(ring)
-    full, empty = ring.full, ring.empty
     ring.splits.append(link)
     ring.storages.update({load.role: inner.windows[load.role].storage for load in loads})
     group = next((s.atom.completion for s in walk(compute) if isinstance(s, Call) and _flies(s)), "")
@@ -134,32 +128,18 @@ def _empty(
             fix="use pipeline(n) without inflight beside promote(): other units' products run meanwhile",
             link=link.link,
         )
-    last = (
-        cursor.slot
-        if not late
-        else select(lt(cursor.slot, late), cursor.slot + (link.stages - late), cursor.slot - late)
-    )
-    body: Body = (Await(full, cursor.slot, cursor.parity, link.link), *promoted.begin)
-    body += (*compute, *promoted.ahead) if group else (*promoted.ahead, *compute)
-    if not group or any(isinstance(s, Call) and _loads(s) for s in walk(compute)):
-        generic = Fence("proxy.async", "the slot is read before a bulk copy overwrites it")
-        body += (generic, Sync(level, "all threads have read the slot", link.link))
-    body += (*_release(empty, last, level, ge(k, late), context, link), Advance(cursor, as_expr(1)), *promoted.after)
+    body = (*compute, *promoted.ahead) if group else (*promoted.ahead, *compute)
+    body = (*promoted.begin, *body, Advance(cursor, as_expr(1)), *promoted.after)
     before, behind, after = _turns(cursor, trips, level, link.stages, inner.loop, context)
-    rest_of = _release(empty, last, level, busy, context, link) if late else ()
     if busy is None:
-        return (*promoted.first, *before, For(k, trips, body, link.unrolled, kind="chunks"), *behind, *rest_of, *after)
-    # A unit without rows awaits each slot and lets it go, so that the others go on. No branch parts the accumulators:
-    # a loop without trips leaves them zero.
+        return (*promoted.first, *before, For(k, trips, body, link.unrolled, kind="chunks"), *behind, *after)
+    # A unit without rows passes each slot on, so that the others go on. No branch parts the accumulators: a loop
+    # without trips leaves them zero.
     chunks = context.variable("chunks", trips + 1)
     loop = For(k, chunks, body, link.unrolled, kind="chunks")
-    passing = (
-        Await(full, cursor.slot, cursor.parity, link.link),
-        *_release(empty, cursor.slot, level, None, context, link),
-        Advance(cursor, as_expr(1)),
-    )
+    passing = (Advance(cursor, as_expr(1)),)
     idle = For(context.variable("k", trips), trips - chunks, passing, link.unrolled, kind="chunks")
-    return (Let(chunks, select(busy, trips, 0)), *promoted.first, loop, *rest_of, idle)
+    return (Let(chunks, select(busy, trips, 0)), *promoted.first, loop, idle)
 
 
 def _opened(load: Load, link: Split, state: State, cursor: Cursor, context: Context) -> State:
@@ -340,22 +320,14 @@ def peers(context: Context) -> tuple[tuple[int, ...], ...]:
     return tuple(found)
 
 
-def _release(
-    empty: Barrier, slot: Expr, level: Level, condition: Expr | None, context: Context, link: Split
-) -> tuple[Statement, ...]:
-    """Let one thread of each unit (for each peer, one) arrive: the unit has read the slot."""
-    assert level.size is not None
-    position = context.thread % level.size
-    found = peers(context)
-    if len(found) == 1:
-        here = eq(position, 0)
-        arrive = Arrive(empty, slot, link=link.link)
-    else:
-        here = lt(position, len(found))
-        arrive = Arrive(empty, slot, peer=_peer(position, found, context), link=link.link)
-    if condition is not None and as_int(condition) != 1:
-        here = and_(here, condition)
-    return (If(here, (arrive,)),)
+def handshake(ring: Ring, context: Context) -> rings.Ring:
+    """Say who tells whom that a slot may be filled again."""
+    assert ring.level.size is not None
+    position, found = context.thread % ring.level.size, peers(context)
+    peer = None if len(found) == 1 else _peer(position, found, context)
+    return rings.Ring(
+        ring.cursor, ring.full, ring.empty, ring.level, position, len(found), peer, ring.link.inflight, ring.link.link
+    )
 
 
 def _peer(position: Expr, found: tuple[tuple[int, ...], ...], context: Context) -> Expr:
@@ -408,28 +380,4 @@ def _fill(link: Split, loads: list[Load], inner: State, k: Var, trips: Expr, con
             fix="load by tma(), or drop specialize()",
             link=wrong.link or link.link,
         )
-    nbytes = sum(times * _landing(call) for call, times in _repeated(copies))
-    body = (
-        Await(ring.empty, cursor.slot, 1 - cursor.parity, link.link),
-        Arrive(ring.full, cursor.slot, nbytes, link=link.link),
-        *copies,
-        Advance(cursor, as_expr(1)),
-    )
-    return (For(k, trips, body, link.unrolled, kind="chunks"),)
-
-
-def _landing(call: Call) -> int:
-    """Count the bytes that land in one block through a load that it and its peers each start a part of."""
-    assert call.map is not None
-    count = 1
-    for extent in call.map.box:
-        count *= extent
-    return count * call.map.buffer.dtype.nbytes * call.sent
-
-
-def _repeated(body: Body) -> Iterator[tuple[Call, int]]:
-    """Visit each Call, with how often its loops repeat it."""
-    for statement, around in within(body):
-        if isinstance(statement, Call):
-            trips = [as_int(loop.extent) for loop in around if isinstance(loop, For)]
-            yield statement, prod(n for n in trips if n is not None)
+    return (For(k, trips, (*copies, Advance(cursor, as_expr(1))), link.unrolled, kind="chunks"),)

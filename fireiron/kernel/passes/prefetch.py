@@ -26,8 +26,8 @@ from fireiron.kernel.ir.statements import (
     BLOCKS,
     RANK,
     THREAD,
+    Advance,
     Ask,
-    Await,
     Call,
     FindGroup,
     For,
@@ -155,13 +155,13 @@ def _start(load: Body, context: Context) -> _Start:
 
 
 def _path(body: Body) -> tuple[Let | For, ...] | None:
-    """List the names and loops from here to the loop that awaits slots, itself last."""
+    """List the names and loops from here to the loop over slots of a ring, itself last."""
     lets: list[Let] = []
     for s in body:
         match s:
             case Let():
                 lets.append(s)
-            case For(body=inner) if any(isinstance(x, Await) for x in inner):
+            case For(body=inner) if any(isinstance(x, Advance) for x in inner):
                 return (*lets, s)
             case For(body=inner) | If(body=inner) | Region(body=inner):
                 found = _path(inner)

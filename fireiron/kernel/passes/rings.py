@@ -1,0 +1,251 @@
+"""Rings of shared memory between roles: the phases of their mbarriers, derived.
+
+A ring's cursor says where a trip's accesses lie, and when a role goes on to the next slot. Ahead of the first copy to a
+slot its role awaits that the slot's readers are done, and announces the bytes that will land; ahead of the first access
+a reader awaits that they have. Behind the last access of each unit one thread tells so: behind a fence and a barrier of
+the unit where threads themselves read the slot, as bulk copies overwrite it; later by as many slots as products stay in
+flight. Barriers are initialised before roles begin, and no block ends while a peer may still arrive at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+import attrs
+
+from fireiron.algebra.expr import Expr, Select, Var, and_, as_expr, as_int, closed, eq, free, ge, lt, select
+from fireiron.atoms.flights import flying
+from fireiron.base.link import Link
+from fireiron.kernel.analysis.sampling import reads_and_writes
+from fireiron.kernel.ir.statements import (
+    Advance,
+    Arrive,
+    Await,
+    Barrier,
+    Call,
+    Compute,
+    Cursor,
+    Fence,
+    For,
+    If,
+    InitBarriers,
+    Let,
+    Micro,
+    Region,
+    Role,
+    Roles,
+    Statement,
+    Sync,
+    Turn,
+    walk,
+    within,
+)
+from fireiron.language.levels import SH, Cluster, Level
+
+Body = tuple[Statement, ...]
+READY = 7  # the numbered barrier at which roles learn that their barriers are there
+
+
+@attrs.frozen
+class Ring:
+    """Say who walks a ring, and who tells whom.
+
+    Args:
+        cursor: each role walks the ring by one of its own.
+        full: completes when a slot's bytes have landed.
+        empty: completes when its readers are done, in all blocks that its copies write to.
+        level: of the units that read a slot.
+        position: a thread's index in its unit.
+        tells: threads of a unit that arrive at `empty`, each at another block's.
+        peer: the rank of the block that a thread tells, None where there is this block alone.
+        inflight: slots that products may still read when their unit goes on.
+        link: the split that it was made for.
+    """
+
+    cursor: Cursor
+    full: Barrier
+    empty: Barrier
+    level: Level
+    position: Expr
+    tells: int
+    peer: Expr | None
+    inflight: int
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+    def release(self, slot: Expr, condition: Expr | None = None) -> Statement:
+        """Let one thread of each unit (for each peer, one) arrive: the unit has read the slot."""
+        here = eq(self.position, 0) if self.peer is None else lt(self.position, self.tells)
+        if condition is not None and as_int(condition) != 1:
+            here = and_(here, condition)
+        return If(here, (Arrive(self.empty, slot, peer=self.peer, link=self.link),))
+
+    def behind(self, count: int) -> Expr:
+        """Give the slot that lies a number of slots behind the cursor's."""
+        slot = self.cursor.slot
+        if not count:
+            return slot
+        return select(lt(slot, count), slot + (self.cursor.slots - count), slot - count)
+
+    def moves(self, s: Statement) -> bool:
+        """Say whether a statement is a loop that goes through the ring slot by slot."""
+        return isinstance(s, For) and any(isinstance(x, Advance) and x.cursor == self.cursor for x in s.body)
+
+    def filled(self, s: Statement) -> bool:
+        """Say whether copies to the ring start in a statement."""
+        calls = (x for x in walk((s,)) if isinstance(x, Call) and x.signal is not None)
+        return any(call.signal is not None and call.signal[0].name == self.full.name for call in calls)
+
+    def read(self, s: Statement) -> bool:
+        """Say whether a statement reads the slot where the cursor is."""
+        return any(True for _ in self.readers(s))
+
+    def readers(self, s: Statement) -> Iterator[Call | Compute | Micro]:
+        """List what reads the slot where the cursor is."""
+        for x in walk((s,)):
+            if isinstance(x, Call | Compute | Micro) and any(
+                v.buffer.memory == SH and v.slot is not None and self.cursor.slot in free(v.slot)
+                for v, way in reads_and_writes(x)
+                if way == "read"
+            ):
+                yield x
+
+
+def hand_over(body: Body, rings: Sequence[Ring], others: Sequence[Barrier], cluster: int) -> Body:
+    """Insert what orders the roles of a kernel.
+
+    Args:
+        body: the kernel's statements, `Roles` among them where it has rings.
+        rings: what the roles share.
+        others: further barriers that the kernel uses.
+        cluster: blocks of a cluster.
+    """
+    barriers = (*(b for ring in rings for b in (ring.full, ring.empty)), *others)
+    if not barriers:
+        return body
+    out: list[Statement] = []
+    for s in body:
+        if isinstance(s, Roles):
+            roles = tuple(_role(role, rings, s.roles, cluster) for role in s.roles)
+            out += [*_set_up(barriers, cluster), Roles(roles)]
+        else:
+            out.append(s)
+    return tuple(out) if rings else (*_set_up(barriers, cluster), *out)
+
+
+def _set_up(barriers: tuple[Barrier, ...], cluster: int) -> Body:
+    """Initialise mbarriers; where blocks of a cluster arrive at each other's, behind a barrier of them."""
+    made = (InitBarriers(barriers), Fence("barrier.init", "others use the barriers, and bulk copies do"))
+    together = Sync(Cluster, "barriers are initialised before peers use them", relaxed=True)
+    return (*made, together) if cluster > 1 else made
+
+
+def _role(role: Role, rings: Sequence[Ring], roles: tuple[Role, ...], cluster: int) -> Role:
+    body = role.body
+    for ring in rings:
+        body = _guarded(body, ring)
+    if any(ring.filled(s) for ring in rings for s in role.body):
+        # A peer must not send to, or arrive at, a block that has ended.
+        drains = tuple(_drain(ring) for ring in rings if ring.peer is not None)
+        body = tuple(_with(s, drains) if any(ring.filled(s) for ring in rings) else s for s in body)
+    if cluster == 1:
+        # The thread that initialises the barriers is the first, of the first role: it need not wait for itself.
+        everyone, why = sum(r.threads for r in roles), "barriers are initialised before they are used"
+        body = (Turn(READY, everyone, role.first > 0, why), *body)
+    return attrs.evolve(role, body=body)
+
+
+def _with(s: Statement, more: Body) -> Statement:
+    return If(s.condition, (*s.body, *more)) if isinstance(s, If) and more else s
+
+
+def _drain(ring: Ring) -> Statement:
+    """Wait until all slots are released."""
+    slot = Var("slot", ring.cursor.slots)
+    body = (
+        Await(ring.empty, ring.cursor.slot, 1 - ring.cursor.parity, ring.link),
+        Advance(ring.cursor, as_expr(1)),
+    )
+    return For(slot, as_expr(ring.cursor.slots), body, kind="slots")
+
+
+def _guarded(body: Body, ring: Ring) -> Body:
+    """Guard the loops over a ring's slots in a role."""
+    out: list[Statement] = []
+    left: tuple[Statement, ...] = ()  # what is still to be told behind a loop, and behind turns that follow it
+    for i, s in enumerate(body):
+        if left and not _turns(s):
+            out += left
+            left = ()
+        if ring.moves(s):
+            assert isinstance(s, For)
+            if ring.filled(s):
+                s = _filling(s, ring)
+            else:
+                late = ring.inflight if any(_flies(x) for x in ring.readers(s)) else 0
+                s = _reading(s, ring, late)
+                left = (ring.release(ring.behind(late), _present(s, body[:i])),) if late else ()
+        elif isinstance(s, For | If | Region):
+            inner = _guarded(s.body, ring)
+            s = s if inner is s.body else attrs.evolve(s, body=inner)
+        out.append(s)
+    same = len(out) == len(body) and all(a is b for a, b in zip(out, body, strict=True)) and not left
+    return body if same else (*out, *left)
+
+
+def _filling(loop: For, ring: Ring) -> For:
+    """Await the readers of a slot ahead of its copies, and announce their bytes."""
+    cursor = ring.cursor
+    first = next(i for i, s in enumerate(loop.body) if ring.filled(s))
+    nbytes = sum(times * _landing(call) for call, times in _repeated(loop.body))
+    head = (
+        Await(ring.empty, cursor.slot, 1 - cursor.parity, ring.link),
+        Arrive(ring.full, cursor.slot, nbytes, link=ring.link),
+    )
+    return attrs.evolve(loop, body=(*loop.body[:first], *head, *loop.body[first:]))
+
+
+def _reading(loop: For, ring: Ring, late: int) -> For:
+    """Await a slot's bytes ahead of its readers, and tell that they are done ahead of the next slot."""
+    cursor = ring.cursor
+    end = next(i for i, s in enumerate(loop.body) if isinstance(s, Advance) and s.cursor == cursor)
+    first = next((i for i, s in enumerate(loop.body[:end]) if ring.read(s)), 0)
+    last: list[Statement] = []
+    if any(not _flies(x) for s in loop.body for x in ring.readers(s)):
+        last.append(Fence("proxy.async", "the slot is read before a bulk copy overwrites it"))
+        last.append(Sync(ring.level, "all threads have read the slot", ring.link))
+    last.append(ring.release(ring.behind(late), ge(loop.var, late) if late else None))
+    head = Await(ring.full, cursor.slot, cursor.parity, ring.link)
+    return attrs.evolve(loop, body=(*loop.body[:first], head, *loop.body[first:end], *last, *loop.body[end:]))
+
+
+def _present(loop: For, before: Body) -> Expr | None:
+    """Give the condition under which a loop has trips at all, where it is in question."""
+    for s in before:
+        if isinstance(s, Let) and s.var == loop.extent:
+            value = closed(s.value)
+            if isinstance(value, Select) and as_int(value.otherwise) == 0:
+                return value.condition
+    return None
+
+
+def _turns(s: Statement) -> bool:
+    return isinstance(s, Turn) or (isinstance(s, If) and all(isinstance(x, Turn) for x in s.body))
+
+
+def _flies(s: Statement) -> bool:
+    return isinstance(s, Call) and flying(s.atom.completion) == "products"
+
+
+def _landing(call: Call) -> int:
+    """Count the bytes that land in one block through a load that it and its peers each start a part of."""
+    assert call.map is not None
+    return prod(call.map.box) * call.map.buffer.dtype.nbytes * call.sent
+
+
+def _repeated(body: Body) -> Iterator[tuple[Call, int]]:
+    """Visit each Call, with how often its loops repeat it."""
+    for statement, around in within(body):
+        if isinstance(statement, Call):
+            trips = [as_int(loop.extent) for loop in around if isinstance(loop, For)]
+            yield statement, prod(n for n in trips if n is not None)
