@@ -14,10 +14,10 @@ from fireiron.algebra.expr import Expr, Leaf, Var, as_expr, free, lt, proves, su
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.base.records import evolve
-from fireiron.kernel.ir.statements import Commit, If, Let, Statement, Wait
+from fireiron.kernel.ir.statements import If, Let, Statement
 from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.flow import leading_loads
-from fireiron.kernel.lower.move import Copy, group_of, lower_copy, open_load
+from fireiron.kernel.lower.move import Copy, lower_copy, open_load
 from fireiron.kernel.lower.window import Window, substituted
 from fireiron.language.decompositions import Decomposition, Load
 from fireiron.language.levels import SH
@@ -92,34 +92,27 @@ def lower_ahead(link: Load, rest: Sequence[Decomposition], state: State, context
         return (*_once(loads, state, inner, context, recur), *body)
     ahead.used = True
 
-    groups: set[str] = set()
-
     def copies(trip: Expr) -> tuple[Body, Body]:
         there = ahead.at(trip, state)
         made = [lower_copy(x, there, inner.windows[x.role].storage, trip, context, recur) for x in moving]
         start, finish = tuple(s for c in made for s in c.start), tuple(s for c in made for s in c.finish)
-        groups.add(group_of(start))
         return _guarded(lt(trip, ahead.trips), start), _guarded(lt(trip, ahead.trips), finish)
 
     start, finish = copies(ahead.trip + (ahead.stages - 1))
-    (group,) = groups
     still = [x for x in loads if x not in moving]
     kept = [lower_copy(x, state, inner.windows[x.role].storage, None, context, recur) for x in still]
     ahead.before += [s for c in kept for s in (*c.start, *c.finish)]
     for d in range(ahead.stages - 1):
         first = copies(as_expr(d))
-        ahead.before += [*first[0], *first[1], *((Commit(group),) if group else ())]
-    # Before tile t is computed with, at most the n - 2 newer groups may be in flight; groups count even where empty.
-    waited = (Wait(group, ahead.stages - 2), *start, Commit(group)) if group else start
-    return (*waited, *body, *finish)
+        ahead.before += [*first[0], *first[1]]
+    return (*start, *body, *finish)
 
 
 def _once(loads: Sequence[Load], state: State, inner: State, context: Context, recur: Recur) -> Body:
     """Lower loads of what does not move with the tiles, in each trip: no load beside them runs ahead."""
     made: list[Copy] = [lower_copy(x, state, inner.windows[x.role].storage, None, context, recur) for x in loads]
     start, finish = tuple(s for c in made for s in c.start), tuple(s for c in made for s in c.finish)
-    group = group_of(start)
-    return (*start, *((Commit(group), Wait(group, 0)) if group else ()), *finish)
+    return (*start, *finish)
 
 
 def _mentions(window: Window, places: frozenset[Leaf]) -> bool:

@@ -17,9 +17,9 @@ from fireiron.algebra.expr import Expr, Var, as_expr, as_int, ge, lt, maximum, p
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.ir.rewrite import masked, replaced
-from fireiron.kernel.ir.statements import Commit, For, If, Wait
+from fireiron.kernel.ir.statements import For, If
 from fireiron.kernel.lower.context import Body, Context, Recur, State, descend
-from fireiron.kernel.lower.move import Copy, group_of, lower_copy, open_load
+from fireiron.kernel.lower.move import Copy, lower_copy, open_load
 from fireiron.kernel.lower.window import cut_chunk
 from fireiron.language.decompositions import Decomposition, Load, Split
 
@@ -56,10 +56,6 @@ class _Ring:
     start: Body
     finish: Body
 
-    @property
-    def group(self) -> str:
-        return group_of(self.start)
-
     def present(self, chunk: Expr, body: Body) -> Body:
         """Run a body only where the chunk exists."""
         there = lt(chunk, self.flow.trips)
@@ -77,19 +73,14 @@ class _Ring:
         out: Body = ()
         for d in range(self.flow.link.stages - 1):
             chunk = as_expr(d)
-            out += (*self._at((*self.start, *self.finish), chunk), *((Commit(self.group),) if self.group else ()))
+            out += self._at((*self.start, *self.finish), chunk)
         return out
 
     def acquire(self, chunk: Expr) -> Body:
         """Make a chunk ready to be fetched from, and start the one that takes the slot of its forerunner."""
         last = chunk + (self.flow.link.stages - 2)
         finish = () if as_int(chunk) == 0 else self._at(self.finish, last)
-        start = self._at(self.start, last + 1)
-        group = self.group
-        if not group:
-            return (*finish, *start)
-        # Before fetches from a chunk, at most the n-2 newer ones may be in flight; groups count even where empty.
-        return (*finish, Wait(group, self.flow.link.stages - 2), *start, Commit(group))
+        return (*finish, *self._at(self.start, last + 1))
 
 
 def lower_flowing(link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:

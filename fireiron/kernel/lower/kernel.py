@@ -36,6 +36,7 @@ from fireiron.kernel.lower.storage import tensor_window
 from fireiron.kernel.lower.walk import lower_links
 from fireiron.kernel.lower.window import Axis, Storage, Window
 from fireiron.kernel.passes.allocate import allocate, rebind
+from fireiron.kernel.passes.copies import await_copies
 from fireiron.kernel.passes.dependence import dependent
 from fireiron.kernel.passes.packing import in_bytes
 from fireiron.kernel.passes.pairs import FIRST_ARCH, with_pairs
@@ -104,7 +105,7 @@ def lower(
     buffers = {**buffers, **{b.name: b for b in context.temporaries}}
     parameters = _parameters(spec, context, body, numbers)
     known = {**buffers, **{p.buffer.name: p.buffer for p in parameters if isinstance(p, Pointer | Workspace)}}
-    body = await_products(rebind(body, known))
+    body = await_products(await_copies(rebind(body, known)))
     body = synchronise(body, context.storages, context.definitions, trust_no_sync)
     body = dependent(body) if context.dependent else body
     body = with_pairs(body) if context.arch >= FIRST_ARCH else body

@@ -30,7 +30,7 @@ from fireiron.atoms.table import chosen_from
 from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import Limit, RegisterLoop
-from fireiron.kernel.ir.statements import Call, Commit, Fence, For, If, Region, Sync, Wait, walk
+from fireiron.kernel.ir.statements import Commit, Fence, For, If, Region, Sync, Wait
 from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.maps import boxed, is_mapped, loaded
 from fireiron.kernel.lower.own_units import own_units
@@ -114,11 +114,6 @@ def lower_copy(link: Load, state: State, storage: Storage, slot: Expr | None, co
     return Copy((*start.start, *start.finish), (Region(title, finish, inner.path, link.link, "load", storage.name),))
 
 
-def group_of(body: Body) -> str:
-    """Give the group of what is there only after a wait, "" where all is there at once."""
-    return next((s.atom.completion for s in walk(body) if isinstance(s, Call) and s.atom.completion), "")
-
-
 def _defines_ownership(link: Load) -> bool:
     """Say whether a load's own schedule decides which thread holds which register."""
     return link.memory.registers and not any(isinstance(x, Own) for x in link.move)
@@ -144,9 +139,7 @@ def lower_load(link: Load, rest: Sequence[Decomposition], state: State, context:
     else:
         body = recur(rest, inner, context)
         copy = lower_copy(link, state, storage, None, context, recur)
-    group = group_of(copy.start)
-    landing = (Commit(group), Wait(group, 0)) if group else ()
-    return (*copy.start, *landing, *copy.finish, *body)
+    return (*copy.start, *copy.finish, *body)
 
 
 def _stores_later(rest: Sequence[Decomposition]) -> str:

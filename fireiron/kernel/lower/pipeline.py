@@ -8,11 +8,11 @@ from fireiron.algebra.expr import Expr, as_expr, as_int, lt, ne, or_, proves
 from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import RegisterLoop
-from fireiron.kernel.ir.statements import Commit, For, If, Wait
+from fireiron.kernel.ir.statements import For, If
 from fireiron.kernel.lower.context import Body, Context, Recur, State, descend
 from fireiron.kernel.lower.epilog import initialise
 from fireiron.kernel.lower.flow import Flow, leading_loads, lower_flowing
-from fireiron.kernel.lower.move import Copy, group_of, lower_copy, open_load
+from fireiron.kernel.lower.move import Copy, lower_copy, open_load
 from fireiron.kernel.lower.promote import close_chunk, open_chunk
 from fireiron.kernel.lower.roles import lower_specialised
 from fireiron.kernel.lower.window import cut_chunk, substituted
@@ -119,18 +119,13 @@ def staged(
 
     ahead = number + (link.stages - 1)
     next_chunk = copies(ahead, True)
-    group = group_of(tuple(s for c in next_chunk for s in c.start))
     first: Body = ()
     for d in range(link.stages - 1):
         chunk = as_expr(d)
         body = copies(chunk, False)
         now = tuple(s for c in body for s in (*c.start, *c.finish))
-        first += (*guarded(chunk, now), *((Commit(group),) if group else ()))
+        first += guarded(chunk, now)
     start = guarded(ahead, tuple(s for c in next_chunk for s in c.start))
-    if group:
-        # Before chunk k is computed with, at most the n-2 newer ones may be in flight.
-        # Groups are counted even where they are empty.
-        start = (Wait(group, link.stages - 2), *start, Commit(group))
     return first, start, guarded(ahead, tuple(s for c in next_chunk for s in c.finish))
 
 

@@ -1,0 +1,242 @@
+"""Copies in flight: the commits behind them and the waits for them, derived.
+
+Copies to one slot of a ring are a group, and so are the copies of a load without a ring; a group is closed where they
+end. Slots are numbered by chunks that follow each other, so that the groups behind a chunk's are as many as the chunks
+behind it. What was copied is awaited ahead of its first reader; where other copies start ahead of that reader, ahead of
+these: they take the slot that was read last, and so need a barrier there, which then serves for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from fireiron.algebra.expr import Expr, Var, as_int, free, substitute
+from fireiron.atoms.flights import flying
+from fireiron.kernel.analysis.sampling import reads_and_writes
+from fireiron.kernel.ir.statements import (
+    Call,
+    Commit,
+    Compute,
+    For,
+    If,
+    Micro,
+    Region,
+    Roles,
+    Statement,
+    View,
+    Wait,
+    walk,
+)
+from fireiron.language.levels import SH
+
+Body = tuple[Statement, ...]
+
+
+def await_copies(body: Body) -> Body:
+    """Insert the commits and waits that a kernel's copies need.
+
+    Args:
+        body: the kernel's statements, without any of them.
+    """
+    calls = [s for s in walk(body) if isinstance(s, Call) and flying(s.atom.completion) == "copies"]
+    if not calls:
+        return body
+    copied = frozenset(v.buffer.name for c in calls for v in c.views if v.buffer.memory == SH)
+    walked = _Pass(calls[0].atom.completion, copied)
+    out: list[Statement] = []
+    for s in body:
+        if isinstance(s, Roles):
+            roles = tuple(attrs.evolve(r, body=_Pass(walked.group, copied).run(r.body)) for r in s.roles)
+            s = Roles(roles)
+        out.append(s)
+    return walked.run(tuple(out))
+
+
+@attrs.define
+class _Pass:
+    """Hold what is known at a place of the walk.
+
+    Args:
+        group: the name of groups.
+        copied: the buffers that copies write.
+        newest: the chunk whose group was closed last, None where there is none, or it is not known.
+        landed: the chunk up to which all have landed.
+        apart: buffers of groups without a chunk that have not landed, each with the groups closed since.
+        empty: whether each wait is followed by an empty group, where a loop reads a chunk a trip and starts none: so
+            the count of groups that may be in flight is the same in all trips.
+        ring: the buffers that the numbers of chunks are of.
+        open, loose: the buffers that copies write whose group is not closed, with a chunk and without.
+    """
+
+    group: str
+    copied: frozenset[str]
+    newest: Expr | None = None
+    landed: Expr | None = None
+    apart: dict[str, int] = attrs.field(factory=dict[str, int])
+    empty: bool = False
+    ring: set[str] = attrs.field(factory=set[str])
+    open: set[str] = attrs.field(factory=set[str])
+    loose: set[str] = attrs.field(factory=set[str])
+
+    def run(self, body: Body) -> Body:
+        """Walk a body whose statements follow each other."""
+        out: list[Statement] = []
+        for i, s in enumerate(body):
+            if self.starts(s):
+                out += self.batch(body, i)
+            elif isinstance(s, For) and (self.copies(s) or self.drains(s)):
+                out.append(self.loop(s))
+            elif self.copies(s) and isinstance(s, If | Region):
+                out.append(attrs.evolve(s, body=self.run(s.body)))
+            else:
+                out += [*self.wait(s), s]
+        return tuple(out)
+
+    def batch(self, body: Body, i: int) -> Body:
+        """Start copies behind the wait for what is read behind them, and close their group where it ends."""
+        s, chunk = body[i], self.chunk(body[i])
+        more = i + 1 < len(body) and self.starts(body[i + 1])
+        more = more and (chunk is None or _alike(self.chunk(body[i + 1]), chunk))
+        first = i == 0 or not self.starts(body[i - 1]) or not _alike(self.chunk(body[i - 1]), chunk)
+        out: list[Statement] = []
+        if first and chunk is not None:
+            out += self.ahead(body[i + 1 :], chunk)
+        out.append(s)
+        written = {v.buffer.name for v in self.views(s, "write")}
+        self.open, self.loose = (
+            (self.open, self.loose | written) if chunk is None else (self.open | written, self.loose)
+        )
+        if more:
+            return tuple(out)
+        self.apart = {name: groups + 1 for name, groups in self.apart.items()} | dict.fromkeys(self.loose, 0)
+        if chunk is not None:
+            self.follow(chunk, self.open)
+        self.open, self.loose = set(), set()
+        return (*out, Commit(self.group))
+
+    def follow(self, chunk: Expr, started: set[str]) -> None:
+        """Count a chunk; where it does not follow the newest one, another ring begins, or this one anew."""
+        newer = None if self.newest is None else as_int(chunk - self.newest)
+        if newer != 1:
+            left = None if self.newest is None or self.landed is None else as_int(self.newest - self.landed)
+            if left is None or left > 0:
+                self.apart |= dict.fromkeys(self.ring - started, 1)
+            self.landed, self.ring = None, set()
+        self.newest = chunk
+        self.ring |= started
+
+    def ahead(self, rest: Body, chunk: Expr) -> Body:
+        """Wait for what the first reader behind a batch needs, where other copies do not start in between."""
+        for s in rest:
+            if self.starts(s) and _alike(self.chunk(s), chunk):
+                continue
+            if self.copies(s):
+                return ()
+            reads = self.reads(s)
+            if reads:
+                return () if any(_alike(r, chunk) for r in reads) else self.wait(s)
+        return ()
+
+    def drains(self, loop: For) -> bool:
+        """Say whether each trip of a loop reads a chunk of its own that has perhaps not landed."""
+        if self.newest is None or loop.var in free(self.newest) or self.empty:
+            return False
+        return any(as_int(substitute(r, {loop.var: loop.var + 1}) - r) == 1 for r in self.reads(loop))
+
+    def loop(self, loop: For) -> For:
+        """Walk a loop after the trip before; where its first trip finds something else, nothing is taken as known."""
+        starts = self.copies(loop)
+        entry, apart = (self.newest, self.landed), dict(self.apart)
+        if not starts:
+            assert self.newest is not None
+            self.empty, self.newest = True, self.newest + loop.var
+        self.run(loop.body)
+        known: list[Expr | None] = []
+        for end, start in zip((self.newest, self.landed), entry, strict=True):
+            before = None if end is None else substitute(end, {loop.var: loop.var - 1})
+            first = None if before is None else substitute(before, {loop.var: 0})
+            known.append(before if first is not None and start is not None and _alike(first, start) else None)
+        self.newest, self.landed = known
+        self.apart = apart
+        if not starts and entry[0] is not None:
+            self.newest = entry[0] + loop.var
+        body = self.run(loop.body)
+        last = {loop.var: loop.extent - 1}
+        self.newest, self.landed = (None if e is None else substitute(e, last) for e in (self.newest, self.landed))
+        self.empty = self.empty and starts
+        return attrs.evolve(loop, body=body)
+
+    def wait(self, s: Statement) -> Body:
+        """Give the wait that a statement needs ahead of it."""
+        needed: list[int] = []
+        for read in self.reads(s):
+            behind = None if self.landed is None else as_int(self.landed - read)
+            if behind is not None and behind >= 0:
+                continue
+            newer = None if self.newest is None else as_int(self.newest - read)
+            needed.append(0 if newer is None else max(0, newer))
+            self.landed = read
+        for name in {v.buffer.name for v in self.views(s, "read")} & set(self.apart):
+            needed.append(self.apart[name])
+        if not needed:
+            return ()
+        pending = min(needed)
+        self.apart = {name: groups for name, groups in self.apart.items() if groups < pending}
+        if not self.empty:
+            return (Wait(self.group, pending),)
+        self.newest = None if self.newest is None else self.newest + 1
+        return (Wait(self.group, pending), Commit(self.group))
+
+    def copies(self, s: Statement) -> bool:
+        """Say whether copies are started in a statement."""
+        return any(map(_flies, walk((s,))))
+
+    def starts(self, s: Statement) -> bool:
+        """Say whether a statement does nothing but start copies to one slot, each of them once."""
+        if not self.copies(s) or any(True for _ in self.views(s, "read")):
+            return False
+        chunks = self.chunks(s)
+        loops = {x.var for x in walk((s,)) if isinstance(x, For)}
+        return len(chunks) == 1 and not any(c is not None and loops & _variables(c) for c in chunks)
+
+    def chunk(self, s: Statement) -> Expr | None:
+        return self.chunks(s)[0]
+
+    def chunks(self, s: Statement) -> list[Expr | None]:
+        found: list[Expr | None] = []
+        for x in walk((s,)):
+            if isinstance(x, Call) and _flies(x):
+                view = next(v for v in x.views if v.buffer.memory == SH)
+                chunk = view.slot if view.buffer.slots > 1 else None
+                if not any(_alike(chunk, other) for other in found):
+                    found.append(chunk)
+        return found
+
+    def reads(self, s: Statement) -> list[Expr]:
+        """List the chunks of rings that a statement reads."""
+        found: list[Expr] = []
+        for view in self.views(s, "read"):
+            if view.slot is not None and view.buffer.name in self.ring and not any(_alike(view.slot, r) for r in found):
+                found.append(view.slot)
+        return found
+
+    def views(self, s: Statement, wanted: str) -> Iterator[View]:
+        for x in walk((s,)):
+            if isinstance(x, Call | Compute | Micro):
+                for view, way in reads_and_writes(x):
+                    if way == wanted and view.buffer.name in self.copied and view.buffer.memory == SH:
+                        yield view
+
+
+def _variables(e: Expr) -> set[Var]:
+    return {x for x in free(e) if isinstance(x, Var)}
+
+
+def _flies(s: Statement) -> bool:
+    return isinstance(s, Call) and flying(s.atom.completion) == "copies"
+
+
+def _alike(a: Expr | None, b: Expr | None) -> bool:
+    return a is b or (a is not None and b is not None and as_int(a - b) == 0)
