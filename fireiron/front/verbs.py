@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fireiron.jit.kernel import CompiledKernel
     from fireiron.jit.timing import Timing
     from fireiron.kernel.ir.statements import Kernel
+    from fireiron.kernel.lower.kernel import Passed
     from fireiron.show.diff import Diff
     from fireiron.show.explain import Explanation
 
@@ -232,11 +233,32 @@ class Verbs(Chain):
             total += part
         return total
 
-    def explain(self, arch: str | int | None = None) -> Explanation:
-        """Say of each link what it changed, which bytes it moves and reuses, and which CUDA lines it made."""
+    def explain(self, arch: str | int | None = None, passes: bool = False) -> Explanation:
+        """Say of each link what it changed, which bytes it moves and reuses, and which CUDA lines it made.
+
+        Args:
+            arch: the architecture.
+            passes: whether to say too, of a finished schedule, what each pass over the kernel's statements inserted or
+                changed, such as barriers and waits, in the passes' order, and whether any access is unordered.
+
+        Example:
+            >>> import fireiron as fi
+            >>> from fireiron.schedules import simt
+            >>> print(simt.listing2(fi.matmul(64, 64, 16)).explain(passes=True).passes[3].lines[0])
+            + barrier of the Block: a_sh is read before it is overwritten   in MatMul(64, 64, 16)(GL, GL, GL)(Block)
+        """
         from fireiron.show.explain import explain
 
-        return explain(self, self._kernel(arch), self.cuda(arch) if self.residual.closed else "")
+        kernel, source = self._kernel(arch), self.cuda(arch) if self.residual.closed else ""
+        return explain(self, kernel, source, self._passed(arch) if passes and kernel is not None else ())
+
+    def _passed(self, arch: str | int | None) -> tuple[Passed, ...]:
+        """Lower once more, and give what each pass makes."""
+        from fireiron.kernel.lower.kernel import lower
+
+        made: list[Passed] = []
+        lower(self.program, self.links, self.name, _target(self, arch).number, told=made.append)
+        return tuple(made)
 
     def diff(self, other: Verbs) -> Diff:
         """Say in words how another schedule differs: stages, pads, tiles, threads, bytes, conflicts."""

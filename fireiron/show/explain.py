@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
 import attrs
 
 from fireiron.kernel.ir.statements import Kernel, Region, walk
+from fireiron.kernel.lower.kernel import Passed
+from fireiron.kernel.passes.edges import unordered
 from fireiron.language.decompositions import Done, Epilog, Load, Split, Tile
 from fireiron.show import lowered, page
 from fireiron.show.emits import change, emits, loops
 from fireiron.show.page import LINK, NOTEBOOK_WIDTH, SPEC, WIDTH
+from fireiron.show.passes import Change, changes, verdict
 from fireiron.show.scheduled import Scheduled
 from fireiron.show.steps import Step, left, steps
 from fireiron.show.traffic import Traffic, traffic
@@ -71,11 +75,20 @@ class Explanation:
         origin: the spec that the schedule starts from.
         rows: its links, outermost first.
         left: the spec that an unfinished schedule leaves to do, empty for a finished one.
+        passes: what each pass over the kernel's statements changed, where that was asked for.
+        edges: what the walk of the finished kernel's edges says, "" where passes were not asked for.
     """
 
     origin: str
     rows: tuple[Explained, ...]
     left: str = ""
+    passes: tuple[Change, ...] = ()
+    edges: str = ""
+
+    @property
+    def told(self) -> str:
+        """Print the passes, one below the other."""
+        return "\n".join([*map(str, self.passes), *([self.edges] if self.edges else [])])
 
     def table(self) -> Table:
         """Make the table for rich."""
@@ -104,13 +117,18 @@ class Explanation:
 
     def text(self, width: int = WIDTH) -> str:
         """Print as plain text."""
-        return page.plain(self.table(), width)
+        table = page.plain(self.table(), width)
+        return f"{table}\n{self.told}\n" if self.told else table
 
     def __str__(self) -> str:
         return self.text().rstrip("\n")
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
         yield self.table()
+        if self.told:
+            yield Text(self.told)
 
     def html(self) -> str:
         """Write a table for a notebook, in colours that read on light and on dark ground."""
@@ -126,22 +144,26 @@ class Explanation:
             for row in self.rows
         )
         rest = f"<p>… left to do: {escape(self.left)}</p>" if self.left else ""
+        rest += f"<pre>{escape(self.told)}</pre>" if self.told else ""
         return (
             f'<table style="border-collapse:collapse;max-width:70em"><caption style="text-align:left;font-weight:bold">'
             f"{escape(self.origin)}</caption><thead><tr>{top}</tr></thead><tbody>{rows}</tbody></table>{rest}"
         )
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        return {"text/plain": page.plain(self.table(), NOTEBOOK_WIDTH), "text/html": self.html()}
+        return {"text/plain": self.text(NOTEBOOK_WIDTH), "text/html": self.html()}
 
 
-def explain(schedule: Scheduled, kernel: Kernel | None = None, source: str = "") -> Explanation:
-    """Explain each link of a schedule.
+def explain(
+    schedule: Scheduled, kernel: Kernel | None = None, source: str = "", passed: Sequence[Passed] = ()
+) -> Explanation:
+    """Explain each link of a schedule, and each pass over its kernel.
 
     Args:
         schedule: finished or not.
         kernel: the schedule lowered; None leaves out what only lowering knows.
         source: that kernel's printed CUDA; without it no lines are given.
+        passed: what passes made of the kernel's statements.
     """
     chain = steps(schedule)
     lines = _lines(chain, kernel, source) if kernel is not None and source else ((),) * len(chain)
@@ -158,7 +180,8 @@ def explain(schedule: Scheduled, kernel: Kernel | None = None, source: str = "")
         for i, step in enumerate(chain)
     )
     rest = left(schedule)
-    return Explanation(str(schedule.origin), rows, "" if rest.closed else str(rest))
+    edges = verdict(unordered(kernel)) if passed and kernel is not None else ""
+    return Explanation(str(schedule.origin), rows, "" if rest.closed else str(rest), changes(passed), edges)
 
 
 def _lines(chain: tuple[Step, ...], kernel: Kernel, source: str) -> tuple[tuple[Range, ...], ...]:

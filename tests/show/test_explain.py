@@ -4,15 +4,24 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+import attrs
+
+import fireiron as fi
 from fireiron.algebra.expr import symbol
 from fireiron.cuda.printer import source
 from fireiron.front.moves import MoveChain
+from fireiron.kernel.ir.rewrite import rewrite
+from fireiron.kernel.ir.statements import Sync
 from fireiron.kernel.lower.kernel import lower
+from fireiron.kernel.passes.edges import unordered
 from fireiron.language.levels import Block, Thread
 from fireiron.language.residual import start
 from fireiron.language.specs import Move, task_of
 from fireiron.language.tensor import Matrix
+from fireiron.schedules import hopper
+from fireiron.schedules.hopper import Plan
 from fireiron.show.explain import explain
+from fireiron.show.passes import PASSES, verdict
 from fireiron.show.tree import text
 
 Golden = Callable[[str, str], None]
@@ -120,3 +129,24 @@ def test_lines_fit_the_page(rich_schedule: Any) -> None:
     for width in (60, 80, 120):
         assert max(map(len, explained(rich_schedule).text(width).splitlines())) <= width
     assert set(explained(rich_schedule)._repr_mimebundle_()) == {"text/plain", "text/html"}
+
+
+def test_passes_say_what_they_inserted(golden: Golden) -> None:
+    chain = fi.matmul(512, 512, 1024, "bf16", layout="TN", arch="sm_90")
+    found = hopper.cooperative(chain, Plan(128, 128, 2, stages=4)).explain(passes=True)
+    golden(found.told + "\n", "show/explain_passes.txt")
+    assert found.told in found.text(80)
+    assert [change.name for change in found.passes] == list(PASSES)
+
+
+def test_passes_are_told_where_asked_for_alone(rich_schedule: Any) -> None:
+    assert rich_schedule.explain().told == ""
+    assert "barrier of the Block: a_sh is" in rich_schedule.explain(passes=True).told
+
+
+def test_an_edge_that_nothing_orders_is_told(rich_schedule: Any) -> None:
+    kernel = rich_schedule.lowered()
+    without = attrs.evolve(kernel, body=rewrite(kernel.body, lambda s: () if isinstance(s, Sync) else s))
+    words = verdict(unordered(without))
+    assert words.startswith("edges: nothing orders\n  a_sh written by copy.4B.RF.SH (block) -> a_sh read by")
+    assert "no barrier stands between them" in words

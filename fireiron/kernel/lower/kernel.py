@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import attrs
@@ -68,6 +68,20 @@ RESERVED = (
 )
 
 
+@attrs.frozen
+class Passed:
+    """Hold what one pass made of a kernel's statements.
+
+    Args:
+        name: of the pass.
+        before, after: the statements.
+    """
+
+    name: str
+    before: tuple[Statement, ...] = attrs.field(repr=False)
+    after: tuple[Statement, ...] = attrs.field(repr=False)
+
+
 def lower(
     program: Task,
     links: Sequence[Decomposition],
@@ -75,6 +89,7 @@ def lower(
     arch: int = 90,
     numbers: Sequence[Number] = (),
     trust_no_sync: bool = False,
+    told: Callable[[Passed], None] | None = None,
 ) -> Kernel:
     """Lower a finished chain.
 
@@ -85,6 +100,7 @@ def lower(
         arch: architecture number; atoms of later ones do not match.
         numbers: defaults of the scalar parameters that the program names.
         trust_no_sync: believe every `no_sync` instead of proving it, to show what the simulator then finds.
+        told: is called with what each pass made, in their order.
 
     Raises:
         FireironError: located at the offending link.
@@ -99,18 +115,27 @@ def lower(
     body = lower_links(links, state, context)
     alone = (*context.lets, *body, *settle(body), *context.last)
     body = part(links, state, context, body, taken) if context.rings else alone
-    body = hand_over(body, [handshake(r, context) for r in context.rings], context.barriers, context.cluster)
+
+    def passed(name: str, after: tuple[Statement, ...]) -> tuple[Statement, ...]:
+        if told is not None:
+            told(Passed(name, body, after))
+        return after
+
+    rings = [handshake(r, context) for r in context.rings]
+    body = passed("rings", hand_over(body, rings, context.barriers, context.cluster))
     buffers, shared = allocate(tuple(s for s in context.storages.values() if s.tensor is None), body)
     body, barriers, shared = place_barriers(body, context, shared)
     buffers = {**buffers, **{b.name: b for b in context.temporaries}}
     parameters = _parameters(spec, context, body, numbers)
     known = {**buffers, **{p.buffer.name: p.buffer for p in parameters if isinstance(p, Pointer | Workspace)}}
-    body = await_products(await_copies(rebind(body, known)))
-    body = synchronise(body, context.storages, context.definitions, trust_no_sync)
-    body = dependent(body) if context.dependent else body
-    body = with_pairs(body) if context.arch >= FIRST_ARCH else body
+    body = rebind(body, known)
+    body = passed("copies", await_copies(body))
+    body = passed("products", await_products(body))
+    body = passed("barriers", synchronise(body, context.storages, context.definitions, trust_no_sync))
+    body = passed("dependence", dependent(body) if context.dependent else body)
+    body = passed("pairs", with_pairs(body) if context.arch >= FIRST_ARCH else body)
     maps = {s.map.name: s.map for s in walk(body) if isinstance(s, Call) and s.map is not None}
-    body = (Prefetch(tuple(maps.values())), *body) if maps else body
+    body = passed("tensor maps", (Prefetch(tuple(maps.values())), *body) if maps else body)
     pointers = sum(isinstance(p, Pointer) for p in parameters)
     check_conversions(body, context.arch)
     kernel = Kernel(

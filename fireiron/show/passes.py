@@ -1,0 +1,176 @@
+"""Passes: what each of them inserted into a kernel or took out of it, and what the walk of edges then finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from difflib import SequenceMatcher
+
+import attrs
+
+from fireiron.algebra.expr import as_expr
+from fireiron.base.text import count
+from fireiron.kernel.ir.statements import (
+    Advance,
+    Arrive,
+    Ask,
+    Await,
+    Call,
+    Commit,
+    Compute,
+    CountIn,
+    Fence,
+    FindGroup,
+    For,
+    If,
+    InitBarriers,
+    Let,
+    Lower,
+    Micro,
+    Prefetch,
+    Raise,
+    Region,
+    Roles,
+    Statement,
+    Sync,
+    Turn,
+    Wait,
+)
+from fireiron.kernel.lower.kernel import Passed
+from fireiron.kernel.passes.edges import Unordered
+
+Body = tuple[Statement, ...]
+
+# In the order in which they run: what each of them does.
+PASSES = {
+    "rings": "initialises mbarriers, and awaits and releases the slots that roles share",
+    "copies": "closes groups of copies in flight, and awaits them",
+    "products": "fences registers, closes groups of products in flight, and awaits them",
+    "barriers": "puts barriers where shared memory is written before it is read, and read before it is overwritten",
+    "dependence": "waits for the launch before, and lets the one behind begin",
+    "pairs": "lets one instruction compute two elements",
+    "tensor maps": "fetches the tensor maps of bulk copies",
+}
+
+
+@attrs.frozen
+class Line:
+    """Hold one statement in words, and where it stands.
+
+    Args:
+        text: the statement.
+        place: the role, loops and regions around it.
+        added: whether the pass inserted it, else it took it out.
+    """
+
+    text: str
+    place: str
+    added: bool
+
+    def __str__(self) -> str:
+        where = f"   in {self.place}" if self.place else ""
+        return f"{'+' if self.added else '-'} {self.text}{where}"
+
+
+@attrs.frozen
+class Change:
+    """Say what one pass changed.
+
+    Args:
+        name: of the pass.
+        does: what it is for.
+        lines: what it inserted and took out, in program order.
+    """
+
+    name: str
+    does: str
+    lines: tuple[Line, ...]
+
+    def __str__(self) -> str:
+        if not self.lines:
+            return f"{self.name}: changes nothing"
+        return "\n".join([f"{self.name}: {self.does}", *(f"  {line}" for line in self.lines)])
+
+
+def changes(passed: Iterable[Passed]) -> tuple[Change, ...]:
+    """Say what each pass changed, in their order."""
+    return tuple(Change(p.name, PASSES[p.name], tuple(_compared(p.before, p.after))) for p in passed)
+
+
+def verdict(found: tuple[Unordered, ...]) -> str:
+    """Say what the walk of edges finds in the finished kernel."""
+    if not found:
+        return "edges: every access comes behind those that it conflicts with"
+    return "\n".join(["edges: nothing orders", *(f"  {edge}" for edge in found)])
+
+
+def _compared(before: Body, after: Body) -> Iterator[Line]:
+    if before is after:
+        return
+    old, new = list(_lines(before, "")), list(_lines(after, ""))
+    for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind != "equal":
+            yield from (Line(text, place, False) for text, place in old[a:b])
+            yield from (Line(text, place, True) for text, place in new[c:d])
+
+
+def _lines(body: Body, place: str) -> Iterator[tuple[str, str]]:
+    for s in body:
+        yield _words(s), place
+        match s:
+            case For(body=inner):
+                yield from _lines(inner, _inside(place, f"for {s.var.name}"))
+            case If(body=inner):
+                yield from _lines(inner, place)
+            case Region(title=title, body=inner):
+                yield from _lines(inner, _inside(place, title.split(":")[0]))
+            case Roles(roles=roles):
+                for role in roles:
+                    yield from _lines(role.body, role.name)
+            case _:
+                pass
+
+
+def _inside(place: str, more: str) -> str:
+    return f"{place} > {more}" if place else more
+
+
+def _words(s: Statement) -> str:
+    match s:
+        case For(var=var, extent=extent, pairs=pairs):
+            return f"for {var.name} < {extent}{', two trips an instruction' if pairs else ''}"
+        case If(condition=condition):
+            return f"if {condition}"
+        case Region(title=title):
+            return title
+        case Let(var=var, value=value):
+            return f"{var.name} = {value}"
+        case Call(atom=atom, views=views):
+            return f"{atom.name}({', '.join(view.buffer.name for view in views)})"
+        case Compute(dst=dst):
+            return f"compute {dst.buffer.name}"
+        case Micro(name=name):
+            return f"microkernel {name}"
+        case Sync(level=level, reason=reason):
+            return f"barrier of the {level}: {reason}"
+        case Commit(group=group):
+            return f"close a group of {group}"
+        case Wait(group=group, pending=pending, reads_only=reads):
+            which = f"all but {count(pending, 'group')}" if pending else "all groups"
+            return f"wait until {which} of {group} have {'read their sources' if reads else 'landed'}"
+        case Await(barrier=barrier, slot=slot, parity=parity):
+            return f"await {barrier.name}[{slot}], parity {parity}"
+        case Arrive(barrier=barrier, slot=slot, nbytes=nbytes, peer=peer):
+            bytes_ = f", {nbytes} bytes to land" if nbytes else ""
+            return f"arrive at {barrier.name}[{slot}]{'' if peer is None else f' of block {peer}'}{bytes_}"
+        case Fence(kind=kind, reason=reason):
+            return f"fence {kind}{f': {reason}' if reason else ''}"
+        case Turn(number=number, threads=threads, waits=waits, reason=reason):
+            return f"{'meet' if waits else 'arrive'} at barrier {number} of {threads} threads: {reason}"
+        case InitBarriers(barriers=barriers):
+            return f"initialise {', '.join(f'{b.name}[{b.slots}] of {b.count}' for b in barriers)}"
+        case Advance(cursor=cursor, by=by):
+            return f"move {cursor.name} on by {as_expr(by)}"
+        case Prefetch(maps=maps):
+            return f"fetch {', '.join(m.name for m in maps)}"
+        case CountIn() | Raise() | Lower() | FindGroup() | Ask() | Roles():
+            return type(s).__name__
