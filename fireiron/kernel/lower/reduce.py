@@ -25,7 +25,6 @@ from fireiron.kernel.ir.statements import (
     LoopKind,
     Region,
     Statement,
-    Sync,
     View,
     Workspace,
 )
@@ -254,17 +253,8 @@ def share(window: Window, partials: list[Partial], finish: Body, context: Contex
     is_last = context.variable("last", 2)
     whole = _collected(storage, sums, place, count, partial, context)
     title = f"Reduce({partial.ways})({storage.memory})({Block}s)"
-    head = Region(
-        title,
-        (
-            *loop(context, "i", size // count, leave),
-            Sync(context.owner, "all threads have written their sums", partial.link),
-        ),
-        partial.path,
-        partial.link,
-        "fold",
-        sums.name,
-    )
+    left = loop(context, "i", size // count, leave)
+    head = Region(title, left, partial.path, partial.link, "fold", sums.name)
     arrival = View(arrived, partial.seat)
     count_in = CountIn(is_last, arrival, as_expr(partial.ways), level=context.owner, link=partial.link)
     # Were loaded sums what the next tile's asynchronous products find in their registers, ptxas would serialise those.

@@ -295,10 +295,6 @@ def _refilled(call: Call, body: Body) -> bool:
     )
 
 
-def _loads(call: Call) -> bool:
-    return call.atom.kind == "Move" and call.views[0].buffer.memory == SH
-
-
 def _readers(compute: Body) -> Level:
     """Find the level whose units read the ring: a whole unit is done with a slot at once."""
     for statement in walk(compute):

@@ -30,7 +30,7 @@ from fireiron.algebra.expr import (
 )
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
-from fireiron.kernel.ir.statements import RANK, Buffer, Call, For, If, Let, Lower, Raise, Region, Sync, View, Workspace
+from fireiron.kernel.ir.statements import RANK, Buffer, Call, For, If, Let, Lower, Raise, Region, View, Workspace
 from fireiron.kernel.lower.context import Body, Context, Stream, buffer_of
 from fireiron.kernel.lower.reduce import add, loop, move, temporary, vector, widest
 from fireiron.kernel.lower.window import Window, cut_chunk
@@ -181,7 +181,6 @@ def hand_on(window: Window, stream: Stream, finish: Body, link: Link | None, con
 
     left = (
         *loop(context, "i", size // count, leave),
-        Sync(context.owner, "all threads have written their sums", link),
         Raise(View(flags, seat(stream.unit)), context.owner, link),
     )
     w = context.variable("w", simplest(as_expr(seats)))

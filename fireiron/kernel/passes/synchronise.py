@@ -16,6 +16,8 @@ import attrs
 
 from fireiron.algebra.expr import Expr, Var, as_expr, as_int, free, gt, proves, substitute
 from fireiron.base.errors import DecompositionError
+from fireiron.base.link import Link
+from fireiron.kernel.analysis.sampling import reads_and_writes
 from fireiron.kernel.ir.statements import (
     THREAD,
     Call,
@@ -25,6 +27,7 @@ from fireiron.kernel.ir.statements import (
     If,
     Lower,
     Micro,
+    Raise,
     Region,
     Roles,
     Statement,
@@ -34,7 +37,7 @@ from fireiron.kernel.ir.statements import (
     walk,
 )
 from fireiron.kernel.lower.window import Storage
-from fireiron.language.levels import SH, Block, Level
+from fireiron.language.levels import GL, SH, Block, Level
 
 
 @attrs.frozen
@@ -136,6 +139,7 @@ class _Pass:
     trust: bool
     path: str = ""
     flying: dict[str, Touch] = attrs.field(factory=dict[str, Touch])
+    met: tuple[Level, ...] | None = None  # the levels whose units have met since global memory was written
 
     def conflicts(
         self, pending: list[Touch], statement: Statement, shift: tuple[Var, Expr] | None = None
@@ -194,9 +198,15 @@ class _Pass:
                     inner, pending = self.loop(out, statement, pending, uniform)
                     out.append(attrs.evolve(statement, body=tuple(inner)))
                 case Sync(level=level):
-                    pending = _after(pending, level)
+                    pending = self.meets(pending, level)
                     out.append(statement)
-                case CountIn(level=level) | Lower(level=level):
+                case Raise(level=level, link=link):
+                    pending = self.told(out, level, link, pending)
+                    out.append(statement)
+                case CountIn(level=level, link=link):
+                    pending = _after(self.told(out, level, link, pending), level)
+                    out.append(statement)
+                case Lower(level=level):
                     pending = _after(pending, level)
                     out.append(statement)
                 case Roles(roles=roles):  # what roles share is guarded; the rest is each one's own
@@ -208,6 +218,8 @@ class _Pass:
                     out.append(statement)
                 case _:
                     found = touches(statement)
+                    if _leaves(statement):
+                        self.met = ()
                     pending = [*pending, *(t for t in found if t not in pending)]
                     if isinstance(statement, Call) and statement.atom.completion:
                         for t in found:
@@ -215,6 +227,19 @@ class _Pass:
                                 self.flying[t.view.buffer.name] = attrs.evolve(t, landed=True)
                     out.append(statement)
         return out, pending
+
+    def meets(self, pending: list[Touch], level: Level) -> list[Touch]:
+        """Give what still waits after a barrier."""
+        if self.met is not None:
+            self.met = (*self.met, level)
+        return _after(pending, level)
+
+    def told(self, out: list[Statement], level: Level, link: Link | None, pending: list[Touch]) -> list[Touch]:
+        """Let a unit meet before it tells others what its threads left in global memory."""
+        if self.met is None or any(level == met or level.is_inside(met) for met in self.met):
+            return pending
+        out.append(Sync(level, "all threads have written their sums", link))
+        return self.meets(pending, level)
 
     def entering(
         self, out: list[Statement], statement: For, pending: list[Touch], uniform: bool
@@ -295,8 +320,17 @@ class _Pass:
                     path=self.path,
                 )
             out.append(Sync(edge.scope, edge.words(), storage.link if storage else None))
-            pending = _after(pending, edge.scope)
+            pending = self.meets(pending, edge.scope)
         return pending
+
+
+def _leaves(statement: Statement) -> bool:
+    """Say whether threads write global memory in a statement; bulk stores are awaited by other means."""
+    if not isinstance(statement, Call | Compute | Micro):
+        return False
+    if isinstance(statement, Call) and statement.atom.completion:
+        return False
+    return any(way == "write" and view.buffer.memory == GL for view, way in reads_and_writes(statement))
 
 
 def _awaits(statement: Statement) -> bool:
