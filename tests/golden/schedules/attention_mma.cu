@@ -112,8 +112,6 @@ mma_1x1x64x64_f16(
     for (int r5 = 0; r5 < 4; ++r5) {
         cp_async_16B(&q_sh[r5 * 1024 + thread / 8 * 64 + (thread_d ^ thread / 8 % 8) * 8], &q[block_h * 16384 + block_i * 4096 + r5 * 1024 + thread / 8 * 64 + thread_d * 8]);
     }
-    cp_async_commit();
-    cp_async_wait<0>();
 
     // load k to k_sh: Move(1, 1, 64, 64)(GL, SH)(Block)
     #pragma unroll
