@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fireiron.estimate.facts import Facts
     from fireiron.estimate.model import Estimate
     from fireiron.front.simulation import Simulation
+    from fireiron.jit.export import Export
     from fireiron.jit.kernel import CompiledKernel
     from fireiron.jit.timing import Timing
     from fireiron.kernel.ir.statements import Kernel
@@ -203,6 +204,25 @@ class Verbs(Chain):
         return other.compile(
             arch, lineinfo=lineinfo, debug=debug, max_registers=max_registers, allow_spills=allow_spills, cache=cache
         )
+
+    def export(self, folder: str, archs: Sequence[str] = ()) -> Export:
+        """Write the kernel for programs without Python: CUDA, machine code, a C launcher, an example, a record.
+
+        `fireiron.jit.export.load(folder)` gives the kernel back, without a compiler.
+
+        Args:
+            folder: made where it is missing.
+            archs: architectures, `("sm_80", "sm_90a")`; the spec's, else the GPU's, else sm_90a where none is given.
+
+        Raises:
+            CompileError: as `compile` does. UsageError: `export-interface` where architectures launch differently,
+                `export-folder`.
+        """
+        from fireiron.jit.export import write
+
+        kernels = [self.compile(arch) for arch in archs or (None,)]
+        facts = {"schedule": str(self), "digest": digest(self.program, self.links, self.name)}
+        return write(folder, kernels, facts)
 
     def __call__(self, *inputs: Any, out: Any = None, stream: Any = None, **scalars: Any) -> Any:
         """Compile for the GPU at hand and run; NumPy arrays run on the simulator where there is none."""

@@ -28,11 +28,11 @@ UNIT = 16  # bytes by which strides and the rows of a box are counted
 # CUtensorMapDataType and the bytes of an element. Bytes of any meaning travel as UINT8; tf32 as FLOAT32, because
 # TFLOAT32 would round what every other way into shared memory leaves to the instruction, which cuts.
 # Source: CUDA driver API, cuTensorMapEncodeTiled.
-_TYPES = {
+TYPES = {
     "u8": (0, 1), "i8": (0, 1), "e4m3": (0, 1), "e5m2": (0, 1),
     "i32": (3, 4), "f16": (6, 2), "f32": (7, 4), "f64": (8, 8), "bf16": (9, 2), "tf32": (7, 4),
 }  # fmt: skip
-_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # CUtensorMapSwizzle
+SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # CUtensorMapSwizzle
 _L2_256B = 3  # CUtensorMapL2promotion: neighbouring boxes are read soon after, mostly by other blocks
 
 
@@ -71,13 +71,13 @@ def recipes(interface: Interface, sizes: Mapping[str, int]) -> tuple[Recipe, ...
 def _recipe(interface: Interface, parameter: MapParameter, sizes: Mapping[str, int]) -> Recipe:
     pointer = next(p for p in interface.pointers if p.name == parameter.pointer)
     array, axes = pointer.name, parameter.axes
-    if parameter.dtype not in _TYPES or parameter.swizzle not in _SWIZZLES:
+    if parameter.dtype not in TYPES or parameter.swizzle not in SWIZZLES:
         raise CallError(
             "map-type",
             f"a tensor map of {array} holds {parameter.dtype} with a swizzle of {parameter.swizzle} bytes",
-            fix=f"use one of {', '.join(_TYPES)} and a swizzle of 0, 32, 64 or 128 bytes",
+            fix=f"use one of {', '.join(TYPES)} and a swizzle of 0, 32, 64 or 128 bytes",
         )
-    kind, nbytes = _TYPES[parameter.dtype]
+    kind, nbytes = TYPES[parameter.dtype]
     if not 1 <= len(axes) <= MAX_RANK:
         raise CallError(
             "map-rank",
@@ -113,7 +113,7 @@ def _recipe(interface: Interface, parameter: MapParameter, sizes: Mapping[str, i
                 "or load it without bulk copies",
             )
         steps.append(step)
-    return Recipe(parameter.name, array, kind, extents, tuple(steps), parameter.box, _SWIZZLES[parameter.swizzle])
+    return Recipe(parameter.name, array, kind, extents, tuple(steps), parameter.box, SWIZZLES[parameter.swizzle])
 
 
 def _check_box(parameter: MapParameter, array: str, nbytes: int) -> None:

@@ -1,4 +1,4 @@
-"""Verbs that make files, and those about the machine: emit, compile, doctor, cache."""
+"""Verbs that make files, and those about the machine: emit, compile, export, doctor, cache."""
 
 from __future__ import annotations
 
@@ -86,6 +86,18 @@ def compile(command: Command) -> Answer:
         for name, value in facts.items():
             print(f"{name}: {value}", file=sys.stderr)
     return Answer(data, (listing.rstrip("\n"),))
+
+
+def export(command: Command) -> Answer:
+    """Write a kernel for programs without Python."""
+    options, schedule = command.options, command.schedule
+    one = architecture(options.arch)
+    archs = [word for word in options.archs.split(",") if word] or ([] if one is None else [str(one)])
+    with progress(f"compiling {schedule.name}"):
+        made = schedule.export(options.output, archs)
+    data = {"folder": str(made.folder), "kernel": made.name, "archs": list(made.archs), "files": list(made.files)}
+    return Answer(data, (pairs({"kernel": made.name, "folder": str(made.folder), "for": ", ".join(made.archs),
+                                "files": "\n".join(made.files)}),))  # fmt: skip
 
 
 def _entries() -> dict[str, int]:

@@ -122,6 +122,12 @@ def _emit(parser: Any) -> None:
     parser.add_argument("-o", "--output", metavar="FILE.cu", help="write the CUDA there")
 
 
+def _export(parser: Any) -> None:
+    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="the folder to write")
+    about = "architectures, parted by commas: sm_80,sm_90a (default: --arch)"
+    parser.add_argument("--archs", metavar="A,B", default="", help=about)
+
+
 def _compile(parser: Any) -> None:
     parser.add_argument("-o", "--output", metavar="FILE.cubin", help="write the machine code there")
     parser.add_argument("--ptx", action="store_true", help="print the PTX; facts go to stderr")
@@ -224,6 +230,7 @@ VERBS = {
     "estimate": Verb("estimate the time, and name what bounds it", "look", options=_settings),
     "emit": Verb("print the CUDA", "make", options=_emit),
     "compile": Verb("compile, and print registers, spills and sizes", "make", options=_compile),
+    "export": Verb("write CUDA, machine code and a C launcher for programs without Python", "make", options=_export),
     "simulate": Verb("run on the simulator, and verify", "execute", options=_simulate),
     "run": Verb("run on the GPU, else on the simulator, and verify", "execute", options=_execute),
     "why": Verb("explain an error's code, or list all codes", "look", 0, options=_why),
