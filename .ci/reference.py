@@ -34,7 +34,11 @@ def modules() -> Iterator[ModuleType]:
     yield fireiron
     for found in pkgutil.walk_packages(fireiron.__path__, "fireiron."):
         if not any(part.startswith("_") for part in found.name.split(".")) and "mistakes" not in found.name:
-            yield importlib.import_module(found.name)
+            try:
+                yield importlib.import_module(found.name)
+            except ModuleNotFoundError as error:  # operators of torch and JAX, where these are not installed
+                if error.name not in ("torch", "jax"):
+                    raise
 
 
 def members(module: ModuleType) -> dict[str, Any]:

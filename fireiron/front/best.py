@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache, lru_cache
@@ -22,6 +23,7 @@ from fireiron.language.storage_order import FIX, letters
 
 if TYPE_CHECKING:
     from fireiron.algebra.dtypes import DType
+    from fireiron.front.host import HostKernel
     from fireiron.jit.compile import Compiler
     from fireiron.jit.kernel import CompiledKernel
     from fireiron.tune.candidates import Candidate, Judged, Preset
@@ -145,28 +147,38 @@ def remember(spec: MatMulChain, arch: str | None, choice: Choice) -> None:
     _choices[choice_key(spec, arch)] = choice
 
 
-def compiled(spec: MatMulChain, arch: str | None = None) -> CompiledKernel:
-    """Compile the best schedule known; where the installed NVRTC spills in every candidate, warn and compute.
+def compiled(spec: MatMulChain, schedule: Any = None) -> CompiledKernel | HostKernel:
+    """Compile a schedule, the best one known by default; where NVRTC spills in every candidate, warn.
+
+    Where there is no GPU nothing is compiled: its call is simulated.
 
     Raises:
         CheckError: `nothing-legal`. CompileError: as `compile` does, but for what makes a kernel slower only.
     """
-    schedule = best(spec, arch)
+    from fireiron.front.host import HostKernel, without_gpu
+
+    if without_gpu():
+        return HostKernel((schedule or best(spec, spec.program.arch or SIMULATED)).lowered())
+    if schedule is not None:
+        return schedule.compile()
+    schedule = best(spec)
     try:
-        return schedule.compile(arch)
+        return schedule.compile()
     except CompileError as error:
         if error.code not in SLOWER:
             raise
         warnings.warn(f"slower than it could be: {str(error).splitlines()[0]}", stacklevel=2)
-        return schedule.compile(arch, allow_spills=True)
+        return schedule.compile(allow_spills=True)
 
 
 def forget() -> None:
     """Forget all choices: records that were added since are read again."""
+    from fireiron.front import fused
     from fireiron.jit import passed
 
     _choices.clear()
     passed.forget()
+    fused.forget()
     _index.cache_clear()
     _kernel.cache_clear()
     _kernels.clear()
@@ -417,6 +429,8 @@ def gemm(
         >>> made[0, 0].item(), raw[0, 0].item()
         (1.0, 16.0)
     """
+    if _traced():
+        return _by_torch(a, b, out, stream, schedule)(a, b, epilog=epilog, layout=layout, dtype=dtype, **operands)
     arrays = (a, b, *[x for x in operands.values() if type(x) not in NUMBERS]) if operands else (a, b)
     key = launches.key(arrays, out, layout, dtype, (epilog, schedule), operands)
     if key is not None:
@@ -427,6 +441,8 @@ def gemm(
                 return result
     layout = _letters(layout)
     if key is None:
+        if out is stream is schedule is None and any(map(_for_torch, arrays)):
+            return _by_torch(a, b, out, stream, schedule)(a, b, epilog=epilog, layout=layout, dtype=dtype, **operands)
         _check_call(a, b, out, dtype, epilog, schedule)
         if 0 in (*a.shape, *b.shape):
             return _empty(a, b, out, layout, dtype, epilog, stream, schedule, operands)
@@ -442,6 +458,38 @@ def gemm(
     if key is not None:
         launches.keep(key, arrays, call, made, result)
     return result
+
+
+def _traced() -> bool:
+    """Say whether torch.compile or torch.export reads the call, and no arrays are there."""
+    compiler = getattr(sys.modules.get("torch"), "compiler", None)
+    return compiler is not None and compiler.is_compiling()
+
+
+def _for_torch(array: Any) -> bool:
+    """Say whether a tensor takes torch's dispatcher: for its gradient, on the CPU, or without contents."""
+    if not is_torch(array):
+        return False
+    torch = sys.modules["torch"]
+    return not array.is_cuda or (array.requires_grad and torch.is_grad_enabled()) or hasattr(array, "fake_mode")
+
+
+def _by_torch(a: Any, b: Any, out: Any, stream: Any, schedule: Any) -> Callable[..., Any]:
+    """Give the operator of torch that multiplies.
+
+    Raises:
+        CallError: `traced-option`.
+    """
+    from fireiron.front.torch_ops import gemm as by_torch
+
+    given = [name for name, x in (("out", out), ("stream", stream), ("schedule", schedule)) if x is not None]
+    if given:
+        raise CallError(
+            "traced-option",
+            f"torch.compile traces gemm as an operator, which takes no {given[0]}=",
+            fix=f"drop {given[0]}=, or call gemm outside the compiled function",
+        )
+    return by_torch
 
 
 OPTIONS = ("epilog", "out", "layout", "dtype", "stream", "schedule")  # of gemm, besides which it takes operands
@@ -565,10 +613,10 @@ def _is_view(a: Any, b: Any, out: Any, dtype: object) -> bool:
     return rank > 3 or rank != len(getattr(b, "shape", ()))
 
 
-_kernels: dict[Any, CompiledKernel] = {}
+_kernels: dict[Any, CompiledKernel | HostKernel] = {}
 
 
-def _prepared(a: Any, b: Any, out: Any, layout: str, dtype: object) -> CompiledKernel:
+def _prepared(a: Any, b: Any, out: Any, layout: str, dtype: object) -> CompiledKernel | HostKernel:
     from fireiron.algebra.dtypes import dtype as find_dtype
     from fireiron.base.errors import CallError
     from fireiron.jit.arrays import describe
@@ -599,8 +647,9 @@ def _prepared(a: Any, b: Any, out: Any, layout: str, dtype: object) -> CompiledK
 
 
 @lru_cache(maxsize=MOST_KERNELS)
-def _kernel(m: int, n: int, k: int, dtype: str, out: str | None, layout: str, batch: int | None) -> CompiledKernel:
+def _kernel(
+    m: int, n: int, k: int, dtype: str, out: str | None, layout: str, batch: int | None
+) -> CompiledKernel | HostKernel:
     from fireiron.front.spec import matmul
 
-    arch = None if _machine().device else SIMULATED
-    return compiled(matmul(m, n, k, dtype, out=out, layout=layout, batch=batch), arch)
+    return compiled(matmul(m, n, k, dtype, out=out, layout=layout, batch=batch))

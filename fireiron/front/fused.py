@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -28,6 +28,7 @@ from fireiron.language.pointwise import Value, accumulator, cast_to, parameter, 
 from fireiron.language.tensor import Tensor
 
 if TYPE_CHECKING:
+    from fireiron.front.host import HostKernel
     from fireiron.jit.arrays import ArrayFacts
     from fireiron.jit.kernel import CompiledKernel
 
@@ -36,7 +37,12 @@ MOST_OUTPUTS = 8
 Epilogue = Callable[..., Any]
 Scheduler = Callable[[MatMulChain], MatMulChain]
 
-_kernels: dict[Any, CompiledKernel] = {}
+_kernels: dict[Any, CompiledKernel | HostKernel] = {}
+
+
+def forget() -> None:
+    """Forget all kernels."""
+    _kernels.clear()
 
 
 def prepared(
@@ -114,7 +120,7 @@ def _prepared(
     known = _names(operands)  # what the kernel calls them
     extra = {name: _operand(x, beside[name], known[name], lead, flat) for name, x in arrays.items()}
     acc = default_accumulator(kind)
-    values = _expressions(epilog, acc, {name: x.tensor for name, x in extra.items()}, numbers, known)
+    values = expressions_of(epilog, acc, {name: x.tensor for name, x in extra.items()}, numbers, known)
     read_ = {t.name for value in values for t in value.tensors} | {p for value in values for p in _scalars(value)}
     unread = [name for name in (*extra, *numbers) if known[name] not in read_]
     if unread:
@@ -177,7 +183,7 @@ def _kernel(
     beside: tuple[Tensor, ...],
     schedule: Scheduler | None,
     numbers: Sequence[str],
-) -> CompiledKernel:
+) -> CompiledKernel | HostKernel:
     """Find or compile the kernel of a product; a schedule of which nothing is certain is made again."""
     does = None if schedule is None else fingerprint(schedule)
     made: MatMulChain | None = None
@@ -193,10 +199,10 @@ def _kernel(
     return found
 
 
-def _compiled(spec: MatMulChain, schedule: Scheduler | None, made: MatMulChain | None) -> CompiledKernel:
-    if made is not None:
-        return made.compile()
-    return compiled(spec) if schedule is None else _scheduled(schedule, spec).compile()
+def _compiled(spec: MatMulChain, schedule: Scheduler | None, made: MatMulChain | None) -> CompiledKernel | HostKernel:
+    if made is None and schedule is not None:
+        made = _scheduled(schedule, spec)
+    return compiled(spec, made)
 
 
 def _scheduled(schedule: Scheduler, spec: MatMulChain) -> MatMulChain:
@@ -336,11 +342,11 @@ def _operand(x: Any, facts: ArrayFacts, name: str, lead: tuple[int, ...], flat: 
     return _Matrices(x.swapaxes(-1, -2), tensor)
 
 
-def _expressions(
+def expressions_of(
     epilog: Epilogue | None,
     acc: DType,
     tensors: Mapping[str, Tensor],
-    numbers: Mapping[str, Any],
+    numbers: Collection[str],
     known: Mapping[str, str],
 ) -> tuple[Value, ...]:
     """Call the epilog on expressions; gives one for each output, none where there is no epilog.

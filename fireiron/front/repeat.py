@@ -15,6 +15,7 @@ from fireiron.jit.kernel import as_tuple, like
 from fireiron.jit.streams import stream_handle, torch_current_stream
 
 if TYPE_CHECKING:
+    from fireiron.front.host import HostKernel
     from fireiron.jit.kernel import CompiledKernel
     from fireiron.jit.launch import LaunchPlan
 
@@ -35,7 +36,7 @@ class Call(NamedTuple):
         shape: of each result, where an allocated one has another.
     """
 
-    kernel: CompiledKernel
+    kernel: CompiledKernel | HostKernel
     inputs: tuple[Any, ...]
     order: tuple[int, ...]
     out: Any
@@ -64,7 +65,7 @@ class Launch:
         current_stream: finds a device's.
     """
 
-    kernel: CompiledKernel
+    kernel: CompiledKernel | HostKernel
     plan: LaunchPlan
     order: tuple[int, ...]
     numbers: tuple[tuple[str, str], ...]

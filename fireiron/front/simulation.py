@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -39,13 +39,24 @@ class Simulation:
         return f"<Simulation of {self.report.blocks} of {self.report.grid} blocks: {self.report.barriers} barriers>"
 
 
-def random_arrays(interface: Interface, sizes: Mapping[str, int], seed: int = 0) -> dict[str, Any]:
-    """Make random inputs, and outputs filled with NaN or an odd number so that unwritten elements show."""
+def random_arrays(
+    interface: Interface, sizes: Mapping[str, int], seed: int = 0, given: Collection[str] = ()
+) -> dict[str, Any]:
+    """Make random inputs, and outputs filled with NaN or an odd number so that unwritten elements show.
+
+    Args:
+        interface: the kernel's.
+        sizes: values of its symbols.
+        seed: of the numbers.
+        given: names of arrays that are not needed.
+    """
     from fireiron.algebra.dtypes import dtype
 
     rng = np.random.default_rng(seed)
     arrays: dict[str, Any] = {}
     for pointer in interface.pointers:
+        if pointer.name in given:
+            continue
         kind = dtype(pointer.dtype)
         shape, strides = bind.concrete(pointer.shape, sizes), bind.concrete(pointer.strides, sizes)
         flat = np.empty(1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)), kind.numpy)
@@ -81,6 +92,7 @@ def simulate_schedule(
     track: bool,
     scalars: Mapping[str, Any],
     launched: int | None = None,
+    each: Callable[[int, int], None] | None = None,
 ) -> Simulation:
     """Bind arguments as a call does, and run on the simulator.
 
@@ -107,9 +119,9 @@ def simulate_schedule(
         described |= {p.name: describe(a, p.name) for p, a in zip(interface.outputs, outs, strict=False)}
         sizes = bind.bind(interface, described, given).sizes
         bind.check_overlap(interface, described)
-        arrays = random_arrays(interface, sizes)
+        arrays = random_arrays(interface, sizes, given=described)
         arrays |= {p.name: described[p.name].owner for p in interface.inputs}
         arrays |= {p.name: a for p, a in zip(interface.outputs, outs, strict=False)}
-    report = simulate(kernel, arrays, sizes, numbers, blocks, track, launched)
+    report = simulate(kernel, arrays, sizes, numbers, blocks, track, launched, each)
     written = tuple(arrays[p.name] for p in interface.outputs)
     return Simulation(written[0] if len(written) == 1 else written, report, arrays)

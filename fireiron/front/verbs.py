@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fireiron.algebra.arch import Arch
     from fireiron.estimate.facts import Facts
     from fireiron.estimate.model import Estimate
+    from fireiron.front.host import HostKernel
     from fireiron.front.simulation import Simulation
     from fireiron.jit.export import Export
     from fireiron.jit.kernel import CompiledKernel
@@ -187,9 +188,9 @@ class Verbs(Chain):
             return kernel, source(kernel, bounded=debug)
 
         def simulator(arrays: Mapping[str, Any], sizes: Mapping[str, int], numbers: Mapping[str, Any]) -> None:
-            from fireiron.simulate import simulate
+            from fireiron.front.host import simulated
 
-            simulate(self.lowered(target.name), arrays, sizes, numbers, track=False)
+            simulated(self.lowered(target.name), arrays, sizes, numbers)
 
         try:
             return build(
@@ -228,8 +229,8 @@ class Verbs(Chain):
         """Compile for the GPU at hand and run; NumPy arrays run on the simulator where there is none."""
         self._closed("a call")
         try:
-            return _compiled(self)(*inputs, out=out, stream=stream, **scalars)
-        except CallError as error:
+            return _callable(self)(*inputs, out=out, stream=stream, **scalars)
+        except (CallError, UsageError) as error:
             raise error.located(here()) from None
 
     def time(self, *inputs: Any, out: Any = None, **scalars: Any) -> Timing:
@@ -351,6 +352,13 @@ def _lowered(chain: Verbs, arch: int, name: str) -> Kernel:
     from fireiron.kernel.lower.kernel import lower
 
     return lower(chain.program, chain.links, name, arch)
+
+
+def _callable(chain: Verbs) -> CompiledKernel | HostKernel:
+    """Give what runs a schedule: compiled, or simulated where there is no GPU."""
+    from fireiron.front.host import HostKernel, without_gpu
+
+    return HostKernel(chain.lowered()) if without_gpu() else _compiled(chain)
 
 
 @functools.lru_cache(maxsize=64)

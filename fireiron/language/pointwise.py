@@ -364,6 +364,11 @@ def merged(values: tuple[Value, ...]) -> tuple[tuple[Scalar, ...], tuple[Tensor,
     return tuple(trees), tuple(tensors)
 
 
+def renamed(value: Value, tensors: Sequence[Tensor]) -> Scalar:
+    """Let the arguments of an expression count the tensors of a list, from 1 on."""
+    return renumbered(value.tree, {i: tensors.index(t) + 1 for i, t in enumerate(value.tensors, start=1)})
+
+
 def binary(op: BinaryOp, x: Operand, y: Operand) -> Value:
     """Apply a function of two values.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -30,6 +30,7 @@ def simulate(
     blocks: int | Sequence[int] | None = None,
     track: bool = True,
     launched: int | None = None,
+    each: Callable[[int, int], None] | None = None,
 ) -> Report:
     """Run a kernel on host arrays, writing its outputs in place.
 
@@ -43,6 +44,7 @@ def simulate(
         track: whether to look for races; all other checks are always made.
         launched: how many blocks of a persistent kernel to launch, which then share all work: two clusters unless it is
             said, or, where blocks are chosen, one for each tile.
+        each: called after each cluster with the number of blocks that ran, and of those that are to run.
 
     Raises:
         SimulationError: `out-of-bounds`, `misaligned`, `uninitialised-read`, `race`, `divergent-barrier`, `deadlock`;
@@ -66,8 +68,10 @@ def simulate(
         programs = [
             Compiler(team_of(machine, member, kernel.body, kernel.threads)).program() for member in machine.members
         ]
-        for first in chosen[:: kernel.cluster]:
+        for done, first in enumerate(chosen[:: kernel.cluster], start=1):
             run_cluster(machine, programs, first)
+            if each is not None:
+                each(done * kernel.cluster, len(chosen))
     if everything:
         _covered(machine)
         _restored(machine)

@@ -132,7 +132,7 @@ def test_an_epilogue_that_lacks_its_operand() -> None:
         gemm(A, B, epilog=lambda acc, bias: acc + bias)
 
 
-def test_gradients_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_are_refused_of_what_is_written_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
     from types import ModuleType
 
@@ -145,6 +145,6 @@ def test_gradients_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.is_grad_enabled = lambda: True  # pyright: ignore[reportAttributeAccessIssue]
     monkeypatch.setitem(sys.modules, "torch", torch)
     with pytest.raises(FireironError) as caught:
-        gemm(Tensor(), Tensor())
+        gemm(Tensor(), Tensor(), out=Tensor())
     assert caught.value.code == "requires-grad"
     assert "detach" in (caught.value.fix or "")

@@ -15,6 +15,7 @@ import pytest
 from bench.standin import Driver, Tensor, stand_in
 from fireiron import FireironError, MatMulChain, gemm, relu, silu
 from fireiron.front import best as choosing
+from fireiron.front import host
 from fireiron.front.repeat import Call, Launches, launches
 from fireiron.jit import bind
 from fireiron.jit.driver import Loaded
@@ -74,6 +75,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulated]:
         return Loaded(used.kernels.index(self) + 1, device, nothing)
 
     monkeypatch.setattr(CompiledKernel, "load", load)
+    monkeypatch.setattr(host, "without_gpu", lambda: False)
     monkeypatch.setattr(choosing, "best", lambda spec, arch=None: small(spec))
     choosing.forget()
     with stand_in(used):
@@ -223,15 +225,16 @@ def test_what_overlaps_is_still_refused() -> None:
     assert caught.value.code == "overlap"
 
 
-def test_gradients_are_still_refused() -> None:
+def test_gradients_of_what_is_written_in_place_are_still_refused() -> None:
     import sys
 
     a, b = drawn(20, 24), drawn(24, 36)
+    out = drawn(20, 36)
     for _ in range(2):
-        gemm(a, b)
+        gemm(a, b, out=out)
     a.requires_grad = True
     with pytest.raises(FireironError) as caught:
-        gemm(a, b)
+        gemm(a, b, out=out)
     assert caught.value.code == "requires-grad"
     sys.modules["torch"].is_grad_enabled = lambda: False
     launches._grad_enabled = sys.modules["torch"].is_grad_enabled

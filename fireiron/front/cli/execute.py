@@ -9,10 +9,11 @@ import attrs
 
 from fireiron.base.errors import UsageError
 from fireiron.base.text import count, nbytes
-from fireiron.front.cli.limit import default_sizes, duration, refuse_long
+from fireiron.front.cli.limit import default_sizes, refuse_long
 from fireiron.front.cli.options import Command, architecture
 from fireiron.front.cli.output import Answer, columns, pairs, plain, progress, row
 from fireiron.front.comparison import Comparison
+from fireiron.front.host import duration
 from fireiron.front.reference import bound_in_words
 from fireiron.front.simulation import simulate_schedule
 from fireiron.front.verbs import Verbs

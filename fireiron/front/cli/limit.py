@@ -10,12 +10,12 @@ from fireiron.algebra.expr import as_expr, evaluate
 from fireiron.base.errors import FireironError, UsageError
 from fireiron.front.cli.options import Request
 from fireiron.front.cli.problem import Extent
+from fireiron.front.host import LIMIT_S, duration
 from fireiron.front.verbs import Verbs
 from fireiron.kernel.ir.statements import Kernel
 from fireiron.language.specs import MatMul
 from fireiron.simulate import cost
 
-LIMIT_S = 30.0
 GRANULE = 64
 STEPS = 9
 
@@ -83,18 +83,6 @@ def _seconds(
 def _scaled(extent: int, by: float) -> int:
     """Scale an extent, to a multiple of what tiles usually divide."""
     return extent if extent <= GRANULE else max(GRANULE, int(extent * by) // GRANULE * GRANULE)
-
-
-def duration(seconds: float) -> str:
-    """Say a time as a person would.
-
-    Example:
-        >>> duration(48.2), duration(3000), duration(90000)
-        ('48 s', '50 min', '25 h')
-    """
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
 
 
 def default_sizes(

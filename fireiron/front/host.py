@@ -1,0 +1,163 @@
+"""Calls with arrays in host memory where there is no GPU: a simulation, which says so once, and ends or is refused.
+
+Nothing is compiled for such a call, so that neither NVRTC nor its findings matter.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from fireiron.base.errors import CallError, FireironError, UsageError
+from fireiron.base.link import here
+from fireiron.jit import bind
+from fireiron.jit.arrays import describe
+from fireiron.jit.interface import Interface
+from fireiron.jit.kernel import as_tuple
+from fireiron.kernel.ir.statements import Kernel
+
+LIMIT_S = 30.0
+LIMIT = "FIREIRON_SIMULATION_S"  # in the environment: seconds that replace the limit
+PATIENCE_S = 2.0  # of a simulation without a bar
+
+_said = False
+
+
+def duration(seconds: float) -> str:
+    """Say a time as a person would.
+
+    Example:
+        >>> duration(48.2), duration(3000), duration(90000)
+        ('48 s', '50 min', '25 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+
+
+class HostKernel:
+    """Hold a lowered kernel that NumPy arrays run on the simulator.
+
+    Args:
+        kernel: lowered.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.interface = Interface.of(kernel)
+
+    def __repr__(self) -> str:
+        return f"<{self.kernel.name} on the simulator: {self.interface.signature}>"
+
+    def __call__(self, *inputs: Any, out: Any = None, stream: Any = None, **scalars: Any) -> Any:
+        """Simulate, with arguments as a compiled kernel takes them.
+
+        Raises:
+            CallError: as a compiled kernel does. UsageError: `long-simulation`. SimulationError: what was found.
+        """
+        try:
+            return self._simulated(inputs, out, scalars)
+        except FireironError as error:
+            raise error.located(here()) from None
+
+    def _simulated(self, inputs: Sequence[Any], out: Any, scalars: Mapping[str, Any]) -> Any:
+        from fireiron.front.simulation import simulate_schedule
+
+        interface = self.interface
+        bind.check_count(interface, len(inputs), len(as_tuple(out)))
+        given, _ = bind.split_scalars(interface, scalars)
+        arrays = {p.name: describe(a, p.name) for p, a in zip(interface.inputs, inputs, strict=True)}
+        arrays |= {p.name: describe(a, p.name) for p, a in zip(interface.outputs, as_tuple(out), strict=False)}
+        if bind.check_device(interface, arrays) is not None:
+            raise CallError("no-gpu", "arrays on a GPU need its driver, and there is none", fix="run fireiron doctor")
+        sizes = bind.bind(interface, arrays, given).sizes
+        with watched(self.kernel, sizes) as each:
+            made = simulate_schedule(self.kernel, inputs, out, None, False, scalars, each=each).out
+        return made if out is None else out
+
+    def planned(self, arrays: Sequence[Any]) -> None:
+        """Find no plan of a launch: nothing is launched."""
+
+    def encoded(self, scalars: Mapping[str, Any]) -> Sequence[float | int]:
+        """Refuse to encode numbers: nothing is launched."""
+        raise AssertionError(scalars)
+
+
+def without_gpu() -> bool:
+    """Say whether NumPy arrays are simulated, since no GPU can run them."""
+    from fireiron.jit.driver import probe
+
+    return bool(probe().problem)
+
+
+def simulated(
+    kernel: Kernel, arrays: Mapping[str, Any], sizes: Mapping[str, int], numbers: Mapping[str, float | int]
+) -> None:
+    """Run a kernel on NumPy arrays, which it writes in place, as `watched` does.
+
+    Raises:
+        UsageError: `long-simulation`.
+    """
+    from fireiron.simulate import simulate
+
+    with watched(kernel, sizes) as each:
+        simulate(kernel, arrays, sizes, numbers, track=False, each=each)
+
+
+@contextmanager
+def watched(kernel: Kernel, sizes: Mapping[str, int]) -> Generator[Callable[[int, int], None] | None]:
+    """Refuse a simulation that takes too long; say once that there is one, and show how far a long one is.
+
+    Gives:
+        What is to be called with the number of blocks that ran, and of those that will; None for a short simulation.
+
+    Raises:
+        UsageError: `long-simulation`.
+    """
+    from fireiron.simulate import cost
+
+    seconds, limit = cost(kernel, sizes), _limit()
+    takes = f"simulating {kernel.name} takes about {duration(seconds)}"
+    if seconds > limit:
+        raise UsageError(
+            "long-simulation",
+            f"there is no GPU, and {takes}: the limit is {limit:.0f} s",
+            fix=f"use smaller arrays or a GPU, or set {LIMIT}={10 ** len(str(int(seconds)))} in the environment",
+        )
+    global _said
+    if not _said:
+        _said = True
+        print(
+            f"fireiron: there is no GPU: NumPy arrays and CPU tensors are simulated (this call: about "
+            f"{duration(seconds) if seconds >= 1 else 'a second or less'})",
+            file=sys.stderr,
+            flush=True,
+        )
+    if seconds < PATIENCE_S or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(f"simulating {kernel.name}", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _limit() -> float:
+    """Read the limit.
+
+    Raises:
+        UsageError: `bad-limit`.
+    """
+    text = os.environ.get(LIMIT, "")
+    try:
+        limit = float(text) if text else LIMIT_S
+    except ValueError:
+        limit = -1.0
+    if not limit > 0:
+        raise UsageError("bad-limit", f"{LIMIT}={text} is no number of seconds", fix=f"set {LIMIT}=300, or unset it")
+    return limit

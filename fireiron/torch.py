@@ -1,0 +1,14 @@
+"""Operators for torch: products with epilogs, softmax and the norms, which compile, export and have gradients.
+
+    import fireiron.torch as ft
+
+    y = ft.gemm(x, weight, layout="row,col", epilog=lambda acc, bias: gelu(acc + bias), bias=bias)
+    y = ft.layer_norm(y, y.shape[-1:], gain, offset)
+
+They are registered with `torch.library` as `torch.ops.fireiron`. Tensors on the CPU are simulated.
+"""
+
+from fireiron.front.torch_ops import gemm
+from fireiron.front.torch_rows import add_layer_norm, add_rms_norm, layer_norm, log_softmax, rms_norm, softmax
+
+__all__ = ["add_layer_norm", "add_rms_norm", "gemm", "layer_norm", "log_softmax", "rms_norm", "softmax"]

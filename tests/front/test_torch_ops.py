@@ -1,0 +1,190 @@
+"""Operators of torch on the simulator: values and gradients against torch's own, also when compiled and exported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import fireiron
+from fireiron import FireironError, cast, gelu, gelu_tanh, relu, silu, sqrt
+
+torch: Any = pytest.importorskip("torch", reason="torch is not installed")
+F: Any = torch.nn.functional
+ft: Any = __import__("fireiron.torch", fromlist=["gemm"])
+
+
+def drawn(*shape: int, dtype: str = "float32") -> Any:
+    return (
+        torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float32)
+        .to(getattr(torch, dtype))
+        .requires_grad_()
+    )
+
+
+def agree(ours: Callable[..., Any], torchs: Callable[..., Any], *inputs: Any, within: float = 1e-4) -> None:
+    made, wanted = ours(*inputs), torchs(*inputs)
+    made, wanted = ((x,) if isinstance(x, torch.Tensor) else tuple(x) for x in (made, wanted))
+    weights = [torch.linspace(-1, 1, x.numel()).reshape(x.shape).to(x.dtype) for x in wanted]
+    for got, want in zip(made, wanted, strict=True):
+        assert got.dtype == want.dtype
+        assert torch.allclose(got, want, rtol=within, atol=within)
+    pairs = zip(torch.autograd.grad(made, inputs, weights), torch.autograd.grad(wanted, inputs, weights), strict=True)
+    for got, want in pairs:
+        assert got.dtype == want.dtype
+        assert torch.allclose(got, want, rtol=within, atol=within)
+
+
+EPILOGS: dict[str, Any] = {
+    "plain": (None, lambda y: y),
+    "gelu": (lambda acc, bias: gelu(acc + bias), lambda y, bias: F.gelu(y + bias)),
+    "torch's": (
+        lambda acc, bias: F.gelu(acc + bias, approximate="tanh"),
+        lambda y, bias: F.gelu(y + bias, approximate="tanh"),
+    ),
+    "bias": (lambda acc, bias: acc + bias, lambda y, bias: y + bias),
+    "gated": (lambda acc, bias: silu(acc) * bias, lambda y, bias: F.silu(y) * bias),
+    "several": (lambda acc, bias: (relu(acc + bias), acc * bias), lambda y, bias: (F.relu(y + bias), y * bias)),
+    "root": (
+        lambda acc, bias: sqrt(acc * acc + 1) ** 1.5 / (bias * bias + 1),
+        lambda y, bias: (y * y + 1) ** 0.75 / (bias * bias + 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EPILOGS)
+def test_gradients_of_epilogs(name: str) -> None:
+    epilog, wanted = EPILOGS[name]
+    x, w = drawn(20, 24), drawn(32, 24)
+    operands = () if epilog is None else (drawn(32),)
+    named = {} if epilog is None else {"bias": 0}
+
+    def ours(x: Any, w: Any, *rest: Any) -> Any:
+        return fireiron.gemm(x, w, layout="TN", epilog=epilog, **dict(zip(named, rest, strict=True)))
+
+    agree(ours, lambda x, w, *rest: wanted(x @ w.mT, *rest), x, w, *operands)
+
+
+@pytest.mark.parametrize("shapes", [((2, 3, 8, 12), (12, 16)), ((3, 8, 12), (3, 12, 16))])
+def test_gradients_of_batches(shapes: Any) -> None:
+    agree(ft.gemm, torch.matmul, *(drawn(*shape) for shape in shapes))
+
+
+@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+def test_gradients_of_layouts(layout: str) -> None:
+    a = drawn(24, 20) if layout[1] == "T" else drawn(20, 24)
+    b = drawn(32, 24) if layout[0] == "T" else drawn(24, 32)
+    turned = [x if letter == "N" else "T" for x, letter in ((0, layout[1]), (1, layout[0]))]
+    agree(
+        lambda a, b: ft.gemm(a, b, layout=layout),
+        lambda a, b: (a.mT if turned[0] == "T" else a) @ (b.mT if turned[1] == "T" else b),
+        a,
+        b,
+    )
+
+
+def test_half_precision_and_numbers() -> None:
+    x, w, bias = drawn(16, 32, dtype="bfloat16"), drawn(32, 16, dtype="bfloat16"), drawn(16, dtype="bfloat16")
+    agree(
+        lambda x, w, bias: ft.gemm(x, w, epilog=lambda acc, bias, s: gelu_tanh(acc + bias) * s, bias=bias, s=0.5),
+        lambda x, w, bias: F.gelu((x.float() @ w.float() + bias), approximate="tanh").bfloat16() * 0.5,
+        x, w, bias, within=5e-2,
+    )  # fmt: skip
+    signs = ft.gemm(x, w, epilog=lambda acc: (acc, cast(acc > 0, "u8")))[1]
+    assert signs.dtype == torch.uint8
+    assert not signs.requires_grad
+
+
+def norm(x: Any, *weights: Any) -> Any:
+    return F.layer_norm(x, x.shape[-1:], *weights)
+
+
+ROWS: dict[str, Any] = {
+    "softmax": (lambda x: ft.softmax(x, dim=-1), lambda x: torch.softmax(x, -1), 0),
+    "softmax of columns": (lambda x: ft.softmax(x, 1), lambda x: torch.softmax(x, 1), 0),
+    "log_softmax": (lambda x: ft.log_softmax(x, -1), lambda x: torch.log_softmax(x, -1), 0),
+    "layer_norm": (lambda x, w, b: ft.layer_norm(x, (40,), w, b), lambda x, w, b: F.layer_norm(x, (40,), w, b), 2),
+    "layer_norm alone": (lambda x: ft.layer_norm(x, 40, eps=1e-3), lambda x: F.layer_norm(x, (40,), eps=1e-3), 0),
+    "rms_norm": (lambda x, w: ft.rms_norm(x, [40], w), lambda x, w: F.rms_norm(x, (40,), w), 1),
+    "add_rms_norm": (
+        lambda x, w: ft.add_rms_norm(x, 2 * x, (40,), w), lambda x, w: (F.rms_norm(3 * x, (40,), w), 3 * x), 1
+    ),
+    "add_layer_norm": (
+        lambda x, w, b: ft.add_layer_norm(x, x * x, (40,), w, b),
+        lambda x, w, b: (F.layer_norm(x + x * x, (40,), w, b), x + x * x),
+        2,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows(name: str) -> None:
+    ours, wanted, weights = ROWS[name]
+    agree(ours, wanted, drawn(3, 5, 40), *(drawn(40) for _ in range(weights)))
+
+
+def test_rows_of_several_dims_and_none() -> None:
+    x, w, b = drawn(3, 4, 10), drawn(4, 10), drawn(4, 10)
+    agree(lambda x, w, b: ft.layer_norm(x, (4, 10), w, b), lambda x, w, b: F.layer_norm(x, (4, 10), w, b), x, w, b)
+    assert ft.softmax(drawn(0, 16)).shape == (0, 16)
+    with pytest.raises(FireironError) as caught:
+        ft.layer_norm(x, (10,), w)
+    assert caught.value.code == "wrong-shape"
+
+
+def layer(x: Any, w: Any, bias: Any) -> Any:
+    made = fireiron.gemm(x, w, epilog=lambda acc, bias: gelu(acc + bias), bias=bias)
+    return ft.rms_norm(ft.softmax(made), made.shape[-1:]).sum()
+
+
+def test_torch_compile_traces_all_of_it() -> None:
+    x, w, bias = drawn(16, 16), drawn(16, 16), drawn(16)
+    traced = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    agree(traced, layer, x, w, bias)
+
+
+def test_operators_pass_torchs_own_checks() -> None:
+    x, w, bias = drawn(16, 16), drawn(16, 16), drawn(16)
+    text = '[["add","f32",["arg","f32",0],["arg","f32",1]]]'
+    tests = ("test_schema", "test_faketensor", "test_autograd_registration")
+    torch.library.opcheck(torch.ops.fireiron.gemm, (x, w, [bias], [], text, "float32"), test_utils=tests)
+    torch.library.opcheck(torch.ops.fireiron.layer_norm, (x, bias, None, 1e-5), test_utils=tests)
+
+
+def test_torch_export_keeps_the_operator() -> None:
+    class Layer(torch.nn.Module):
+        def forward(self, x: Any, w: Any, bias: Any) -> Any:
+            return layer(x, w, bias)
+
+    inputs = [x.detach() for x in (drawn(16, 16), drawn(16, 16), drawn(16))]
+    program = torch.export.export(Layer(), tuple(inputs))
+    assert "fireiron.gemm" in str(program.graph)
+    assert torch.allclose(program.module()(*inputs), layer(*inputs))
+
+
+def test_tensors_without_contents_have_shapes() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode  # pyright: ignore
+
+    with FakeTensorMode():
+        x, w = torch.empty(64, 32, dtype=torch.bfloat16), torch.empty(32, 48, dtype=torch.bfloat16)
+        made = fireiron.gemm(x, w, epilog=lambda acc: (relu(acc), cast(acc, "i8")))
+        assert [(tuple(y.shape), y.dtype) for y in made] == [((64, 48), torch.bfloat16), ((64, 48), torch.int8)]
+
+
+def test_options_that_an_operator_has_not() -> None:
+    x = drawn(16, 16)
+    with pytest.raises(FireironError) as caught:
+        fireiron.gemm(x, x, out=torch.empty(16, 16))
+    assert caught.value.code == "requires-grad"
+    with pytest.raises(FireironError) as caught:
+        ft.gemm(x, x, epilog=lambda acc, bias: acc, bias=x)
+    assert caught.value.code == "bad-epilog"
+
+
+def test_options_that_no_graph_holds() -> None:
+    def wrong(x: Any) -> Any:
+        return fireiron.gemm(x, x, stream=1)
+
+    with pytest.raises(Exception, match="traced-option"):
+        torch.compile(wrong, fullgraph=True, backend="aot_eager")(drawn(16, 16))

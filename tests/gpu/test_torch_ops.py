@@ -1,0 +1,67 @@
+"""Operators of torch on a GPU: values and gradients in half precision, under torch.compile, and what a call costs."""
+
+from __future__ import annotations
+
+import pytest
+
+import fireiron
+from fireiron import gelu, silu
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+ft = __import__("fireiron.torch", fromlist=["gemm"])
+F = torch.nn.functional
+
+
+def drawn(*shape, scale=1.0):
+    return (scale * torch.randn(*shape, device="cuda")).to(torch.bfloat16).requires_grad_()
+
+
+def agree(ours, wanted, *inputs, within=2e-2):
+    """Compare with torch in f32: within two roundings of bf16 of the largest value."""
+    wide = [x.detach().float().requires_grad_() for x in inputs]
+    made, right = ours(*inputs), wanted(*wide)
+    weight = torch.randn_like(right).to(made.dtype)
+    pairs = [(made, right)]
+    pairs += zip(
+        torch.autograd.grad(made, inputs, weight), torch.autograd.grad(right, wide, weight.float()), strict=True
+    )
+    for got, want in pairs:
+        assert (got.float() - want).abs().max() <= within * want.abs().max()
+
+
+def linear(x, w, bias):
+    return fireiron.gemm(x, w, layout="row,col", epilog=lambda acc, bias: gelu(acc + bias), bias=bias)
+
+
+def block(x, w, bias):
+    made = fireiron.gemm(x, w, layout="row,col", epilog=lambda acc, bias: silu(acc + bias), bias=bias)
+    return ft.rms_norm(ft.layer_norm(made, made.shape[-1:]), made.shape[-1:])
+
+
+def torchs(x, w, bias):
+    made = F.silu(F.linear(x, w, bias))
+    return F.rms_norm(F.layer_norm(made, made.shape[-1:]), made.shape[-1:], eps=torch.finfo(torch.bfloat16).eps)
+
+
+def test_gradients():
+    inputs = drawn(512, 256), drawn(384, 256, scale=0.06), drawn(384)
+    agree(linear, lambda x, w, b: F.gelu(F.linear(x, w, b)), *inputs)
+    agree(block, torchs, *inputs)
+    agree(lambda x: ft.softmax(x, -1), lambda x: torch.softmax(x, -1), drawn(64, 1000))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_torch_compile(backend):
+    inputs = drawn(512, 256), drawn(384, 256, scale=0.06), drawn(384)
+    agree(torch.compile(block, fullgraph=True, backend=backend), torchs, *inputs)
+
+
+def test_rows_of_any_number_share_a_kernel():
+    from fireiron.front import torch_rows
+
+    ft.softmax(drawn(7, 640))
+    before = torch_rows._kernel.cache_info().misses
+    for rows in (1, 8, 333):
+        x = drawn(rows, 640)
+        assert torch.allclose(ft.softmax(x).float(), torch.softmax(x.float(), -1), atol=1e-2)
+    assert torch_rows._kernel.cache_info().misses == before
