@@ -164,7 +164,7 @@ def _wide(values: Any) -> Any:
 
 
 def poisoned(out: Any) -> Any:
-    """Make an array like `out` in which what nobody writes shows."""
+    """Make an array like `out` in which what no thread writes shows."""
     torch = torch_module()
     return torch.full_like(out, float("nan") if out.dtype.is_floating_point else POISON)
 

@@ -15,7 +15,9 @@ def units(most: int | None, resident: int) -> None:
     """
     if most is not None and most < 1:
         raise DecompositionError(
-            "level-units", f"units={most} gives the tiles to nobody", fix="use 1 or more, or leave units to the tiles"
+            "level-units",
+            f"units={most} leaves no unit to take the tiles",
+            fix="use 1 or more, or leave units to the tiles",
         )
     if resident < 0:
         raise DecompositionError(

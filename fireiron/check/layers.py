@@ -55,7 +55,7 @@ def on_chip(residual: Residual) -> None:
     if a.memory.name == "GL":
         raise DecompositionError(
             "layers-on-chip",
-            f"each layer of {residual.short} would read what other blocks write",
+            f"each layer of {residual.short} would read data that other blocks write",
             fix="tile(m).to(Block), then load(A, SH) or load(A, FR) above each(...)",
         )
 
@@ -69,7 +69,7 @@ def has_next(links: Sequence[Decomposition], prefetch: bool) -> None:
     if prefetch and not any(isinstance(x, Tile) and x.persistent for x in links):
         raise DecompositionError(
             "layers-prefetch",
-            "prefetch=True: a block takes one tile, and has no next one to ask for",
+            "prefetch=True: each block computes one tile, so there is no next tile to prefetch",
             fix="use tile(m).to(Block).persistent(), or drop prefetch=",
         )
 

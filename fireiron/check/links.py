@@ -63,7 +63,7 @@ def tile_sizes(residual: Residual, sizes: tuple[tuple[str, Extent], ...] | Wides
         elif size < 1:
             raise DecompositionError(
                 "tile-extent",
-                f"a tile of {size} along {dim} holds nothing",
+                f"a tile of {size} elements along {dim} is empty",
                 fix="tile sizes are whole numbers of 1 and more",
             )
         elif isinstance(extent, int) and size > extent and residual.level.name != Kernel.name:
@@ -330,7 +330,9 @@ def split_size(residual: Residual, size: int, links: Sequence[Decomposition]) ->
     """
     extent = residual.extents.get("K")
     if size < 1:
-        raise DecompositionError("split-extent", f"a chunk of {size} along K holds nothing", fix="split by 1 or more")
+        raise DecompositionError(
+            "split-extent", f"a chunk of {size} elements along K is empty", fix="split by 1 or more"
+        )
     inside = residual.level.name not in (Kernel.name, Block.name)
     left = any(isinstance(x, Split) for x in links) or any(
         o.memory.registers for part in ("A", "B") for o in residual.playing(part)
@@ -389,7 +391,9 @@ def persistent(residual: Residual, level: Level | None, share: StreamK | None = 
     """
     if share is not None and share.units is not None and share.units < 1:
         raise DecompositionError(
-            "stream-units", f"stream_k({share.units}) shares work among nobody", fix="use 1 or more: the GPU's SMs"
+            "stream-units",
+            f"stream_k({share.units}) has no units to share the work",
+            fix="use 1 or more: the GPU's SMs",
         )
     _of_grid("persistent", residual, level)
 
@@ -467,7 +471,7 @@ def specialised(residual: Residual, producers: int, registers: tuple[int, int] |
     if not 0 <= prefetch <= MOST_PREFETCHED:
         raise DecompositionError(
             "role-prefetch",
-            f"specialize(prefetch={prefetch}) asks the L2 cache for {prefetch} chunks",
+            f"specialize(prefetch={prefetch}) prefetches {prefetch} chunks into the L2 cache",
             fix=f"give 0 to {MOST_PREFETCHED} chunks; more than two or three delay those that products wait for",
         )
     wrong = [r for r in registers or () if r % 8 or not 24 <= r <= 256]

@@ -70,7 +70,7 @@ def parallel(links: Sequence[Decomposition], before: Residual, split: Split, lev
     if not c.memory.registers:
         raise DecompositionError(
             "parallel-accumulator",
-            f"the {level}s would each add to C in {c.memory}: their sums need registers to stay apart",
+            f"the {level}s would each add to C in {c.memory}: each needs registers for its own sum",
             fix="accumulate by .epilog(...) above this split",
         )
     if split.promoted is not None:
@@ -166,7 +166,7 @@ def _cluster(links: Sequence[Decomposition], before: Residual, split: Split, red
     if other is not None:
         raise DecompositionError(
             "parallel-cluster",
-            "the blocks that share a tile are to be a cluster, and a tile above has made one of blocks that do not",
+            "the blocks that share a tile must form a cluster, but a tile above forms clusters of other blocks",
             fix="tile to Block alone, or drop reduce=by_cluster()",
             other=other.link,
         )
@@ -174,7 +174,7 @@ def _cluster(links: Sequence[Decomposition], before: Residual, split: Split, red
     if split.ways is None and not (isinstance(extent, int) and isinstance(split.size, int)):
         raise DecompositionError(
             "parallel-ways",
-            f"how many chunks of {split.size} there are is how many blocks a cluster has, and that is not known: "
+            f"the number of chunks of {split.size} is the number of blocks in a cluster, and it is not known: "
             f"the extent of K is {extent}",
             fix=f"write split(ways=n, multiple_of={split.size})",
         )

@@ -65,7 +65,9 @@ def split(
         if value is None:
             continue
         if value < 1:
-            raise DecompositionError("split-extent", f"a split of {name} by {value} holds nothing", fix="use 1 or more")
+            raise DecompositionError(
+                "split-extent", f"a chunk of {value} elements along {name} is empty", fix="use 1 or more"
+            )
     if chunk is not None:
         return name, chunk, None
     assert ways is not None

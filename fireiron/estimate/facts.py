@@ -116,7 +116,9 @@ class Facts:
         for row in self.rows:
             unit = "wavefronts" if row.memory == "SH" else "sectors"
             what = f"{row.title}: {row.direction}s {row.buffer}"
-            lines.append(f"{what}, {unit} a request: {row.per_request:.3g}, {row.degree:.3g} times the fewest")
+            fewest = row.per_request / row.degree if row.degree else 0.0
+            more = "the fewest" if row.degree <= 1.0 else f"{fewest:.3g} would be enough"
+            lines.append(f"{what}, {row.per_request:.3g} {unit} per request; {more}")
         return "\n".join((*lines, *self.unknown, *(f"{f.severity}[{f.code}]: {f.message}" for f in self.findings)))
 
 

@@ -137,8 +137,8 @@ def _conflict(row: AccessRow) -> Finding:
     verb = "reads" if row.direction == "read" else "writes"
     return Finding(
         "bank-conflicts",
-        f"{row.what} {verb} {row.buffer} by {row.per_request:.3g} wavefronts a request, not "
-        f"{row.per_request / row.degree:.3g}: bank conflicts of degree {row.degree:.3g} in {row.title}",
+        f"{row.what} {verb} {row.buffer} with bank conflicts: each request takes {row.per_request:.3g} wavefronts; "
+        f"{row.per_request / row.degree:.3g} would be enough, in {row.title}",
         "warning",
         fix=f"load {row.buffer} with .pad(n) or .swizzle(...), or in the other order by .storage_layout(...)",
         link=row.link,
@@ -149,8 +149,8 @@ def _conflict(row: AccessRow) -> Finding:
 def _uncoalesced(row: AccessRow, pointer: Pointer | None) -> Finding:
     verb = "reads" if row.direction == "read" else "writes"
     message = (
-        f"{row.what} {verb} {row.buffer} by {row.per_request:.3g} sectors a request, not "
-        f"{row.per_request / row.degree:.3g}: {row.degree:.2g} times the bytes that are used, in {row.title}"
+        f"{row.what} {verb} {row.buffer} uncoalesced: each request touches {row.per_request:.3g} sectors; "
+        f"{row.per_request / row.degree:.3g} would be enough, in {row.title}"
     )
     pitch = _pitch(pointer)
     if pitch is not None and pitch % SECTOR:

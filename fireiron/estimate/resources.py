@@ -255,7 +255,7 @@ def notes(kernel: Kernel, arch: Arch, least: int, sizes: Mapping[str, int] | Non
                 "partial-tiles",
                 f"{site.title or 'an access'} is predicated: its tiles do not divide the sizes, or sizes are not known",
                 "note",
-                fix="none is needed; sizes that tiles divide, or symbol(name, multiple_of=n), drop the predicate",
+                fix="use sizes that the tiles divide, or symbol(name, multiple_of=n), to drop the predicates",
                 link=site.link,
                 path=site.path,
             )

@@ -208,7 +208,7 @@ class MatMulChain(Verbs, Chain):
         if any(isinstance(link, Epilog) for link in self.links):
             raise DecompositionError(
                 "then-first",
-                "then() comes behind the epilog that would apply its ops",
+                "then() stands after the epilog that would apply its ops",
                 fix="write it first: spec.then(...).tile(...), or give the ops to epilog(...)",
                 link=here(),
                 path=self.where,

@@ -217,7 +217,7 @@ def products(
         if op is None and len(listed) > 1:
             raise SpecError(
                 "bad-op",
-                f"nothing says what becomes of {len(listed)} sums",
+                f"products() has {len(listed)} sums and no op that combines them",
                 fix="op=lambda x, y: ..., or one list of pairs whose products are added",
             )
         names = _names(op, len(listed))

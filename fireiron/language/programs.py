@@ -230,7 +230,7 @@ def check_layers(spec: Layers) -> None:
             if len(tensor.shape) > 1 and tensor.shape[-2] != 1:
                 raise SpecError(
                     "layer-rows",
-                    f"{tensor} differs from row to row, and a layer's op sees columns alone",
+                    f"{tensor} has a value for each row, and a layer's op reads only tensors of one row",
                     fix="give ops tensors of one row: Matrix(1, N), with batch= for a stack",
                 )
             broadcasts(tensor, like)

@@ -112,7 +112,7 @@ def traffic(a: Sequence[AccessRow], b: Sequence[AccessRow]) -> Iterable[Differen
         if (place, memory) not in after:
             continue
         later = after[place, memory][1:]
-        for name, old, new in (("conflicts", conflicts, later[0]), ("sectors a request", sectors, later[1])):
+        for name, old, new in (("conflicts", conflicts, later[0]), ("sectors per request", sectors, later[1])):
             if old != new:
                 yield Difference("kernel", f"{words}, {memory}", arrow(name, f"{old:.4g}", f"{new:.4g}"))
 

@@ -211,7 +211,7 @@ class BulkCopy:
         written = storage.tracker.written(granules)
         if storage.must_write and not written.all():
             element = storage.name(storage.element_of(int(granules[np.argmin(written)])))
-            text = f"{self.place}: {self.team.who(lane)} reads {element}, which nobody wrote"
+            text = f"{self.place}: {self.team.who(lane)} reads {element}, which no thread wrote"
             raise self.team.error(self.place, "uninitialised-read", text, "load it first, or initialise it")
 
     def store(self, env: Env, lane: int) -> None:

@@ -217,7 +217,7 @@ class DeferredMatMul:
         written = tracker.written(tile.granules)
         if not written.all():
             element = storage.name(storage.element_of(int(tile.granules[np.argmin(written)])))
-            text = f"{self.place}: {team.label} reads {element}, which nobody wrote"
+            text = f"{self.place}: {team.label} reads {element}, which no thread wrote"
             raise team.error(self.place, "uninitialised-read", text, "load it first, and await that")
         try:
             tracker.start_read(tile.granules, row, int(threads[0]) + 1)
@@ -246,7 +246,7 @@ class DeferredMatMul:
         missing = ~storage.initialised[held.place]
         if reads and missing.any():
             self._refuse(
-                held, missing, "uninitialised-read", "which nobody wrote", "initialise it, or do not accumulate"
+                held, missing, "uninitialised-read", "which no thread wrote", "initialise it, or do not accumulate"
             )
 
     def _refuse(self, held: Held, bad: Array, code: str, text: str, fix: str) -> None:

@@ -159,7 +159,7 @@ class Leaf:
         place.count += plan.count
 
     def load(self, access: Access) -> Array:
-        """Gather a source, after checking that it holds values and that nobody writes it meanwhile."""
+        """Gather a source, after checking that it holds values and that no thread writes it meanwhile."""
         storage = access.storage
         if storage.kind == "RF":
             assert storage.initialised is not None
@@ -338,7 +338,7 @@ class Leaf:
     def uninitialised(self, storage: Storage, element: int, thread: int) -> SimulationError:
         """Make the error of a read that comes before any write."""
         who = self.team.who(thread)
-        text = f"{self.place}: {who} reads {storage.name(element)}, which nobody wrote"
+        text = f"{self.place}: {who} reads {storage.name(element)}, which no thread wrote"
         fix = "load it first, or initialise it" if storage.kind != "GL" else "give the pointer the role update"
         return self.team.error(self.place, "uninitialised-read", text, fix)
 

@@ -272,7 +272,7 @@ class MicroMeaning(Meaning):
         if statement.numpy is None:
             raise self.error(
                 "microkernel-numpy",
-                f"the microkernel {statement.name} says in CUDA C++ alone what it does",
+                f"the microkernel {statement.name} has CUDA C++ and no NumPy function, which the simulator needs",
                 "give it a meaning: microkernel(source, numpy=lambda A, B, C: ...)",
             )
 
@@ -312,7 +312,7 @@ class MicroMeaning(Meaning):
         return cast("tuple[Any, ...]", given) if isinstance(given, tuple) else (given,)
 
     def _reads_unwritten(self, plan: Plan, arrays: list[Array]) -> None:
-        """Refuse a result that depends on elements of an output which nobody wrote: two fillings of these agree.
+        """Refuse a result that depends on elements of an output which no thread wrote: two fillings of these agree.
 
         Raises:
             SimulationError: `uninitialised-read`.
@@ -339,7 +339,7 @@ class MicroMeaning(Meaning):
                 element = access.storage.name(int(access.index[0, int(np.argmax(missing[:, thread])), thread]))
                 raise self.error(
                     "uninitialised-read",
-                    f"{self.team.who(thread)} reads {element}, which nobody wrote",
+                    f"{self.team.who(thread)} reads {element}, which no thread wrote",
                     "accumulate by .epilog(memory=RF) above the microkernel, or let it write C without reading it",
                 )
 
@@ -379,7 +379,7 @@ class MicroMeaning(Meaning):
             raise self.error(
                 "microkernel-numpy",
                 f"the microkernel {self.statement.name} has operands in the registers of a {self.statement.level}: "
-                "which thread holds which element is known to its CUDA C++ alone",
+                "only its CUDA C++ says which thread holds which element",
                 "simulate it with operands in SH or GL",
             )
         leaders = self.converged(plan, self.statement.level)[:, 0]

@@ -229,7 +229,7 @@ def _covered(machine: Machine) -> None:
         if count:
             raise SimulationError(
                 "uncovered-output",
-                f"nobody writes {count} elements of the output {storage.buffer.name}, the first of them {first}",
+                f"no thread writes {count} elements of the output {storage.buffer.name}, the first of them {first}",
                 fix="make the tiles cover it, or check the predicates",
             )
 

@@ -409,7 +409,7 @@ class Waits:
                 raise team.error(
                     place,
                     "divergent-barrier",
-                    f"{place}: {len(threads)} threads of {team.label} come to barrier {number}, which counts whole "
+                    f"{place}: {len(threads)} threads of {team.label} arrive at barrier {number}, which counts whole "
                     "warps",
                     "make the condition uniform in each Warp",
                 )
@@ -425,7 +425,7 @@ class Waits:
                 raise team.error(
                     place,
                     "too-many-arrivals",
-                    f"{place}: {len(threads)} threads of {team.label} come to barrier {number} for "
+                    f"{place}: {len(threads)} threads of {team.label} arrive at barrier {number} for "
                     f"{statement.threads}, where {len(turnstile.arrived)} of {turnstile.threads} are"
                     + (", they themselves among them" if again else ""),
                     "let each thread come once a turn, and all say the same number of threads",

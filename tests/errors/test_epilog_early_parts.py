@@ -22,8 +22,8 @@ def test_epilog_early_parts(refused: Callable[..., Any]) -> None:
         "epilog-early",
         "epilog(add(residual), early=(residual,))",
         """\
-DecompositionError[epilog-early]: residual would come before the products, and of the units that share a tile's sums \
-only some run the ops
+DecompositionError[epilog-early]: early= loads residual before the products, but only some of the units that share \
+a tile's sums run the ops
   --> test_epilog_early_parts.py:14:55
 14 |     chain = matmul(64, 64, 64).tile(32, 32).to(Block).epilog(add(residual), early=(residual,))
    |                                                       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

@@ -31,7 +31,7 @@ def test_init_level(refused: Callable[..., Any]) -> None:
         "init-level",
         "split(8)",
         """\
-DecompositionError[init-level]: C accumulates in GL over a split at level Block: no thread owns its zeroes
+DecompositionError[init-level]: C accumulates in GL over a split at level Block: no thread holds its zeros
   --> test_init_level.py:16:10
 16 |         .split(8)
    |          ^^^^^^^^

@@ -19,7 +19,7 @@ def test_layers_on_chip(refused: Callable[..., Any]) -> None:
         "layers-on-chip",
         "each(lambda one: one.epilog().done())",
         """\
-DecompositionError[layers-on-chip]: each layer of Layers 32x64 would read what other blocks write
+DecompositionError[layers-on-chip]: each layer of Layers 32x64 would read data that other blocks write
   --> test_layers_on_chip.py:13:47
 13 |     return layers(y, x, w).tile(32).to(Block).each(lambda one: one.epilog().done())
    |                                               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

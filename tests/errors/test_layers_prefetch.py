@@ -19,7 +19,7 @@ def test_layers_prefetch(refused: Callable[..., Any]) -> None:
         "layers-prefetch",
         "each(lambda one: one.epilog().done(), prefetch=True)",
         """\
-DecompositionError[layers-prefetch]: prefetch=True: a block takes one tile, and has no next one to ask for
+DecompositionError[layers-prefetch]: prefetch=True: each block computes one tile, so there is no next tile to prefetch
   --> test_layers_prefetch.py:13:59
 13 |     return layers(y, x, w).tile(32).to(Block).load(A, SH).each(lambda one: one.epilog().done(), prefetch=True)
    |                                                           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

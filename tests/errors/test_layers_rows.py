@@ -19,7 +19,7 @@ def test_layers_rows(refused: Callable[..., Any]) -> None:
         "layer-rows",
         "layers(y, x, (w, add(r)))",
         """\
-SpecError[layer-rows]: R[64, 32].f32.GL differs from row to row, and a layer's op sees columns alone
+SpecError[layer-rows]: R[64, 32].f32.GL has a value for each row, and a layer's op reads only tensors of one row
   --> test_layers_rows.py:13:12
 13 |     return layers(y, x, (w, add(r)))
    |            ^^^^^^^^^^^^^^^^^^^^^^^^^

@@ -18,7 +18,7 @@ def test_level_units(refused: Callable[..., Any]) -> None:
         "level-units",
         "to(Block, units=0)",
         """\
-DecompositionError[level-units]: units=0 gives the tiles to nobody
+DecompositionError[level-units]: units=0 leaves no unit to take the tiles
   --> test_level_units.py:12:44
 12 |     return matmul(64, 64, 64).tile(32, 32).to(Block, units=0)
    |                                            ^^^^^^^^^^^^^^^^^^

@@ -19,7 +19,7 @@ def test_microkernel_without_numpy(refused: Callable[..., Any]) -> None:
         "microkernel-numpy",
         "done(dot)",
         """\
-SimulationError[microkernel-numpy]: dot in `MatMul(1, 1, 16)(GL, GL, GL)(Thread) by dot`: the microkernel dot says in CUDA C++ alone what it does
+SimulationError[microkernel-numpy]: dot in `MatMul(1, 1, 16)(GL, GL, GL)(Thread) by dot`: the microkernel dot has CUDA C++ and no NumPy function, which the simulator needs
   --> test_microkernel_without_numpy.py:13:76
 13 |     return matmul(16, 16, 16).tile(16, 16).to(Block).tile(1, 1).to(Thread).done(dot).simulate()
    |                                                                            ^^^^^^^^^

@@ -46,5 +46,5 @@ DecompositionError[ownership-conflict]: Move(1, 1)(RF, GL)(Thread) lets thread 0
 31 |         .done()
    |          ^^^^^^
 at:  MatMul 64x64x64 @ Kernel > tile 32x32 to Block > epilog > store > tile 1x8 to Thread > tile 1x1 > done
-fix: descend the Move by conform() or own(Thread), or convert by a Move through shared memory""",  # noqa: E501
+fix: move it by conform() or own(Thread), or convert by a Move through shared memory""",  # noqa: E501
     )

@@ -18,7 +18,7 @@ def test_parallel_accumulator(refused: Callable[..., Any]) -> None:
         "parallel-accumulator",
         "parallel(Warp)",
         """\
-DecompositionError[parallel-accumulator]: the Warps would each add to C in GL: their sums need registers to stay apart
+DecompositionError[parallel-accumulator]: the Warps would each add to C in GL: each needs registers for its own sum
   --> test_parallel_accumulator.py:12:64
 12 |     return matmul(64, 64, 64).tile(32, 32).to(Block).split(16).parallel(Warp)
    |                                                                ^^^^^^^^^^^^^^

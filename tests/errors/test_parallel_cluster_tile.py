@@ -21,7 +21,7 @@ def test_parallel_cluster_tile(refused: Callable[..., Any]) -> None:
         "parallel-cluster",
         "parallel(Block, reduce=by_cluster())",
         """\
-DecompositionError[parallel-cluster]: the blocks that share a tile are to be a cluster, and a tile above has made one of blocks that do not
+DecompositionError[parallel-cluster]: the blocks that share a tile must form a cluster, but a tile above forms clusters of other blocks
   --> test_parallel_cluster_tile.py:14:20
 14 |         .split(64).parallel(Block, reduce=by_cluster())
    |                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

@@ -21,7 +21,7 @@ def test_parallel_cluster_ways(refused: Callable[..., Any]) -> None:
         "parallel-ways",
         "parallel(Block, reduce=by_cluster())",
         """\
-DecompositionError[parallel-ways]: how many chunks of 64 there are is how many blocks a cluster has, and that is not known: the extent of K is K
+DecompositionError[parallel-ways]: the number of chunks of 64 is the number of blocks in a cluster, and it is not known: the extent of K is K
   --> test_parallel_cluster_ways.py:14:20
 14 |         .split(64).parallel(Block, reduce=by_cluster())
    |                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

@@ -13,7 +13,7 @@ def test_preset_link() -> None:
         simt.listing2(matmul(512, 512, 512), m=8)
     error = caught.value
     assert error.code == "tile-extent"
-    assert error.message == "a tile of 0 along M holds nothing"
+    assert error.message == "a tile of 0 elements along M is empty"
     assert error.underlined == "tile(m // 16, n // 16)"
     assert error.link is not None
     assert error.link.called_from is not None

@@ -19,7 +19,7 @@ def test_products_without_op(refused: Callable[..., Any]) -> None:
         "bad-op",
         "products(y, (x, w), (x, u))",
         """\
-SpecError[bad-op]: nothing says what becomes of 2 sums
+SpecError[bad-op]: products() has 2 sums and no op that combines them
   --> test_products_without_op.py:13:12
 13 |     return products(y, (x, w), (x, u))
    |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^

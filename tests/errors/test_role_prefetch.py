@@ -36,7 +36,7 @@ def test_role_prefetch(refused: Callable[..., Any]) -> None:
         "role-prefetch",
         "specialize(prefetch=prefetch)",
         """\
-DecompositionError[role-prefetch]: specialize(prefetch=17) asks the L2 cache for 17 chunks
+DecompositionError[role-prefetch]: specialize(prefetch=17) prefetches 17 chunks into the L2 cache
   --> test_role_prefetch.py:22:10
 22 |         .specialize(prefetch=prefetch)
    |          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
@@ -46,6 +46,6 @@ fix: give 0 to 16 chunks; more than two or three delay those that products wait 
 
 
 def test_fewer_than_none() -> None:
-    with pytest.raises(FireironError, match="asks the L2 cache for -1 chunks"):
+    with pytest.raises(FireironError, match="prefetches -1 chunks into the L2 cache"):
         wrong(-1)
     assert "prefetch 16" in str(wrong(16).tree())

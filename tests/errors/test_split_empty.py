@@ -24,7 +24,7 @@ def test_split_empty(refused: Callable[..., Any]) -> None:
         "split-extent",
         "split(n=0)",
         """\
-DecompositionError[split-extent]: a split of n by 0 holds nothing
+DecompositionError[split-extent]: a chunk of 0 elements along n is empty
   --> test_split_empty.py:18:54
 18 |     return total(Matrix(64, 64)).tile(m=1).to(Block).split(n=0)
    |                                                      ^^^^^^^^^^

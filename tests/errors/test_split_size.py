@@ -18,7 +18,7 @@ def test_split_size(refused: Callable[..., Any]) -> None:
         "split-extent",
         "split(0)",
         """\
-DecompositionError[split-extent]: a chunk of 0 along K holds nothing
+DecompositionError[split-extent]: a chunk of 0 elements along K is empty
   --> test_split_size.py:12:54
 12 |     return matmul(64, 64, 64).tile(32, 32).to(Block).split(0)
    |                                                      ^^^^^^^^

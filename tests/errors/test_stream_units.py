@@ -18,7 +18,7 @@ def test_stream_units(refused: Callable[..., Any]) -> None:
         "stream-units",
         "persistent(RowMajor, share=stream_k(0))",
         """\
-DecompositionError[stream-units]: stream_k(0) shares work among nobody
+DecompositionError[stream-units]: stream_k(0) has no units to share the work
   --> test_stream_units.py:12:66
 12 |     return matmul(256, 256, 64, "bf16").tile(128, 128).to(Block).persistent(RowMajor, share=stream_k(0))
    |                                                                  ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

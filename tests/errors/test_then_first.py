@@ -18,7 +18,7 @@ def test_then_first(refused: Callable[..., Any]) -> None:
         "then-first",
         "then(relu)",
         """\
-DecompositionError[then-first]: then() comes behind the epilog that would apply its ops
+DecompositionError[then-first]: then() stands after the epilog that would apply its ops
   --> test_then_first.py:12:63
 12 |     return matmul(64, 64, 64).tile(32, 32).to(Block).epilog().then(relu)
    |                                                               ^^^^^^^^^^

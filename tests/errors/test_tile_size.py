@@ -18,7 +18,7 @@ def test_tile_size(refused: Callable[..., Any]) -> None:
         "tile-extent",
         "tile(32, 0)",
         """\
-DecompositionError[tile-extent]: a tile of 0 along N holds nothing
+DecompositionError[tile-extent]: a tile of 0 elements along N is empty
   --> test_tile_size.py:12:31
 12 |     return matmul(64, 64, 64).tile(32, 0)
    |                               ^^^^^^^^^^^

@@ -57,7 +57,7 @@ def test_bank_conflicts_underline_the_move_and_say_the_degree() -> None:
     found = only(facts(simt.listing2(matmul(512, 512, 512)), HOPPER), "bank-conflicts")
     assert found.severity == "warning"
     assert found.message.startswith(
-        "copy.4B.SH.RF reads a_sh by 8 wavefronts a request, not 1: bank conflicts of degree 8"
+        "copy.4B.SH.RF reads a_sh with bank conflicts: each request takes 8 wavefronts; 1 would be enough"
     )
     assert found.fix.startswith("load a_sh with .pad(n) or .swizzle(...)")
     assert found.link is not None
@@ -68,7 +68,7 @@ def test_uncoalesced_stores_point_at_the_epilog() -> None:
     found = only(facts(simt.listing2(matmul(512, 512, 512)), HOPPER), "uncoalesced")
     assert found.link is not None
     assert found.link.underlined.startswith("epilog(")
-    assert "32 sectors a request, not 16" in found.message
+    assert "each request touches 32 sectors; 16 would be enough" in found.message
     assert "through_shared" in found.fix
 
 

@@ -49,7 +49,7 @@ def test_codes_without_an_example_say_where_they_are_raised() -> None:
 
 
 def test_a_message_that_a_name_stands_for_is_found() -> None:
-    assert "which nobody wrote" in why("uninitialised-read").title
+    assert "which no thread wrote" in why("uninitialised-read").title
     assert not any("(" in name for entry in catalogue() for name in re.findall(r"\{([^}]*)\}", entry.title))
 
 
@@ -64,7 +64,7 @@ def test_a_whole_error_may_be_asked_about() -> None:
 def test_an_unknown_code_names_its_neighbours() -> None:
     with pytest.raises(FireironError) as caught:
         why("level-nest")
-    assert (caught.value.code, caught.value.fix) == ("unknown-code", "perhaps level-nests")
+    assert (caught.value.code, caught.value.fix) == ("unknown-code", "perhaps level-nests, level-units")
 
 
 def test_the_command_prints_an_entry(capsys: pytest.CaptureFixture[str]) -> None:

@@ -202,7 +202,7 @@ def test_a_microkernel_that_adds_to_what_nobody_wrote() -> None:
     with pytest.raises(SimulationError) as caught:
         tiled.done(SUMS).simulate(ones, ones)
     assert caught.value.code == "uninitialised-read"
-    assert "thread 0 of block 0 reads C[0, 0], which nobody wrote" in caught.value.message
+    assert "thread 0 of block 0 reads C[0, 0], which no thread wrote" in caught.value.message
     assert (tiled.done(PRODUCT).simulate(ones, ones).out == 16).all()
 
 

@@ -336,7 +336,7 @@ def test_register_read_before_its_load(k: Names) -> None:
     c, r = k.gl("C", (32,), "output"), k.rf("r", 2)
     kernel = k.kernel(k.fill(k.at(r, 0)), k.region("Move C", k.move(k.at(r, 1), k.at(c, k.thread)), path="store"))
     error = refused(
-        kernel, {"C": zeros(32)}, "uninitialised-read", "thread 0 of block 0 reads r[1], which nobody wrote"
+        kernel, {"C": zeros(32)}, "uninitialised-read", "thread 0 of block 0 reads r[1], which no thread wrote"
     )
     assert error.path == "store"
 

@@ -380,7 +380,7 @@ def test_operands_of_a_product(product: Any) -> None:
     product(True, drop=("fence",)).refused("missing-wgmma-fence", "thread 0 of block 0 uses x[0]")
     product(drop=("commit",)).refused("not-arrived", "reads acc[0]", "its group was not committed")
     product(drop=("wait",)).refused("not-arrived", "reads acc[0], which an asynchronous instruction still uses")
-    product(accumulate=None).refused("uninitialised-read", "uses acc[0], which nobody wrote")
+    product(accumulate=None).refused("uninitialised-read", "uses acc[0], which no thread wrote")
     product(active=64).refused(
         "divergent-call", "a Warpgroup of 128 threads", "thread 64 of block 0 does not take part"
     )

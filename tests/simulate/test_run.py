@@ -320,7 +320,7 @@ def test_shuffle_needs_only_the_source_lane(k: Any) -> None:
     out = np.zeros(32, np.float32)
     simulate(body(0), {"C": out})
     assert (out == 4).all()
-    with pytest.raises(SimulationError, match=r"thread 1 of block 0 reads r\[0\], which nobody wrote") as caught:
+    with pytest.raises(SimulationError, match=r"thread 1 of block 0 reads r\[0\], which no thread wrote") as caught:
         simulate(body(1), {"C": out})
     assert caught.value.code == "uninitialised-read"
     with pytest.raises(SimulationError) as caught:

@@ -230,5 +230,5 @@ def _failed(reference: str, error: Exception) -> UsageError:
     if isinstance(error, SyntaxError):
         at = f" at {error.filename}:{error.lineno}"
     return UsageError(
-        "schedule-failed", f"{reference} fails with {type(error).__name__}: {error}{at}", fix="mend the function"
+        "schedule-failed", f"{reference} fails with {type(error).__name__}: {error}{at}", fix="correct the function"
     )

@@ -287,7 +287,7 @@ class Ownership:
             "ownership-conflict",
             f"{user} lets thread {thread} touch element {self._coordinate(key)} of {name}, "
             f"which {self.owner} gives to another thread",
-            fix="descend the Move by conform() or own(Thread), or convert by a Move through shared memory",
+            fix="move it by conform() or own(Thread), or convert by a Move through shared memory",
             other=self.link,
         )
 
@@ -302,7 +302,7 @@ class Ownership:
         return DecompositionError(
             "ownership-conflict",
             f"{user} visits the registers of {name} in an order that {self.owner} does not give to all threads alike",
-            fix="descend the Move by conform() or own(Thread)",
+            fix="move it by conform() or own(Thread)",
             other=self.link,
         )
 

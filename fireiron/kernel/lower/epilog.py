@@ -117,7 +117,7 @@ def initialise(state: State, context: Context) -> Body:
     if state.level.size != 1:
         raise DecompositionError(
             "init-level",
-            f"C accumulates in {window.storage.memory} over a split at level {state.level}: no thread owns its zeroes",
+            f"C accumulates in {window.storage.memory} over a split at level {state.level}: no thread holds its zeros",
             fix="accumulate in registers by .epilog(...) above the split, or split below .to(Thread)",
         )
     body: Body = ()

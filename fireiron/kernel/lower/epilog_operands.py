@@ -42,7 +42,8 @@ def lower_early(
     if held.partials or context.stream is not None:
         raise DecompositionError(
             "epilog-early",
-            f"{named} would come before the products, and of the units that share a tile's sums only some run the ops",
+            f"early= loads {named} before the products, but only some of the units that share a tile's sums "
+            "run the ops",
             fix="drop early=, or let one unit compute each tile: without parallel(...) and stream_k()",
         )
     for tensor in link.tensors:  # parameters keep the order of the ops, whichever of them come early

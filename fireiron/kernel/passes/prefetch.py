@@ -107,7 +107,7 @@ def first_lines(link: Split, load: Body, context: Context) -> Body:
     if any(isinstance(s, FindGroup) for s in walk(load)):
         raise DecompositionError(
             "role-prefetch",
-            f"prefetch={chunks}: which rows a block's first chunk has is known once its group is found",
+            f"prefetch={chunks}: the rows of a block's first chunk are not known before its group is found",
             fix="drop prefetch= for products in groups",
             link=link.link,
         )
