@@ -431,3 +431,17 @@ def test_bash_completes(tmp_path: Path, call: Callable[..., tuple[int, str, str]
     env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(["bash", "-c", f"{script}\n{asks}"], env=env, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("simt.sgemm\n", "")
+
+
+def test_programs_of_a_presets_file_are_presets(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", "rows.layernorm", "--m", "8", "--n", "100", "--dtype", "f16", "--warps", "2", "--json"]
+    assert main(words) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["right"]
+    assert told["spec"].startswith("Program(8, 100)")
+    assert main(["emit", "rows.group_norm"]) == 0
+    assert 'extern "C" __global__' in capsys.readouterr().out
+    assert main(["list"]) == 0
+    listed = capsys.readouterr().out
+    assert "rows.softmax" in listed
+    assert "rows.row\n" not in listed

@@ -20,9 +20,12 @@ import attrs
 from fireiron.base.errors import FireironError, UsageError
 from fireiron.front.cli.keywords import Keyword, keywords
 from fireiron.front.cli.problem import DEFAULT_SHAPE, Problem
+from fireiron.front.program import Function
 from fireiron.front.verbs import Verbs
+from fireiron.language.tensor import tensor
 
 PRESETS = "fireiron.schedules"
+LINES, FEW_LINES, COLUMNS = 64, 4, 256  # of a program's arrays by default; of three dims or more, few lines
 PACKAGE = str(Path(__file__).parents[2])
 
 
@@ -64,6 +67,10 @@ class Target:
         Raises:
             FireironError: as the links do. UsageError: `fixed-spec`, `schedule-failed`, `not-a-schedule`.
         """
+        own = {keyword.name for keyword in self.keywords} - {*values}
+        if not self.takes_spec:  # what a spec's option says may be a keyword of a preset without one: --dtype
+            given = {name: x for name, x in attrs.asdict(problem).items() if x is not None and name in own}
+            values, problem = {**values, **given}, attrs.evolve(problem, **dict.fromkeys(given))
         if not self.takes_spec and problem.said:
             raise UsageError(
                 "fixed-spec",
@@ -135,6 +142,7 @@ def presets() -> tuple[Target, ...]:
             module = import_module(f"{PRESETS}.{entry.name}")
             own = [(name, f) for name, f in _functions(module) if _schedules(f) or _has_a_spec(f)]
             found += (_target(f"{entry.name}.{name}", function) for name, function in own)
+            found += (_target(f"{entry.name}.{name}", function) for name, function in _programs(module))
     return tuple(found)
 
 
@@ -148,7 +156,47 @@ def _functions(module: ModuleType) -> list[tuple[str, Callable[..., Any]]]:
 
 
 def _schedules(function: Callable[..., Any]) -> bool:
-    return _takes_spec(function) and "Chain" in str(inspect.signature(function).return_annotation)
+    return _takes_spec(function) and "Chain" in str(inspect.signature(function).return_annotation) and (
+        not _takes_program(function)
+    )  # fmt: skip
+
+
+def _takes_program(function: Callable[..., Any]) -> bool:
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    return first is not None and "ProgramChain" in str(first.annotation)
+
+
+def _programs(module: ModuleType) -> list[tuple[str, Callable[..., Any]]]:
+    """List a module's programs, each scheduled by the module's function that schedules programs."""
+    by = next((f for _, f in _functions(module) if _takes_program(f)), None)
+    own = [(name, value) for name, value in vars(module).items() if isinstance(value, Function)]
+    return [(name, _scheduled(program, by)) for name, program in own] if by is not None else []
+
+
+def _scheduled(program: Function, by: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a preset of a program: its keywords are the extents of the dims, one element type, and the schedule's."""
+    dims = dict.fromkeys(dim for names in program.dims.values() for dim in names.split())
+    lines = LINES if len(dims) <= 2 else FEW_LINES
+    extents = {**dict.fromkeys(dims, lines), list(dims)[-1]: COLUMNS}
+
+    def made(dtype: str = "f32", **values: Any) -> Any:
+        sizes = {dim: values.pop(dim, extent) for dim, extent in extents.items()}
+        arrays: dict[str, Any] = {
+            name: tensor(*(sizes[dim] for dim in names.split()), dtype=dtype, name=name)
+            for name, names in program.dims.items()
+        }
+        return by(program(**arrays), **values)
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    schedules = list(inspect.signature(by).parameters.values())[1:]
+    parameters = [inspect.Parameter(dim, keyword, default=n, annotation=int) for dim, n in extents.items()]
+    parameters.append(inspect.Parameter("dtype", keyword, default="f32", annotation=str))
+    parameters += [parameter.replace(kind=keyword) for parameter in schedules if parameter.name not in extents]
+    made.__signature__ = inspect.Signature(parameters, return_annotation="ProgramChain")  # pyright: ignore
+    made.__name__, made.__module__ = program.name, program.function.__module__
+    made.__doc__ = program.function.__doc__
+    made.__annotations__ = {p.name: p.annotation for p in parameters if isinstance(p.annotation, type)}
+    return made
 
 
 def _takes_spec(function: Callable[..., Any]) -> bool:
