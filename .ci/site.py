@@ -47,6 +47,7 @@ TOPICS = {
     "Best schedules": ("front.best", "tune.space", "algebra.arch", "algebra.machine"),
     "Errors": ("base.errors",),
 }  # fmt: skip
+MORE = "More"
 # Public things that are no names of the package itself.
 BESIDE = {
     "Best schedules": ("tune.search:tune",),
@@ -120,22 +121,18 @@ def entry(name: str, value: Any) -> list[str]:
 
 
 def public() -> dict[str, dict[str, Any]]:
-    """List the public names by topic.
-
-    Raises:
-        KeyError: of a module whose names no topic has.
-    """
+    """List the public names by topic; those of a module that no topic names are `More`."""
     topic_of = {f"fireiron.{module}": topic for topic, modules in TOPICS.items() for module in modules}
-    found: dict[str, dict[str, Any]] = {topic: {} for topic in (*TOPICS, *BESIDE)}
+    found: dict[str, dict[str, Any]] = {topic: {} for topic in (*TOPICS, *BESIDE, MORE)}
     for name in fireiron.__all__:
         value = getattr(fireiron, name)
         module = getattr(value, "__module__", None) or type(value).__module__
         if module.startswith("fireiron"):  # type aliases say what they are where they are used
-            found[topic_of[module]][name] = value
+            found[topic_of.get(module, MORE)][name] = value
     for topic, words in BESIDE.items():
         for module, name in (word.split(":") for word in words):
             found[topic][name] = getattr(importlib.import_module(f"fireiron.{module}"), name)
-    return found
+    return {topic: names for topic, names in found.items() if names}
 
 
 def presets() -> str:
@@ -180,8 +177,8 @@ def write(folder: Path) -> list[Any]:
         put(f"{path.stem}.md", notebook(path, folder)) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
     ]
     entries = catalogue()
-    topics = {topic: f"api/{topic.lower().replace(' ', '_')}.md" for topic in (*TOPICS, *BESIDE)}
     found = public()
+    topics = {topic: f"api/{topic.lower().replace(' ', '_')}.md" for topic in found}
     known = {e.code: f"codes.md#{reference.anchor(e.code)}" for e in entries}
     for topic, names in found.items():
         file = Path(topics[topic]).name
@@ -194,11 +191,14 @@ def write(folder: Path) -> list[Any]:
         put(topics[topic], reference.linked(text, known, Path(topics[topic]).name))
     put("api/presets.md", reference.linked(presets(), known, "presets.md"))
     put("api/codes.md", reference.errors(entries))
+    use = tuple(f"{stem}.md" for stem in USE)
+    placed = {"index.md", *(f"{stem}.md" for stem in LEARN), *use, *notebooks, *MOVED.values()}
+    more = tuple(sorted(name for name in titles if "/" not in name and name not in placed))
     learn = (*notebooks, *(f"{stem}.md" for stem in LEARN))
     last = ("contributing.md", "architecture.md", "changelog.md", "results.md", "license.md")
     sections = {
         "Learn": learn,
-        "Use": tuple(f"{stem}.md" for stem in USE),
+        "Use": (*use, *more),
         "API": (*topics.values(), "api/presets.md", "api/codes.md"),
         "Develop": last,
     }
