@@ -1,4 +1,4 @@
-"""Tables of results: for the terminal, and as Markdown for the README."""
+"""Tables of results: for the terminal, and as Markdown for pages."""
 
 from __future__ import annotations
 

@@ -52,8 +52,8 @@ class Plan:
         early: load whole operands of ops before the products, where registers hold them.
         keep: the operand of the product as it is scheduled (behind swap(), if any) that the L2 cache is asked to keep,
             `evict_last`, while the other passes through it, `evict_first`; "" asks nothing.
-        prefetch: chunks, a block's first ones, that the threads that compute ask the L2 cache for. Of 0 to 3, one was
-            fastest with cold operands; the README has the times.
+        prefetch: number of a block's first chunks that the computing threads prefetch into the L2 cache. Of 0 to 3, one
+            was fastest with cold operands; notebooks/numbers.md has the times.
 
     Raises:
         FireironError: `plan-keep`, `plan-sizes`.

@@ -314,8 +314,8 @@ class TileRefinements(Chain):
         """Launch as many units as run at once, and let each loop over tiles.
 
         Args:
-            order: in which they are counted, as in `layout`; None keeps what stands.
-            share: stream_k() gives the units equal parts of all tiles' chunks of K; None whole tiles.
+            order: of the tiles, as in `layout`; None keeps the present one.
+            share: stream_k() gives each unit an equal share of the K chunks of all tiles; None gives whole tiles.
 
         Raises:
             DecompositionError: `persistent-level` where the tiles do not go to the grid's blocks or clusters;
@@ -329,7 +329,7 @@ class TileRefinements(Chain):
         return self._refine(persistent=True, order=link.order if order is None else order, share=share, link=here())
 
     def dependent(self: T_) -> T_:
-        """Let the kernel begin while the launch before it in the stream still ends (programmatic dependent launch).
+        """Let the kernel begin before the previous launch in the stream has ended (programmatic dependent launch).
 
         Raises:
             DecompositionError: `dependent-level` where the tiles do not go to the grid's blocks or clusters; `arch`.
@@ -340,7 +340,7 @@ class TileRefinements(Chain):
     def staggered(self: T_, units: int) -> T_:
         """Let units take whole tiles of the persistent loop in turn (ping-pong).
 
-        Main loops follow each other, and one unit's epilogue runs under another's math.
+        The main loop of one unit runs during the epilogue of another.
 
         Args:
             units: of the level that the tile goes to; each takes one trip in so many.
@@ -361,8 +361,8 @@ class SplitRefinements(Chain):
         """Unroll the loop over chunks.
 
         Args:
-            chunks: how many stand together in a trip of the loop that is left, None for all. As many as a pipeline has
-                stages make the numbers of ring slots constants.
+            chunks: number of chunks in one trip of the loop, None for all. With as many chunks as the pipeline has
+                stages, ring slots are constants.
 
         Raises:
             DecompositionError: `unroll-chunks`; `parallel-pipeline` where units take the chunks, and no loop does.
@@ -380,11 +380,11 @@ class SplitRefinements(Chain):
         return self._loops(together=chunks)
 
     def parallel(self: S_, level: Level, reduce: Reduction | None = None) -> S_:
-        """Give the chunks to units of a level at once; after the main loop, before epilog's ops, their sums become one.
+        """Give the chunks to units of a level, which compute at the same time; epilog's ops follow their sum.
 
         Args:
             level: Block: as many blocks share each tile of C (split-K); inside the block Warpgroup, Warp or
-                `Group(Warp, n)`, whose units then share what loads above this split bring.
+                `Group(Warp, n)`, whose units share the buffers of the loads above this split.
             reduce: in_order() by default: the same bits in every run; by_atomics(), of blocks, in the order of arrival;
                 by_tma(), of blocks, which add to C (beta=1) by bulk stores; by_cluster(), of up to 8, through their SH.
 
@@ -420,7 +420,7 @@ class SplitRefinements(Chain):
     def pipeline(self: S_, stages: int, inflight: int = 0, drain: bool = False) -> S_:
         """Let the loads below run `stages - 1` chunks ahead, in as many ring slots.
 
-        A pipeline of registers inside one of shared memory flows: at the end of a chunk it loads from the next.
+        A pipeline of registers inside one of shared memory loads a chunk's first fragments during the chunk before.
 
         Args:
             stages: ring slots, 64 at most.
@@ -439,7 +439,7 @@ class SplitRefinements(Chain):
         Args:
             producers: warpgroups that load.
             registers: budgets of a thread that loads, and of one that computes; multiples of 8 from 24 to 256.
-            prefetch: of a block's chunks, the first ones that those who compute ask the L2 cache for, on entry.
+            prefetch: number of a block's first chunks that the computing threads prefetch into the L2 cache on entry.
 
         Raises:
             DecompositionError: `role-registers`, `role-prefetch`.

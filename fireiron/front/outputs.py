@@ -145,7 +145,7 @@ def settled(ops: Iterable[Op | Beside], kind: DType) -> tuple[Op | Beside, ...]:
 
 
 def given(tensor: Tensor, spec: MatMul) -> Tensor:
-    """Turn a tensor of a swapped product back as its author knows it, or the other way round."""
+    """Transpose a tensor of a swapped product to the orientation that the caller passes, or back."""
     return tensor.transposed if spec.swapped else tensor
 
 

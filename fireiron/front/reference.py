@@ -191,7 +191,7 @@ def _matmul(
     results: dict[str, Bounded] = {}
     beside = {o.tensor.name for o in epilog.outputs if o.apart}
     for value, (tensor, store) in zip(epilog.values, stores, strict=True):
-        # Operands of ops are as their author knows them.
+        # Operands of ops have the orientation that the caller passes.
         tensors = (read(t) for t in value.tensors)
         made = broadcast(_given(evaluate(value.tree, (_given(total, spec), *tensors), numbers), spec), shape)
         total = total if tensor.name in beside else made
@@ -230,7 +230,7 @@ def _folded(x: Bounded, width: int | None, op: str, kind: DType) -> Bounded:
 
 
 def _given(x: Bounded, spec: MatMul) -> Bounded:
-    """Turn an array of a swapped product as its author knows it, or back."""
+    """Transpose an array of a swapped product to the orientation that the caller passes, or back."""
     return transposed(x) if spec.swapped else x
 
 
@@ -291,7 +291,7 @@ def _grouped(
     read = functools.cache(read)
     epilog = next((link for link in links if isinstance(link, Epilog)), None)
     beside = () if epilog is None else epilog.outputs
-    # What is folded to one value a row, and what ops read, is as its author knows it; the rest lies as C does.
+    # Row folds and operands of ops have the orientation that the caller passes; the rest is oriented as C is.
     turned = (spec.A, spec.B, spec.C, *(o.tensor for o in beside if o.rows is None))
     written = (spec.C, *(o.tensor for o in beside))
     found = {t.name: Bounded(np.array(read(t).value), np.array(read(t).error)) for t in written}

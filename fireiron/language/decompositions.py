@@ -386,7 +386,7 @@ class Each:
         chains: the links of each layer, or of each stack of equal ones.
         store: the links of the Move that brings the last result to Y.
         hold: the load that brought X on chip: results of other widths are laid out as it says.
-        prefetch: whether a persistent block asks the L2 cache for its next rows of X before it stores these.
+        prefetch: whether a persistent block prefetches its next rows of X into the L2 cache before it stores these.
     """
 
     chains: tuple[tuple[Decomposition, ...], ...]

@@ -116,7 +116,7 @@ class Context:
         zeroed: accumulators that their first MatMul takes for zero, so that nothing initialises them.
         ways: blocks that share each tile of C, which they split K for; this block is number `way` of those for number
             `tile` of `tiles`.
-        joined: of these, the blocks that are a cluster of their own; they are not counted as ways.
+        joined: number of blocks in a cluster that share one tile's K (1 if none). Not included in `ways`.
         trip: how many trips of the persistent loop came before this one.
         following: of persistent units, whether another tile comes, and what the names of this one's place are there.
         barriers: mbarriers beside those of rings.
@@ -235,7 +235,7 @@ class State:
         begun: under which condition an earlier chunk of K was already accumulated.
         reach: the dimension of which each group has an extent of its own, with the bounds that its tiles left.
         ring: slots of the buffers right below, and which of them this trip takes.
-        whole: by role, where in its tensor an operand's tile lies, of those that ops are still to be applied to.
+        whole: for each operand with a pending prolog, its window in the original tensor.
         output: where in C the tile lies that the accumulators around this place stand for.
         ops: what the Move that is lowered makes of each element.
         products: the parts (A, B, C) of the products that the residual's loops compute together.

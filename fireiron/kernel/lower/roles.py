@@ -151,7 +151,7 @@ def _opened(load: Load, link: Split, state: State, cursor: Cursor, context: Cont
 
 
 def _slots(link: Split, loads: list[Load], state: State, context: Context) -> tuple[Ring | None, State]:
-    """Find the ring that a loop over K goes on in, and let its operands lie there.
+    """Return the ring of an earlier K loop that this loop can continue to use, or None, and place its operands there.
 
     Several products go through one split, and through one ring; layers, each with a split of its own, where slots fit.
 
