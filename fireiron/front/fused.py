@@ -135,7 +135,7 @@ def _prepared(
         )
     dense = (columns, 1) if flat else (rows * columns, columns, 1)
     made = [
-        written[i].tensor if outs else Tensor(_out(i), (*outer, rows, columns), _result(i, value, acc, kind), dense)
+        written[i].tensor if outs else Tensor(_out(i), (*outer, rows, columns), result_type(i, value, acc, kind), dense)
         for i, value in enumerate(values or (None,))
     ]
     spec = MatMul(left.tensor, right.tensor, made[0])
@@ -158,7 +158,7 @@ def _out(number: int) -> str:
     return "out" if not number else f"out{number}"
 
 
-def _result(number: int, value: Value | None, acc: DType, kind: DType) -> DType:
+def result_type(number: int, value: Value | None, acc: DType, kind: DType) -> DType:
     """Choose an output's type: a further one's is the type that the epilog converts it to, if it does."""
     cast_to_other = number and value is not None and value.dtype != acc
     return value.dtype if cast_to_other and value is not None else default_result(kind)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -20,8 +21,12 @@ from fireiron.language.programs import Layers
 from fireiron.language.specs import Task
 from fireiron.simulate import Report, simulate
 
+if TYPE_CHECKING:
+    from fireiron.front.comparison import Comparison
+    from fireiron.front.verbs import Verbs
 
-@attrs.frozen(eq=False, repr=False)
+
+@attrs.frozen(eq=False, repr=False, slots=False)
 class Simulation:
     """Hold what a simulation gave.
 
@@ -29,14 +34,25 @@ class Simulation:
         out: the array written, a tuple of them where there are several.
         report: traffic, conflicts, barriers, findings.
         arrays: all arrays by name.
+        verify: compares the outputs with a reference in higher precision; None where nothing says what is right.
     """
 
     out: Any
     report: Report
     arrays: dict[str, Any]
+    verify: Callable[[], Comparison] | None = None
+
+    @cached_property
+    def comparison(self) -> Comparison | None:
+        """Compare what was written with NumPy in f64, from the arrays as they are when this is first asked for."""
+        return None if self.verify is None else self.verify()
+
+    def __str__(self) -> str:
+        words = f"{self.report.blocks} of {self.report.grid} blocks, {self.report.barriers} barriers"
+        return words if self.comparison is None else f"{words}; {self.comparison.word}: {self.comparison}"
 
     def __repr__(self) -> str:
-        return f"<Simulation of {self.report.blocks} of {self.report.grid} blocks: {self.report.barriers} barriers>"
+        return f"<Simulation of {self}>"
 
 
 def random_arrays(
@@ -93,8 +109,20 @@ def simulate_schedule(
     scalars: Mapping[str, Any],
     launched: int | None = None,
     each: Callable[[int, int], None] | None = None,
+    schedule: Verbs | None = None,
 ) -> Simulation:
     """Bind arguments as a call does, and run on the simulator.
+
+    Args:
+        kernel: what runs.
+        inputs: arrays; random ones where there are none.
+        out: arrays to write.
+        blocks: how many, or which.
+        track: whether to look for races.
+        scalars: sizes and numbers by name.
+        launched: blocks of a persistent kernel.
+        each: as the simulator takes it.
+        schedule: what the kernel was lowered from, for the comparison.
 
     Raises:
         CallError: as a call does. SimulationError: what was found.
@@ -122,6 +150,19 @@ def simulate_schedule(
         arrays = random_arrays(interface, sizes, given=described)
         arrays |= {p.name: described[p.name].owner for p in interface.inputs}
         arrays |= {p.name: a for p, a in zip(interface.outputs, outs, strict=False)}
+    before = {} if schedule is None else {p.name: arrays[p.name].copy() for p in interface.outputs}
     report = simulate(kernel, arrays, sizes, numbers, blocks, track, launched, each)
     written = tuple(arrays[p.name] for p in interface.outputs)
-    return Simulation(written[0] if len(written) == 1 else written, report, arrays)
+
+    def verify() -> Comparison:
+        from fireiron.front.reference import references
+        from fireiron.front.verification import Data, held
+
+        assert schedule is not None
+        data = Data("random", interface, sizes, numbers, arrays, before)
+        wanted = references(schedule, {**arrays, **before}, {**sizes, **numbers}, drawn=not inputs)
+        return held(schedule, data, wanted, report.blocks < report.grid)
+
+    return Simulation(
+        written[0] if len(written) == 1 else written, report, arrays, None if schedule is None else verify
+    )

@@ -122,6 +122,8 @@ class Verbs(Chain):
     ) -> Simulation:
         """Run the schedule on the NumPy simulator, with races, bad addresses and missing values found.
 
+        Printed, the result says how it compares with NumPy in f64; `.comparison` has that as data.
+
         Args:
             inputs: NumPy arrays in the spec's order, then epilogue operands; random ones where none are given.
             out: array to write.
@@ -138,7 +140,7 @@ class Verbs(Chain):
 
         self._closed("simulate")
         try:
-            return simulate_schedule(self.lowered(), inputs, out, blocks, track, scalars, launched)
+            return simulate_schedule(self.lowered(), inputs, out, blocks, track, scalars, launched, schedule=self)
         except (CallError, UsageError) as error:
             raise error.located(here()) from None
 

@@ -70,3 +70,23 @@ def test_progress_counts_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     with host.watched(kernel, {}) as each:
         assert each is not None
         each(1, 4)
+
+
+def test_a_simulation_compares_its_result_with_numpy() -> None:
+    schedule = simt.listing2(matmul(48, 40, 16), 32, 32)
+    found = schedule.simulate()
+    assert found.comparison is not None
+    assert (found.comparison.passed, found.comparison.total) == (True, 48 * 40)
+    assert "elements within bounds" in repr(found)
+    a, b, c = (np.ones(shape, np.float32) for shape in ((48, 16), (16, 40), (48, 40)))
+    right = schedule.simulate(a, b, out=c)
+    assert right.comparison is not None
+    assert right.comparison.word == "right"
+    part = schedule.simulate(a, b, blocks=1)
+    assert part.comparison is not None
+    assert (part.comparison.passed, part.comparison.compared) == (True, 32 * 32)
+    wrong = schedule.simulate(a, b)
+    wrong.out[3, 4] += 1
+    assert wrong.comparison is not None
+    assert (wrong.comparison.wrong, wrong.comparison.worst) == (1, (3, 4))
+    assert "wrong" in str(wrong)

@@ -1,0 +1,68 @@
+"""Products with epilogs for JAX: jit traces them as a callback, which runs on NumPy's view of the arrays.
+
+On the CPU the callback simulates. On a GPU its arrays go through host memory: there is no XLA custom call yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from fireiron.algebra.dtypes import default_accumulator
+from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.base.errors import CallError
+from fireiron.front import best
+from fireiron.front.fused import expressions_of, result_type
+from fireiron.jit.kernel import as_tuple
+from fireiron.language.storage_order import letters
+from fireiron.language.tensor import Tensor
+
+jax: Any = import_module("jax")
+
+
+def gemm(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    epilog: Callable[..., Any] | None = None,
+    layout: str = "NN",
+    dtype: str | None = None,
+    **operands: Any,
+) -> Any:
+    """Multiply arrays of JAX as `fireiron.gemm` does, also under `jax.jit` and `jax.vmap`. It has no gradient.
+
+    Args:
+        a, b: arrays.
+        epilog: as `fireiron.gemm` takes it.
+        layout: as `fireiron.gemm` takes it.
+        dtype: the name of an element type, where the arrays do not say it: `"tf32"`.
+        operands: what the epilog reads: arrays, and numbers.
+
+    Raises:
+        CallError: `wrong-shape`, `bad-epilog`.
+    """
+    stored = letters(layout)
+    a = a.swapaxes(-1, -2) if stored[1] == "T" else a
+    b = b.swapaxes(-1, -2) if stored[0] == "T" else b
+    if min(a.ndim, b.ndim) < 2 or a.shape[-1] != b.shape[-2]:
+        raise CallError("wrong-shape", f"a has the shape {a.shape} and b {b.shape}", fix="give them one K")
+    arrays = {name: x.reshape(x.shape or (1,)) for name, x in operands.items() if hasattr(x, "shape")}
+    numbers = {name: x for name, x in operands.items() if name not in arrays}
+    kind = find_dtype(a.dtype.name if dtype is None else dtype)
+    acc = default_accumulator(kind)
+    places = {name: Tensor(name, (1,), acc, (0,)) for name in arrays}
+    values = expressions_of(epilog, acc, places, numbers, {name: name for name in numbers})
+    shape = (*a.shape[:-1], b.shape[-1])
+    kinds = [result_type(i, value, acc, kind).numpy for i, value in enumerate(values or (None,))]
+
+    def run(a: Any, b: Any, *given: Any) -> tuple[Any, ...]:
+        named = dict(zip(arrays, map(np.asarray, given), strict=True))
+        return as_tuple(best.gemm(np.asarray(a), np.asarray(b), epilog=epilog, dtype=dtype, **named, **numbers))
+
+    shapes = tuple(jax.ShapeDtypeStruct(shape, one) for one in kinds)
+    made = jax.pure_callback(run, shapes, a, b, *arrays.values(), vmap_method="sequential")
+    return made[0] if len(made) == 1 else tuple(made)
