@@ -7,9 +7,9 @@ default:
 setup:
     pip install -e ".[test,docs]"
 
-# Errors, language, golden files: about a minute.
+# Errors, language, layouts, emitted CUDA, layers: about a minute.
 quick:
-    pytest -q tests/errors tests/language tests/golden tests/test_golden.py
+    pytest -q tests/errors tests/language tests/algebra tests/base tests/cuda tests/test_layers.py
 
 # All tests that need no GPU.
 test:
