@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from fireiron.algebra.expr import Index, ceil_div, simplest
 from fireiron.base.errors import DecompositionError
 from fireiron.check.limits import MAX_CLUSTER
-from fireiron.language.decompositions import ByCluster, Decomposition, InOrder, Reduction, Results, Split, Tile
-from fireiron.language.levels import Block, Kernel, Level, Memory
+from fireiron.language.decompositions import ByCluster, Decomposition, InOrder, Load, Reduction, Results, Split, Tile
+from fireiron.language.levels import SH, Block, Kernel, Level, Memory
 from fireiron.language.maps import box_of_tile
 from fireiron.language.online import online as as_one_loop
 from fireiron.language.residual import Residual
@@ -121,6 +121,33 @@ def step(program: Program, name: str) -> Step:
             fix="steps: " + ", ".join(s.name for s in program.steps),
         )
     return found
+
+
+def placed(residual: Residual, links: Sequence[Decomposition], step: Step, memory: Memory) -> None:
+    """Refuse results in memories where none can lie, and those of folds.
+
+    Raises:
+        DecompositionError: `load-memory`, `already-there`, `load-step`, `load-level`.
+    """
+    (out,) = step.outs[:1]
+    if memory.registers:
+        raise DecompositionError(
+            "already-there", f"threads compute {out.name}: it lies in registers already", fix="drop this load"
+        )
+    if memory != SH:
+        raise DecompositionError("load-memory", f"{out.name} cannot be kept in {memory}", fix="load to SH")
+    if step.fold is not None:
+        raise DecompositionError(
+            "load-step",
+            f"step {step.name} folds {', '.join(d.name for d in step.over)}, and its value lies in registers",
+            fix='name what is computed of it, (...).named("p"), and load that',
+        )
+    if residual.level.name == Kernel.name:
+        raise DecompositionError(
+            "load-level", f"no block owns a buffer for {out.name} at level Kernel", fix="tile to Block above this link"
+        )
+    if any(isinstance(link, Load) and link.role == out.name for link in links):
+        raise DecompositionError("already-there", f"{out.name} lies in SH already", fix="drop this load")
 
 
 def readable(program: Program, residual: Residual, operand: Tensor | str) -> None:

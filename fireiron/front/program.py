@@ -23,15 +23,16 @@ from fireiron.language.decompositions import (
     Decomposition,
     EachStep,
     InOrder,
+    Load,
     Reduction,
     Results,
     Split,
     StepLinks,
     Tile,
 )
-from fireiron.language.levels import GL, RF, Level, Memory
+from fireiron.language.levels import GL, RF, SH, Level, Memory
 from fireiron.language.online import as_lowered
-from fireiron.language.residual import Residual, move_of, named_reads, start
+from fireiron.language.residual import Operand, Residual, move_of, named_reads, start
 from fireiron.language.specs import task_of
 from fireiron.language.tensor import Tensor
 from fireiron.language.trace import traced
@@ -91,7 +92,8 @@ class ProgramChain(Verbs, Chain):
         """Move a tensor to another memory by a chain of its own.
 
         Args:
-            operand: an input, or its name.
+            operand: an input, or its name; or the name of a step that threads compute below, whose result then lies
+                in SH where it is read.
             memory: SH or RF.
             strategy: how, a function from a Move to a finished Move; vector() or conform() by default. A load to
                 registers by vector() says which thread computes which point.
@@ -99,10 +101,31 @@ class ProgramChain(Verbs, Chain):
 
         Raises:
             DecompositionError: `unknown-operand`, `already-there`, `load-memory`, `load-output`, `load-level`,
-                `unfinished-move`, `map-box` where a tile's part of the operand has no fixed size.
+                `load-step`, `unfinished-move`, `map-box` where a tile's part of the operand has no fixed size.
         """
+        step = self._maker(operand)
+        if step is not None and not any(out.memory == GL for out in step.outs):
+            return self._as(LoadedProgram, self._placed_link(step, memory, strategy))
         self._check(program_rules.readable, self.computed, self.residual, operand)
         return self._as(LoadedProgram, self._load_link(operand, memory, strategy, dtype))
+
+    def _maker(self, operand: Tensor | str) -> steps.Step | None:
+        """Find the step that makes a tensor between steps, None for an input."""
+        name = operand if isinstance(operand, str) else operand.name
+        if any(t.name == name for t in self.computed.inputs):
+            return None
+        found = as_lowered(self.computed, self.links).steps
+        return next((s for s in found if any(out.name == name for out in s.outs)), None)
+
+    def _placed_link(self, step: steps.Step, memory: Memory, strategy: Strategy | None) -> Load:
+        """Let a step's result lie in shared memory: what brings it there from the registers of its threads."""
+        self._check(rules.still_open, self.residual, "load")
+        self._check(program_rules.placed, self.residual, self.links, step, memory)
+        (out,) = step.outs
+        given = Operand(out.name, out.tensor, RF, out.dtype, tuple(d.name for d in out.dims))
+        around = attrs.evolve(self.residual, operands=(*self.residual.operands, given))
+        move = MoveChain(self.program, (), move_of(around, out.name, memory, out.dtype), (), self.where)
+        return Load(out.name, memory, self._finished(strategy or conform(), move).links, link=here())
 
     def epilog(self, *, memory: Memory = RF, store: Strategy | None = None) -> ProgramChain:
         """Keep folds and results in registers, and store the outputs from there.
@@ -181,8 +204,11 @@ class ProgramChain(Verbs, Chain):
         names = named_reads(spec, found.step)
         for side in (found.left, found.right):
             operand = None if side.ref is None else self.residual.operand(names[found.step.reads.index(side.ref)])
+            placed = side.ref is not None and any(isinstance(x, Load) and x.role == side.ref.name for x in self.links)
             if operand is not None:
                 memories[side.role], types[side.role] = operand.memory, operand.dtype
+            elif placed:
+                memories[side.role] = SH
         return found.residual(self.residual.level, self.residual.extents, memories, types)
 
     def done(self) -> ProgramChain:

@@ -325,13 +325,15 @@ def _factored(program: Program, dim: str) -> Program:
     """Take out of sums over a dim the factors that need a finished fold over it and no point of it."""
     steps: list[Step] = []
     makers = {out.name: s for s in program.steps for out in s.outs}
-    late = _late(program, dim)
+    late, outputs = _late(program, dim), {t.name for t in program.outputs}
     names = {t.name for t in (*program.inputs, *program.outputs)} | {*makers} | {s.name for s in program.steps}
     for step in program.steps:
         if not _folds(step, dim) or step.fold is None or step.fold.name != "add":
             steps.append(step)
             continue
-        plain, reads = _with_products(step, makers, late)
+        readers = {ref.name: sum(ref.name in {r.name for r in s.reads} for s in program.steps) for ref in step.reads}
+        mine = {name for name, count in readers.items() if count == 1 and name not in outputs}
+        plain, reads, remade = _with_products(step, makers, late, mine)
         when = step.where
         if when is not None:  # reads come behind those of the sum
             when = renumbered(when, {i: len(reads) + i for i in range(len(step.reads))})
@@ -346,16 +348,15 @@ def _factored(program: Program, dim: str) -> Program:
         if taken is None:
             steps.append(step)
             continue
+        steps = [remade.get(s.name, s) for s in steps]
         (out,) = step.outs
         name = _fresh(f"{step.name}_sum", names)
         temp = dense(name, out.shape, step.fold.dtypes[0], RF)
         held = Ref(temp.name, temp.shape, temp.dtype, temp.strides, RF, out.index)
-        (inner, *condition), kept = _used(
-            (rest or Constant(1.0, step.body.dtype), *(() if when is None else (when,))), reads
-        )
-        steps.append(
-            attrs.evolve(step, outs=(held,), body=inner, reads=kept, where=condition[0] if condition else None)
-        )
+        stays = Constant(1.0, step.body.dtype) if rest is None else simplify(rest)
+        (inner, *condition), kept = _used((stays, *(() if when is None else (when,))), reads)
+        when = condition[0] if condition else None
+        steps.append(attrs.evolve(step, outs=(held,), body=inner, reads=kept, where=when))
         (body,), wanted = _used((taken,), reads, first=held)
         value = Binary("mul", Arg(0, held.dtype), body if body.dtype == held.dtype else Cast(body, held.dtype))
         value = simplify(value)
@@ -380,9 +381,24 @@ def _late(program: Program, dim: str) -> set[str]:
     return found
 
 
-def _with_products(step: Step, makers: Mapping[str, Step], late: set[str]) -> tuple[Scalar, tuple[Ref, ...]]:
-    """Put in the place of pointwise steps their expressions where these are products that have a late factor."""
+def _with_products(
+    step: Step, makers: Mapping[str, Step], late: set[str], mine: set[str]
+) -> tuple[Scalar, tuple[Ref, ...], dict[str, Step]]:
+    """Show the late factors of pointwise steps that a sum reads.
+
+    A step that nothing else reads keeps its name and loses the factor; of others the expression is put in.
+
+    Args:
+        step: the sum.
+        makers: the step of each result.
+        late: results that need a finished fold.
+        mine: results that no other step reads.
+
+    Returns:
+        The sum's expression, what it reads, and the steps that lose a factor.
+    """
     reads: list[Ref] = []
+    remade: dict[str, Step] = {}
 
     def number(ref: Ref) -> int:
         if ref not in reads:
@@ -392,17 +408,37 @@ def _with_products(step: Step, makers: Mapping[str, Step], late: set[str]) -> tu
     def spelled(body: Scalar, refs: Sequence[Ref]) -> Scalar:
         trees: list[Scalar] = []
         for ref in refs:
+            plain = Arg(number(ref), ref.dtype)
             maker = makers.get(ref.name)
-            product = maker is not None and maker.fold is None and maker.outs[0].index == ref.index
-            if maker is not None and product and isinstance(maker.body, Binary | Cast) and _multiplies(maker.body):
-                whole = any(r.name in late and not set(r.dims) >= set(maker.kept) for r in maker.reads)
-                if whole:
-                    trees.append(spelled(maker.body, maker.reads))
-                    continue
-            trees.append(Arg(number(ref), ref.dtype))
+            if (
+                maker is None or maker.fold is not None or maker.outs[0].index != ref.index
+                or not _multiplies(maker.body)
+                or not any(r.name in late and not set(r.dims) >= set(maker.kept) for r in maker.reads)
+            ):  # fmt: skip
+                trees.append(plain)
+            elif ref.name not in mine:
+                trees.append(spelled(maker.body, maker.reads))
+            else:
+                trees.append(without(plain, maker))
         return substituted(body, trees)
 
-    return spelled(step.body, step.reads), tuple(reads)
+    def without(plain: Arg, maker: Step) -> Scalar:
+        over = {d.name for d in step.over}
+
+        def free(tree: Scalar) -> bool:
+            named = {maker.reads[x.index].name for x in parts(tree) if isinstance(x, Arg)}
+            return bool(named & late) and not over & {d.name for d in dims_in(tree, maker.reads)}
+
+        rest, taken = _taken(maker.body, free)
+        if rest is None or taken is None:
+            return plain
+        (body,), kept = _used((simplify(rest),), maker.reads)
+        remade[maker.name] = attrs.evolve(maker, body=body, reads=kept)
+        factor = substituted(taken, [Arg(number(ref), ref.dtype) for ref in maker.reads])
+        product = Binary("mul", *_widened(plain, factor))
+        return product if product.dtype == plain.dtype else Cast(product, plain.dtype)
+
+    return spelled(step.body, step.reads), tuple(reads), remade
 
 
 def _multiplies(tree: Scalar) -> bool:

@@ -168,7 +168,8 @@ def nested(step: Step) -> Nested | None:
     match step.link:
         case Load(role, memory, links, dtype=dtype):
             source = step.before.operand(role)
-            assert source is not None
+            if source is None:  # a step's result, which threads put there
+                return None
             origin, path = move_of(step.before, role, memory, dtype or source.dtype), step.path
         case Epilog(value, memory, _, _, links):
             number = len(step.link.outputs) if step.before.sums else 0

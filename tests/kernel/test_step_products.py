@@ -201,6 +201,37 @@ def test_compiles_without_spills(arch: str) -> None:
     assert kernel.resources.spills == 0
 
 
+@fi.program(q="i d", k="j d", v="j e")
+def through_shared(q: Any, k: Any, v: Any) -> Any:
+    p = fi.softmax(fi.einsum("id,jd->ij", q, k, name="s"), over="j").cast("f16").named("p")
+    return fi.einsum("ij,je->ie", p, v, name="o")
+
+
+def from_shared(o: Any) -> Any:
+    return o.split(16).load("p", FR, fi.ldmatrix()).load("v", FR).tile(16, 8).unroll().done()
+
+
+PLACED: dict[str, Callable[[Any], Any]] = {
+    "of a block": lambda s: (
+        s.load("p", SH).pad(8).tile(i=16).to(Warp)
+        .each(s=by_mma("q", "k"), o=from_shared)
+    ),
+    "of a warp": lambda s: (
+        s.tile(i=16).to(Warp).load("p", SH, fi.stmatrix()).pad(8)
+        .each(s=by_mma("q", "k"), o=from_shared)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("loop", ["online", "two loops"])
+@pytest.mark.parametrize("way", PLACED)
+def test_a_result_in_shared_memory(way: str, loop: str) -> None:
+    """Weights go through shared memory to the second product: rows that do not exist are 0 there."""
+    arrays = Matrix(40, 32, "f16"), Matrix(75, 32, "f16"), Matrix(75, 16, "f16")
+    split = through_shared(*arrays).tile(i=32).to(Block).epilog(memory=FR).split(j=32)
+    right(PLACED[way](split.online() if loop == "online" else split))
+
+
 def test_a_factor_that_threads_store_for_atoms() -> None:
     """A named step in 16 bits is a factor as it is: its registers lie as the atom takes them."""
 

@@ -37,7 +37,7 @@ from fireiron.kernel.lower.own_units import own_units
 from fireiron.kernel.lower.storage import fresh_window, make_storage, order_of
 from fireiron.kernel.lower.window import POINTS, Axis, Bound, Storage, Window, narrowed
 from fireiron.language.decompositions import Decomposition, Done, Extent, Load, Microkernel, Own, Widest
-from fireiron.language.levels import SH, Block, Level, Thread
+from fireiron.language.levels import RF, SH, Block, Level, Thread
 from fireiron.language.residual import apply, move_of
 from fireiron.language.tensor import ColMajor, RowMajor, TileOrder
 
@@ -128,6 +128,8 @@ def lower_load(link: Load, rest: Sequence[Decomposition], state: State, context:
         return recur(rest, evolve(state, residual=apply(link, state.residual)), context)
     if state.progress is not None and not state.progress.reads(link.role):
         return recur(rest, evolve(state, residual=apply(link, state.residual)), context)
+    if state.progress is not None and state.residual.operand(link.role) is None:
+        return recur(rest, place_result(link, state, context), context)
     group = _stores_later(rest) if link.memory == SH else ""
     if group:
         return _through_ring(link, rest, group, state, context, recur)
@@ -140,6 +142,19 @@ def lower_load(link: Load, rest: Sequence[Decomposition], state: State, context:
         body = recur(rest, inner, context)
         copy = lower_copy(link, state, storage, None, context, recur)
     return (*copy.start, *copy.finish, *body)
+
+
+def place_result(link: Load, state: State, context: Context) -> State:
+    """Make the shared buffer in which a step's result lies; the step fills it."""
+    assert state.progress is not None
+    (out,) = (out for step in state.progress.program.steps for out in step.outs if out.name == link.role)
+    extents = state.residual.extents
+    axes = tuple(Axis(d.name, extents[d.name] or 0, as_expr(0)) for d in out.dims)
+    held = Storage(out.name, RF, out.dtype, out.shape, (), as_expr(0), state.level)
+    below = state.under(f"load {link.role} to {link.memory}", link.link)
+    storage = make_storage(link, Window(held, axes), None, below, context, 1)
+    progress = evolve(state.progress, placed={**state.progress.placed, out.name: link})
+    return evolve(below.with_window(out.name, Window(storage, axes)), progress=progress)
 
 
 def _stores_later(rest: Sequence[Decomposition]) -> str:

@@ -59,9 +59,9 @@ from fireiron.kernel.lower.step_products import Product, lower_product
 from fireiron.kernel.lower.storage import register_storage, tensor_window
 from fireiron.kernel.lower.window import POINTS, Axis, Cut, IndexMap, Storage, Window, cut, cut_chunk
 from fireiron.language.decompositions import Decomposition, Done, EachStep, Load, Own, Results, Split, Tile, Widest
-from fireiron.language.levels import GL, RF, Block, Thread
+from fireiron.language.levels import GL, RF, SH, Block, Thread
 from fireiron.language.online import Law, online
-from fireiron.language.residual import apply, move_of, named_reads, refs_by_role
+from fireiron.language.residual import Operand, Residual, apply, move_of, named_reads, refs_by_role
 from fireiron.language.steps import Dim, Program, Ref, Step, identity_of
 
 
@@ -77,6 +77,7 @@ class Progress:
         places: by register tensor, where the first point lies that a thread folded into it along each dim: once the
             loop around the points is left, nothing else tells which threads hold the same value.
         each: the chains of steps that have their own.
+        placed: results that lie in shared memory, with the loads that say so.
         law: how the folds of the loop around this place follow each other, where it is one for all of them.
     """
 
@@ -86,6 +87,7 @@ class Progress:
     results: Results | None = None
     places: dict[str, Mapping[str, Expr]] = attrs.field(factory=dict[str, Mapping[str, Expr]])
     each: EachStep | None = None
+    placed: dict[str, Load] = attrs.field(factory=dict[str, Load])
     law: Law | None = None
 
     def reads(self, role: str) -> bool:
@@ -370,7 +372,8 @@ def _lower_active(state: State, context: Context, recur: Recur, keep: bool = Fal
             r.name == step.outs[0].name for s in progress.program.steps if s not in progress.active for r in s.reads
         )
         alike = all(set(reader.dims) <= set(step.dims) for reader in readers)  # else computed once for many points
-        if step.fold is None and step.outs[0].name not in outputs and len(readers) <= 1 and alike and not later:
+        apart = step.outs[0].name in outputs or step.outs[0].name in progress.placed
+        if step.fold is None and not apart and len(readers) <= 1 and alike and not later:
             pending[step.outs[0].name] = step
             continue
         steps.append(_inlined(step, pending))
@@ -530,20 +533,38 @@ def _lower_step(step: Step, state: State, context: Context, recur: Recur) -> tup
         main = main if proves(mine) else (If(mine, main),)
         return (Region(f"{step.name}", main, state.path, link),), state
     dtype = out.dtype
-    wanted = state.windows.get(out.name)  # as an atom takes it
+    placed = progress.placed.get(out.name)
+    wanted = None if placed is not None else state.windows.get(out.name)  # as an atom takes it
     window = _held(step, state, context) if wanted is None else wanted
     owner = _owner(step.dims, state, required=False)
     if owner is not None and owner.storage.name in progress.places:
         progress.places[window.storage.name] = progress.places[owner.storage.name]
     role = f"{out.name} in registers"
     inside = evolve(state, windows={**state.windows, role: window})
-    main = over_points(
-        step, inside, context, lambda at: _assign(step, role, at, context, filled=wanted is not None), wanted
-    )
+    filled = wanted is not None or placed is not None
+    main = over_points(step, inside, context, lambda at: _assign(step, role, at, context, filled=filled), wanted)
     body: Body = (Region(f"{step.name}: {dtype} in {window.storage.name}", main, state.path, link),)
+    if placed is not None:
+        body += _brought(out, window, placed, state, context, recur)
     after = evolve(state, windows={**state.windows, out.name: window})
     stored = _store(step, out, window, {}, state, context, recur) if out.name in outputs else ()
     return (*body, *stored), after
+
+
+def _brought(out: Ref, window: Window, link: Load, state: State, context: Context, recur: Recur) -> Body:
+    """Bring a result from the registers of its threads to the shared memory where atoms read it."""
+    dims = tuple(d.name for d in out.dims)
+    src, dst = (Operand(role, out.tensor, memory, out.dtype, dims) for role, memory in (("src", RF), ("dst", SH)))
+    sizes = tuple((dim, state.residual.extents[dim]) for dim in dims)
+    inner = evolve(
+        state,
+        residual=Residual("Move", state.level, sizes, (src, dst)),
+        windows={"src": window, "dst": state.windows[out.name]},
+        whole={},
+        progress=None,
+    ).under(f"load {out.name} to {link.memory}", link.link)
+    title = f"load {window.storage.name} to {state.windows[out.name].storage.name}: {inner.residual}"
+    return (Region(title, recur(link.move, inner, context), inner.path, link.link, "load"),)
 
 
 def _held(step: Step, state: State, context: Context) -> Window:
@@ -552,7 +573,23 @@ def _held(step: Step, state: State, context: Context) -> Window:
     axes = tuple(Axis(d.name, _extent(d, state), as_expr(0)) for d in out.dims)
     like = Window(state.windows[POINTS].storage, axes)
     storage = register_storage(f"{out.name.lower()}_rf", like, RF, out.dtype, state, context, state.link)
+    owner = None if state.level.name == Thread.name else _owner(step.dims, state, required=False)
+    if owner is not None and _lies_as(owner, axes):  # registers in the order of those that it is made of
+        storage.ownership, storage.size = owner.storage.ownership, owner.storage.size
     return Window(storage, axes)
+
+
+def _lies_as(owner: Window, axes: tuple[Axis, ...]) -> bool:
+    """Say whether a register tensor was made at this place, of these axes, by an atom or a load."""
+    mine = tuple((a.dim, a.size, a.offset, a.steps) for a in axes)
+    ownership = owner.storage.ownership
+    return (
+        tuple((a.dim, a.size, a.offset, a.steps) for a in owner.axes) == mine
+        and owner.storage.shape == tuple(a.size for a in axes)
+        and owner.storage.slots == 1
+        and ownership is not None
+        and not ownership.opaque
+    )
 
 
 def _extent(dim: Dim, state: State) -> Index:

@@ -94,14 +94,14 @@ row_1_k2_k16_bf16(
 
     // load gain to gain_sh: Move(1024)(GL, SH)(Warp)
     #pragma unroll
-    for (int r6 = 0; r6 < 4; ++r6) {
-        cp_async_16B(&gain_sh[thread / 32 * 1024 + lane * 8 + r6 * 256], &gain[rank * 16384 + warp * 1024 + lane * 8 + r6 * 256]);
+    for (int r7 = 0; r7 < 4; ++r7) {
+        cp_async_16B(&gain_sh[thread / 32 * 1024 + lane * 8 + r7 * 256], &gain[rank * 16384 + warp * 1024 + lane * 8 + r7 * 256]);
     }
 
     // load x to x_sh: Move(1, 1024)(GL, SH)(Warp)
     #pragma unroll
-    for (int r7 = 0; r7 < 4; ++r7) {
-        cp_async_16B(&x_sh[thread / 32 * 2048 + lane * 8 + r7 * 256], &x[block / 2 * 32768 + rank * 16384 + warp * 1024 + lane * 8 + r7 * 256]);
+    for (int r8 = 0; r8 < 4; ++r8) {
+        cp_async_16B(&x_sh[thread / 32 * 2048 + lane * 8 + r8 * 256], &x[block / 2 * 32768 + rank * 16384 + warp * 1024 + lane * 8 + r8 * 256]);
     }
     cp_async_commit();
     #pragma unroll 1
@@ -117,8 +117,8 @@ row_1_k2_k16_bf16(
 
             // load x to x_sh: Move(1, 1024)(GL, SH)(Warp)
             #pragma unroll
-            for (int r5 = 0; r5 < 4; ++r5) {
-                cp_async_16B(&x_sh[(trip + 1) % 2 * 1024 + thread / 32 * 2048 + lane * 8 + r5 * 256], &x[block / 2 * 32768 + (long long)trip * (blocks / 2) * 32768 + blocks / 2 * 32768 + rank * 16384 + warp * 1024 + lane * 8 + r5 * 256]);
+            for (int r6 = 0; r6 < 4; ++r6) {
+                cp_async_16B(&x_sh[(trip + 1) % 2 * 1024 + thread / 32 * 2048 + lane * 8 + r6 * 256], &x[block / 2 * 32768 + (long long)trip * (blocks / 2) * 32768 + blocks / 2 * 32768 + rank * 16384 + warp * 1024 + lane * 8 + r6 * 256]);
             }
         }
         cp_async_commit();

@@ -231,7 +231,7 @@ mma_1x1x64x64_f16(
         for (int i10 = 0; i10 < 2; ++i10) {
             #pragma unroll
             for (int j3 = 0; j3 < 16; ++j3) {
-                part_rf[i10 * 16 + j3] = exp2f(__fmul_rn(s[i10 * 2 + j3 % 2 + j3 / 2 * 4], 0.18033688f) - top_finite_rf[i10]);
+                part_rf[i10 * 2 + j3 % 2 + j3 / 2 * 4] = exp2f(__fmul_rn(s[i10 * 2 + j3 % 2 + j3 / 2 * 4], 0.18033688f) - top_finite_rf[i10]);
             }
         }
 
@@ -244,7 +244,7 @@ mma_1x1x64x64_f16(
         for (int i11 = 0; i11 < 2; ++i11) {
             #pragma unroll
             for (int j4 = 0; j4 < 16; ++j4) {
-                if (j * 8 + j4 / 2 < 125) total[i11] = total[i11] + part_rf[i11 * 16 + j4];
+                if (j * 8 + j4 / 2 < 125) total[i11] = total[i11] + part_rf[i11 * 2 + j4 % 2 + j4 / 2 * 4];
             }
         }
 
@@ -254,7 +254,7 @@ mma_1x1x64x64_f16(
             #pragma unroll
             for (int j5 = 0; j5 < 16; ++j5) {
                 part_a_fr[i13 * 2 + j5 % 2 + j5 / 2 * 4] = half{0x0000};
-                if (j * 8 + j5 / 2 < 125) part_a_fr[i13 * 2 + j5 % 2 + j5 / 2 * 4] = float_to_half(part_rf[i13 * 16 + j5]);
+                if (j * 8 + j5 / 2 < 125) part_a_fr[i13 * 2 + j5 % 2 + j5 / 2 * 4] = float_to_half(part_rf[i13 * 2 + j5 % 2 + j5 / 2 * 4]);
             }
         }
 
@@ -302,7 +302,7 @@ mma_1x1x64x64_f16(
     for (int i21 = 0; i21 < 2; ++i21) {
         #pragma unroll
         for (int e2 = 0; e2 < 16; ++e2) {
-            y_rf[i21 * 16 + e2] = float_to_half(__fmul_rn(o[i21 * 2 + e2 % 2 + e2 / 2 * 4], inverse_rf[i21]));
+            y_rf[i21 * 2 + e2 % 2 + e2 / 2 * 4] = float_to_half(__fmul_rn(o[i21 * 2 + e2 % 2 + e2 / 2 * 4], inverse_rf[i21]));
         }
     }
 
@@ -311,7 +311,7 @@ mma_1x1x64x64_f16(
     for (int i22 = 0; i22 < 2; ++i22) {
         #pragma unroll
         for (int e3 = 0; e3 < 8; ++e3) {
-            copy_4B(&y[block_h * 16384 + block_i * 4096 + warp * 1024 + thread / 4 % 8 * 64 + i22 * 512 + thread % 4 * 2 + e3 * 8], &y_rf[i22 * 16 + e3 * 2]);
+            copy_4B(&y[block_h * 16384 + block_i * 4096 + warp * 1024 + thread / 4 % 8 * 64 + i22 * 512 + thread % 4 * 2 + e3 * 8], &y_rf[i22 * 2 + e3 * 4]);
         }
     }
 }
