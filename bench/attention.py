@@ -30,7 +30,7 @@ SHAPES = (
 )  # batch, heads, sequence, depth
 CHECKED = 64  # queries of a head, its first and last ones
 ERROR = 2.0**-6  # the share of the largest value by which 16 bits of weights and of the result may move a result
-PRESETS = {"mma": attention.mma, "simt": attention.simt}
+PRESETS = {"mma": attention.mma, "simt": attention.simt, "wgmma": attention.wgmma}
 
 
 def run(words: Sequence[str], command: str = "") -> int:

@@ -14,6 +14,7 @@ from fireiron import (
     SH,
     Block,
     FireironError,
+    MoveChain,
     ProgramChain,
     StepChain,
     Strategy,
@@ -21,6 +22,7 @@ from fireiron import (
     Thread,
     Value,
     Warp,
+    Warpgroup,
     cp_async,
     einsum,
     exp2,
@@ -29,6 +31,7 @@ from fireiron import (
     ldmatrix,
     preset,
     program,
+    tma,
     vector,
     where,
 )
@@ -38,6 +41,7 @@ from fireiron import sum as summed
 VECTOR_NBYTES = 16
 SHARED = 96 * 1024  # bytes of a block that sm_86 and later have
 ROWS = 16  # of an mma
+GROUP_ROWS = 64  # of a wgmma
 
 
 @program(q="b h i d", k="b h j d", v="b h j e")
@@ -116,6 +120,44 @@ def mma(
         return o.split(j=step).unroll().load("v", FR, ldmatrix()).tile(i=ROWS, e=8).unroll().done()
 
     return chain.tile(i=ROWS).to(Warp).each(s=scores, o=values)
+
+
+@preset
+def wgmma(spec: ProgramChain, groups: int = 2, keys: int | None = None, stages: int = 2) -> ProgramChain:
+    """Schedule attention for Hopper: bulk copies by a role of their own, wgmma in warpgroups of 64 queries each.
+
+    The scores stay in registers, and are an operand of the second product there; while one warpgroup weighs its scores,
+    the products of another run.
+
+    Args:
+        spec: `attention` of four-dimensional arrays of 16-bit floats.
+        groups: warpgroups that compute, 64 queries each.
+        keys: of a chunk, 128 by default, 96 for three warpgroups.
+        stages: chunks of keys and values in shared memory.
+    """
+    extents = spec.residual.extents
+    depth = extents["d"]
+    assert isinstance(depth, int)
+    nbytes = spec.computed.inputs[0].dtype.nbytes
+    registers = (24, 240) if groups == 2 else (32, 160)
+    chain = spec.tile(b=1, h=1, i=groups * GROUP_ROWS).to(Block).epilog(memory=FR)
+    chain = _load(chain, "q", depth, nbytes).split(j=keys or (128 if groups < 3 else 96)).online().pipeline(stages)
+    chain = chain.specialize(registers=registers).load("k", SH, tma()).load("v", SH, tma())
+
+    def scores(s: StepChain) -> StepChain:
+        return s.load("q", FR, _fragments).split(d=16).unroll().done("wgmma")
+
+    def values(o: StepChain) -> StepChain:
+        return o.split(j=16).unroll().done("wgmma")
+
+    return chain.tile(i=GROUP_ROWS).to(Warpgroup).each(s=scores, o=values)
+
+
+def _fragments(move: MoveChain) -> MoveChain:
+    """Load fragments by ldmatrix: each warp of a warpgroup its 16 rows."""
+    columns = dict(move.residual.sizes)["K"]
+    assert isinstance(columns, int)
+    return move.tile(ROWS, columns).to(Warp).tile(ROWS, 16).unroll().done("ldmatrix")
 
 
 def _load(chain: ProgramChain, name: str, columns: int, nbytes: int) -> ProgramChain:

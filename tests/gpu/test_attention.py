@@ -26,15 +26,28 @@ def test_mma(gpu: int, queries: int, keys: int, depth: int, width: int, dtype: s
     verified(attention.mma(heads(queries, keys, depth, width, dtype, causal=causal)))
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("queries", "keys", "depth"), [(512, 512, 64), (512, 1024, 128), (300, 77, 128), (77, 300, 64)]
+)
+def test_wgmma(gpu: int, queries: int, keys: int, depth: int, causal: bool) -> None:
+    if gpu != 90:
+        pytest.skip("wgmma is for sm_90a alone")
+    verified(attention.wgmma(heads(queries, keys, depth, depth, "bf16", causal=causal)))
+
+
 def test_simt(gpu: int) -> None:
     verified(attention.simt(heads(100, 70, 64, 32, "f16", causal=True)))
 
 
+@pytest.mark.parametrize("preset", ["mma", "wgmma"])
 @pytest.mark.parametrize("depth", [64, 128])
-def test_exact_data(gpu: int, depth: int) -> None:
+def test_exact_data(gpu: int, depth: int, preset: str) -> None:
     """Zero queries take the mean of the values; queries that see one key far above all others take its value."""
     torch = pytest.importorskip("torch")
-    kernel = attention.mma(heads(256, 512, depth, depth, "f16")).compile()
+    if preset == "wgmma" and gpu != 90:
+        pytest.skip("wgmma is for sm_90a alone")
+    kernel = getattr(attention, preset)(heads(256, 512, depth, depth, "f16")).compile()
     v = torch.randint(-8, 8, (2, 3, 512, depth)).half()
     out = torch.empty(2, 3, 256, depth, dtype=torch.float16, device="cuda")
 

@@ -41,6 +41,20 @@ def test_mma(sizes: tuple[int, int, int, int], dtype: str, causal: bool) -> None
     right(schedules.mma(heads(*sizes, dtype, causal=causal), warps=2, keys=32, stages=2 + causal))
 
 
+@pytest.mark.parametrize(
+    ("sizes", "dtype", "causal"), [((130, 100, 64, 64), "f16", True), ((64, 70, 128, 128), "bf16", False)]
+)
+def test_wgmma(sizes: tuple[int, int, int, int], dtype: str, causal: bool) -> None:
+    right(schedules.wgmma(heads(*sizes, dtype, causal=causal), groups=2 if causal else 1, keys=64))
+
+
+@pytest.mark.parametrize(("depth", "groups"), [(64, 3), (128, 2)])
+def test_wgmma_compiles_without_spills(depth: int, groups: int) -> None:
+    kernel = schedules.wgmma(heads(4096, 4096, depth, depth, "bf16"), groups=groups).compile("sm_90a")
+    assert kernel.resources.spills == 0
+    assert not kernel.resources.warnings  # ptxas tells of products that it serialises
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_simt(causal: bool) -> None:
     right(schedules.simt(heads(20, 13, 16, 8, causal=causal), rows=32))
@@ -84,6 +98,7 @@ def test_simt_compiles_without_spills() -> None:
 
 def test_kernel(golden: Callable[[str, str], None]) -> None:
     golden(schedules.mma(heads(256, 1000, 64, 64), warps=4).cuda("sm_80"), "schedules/attention_mma.cu")
+    golden(schedules.wgmma(heads(512, 1000, 128, 128)).cuda("sm_90a"), "schedules/attention_wgmma.cu")
 
 
 def test_scale_of_unknown_depth() -> None:

@@ -8,7 +8,7 @@ import attrs
 
 from fireiron.algebra.expr import Var, eq
 from fireiron.atoms.flights import flying
-from fireiron.kernel.ir.rewrite import rewrite
+from fireiron.kernel.ir.rewrite import mentions, rewrite
 from fireiron.kernel.ir.statements import (
     THREAD,
     Arrive,
@@ -17,6 +17,7 @@ from fireiron.kernel.ir.statements import (
     Call,
     If,
     InitBarriers,
+    Let,
     Role,
     Roles,
     Statement,
@@ -49,7 +50,7 @@ def part(links: Sequence[Decomposition], state: State, context: Context, math: B
     context.definitions = {}
     context.role = "load"
     load = lower_links(links, state, context)
-    lets, alone = tuple(context.lets), load
+    lets, alone = _read_by(context.lets, load), load
     load = (*lets, If(eq(Var(THREAD, context.loaders), 0), load))
     context.definitions = {**context.definitions, **definitions}
     context.names |= names
@@ -71,6 +72,14 @@ def part(links: Sequence[Decomposition], state: State, context: Context, math: B
         )
     )
     return (*asked, roles)
+
+
+def _read_by(lets: Sequence[Let], body: Body) -> tuple[Let, ...]:
+    """Keep the names that a body, or a name that is kept, mentions."""
+    kept: tuple[Let, ...] = ()
+    for let in reversed(lets):
+        kept = (let, *kept) if mentions((*kept, *body), let.var) else kept
+    return kept
 
 
 def _barriers(context: Context) -> tuple[Barrier, ...]:

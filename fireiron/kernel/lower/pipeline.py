@@ -28,13 +28,7 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
     Raises:
         DecompositionError: `register-loop`, `pipeline-empty`, `pipeline-inflight`.
     """
-    if link.inflight and link.specialised is None:
-        raise DecompositionError(
-            "pipeline-inflight",
-            f"pipeline({link.stages}, inflight={link.inflight}) leaves products in flight, and warps without roles "
-            "wait for them before they load",
-            fix="drop inflight=, or add .specialize() for loads by tma()",
-        )
+    drained(link)
     layers, state = state.around, evolve(state, around=None)
     if link.specialised is not None:
         return lower_specialised(link, rest, state, context, recur)
@@ -129,12 +123,28 @@ def staged(
     return first, start, guarded(ahead, tuple(s for c in next_chunk for s in c.finish))
 
 
-def pipelined_loads(link: Split, loads: Sequence[Load]) -> None:
-    """Refuse a pipeline without loads, and one of registers in a loop that stays a loop.
+def drained(link: Split) -> None:
+    """Refuse products that are left in flight where no role of its own loads.
 
     Raises:
-        DecompositionError: `pipeline-empty`, `register-loop`.
+        DecompositionError: `pipeline-inflight`.
     """
+    if link.inflight and link.specialised is None:
+        raise DecompositionError(
+            "pipeline-inflight",
+            f"pipeline({link.stages}, inflight={link.inflight}) leaves products in flight, and warps without roles "
+            "wait for them before they load",
+            fix="drop inflight=, or add .specialize() for loads by tma()",
+        )
+
+
+def pipelined_loads(link: Split, loads: Sequence[Load]) -> None:
+    """Refuse a pipeline without loads, one of registers in a loop that stays a loop, and products left in flight.
+
+    Raises:
+        DecompositionError: `pipeline-empty`, `register-loop`, `pipeline-inflight`.
+    """
+    drained(link)
     if not loads:
         raise DecompositionError(
             "pipeline-empty",

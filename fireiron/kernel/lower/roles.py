@@ -50,13 +50,13 @@ def lower_specialised(link: Split, rest: Sequence[Decomposition], state: State, 
     Raises:
         DecompositionError: `role-loads`, `role-copies`, `register-inflight`.
     """
-    extent = state.residual.extents["K"]
+    extent = state.residual.extents[link.dim]
     assert extent is not None and link.specialised is not None
-    parts = {"K": cut_chunk(link.size, extent, link.ways)}
+    parts = {link.dim: cut_chunk(link.size, extent, link.ways)}
     stream = context.stream if context.stream is not None and context.stream.split is link else None
-    trips = as_expr(parts["K"].trips) if stream is None else stream.count
-    k = context.variable("k", trips)
-    below = state.under(f"split {link.size}", link.link)
+    trips = as_expr(parts[link.dim].trips) if stream is None else stream.count
+    k = context.variable(link.dim.lower(), trips)
+    below = state.under(link.words, link.link)
     looped = attrs.evolve(
         below,
         loops=(*state.loops, RegisterLoop(k, trips, link.unrolled, link.link)),
@@ -64,7 +64,7 @@ def lower_specialised(link: Split, rest: Sequence[Decomposition], state: State, 
     )
 
     def at(chunk: Expr) -> State:
-        return descend(looped, parts, {"K": chunk if stream is None else stream.first + chunk})
+        return descend(looped, parts, {link.dim: chunk if stream is None else stream.first + chunk})
 
     loads = [x for i, x in enumerate(rest) if isinstance(x, Load) and all(isinstance(y, Load) for y in rest[:i])]
     if not loads or any(x.memory != SH for x in loads):
@@ -73,6 +73,10 @@ def lower_specialised(link: Split, rest: Sequence[Decomposition], state: State, 
             "specialize() finds no loads to shared memory right below its split",
             fix="load A and B to SH right below the split",
         )
+    if state.progress is not None:
+        unread = [load for load in loads if not state.progress.reads(load.role)]
+        loads = [load for load in loads if load not in unread]
+        rest = (*loads, *rest[len(loads) + len(unread) :])
     if context.role == "load":
         return _fill(link, loads, at(k), k, trips, context, recur)
     return _empty(link, loads, rest[len(loads) :], at, k, trips, context, recur)

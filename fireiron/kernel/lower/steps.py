@@ -55,6 +55,7 @@ from fireiron.kernel.lower.move import Copy, lower_copy, open_load
 from fireiron.kernel.lower.own_points import Points, own_points
 from fireiron.kernel.lower.pipeline import pipelined_loads, staged
 from fireiron.kernel.lower.pointwise import compute, temporary
+from fireiron.kernel.lower.roles import lower_specialised
 from fireiron.kernel.lower.step_products import Product, lower_product
 from fireiron.kernel.lower.storage import register_storage, tensor_window
 from fireiron.kernel.lower.window import POINTS, Axis, Cut, IndexMap, Storage, Window, cut, cut_chunk
@@ -143,6 +144,7 @@ def lower_program_split(
     body: Body = ()
     for number in range(max(phase.values(), default=0) + 1):
         alone = tuple(s for s in progress.active if not _has(s, link.dim) and phase[s.name] == number)
+        alone = () if context.role == "load" else alone
         made, state = _lower_active(evolve(state, progress=evolve(progress, active=alone)), context, recur, keep=True)
         state = evolve(state, progress=progress)
         body += made
@@ -247,6 +249,8 @@ def _lower_loop(
     assert extent is not None
     part = cut_chunk(link.size, extent, link.ways)
     trips = as_expr(part.trips)
+    if context.role == "load" and link.specialised is not None:
+        return lower_specialised(link, rest, state, context, recur), state
     var = context.variable(link.dim.lower(), trips)
     mine = [s for s in progress.active if _folds(s, link.dim) and s.name not in progress.open]
     opened = {s.name: open_fold(s, state, context, link.link) for s in mine}
@@ -261,7 +265,12 @@ def _lower_loop(
         progress=evolve(progress, open={**progress.open, **opened}),
     )
     before: Body = ()
-    if link.stages == 1:
+    ringed: Body = ()
+    looped: Body = ()
+    if link.specialised is not None:
+        context.names.discard(var.name)
+        ringed = lower_specialised(link, rest, evolve(inside, loops=state.loops), context, recur)
+    elif link.stages == 1:
         looped = recur(rest, descend(inside, {link.dim: part}, {link.dim: var}), context)
     else:
         before, looped = _run_ahead(link, rest, part, var, trips, around, inside, context, recur)
@@ -274,8 +283,8 @@ def _lower_loop(
         progress.places.update({storage.name: done.places for storage in held})
         around = evolve(around, windows={**around.windows, **opened[step.name].results})
         last += _stored_fold(step, opened[step.name], around, context, recur)
-    loop = For(var, trips, looped, link.unrolled, link.together, kind="chunks")
-    return (*before, *first, loop, *last), around
+    loop = ringed or (For(var, trips, looped, link.unrolled, link.together, kind="chunks"),)
+    return (*before, *first, *loop, *last), around
 
 
 def _run_ahead(
@@ -346,6 +355,8 @@ def lower_program_parallel(
 def lower_steps(state: State, context: Context, recur: Recur, each: EachStep | None = None) -> Body:
     """Lower the steps that are left at the end of a chain: by chains of their own, or over the points of threads."""
     assert state.progress is not None
+    if context.role == "load":
+        return ()
     return _lower_active(evolve(state, progress=evolve(state.progress, each=each)), context, recur)[0]
 
 

@@ -138,8 +138,12 @@ class _Pass:
     varying: frozenset[Expr]
     trust: bool
     path: str = ""
-    flying: dict[str, Touch] = attrs.field(factory=dict[str, Touch])
+    flying: dict[tuple[str, str], Touch] = attrs.field(factory=dict[tuple[str, str], Touch])
     met: tuple[Level, ...] | None = None  # the levels whose units have met since global memory was written
+
+    def landed(self, group: str) -> list[Touch]:
+        """List what copies of a group have written."""
+        return [touch for (name, _), touch in self.flying.items() if name == group]
 
     def conflicts(
         self, pending: list[Touch], statement: Statement, shift: tuple[Var, Expr] | None = None
@@ -212,9 +216,9 @@ class _Pass:
                 case Roles(roles=roles):  # what roles share is guarded; the rest is each one's own
                     bodies = [tuple(self.run(role.body, pending, uniform)[0]) for role in roles]
                     out.append(Roles(tuple(attrs.evolve(r, body=b) for r, b in zip(roles, bodies, strict=True))))
-                case Wait():
+                case Wait(group=group):
                     # What was in flight is there for its issuers: all others see it after a barrier from here on.
-                    pending = [*pending, *(t for t in self.flying.values() if t not in pending)]
+                    pending = [*pending, *(t for t in self.landed(group) if t not in pending)]
                     out.append(statement)
                 case _:
                     found = touches(statement)
@@ -224,7 +228,8 @@ class _Pass:
                     if isinstance(statement, Call) and statement.atom.completion:
                         for t in found:
                             if t.kind == "write":
-                                self.flying[t.view.buffer.name] = attrs.evolve(t, landed=True)
+                                key = statement.atom.completion, t.view.buffer.name
+                                self.flying[key] = attrs.evolve(t, landed=True)
                     out.append(statement)
         return out, pending
 
@@ -273,7 +278,8 @@ class _Pass:
         """
         wait, *rest = statement.body
         _, after = self.run(tuple(rest), pending, uniform)
-        pending = [*pending, *(t for t in self.flying.values() if t not in pending)]
+        landed = self.landed(wait.group) if isinstance(wait, Wait) else []
+        pending = [*pending, *(t for t in landed if t not in pending)]
         edges = [e for s in rest for e in self.conflicts(pending, s)] + self.carried(
             list(rest), after, statement.var, statement.var + 1
         )

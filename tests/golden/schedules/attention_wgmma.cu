@@ -1,0 +1,424 @@
+struct half { unsigned short bits; };
+struct alignas(64) TensorMap { unsigned long long words[16]; };
+
+__device__ __forceinline__ half float_to_half(float x) {
+    half y;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    return y;
+}
+
+__device__ __forceinline__ float fmaxf_nan(float x, float y) {
+#if __CUDA_ARCH__ >= 800
+    float z;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+#else
+    return x != x || y != y ? x + y : fmaxf(x, y);
+#endif
+}
+
+__device__ __forceinline__ void cp_async_commit() {
+    asm volatile("cp.async.commit_group;" : : : "memory");
+}
+
+template <int pending>
+__device__ __forceinline__ void cp_async_wait() {
+    asm volatile("cp.async.wait_group %0;" : : "n"(pending) : "memory");
+}
+
+__device__ __forceinline__ void wgmma_fence() {
+    asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
+}
+
+__device__ __forceinline__ void wgmma_commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
+}
+
+template <int pending>
+__device__ __forceinline__ void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(pending) : "memory");
+}
+
+__device__ __forceinline__ void fence_barrier_init() {
+    asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
+}
+
+__device__ __forceinline__ void prefetch_map(const TensorMap* map) {
+    asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
+}
+
+__device__ __forceinline__ unsigned shared_address(const void* place) {
+    return static_cast<unsigned>(__cvta_generic_to_shared(place));
+}
+
+__device__ __forceinline__ void mbarrier_init(unsigned long long* barrier, int count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(shared_address(barrier)), "r"(count) : "memory");
+}
+
+__device__ __forceinline__ void mbarrier_expect(unsigned long long* barrier, int nbytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+        : : "r"(shared_address(barrier)), "r"(nbytes) : "memory");
+}
+
+__device__ __forceinline__ void mbarrier_arrive(unsigned long long* barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(shared_address(barrier)) : "memory");
+}
+
+__device__ __forceinline__ void mbarrier_wait(unsigned long long* barrier, int parity) {
+    const unsigned address = shared_address(barrier);
+    unsigned done;
+    do {
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+            : "=r"(done) : "r"(address), "r"(parity) : "memory");
+    } while (!done);
+}
+
+template <int number, int threads>
+__device__ __forceinline__ void barrier_sync() {
+    asm volatile("bar.sync %0, %1;" : : "n"(number), "n"(threads) : "memory");
+}
+
+template <int number, int threads>
+__device__ __forceinline__ void barrier_arrive() {
+    asm volatile("bar.arrive %0, %1;" : : "n"(number), "n"(threads) : "memory");
+}
+
+template <int count>
+__device__ __forceinline__ void registers_increase() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(count));
+}
+
+template <int count>
+__device__ __forceinline__ void registers_decrease() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(count));
+}
+
+template <int count>
+__device__ __forceinline__ void hold(float (&registers)[count]) {
+    #pragma unroll
+    for (int i = 0; i < count; ++i) asm volatile("" : "+f"(registers[i]) : : "memory");
+}
+
+template <int count>
+__device__ __forceinline__ void hold(int (&registers)[count]) {
+    #pragma unroll
+    for (int i = 0; i < count; ++i) asm volatile("" : "+r"(registers[i]) : : "memory");
+}
+
+__device__ __forceinline__ void tma_load_4d(
+    void* dst, const TensorMap* map, unsigned long long* barrier, int c0, int c1, int c2, int c3) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4, %5, %6}], [%2];"
+        : : "r"(static_cast<unsigned>(__cvta_generic_to_shared(dst))), "l"(map), "r"(static_cast<unsigned>(__cvta_generic_to_shared(barrier))),
+            "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
+}
+
+__device__ __forceinline__ void cp_async_16B(void* dst, const void* src) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(static_cast<unsigned>(__cvta_generic_to_shared(dst))), "l"(src) : "memory");
+}
+
+__device__ __forceinline__ void ldmatrix_x4(void* registers, const void* row) {
+    unsigned* d = static_cast<unsigned*>(registers);
+    const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+        : "r"(address));
+}
+
+template <int mode, int lead, int stride>
+__device__ __forceinline__ unsigned long long wgmma_operand(const void* panel, unsigned shift) {
+    const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(panel));
+    const unsigned low = (((address & 0x3ffff) >> 4) + (shift >> 4)) | (lead >> 4) << 16;
+    const unsigned high = (stride >> 4) | mode << 30;
+    unsigned long long operand;
+    asm("mov.b64 %0, {%1, %2};" : "=l"(operand) : "r"(low), "r"(high));
+    return operand;
+}
+
+template <int b_major>
+__device__ __forceinline__ void wgmma_m64n128k16_f32_f16_ra(
+    void* c_registers, const void* a_registers, unsigned long long b, int accumulate) {
+    float* d = static_cast<float*>(c_registers);
+    const unsigned* a = static_cast<const unsigned*>(a_registers);
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %69, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, {%64, %65, %66, %67}, %68, p, 1, 1, %70; }"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(b_major));
+}
+
+__device__ __forceinline__ void shuffle_4B(void* dst, const void* src, int lane) {
+    *static_cast<unsigned*>(dst) = __shfl_sync(0xffffffff, *static_cast<const unsigned*>(src), lane);
+}
+
+__device__ __forceinline__ void copy_4B(void* dst, const void* src) {
+    *static_cast<unsigned*>(dst) = *static_cast<const unsigned*>(src);
+}
+
+extern "C" __global__ void __launch_bounds__(384, 1)
+wgmma_1x1x128x128_f16(
+    const half* __restrict__ q,
+    const half* __restrict__ k,
+    const half* __restrict__ v,
+    half* __restrict__ y,
+    const __grid_constant__ TensorMap k_map,
+    const __grid_constant__ TensorMap v_map) {
+    const int block = blockIdx.x;
+    __builtin_assume(block >= 0);
+    extern __shared__ __align__(1024) unsigned char shared[];
+    half* q_sh = reinterpret_cast<half*>(shared);
+    half* k_sh = reinterpret_cast<half*>(shared + 32768);
+    half* v_sh = reinterpret_cast<half*>(shared + 98304);
+    unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 163840);
+    unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 163856);
+    float top[2];
+    float total[2];
+    alignas(16) float o[64];
+    alignas(16) float s[64];
+    alignas(16) half q_fr[64];
+    alignas(16) half part_a_fr[64];
+    float top_chunk[2];
+    float top_before_rf[2];
+    float top_factor_rf[2];
+    float top_finite_rf[2];
+    float part_rf[64];
+    float inverse_rf[2];
+    alignas(16) half y_rf[64];
+    float other[1];
+    float other2[1];
+    float other3[1];
+    float other4[1];
+    if (threadIdx.x == 0) {
+        prefetch_map(&k_map);
+        prefetch_map(&v_map);
+    }
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < 2; ++i) {
+            mbarrier_init(&full[i], 1);
+        }
+        for (int i = 0; i < 2; ++i) {
+            mbarrier_init(&empty[i], 2);
+        }
+    }
+    fence_barrier_init();  // others use the barriers, and bulk copies do
+    const int warp_of_block = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
+    if (warp_of_block < 4) {  // load
+        const int thread = threadIdx.x;
+        __builtin_assume(thread >= 0);
+        registers_decrease<24>();
+        int ring_slot = 0, ring_parity = 0;
+        __builtin_assume(ring_slot >= 0);
+        barrier_arrive<7, 384>();  // barriers are initialised before they are used
+        const int block_h = block / 4;
+        if (thread == 0) {
+
+            // Program(1, 1, 128, 1000, 128, 128)(4 GL)(Block)
+            #pragma unroll 1
+            for (int j = 0; j < 8; ++j) {
+                mbarrier_wait(&empty[ring_slot], 1 - ring_parity);
+                mbarrier_expect(&full[ring_slot], 65536);
+
+                // load k to k_sh: Move(1, 1, 128, 128)(GL, SH)(Block)
+                #pragma unroll
+                for (int d = 0; d < 2; ++d) {
+                    tma_load_4d(&k_sh[ring_slot * 16384 + d * 8192], &k_map, &full[ring_slot], d * 64, j * 128, block_h, 0);
+                }
+
+                // load v to v_sh: Move(1, 1, 128, 128)(GL, SH)(Block)
+                #pragma unroll
+                for (int e = 0; e < 2; ++e) {
+                    tma_load_4d(&v_sh[ring_slot * 16384 + e * 8192], &v_map, &full[ring_slot], e * 64, j * 128, block_h, 0);
+                }
+                if (++ring_slot == 2) ring_slot = 0, ring_parity ^= 1;
+            }
+        }
+    } else {  // math
+        const int thread = threadIdx.x - 128;
+        __builtin_assume(thread >= 0);
+        registers_increase<240>();
+        int ring_slot = 0, ring_parity = 0;
+        __builtin_assume(ring_slot >= 0);
+        barrier_sync<7, 384>();  // barriers are initialised before they are used
+        const int block_h = block / 4;
+        const int block_i = block % 4;
+        const int warpgroup = __shfl_sync(0xffffffff, thread / 128, 0);
+        const int warp = __shfl_sync(0xffffffff, thread / 32 % 4, 0);
+        const int thread_d = thread % 16;
+
+        // Program(1, 1, 128, 1000, 128, 128)(4 GL)(Block)
+
+        // load q to q_sh: Move(1, 1, 128, 128)(GL, SH)(Block)
+        #pragma unroll
+        for (int r = 0; r < 8; ++r) {
+            cp_async_16B(&q_sh[r * 2048 + thread / 16 * 128 + (thread_d ^ thread / 16 % 8) * 8], &q[block_h * 65536 + block_i * 16384 + r * 2048 + thread / 16 * 128 + thread_d * 8]);
+        }
+        cp_async_commit();
+        cp_async_wait<0>();
+        #pragma unroll
+        for (int i14 = 0; i14 < 2; ++i14) {
+            top[i14] = __int_as_float(0xff800000);
+        }
+        #pragma unroll
+        for (int i15 = 0; i15 < 2; ++i15) {
+            total[i15] = 0.0f;
+        }
+        #pragma unroll
+        for (int i16 = 0; i16 < 64; ++i16) {
+            o[i16] = 0.0f;
+        }
+        barrier_sync<0, 256>();  // q_sh is written before it is read
+        #pragma unroll 1
+        for (int j = 0; j < 8; ++j) {
+            mbarrier_wait(&full[ring_slot], ring_parity);
+
+            // s: add by atoms
+
+            // load q_sh to q_fr: Move(1, 1, 64, 128)(SH, FR)(Warpgroup)
+            #pragma unroll
+            for (int k5 = 0; k5 < 8; ++k5) {
+                ldmatrix_x4(&q_fr[k5 * 8], &q_sh[warpgroup * 8192 + warp * 2048 + thread % 16 * 128 + (k5 * 2 + thread / 16 % 2 ^ thread % 8) * 8]);
+            }
+            wgmma_fence();  // sums and A are registers, written before
+            #pragma unroll
+            for (int k2 = 0; k2 < 8; ++k2) {
+                wgmma_m64n128k16_f32_f16_ra<0>(&s[0], &q_fr[k2 * 8], wgmma_operand<1, 16, 1024>(&k_sh[ring_slot * 16384], k2 % 4 * 32 + k2 / 4 * 16384), k2 != 0);
+            }
+            wgmma_commit();
+            wgmma_wait<0>();
+            hold(s);
+
+            // top: max over j
+            #pragma unroll
+            for (int i2 = 0; i2 < 2; ++i2) {
+                top_chunk[i2] = __int_as_float(0xff800000);
+            }
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                #pragma unroll
+                for (int j2 = 0; j2 < 32; ++j2) {
+                    if (j * 16 + j2 / 2 < 125) top_chunk[i] = fmaxf_nan(top_chunk[i], __fmul_rn(s[i * 2 + j2 % 2 + j2 / 2 * 4], 0.12751743f));
+                }
+            }
+            #pragma unroll
+            for (int i3 = 0; i3 < 2; ++i3) {
+                shuffle_4B(&other[0], &top_chunk[i3], thread % 32 ^ 2);
+                top_chunk[i3] = fmaxf_nan(top_chunk[i3], other[0]);
+            }
+            #pragma unroll
+            for (int i4 = 0; i4 < 2; ++i4) {
+                shuffle_4B(&other2[0], &top_chunk[i4], thread % 32 ^ 1);
+                top_chunk[i4] = fmaxf_nan(top_chunk[i4], other2[0]);
+            }
+
+            // top_before: f32 in top_before_rf
+            #pragma unroll
+            for (int i5 = 0; i5 < 2; ++i5) {
+                top_before_rf[i5] = top[i5];
+            }
+            #pragma unroll
+            for (int i6 = 0; i6 < 2; ++i6) {
+                top[i6] = fmaxf_nan(top[i6], top_chunk[i6]);
+            }
+
+            // top_factor: f32 in top_factor_rf
+            #pragma unroll
+            for (int i7 = 0; i7 < 2; ++i7) {
+                top_factor_rf[i7] = top_before_rf[i7] == __int_as_float(0xff800000) ? 0.0f : exp2f(top_before_rf[i7] - top[i7]);
+            }
+
+            // top_finite: f32 in top_finite_rf
+            #pragma unroll
+            for (int i8 = 0; i8 < 2; ++i8) {
+                top_finite_rf[i8] = top[i8] == __int_as_float(0xff800000) ? 0.0f : top[i8];
+            }
+
+            // part: f32 in part_rf
+            #pragma unroll
+            for (int i9 = 0; i9 < 2; ++i9) {
+                #pragma unroll
+                for (int j3 = 0; j3 < 32; ++j3) {
+                    part_rf[i9 * 2 + j3 % 2 + j3 / 2 * 4] = exp2f(__fmul_rn(s[i9 * 2 + j3 % 2 + j3 / 2 * 4], 0.12751743f) - top_finite_rf[i9]);
+                }
+            }
+
+            // total: add over j
+            #pragma unroll
+            for (int i11 = 0; i11 < 2; ++i11) {
+                total[i11] = __fmul_rn(total[i11], top_factor_rf[i11]);
+            }
+            #pragma unroll
+            for (int i10 = 0; i10 < 2; ++i10) {
+                #pragma unroll
+                for (int j4 = 0; j4 < 32; ++j4) {
+                    if (j * 16 + j4 / 2 < 125) total[i10] = total[i10] + part_rf[i10 * 2 + j4 % 2 + j4 / 2 * 4];
+                }
+            }
+
+            // part_a: f16 in part_a_fr
+            #pragma unroll
+            for (int i12 = 0; i12 < 2; ++i12) {
+                #pragma unroll
+                for (int j5 = 0; j5 < 32; ++j5) {
+                    part_a_fr[i12 * 2 + j5 % 2 + j5 / 2 * 4] = half{0x0000};
+                    if (j * 16 + j5 / 2 < 125) part_a_fr[i12 * 2 + j5 % 2 + j5 / 2 * 4] = float_to_half(part_rf[i12 * 2 + j5 % 2 + j5 / 2 * 4]);
+                }
+            }
+
+            // o: add by atoms
+            #pragma unroll
+            for (int i13 = 0; i13 < 2; ++i13) {
+                #pragma unroll
+                for (int e = 0; e < 32; ++e) {
+                    o[i13 * 2 + e % 2 + e / 2 * 4] = __fmul_rn(o[i13 * 2 + e % 2 + e / 2 * 4], top_factor_rf[i13]);
+                }
+            }
+            wgmma_fence();  // sums and A are registers, written before
+            #pragma unroll
+            for (int k8 = 0; k8 < 8; ++k8) {
+                wgmma_m64n128k16_f32_f16_ra<1>(&o[0], &part_a_fr[k8 * 8], wgmma_operand<1, 16384, 1024>(&v_sh[ring_slot * 16384], k8 * 2048), 1);
+            }
+            wgmma_commit();
+            wgmma_wait<0>();
+            if (thread % 128 == 0) {
+                mbarrier_arrive(&empty[ring_slot]);
+            }
+            if (++ring_slot == 2) ring_slot = 0, ring_parity ^= 1;
+        }
+        #pragma unroll
+        for (int i17 = 0; i17 < 2; ++i17) {
+            shuffle_4B(&other3[0], &total[i17], thread % 32 ^ 2);
+            total[i17] = total[i17] + other3[0];
+        }
+        #pragma unroll
+        for (int i18 = 0; i18 < 2; ++i18) {
+            shuffle_4B(&other4[0], &total[i18], thread % 32 ^ 1);
+            total[i18] = total[i18] + other4[0];
+        }
+
+        // inverse: f32 in inverse_rf
+        #pragma unroll
+        for (int i19 = 0; i19 < 2; ++i19) {
+            inverse_rf[i19] = total[i19] <= 0.0f ? 0.0f : 1.0f / total[i19];
+        }
+
+        // y: f16 in y_rf
+        #pragma unroll
+        for (int i20 = 0; i20 < 2; ++i20) {
+            #pragma unroll
+            for (int e2 = 0; e2 < 32; ++e2) {
+                y_rf[i20 * 2 + e2 % 2 + e2 / 2 * 4] = float_to_half(__fmul_rn(o[i20 * 2 + e2 % 2 + e2 / 2 * 4], inverse_rf[i20]));
+            }
+        }
+
+        // store y: Move(1, 1, 128, 128)(RF, GL)(Block)
+        #pragma unroll
+        for (int i21 = 0; i21 < 2; ++i21) {
+            #pragma unroll
+            for (int e3 = 0; e3 < 16; ++e3) {
+                copy_4B(&y[block_h * 65536 + block_i * 16384 + warpgroup * 8192 + thread / 4 % 8 * 128 + thread / 32 % 4 * 2048 + i21 * 1024 + thread % 4 * 2 + e3 * 8], &y_rf[i21 * 2 + e3 * 4]);
+            }
+        }
+    }
+}
