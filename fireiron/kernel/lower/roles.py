@@ -44,8 +44,23 @@ MOST_REGISTERS = 256  # of a thread, as setmaxnreg counts them
 FIRST_TURN = 8  # numbers below are those of levels' barriers
 
 
-def lower_specialised(link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+def lower_specialised(
+    link: Split,
+    rest: Sequence[Decomposition],
+    state: State,
+    context: Context,
+    recur: Recur,
+    reach: tuple[Expr, Expr] | None = None,
+) -> Body:
     """Lower the loop over chunks of K for the role that is being lowered.
+
+    Args:
+        link: the split.
+        rest: the links below it.
+        state: the place in the tree.
+        context: the kernel's.
+        recur: lowers the links.
+        reach: the first chunk, and how many are taken; None for all.
 
     Raises:
         DecompositionError: `role-loads`, `role-copies`, `register-inflight`.
@@ -56,6 +71,7 @@ def lower_specialised(link: Split, rest: Sequence[Decomposition], state: State, 
     stream = context.stream if context.stream is not None and context.stream.split is link else None
     trips = as_expr(parts[link.dim].trips) if stream is None else stream.count
     k = context.variable(link.dim.lower(), trips)
+    begin, trips = reach or (as_expr(0), trips)
     below = state.under(link.words, link.link)
     looped = attrs.evolve(
         below,
@@ -64,7 +80,7 @@ def lower_specialised(link: Split, rest: Sequence[Decomposition], state: State, 
     )
 
     def at(chunk: Expr) -> State:
-        return descend(looped, parts, {link.dim: chunk if stream is None else stream.first + chunk})
+        return descend(looped, parts, {link.dim: begin + chunk if stream is None else stream.first + chunk})
 
     loads = [x for i, x in enumerate(rest) if isinstance(x, Load) and all(isinstance(y, Load) for y in rest[:i])]
     if not loads or any(x.memory != SH for x in loads):

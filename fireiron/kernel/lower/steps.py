@@ -22,10 +22,15 @@ from fireiron.algebra.expr import (
     Expr,
     Index,
     Var,
+    affine,
     and_,
     as_expr,
+    ceil_div,
     eq,
+    free,
     lt,
+    maximum,
+    minimum,
     proves,
     simplest,
     substitute,
@@ -62,6 +67,7 @@ from fireiron.kernel.lower.window import POINTS, Axis, Cut, IndexMap, Storage, W
 from fireiron.language.decompositions import Decomposition, Done, EachStep, Load, Own, Results, Split, Tile, Widest
 from fireiron.language.levels import GL, RF, SH, Block, Thread
 from fireiron.language.online import Law, online
+from fireiron.language.reach import common_conditions
 from fireiron.language.residual import Operand, Residual, apply, move_of, named_reads, refs_by_role
 from fireiron.language.steps import Dim, Program, Ref, Step, identity_of
 
@@ -248,10 +254,10 @@ def _lower_loop(
     extent = state.residual.extents[link.dim]
     assert extent is not None
     part = cut_chunk(link.size, extent, link.ways)
-    trips = as_expr(part.trips)
+    skipped, trips = _reached(link.dim, part, state, context)
     if context.role == "load" and link.specialised is not None:
-        return lower_specialised(link, rest, state, context, recur), state
-    var = context.variable(link.dim.lower(), trips)
+        return lower_specialised(link, rest, state, context, recur, (skipped, trips)), state
+    var = context.variable(link.dim.lower(), as_expr(part.trips))
     mine = [s for s in progress.active if _folds(s, link.dim) and s.name not in progress.open]
     opened = {s.name: open_fold(s, state, context, link.link) for s in mine}
     around = evolve(state, windows={**state.windows, **{k: w for o in opened.values() for k, w in o.windows.items()}})
@@ -269,11 +275,14 @@ def _lower_loop(
     looped: Body = ()
     if link.specialised is not None:
         context.names.discard(var.name)
-        ringed = lower_specialised(link, rest, evolve(inside, loops=state.loops), context, recur)
+        ringed = lower_specialised(link, rest, evolve(inside, loops=state.loops), context, recur, (skipped, trips))
     elif link.stages == 1:
-        looped = recur(rest, descend(inside, {link.dim: part}, {link.dim: var}), context)
+        looped = recur(rest, descend(inside, {link.dim: part}, {link.dim: skipped + var}), context)
     else:
-        before, looped = _run_ahead(link, rest, part, var, trips, around, inside, context, recur)
+        before, looped = _run_ahead(link, rest, part, var, (skipped, trips), around, inside, context, recur)
+    for one in opened.values():  # places count from the first chunk that is visited
+        if link.dim in one.places:
+            one.places[link.dim] = one.places[link.dim] - skipped * part.size
     first: Body = tuple(x for o in opened.values() for x in begin(o, context))
     last: Body = ()
     for step in mine:
@@ -287,12 +296,53 @@ def _lower_loop(
     return (*before, *first, *loop, *last), around
 
 
+def _reached(dim: str, part: Cut, state: State, context: Context) -> tuple[Expr, Expr]:
+    """Give the first chunk that the folds of a loop need, and how many: others hold no point that their masks leave.
+
+    All threads of a block take the same trips, and all blocks of a cluster: they meet in them.
+    """
+    progress = state.progress
+    assert progress is not None
+    begin, trips = as_expr(0), as_expr(part.trips)
+    steps = [s for s in progress.active if _has(s, dim)]
+    makers = {out.name: s for s in progress.active for out in s.outs}
+    outputs = {t.name for t in progress.program.outputs}
+    written = any(out.name in outputs for s in steps if not _folds(s, dim) for out in s.outs)
+    if state.level != Block or context.joined > 1 or written:
+        return begin, trips
+    axes = {a.dim: a for a in state.windows[POINTS].axes}
+    size = as_expr(part.size)
+    for condition in common_conditions([s for s in steps if _folds(s, dim)], makers):
+        dims = {v.name: v for v in free(condition) if isinstance(v, Var) and v.name in axes}
+        split = affine(condition.right - condition.left, tuple(dims.values()))
+        if split is None or dim not in dims:
+            continue
+        slopes, most = split
+        slope = slopes.pop(dims[dim])
+        for v, along in slopes.items():  # the most that the difference is at any point of the tile
+            axis = axes[v.name]
+            far = axis.offset if isinstance(along, int) and along < 0 else axis.offset + (as_expr(axis.size) - 1)
+            most = most + far * along
+        known = isinstance(slope, int) and all(
+            isinstance(c, int) and (c <= 0 or isinstance(axes[v.name].size, int)) for v, c in slopes.items()
+        )
+        if not known or not isinstance(slope, int) or slope == 0 or any(axes[v].steps is not None for v in dims):
+            continue
+        if slope < 0:
+            last = most if slope == -1 else (most - 1) // -slope + 1
+            trips = minimum(trips, ceil_div(maximum(last - axes[dim].offset, 0), size))
+        else:
+            first = 1 - most if slope == 1 else (slope - most) // slope
+            begin = maximum(begin, maximum(first - axes[dim].offset, 0) // size)
+    return begin, trips if begin == as_expr(0) else maximum(trips - begin, 0)
+
+
 def _run_ahead(
     link: Split,
     rest: Sequence[Decomposition],
     part: Cut,
     var: Var,
-    trips: Expr,
+    reach: tuple[Expr, Expr],
     around: State,
     inside: State,
     context: Context,
@@ -305,7 +355,7 @@ def _run_ahead(
     outside = around.under(link.words, link.link)
 
     def at(chunk: Expr, state: State) -> State:
-        return descend(state, {link.dim: part}, {link.dim: chunk})
+        return descend(state, {link.dim: part}, {link.dim: reach[0] + chunk})
 
     read = [load for load in loads if inside.progress.reads(load.role)]
     inner = at(var, inside)
@@ -318,7 +368,7 @@ def _run_ahead(
         place = at(chunk, inside if ahead else outside)
         return [lower_copy(x, place, inner.windows[x.role].storage, chunk, context, recur) for x in read]
 
-    first, start, finish = staged(link, copies, var, trips)
+    first, start, finish = staged(link, copies, var, reach[1])
     return first, (*start, *body, *finish)
 
 

@@ -255,7 +255,6 @@ wgmma_1x1x128x128_f16(
             cp_async_16B(&q_sh[r * 2048 + thread / 16 * 128 + (thread_d ^ thread / 16 % 8) * 8], &q[block_h * 65536 + block_i * 16384 + r * 2048 + thread / 16 * 128 + thread_d * 8]);
         }
         cp_async_commit();
-        cp_async_wait<0>();
         #pragma unroll
         for (int i14 = 0; i14 < 2; ++i14) {
             top[i14] = __int_as_float(0xff800000);
@@ -268,6 +267,7 @@ wgmma_1x1x128x128_f16(
         for (int i16 = 0; i16 < 64; ++i16) {
             o[i16] = 0.0f;
         }
+        cp_async_wait<0>();
         barrier_sync<0, 256>();  // q_sh is written before it is read
         #pragma unroll 1
         for (int j = 0; j < 8; ++j) {
