@@ -31,14 +31,56 @@ from fireiron.language.atom import POLICIES, Atom, Fold, Product
 from fireiron.language.levels import GL, RF, SH, Level, Memory, Thread
 
 __all__ = [
-    "PEER_LOADS", "SIMT", "TABLE", "Near", "box_move", "chosen_from", "every", "exchange", "find",
-    "like", "load_of_peer", "matching", "nearest", "reducing", "warp_products", "wide_products",
+    "PEER_LOADS", "SIMT", "TABLE", "Near", "Rows", "box_move", "chosen_from", "content", "every", "exchange", "find",
+    "like", "load_of_peer", "matching", "nearest", "reducing", "rows", "warp_products", "wide_products",
 ]  # fmt: skip
 
 TABLE: tuple[Atom, ...] = (
     *SIMT, *MMA, *QUADPAIR, *WMMA, *LDMATRIX, *STMATRIX, *MOVMATRIX, *COPIES, *CP_ASYNC, *TMA, *SHUFFLES, *REDUX,
     *ATOMICS, *WMMA_MOVES,
 )  # fmt: skip
+
+
+_LOADED = TABLE
+
+
+@attrs.frozen(eq=False)
+class Rows:
+    """Stand for the table as it is now: equal to itself alone, so that what is kept by it ends with a corrected row.
+
+    Args:
+        table: the rows.
+    """
+
+    table: tuple[Atom, ...]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rows) and self.table is other.table
+
+    def __hash__(self) -> int:
+        return id(self.table)
+
+
+def rows() -> Rows:
+    """Give the key of all that is kept in memory by what the table says: another one once `TABLE` is replaced."""
+    return Rows(TABLE)
+
+
+def content() -> str:
+    """Digest rows that were corrected in this process, for what is kept on disk; nothing where the library's own stand.
+
+    Example:
+        >>> content()
+        ''
+    """
+    return "" if TABLE is _LOADED else _digest(rows())
+
+
+@lru_cache(4)
+def _digest(key: Rows) -> str:
+    from fireiron.language.meaning import hashed, text
+
+    return hashed(text(key.table))
 
 
 _SUMS: dict[Product, str] = {"mul": "products", "xor": "bits of a ^ b", "and": "bits of a & b"}
@@ -167,7 +209,6 @@ def load_of_peer(dtype: DType) -> Atom:
     return matching("Move", (1,), (dtype, dtype), (SH, RF), Thread, table=PEER_LOADS)[0]
 
 
-@lru_cache
 def exchange(nbytes: int) -> Atom:
     """Find the instruction by which the lanes of a warp read registers of each other.
 
@@ -214,7 +255,7 @@ def matching(
         ['copy.16B.GL.SH', 'cp.async.16B']
     """
     if table is None:
-        return _known(kind, shape, dtypes, memories, level, arch, product)
+        return _known(kind, shape, dtypes, memories, level, arch, product, rows())
     nbytes = shape[0] * dtypes[0].bits / 8 if kind == "Move" else 0
     return tuple(
         atom
@@ -236,6 +277,7 @@ def _known(
     level: Level,
     arch: int | None,
     product: Product,
+    key: Rows,
 ) -> tuple[Atom, ...]:
     """Look everywhere; schedules ask for the same few rows over and over."""
     table = chosen_from(None, shape if kind == "MatMul" else ())

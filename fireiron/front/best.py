@@ -66,6 +66,7 @@ class Choice:
 
 
 _choices: dict[Any, Choice] = {}
+_made_with: list[Any] = []  # the instructions' rows of all that is kept here
 
 
 def best(spec: MatMulChain, arch: str | None = None) -> Any:
@@ -97,6 +98,7 @@ def best(spec: MatMulChain, arch: str | None = None) -> Any:
 def choose(spec: MatMulChain, arch: str | None = None) -> Choice:
     """Give the best schedule known, and say why it was chosen; see `best`."""
     try:
+        _up_to_date()
         key = choice_key(spec, arch)
         found = _choices.get(key)
         if found is not None:
@@ -183,6 +185,17 @@ def forget() -> None:
     _kernel.cache_clear()
     _kernels.clear()
     launches.clear()
+
+
+def _up_to_date() -> None:
+    """Forget what was made before a row of the instructions' table was corrected in this process."""
+    from fireiron.atoms import table
+
+    if not _made_with:
+        _made_with.append(table.TABLE)
+    elif table.TABLE is not _made_with[0]:
+        _made_with[0] = table.TABLE
+        forget()
 
 
 def _chosen(spec: MatMulChain, arch: str | None) -> Choice:
@@ -432,6 +445,7 @@ def gemm(
     if _traced():
         return _by_torch(a, b, out, stream, schedule)(a, b, epilog=epilog, layout=layout, dtype=dtype, **operands)
     arrays = (a, b, *[x for x in operands.values() if type(x) not in NUMBERS]) if operands else (a, b)
+    _up_to_date()
     key = launches.key(arrays, out, layout, dtype, (epilog, schedule), operands)
     if key is not None:
         launch = launches.find(key)

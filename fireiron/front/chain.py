@@ -399,8 +399,13 @@ class SplitRefinements(Chain):
         (*above, link) = self.links
         assert isinstance(link, Split)
         how = InOrder() if reduce is None else reduce
-        self._check(parallel_rules.parallel, above, self._before, link, level, how)
+        self._check(self._shares, above, self._before, link, level, how)
         return self._refine(level=level, reduce=how, link=here())
+
+    @property
+    def _shares(self) -> Callable[..., None]:
+        """Give the rules of chunks that units take at once."""
+        return parallel_rules.parallel
 
     def _loops(self: S_, **changes: Any) -> S_:
         """Refine the loop over chunks, where there is one."""
@@ -408,7 +413,7 @@ class SplitRefinements(Chain):
         assert isinstance(link, Split)
         if link.level is not None:
             self._check(
-                parallel_rules.parallel,
+                self._shares,
                 above,
                 self._before,
                 attrs.evolve(link, **changes, level=None),

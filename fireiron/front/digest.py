@@ -12,8 +12,9 @@ def digest(program: Task, links: Sequence[Decomposition], name: str) -> str:
     """Digest what lowering depends on.
 
     Functions take part by what they mean to the kernel: a permutation by its expression, a microkernel by its source; a
-    strategy has left only the links that it made.
+    strategy has left only the links that it made. So do the instructions' rows, which a process may correct.
     """
+    from fireiron.atoms.table import content
     from fireiron.language.meaning import hashed, text
 
-    return hashed(f"{name}\n{text(program)}\n{text(tuple(links))}")
+    return hashed(f"{name}\n{text(program)}\n{text(tuple(links))}\n{content()}")

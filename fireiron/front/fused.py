@@ -185,9 +185,11 @@ def _kernel(
     numbers: Sequence[str],
 ) -> CompiledKernel | HostKernel:
     """Find or compile the kernel of a product; a schedule of which nothing is certain is made again."""
+    from fireiron.atoms.table import rows
+
     does = None if schedule is None else fingerprint(schedule)
     made: MatMulChain | None = None
-    key: tuple[Any, ...] = (spec.matmul, values, beside, does, *numbers)
+    key: tuple[Any, ...] = (spec.matmul, values, beside, does, rows(), *numbers)
     if schedule is not None and does is None:
         made = _scheduled(schedule, _followed(spec, values, beside))
         key = (*key, digest(made.program, made.links, made.name))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fireiron.algebra.dtypes import dtype as find_dtype
-from fireiron.base.contract import checked, checks
+from fireiron.base.contract import checked, checks, refused
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import here
 from fireiron.check import links as rules
@@ -244,6 +244,8 @@ def tma(span: int = 128, *, l2: Policy | None = None) -> Strategy:
         )
 
     def strategy(move: MoveChain) -> MoveChain:
+        if not isinstance(move, MoveChain):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise refused("the strategy of tma()", ("a Move", "it to load() or to epilog(store=)"), move)
         src, dst = move.residual.operands
         load = src.memory == GL
         tensor = src.tensor

@@ -298,8 +298,13 @@ class SplitProgram(SplitRefinements, ProgramChain):
         (*above, link) = self.links
         assert isinstance(link, Split)
         how = InOrder() if reduce is None else reduce
-        self._check(program_rules.parallel, above, self._before, link, level, how)
+        self._check(self._shares, above, self._before, link, level, how)
         return self._refine(level=level, reduce=how, link=here())
+
+    @property
+    def _shares(self) -> Callable[..., None]:
+        """Give the rules of chunks that units take at once."""
+        return program_rules.parallel
 
 
 class LoadedProgram(LoadRefinements, ProgramChain):

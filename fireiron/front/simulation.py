@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 import numpy as np
@@ -65,9 +65,13 @@ def random_arrays(
         sizes: values of its symbols.
         seed: of the numbers.
         given: names of arrays that are not needed.
+
+    Raises:
+        CallError: `unknown-size`, `precondition` for sizes that the kernel does not take.
     """
     from fireiron.algebra.dtypes import dtype
 
+    bind.solve(interface, {}, sizes)
     rng = np.random.default_rng(seed)
     arrays: dict[str, Any] = {}
     for pointer in interface.pointers:
@@ -75,7 +79,8 @@ def random_arrays(
             continue
         kind = dtype(pointer.dtype)
         shape, strides = bind.concrete(pointer.shape, sizes), bind.concrete(pointer.strides, sizes)
-        flat = np.empty(1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)), kind.numpy)
+        last = -1 if 0 in shape else sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        flat = np.empty(last + 1, kind.numpy)
         if pointer.shares:
             flat[...] = random_ends(rng, len(flat), evaluate(pointer.shares, sizes))
         elif kind.packed:
@@ -110,6 +115,7 @@ def simulate_schedule(
     launched: int | None = None,
     each: Callable[[int, int], None] | None = None,
     schedule: Verbs | None = None,
+    overflow: Literal["wrap", "error"] = "wrap",
 ) -> Simulation:
     """Bind arguments as a call does, and run on the simulator.
 
@@ -123,6 +129,7 @@ def simulate_schedule(
         launched: blocks of a persistent kernel.
         each: as the simulator takes it.
         schedule: what the kernel was lowered from, for the comparison.
+        overflow: as the simulator takes it.
 
     Raises:
         CallError: as a call does. SimulationError: what was found.
@@ -151,7 +158,7 @@ def simulate_schedule(
         arrays |= {p.name: described[p.name].owner for p in interface.inputs}
         arrays |= {p.name: a for p, a in zip(interface.outputs, outs, strict=False)}
     before = {} if schedule is None else {p.name: arrays[p.name].copy() for p in interface.outputs}
-    report = simulate(kernel, arrays, sizes, numbers, blocks, track, launched, each)
+    report = simulate(kernel, arrays, sizes, numbers, blocks, track, launched, each, overflow)
     written = tuple(arrays[p.name] for p in interface.outputs)
 
     def verify() -> Comparison:

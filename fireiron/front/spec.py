@@ -52,6 +52,7 @@ def MatMul(
         A, B, C: matrices, or batches of them; unnamed ones are called A, B, C.
         alpha, beta: numbers baked in, or names of scalars given at the call.
         acc: the accumulator's element type; f32 for 16- and 8-bit floats and tf32, i32 for integers by default.
+            Sums of i32 wrap (`simulate(overflow="error")` finds those that do); stores to fewer bits saturate.
         product: of bits (b1): "xor" counts those that differ, the default, and "and" those set in both.
         groups: a vector of i32 that says before which row of A and C the rows of each matrix of the batch B end; A and
             C hold those of all of them, one after another. None where all have a batch, or none.
@@ -101,6 +102,7 @@ def matmul(
         M, N, K: extents, ints or symbols.
         dtype: element type of A and B.
         acc: the accumulator's; f32 for 16- and 8-bit floats and tf32, i32 for integers by default.
+            Sums of i32 wrap (`simulate(overflow="error")` finds those that do); stores to fewer bits saturate.
         out: C's; `dtype` by default, i32 for integers, f32 for fp8 and tf32.
         layout: how A and B are stored, as "row,row", "row,col", "col,row" or "col,col" for A,B, or in letters: the
             second letter is A's, T meaning A[K, M]; the first is B's, T meaning B[N, K].

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fireiron.base.errors import CallError, CompileError, Finding, FireironError, UsageError
 from fireiron.base.link import here
@@ -15,6 +15,7 @@ from fireiron.language.specs import products_of
 
 if TYPE_CHECKING:
     from fireiron.algebra.arch import Arch
+    from fireiron.atoms.table import Rows
     from fireiron.estimate.facts import Facts
     from fireiron.estimate.model import Estimate
     from fireiron.front.host import HostKernel
@@ -60,7 +61,7 @@ class Verbs(Chain):
         """
         self._closed("lowered")
         try:
-            return _lowered(self, _target(self, arch).number, self.name)
+            return _lowered(self, _target(self, arch).number, self.name, _rows())
         except FireironError as error:
             # The message says where in the schedule; a hundred frames of lowering would only bury it.
             raise error.with_traceback(None) from None
@@ -118,6 +119,7 @@ class Verbs(Chain):
         blocks: int | Sequence[int] | None = None,
         track: bool = True,
         launched: int | None = None,
+        overflow: Literal["wrap", "error"] = "wrap",
         **scalars: Any,
     ) -> Simulation:
         """Run the schedule on the NumPy simulator, with races, bad addresses and missing values found.
@@ -131,6 +133,8 @@ class Verbs(Chain):
             track: whether to look for races.
             launched: how many blocks of a persistent kernel share its work; two clusters where None, or one block a
                 tile where blocks are chosen.
+            overflow: what sums of integers do that 32 bits do not hold: `wrap`, as on every GPU, or `error`, with
+                the place and the number.
             scalars: numbers by name, and sizes by name where no inputs are given.
 
         Raises:
@@ -140,7 +144,9 @@ class Verbs(Chain):
 
         self._closed("simulate")
         try:
-            return simulate_schedule(self.lowered(), inputs, out, blocks, track, scalars, launched, schedule=self)
+            return simulate_schedule(
+                self.lowered(), inputs, out, blocks, track, scalars, launched, schedule=self, overflow=overflow
+            )
         except (CallError, UsageError) as error:
             raise error.located(here()) from None
 
@@ -186,7 +192,8 @@ class Verbs(Chain):
 
             self.check(target.name)
             # The kept kernel may come from an equal schedule, written elsewhere: waits are to name this one's links.
-            kernel = _lowered.__wrapped__(self, target.number, self.name) if debug else self.lowered(target.name)
+            fresh = _lowered.__wrapped__
+            kernel = fresh(self, target.number, self.name, _rows()) if debug else self.lowered(target.name)
             return kernel, source(kernel, bounded=debug)
 
         def simulator(arrays: Mapping[str, Any], sizes: Mapping[str, int], numbers: Mapping[str, Any]) -> None:
@@ -238,7 +245,7 @@ class Verbs(Chain):
     def time(self, *inputs: Any, out: Any = None, **scalars: Any) -> Timing:
         """Time the schedule on the GPU: medians with quantiles, L2 flushed; random inputs if none are given."""
         self._closed("time")
-        return _compiled(self).time(*inputs, out=out, flops=self.flops(**scalars), **scalars)
+        return _compiled(self, _rows()).time(*inputs, out=out, flops=self.flops(**scalars), **scalars)
 
     def flops(self, **sizes: float) -> float:
         """Count the floating-point (or integer) operations of products, 0 for other specs."""
@@ -348,8 +355,15 @@ def _gpu() -> int:
     return 0 if probe().problem else driver().compute_capability(0)
 
 
+def _rows() -> Rows:
+    """Give the key of what is kept: another one once a row of the instructions' table was corrected."""
+    from fireiron.atoms.table import rows
+
+    return rows()
+
+
 @functools.lru_cache(maxsize=256)
-def _lowered(chain: Verbs, arch: int, name: str) -> Kernel:
+def _lowered(chain: Verbs, arch: int, name: str, table: Rows) -> Kernel:
     """Lower a chain once. Equal chains of other functions have other names, and kernels of their own."""
     from fireiron.kernel.lower.kernel import lower
 
@@ -360,9 +374,9 @@ def _callable(chain: Verbs) -> CompiledKernel | HostKernel:
     """Give what runs a schedule: compiled, or simulated where there is no GPU."""
     from fireiron.front.host import HostKernel, without_gpu
 
-    return HostKernel(chain.lowered()) if without_gpu() else _compiled(chain)
+    return HostKernel(chain.lowered()) if without_gpu() else _compiled(chain, _rows())
 
 
 @functools.lru_cache(maxsize=64)
-def _compiled(chain: Verbs) -> CompiledKernel:
+def _compiled(chain: Verbs, table: Rows) -> CompiledKernel:
     return chain.compile()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
 import attrs
 
@@ -168,15 +168,17 @@ class Value:
 
         return named(self, name)
 
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        raise ExpressionError(
-            "bad-op",
-            f"an expression has no .{name}: functions of expressions stand before them",
-            fix="write exp(x), maximum(x, y), cast(x, 'f16') or another of fireiron's functions, or an operator",
-            link=here(),
-        )
+    if not TYPE_CHECKING:  # a type checker that saw it would take every name for an attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise ExpressionError(
+                "bad-op",
+                f"an expression has no .{name}: functions of expressions stand before them",
+                fix="write exp(x), maximum(x, y), cast(x, 'f16') or another of fireiron's functions, or an operator",
+                link=here(),
+            )
 
     def __bool__(self) -> bool:
         raise SpecError(
@@ -293,7 +295,7 @@ def _no_operand(x: object) -> SpecError:
             f"{x} cannot take part in a pointwise expression: x == y compares expressions as wholes",
             fix="use equal(x, y), or the numbers 1 and 0",
         )
-    if hasattr(x, "shape") and hasattr(x, "dtype"):
+    if hasattr(x, "shape") and hasattr(x, "dtype") and not isinstance(x, type):
         return SpecError(
             "bad-operand",
             f"an array of {tuple(cast(Any, x).shape)} cannot take part in a pointwise expression",

@@ -191,7 +191,8 @@ def _units(step: Step, link: Tile) -> str:
 
 def _takers(step: Step, level: Level) -> str:
     one = str(level).lower() if level.name in (Block.name, "Warp", "Warpgroup") else str(level)
-    said = f"{_count(step.trips, 'chunk')} along K{_partial(step, 'K')}, one a {one}"
+    along = " x ".join(f"{dim}{_partial(step, dim)}" for dim, _ in step.cuts)
+    said = f"{_count(step.trips, 'chunk')} along {along}, one a {one}"
     return f"{said}: {step.trips} blocks share each tile" if level == Block else said
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 import numpy as np
 
@@ -18,23 +18,29 @@ from fireiron.simulate.order import Array
 THROUGH_F32 = (tf32, e4m3, e5m2)
 
 
-def evaluate_scalar(expr: Scalar, inputs: Sequence[Array], numbers: Mapping[str, float]) -> Array:
+Check: TypeAlias = Callable[[Array, Array], None]
+
+
+def evaluate_scalar(
+    expr: Scalar, inputs: Sequence[Array], numbers: Mapping[str, float], check: Check | None = None
+) -> Array:
     """Compute an expression for all lanes.
 
     Args:
         expr: what to compute.
         inputs: one array for each argument.
         numbers: the scalar kernel parameters.
+        check: called with what each sum and product of i32 is in 64 bits, and in 32, where it wraps.
 
     Raises:
         SimulationError: `number-missing`.
     """
     if isinstance(expr, Arg):  # what is only copied keeps all its bits
         return cast(inputs[expr.index], expr.dtype)
-    return _value(expr, inputs, numbers)
+    return _value(expr, inputs, numbers, check)
 
 
-def _value(expr: Scalar, inputs: Sequence[Array], numbers: Mapping[str, float]) -> Array:
+def _value(expr: Scalar, inputs: Sequence[Array], numbers: Mapping[str, float], check: Check | None) -> Array:
     match expr:
         case Arg(index=index, dtype=dtype):
             value = cast(inputs[index], dtype)
@@ -46,7 +52,7 @@ def _value(expr: Scalar, inputs: Sequence[Array], numbers: Mapping[str, float]) 
                 raise SimulationError("number-missing", f"no value was given for {name}", fix=f"pass {name}=...")
             return cast(np.asarray(numbers[name]), dtype)
         case Unary(op=op, x=x):
-            value = _value(x, inputs, numbers)
+            value = _value(x, inputs, numbers, check)
             function = FUNCTIONS[op]
             if function.exact:
                 exact = value.astype(np.float32) if x.dtype in THROUGH_F32 else value
@@ -54,18 +60,22 @@ def _value(expr: Scalar, inputs: Sequence[Array], numbers: Mapping[str, float]) 
             # Computed in f64 and rounded once: at most the last bit differs from the hardware's own rounding.
             return cast(function.numpy(value.astype(np.float64)), x.dtype)
         case Binary(op=op, x=x, y=y):
-            return _binary(op, _value(x, inputs, numbers), _value(y, inputs, numbers), x.dtype)
+            left, right = _value(x, inputs, numbers, check), _value(y, inputs, numbers, check)
+            result = _binary(op, left, right, x.dtype)
+            if check is not None and op in ("add", "sub", "mul") and result.dtype == np.int32:
+                check(*np.broadcast_arrays(_binary(op, left.astype(np.int64), right.astype(np.int64), x.dtype), result))
+            return result
         case Select(condition=condition, x=x, y=y):
-            truth = _value(condition, inputs, numbers) != 0
-            return np.where(truth, _value(x, inputs, numbers), _value(y, inputs, numbers))
+            truth = _value(condition, inputs, numbers, check) != 0
+            return np.where(truth, _value(x, inputs, numbers, check), _value(y, inputs, numbers, check))
         case Cast(x=x, dtype=dtype):
             # tf32 shares its arrays' type with f32, but not its numbers.
-            value = _value(x, inputs, numbers)
+            value = _value(x, inputs, numbers, check)
             return tf32_rounded(value) if dtype == tf32 and x.dtype == f32 else cast(value, dtype)
         case Coordinate(value):
             raise AssertionError(f"{value} is an argument by now")
         case Custom(args=args, dtype=dtype):
-            return _custom(expr, [_computed(_value(x, inputs, numbers)) for x in args], dtype)
+            return _custom(expr, [_computed(_value(x, inputs, numbers, check)) for x in args], dtype)
         case _ as never:
             assert_never(never)
 

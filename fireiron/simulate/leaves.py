@@ -218,6 +218,11 @@ class Leaf:
         except Race as race:
             raise self.team.machine.race(self.place, race, storage, granules, who) from None
         if self.adds:
+            if self.team.machine.exact and storage.data.dtype == np.int32:
+                wide = storage.data.astype(np.int64)
+                np.add.at(wide, access.touched, _active(values, access, mask))
+                here = np.unique(access.touched)
+                self.team.machine.refuse_wrapped(self.place, wide[here], wide[here].astype(np.int32))
             np.add.at(storage.data, access.touched, _active(values, access, mask))
         else:
             storage.data[access.touched] = _active(values, access, mask)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, cast
 
@@ -141,6 +141,8 @@ class MatMulMeaning(Meaning):
         threads: Array = plan.extra
         shaped = [self._units(value, threads) for value in values if value is not None]
         result = self.atom.numpy(*shaped)
+        if self.team.machine.exact and result.dtype == np.int32:
+            self._fits(shaped, result, plan)
         count, _, lanes = values[-1].shape if values[-1] is not None else (1, 1, 1)
         self.team.machine.flops += self.flops * (plan.count // max(self.atom.unit.size or 1, 1))
         if self.alone:
@@ -151,6 +153,20 @@ class MatMulMeaning(Meaning):
         units, each = threads.shape
         out[:, :, threads] = result.reshape(count, units, each, -1).transpose(0, 3, 1, 2)
         return (out,)
+
+    def _fits(self, shaped: Sequence[Array], result: Array, plan: Plan) -> None:
+        """Refuse sums that wrap; one call adds less than 32 bits hold, unless it multiplies 32 bits itself."""
+        wide = [x.astype(np.int64) for x in shaped]
+        if len(shaped) == 1 or shaped[0].dtype == np.int32:
+            assert self.atom.numpy is not None
+            total = self.atom.numpy(*wide) if len(shaped) == 1 else wide[0] * wide[1] + wide[2]
+        else:
+            total = wide[-1] + (result - shaped[-1].reshape(result.shape))
+        mask = None
+        if self.alone and plan.mask is not None:
+            lanes = np.broadcast_to(plan.mask, (len(result) // plan.mask.shape[-1], plan.mask.shape[-1]))
+            mask = lanes.reshape(-1, *(1,) * (result.ndim - 1))
+        self.team.machine.refuse_wrapped(self.place, total.reshape(result.shape), result, mask)
 
     def finish(self, plan: Plan, env: Env) -> None:
         """Find the units that run."""
@@ -249,8 +265,13 @@ class ComputeMeaning(Meaning):
         inputs = [value for value in values if value is not None]
         inputs += plan.extra or ()
         self.team.machine.flops += self.operations * plan.count
+        machine = self.team.machine
+        check: Callable[[Array, Array], None] | None = None
+        if machine.exact:
+            mask = None if plan.mask is None else plan.mask[:, None, :]
+            check = lambda wide, held: machine.refuse_wrapped(self.place, wide, held, mask)  # noqa: E731
         try:
-            return (evaluate_scalar(self.expr, inputs, self.team.machine.numbers),)
+            return (evaluate_scalar(self.expr, inputs, machine.numbers, check),)
         except SimulationError as error:
             raise error.located(self.place.link, self.place.path or self.place.title) from None
 

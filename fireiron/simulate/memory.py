@@ -35,6 +35,7 @@ class Storage:
         must_write: whether reading needs an earlier write.
         reaches: what `reach` found, by steps.
         fragment: for RF that asynchronous instructions use, what is in flight.
+        arrived: how many units have counted in in this launch, by element.
     """
 
     buffer: Buffer
@@ -50,6 +51,7 @@ class Storage:
     must_write: bool = False
     reaches: dict[bytes, tuple[int, ...]] = attrs.field(factory=dict[bytes, tuple[int, ...]])
     fragment: Fragment | None = None
+    arrived: dict[int, int] = attrs.field(factory=dict[int, int])
 
     def reach(self, steps: Array) -> tuple[int, ...]:
         """Give how far a view's elements go beyond its first one along each dimension."""

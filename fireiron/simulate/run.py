@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -31,6 +32,7 @@ def simulate(
     track: bool = True,
     launched: int | None = None,
     each: Callable[[int, int], None] | None = None,
+    overflow: Literal["wrap", "error"] = "wrap",
 ) -> Report:
     """Run a kernel on host arrays, writing its outputs in place.
 
@@ -45,6 +47,7 @@ def simulate(
         launched: how many blocks of a persistent kernel to launch, which then share all work: two clusters unless it is
             said, or, where blocks are chosen, one for each tile.
         each: called after each cluster with the number of blocks that ran, and of those that are to run.
+        overflow: what integer sums do that 32 bits do not hold: `wrap`, as on every GPU, or `error`.
 
     Raises:
         SimulationError: `out-of-bounds`, `misaligned`, `uninitialised-read`, `race`, `divergent-barrier`, `deadlock`;
@@ -55,10 +58,11 @@ def simulate(
             `unfinished-flight`, `peer-exited`, `narrow-barrier`, `launch-not-awaited`, `variable-range`;
             `uncovered-output` where all blocks run; `launched`, `cluster-grid`, `precondition`, `no-such-block`,
             `size-missing`, `number-missing`, `array-missing`, `array-dtype`, `array-shape`, `array-strides`,
-            `workspace-left`.
+            `workspace-left`, `counted-twice`, `flag-raised`, `flag-not-raised`; `integer-overflow` where asked for.
     """
     began = time.perf_counter()
     machine = prepare(kernel, arrays, dict(sizes or {}), dict(numbers or {}), track)
+    machine.exact = overflow == "error"
     grid = _grid(kernel, machine.sizes)
     machine.blocks = launched_blocks(kernel, grid, blocks is not None, launched)
     chosen = _chosen(kernel, machine.blocks, blocks)

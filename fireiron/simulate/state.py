@@ -85,6 +85,7 @@ class Machine:
         barriers: barriers passed.
         flops: operations done.
         kept: elements of cached accesses.
+        exact: whether integer results that 32 bits do not hold are errors; they wrap where not.
     """
 
     kernel: Kernel
@@ -101,6 +102,7 @@ class Machine:
     barriers: int = 0
     flops: int = 0
     kept: int = 0
+    exact: bool = False
 
     def site(
         self, where: tuple[str, str, str], title: str, what: str, link: Link | None, silent: bool = False
@@ -171,6 +173,28 @@ class Machine:
     def error(self, place: Place, code: str, message: str, fix: str) -> SimulationError:
         """Make an error at a site."""
         return SimulationError(code, message, fix=fix, link=place.link, path=place.path or place.title)
+
+    def refuse_wrapped(self, place: Place, wide: Array, held: Array, mask: Array | None = None) -> None:
+        """Refuse integers that 32 bits do not hold.
+
+        Args:
+            place: the statement.
+            wide: the results in 64 bits.
+            held: as they are held.
+            mask: which of them count, all where None.
+
+        Raises:
+            SimulationError: `integer-overflow`.
+        """
+        wide, held, there = np.broadcast_arrays(wide, held, True if mask is None else mask)
+        lost = (wide != held) & there
+        if lost.any():
+            raise self.error(
+                place,
+                "integer-overflow",
+                f"{place}: {int(wide[lost][0])} does not fit into 32 bits, and wraps to {int(held[lost][0])}",
+                "sum fewer or smaller products, scale them in f32, or leave overflow= out: integers wrap",
+            )
 
 
 @attrs.define(eq=False)

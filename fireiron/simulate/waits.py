@@ -114,7 +114,7 @@ class Waits:
         join = self.sync(meeting).walk
         counter, count = self.compiler.operand(statement.counter), self.compiler.value(statement.count)
         releases, acquires = (statement.order in ("acq_rel", way) for way in ("release", "acquire"))
-        unit = self._first(statement.level)
+        unit, units = self._first(statement.level), self._units(statement.level)
         place = self.compiler.place(meeting, "CountIn", self.scope)
         assert join is not None
 
@@ -124,12 +124,21 @@ class Waits:
             key = statement.id, unit, visit
             if team.first == unit:
                 at, many = _one(counter.offset(state.env)), _one(count(state.env))
+                name = counter.view.buffer.name
+                arrived = counter.storage.arrived[at] = counter.storage.arrived.get(at, 0) + units
+                if arrived > many:
+                    raise team.error(
+                        place,
+                        "counted-twice",
+                        f"{place}: {team.label} counts in at {name}[{at}] as number {arrived} of {many}",
+                        "let one thread of each unit that shares the tile count, once",
+                    )
                 here = int(counter.storage.data[at])
-                counter.storage.data[at] = 0 if here + 1 == many else here + 1
+                counter.storage.data[at] = (here + units) % many
                 released = max(order.base, state.met) if releases else order.start
-                order.count_in((counter.view.buffer.name, at), released, acquires)
-                team.member.counted[key] = int(here + 1 == many)
-                self._tell((counter.view.buffer.name, at), releases, acquires)
+                order.count_in((name, at), released, acquires)
+                team.member.counted[key] = int(here + units == many)
+                self._tell((name, at), releases, acquires)
             yield from join(state, act)
             state.env[statement.var.name] = team.member.counted[key]
 
@@ -139,7 +148,7 @@ class Waits:
         """Raise a flag, by the team of the unit's first thread: it releases what came before the last barrier."""
         team, order = self.team, self.team.order
         flag = self.compiler.operand(statement.flag)
-        unit = self._first(statement.level)
+        unit, units = self._first(statement.level), self._units(statement.level)
         place = self.compiler.place(Sync(statement.level, "", statement.link), "Raise", self.scope)
 
         def run(state: State, act: Act) -> None:
@@ -147,6 +156,13 @@ class Waits:
             if team.first != unit:
                 return
             at = _one(flag.offset(state.env))
+            if flag.storage.data[at] or units > 1:
+                raise team.error(
+                    place,
+                    "flag-raised",
+                    f"{place}: {team.label} raises {flag.view.buffer.name}[{at}], which is raised already",
+                    "let one thread raise it once, and one unit lower it before it is raised again",
+                )
             flag.storage.data[at] = 1
             order.count_in((flag.view.buffer.name, at), max(order.base, state.met), False)
             self._tell((flag.view.buffer.name, at), releases=True, acquires=False)
@@ -160,18 +176,19 @@ class Waits:
         join = self.sync(meeting).walk
         place = self.compiler.place(meeting, "Lower", self.scope)
         flag = self.compiler.operand(statement.flag)
-        unit = self._first(statement.level)
+        unit, units = self._first(statement.level), self._units(statement.level)
         assert join is not None
 
         def walk(state: State, act: Act) -> Iterator[Event]:
             refuse_early(team, place, team.ids(act) - team.offset)
             if team.first == unit:
                 at = _one(flag.offset(state.env))
-                if not flag.storage.data[at]:
+                if not flag.storage.data[at] or units > 1:
+                    once = f", and lowers it {units} times" if units > 1 else ", which no block before raises"
                     raise team.error(
                         place,
                         "flag-not-raised",
-                        f"{place}: {team.label} waits for {flag.view.buffer.name}[{at}], which no block before raises",
+                        f"{place}: {team.label} waits for {flag.view.buffer.name}[{at}]{once}",
                         "let blocks wait for lower ones alone: those start earlier",
                     )
                 flag.storage.data[at] = 0
@@ -185,6 +202,10 @@ class Waits:
         """Give the first thread of the unit of a level that this team is in, or is."""
         role = self.team.role
         return role.first if level.size is None and role is not None else self.team.first
+
+    def _units(self, level: Level) -> int:
+        """Count the units of a level in this team: each of them does what a statement says once for a unit."""
+        return 1 if level.size is None else max(1, self.team.threads // level.size)
 
     def _tell(self, place: tuple[str, int], releases: bool, acquires: bool) -> None:
         """Pass on what the first thread knows at a place in global memory: units of one cluster may meet there."""

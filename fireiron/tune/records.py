@@ -272,6 +272,8 @@ def replace(out: Path, records: Iterable[Record], lines: Iterable[bytes] = ()) -
 
 
 def _aside(out: Path) -> Path:
+    if not out.name:  # `.` and `/`
+        raise UsageError("cannot-write", f"{out} is a folder", fix="name a file")
     return out.with_name(f".{out.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
 
 
@@ -323,7 +325,7 @@ def repair(path: Path) -> Read:
         UsageError: `no-such-file`, `cannot-write`.
     """
     found = read(path)  # a file that is not there is not made
-    beside = path.with_name(path.name + BROKEN)
+    beside = Path(f"{path}{BROKEN}")
 
     def move(mine: Read) -> Read:
         if mine.broken:

@@ -27,8 +27,8 @@ from fireiron.jit.arrays import random_ends
 from fireiron.jit.expression import evaluate
 from fireiron.jit.interface import Interface
 from fireiron.language.specs import written_by
-from fireiron.schedules import ada, ampere, fused, hopper, simt, turing, volta
-from fireiron.simulate import simulate
+from fireiron.schedules import ada, ampere, fused, hopper, rows, simt, turing, volta
+from fireiron.simulate import cost, simulate
 
 PRESETS = {
     "simt": simt,
@@ -38,9 +38,10 @@ PRESETS = {
     "ada": ada,
     "hopper": hopper,
     "fused": fused,
+    "rows": rows,
 }
 ROOT = str(Path(fireiron.__file__).resolve().parent.parent)
-Kind = Literal["refused", "right", "bounded", "slow", "finding"]
+Kind = Literal["refused", "right", "bounded", "large", "slow", "finding"]
 CHAIN = "<chain>"  # the file of a chain's text
 ARGUMENTS = re.compile(r"\(\) (takes|missing|got) ")
 LIMIT_S = 60  # of the processor, for one chain
@@ -51,7 +52,8 @@ class Verdict:
     """Hold what became of a chain.
 
     Args:
-        kind: `right` bit by bit, `bounded` where ops round, `refused` with a code, `slow` beyond the limit of time.
+        kind: `right` bit by bit, `bounded` where ops round, `refused` with a code, `large` where the predicted time of
+            the simulation is beyond the limit, `slow` where the time was.
         code: the error's, or what is wrong.
         text: one line that says it.
         compiled: `no`, `yes`, `findings` (spills and their like), `refused`.
@@ -72,7 +74,7 @@ class Slow(BaseException):
 
 def names() -> dict[str, Any]:
     """Give the names that a chain's text may use."""
-    return {**{name: getattr(fireiron, name) for name in fireiron.__all__}, **PRESETS}
+    return {**{name: getattr(fireiron, name) for name in fireiron.__all__}, **PRESETS, "fi": fireiron}
 
 
 def built(source: str) -> Any:
@@ -104,6 +106,9 @@ def _judged(make: Callable[[], Any], compiled: bool, verbs: bool) -> Verdict:
         return Verdict("refused", error.code, error.message) if error.code else _raised("error without a code", error)
     except Exception as error:
         return _raised("raised", error, made=False)
+    predicted = cost(kernel, sizes_of(Interface.of(kernel)))
+    if predicted > LIMIT_S:
+        return Verdict("large", "", f"about {predicted:.0f} s")
     try:
         exact, wrong = compared(schedule, kernel)
     except SimulationError as error:

@@ -39,6 +39,10 @@ MENDED: dict[str, str] = {
     ".tile(1, 1).to(Thread).done(microkernel('C[0] += A[0] * B[0];', numpy=lambda a, b, c: c + a @ b))": "",
     "matmul(1, 264, 1).tile(1, 264).to(Block).epilog(store=through_shared(conform(), tma(0)))"
     ".tile(1, 4).to(Thread).split(1).load(A, RF).load(B, RF).tile(1, 1).unroll().done()": "bulk-alignment",
+    "program(x='m n')(lambda x: x + fi.sum(x, 'n'))(tensor(1, 1, name='x')).tile(m=1).to(Block).split('n', ways=2)"
+    ".parallel(Warp).epilog(memory=RF).done()": "",
+    "program(x='m n')(lambda x: log_softmax(x, 'n'))(tensor(4, 64)).tile(m=1).to(Block).split(n=16).parallel(Warp)"
+    ".unroll()": "parallel-pipeline",
     "simt.listing2(matmul(1, 2, 1, beta=1))": "",
     "simt.listing1(matmul(1, 1, 1, 'e4m3', arch='sm_80'))": "conversion-arch",
     "simt.listing2(matmul(256, 256, 128), n=2147483648)": "register-elements",

@@ -125,6 +125,7 @@ def snippet(source: str) -> str:
             lines.append(part)
     body = "\n".join(f"    {line}" for line in lines)
     return (
-        "from fireiron import *\nfrom fireiron.schedules import ada, ampere, fused, hopper, simt, turing, volta\n"
+        "import fireiron as fi\nfrom fireiron import *\n"
+        "from fireiron.schedules import ada, ampere, fused, hopper, rows, simt, turing, volta\n"
         f"from tests.fuzz.judge import judge\n\nprint(judge(lambda: (\n{body}\n)))\n"
     )

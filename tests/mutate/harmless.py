@@ -11,6 +11,7 @@ import re
 import attrs
 
 from fireiron.algebra.expr import Compare, Var, free
+from fireiron.algebra.scalar import Constant, parts
 from fireiron.kernel.ir.rewrite import mentions, without
 from fireiron.kernel.ir.statements import (
     Advance,
@@ -35,6 +36,7 @@ from fireiron.kernel.ir.statements import (
     Wait,
     walk,
 )
+from fireiron.language.functions import STEEPEST
 from fireiron.language.levels import GL, SH, Block, Level, Warp, Warpgroup
 from tests.mutate.plant import Mutant
 
@@ -50,6 +52,27 @@ ELSEWHERE = (
     ),
     ("hopper stream_k, whole tiles too", r"without w$", "a tile has two parts at most here"),
     ("hopper stream_k, whole tiles too", r"^If.*body without", "the loop inside has no trip where the condition fails"),
+    # Each of these is noticed at 72 x 136 x 152, of five chunks; here the ring's last slot is never filled.
+    ("lstm_cell", r"_sh over the one before$", "the slot whose last bytes are overlapped holds nothing here"),
+    ("lstm_cell", r"^For\[\d+\].extent: \+ 1$", "a copy more fills a slot that holds nothing yet, or is filled again"),
+    ("lstm_cell", r"^Sync\[2\]", "the slots of the first loop's last chunk and of the second loop's first differ here"),
+    ("lstm_cell", r"^Commit\[\d+\].*dropped$", "the loop has one trip here: nothing counts its group"),
+    ("hopper stream_k", r"without whole$", "no block takes whole tiles here"),
+    ("hopper stream_k", r"^Wait\[2\]", "a block stores one tile at most here: nothing is overwritten"),
+    (
+        "hopper stream_k, whole tiles too",
+        r"without more$|end.*without block$|^Let\[33\].*block$",
+        "blocks share the chunks evenly",
+    ),
+    ("hopper stream_k, whole tiles too", r"without trip$", "whole tiles lie behind the parts: none begins within one"),
+    ("hopper cluster", r"^Await\[1\].slot", "a peer's arrivals for the last chunk follow those for the one before"),
+    ("hopper sums of a cluster", r"^Await\[2\].*exchanged with For$", "a thread reads what it has written itself"),
+    ("sgemm 3 whole", r"exchanged with Sync$", "the slot that is filled is read behind the next barrier"),
+    (
+        "ampere outputs",
+        r"acc_rows over the one before$",
+        "the last chunk lies in the first slot, and these sums over the second",
+    ),
     ("sgemm", r"_sh over the one before$", "only the pad behind the last line is overlapped, which nobody reads"),
     ("ampere outputs", r"^If.*doubled$", "the sums of rows are begun anew"),
     (
@@ -103,6 +126,20 @@ def why(case: str, mutant: Mutant, kernel: Kernel) -> str:
             return "a guard that saves time: predicates hold the same loads off, or fill slots that nobody reads"
         case Compute(dst=dst) if mutant.field == "write" and dst.buffer.memory != GL and "less" not in key:
             return "registers of elements behind the edge are computed, and not stored"
+        case Sync() if key == "relaxed: False":
+            return "a barrier that orders more than it need"
+        case Fence(kind="grid.launch") if mutant.field == "place":
+            return "when the launch behind may begin: it waits for this one by itself"
+        case _ if (
+            key == "place: exchanged with Fence"
+            and isinstance(mutant.after, Fence)
+            and mutant.after.kind == "grid.launch"
+        ):
+            return "when the launch behind may begin: it waits for this one by itself"
+        case Commit() if mutant.field == "place" and mutant.after is not None and _starts(mutant.after):
+            return "copies join the group before theirs, which is awaited sooner"
+        case Wait(group=group) if isinstance(mutant.after, Commit) and mutant.after.group == group:
+            return "the wait counts a group more, and waits longer"
         case Turn() if key == "waits: True":
             return "a warp meets the others where it need only arrive: it waits longer"
         case Await() | Fence() if key in ("place: exchanged with Fence", "place: exchanged with Await"):
@@ -125,8 +162,14 @@ def why(case: str, mutant: Mutant, kernel: Kernel) -> str:
             return "a guard that saves time: predicates hold the same loads off, or fill slots that nobody reads"
         case For(var=var, body=body) if key == "extent: + 1" and all(_chosen(s, var) for s in body):
             return "a trip more, for which no unit is chosen"
-        case Fence(kind="wgmma") if case == "two sums" and mutant.number > 1:
+        case Fence(kind="registers") if case == "two sums" and mutant.number > 1:
             return "the fence ahead of the first loop follows all that writes these registers"
+        case Compute(expr=expr) if key == "expr: min left out" and any(
+            isinstance(part, Constant) and part.value == STEEPEST for part in parts(expr)
+        ):
+            return "exp of more than 80 makes a quotient that is 0 within its bound either way"
+        case _ if isinstance(mutant.after, Sync) and before is not None and _own(before):
+            return "registers of a thread: no barrier orders them"
         case Compute() if key == "expr: a number + 1 (80)":
             return "exp of 80 and of 81 are both beyond what is added to them"
         case _ if isinstance(mutant.after, Wait) and not _uses(before, mutant.after.group):
@@ -162,6 +205,16 @@ def _guards_loads(statement: If) -> bool:
 
 def _registers(statement: Sync | Wait) -> bool:
     return isinstance(statement, Wait) and statement.group == "wgmma"
+
+
+def _own(statement: Statement) -> bool:
+    """Say whether a statement touches nothing but registers, each thread its own."""
+    inside = tuple(walk((statement,)))
+    views = [view for s in inside if isinstance(s, Call) for view in s.views]
+    views += [view for s in inside if isinstance(s, Compute) for view in (s.dst, *s.inputs)]
+    plain = all(isinstance(s, For | If | Region | Let | Compute | Call) for s in inside)
+    moves = all(s.atom.kind == "Move" for s in inside if isinstance(s, Call))
+    return bool(views) and plain and moves and all(view.buffer.memory.registers for view in views)
 
 
 def _chosen(statement: Statement, var: Var) -> bool:

@@ -11,8 +11,9 @@ import pytest
 from fireiron import FR, RF, SH, A, B, Block, Thread, Warp, Warpgroup, matmul, tma
 from fireiron.algebra.dtypes import i32
 from fireiron.atoms.table import TABLE
+from fireiron.base.errors import SimulationError
 from fireiron.front.reference import reference
-from fireiron.schedules import ampere
+from fireiron.schedules import ampere, simt
 
 NEAR = 2**31 - 1000  # sums start here, so that few products carry them beyond 32 bits
 INTEGERS = [row for row in TABLE if row.kind == "MatMul" and row.operand("C").dtype == i32]
@@ -52,10 +53,27 @@ def test_sums_wrap(path: str, sign: int) -> None:
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, 128, (m, k)).astype(np.int8), rng.integers(0, 128, (k, n)).astype(np.int8)
     a *= np.int8(sign)
-    out = schedule.simulate(a, np.ascontiguousarray(b.T)).out
+    given = a, np.ascontiguousarray(b.T)
+    out = schedule.simulate(*given).out
     total = NEAR + a.astype(np.int64) @ b.astype(np.int64)
     assert (total > np.iinfo(np.int32).max).any() == (sign > 0)
     np.testing.assert_array_equal(out, total.astype(np.int32))
+    if sign < 0:
+        np.testing.assert_array_equal(schedule.simulate(*given, overflow="error").out, out)
+        return
+    with pytest.raises(SimulationError) as caught:
+        schedule.simulate(*given, overflow="error")
+    assert caught.value.code == "integer-overflow"
+    assert caught.value.link is not None
+
+
+def test_products_and_ops_of_i32_are_found() -> None:
+    a, b = np.full((16, 4), 2**15, np.int32), np.full((4, 16), 2**14, np.int32)
+    product, scaled = simt.sgemm(matmul(16, 16, 4, "i32")), matmul(16, 16, 4, "i32").then(lambda acc: acc * 2**29)
+    for schedule, left, right in ((product, a, b), (simt.sgemm(scaled), a // 2**15, b // 2**14)):
+        schedule.simulate(left - left, right, overflow="error")
+        with pytest.raises(SimulationError, match="does not fit into 32 bits"):
+            schedule.simulate(left, right, overflow="error")
 
 
 def test_the_reference_wraps() -> None:

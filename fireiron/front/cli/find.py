@@ -84,7 +84,7 @@ class Target:
                 made = made(*arguments, **values)
             except FireironError as error:
                 raise self.own(error) from None
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 if _is_ours(error):
                     raise
                 raise _failed(self.reference, error) from None
@@ -256,7 +256,7 @@ def _imported(path: Path, reference: str) -> ModuleType:
         spec.loader.exec_module(module)
     except FireironError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if _is_ours(error):
             raise
         raise _failed(reference, error) from None
@@ -265,13 +265,13 @@ def _imported(path: Path, reference: str) -> ModuleType:
     return module
 
 
-def _is_ours(error: Exception) -> bool:
+def _is_ours(error: BaseException) -> bool:
     """Say whether an exception comes from the library: then it is a defect, whose traceback must be seen."""
     frames = traceback.extract_tb(error.__traceback__)
     return any(frame.filename.startswith(f"{PACKAGE}{os.sep}") for frame in frames[-1:])
 
 
-def _failed(reference: str, error: Exception) -> UsageError:
+def _failed(reference: str, error: BaseException) -> UsageError:
     """Say where the user's own code failed."""
     frames = traceback.extract_tb(error.__traceback__)
     at = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""

@@ -12,10 +12,11 @@ from fireiron.front.cli.options import Request
 from fireiron.front.cli.problem import Extent
 from fireiron.front.host import LIMIT_S, duration
 from fireiron.front.verbs import Verbs
-from fireiron.kernel.ir.statements import Kernel
+from fireiron.kernel.ir.statements import Kernel, Pointer
 from fireiron.language.specs import MatMul
 from fireiron.simulate import cost
 
+DRAWN_PER_S = 3e7  # random elements
 GRANULE = 64
 STEPS = 9
 
@@ -28,11 +29,12 @@ def refuse_long(
     Raises:
         UsageError: `long-simulation`, naming the largest shape and the number of blocks that fit.
     """
-    seconds = cost(kernel, sizes, blocks)
+    data = sum(int(evaluate(p.buffer.size, sizes)) for p in kernel.parameters if isinstance(p, Pointer)) / DRAWN_PER_S
+    seconds = cost(kernel, sizes, blocks) + data
     if seconds <= LIMIT_S:
         return seconds
     one = cost(kernel, sizes, 1)
-    most = int(LIMIT_S / one) * kernel.cluster
+    most = int((LIMIT_S - data) / one) * kernel.cluster if data < LIMIT_S else 0
     advice: list[str] = []
     shape = largest_shape(request, schedule, sizes, arch)
     if shape:

@@ -118,9 +118,10 @@ def write(path: str, content: str | bytes) -> None:
     data = content.encode() if isinstance(content, str) else content
     try:
         Path(path).write_bytes(data)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a name that is no name of a file is a ValueError
+        why = error.strerror if isinstance(error, OSError) else error
         raise UsageError(
-            "cannot-write", f"{path} cannot be written: {error.strerror}", fix="name a file in a folder that exists"
+            "cannot-write", f"{path} cannot be written: {why}", fix="name a file in a folder that exists"
         ) from None
 
 

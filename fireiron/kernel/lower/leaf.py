@@ -132,6 +132,8 @@ def _product(chosen: Atom | str | None, parts: tuple[str, str, str], state: Stat
     matches = matching(*asked, table=None if chosen is None else chosen_from(chosen, shape), product=product)
     if not matches:
         near = nearest(*asked, table=chosen_from(chosen, shape), product=product)
+        if not near:
+            raise _no_atom(state, chosen, "it computes no product", "name an instruction of products, or none")
         raise _no_atom(state, chosen, _nearest(chosen, near), _steps_to(chosen, near, state, operands, shape))
     windows = {role: state.windows[part] for role, part in zip(("A", "B", "C"), parts, strict=True)}
     found = preferred(matches, windows)

@@ -716,7 +716,9 @@ def _stores_here(step: Step, out: Ref, places: Mapping[str, Expr], state: State,
     """Say which of the threads that hold a value stores it: the one at the start of every dim that the value lacks."""
     missing = [d for d, _ in state.residual.sizes if d not in {x.name for x in out.dims}]
     if not missing:
-        return as_expr(1)
+        # All threads of a unit hold a single element: no lane tells them apart.
+        alone = all(state.residual.extents[d.name] == 1 for d in out.dims)
+        return lt(state.position, 1) if alone and state.position is not None else as_expr(1)
     progress = state.progress
     assert progress is not None
     points = state.windows[POINTS]
