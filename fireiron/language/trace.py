@@ -696,6 +696,8 @@ def _subscripted(value: Value, letters: Sequence[str], subscripts: str, trace: T
         read = attrs.evolve(ref, index=index)
         return Value(value.tree, tuple(read if t == ref else t for t in value.tensors))
     mine = {d.name for d in dims_of_value(value)}
+    # A dim of one point does not show in an index expression.
+    mine |= {x for x in letters if x in trace.dims and trace.dims[x].extent == as_expr(1)}
     if mine != set(letters) or len(set(letters)) < len(letters):
         raise SpecError(
             "einsum-subscripts",

@@ -210,3 +210,9 @@ def test_folds_of_some_points(way: str) -> None:
     N = fi.symbol("N", maximum=4096) if way == "thread" else 72
     schedule = ROWS[way](masked(Matrix(9, N, "f32"), Matrix(9, N, "i8", name="mask")))
     right(schedule, {"N": 50} if way == "thread" else {})
+
+
+@pytest.mark.parametrize("out", ["nm", "mn"])
+def test_outputs_in_another_order_than_registers(out: str) -> None:
+    spec = fi.program(x="m k", w="k n")(lambda x, w: fi.einsum(f"mk,kn->{out}", x, w))(Matrix(40, 24), Matrix(24, 36))
+    right(spec.tile(m=16, n=8).to(Block).tile(m=4, n=2).to(Thread).epilog().split(k=8).done())

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
-# Coordinates are flattened with this span a dimension; no tile of registers is wider.
+# Coordinates are flattened with this span a dimension at most; no tile of registers is wider.
 SPAN = 1 << 16
 # Added to the keys of registers that stand for no element, so that nothing else is taken for them.
 ABSENT = 1 << 62
+KEY_BITS = 60  # of the key of an element that exists
 
 
 @attrs.frozen
@@ -90,6 +91,11 @@ class Access:
             out.append(low)
         return tuple(out)
 
+    @property
+    def span(self) -> int:
+        """Give the span with which a coordinate is flattened: all of them fit a key."""
+        return min(SPAN, 1 << KEY_BITS // max(1, len(self.coordinates)))
+
     def keys(self, threads: int) -> Ints:
         """Tabulate the flattened coordinate of every element.
 
@@ -105,12 +111,13 @@ class Access:
             weight *= extent
         element = column % count
         key: Ints = np.zeros((1, total), dtype=np.int64)
+        span = self.span
         for coordinate, layout in zip(self.coordinates, self.elements, strict=True):
             value = evaluate(coordinate, env)
             if layout.size > 1:
                 value = value + layout(element % layout.size)
                 element = element // layout.size
-            key = key * SPAN + value
+            key = key * span + value
         if not self.limits and not self.guards:
             return key
         there: NDArray[np.bool_] = self._there(env, total)
@@ -294,8 +301,8 @@ class Ownership:
     def _coordinate(self, key: int) -> tuple[int, ...]:
         out: list[int] = []
         for _ in self.access.coordinates:
-            out.append(key % SPAN)
-            key //= SPAN
+            out.append(key % self.access.span)
+            key //= self.access.span
         return tuple(reversed(out))
 
     def _irregular(self, name: str, user: str) -> DecompositionError:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fireiron.algebra.expr import Expr, and_, as_expr, free, ge, lt, proves, substitute
+from fireiron.algebra.expr import Expr, Var, and_, as_expr, free, ge, lt, proves, substitute
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
@@ -51,6 +51,31 @@ def boxed(window: Window, points: Window, link: Link | None) -> Window:
         return Axis(axis.dim, extent, (start - axis.map.base) // axis.map.step, steps, bounds)
 
     return evolve(window, axes=tuple(map(plain, window.axes)))
+
+
+def refuse_overlap(window: Window, points: Window, link: Link | None) -> None:
+    """Refuse registers by the points that read them where several points read one element.
+
+    Raises:
+        DecompositionError: `map-registers`.
+    """
+    sizes = {a.dim: a.size for a in points.axes}
+    box_ = boxed(window, points, link)
+    for axis, whole in zip(window.axes, box_.axes, strict=True):
+        if axis.map is None:
+            continue
+        dims = [d.name for d in free(axis.map.index) if isinstance(d, Var) and sizes.get(d.name, 1) != 1]
+        points_along = as_expr(1)
+        for d in dims:
+            points_along = points_along * sizes[d]
+        if as_expr(whole.size) != points_along:
+            raise DecompositionError(
+                "map-registers",
+                f"points of {', '.join(sorted(dims))} share elements of {window.storage.name}, and each has registers "
+                "of its own",
+                fix=f"leave this load out, or cut all of {', '.join(sorted(dims))} but one to 1 above it",
+                link=link,
+            )
 
 
 def loaded(storage: Storage, source: Window, box_: Window, slot: Expr | None) -> Window:

@@ -32,7 +32,7 @@ from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import Limit, RegisterLoop
 from fireiron.kernel.ir.statements import Commit, Fence, For, If, Region, Sync, Wait
 from fireiron.kernel.lower.context import Body, Context, Recur, State
-from fireiron.kernel.lower.maps import boxed, is_mapped, loaded
+from fireiron.kernel.lower.maps import boxed, is_mapped, loaded, refuse_overlap
 from fireiron.kernel.lower.own_units import own_units
 from fireiron.kernel.lower.storage import fresh_window, make_storage, order_of
 from fireiron.kernel.lower.window import POINTS, Axis, Bound, Storage, Window, narrowed
@@ -65,6 +65,8 @@ def open_load(
     read = box_of(link.role, state)
     target = state.windows.get("dst") if link.role == "src" else None
     storage = make_storage(link, read, target, state, context, slots, rest)
+    if read is not source and link.memory.registers and not _defines_ownership(link):
+        refuse_overlap(source, state.windows[POINTS], link.link)
     window = fresh_window(storage, source, slot) if read is source else loaded(storage, source, read, slot)
     below = state.under(f"load {link.role} to {link.memory}", link.link)
     if link.ops is not None:

@@ -36,6 +36,7 @@ from fireiron.algebra.expr import (
     substitute,
     terms_of,
 )
+from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, Select, coordinates, placed, substituted
 from fireiron.algebra.simplify import simplify
 from fireiron.base.errors import DecompositionError
@@ -696,7 +697,13 @@ def _store(
     target = state.windows[_stored(out.name)]
     move = move_of(state.residual, out.name, GL, window.storage.dtype)
     src, dst = move.operands
-    move = evolve(move, operands=(evolve(src, memory=RF, dtype=window.storage.dtype), dst))
+    dims = tuple(a.dim for a in window.axes)
+    target, sizes = permuted(target, dims), move.extents
+    move = evolve(
+        move,
+        sizes=tuple((dim, sizes[dim]) for dim in dims),
+        operands=(evolve(src, memory=RF, dtype=window.storage.dtype, dims=dims), evolve(dst, dims=dims)),
+    )
     links = (Own(Thread), Tile(Widest(), unrolled=True), Done(None)) if results is None else results.of(out.name)
     condition = _stores_here(step, out, places, state, context)
     inner = evolve(
@@ -710,6 +717,18 @@ def _store(
     if not proves(condition):
         body = (If(condition, body),)
     return (Region(f"store {out.name}: {move}", body, inner.path, state.link),)
+
+
+def permuted(window: Window, dims: Sequence[str]) -> Window:
+    """List a memory window's axes in another order: that in which registers hold the same dims."""
+    places = [next(i for i, a in enumerate(window.axes) if a.dim == dim) for dim in dims]
+    if places == sorted(places):
+        return window
+    storage = window.storage
+    assert not isinstance(storage.strides, Layout)
+    shape, strides = (tuple(found[i] for i in places) for found in (storage.shape, storage.strides))
+    storage = attrs.evolve(storage, shape=shape, strides=strides)
+    return evolve(window, axes=tuple(window.axes[i] for i in places), storage=storage)
 
 
 def _stores_here(step: Step, out: Ref, places: Mapping[str, Expr], state: State, context: Context) -> Expr:

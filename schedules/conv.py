@@ -1,0 +1,275 @@
+"""Convolutions and pooling as programs of index maps, and a schedule for CUDA cores.
+
+Arrays are channels last (N H W C, and K R S C for filters); channels first is said by strides of the arrays and
+`channels_first=True`, which orders the output so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from math import gcd
+from typing import TypeAlias
+from typing import cast as cast_type
+
+from fireiron import (
+    RF,
+    SH,
+    Block,
+    FireironError,
+    ProgramChain,
+    Thread,
+    Value,
+    cast,
+    conform,
+    dim,
+    einsum,
+    extent,
+    index,
+    maximum,
+    minimum,
+    outside,
+    preset,
+    program,
+    where,
+)
+from fireiron import max as _max
+from fireiron import sum as _sum
+
+Sizes: TypeAlias = int | Sequence[int]
+Pads: TypeAlias = int | Sequence[int] | Sequence[tuple[int, int]]
+
+
+@program(x="n w channel", f="k s c", bias="k", residual="n q k")
+def conv1d(
+    x: Value, f: Value, bias: Value | None = None, residual: Value | None = None, stride: Sizes = 1, pad: Pads = 0,
+    dilation: Sizes = 1, groups: int = 1, op: Callable[[Value], Value] | None = None, channels_first: bool = False,
+) -> Value:  # fmt: skip
+    """Convolve lines: y[n, q, k] = sum over s, c of x[n, q * stride + s * dilation - pad, c] * f[k, s, c]."""
+    return _convolved("w", "s", "q", x, f, bias, residual, stride, pad, dilation, groups, op, channels_first)
+
+
+@program(x="n h w channel", f="k r s c", bias="k", residual="n p q k")
+def conv2d(
+    x: Value, f: Value, bias: Value | None = None, residual: Value | None = None, stride: Sizes = 1, pad: Pads = 0,
+    dilation: Sizes = 1, groups: int = 1, op: Callable[[Value], Value] | None = None, channels_first: bool = False,
+) -> Value:  # fmt: skip
+    """Convolve images.
+
+    Args:
+        x: images.
+        f: filters; with groups, of their groups' channels.
+        bias: added to each channel.
+        residual: added to the result, of its shape.
+        stride: pixels from one output to the next, one number or one for each side.
+        pad: rows and columns of zeros around: one number, one for each side, or pairs (before, behind).
+        dilation: pixels from one tap of a filter to the next.
+        groups: parts of the channels that are convolved on their own; as many as channels for a depthwise one.
+        op: applied last: `relu`.
+        channels_first: whether the output is N K P Q.
+    """
+    return _convolved("hw", "rs", "pq", x, f, bias, residual, stride, pad, dilation, groups, op, channels_first)
+
+
+@program(x="n d h w channel", f="k t r s c", bias="k", residual="n o p q k")
+def conv3d(
+    x: Value, f: Value, bias: Value | None = None, residual: Value | None = None, stride: Sizes = 1, pad: Pads = 0,
+    dilation: Sizes = 1, groups: int = 1, op: Callable[[Value], Value] | None = None, channels_first: bool = False,
+) -> Value:  # fmt: skip
+    """Convolve volumes, as `conv2d` does images."""
+    return _convolved("dhw", "trs", "opq", x, f, bias, residual, stride, pad, dilation, groups, op, channels_first)
+
+
+@program(y="n p q k", f="k r s c")
+def conv2d_transposed(y: Value, f: Value, stride: Sizes = 1, pad: Pads = 0, more: Sizes = 0) -> Value:
+    """Compute what `conv2d` would have convolved to y with these filters, as its gradient of the data does.
+
+    Args:
+        y: images of K channels.
+        f: the convolution's filters.
+        stride: of the convolution.
+        pad: of the convolution.
+        more: rows and columns of x that the convolution would have left unread behind the last window.
+    """
+    places: list[Value] = []
+    present: Value | None = None
+    for axis, (out, inner, tap) in enumerate(zip("pq", "hw", "rs", strict=True)):
+        step, (before, behind) = _one(stride, axis, 2), _pair(pad, axis, 2)
+        _whole("stride", step, 1)
+        size = (extent(out) - 1) * step + extent(tap) - before - behind + _one(more, axis, 2)
+        away = dim(inner, size) + before - index(tap)
+        divides = away % step >= 1 if step > 1 else None
+        places.append(away // step)
+        present = present if divides is None else divides if present is None else present | divides
+    read = y[:, places[0], places[1]]
+    read = read if present is None else where(present, 0, read)
+    return einsum("nhwrsk,krsc->nhwc", read, f)
+
+
+@program(x="n h w c")
+def max_pool2d(x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0) -> Value:
+    """Take the largest value of each window; what lies outside the image counts for nothing."""
+    places, _ = _windows("hw", "rs", "pq", window, stride, pad)
+    return _max(outside(x, -math.inf if x.dtype.kind == "float" else x.dtype.limits[0])[:, places[0], places[1]], "r s")
+
+
+@program(x="n h w c")
+def average_pool2d(x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0, count_pad: bool = True) -> Value:
+    """Take the mean of each window; `count_pad` says whether zeros around the image count."""
+    places, taps = _windows("hw", "rs", "pq", window, stride, pad)
+    total = _sum(x[:, places[0], places[1]], "r s")
+    if count_pad:
+        return total * (1.0 / (taps[0] * taps[1]))
+    counts: list[Value] = []
+    for inner, out, tap, axis in zip("hw", "pq", taps, range(2), strict=True):
+        first = index(out) * (_one(stride, axis, 2) or tap) - _pair(pad, axis, 2)[0]
+        counts.append(minimum(first + tap, extent(inner)) - maximum(first, 0))
+    return total / cast(counts[0] * counts[1], "f32")
+
+
+def _convolved(
+    inner: str, taps: str, outer: str, x: Value, f: Value, bias: Value | None, residual: Value | None, stride: Sizes,
+    pad: Pads, dilation: Sizes, groups: int, op: Callable[[Value], Value] | None, channels_first: bool,
+) -> Value:  # fmt: skip
+    """Sum products of windows and filters, and add what comes behind."""
+    rank = len(inner)
+    places: list[Value] = []
+    for axis, (i, t, o) in enumerate(zip(inner, taps, outer, strict=True)):
+        step, apart, (before, behind) = _one(stride, axis, rank), _one(dilation, axis, rank), _pair(pad, axis, rank)
+        _whole("stride", step, 1)
+        _whole("dilation", apart, 1)
+        reach = (extent(t) - 1) * apart + 1
+        left = extent(i) + before + behind - reach
+        if isinstance(left, int) and left < 0:
+            raise FireironError(
+                "conv-window",
+                f"windows of {reach} along {t} are larger than {i}, {extent(i)} and padding of {before} and {behind}",
+                fix="pad more, or give filters that fit",
+            )
+        places.append(step * dim(o, left // step + 1) + apart * index(t) - before)
+    channels, filters, part = extent("channel"), extent("k"), extent("c")
+    known = isinstance(channels, int) and isinstance(filters, int) and isinstance(part, int)
+    if groups < 1 or (known and (channels != part * groups or filters % groups)):
+        raise FireironError(
+            "conv-groups",
+            f"{groups} groups of {channels} channels, and {filters} filters of {part} channels",
+            fix="give filters of channels / groups, and a number of groups that divides channels and filters",
+        )
+    channel = index("c")
+    if groups > 1:
+        if not isinstance(filters, int):
+            raise FireironError(
+                "conv-groups", f"{groups} groups of {filters} filters", fix="give the number of filters as a number"
+            )
+        channel = index("k") // (filters // groups) * part + channel
+    left = f"n {' '.join(outer)} {' '.join(taps)} c" + ("" if groups == 1 else " k")
+    right = f"k {' '.join(taps)} c"
+    out = f"n k {' '.join(outer)}" if channels_first else f"n {' '.join(outer)} k"
+    y = einsum(f"{left}, {right} -> {out}", x[(slice(None), *places, channel)], f)
+    y = y if bias is None else y + bias
+    y = y if residual is None else y + residual
+    return y if op is None else op(y)
+
+
+def _windows(
+    inner: str, taps: str, outer: str, window: Sizes, stride: Sizes, pad: Pads
+) -> tuple[list[Value], list[int]]:
+    """Give where windows read along each side, and how many pixels they have there."""
+    places: list[Value] = []
+    sizes: list[int] = []
+    for axis, (i, t, o) in enumerate(zip(inner, taps, outer, strict=True)):
+        size, (before, behind) = _one(window, axis, len(inner)), _pair(pad, axis, len(inner))
+        _whole("window", size, 1)
+        step = _one(stride, axis, len(inner)) or size
+        left = extent(i) + before + behind - size
+        if isinstance(left, int) and left < 0:
+            raise FireironError(
+                "conv-window",
+                f"windows of {size} are larger than {i}, {extent(i)} and padding of {before} and {behind}",
+                fix="pad more, or use smaller windows",
+            )
+        places.append(step * dim(o, left // step + 1) + dim(t, size) - before)
+        sizes.append(size)
+    return places, sizes
+
+
+def _one(sizes: Sizes, axis: int, rank: int) -> int:
+    """Give the number for one side."""
+    if isinstance(sizes, int):
+        return sizes
+    if len(sizes) != rank:
+        raise FireironError(
+            "conv-sizes",
+            f"{tuple(sizes)} are {len(sizes)} numbers for {rank} sides",
+            fix="give one number for each side",
+        )
+    return sizes[axis]
+
+
+def _pair(sizes: Pads, axis: int, rank: int) -> tuple[int, int]:
+    """Give the padding before and behind one side."""
+    if not isinstance(sizes, int) and len(sizes) == rank and not isinstance(sizes[axis], int):
+        before, behind = cast_type("tuple[int, int]", sizes[axis])
+    else:
+        before = behind = _one(cast_type("Sizes", sizes), axis, rank)
+    _whole("padding", min(before, behind), 0)
+    return before, behind
+
+
+def _whole(what: str, number: int, least: int) -> None:
+    if number < least:
+        raise FireironError("conv-sizes", f"a {what} of {number}", fix=f"give {least} or more")
+
+
+@preset
+def simt(spec: ProgramChain, pixels: int = 64, channels: int = 32, depth: int = 8) -> ProgramChain:
+    """Schedule a convolution or a pooling on CUDA cores: the pixels of a tile lie in shared memory with their halo.
+
+    Args:
+        spec: a program of this module, or one whose fold has the same dims.
+        pixels: of one block's tile, all of one image.
+        channels: of one block's tile.
+        depth: channels of x that lie in shared memory at once, where they are folded.
+    """
+    fold = next(s for s in spec.computed.steps if s.fold is not None)
+    kept, over = [d.name for d in fold.kept], [d.name for d in fold.over]
+    column = "k" if "k" in kept else "c"
+    sides = [d for d in kept if d not in ("n", column)]
+    sizes = {d: n for d, n in spec.residual.extents.items() if isinstance(n, int)}
+    block = {"n": 1, column: _channels(spec, column, channels), **_spread(sides, sizes, pixels)}
+    last = sides[-1]
+    thread = {d: 1 for d in block} | {column: gcd(4, block[column]), last: gcd(4, block[last])}
+    chain = spec.tile(**block).to(Block).epilog(memory=RF)
+    if "c" in over or "k" in over:
+        inner = "c" if "c" in over else "k"
+        chain = chain.split(None, **{inner: min(depth, sizes.get(inner, depth))})
+    inputs = [o.role for o in spec.residual.operands if any(r.name == o.tensor.name for r in fold.reads)]
+    for role in inputs:
+        chain = chain.load(role, SH)
+    chain = chain.tile(**thread).to(Thread)
+    for d in over:
+        chain = chain.split(None, **{d: 1})
+    for operand in chain.residual.operands if fold.is_product else ():
+        # Where a quotient says what a thread reads, that is no box: it is read in place.
+        if operand.role in inputs and None not in [chain.residual.extents[d] for d in operand.dims]:
+            chain = chain.load(operand.role, RF, conform())
+    return chain.done()
+
+
+def _channels(spec: ProgramChain, column: str, wanted: int) -> int:
+    """Choose the channels of a block: whole groups, or a part of one, so that its reads are a box."""
+    size = spec.residual.extents[column]
+    most = min(wanted, 1 << (size - 1).bit_length()) if isinstance(size, int) else wanted
+    while most > 1 and None in spec.tile(**{column: most}).residual.extents.values():
+        most //= 2
+    return most
+
+
+def _spread(sides: Sequence[str], sizes: dict[str, int], pixels: int) -> dict[str, int]:
+    """Give each side of the image its part of a block's pixels: the innermost gets most."""
+    found: dict[str, int] = {}
+    for i, side in enumerate(reversed(sides)):
+        most = pixels if i == len(sides) - 1 else min(pixels, 16 if i == 0 else 4)
+        found[side] = min(most, 1 << (sizes.get(side, most) - 1).bit_length())
+        pixels //= found[side]
+    return found

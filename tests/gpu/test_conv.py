@@ -1,0 +1,29 @@
+"""Convolutions and index maps on the GPU, against their references."""
+
+from __future__ import annotations
+
+import pytest
+from verified import verified
+
+from fireiron import tensor
+from fireiron.schedules import conv
+
+
+@pytest.mark.parametrize(
+    ("stride", "pad", "dilation", "groups"), [(1, 1, 1, 1), (2, 1, 1, 4), (3, 2, 2, 1), (1, 1, 1, 32)]
+)
+@pytest.mark.parametrize("dtype", ["f16", "f32"])
+def test_conv2d(gpu: int, dtype: str, stride: int, pad: int, dilation: int, groups: int) -> None:
+    x, f = tensor(3, 29, 31, 32, dtype=dtype), tensor(64, 3, 3, 32 // groups, dtype=dtype, name="f")
+    verified(conv.simt(conv.conv2d(x, f, stride=stride, pad=pad, dilation=dilation, groups=groups)))
+
+
+def test_other_ranks(gpu: int) -> None:
+    verified(conv.simt(conv.conv1d(tensor(3, 1000, 16), tensor(24, 5, 16, name="f"), stride=2, pad=2)))
+    verified(conv.simt(conv.conv3d(tensor(1, 9, 10, 11, 8), tensor(16, 3, 3, 3, 8, name="f"), pad=1)))
+
+
+def test_transposed_and_pooling(gpu: int) -> None:
+    verified(conv.simt(conv.conv2d_transposed(tensor(2, 13, 14, 16, name="y"), tensor(16, 3, 3, 8, name="f"), 2, 1)))
+    verified(conv.simt(conv.max_pool2d(tensor(2, 29, 30, 24, dtype="f16"), 3, 2, 1)))
+    verified(conv.simt(conv.average_pool2d(tensor(2, 29, 30, 24, dtype="f16"), 3, 2, 1, count_pad=False)))

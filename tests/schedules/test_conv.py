@@ -1,0 +1,111 @@
+"""Convolutions and pooling on CUDA cores: right on the simulator in every form, and against NumPy's own sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fireiron import relu, tensor
+from fireiron.front.verification import Data, verify
+from fireiron.schedules import conv
+
+
+def right(schedule: Any) -> Any:
+    """Simulate on whole numbers and on random ones, and hold the output against the reference."""
+    simulated: list[Any] = []
+
+    def launch(data: Data) -> None:
+        simulated.append(schedule.simulate(*data.inputs, out=data.out, **data.numbers))
+
+    verdict = verify(schedule, launch, {})
+    assert verdict.passed, str(verdict)
+    return simulated[-1]
+
+
+def images(*shape: int, dtype: str = "f32") -> Any:
+    return tensor(*shape, dtype=dtype)
+
+
+def filters(*shape: int, dtype: str = "f32") -> Any:
+    return tensor(*shape, dtype=dtype, name="f")
+
+
+# x: 9x10 images of 8 channels where nothing else is said.
+CASES: dict[str, Callable[[], Any]] = {
+    "strided, ragged, relu": lambda: conv.conv2d(
+        images(2, 9, 11, 8), filters(12, 3, 3, 8), tensor(12, name="bias"), stride=2, pad=1, op=relu
+    ),
+    "residual": lambda: conv.conv2d(
+        images(1, 9, 10, 8), filters(12, 3, 3, 8), residual=tensor(1, 9, 10, 12, name="residual"), pad=1
+    ),
+    "stride 3 and 4": lambda: conv.conv2d(images(1, 13, 17, 4), filters(8, 3, 2, 4), stride=(3, 4)),
+    "of one pixel": lambda: conv.conv2d(images(2, 5, 5, 8), filters(12, 1, 1, 8)),
+    "few channels": lambda: conv.conv2d(images(1, 12, 13, 3), filters(8, 5, 5, 3), stride=2, pad=2),
+    "dilated, unequal padding": lambda: conv.conv2d(
+        images(1, 9, 10, 8), filters(12, 3, 3, 8), pad=((2, 1), (0, 3)), dilation=2
+    ),
+    "groups": lambda: conv.conv2d(images(1, 9, 10, 8), filters(12, 3, 3, 4), pad=1, groups=2),
+    "depthwise": lambda: conv.conv2d(images(1, 9, 10, 8), filters(8, 3, 3, 1), pad=1, groups=8),
+    "two filters a channel": lambda: conv.conv2d(images(1, 6, 7, 8), filters(16, 3, 3, 1), pad=1, groups=8),
+    "lines": lambda: conv.conv1d(images(2, 30, 8), filters(12, 3, 8), pad=1, stride=2),
+    "volumes": lambda: conv.conv3d(images(1, 4, 5, 6, 4), filters(8, 3, 2, 3, 4), pad=1),
+    "channels first": lambda: conv.conv2d(
+        tensor(1, 9, 10, 8, strides=(720, 10, 1, 90)), tensor(12, 3, 3, 8, strides=(72, 3, 1, 9), name="f"),
+        pad=1, channels_first=True,
+    ),
+    "transposed": lambda: conv.conv2d_transposed(tensor(1, 5, 5, 8, name="y"), filters(8, 3, 3, 4), stride=2, pad=1),
+    "largest": lambda: conv.max_pool2d(images(1, 9, 10, 8), 3, 2, 1),
+    "mean": lambda: conv.average_pool2d(images(1, 9, 10, 8, dtype="f16"), 2),
+    "mean of what is there": lambda: conv.average_pool2d(images(1, 9, 10, 8), 3, 2, 1, count_pad=False),
+    "f16": lambda: conv.conv2d(images(1, 9, 10, 8, dtype="f16"), filters(12, 3, 3, 8, dtype="f16"), pad=1),
+    "i8": lambda: conv.conv2d(images(1, 6, 7, 16, dtype="i8"), filters(8, 3, 3, 16, dtype="i8"), pad=1, out="i32"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_right_in_every_form(case: str) -> None:
+    right(conv.simt(CASES[case]()))
+
+
+@pytest.mark.parametrize(("stride", "pad", "dilation", "groups"), [(1, 0, 1, 1), (2, 1, 1, 2), (1, 2, 2, 4)])
+def test_numpy_sums_the_same(stride: int, pad: int, dilation: int, groups: int) -> None:
+    """Whole numbers: the simulated kernel, the reference and a plain sum agree bit by bit."""
+    rng = np.random.default_rng(5)
+    x = rng.integers(-3, 4, size=(2, 7, 8, 8)).astype(np.float32)
+    f = rng.integers(-3, 4, size=(8, 3, 2, 8 // groups)).astype(np.float32)
+    schedule = conv.simt(
+        conv.conv2d(images(*x.shape), filters(*f.shape), stride=stride, pad=pad, dilation=dilation, groups=groups)
+    )
+    wide = np.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
+    sides = zip(wide.shape[1:3], f.shape[1:3], strict=True)
+    p, q = ((n - dilation * (taps - 1) - 1) // stride + 1 for n, taps in sides)
+    expected = np.zeros((2, p, q, 8), np.float32)
+    for r in range(3):
+        for s in range(2):
+            taken = wide[:, r * dilation :: stride, s * dilation :: stride][:, :p, :q]
+            for k in range(8):
+                first = k // (8 // groups) * (8 // groups)
+                expected[..., k] += taken[..., first : first + 8 // groups] @ f[k, r, s]
+    np.testing.assert_array_equal(schedule.simulate(x, f).out, expected)
+
+
+def test_transposed_is_the_gradient_of_the_data() -> None:
+    """The sum of y * conv(x, f) is that of x * transposed(y, f)."""
+    rng = np.random.default_rng(6)
+    x, f = (rng.integers(-3, 4, size=s).astype(np.float32) for s in ((1, 8, 9, 4), (8, 3, 3, 4)))
+    forward = conv.simt(conv.conv2d(images(*x.shape), filters(*f.shape), stride=2, pad=1)).simulate(x, f).out
+    y = rng.integers(-3, 4, size=forward.shape).astype(np.float32)
+    back = conv.conv2d_transposed(tensor(*y.shape, name="y"), filters(*f.shape), stride=2, pad=1, more=(1, 0))
+    gradient = conv.simt(back).simulate(y, f).out
+    assert gradient.shape == x.shape
+    assert float((y * forward).sum()) == float((x * gradient).sum())
+
+
+def test_compiles(golden: Callable[[str, str], None]) -> None:
+    schedule = conv.simt(conv.conv2d(images(32, 28, 28, 64), filters(128, 3, 3, 64), pad=1))
+    for arch in ("sm_70", "sm_90a"):
+        assert not schedule.compile(arch).resources.spills
+    golden(schedule.cuda("sm_70"), "schedules/conv_simt.cu")
