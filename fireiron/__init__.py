@@ -102,9 +102,12 @@ if TYPE_CHECKING:
     from fireiron.front.program import ProgramChain, program
     from fireiron.front.step_chain import StepChain
     from fireiron.language.trace import (
+        argmax,
+        argmin,
         dim,
         einsum,
         extent,
+        fold_by,
         index,
         log_softmax,
         logsumexp,
@@ -177,6 +180,8 @@ __all__ = [
     "Warp",
     "Warpgroup",
     "add",
+    "argmax",
+    "argmin",
     "b1",
     "best",
     "bf16",
@@ -205,6 +210,7 @@ __all__ = [
     "f32",
     "f64",
     "floor",
+    "fold_by",
     "gelu",
     "gelu_tanh",
     "gemm",
@@ -269,8 +275,8 @@ _LATER = {
     "layers": "front.layers", "ProductsChain": "front.products", "products": "front.products", "space": "tune.space",
     "ProgramChain": "front.program", "StepChain": "front.step_chain", "program": "front.program",
     **dict.fromkeys(
-        ("dim", "einsum", "extent", "index", "log_softmax", "logsumexp", "max", "mean", "mean_and_variance", "min",
-         "outside", "prod", "softmax", "sum"),
+        ("argmax", "argmin", "dim", "einsum", "extent", "fold_by", "index", "log_softmax", "logsumexp", "max",
+         "mean", "mean_and_variance", "min", "outside", "prod", "softmax", "sum"),
         "language.trace",
     ),
     "machine": "algebra.arch", "ProductClocks": "algebra.machine",

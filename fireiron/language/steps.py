@@ -14,9 +14,9 @@ from typing import TypeAlias
 
 import attrs
 
-from fireiron.algebra.dtypes import DType
+from fireiron.algebra.dtypes import DType, i32
 from fireiron.algebra.expr import Expr, Index, Var, as_expr, free, simplest
-from fireiron.algebra.scalar import Arg, Binary, BinaryOp, Constant, Coordinate, Scalar, parts
+from fireiron.algebra.scalar import Arg, Binary, BinaryOp, Constant, Coordinate, Scalar, Select, parts
 from fireiron.base.errors import SpecError
 from fireiron.language.levels import Memory
 from fireiron.language.tensor import Tensor
@@ -130,6 +130,25 @@ def min_of(dtype: DType) -> Fold:
 def mul_of(dtype: DType) -> Fold:
     """Give the fold that multiplies."""
     return simple_fold("mul", "mul", dtype, 1.0)
+
+
+def arg_of(dtype: DType, dim: Dim, op: BinaryOp) -> Fold:
+    """Give the fold that finds where along a dim the largest (`max`) or smallest value lies, of equal ones the first.
+
+    Its state is the value and its index; of no points that is the highest i32. NaN is never found.
+    """
+    start = (max_of if op == "max" else min_of)(dtype).identity[0]
+    value, place, other, there = Arg(0, dtype), Arg(1, i32), Arg(2, dtype), Arg(3, i32)
+    better = Binary("lt", value, other) if op == "max" else Binary("lt", other, value)
+    tie = Select(Binary("eq", value, other), Binary("min", place, there), place)
+    return Fold(
+        f"arg{op}",
+        (dtype, i32),
+        (start, float(i32.limits[1])),
+        (Arg(0, dtype), Coordinate(dim)),
+        (Select(better, other, value), Select(better, there, tie)),
+        (place,),
+    )
 
 
 @attrs.frozen

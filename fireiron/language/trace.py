@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import cast
+from typing import Literal, cast
 
 import attrs
 
@@ -62,6 +62,7 @@ from fireiron.language.steps import (
     Ref,
     Step,
     add_of,
+    arg_of,
     check_program,
     dense,
     dims_in,
@@ -524,6 +525,111 @@ def min(value: Operand, over: Over, where: Operand | None = None) -> Value:
 def prod(value: Operand, over: Over, where: Operand | None = None) -> Value:
     """Multiply over dims; `where` says which points."""
     return fold(value, over, mul_of, "prod", where)[0]
+
+
+@checks(locate=True)
+def argmax(value: Operand, over: str, where: Operand | None = None) -> Value:
+    """Find where along a dim the largest value lies, as an i32; of equal ones the first, NaN never.
+
+    Args:
+        value: of arrays.
+        over: one dim.
+        where: a condition on points; of no points the result is the highest i32.
+
+    Raises:
+        SpecError: `fold-over`, `bad-operand`.
+    """
+    return _where_along(value, over, "max", where)
+
+
+@checks(locate=True)
+def argmin(value: Operand, over: str, where: Operand | None = None) -> Value:
+    """Find where along a dim the smallest value lies, as `argmax` does."""
+    return _where_along(value, over, "min", where)
+
+
+def _where_along(value: Operand, over: str, op: Literal["max", "min"], where: Operand | None) -> Value:
+    (value,) = lifted(value)
+    dims = _dims_over(value, over, f"arg{op}")
+    if len(dims) != 1:
+        raise SpecError(
+            "fold-over", f"arg{op} over {' and '.join(d.name for d in dims)} has no one index", fix="fold over one dim"
+        )
+    return fold(value, over, lambda dtype: arg_of(dtype, dims[0], op), f"arg{op}", where)[0]
+
+
+@checks(locate=True)
+def fold_by(
+    value: Operand,
+    over: Over,
+    identity: float | tuple[float, ...],
+    combine: Callable[..., object],
+    lift: Callable[..., object] | None = None,
+    finish: Callable[..., object] | None = None,
+    name: str = "fold",
+    where: Operand | None = None,
+) -> Value | tuple[Value, ...]:
+    """Fold an expression over dims by a monoid of the caller's: any grouping of points gives the same.
+
+    Args:
+        value: of arrays.
+        over: names of dims.
+        identity: the state of no points: a number, or several.
+        combine: makes one state of two: a function of the first's scalars and the second's, one or a tuple.
+        lift: makes a state of a point's value; by default the value itself, for each scalar.
+        finish: makes results of the state; by default all of it.
+        name: of the step.
+        where: a condition on points.
+
+    Raises:
+        SpecError: `fold-state` where a function gives another number of scalars; `fold-over`, `bad-operand`.
+
+    Example:
+        >>> from fireiron.language.tensor import Matrix
+        >>> def norm(x): return fold_by(abs(x), "n", 0.0, lambda a, b: a + b, finish=lambda s: unary("sqrt", s))
+        >>> print(traced(norm, {"x": "m n"}, {"x": Matrix(64, 32, name="x")}, {}, "norm").steps[0])
+        y[m] = fold over n of abs(x[m, n])
+    """
+    (value,) = lifted(value)
+    states = identity if isinstance(identity, tuple) else (identity,)
+
+    def make(dtype: DType) -> Fold:
+        count_ = len(states)
+        point, first, second = (_slots(dtype, i, n) for i, n in ((0, 1), (0, count_), (count_, count_)))
+        lifts = (Arg(0, dtype),) * count_ if lift is None else _state(lift, point, count_, "lift")
+        ends = tuple(Arg(i, dtype) for i in range(count_)) if finish is None else _state(finish, first, None, "finish")
+        return Fold(name, (dtype,) * count_, states, lifts, _state(combine, (*first, *second), count_, "combine"), ends)
+
+    made = fold(value, over, make, name, where)
+    return made[0] if len(made) == 1 else made
+
+
+def _slots(dtype: DType, first: int, number: int) -> tuple[Value, ...]:
+    """Make expressions of a fold's scalars, which go by their numbers."""
+    refs = [Ref(f"state_{i}", (1,), dtype, (1,), RF) for i in range(first + number)]
+    return tuple(Value(Arg(i + 1, dtype), tuple(refs)) for i in range(first, first + number))
+
+
+def _state(
+    function: Callable[..., object], given: tuple[Value, ...], wanted: int | None, what: str
+) -> tuple[Scalar, ...]:
+    """Call a function of a fold's scalars, and give the trees of what it returns."""
+    result = function(*given)
+    found = cast("tuple[object, ...]", result if isinstance(result, tuple) else (result,))
+    if (wanted is not None and len(found) != wanted) or any(not isinstance(x, Value | int | float) for x in found):
+        raise SpecError(
+            "fold-state",
+            f"{what} gives {len(found)} of the state's {count(wanted, 'scalar')}"
+            if wanted is not None and len(found) != wanted
+            else f"{what} gave {shown(cast(object, result))}",
+            fix=f"return {'expressions' if wanted is None else count(wanted, 'expression')} of its arguments",
+        )
+    trees: list[Scalar] = []
+    for x in found:
+        one = cast_to(x if isinstance(x, Value) else lifted(cast(float, x), given[0])[0], given[0].dtype)
+        numbers = {i: int(t.name.removeprefix("state_")) for i, t in enumerate(one.tensors, start=1)}
+        trees.append(renumbered(one.tree, numbers))
+    return tuple(trees)
 
 
 def points(dims: Sequence[Dim]) -> Value:

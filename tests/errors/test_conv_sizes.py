@@ -20,8 +20,8 @@ def test_conv_sizes(refused: Callable[..., Any]) -> None:
         'conv2d(tensor(1, 8, 8, 8), tensor(8, 3, 3, 8, name="f"), stride=(1, 2, 1))',
         """\
 FireironError[conv-sizes]: (1, 2, 1) are 3 numbers for 2 sides
-  --> test_conv_sizes.py:14:12
-14 |     return conv2d(tensor(1, 8, 8, 8), tensor(8, 3, 3, 8, name="f"), stride=(1, 2, 1))
+  --> test_conv_sizes.py:13:12
+13 |     return conv2d(tensor(1, 8, 8, 8), tensor(8, 3, 3, 8, name="f"), stride=(1, 2, 1))
    |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 fix: give one number for each side""",
     )

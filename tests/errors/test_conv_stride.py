@@ -20,8 +20,8 @@ def test_conv_stride(refused: Callable[..., Any]) -> None:
         'conv2d(tensor(1, 8, 8, 8), tensor(8, 3, 3, 8, name="f"), stride=0)',
         """\
 FireironError[conv-sizes]: a stride of 0
-  --> test_conv_stride.py:14:12
-14 |     return conv2d(tensor(1, 8, 8, 8), tensor(8, 3, 3, 8, name="f"), stride=0)
+  --> test_conv_stride.py:13:12
+13 |     return conv2d(tensor(1, 8, 8, 8), tensor(8, 3, 3, 8, name="f"), stride=0)
    |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 fix: give 1 or more""",
     )

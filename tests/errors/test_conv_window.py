@@ -20,8 +20,8 @@ def test_conv_window(refused: Callable[..., Any]) -> None:
         'conv2d(tensor(1, 4, 4, 8), tensor(8, 7, 7, 8, name="f"), pad=1)',
         """\
 FireironError[conv-window]: windows of 7 along r are larger than h, 4 and padding of 1 and 1
-  --> test_conv_window.py:14:12
-14 |     return conv2d(tensor(1, 4, 4, 8), tensor(8, 7, 7, 8, name="f"), pad=1)
+  --> test_conv_window.py:13:12
+13 |     return conv2d(tensor(1, 4, 4, 8), tensor(8, 7, 7, 8, name="f"), pad=1)
    |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 fix: pad more, or give filters that fit""",
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import attrs
+import numpy as np
 import pytest
 
 import fireiron as fi
@@ -216,3 +218,25 @@ def test_folds_of_some_points(way: str) -> None:
 def test_outputs_in_another_order_than_registers(out: str) -> None:
     spec = fi.program(x="m k", w="k n")(lambda x, w: fi.einsum(f"mk,kn->{out}", x, w))(Matrix(40, 24), Matrix(24, 36))
     right(spec.tile(m=16, n=8).to(Block).tile(m=4, n=2).to(Thread).epilog().split(k=8).done())
+
+
+@fi.program(x="m n")
+def found(x: Any) -> Any:
+    odd = fi.index("n") % 2
+    spread = fi.fold_by(x, "n", (math.inf, -math.inf), lambda a, b, c, d: (fi.minimum(a, c), fi.maximum(b, d)),
+                        finish=lambda low, high: high - low, name="spread")  # fmt: skip
+    return fi.argmax(x, "n"), fi.argmin(x, "n", where=odd), spread
+
+
+@pytest.mark.parametrize("way", ["lanes", "warps", "chunks", "thread", "threads"])
+def test_indices_of_extremes_and_folds_of_users(way: str) -> None:
+    """Equal values: the first counts, whichever lanes, warps and chunks hold them."""
+    x = np.random.default_rng(1).integers(-3, 4, size=(9, 200)).astype(np.float32)
+    out = tuple(np.zeros(9, dtype) for dtype in (np.int32, np.int32, np.float32))
+    schedule = ROWS[way](found(Matrix(9, 200), out=("i32", "i32", "f32")))
+    top, low, spread = schedule.simulate(x, out=out).out
+    np.testing.assert_array_equal(top, x.argmax(1))
+    np.testing.assert_array_equal(low, x[:, 1::2].argmin(1) * 2 + 1)
+    np.testing.assert_array_equal(spread, np.ptp(x, axis=1))
+    if way == "lanes":
+        right(schedule)
