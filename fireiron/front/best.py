@@ -495,14 +495,11 @@ def _by_torch(a: Any, b: Any, out: Any, stream: Any, schedule: Any) -> Callable[
         CallError: `traced-option`.
     """
     from fireiron.front.torch_ops import gemm as by_torch
+    from fireiron.front.torch_ops import refuse
 
     given = [name for name, x in (("out", out), ("stream", stream), ("schedule", schedule)) if x is not None]
     if given:
-        raise CallError(
-            "traced-option",
-            f"torch.compile traces gemm as an operator, which takes no {given[0]}=",
-            fix=f"drop {given[0]}=, or call gemm outside the compiled function",
-        )
+        refuse(given[0])
     return by_torch
 
 

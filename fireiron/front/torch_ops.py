@@ -104,6 +104,20 @@ def _text(epilog: Callable[..., Any], tensors: tuple[str, ...], numbers: tuple[s
 
 
 @torch.compiler.assume_constant_result
+def refuse(option: str) -> None:
+    """Refuse an option: torch.compile runs this function, and cannot trace how an error is made.
+
+    Raises:
+        CallError: `traced-option`.
+    """
+    raise CallError(
+        "traced-option",
+        f"torch.compile traces gemm as an operator, which takes no {option}=",
+        fix=f"drop {option}=, or call gemm outside the compiled function",
+    )
+
+
+@torch.compiler.assume_constant_result
 def _reads_product(text: str, operands: int) -> bool:
     """Say whether gradients of an epilog are computed from the accumulator."""
     slopes = (derivative(tree, i) for tree in read(text) for i in range(operands + 1))
