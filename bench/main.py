@@ -46,10 +46,11 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") 
             from .programs import run as programs
 
             return programs(words[1:], command)
-        if words[:1] == ["rows"]:
-            from .rows import run as rows
+        if words[:1] in (["rows"], ["reductions"], ["pointwise"]):
+            from . import pointwise, reductions, rows
 
-            return rows(words[1:], command)
+            suite = {"rows": rows, "reductions": reductions, "pointwise": pointwise}[words[0]]
+            return suite.run(words[1:], command)
         if words[:1] == ["attention"]:
             from .attention import run as attention
 
@@ -112,7 +113,9 @@ def _parser(prog: str) -> Parser:
         "  overhead        host time of calls over a bare cuda.core launch; without a GPU their host part\n"
         "  programs        kernels of several products: two sums, LSTM, SwiGLU, MLP, ReLU first\n"
         "  attention       attention against torch's SDPA by cuDNN and by flash\n"
-        "  rows            softmax, layernorm, RMS norm against a copy, torch and torch.compile\n"
+        "  rows            softmax, the norms and their gradients against a copy, torch and torch.compile\n"
+        "  reductions      sums over columns, rows, all and other dims, likewise\n"
+        "  pointwise       pointwise programs of one to six inputs, likewise\n"
         "  plans SUITE     the first plan of hopper.gemm, and the fastest of its first ten, over a peer; L2 flushed\n"
         "  choices         whether the compiler builds what best chooses, for drawn products; needs no GPU\n"
         "  build           time of chains, lowering, printing, compiling; needs no GPU\n"

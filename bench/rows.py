@@ -1,37 +1,38 @@
-"""Time row programs against a copy of as many bytes, torch eager and torch.compile: softmax, layernorm, RMS norm.
+"""Time row programs: softmax, the norms and their gradients, in bf16.
 
-`python -m bench rows [NAME ...] [--shape MxN ...] [-o FILE.jsonl]`; each result is held against f64 first. Launches
-are interleaved, in an order of chance, each alone behind a flush of the L2.
+`python -m bench rows [NAME ...] [--shape MxN ...] [--seed N --count N] [-o FILE.jsonl]`
 """
 
 from __future__ import annotations
 
-import argparse
 import random
-import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-import attrs
-
 from fireiron import Matrix, Vector
-from fireiron.base.errors import FireironError
 from fireiron.schedules import rows
 
-from .arrays import torch_module
-from .measure import here, why_not_timed
-from .results import write
+from .memory import Work, shapes_of
+from .memory import run as run_suite
 
-ROUNDS, BUDGET_S = 21, 2.0
 ELEMENTS = 1 << 26
-EPSILON = 2.0**-8  # of bf16
 EPS = 1e-6
-GIVEN = {"softmax": 0, "layernorm": 2, "rms_norm": 1}  # vectors of a value a column
+# By program: how many matrices, and vectors of a value a column, it reads.
+GIVEN = {
+    "softmax": (1, 0),
+    "layernorm": (1, 2),
+    "rms_norm": (1, 1),
+    "softmax_backward": (2, 0),
+    "rms_norm_backward": (2, 1),
+    "layernorm_backward": (2, 1),
+}
+USUAL = ("softmax", "layernorm", "rms_norm")
 SHAPES = (
     (12288, 768),
     (12288, 1024),
     (196608, 384),
-    *((ELEMENTS // n, n) for n in (64, 256, 1024, 4096, 8192, 16384, 32768, 65536)),
+    *((ELEMENTS // n, n) for n in (64, 256, 1024, 4096, 8192, 16384, 32768, 65536, 131072, 262144)),
 )
 
 
@@ -46,111 +47,71 @@ def drawn(seed: int, count: int) -> tuple[tuple[int, int], ...]:
 
 
 def run(words: Sequence[str], command: str = "") -> int:
-    """Run the command line.
+    """Run the command line."""
 
-    Returns:
-        1 where a result of ours is wrong, else 0.
-    """
-    parser = argparse.ArgumentParser(prog="python -m bench rows", description="Time programs of rows, in bf16.")
-    parser.add_argument("names", nargs="*", help=", ".join(GIVEN))
-    parser.add_argument("--shape", nargs="+", default=[], metavar="MxN", help="instead of the usual ones")
-    parser.add_argument("--seed", type=int, help="draw the shapes by this seed")
-    parser.add_argument("--count", type=int, default=12, help="how many are drawn (12)")
-    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out: it takes seconds a shape")
-    parser.add_argument("--plan", nargs="+", default=[], metavar="K=N", help="what the preset takes: stages=2 warps=16")
-    parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results there")
-    parser.add_argument("--arch", default="sm_90a", help="what to compile for without a GPU (sm_90a)")
-    options = parser.parse_args(list(words))
-    if unknown := [name for name in options.names if name not in GIVEN]:
-        parser.error(f"there is no program {unknown[0]}: use {', '.join(GIVEN)}")
-    shapes: Sequence[tuple[int, int]] = SHAPES
-    if options.seed is not None:
-        shapes = drawn(options.seed, options.count)
-    if options.shape:
-        shapes = tuple((int(m), int(n)) for m, n in (word.split("x") for word in options.shape))
-    plan = {key: int(value) for key, value in (word.split("=") for word in options.plan)}
-    why, machine, wrong = why_not_timed(), here(), False
-    for m, n in shapes:
-        for name in options.names or GIVEN:
-            line = _planned(name, m, n, plan, options.arch) if why else _timed(name, m, n, plan, not options.no_compile)
-            wrong |= bool(line.get("problem"))
-            print(_words(line), flush=True)
-            if options.output:
-                when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-                write(options.output, [{**line, "machine": attrs.asdict(machine), "command": command, "when": when}])
-    if why:
-        print(f"nothing was timed: {why}. Kernels were compiled.")
-    return int(wrong)
+    def make(options: Any, names: Sequence[str]) -> list[Work]:
+        chosen = names if options.names else USUAL
+        return [work(name, m, n) for m, n in shapes_of(options, SHAPES, drawn) for name in chosen]
+
+    return run_suite(words, command, "rows", "Time programs of rows, in bf16.", tuple(GIVEN), make)
+
+
+def work(name: str, m: int, n: int) -> Work:
+    """Describe a program on m rows of n columns."""
+    matrices, vectors = GIVEN[name]
+    inputs = (((m, n), "bfloat16"),) * matrices + (((n,), "bfloat16"),) * vectors
+    # A gradient is a difference of sums that may cancel.
+    slack = 2.0**-7 if name.endswith("backward") else 0.0
+    make = partial(schedule, name, m, n)
+    return Work(f"{name} {m}x{n}", make, inputs, ((m, n), "bfloat16"), partial(_eager, name), slack)
 
 
 def schedule(name: str, m: int, n: int, plan: Mapping[str, int]) -> Any:
     """Give the schedule of a program on m rows of n columns, by what the preset takes."""
-    vectors = [Vector(n, "bf16", name=word) for word in ("gain", "bias")[: GIVEN[name]]]
-    named = {} if name == "softmax" else {"eps": EPS}
-    return rows.row(getattr(rows, name)(Matrix(m, n, "bf16"), *vectors, **named), **plan)
+    matrices, vectors = GIVEN[name]
+    given: list[Any] = [Matrix(m, n, "bf16") for _ in range(matrices)]
+    given += [Vector(n, "bf16", name=word) for word in ("gain", "bias")[:vectors]]
+    named = {} if name.startswith("softmax") else {"eps": EPS}
+    return rows.row(getattr(rows, name)(*given, **named), **plan)
 
 
-def _planned(name: str, m: int, n: int, plan: Mapping[str, int], arch: str) -> dict[str, Any]:
-    kernel = schedule(name, m, n, plan).compile(arch)
-    return {"program": f"{name} {m}x{n}", "registers": kernel.resources.registers}
-
-
-def _eager(torch: Any, name: str) -> Callable[..., Any]:
+def _eager(name: str, torch: Any) -> Callable[..., Any]:
     functional = torch.nn.functional
 
+    def wide(x: Any) -> Any:
+        return x if x.dtype == torch.float64 else x.float()
+
+    def softmax(x: Any) -> Any:
+        return functional.softmax(x, -1)
+
+    def layernorm(x: Any, gain: Any, bias: Any) -> Any:
+        return functional.layer_norm(x, (x.shape[-1],), gain, bias, EPS)
+
     def rms_norm(x: Any, gain: Any) -> Any:
-        wide = x if x.dtype == torch.float64 else x.float()
-        return (wide * torch.rsqrt((wide * wide).mean(-1, keepdim=True) + EPS) * gain).to(x.dtype)
+        return (wide(x) * torch.rsqrt((wide(x) * wide(x)).mean(-1, keepdim=True) + EPS) * gain).to(x.dtype)
 
-    return {
-        "softmax": lambda x: functional.softmax(x, -1),
-        "layernorm": lambda x, gain, bias: functional.layer_norm(x, (x.shape[-1],), gain, bias, EPS),
+    def softmax_backward(y: Any, dy: Any) -> Any:
+        return (wide(y) * (wide(dy) - (wide(y) * wide(dy)).sum(-1, keepdim=True))).to(y.dtype)
+
+    def of_norm(normed: Any, deviation: Any, g: Any, centred: bool) -> Any:
+        g = g - g.mean(-1, keepdim=True) if centred else g
+        return (g - normed * (g * normed).mean(-1, keepdim=True)) * deviation
+
+    def rms_norm_backward(x: Any, dy: Any, gain: Any) -> Any:
+        deviation = torch.rsqrt((wide(x) * wide(x)).mean(-1, keepdim=True) + EPS)
+        return of_norm(wide(x) * deviation, deviation, wide(dy) * gain, False).to(x.dtype)
+
+    def layernorm_backward(x: Any, dy: Any, gain: Any) -> Any:
+        away = wide(x) - wide(x).mean(-1, keepdim=True)
+        deviation = torch.rsqrt((away * away).mean(-1, keepdim=True) + EPS)
+        return of_norm(away * deviation, deviation, wide(dy) * gain, True).to(x.dtype)
+
+    made: dict[str, Callable[..., Any]] = {
+        "softmax": softmax,
+        "layernorm": layernorm,
         "rms_norm": rms_norm,
-    }[name]
-
-
-def _timed(name: str, m: int, n: int, plan: Mapping[str, int], compiles: bool) -> dict[str, Any]:
-    """Check against f64, then time ours, a copy and the peers."""
-    from .timer import TorchTimer
-
-    torch = torch_module()
-    line: dict[str, Any] = {"program": f"{name} {m}x{n}", "nbytes": 4 * m * n, **({"plan": dict(plan)} if plan else {})}
-    try:
-        kernel = schedule(name, m, n, plan).compile()
-    except FireironError as error:
-        return {**line, "problem": str(error).splitlines()[0]}
-    given = [torch.randn(m, n, device="cuda").to(torch.bfloat16)]
-    given += [torch.randn(n, device="cuda").to(torch.bfloat16) for _ in range(GIVEN[name])]
-    out, room, eager = torch.empty_like(given[0]), torch.empty_like(given[0]), _eager(torch, name)
-    kernel(*given, out=out)
-    checked = slice(0, min(m, 4096))
-    wanted = eager(given[0][checked].double(), *(x.double() for x in given[1:]))
-    differs = (out[checked].double() - wanted).abs() > 2 * EPSILON * wanted.abs() + EPSILON**2 * 4
-    line |= {"registers": kernel.resources.registers, "checked_rows": checked.stop}
-    if int(differs.sum()):
-        return {**line, "problem": f"wrong: {int(differs.sum())} elements lie beyond two roundings of bf16"}
-    launches: dict[str, Callable[[], object]] = {
-        "fireiron": lambda: kernel(*given, out=out),
-        "copy": lambda: room.copy_(given[0]),
-        "torch": lambda: eager(*given),
+        "softmax_backward": softmax_backward,
+        "rms_norm_backward": rms_norm_backward,
+        "layernorm_backward": layernorm_backward,
     }
-    if compiles:
-        torch._dynamo.reset()
-        compiled = torch.compile(eager, dynamic=False)
-        compiled(*given)
-        launches["torch.compile"] = lambda: compiled(*given)
-    times = TorchTimer().burst(launches, ROUNDS, BUDGET_S)
-    line["times"] = {key: attrs.asdict(found) for key, found in times.items()}
-    ours = times["fireiron"].median_us
-    line["ratios"] = {key: found.median_us / ours for key, found in times.items() if key != "fireiron"}
-    return line
-
-
-def _words(line: Mapping[str, Any]) -> str:
-    if problem := line.get("problem"):
-        return f"{line['program']}: {problem}"
-    if "times" not in line:
-        return f"{line['program']}: {line['registers']} registers"
-    ours = line["times"]["fireiron"]["median_us"]
-    peers = ", ".join(f"{key} {found:.3f}" for key, found in line["ratios"].items())
-    return f"{line['program']}: {ours:.1f} us, {line['nbytes'] / ours * 1e-3:.0f} GB/s; over {peers}"
+    return made[name]

@@ -108,7 +108,10 @@ def row_of(spec: ProgramChain) -> Row:
 
 
 def _registers(spec: ProgramChain, column: str, inputs: dict[str, int], vectors: dict[str, int]) -> float:
-    """Give the registers that one column takes: arrays are packed, results that several steps read are f32."""
+    """Give the registers that one column takes: arrays are packed, results that several steps read are f32.
+
+    The conditions of folds, and the indices that they compare, are counted as one register.
+    """
     steps, outputs = spec.computed.steps, {t.name for t in spec.computed.outputs}
     made = [out for step in steps for out in step.outs if any(d.name == column for d in out.dims)]
     readers = {out.name: [s for s in steps if any(r.name == out.name for r in s.reads)] for out in made}
@@ -117,7 +120,8 @@ def _registers(spec: ProgramChain, column: str, inputs: dict[str, int], vectors:
     again = any(ref.name in inputs for step in steps if set(step.outs) & set(last) for ref in step.reads)
     of_inputs, of_vectors = sum(inputs.values()), sum(vectors.values())
     stored, kept = (sum(out.dtype.nbytes for out in some) for some in (last, between))
-    return max(of_inputs + kept, kept + of_vectors + stored + (of_inputs if again else 0)) / 4
+    conditions = 4 if any(step.where is not None for step in steps) else 0
+    return (max(of_inputs + kept, kept + of_vectors + stored + (of_inputs if again else 0)) + conditions) / 4
 
 
 def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:

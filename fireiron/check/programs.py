@@ -7,7 +7,17 @@ from collections.abc import Mapping, Sequence
 from fireiron.algebra.expr import Index, ceil_div, simplest
 from fireiron.base.errors import DecompositionError
 from fireiron.check.limits import MAX_CLUSTER
-from fireiron.language.decompositions import ByCluster, Decomposition, InOrder, Load, Reduction, Results, Split, Tile
+from fireiron.language.decompositions import (
+    ByCluster,
+    ByTma,
+    Decomposition,
+    InOrder,
+    Load,
+    Reduction,
+    Results,
+    Split,
+    Tile,
+)
 from fireiron.language.levels import SH, Block, Kernel, Level, Memory
 from fireiron.language.maps import box_of_tile
 from fireiron.language.online import online as as_one_loop
@@ -192,7 +202,7 @@ def parallel(above: Sequence[Decomposition], before: Residual, split: Split, lev
             `parallel-order`.
     """
     if level == Block:
-        _cluster(before, split, reduce, above)
+        _blocks(before, split, reduce, above)
         return
     if (
         level.size is None
@@ -216,20 +226,22 @@ def parallel(above: Sequence[Decomposition], before: Residual, split: Split, lev
         )
 
 
-def _cluster(before: Residual, split: Split, reduce: Reduction, above: Sequence[Decomposition]) -> None:
-    """Refuse blocks that cannot be a cluster."""
-    if not isinstance(reduce, ByCluster):
+def _blocks(before: Residual, split: Split, reduce: Reduction, above: Sequence[Decomposition]) -> None:
+    """Refuse blocks that cannot share a dim, as a cluster or by the grid's memory."""
+    if isinstance(reduce, ByTma):
         raise DecompositionError(
             "parallel-reduce",
-            f"blocks fold parts of {split.dim} as a cluster alone, not {str(reduce) or 'in order'}",
-            fix=f'split("{split.dim}", ways=4).parallel(Block, reduce=by_cluster())',
+            f"blocks keep states of folds over {split.dim}, and do not meet {reduce}",
+            fix=f'split("{split.dim}", ways=4).parallel(Block), with reduce=by_atomics() or by_cluster()',
         )
     if before.level != Block or any(isinstance(link, Split) for link in above):
         raise DecompositionError(
             "parallel-order",
-            f"blocks of a cluster take chunks of the whole {split.dim}, and a split stands above",
+            f"blocks take chunks of the whole {split.dim}, and a split stands above",
             fix="make this the first split below the tile to Block",
         )
+    if not isinstance(reduce, ByCluster):
+        return
     if split.ways is None or split.ways > MAX_CLUSTER:
         raise DecompositionError(
             "parallel-cluster",

@@ -15,7 +15,9 @@ import attrs
 from fireiron.base.contract import refused
 from fireiron.base.errors import CallError, CheckError, CompileError, FireironError, UsageError
 from fireiron.base.link import here
+from fireiron.front.best_program import best_program
 from fireiron.front.matmul import MatMulChain
+from fireiron.front.program import ProgramChain
 from fireiron.front.repeat import NUMBERS, Call, launches
 from fireiron.jit.arrays import is_torch
 from fireiron.jit.kernel import as_tuple
@@ -69,29 +71,34 @@ _choices: dict[Any, Choice] = {}
 _made_with: list[Any] = []  # the instructions' rows of all that is kept here
 
 
-def best(spec: MatMulChain, arch: str | None = None) -> Any:
-    """Give the best schedule known for a product.
+def best(spec: MatMulChain | ProgramChain, arch: str | None = None) -> Any:
+    """Give the best schedule known for a product, or the one for a program's form.
 
     A schedule that was recorded for the problem on this device, else the first choice of the preset for the newest
     architecture that takes the problem: its own, or, where it ranks none, a record's of the nearest problem, or the
     cost model's. The answer is kept: the next one for an equal spec takes microseconds.
 
     Args:
-        spec: what `matmul(...)` gives.
+        spec: what `matmul(...)` gives, or a function under `@program`: pointwise programs, rows and reductions.
         arch: the target; the spec's, else the GPU's, else sm_90a where None.
 
     Raises:
-        UsageError: `not-a-product`. CheckError: `nothing-legal` where no preset takes the problem.
+        UsageError: `argument-kind`. CheckError: `nothing-legal` where no preset takes the problem.
 
     Example:
         >>> from fireiron import matmul
         >>> best(matmul(256, 256, 64), "sm_80").residual.closed
         True
     """
-    if not isinstance(cast(object, spec), MatMulChain):
-        raise refused("best", ("a product", "what matmul(M, N, K) gives"), spec, UsageError)
+    if not isinstance(cast(object, spec), MatMulChain | ProgramChain):
+        raise refused("best", ("a product or a program", "what matmul(M, N, K) gives"), spec, UsageError)
     if not isinstance(cast(object, arch), str | int | None):
         raise refused("arch=", ("an architecture", '"sm_90a"'), arch, UsageError)
+    if isinstance(spec, ProgramChain):
+        try:
+            return best_program(spec, arch)
+        except FireironError as error:
+            raise error.located(here()) from None
     return choose(spec, arch).schedule
 
 

@@ -285,15 +285,18 @@ class SplitProgram(SplitRefinements, ProgramChain):
         """Give the chunks to units of a level at once; folds over the dim then combine the units' states.
 
         Args:
-            level: Warpgroup, Warp or Thread inside the present level; or Block, whose blocks are then a cluster.
-            reduce: in_order() by default, inside a block; by_cluster() of blocks. Both give the same bits in every run.
+            level: Warpgroup, Warp or Thread inside the present level; or Block.
+            reduce: in_order() by default: of blocks the last to arrive combines the states of all, and computes what
+                needs the results. by_atomics() adds them up in the order of arrival. by_cluster() makes the blocks a
+                cluster, and all of them have the results. In order and in a cluster, all runs give the same bits.
 
         Shapes:
             (i, chunk of j)(L) -> (i, chunk of j)(level)
 
         Raises:
             DecompositionError: `argument-kind`, `parallel-level`, `parallel-pipeline`, `parallel-reduce`,
-                `parallel-cluster`, `parallel-order`.
+                `parallel-cluster`, `parallel-order`; when the schedule is finished `grid-fold-read`, `parallel-loop`,
+                `parallel-atomics`.
         """
         (*above, link) = self.links
         assert isinstance(link, Split)

@@ -1,4 +1,4 @@
-"""Blocks that share a row, and are no cluster."""
+"""Blocks that share a row, and would add to an output by bulk stores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import fireiron as fi
-from fireiron import Block, Matrix
+from fireiron import Block, Matrix, by_tma
 
 
 @fi.program(x="m n")
@@ -15,19 +15,19 @@ def total(x: Any) -> Any:
 
 
 def wrong() -> Any:
-    return total(Matrix(64, 64)).tile(m=1).to(Block).split("n", ways=4).parallel(Block)
+    return total(Matrix(64, 64)).tile(m=1).to(Block).split("n", ways=4).parallel(Block, by_tma())
 
 
 def test_program_parallel_blocks(refused: Callable[..., Any]) -> None:
     refused(
         wrong,
         "parallel-reduce",
-        "parallel(Block)",
+        "parallel(Block, by_tma())",
         """\
-DecompositionError[parallel-reduce]: blocks fold parts of n as a cluster alone, not in order
+DecompositionError[parallel-reduce]: blocks keep states of folds over n, and do not meet by bulk additions to C
   --> test_program_parallel_blocks.py:18:73
-18 |     return total(Matrix(64, 64)).tile(m=1).to(Block).split("n", ways=4).parallel(Block)
-   |                                                                         ^^^^^^^^^^^^^^^
+18 |     return total(Matrix(64, 64)).tile(m=1).to(Block).split("n", ways=4).parallel(Block, by_tma())
+   |                                                                         ^^^^^^^^^^^^^^^^^^^^^^^^^
 at:  Program 64x64 @ Kernel > tile 1 to Block > split n 4 ways
-fix: split("n", ways=4).parallel(Block, reduce=by_cluster())""",
+fix: split("n", ways=4).parallel(Block), with reduce=by_atomics() or by_cluster()""",
     )

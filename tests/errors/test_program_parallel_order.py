@@ -24,7 +24,7 @@ def test_program_parallel_order(refused: Callable[..., Any]) -> None:
         "parallel-order",
         "parallel(Block, by_cluster())",
         """\
-DecompositionError[parallel-order]: blocks of a cluster take chunks of the whole n, and a split stands above
+DecompositionError[parallel-order]: blocks take chunks of the whole n, and a split stands above
   --> test_program_parallel_order.py:18:85
 18 |     return total(Matrix(64, 64)).tile(m=1).to(Block).split(n=32).split("n", ways=2).parallel(Block, by_cluster())
    |                                                                                     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

@@ -23,6 +23,7 @@ from fireiron.kernel.ir.statements import THREAD, Call, Compute, If, Kernel, Sta
 from fireiron.simulate import simulate
 
 ROWS, COLUMNS = 4, 99  # the last lanes, warps and chunks have less than the others
+FAR = (90, 98, 63)  # by row, columns of lanes whose numbers have all bits, together, and of the last warps
 
 
 @fi.program(x="m n")
@@ -41,15 +42,18 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 
 @attrs.frozen
 class Case:
-    """Hold a schedule, its kernel, and what comes out of a right one."""
+    """Hold a schedule, its kernel, and the shuffles by which lanes fold what a row's warps left."""
 
     schedule: Any
     kernel: Kernel
+    of_warps: int
 
     def outcome(self, kernel: Kernel) -> str:
         """Run a kernel: the code of its fault, else whether its outputs are right."""
         arrays = random_arrays(Interface.of(kernel), {})
         arrays["x"] = (arrays["x"] - 200).astype(np.float32)  # exp(x) alone is 0: the largest value matters
+        for row, column in enumerate(FAR):  # whoever misses it divides by 0, or overflows
+            arrays["x"][row, column] = 200
         expected = references(self.schedule, arrays, {})
         try:
             simulate(kernel, arrays)
@@ -74,7 +78,7 @@ class Case:
 @pytest.fixture(params=WAYS)
 def case(request: pytest.FixtureRequest) -> Case:
     schedule = WAYS[request.param](rows(Matrix(ROWS, COLUMNS)))
-    return Case(schedule, schedule.lowered())
+    return Case(schedule, schedule.lowered(), {"lanes": 0, "warps": 2, "chunks": 1}[request.param])
 
 
 def is_shuffle(s: Statement) -> bool:
@@ -83,7 +87,8 @@ def is_shuffle(s: Statement) -> bool:
 
 def test_the_kernels_are_right(case: Case) -> None:
     assert case.outcome(case.kernel) == "right"
-    assert len(case.all(is_shuffle)) == 4 * 5  # two largest values and two sums, 5 bits of a lane's number each
+    # Two largest values and two sums: 5 bits of a lane's number each, then those of the number of a warp.
+    assert len(case.all(is_shuffle)) == 4 * (5 + case.of_warps)
 
 
 def test_a_dropped_shuffle(case: Case) -> None:
@@ -106,7 +111,10 @@ def test_a_wrong_bit_of_the_lane(case: Case) -> None:
     lanes = [s.lane for s in shuffles if isinstance(s, Call)]
     for i, shuffle in enumerate(shuffles):
         assert isinstance(shuffle, Call)
-        another = next(lane for lane in lanes[i // 5 * 5 :] if lane != shuffle.lane)
+        of_fold = 5 + case.of_warps
+        first, inside = i // of_fold * of_fold, i % of_fold
+        same = lanes[first : first + 5] if inside < 5 else lanes[first + 5 : first + of_fold]
+        another = next((lane for lane in same if lane != shuffle.lane), Var(THREAD, case.kernel.threads) % 32 ^ 16)
         assert case.outcome(case.with_(shuffle, attrs.evolve(shuffle, lane=another))) == "wrong"
 
 

@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 
 from fireiron.algebra.dtypes import f32
-from fireiron.algebra.expr import Expr, Var, as_expr, eq, evaluate, free, ne, proves, substitute
+from fireiron.algebra.expr import Expr, Var, as_expr, eq, evaluate, free, lt, ne, proves, substitute
 from fireiron.algebra.scalar import Arg, Constant, Coordinate, Scalar, Select, substituted
 from fireiron.atoms.table import exchange, load_of_peer
 from fireiron.base.errors import DecompositionError
@@ -98,11 +98,11 @@ def begin(opened: Open, context: Context) -> Body:
     for storage, identity in zip(opened.storages, identity_of(opened.fold), strict=True):
         _known(opened)
         value = Constant(identity.value if identity.dtype.kind == "float" else int(identity.value), identity.dtype)
-        body += _each(storage, context, lambda r, s=storage, v=value: (Compute(View(buffer_of(s), r), v),))
+        body += each_register(storage, context, lambda r, s=storage, v=value: (Compute(View(buffer_of(s), r), v),))
     return body
 
 
-def _each(storage: Storage, context: Context, body: Callable[[Expr], Body]) -> Body:
+def each_register(storage: Storage, context: Context, body: Callable[[Expr], Body]) -> Body:
     """Do something for each register of a tensor."""
     return loop(context, "i", storage.size, body)
 
@@ -156,15 +156,15 @@ def together(
 
 
 def close(opened: Open, state: State, context: Context) -> Body:
-    """Make one value of the parts that threads hold, and the step's outputs of it."""
+    """Make one value of the parts that a block's or a cluster's threads hold; `finish` makes the outputs of it."""
     _known(opened)
     body: Body = ()
     if context.threads is not None and opened.places and not opened.whole:
-        table = _tabulated(opened, context.threads, context)
+        table = tabulated(opened, context.threads, context)
         body += _over_lanes(opened, table, context)
-        body += _over_warps(opened, table, state, context)
+        body += over_warps(opened, table, state, context)
         body += _over_cluster(opened, table, state, context)
-    return (*body, *_finish(opened, state, context))
+    return body
 
 
 @attrs.frozen(eq=False)
@@ -181,8 +181,16 @@ class Table:
     over: Any
     busy: Any
 
+    @property
+    def one_a_warp(self) -> bool:
+        """Say whether all lanes of a warp fold one value, which then its first lane has."""
+        if len(self.kept) % LANES:
+            return False
+        kept, busy = self.kept.reshape(-1, LANES), self.busy.reshape(-1, LANES)
+        return bool((kept == kept[:, :1]).all() and (busy[:, 0] == busy.any(axis=1)).all())
 
-def _tabulated(opened: Open, threads: int, context: Context) -> Table:
+
+def tabulated(opened: Open, threads: int, context: Context) -> Table:
     """Evaluate the places of all threads; where a block or a loop stands moves all of them alike, so it is left out."""
 
     def evaluated(e: Expr) -> Any:
@@ -225,7 +233,7 @@ def _over_lanes(opened: Open, table: Table, context: Context) -> Body:
     lane = Var(THREAD, threads) % LANES
     body: Body = ()
     for bit in bits:
-        body += _exchanged(opened, lane ^ bit, context)
+        body += exchanged(opened, lane ^ bit, context)
     return body
 
 
@@ -260,7 +268,7 @@ def _irregular(opened: Open) -> DecompositionError:
     )
 
 
-def _exchanged(opened: Open, lane: Expr, context: Context) -> Body:
+def exchanged(opened: Open, lane: Expr, context: Context) -> Body:
     """Let every thread combine its state with that of another lane."""
     (storage, *_) = opened.storages
     others = [View(temporary("other", s.dtype, 1, context), as_expr(0)) for s in opened.storages]
@@ -273,10 +281,10 @@ def _exchanged(opened: Open, lane: Expr, context: Context) -> Body:
         )
         return (*calls, *together(held, opened.fold.combine, (*held, *others), None, context, opened.link))
 
-    return _each(storage, context, of_register)
+    return each_register(storage, context, of_register)
 
 
-def _seated(opened: Open, table: Table) -> tuple[int, int, Expr, Expr]:
+def seated(opened: Open, table: Table) -> tuple[int, int, Expr, Expr]:
     """Part the warps of a block into groups that hold parts of the same values.
 
     Gives the number of groups, that of warps in each, and this thread's group and its warp's seat in that.
@@ -317,7 +325,7 @@ def _over_cluster(opened: Open, table: Table, state: State, context: Context) ->
     ranked = any(v.name == RANK for d in opened.step.over for v in free(context.expanded(opened.places[d.name])))
     if not ranked:
         return ()
-    count, _, group, seat = _seated(opened, table)
+    count, _, group, seat = seated(opened, table)
     (first, *_) = opened.storages
     size, lane = first.size, Var(THREAD, len(table.kept)) % LANES
     turn = _turn(opened, context)
@@ -345,7 +353,7 @@ def _over_cluster(opened: Open, table: Table, state: State, context: Context) ->
 
         return loop(context, "peer", context.joined, of_block)
 
-    left = _each(first, context, put)
+    left = each_register(first, context, put)
     name = shared[0].name
     if turn is None and (context.persistent or opened.loops):
         end: Body = (Sync(Cluster, f"{name} is read before it is overwritten", opened.link),)
@@ -356,7 +364,7 @@ def _over_cluster(opened: Open, table: Table, state: State, context: Context) ->
         left if proves(eq(seat, 0)) else (If(eq(seat, 0), left),),
         (Sync(Cluster, f"{name} is written before peers read it", opened.link),),
         begin(opened, context),
-        _each(first, context, get),
+        each_register(first, context, get),
         end,
     )
     title = f"{opened.step.name} over {context.joined} blocks of a cluster"
@@ -393,40 +401,55 @@ def _staging(
     return buffer_of(made)
 
 
-def _over_warps(opened: Open, table: Table, state: State, context: Context) -> Body:
-    """Fold over the warps of a block: each leaves its state in shared memory, and reads those of its group in order."""
-    count, ways, group, seat = _seated(opened, table)
+def over_warps(opened: Open, table: Table, state: State, context: Context) -> Body:
+    """Fold over the warps of a block: each leaves its state in shared memory, and reads those of its group.
+
+    Where a warp has one state, its lanes read those of the group's warps, one each, and fold them as lanes do. Else
+    each lane reads what the same lane of the other warps left, in their order.
+    """
+    count, ways, group, seat = seated(opened, table)
     if ways == 1:
         return ()
     lane = Var(THREAD, len(table.kept)) % LANES
     (first, *_) = opened.storages
-    size = first.size
-    turn = _turn(opened, context)
-    shared = [_staging(opened, s, count * ways * LANES * size, context, "sh", turn) for s in opened.storages]
+    size, turn, each = first.size, _turn(opened, context), 1 if table.one_a_warp else LANES
+    shared = [_staging(opened, s, count * ways * each * size, context, "sh", turn) for s in opened.storages]
     others = [View(temporary("other", s.dtype, 1, context), as_expr(0)) for s in opened.storages]
+    near = 1 << (ways - 1).bit_length()  # lanes that fold among themselves
+
+    def place(warp: Expr, r: Expr) -> Expr:
+        found = (group * ways + warp) * size + r
+        return found if each == 1 else found * LANES + lane
 
     def put(r: Expr) -> Body:
-        place = ((group * ways + seat) * size + r) * LANES + lane
         return tuple(
-            Compute(_in_turn(to, place, turn), Arg(0, to.dtype), (View(buffer_of(s), r),), link=opened.link)
+            Compute(_in_turn(to, place(seat, r), turn), Arg(0, to.dtype), (View(buffer_of(s), r),), link=opened.link)
             for to, s in zip(shared, opened.storages, strict=True)
         )
 
     def get(r: Expr) -> Body:
         held = [View(buffer_of(s), r) for s in opened.storages]
 
-        def of_seat(w: Expr) -> Body:
-            place = ((group * ways + w) * size + r) * LANES + lane
+        def of_warp(w: Expr) -> Body:
             taken = tuple(
-                Compute(other, Arg(0, source.dtype), (_in_turn(source, place, turn),), link=opened.link)
+                Compute(other, Arg(0, source.dtype), (_in_turn(source, place(w, r), turn),), link=opened.link)
                 for other, source in zip(others, shared, strict=True)
             )
             return (*taken, *together(held, opened.fold.combine, (*held, *others), None, context, opened.link))
 
-        return loop(context, "w", ways, of_seat)
+        if each > 1:
+            return loop(context, "w", ways, of_warp)
+        there = lt(lane % near, ways)
+        mine = of_warp(lane % near)
+        return mine if proves(there) else (If(there, mine),)
 
+    left = each_register(first, context, put)
+    left = left if each > 1 else (If(eq(lane, 0), left),)
+    met: Body = ()
+    for bit in reversed(range(near.bit_length() - 1 if each == 1 else 0)):
+        met += exchanged(opened, lane ^ (1 << bit), context)
     title = f"{opened.step.name} over {ways} warps"
-    body = (*_each(first, context, put), *begin(opened, context), *_each(first, context, get))
+    body = (*left, *begin(opened, context), *each_register(first, context, get), *met)
     return (Region(title, body, state.path, opened.link),)
 
 
@@ -439,7 +462,7 @@ def _unequal(opened: Open) -> DecompositionError:
     )
 
 
-def _finish(opened: Open, state: State, context: Context) -> Body:
+def finish(opened: Open, state: State, context: Context) -> Body:
     """Make the step's outputs of the folded state."""
     fold, step = opened.fold, opened.step
     windows = list(opened.windows.values())
@@ -462,7 +485,7 @@ def _finish(opened: Open, state: State, context: Context) -> Body:
             for x in compute(View(buffer_of(storage), r), tree, views, None, context, opened.link)
         )
 
-    return _each(first, context, finished)
+    return each_register(first, context, finished)
 
 
 def note_places(opened: Open, places: dict[str, Expr], inside: State) -> None:

@@ -55,7 +55,18 @@ from fireiron.kernel.lower.context import (
     units_of,
 )
 from fireiron.kernel.lower.flow import leading_loads
-from fireiron.kernel.lower.folds import Open, begin, close, condition_of, note_places, open_fold, operands_of, together
+from fireiron.kernel.lower.folds import (
+    Open,
+    begin,
+    close,
+    condition_of,
+    finish,
+    note_places,
+    open_fold,
+    operands_of,
+    together,
+)
+from fireiron.kernel.lower.grid_folds import Shared, over_grid
 from fireiron.kernel.lower.maps import at_point, is_mapped, outside_of
 from fireiron.kernel.lower.move import Copy, lower_copy, open_load
 from fireiron.kernel.lower.own_points import Points, own_points
@@ -65,7 +76,19 @@ from fireiron.kernel.lower.roles import lower_specialised
 from fireiron.kernel.lower.step_products import Product, lower_product
 from fireiron.kernel.lower.storage import register_storage, tensor_window
 from fireiron.kernel.lower.window import POINTS, Axis, Cut, IndexMap, Storage, Window, cut, cut_chunk
-from fireiron.language.decompositions import Decomposition, Done, EachStep, Load, Own, Results, Split, Tile, Widest
+from fireiron.kernel.lower.window import substituted as substituted_window
+from fireiron.language.decompositions import (
+    ByCluster,
+    Decomposition,
+    Done,
+    EachStep,
+    Load,
+    Own,
+    Results,
+    Split,
+    Tile,
+    Widest,
+)
 from fireiron.language.levels import GL, RF, SH, Block, Thread
 from fireiron.language.online import Law, online
 from fireiron.language.reach import common_conditions
@@ -87,6 +110,8 @@ class Progress:
         each: the chains of steps that have their own.
         placed: results that lie in shared memory, with the loads that say so.
         law: how the folds of the loop around this place follow each other, where it is one for all of them.
+        spread: the dim of which blocks of the grid have parts each, and the folds over it, whose results only the last
+            block to arrive has.
     """
 
     program: Program
@@ -97,6 +122,11 @@ class Progress:
     each: EachStep | None = None
     placed: dict[str, Load] = attrs.field(factory=dict[str, Load])
     law: Law | None = None
+    spread: tuple[str, list[Shared]] | None = None
+
+    def shares(self, step: Step) -> bool:
+        """Say whether several blocks of the grid fold parts of a step."""
+        return self.spread is not None and _folds(step, self.spread[0])
 
     def reads(self, role: str) -> bool:
         """Say whether a step below reads a tensor in the way that a role names."""
@@ -287,12 +317,8 @@ def _lower_loop(
     first: Body = tuple(x for o in opened.values() for x in begin(o, context))
     last: Body = ()
     for step in mine:
-        done = opened[step.name]
-        last += close(done, around, context)
-        held = (*done.storages, *(w.storage for w in done.results.values()))
-        progress.places.update({storage.name: done.places for storage in held})
-        around = evolve(around, windows={**around.windows, **opened[step.name].results})
-        last += _stored_fold(step, opened[step.name], around, context, recur)
+        made, around = _closed(opened[step.name], around, context, recur)
+        last += made
     loop = ringed or (For(var, trips, looped, link.unrolled, link.together, kind="chunks"),)
     return (*before, *first, *loop, *last), around
 
@@ -380,9 +406,11 @@ def lower_program_parallel(
     level, extent = link.level, state.residual.extents[link.dim]
     assert level is not None and extent is not None
     part = cut_chunk(link.size, extent, link.ways)
-    if level == Block:  # the blocks of a cluster
+    if level == Block and isinstance(link.reduce, ByCluster):
         below = descend(state.under(link.words, link.link), {link.dim: part}, {link.dim: context.way}, level)
         return recur(rest, below, context)
+    if level == Block:
+        return _over_blocks(link, part, rest, state, context, recur)
     ways = simplest(as_expr(part.trips))
     if not isinstance(ways, int):
         raise DecompositionError(
@@ -401,6 +429,54 @@ def lower_program_parallel(
     inside = descend(state.under(link.words, link.link), {link.dim: part}, {link.dim: way}, level)
     inside = evolve(inside, position=units.position, width=units.width)
     return (Region(str(inside.residual), recur(rest, inside, context), inside.path, link.link),)
+
+
+def _over_blocks(
+    link: Split, part: Cut, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur
+) -> Body:
+    """Give blocks of the grid their chunks of a dim; the last to arrive runs the steps that need a fold over it.
+
+    Raises:
+        DecompositionError: `grid-fold-read` where such a step has the dim itself: other blocks would have to wait.
+    """
+    progress = state.progress
+    assert progress is not None
+    behind: list[Step] = []
+    for step in progress.active:
+        reads = {ref.name for ref in step.reads}
+        makers = [s for s in progress.active if any(out.name in reads for out in s.outs)]
+        late = [s for s in makers if s in behind or _folds(s, link.dim)]
+        if late and _has(step, link.dim):
+            raise DecompositionError(
+                "grid-fold-read",
+                f"step {step.name} has {link.dim} and reads {late[0].name}, which only the last block to arrive knows",
+                fix=f"let one block or a cluster have {link.dim}, or compute {step.name} by a kernel of its own",
+                link=link.link,
+            )
+        if late:
+            behind.append(step)
+    shared: list[Shared] = []
+    ahead = evolve(progress, active=tuple(s for s in progress.active if s not in behind), spread=(link.dim, shared))
+    below = evolve(state.under(link.words, link.link), progress=ahead)
+    body = recur(rest, descend(below, {link.dim: part}, {link.dim: context.way}, link.level), context)
+    if not shared:
+        return body
+    # Whoever is last stands for the first block: it stores what one thread of all blocks stores.
+    first: dict[Var, Expr] = {context.way: as_expr(0)} if isinstance(context.way, Var) else {}
+    after = shared[0].state
+    windows = {role: substituted_window(window, first) for role, window in after.windows.items()}
+    after = evolve(after, windows=windows, progress=evolve(progress, active=tuple(behind)))
+    stored: Body = ()
+
+    def finished() -> Body:
+        nonlocal after, stored
+        for one in shared:
+            one.opened.places = {dim: substitute(place, first) for dim, place in one.opened.places.items()}
+            made, after = _with_results((), one.opened, after, context, recur)
+            stored += made
+        return (*stored, *_lower_active(after, context, recur)[0])
+
+    return (*body, *over_grid(link, shared, context, state.loops, finished))
 
 
 def lower_steps(state: State, context: Context, recur: Recur, each: EachStep | None = None) -> Body:
@@ -497,9 +573,8 @@ def _finish_product(step: Step, product: Product, state: State, context: Context
     if product.kept:
         body = (*_corrected(step, opened, state, context), *product.body)
         return (Region(title, body, state.path, state.link),), state
-    body = (*product.begin, *product.body, *close(opened, state, context))
-    after = evolve(state, windows={**state.windows, **opened.results})
-    return (Region(title, body, state.path, state.link), *_stored_fold(step, opened, after, context, recur)), after
+    made, after = _closed(opened, state, context, recur)
+    return (Region(title, (*product.begin, *product.body), state.path, state.link), *made), after
 
 
 def _auto_loads(
@@ -584,9 +659,9 @@ def _lower_step(step: Step, state: State, context: Context, recur: Recur) -> tup
         if carried is not None:
             body = (*_corrected(step, carried, state, context), *main)
             return (Region(title, body, state.path, link),), state
-        body = (*begin(opened, context), *main, *close(opened, inside, context))
-        after = evolve(state, windows={**state.windows, **opened.results})
-        return (Region(title, body, state.path, link), *_stored_fold(step, opened, after, context, recur)), after
+        body = (*begin(opened, context), *main)
+        made, after = _closed(opened, inside, context, recur)
+        return (Region(title, body, state.path, link), *made), after
     (out,) = step.outs
     outputs = {t.name for t in progress.program.outputs}
     if state.level.name == Thread.name and out.name in outputs:
@@ -627,6 +702,30 @@ def _brought(out: Ref, window: Window, link: Load, state: State, context: Contex
     ).under(f"load {out.name} to {link.memory}", link.link)
     title = f"load {window.storage.name} to {state.windows[out.name].storage.name}: {inner.residual}"
     return (Region(title, recur(link.move, inner, context), inner.path, link.link, "load"),)
+
+
+def _closed(opened: Open, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
+    """Make a fold's results of the parts that threads hold, and store those that are outputs; gives the state behind.
+
+    What blocks of the grid fold has its results later.
+    """
+    progress = state.progress
+    assert progress is not None
+    body = close(opened, state, context)
+    if progress.spread is not None and progress.shares(opened.step):
+        progress.spread[1].append(Shared(opened, state))
+        return body, state
+    return _with_results((*body, *finish(opened, state, context)), opened, state, context, recur)
+
+
+def _with_results(body: Body, opened: Open, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
+    """Let the steps behind read a fold's results, and store those that are outputs."""
+    progress = state.progress
+    assert progress is not None
+    held = (*opened.storages, *(w.storage for w in opened.results.values()))
+    progress.places.update({storage.name: opened.places for storage in held})
+    after = evolve(state, windows={**state.windows, **opened.results})
+    return (*body, *_stored_fold(opened.step, opened, after, context, recur)), after
 
 
 def _held(step: Step, state: State, context: Context) -> Window:
@@ -939,6 +1038,7 @@ def _lower_lead(step: Step, opened: Open, state: State, context: Context, recur:
     )
     main = over_points(chunk, inside, context, lambda at: _accumulate(chunk, part, at, context))
     body: Body = (*begin(part, context), *main, *close(part, inside, context))
+    body += finish(part, inside, context)
     note_places(opened, part.places, evolve(inside, guards=part.guards))
     opened.whole = True
     state = evolve(state, windows={**state.windows, **part.results})

@@ -75,7 +75,7 @@ row_1_k2_k16_bf16(
     bf16* x_sh = reinterpret_cast<bf16*>(shared);
     bf16* gain_sh = reinterpret_cast<bf16*>(shared + 65536);
     float* mean_sum_sh = reinterpret_cast<float*>(shared + 98304);
-    float* mean_sum_cluster = reinterpret_cast<float*>(shared + 102400);
+    float* mean_sum_cluster = reinterpret_cast<float*>(shared + 98432);
     alignas(16) bf16 x_rf[32];
     alignas(16) bf16 gain_rf[32];
     float mean_sum[1];
@@ -89,6 +89,10 @@ row_1_k2_k16_bf16(
     float other5[1];
     float other6[1];
     float other7[1];
+    float other8[1];
+    float other9[1];
+    float other10[1];
+    float other11[1];
     const int warp = thread / 32;
     const int lane = thread % 32;
 
@@ -149,14 +153,21 @@ row_1_k2_k16_bf16(
         mean_sum[0] = mean_sum[0] + other5[0];
 
         // mean_sum over 16 warps
-        mean_sum_sh[thread + trip % 2 * 512] = mean_sum[0];
+        if (thread % 32 == 0) {
+            mean_sum_sh[thread / 32 + trip % 2 * 16] = mean_sum[0];
+        }
         mean_sum[0] = 0.0f;
         __syncthreads();  // mean_sum_sh is written before it is read
-        #pragma unroll
-        for (int w = 0; w < 16; ++w) {
-            other6[0] = mean_sum_sh[w * 32 + thread % 32 + trip % 2 * 512];
-            mean_sum[0] = mean_sum[0] + other6[0];
-        }
+        other6[0] = mean_sum_sh[thread % 16 + trip % 2 * 16];
+        mean_sum[0] = mean_sum[0] + other6[0];
+        shuffle_4B(&other7[0], &mean_sum[0], thread % 32 ^ 8);
+        mean_sum[0] = mean_sum[0] + other7[0];
+        shuffle_4B(&other8[0], &mean_sum[0], thread % 32 ^ 4);
+        mean_sum[0] = mean_sum[0] + other8[0];
+        shuffle_4B(&other9[0], &mean_sum[0], thread % 32 ^ 2);
+        mean_sum[0] = mean_sum[0] + other9[0];
+        shuffle_4B(&other10[0], &mean_sum[0], thread % 32 ^ 1);
+        mean_sum[0] = mean_sum[0] + other10[0];
 
         // mean_sum over 2 blocks of a cluster
         if (thread / 32 == 0) {
@@ -166,8 +177,8 @@ row_1_k2_k16_bf16(
         mean_sum[0] = 0.0f;
         #pragma unroll
         for (int peer = 0; peer < 2; ++peer) {
-            load_peer_4B(&other7[0], &mean_sum_cluster[thread % 32 + trip % 2 * 32], peer);
-            mean_sum[0] = mean_sum[0] + other7[0];
+            load_peer_4B(&other11[0], &mean_sum_cluster[thread % 32 + trip % 2 * 32], peer);
+            mean_sum[0] = mean_sum[0] + other11[0];
         }
 
         // deviation: f32 in deviation_rf

@@ -1,0 +1,105 @@
+"""Time pointwise programs of one to six inputs, and transposes, in bf16.
+
+`python -m bench pointwise [NAME ...] [--shape MxN ...] [--seed N --count N] [-o FILE.jsonl]`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import fireiron as fi
+from fireiron.schedules import pointwise
+
+from .memory import Work, shapes_of
+from .memory import run as run_suite
+from .rows import drawn
+
+INPUTS = {"one": 1, "two": 2, "four": 4, "six": 6, "gelu_bias": 2, "transpose": 1}
+SHAPES = ((4096, 1024), (4096, 4096), (8192, 8192), (65536, 1024))
+
+
+def run(words: Sequence[str], command: str = "") -> int:
+    """Run the command line."""
+
+    def make(options: Any, names: Sequence[str]) -> list[Work]:
+        return [work(name, m, n) for m, n in shapes_of(options, SHAPES, drawn) for name in names]
+
+    return run_suite(
+        words, command, "pointwise", "Time pointwise programs and transposes, in bf16.", tuple(INPUTS), make
+    )
+
+
+def work(name: str, m: int, n: int) -> Work:
+    """Describe a program on arrays of m x n."""
+    if name == "transpose":
+        matrix = ((m, n), "bfloat16")
+        made = partial(schedule, name, m, n)
+        return Work(f"{name} {m}x{n}", made, (matrix,), matrix, lambda torch: _turned, turned=True)
+    shapes = ((m, n), (n,)) if name == "gelu_bias" else ((m, n),) * INPUTS[name]
+
+    def eager(torch: Any) -> Any:
+        def gelu_bias(x: Any, bias: Any) -> Any:
+            return torch.nn.functional.gelu(x + bias)
+
+        def chain(*given: Any) -> Any:
+            wide = [x if x.dtype == torch.float64 else x.float() for x in given]
+            return _chain(wide, torch.relu).to(given[0].dtype)
+
+        return gelu_bias if name == "gelu_bias" else chain
+
+    inputs = tuple((shape, "bfloat16") for shape in shapes)
+    slack = 2.0**-7 if name == "gelu_bias" else 2.0**-20
+    return Work(f"{name} {m}x{n}", partial(schedule, name, m, n), inputs, ((m, n), "bfloat16"), eager, slack)
+
+
+def _turned(x: Any) -> Any:
+    return x.t().contiguous().t()
+
+
+def _chain(given: Sequence[Any], relu: Any) -> Any:
+    """Take relu(x0) * 2 + x1 * x2 + x3 ..., as far as there are inputs."""
+    first, *others = given
+    total = relu(first) * 2.0
+    for i, x in enumerate(others):
+        total = total * x if i % 2 else total + x
+    return total
+
+
+def schedule(name: str, m: int, n: int, plan: Mapping[str, int]) -> Any:
+    """Give the schedule of a program, by what the preset takes."""
+    x = fi.Matrix(m, n, "bf16")
+    if name == "transpose":
+        return pointwise.move(fi.Move(x, fi.Matrix(m, n, "bf16", fi.ColMajor, name="y")))
+    if name == "gelu_bias":
+        return pointwise.pointwise(_gelu_bias(x, fi.Vector(n, "bf16", name="bias")), **plan)
+    return pointwise.pointwise(CHAINS[INPUTS[name]](*[x] * INPUTS[name]), **plan)
+
+
+@fi.program(x="m n", bias="n")
+def _gelu_bias(x: fi.Value, bias: fi.Value) -> fi.Value:
+    return fi.gelu(x + bias)
+
+
+@fi.program(a="m n")
+def _one(a: fi.Value) -> fi.Value:
+    return _chain((a,), fi.relu)
+
+
+@fi.program(a="m n", b="m n")
+def _two(a: fi.Value, b: fi.Value) -> fi.Value:
+    return _chain((a, b), fi.relu)
+
+
+@fi.program(a="m n", b="m n", c="m n", d="m n")
+def _four(a: fi.Value, b: fi.Value, c: fi.Value, d: fi.Value) -> fi.Value:
+    return _chain((a, b, c, d), fi.relu)
+
+
+@fi.program(a="m n", b="m n", c="m n", d="m n", e="m n", f="m n")
+def _six(a: fi.Value, b: fi.Value, c: fi.Value, d: fi.Value, e: fi.Value, f: fi.Value) -> fi.Value:
+    return _chain((a, b, c, d, e, f), fi.relu)
+
+
+CHAINS = {1: _one, 2: _two, 4: _four, 6: _six}

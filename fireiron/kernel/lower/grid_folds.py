@@ -1,0 +1,250 @@
+"""Folds of programs over blocks of the grid: the last block to arrive combines the states of all, and goes on.
+
+One warp of each group leaves the state in the kernel's workspace, a place a way, and the block counts in. The last
+block knows that all states are there. Its warps, and its lanes where a warp has one state, combine some ways each, in
+their order; what they find becomes one as in any block. Nobody waits. By atomics the states are added where they lie,
+in the order of their arrival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from fireiron.algebra.dtypes import i32
+from fireiron.algebra.expr import Expr, Index, and_, as_expr, as_int, ceil_div, eq, lt, proves, simplest
+from fireiron.algebra.scalar import Arg, Binary, Constant
+from fireiron.atoms.table import matching
+from fireiron.base.errors import DecompositionError
+from fireiron.kernel.analysis.ownership import RegisterLoop
+from fireiron.kernel.ir.statements import Buffer, Call, Compute, CountIn, If, Region, Sync, View, Workspace
+from fireiron.kernel.lower.context import Body, Context, State, buffer_of
+from fireiron.kernel.lower.folds import (
+    LANES,
+    Open,
+    Table,
+    begin,
+    each_register,
+    exchanged,
+    finish,
+    over_warps,
+    seated,
+    tabulated,
+    together,
+)
+from fireiron.kernel.lower.parallel import numbered
+from fireiron.kernel.lower.pointwise import temporary
+from fireiron.kernel.lower.reduce import loop, move
+from fireiron.language.decompositions import ByAtomics, Split
+from fireiron.language.levels import GL, RF, Block, Kernel, Thread
+
+MOST_AT_ONCE = 64  # registers that one thread's states are read to together
+
+
+@attrs.frozen(eq=False)
+class Shared:
+    """Hold a fold whose parts lie in several blocks, and the place where its parts in this block became one."""
+
+    opened: Open
+    state: State
+
+
+@attrs.frozen(eq=False)
+class _Place:
+    """Say where a state lies in the workspace.
+
+    Args:
+        table: the places of threads' points.
+        sums: the workspace of each scalar.
+        first: of this block's tile, in states of one way.
+        group: whose state the thread holds, of `groups`, each of `seats` warps; `seat` 0 writes.
+        lanes: that hold states of their own: 1 where a whole warp has one.
+        size: registers of a state.
+        ways: that share a tile, and `way` of this block.
+        lane: of the thread.
+    """
+
+    table: Table
+    sums: tuple[Buffer, ...]
+    first: Expr
+    group: Expr
+    groups: int
+    seat: Expr
+    seats: int
+    lanes: int
+    size: Expr
+    ways: Index
+    way: Expr
+    lane: Expr
+
+    def at(self, way: Expr, r: Expr) -> Expr:
+        """Give the place of a register of this thread's state, in the part of a way."""
+        number = self.first * self.ways + way
+        place = (number * self.groups + self.group) * self.size + r
+        return place if self.lanes == 1 else place * LANES + self.lane
+
+    def written(self, body: Body) -> Body:
+        """Let those threads run a body that write a state."""
+        writer = and_(eq(self.seat, 0), eq(self.lane, 0)) if self.lanes == 1 else eq(self.seat, 0)
+        return body if proves(writer) else (If(writer, body),)
+
+
+def over_grid(
+    link: Split, shared: Sequence[Shared], context: Context, loops: tuple[RegisterLoop, ...], behind: Callable[[], Body]
+) -> Body:
+    """Combine the states of the blocks that share a tile, and let the last of them run what is behind.
+
+    Args:
+        link: that gave blocks their parts.
+        shared: the folds over its dim.
+        context: the kernel's.
+        loops: those around the split.
+        behind: lowers what needs the results.
+
+    Raises:
+        DecompositionError: `parallel-loop`, `parallel-atomics`, `fold-warps`.
+    """
+    inside = next((x.opened for x in shared if x.opened.loops != loops), None)
+    if inside is not None:
+        raise _inside_loops(link, inside)
+    atomic = isinstance(link.reduce, ByAtomics)
+    number, count = numbered(loops)
+    seat, seats = context.tile * count + number, simplest(as_expr(context.tiles) * count)
+    left: Body = ()
+    taken: Body = ()
+    for one in shared:
+        opened = one.opened
+        place = _place(opened, seat, seats, atomic, context)
+        if atomic:
+            left += _added(link, opened, place, context)
+            taken += _took(opened, place, context)
+        else:
+            left += _left(opened, place, context)
+            taken += _collected(opened, place, one.state, context)
+        taken += finish(opened, one.state, context)
+    arrived = Buffer(context.name("arrived"), GL, i32, as_expr(seats), unit=Kernel)
+    context.workspaces.append(Workspace(arrived, zero=True))
+    last = context.variable("last", 2)
+    state, names = shared[0].state, ", ".join(x.opened.step.name for x in shared)
+    title = f"{names} over {context.ways} blocks"
+    head = Region(
+        title, (*left, Sync(Block, "all threads have written their states", link.link)), state.path, link.link
+    )
+    count_in = CountIn(last, View(arrived, seat), as_expr(context.ways), link=link.link)
+    whole = Region(f"{title}: the last block combines them", taken, state.path, link.link)
+    return (head, count_in, If(last, (whole, *behind())))
+
+
+def _inside_loops(link: Split, opened: Open) -> DecompositionError:
+    return DecompositionError(
+        "parallel-loop",
+        f"blocks share {link.dim}, and {opened.step.name} is folded in a loop of each block: states would meet in it",
+        fix=f"give each unit one part: no loop of tiles below the split of {link.dim}",
+        link=link.link,
+    )
+
+
+def _place(opened: Open, seat: Expr, seats: Index, atomic: bool, context: Context) -> _Place:
+    assert context.threads is not None
+    table = tabulated(opened, context.threads, context)
+    groups, warps, group, mine = seated(opened, table)
+    (first, *_) = opened.storages
+    lanes = 1 if table.one_a_warp else LANES
+    sums: list[Buffer] = []
+    ways = 1 if atomic else context.ways
+    for storage in opened.storages:
+        total = as_expr(seats) * ways * (groups * lanes) * first.size
+        made = Buffer(context.name(f"{storage.name}_parts"), GL, storage.dtype, total, unit=Kernel)
+        context.workspaces.append(Workspace(made, zero=atomic))
+        sums.append(made)
+    way = as_expr(0) if atomic else as_expr(context.way)
+    lane = context.thread % LANES
+    return _Place(table, tuple(sums), seat, group, groups, mine, warps, lanes, first.size, ways, way, lane)
+
+
+def _left(opened: Open, place: _Place, context: Context) -> Body:
+    """Write the states of this block."""
+
+    def put(r: Expr) -> Body:
+        return tuple(
+            Call(move(RF, GL, s.dtype, 1), (View(buffer_of(s), r), View(to, place.at(place.way, r))), link=opened.link)
+            for to, s in zip(place.sums, opened.storages, strict=True)
+        )
+
+    return place.written(each_register(opened.storages[0], context, put))
+
+
+def _collected(opened: Open, place: _Place, state: State, context: Context) -> Body:
+    """Combine the states of all ways: each warp, or each lane, some of them, then all of these."""
+    others = [View(temporary("other", s.dtype, 1, context), as_expr(0)) for s in opened.storages]
+    (first, *_) = opened.storages
+    units = place.seats * (LANES if place.lanes == 1 else 1)
+    mine = place.seat * LANES + place.lane if place.lanes == 1 else place.seat
+
+    def of(turn: Expr) -> Body:
+        way = turn * units + mine
+
+        def get(r: Expr) -> Body:
+            held = [View(buffer_of(s), r) for s in opened.storages]
+            taken = tuple(
+                Call(move(GL, RF, source.dtype, 1), (View(source, place.at(way, r)), other), link=opened.link)
+                for other, source in zip(others, place.sums, strict=True)
+            )
+            return (*taken, *together(held, opened.fold.combine, (*held, *others), None, context, opened.link))
+
+        body = each_register(first, context, get)
+        there = lt(way, place.ways)
+        return body if proves(there) else (If(there, body),)
+
+    turns, size = simplest(ceil_div(place.ways, units)), as_int(first.size) or 1
+    several = max(1, MOST_AT_ONCE // size)  # asked for at once
+    rounds = loop(
+        context, "w", simplest(ceil_div(turns, several)), lambda w: loop(
+            context, "v", min(several, turns) if isinstance(turns, int) else several, lambda v: of(w * several + v)
+        ), unroll=False, kind="sums",
+    )  # fmt: skip
+    met: Body = ()
+    if place.lanes == 1:
+        for bit in reversed(range((LANES - 1).bit_length())):
+            met += exchanged(opened, place.lane ^ (1 << bit), context)
+    return (*begin(opened, context), *rounds, *met, *over_warps(opened, place.table, state, context))
+
+
+def _added(link: Split, opened: Open, place: _Place, context: Context) -> Body:
+    """Add the state to that of the blocks before, by atomics."""
+    (storage, *_) = opened.storages
+    fold = opened.fold
+    found = matching("Add", (1,), (storage.dtype, storage.dtype), (RF, GL), Thread, context.arch)
+    if fold.combine != (Binary("add", Arg(0, storage.dtype), Arg(1, storage.dtype)),) or not found:
+        raise DecompositionError(
+            "parallel-atomics",
+            f"{opened.step.name} folds by {fold.name} in {storage.dtype}, which no atomic does",
+            fix="drop reduce=by_atomics()",
+            link=link.link,
+        )
+
+    def put(r: Expr) -> Body:
+        there = View(place.sums[0], place.at(place.way, r))
+        return (Call(found[0], (View(buffer_of(storage), r), there), link=opened.link),)
+
+    return place.written(each_register(storage, context, put))
+
+
+def _took(opened: Open, place: _Place, context: Context) -> Body:
+    """Take over what atomics have added, and leave zeros for the next launch."""
+    (storage, *_) = opened.storages
+    zero = View(temporary("zero", storage.dtype, 1, context), as_expr(0))
+
+    def get(r: Expr) -> Body:
+        there = View(place.sums[0], place.at(place.way, r))
+        return (Call(move(GL, RF, storage.dtype, 1), (there, View(buffer_of(storage), r)), link=opened.link),)
+
+    def clear(r: Expr) -> Body:
+        there = View(place.sums[0], place.at(place.way, r))
+        return (Call(move(RF, GL, storage.dtype, 1), (zero, there), link=opened.link),)
+
+    cleared: Body = (Compute(zero, Constant(0.0 if storage.dtype.kind == "float" else 0, storage.dtype)),)
+    met: Body = (Sync(Block, "all warps have taken the sums before they become zeros", opened.link),)
+    wiped = place.written(each_register(storage, context, clear))
+    return (*each_register(storage, context, get), *met, *cleared, *wiped)

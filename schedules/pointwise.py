@@ -1,0 +1,140 @@
+"""Schedules for programs without folds, and for Moves in global memory: vectors of 16 bytes on both sides.
+
+As many vectors are on their way as hide the latency. Where two sides' lines run along different dims, a tile goes
+through shared memory, swizzled so that neither side's accesses meet in a bank.
+"""
+
+from __future__ import annotations
+
+from math import ceil, prod
+
+from fireiron import (
+    RF,
+    SH,
+    SRC,
+    Block,
+    ColMajor,
+    FireironError,
+    MoveChain,
+    ProgramChain,
+    RowMajor,
+    Swizzle,
+    Tensor,
+    Thread,
+    Warp,
+    preset,
+    vector,
+)
+from fireiron.schedules._rows import LANES, VECTOR_NBYTES, power
+
+WARPS = 8  # of a block
+VECTORS = 4  # of a lane, in all inputs together
+BLOCKS = 264  # that fill an H200
+LINE = 128  # bytes of a line of a tile that goes through shared memory
+
+
+@preset
+def pointwise(spec: ProgramChain, vectors: int = 0) -> ProgramChain:
+    """Schedule a program without folds, of any rank, with several inputs and outputs.
+
+    A warp takes vectors along the dim that lies together in the outputs, and neighbouring lines where that is short.
+
+    Args:
+        spec: a program.
+        vectors: of a lane for each input, 0 for what the inputs leave room for.
+
+    Raises:
+        FireironError: `pointwise-dims` where a dim is folded, or no array has all dims.
+    """
+    dims, full, across = _dims(spec)
+    extents = {dim: spec.residual.extents[dim] for dim in dims}
+    nbytes = max(t.dtype.nbytes for t in (*full, *spec.computed.outputs))
+    inner, lane = dims[-1], VECTOR_NBYTES // nbytes
+    while not all(t.aligned(lane) for t in (*full, *spec.computed.outputs)):
+        lane //= 2
+    vectors = vectors or max(1, VECTORS // max(1, len(full)))
+    known = [extent if isinstance(extent, int) else 1 << 20 for extent in extents.values()]
+    while vectors > 1 and prod(known) < BLOCKS * WARPS * LANES * lane * vectors:
+        vectors //= 2
+    of_warp: dict[str, int] = {}
+    of_block: dict[str, int] = {}
+    left, warps = LANES * lane * vectors, WARPS
+    for dim, extent in reversed(list(zip(dims, known, strict=True))):
+        unit = lane if dim == inner else 1
+        size = min(left, unit * power(ceil(extent / unit), left))
+        beside = min(warps, power(ceil(extent / size), warps))
+        of_warp[dim], of_block[dim] = size, size * beside
+        left, warps = max(1, left // size), warps // beside
+    if across:
+        side = LINE // nbytes
+        square = {inner: side, across[0][1]: side}
+        of_block = {dim: square.get(dim, 1) for dim in dims}
+        of_warp = {**of_block, across[0][1]: max(1, side // WARPS)}
+    chain: ProgramChain = spec.tile(**of_block).to(Block)
+    for tensor, _ in across:
+        chain = chain.load(tensor.name, SH, vector()).swizzle(_swizzle(tensor.dtype.nbytes))
+    chain = chain.tile(**of_warp).to(Warp)
+    for tensor in full:
+        chain = chain.load(tensor.name, RF, vector(lane * tensor.dtype.nbytes))
+    return chain.epilog(memory=RF).done()
+
+
+@preset
+def move(spec: MoveChain) -> MoveChain:
+    """Schedule a Move between matrices in global memory, or batches of them: copies, and transposes.
+
+    Args:
+        spec: what `Move(src, dst)` gives.
+    """
+    src, dst = (operand.tensor for operand in spec.residual.operands)
+    nbytes = max(src.dtype.nbytes, dst.dtype.nbytes)
+    batch = 1 if len(dst.shape) > 2 else None
+    lane = VECTOR_NBYTES // nbytes
+    if src.order is dst.order:
+        lines = (WARPS, LANES * lane) if dst.order is RowMajor else (LANES * lane, WARPS)
+        return spec.tile(*lines, batch=batch).to(Block).vectors().to(Thread, WARPS * LANES).unroll().done()
+    side = LINE // nbytes
+    while not dst.aligned(lane):
+        lane //= 2
+    vectors = (1, lane) if dst.order is RowMajor else (lane, 1)
+    threads = min(WARPS * LANES, side * side // lane)
+    chain = spec.tile(side, side, batch=batch).to(Block).load(SRC, SH, vector()).swizzle(_swizzle(nbytes))
+    tiles = chain.tile(*vectors, batch=batch).to(Thread, threads).unroll()
+    tiles = tiles if dst.order is RowMajor else tiles.layout(ColMajor)
+    return tiles.load(SRC, RF).done()
+
+
+def _swizzle(nbytes: int) -> Swizzle:
+    """Spread the columns of a square of lines of 128 bytes over the banks: a line's number says how its vectors lie.
+
+    Eight threads that write a line's vectors, and eight that read one column of lines a vector apart, meet in no bank.
+    """
+    lane, side = VECTOR_NBYTES // nbytes, LINE // nbytes
+    return Swizzle(3, lane.bit_length() - 1, side.bit_length() - 1)
+
+
+def _dims(spec: ProgramChain) -> tuple[list[str], list[Tensor], list[tuple[Tensor, str]]]:
+    """List the dims from the widest strides of the outputs to the narrowest, and the inputs that have all of them.
+
+    Those whose lines run along another dim stand apart, with that dim.
+    """
+    program = spec.computed
+    folded = sorted({d.name for step in program.steps for d in step.over})
+    operands = {o.tensor.name: o for o in spec.residual.operands}
+    every = {d.name for d in program.dims}
+    whole = [t for t in program.inputs if t.name in operands and set(operands[t.name].dims) == every]
+    (first, *_) = program.outputs
+    dims = [operands[first.name].dims[i] for i in first.storage]
+    lines = [(t, operands[t.name].dims[t.storage[-1]]) for t in whole]
+    full = [t for t, line in lines if line == dims[-1]]
+    across = [(t, line) for t, line in lines if line != dims[-1]]
+    several = sorted({line for _, line in across})
+    if folded or not full or len(several) > 1:
+        said = f"folds {', '.join(folded)}" if folded else "has no input with all its dims and its outputs' lines"
+        said = said if not full or folded else f"has lines along {dims[-1]}, {', '.join(several)}"
+        raise FireironError(
+            "pointwise-dims",
+            f"pointwise.pointwise schedules programs without folds, and {program.name} {said}",
+            fix="use rows.row or reductions.reduction, or write the chain: tile(...).to(Block), load(...), done()",
+        )
+    return dims, full, across

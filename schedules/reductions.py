@@ -1,0 +1,110 @@
+"""Schedules for folds over any dims: rows, columns, all, and dims in the middle.
+
+What is folded goes to blocks, to the warps of a block, to a loop, and to the vectors of lanes, in this order, as far as
+it reaches; what is kept goes to blocks, and along the innermost dim to lanes.
+"""
+
+from __future__ import annotations
+
+from math import ceil, prod, sqrt
+from typing import Any
+
+from fireiron import RF, Block, FireironError, ProgramChain, Tensor, Warp, by_atomics, in_order, preset, vector
+from fireiron.schedules import rows
+from fireiron.schedules._rows import LANES, MOST_OF_A_WARP, VECTOR_NBYTES, power
+
+BLOCKS = 528  # that fill an H200: 4 an SM
+WARPS = 8  # of a block
+VECTORS = 8  # that a lane has on their way
+LEAST = 2  # vectors of a lane for which another block is worth its start
+COLUMNS = 2  # vectors of a lane's columns that a warp reads side by side: 1024 bytes
+
+
+@preset
+def reduction(spec: ProgramChain, ways: int = 0, atomics: bool = False) -> ProgramChain:
+    """Schedule a program that folds dims, and whose outputs have none of them.
+
+    Args:
+        spec: a program; its widest input says which dims lie side by side.
+        ways: blocks that share each result, 0 for as many as fill the machine.
+        atomics: whether their parts meet by atomics, in the order of arrival, and not in the order of the blocks, which
+            gives the same bits in every run.
+
+    Raises:
+        FireironError: `reduction-dims` where no dim is folded, an output has a folded dim, or an extent is not known.
+    """
+    folded, source = _dims(spec)
+    extents = {dim: int(extent) for dim, extent in spec.residual.sizes if isinstance(extent, int)}
+    order = [dim for dim in _order(spec, source) if extents[dim] > 1 or dim in folded]
+    nbytes = max(t.dtype.nbytes for t in spec.computed.inputs)
+    inner, lane = order[-1], VECTOR_NBYTES // nbytes
+    while extents[inner] % lane:
+        lane //= 2
+    of_result = prod(extents[dim] for dim in folded)
+    results = prod(extents.values()) // of_result
+    if inner in folded and of_result * nbytes <= MOST_OF_A_WARP and results >= LANES:
+        return rows.row(spec)
+    # Columns are a power of two of vectors, so that lanes of one column differ in whole bits of their numbers.
+    columns = 1 if inner in folded else lane * power(ceil(extents[inner] / lane), LANES * COLUMNS)
+    tile = {dim: 1 for dim in extents if dim not in folded} | ({} if inner in folded else {inner: columns})
+    tiles = results if inner in folded else results // extents[inner] * ceil(extents[inner] / columns)
+    left = {dim: extents[dim] for dim in order if dim in folded}
+    lanes = LANES * lane * LEAST
+    (outer, *_) = left
+    most = max(1, of_result * columns // (WARPS * lanes))
+    if columns > lane:  # the last block reads as many states of its columns as there are ways, the others their rows
+        most = min(most, ceil(sqrt(of_result)))
+    ways = ways or max(1, min(left[outer], ceil(BLOCKS / tiles), most))
+    chain: ProgramChain = spec.tile(**tile).to(Block)
+    if ways > 1:
+        chain = chain.split(outer, ways=ways, multiple_of=lane if outer == inner else 1).parallel(
+            Block, by_atomics() if atomics else in_order()
+        )
+        left[outer] = _part(left[outer], ways, lane if outer == inner else 1)
+    warps = min(WARPS, power(ceil(prod(left.values()) * columns / lanes), WARPS))
+    dim = max(left, key=lambda d: left[d] // (lane if d == inner else 1))
+    unit = lane if dim == inner else 1
+    warps = min(warps, 1 << (max(1, left[dim] // unit).bit_length() - 1))
+    chain = chain.split(dim, ways=warps, multiple_of=unit).parallel(Warp)
+    left[dim] = _part(left[dim], warps, unit)
+    for dim in left:  # from outside
+        unit = lane if dim == inner else 1
+        over = prod(left.values()) * columns / (LANES * lane * VECTORS)
+        if over > 1 and left[dim] > unit:
+            chunk = max(unit, int(left[dim] / over) // unit * unit)
+            sizes: dict[str, Any] = {dim: chunk}
+            chain, left[dim] = chain.split(**sizes), chunk
+    for tensor in spec.computed.inputs:
+        dims = next(o.dims for o in spec.residual.operands if o.tensor == tensor)
+        if set(dims) == set(order) | {d for d in dims if extents[d] == 1}:
+            chain = chain.load(tensor.name, RF, vector(lane * tensor.dtype.nbytes))
+    return chain.epilog(memory=RF).done()
+
+
+def _part(extent: int, ways: int, unit: int) -> int:
+    return ceil(extent / (ways * unit)) * unit
+
+
+def _order(spec: ProgramChain, tensor: Tensor) -> list[str]:
+    """List a tensor's dims from the widest strides to the narrowest."""
+    dims = next(o.dims for o in spec.residual.operands if o.tensor == tensor)
+    return [dims[i] for i in tensor.storage]
+
+
+def _dims(spec: ProgramChain) -> tuple[set[str], Tensor]:
+    """Find the dims that are folded, and the widest input."""
+    program = spec.computed
+    folded = {d.name for step in program.steps for d in step.over}
+    outputs = {t.name for t in program.outputs}
+    kept = {d.name for step in program.steps for out in step.outs if out.name in outputs for d in out.dims}
+    unknown = [dim for dim, extent in spec.residual.sizes if not isinstance(extent, int)]
+    said = "folds no dim" if not folded else ""
+    said = said or (f"keeps {min(folded & kept)}" if folded & kept else "")
+    said = said or (f"does not say how many {unknown[0]} are" if unknown else "")
+    if said:
+        raise FireironError(
+            "reduction-dims",
+            f"reductions.reduction folds dims that no output has, and {program.name} {said}",
+            fix="use rows.row for rows, or write the chain: tile(...).to(Block), split(...), load(...), done()",
+        )
+    return folded, max(program.inputs, key=lambda t: (len(t.shape), t.dtype.nbytes))

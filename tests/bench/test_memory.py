@@ -1,0 +1,39 @@
+"""The benches of reductions and pointwise programs, on a machine without a GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench import pointwise, reductions
+from bench.main import main
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["reductions", "columns", "all", "--shape", "4x64x128"], "all 4x64x128: "),
+        (["pointwise", "six", "gelu_bias", "--shape", "64x1024", "--plan", "vectors=2"], "gelu_bias 64x1024: "),
+    ],
+)
+def test_kernels_are_compiled_where_nothing_is_timed(
+    words: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 0
+    printed = capsys.readouterr().out
+    assert line in printed
+    assert "nothing was timed" in printed
+
+
+def test_works_have_the_arrays_of_their_kernels() -> None:
+    for work in (
+        reductions.work("all", 4, 64, 128),
+        reductions.work("middle", 4, 64, 128),
+        pointwise.work("six", 64, 128),
+    ):
+        spec = work.schedule({}).computed
+        assert [t.shape for t in spec.inputs] == [shape for shape, _ in work.inputs]
+        assert [t.shape for t in spec.outputs] == [work.out[0]]
+
+
+def test_drawn_shapes_follow_from_their_seed() -> None:
+    assert reductions.drawn(5, 4) == reductions.drawn(5, 4) != reductions.drawn(6, 4)

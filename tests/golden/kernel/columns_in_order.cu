@@ -1,0 +1,157 @@
+struct bf16 { unsigned short bits; };
+
+__device__ __forceinline__ float bf16_to_float(bf16 x) {
+    return __uint_as_float(x.bits << 16);
+}
+
+__device__ __forceinline__ void copy_or_zero_16B(void* dst, const void* src, bool read) {
+    uint4 value = {};
+    if (read) value = *static_cast<const uint4*>(src);
+    *static_cast<uint4*>(dst) = value;
+}
+
+__device__ __forceinline__ void copy_4B(void* dst, const void* src) {
+    *static_cast<unsigned*>(dst) = *static_cast<const unsigned*>(src);
+}
+
+__device__ __forceinline__ int count_in(int* counter, int count) {
+    unsigned before = 0;
+    if (threadIdx.x == 0) {
+        asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+            : "=r"(before) : "l"(__cvta_generic_to_global(counter)), "r"(count - 1) : "memory");
+    }
+    return __syncthreads_or(threadIdx.x == 0 && (int)before == count - 1);
+}
+
+__device__ __forceinline__ void copy_16B(void* dst, const void* src) {
+    *static_cast<uint4*>(dst) = *static_cast<const uint4*>(src);
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+reduction_512x4_k33_k8_bf16_f32(
+    const bf16* __restrict__ x,
+    float* __restrict__ y,
+    float* sum_parts,
+    int* arrived) {
+    const int thread = threadIdx.x;
+    const int block = blockIdx.x;
+    const int blocks = gridDim.x;
+    __builtin_assume(thread >= 0);
+    __builtin_assume(block >= 0);
+    __builtin_assume(blocks >= 0);
+    extern __shared__ __align__(1024) unsigned char shared[];
+    float* sum_sh = reinterpret_cast<float*>(shared);
+    float* sum_sh2 = reinterpret_cast<float*>(shared + 16384);
+    alignas(16) float sum[16];
+    alignas(16) bf16 x_rf[64];
+    float other[1];
+    float other2[1];
+    float other3[1];
+    const int way = block % 33;
+    const int tile = block / 33;
+    const int warp = thread / 32;
+    const int lane = thread % 32;
+
+    // Program(512, 8192)(GL, GL)(Block)
+
+    // Program(512, 32)(GL, GL)(Warp)
+    #pragma unroll
+    for (int i = 0; i < 16; ++i) {
+        sum[i] = 0.0f;
+    }
+    #pragma unroll 1
+    for (int m = 0; m < 8; ++m) {
+
+        // load x to x_rf: Move(4, 512)(GL, RF)(Warp)
+        #pragma unroll
+        for (int r = 0; r < 8; ++r) {
+            copy_or_zero_16B(&x_rf[r * 8], &x[way * 2039808 + warp * 262144 + m * 32768 + r / 2 * 8192 + tile * 512 + r % 2 * 256 + lane * 8], way * 249 + warp * 32 + m * 4 + r / 2 < 8192 && warp * 32 + m * 4 + r / 2 < 249);
+        }
+
+        // sum: add over m
+        #pragma unroll
+        for (int n = 0; n < 16; ++n) {
+            #pragma unroll
+            for (int m2 = 0; m2 < 4; ++m2) {
+                if (way * 249 + warp * 32 + m * 4 + m2 < 8192 && warp * 32 + m * 4 + m2 < 249) sum[n] = sum[n] + bf16_to_float(x_rf[n + m2 * 16]);
+            }
+        }
+    }
+
+    // sum over 8 warps
+    #pragma unroll
+    for (int i2 = 0; i2 < 16; ++i2) {
+        sum_sh[thread / 32 * 512 + i2 * 32 + thread % 32] = sum[i2];
+    }
+    #pragma unroll
+    for (int i3 = 0; i3 < 16; ++i3) {
+        sum[i3] = 0.0f;
+    }
+    __syncthreads();  // sum_sh is written before it is read
+    #pragma unroll
+    for (int i4 = 0; i4 < 16; ++i4) {
+        #pragma unroll
+        for (int w = 0; w < 8; ++w) {
+            other[0] = sum_sh[w * 512 + i4 * 32 + thread % 32];
+            sum[i4] = sum[i4] + other[0];
+        }
+    }
+
+    // sum over 33 blocks
+    if (thread / 32 == 0) {
+        #pragma unroll
+        for (int i5 = 0; i5 < 16; ++i5) {
+            copy_4B(&sum_parts[tile * 16896 + way * 512 + i5 * 32 + thread % 32], &sum[i5]);
+        }
+    }
+    __syncthreads();  // all threads have written their states
+    const int last = count_in(&arrived[tile], 33);
+    if (last) {
+
+        // sum over 33 blocks: the last block combines them
+        #pragma unroll
+        for (int i7 = 0; i7 < 16; ++i7) {
+            sum[i7] = 0.0f;
+        }
+        #pragma unroll 1
+        for (int w2 = 0; w2 < 2; ++w2) {
+            #pragma unroll
+            for (int v = 0; v < 4; ++v) {
+                if (w2 * 32 + v * 8 + thread / 32 < 33) {
+                    #pragma unroll
+                    for (int i6 = 0; i6 < 16; ++i6) {
+                        copy_4B(&other2[0], &sum_parts[tile * 16896 + w2 * 16384 + v * 4096 + thread / 32 * 512 + i6 * 32 + thread % 32]);
+                        sum[i6] = sum[i6] + other2[0];
+                    }
+                }
+            }
+        }
+
+        // sum over 8 warps
+        #pragma unroll
+        for (int i8 = 0; i8 < 16; ++i8) {
+            sum_sh2[thread / 32 * 512 + i8 * 32 + thread % 32] = sum[i8];
+        }
+        #pragma unroll
+        for (int i9 = 0; i9 < 16; ++i9) {
+            sum[i9] = 0.0f;
+        }
+        __syncthreads();  // sum_sh2 is written before it is read
+        #pragma unroll
+        for (int i10 = 0; i10 < 16; ++i10) {
+            #pragma unroll
+            for (int w3 = 0; w3 < 8; ++w3) {
+                other3[0] = sum_sh2[w3 * 512 + i10 * 32 + thread % 32];
+                sum[i10] = sum[i10] + other3[0];
+            }
+        }
+
+        // store y: Move(512)(RF, GL)(Warp)
+        if (warp == 0) {
+            #pragma unroll
+            for (int n3 = 0; n3 < 4; ++n3) {
+                copy_16B(&y[tile * 512 + lane * 8 + n3 % 2 * 4 + n3 / 2 * 256], &sum[n3 * 4]);
+            }
+        }
+    }
+}

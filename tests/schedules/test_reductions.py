@@ -1,0 +1,248 @@
+"""Folds over any dims, and pointwise programs, by the presets that schedule them; blocks of the grid share a fold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+
+import fireiron as fi
+from fireiron import RF, Block, ColMajor, FireironError, Matrix, Move, RowMajor, Vector, Warp, program, tensor, vector
+from fireiron.base.errors import SimulationError
+from fireiron.front.comparison import compare
+from fireiron.front.reference import references
+from fireiron.front.simulation import random_arrays
+from fireiron.front.verification import Data, verify
+from fireiron.jit.interface import Interface
+from fireiron.kernel.ir.rewrite import rewrite
+from fireiron.kernel.ir.statements import Call, CountIn, If, Kernel, Statement, Sync, walk
+from fireiron.schedules import pointwise, reductions
+from fireiron.simulate import simulate
+
+
+def right(schedule: Any) -> None:
+    """Simulate on whole numbers and on random ones, and hold all outputs against the reference."""
+
+    def launch(data: Data) -> None:
+        schedule.simulate(*data.inputs, out=data.out, **data.numbers)
+
+    verdict = verify(schedule, launch, {})
+    assert verdict.passed, str(verdict)
+
+
+def folded(dims: str, over: str, shape: tuple[int, ...], dtype: str, fold: Any = fi.sum, out: str = "f32") -> Any:
+    return program(x=dims)(lambda x: fold(x, over))(tensor(*shape, dtype=dtype), out=out)
+
+
+# Rows, columns, all, outer and middle dims; lengths that nothing divides.
+FORMS = [
+    ("a b c", "a b", (32, 64, 32), "bf16"),
+    ("a b c", "c", (6, 12, 1024), "f16"),
+    ("u a b c", "a b c", (1, 8, 12, 256), "bf16"),
+    ("m n", "n", (80, 1024), "bf16"),
+    ("m n", "n", (3, 20000), "f32"),
+    ("m n", "m", (600, 512), "bf16"),
+    ("m n", "m", (900, 12), "bf16"),
+    ("m n", "m", (100, 33), "bf16"),
+    ("a b c d", "d", (4, 4, 16, 128), "f32"),
+    ("a b c", "b", (4, 100, 70), "f16"),
+    ("a b c", "a c", (20, 16, 100), "f32"),
+    ("m n", "n", (500, 7), "f32"),
+    ("u n", "n", (1, 32786), "f32"),
+]
+
+
+@pytest.mark.parametrize(("dims", "over", "shape", "dtype"), FORMS)
+def test_sums(dims: str, over: str, shape: tuple[int, ...], dtype: str) -> None:
+    right(reductions.reduction(folded(dims, over, shape, dtype)))
+
+
+@pytest.mark.parametrize("fold", [fi.max, fi.min, fi.prod])
+def test_other_folds(fold: Any) -> None:
+    right(reductions.reduction(folded("a b c", "b", (4, 64, 32), "f32", fold)))
+    right(reductions.reduction(folded("a b c", "a b", (4, 128, 64), "f32", fold), ways=3))
+
+
+def test_several_folds_meet_once() -> None:
+    """One exchange of the blocks serves all folds, and what is made of their results is computed by the last one."""
+    spec = program(x="m n", y="m n")(
+        lambda x, y: (fi.sum(x * y, "m"), fi.max(x, "m") - fi.min(y, "m"), fi.mean(x, "m"))
+    )
+    schedule = reductions.reduction(spec(Matrix(200, 96, "f16"), Matrix(200, 96, "f16"), out=("f32",) * 3), ways=4)
+    assert sum(isinstance(s, CountIn) for s in walk(schedule.lowered().body)) == 1
+    right(schedule)
+
+
+def test_gradients_of_columns() -> None:
+    """The gradients of a norm's gain and bias: sums over rows of products of two arrays and a value a row."""
+    spec = program(x="m n", dy="m n", rstd="m")(lambda x, dy, rstd: (fi.sum(dy * x * rstd, "m"), fi.sum(dy, "m")))
+    x, dy, rstd = Matrix(300, 128, "bf16"), Matrix(300, 128, "bf16"), Vector(300, "f32", name="rstd")
+    right(reductions.reduction(spec(x, dy, rstd, out=("f32", "f32"))))
+
+
+def test_blocks_that_loop_over_rows() -> None:
+    spec = folded("m n", "n", (9, 1000), "f32")
+    chain = spec.tile(m=1).to(Block).persistent().split("n", ways=2, multiple_of=4).parallel(Block)
+    right(chain.split("n", ways=2, multiple_of=4).parallel(Warp).load("x", RF, vector()).epilog().done())
+
+
+def test_atomics_leave_zeros_for_the_next_launch() -> None:
+    schedule = reductions.reduction(folded("m n", "m", (300, 64), "f32"), ways=5, atomics=True)
+    assert any(isinstance(s, Call) and "red.add" in s.atom.name for s in walk(schedule.lowered().body))
+    right(schedule)  # several launches, whose workspaces are the same
+
+
+def case(atomics: bool) -> tuple[Any, Kernel]:
+    schedule = reductions.reduction(folded("m n", "m", (200, 64), "f32"), ways=4, atomics=atomics)
+    return schedule, schedule.lowered()
+
+
+def unchanged(s: Statement) -> tuple[Statement, ...]:
+    return (s,)
+
+
+def outcome(schedule: Any, kernel: Kernel, change: Callable[[Statement], tuple[Statement, ...]]) -> str:
+    body = rewrite(kernel.body, change)
+    assert change is unchanged or body != kernel.body
+    arrays = random_arrays(Interface.of(kernel), {})
+    expected = references(schedule, arrays, {})
+    try:
+        simulate(attrs.evolve(kernel, body=body), arrays)
+    except SimulationError as error:
+        return error.code
+    found = [compare(t.name, arrays[t.name], expected[t.name], t.dtype) for t in schedule.computed.outputs]
+    return "right" if all(x.passed for x in found) else "wrong"
+
+
+def of_grid(kernel: Kernel) -> list[Call]:
+    return [s for s in walk(kernel.body) if isinstance(s, Call) and any("_parts" in v.buffer.name for v in s.views)]
+
+
+@pytest.mark.parametrize("atomics", [False, True])
+def test_mistakes_planted_in_the_grid(atomics: bool) -> None:
+    schedule, kernel = case(atomics)
+    assert outcome(schedule, kernel, unchanged) == "right"
+    for call in of_grid(kernel):  # each leaves, takes, or clears a part
+        clears = atomics and call.views[0].buffer.name.startswith("zero")
+        if not clears:
+            assert outcome(schedule, kernel, lambda s, c=call: () if s is c else (s,)) in (
+                "uninitialised-read",
+                "wrong",
+            )
+    (counts,) = [s for s in walk(kernel.body) if isinstance(s, CountIn)]
+    early = attrs.evolve(counts, count=counts.count - 1)
+    assert outcome(schedule, kernel, lambda s: (early,) if s is counts else (s,)) in ("uninitialised-read", "race")
+
+    def by_all(s: Statement) -> tuple[Statement, ...]:
+        return s.body if isinstance(s, If) and s.condition == counts.var else (s,)
+
+    assert outcome(schedule, kernel, by_all) in ("uninitialised-read", "race")
+    (met,) = [s for s in walk(kernel.body) if isinstance(s, Sync) and "have written their states" in s.reason]
+    assert outcome(schedule, kernel, lambda s: () if s is met else (s,)) == "race"
+
+
+def test_the_same_bits_whoever_is_last() -> None:
+    """The order of the ways does not depend on the order in which blocks arrive: the kernel has no other."""
+    _, kernel = case(False)
+    assert not any("red." in s.atom.name for s in of_grid(kernel))
+
+
+def test_no_spills() -> None:
+    for dims, over, shape in (
+        ("a b c", "a b", (64, 128, 1024)),
+        ("m n", "n", (8192, 1024)),
+        ("u n", "n", (1, 1 << 26)),
+    ):
+        for arch in ("sm_80", "sm_90a"):
+            assert not reductions.reduction(folded(dims, over, shape, "bf16")).compile(arch).resources.spills
+
+
+def test_other_programs_are_refused() -> None:
+    for wrong, text in (
+        (lambda: program(x="m n")(lambda x: x * 2.0)(Matrix(8, 8)), "folds no dim"),
+        (lambda: program(x="m n")(lambda x: fi.softmax(x, "n"))(Matrix(8, 8)), "keeps n"),
+        (lambda: program(x="m n")(lambda x: fi.sum(x, "n"))(Matrix(8, fi.symbol("N"))), "how many n are"),
+    ):
+        with pytest.raises(FireironError, match=text) as caught:
+            reductions.reduction(wrong())
+        assert caught.value.code == "reduction-dims"
+    with pytest.raises(FireironError, match="folds n") as caught:
+        pointwise.pointwise(folded("m n", "n", (8, 8), "f32"))
+    assert caught.value.code == "pointwise-dims"
+    with pytest.raises(FireironError, match="has no input with all its dims"):
+        pointwise.pointwise(program(x="m", y="n")(lambda x, y: x + y)(Vector(8, name="x"), Vector(8, name="y")))
+
+
+@program(x="m n", y="m n", b="n", c="m")
+def chain(x: Any, y: Any, b: Any, c: Any) -> Any:
+    return fi.relu(x + b) * y * c, x + y
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "dtype"), [(37, 1000, "bf16"), (300, 33, "f32"), (5, 7, "f16"), (64, 64, "e4m3"), (9, 4096, "f64")]
+)
+def test_pointwise(m: int, n: int, dtype: str) -> None:
+    b, c = Vector(n, dtype, name="b"), Vector(m, dtype, name="c")
+    right(pointwise.pointwise(chain(Matrix(m, n, dtype), Matrix(m, n, dtype), b, c)))
+
+
+@pytest.mark.parametrize("rank", range(1, 7))
+def test_pointwise_of_any_rank(rank: int) -> None:
+    spec = program(x=" ".join("abcdef"[:rank]))(lambda x: fi.exp(x) * 2.0)
+    right(pointwise.pointwise(spec(tensor(*(3, 4, 2, 5, 3, 24)[-rank:], dtype="f16"))))
+
+
+def test_pointwise_of_several_types() -> None:
+    right(
+        pointwise.pointwise(
+            program(x="m n", y="m n")(lambda x, y: x * y)(Matrix(33, 80, "i8"), Matrix(33, 80), out="f16")
+        )
+    )
+    small = program(x="m n", y="m n")(lambda x, y: fi.where(x < y, x, y))
+    right(pointwise.pointwise(small(Matrix(33, 80, "i32"), Matrix(33, 80, "i32"))))
+
+
+def test_pointwise_moves_vectors_of_16_bytes() -> None:
+    kernel = pointwise.pointwise(
+        program(x="m n", y="m n")(lambda x, y: x + y)(*[Matrix(4096, 4096, "bf16")] * 2)
+    ).lowered()
+    moved = {s.atom.nbytes for s in walk(kernel.body) if isinstance(s, Call)}
+    assert moved == {16}
+
+
+def conflicts(schedule: Any) -> list[str]:
+    """List the accesses of shared memory that take more wavefronts than they could."""
+    told = str(schedule.facts("sm_90a")).splitlines()
+    return [line for line in told if "wavefronts" in line and not line.endswith("; the fewest")]
+
+
+TURNED = [(128, 192, "bf16"), (100, 72, "bf16"), (33, 65, "f16"), (64, 96, "f32"), (256, 128, "i8"), (48, 32, "f64")]
+
+
+@pytest.mark.parametrize(("m", "n", "dtype"), TURNED)
+@pytest.mark.parametrize("orders", [(ColMajor, RowMajor), (RowMajor, ColMajor), (RowMajor, RowMajor)])
+def test_moves(m: int, n: int, dtype: str, orders: Any) -> None:
+    """Transposes go through shared memory without conflicts where lines are whole vectors; copies do not."""
+    src, dst = (Matrix(m, n, dtype, order, name=name) for order, name in zip(orders, ("src", "dst"), strict=True))
+    schedule = pointwise.move(Move(src, dst))
+    right(schedule)
+    assert (schedule.lowered().shared_nbytes > 0) == (orders[0] is not orders[1])
+    assert m % 2 or m == 100 or not conflicts(schedule)
+
+
+def test_moves_of_batches() -> None:
+    right(pointwise.move(Move(Matrix(64, 96, "f16", ColMajor, name="src", batch=3), Matrix(64, 96, "f16", batch=3))))
+
+
+@pytest.mark.parametrize(("m", "n", "dtype"), [(64, 80, "f32"), (64, 192, "bf16")])
+def test_pointwise_of_a_transposed_input(m: int, n: int, dtype: str) -> None:
+    spec = program(x="m n", y="n m")(lambda x, y: x * y)
+    schedule = pointwise.pointwise(spec(Matrix(m, n, dtype), Matrix(n, m, dtype)))
+    right(schedule)
+    assert not conflicts(schedule)
+
+
+def test_golden(golden: Callable[..., None]) -> None:
+    golden(reductions.reduction(folded("m n", "m", (8192, 8192), "bf16")).cuda("sm_90a"), "kernel/columns_in_order.cu")
