@@ -45,6 +45,7 @@ PASSES = {
     "rings": "initialises mbarriers, and awaits and releases the slots that roles share",
     "copies": "closes groups of copies in flight, and awaits them",
     "products": "fences registers, closes groups of products in flight, and awaits them",
+    "stores": "fences what bulk stores read, closes their groups, and awaits them",
     "barriers": "puts barriers where shared memory is written before it is read, and read before it is overwritten",
     "dependence": "waits for the launch before, and lets the one behind begin",
     "pairs": "lets one instruction compute two elements",

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import attrs
 
 from fireiron.algebra.expr import Var, eq
-from fireiron.atoms.flights import flying
 from fireiron.kernel.ir.rewrite import mentions, rewrite
 from fireiron.kernel.ir.statements import (
     THREAD,
@@ -21,8 +20,6 @@ from fireiron.kernel.ir.statements import (
     Role,
     Roles,
     Statement,
-    Wait,
-    walk,
 )
 from fireiron.kernel.lower.context import Body, Context, State
 from fireiron.kernel.lower.walk import lower_links
@@ -67,7 +64,7 @@ def part(links: Sequence[Decomposition], state: State, context: Context, math: B
                 context.threads,
                 budgets[1],
                 cursors,
-                (*math_lets, *context.prologue, *math, *settle(math)),
+                (*math_lets, *context.prologue, *math),
             ),
         )
     )
@@ -84,13 +81,6 @@ def _read_by(lets: Sequence[Let], body: Body) -> tuple[Let, ...]:
 
 def _barriers(context: Context) -> tuple[Barrier, ...]:
     return (*(b for ring in context.rings for b in (ring.full, ring.empty)), *context.barriers)
-
-
-def settle(math: Body) -> Body:
-    """Wait, before the block ends, until bulk stores have read their sources."""
-    calls = (s.atom.completion for s in walk(math) if isinstance(s, Call))
-    groups = dict.fromkeys(group for group in calls if flying(group) == "stores")
-    return tuple(Wait(group, 0, reads_only=True) for group in groups)
 
 
 def place_barriers(

@@ -15,6 +15,7 @@ import numpy as np
 
 from fireiron.algebra.expr import Expr, affine, as_expr, as_int, gt, lt, minimum, proves, substitute
 from fireiron.algebra.layout import Layout
+from fireiron.atoms.flights import flying
 from fireiron.atoms.table import PEER_LOADS, matching
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
@@ -100,6 +101,8 @@ def meets(body: Body) -> bool:
             case Sync(level=level):
                 if level.size is None or level.size % WARP == 0:
                     return True
+            case If(body=inner) if any(isinstance(s, Call) and flying(s.atom.completion) == "stores" for s in inner):
+                return True  # a barrier of the unit stands ahead of a bulk store
             case Region(body=inner):
                 if meets(inner):
                     return True

@@ -248,7 +248,6 @@ class State:
         link: where the last of them was written.
         flow: the pipeline around this place whose loop one below may take over.
         ahead: the loop over tiles around this place, where loads to shared memory run ahead in it.
-        drained: the level whose units have, in this trip, waited for all their bulk stores of the trips before.
     """
 
     residual: Residual
@@ -259,7 +258,7 @@ class State:
     guards: tuple[Expr, ...] = ()
     begun: Expr = FALSE
     reach: Axis | None = None
-    ring: tuple[int, Expr, int] | None = None
+    ring: tuple[int, Expr] | None = None
     whole: dict[str, Window] = attrs.field(factory=dict[str, Window])
     output: Window | None = None
     ops: Value | None = None
@@ -273,7 +272,6 @@ class State:
     link: Link | None = None
     flow: Flow | None = None
     ahead: Ahead | None = None
-    drained: Level | None = None
 
     @property
     def level(self) -> Level:

@@ -13,7 +13,6 @@ from fireiron.kernel.lower.bulk_sum import added_in_bulk
 from fireiron.kernel.lower.cluster_sum import meet
 from fireiron.kernel.lower.context import Body, Context, Recur, State, buffer_of
 from fireiron.kernel.lower.epilog_operands import lower_early
-from fireiron.kernel.lower.move import drains
 from fireiron.kernel.lower.parallel import of_tile
 from fireiron.kernel.lower.pointwise import lower_ops
 from fireiron.kernel.lower.reduce import add_constant, fill, gather, share
@@ -77,8 +76,7 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
             finish += (*ops, lower_rows(beside, window, output, inside, context, link.link))
             continue
         tensor = None if beside is None else beside.tensor
-        above = evolve(state, drained=drains(finish))
-        put = _store(link, i, tensor, made, output, inside, above, context, recur)
+        put = _store(link, i, tensor, made, output, inside, state, context, recur)
         if i + 1 == len(link.values):
             ops, put = round_first(ops, put, buffer_of(made.storage), context.arch)
         window = window if apart else made

@@ -28,7 +28,7 @@ from fireiron.kernel.ir.statements import (
     Workspace,
     walk,
 )
-from fireiron.kernel.lower.assemble import part, place_barriers, settle
+from fireiron.kernel.lower.assemble import part, place_barriers
 from fireiron.kernel.lower.context import Context, State
 from fireiron.kernel.lower.roles import handshake
 from fireiron.kernel.lower.steps import start_program
@@ -42,6 +42,7 @@ from fireiron.kernel.passes.packing import in_bytes
 from fireiron.kernel.passes.pairs import FIRST_ARCH, with_pairs
 from fireiron.kernel.passes.products import await_products
 from fireiron.kernel.passes.rings import hand_over
+from fireiron.kernel.passes.stores import await_stores
 from fireiron.kernel.passes.synchronise import synchronise
 from fireiron.language.decompositions import Decomposition, Epilog, Prolog, every
 from fireiron.language.residual import start
@@ -113,7 +114,7 @@ def lower(
     state = start_program(spec, state, context) if isinstance(spec, Program) else _with_windows(spec, state, context)
     taken = set(context.names)
     body = lower_links(links, state, context)
-    alone = (*context.lets, *body, *settle(body), *context.last)
+    alone = (*context.lets, *body, *context.last)
     body = part(links, state, context, body, taken) if context.rings else alone
 
     def passed(name: str, after: tuple[Statement, ...]) -> tuple[Statement, ...]:
@@ -131,6 +132,7 @@ def lower(
     body = rebind(body, known)
     body = passed("copies", await_copies(body))
     body = passed("products", await_products(body))
+    body = passed("stores", await_stores(body, context.threads or 1, buffers.values()))
     body = passed("barriers", synchronise(body, context.storages, context.definitions, trust_no_sync))
     body = passed("dependence", dependent(body) if context.dependent else body)
     body = passed("pairs", with_pairs(body) if context.arch >= FIRST_ARCH else body)

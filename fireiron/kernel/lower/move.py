@@ -10,17 +10,13 @@ import attrs
 from fireiron.algebra.expr import (
     Expr,
     Index,
-    Leaf,
     Var,
     affine,
     and_,
     as_expr,
-    eq,
     free,
     ge,
-    gt,
     lt,
-    ne,
     proves,
     substitute,
 )
@@ -30,14 +26,14 @@ from fireiron.atoms.table import chosen_from
 from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import Limit, RegisterLoop
-from fireiron.kernel.ir.statements import Commit, Fence, For, If, Region, Sync, Wait
+from fireiron.kernel.ir.statements import For, If, Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.maps import boxed, is_mapped, loaded, refuse_overlap
 from fireiron.kernel.lower.own_units import own_units
 from fireiron.kernel.lower.storage import fresh_window, make_storage, order_of
 from fireiron.kernel.lower.window import POINTS, Axis, Bound, Storage, Window, narrowed
 from fireiron.language.decompositions import Decomposition, Done, Extent, Load, Microkernel, Own, Widest
-from fireiron.language.levels import RF, SH, Block, Level, Thread
+from fireiron.language.levels import RF, SH, Block, Thread
 from fireiron.language.residual import apply, move_of
 from fireiron.language.tensor import ColMajor, RowMajor, TileOrder
 
@@ -134,7 +130,7 @@ def lower_load(link: Load, rest: Sequence[Decomposition], state: State, context:
         return recur(rest, place_result(link, state, context), context)
     group = _stores_later(rest) if link.memory == SH else ""
     if group:
-        return _through_ring(link, rest, group, state, context, recur)
+        return _through_ring(link, rest, state, context, recur)
     inner = open_load(link, state, context, rest=rest if state.residual.kind == "Move" else ())
     storage = inner.windows[link.role].storage
     if state.residual.kind in ("Move", "Program") and _defines_ownership(link):
@@ -168,63 +164,14 @@ def _stores_later(rest: Sequence[Decomposition]) -> str:
     return group if flying(group) == "stores" else ""
 
 
-def _through_ring(
-    link: Load, rest: Sequence[Decomposition], group: str, state: State, context: Context, recur: Recur
-) -> Body:
-    """Lower one tile's way through a slot of a staging ring: its last readers are awaited, it is filled, and read.
-
-    A bulk store reads as late as it likes: the thread that started it waits for the slot, and the others for that
-    thread; and what they wrote is made visible to it.
-    """
-    slots, trip, total = state.ring or (1, as_expr(0), 1)
+def _through_ring(link: Load, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+    """Lower one tile's way through a slot of a staging ring: it is filled, and read by a bulk store."""
+    slots, trip = state.ring or (1, as_expr(0))
     inner = open_load(link, evolve(state, ring=None), context, slots, trip, rest)
     storage = inner.windows[link.role].storage
     copy = lower_copy(link, evolve(state, ring=None), storage, trip, context, recur)
     body = recur(rest, inner, context)
-    first = eq(state.position if state.position is not None else context.thread, 0)
-    name = storage.name
-    free: Body = (If(first, (Wait(group, slots - 1, reads_only=True),)),)
-    if total % slots:  # the first tile meets the slot of the last one of the round before
-        again = (If(and_(first, ne(trip, 0)), (Wait(group, slots - 1, reads_only=True),)),) if total > 1 else ()
-        free = (If(and_(first, eq(trip, 0)), (Wait(group, 0, reads_only=True),)), *again)
-    free = (*free, Sync(state.level, f"{name} is read before it is overwritten", link.link))
-    if not link.reuse and _unread(trip, state, context):  # only later rounds find a slot that is still read
-        free = (If(ge(trip, slots), free),) if total > slots else ()
-    return (
-        *free,
-        *copy.start,
-        *copy.finish,
-        Fence("proxy.async", f"{name} is written before a bulk store reads it"),
-        Sync(state.level, f"{name} is written before it is read", link.link),
-        *body,
-        If(first, (Commit(group),)),
-    )
-
-
-def _unread(trip: Expr, state: State, context: Context) -> bool:
-    """Say whether no bulk store reads a ring's slots when its first tiles come to them."""
-    if not frozenset[Leaf](loop.var for loop in state.loops) <= free(trip):
-        return False
-    return not context.persistent or state.drained == state.level
-
-
-def drains(body: Body) -> Level | None:
-    """Say the units of which level a store lets wait for all bulk stores before it, None where it does not."""
-    for i, statement in enumerate(body):
-        match statement:
-            case If(body=(Wait(group=group, pending=0),)) if flying(group) == "stores":
-                after = body[i + 1] if i + 1 < len(body) else None
-                if isinstance(after, Sync):
-                    return after.level
-            case Region(body=inner):
-                if (found := drains(inner)) is not None:
-                    return found
-            case For(body=inner) if proves(gt(statement.extent, 0)):
-                if (found := drains(inner)) is not None:
-                    return found
-            case _:
-                pass
-    return None
+    return (*copy.start, *copy.finish, *body)
 
 
 def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:

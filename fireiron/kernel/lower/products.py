@@ -15,7 +15,6 @@ from fireiron.algebra.scalar import Arg
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.ir.statements import Compute, Region, Statement, View
 from fireiron.kernel.lower.context import Body, Context, Recur, State, buffer_of
-from fireiron.kernel.lower.move import drains
 from fireiron.kernel.lower.pointwise import compute, operand_view, temporary, visit
 from fireiron.kernel.lower.reduce import fill
 from fireiron.kernel.lower.storage import fresh_window, register_storage
@@ -68,7 +67,6 @@ def lower_products(link: Epilog, rest: Sequence[Decomposition], state: State, co
             windows=windows,
             path=f"{below.path} > store",
             link=link.link,
-            drained=drains(tuple(put)),
         )
         store = Region(
             f"store {one.tensor.name}: {move}",

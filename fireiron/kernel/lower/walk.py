@@ -172,15 +172,15 @@ def _loop_tile(
             loops.append((var, trips))
     inner = evolve(state, loops=(*state.loops, *(RegisterLoop(v, t, link.unrolled, link.link) for v, t in loops)))
     if link.stages > 1:
-        trip, total = as_expr(0), 1
+        trip = as_expr(0)
         for var, trips in loops:
             many = as_int(trips)
             if many is None:
                 raise DecompositionError(
                     "symbolic-tiles", f"{trips} tiles cannot go through a ring: their number is not known", fix=""
                 )
-            trip, total = trip * many + var, total * many
-        inner = evolve(inner, ring=(link.stages, trip, total))
+            trip = trip * many + var
+        inner = evolve(inner, ring=(link.stages, trip))
     body = lower_links(rest, descend(inner, parts, tiles), context)
     for var, trips in reversed(loops):
         body = (For(var, trips, body, link.unrolled, kind="tiles"),)

@@ -1,0 +1,164 @@
+"""Bulk stores in flight: the fences ahead of them, the commits behind them, and the waits for their sources, derived.
+
+A bulk store reads shared memory as late as it likes. What threads wrote there is fenced, and its unit meets, ahead of
+the store; one thread closes the store's group, and waits for groups before it lets its unit fill a slot of the staging
+ring that an earlier store may still read. Blocks end when all sources have been read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from fireiron.algebra.expr import Expr, Var, and_, as_expr, eq, free, ge, ne
+from fireiron.atoms.flights import flying
+from fireiron.kernel.analysis.sampling import reads_and_writes
+from fireiron.kernel.ir.statements import (
+    THREAD,
+    Buffer,
+    Call,
+    Commit,
+    Compute,
+    Fence,
+    For,
+    If,
+    Micro,
+    Region,
+    Roles,
+    Statement,
+    Sync,
+    View,
+    Wait,
+    walk,
+)
+from fireiron.language.levels import SH, Block, Level
+
+Body = tuple[Statement, ...]
+
+
+def await_stores(body: Body, threads: int, buffers: Iterable[Buffer]) -> Body:
+    """Insert the fences, barriers, commits and waits that a kernel's bulk stores need.
+
+    Args:
+        body: the kernel's statements, without any of them.
+        threads: of a block.
+        buffers: what shared memory holds, and where.
+    """
+    if not any(map(_stores, walk(body))):
+        return body
+    shared = [b for b in buffers if b.memory == SH]
+    over = frozenset(
+        b.name
+        for b in shared
+        for c in shared
+        if c is not b and c.offset < b.offset + b.nbytes and b.offset < c.offset + c.nbytes
+    )
+    if not any(isinstance(s, Roles) for s in body):
+        return _whole(body, threads, over)
+    out: list[Statement] = []
+    for s in body:
+        if isinstance(s, Roles):
+            s = Roles(tuple(attrs.evolve(r, body=_whole(r.body, r.threads, over)) for r in s.roles))
+        out.append(s)
+    return tuple(out)
+
+
+def _whole(body: Body, threads: int, over: frozenset[str]) -> Body:
+    groups = dict.fromkeys(c.atom.completion for c in walk(body) if isinstance(c, Call) and _stores(c))
+    return (*_Pass(threads, over).run(body, ()), *(Wait(group, 0, reads_only=True) for group in groups))
+
+
+@attrs.define
+class _Pass:
+    """Hold what is known at a place of the walk.
+
+    Args:
+        threads: of the block or role.
+        over: buffers that lie over others.
+        drained: the level whose units have, in this trip, waited for all their stores of the trips before.
+    """
+
+    threads: int
+    over: frozenset[str]
+    drained: Level | None = None
+
+    def run(self, body: Body, loops: tuple[For, ...]) -> Body:
+        """Walk a body; where slots are filled and stored in it, insert what orders the two."""
+        out: list[Statement] = []
+        for i, s in enumerate(body):
+            source = next(_sources(s), None)
+            filled = None if source is None else _filled(body, i, source)
+            if source is None or filled is None:
+                out.append(self.inside(s, loops))
+                continue
+            buffer, level = source.buffer, source.buffer.unit or Block
+            first = eq(Var(THREAD, self.threads) % (level.size or self.threads), 0)
+            group = next(c.atom.completion for c in walk((s,)) if isinstance(c, Call) and _stores(c))
+            link = next((x.link for x in body[filled : filled + 1] if isinstance(x, Region)), None)
+            at = len(out) - (i - filled)
+            free_ = self.free(source, body[filled], first, group, loops)
+            out[at:at] = free_
+            out.append(Fence("proxy.async", f"{buffer.name} is written before a bulk store reads it"))
+            out.append(Sync(level, f"{buffer.name} is written before it is read", link))
+            out.append(s)
+            out.append(If(first, (Commit(group),)))
+        return tuple(out)
+
+    def inside(self, s: Statement, loops: tuple[For, ...]) -> Statement:
+        if not any(map(_stores, walk((s,)))):
+            return s
+        if isinstance(s, For):
+            if s.kind == "items":
+                self.drained = None
+            return attrs.evolve(s, body=self.run(s.body, (*loops, s)))
+        if isinstance(s, If | Region):
+            return attrs.evolve(s, body=self.run(s.body, loops))
+        return s
+
+    def free(self, source: View, fill: Statement, first: Expr, group: str, loops: tuple[For, ...]) -> Body:
+        """Wait, ahead of filling a slot, for the last store that reads it."""
+        buffer, level = source.buffer, source.buffer.unit or Block
+        slots, trip = buffer.slots, as_expr(0) if source.slot is None else source.slot
+        total = 1 + (trip.range[1] or 0)
+        waits: Body = (If(first, (Wait(group, slots - 1, reads_only=True),)),)
+        if total % slots:  # the first tile meets the slot of the last one of the round before
+            again = (If(and_(first, ne(trip, 0)), (Wait(group, slots - 1, reads_only=True),)),) if total > 1 else ()
+            waits = (If(and_(first, eq(trip, 0)), (Wait(group, 0, reads_only=True),)), *again)
+        link = fill.link if isinstance(fill, Region) else None
+        freed = (*waits, Sync(level, f"{buffer.name} is read before it is overwritten", link))
+        others = [loop for loop in loops if loop.var not in free(trip)]
+        unread = all(loop.kind == "items" for loop in others) and (not others or self.drained == level)
+        if unread and buffer.name not in self.over:  # only later rounds find a slot that is still read
+            return (If(ge(trip, slots), freed),) if total > slots else ()
+        if slots == 1 or total == 1:
+            self.drained = level
+        return freed
+
+
+def _stores(s: Statement) -> bool:
+    return isinstance(s, Call) and flying(s.atom.completion) == "stores"
+
+
+def _sources(s: Statement) -> Iterator[View]:
+    """List what bulk stores in a statement read."""
+    for x in walk((s,)):
+        if isinstance(x, Call) and _stores(x):
+            yield from (v for v in x.views if v.buffer.memory == SH)
+
+
+def _filled(body: Body, end: int, source: View) -> int | None:
+    """Find the first statement in a body that fills what a store reads, behind the store before."""
+    found: int | None = None
+    for i in reversed(range(end)):
+        if any(v.buffer.name == source.buffer.name for v in _sources(body[i])):
+            break
+        if any(v.buffer.name == source.buffer.name for v in _written(body[i])):
+            found = i
+    return found
+
+
+def _written(s: Statement) -> Iterator[View]:
+    for x in walk((s,)):
+        if isinstance(x, Call | Compute | Micro):
+            yield from (v for v, way in reads_and_writes(x) if way == "write")
