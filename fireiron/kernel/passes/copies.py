@@ -32,6 +32,9 @@ from fireiron.kernel.ir.statements import (
 from fireiron.language.levels import SH
 
 Body = tuple[Statement, ...]
+Accesses = tuple[tuple[View, str], ...]
+
+_NOTHING: tuple[Accesses, bool] = ((), False)
 
 
 def await_copies(body: Body) -> Body:
@@ -67,6 +70,7 @@ class _Pass:
         empty: whether each wait is followed by an empty group, where a loop reads a chunk a trip and starts none: so
             the count of groups that may be in flight is the same in all trips.
         ring: the buffers that the numbers of chunks are of.
+        known: what statements access of what is copied, and whether they start copies, each found once.
         open, loose: the buffers that copies write whose group is not closed, with a chunk and without.
     """
 
@@ -79,6 +83,7 @@ class _Pass:
     ring: set[str] = attrs.field(factory=set[str])
     open: set[str] = attrs.field(factory=set[str])
     loose: set[str] = attrs.field(factory=set[str])
+    known: dict[int, tuple[Accesses, bool]] = attrs.field(factory=dict[int, "tuple[Accesses, bool]"])
 
     def run(self, body: Body) -> Body:
         """Walk a body whose statements follow each other."""
@@ -191,7 +196,23 @@ class _Pass:
 
     def copies(self, s: Statement) -> bool:
         """Say whether copies are started in a statement."""
-        return any(map(_flies, walk((s,))))
+        return self.facts(s)[1]
+
+    def facts(self, s: Statement) -> tuple[Accesses, bool]:
+        """Say what a statement of the body accesses; the body keeps it alive, so that its identity stands for it."""
+        found = self.known.get(id(s))
+        if found is None:
+            found = _NOTHING
+            if isinstance(s, For | If | Region):
+                parts = [facts for x in s.body if (facts := self.facts(x)) is not _NOTHING]
+                if parts:
+                    found = tuple(x for part, _ in parts for x in part), any(starts for _, starts in parts)
+            elif isinstance(s, Call | Compute | Micro):
+                views = tuple((v, way) for v, way in reads_and_writes(s) if v.buffer.name in self.copied)
+                views = tuple((v, way) for v, way in views if v.buffer.memory == SH)
+                found = (views, _flies(s)) if views else _NOTHING
+            self.known[id(s)] = found
+        return found
 
     def starts(self, s: Statement) -> bool:
         """Say whether a statement does nothing but start copies to one slot, each of them once."""
@@ -223,11 +244,7 @@ class _Pass:
         return found
 
     def views(self, s: Statement, wanted: str) -> Iterator[View]:
-        for x in walk((s,)):
-            if isinstance(x, Call | Compute | Micro):
-                for view, way in reads_and_writes(x):
-                    if way == wanted and view.buffer.name in self.copied and view.buffer.memory == SH:
-                        yield view
+        return (view for view, way in self.facts(s)[0] if way == wanted)
 
 
 def _variables(e: Expr) -> set[Var]:

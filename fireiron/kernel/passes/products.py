@@ -94,6 +94,24 @@ def _role(role: Role) -> Role:
     return attrs.evolve(role, body=_Pass(role.cursors, ()).run(role.body))
 
 
+@attrs.frozen
+class _Facts:
+    """Hold what a statement and all in it do.
+
+    Args:
+        products: the products that it starts.
+        marks: what waits, tells, moves on or names something.
+        touched: registers that its threads touch.
+    """
+
+    products: tuple[Call, ...] = ()
+    marks: Body = ()
+    touched: frozenset[str] = frozenset()
+
+
+_NOTHING = _Facts()
+
+
 @attrs.define
 class _Pass:
     """Hold what is known at a place of the walk.
@@ -104,6 +122,8 @@ class _Pass:
         touched: registers that something else than products touched since the last fence.
         fenced: whether a fence stands behind the last loop that spins.
         varying: variables that depend on the thread.
+        known, runs: what statements do, and whether they are runs, each found once.
+        lags: how far slots lie behind a ring's, each counted once.
     """
 
     cursors: tuple[Cursor, ...]
@@ -111,30 +131,83 @@ class _Pass:
     touched: set[str] = attrs.field(factory=set[str])
     fenced: bool = False
     varying: set[str] = attrs.field(factory=lambda: {THREAD})
+    known: dict[int, _Facts] = attrs.field(factory=dict[int, _Facts])
+    runs: dict[int, bool] = attrs.field(factory=dict[int, bool])
+    lags: dict[tuple[Cursor, Expr], int | None] = attrs.field(factory=dict[tuple[Cursor, Expr], "int | None"])
+
+    def facts(self, s: Statement) -> _Facts:
+        """Say what a statement of the body does; the body keeps it alive, so that its identity stands for it."""
+        found = self.known.get(id(s))
+        if found is None:
+            found = self.known[id(s)] = self.found(s)
+        return found
+
+    def found(self, s: Statement) -> _Facts:
+        match s:
+            case For(body=body) | If(body=body) | Region(body=body):
+                parts = [facts for x in body if (facts := self.facts(x)) is not _NOTHING]
+                if not parts:
+                    return _NOTHING
+                return _Facts(
+                    tuple(c for part in parts for c in part.products),
+                    tuple(x for part in parts for x in part.marks),
+                    frozenset[str]().union(*(part.touched for part in parts)),
+                )
+            case Call() | Compute() | Micro():
+                if _flies(s):
+                    assert isinstance(s, Call)
+                    return _Facts(products=(s,))
+                touched = frozenset(b.name for b in _touches(s))
+                return _Facts(touched=touched) if touched else _NOTHING
+            case Await() | Arrive() | Advance() | Turn() | Sync() | Let():
+                return _Facts(marks=(s,))
+            case _:
+                return _NOTHING
+
+    def is_run(self, s: Statement) -> bool:
+        """Say whether products are started in a statement, and nothing in it waits, or has to wait for them."""
+        found = self.runs.get(id(s))
+        if found is None:
+            found = self.runs[id(s)] = self.closed(s)
+        return found
+
+    def closed(self, s: Statement) -> bool:
+        facts = self.facts(s)
+        if not facts.products or any(not isinstance(x, Let) for x in facts.marks):
+            return False
+        if not facts.touched & {b.name for c in facts.products for b in _registers(c)}:
+            return True
+        taken: list[tuple[str, int, int]] = []
+        for flies, name, first, last in _spans((s,), {}):
+            if flies:
+                taken.append((name, first, last))
+            elif any(name == other and first < b and a < last for other, a, b in taken):
+                return False
+        return True
 
     def run(self, body: Body) -> Body:
         """Walk a body whose statements follow each other."""
         out: list[Statement] = []
-        runs = any(_is_run(s) for s in body)
+        starts = any(self.is_run(s) for s in body)
         open_: list[Statement] = []
         for i, s in enumerate(body):
-            if _is_run(s):
+            if self.is_run(s):
                 out += self.fences((s,))
                 open_.append(s)
-                if i + 1 == len(body) or not _is_run(body[i + 1]):
+                if i + 1 == len(body) or not self.is_run(body[i + 1]):
                     out.append(self.close(tuple(open_)))
                     open_ = []
                 continue
-            if isinstance(s, For) and _has_products(s):
+            if isinstance(s, For) and self.facts(s).products:
                 out += self.loop(s)
                 continue
-            if isinstance(s, If | Region) and _has_products(s):
+            if isinstance(s, If | Region) and self.facts(s).products:
                 out.append(attrs.evolve(s, body=self.run(s.body)))
                 continue
             pending = self.pending(s)
             if pending is not None:
                 done = self.flights[: len(self.flights) - pending]
-                held = self.held(done, body[i:]) if runs else None
+                held = self.held(done, body[i:]) if starts else None
                 out.append(Wait(done[-1].name, pending, holds=held))
                 self.flights = self.flights[len(done) :]
             self.passes(s)
@@ -143,7 +216,7 @@ class _Pass:
 
     def close(self, started: Body) -> Commit:
         """Close a group: what was started since the last one."""
-        calls = [c for c in walk(started) if isinstance(c, Call) and _flies(c)]
+        calls = [c for s in started for c in self.facts(s).products]
         views = [v for c in calls for v in c.views]
         slots = {c.slot for c in self.cursors for v in views if v.slot is not None and c.slot in free(v.slot)}
         sums = {b.name: b for c in calls for b in _sums(c)}
@@ -167,9 +240,9 @@ class _Pass:
                 f"the loop over {loop.var.name} leaves other products in flight in each trip",
                 fix="use pipeline(n) without inflight",
             )
-        calls = [c for c in walk(loop.body) if isinstance(c, Call) and _flies(c)]
+        calls = self.facts(loop).products
         sums = [b for c in calls for b in _sums(c)]
-        touched = {b.name for s in loop.body for b in _touches(s)}
+        touched = self.facts(loop).touched
         varies = any(isinstance(x, Var) and x.name in self.varying for x in free(loop.extent))
         if not varies or touched & {b.name for b in sums}:
             return (attrs.evolve(loop, body=body),)
@@ -180,12 +253,13 @@ class _Pass:
     def pending(self, s: Statement) -> int | None:
         """Count the groups that may stay in flight ahead of a statement; None where it needs none complete."""
         needed: list[int] = []
-        touched = {b.name for b in _touches(s)}
+        facts = self.facts(s)
+        touched = facts.touched
         for i, flight in enumerate(self.flights):
             newer = len(self.flights) - 1 - i
             if touched & flight.registers:
                 needed.append(newer)
-            for arrive in (x for x in walk((s,)) if isinstance(x, Arrive)):
+            for arrive in (x for x in facts.marks if isinstance(x, Arrive)):
                 if any(self.behind(c, arrive.slot) == flight.passed % c.slots for c in self.of(flight)):
                     needed.append(newer)
         return min(needed, default=None)
@@ -195,6 +269,12 @@ class _Pass:
 
     def behind(self, cursor: Cursor, slot: Expr) -> int | None:
         """Count how far a slot lies behind the one that a ring is at; None for slots of other rings."""
+        key = (cursor, slot)
+        if key not in self.lags:
+            self.lags[key] = self.lag(cursor, slot)
+        return self.lags[key]
+
+    def lag(self, cursor: Cursor, slot: Expr) -> int | None:
         if list(free(slot)) != [cursor.slot]:
             return None
         found = {(at - _at(slot, cursor, at)) % cursor.slots for at in range(cursor.slots)}
@@ -202,12 +282,13 @@ class _Pass:
 
     def held(self, done: tuple[Flight, ...], rest: Body) -> Buffer | None:
         """Give the sums that statements behind a wait, in the loop of their products, take."""
-        touched = {b.name for s in rest for b in _touches(s)}
+        touched = frozenset[str]().union(*(self.facts(s).touched for s in rest))
         return _word([b for flight in done for b in flight.sums if b.name in touched])
 
     def passes(self, s: Statement) -> None:
         """Note what a statement that holds no products touches, spins for, names or moves on."""
-        for x in walk((s,)):
+        facts = self.facts(s)
+        for x in facts.marks:
             match x:
                 case Await() | Turn() | Sync():
                     self.fenced = False
@@ -219,23 +300,24 @@ class _Pass:
                         self.varying.add(var.name)
                 case _:
                     pass
-        self.touched |= {b.name for b in _touches(s)}
+        self.touched |= facts.touched
 
     def fences(self, body: Body, inside: bool = False) -> Body:
         """Put a fence ahead of products, outside all that touches none of their registers."""
         out: list[Statement] = []
         for s in body:
-            if not _has_products(s):
+            if not self.facts(s).products:
                 self.passes(s)
                 out.append(s)
                 continue
-            held = {b.name for c in walk((s,)) if isinstance(c, Call) and _flies(c) for b in _registers(c)}
-            clean = not held & {b.name for x in walk((s,)) if not _flies(x) for b in _touches(x)}
+            facts = self.facts(s)
+            held = {b.name for c in facts.products for b in _registers(c)}
+            clean = not held & facts.touched
             if not clean and isinstance(s, For | If | Region):
                 out.append(attrs.evolve(s, body=self.fences(s.body, inside or isinstance(s, For))))
                 continue
             if not self.fenced or self.touched & held:
-                out.append(Fence("registers", _reason(s, inside)))
+                out.append(Fence("registers", _reason(facts.products, inside)))
                 self.fenced = True
                 self.touched.clear()
             out.append(s)
@@ -248,27 +330,6 @@ def _at(slot: Expr, cursor: Cursor, at: int) -> int:
 
 def _flies(s: Statement) -> bool:
     return isinstance(s, Call) and flying(s.atom.completion) == "products"
-
-
-def _has_products(s: Statement) -> bool:
-    return any(_flies(x) for x in walk((s,)))
-
-
-def _is_run(s: Statement) -> bool:
-    """Say whether products are started in a statement, and nothing in it waits, or has to wait for them."""
-    inside = tuple(walk((s,)))
-    if not any(map(_flies, inside)) or any(isinstance(x, Await | Arrive | Advance | Turn | Sync) for x in inside):
-        return False
-    held = {b.name for c in inside if isinstance(c, Call) and _flies(c) for b in _registers(c)}
-    if not held & {b.name for x in inside if not isinstance(x, For | If | Region) for b in _touches(x)}:
-        return True
-    taken: list[tuple[str, int, int]] = []
-    for flies, name, first, last in _spans((s,), {}):
-        if flies:
-            taken.append((name, first, last))
-        elif any(name == other and first < b and a < last for other, a, b in taken):
-            return False
-    return True
 
 
 def _spans(body: Body, env: dict[str, int]) -> Iterator[tuple[bool, str, int, int]]:
@@ -312,18 +373,16 @@ def _sums(call: Call) -> Iterator[Buffer]:
 
 
 def _touches(s: Statement) -> Iterator[Buffer]:
-    """List the registers that a statement's threads touch."""
-    for x in walk((s,)):
-        if isinstance(x, Call | Compute | Micro) and not _flies(x):
-            yield from (v.buffer for v, _ in reads_and_writes(x) if v.buffer.memory.registers)
+    """List the registers that an access touches."""
+    if isinstance(s, Call | Compute | Micro):
+        yield from (v.buffer for v, _ in reads_and_writes(s) if v.buffer.memory.registers)
 
 
 def _word(sums: list[Buffer]) -> Buffer | None:
     return next((b for b in sums if b.dtype.bits == WORD), None)
 
 
-def _reason(s: Statement, inside: bool) -> str:
-    held = any(c.views[0].buffer.memory.registers for c in walk((s,)) if isinstance(c, Call) and _flies(c))
-    if not held:
+def _reason(products: tuple[Call, ...], inside: bool) -> str:
+    if not any(c.views[0].buffer.memory.registers for c in products):
         return "accumulators are registers"
     return "A is registers, written just now" if inside else "sums and A are registers, written before"
