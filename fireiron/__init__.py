@@ -27,7 +27,6 @@ from fireiron.front.moves import (
     vector,
     wmma,
 )
-from fireiron.front.outputs import Rows, Save, row_max, row_sum, save
 from fireiron.front.preset import preset
 from fireiron.front.roles import DST, SRC, A, B, C, Role
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
@@ -84,6 +83,7 @@ from fireiron.language.levels import (
     Warp,
     Warpgroup,
 )
+from fireiron.language.ops import Rows, Save, row_max, row_sum, save
 from fireiron.language.pointwise import Op, Value, parameter, where
 from fireiron.language.pointwise import cast_to as cast
 from fireiron.language.tensor import ColMajor, Grouped, Hilbert, Matrix, RowMajor, Tensor, Vector, tensor

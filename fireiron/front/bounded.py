@@ -104,7 +104,11 @@ def cast(x: Bounded, dtype: DType, source: DType | None = None) -> Bounded:
         dtype: to what.
         source: from what; widening then loses nothing.
     """
+    if dtype == source:
+        return x
     if dtype.kind == "int":
+        if source is not None and source.kind == "int" and _holds(dtype, source):
+            return x
         limits = np.iinfo(dtype.numpy)
         whole = np.clip(np.rint(x.value), limits.min, limits.max)
         whole = np.where(np.isnan(x.value), 0.0, whole)
@@ -120,6 +124,12 @@ def cast(x: Bounded, dtype: DType, source: DType | None = None) -> Bounded:
         known &= (stored == x.value) | ((dtype != tf32) & (x.value.astype(np.float32).astype(np.float64) == x.value))
         value, error = np.where(known, stored, value), np.where(known, 0.0, error)
     return Bounded(value, error)
+
+
+def _holds(dtype: DType, source: DType) -> bool:
+    """Say whether an integer type holds all numbers of another."""
+    (low, high), (least, most) = dtype.limits, source.limits
+    return low <= least and most <= high
 
 
 def evaluate(tree: Scalar, inputs: Sequence[Bounded], numbers: Mapping[str, float]) -> Bounded:

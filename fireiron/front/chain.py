@@ -34,6 +34,7 @@ from fireiron.language.decompositions import (
     InOrder,
     Load,
     Microkernel,
+    Prolog,
     Reduction,
     Specialised,
     Split,
@@ -51,6 +52,7 @@ from fireiron.language.tensor import Order, Tensor, TileOrder
 if TYPE_CHECKING:
     from fireiron.front.moves import MoveChain
     from fireiron.jit.compile import Compiler
+    from fireiron.language.steps import Program
 
 Strategy = Callable[["MoveChain"], "MoveChain"]
 C_ = TypeVar("C_", bound="Chain")
@@ -94,6 +96,20 @@ class Chain:
     def residual(self) -> Residual:
         """Give the spec that remains."""
         return self.trail[-1] if self.trail else self.origin
+
+    @property
+    def steps(self) -> Program:
+        """Give what the chain computes as a program of steps: prologs, an epilog's ops and conversions are part of it.
+
+        Example:
+            >>> from fireiron import Matrix, Move
+            >>> print(Move(Matrix(64, 32), Matrix(64, 32, "f16")).steps)
+            move(X[64, 32].f32.GL) over m 64, n 32
+              Y[m, n] = f16(X[m, n])
+        """
+        from fireiron.language.as_steps import steps_of
+
+        return self._check(steps_of, self.program.spec, self.links)
 
     @property
     def where(self) -> str:
@@ -167,10 +183,18 @@ class Chain:
         return hash((self.program, self.links, self.origin))
 
     def __str__(self) -> str:
-        return " ".join((str(self.origin), *(f".{describe(link)}" for link in self.links)))
+        if self.path or any(not isinstance(link, Prolog) for link in self.links):
+            return self._words
+        from fireiron.language.words import steps_in_words
+
+        return "\n".join((self._words, *(f"  {line}" for line in steps_in_words(self.steps))))
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self}>"
+        return f"<{type(self).__name__} {self._words}>"
+
+    @property
+    def _words(self) -> str:
+        return " ".join((str(self.origin), *(f".{describe(link)}" for link in self.links)))
 
     # Decompositions that MatMuls and Moves share; the typed methods of their chains call these.
 

@@ -1,13 +1,12 @@
 """Arrays for an exact run: small whole numbers of which every right kernel makes the same bits.
 
-Each kind of spec has its own function. A new kind gets one here too: of a softmax, queries of 0 over 2^n keys give
-weights of 2^-n, and keys of one 1 a row give scores that are elements of the query.
+The steps of a program say how: operands of sums of products are planned together, inputs of other folds are small.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, assert_never
+from typing import Any
 
 import numpy as np
 
@@ -15,23 +14,24 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.elements import pack
 from fireiron.algebra.exact import product, whole_numbers
+from fireiron.algebra.scalar import Constant, Parameter, parts
 from fireiron.front.bounded import Array
 from fireiron.front.chain import Chain
-from fireiron.front.reference import summing
+from fireiron.front.reference import roundings
 from fireiron.front.simulation import random_arrays
+from fireiron.front.steps import joined_by
+from fireiron.front.sums import Rounding, Summing
 from fireiron.jit.interface import Interface
-from fireiron.language.decompositions import Decomposition, Epilog, Load, Prolog
-from fireiron.language.pointwise import Value
-from fireiron.language.programs import Layers, Products
-from fireiron.language.specs import Init, MatMul, Move, Pointwise
-from fireiron.language.steps import Program
+from fireiron.language.as_steps import steps_of
+from fireiron.language.steps import Program, Ref, Step
 from fireiron.language.tensor import Tensor
 
 SCALAR = 2  # of scalars that are not given: twice a whole number is one, and has no more bits
 FEW = (1, 2, 4)  # of all that epilogs read: what is multiplied by them has no more bits
 FEWER = (1, 2)  # of all that prologs read: it multiplies terms, of which many are summed
 COEFFICIENTS = 8  # what alpha and beta may multiply results by
-SMALL = 3  # of inputs of steps
+SMALL = 3  # of inputs of programs that fold other things than products
+LARGE = 1024  # of inputs of programs without a fold
 INPUTS = 16  # a layer's inputs are 0 to 15
 
 
@@ -46,48 +46,73 @@ def exact_arrays(schedule: Chain, interface: Interface, sizes: Mapping[str, int]
     """
     arrays = random_arrays(interface, sizes, seed)
     rng = np.random.default_rng([seed, 1])
-    before = {t.name for link in schedule.links for value in _prologs(link) for t in value.tensors}
+    program, facts = steps_of(schedule.program.spec, schedule.links), roundings(schedule)
+    sums, before = _sums(program), _scales(program)
     for pointer in interface.pointers:
         kind = find_dtype(pointer.dtype)
         if pointer.role != "output" and not pointer.shares and not kind.packed:
             few = [x for x in (FEWER if pointer.name in before else FEW) if x <= kind.limits[1]]
             arrays[pointer.name][...] = rng.choice(few, arrays[pointer.name].shape).astype(kind.numpy)
-    match schedule.program.spec:
-        case MatMul() as spec:
-            sums, out = summing(schedule, spec).whole, whole_numbers(_narrowest(schedule, spec.C))
-            if not (spec.alpha.is_one and spec.beta.is_zero):
-                out /= COEFFICIENTS
-            _operands(arrays, rng, [(spec.A, spec.B)], sums, out, spec.product)
-        case Products() as spec:
-            most = max(len(one.products) for one in spec.sums)
-            sums, out = whole_numbers(spec.accumulator), min(whole_numbers(t.dtype) for t in spec.outs)
-            _operands(arrays, rng, [(a, b) for a, b, _ in spec.pairs], sums / most, out / most)
-        case Layers() as spec:
-            _layers(arrays, rng, spec)
-        case Move(src, _):
-            _numbers(arrays, rng, [src])
-        case Pointwise(ins=ins):
-            _numbers(arrays, rng, ins)
-        case Program(inputs=inputs):  # folds of small whole numbers: products and sums stay exact
-            _numbers(arrays, rng, inputs, SMALL)
-        case Init():
-            pass
-        case _ as never:
-            assert_never(never)
+    if facts.independent:
+        _layers(arrays, rng, program)
+    elif sums:
+        most = max(len(x.together) or 1 for x in (Rounding(), *facts.steps.values()))
+        held = min(Summing.of(_kind(step), facts.steps.get(step.name, Rounding()), False).whole for step, _ in sums)
+        out = min(whole_numbers(t.dtype) for t in _stored(program)) / (COEFFICIENTS if _multiplies(program) else 1)
+        # The spec's own tensors say how its operands are stored.
+        _operands(arrays, rng, [pair for _, pair in sums], held / most, out / most, joined_by(sums[0][0]) or "mul")
+    else:  # folds of small whole numbers: products and sums stay exact
+        folds = any(step.fold is not None for step in program.steps)
+        _numbers(arrays, rng, [t for t in program.inputs if t not in program.outputs], SMALL if folds else LARGE)
     return arrays
 
 
-def _prologs(link: Decomposition) -> tuple[Value, ...]:
-    """List what a link makes of an operand's elements."""
-    if isinstance(link, Prolog):
-        return (link.value,)
-    return (link.ops,) if isinstance(link, Load) and link.ops is not None else ()
+def _sums(program: Program) -> list[tuple[Step, tuple[Tensor, Tensor]]]:
+    """List the sums of products with the operands of each; nothing where one is more than an input's elements."""
+    found: list[tuple[Step, tuple[Tensor, Tensor]]] = []
+    for step in program.steps:
+        if joined_by(step) is not None:
+            left, right = (_operand(program, ref) for ref in (step.reads[0], step.reads[-1]))
+            inner = step.reads[0].index[-1], *step.reads[-1].index[-2:-1]
+            if left is None or right is None or inner != (*step.over, *step.over):
+                return []
+            found.append((step, (left, right)))
+    return found
 
 
-def _narrowest(schedule: Chain, out: Tensor) -> DType:
-    """Find the output that holds the fewest whole numbers."""
-    stored = [o.tensor.dtype for x in schedule.links if isinstance(x, Epilog) for o in x.outputs if o.rows is None]
-    return min([out.dtype, *stored], key=whole_numbers)
+def _operand(program: Program, ref: Ref) -> Tensor | None:
+    """Find the input that a factor is made of: itself, or what a prolog's step reads first."""
+    made = next((step for step in program.steps if any(out.name == ref.name for out in step.outs)), None)
+    if made is None:
+        return ref.tensor
+    inputs = {t.name for t in program.inputs}
+    plain = made.fold is None and made.kept == made.reads[0].dims and all(r.name in inputs for r in made.reads)
+    return made.reads[0].tensor if plain else None
+
+
+def _scales(program: Program) -> set[str]:
+    """Name what prologs read beside the operands."""
+    factors = {ref.name for step in program.steps if joined_by(step) is not None for ref in step.reads}
+    prologs = [step for step in program.steps if step.fold is None and step.outs[0].name in factors]
+    return {ref.name for step in prologs for ref in step.reads[1:]}
+
+
+def _kind(step: Step) -> DType:
+    assert step.fold is not None
+    return step.fold.dtypes[0]
+
+
+def _stored(program: Program) -> list[Tensor]:
+    """List the outputs that hold single results, not folds of rows."""
+    rows = {s.outs[0].name for s in program.steps if s.fold is not None and joined_by(s) is None}
+    return [t for t in program.outputs if t.name not in rows]
+
+
+def _multiplies(program: Program) -> bool:
+    """Say whether results are multiplied by scalars of the call or larger numbers, or added to what was there."""
+    trees = [part for step in program.steps for part in parts(step.body)]
+    numbers = any(isinstance(x, Parameter) or (isinstance(x, Constant) and abs(x.value) > 1) for x in trees)
+    return numbers or any(t in program.inputs for t in program.outputs)
 
 
 def _operands(
@@ -113,24 +138,22 @@ def _operands(
             done.add(tensor.name)
 
 
-def _layers(arrays: dict[str, Array], rng: np.random.Generator, spec: Layers) -> None:
+def _layers(arrays: dict[str, Array], rng: np.random.Generator, program: Program) -> None:
     """Let each column of weights subtract two of a layer's inputs: activations stay as small as they are."""
-    x = arrays[spec.X.name]
-    _put(spec.X, x, rng.integers(0, INPUTS, _shape(spec.X, x)))
-    for layer in spec.layers:
-        shape = _shape(layer.weights, arrays[layer.weights.name])
+    x = program.inputs[0]
+    _put(x, arrays[x.name], rng.integers(0, INPUTS, _shape(x, arrays[x.name])))
+    for tensor in dict.fromkeys(step.reads[1].tensor for step in program.steps if joined_by(step) is not None):
+        shape = _shape(tensor, arrays[tensor.name])
         weights = np.zeros(shape, np.int8)
         for matrix in weights.reshape(-1, *shape[-2:]):
             rows, columns = shape[-2:]
             order = np.concatenate([rng.permutation(rows) for _ in range(-(-2 * columns // rows))])
             matrix[order[columns : 2 * columns], np.arange(columns)] = -1
             matrix[order[:columns], np.arange(columns)] = 1
-        _put(layer.weights, arrays[layer.weights.name], weights)
+        _put(tensor, arrays[tensor.name], weights)
 
 
-def _numbers(
-    arrays: dict[str, Array], rng: np.random.Generator, tensors: Sequence[Tensor], largest: int = 1024
-) -> None:
+def _numbers(arrays: dict[str, Array], rng: np.random.Generator, tensors: Sequence[Tensor], largest: int) -> None:
     for tensor in tensors:
         shape, most = _shape(tensor, arrays[tensor.name]), int(min(whole_numbers(tensor.dtype), largest))
         _put(tensor, arrays[tensor.name], rng.integers(-most if tensor.dtype.signed else 0, most + 1, shape))

@@ -20,10 +20,10 @@ from fireiron.front.best import compiled
 from fireiron.front.digest import digest
 from fireiron.front.fingerprint import fingerprint
 from fireiron.front.matmul import MatMulChain
-from fireiron.front.outputs import Known, save
 from fireiron.front.repeat import Call
 from fireiron.front.spec import MatMul
 from fireiron.jit.kernel import as_tuple
+from fireiron.language.ops import Known, save
 from fireiron.language.pointwise import Value, accumulator, cast_to, parameter, read, simplified
 from fireiron.language.tensor import Tensor
 

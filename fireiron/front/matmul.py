@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from fireiron.algebra.dtypes import DType, default_accumulator
+from fireiron.algebra.dtypes import default_accumulator
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import here
@@ -18,17 +18,11 @@ from fireiron.front.chain import Chain, LoadRefinements, SplitRefinements, Strat
 from fireiron.front.describe import describe
 from fireiron.front.moves import MoveChain, conform
 from fireiron.front.outputs import (
-    Beside,
-    Rows,
-    Save,
     ahead,
-    apart,
     check_operands,
     check_rows,
     given,
     prologue,
-    settled,
-    stages,
     whole,
 )
 from fireiron.front.roles import Role, role_name
@@ -36,9 +30,10 @@ from fireiron.front.verbs import Verbs
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import Decomposition, Epilog, Microkernel, Output, Prolog, Split, Strided
 from fireiron.language.levels import RF, Memory
-from fireiron.language.pointwise import Op, Value, accumulator, cast_to, parameter, read
+from fireiron.language.ops import Beside, Rows, Save, apart, scaled, settled, stages
+from fireiron.language.pointwise import Op, Value
 from fireiron.language.residual import start, store_of
-from fireiron.language.specs import BATCH, Coefficient, MatMul
+from fireiron.language.specs import BATCH, MatMul
 from fireiron.language.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -159,7 +154,7 @@ class MatMulChain(Verbs, Chain):
         kind = usual if dtype is None else self._check(find_dtype, dtype)
         self._check(rules.epilog, self.residual, memory, kind)
         self._check(rules.first_value, init, kind)
-        saved, value = self._check(stages, (*spec.ops, *ops), self._check(self._scaled, kind))
+        saved, value = self._check(stages, (*spec.ops, *ops), self._check(scaled, spec, kind))
         self._check(check_operands, spec, saved, value)
         outputs = tuple(self._beside(part, op, memory, store) for part, op in saved)
         links = self._stored(memory, value, store, None)
@@ -319,7 +314,7 @@ class MatMulChain(Verbs, Chain):
         """Apply a spec's ops, which `then` gave, to the scaled accumulator."""
         a = self.residual.operand("A")
         assert a is not None
-        return stages(spec.ops, self._scaled(spec.acc or default_accumulator(a.computed)))
+        return stages(spec.ops, scaled(spec, spec.acc or default_accumulator(a.computed)))
 
     @property
     def batch(self) -> int | None:
@@ -339,17 +334,6 @@ class MatMulChain(Verbs, Chain):
             128
         """
         return served_along_k(self.residual, self.matmul.swapped)
-
-    def _scaled(self, kind: DType) -> Value:
-        """Start an epilog's expression: alpha times the accumulator, and beta times the old C."""
-        spec = self.matmul
-        value = accumulator(kind)
-        if not spec.alpha.is_one:
-            value = value * _coefficient(spec.alpha, kind)
-        if not spec.beta.is_zero:
-            old = cast_to(read(given(spec.C, spec)), kind)
-            value = value + (old if spec.beta.is_one else old * _coefficient(spec.beta, kind))
-        return value
 
     def done(self, atom: Atom | Microkernel | str | None = None) -> MatMulChain:
         """Close the chain: the first atom of the table that executes the residual spec, a chosen one, or a microkernel.
@@ -388,10 +372,6 @@ def _stored(value: Value, op: Beside) -> Stored:
         return Stored(value, op.tensor, op.op, None)
     store = None if op.store is None else fingerprint(op.store) or op.store
     return Stored(value, op.tensor, None, store, apart(op))
-
-
-def _coefficient(c: Coefficient, kind: DType) -> Value | float:
-    return parameter(c.name, kind) if c.name else c.value
 
 
 class TiledMatMul(TileRefinements, MatMulChain):

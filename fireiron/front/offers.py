@@ -15,7 +15,21 @@ REFINES = {
     "persistent": "tile", "dependent": "tile", "staggered": "tile", "specialize": "split",
 }  # fmt: skip
 # What completion leaves out: a chain's own data, and verbs that need a finished schedule.
-_DATA = {"links", "origin", "path", "program", "trail", "where", "matmul", "batch", "lowered", "flops", "left", "right"}
+_DATA = {
+    "links",
+    "origin",
+    "path",
+    "program",
+    "trail",
+    "where",
+    "matmul",
+    "batch",
+    "lowered",
+    "flops",
+    "left",
+    "right",
+    "steps",
+}
 _FINISHED = {"compile", "cuda", "estimate", "simulate", "time"}
 
 
@@ -27,7 +41,7 @@ def offered(names: Iterable[str], residual: Residual, links: tuple[Decomposition
         kept.discard("swap")
     if any(isinstance(link, Epilog) for link in links):
         kept -= {"epilog", "then"}
-    if not (residual.kind == "MatMul" and residual.extents.get("K") != 1):
+    if residual.kind != "Program" and not (residual.kind == "MatMul" and residual.extents.get("K") != 1):
         kept.discard("split")
     return sorted(kept)
 

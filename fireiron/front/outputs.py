@@ -1,147 +1,21 @@
-"""Ops of a MatMul as its chain takes them: stages that end where something is stored, and what is checked of them."""
+"""What is checked of a MatMul's ops, and of the tensors that they read and store to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Literal, TypeAlias
-
-import attrs
+from collections.abc import Sequence
 
 from fireiron.algebra.dtypes import DType, i8, u8
 from fireiron.algebra.expr import Index, ceil_div, simplest
 from fireiron.algebra.scalar import Arg, Cast
-from fireiron.base.contract import checked, checked_fields
 from fireiron.base.errors import DecompositionError, SpecError
 from fireiron.base.text import count
-from fireiron.front.chain import Strategy
+from fireiron.language.ops import Beside, Rows, Save
 from fireiron.language.pointwise import Op, Value, accumulator, expression, simplified, substituted
 from fireiron.language.residual import Operand, Residual
 from fireiron.language.specs import MatMul, broadcasts
 from fireiron.language.tensor import Tensor
 
-
-@attrs.frozen(field_transformer=checked_fields)
-class Save:
-    """Store the value so far, and go on with it; see `save`."""
-
-    tensor: Tensor
-    store: Strategy | None = None
-    of: Op | None = None
-
-
-@checked
-def save(tensor: Tensor, store: Strategy | None = None, of: Op | None = None) -> Save:
-    """Make the op that also stores what the ops before it made, and hands it on unchanged.
-
-    Args:
-        tensor: of C's shape; conversion to its type saturates as C's does.
-        store: how it goes there; as C does where they are of one type and order, else conform().
-        of: what is stored instead, an op of what is handed on.
-
-    Example:
-        >>> from fireiron import Matrix, relu
-        >>> ops = (save(Matrix(64, 64, name="before")), relu)
-        >>> signs = save(Matrix(64, 64, "i8", name="signs"), of=lambda x: x > 0)
-    """
-    return Save(tensor, store, of)
-
-
-@attrs.frozen(field_transformer=checked_fields)
-class Rows:
-    """Fold the rows of the value so far, and go on with it; see `row_sum` and `row_max`."""
-
-    tensor: Tensor
-    op: Literal["add", "max"]
-
-
-@checked
-def row_sum(tensor: Tensor) -> Rows:
-    """Make the op that also stores the sum of each row of what the ops before it made, and hands it on unchanged.
-
-    Sums are of the accumulator's type, and equal in every run.
-
-    Args:
-        tensor: of C's rows, and as many columns as blocks share a row: each gets the sum of its block's columns, so
-            that one column of all rows is their whole sum.
-
-    Example:
-        >>> from fireiron import ColMajor, Vector, exp
-        >>> ops = (exp, row_sum(Vector(64, name="total", along=ColMajor)))
-    """
-    return Rows(tensor, "add")
-
-
-@checked
-def row_max(tensor: Tensor) -> Rows:
-    """Make the op that also stores the largest value of each row, as `row_sum` does sums."""
-    return Rows(tensor, "max")
-
-
-@attrs.frozen
-class Known:
-    """Be an op by the expression that one made of the accumulator: it pickles where functions do not."""
-
-    value: Value
-    dtype: DType
-
-    def __call__(self, x: Value) -> Value:
-        """Put an expression in place of the accumulator.
-
-        Raises:
-            SpecError: `dtype-mismatch`.
-        """
-        if x.dtype != self.dtype:
-            raise SpecError(
-                "dtype-mismatch",
-                f"ops that were called for an accumulator of {self.dtype} meet one of {x.dtype}",
-                fix="write the ops as functions of a module",
-            )
-        return substituted(self.value, x)
-
-
-Beside: TypeAlias = Save | Rows
-
-
-def apart(op: Beside) -> bool:
-    """Say whether an op stores what ops behind it do not see."""
-    return isinstance(op, Save) and op.of is not None
-
-
 _FOLDS = {"add": "sum", "max": "max"}
-
-
-def stages(ops: Iterable[Op | Beside], value: Value) -> tuple[tuple[tuple[Value, Beside], ...], Value]:
-    """Part ops behind each `save`: every expression starts from what the one before it left; the last one goes to C.
-
-    What is stored apart is an expression of what the output before it left, and leaves it as it is.
-
-    Raises:
-        SpecError: as the ops do.
-    """
-    found: list[tuple[Value, Beside]] = []
-    for op in ops:
-        if isinstance(op, Save) and op.of is not None:
-            found.append((simplified(expression((op.of,), value)), op))
-        elif isinstance(op, Save | Rows):
-            value = simplified(value)
-            found.append((value, op))
-            value = accumulator(value.dtype)
-        else:
-            value = expression((op,), value)
-    return tuple(found), simplified(value)
-
-
-def settled(ops: Iterable[Op | Beside], kind: DType) -> tuple[Op | Beside, ...]:
-    """Call ops for an accumulator of one type, and give ops that are what they made."""
-    saved, last = stages(ops, accumulator(kind))
-    made: list[Op | Beside] = []
-    for value, op in saved:
-        if apart(op):
-            made.append(attrs.evolve(op, of=Known(value, kind)))
-            continue
-        made += [Known(value, kind), op]
-        kind = value.dtype
-    return (*made, Known(last, kind))
 
 
 def given(tensor: Tensor, spec: MatMul) -> Tensor:

@@ -1,132 +1,338 @@
-"""The reference of programs of steps: each step in f64, with a bound on what rounding may change."""
+"""The reference: the steps of a program in f64, each with a bound on what rounding may change.
+
+What a schedule adds to the rounding of a step is a fact of that step (`Rounding`): the steps themselves say in which
+types values are held, converted and summed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
+import attrs
 import numpy as np
 
-from fireiron.algebra import expr
-from fireiron.algebra.dtypes import DType
+from fireiron.algebra.dtypes import DType, b1
 from fireiron.algebra.exact import whole_numbers
-from fireiron.algebra.expr import Expr, Symbol, as_expr, free
-from fireiron.algebra.scalar import Arg, Binary, Scalar, parts, substituted, without_coordinates
+from fireiron.algebra.expr import Expr, Symbol, Var, as_int, free, substitute
+from fireiron.algebra.expr import evaluate as index_at
+from fireiron.algebra.scalar import Arg, Binary, Cast, Scalar, parts, substituted, without_coordinates
 from fireiron.front.bounded import Array, Bounded, broadcast, cast, evaluate, exact, smallest, unit
+from fireiron.front.sums import Rounding, Summing, product, spread, wrapped
+from fireiron.language import atom
 from fireiron.language.maps import is_plain
-from fireiron.language.steps import Dim, Fold, Program, Ref, Step, all_dims, dims_in
+from fireiron.language.steps import Dim, Fold, For, Program, Ragged, Ref, Step, dims_in
 from fireiron.language.tensor import Tensor
 
 Read = Callable[[Tensor], Bounded]
+SIGMAS = 8.0  # a right result of layers strays so far with a probability below 1e-14
 
 
-def of_steps(program: Program, read: Read, numbers: Mapping[str, float]) -> dict[str, Bounded]:
+@attrs.frozen
+class Facts:
+    """Hold what a schedule and its data add to the rounding of steps.
+
+    Args:
+        steps: by name, how the sums of a step are rounded.
+        drawn: whether inputs are drawn at random, so that bounds may be statistical where products of drawn numbers
+            are summed.
+        independent: whether roundings of the steps are independent of each other: their variances add up then, where
+            worst cases would multiply from step to step beyond all use.
+    """
+
+    steps: Mapping[str, Rounding] = attrs.field(factory=dict[str, Rounding])
+    drawn: bool = False
+    independent: bool = False
+
+
+def of_steps(
+    program: Program, read: Read, numbers: Mapping[str, float], facts: Facts | None = None
+) -> dict[str, Bounded]:
     """Compute a program's outputs, step by step.
 
     Args:
         program: what to compute.
-        read: gives an input.
+        read: gives a tensor: an input, and an output as it was before.
         numbers: scalars by name.
+        facts: of the schedule and the data.
 
     Returns:
         The outputs by name; each value lies within its `error` of what any order of summation may give.
     """
-    known: dict[str, Bounded] = {t.name: read(t) for t in program.inputs}
-    extents = _extents(program, known)
-    for step in program.steps:
-        for out, value in zip(step.outs, _of_step(step, known, numbers, extents), strict=True):
-            known[out.name] = value
-    return {t.name: known[t.name] for t in program.outputs}
+    return _Evaluation(program, read, numbers, facts or Facts()).outputs()
 
 
-def _extents(program: Program, known: Mapping[str, Bounded]) -> dict[str, int]:
-    """Give every dim its extent in this call: symbols are what the arrays say."""
-    sizes: dict[str, int] = {}
-    for tensor in program.inputs:
-        for extent, size in zip(tensor.shape, known[tensor.name].value.shape, strict=True):
-            if isinstance(extent, Symbol):
-                sizes[extent.name] = size
-    extents: dict[str, int] = {}
-    for dim in all_dims(program):
+@attrs.define
+class _Evaluation:
+    """Compute a program once.
+
+    Args:
+        known: what is computed so far, by name. In a group, tensors between steps hold the group's part alone.
+        ranges: the points of dims that are not computed whole: of a group, or of a trip.
+        origins: the inputs that results depend on, by name.
+        factors: what steps multiplied, for a step whose sum goes on from theirs.
+    """
+
+    program: Program
+    read: Read
+    numbers: Mapping[str, float]
+    facts: Facts
+    known: dict[str, Bounded] = attrs.field(factory=dict[str, Bounded])
+    ranges: dict[Dim, range] = attrs.field(factory=dict[Dim, range])
+    symbols: dict[Expr, int] = attrs.field(factory=dict[Expr, int])
+    origins: dict[str, set[str]] = attrs.field(factory=dict[str, set[str]])
+    factors: dict[str, tuple[Bounded, Bounded]] = attrs.field(factory=dict[str, tuple[Bounded, Bounded]])
+
+    def outputs(self) -> dict[str, Bounded]:
+        """Give the outputs by name."""
+        program = self.program
+        inputs = {t.name: self.read(t) for t in program.inputs}
+        for tensor in (*program.inputs, *program.outputs):
+            if any(isinstance(leaf, Symbol) for size in tensor.shape for leaf in free(size)):
+                shape = inputs[tensor.name].value.shape if tensor.name in inputs else self.read(tensor).value.shape
+                self.symbols |= {s: n for s, n in zip(tensor.shape, shape, strict=True) if isinstance(s, Symbol)}
+        ragged = next((d for s in program.steps for d in s.dims if isinstance(d, Ragged)), None)
+        if ragged is None:
+            self.known = inputs
+            self._steps()
+            return {t.name: self._finished(self.known[t.name]) for t in program.outputs}
+        found = {t.name: self.read(t) for t in program.outputs}
+        found = {name: Bounded(np.array(x.value), np.array(x.error)) for name, x in found.items()}
+        for group, rows in enumerate(_groups(inputs[ragged.ends.name].value, self._extent(ragged))):
+            self.ranges = {ragged: rows, ragged.of: range(group, group + 1)}
+            self.known = dict(inputs)
+            if rows:
+                self._steps()
+                for step in program.steps:
+                    for out in step.outs:
+                        if out.name in found:
+                            place = tuple(self._slice(e) for e in out.index)
+                            found[out.name].value[place] = self.known[out.name].value
+                            found[out.name].error[place] = self.known[out.name].error
+        return found
+
+    def _finished(self, x: Bounded) -> Bounded:
+        return Bounded(x.value, SIGMAS * x.error) if self.facts.independent else x
+
+    def _steps(self) -> None:
+        done: set[str] = set()
+        for step in self.program.steps:
+            loop = next((x for x in self.program.loops if step.name in x.steps), None)
+            if step.name in done:
+                continue
+            if loop is None:
+                self._keep(step, self._step(step))
+            else:
+                done |= set(loop.steps)
+                self._repeat(loop)
+
+    def _repeat(self, loop: For) -> None:
+        self.known |= {name: self.known[first] for name, first in loop.carried}
+        for trip in self._range(loop.dim):
+            self.ranges[loop.dim] = range(trip, trip + 1)
+            for step in self.program.steps:
+                if step.name in loop.steps:
+                    self._keep(step, self._step(step))
+        del self.ranges[loop.dim]
+
+    def _keep(self, step: Step, values: Sequence[Bounded]) -> None:
+        for out, x in zip(step.outs, values, strict=True):
+            at = tuple(None if not isinstance(e, Var) else slice(None) for e in out.index)
+            self.known[out.name] = Bounded(x.value[at], x.error[at])
+            self.origins[out.name] = {x for ref in step.reads for x in self.origins.get(ref.name, {ref.name})}
+
+    def _extent(self, dim: Dim) -> int:
         assert dim.extent is not None
-        if dim.name not in extents:
-            extents[dim.name] = int(expr.evaluate(dim.extent, sizes))
-    return extents | {f"size {name}": size for name, size in sizes.items()}
+        known = as_int(dim.extent)
+        if known is None:
+            known = as_int(substitute(dim.extent, self.symbols))
+        if known is None:
+            known = int(index_at(dim.extent, {k: int(v) for k, v in self.numbers.items()}))
+        return known
 
+    def _range(self, dim: Dim) -> range:
+        return self.ranges.get(dim) or range(self._extent(dim))
 
-def _values(e: Expr, dims: Sequence[Dim], extents: Mapping[str, int]) -> Array:
-    """Evaluate an index expression at all points of some dims; one element wide along those that it lacks."""
-    env: dict[str, Array | int] = {}
-    for leaf in free(as_expr(e)):
-        if isinstance(leaf, Symbol):
-            env[leaf.name] = extents[f"size {leaf.name}"]
-            continue
-        place = next(i for i, d in enumerate(dims) if d.name == leaf.name)
-        env[leaf.name] = np.arange(extents[leaf.name]).reshape([-1 if i == place else 1 for i in range(len(dims))])
-    found = np.asarray(expr.evaluate(e, env))
-    return found.reshape((1,) * len(dims)) if found.ndim == 0 else found
+    def _slice(self, e: Expr) -> slice:
+        if isinstance(e, Var) and e in self.ranges:
+            return slice(self.ranges[e].start, self.ranges[e].stop)
+        return slice(None)
 
+    def _step(self, step: Step) -> list[Bounded]:
+        shape = tuple(len(self._range(d)) for d in step.kept)
+        rounding = self.facts.steps.get(step.name, Rounding())
+        if step.fold is None:
+            return [self._pointwise(step, shape, rounding)]
+        kind = joined_by(step)
+        if kind is not None:
+            return [self._sum(step, kind, shape, rounding, step.fold)]
+        inputs = [self._spread(ref, step.dims) for ref in step.reads]
+        whole = tuple(len(self._range(d)) for d in step.dims)
+        points = [step.body] if step.fold.plain else [substituted(tree, (step.body,)) for tree in step.fold.lift]
+        state = [broadcast(self._evaluated(tree, inputs, step.dims), whole) for tree in points]
+        if step.where is not None:
+            present = broadcast(self._evaluated(step.where, inputs, step.dims), whole)
+            state = [_present(present, x, nothing) for x, nothing in zip(state, step.fold.identity, strict=True)]
+        flat = [Bounded(x.value.reshape((*shape, -1)), x.error.reshape((*shape, -1))) for x in state]
+        found = zip(_folded(flat, step.fold, self.numbers), step.outs, step.fold.finish, strict=True)
+        return [cast(x, out.dtype, f.dtype) for x, out, f in found]
 
-def _evaluated(
-    tree: Scalar,
-    inputs: Sequence[Bounded],
-    dims: Sequence[Dim],
-    numbers: Mapping[str, float],
-    extents: Mapping[str, int],
-) -> Bounded:
-    """Compute an expression of reads and indices at all points of some dims."""
-    tree, places = without_coordinates(tree, len(inputs))
-    indices = (exact(_values(e, dims, extents).astype(np.int32)) for e in places)
-    return evaluate(tree, (*inputs, *indices), numbers)
+    def _evaluated(self, tree: Scalar, inputs: Sequence[Bounded], dims: Sequence[Dim]) -> Bounded:
+        """Compute an expression of reads and indices at all points of some dims."""
+        tree, places = without_coordinates(tree, len(inputs))
+        indices = (exact(self._index(e, dims).astype(np.int32)) for e in places)
+        return evaluate(tree, (*inputs, *indices), self.numbers)
 
+    def _index(self, e: Expr, dims: Sequence[Dim], *, inner: bool = False) -> Array:
+        """Evaluate an index at all points of some dims; one element wide along those that it lacks.
 
-def _of_step(
-    step: Step, known: Mapping[str, Bounded], numbers: Mapping[str, float], extents: Mapping[str, int]
-) -> list[Bounded]:
-    kept, over = step.kept, step.over
-    shape = tuple(extents[d.name] for d in kept)
-    fold = step.fold
-    if fold is not None and fold.name == "add" and (factors := _factors(step)) is not None:
-        return [_contracted(step, factors, known, numbers, extents, fold)]
-    inputs = [_spread(ref, known[ref.name], step.dims, extents) for ref in step.reads]
-    whole = (*shape, *(extents[d.name] for d in over))
+        Args:
+            e: the index.
+            dims: of the points.
+            inner: whether it counts from the first point of a group or trip.
+        """
+        e, env = substitute(e, self.symbols), dict[str, Any]()
+        for d in free(e):
+            assert isinstance(d, Var)
+            points = np.array(self._range(d)) - (self._range(d).start if inner else 0)
+            env[d.name] = points.reshape([-1 if x == d else 1 for x in dims]) if d in dims else int(points[0])
+        found = np.asarray(index_at(e, env))
+        return found.reshape((1,) * len(dims)) if found.ndim == 0 else found
 
-    def of(tree: Scalar) -> Bounded:
-        return broadcast(_evaluated(tree, inputs, step.dims, numbers, extents), whole)
-
-    value = of(step.body)
-    if fold is None:
+    def _pointwise(self, step: Step, shape: tuple[int, ...], rounding: Rounding) -> Bounded:
         (out,) = step.outs
-        return [cast(value, out.dtype, step.body.dtype)]
-    state = [of(substituted(tree, (step.body,))) for tree in fold.lift]
-    if step.where is not None:
-        present = of(step.where)
-        state = [_kept(present, x, nothing) for x, nothing in zip(state, fold.identity, strict=True)]
-    flat = [Bounded(x.value.reshape((*shape, -1)), x.error.reshape((*shape, -1))) for x in state]
-    return [
-        cast(x, out.dtype, f.dtype)
-        for x, out, f in zip(_folded(flat, fold, numbers), step.outs, fold.finish, strict=True)
-    ]
+        if rounding.together:
+            left, right = zip(*(self.factors[name] for name in rounding.together), strict=True)
+            how = Summing.of(out.dtype, rounding, self.facts.drawn)
+            return product(_joined(left, -1), _joined(right, -2), how)
+        inputs = [self._spread(ref, step.kept) for ref in step.reads]
+        if not self.facts.independent:
+            return broadcast(cast(self._evaluated(step.body, inputs, step.kept), out.dtype, step.body.dtype), shape)
+        # What may happen decides which way ops go; a conversion at the end rounds each value on its own.
+        tree, casts = step.body, list[tuple[DType, DType]]()
+        while isinstance(tree, Cast):
+            casts.append((tree.dtype, tree.x.dtype))
+            tree = tree.x
+        x = self._evaluated(tree, [Bounded(y.value, SIGMAS * y.error) for y in inputs], step.kept)
+        x = broadcast(Bounded(x.value, x.error / SIGMAS), shape)
+        for dtype, source in reversed(casts):
+            x = cast(x, dtype, source)
+        return x
+
+    def _sum(self, step: Step, kind: atom.Product, shape: tuple[int, ...], rounding: Rounding, fold: Fold) -> Bounded:
+        """Sum products of two factors without an array of all points."""
+        assert step.factors is not None
+        left, right = step.factors
+        mine = [{step.reads[i] for i in _args(tree)} for tree in (left, right)]
+        dims = [set(dims_in(tree, step.reads)) for tree in (left, right)]
+        both = [d for d in step.kept if d in dims[0] and d in dims[1]]
+        rows = [d for d in step.kept if d not in both and d in dims[0]]
+        cols = [d for d in step.kept if d not in both and d not in rows]
+        a = self._factor(step, left, (*both, *rows, *step.over), (len(both), len(both) + len(rows)))
+        b = self._factor(step, right, (*both, *step.over, *cols), (len(both), len(both) + len(step.over)))
+        if any(step.name in x.together for x in self.facts.steps.values()):
+            self.factors[step.name] = (a, b)
+        (dtype,) = fold.dtypes
+        drawn = (
+            self.facts.drawn
+            and not self.facts.independent
+            and self._drawn(mine)
+            and (_mixed(a.value, -1) or _mixed(b.value, -2))
+        )
+        how = Summing.of(dtype, rounding, drawn, kind)
+        if self.facts.independent:
+            total = product(exact(a.value), exact(b.value), how)
+            lost = [spread(x, y) for x, y in ((a.error, b.value), (a.value, b.error)) if x.any() and y.any()]
+            total = Bounded(total.value, total.error + np.sqrt(sum((x**2 for x in lost), np.zeros(()))))
+        else:
+            total = product(a, b, how)
+        order = [*both, *rows, *cols]
+        sizes = [len(self._range(d)) for d in order]
+        turned = [order.index(d) for d in step.kept]
+        value, error = (x.reshape(sizes).transpose(turned).reshape(shape) for x in (total.value, total.error))
+        return cast(Bounded(value, error), step.outs[0].dtype, dtype)
+
+    def _factor(self, step: Step, tree: Scalar, dims: Sequence[Dim], cuts: tuple[int, int]) -> Bounded:
+        """Evaluate one factor as a matrix, or as a batch of them: dims are grouped at the cuts."""
+        mine = _args(tree)
+        inputs = [self._spread(r, dims) if i in mine else exact(np.zeros(())) for i, r in enumerate(step.reads)]
+        sizes = [len(self._range(d)) for d in dims]
+        x = broadcast(self._evaluated(tree, inputs, dims), tuple(sizes))
+        first, second = cuts
+        batch = (math.prod(sizes[:first]),) if first else ()
+        shape = (*batch, math.prod(sizes[first:second]), math.prod(sizes[second:]))
+        return Bounded(x.value.reshape(shape), x.error.reshape(shape))
+
+    def _drawn(self, sides: Sequence[set[Ref]]) -> bool:
+        """Say whether the factors depend on different inputs, so that their numbers are independent."""
+        left, right = ({x for ref in refs for x in self.origins.get(ref.name, {ref.name})} for refs in sides)
+        return not left & right
+
+    def _spread(self, ref: Ref, dims: Sequence[Dim]) -> Bounded:
+        """Let an array's axes stand where its dims do, one element wide along the others."""
+        x = self.known[ref.name]
+        whole = any(t.name == ref.name for t in self.program.inputs)
+        if not all(is_plain(ref, i) for i in range(len(ref.index))):
+            return self._gathered(ref, x, dims)
+        # One trip or one group, of which the step keeps no dim: its only element there.
+        place = tuple(
+            (self._slice(d) if whole else slice(None)) if d in dims else self._slice(d).start if whole else 0
+            for d in ref.dims
+        )
+        mine = [d for d in ref.dims if d in dims]
+        order = [mine.index(d) for d in dims if d in mine]
+        at = tuple(slice(None) if d in mine else None for d in dims)
+        return Bounded(x.value[place].transpose(order)[at], x.error[place].transpose(order)[at])
+
+    def _gathered(self, ref: Ref, x: Bounded, dims: Sequence[Dim]) -> Bounded:
+        """Read at computed places; what lies outside is given by the ref."""
+        inner = all(t.name != ref.name for t in self.program.inputs)
+        places = [self._index(e, dims, inner=inner) for e in ref.index]
+        inside = np.ones([1] * len(dims), bool)
+        for place, size in zip(places, x.value.shape, strict=True):
+            inside = inside & (place >= 0) & (place < size)
+        at = tuple(np.clip(p, 0, n - 1) for p, n in zip(places, x.value.shape, strict=True))
+        return Bounded(np.where(inside, x.value[at], ref.outside), np.where(inside, x.error[at], 0.0))
 
 
-def _kept(present: Bounded, x: Bounded, nothing: float) -> Bounded:
+def joined_by(step: Step) -> atom.Product | None:
+    """Say what joins the factors of a sum's terms: multiplication, or of bits whether they differ; None for others."""
+    if step.factors is None:
+        return None
+    if isinstance(step.body, Binary) and step.body.op == "mul":
+        return "mul"
+    return "xor" if all(ref.dtype == b1 for ref in step.reads) else None
+
+
+def _args(tree: Scalar) -> set[int]:
+    return {x.index for x in parts(tree) if isinstance(x, Arg)}
+
+
+def _groups(ends: Array, extent: int) -> Iterator[range]:
+    """Give the rows of each group."""
+    begin = 0
+    for end in ends:
+        stop = max(begin, min(int(end), extent))
+        yield range(begin, stop)
+        begin = stop
+
+
+def _mixed(x: Array, axis: int) -> bool:
+    """Say whether sums along an axis are as small as those of numbers with random signs."""
+    return bool((np.abs(x.sum(axis)) <= SIGMAS * np.sqrt((x**2).sum(axis))).all())
+
+
+def _joined(factors: Sequence[Bounded], axis: int) -> Bounded:
+    """Put factors side by side along the dim that is summed: their product is the sum of products."""
+    return Bounded(np.concatenate([x.value for x in factors], axis), np.concatenate([x.error for x in factors], axis))
+
+
+def _present(present: Bounded, x: Bounded, nothing: float) -> Bounded:
     """Let points where a condition does not hold be none."""
     chosen = present.value != 0
     unsure = np.where(present.error == 0, 0.0, np.abs(x.value - nothing) + x.error)
     return Bounded(np.where(chosen, x.value, nothing), np.maximum(np.where(chosen, x.error, 0.0), unsure))
-
-
-def _spread(ref: Ref, x: Bounded, dims: Sequence[Dim], extents: Mapping[str, int]) -> Bounded:
-    """Give what a read names at all points of some dims, one element wide along those that it lacks."""
-    if all(is_plain(ref, i) for i in range(len(ref.index))):
-        order = [ref.index.index(d) for d in dims if d in ref.index]
-        at = tuple(slice(None) if d in ref.index else None for d in dims)
-        return Bounded(x.value.transpose(order)[at], x.error.transpose(order)[at])
-    places = [_values(e, dims, extents) for e in ref.index]
-    present = np.ones((1,) * len(dims), bool)
-    for place, n in zip(places, x.value.shape, strict=True):
-        present = present & (place >= 0) & (place < n)
-    inside = tuple(np.clip(place, 0, n - 1) for place, n in zip(places, x.value.shape, strict=True))
-    return Bounded(np.where(present, x.value[inside], ref.outside), np.where(present, x.error[inside], 0.0))
 
 
 def _folded(state: list[Bounded], fold: Fold, numbers: Mapping[str, float]) -> list[Bounded]:
@@ -134,9 +340,10 @@ def _folded(state: list[Bounded], fold: Fold, numbers: Mapping[str, float]) -> l
     (dtype, *_), (x, *_) = fold.dtypes, state
     match fold.plain:
         case "add":
-            n = x.value.shape[-1]
-            lost = _lost(n, x.size.sum(-1), dtype, x)
-            return [Bounded(x.value.sum(-1), x.error.sum(-1) + lost)]
+            total = x.value.sum(-1)
+            if dtype.kind == "int":
+                return [Bounded(wrapped(total, dtype), x.error.sum(-1))]
+            return [Bounded(total, x.error.sum(-1) + _lost(x.value.shape[-1], x.size.sum(-1), dtype, x))]
         case "max":
             return [Bounded(x.value.max(-1), x.error.max(-1))]
         case "min":
@@ -159,51 +366,8 @@ def _folded(state: list[Bounded], fold: Fold, numbers: Mapping[str, float]) -> l
     return [Bounded(y.value, y.error * deep) for y in (evaluate(tree, state, numbers) for tree in fold.finish)]
 
 
-def _factors(step: Step) -> tuple[Scalar, Scalar] | None:
-    """Part a sum of products into two factors that each lack a dim of the other."""
-    return (step.body.x, step.body.y) if step.is_product and isinstance(step.body, Binary) else None
-
-
-def _contracted(
-    step: Step,
-    factors: tuple[Scalar, Scalar],
-    known: Mapping[str, Bounded],
-    numbers: Mapping[str, float],
-    extents: Mapping[str, int],
-    fold: Fold,
-) -> Bounded:
-    """Sum products of two factors without an array of all points."""
-    shape = tuple(extents[d.name] for d in step.kept)
-    letters = {d.name: chr(ord("a") + i) for i, d in enumerate(step.dims)}
-    sides: list[tuple[str, Bounded]] = []
-    for tree in factors:
-        mine = {x.index for x in parts(tree) if isinstance(x, Arg)}
-        dims = [d for d in step.dims if d in dims_in(tree, step.reads)]
-        inputs = [
-            _spread(ref, known[ref.name], dims, extents) if i in mine else exact(np.zeros(()))
-            for i, ref in enumerate(step.reads)
-        ]
-        sides.append(("".join(letters[d.name] for d in dims), _evaluated(tree, inputs, dims, numbers, extents)))
-    (ia, a), (ib, b) = sides
-    out = "".join(letters[d.name] for d in step.kept)
-
-    def contracted(x: Array, y: Array) -> Array:
-        return np.einsum(f"{ia},{ib}->{out}", x, y, optimize=True).reshape(shape)
-
-    value = contracted(a.value, b.value)
-    size = contracted(np.abs(a.value) + a.error, np.abs(b.value) + b.error)
-    error = size - contracted(np.abs(a.value), np.abs(b.value))
-    terms = a.value.size // max(
-        1, int(np.prod([1, *(n for d, n in zip(step.kept, shape, strict=True) if letters[d.name] in ia)]))
-    )
-    (dtype,) = fold.dtypes
-    return Bounded(value, error + _lost(terms + 2, size, dtype, a, b))
-
-
 def _lost(roundings: int, size: Array, dtype: DType, *summed: Bounded) -> Array:
     """Bound what sums lose: nothing where all partial sums are whole numbers that the type holds."""
-    if dtype.kind == "int":
-        return np.zeros(size.shape)
     lost = roundings * (unit(dtype) * size + smallest(dtype))
     if any(x.error.any() or (np.rint(x.value) != x.value).any() for x in summed):
         return np.where(size == 0, 0.0, lost)  # a sum of zeros is one

@@ -10,23 +10,38 @@ Three bounds, the smallest that holds counts:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import attrs
 import numpy as np
 
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.exact import SIGMAS, whole_numbers
-from fireiron.front.bounded import Array, Bounded, cast, smallest, unit
+from fireiron.front.bounded import Array, Bounded, smallest, unit
 from fireiron.language import atom
-from fireiron.language.decompositions import Decomposition, Load
 
 EXACT_F64 = 2**53
 FINEST = 24  # binary places that are looked for in numbers of a common step
 SOME = 256  # numbers that are looked at first
 STRAY = 8.0  # standard deviations of a sum of roundings that are independent
 CUT = 0.5  # of K roundings, that instructions add which cut: each adds several terms, and errs by one unit at most
+FEW = 256  # terms, of which the worst case may be the smaller bound
 CUT_OF_BYTES = 4.0  # standard deviations of a partial sum that the largest addend of an instruction has
+
+
+@attrs.frozen
+class Rounding:
+    """Say how a schedule rounds the sums of one step, beyond what the sums' type says.
+
+    Args:
+        cut: depth of an instruction whose sum is cut, and the bits of its mantissa that are kept.
+        chunk: terms that are summed on their own, and then added to the others' sum; None for all.
+        parts: how many partial sums are rounded to another type before they meet, and the type; None for none.
+        together: steps whose sums this step adds: one accumulator holds them, one after another.
+    """
+
+    cut: tuple[int, int] | None = None
+    chunk: int | None = None
+    parts: tuple[int, DType] | None = None
+    together: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -49,6 +64,11 @@ class Summing:
     chunk: int | None = None
     parts: tuple[int, DType] | None = None
     drawn: bool = False
+
+    @classmethod
+    def of(cls, kind: DType, rounding: Rounding, drawn: bool, product: atom.Product = "mul") -> Summing:
+        """Say how a step of a schedule sums."""
+        return cls(kind, product, rounding.cut, rounding.chunk, rounding.parts, drawn)
 
     @property
     def whole(self) -> float:
@@ -77,6 +97,8 @@ def product(a: Bounded, b: Bounded, how: Summing) -> Bounded:
     if (held := _held(a, b, value, how)) is not None and held.all():
         return Bounded(value, np.zeros(value.shape))
     error = _drawn_error(a, b, how) if how.drawn else _worst_error(a, b, how)
+    if how.drawn and a.value.shape[-1] <= FEW:
+        error = np.minimum(error, _worst_error(a, b, how))
     return Bounded(value, error if held is None else np.where(held, 0.0, error))
 
 
@@ -95,7 +117,7 @@ def _held(a: Bounded, b: Bounded, value: Array, how: Summing) -> Array | None:
         return np.ones(value.shape, bool)
     held = np.matmul(left, right) <= most
     if how.drawn and not held.all():
-        held |= np.abs(value) + SIGMAS * _spread(a.value, b.value) <= most
+        held |= np.abs(value) + SIGMAS * spread(a.value, b.value) <= most
     return held
 
 
@@ -125,23 +147,23 @@ def _places(x: Array) -> int | None:
     return places
 
 
-def _spread(a: Array, b: Array) -> Array:
+def spread(a: Array, b: Array) -> Array:
     """Give the standard deviation of sums whose terms have random signs."""
     return np.sqrt(np.matmul(a**2, b**2))
 
 
 def _drawn_error(a: Bounded, b: Bounded, how: Summing) -> Array:
-    depth, spread = a.value.shape[-1], _spread(a.size, b.size)
-    error = (STRAY * (depth + 2) ** 0.5 + CUT * depth) * unit(how.kind) * spread + (depth + 2) * smallest(how.kind)
+    depth, size = a.value.shape[-1], spread(a.size, b.size)
+    error = (STRAY * (depth + 2) ** 0.5 + CUT * depth) * unit(how.kind) * size + (depth + 2) * smallest(how.kind)
     if how.cut is not None:
         steps = -(-min(depth, how.chunk or depth) // how.cut[0]) + 2
-        error = error + CUT_OF_BYTES * steps * 2.0 ** -how.cut[1] * spread
+        error = error + CUT_OF_BYTES * steps * 2.0 ** -how.cut[1] * size
     if how.parts is not None:
         number, kind = how.parts
-        error = error + STRAY * (2 * number) ** 0.5 * unit(kind) * spread + number * smallest(kind)
+        error = error + STRAY * (2 * number) ** 0.5 * unit(kind) * size + number * smallest(kind)
     for x, y in ((a.error, b.size), (a.size, b.error)):
         if x.any() and y.any():
-            error = error + STRAY * _spread(x, y)
+            error = error + STRAY * spread(x, y)
     return error
 
 
@@ -168,16 +190,10 @@ def _integer_product(a: Array, b: Array, kind: DType) -> Bounded:
         value = np.matmul(a, b)
     else:
         value = np.matmul(a.astype(np.int64), b.astype(np.int64)).astype(kind.numpy).astype(np.float64)
-    half = 2.0 ** (kind.bits - 1)
-    value = np.mod(value + half, 2 * half) - half
-    return Bounded(value, np.zeros(value.shape))
+    return Bounded(wrapped(value, kind), np.zeros(value.shape))
 
 
-def converted(x: Bounded, dtype: DType, links: Sequence[Decomposition], role: str) -> Bounded:
-    """Let an operand pass through the element types that the loads of a chain give it."""
-    for link in links:
-        if isinstance(link, Load) and link.role == role:
-            x = converted(x, dtype, link.move, "src")
-            if link.dtype is not None and link.dtype != dtype:
-                x, dtype = cast(x, link.dtype, dtype), link.dtype
-    return x
+def wrapped(value: Array, kind: DType) -> Array:
+    """Wrap whole numbers to an integer type's width."""
+    low, high = kind.limits
+    return np.mod(value - low, high - low + 1) + low

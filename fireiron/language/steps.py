@@ -9,20 +9,39 @@ pointwise operation are all a `Step`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TypeAlias
 
 import attrs
 
 from fireiron.algebra.dtypes import DType, i32
-from fireiron.algebra.expr import Expr, Index, Var, as_expr, free, simplest
-from fireiron.algebra.scalar import Arg, Binary, BinaryOp, Constant, Coordinate, Scalar, Select, parts
+from fireiron.algebra.expr import Expr, Index, Var, as_expr, free, simplest, to_python
+from fireiron.algebra.scalar import Arg, Binary, BinaryOp, Constant, Coordinate, Scalar, Select, exactly, parts
 from fireiron.base.errors import SpecError
 from fireiron.language.levels import Memory
 from fireiron.language.tensor import Tensor
 
 # A dim of a program: a name, and an extent that is an int or a symbol.
 Dim: TypeAlias = Var
+
+
+@attrs.frozen(eq=False, repr=False)
+class Ragged(Var):
+    """A dim whose points are dealt out to the points of another dim, in order: rows of groups.
+
+    The points of `of`'s point g end before `ends[g]`, and begin where those of the point before end. An end before its
+    beginning leaves a group without points; points behind the last end belong to no group, and steps skip them.
+
+    Args:
+        of: the dim of groups. A step that has the ragged dim reads at the group of each point.
+        ends: a vector of integers, one for each group.
+    """
+
+    of: Var = attrs.field(kw_only=True)
+    ends: Tensor = attrs.field(kw_only=True)
+
+    def _key(self) -> Hashable:
+        return (self.name, self.extent, self.of.name, self.ends.name)
 
 
 @attrs.frozen(repr=False)
@@ -33,12 +52,12 @@ class Ref(Tensor):
         index: one expression over dims for each dimension of the tensor.
         made: while a program is traced, the step that computes the tensor: two results of one name then differ. None
             for a tensor of the caller, and in a finished program, where names tell tensors apart.
-        outside: what a read gives whose index lies outside the tensor.
+        outside: what a read gives whose index lies outside the tensor. Example: -inf for a maximum over windows.
     """
 
     index: tuple[Expr, ...] = ()
     made: Step | None = attrs.field(default=None, eq=id, repr=False)
-    outside: float = 0.0
+    outside: float = attrs.field(default=0.0, eq=exactly)
 
     @property
     def tensor(self) -> Tensor:
@@ -52,7 +71,7 @@ class Ref(Tensor):
 
     def __str__(self) -> str:
         else_ = f" else {self.outside:g}" if self.outside else ""
-        return f"{self.name}[{', '.join(map(str, self.index))}{else_}]"
+        return f"{self.name}[{', '.join(map(to_python, self.index))}{else_}]"
 
 
 def _dims_in(e: Expr) -> list[Dim]:
@@ -186,17 +205,40 @@ class Step:
     @property
     def is_product(self) -> bool:
         """Say whether the step sums products of two reads that each lack a dim of the other: a matrix product."""
-        if self.fold is None or self.fold.name != "add" or not isinstance(self.body, Binary) or self.body.op != "mul":
-            return False
-        if self.where is not None:
-            return False
-        left, right = (set(dims_in(side, self.reads)) for side in (self.body.x, self.body.y))
-        return not left <= right and not right <= left
+        return self.factors is not None
+
+    @property
+    def factors(self) -> tuple[Scalar, Scalar] | None:
+        """Part what is summed into two factors that each lack a dim of the other; of bits the sides that may differ."""
+        if self.fold is None or self.fold.name != "add" or self.where is not None:
+            return None
+        match self.body:
+            case Binary("mul", x, y) | Binary("sub", Constant(1), Binary("eq", x, y)):
+                left, right = (set(dims_in(side, self.reads)) for side in (x, y))
+                return None if left <= right or right <= left else (x, y)
+            case _:
+                return None
 
     def __str__(self) -> str:
         from fireiron.language.words import step_in_words
 
         return step_in_words(self)
+
+
+@attrs.frozen
+class For:
+    """Repeat steps that follow each other, once for each point of a dim, in order: a recurrence.
+
+    Args:
+        dim: counts the trips; tensors are read at the trip's number.
+        steps: names of the steps.
+        carried: for each tensor that a trip hands to the next one: its name, and the tensor that the first trip reads
+            in its place. Example: (("h", "x"),).
+    """
+
+    dim: Dim
+    steps: tuple[str, ...]
+    carried: tuple[tuple[str, str], ...]
 
 
 @attrs.frozen
@@ -208,12 +250,14 @@ class Program:
         inputs: the caller's tensors, in the order of the call.
         steps: in execution order.
         outputs: the tensors that a call returns.
+        loops: the steps that are repeated.
     """
 
     name: str
     inputs: tuple[Tensor, ...]
     steps: tuple[Step, ...]
     outputs: tuple[Tensor, ...]
+    loops: tuple[For, ...] = ()
 
     @property
     def dims(self) -> tuple[Dim, ...]:
@@ -270,8 +314,12 @@ def readers(program: Program, step: Step) -> tuple[Step, ...]:
     return tuple(s for s in program.steps if any(r.name in names for r in s.reads))
 
 
-def check_program(program: Program) -> None:
+def check_program(program: Program, updated: frozenset[str] = frozenset()) -> None:
     """Refuse steps that do not make a program.
+
+    Args:
+        program: to check.
+        updated: inputs that a step may write, as a product writes the C that it adds to.
 
     Raises:
         SpecError: `same-step` where two steps have one name; `same-name` where two tensors have; `step-order` where a
@@ -290,8 +338,9 @@ def check_program(program: Program) -> None:
         twice = next(t.name for i, t in enumerate(program.inputs) if t.name in {x.name for x in program.inputs[:i]})
         raise SpecError("same-name", f"two inputs are named {twice}", fix="name each differently")
     for step in program.steps:
+        carried = {name for loop in program.loops if step.name in loop.steps for name, _ in loop.carried}
         for ref in step.reads:
-            if ref.name not in made:
+            if ref.name not in made | carried:
                 raise SpecError(
                     "step-order",
                     f"step {step.name} reads {ref.name}, which no step before it makes",
@@ -299,7 +348,7 @@ def check_program(program: Program) -> None:
                 )
         _check_fold(step)
         for out in step.outs:
-            if out.name in made:
+            if out.name in made - updated:
                 raise SpecError(
                     "same-name", f"step {step.name} writes {out.name}, which is there already", fix="rename one of them"
                 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
+from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Symbol, Var
 from fireiron.algebra.scalar import (
     Arg,
@@ -18,7 +19,7 @@ from fireiron.algebra.scalar import (
     Select,
     Unary,
 )
-from fireiron.language.steps import Program, Step
+from fireiron.language.steps import Dim, Program, Ragged, Step
 
 _SIGNS = {"add": ("+", 1), "sub": ("-", 1), "mul": ("*", 2), "div": ("/", 2), "lt": ("<", 0), "le": ("<=", 0),
           "eq": ("==", 0)}  # fmt: skip
@@ -60,30 +61,60 @@ def scalar_in_words(tree: Scalar, names: Sequence[str], strength: int = 0) -> st
         case Select(condition, x, y):
             return f"where({', '.join(scalar_in_words(z, names) for z in (condition, x, y))})"
         case Cast(x, dtype):
-            # A read is converted where it is used; only a conversion of something computed rounds.
-            return (
-                scalar_in_words(x, names, strength) if isinstance(x, Arg) else f"{dtype}({scalar_in_words(x, names)})"
-            )
+            # A read is converted where it is used; only a conversion to a narrower type rounds.
+            if isinstance(x, Arg | Cast) and _holds(dtype, x.dtype):
+                return scalar_in_words(x, names, strength)
+            return f"{dtype}({scalar_in_words(x, names)})"
         case Custom(name, args=args):
             return f"{name}({', '.join(scalar_in_words(x, names) for x in args)})"
         case _ as never:
             assert_never(never)
 
 
+def _holds(dtype: DType, source: DType) -> bool:
+    """Say whether a type holds all values of another."""
+    if dtype.kind == "float" and source.kind == "int":
+        return source.bits <= dtype.mantissa + 1
+    (low, high), (least, most) = dtype.limits, source.limits
+    return dtype.kind == source.kind and dtype.mantissa >= source.mantissa and low <= least and most <= high
+
+
 def step_in_words(step: Step) -> str:
     """Print a step: `m[i] = max over j of x[i, j]`."""
     outs = ", ".join(map(str, step.outs))
     body = scalar_in_words(step.body, [str(r) for r in step.reads])
+    groups = {d for ref in step.reads for d in ref.dims}
+    ragged = [d for d in step.kept if isinstance(d, Ragged) and d.of in groups]
+    tail = "".join(f", {d} in {d.of} up to {d.ends.name}[{d.of}]" for d in ragged)
     if step.fold is None:
-        return f"{outs} = {body}"
+        return f"{outs} = {body}{tail}"
     kept = "" if step.where is None else f" where {scalar_in_words(step.where, [str(r) for r in step.reads])}"
-    return f"{outs} = {step.fold.name} over {', '.join(d.name for d in step.over)}{kept} of {body}"
+    return f"{outs} = {step.fold.name} over {', '.join(d.name for d in step.over)}{kept} of {body}{tail}"
+
+
+def steps_in_words(program: Program) -> tuple[str, ...]:
+    """Print the steps of a program, a line each, results aligned; repeated ones stand below their loop."""
+    parted = {step.name: step_in_words(step).split(" = ", 1) for step in program.steps}
+    width = max((len(left) for left, _ in parted.values()), default=0)
+    lines: list[str] = []
+    for step in program.steps:
+        loop = next((x for x in program.loops if step.name in x.steps), None)
+        if loop is not None and step.name == loop.steps[0]:
+            carried = ", ".join(f"{name} = {first} at first" for name, first in loop.carried)
+            lines.append(f"for {loop.dim} of {loop.dim.extent}, {carried}:")
+        left, right = parted[step.name]
+        lines.append(f"{'  ' if loop else ''}{left:<{width}} = {right}")
+    return tuple(lines)
 
 
 def program_in_words(program: Program) -> str:
-    """Print a program: a head with its inputs and outputs, then a line a step, results aligned."""
-    dims = ", ".join(f"{d.name} {d.extent}" for d in program.dims)
+    """Print a program: a head with its inputs and outputs, then its steps."""
+    dims = ", ".join(map(_dim, program.dims))
     head = f"{program.name}({', '.join(map(str, program.inputs))}) over {dims}"
-    lines = [step_in_words(step).split(" = ", 1) for step in program.steps]
-    width = max((len(left) for left, _ in lines), default=0)
-    return "\n".join((head, *(f"  {left:<{width}} = {right}" for left, right in lines)))
+    return "\n".join((head, *(f"  {line}" for line in steps_in_words(program))))
+
+
+def _dim(dim: Dim) -> str:
+    if isinstance(dim, Ragged):
+        return f"{dim} {dim.extent} (of {dim.of.name} up to {dim.ends.name}[{dim.of.name}])"
+    return f"{dim} {dim.extent}"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from fireiron.kernel.ir.statements import Kernel
-from fireiron.language.decompositions import Decomposition, Epilog, Load, Tile
+from fireiron.language.decompositions import Decomposition, Each, EachStep, Epilog, Load, Prolog, Results, Split, Tile
+from fireiron.language.pointwise import Value
 from fireiron.language.programs import Layers, Products
 from fireiron.language.residual import Residual
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, Task
@@ -20,7 +21,7 @@ from fireiron.show.consequences import AccessRow, Difference, Part, arrow, conse
 from fireiron.show.page import LINK, NOTEBOOK_WIDTH, SPEC, WIDTH, Row
 from fireiron.show.scheduled import Scheduled
 from fireiron.show.tree import result, tensors
-from fireiron.show.words import by, coefficient, head, refinements, words
+from fireiron.show.words import by, coefficient, computed, head, refinements, words
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -144,8 +145,8 @@ def _links(a: Sequence[Decomposition], b: Sequence[Decomposition], within: str =
             place = f"{within} > {_place(old, new)}" if within else _place(old, new)
             changed = tuple(_changes(old, new))
             yield from (Difference("links", place, what) for what in changed)
-            inner = [_inner(link) for link in (old, new)]
-            yield from _links(inner[0], inner[1], f"{place}'s Move" if isinstance(old, Load) else f"{place}'s store")
+            for name, chains in _inner(old, new).items():
+                yield from _links(*chains, f"{place}'s {name}")
 
 
 def _place(old: Decomposition, new: Decomposition) -> str:
@@ -157,14 +158,34 @@ def _place(old: Decomposition, new: Decomposition) -> str:
     return f"{kind} {refinements(old)['to']}" if both else kind
 
 
-def _inner(link: Decomposition) -> tuple[Decomposition, ...]:
+Chains = tuple[tuple[Decomposition, ...], tuple[Decomposition, ...]]
+
+
+def _inner(old: Decomposition, new: Decomposition) -> dict[str, Chains]:
+    """Pair the chains that two links hold, by what they are for."""
+    before, after = _chains(old), _chains(new)
+    return {name: (before.get(name, ()), after.get(name, ())) for name in dict.fromkeys((*before, *after))}
+
+
+def _chains(link: Decomposition) -> dict[str, tuple[Decomposition, ...]]:
     match link:
-        case Load():
-            return link.move
-        case Epilog():
-            return link.store
+        case Load(move=move):
+            return {"Move": move}
+        case Epilog(store=store, outputs=outputs):
+            return {"store": store} | {f"store of {o.tensor.name}": o.store for o in outputs}
+        case Results(stores=stores):
+            return {f"store of {name}": links for name, links in stores}
+        case Each(chains=chains, store=store, hold=hold):
+            layers = {f"layer {i}": links for i, links in enumerate(chains)}
+            return layers | {"store": store, "hold": (hold,)}
+        case EachStep(chains=chains):
+            return {f"step {chain.name}": chain.links for chain in chains}
         case _:
-            return ()
+            return {}
+
+
+# Fields whose chains are compared link by link.
+_HELD = ("move", "store", "stores", "chains", "hold", "value", "outputs")
 
 
 # What a refinement is where a link does without it.
@@ -181,7 +202,7 @@ _WITHOUT = {
     "dtype": "the source's",
 }
 _PREFIX = {"stages": "pipeline", "memory": "in ", "dtype": "as "}
-_FLAGS = ("unroll", "reuse", "sync", "persistent", "dependent", "share", "drain", "specialize")
+_FLAGS = ("unroll", "reuse", "sync", "persistent", "dependent", "share", "drain", "specialize", "online", "prefetch")
 
 
 def _changes(old: Decomposition, new: Decomposition) -> Iterable[str]:
@@ -202,18 +223,39 @@ def _changes(old: Decomposition, new: Decomposition) -> Iterable[str]:
         yield arrow(name, *values)
     if isinstance(old, Epilog) and isinstance(new, Epilog) and old.value != new.value:
         yield arrow("stores", result(old) or "acc", result(new) or "acc")
-    if isinstance(old, Epilog) and isinstance(new, Epilog) and old.outputs != new.outputs:
-        yield arrow("beside", *(", ".join(o.tensor.name for o in x.outputs) or "nothing" for x in (old, new)))
-    if before == after and head(old) == head(new) and _silent(old, new):
-        yield "another function or layout under the same name"
+    if isinstance(old, Epilog) and isinstance(new, Epilog):
+        yield from _outputs(old, new)
+    yield from _unsaid(old, new)
 
 
-def _silent(old: Decomposition, new: Decomposition) -> bool:
-    """Say whether links differ in something that words do not show."""
-    match old, new:
-        case Load(), Load():
-            return attrs.evolve(old, move=()) != attrs.evolve(new, move=())
-        case Epilog(), Epilog():
-            return False
-        case _:
-            return True
+def _outputs(old: Epilog, new: Epilog) -> Iterable[str]:
+    """Say what distinguishes the outputs beside C."""
+    before, after = ({o.tensor.name: o for o in link.outputs} for link in (old, new))
+    if list(before) != list(after):
+        yield arrow("beside", *(", ".join(names) or "nothing" for names in (before, after)))
+    for name in (x for x in before if x in after):
+        x, y = before[name], after[name]
+        if x.value != y.value:
+            yield arrow(f"stores to {name}", *(computed(o.value, "acc") for o in (x, y)))
+        yield from (f"{name}: {what}" for what in _tensors(x.tensor, y.tensor))
+        for what, a, b in (("rows", x.rows, y.rows), ("apart", x.apart, y.apart)):
+            if a != b:
+                yield f"{name}: {arrow(what, a or 'none', b or 'none')}"
+
+
+def _unsaid(old: Decomposition, new: Decomposition) -> Iterable[str]:
+    """Name the fields that differ and that no word of either link shows."""
+    if type(old) is not type(new):
+        return
+    if isinstance(old, Split) and isinstance(new, Split) and old.ways != new.ways:
+        old = attrs.evolve(old, size=new.size)  # the number of chunks says it
+    for field in attrs.fields(type(old)):
+        x, y = getattr(old, field.name), getattr(new, field.name)
+        held = field.name in _HELD and not isinstance(old, Prolog)
+        if not field.eq or held or x == y or words(attrs.evolve(old, **{field.name: y})) != words(old):
+            continue
+        said = [computed(v, "x") if isinstance(v, Value) else "none" if v is None else str(v) for v in (x, y)]
+        if callable(x) or said[0] == said[1]:
+            yield "another function or layout under the same name"
+        else:
+            yield arrow(field.name, *said)

@@ -181,6 +181,32 @@ def nested(step: Step) -> Nested | None:
     return Nested(origin, chain(origin, links, path, step.threads), path)
 
 
+def stores(step: Step) -> tuple[tuple[str, Nested], ...]:
+    """Give the Moves that store what is not C: an epilog's outputs, and each output of a program, by name."""
+    found: list[tuple[str, Residual, tuple[Decomposition, ...]]] = []
+    match step.link:
+        case Epilog(memory=memory, outputs=outputs):
+            for i, one in enumerate(outputs):
+                to, number = (None, i) if step.before.sums else (one.tensor, 0)
+                moved = store_of(step.before, memory, one.value.dtype, to, number)
+                found.append((one.tensor.name, moved, one.store))
+        case Results(memory=memory, stores=pairs):
+            for name, links in pairs:
+                out = step.before.operand(name)
+                assert out is not None
+                moved = move_of(step.before, name, out.memory, out.dtype)
+                src, dst = moved.operands
+                found.append((name, attrs.evolve(moved, operands=(attrs.evolve(src, memory=memory), dst)), links))
+        case _:
+            pass
+    paths = [f"{step.path} > store {name}" for name, _, _ in found]
+    return tuple(
+        (name, Nested(origin, chain(origin, links, path, step.threads), path))
+        for path, (name, origin, links) in zip(paths, found, strict=True)
+        if links
+    )
+
+
 def layers(step: Step) -> tuple[Nested, ...]:
     """Give the MatMuls of a link that schedules each layer or step, with the steps that execute them."""
     if isinstance(step.link, EachStep):

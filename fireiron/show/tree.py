@@ -8,17 +8,19 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.scalar import Arg
 from fireiron.base.text import count
 from fireiron.kernel.ir.statements import Kernel
+from fireiron.language.as_steps import steps_of
 from fireiron.language.decompositions import ByAtomics, ByCluster, ByTma, Done, Each, Epilog, Load, Split
 from fireiron.language.levels import SH, Block, Memory
 from fireiron.language.programs import Layers, Products
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, tensors_of
 from fireiron.language.steps import Program
 from fireiron.language.tensor import Tensor
+from fireiron.language.words import steps_in_words
 from fireiron.show import lowered, page
 from fireiron.show.page import ATOM, LINK, MEMORY, NOTEBOOK_WIDTH, OPEN, SPEC, WIDTH, Row
 from fireiron.show.scheduled import Scheduled
-from fireiron.show.steps import Nested, Step, layers, left, nested, shared_nbytes, steps
-from fireiron.show.words import amount, by, computed, formula, infix, tensor, words
+from fireiron.show.steps import Nested, Step, layers, left, nested, shared_nbytes, steps, stores
+from fireiron.show.words import amount, by, computed, infix, tensor, words
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -38,9 +40,8 @@ def tree(schedule: Scheduled, kernel: Kernel | None = None) -> Tree:
     from rich.tree import Tree
 
     top = Tree(Text(str(schedule.origin), SPEC))
-    said = formula(schedule.program.spec)
-    if said:
-        top.add(Text(said))
+    for said in steps_in_words(steps_of(schedule.program.spec, schedule.links)):
+        top.add(Row(Text(said), Text()))
     for operand in tensors(schedule.program.spec):
         top.add(Row(Text(tensor(operand)), Text()))
     if kernel is not None:
@@ -122,16 +123,22 @@ def _grow(parent: Tree, chain: tuple[Step, ...], kernel: Kernel | None, within: 
         node = parent.add(Row(_coloured(step, first), after, column))
         if isinstance(step.link, Load):
             node.add(Row(Text(held(step, kernel), MEMORY), Text()))
+            if step.link.ops is not None:
+                node.add(Row(Text(f"each element: {computed(step.link.ops, step.link.role)}"), Text()))
+        if isinstance(step.link, Each):
+            node.add(Row(Text(f"held by: {words(step.link.hold)}", MEMORY), Text()))
         if isinstance(step.link, Split) and step.link.level is not None:
             node.add(Row(Text(reduction(step, step.link, kernel), MEMORY), Text()))
         if isinstance(step.link, Epilog):
             _epilog(node, step, step.link, kernel)
         for layer in layers(step):
             _grow(node.add(Text(str(layer.origin), SPEC)), layer.steps, kernel, None)
+        for name, store in stores(step):
+            _grow(node.add(Text(f"store {name}: {store.origin}", SPEC)), store.steps, kernel, (store, step))
         inner = nested(step)
         if inner is not None:
-            stores = isinstance(step.link, Epilog | Each)
-            label = f"store {_stored(step)}: {inner.origin}" if stores else str(inner.origin)
+            result = isinstance(step.link, Epilog | Each)
+            label = f"store {_stored(step)}: {inner.origin}" if result else str(inner.origin)
             _grow(node.add(Text(label, SPEC)), inner.steps, kernel, (inner, step))
 
 
@@ -143,7 +150,9 @@ def _epilog(node: Tree, step: Step, link: Epilog, kernel: Kernel | None) -> None
     for value, out in zip(link.values, step.before.playing("C"), strict=False) if step.before.sums else ():
         node.add(Row(Text(f"end: {out.tensor.name} = {infix(value.tree, value.tensors)}"), Text()))
     for output in link.outputs if not step.before.sums else ():
-        node.add(Row(Text(f"store {output.tensor.name}: {computed(output.value, 'acc')}"), Text()))
+        made = computed(output.value, "acc")
+        made = made if output.rows is None else f"{output.rows} of each row of {made}"
+        node.add(Row(Text(f"{'apart' if output.apart else 'store'} {output.tensor.name}: {made}"), Text()))
     if result(link) and not step.before.sums:
         node.add(Row(Text(f"end: acc = {result(link)}"), Text()))
 

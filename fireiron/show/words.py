@@ -31,9 +31,7 @@ from fireiron.language.decompositions import (
 )
 from fireiron.language.levels import Block
 from fireiron.language.pointwise import Value
-from fireiron.language.programs import Layer, Layers, Products, Sum
-from fireiron.language.specs import BATCH, Coefficient, MatMul, Spec
-from fireiron.language.steps import Program
+from fireiron.language.specs import BATCH, Coefficient
 from fireiron.language.tensor import RowMajor, Tensor
 from fireiron.show.steps import product
 
@@ -268,40 +266,3 @@ def amount(size: Index) -> str:
 def coefficient(c: Coefficient) -> str:
     """Print alpha or beta."""
     return c.name or f"{c.value:g}"
-
-
-def formula(spec: Spec) -> str:
-    """Say what is computed, empty where there is nothing to add to the spec's name.
-
-    Example:
-        >>> from fireiron.language.programs import Sum
-        >>> from fireiron.language.tensor import Matrix
-        >>> x, w, y = (Matrix(64, 64, name=name) for name in "xwy")
-        >>> formula(Products((Sum("acc", ((x, w), (y, w))),), (), ()))
-        'acc = x @ w + y @ w'
-    """
-    if isinstance(spec, Products):
-        return "; ".join((*map(_sum, spec.sums), *map(_output, spec.outs, spec.values)))
-    if isinstance(spec, Program):
-        return "; ".join(map(str, spec.steps))
-    if isinstance(spec, Layers):
-        return "; ".join(_layer(layer) for layer in spec.layers)
-    if not isinstance(spec, MatMul) or (spec.alpha.is_one and spec.beta.is_zero and not spec.swapped):
-        return ""
-    a, b, c = (f"{tensor.name}ᵀ" if spec.swapped else tensor.name for tensor in (spec.A, spec.B, spec.C))
-    scaled = "" if spec.alpha.is_one else f"{coefficient(spec.alpha)} * "
-    old = "" if spec.beta.is_zero else f" + {c}" if spec.beta.is_one else f" + {coefficient(spec.beta)} * {c}"
-    return f"{c} = {scaled}{a} @ {b}{old}"
-
-
-def _sum(one: Sum) -> str:
-    return f"{one.name} = {' + '.join(f'{a.name} @ {b.name}' for a, b in one.products)}"
-
-
-def _output(out: Tensor, value: Value) -> str:
-    return f"{out.name} = {infix(value.tree, value.tensors)}"
-
-
-def _layer(layer: Layer) -> str:
-    times = f", {layer.count} times" if layer.count > 1 else ""
-    return f"acc = A @ {layer.weights.name}, A = {infix(layer.value.tree, layer.value.tensors)}{times}"

@@ -93,7 +93,7 @@ def test_what_a_sum_is_divided_by_leaves_it() -> None:
     program = fi.program(q="i d", k="j d", v="j e")(attention)(*shapes).computed
     spelled, law = online(program, "j")
     lines = [str(step) for step in spelled.steps]
-    assert "o_sum[i, e] = add over j of f32(part[i, j]) * v[j, e]" in lines
+    assert "o_sum[i, e] = add over j of f16(part[i, j]) * v[j, e]" in lines
     assert "o[i, e] = o_sum[i, e] * inverse[i]" in lines
     assert dict(law.corrected) == {"total": (("top", 0),), "o": (("top", 0),)}
     assert all(not isinstance(f.tree, Arg) for f in law.factors["top"])

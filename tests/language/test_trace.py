@@ -158,7 +158,7 @@ def test_a_fold_writes_the_output_itself_where_the_types_agree() -> None:
     assert str(of_x(lambda x: fi.sum(x, "n"), out="f32")).splitlines()[1:] == ["  y[m] = add over n of x[m, n]"]
     assert str(of_x(lambda x: fi.sum(x, "n"))).splitlines()[1:] == [
         "  sum[m] = add over n of x[m, n]",
-        "  y[m]   = sum[m]",
+        "  y[m]   = f16(sum[m])",
     ]
 
 

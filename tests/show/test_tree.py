@@ -36,8 +36,10 @@ def test_an_unfinished_schedule_says_what_is_left(unfinished: Any, golden: Golde
 
 def test_symbolic_sizes_print_as_formulas(matmul: Any) -> None:
     spec = matmul(symbol("M"), symbol("N"), 64, "f16")
-    assert text(spec).splitlines()[:2] == [
+    assert text(spec).splitlines()[:4] == [
         "MatMul(M, N, 64)(GL, GL, GL)(Kernel)",
+        "├── acc[m, n] = add over k of A[m, k] * B[k, n]",
+        "├── C[m, n]   = f16(acc[m, n])",
         "├── A: M x 64 f16 RowMajor in GL, M * 128 B",
     ]
 
