@@ -11,7 +11,6 @@ from fireiron.base.link import here
 from fireiron.front.chain import Chain
 from fireiron.front.digest import digest
 from fireiron.front.naming import kernel_name
-from fireiron.language.specs import products_of
 
 if TYPE_CHECKING:
     from fireiron.algebra.arch import Arch
@@ -250,10 +249,11 @@ class Verbs(Chain):
     def flops(self, **sizes: float) -> float:
         """Count the floating-point (or integer) operations of products, 0 for other specs."""
         from fireiron.algebra.expr import as_expr, evaluate
+        from fireiron.language.as_steps import products_of
 
         known = {name: int(size) for name, size in sizes.items() if float(size).is_integer()}
         total = 0.0
-        for extents in products_of(self.program.spec):
+        for extents in products_of(self.steps):
             part = 2.0
             for size in extents:
                 try:

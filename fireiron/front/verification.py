@@ -19,8 +19,6 @@ from fireiron.front.reference import mathematical, references
 from fireiron.front.simulation import random_arrays, scaled
 from fireiron.front.verbs import Verbs
 from fireiron.jit.interface import Interface, NumberParameter
-from fireiron.language.decompositions import Epilog
-from fireiron.language.specs import written_by
 from fireiron.language.tensor import Tensor
 
 Kind = Literal["exact", "random"]
@@ -207,8 +205,7 @@ def verify(
 
 def outputs(schedule: Verbs) -> tuple[Tensor, ...]:
     """List what a schedule writes: the spec's own outputs, then what its epilog stores beside them."""
-    beside = [o.tensor for link in schedule.links if isinstance(link, Epilog) for o in link.outputs]
-    return tuple(dict.fromkeys((*written_by(schedule.program.spec), *beside)))
+    return schedule.steps.outputs
 
 
 def _default(parameter: NumberParameter, kind: Kind) -> float | int:

@@ -434,3 +434,20 @@ def _read_through(spec: Program, step: Step, links: Links) -> Step:
     places = zip(step.reads, named_reads(spec, step), strict=True)
     trees = [_cast(_converted(Arg(i, ref.dtype), links, role), ref.dtype) for i, (ref, role) in enumerate(places)]
     return attrs.evolve(step, body=substituted(step.body, trees))
+
+
+def products_of(program: Program) -> tuple[tuple[Index, ...], ...]:
+    """List the extents of each product that a program computes, trips of loops around it too.
+
+    Example:
+        >>> from fireiron.language.tensor import Matrix
+        >>> products_of(steps_of(MatMul(Matrix(64, 32, name="A"), Matrix(32, 16, name="B"), Matrix(64, 16, name="C"))))
+        ((64, 16, 32),)
+    """
+    found: list[tuple[Index, ...]] = []
+    for step in program.steps:
+        if step.is_product:
+            around = (loop.dim for loop in program.loops if step.name in loop.steps)
+            dims = (*around, *step.dims)
+            found.append(tuple(simplest(d.extent) for d in dims if d.extent is not None))
+    return tuple(found)

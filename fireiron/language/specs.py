@@ -8,7 +8,7 @@ import attrs
 
 from fireiron.algebra.arch import arch as known_arch
 from fireiron.algebra.dtypes import DType, b1, default_accumulator, i32
-from fireiron.algebra.expr import Index, simplest
+from fireiron.algebra.expr import Index
 from fireiron.algebra.scalar import Scalar, exactly
 from fireiron.base.contract import checked_fields
 from fireiron.base.errors import SpecError
@@ -263,26 +263,6 @@ def written_by(spec: Spec) -> tuple[Tensor, ...]:
             return (out,)
         case Program(outputs=outputs):
             return outputs
-
-
-def products_of(spec: Spec) -> tuple[tuple[Index, ...], ...]:
-    """List the extents of each product that a spec computes: batch, M, N, K."""
-    match spec:
-        case MatMul():
-            shared = spec.groups is not None  # groups share the rows
-            return (tuple(size for dim, size in spec.sizes if not (shared and dim == BATCH)),)
-        case Products():
-            return tuple((*spec.outs[0].shape, a.shape[-1]) for a, _, _ in spec.pairs)
-        case Layers(x, layers):
-            return tuple((x.shape[0], layer.width, layer.depth) for layer in layers for _ in range(layer.count))
-        case Program():
-            return tuple(
-                tuple(simplest(d.extent) for d in step.dims if d.extent is not None)
-                for step in spec.steps
-                if step.is_product
-            )
-        case Move() | Init() | Pointwise():
-            return ()
 
 
 def dims_of(spec: Spec, role: str) -> tuple[str, ...]:

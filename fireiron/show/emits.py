@@ -69,6 +69,8 @@ def emits(step: Step, kernel: Kernel | None = None) -> str:
         case Done():
             if step.before.kind in ("Init", "Pointwise"):
                 return f"each {step.before.level} computes its elements one after another"
+            if step.before.kind == "Program":
+                return "threads compute the points that they hold, step by step"
             name = lowered.compute_name(kernel) if kernel else ""
             what = step.before.kind if "?" in step.before.short else step.before.short
             return f"{name or 'the instruction'} executes {what}, one {step.before.level} at a time"

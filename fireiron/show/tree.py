@@ -184,7 +184,7 @@ def closing(step: Step, kernel: Kernel | None, within: tuple[Nested, Step] | Non
     if not isinstance(step.link, Done) or not isinstance(step.link.atom, str | None) or kernel is None:
         return said
     names = lowered.move_atoms(kernel, *within) if within else (lowered.compute_name(kernel),)
-    named = " and ".join(name for name in names if name)
+    named = "" if step.before.kind == "Program" else " and ".join(name for name in names if name)
     return f"done by {named}" if named else said
 
 

@@ -56,6 +56,12 @@ def test_a_read_of_a_later_step() -> None:
     refused(program(FOLD, COPY, inputs=()), "step-order", "step sum reads x, which no step before it makes")
 
 
+def test_a_cycle() -> None:
+    back = attrs.evolve(FOLD, name="back", outs=(attrs.evolve(FOLD.outs[0], name="back"),), reads=COPY.outs)
+    round_ = attrs.evolve(COPY, reads=(attrs.evolve(COPY.reads[0], name="back"),))
+    refused(program(back, round_), "step-order", "step back reads y, which no step before it makes")
+
+
 def test_folds_and_their_dims() -> None:
     nothing = attrs.evolve(FOLD, over=())
     no_fold = attrs.evolve(FOLD, fold=None)
