@@ -15,7 +15,7 @@ from fireiron.algebra.scalar import Arg, Binary, Constant, Scalar, Select
 from fireiron.front.bounded import Bounded, exact
 from fireiron.front.comparison import compare
 from fireiron.front.reference import references
-from fireiron.front.steps import of_steps
+from fireiron.front.steps import Facts, of_steps
 from fireiron.language.steps import Fold, Program
 from fireiron.language.trace import fold
 
@@ -241,3 +241,21 @@ def test_dims_that_the_call_gives(way: Callable[[Any], Any], rows: int, columns:
     arrays = schedule.simulate(M=rows, N=columns).arrays
     found = compare("y", arrays["y"], references(schedule, arrays, {})["y"], schedule.computed.outputs[0].dtype)
     assert found.passed, str(found)
+
+
+def test_bounds_are_statistical_only_where_numbers_are_drawn_apart() -> None:
+    """Products of drawn numbers cancel; squares do not, and neither do numbers of one sign."""
+    a, b = Matrix(5, 4096, name="a"), Matrix(4096, 5, name="b")
+    product = fi.program(a="m k", b="k n")(lambda a, b: fi.einsum("mk,kn->mn", a, b))(a, b).computed
+    gram = fi.program(a="m k")(lambda a: fi.einsum("ik,jk->ij", a, a))(a).computed
+    positive = fi.program(a="m k", b="k n")(lambda a, b: fi.einsum("mk,kn->mn", abs(a), abs(b)))(a, b).computed
+    x, y = random(5, 4096), random(4097, 5)[1:]
+
+    def bound(program: Program, drawn: bool) -> np.ndarray[Any, Any]:
+        arrays = {"a": x, "b": y}
+        found = of_steps(program, lambda t: exact(arrays[t.name]), {}, Facts(drawn=drawn))
+        return found[program.outputs[0].name].error
+
+    assert (bound(product, drawn=True) < 0.5 * bound(product, drawn=False)).all()
+    for program in (gram, positive):
+        np.testing.assert_array_equal(bound(program, drawn=True), bound(program, drawn=False))
