@@ -250,6 +250,10 @@ def layers(
         >>> w, b = Matrix(64, 64, "f16", name="W", batch=20), Matrix(1, 64, name="b", batch=20)
         >>> print(layers(y, x, (w, lambda acc: relu(acc + b))))
         Layers(256, 64)(GL, GL)(Kernel)
+          for l0 of 20, h = X at first:
+            acc[m, d1] = add over d0 of h[m, d0] * W[l0, d0, d1]
+            h[m, d1]   = f16(max(acc[m, d1] + b[l0, 0, d1], 0))
+          Y[m, d1]   = h[m, d1]
     """
     try:
         kind = None if acc is None else find_dtype(acc)

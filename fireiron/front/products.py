@@ -208,6 +208,10 @@ def products(
         >>> w, u = Matrix(96, 128, name="w"), Matrix(32, 128, name="u")
         >>> print(products(y, [(x, w), (h, u)]))
         MatMul(64, 128, 96|32)(5 GL)(Kernel)
+          acc_0[m, n] = add over k0 of x[m, k0] * w[k0, n]
+          acc_1[m, n] = add over k1 of h[m, k1] * u[k1, n]
+          acc[m, n]   = acc_0[m, n] + acc_1[m, n]
+          y[m, n]     = acc[m, n]
     """
     try:
         outs = out if isinstance(out, tuple) else (out,)

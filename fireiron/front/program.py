@@ -249,7 +249,7 @@ class TiledProgram(TileRefinements, ProgramChain):
             >>> rows = softmax(Matrix(4096, 4096, "f16")).tile(m=1).to(Block).persistent().pipeline(2)
             >>> rows = rows.split("n", ways=8).parallel(Warp).load("x", SH, cp_async()).load("x", RF, vector())
             >>> print(rows.epilog(memory=RF).done().lowered().shared_nbytes)
-            18432
+            16576
         """
         self._check(rules.pipeline, stages, 0, 2)
         (*_, link) = self.links
@@ -360,6 +360,11 @@ class Function:
             >>> from fireiron.schedules.rows import softmax
             >>> print(softmax.on(x="b h n")(tensor(2, 8, 512, dtype="f16")))
             Program(2, 8, 512)(GL, GL)(Kernel)
+              top[b, h]     = max over n of x[b, h, n]
+              part[b, h, n] = exp(x[b, h, n] - top[b, h])
+              total[b, h]   = add over n of part[b, h, n]
+              inverse[b, h] = 1 / total[b, h]
+              y[b, h, n]    = f16(part[b, h, n] * inverse[b, h])
         """
         return program(**{**self.dims, **dims})(self.function)
 

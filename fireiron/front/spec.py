@@ -65,6 +65,7 @@ def MatMul(
     Example:
         >>> print(MatMul(Matrix(128, 64), Matrix(64, 256), Matrix(128, 256)))
         MatMul(128, 256, 64)(GL, GL, GL)(Kernel)
+          C[m, n] = add over k of A[m, k] * B[k, n]
     """
     kind = None if acc is None else find_dtype(acc)
     summed = product if product is not None else "xor" if A.dtype == b1 else "mul"
@@ -161,6 +162,7 @@ def Move(src: Tensor, dst: Tensor, *, arch: str | None = None) -> MoveChain:
     Example:
         >>> print(Move(Matrix(64, 32), Matrix(64, 32)))
         Move(64, 32)(GL, GL)(Kernel)
+          Y[m, n] = X[m, n]
     """
     try:
         spec = specs.Move(_named(src, "X"), _named(dst, "Y"))
@@ -177,6 +179,7 @@ def Init(dst: Tensor, value: float = 0.0, *, arch: str | None = None) -> Element
     Example:
         >>> print(Init(Matrix(64, 32), 1.0))
         Init(64, 32)(GL)(Kernel)
+          Y[m, n] = f32(1)
     """
     spec = specs.Init(_named(dst, "Y"), value)
     return ElementwiseChain(task_of(spec, arch), (), start(spec))
@@ -197,6 +200,7 @@ def Pointwise(op: Callable[..., Value], *tensors: Tensor, arch: str | None = Non
         >>> x, bias, y = Matrix(64, 32, name="x"), Matrix(1, 32, name="bias"), Matrix(64, 32, name="y")
         >>> print(Pointwise(lambda x, bias: x * 2 + bias, x, bias, y))
         Pointwise(64, 32)(GL)(Kernel)
+          y[m, n] = x[m, n] * 2 + bias[0, n]
     """
     *ins, out = [_named(t, f"X{i}" if i < len(tensors) - 1 else "Y") for i, t in enumerate(tensors)]
     try:

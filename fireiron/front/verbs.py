@@ -274,8 +274,9 @@ class Verbs(Chain):
         Example:
             >>> import fireiron as fi
             >>> from fireiron.schedules import simt
-            >>> print(simt.listing2(fi.matmul(64, 64, 16)).explain(passes=True).passes[3].lines[0])
-            + barrier of the Block: a_sh is read before it is overwritten   in MatMul(64, 64, 16)(GL, GL, GL)(Block)
+            >>> passes = simt.listing2(fi.matmul(64, 64, 16)).explain(passes=True).passes
+            >>> next(p.lines[1].text for p in passes if p.name == "barriers")
+            'barrier of the Block: a_sh is read before it is overwritten'
         """
         from fireiron.show.explain import explain
 
