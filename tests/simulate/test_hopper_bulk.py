@@ -229,7 +229,7 @@ def test_stores_of_what_nobody_wrote(k: Names, bulk: Any) -> None:
     simulate(storing(k, bulk), c)
     assert (c["C"] == 3).all()
     refused(
-        storing(type(k)(), bulk, fill=63), c, "uninitialised-read", "thread 0 of block 0 reads s[63]", "nobody wrote"
+        storing(type(k)(), bulk, fill=63), c, "uninitialised-read", "thread 0 of block 0 reads s[63]", "no thread wrote"
     )
     refused(storing(type(k)(), bulk, role="input"), c, "write-to-input", "writes C, which is an input")
 
@@ -310,7 +310,7 @@ def test_a_load_of_what_the_kernel_wrote(k: Names, bulk: Any, drop: str) -> None
     arrays = {"C": np.zeros(64, np.float32), "D": np.zeros(64, np.float32)}
     if drop:
         code = {"fence": "missing-proxy-fence", "sync": "race", "fill": "uninitialised-read"}[drop]
-        text = {"fence": "read of C[0]", "sync": "reads C[1], which thread 1", "fill": "reads C[0], which nobody"}[drop]
+        text = {"fence": "read of C[0]", "sync": "reads C[1], which thread 1", "fill": "reads C[0], which no thread"}[drop]
         refused(made, arrays, code, text)
     else:
         simulate(made, arrays)
