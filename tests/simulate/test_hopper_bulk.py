@@ -310,7 +310,7 @@ def test_a_load_of_what_the_kernel_wrote(k: Names, bulk: Any, drop: str) -> None
     arrays = {"C": np.zeros(64, np.float32), "D": np.zeros(64, np.float32)}
     if drop:
         code = {"fence": "missing-proxy-fence", "sync": "race", "fill": "uninitialised-read"}[drop]
-        text = {"fence": "read of C[0]", "sync": "reads C[1], which thread 1", "fill": "reads C[0], which no thread"}[drop]
+        text = {"fence": "read of C[0]", "sync": "reads C[1], which thread 1", "fill": "C[0], which no thread"}[drop]
         refused(made, arrays, code, text)
     else:
         simulate(made, arrays)
