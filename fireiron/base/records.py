@@ -43,3 +43,27 @@ def _fields(kind: type[Any]) -> frozenset[str]:
     if acts or keeps or hasattr(kind, "__attrs_post_init__") or not kind.__dictoffset__:
         return frozenset()
     return frozenset(field.name for field in fields)
+
+
+class Itself:
+    """Stand for one object as a key: equal to what stands for the same object, and to nothing that is only alike.
+
+    For notes about the statements of a body while it is walked: hashing all that a statement holds would take longer
+    than what is noted.
+
+    Example:
+        >>> one, other = [1], [1]
+        >>> Itself(one) == Itself(one), Itself(one) == Itself(other)
+        (True, False)
+    """
+
+    __slots__ = ("it",)
+
+    def __init__(self, it: object) -> None:
+        self.it = it
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Itself) and self.it is other.it
+
+    def __hash__(self) -> int:
+        return object.__hash__(self.it)

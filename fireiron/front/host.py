@@ -88,9 +88,9 @@ class HostKernel:
 
 def without_gpu() -> bool:
     """Say whether NumPy arrays are simulated, since no GPU can run them."""
-    from fireiron.jit.driver import probe
+    from fireiron.jit import kernel
 
-    return bool(probe().problem)
+    return bool(kernel.probe().problem)
 
 
 def simulated(

@@ -99,6 +99,9 @@ def product(a: Bounded, b: Bounded, how: Summing) -> Bounded:
     error = _drawn_error(a, b, how) if how.drawn else _worst_error(a, b, how)
     if how.drawn and a.value.shape[-1] <= FEW:
         error = np.minimum(error, _worst_error(a, b, how))
+    # A sum of nothing but exact zeros is 0 in every order.
+    rows, columns = (~(x.value.any(axis) | x.error.any(axis)) for x, axis in ((a, -1), (b, -2)))
+    error = np.where(rows[..., :, None] | columns[..., None, :], 0.0, error)
     return Bounded(value, error if held is None else np.where(held, 0.0, error))
 
 

@@ -259,10 +259,13 @@ class _Product:
         return tuple(t for t in tensors_of(self.spec) if t not in written_by(self.spec))
 
     def _kind(self, epilog: Epilog | None, left: Ref) -> DType:
-        """Give the type in which products are summed: the epilog's; C's in a closed chain that has none."""
+        """Give the type in which products are summed: the epilog's; C's in a closed chain that has none.
+
+        Sums that are stored as integers are converted at the end.
+        """
         if epilog is not None:
             return epilog.dtype
-        if any(isinstance(link, Done) for link in self.links):
+        if any(isinstance(link, Done) for link in self.links) and self.spec.C.dtype.kind != "int":
             return self.spec.C.dtype
         return self.spec.acc or default_accumulator(left.dtype)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,7 @@ SAID: dict[str, Callable[[Any, str], bool]] = {
     "estimate": lambda s, _: s.estimate("sm_80").time_us > 0,
     "simulate": lambda s, name: near(s.simulate(*arrays(name)[0]).out, arrays(name)[1]),
     "compile": lambda s, _: s.compile("sm_80").resources.registers > 0,
+    "export": lambda s, _: s.name in s.export(tempfile.mkdtemp(), ("sm_80",)).name,
     "flops": lambda s, name: s.flops() == (2 * 16 * 32 * 24 if name == "product" else 0),
     "explain": lambda s, _: "step by step" in str(s.explain("sm_80").rows[-1].sentences),
     "diff": lambda s, name: bool(s.diff(SCHEDULES[name](4))) and not s.diff(SCHEDULES[name]()),

@@ -20,6 +20,7 @@ if ROOT not in sys.path:
     sys.path.insert(0, ROOT)
 
 from fireiron.base.errors import FireironError  # noqa: E402
+from fireiron.front.reference import references  # noqa: E402
 from fireiron.jit.interface import Interface  # noqa: E402
 from fireiron.jit.maps import recipes  # noqa: E402
 from tests.fuzz.draw import drawn  # noqa: E402
@@ -83,7 +84,11 @@ def differs(source: str) -> str:
     inputs = [arrays[p.name] for p in interface.inputs]
     schedule.compile()(*inputs, out=outs if len(outs) > 1 else outs[0], **numbers)
     exact, wrong = results(schedule, arrays, before, numbers)
-    return ": ".join(wrong) if wrong else "" if exact else "not bit by bit what the simulator gives"
+    if wrong:
+        return ": ".join(wrong)
+    # Bits are proved where the reference has no bound; rsqrt of two devices may differ in the last one.
+    bounds = (x.error for x in references(schedule, {**arrays, **before}, numbers).values())
+    return "" if exact or any(error.any() for error in bounds) else "not bit by bit what the simulator gives"
 
 
 def main() -> int:

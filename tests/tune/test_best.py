@@ -246,21 +246,22 @@ def test_a_call_computes_where_the_compiler_spills(monkeypatch: pytest.MonkeyPat
     class Spilling:
         code = ""
 
-        def compile(self, arch: str | None, *, allow_spills: bool = False) -> object:
+        def compile(self, *, allow_spills: bool = False) -> object:
             asked.append(allow_spills)
             if not allow_spills:
                 raise CompileError(self.code, "a thread spills 8 B")
             return simt.sgemm(matmul(64, 64, 16)).compile("sm_80")
 
     made = Spilling()
-    monkeypatch.setattr(module, "best", lambda spec, arch: made)
+    monkeypatch.setattr(module, "best", lambda spec: made)
+    monkeypatch.setattr("fireiron.front.host.without_gpu", lambda: False)
     for made.code in ("spills", "stack", "wgmma-serialised"):
         with pytest.warns(UserWarning, match=rf"slower than it could be: CompileError\[{made.code}\]"):
-            assert module.compiled(matmul(64, 64, 16), "sm_80").resources.spill_stores == 0
+            assert module.compiled(matmul(64, 64, 16)).resources.spill_stores == 0
     assert asked == [False, True] * 3
     made.code = "nvrtc"  # nothing that computes
     with pytest.raises(CompileError):
-        module.compiled(matmul(64, 64, 16), "sm_80")
+        module.compiled(matmul(64, 64, 16))
 
 
 def digest_of(schedule: Any) -> str:

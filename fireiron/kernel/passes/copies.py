@@ -14,6 +14,7 @@ import attrs
 
 from fireiron.algebra.expr import Expr, Var, as_int, free, substitute
 from fireiron.atoms.flights import flying
+from fireiron.base.records import Itself
 from fireiron.kernel.analysis.sampling import reads_and_writes
 from fireiron.kernel.ir.statements import (
     Call,
@@ -83,7 +84,7 @@ class _Pass:
     ring: set[str] = attrs.field(factory=set[str])
     open: set[str] = attrs.field(factory=set[str])
     loose: set[str] = attrs.field(factory=set[str])
-    known: dict[int, tuple[Accesses, bool]] = attrs.field(factory=dict[int, "tuple[Accesses, bool]"])
+    known: dict[Itself, tuple[Accesses, bool]] = attrs.field(factory=dict[Itself, "tuple[Accesses, bool]"])
 
     def run(self, body: Body) -> Body:
         """Walk a body whose statements follow each other."""
@@ -199,8 +200,8 @@ class _Pass:
         return self.facts(s)[1]
 
     def facts(self, s: Statement) -> tuple[Accesses, bool]:
-        """Say what a statement of the body accesses; the body keeps it alive, so that its identity stands for it."""
-        found = self.known.get(id(s))
+        """Say what a statement of the body accesses."""
+        found = self.known.get(Itself(s))
         if found is None:
             found = _NOTHING
             if isinstance(s, For | If | Region):
@@ -211,7 +212,7 @@ class _Pass:
                 views = tuple((v, way) for v, way in reads_and_writes(s) if v.buffer.name in self.copied)
                 views = tuple((v, way) for v, way in views if v.buffer.memory == SH)
                 found = (views, _flies(s)) if views else _NOTHING
-            self.known[id(s)] = found
+            self.known[Itself(s)] = found
         return found
 
     def starts(self, s: Statement) -> bool:

@@ -16,6 +16,7 @@ import attrs
 from fireiron.algebra.expr import Expr, Var, as_int, evaluate, free
 from fireiron.atoms.flights import flying
 from fireiron.base.errors import DecompositionError
+from fireiron.base.records import Itself
 from fireiron.kernel.analysis.sampling import reads_and_writes
 from fireiron.kernel.ir.statements import (
     THREAD,
@@ -131,15 +132,15 @@ class _Pass:
     touched: set[str] = attrs.field(factory=set[str])
     fenced: bool = False
     varying: set[str] = attrs.field(factory=lambda: {THREAD})
-    known: dict[int, _Facts] = attrs.field(factory=dict[int, _Facts])
-    runs: dict[int, bool] = attrs.field(factory=dict[int, bool])
+    known: dict[Itself, _Facts] = attrs.field(factory=dict[Itself, _Facts])
+    runs: dict[Itself, bool] = attrs.field(factory=dict[Itself, bool])
     lags: dict[tuple[Cursor, Expr], int | None] = attrs.field(factory=dict[tuple[Cursor, Expr], "int | None"])
 
     def facts(self, s: Statement) -> _Facts:
-        """Say what a statement of the body does; the body keeps it alive, so that its identity stands for it."""
-        found = self.known.get(id(s))
+        """Say what a statement of the body does."""
+        found = self.known.get(Itself(s))
         if found is None:
-            found = self.known[id(s)] = self.found(s)
+            found = self.known[Itself(s)] = self.found(s)
         return found
 
     def found(self, s: Statement) -> _Facts:
@@ -166,9 +167,9 @@ class _Pass:
 
     def is_run(self, s: Statement) -> bool:
         """Say whether products are started in a statement, and nothing in it waits, or has to wait for them."""
-        found = self.runs.get(id(s))
+        found = self.runs.get(Itself(s))
         if found is None:
-            found = self.runs[id(s)] = self.closed(s)
+            found = self.runs[Itself(s)] = self.closed(s)
         return found
 
     def closed(self, s: Statement) -> bool:
