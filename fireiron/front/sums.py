@@ -100,9 +100,14 @@ def product(a: Bounded, b: Bounded, how: Summing) -> Bounded:
     if how.drawn and a.value.shape[-1] <= FEW:
         error = np.minimum(error, _worst_error(a, b, how))
     # A sum of nothing but exact zeros is 0 in every order.
-    rows, columns = (~(x.value.any(axis) | x.error.any(axis)) for x, axis in ((a, -1), (b, -2)))
-    error = np.where(rows[..., :, None] | columns[..., None, :], 0.0, error)
+    empty = _zeros(a, -1)[..., :, None] | _zeros(b, -2)[..., None, :]
+    error = np.where(empty, 0.0, error)
     return Bounded(value, error if held is None else np.where(held, 0.0, error))
+
+
+def _zeros(x: Bounded, axis: int) -> Array:
+    """Say which lines along an axis hold nothing but exact zeros."""
+    return np.asarray((x.value == 0) & (x.error == 0)).all(axis)
 
 
 def _held(a: Bounded, b: Bounded, value: Array, how: Summing) -> Array | None:
