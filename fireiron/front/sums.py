@@ -107,7 +107,7 @@ def product(a: Bounded, b: Bounded, how: Summing) -> Bounded:
 
 def _zeros(x: Bounded, axis: int) -> Array:
     """Say which lines along an axis hold nothing but exact zeros."""
-    return np.asarray((x.value == 0) & (x.error == 0)).all(axis)
+    return np.asarray(((x.value == 0) & (x.error == 0)).all(axis))
 
 
 def _held(a: Bounded, b: Bounded, value: Array, how: Summing) -> Array | None:
