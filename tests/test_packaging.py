@@ -41,9 +41,9 @@ def checkout(tmp_path: Path) -> Path:
     root = tmp_path / "clone"
     for name in ("fireiron", "schedules", "bench", "tests/errors"):
         shutil.copytree(ROOT / name, root / name, symlinks=True, ignore=IGNORED)
-    for name in ("setup.cfg", "setup.py", "pyproject.toml", "LICENSE", "README.md"):
-        if (ROOT / name).exists():
-            shutil.copy(ROOT / name, root / name)
+    for name in ("setup.cfg", ".ci/backend.py", "pyproject.toml", "LICENSE", "README.md"):
+        (root / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, root / name)
     return root
 
 
