@@ -119,7 +119,17 @@ def test_the_wheel_holds_the_presets_as_files(checkout: Path, tmp_path: Path) ->
 
 
 def test_an_editable_install_is_a_path_that_editors_follow(checkout: Path, tmp_path: Path) -> None:
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-deps"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "install",
+        "-q",
+        "--no-deps",
+        "--ignore-installed",
+    ]
+    # Without --ignore-installed, pip removes the package from the environment that runs this test.
     subprocess.run([*pip, "--prefix", str(tmp_path / "env"), "-e", str(checkout)], check=True)
     (path,) = (tmp_path / "env").rglob("*.pth")
     assert path.read_text().splitlines() == [str(checkout)]  # an import hook would be a line of Python
