@@ -7,19 +7,16 @@ chunks of queries.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-
-import attrs
 
 from fireiron import tensor
 from fireiron.base.errors import FireironError
 from fireiron.schedules import attention
 
 from .arrays import torch_module
-from .measure import here, why_not_timed
-from .results import write
+from .lines import compared, report
+from .measure import why_not_timed
 
 ROUNDS, BUDGET_S = 21, 4.0
 SHAPES = (
@@ -54,19 +51,17 @@ def run(words: Sequence[str], command: str = "") -> int:
     if any(len(shape) != 4 for shape in shapes):
         parser.error("a shape is BxHxSxD: batch, heads, sequence, depth")
     plan = {key: int(value) for key, value in (word.split("=") for word in options.plan)}
-    why, machine, wrong = why_not_timed(), here(), False
-    for shape in shapes:
+    why = why_not_timed()
+
+    def line(shape: Sequence[int]) -> dict[str, Any]:
         chosen = schedule(shape, options.dtype, options.causal, options.preset, plan)
-        line = _planned(shape, chosen, options.arch) if why else _timed(shape, chosen, options.dtype, options.causal)
-        line |= {"causal": options.causal, "dtype": options.dtype, "preset": options.preset, "plan": plan}
-        wrong |= bool(line.get("problem"))
-        print(_words(line), flush=True)
-        if options.output:
-            when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            write(options.output, [{**line, "machine": attrs.asdict(machine), "command": command, "when": when}])
+        found = _planned(shape, chosen, options.arch) if why else _timed(shape, chosen, options.dtype, options.causal)
+        return found | {"causal": options.causal, "dtype": options.dtype, "preset": options.preset, "plan": plan}
+
+    right = report(map(line, shapes), options.output, command)
     if why:
         print(f"nothing was timed: {why}. Kernels were compiled.")
-    return int(wrong)
+    return int(not right)
 
 
 def schedule(shape: Sequence[int], dtype: str, causal: bool, preset: str, plan: Mapping[str, int]) -> Any:
@@ -87,8 +82,6 @@ def _planned(shape: Sequence[int], chosen: Any, arch: str) -> dict[str, Any]:
 def _timed(shape: Sequence[int], chosen: Any, dtype: str, causal: bool) -> dict[str, Any]:
     """Check against f64, then time ours and the peers."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    from .timer import TorchTimer
 
     torch = torch_module()
     batch, heads, length, depth = shape
@@ -125,18 +118,4 @@ def _timed(shape: Sequence[int], chosen: Any, dtype: str, causal: bool) -> dict[
             line[f"without {name}"] = str(error).splitlines()[0]
             continue
         launches[name] = launch
-    times = TorchTimer().burst(launches, ROUNDS, BUDGET_S)
-    line["times"] = {key: attrs.asdict(found) for key, found in times.items()}
-    ours = times["fireiron"].median_us
-    line["ratios"] = {key: found.median_us / ours for key, found in times.items() if key != "fireiron"}
-    return line
-
-
-def _words(line: Mapping[str, Any]) -> str:
-    if problem := line.get("problem"):
-        return f"{line['program']}: {problem}"
-    if "times" not in line:
-        return f"{line['program']}: {line['registers']} registers"
-    ours = line["times"]["fireiron"]["median_us"]
-    peers = ", ".join(f"{key} {found:.3f}" for key, found in line["ratios"].items())
-    return f"{line['program']}: {ours:.1f} us, {line['flops'] / ours * 1e-6:.1f} TFLOP/s; over {peers}"
+    return line | compared(launches, ROUNDS, BUDGET_S)

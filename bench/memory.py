@@ -7,7 +7,6 @@ L2.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,8 +15,8 @@ import attrs
 from fireiron.base.errors import FireironError
 
 from .arrays import torch_module
-from .measure import here, why_not_timed
-from .results import write
+from .lines import compared, report
+from .measure import why_not_timed
 
 ROUNDS, BUDGET_S = 21, 2.0
 MOST_CHECKED = 1 << 27  # elements of an input that are compared in f64
@@ -76,17 +75,12 @@ def run(words: Sequence[str], command: str, prog: str, about: str, names: Sequen
     if unknown := [name for name in options.names if name not in names]:
         parser.error(f"there is no program {unknown[0]}: use {', '.join(names)}")
     plan = {key: int(value) for key, value in (word.split("=") for word in options.plan)}
-    why, machine, wrong = why_not_timed(), here(), False
-    for work in make(options, options.names or names):
-        line = _planned(work, plan, options.arch) if why else _timed(work, plan, not options.no_compile)
-        wrong |= bool(line.get("problem"))
-        print(_words(line), flush=True)
-        if options.output:
-            when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            write(options.output, [{**line, "machine": attrs.asdict(machine), "command": command, "when": when}])
+    why, works = why_not_timed(), make(options, options.names or names)
+    lines = (_planned(w, plan, options.arch) if why else _timed(w, plan, not options.no_compile) for w in works)
+    right = report(lines, options.output, command)
     if why:
         print(f"nothing was timed: {why}. Kernels were compiled.")
-    return int(wrong)
+    return int(not right)
 
 
 def shapes_of(options: Any, usual: Sequence[tuple[int, ...]], drawn: Callable[[int, int], Any]) -> Any:
@@ -110,8 +104,6 @@ def _elements(shape: tuple[int, ...]) -> int:
 
 def _timed(work: Work, plan: Mapping[str, int], compiles: bool) -> dict[str, Any]:
     """Check against f64, then time ours, a copy and the peers."""
-    from .timer import TorchTimer
-
     torch = torch_module()
     kinds = {kind: getattr(torch, kind) for _, kind in (*work.inputs, work.out)}
     nbytes = sum(_elements(shape) * kinds[kind].itemsize for shape, kind in (*work.inputs, work.out))
@@ -149,18 +141,4 @@ def _timed(work: Work, plan: Mapping[str, int], compiles: bool) -> dict[str, Any
         compiled = torch.compile(eager, dynamic=False)
         compiled(*given)
         launches["torch.compile"] = lambda: compiled(*given)
-    times = TorchTimer().burst(launches, ROUNDS, BUDGET_S)
-    line["times"] = {key: attrs.asdict(found) for key, found in times.items()}
-    ours = times["fireiron"].median_us
-    line["ratios"] = {key: found.median_us / ours for key, found in times.items() if key != "fireiron"}
-    return line
-
-
-def _words(line: Mapping[str, Any]) -> str:
-    if problem := line.get("problem"):
-        return f"{line['program']}: {problem}"
-    if "times" not in line:
-        return f"{line['program']}: {line['registers']} registers"
-    ours = line["times"]["fireiron"]["median_us"]
-    peers = ", ".join(f"{key} {found:.3f}" for key, found in line["ratios"].items())
-    return f"{line['program']}: {ours:.1f} us, {line['nbytes'] / ours * 1e-3:.0f} GB/s; over {peers}"
+    return line | compared(launches, ROUNDS, BUDGET_S)

@@ -7,7 +7,6 @@ numbers, and on whole ones bit by bit where its functions are exact.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,8 +20,8 @@ from fireiron.schedules import fused, hopper
 
 from .arrays import Arrays, tensor, torch_module
 from .cases import Case
-from .measure import here, why_not_timed
-from .results import write
+from .lines import report
+from .measure import why_not_timed
 
 Tensors = Mapping[str, Any]
 Launch = Callable[[], object]
@@ -246,19 +245,13 @@ def run(words: Sequence[str], command: str = "") -> int:
     options = parser.parse_args(list(words))
     if unknown := [name for name in options.names if name not in names]:
         parser.error(f"there is no program {unknown[0]}: use {', '.join(names)}")
-    why, machine, wrong = why_not_timed(), here(), False
-    for program in PROGRAMS:
-        if options.names and program.kind not in options.names:
-            continue
-        line = _planned(program, options.arch or "sm_90a") if why else _timed(program)
-        wrong |= bool(line.get("problem"))
-        print(_words(line), flush=True)
-        if options.output:
-            when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            write(options.output, [{**line, "machine": attrs.asdict(machine), "command": command, "when": when}])
+    why = why_not_timed()
+    chosen = [program for program in PROGRAMS if not options.names or program.kind in options.names]
+    lines = (_planned(p, options.arch or "sm_90a") if why else _timed(p) for p in chosen)
+    right = report(lines, options.output, command, _words)
     if why:
         print(f"nothing was timed: {why}. Kernels were compiled and estimated; a modelled time is no measurement.")
-    return int(wrong)
+    return int(not right)
 
 
 def _planned(program: Program, arch: str) -> dict[str, Any]:

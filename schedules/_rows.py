@@ -154,7 +154,8 @@ def _stages(shared: int, warps: int, each: int, kept: int) -> int:
     """Count the rows of a block's ring: an SM's blocks together have as many bytes on their way as hide the latency.
 
     Where an SM has room for more than two blocks, a ring costs more than it gains (8192 columns on an H200: 0.91 of a
-    copy with a ring, 0.97 without): while one block folds, others load. There, one row is enough.
+    copy with a ring, 0.97 by `python -m bench rows --plan stages=1`): while one block folds, others load. There, one
+    row is enough.
 
     Args:
         shared: bytes of an SM.

@@ -1,0 +1,72 @@
+"""A work's line of results: times, ratios over them, the words that are printed, and the file that keeps it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from .measure import here
+from .results import write
+
+
+def compared(launches: Mapping[str, Callable[[], object]], rounds: int, budget_s: float) -> dict[str, Any]:
+    """Time launches, interleaved, each behind a flush of the L2.
+
+    Args:
+        launches: by name; ours is `fireiron`.
+        rounds: samples of each at most.
+        budget_s: seconds in all.
+
+    Returns:
+        The times, and the ratios of the others' medians over ours.
+    """
+    from .timer import TorchTimer
+
+    times = TorchTimer().burst(launches, rounds, budget_s)
+    ours = times["fireiron"].median_us
+    return {
+        "times": {key: attrs.asdict(found) for key, found in times.items()},
+        "ratios": {key: found.median_us / ours for key, found in times.items() if key != "fireiron"},
+    }
+
+
+def words(line: Mapping[str, Any]) -> str:
+    """Say a line's result, by its rate of operations or of bytes."""
+    if problem := line.get("problem"):
+        return f"{line['program']}: {problem}"
+    if "times" not in line:
+        return f"{line['program']}: {line['registers']} registers"
+    ours = line["times"]["fireiron"]["median_us"]
+    peers = ", ".join(f"{key} {found:.3f}" for key, found in line["ratios"].items())
+    if "flops" in line:
+        rate = f"{line['flops'] / ours * 1e-6:.1f} TFLOP/s"
+    else:
+        rate = f"{line['nbytes'] / ours * 1e-3:.0f} GB/s"
+    return f"{line['program']}: {ours:.1f} us, {rate}; over {peers}"
+
+
+def report(
+    lines: Iterable[dict[str, Any]], output: str | None, command: str, said: Callable[[Mapping[str, Any]], str] = words
+) -> bool:
+    """Print each line when it is there, and append it to a file.
+
+    Args:
+        lines: one for each work.
+        output: the file, if any.
+        command: what was run, kept beside the result.
+        said: gives a line's words.
+
+    Returns:
+        Whether no result was wrong.
+    """
+    machine, right = here(), True
+    for line in lines:
+        right &= not line.get("problem")
+        print(said(line), flush=True)
+        if output:
+            when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            write(output, [{**line, "machine": attrs.asdict(machine), "command": command, "when": when}])
+    return right
