@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fireiron.tune.lookup import Index
     from fireiron.tune.machine import Machine
     from fireiron.tune.record import Record
+    from fireiron.tune.space import Space
 
 MODEL_LOOKS = 64  # candidates that a first choice without records judges: as many on a busy machine as on an idle one
 SURE = 0.97  # of the modelled time: what saves less is no reason to leave a default, which was measured once
@@ -65,6 +66,48 @@ class Choice:
     def point(self) -> str:
         """Write the call as Python."""
         return str(self.candidate)
+
+
+@attrs.frozen(eq=False)
+class _Question:
+    """Hold a product for a target, and what was found out about candidates so far: nothing is asked twice.
+
+    Args:
+        spec: the product.
+        target: the architecture.
+        passed: texts of candidates that the installed compiler does not build well.
+        spaces: of presets that list candidates for it.
+        judged: candidates.
+        refused: why a preset takes no candidate.
+    """
+
+    spec: MatMulChain
+    target: str
+    passed: Set[str] = frozenset()
+    spaces: dict[Preset, Space] = attrs.field(factory=lambda: dict[Any, Any]())
+    judged: dict[Candidate, Judged] = attrs.field(factory=lambda: dict[Any, Any]())
+    refused: dict[Preset, str] = attrs.field(factory=lambda: dict[Any, str]())
+
+    def space(self, preset: Preset) -> Space | None:
+        """List a preset's candidates; None where it has none for this product."""
+        from fireiron.tune.space import space_of
+
+        if preset not in self.spaces and preset not in self.refused:
+            declared = space_of(preset.function)
+            assert declared is not None
+            try:
+                self.spaces[preset] = declared.of(self.spec)
+            except UsageError as error:
+                self.refused[preset] = error.message
+        return self.spaces.get(preset)
+
+    def judge(self, candidate: Candidate) -> Judged:
+        """Build, check and model a candidate."""
+        from fireiron.tune.candidates import judge
+
+        if candidate not in self.judged:
+            self.judged[candidate] = judge(candidate, self.spec, self.target)
+        return self.judged[candidate]
 
 
 _choices: dict[Any, Choice] = {}
@@ -207,33 +250,33 @@ def _up_to_date() -> None:
 
 def _chosen(spec: MatMulChain, arch: str | None) -> Choice:
     from fireiron.jit.passed import passed_over
-    from fireiron.tune.candidates import Candidate, judge
+    from fireiron.tune.candidates import Candidate
     from fireiron.tune.problem import described, meaning_of
 
     where = _machine()
     target = _target(spec, arch)
-    passed = passed_over(_asked(spec, target))
+    asked_of = _Question(spec, target, passed_over(_asked(spec, target)))
     meaning = meaning_of(spec)
     asked = dict.fromkeys((described(meaning), described(meaning.product)))  # its own records, and those without ops
     named = {preset.name: preset for preset in presets()}
     for number, wanted in enumerate(asked):
         for found in _index().find(wanted, where.device, target, where.software):
             preset = named.get(found.record.preset)
-            if preset is None or (found.distance > 0 and not _serves_near(preset, spec, target)):
+            if preset is None or (found.distance > 0 and not _serves_near(preset, asked_of)):
                 continue
             candidate = Candidate(preset, found.record.point)
-            if str(candidate) in passed:  # another compiler measured it
+            if str(candidate) in asked_of.passed:  # another compiler measured it
                 continue
-            if judge(candidate, spec, target).failure is None:  # what was legal there need not be here
+            if asked_of.judge(candidate).failure is None:  # what was legal there need not be here
                 why = f"{found.why}, of the product without its ops" if number else found.why
                 return Choice(preset.build(spec, found.record.point), candidate, why, found.record)
-    return _modelled(spec, target, passed)
+    return _modelled(asked_of)
 
 
-def _serves_near(preset: Preset, spec: MatMulChain, target: str) -> bool:
+def _serves_near(preset: Preset, asked: _Question) -> bool:
     """Say whether a record of another problem is a guide: a preset's own ranking, or a newer preset, knows more."""
-    newer = takewhile(lambda group: preset not in group, _by_architecture(target))
-    return not _ranks(preset) and all(_first_choice(spec, target, group, 0, {})[0] is None for group in newer)
+    newer = takewhile(lambda group: preset not in group, _by_architecture(asked.target))
+    return not _ranks(preset) and all(_first_choice(asked, group, 0)[0] is None for group in newer)
 
 
 def _ranks(preset: Preset) -> bool:
@@ -243,24 +286,22 @@ def _ranks(preset: Preset) -> bool:
     return declared is not None and declared.ranked
 
 
-def _modelled(spec: MatMulChain, target: str, passed: Set[str] = frozenset()) -> Choice:
+def _modelled(asked: _Question) -> Choice:
     """Choose without records: of the presets for the newest architecture that take the problem, the first choice."""
-    refused: dict[Preset, str] = {}
-    for group in _by_architecture(target):
-        found, judged = _first_choice(spec, target, group, MODEL_LOOKS, refused, passed)
+    for group in _by_architecture(asked.target):
+        found, judged = _first_choice(asked, group, MODEL_LOOKS)
         if found is not None:
             words = f"the best of {judged} by the cost model" if judged else "the preset's own first choice"
-            schedule = found.candidate.preset.build(spec, found.candidate.point)
+            schedule = found.candidate.preset.build(asked.spec, found.candidate.point)
             why = f"no record: {words}, not measured"
             return Choice(schedule, found.candidate, why, modelled_us=found.modelled_us)
-    raise _nothing_legal(spec, target, refused)
+    raise _nothing_legal(asked)
 
 
-def _nothing_legal(spec: MatMulChain, target: str, refused: Mapping[Preset, str]) -> CheckError:
-    listed = "; ".join(f"{preset.name}: {why}" for preset, why in refused.items())
-    return CheckError(
-        "nothing-legal", f"no preset takes {spec.residual} on {target}: {listed}", fix="write a schedule for it"
-    )
+def _nothing_legal(asked: _Question) -> CheckError:
+    listed = "; ".join(f"{preset.name}: {why}" for preset, why in asked.refused.items())
+    said = f"no preset takes {asked.spec.residual} on {asked.target}: {listed}"
+    return CheckError("nothing-legal", said, fix="write a schedule for it")
 
 
 def _by_architecture(target: str) -> list[list[Preset]]:
@@ -283,68 +324,49 @@ def suited(spec: MatMulChain, arch: str | None = None) -> tuple[Preset, ...]:
     Raises:
         CheckError: `nothing-legal` where no preset takes the problem.
     """
-    target = _target(spec, arch)
-    refused: dict[Preset, str] = {}
-    for group in _by_architecture(target):
-        if _first_choice(spec, target, group, 0, refused)[0] is not None:  # the first that is legal says enough
+    asked = _Question(spec, _target(spec, arch))
+    for group in _by_architecture(asked.target):
+        if _first_choice(asked, group, 0)[0] is not None:  # the first that is legal says enough
             return tuple(group)
-    raise _nothing_legal(spec, target, refused)
+    raise _nothing_legal(asked)
 
 
-def _first_choice(
-    spec: MatMulChain,
-    target: str,
-    group: Sequence[Preset],
-    looks: int,
-    refused: dict[Preset, str],
-    passed: Set[str] = frozenset(),
-) -> tuple[Judged | None, int]:
+def _first_choice(asked: _Question, group: Sequence[Preset], looks: int) -> tuple[Judged | None, int]:
     """Find the best of some presets: descend by the model, one keyword at a time, from the best of their defaults.
 
     A preset that ranks its points itself is taken at its word: its first legal point stands for it. Candidates are
     counted, and no clock is asked: the choice is the same however busy the machine is.
 
     Args:
-        spec: the product.
-        target: the architecture.
+        asked: the product.
         group: the presets.
         looks: how many candidates are judged at most, once one is legal.
-        refused: receives why a preset takes no candidate.
-        passed: texts of candidates that the installed compiler does not build well.
 
     Returns:
         The best, None where nothing is legal; and from how many points the model chose it, 0 where it is first in a
         preset's own ranking.
     """
-    from fireiron.base.errors import UsageError
-    from fireiron.tune.candidates import Candidate, judge
-    from fireiron.tune.space import Space, default_point, point, space_of
+    from fireiron.tune.candidates import Candidate
+    from fireiron.tune.space import default_point, point
 
-    judged: dict[Candidate, Judged] = {}
-    spaces: dict[Preset, Space] = {}
+    seen: dict[Candidate, Judged] = {}
+    spaces = {preset: space for preset in group if (space := asked.space(preset)) is not None}
 
     def look(preset: Preset, values: Mapping[str, Any]) -> bool:
         candidate = Candidate(preset, point(values))
-        if passed and str(candidate) in passed:
-            refused.setdefault(preset, f"{candidate} spills registers with the installed compiler")
+        if asked.passed and str(candidate) in asked.passed:
+            asked.refused.setdefault(preset, f"{candidate} spills registers with the installed compiler")
             return False
-        if candidate not in judged and (len(judged) < looks or not leader()):
-            judged[candidate] = found = judge(candidate, spec, target)
+        if candidate not in seen and (len(seen) < looks or not leader()):
+            seen[candidate] = found = asked.judge(candidate)
             if found.failure is not None:
-                refused.setdefault(preset, str(found.failure))
-        return candidate in judged and judged[candidate].failure is None
+                asked.refused.setdefault(preset, str(found.failure))
+        return candidate in seen and seen[candidate].failure is None
 
     def leader() -> Judged | None:
-        legal = [j for j in judged.values() if j.modelled_us is not None]
+        legal = [j for j in seen.values() if j.modelled_us is not None]
         return min(legal, key=lambda j: j.modelled_us or 0.0, default=None)
 
-    for preset in group:
-        declared = space_of(preset.function)
-        assert declared is not None
-        try:
-            spaces[preset] = declared.of(spec)
-        except UsageError as error:
-            refused[preset] = error.message
     for preset, space in spaces.items():
         if space.ranked:
             next((each for each in space.points(FEW_POINTS) if look(preset, each.keywords)), None)
@@ -363,7 +385,7 @@ def _first_choice(
             if found is not None and (found.modelled_us or 0.0) < SURE * (best.modelled_us or 0.0):
                 best = found
     own = best is not None and spaces[best.candidate.preset].ranked
-    return best, 0 if own else sum(j.failure is None for j in judged.values())
+    return best, 0 if own else sum(j.failure is None for j in seen.values())
 
 
 @cache

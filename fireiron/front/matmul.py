@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import attrs
@@ -252,12 +253,12 @@ class MatMulChain(Verbs, Chain):
         assert isinstance(spec, MatMul)
         return spec
 
-    @property
+    @cached_property
     def left(self) -> Tensor:
         """Describe A as the atoms meet it: of the element type that its prolog leaves."""
         return self._met("A")
 
-    @property
+    @cached_property
     def right(self) -> Tensor:
         """Describe B as the atoms meet it."""
         return self._met("B")

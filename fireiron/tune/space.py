@@ -10,6 +10,7 @@ import ast
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any, TypeAlias, TypeVar, cast
 
 import attrs
@@ -351,11 +352,26 @@ def _plain(name: str, value: Any) -> Plain:
 def _made(name: str, value: Any, kind: Any) -> Made:
     """Write down an object of attrs; fields that hold their default are left out."""
     fields: list[tuple[str, Plain]] = []
-    for field in attrs.fields(kind):
-        held = _plain(f"{name}.{field.name}", getattr(value, field.name))
-        usual: Any = field.default
-        # A default that is made anew each time is no plain data: what is held then is always written.
-        known = usual is None or isinstance(usual, int | float | str | tuple) or attrs.has(usual.__class__)
-        if not known or _plain(field.name, usual) != held:
-            fields.append((field.alias or field.name, held))
+    for field, written, usual in _fields(kind):
+        held = getattr(value, field)
+        if usual is not None and held is usual[0]:
+            continue
+        plain = _plain(f"{name}.{field}", held)
+        if usual is None or plain != usual[1]:
+            fields.append((written, plain))
     return Made(kind.__name__, tuple(fields))
+
+
+@cache
+def _fields(kind: Any) -> tuple[tuple[str, str, tuple[Any, Plain] | None], ...]:
+    """List the fields of a class of attrs: name, name as an argument, and the default as it is and as plain data.
+
+    A default that is made anew each time is no plain data: what is held then is always written.
+    """
+    found: list[tuple[str, str, tuple[Any, Plain] | None]] = []
+    for field in attrs.fields(kind):
+        usual: Any = field.default
+        known = usual is None or isinstance(usual, int | float | str | tuple) or attrs.has(usual.__class__)
+        default = (cast("Any", usual), _plain(field.name, usual)) if known else None
+        found.append((field.name, field.alias or field.name, default))
+    return tuple(found)
