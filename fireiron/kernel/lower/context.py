@@ -39,7 +39,7 @@ from fireiron.language.specs import Spec
 if TYPE_CHECKING:
     from fireiron.kernel.lower.ahead import Ahead
     from fireiron.kernel.lower.flow import Flow
-    from fireiron.kernel.lower.steps import Progress
+    from fireiron.kernel.lower.progress import Progress
 
 MAX_THREADS = 1024
 

@@ -30,8 +30,8 @@ from fireiron.kernel.ir.statements import (
 )
 from fireiron.kernel.lower.assemble import part, place_barriers
 from fireiron.kernel.lower.context import Context, State
+from fireiron.kernel.lower.program_start import start_program
 from fireiron.kernel.lower.roles import handshake
-from fireiron.kernel.lower.steps import start_program
 from fireiron.kernel.lower.storage import tensor_window
 from fireiron.kernel.lower.walk import lower_links
 from fireiron.kernel.lower.window import Axis, Storage, Window

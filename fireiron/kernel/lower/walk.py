@@ -38,12 +38,10 @@ from fireiron.kernel.lower.parallel import count_ways, lower_parallel
 from fireiron.kernel.lower.permutation import permuted
 from fireiron.kernel.lower.pipeline import lower_split
 from fireiron.kernel.lower.products import lower_products
-from fireiron.kernel.lower.steps import (
-    lower_program_parallel,
-    lower_program_split,
-    lower_results,
-    lower_steps,
-)
+from fireiron.kernel.lower.program_loops import lower_program_split
+from fireiron.kernel.lower.program_parallel import lower_program_parallel
+from fireiron.kernel.lower.program_start import lower_results
+from fireiron.kernel.lower.steps import lower_steps
 from fireiron.kernel.lower.stream import chunks_of, share_out, shared_split
 from fireiron.kernel.lower.window import Cut, cut
 from fireiron.language.decompositions import (

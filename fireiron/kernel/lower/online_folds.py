@@ -1,0 +1,89 @@
+"""Folds whose values others need while they move: a chunk is folded, and sums under the old value are corrected."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+import attrs
+
+from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, Select
+from fireiron.base.records import evolve
+from fireiron.kernel.ir.statements import Region
+from fireiron.kernel.lower.context import Body, Context, Recur, State, register_view
+from fireiron.kernel.lower.folds import Open, begin, close, finish, note_places, open_fold
+from fireiron.kernel.lower.pointwise import compute
+from fireiron.kernel.lower.progress import beside
+from fireiron.kernel.lower.step_points import accumulate, assign, over_points, views_at
+from fireiron.kernel.lower.step_values import lower_value
+from fireiron.language.steps import Ref, Step, identity_of
+
+
+def lower_lead(step: Step, opened: Open, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
+    """Lower a fold whose value others need while it moves: fold a chunk, and say by what the others are corrected."""
+    progress, link = state.progress, state.link
+    assert progress is not None and progress.law is not None and step.fold is not None
+    (out,), role = step.outs, opened.roles[0]
+    title = f"{step.name}: {step.fold.name} over {', '.join(d.name for d in step.over)}"
+    chunk = attrs.evolve(step, name=f"{step.name}_chunk", outs=(beside(out, "chunk"),))
+    part = open_fold(chunk, state, context, link)
+    inside = evolve(
+        state,
+        windows={**state.windows, **part.windows},
+        progress=evolve(progress, open={**progress.open, chunk.name: part}),
+    )
+    main = over_points(chunk, inside, context, lambda at: accumulate(chunk, part, at, context))
+    body: Body = (*begin(part, context), *main, *close(part, inside, context))
+    body += finish(part, inside, context)
+    note_places(opened, part.places, evolve(inside, guards=part.guards))
+    opened.whole = True
+    state = evolve(state, windows={**state.windows, **part.results})
+    before = beside(out, "before")
+    made, state = lower_value(Step(before.name, (before,), (out,), Arg(0, out.dtype)), state, context, recur)
+    body += (*made, *corrected(step, opened, state, context))
+    update = Step(step.name, (out,), (out, *chunk.outs), step.fold.combine[0])
+    body += over_points(update, state, context, lambda at: assign(update, role, at, context), state.windows[role])
+    (identity,) = identity_of(step.fold)
+    nothing = Binary("eq", Arg(0, out.dtype), identity)
+    for number, factor in enumerate(progress.law.factors[step.name]):
+        known = attrs.evolve(beside(out, f"factor{number or ''}"), dtype=factor.tree.dtype)
+        tree = Select(nothing, Constant(0.0, factor.tree.dtype), factor.tree)
+        made, state = lower_value(Step(known.name, (known,), (before, out), tree), state, context, recur)
+        body += made
+    if not isfinite(identity.value):  # inf - inf is no number: what was folded of no points, or of such alone, is 0
+        seen = beside(out, "finite")
+        tree = Select(nothing, Constant(0.0, out.dtype), Arg(0, out.dtype))
+        made, state = lower_value(Step(seen.name, (seen,), (out,), tree), state, context, recur)
+        body += made
+        state = evolve(state, windows={**state.windows, out.name: state.windows[seen.name]})
+    return (Region(title, body, state.path, link),), state
+
+
+def corrected(step: Step, opened: Open, state: State, context: Context) -> Body:
+    """Correct what a fold has summed by the factors of the folds whose values it needs."""
+    progress = state.progress
+    assert progress is not None
+    found = () if progress.law is None else progress.law.corrected.get(step.name, ())
+    if not found:
+        return ()
+    assert progress.law is not None
+    role = opened.roles[0]
+    adds = False
+    factors: list[Ref] = []
+    for lead, number in found:
+        (out,) = next(s for s in progress.program.steps if s.name == lead).outs
+        factor = progress.law.factors[lead][number]
+        adds = factor.adds
+        factors.append(attrs.evolve(beside(out, f"factor{number or ''}"), dtype=factor.tree.dtype))
+    kind = opened.fold.dtypes[0]
+    tree: Scalar = Arg(0, kind)
+    for i, factor in enumerate(factors, 1):
+        by = Arg(i, factor.dtype) if factor.dtype == kind else Cast(Arg(i, factor.dtype), kind)
+        tree = Binary("add" if adds else "mul", tree, by)
+    pseudo = Step(f"{step.name}_corrected", step.outs, tuple(factors), tree)
+
+    def of_point(at: State) -> Body:
+        held = register_view(context, at.windows[role], at, f"step {step.name}")
+        before, views = views_at(pseudo, at, context)
+        return (*before, *compute(held, tree, (held, *views), None, context, at.link))
+
+    return over_points(pseudo, state, context, of_point, state.windows[role])

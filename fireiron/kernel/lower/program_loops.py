@@ -1,0 +1,212 @@
+"""Loops of programs over chunks of a dim, a loop for each phase.
+
+A step that needs a finished fold of the dim opens another loop, and expressions that were not kept are computed again
+there. Where folds follow each other (`online`), one loop has them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fireiron.algebra.expr import Expr, Var, as_expr
+from fireiron.base.records import evolve
+from fireiron.kernel.analysis.ownership import RegisterLoop
+from fireiron.kernel.ir.statements import For
+from fireiron.kernel.lower.context import Body, Context, Recur, State, descend
+from fireiron.kernel.lower.flow import leading_loads
+from fireiron.kernel.lower.folds import begin, open_fold
+from fireiron.kernel.lower.move import Copy, lower_copy, open_load
+from fireiron.kernel.lower.pipeline import pipelined_loads, staged
+from fireiron.kernel.lower.progress import Progress, folds_dim, has_dim
+from fireiron.kernel.lower.reached import reached
+from fireiron.kernel.lower.roles import lower_specialised
+from fireiron.kernel.lower.step_results import closed
+from fireiron.kernel.lower.steps import lower_active
+from fireiron.kernel.lower.window import Cut, cut_chunk
+from fireiron.language.decompositions import Decomposition, Split
+from fireiron.language.online import online
+from fireiron.language.residual import apply
+from fireiron.language.steps import Step
+
+
+def lower_program_split(
+    link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur
+) -> Body:
+    """Lower the loops over chunks of one dim, a loop for each phase, with what comes between them."""
+    progress = state.progress
+    assert progress is not None
+    phase = phases(progress.active, link.dim)
+    if link.online:
+        progress = _as_one_loop(progress, link.dim)
+        state = evolve(state, progress=progress)
+        phase = _of_one_loop(progress.active, link.dim)
+    body: Body = ()
+    for number in range(max(phase.values(), default=0) + 1):
+        alone = tuple(s for s in progress.active if not has_dim(s, link.dim) and phase[s.name] == number)
+        alone = () if context.role == "load" else alone
+        made, state = lower_active(evolve(state, progress=evolve(progress, active=alone)), context, recur, keep=True)
+        state = evolve(state, progress=progress)
+        body += made
+        looped = _of_phase(progress, phase, number, link.dim)
+        if looped:
+            inner = evolve(state, progress=evolve(progress, active=looped))
+            made, state = _lower_loop(link, rest, inner, context, recur)
+            state = evolve(state, progress=progress)
+            body += made
+    return body
+
+
+def phases(active: Sequence[Step], dim: str) -> dict[str, int]:
+    """Number the steps by how many finished folds over a dim stand one behind another before them."""
+    found: dict[str, int] = {}
+    makers = {out.name: step for step in active for out in step.outs}
+    for step in active:
+        before = [makers[ref.name] for ref in step.reads if ref.name in makers]
+        found[step.name] = max((found[s.name] + folds_dim(s, dim) for s in before), default=0)
+    return found
+
+
+def _as_one_loop(progress: Progress, dim: str) -> Progress:
+    """Let all folds over a dim run in one loop, what leaves their sums behind it."""
+    program, law = online(progress.program, dim)
+    before = {s.name for s in progress.program.steps}
+    names = {s.name for s in progress.active}
+    made = {out.name for s in program.steps if s.name in names for out in s.outs}
+    active = tuple(
+        s for s in program.steps if s.name in names or (s.name not in before and s.reads[0].name in made)
+    )  # fmt: skip
+    return evolve(progress, program=program, active=active, law=law)
+
+
+def _of_one_loop(active: Sequence[Step], dim: str) -> dict[str, int]:
+    """Number the steps of a loop in which folds follow each other: 0 for what these need, 1 for all behind."""
+    makers = {out.name: step for step in active for out in step.outs}
+    strict = phases(active, dim)
+    needed: set[str] = set()
+
+    def need(step: Step) -> None:
+        if step.name in needed:
+            return
+        needed.add(step.name)
+        for ref in step.reads:
+            if ref.name in makers:
+                need(makers[ref.name])
+
+    for step in active:
+        if folds_dim(step, dim):
+            need(step)
+    return {
+        s.name: 0 if s.name in needed and (has_dim(s, dim) or not strict[s.name]) else min(1, strict[s.name])
+        for s in active
+    }  # fmt: skip
+
+
+def _of_phase(progress: Progress, phase: dict[str, int], number: int, dim: str) -> tuple[Step, ...]:
+    """List the steps of one loop: folds and outputs of this phase, and the expressions that they are made of."""
+    outputs = {t.name for t in progress.program.outputs}
+    makers = {out.name: step for step in progress.active for out in step.outs}
+    wanted: dict[str, Step] = {}
+
+    def need(step: Step) -> None:
+        # What has not the dim stands before the loop, unless it needs the value of a fold that moves in it.
+        moves = progress.law is not None and number == 0 and phase[step.name] > 0
+        if step.name in wanted or not (has_dim(step, dim) or moves) or folds_dim(step, dim):
+            return
+        wanted[step.name] = step
+        for ref in step.reads:
+            if ref.name in makers:
+                need(makers[ref.name])
+
+    for step in progress.active:
+        if phase[step.name] != number or not has_dim(step, dim):
+            continue
+        if folds_dim(step, dim):
+            wanted[step.name] = step
+            for ref in step.reads:
+                if ref.name in makers:
+                    need(makers[ref.name])
+        elif any(out.name in outputs for out in step.outs):
+            need(step)
+    return tuple(s for s in progress.active if s.name in wanted)
+
+
+def _lower_loop(
+    link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur
+) -> tuple[Body, State]:
+    """Lower one loop over chunks: folds over its dim are begun before it and closed behind it."""
+    progress = state.progress
+    assert progress is not None
+    extent = state.residual.extents[link.dim]
+    assert extent is not None
+    part = cut_chunk(link.size, extent, link.ways)
+    skipped, trips = reached(link.dim, part, state, context)
+    if context.role == "load" and link.specialised is not None:
+        return lower_specialised(link, rest, state, context, recur, (skipped, trips)), state
+    var = context.variable(link.dim.lower(), as_expr(part.trips))
+    mine = [s for s in progress.active if folds_dim(s, link.dim) and s.name not in progress.open]
+    opened = {s.name: open_fold(s, state, context, link.link) for s in mine}
+    around = evolve(state, windows={**state.windows, **{k: w for o in opened.values() for k, w in o.windows.items()}})
+    moving = {
+        out.name: opened[s.name].windows[opened[s.name].roles[0]]
+        for s in mine if progress.law is not None and s.name in progress.law.factors for out in s.outs
+    }  # fmt: skip
+    inside = evolve(
+        evolve(around, windows={**around.windows, **moving}).under(link.words, link.link),
+        loops=(*state.loops, RegisterLoop(var, trips, link.unrolled, link.link)),
+        progress=evolve(progress, open={**progress.open, **opened}),
+    )
+    before: Body = ()
+    ringed: Body = ()
+    looped: Body = ()
+    if link.specialised is not None:
+        context.names.discard(var.name)
+        ringed = lower_specialised(link, rest, evolve(inside, loops=state.loops), context, recur, (skipped, trips))
+    elif link.stages == 1:
+        looped = recur(rest, descend(inside, {link.dim: part}, {link.dim: skipped + var}), context)
+    else:
+        before, looped = _run_ahead(link, rest, part, var, (skipped, trips), around, inside, context, recur)
+    for one in opened.values():  # places count from the first chunk that is visited
+        if link.dim in one.places:
+            one.places[link.dim] = one.places[link.dim] - skipped * part.size
+    first: Body = tuple(x for o in opened.values() for x in begin(o, context))
+    last: Body = ()
+    for step in mine:
+        made, around = closed(opened[step.name], around, context, recur)
+        last += made
+    loop = ringed or (For(var, trips, looped, link.unrolled, link.together, kind="chunks"),)
+    return (*before, *first, *loop, *last), around
+
+
+def _run_ahead(
+    link: Split,
+    rest: Sequence[Decomposition],
+    part: Cut,
+    var: Var,
+    reach: tuple[Expr, Expr],
+    around: State,
+    inside: State,
+    context: Context,
+    recur: Recur,
+) -> tuple[Body, Body]:
+    """Lower a trip whose loads run ahead by ring slots; gives what stands before the loop, and the trip."""
+    assert inside.progress is not None
+    loads = leading_loads(rest)
+    pipelined_loads(link, loads)
+    outside = around.under(link.words, link.link)
+
+    def at(chunk: Expr, state: State) -> State:
+        return descend(state, {link.dim: part}, {link.dim: reach[0] + chunk})
+
+    read = [load for load in loads if inside.progress.reads(load.role)]
+    inner = at(var, inside)
+    for load in loads:
+        moved = evolve(inner, residual=apply(load, inner.residual))
+        inner = open_load(load, inner, context, link.stages, var) if load in read else moved
+    body = recur(rest[len(loads) :], inner, context)
+
+    def copies(chunk: Expr, ahead: bool) -> list[Copy]:
+        place = at(chunk, inside if ahead else outside)
+        return [lower_copy(x, place, inner.windows[x.role].storage, chunk, context, recur) for x in read]
+
+    first, start, finish = staged(link, copies, var, reach[1])
+    return first, (*start, *body, *finish)

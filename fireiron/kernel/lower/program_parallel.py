@@ -1,0 +1,100 @@
+"""Units that have a chunk of a folded dim each: their parts of a fold meet behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fireiron.algebra.expr import Expr, Var, as_expr, simplest, substitute
+from fireiron.base.errors import DecompositionError
+from fireiron.base.records import evolve
+from fireiron.kernel.ir.statements import Region
+from fireiron.kernel.lower.context import Body, Context, Recur, State, descend, units_of
+from fireiron.kernel.lower.grid_folds import Shared, over_grid
+from fireiron.kernel.lower.progress import folds_dim, has_dim
+from fireiron.kernel.lower.step_results import with_results
+from fireiron.kernel.lower.steps import lower_active
+from fireiron.kernel.lower.window import Cut, cut_chunk
+from fireiron.kernel.lower.window import substituted as substituted_window
+from fireiron.language.decompositions import ByCluster, Decomposition, Split
+from fireiron.language.levels import Block
+from fireiron.language.steps import Step
+
+
+def lower_program_parallel(
+    link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur
+) -> Body:
+    """Give each unit its chunk of a dim; folds over it then find parts of their sums in several units."""
+    level, extent = link.level, state.residual.extents[link.dim]
+    assert level is not None and extent is not None
+    part = cut_chunk(link.size, extent, link.ways)
+    if level == Block and isinstance(link.reduce, ByCluster):
+        below = descend(state.under(link.words, link.link), {link.dim: part}, {link.dim: context.way}, level)
+        return recur(rest, below, context)
+    if level == Block:
+        return _over_blocks(link, part, rest, state, context, recur)
+    ways = simplest(as_expr(part.trips))
+    if not isinstance(ways, int):
+        raise DecompositionError(
+            "symbolic-tiles",
+            f"{ways} chunks of {link.dim} cannot be given to {level}: their number is not known",
+            fix=f'give the number of chunks: split("{link.dim}", ways=n)',
+        )
+    units = units_of(level, state, context, ways, None)
+    if units.count != ways:
+        raise DecompositionError(
+            "parallel-units",
+            f"{ways} chunks of {link.dim} go to {units.count} units of {level}",
+            fix=f'split("{link.dim}", ways={units.count}).parallel({level})',
+        )
+    way = context.define(level.name.lower(), units.index, ways)
+    inside = descend(state.under(link.words, link.link), {link.dim: part}, {link.dim: way}, level)
+    inside = evolve(inside, position=units.position, width=units.width)
+    return (Region(str(inside.residual), recur(rest, inside, context), inside.path, link.link),)
+
+
+def _over_blocks(
+    link: Split, part: Cut, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur
+) -> Body:
+    """Give blocks of the grid their chunks of a dim; the last to arrive runs the steps that need a fold over it.
+
+    Raises:
+        DecompositionError: `grid-fold-read` where such a step has the dim itself: other blocks would have to wait.
+    """
+    progress = state.progress
+    assert progress is not None
+    behind: list[Step] = []
+    for step in progress.active:
+        reads = {ref.name for ref in step.reads}
+        makers = [s for s in progress.active if any(out.name in reads for out in s.outs)]
+        late = [s for s in makers if s in behind or folds_dim(s, link.dim)]
+        if late and has_dim(step, link.dim):
+            raise DecompositionError(
+                "grid-fold-read",
+                f"step {step.name} has {link.dim} and reads {late[0].name}, which only the last block to arrive knows",
+                fix=f"let one block or a cluster have {link.dim}, or compute {step.name} by a kernel of its own",
+                link=link.link,
+            )
+        if late:
+            behind.append(step)
+    shared: list[Shared] = []
+    ahead = evolve(progress, active=tuple(s for s in progress.active if s not in behind), spread=(link.dim, shared))
+    below = evolve(state.under(link.words, link.link), progress=ahead)
+    body = recur(rest, descend(below, {link.dim: part}, {link.dim: context.way}, link.level), context)
+    if not shared:
+        return body
+    # Whoever is last stands for the first block: it stores what one thread of all blocks stores.
+    first: dict[Var, Expr] = {context.way: as_expr(0)} if isinstance(context.way, Var) else {}
+    after = shared[0].state
+    windows = {role: substituted_window(window, first) for role, window in after.windows.items()}
+    after = evolve(after, windows=windows, progress=evolve(progress, active=tuple(behind)))
+    stored: Body = ()
+
+    def finished() -> Body:
+        nonlocal after, stored
+        for one in shared:
+            one.opened.places = {dim: substitute(place, first) for dim, place in one.opened.places.items()}
+            made, after = with_results((), one.opened, after, context, recur)
+            stored += made
+        return (*stored, *lower_active(after, context, recur)[0])
+
+    return (*body, *over_grid(link, shared, context, state.loops, finished))

@@ -1,0 +1,51 @@
+"""Where a program's chain begins: every tensor gets its window, and the points theirs.
+
+A program has no operands with parts of their own: every tensor has a window, and so have the points themselves
+(`POINTS`), whose axes are the dims. Tiles and splits descend all of them alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fireiron.algebra.dtypes import f32
+from fireiron.algebra.expr import as_expr
+from fireiron.base.records import evolve
+from fireiron.kernel.lower.context import Body, Context, Recur, State
+from fireiron.kernel.lower.progress import Progress
+from fireiron.kernel.lower.step_results import stored_name
+from fireiron.kernel.lower.storage import tensor_window
+from fireiron.kernel.lower.window import POINTS, Axis, IndexMap, Storage, Window
+from fireiron.language.decompositions import Decomposition, Results
+from fireiron.language.levels import GL
+from fireiron.language.residual import refs_by_role
+from fireiron.language.steps import Program
+
+
+def start_program(program: Program, state: State, context: Context) -> State:
+    """Give every tensor of a program its window, and the points theirs."""
+    windows: dict[str, Window] = {}
+    for tensor in (*program.inputs, *program.outputs):
+        tensor_window(tensor, state, context)  # parameters come in the caller's order
+    maps, refs = dict(state.residual.maps), refs_by_role(program)
+    for operand in state.residual.operands:
+        storage = tensor_window(operand.tensor, state, context).storage
+        outside = refs[operand.role].outside
+        axes = tuple(
+            Axis(dim, n, as_expr(0), map=IndexMap(maps[dim], as_expr(0), n, outside=outside) if dim in maps else None)
+            for dim, n in zip(operand.dims, operand.tensor.shape, strict=True)
+        )
+        written = any(operand.tensor == t for t in program.outputs)
+        windows[stored_name(operand.role) if written else operand.role] = Window(storage, axes)
+    extents = tuple(extent for _, extent in state.residual.sizes)
+    points = Storage(
+        POINTS, GL, f32, tuple(0 if e is None else e for e in extents), (0,) * len(extents), as_expr(1), state.level
+    )
+    windows[POINTS] = Window(points, tuple(Axis(d, 0 if e is None else e, as_expr(0)) for d, e in state.residual.sizes))
+    return evolve(state, windows=windows, progress=Progress(program, program.steps, {}))
+
+
+def lower_results(link: Results, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+    """Remember how outputs are stored."""
+    assert state.progress is not None
+    return recur(rest, evolve(state, progress=evolve(state.progress, results=link)), context)

@@ -1,0 +1,68 @@
+"""Progress of a program: which steps are lowered below a place, and what is open around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from fireiron.algebra.expr import Expr
+from fireiron.kernel.lower.folds import Open
+from fireiron.kernel.lower.grid_folds import Shared
+from fireiron.language.decompositions import EachStep, Load, Results
+from fireiron.language.levels import RF
+from fireiron.language.online import Law
+from fireiron.language.residual import named_reads
+from fireiron.language.steps import Program, Ref, Step
+
+
+@attrs.frozen
+class Progress:
+    """Say which steps of a program are lowered below a place, and what is open around it.
+
+    Args:
+        program: the whole program.
+        active: the steps to lower below, in order.
+        open: folds whose state loops around this place carry, by step.
+        results: how outputs are stored.
+        places: by register tensor, where the first point lies that a thread folded into it along each dim: once the
+            loop around the points is left, nothing else tells which threads hold the same value.
+        each: the chains of steps that have their own.
+        placed: results that lie in shared memory, with the loads that say so.
+        law: how the folds of the loop around this place follow each other, where it is one for all of them.
+        spread: the dim of which blocks of the grid have parts each, and the folds over it, whose results only the last
+            block to arrive has.
+    """
+
+    program: Program
+    active: tuple[Step, ...]
+    open: dict[str, Open]
+    results: Results | None = None
+    places: dict[str, Mapping[str, Expr]] = attrs.field(factory=dict[str, Mapping[str, Expr]])
+    each: EachStep | None = None
+    placed: dict[str, Load] = attrs.field(factory=dict[str, Load])
+    law: Law | None = None
+    spread: tuple[str, list[Shared]] | None = None
+
+    def shares(self, step: Step) -> bool:
+        """Say whether several blocks of the grid fold parts of a step."""
+        return self.spread is not None and folds_dim(step, self.spread[0])
+
+    def reads(self, role: str) -> bool:
+        """Say whether a step below reads a tensor in the way that a role names."""
+        return any(role in named_reads(self.program, step) for step in self.active)
+
+
+def has_dim(step: Step, dim: str) -> bool:
+    """Say whether a step has a dim."""
+    return any(d.name == dim for d in step.dims)
+
+
+def folds_dim(step: Step, dim: str) -> bool:
+    """Say whether a step folds a dim."""
+    return any(d.name == dim for d in step.over)
+
+
+def beside(out: Ref, word: str) -> Ref:
+    """Name a register tensor that goes with a fold's value."""
+    return attrs.evolve(out, name=f"{out.name}_{word}", memory=RF)

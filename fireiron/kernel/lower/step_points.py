@@ -1,0 +1,193 @@
+"""Points of a step: which thread computes them, in loops over what it owns, with reads at the present point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fireiron.algebra.expr import Compare, Expr, Var, and_, as_expr, lt, proves, substitute, terms_of
+from fireiron.algebra.scalar import Arg, Cast, Constant, Scalar, coordinates, placed
+from fireiron.algebra.simplify import simplify
+from fireiron.base.errors import DecompositionError
+from fireiron.base.records import evolve
+from fireiron.kernel.analysis.ownership import RegisterLoop
+from fireiron.kernel.ir.statements import Compute, For, View
+from fireiron.kernel.lower.context import Body, Context, State, descend, memory_view, register_view
+from fireiron.kernel.lower.folds import Open, condition_of, note_places, operands_of, together
+from fireiron.kernel.lower.maps import at_point, outside_of
+from fireiron.kernel.lower.own_points import Points, own_points
+from fireiron.kernel.lower.pointwise import compute, temporary
+from fireiron.kernel.lower.window import POINTS, Window, cut
+from fireiron.language.levels import Thread
+from fireiron.language.residual import named_reads
+from fireiron.language.steps import Dim, Step
+
+
+def owner_of(dims: Sequence[Dim], state: State, required: bool = True) -> Window | None:
+    """Find the register tensor whose threads compute a step: the one with most of the step's dims."""
+    names = {d.name for d in dims}
+    held = [
+        w
+        for role, w in state.windows.items()
+        if role != POINTS and w.storage.memory.registers and w.storage.ownership is not None
+    ]
+    big = {d for d in names if state.residual.extents.get(d) not in (1, None) or d not in state.residual.extents}
+    fits = [w for w in held if big <= {a.dim for a in w.axes}]
+    if fits:
+        return max(fits, key=lambda w: len({a.dim for a in w.axes} & names))
+    if required and big:
+        raise DecompositionError(
+            "ownership-unknown",
+            f"no register tensor says which thread computes the points of {', '.join(sorted(big))}",
+            fix="load an operand of these dims into registers, load(x, RF, vector()), or tile to Thread",
+        )
+    return None
+
+
+def over_points(
+    step: Step, state: State, context: Context, body: Callable[[State], Body], owner: Window | None = None
+) -> Body:
+    """Visit the points of a step that each thread owns, one after another, in loops that are unrolled.
+
+    Args:
+        step: whose points.
+        state: the place in the tree.
+        context: the kernel's.
+        body: what is done at a point.
+        owner: the register tensor that says whose points they are, None for the one with most of the step's dims.
+    """
+    progress = state.progress
+    assert progress is not None
+    owned: Points | None = None
+    if state.level.name != Thread.name:
+        owner = owner or owner_of(step.dims, state)
+        if owner is not None:
+            owned = own_points(owner, [d.name for d in step.dims], state, context)
+            state = owned.state
+    if step.fold is not None and step.name in progress.open:
+        axes = {a.dim: a.offset for a in state.windows[POINTS].axes}
+        places = {d.name: axes[d.name] if owned is None else owned.first(d.name, POINTS) for d in step.dims}
+        note_places(progress.open[step.name], places, state)
+    loops: list[tuple[Var, int]] = []
+    extents = {a.dim: a.size for a in state.windows[POINTS].axes}
+    for dim in (d.name for d in step.dims):
+        size = extents[dim]
+        assert isinstance(size, int)
+        if size == 1:
+            continue
+        var = context.variable(dim.lower(), size)
+        loops.append((var, size))
+        state = evolve(state, loops=(*state.loops, RegisterLoop(var, as_expr(size), True, state.link)))
+        state = descend(state, {dim: cut(1, size)}, {dim: var})
+    inner = body(state)
+    for var, size in reversed(loops):
+        inner = (For(var, as_expr(size), inner, unroll=True),)
+    return inner if owned is None else owned.around(inner)
+
+
+def views_at(step: Step, state: State, context: Context) -> tuple[Body, tuple[View, ...]]:
+    """Say where the present point's reads lie; what may lie outside a tensor is first brought to a register."""
+    progress = state.progress
+    assert progress is not None
+    found: list[View] = []
+    before: Body = ()
+    for role in named_reads(progress.program, step):
+        window, present = at_point(state.windows[role], _coordinates(state))
+        storage = window.storage
+        if storage.memory.registers:
+            view = register_view(context, window, state, f"step {step.name}")
+        else:
+            view = memory_view(window)
+        if not proves(present):
+            exists = _exists(step, state)
+            held = View(temporary("at", storage.dtype, 1, context), as_expr(0))
+            value = outside_of(state.windows[role])
+            nothing = Constant(value if storage.dtype.kind == "float" else int(value), storage.dtype)
+            present = present if exists is None else and_(present, exists)
+            before += (
+                Compute(held, nothing, link=state.link),
+                Compute(held, Arg(0, storage.dtype), (view,), present, state.link),
+            )
+            view = held
+        found.append(view)
+    return before, tuple(found)
+
+
+def _exists(step: Step, state: State) -> Expr | None:
+    """Say whether the point is one of the step's: tiles may reach beyond the dims' ends."""
+    mine = {d.name for d in step.dims}
+    conditions = [_coarse(b.condition()) for a in state.windows[POINTS].axes if a.dim in mine for b in a.bounds]
+    condition = and_(*conditions) if conditions else as_expr(1)
+    return None if proves(condition) else condition
+
+
+def _coarse(condition: Expr) -> Expr:
+    """Ask of a whole vector what holds for all its elements alike: 8 a + b < 8 c, with b below 8, is 8 a < 8 c."""
+    if not isinstance(condition, Compare) or condition.op != "<":
+        return condition
+    difference = condition.left - condition.right
+    for width in (16, 8, 4, 2):
+        small = as_expr(0)
+        for term, weight in terms_of(difference)[0]:
+            if (term * weight).divisor % width:
+                small = small + term * weight
+        low, high = small.range
+        rest = difference - small
+        if low == 0 and high is not None and 0 < high < width and rest.divisor % width == 0:
+            return lt(rest, 0)
+    return condition
+
+
+def _coordinates(state: State) -> dict[Expr, Expr]:
+    """Say where the present point lies, by dim."""
+    progress = state.progress
+    assert progress is not None
+    axes = {a.dim: a for a in state.windows[POINTS].axes}
+    return {dim: axes[dim.name].at(as_expr(0)) for dim in progress.program.dims}
+
+
+def _placed(tree: Scalar, state: State) -> Scalar:
+    """Let an expression's indices be those of the present point."""
+    return simplify(placed(tree, _coordinates(state))) if coordinates(tree) else tree
+
+
+def accumulate(step: Step, opened: Open, state: State, context: Context) -> Body:
+    """Fold one point into the state."""
+    held = tuple(register_view(context, state.windows[name], state, f"step {step.name}") for name in opened.roles)
+    trees = [_placed(tree, state) for tree in operands_of(step, len(held))]
+    before, read = views_at(step, state, context)
+    views = (*held, *read)
+    mask = _exists(step, state)
+    present = condition_of(step)
+    if present is not None:
+        present = substitute(present, _coordinates(state))
+        mask = present if mask is None else and_(mask, present)
+        mask = None if proves(mask) else mask
+    return (*before, *together(held, trees, views, mask, context, state.link))
+
+
+def assign(step: Step, role: str, state: State, context: Context, masked: bool = False, filled: bool = False) -> Body:
+    """Compute one point of a pointwise step.
+
+    Args:
+        step: that is computed.
+        role: the window of its result.
+        state: at the point.
+        context: the kernel's.
+        masked: whether points that do not exist are left out.
+        filled: whether they are 0: an atom reads them.
+    """
+    window = state.windows[role]
+    before, views = views_at(step, state, context)
+    dst = (
+        register_view(context, window, state, f"step {step.name}")
+        if window.storage.memory.registers
+        else memory_view(window)
+    )
+    tree = step.body
+    kind = window.storage.dtype
+    tree = _placed(tree if tree.dtype == kind else Cast(tree, kind), state)
+    mask = _exists(step, state) if masked or filled or any(not v.buffer.memory.registers for v in views) else None
+    zero: Body = ()
+    if filled and mask is not None:
+        zero = (Compute(dst, Constant(0.0 if kind.kind == "float" else 0, kind), link=state.link),)
+    return (*before, *zero, *compute(dst, tree, views, mask, context, state.link))

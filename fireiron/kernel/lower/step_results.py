@@ -1,0 +1,145 @@
+"""Results of steps: folds are closed, and outputs are stored, each value by one thread of those that hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from fireiron.algebra.expr import Expr, and_, as_expr, eq, lt, proves
+from fireiron.algebra.layout import Layout
+from fireiron.base.records import evolve
+from fireiron.kernel.ir.statements import If, Region
+from fireiron.kernel.lower.context import Body, Context, Recur, State
+from fireiron.kernel.lower.folds import Open, close, finish
+from fireiron.kernel.lower.grid_folds import Shared
+from fireiron.kernel.lower.own_points import own_points
+from fireiron.kernel.lower.step_points import owner_of
+from fireiron.kernel.lower.window import POINTS, Window
+from fireiron.language.decompositions import Done, Own, Tile, Widest
+from fireiron.language.levels import GL, RF, Thread
+from fireiron.language.residual import move_of
+from fireiron.language.steps import Ref, Step
+
+
+def closed(opened: Open, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
+    """Make a fold's results of the parts that threads hold, and store those that are outputs; gives the state behind.
+
+    What blocks of the grid fold has its results later.
+    """
+    progress = state.progress
+    assert progress is not None
+    body = close(opened, state, context)
+    if progress.spread is not None and progress.shares(opened.step):
+        progress.spread[1].append(Shared(opened, state))
+        return body, state
+    return with_results((*body, *finish(opened, state, context)), opened, state, context, recur)
+
+
+def with_results(body: Body, opened: Open, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
+    """Let the steps behind read a fold's results, and store those that are outputs."""
+    progress = state.progress
+    assert progress is not None
+    held = (*opened.storages, *(w.storage for w in opened.results.values()))
+    progress.places.update({storage.name: opened.places for storage in held})
+    after = evolve(state, windows={**state.windows, **opened.results})
+    return (*body, *_stored_fold(opened.step, opened, after, context, recur)), after
+
+
+def _stored_fold(step: Step, opened: Open, state: State, context: Context, recur: Recur) -> Body:
+    """Store what a fold has found where it is an output."""
+    progress = state.progress
+    assert progress is not None
+    outputs = {t.name for t in progress.program.outputs}
+    body: Body = ()
+    for out in step.outs:
+        if out.name in outputs:
+            body += store_result(step, out, opened.results[out.name], opened.places, state, context, recur)
+    return body
+
+
+def store_result(
+    step: Step,
+    out: Ref,
+    window: Window,
+    places: Mapping[str, Expr],
+    state: State,
+    context: Context,
+    recur: Recur,
+) -> Body:
+    """Bring a result from registers to its output; of several threads that hold it, the first stores.
+
+    Args:
+        step: that computes it.
+        out: the output.
+        window: the result in registers.
+        places: where a thread's first point lies along dims, as far as that is known already.
+        state: the place in the tree.
+        context: the kernel's.
+        recur: lowers the chain of the Move.
+    """
+    progress = state.progress
+    assert progress is not None
+    results = progress.results
+    target = state.windows[stored_name(out.name)]
+    move = move_of(state.residual, out.name, GL, window.storage.dtype)
+    src, dst = move.operands
+    dims = tuple(a.dim for a in window.axes)
+    target, sizes = permuted(target, dims), move.extents
+    move = evolve(
+        move,
+        sizes=tuple((dim, sizes[dim]) for dim in dims),
+        operands=(evolve(src, memory=RF, dtype=window.storage.dtype, dims=dims), evolve(dst, dims=dims)),
+    )
+    links = (Own(Thread), Tile(Widest(), unrolled=True), Done(None)) if results is None else results.of(out.name)
+    condition = stores_here(step, out, places, state, context)
+    inner = evolve(
+        state,
+        residual=move,
+        windows={"src": window, "dst": target},
+        whole={},
+        progress=None,
+    ).under(f"store {out.name}", state.link)
+    body = recur(links, inner, context)
+    if not proves(condition):
+        body = (If(condition, body),)
+    return (Region(f"store {out.name}: {move}", body, inner.path, state.link),)
+
+
+def stored_name(name: str) -> str:
+    """Name the window of an output in memory; the output's own name is its value in registers, where steps read it."""
+    return f"store {name}"
+
+
+def permuted(window: Window, dims: Sequence[str]) -> Window:
+    """List a memory window's axes in another order: that in which registers hold the same dims."""
+    places = [next(i for i, a in enumerate(window.axes) if a.dim == dim) for dim in dims]
+    if places == sorted(places):
+        return window
+    storage = window.storage
+    assert not isinstance(storage.strides, Layout)
+    shape, strides = (tuple(found[i] for i in places) for found in (storage.shape, storage.strides))
+    storage = attrs.evolve(storage, shape=shape, strides=strides)
+    return evolve(window, axes=tuple(window.axes[i] for i in places), storage=storage)
+
+
+def stores_here(step: Step, out: Ref, places: Mapping[str, Expr], state: State, context: Context) -> Expr:
+    """Say which of the threads that hold a value stores it: the one at the start of every dim that the value lacks."""
+    missing = [d for d, _ in state.residual.sizes if d not in {x.name for x in out.dims}]
+    if not missing:
+        # All threads of a unit hold a single element: no lane tells them apart.
+        alone = all(state.residual.extents[d.name] == 1 for d in out.dims)
+        return lt(state.position, 1) if alone and state.position is not None else as_expr(1)
+    progress = state.progress
+    assert progress is not None
+    points = state.windows[POINTS]
+    firsts = {a.dim: a.offset for a in points.axes}
+    owner = owner_of(step.dims, state, required=False)
+    if not places and owner is not None and owner.storage.name in progress.places:
+        places = progress.places[owner.storage.name]
+    elif not places and owner is not None and state.level.name != Thread.name:
+        mine = [a.dim for a in owner.axes]
+        inside = own_points(owner, mine, state, context)
+        firsts |= {dim: inside.first(dim, POINTS) for dim in mine}
+    firsts |= places
+    return and_(*(eq(firsts[dim], 0) for dim in missing))

@@ -1,0 +1,87 @@
+"""Pointwise steps: their values in registers of the threads that own the points, and from there in shared memory."""
+
+from __future__ import annotations
+
+from fireiron.algebra.expr import Index, as_expr
+from fireiron.base.records import evolve
+from fireiron.kernel.ir.statements import Region
+from fireiron.kernel.lower.context import Body, Context, Recur, State
+from fireiron.kernel.lower.step_points import assign, over_points, owner_of
+from fireiron.kernel.lower.step_results import store_result
+from fireiron.kernel.lower.storage import register_storage
+from fireiron.kernel.lower.window import POINTS, Axis, Window
+from fireiron.language.decompositions import Load
+from fireiron.language.levels import RF, SH, Thread
+from fireiron.language.residual import Operand, Residual
+from fireiron.language.steps import Dim, Ref, Step
+
+
+def lower_value(step: Step, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
+    """Compute a pointwise step's value where its points are held; gives the state in which it can be read."""
+    progress, link = state.progress, state.link
+    assert progress is not None
+    (out,) = step.outs
+    outputs = {t.name for t in progress.program.outputs}
+    dtype = out.dtype
+    placed = progress.placed.get(out.name)
+    wanted = None if placed is not None else state.windows.get(out.name)  # as an atom takes it
+    window = _held(step, state, context) if wanted is None else wanted
+    owner = owner_of(step.dims, state, required=False)
+    if owner is not None and owner.storage.name in progress.places:
+        progress.places[window.storage.name] = progress.places[owner.storage.name]
+    role = f"{out.name} in registers"
+    inside = evolve(state, windows={**state.windows, role: window})
+    filled = wanted is not None or placed is not None
+    main = over_points(step, inside, context, lambda at: assign(step, role, at, context, filled=filled), wanted)
+    body: Body = (Region(f"{step.name}: {dtype} in {window.storage.name}", main, state.path, link),)
+    if placed is not None:
+        body += _brought(out, window, placed, state, context, recur)
+    after = evolve(state, windows={**state.windows, out.name: window})
+    stored = store_result(step, out, window, {}, state, context, recur) if out.name in outputs else ()
+    return (*body, *stored), after
+
+
+def _brought(out: Ref, window: Window, link: Load, state: State, context: Context, recur: Recur) -> Body:
+    """Bring a result from the registers of its threads to the shared memory where atoms read it."""
+    dims = tuple(d.name for d in out.dims)
+    src, dst = (Operand(role, out.tensor, memory, out.dtype, dims) for role, memory in (("src", RF), ("dst", SH)))
+    sizes = tuple((dim, state.residual.extents[dim]) for dim in dims)
+    inner = evolve(
+        state,
+        residual=Residual("Move", state.level, sizes, (src, dst)),
+        windows={"src": window, "dst": state.windows[out.name]},
+        whole={},
+        progress=None,
+    ).under(f"load {out.name} to {link.memory}", link.link)
+    title = f"load {window.storage.name} to {state.windows[out.name].storage.name}: {inner.residual}"
+    return (Region(title, recur(link.move, inner, context), inner.path, link.link, "load"),)
+
+
+def _held(step: Step, state: State, context: Context) -> Window:
+    """Make registers for a step's result at this place."""
+    (out,) = step.outs
+    axes = tuple(Axis(d.name, _extent(d, state), as_expr(0)) for d in out.dims)
+    like = Window(state.windows[POINTS].storage, axes)
+    storage = register_storage(f"{out.name.lower()}_rf", like, RF, out.dtype, state, context, state.link)
+    owner = None if state.level.name == Thread.name else owner_of(step.dims, state, required=False)
+    if owner is not None and _lies_as(owner, axes):  # registers in the order of those that it is made of
+        storage.ownership, storage.size = owner.storage.ownership, owner.storage.size
+    return Window(storage, axes)
+
+
+def _lies_as(owner: Window, axes: tuple[Axis, ...]) -> bool:
+    """Say whether a register tensor was made at this place, of these axes, by an atom or a load."""
+    mine = tuple((a.dim, a.size, a.offset, a.steps) for a in axes)
+    ownership = owner.storage.ownership
+    return (
+        tuple((a.dim, a.size, a.offset, a.steps) for a in owner.axes) == mine
+        and owner.storage.shape == tuple(a.size for a in axes)
+        and owner.storage.slots == 1
+        and ownership is not None
+        and not ownership.opaque
+    )
+
+
+def _extent(dim: Dim, state: State) -> Index:
+    extent = state.residual.extents[dim.name]
+    return 0 if extent is None else extent
