@@ -19,13 +19,15 @@ from fireiron.algebra.dtypes import DType, tf32
 from fireiron.algebra.elements import read as values
 from fireiron.algebra.expr import as_int
 from fireiron.algebra.scalar import Arg, Binary, Cast, Scalar, parts
+from fireiron.atoms.table import every
 from fireiron.front.bounded import Array, Bounded, exact
 from fireiron.front.steps import SIGMAS, Facts, of_steps
 from fireiron.front.sums import CUT, STRAY, Rounding
 from fireiron.front.verbs import Verbs
 from fireiron.kernel.ir.statements import Call, walk
 from fireiron.language.as_steps import Links, steps_of
-from fireiron.language.decompositions import ByTma, Split
+from fireiron.language.atom import Atom
+from fireiron.language.decompositions import ByTma, Done, Split
 from fireiron.language.programs import Layers
 from fireiron.language.specs import Spec, written_by
 from fireiron.language.steps import Program, Step
@@ -131,13 +133,14 @@ def roundings(schedule: Chain) -> Facts:
     links, spec = schedule.links, schedule.program.spec
     program = steps_of(spec, links)
     sums = [step for step in program.steps if step.fold is not None and step.fold.name == "add"]
-    chunks = (link.size for link in links if isinstance(link, Split) and link.promoted is not None)
-    chunk = next((size for size in chunks if isinstance(size, int)), None)
-    found = {step.name: Rounding(_cut(schedule, step), chunk, _parts(program, step, links)) for step in sums}
+    apart = ((link.size, link.promoted) for link in links if isinstance(link, Split) and link.promoted is not None)
+    chunk = next(((size, kind) for size, kind in apart if isinstance(size, int)), None)
+    found = {s.name: Rounding(_cut(schedule, program, s), chunk, _parts(program, s, links)) for s in sums}
     for step in program.steps:
         if _adds(program, step):
-            first, *others = (ref.name for ref in step.reads)
-            found[step.name] = attrs.evolve(found[first], together=(first, *others))
+            names = tuple(ref.name for ref in step.reads)
+            cut = min((x for x in (found[n].cut for n in names) if x), key=lambda x: x[1], default=None)
+            found[step.name] = attrs.evolve(found[names[0]], cut=cut, together=names)
     return Facts({name: x for name, x in found.items() if x != Rounding()}, independent=isinstance(spec, Layers))
 
 
@@ -162,10 +165,32 @@ def _parts(program: Program, step: Step, links: Links) -> tuple[int, DType] | No
     return shared.ways or cut, program.outputs[0].dtype
 
 
-def _cut(schedule: Chain, step: Step) -> tuple[int, int] | None:
-    """Find the instruction that keeps fewer bits of a sum than the accumulator has: its depth, and the bits."""
-    short = any(ref.dtype.bits == 8 and ref.dtype.kind == "float" for ref in step.reads)
-    if not short or not isinstance(schedule, Verbs):
+def _cut(schedule: Chain, program: Program, step: Step) -> tuple[int, int] | None:
+    """Find the instruction that keeps fewer bits of a step's sums than their type has: its depth, and the bits.
+
+    An instruction computes a step's products where it reads types that the step's factors have: before prologs too,
+    which a promoted split multiplies with the sums.
+    """
+    if step.factors is None or not isinstance(schedule, Verbs):
         return None
-    atoms = {s.atom for s in walk(schedule.lowered().body) if isinstance(s, Call) and s.atom.kept}
-    return next(((atom.shape[-1], atom.kept) for atom in atoms), None)
+    left, right = (_types(program, step, tree) for tree in step.factors)
+
+    def cuts(atom: Atom) -> bool:
+        a, b, *_ = (operand.dtype for operand in atom.operands)
+        return bool(atom.kept) and ((a in left and b in right) or (a in right and b in left))
+
+    given = (link.atom for link in schedule.links if isinstance(link, Done) and isinstance(link.atom, Atom))
+    if not any(cuts(atom) for atom in (*every(), *given)):
+        return None  # without lowering
+    atoms = {s.atom for s in walk(schedule.lowered().body) if isinstance(s, Call) and cuts(s.atom)}
+    return min(((atom.shape[-1], atom.kept) for atom in atoms), key=lambda x: x[1], default=None)
+
+
+def _types(program: Program, step: Step, tree: Scalar, known: frozenset[str] = frozenset()) -> set[DType]:
+    """List the element types that a factor has on its way from memory, or from the fold that makes it."""
+    found = {part.dtype for part in parts(tree)}
+    for name in {step.reads[part.index].name for part in parts(tree) if isinstance(part, Arg)} - known:
+        made = program.step(name)
+        if made is not None and made.fold is None:
+            found |= _types(program, made, made.body, known | {name})
+    return found

@@ -33,13 +33,14 @@ class Rounding:
 
     Args:
         cut: depth of an instruction whose sum is cut, and the bits of its mantissa that are kept.
-        chunk: terms that are summed on their own, and then added to the others' sum; None for all.
+        chunk: how many terms are summed on their own, and then added to the others' sum, and the type of their own
+            sum; None for all, in one sum.
         parts: how many partial sums are rounded to another type before they meet, and the type; None for none.
         together: steps whose sums this step adds: one accumulator holds them, one after another.
     """
 
     cut: tuple[int, int] | None = None
-    chunk: int | None = None
+    chunk: tuple[int, DType] | None = None
     parts: tuple[int, DType] | None = None
     together: tuple[str, ...] = ()
 
@@ -52,7 +53,8 @@ class Summing:
         kind: in which type.
         product: what stands for multiplying bits.
         cut: depth of an instruction whose sum is cut, and the bits of its mantissa that are kept.
-        chunk: terms that are summed on their own, and then added to the others' sum; None for all.
+        chunk: how many terms are summed on their own, and then added to the others' sum, and the type of their own
+            sum; None for all, in one sum.
         parts: how many partial sums are rounded to another type before they meet, and the type; None for none.
         drawn: whether the operands are drawn at random, with both signs in one of them, so that bounds may be
             statistical: they hold with a probability of more than 1 - 1e-13 an element.
@@ -61,14 +63,21 @@ class Summing:
     kind: DType
     product: atom.Product = "mul"
     cut: tuple[int, int] | None = None
-    chunk: int | None = None
+    chunk: tuple[int, DType] | None = None
     parts: tuple[int, DType] | None = None
     drawn: bool = False
 
     @classmethod
     def of(cls, kind: DType, rounding: Rounding, drawn: bool, product: atom.Product = "mul") -> Summing:
         """Say how a step of a schedule sums."""
-        return cls(kind, product, rounding.cut, rounding.chunk, rounding.parts, drawn)
+        chunk = rounding.chunk
+        if chunk is not None and rounding.cut is None and chunk[1].mantissa >= kind.mantissa:
+            chunk = None  # of no other rounding
+        return cls(kind, product, rounding.cut, chunk, rounding.parts, drawn)
+
+    def together(self, depth: int) -> int:
+        """Count the terms of a sum of so many that are summed on their own."""
+        return depth if self.chunk is None else min(depth, self.chunk[0])
 
     @property
     def whole(self) -> float:
@@ -76,6 +85,8 @@ class Summing:
         most = min(float(EXACT_F64), whole_numbers(self.kind))
         if self.cut is not None:
             most = min(most, 2.0 ** self.cut[1])
+        if self.chunk is not None:
+            most = min(most, whole_numbers(self.chunk[1]))
         return most if self.parts is None else min(most, whole_numbers(self.parts[1]))
 
 
@@ -117,7 +128,7 @@ def _held(a: Bounded, b: Bounded, value: Array, how: Summing) -> Array | None:
     places = _places(a.value), _places(b.value)
     if None in places:
         return None
-    if how.cut is not None and how.chunk is not None and how.chunk < a.value.shape[-1]:
+    if how.chunk is not None and how.chunk[0] < a.value.shape[-1]:
         return _held_by_chunks(a, b, value, how, how.chunk)
     most = how.whole * 2.0 ** -sum(x for x in places if x is not None)
     left, right = np.abs(a.value), np.abs(b.value)
@@ -129,15 +140,16 @@ def _held(a: Bounded, b: Bounded, value: Array, how: Summing) -> Array | None:
     return held
 
 
-def _held_by_chunks(a: Bounded, b: Bounded, value: Array, how: Summing, chunk: int) -> Array | None:
+def _held_by_chunks(a: Bounded, b: Bounded, value: Array, how: Summing, chunk: tuple[int, DType]) -> Array | None:
     """Say of which sums those of all chunks are exact, which instructions cut, and their sum, which is not cut."""
-    held = _held(a, b, value, attrs.evolve(how, cut=None))
-    for begin in range(0, a.value.shape[-1], chunk):
+    size, kind = chunk
+    held = _held(a, b, value, attrs.evolve(how, cut=None, chunk=None))
+    for begin in range(0, a.value.shape[-1], size):
         if held is None:
             return None
-        part = slice(begin, begin + chunk)
+        part = slice(begin, begin + size)
         x, y = (Bounded(v, np.zeros(v.shape)) for v in (a.value[..., part], b.value[..., part, :]))
-        now = _held(x, y, np.matmul(x.value, y.value), attrs.evolve(how, chunk=None))
+        now = _held(x, y, np.matmul(x.value, y.value), attrs.evolve(how, kind=kind, chunk=None))
         held = None if now is None else held & now
     return held
 
@@ -163,8 +175,11 @@ def spread(a: Array, b: Array) -> Array:
 def _drawn_error(a: Bounded, b: Bounded, how: Summing) -> Array:
     depth, size = a.value.shape[-1], spread(a.size, b.size)
     error = (STRAY * (depth + 2) ** 0.5 + CUT * depth) * unit(how.kind) * size + (depth + 2) * smallest(how.kind)
+    if how.chunk is not None:
+        terms, other = how.together(depth), how.chunk[1]
+        error = error + (STRAY * (terms + 2) ** 0.5 + CUT * terms) * unit(other) * size + depth * smallest(other)
     if how.cut is not None:
-        steps = -(-min(depth, how.chunk or depth) // how.cut[0]) + 2
+        steps = -(-how.together(depth) // how.cut[0]) + 2
         error = error + CUT_OF_BYTES * steps * 2.0 ** -how.cut[1] * size
     if how.parts is not None:
         number, kind = how.parts
@@ -179,9 +194,12 @@ def _worst_error(a: Bounded, b: Bounded, how: Summing) -> Array:
     depth, kind = a.value.shape[-1], how.kind
     sizes = np.matmul(a.size, b.size)
     error = (depth + 2) * (unit(kind) * sizes + smallest(kind))
+    if how.chunk is not None:
+        terms, other = how.together(depth), how.chunk[1]
+        error = error + (terms + 2) * unit(other) * sizes + depth * smallest(other)
     if how.cut is not None:
         # A sum is cut as often as the chunk has instructions, each time by a part of the chunk's own size.
-        error = error - (-min(depth, how.chunk or depth) // how.cut[0]) * 2.0 ** -how.cut[1] * sizes
+        error = error - (-how.together(depth) // how.cut[0]) * 2.0 ** -how.cut[1] * sizes
     if how.parts is not None:
         number, other = how.parts
         error = error + 2 * number * (unit(other) * sizes + smallest(other))

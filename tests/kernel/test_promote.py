@@ -145,6 +145,14 @@ def test_split_below_the_warps(held: Any) -> None:
     held(chain.split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll().done())
 
 
+@pytest.mark.parametrize("k", [16, 512])
+def test_bounds_follow_the_type_of_a_chunk(held: Any, k: int) -> None:
+    """Chunks of f32 are summed in f32, whatever they are added to."""
+    chain = matmul(32, 32, k, out="f64").tile(32, 32).to(Block).epilog(memory=RF, dtype="f64").split(16).promote()
+    chain = chain.load(A, SH).load(B, SH).tile(4, 4).to(Thread).split(1).unroll().load(A, RF).load(B, RF)
+    held(chain.tile(1, 1).unroll().done())
+
+
 def test_bounds_name_the_prolog() -> None:
     assert bound_in_words(fragments(scaled(64, 64, 128, "e4m3", 1, 1))).endswith("the prolog's")
 

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from fireiron import A, B, ColMajor, Matrix, dequantise, matmul, symbol
+from fireiron.atoms.wgmma import KEPT_OF_FP8
 from fireiron.base.errors import SimulationError
 from fireiron.front.comparison import compare
 from fireiron.front.reference import mathematical, reference
 from fireiron.front.simulation import random_arrays
+from fireiron.front.verification import expected, make
 from fireiron.jit.interface import Interface
 from fireiron.schedules import fused, hopper
 from fireiron.schedules.hopper import Plan
@@ -138,3 +140,59 @@ def test_every_derived_statement_is_needed(without: Any) -> None:
         else:
             pytest.fail(f"nothing missed {statement}")
     assert {"missing-wgmma-fence", "deadlock", "not-arrived"} <= codes
+
+
+def test_bounds_of_scaled_chunks_are_those_of_plain_ones() -> None:
+    """Scales of 1 change nothing: tensor cores cut the sums of each chunk all the same."""
+    plain, apart = matmul(64, 128, 512, "e4m3", layout="TN"), scaled(64, 128, 512, out="f32")
+    arrays = random_arrays(Interface.of(hopper.scaled_gemm(apart).lowered()), {})
+    for name in ("sa", "sb"):
+        arrays[name][...] = 1
+    scales, none = (reference(hopper.scaled_gemm(spec), arrays, {}, drawn=True) for spec in (apart, plain))
+    np.testing.assert_array_equal(scales.value, none.value)
+    np.testing.assert_allclose(scales.error, none.error, rtol=1e-9)
+    chunk = {name: arrays[name][:, :BLOCK] for name in ("A", "B")}
+    alone = reference(hopper.cooperative(matmul(64, 128, BLOCK, "e4m3", layout="TN")), chunk, {}, drawn=True)
+    assert (np.median(scales.error) > np.median(alone.error)).all()
+
+
+def cut(terms: Any) -> Any:
+    """Sum the last axis as wgmma does: 32 terms and the sum so far, cut 13 bits below the largest of them."""
+    total = np.zeros(terms.shape[:-1])
+    for start in range(0, terms.shape[-1], 32):
+        addends = np.concatenate([terms[..., start : start + 32], total[..., None]], -1)
+        unit = 2.0 ** (np.frexp(np.abs(addends).max(-1, keepdims=True))[1] - 1 - KEPT_OF_FP8)
+        total = (np.trunc(addends / unit) * unit).sum(-1)
+    return total
+
+
+def test_bounds_of_scaled_chunks_hold_what_tensor_cores_cut() -> None:
+    schedule = hopper.scaled_gemm(scaled(128, 128, 1024, out="f32"))
+    arrays = random_arrays(Interface.of(schedule.lowered()), {})
+    wanted = reference(schedule, arrays, {}, drawn=True)
+    a, b = (arrays[name].astype(np.float64) for name in ("A", "B"))
+    found = np.zeros(wanted.value.shape)
+    for i, k in enumerate(range(0, 1024, BLOCK)):
+        sums = cut(a[:, None, k : k + BLOCK] * b[None, :, k : k + BLOCK])
+        found += sums * arrays["sa"][:, i : i + 1] * arrays["sb"][0, i]
+    result = compare("C", found.astype(np.float32), wanted, schedule.matmul.C.dtype)
+    assert result.passed, str(result)
+    assert result.ratio > 0.02  # and is not much larger
+
+
+@pytest.mark.parametrize("k", [128, 640, 2048])
+def test_exact_runs_of_scaled_chunks_notice_one_term(k: int) -> None:
+    schedule = hopper.scaled_gemm(scaled(128, 128, k, out="f32"))
+    data = make("exact", schedule, Interface.of(schedule.lowered()), {})
+    wanted = expected(schedule, data)["C"]
+    assert (wanted.error == 0).all()
+    a, b = (data.arrays[name].astype(np.float64) for name in ("A", "B"))
+    a *= np.repeat(data.arrays["sa"], BLOCK, 1)
+    b *= np.repeat(np.repeat(data.arrays["sb"], BLOCK, 0), BLOCK, 1)
+    rng = np.random.default_rng(3)
+    terms = rng.integers(0, k, wanted.value.shape)
+    rows, cols = np.indices(terms.shape)
+    lost = a[rows, terms] * b[cols, terms]
+    np.testing.assert_array_equal(wanted.value, a @ b.T)
+    found = compare("C", (wanted.value - lost).astype(np.float32), wanted, schedule.matmul.C.dtype)
+    assert found.wrong == terms.size
