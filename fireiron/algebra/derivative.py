@@ -11,6 +11,7 @@ from fireiron.algebra.scalar import (
     Constant,
     Coordinate,
     Custom,
+    MultiplyAdd,
     Parameter,
     Scalar,
     Select,
@@ -61,6 +62,8 @@ def _derived(tree: Scalar, index: int) -> Scalar:
             return _times(FUNCTIONS[op].derivative(x), _derived(x, index))
         case Binary(op, x, y):
             return _of_two(op, x, y, _derived(x, index), _derived(y, index))
+        case MultiplyAdd(x, y, z):
+            return _derived(Binary("add", Binary("mul", x, y), z), index)
         case Select(condition, x, y):
             dx, dy = _derived(x, index), _derived(y, index)
             return zero if is_zero(dx) and is_zero(dy) else Select(condition, dx, dy)

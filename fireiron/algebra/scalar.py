@@ -88,6 +88,20 @@ class Binary:
 
 
 @attrs.frozen
+class MultiplyAdd:
+    """Give x * y + z of f32, rounded once. Lowering makes it of products in sums (`algebra/fused.py`)."""
+
+    x: Scalar
+    y: Scalar
+    z: Scalar
+
+    @property
+    def dtype(self) -> DType:
+        """Give the operands' dtype."""
+        return self.x.dtype
+
+
+@attrs.frozen
 class Select:
     """Give `x` where `condition` is not zero, else `y`."""
 
@@ -158,7 +172,7 @@ class Elsewhere:
         )
 
 
-Scalar: TypeAlias = Arg | Constant | Coordinate | Parameter | Unary | Binary | Select | Cast | Custom
+Scalar: TypeAlias = Arg | Constant | Coordinate | Parameter | Unary | Binary | MultiplyAdd | Select | Cast | Custom
 
 
 def children(tree: Scalar) -> tuple[Scalar, ...]:
@@ -170,6 +184,8 @@ def children(tree: Scalar) -> tuple[Scalar, ...]:
             return (x,)
         case Binary(x=x, y=y):
             return x, y
+        case MultiplyAdd(x=x, y=y, z=z):
+            return x, y, z
         case Select(condition=condition, x=x, y=y):
             return condition, x, y
         case Custom(args=args):
@@ -196,6 +212,8 @@ def with_children(tree: Scalar, operands: tuple[Scalar, ...]) -> Scalar:
         case Binary(op=op):
             x, y = operands
             return Binary(op, x, y)
+        case MultiplyAdd():
+            return MultiplyAdd(*operands)
         case Select():
             condition, x, y = operands
             return Select(condition, x, y)

@@ -16,6 +16,7 @@ from fireiron.algebra.scalar import (
     Constant,
     Coordinate,
     Custom,
+    MultiplyAdd,
     Parameter,
     Scalar,
     Select,
@@ -55,7 +56,7 @@ def simplify(tree: Scalar) -> Scalar:
             return x
         case Cast():
             return _cast(tree)
-        case Unary() | Select() | Arg() | Constant() | Coordinate() | Parameter() | Custom():
+        case Unary() | MultiplyAdd() | Select() | Arg() | Constant() | Coordinate() | Parameter() | Custom():
             return tree
 
 

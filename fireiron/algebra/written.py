@@ -15,6 +15,7 @@ from fireiron.algebra.scalar import (
     Coordinate,
     Custom,
     Elsewhere,
+    MultiplyAdd,
     Parameter,
     Scalar,
     Select,
@@ -59,6 +60,8 @@ def _written(tree: Scalar) -> list[Any]:
             return ["parameter", kind, name]
         case Unary(op) | Binary(op):
             return [op, kind, *inside]
+        case MultiplyAdd():
+            return ["multiply_add", kind, *inside]
         case Select():
             return ["select", kind, *inside]
         case Cast():
@@ -82,6 +85,8 @@ def _tree(record: list[Any]) -> Scalar:
         case "select":
             condition, x, y = map(_tree, rest)
             return Select(condition, x, y)
+        case "multiply_add":
+            return MultiplyAdd(*map(_tree, rest))
         case "cast":
             return Cast(_tree(rest[0]), kind)
         case "custom":

@@ -204,6 +204,13 @@ __device__ __forceinline__ void put_pair(T* place, unsigned pair) {
         for kind, ptx in (("half", "f16"), ("bf16", "bf16"))
         for op in ("max", "min")
     },
+    "exp2_approx": """\
+__device__ __forceinline__ float exp2_approx(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+""",
     **{f"f{op}f_nan": _BOUND.format(op=op) for op in ("max", "min")},
     **{f"f{op}_nan": _BOUND_DOUBLE.format(op=op) for op in ("max", "min")},
     **{f"{op}_half_pair": _CALCULATE_PAIR.format(op=op) for op in ("add", "sub", "mul")},

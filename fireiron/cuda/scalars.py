@@ -2,7 +2,7 @@
 
 Floats that C lacks are computed in float and rounded after each operation that needs it: f32 has enough bits more that
 the two roundings of + - * / and sqrt are as good as one. Products are `__fmul_rn`, which the compiler may not contract
-with a sum into an fma.
+with a sum into an fma: a `MultiplyAdd` says where they are one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,19 @@ from typing import Final, NamedTuple, assert_never
 
 from fireiron.algebra.dtypes import DType, f32, f64, i32
 from fireiron.algebra.index.printing import ATOM, CHOICE, EITHER, EQUAL, LESS, PLUS, TIMES, UNARY, Text
-from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Coordinate, Custom, Parameter, Scalar, Select, Unary
+from fireiron.algebra.scalar import (
+    Arg,
+    Binary,
+    Cast,
+    Constant,
+    Coordinate,
+    Custom,
+    MultiplyAdd,
+    Parameter,
+    Scalar,
+    Select,
+    Unary,
+)
 from fireiron.algebra.unary import FUNCTIONS
 from fireiron.base.errors import CheckError
 from fireiron.cuda.types import bits_of, c_type, is_narrow, literal
@@ -86,6 +98,8 @@ def _value(tree: Scalar, args: tuple[str, ...]) -> _Value:
             return _truth(_comparison(tree, args), x.dtype)
         case Binary():
             return _binary(tree, _value(tree.x, args), _value(tree.y, args))
+        case MultiplyAdd(x=x, y=y, z=z):
+            return _exact(_call("fmaf", *(_value(part, args).text for part in (x, y, z))), f32)
         case Select(condition=condition, x=x, y=y):
             return _select(_condition(condition, args), x.dtype, _value(x, args), _value(y, args))
         case Cast(x=x, dtype=dtype):
@@ -142,7 +156,7 @@ def _unary(tree: Unary, x: _Value) -> _Value:
     if not name.isidentifier():
         text = Text(f"{name}{x.text.within(ATOM)}", UNARY)
     else:
-        text = _call(name if dtype == f64 or dtype.kind == "int" else f"{name}f", x.text)
+        text = _call(name if dtype == f64 or dtype.kind == "int" else function.single or f"{name}f", x.text)
     return _exact(text, dtype) if function.exact and dtype.kind == "float" else _inexact(text, dtype)
 
 

@@ -12,15 +12,28 @@ from typing import Any, TypeAlias, assert_never
 import attrs
 import numpy as np
 
-from fireiron.algebra.dtypes import DType, tf32
+from fireiron.algebra.dtypes import DType, f64, tf32
 from fireiron.algebra.elements import read
-from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Coordinate, Custom, Parameter, Scalar, Select, Unary
+from fireiron.algebra.scalar import (
+    Arg,
+    Binary,
+    Cast,
+    Constant,
+    Coordinate,
+    Custom,
+    MultiplyAdd,
+    Parameter,
+    Scalar,
+    Select,
+    Unary,
+)
 from fireiron.algebra.unary import FUNCTIONS, ROUNDINGS
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
 F64_ROUNDING = 2.0**-53
 _F64_MANTISSA = 52
+SMALLEST_NORMAL = 2.0**-126  # of f32: what functions lose that give 0 for smaller results
 POWER_ROUNDINGS = 8  # CUDA's powf is right within four units in the last place
 
 
@@ -154,6 +167,8 @@ def evaluate(tree: Scalar, inputs: Sequence[Bounded], numbers: Mapping[str, floa
             return _unary(op, evaluate(x, inputs, numbers), tree.dtype)
         case Binary(op, x, y):
             return _binary(op, evaluate(x, inputs, numbers), evaluate(y, inputs, numbers), tree.dtype)
+        case MultiplyAdd(x, y, z):
+            return evaluate(Binary("add", Binary("mul", x, y), z), inputs, numbers)
         case Select(condition, x, y):
             return _select(*(evaluate(part, inputs, numbers) for part in (condition, x, y)))
         case Cast(x, dtype):
@@ -181,7 +196,10 @@ def _custom(tree: Custom, args: Sequence[Bounded], dtype: DType) -> Bounded:
 def _unary(op: str, x: Bounded, dtype: DType) -> Bounded:
     function = FUNCTIONS[op]
     value, error = function.numpy(x.value), function.moved(x.value, x.error)
-    return Bounded(value, error) if function.exact else rounded(value, error, dtype, function.roundings)
+    if function.exact:
+        return Bounded(value, error)
+    found = rounded(value, error, dtype, function.roundings)
+    return attrs.evolve(found, error=found.error + SMALLEST_NORMAL) if function.flushes and dtype != f64 else found
 
 
 _COMPARED: Mapping[str, Callable[[Array, Array], Array]] = {"lt": np.less, "le": np.less_equal, "eq": np.equal}

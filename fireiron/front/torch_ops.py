@@ -21,6 +21,7 @@ from fireiron.algebra.scalar import (
     Constant,
     Coordinate,
     Custom,
+    MultiplyAdd,
     Parameter,
     Scalar,
     Select,
@@ -269,7 +270,7 @@ def evaluate(tree: Scalar, arguments: Sequence[Any], numbers: Mapping[str, float
             return torch.where(value(condition) != 0, value(x), value(y))
         case Cast(x, dtype):
             return value(x).to(_torch_type(dtype))
-        case Custom() | Coordinate():
+        case Custom() | Coordinate() | MultiplyAdd():
             raise AssertionError(tree)
 
 

@@ -14,6 +14,7 @@ from fireiron.algebra.scalar import (
     Constant,
     Coordinate,
     Custom,
+    MultiplyAdd,
     Parameter,
     Scalar,
     Select,
@@ -58,6 +59,8 @@ def scalar_in_words(tree: Scalar, names: Sequence[str], strength: int = 0) -> st
             return f"({text})" if mine < strength else text
         case Binary(op, x, y):
             return f"{op}({scalar_in_words(x, names)}, {scalar_in_words(y, names)})"
+        case MultiplyAdd(x, y, z):
+            return scalar_in_words(Binary("add", Binary("mul", x, y), z), names, strength)
         case Select(condition, x, y):
             return f"where({', '.join(scalar_in_words(z, names) for z in (condition, x, y))})"
         case Cast(x, dtype):

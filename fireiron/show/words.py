@@ -7,7 +7,19 @@ from typing import assert_never
 import attrs
 
 from fireiron.algebra.expr import Index, as_expr, simplest
-from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Coordinate, Custom, Parameter, Scalar, Select, Unary
+from fireiron.algebra.scalar import (
+    Arg,
+    Binary,
+    Cast,
+    Constant,
+    Coordinate,
+    Custom,
+    MultiplyAdd,
+    Parameter,
+    Scalar,
+    Select,
+    Unary,
+)
 from fireiron.base.text import nbytes
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import (
@@ -222,6 +234,8 @@ def _infix(tree: Scalar, names: tuple[str, ...], binds: int) -> str:
             # The right side of a - b and a / b keeps its parentheses: it does not associate.
             text = f"{_infix(x, names, mine)} {_SIGNS[op]} {_infix(y, names, mine + 1)}"
             return f"({text})" if mine < binds else text
+        case MultiplyAdd(x, y, z):
+            return _infix(Binary("add", Binary("mul", x, y), z), names, binds)
         case Select(condition, x, y):
             return f"select({', '.join(_infix(part, names, 0) for part in (condition, x, y))})"
         case Cast(x, dtype):

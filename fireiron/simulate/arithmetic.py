@@ -9,7 +9,19 @@ import numpy as np
 
 from fireiron.algebra.dtypes import DType, bf16, e4m3, e5m2, f32, tf32
 from fireiron.algebra.elements import tf32_read, tf32_rounded
-from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Coordinate, Custom, Parameter, Scalar, Select, Unary
+from fireiron.algebra.scalar import (
+    Arg,
+    Binary,
+    Cast,
+    Constant,
+    Coordinate,
+    Custom,
+    MultiplyAdd,
+    Parameter,
+    Scalar,
+    Select,
+    Unary,
+)
 from fireiron.algebra.unary import FUNCTIONS
 from fireiron.base.errors import SimulationError
 from fireiron.simulate.order import Array
@@ -65,6 +77,8 @@ def _value(expr: Scalar, inputs: Sequence[Array], numbers: Mapping[str, float], 
             if check is not None and op in ("add", "sub", "mul") and result.dtype == np.int32:
                 check(*np.broadcast_arrays(_binary(op, left.astype(np.int64), right.astype(np.int64), x.dtype), result))
             return result
+        case MultiplyAdd(x=x, y=y, z=z):
+            return multiply_add(*(_value(part, inputs, numbers, check) for part in (x, y, z)))
         case Select(condition=condition, x=x, y=y):
             truth = _value(condition, inputs, numbers, check) != 0
             return np.where(truth, _value(x, inputs, numbers, check), _value(y, inputs, numbers, check))
@@ -100,6 +114,24 @@ def _custom(expr: Custom, values: Sequence[Array], dtype: DType) -> Array:
             fix="compute element by element",
         )
     return tf32_rounded(result.astype(np.float32)) if dtype == tf32 else cast(result, dtype)
+
+
+def multiply_add(x: Array, y: Array, z: Array) -> Array:
+    """Give x * y + z of f32, rounded once: f64 holds the product, and a sticky last bit tells what its sum lost.
+
+    Example:
+        >>> x = np.float32(1 + 2**-12)
+        >>> float(multiply_add(x, x, np.float32(-1 - 2**-11))) == 2**-24
+        True
+    """
+    product, other = x.astype(np.float64) * y.astype(np.float64), z.astype(np.float64)
+    total = np.asarray(product + other)
+    back = total - product
+    lost = (product - (total - back)) + (other - back)  # what the sum's rounding cut off
+    bits = total.view(np.int64)
+    odd = np.isfinite(total) & (lost != 0) & (bits % 2 == 0)
+    away = (lost > 0) == (total > 0)
+    return np.where(odd, (bits + np.where(away, 1, -1)).view(np.float64), total).astype(np.float32)
 
 
 def _binary(op: str, x: Array, y: Array, dtype: DType) -> Array:

@@ -15,6 +15,7 @@ from fireiron.kernel.lower.pointwise import compute
 from fireiron.kernel.lower.progress import beside
 from fireiron.kernel.lower.step_points import accumulate, assign, over_points, views_at
 from fireiron.kernel.lower.step_values import lower_value
+from fireiron.language.monotone import factor_outside
 from fireiron.language.steps import Ref, Step, identity_of
 
 
@@ -24,7 +25,7 @@ def lower_lead(step: Step, opened: Open, state: State, context: Context, recur: 
     assert progress is not None and progress.law is not None and step.fold is not None
     (out,), role = step.outs, opened.roles[0]
     title = f"{step.name}: {step.fold.name} over {', '.join(d.name for d in step.over)}"
-    chunk = attrs.evolve(step, name=f"{step.name}_chunk", outs=(beside(out, "chunk"),))
+    chunk = factor_outside(attrs.evolve(step, name=f"{step.name}_chunk", outs=(beside(out, "chunk"),)))
     part = open_fold(chunk, state, context, link)
     inside = evolve(
         state,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fireiron.algebra.expr import Compare, Expr, Var, and_, as_expr, lt, proves, substitute, terms_of
+from fireiron.algebra.fused import fused
 from fireiron.algebra.scalar import Arg, Cast, Constant, Scalar, coordinates, placed
 from fireiron.algebra.simplify import simplify
 from fireiron.base.errors import DecompositionError
@@ -153,7 +154,7 @@ def _placed(tree: Scalar, state: State) -> Scalar:
 def accumulate(step: Step, opened: Open, state: State, context: Context) -> Body:
     """Fold one point into the state."""
     held = tuple(register_view(context, state.windows[name], state, f"step {step.name}") for name in opened.roles)
-    trees = [_placed(tree, state) for tree in operands_of(step, len(held))]
+    trees = [fused(_placed(tree, state)) for tree in operands_of(step, len(held))]
     before, read = views_at(step, state, context)
     views = (*held, *read)
     mask = _exists(step, state)
@@ -185,7 +186,7 @@ def assign(step: Step, role: str, state: State, context: Context, masked: bool =
     )
     tree = step.body
     kind = window.storage.dtype
-    tree = _placed(tree if tree.dtype == kind else Cast(tree, kind), state)
+    tree = fused(_placed(tree if tree.dtype == kind else Cast(tree, kind), state))
     mask = _exists(step, state) if masked or filled or any(not v.buffer.memory.registers for v in views) else None
     zero: Body = ()
     if filled and mask is not None:

@@ -30,6 +30,7 @@ from fireiron.kernel.lower.step_values import lower_value
 from fireiron.kernel.lower.window import POINTS, Storage
 from fireiron.language.decompositions import Done, EachStep, Load, Own, Tile, Widest
 from fireiron.language.levels import RF, Thread
+from fireiron.language.monotone import factor_outside
 from fireiron.language.residual import named_reads
 from fireiron.language.steps import Ref, Step
 
@@ -205,12 +206,13 @@ def _lower_step(step: Step, state: State, context: Context, recur: Recur) -> tup
     if carried is not None and progress.law is not None and step.name in progress.law.factors:
         return lower_lead(step, carried, state, context, recur)
     if step.fold is not None:
+        step, fold = (step, step.fold) if carried is not None else (factor_outside(step), step.fold)
         opened = carried or open_fold(step, state, context, link)
         known = evolve(progress, open={**progress.open, step.name: opened})
         windows = state.windows if carried is not None else {**state.windows, **opened.windows}
         inside = evolve(state, windows=windows, progress=known)
         main = over_points(step, inside, context, lambda at: accumulate(step, opened, at, context))
-        title = f"{step.name}: {step.fold.name} over {', '.join(d.name for d in step.over)}"
+        title = f"{step.name}: {fold.name} over {', '.join(d.name for d in step.over)}"
         if carried is not None:
             body = (*corrected(step, carried, state, context), *main)
             return (Region(title, body, state.path, link),), state

@@ -139,7 +139,7 @@ row_1_k2_k16_bf16(
         #pragma unroll
         for (int n = 0; n < 32; ++n) {
             part[0] = bf16_to_float(x_rf[n]);
-            mean_sum[0] = mean_sum[0] + __fmul_rn(part[0], part[0]);
+            mean_sum[0] = fmaf(part[0], part[0], mean_sum[0]);
         }
         shuffle_4B(&other[0], &mean_sum[0], thread % 32 ^ 16);
         mean_sum[0] = mean_sum[0] + other[0];
@@ -182,7 +182,7 @@ row_1_k2_k16_bf16(
         }
 
         // deviation: f32 in deviation_rf
-        deviation_rf[0] = rsqrtf(__fmul_rn(mean_sum[0], 3.0517578e-05f) + 1e-06f);
+        deviation_rf[0] = rsqrtf(fmaf(mean_sum[0], 3.0517578e-05f, 1e-06f));
 
         // load gain_sh to gain_rf: Move(1024)(SH, RF)(Warp)
         #pragma unroll

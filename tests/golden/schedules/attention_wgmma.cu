@@ -7,6 +7,12 @@ __device__ __forceinline__ half float_to_half(float x) {
     return y;
 }
 
+__device__ __forceinline__ float exp2_approx(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 __device__ __forceinline__ float fmaxf_nan(float x, float y) {
 #if __CUDA_ARCH__ >= 800
     float z;
@@ -180,6 +186,7 @@ wgmma_1x1x128x128_f16(
     alignas(16) half q_fr[64];
     alignas(16) half part_a_fr[64];
     float top_chunk[2];
+    float top_chunk2[2];
     float top_before_rf[2];
     float top_factor_rf[2];
     float top_finite_rf[2];
@@ -256,16 +263,16 @@ wgmma_1x1x128x128_f16(
         }
         cp_async_commit();
         #pragma unroll
-        for (int i14 = 0; i14 < 2; ++i14) {
-            top[i14] = __int_as_float(0xff800000);
-        }
-        #pragma unroll
         for (int i15 = 0; i15 < 2; ++i15) {
-            total[i15] = 0.0f;
+            top[i15] = __int_as_float(0xff800000);
         }
         #pragma unroll
-        for (int i16 = 0; i16 < 64; ++i16) {
-            o[i16] = 0.0f;
+        for (int i16 = 0; i16 < 2; ++i16) {
+            total[i16] = 0.0f;
+        }
+        #pragma unroll
+        for (int i17 = 0; i17 < 64; ++i17) {
+            o[i17] = 0.0f;
         }
         cp_async_wait<0>();
         barrier_sync<0, 256>();  // q_sh is written before it is read
@@ -298,7 +305,7 @@ wgmma_1x1x128x128_f16(
             for (int i = 0; i < 2; ++i) {
                 #pragma unroll
                 for (int j2 = 0; j2 < 32; ++j2) {
-                    if (j * 16 + j2 / 2 < 125) top_chunk[i] = fmaxf_nan(top_chunk[i], __fmul_rn(s[i * 2 + j2 % 2 + j2 / 2 * 4], 0.12751743f));
+                    if (j * 16 + j2 / 2 < 125) top_chunk[i] = fmaxf_nan(top_chunk[i], s[i * 2 + j2 % 2 + j2 / 2 * 4]);
                 }
             }
             #pragma unroll
@@ -311,67 +318,71 @@ wgmma_1x1x128x128_f16(
                 shuffle_4B(&other2[0], &top_chunk[i4], thread % 32 ^ 1);
                 top_chunk[i4] = fmaxf_nan(top_chunk[i4], other2[0]);
             }
+            #pragma unroll
+            for (int i5 = 0; i5 < 2; ++i5) {
+                top_chunk2[i5] = __fmul_rn(top_chunk[i5], 0.12751743f);
+            }
 
             // top_before: f32 in top_before_rf
             #pragma unroll
-            for (int i5 = 0; i5 < 2; ++i5) {
-                top_before_rf[i5] = top[i5];
+            for (int i6 = 0; i6 < 2; ++i6) {
+                top_before_rf[i6] = top[i6];
             }
             #pragma unroll
-            for (int i6 = 0; i6 < 2; ++i6) {
-                top[i6] = fmaxf_nan(top[i6], top_chunk[i6]);
+            for (int i7 = 0; i7 < 2; ++i7) {
+                top[i7] = fmaxf_nan(top[i7], top_chunk2[i7]);
             }
 
             // top_factor: f32 in top_factor_rf
             #pragma unroll
-            for (int i7 = 0; i7 < 2; ++i7) {
-                top_factor_rf[i7] = top_before_rf[i7] == __int_as_float(0xff800000) ? 0.0f : exp2f(top_before_rf[i7] - top[i7]);
+            for (int i8 = 0; i8 < 2; ++i8) {
+                top_factor_rf[i8] = top_before_rf[i8] == __int_as_float(0xff800000) ? 0.0f : exp2_approx(top_before_rf[i8] - top[i8]);
             }
 
             // top_finite: f32 in top_finite_rf
             #pragma unroll
-            for (int i8 = 0; i8 < 2; ++i8) {
-                top_finite_rf[i8] = top[i8] == __int_as_float(0xff800000) ? 0.0f : top[i8];
+            for (int i9 = 0; i9 < 2; ++i9) {
+                top_finite_rf[i9] = top[i9] == __int_as_float(0xff800000) ? 0.0f : top[i9];
             }
 
             // part: f32 in part_rf
             #pragma unroll
-            for (int i9 = 0; i9 < 2; ++i9) {
+            for (int i10 = 0; i10 < 2; ++i10) {
                 #pragma unroll
                 for (int j3 = 0; j3 < 32; ++j3) {
-                    part_rf[i9 * 2 + j3 % 2 + j3 / 2 * 4] = exp2f(__fmul_rn(s[i9 * 2 + j3 % 2 + j3 / 2 * 4], 0.12751743f) - top_finite_rf[i9]);
+                    part_rf[i10 * 2 + j3 % 2 + j3 / 2 * 4] = exp2_approx(fmaf(s[i10 * 2 + j3 % 2 + j3 / 2 * 4], 0.12751743f, -top_finite_rf[i10]));
                 }
             }
 
             // total: add over j
             #pragma unroll
-            for (int i11 = 0; i11 < 2; ++i11) {
-                total[i11] = __fmul_rn(total[i11], top_factor_rf[i11]);
+            for (int i12 = 0; i12 < 2; ++i12) {
+                total[i12] = __fmul_rn(total[i12], top_factor_rf[i12]);
             }
             #pragma unroll
-            for (int i10 = 0; i10 < 2; ++i10) {
+            for (int i11 = 0; i11 < 2; ++i11) {
                 #pragma unroll
                 for (int j4 = 0; j4 < 32; ++j4) {
-                    if (j * 16 + j4 / 2 < 125) total[i10] = total[i10] + part_rf[i10 * 2 + j4 % 2 + j4 / 2 * 4];
+                    if (j * 16 + j4 / 2 < 125) total[i11] = total[i11] + part_rf[i11 * 2 + j4 % 2 + j4 / 2 * 4];
                 }
             }
 
             // part_a: f16 in part_a_fr
             #pragma unroll
-            for (int i12 = 0; i12 < 2; ++i12) {
+            for (int i13 = 0; i13 < 2; ++i13) {
                 #pragma unroll
                 for (int j5 = 0; j5 < 32; ++j5) {
-                    part_a_fr[i12 * 2 + j5 % 2 + j5 / 2 * 4] = half{0x0000};
-                    if (j * 16 + j5 / 2 < 125) part_a_fr[i12 * 2 + j5 % 2 + j5 / 2 * 4] = float_to_half(part_rf[i12 * 2 + j5 % 2 + j5 / 2 * 4]);
+                    part_a_fr[i13 * 2 + j5 % 2 + j5 / 2 * 4] = half{0x0000};
+                    if (j * 16 + j5 / 2 < 125) part_a_fr[i13 * 2 + j5 % 2 + j5 / 2 * 4] = float_to_half(part_rf[i13 * 2 + j5 % 2 + j5 / 2 * 4]);
                 }
             }
 
             // o: add by atoms
             #pragma unroll
-            for (int i13 = 0; i13 < 2; ++i13) {
+            for (int i14 = 0; i14 < 2; ++i14) {
                 #pragma unroll
                 for (int e = 0; e < 32; ++e) {
-                    o[i13 * 2 + e % 2 + e / 2 * 4] = __fmul_rn(o[i13 * 2 + e % 2 + e / 2 * 4], top_factor_rf[i13]);
+                    o[i14 * 2 + e % 2 + e / 2 * 4] = __fmul_rn(o[i14 * 2 + e % 2 + e / 2 * 4], top_factor_rf[i14]);
                 }
             }
             wgmma_fence();  // sums and A are registers, written before
@@ -387,37 +398,37 @@ wgmma_1x1x128x128_f16(
             if (++ring_slot == 2) ring_slot = 0, ring_parity ^= 1;
         }
         #pragma unroll
-        for (int i17 = 0; i17 < 2; ++i17) {
-            shuffle_4B(&other3[0], &total[i17], thread % 32 ^ 2);
-            total[i17] = total[i17] + other3[0];
+        for (int i18 = 0; i18 < 2; ++i18) {
+            shuffle_4B(&other3[0], &total[i18], thread % 32 ^ 2);
+            total[i18] = total[i18] + other3[0];
         }
         #pragma unroll
-        for (int i18 = 0; i18 < 2; ++i18) {
-            shuffle_4B(&other4[0], &total[i18], thread % 32 ^ 1);
-            total[i18] = total[i18] + other4[0];
+        for (int i19 = 0; i19 < 2; ++i19) {
+            shuffle_4B(&other4[0], &total[i19], thread % 32 ^ 1);
+            total[i19] = total[i19] + other4[0];
         }
 
         // inverse: f32 in inverse_rf
         #pragma unroll
-        for (int i19 = 0; i19 < 2; ++i19) {
-            inverse_rf[i19] = total[i19] <= 0.0f ? 0.0f : 1.0f / total[i19];
+        for (int i20 = 0; i20 < 2; ++i20) {
+            inverse_rf[i20] = total[i20] <= 0.0f ? 0.0f : 1.0f / total[i20];
         }
 
         // y: f16 in y_rf
         #pragma unroll
-        for (int i20 = 0; i20 < 2; ++i20) {
+        for (int i21 = 0; i21 < 2; ++i21) {
             #pragma unroll
             for (int e2 = 0; e2 < 32; ++e2) {
-                y_rf[i20 * 2 + e2 % 2 + e2 / 2 * 4] = float_to_half(__fmul_rn(o[i20 * 2 + e2 % 2 + e2 / 2 * 4], inverse_rf[i20]));
+                y_rf[i21 * 2 + e2 % 2 + e2 / 2 * 4] = float_to_half(__fmul_rn(o[i21 * 2 + e2 % 2 + e2 / 2 * 4], inverse_rf[i21]));
             }
         }
 
         // store y: Move(1, 1, 128, 128)(RF, GL)(Block)
         #pragma unroll
-        for (int i21 = 0; i21 < 2; ++i21) {
+        for (int i22 = 0; i22 < 2; ++i22) {
             #pragma unroll
             for (int e3 = 0; e3 < 16; ++e3) {
-                copy_4B(&y[block_h * 65536 + block_i * 16384 + warpgroup * 8192 + thread / 4 % 8 * 128 + thread / 32 % 4 * 2048 + i21 * 1024 + thread % 4 * 2 + e3 * 8], &y_rf[i21 * 2 + e3 * 4]);
+                copy_4B(&y[block_h * 65536 + block_i * 16384 + warpgroup * 8192 + thread / 4 % 8 * 128 + thread / 32 % 4 * 2048 + i22 * 1024 + thread % 4 * 2 + e3 * 8], &y_rf[i22 * 2 + e3 * 4]);
             }
         }
     }
