@@ -36,7 +36,7 @@ MOVED = {
     "CONTRIBUTING.md": "contributing.md",
 }
 LEARN = ("start", "language", "tables", "fusion", "products", "hopper", "coming_from", "glossary")
-USE = ("cli", "bench", "profiling", "numbers", "limits", "platforms", "trust")
+USE = ("cli", "debugging", "bench", "profiling", "numbers", "limits", "platforms", "trust")
 # Modules whose exported names share a page.
 TOPICS = {
     "Specs and tensors": ("front.spec", "language.tensor", "algebra.dtypes", "algebra.expr", "algebra.layout",
@@ -44,6 +44,7 @@ TOPICS = {
     "Chains": ("front.matmul", "front.step_chain", "front.moves", "front.layers", "front.products", "front.program",
                "front.preset", "language.decompositions", "language.levels"),
     "Ops": ("language.functions", "language.pointwise", "front.outputs", "language.trace"),
+    "Simulations": ("simulate.watch",),
     "Best schedules": ("front.best", "tune.space", "algebra.arch", "algebra.machine"),
     "Errors": ("base.errors",),
 }  # fmt: skip
@@ -51,7 +52,8 @@ MORE = "More"
 # Public things that are no names of the package itself.
 BESIDE = {
     "Best schedules": ("tune.search:tune",),
-    "Results": ("front.simulation:Simulation", "estimate.facts:Facts", "estimate.model:Estimate",
+    "Results": ("front.simulation:Simulation", "simulate.kept:Kept", "simulate.watch:Moment",
+                "estimate.facts:Facts", "estimate.model:Estimate",
                 "jit.kernel:CompiledKernel", "jit.timing:Timing", "show.explain:Explanation",
                 "show.diff:Diff", "base.errors:Finding"),
     "Pictures": tuple(f"show.pictures:{name}" for name in (

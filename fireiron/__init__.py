@@ -126,6 +126,7 @@ if TYPE_CHECKING:
     from fireiron.language.trace import (
         sum as sum,
     )
+    from fireiron.simulate.watch import At
     from fireiron.tune.space import space
 
 __all__ = [
@@ -136,6 +137,7 @@ __all__ = [
     "SH",
     "SRC",
     "A",
+    "At",
     "B",
     "Block",
     "C",
@@ -279,7 +281,7 @@ _LATER = {
          "mean", "mean_and_variance", "min", "outside", "prod", "softmax", "sum"),
         "language.trace",
     ),
-    "machine": "algebra.arch", "ProductClocks": "algebra.machine",
+    "At": "simulate.watch", "machine": "algebra.arch", "ProductClocks": "algebra.machine",
 }  # fmt: skip
 
 

@@ -136,15 +136,26 @@ def watched(kernel: Kernel, sizes: Mapping[str, int]) -> Generator[Callable[[int
             file=sys.stderr,
             flush=True,
         )
+    with bar(kernel, seconds) as each:
+        yield each
+
+
+@contextmanager
+def bar(kernel: Kernel, seconds: float) -> Generator[Callable[[int, int], None] | None]:
+    """Show how far a simulation is, where it takes long and somebody looks at a terminal.
+
+    Gives:
+        What is to be called with the number of blocks that ran, and of those that will; None where nothing is shown.
+    """
     if seconds < PATIENCE_S or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(f"simulating {kernel.name}", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    with Progress(console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(f"simulating {kernel.name}", total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
 
 
 def _limit() -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,10 +17,12 @@ from fireiron.jit.arrays import describe, random_ends
 from fireiron.jit.expression import evaluate
 from fireiron.jit.interface import Interface
 from fireiron.jit.kernel import as_tuple
-from fireiron.kernel.ir.statements import Kernel
+from fireiron.kernel.ir.statements import Kernel, Workspace
 from fireiron.language.programs import Layers
 from fireiron.language.specs import Task
-from fireiron.simulate import Report, simulate
+from fireiron.simulate import Report, cost, simulate
+from fireiron.simulate.kept import Kept
+from fireiron.simulate.watch import At, Moment, Watch, watch
 
 if TYPE_CHECKING:
     from fireiron.front.comparison import Comparison
@@ -34,13 +37,20 @@ class Simulation:
         out: the array written, a tuple of them where there are several.
         report: traffic, conflicts, barriers, findings.
         arrays: all arrays by name.
-        verify: compares the outputs with a reference in higher precision; None where nothing says what is right.
+        verify: compares the outputs with a reference in higher precision; None where nothing says what is right, and
+            where the simulation stopped before its end.
+        kept: tiles that were kept, by name.
+        moment: when they were; None where none were asked for.
+        stopped: whether the simulation ended there.
     """
 
     out: Any
     report: Report
     arrays: dict[str, Any]
     verify: Callable[[], Comparison] | None = None
+    kept: Mapping[str, Kept] = attrs.field(factory=dict[str, Kept])
+    moment: Moment | None = None
+    stopped: bool = False
 
     @cached_property
     def comparison(self) -> Comparison | None:
@@ -48,11 +58,22 @@ class Simulation:
         return None if self.verify is None else self.verify()
 
     def __str__(self) -> str:
+        if self.moment is None:
+            return self._words
+        when = f"stopped before {self.moment}" if self.stopped else f"{self._words}\nkept before {self.moment}"
+        if self.moment.did:
+            when = when.replace(" before ", " at ") + f"; it did {', '.join(self.moment.did)}"
+        return "\n".join([when, *map(str, self.kept.values())])
+
+    @property
+    def _words(self) -> str:
         words = f"{self.report.blocks} of {self.report.grid} blocks, {self.report.barriers} barriers"
         return words if self.comparison is None else f"{words}; {self.comparison.word}: {self.comparison}"
 
     def __repr__(self) -> str:
-        return f"<Simulation of {self}>"
+        if self.stopped:
+            return f"<Simulation stopped before {self.moment}>"
+        return f"<Simulation of {self._words}>"
 
 
 def random_arrays(
@@ -116,6 +137,8 @@ def simulate_schedule(
     each: Callable[[int, int], None] | None = None,
     schedule: Verbs | None = None,
     overflow: Literal["wrap", "error"] = "wrap",
+    watch: Watch | None = None,
+    shows: bool = False,
 ) -> Simulation:
     """Bind arguments as a call does, and run on the simulator.
 
@@ -130,9 +153,11 @@ def simulate_schedule(
         each: as the simulator takes it.
         schedule: what the kernel was lowered from, for the comparison.
         overflow: as the simulator takes it.
+        watch: as the simulator takes it.
+        shows: whether a terminal shows how far a long simulation is.
 
     Raises:
-        CallError: as a call does. SimulationError: what was found.
+        CallError: as a call does. SimulationError: what was found. UsageError: `no-such-moment`.
     """
     interface = Interface.of(kernel)
     outs: tuple[Any, ...] = as_tuple(out)
@@ -158,7 +183,8 @@ def simulate_schedule(
         arrays |= {p.name: described[p.name].owner for p in interface.inputs}
         arrays |= {p.name: a for p, a in zip(interface.outputs, outs, strict=False)}
     before = {} if schedule is None else {p.name: arrays[p.name].copy() for p in interface.outputs}
-    report = simulate(kernel, arrays, sizes, numbers, blocks, track, launched, each, overflow)
+    with _progress(kernel, sizes, each, shows and blocks is None) as each:
+        report = simulate(kernel, arrays, sizes, numbers, blocks, track, launched, each, overflow, watch)
     written = tuple(arrays[p.name] for p in interface.outputs)
 
     def verify() -> Comparison:
@@ -170,6 +196,44 @@ def simulate_schedule(
         wanted = references(schedule, {**arrays, **before}, {**sizes, **numbers}, drawn=not inputs)
         return held(schedule, data, wanted, report.blocks < report.grid)
 
-    return Simulation(
-        written[0] if len(written) == 1 else written, report, arrays, None if schedule is None else verify
-    )
+    made = written[0] if len(written) == 1 else written
+    if watch is None or watch.moment is None:
+        return Simulation(made, report, arrays, None if schedule is None else verify)
+    check = None if schedule is None or watch.stops else verify
+    return Simulation(made, report, arrays, check, watch.kept, watch.moment, watch.stops)
+
+
+@contextmanager
+def _progress(
+    kernel: Kernel, sizes: Mapping[str, int], each: Callable[[int, int], None] | None, shows: bool
+) -> Generator[Callable[[int, int], None] | None]:
+    """Show a bar where nothing else does."""
+    from fireiron.front.host import bar
+
+    if each is not None or not shows:
+        yield each
+        return
+    with bar(kernel, cost(kernel, sizes)) as made:
+        yield made
+
+
+def watched(
+    kernel: Kernel, keep: Sequence[str] | str, at: At | str | None, break_at: At | str | None
+) -> tuple[Watch | None, tuple[int, ...] | None]:
+    """Make the watch that `simulate` is asked for, and choose the blocks that run where it stops.
+
+    Raises:
+        UsageError: `no-such-tile`, `no-such-moment`, `no-such-loop`, `two-moments`.
+    """
+    if not keep and at is None and break_at is None:
+        return None, None
+    if at is not None and break_at is not None:
+        raise UsageError("two-moments", "at= and break_at= both choose a moment", fix="give one of them")
+    found = at if break_at is None else break_at
+    found = At(found) if isinstance(found, str) else found
+    made = watch(kernel, (keep,) if isinstance(keep, str) else tuple(keep), found, break_at is not None)
+    if break_at is None or kernel.persistent:
+        return made, None
+    # Blocks that add to each other's sums need those before them.
+    together = any(isinstance(p, Workspace) for p in kernel.parameters)
+    return made, tuple(range(made.block + 1)) if together else (made.block,)

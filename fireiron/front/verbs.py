@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fireiron.kernel.lower.kernel import Passed
     from fireiron.show.diff import Diff
     from fireiron.show.explain import Explanation
+    from fireiron.simulate.watch import At
 
 # Errors of a kernel that would compute right, or would with other registers.
 POORLY_BUILT = ("spills", "stack", "wgmma-serialised", "wgmma-registers", "setmaxnreg-ignored")
@@ -119,6 +120,9 @@ class Verbs(Chain):
         track: bool = True,
         launched: int | None = None,
         overflow: Literal["wrap", "error"] = "wrap",
+        keep: Sequence[str] | str = (),
+        at: At | str | None = None,
+        break_at: At | str | None = None,
         **scalars: Any,
     ) -> Simulation:
         """Run the schedule on the NumPy simulator, with races, bad addresses and missing values found.
@@ -134,18 +138,34 @@ class Verbs(Chain):
                 tile where blocks are chosen.
             overflow: what sums of integers do that 32 bits do not hold: `wrap`, as on every GPU, or `error`, with
                 the place and the number.
+            keep: names of tiles in shared memory and registers, as in the CUDA; `.kept` of the result holds them as
+                they were at a moment, with the thread that holds each element of registers.
+            at: the moment: a word of a statement, or `At(...)` with a block, trips and a step; block 0's end if None.
+            break_at: likewise, and the simulation ends there; all tiles are kept where `keep` names none.
             scalars: numbers by name, and sizes by name where no inputs are given.
 
         Raises:
             SimulationError: what was found, with the link that made the access.
+            UsageError: `no-such-tile`, `no-such-moment`, `no-such-loop`, `two-moments`.
+
+        Example:
+            >>> import fireiron as fi
+            >>> from fireiron.schedules import simt
+            >>> small = simt.listing2(fi.matmul(128, 128, 16))
+            >>> found = small.simulate(break_at=fi.At("fma", trips={"k": 1}), keep=["a_sh", "acc"])
+            >>> found.kept["acc"].title, found.kept["acc"].threads[0, :6].tolist()
+            ('acc: 128x128 f32 in RF', [0, 0, 0, 0, 1, 1])
         """
-        from fireiron.front.simulation import simulate_schedule
+        from fireiron.front.simulation import simulate_schedule, watched
 
         self._closed("simulate")
         try:
+            kernel = self.lowered()
+            watch, chosen = watched(kernel, keep, at, break_at)
             return simulate_schedule(
-                self.lowered(), inputs, out, blocks, track, scalars, launched, schedule=self, overflow=overflow
-            )
+                kernel, inputs, out, chosen if blocks is None else blocks, track, scalars, launched,
+                schedule=self, overflow=overflow, watch=watch, shows=True,
+            )  # fmt: skip
         except (CallError, UsageError) as error:
             raise error.located(here()) from None
 

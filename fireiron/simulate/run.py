@@ -21,6 +21,7 @@ from fireiron.simulate.state import DIRECTIONS, Machine, State
 from fireiron.simulate.steps import Step
 from fireiron.simulate.teams import finish, members, order_of, team_of
 from fireiron.simulate.waits import steps_of
+from fireiron.simulate.watch import Stopped, Watch
 
 
 def simulate(
@@ -33,6 +34,7 @@ def simulate(
     launched: int | None = None,
     each: Callable[[int, int], None] | None = None,
     overflow: Literal["wrap", "error"] = "wrap",
+    watch: Watch | None = None,
 ) -> Report:
     """Run a kernel on host arrays, writing its outputs in place.
 
@@ -48,8 +50,11 @@ def simulate(
             said, or, where blocks are chosen, one for each tile.
         each: called after each cluster with the number of blocks that ran, and of those that are to run.
         overflow: what integer sums do that 32 bits do not hold: `wrap`, as on every GPU, or `error`.
+        watch: keeps tiles at one moment, and may end the simulation there: then `blocks` of the report counts the
+            clusters that ended.
 
     Raises:
+        UsageError: `no-such-moment` where the watched block never comes there.
         SimulationError: `out-of-bounds`, `misaligned`, `uninitialised-read`, `race`, `divergent-barrier`, `deadlock`;
             `divergent-call`, `inactive-lane`, `write-to-input`, `move-dtype`, `move-size`, `compute-dtype`,
             `atom-numpy`, `atom-zeroes`, `microkernel-numpy`; `not-arrived`, `source-in-flight`, `missing-proxy-fence`,
@@ -70,13 +75,24 @@ def simulate(
     with np.errstate(all="ignore"):
         machine.members = list(members(machine, machine.sizes))
         programs = [
-            Compiler(team_of(machine, member, kernel.body, kernel.threads)).program() for member in machine.members
+            (Compiler if watch is None else watch.compiler)(
+                team_of(machine, member, kernel.body, kernel.threads)
+            ).program()
+            for member in machine.members
         ]
-        for done, first in enumerate(chosen[:: kernel.cluster], start=1):
-            run_cluster(machine, programs, first)
+        stopped, ran = False, 0
+        for first in chosen[:: kernel.cluster]:
+            try:
+                _watched(machine, programs, first, watch)
+            except Stopped:
+                stopped = True
+                break
+            ran += kernel.cluster
             if each is not None:
-                each(done * kernel.cluster, len(chosen))
-    if everything:
+                each(ran, len(chosen))
+    if watch is not None:
+        watch.close(chosen)
+    if everything and not stopped:
         _covered(machine)
         _restored(machine)
     totals = [Traffic() for _ in DIRECTIONS]
@@ -84,7 +100,7 @@ def simulate(
         for total, key in zip(totals, DIRECTIONS, strict=True):
             total.add(place.traffic.get(key, Traffic()))
     return Report(
-        len(chosen),
+        ran,
         machine.blocks,
         *totals,
         barriers=machine.barriers,
@@ -203,6 +219,16 @@ def run_cluster(machine: Machine, programs: list[Step], first: int) -> None:
             coroutines.append(Coroutine(everyone, steps_of(program, State(team, team.environment())), label))
         run(machine, coroutines)
     finish(machine)
+
+
+def _watched(machine: Machine, programs: list[Step], first: int, watch: Watch | None) -> None:
+    """Run the blocks of one cluster, and tell a watch of the one that it looks at."""
+    if watch is None or not first <= watch.block < first + machine.kernel.cluster:
+        run_cluster(machine, programs, first)
+        return
+    watch.begin()
+    run_cluster(machine, programs, first)
+    watch.finish(machine.members[watch.block - first].teams[0])
 
 
 def _restored(machine: Machine) -> None:

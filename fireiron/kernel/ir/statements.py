@@ -28,6 +28,7 @@ from fireiron.kernel.ir.declarations import (
     View,
     Workspace,
 )
+from fireiron.kernel.ir.elements import Elements
 from fireiron.language.atom import Atom
 from fireiron.language.levels import Block, Level
 
@@ -454,6 +455,7 @@ class Kernel:
         persistent: whether the blocks loop over the work: at most as many are launched as run at once.
         barriers: mbarriers in shared memory.
         dependent: whether the launch before may still run when this one begins.
+        elements: where the elements of its tiles lie; nothing that runs depends on it.
     """
 
     name: str
@@ -469,6 +471,7 @@ class Kernel:
     persistent: bool = False
     barriers: tuple[Barrier, ...] = ()
     dependent: bool = False
+    elements: tuple[Elements, ...] = attrs.field(default=(), eq=False, repr=False)
 
 
 def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:

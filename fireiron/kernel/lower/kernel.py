@@ -30,6 +30,7 @@ from fireiron.kernel.ir.statements import (
 )
 from fireiron.kernel.lower.assemble import part, place_barriers
 from fireiron.kernel.lower.context import Context, State
+from fireiron.kernel.lower.elements import elements
 from fireiron.kernel.lower.program_start import start_program
 from fireiron.kernel.lower.roles import handshake
 from fireiron.kernel.lower.storage import tensor_window
@@ -155,6 +156,7 @@ def lower(
         context.persistent,
         barriers,
         context.dependent,
+        elements(context.storages.values(), context.threads or 1),
     )
     return in_bytes(kernel)
 
