@@ -1,4 +1,4 @@
-"""Convolutions and pooling as programs of index maps, and a schedule for CUDA cores.
+"""Convolutions and pooling as programs of index maps, and schedules for CUDA cores and tensor cores.
 
 Arrays are channels last (N H W C, and K R S C for filters); channels first is said by strides of the arrays and
 `channels_first=True`, which orders the output so.
@@ -13,28 +13,36 @@ from typing import TypeAlias
 from typing import cast as cast_type
 
 from fireiron import (
+    FR,
     RF,
     SH,
     Block,
     FireironError,
     ProgramChain,
+    StepChain,
+    Swizzle,
     Thread,
     Value,
+    Warp,
     cast,
     conform,
+    cp_async,
     dim,
     einsum,
     extent,
     index,
+    ldmatrix,
     maximum,
     minimum,
     outside,
     preset,
     program,
+    through_shared,
     where,
 )
 from fireiron import max as _max
 from fireiron import sum as _sum
+from fireiron.schedules._pixels import box_of, halved, window_of
 
 Sizes: TypeAlias = int | Sequence[int]
 Pads: TypeAlias = int | Sequence[int] | Sequence[tuple[int, int]]
@@ -78,6 +86,28 @@ def conv3d(
 ) -> Value:  # fmt: skip
     """Convolve volumes, as `conv2d` does images."""
     return _convolved("dhw", "trs", "opq", x, f, bias, residual, stride, pad, dilation, groups, op, channels_first)
+
+
+@program(x="n h w g c", f="g k r s c", bias="g k", residual="n p q g k")
+def conv2d_grouped(
+    x: Value, f: Value, bias: Value | None = None, residual: Value | None = None, stride: Sizes = 1, pad: Pads = 0,
+    dilation: Sizes = 1, op: Callable[[Value], Value] | None = None,
+) -> Value:  # fmt: skip
+    """Convolve groups of channels, which are a dim g of their own: on views of the arrays, conv2d's `groups=`.
+
+    A tile then has channels of one group, so that tensor cores multiply them.
+
+    Args:
+        x: images.
+        f: filters of each group.
+        bias, residual: added to the result.
+        stride, pad, dilation, op: as of `conv2d`.
+    """
+    places = _places("hw", "rs", "pq", stride, pad, dilation)
+    y = einsum("n p q r s g c, g k r s c -> n p q g k", x[:, places[0], places[1]], f)
+    y = y if bias is None else y + bias
+    y = y if residual is None else y + residual
+    return y if op is None else op(y)
 
 
 @program(y="n p q k", f="k r s c")
@@ -132,21 +162,7 @@ def _convolved(
     pad: Pads, dilation: Sizes, groups: int, op: Callable[[Value], Value] | None, channels_first: bool,
 ) -> Value:  # fmt: skip
     """Sum products of windows and filters, and add what comes behind."""
-    rank = len(inner)
-    places: list[Value] = []
-    for axis, (i, t, o) in enumerate(zip(inner, taps, outer, strict=True)):
-        step, apart, (before, behind) = _one(stride, axis, rank), _one(dilation, axis, rank), _pair(pad, axis, rank)
-        _whole("stride", step, 1)
-        _whole("dilation", apart, 1)
-        reach = (extent(t) - 1) * apart + 1
-        left = extent(i) + before + behind - reach
-        if isinstance(left, int) and left < 0:
-            raise FireironError(
-                "conv-window",
-                f"windows of {reach} along {t} are larger than {i}, {extent(i)} and padding of {before} and {behind}",
-                fix="pad more, or give filters that fit",
-            )
-        places.append(step * dim(o, left // step + 1) + apart * index(t) - before)
+    places = _places(inner, taps, outer, stride, pad, dilation)
     channels, filters, part = extent("channel"), extent("k"), extent("c")
     known = isinstance(channels, int) and isinstance(filters, int) and isinstance(part, int)
     if groups < 1 or (known and (channels != part * groups or filters % groups)):
@@ -169,6 +185,26 @@ def _convolved(
     y = y if bias is None else y + bias
     y = y if residual is None else y + residual
     return y if op is None else op(y)
+
+
+def _places(inner: str, taps: str, outer: str, stride: Sizes, pad: Pads, dilation: Sizes) -> list[Value]:
+    """Give where the windows of a convolution read along each side."""
+    rank = len(inner)
+    places: list[Value] = []
+    for axis, (i, t, o) in enumerate(zip(inner, taps, outer, strict=True)):
+        step, apart, (before, behind) = _one(stride, axis, rank), _one(dilation, axis, rank), _pair(pad, axis, rank)
+        _whole("stride", step, 1)
+        _whole("dilation", apart, 1)
+        reach = (extent(t) - 1) * apart + 1
+        left = extent(i) + before + behind - reach
+        if isinstance(left, int) and left < 0:
+            raise FireironError(
+                "conv-window",
+                f"windows of {reach} along {t} are larger than {i}, {extent(i)} and padding of {before} and {behind}",
+                fix="pad more, or give filters that fit",
+            )
+        places.append(step * dim(o, left // step + 1) + apart * index(t) - before)
+    return places
 
 
 def _windows(
@@ -254,6 +290,53 @@ def simt(spec: ProgramChain, pixels: int = 64, channels: int = 32, depth: int = 
         if operand.role in inputs and None not in [chain.residual.extents[d] for d in operand.dims]:
             chain = chain.load(operand.role, RF, conform())
     return chain.done()
+
+
+@preset
+def mma(
+    spec: ProgramChain, pixels: int | None = None, channels: int | None = None, depth: int | None = None,
+    warp: tuple[int, int] | None = None, stages: int = 3,
+) -> ProgramChain:  # fmt: skip
+    """Schedule a convolution for tensor cores by mma.sync, from sm_80 on: implicit GEMM.
+
+    Rows of the product are the pixels of a box, columns the filters, and one loop visits all taps and channels. Each
+    chunk is the box moved by a tap, which asynchronous copies bring to shared memory, zeros where it lies outside.
+
+    Args:
+        spec: a program of this module without groups, of 16-bit floats, or `conv2d_grouped`.
+        pixels: of a block's tile, a power of two.
+        channels: of a block's tile, filters.
+        depth: channels of a chunk, a multiple of 16.
+        warp: pixels and channels of a warp.
+        stages: chunks in shared memory.
+    """
+    w = window_of(spec)
+    extents = spec.residual.extents
+    filters, whole = extents[w.column], extents[w.depth]
+    if channels is None:
+        channels = 64 if isinstance(filters, int) and filters <= 64 else 128
+    if depth is None:
+        depth = next((n for n in (64, 32) if isinstance(whole, int) and whole % n == 0), 16)
+    pixels = pixels or 128
+    rows, columns = warp or (64 if channels > 64 else 32, min(64, channels))
+    box = box_of(spec, w.pixels, pixels)
+    chain = spec.tile(**dict.fromkeys(w.batch, 1), **box, **{w.column: channels}).to(Block)
+    chain = chain.epilog(memory=FR, store=through_shared(pad=8, reuse=True))
+    chain = chain.split(None, **dict.fromkeys(w.taps, 1), **{w.depth: depth}).pipeline(stages)
+    for role in (w.images, w.filters):
+        chain = chain.load(role, SH, cp_async()).swizzle(_spread_lines(depth))
+
+    def by_fragments(y: StepChain) -> StepChain:
+        y = y.split(16).unroll().pipeline(2).load("A", FR, ldmatrix()).load("B", FR, ldmatrix())
+        return y.tile(16, 8).unroll().done()
+
+    return chain.tile(**halved(box, rows), **{w.column: columns}).to(Warp).each(**{w.step: by_fragments})
+
+
+def _spread_lines(depth: int) -> Swizzle:
+    """Let eight lines of a chunk start in as many banks: lines of 16-bit elements, vectors of 8."""
+    bits = min(3, (depth // 8).bit_length() - 1)
+    return Swizzle(bits, 3, 3)
 
 
 def _channels(spec: ProgramChain, column: str, wanted: int) -> int:

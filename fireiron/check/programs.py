@@ -45,43 +45,62 @@ def tile(program: Program, sizes: Mapping[str, int]) -> None:
 
 
 def split(
-    residual: Residual, dim: str | None, ways: int | None, size: Mapping[str, int], multiple_of: int = 1
+    program: Program,
+    residual: Residual,
+    dim: str | None,
+    ways: int | None,
+    sizes: Mapping[str, int],
+    multiple_of: int = 1,
 ) -> tuple[str, Index, int | None]:
-    """Give the dim that a split cuts, the extent of a chunk, and the number of chunks where that was given.
+    """Give the first dim that a split cuts, the extent of a chunk, and the number of chunks where that was given.
 
     Raises:
-        DecompositionError: `split-arguments`, `no-such-dimension`, `split-extent`.
+        DecompositionError: `split-arguments`, `no-such-dimension`, `split-extent`, `split-together`.
     """
-    named = [*size, *([] if dim is None else [dim])]
-    if len(named) != 1 or (ways is None) == (not size):
-        several = len(set(named)) > 1
+    named = [*sizes, *([] if dim is None else [dim])]
+    if not named or (ways is None) == (not sizes) or (dim is not None and sizes):
         raise DecompositionError(
             "split-arguments",
-            f"split cuts one dim, not {' and '.join(named)}"
-            if several
-            else f"split is given {'both chunks and their number' if size else 'no chunks and no number of them'}",
+            f"split is given {'both chunks and their number' if sizes else 'no chunks and no number of them'}",
             fix='write split(j=128), or split("j", ways=8)',
         )
-    (name,) = named
-    extent = residual.extents.get(name)
-    if extent is None:
-        raise DecompositionError(
-            "no-such-dimension",
-            f"{residual.short} has no dimension {name} to split",
-            fix="dimensions: " + ", ".join(residual.extents),
-        )
-    chunk = size.get(name)
-    for value in (chunk, ways, multiple_of):
-        if value is None:
-            continue
-        if value < 1:
+    for name in named:
+        if residual.extents.get(name) is None:
+            raise DecompositionError(
+                "no-such-dimension",
+                f"{residual.short} has no dimension {name} to split",
+                fix="dimensions: " + ", ".join(residual.extents),
+            )
+    for name, value in (*sizes.items(), (named[0], ways), (named[0], multiple_of)):
+        if value is not None and value < 1:
             raise DecompositionError(
                 "split-extent", f"a chunk of {value} elements along {name} is empty", fix="use 1 or more"
             )
-    if chunk is not None:
-        return name, chunk, None
-    assert ways is not None
+    _folded_alike(program, named)
+    name, *_ = named
+    if ways is None:
+        return name, sizes[name], None
+    extent = residual.extents[name]
+    assert extent is not None
     return name, simplest(ceil_div(extent, ways * multiple_of) * multiple_of), ways
+
+
+def _folded_alike(program: Program, dims: Sequence[str]) -> None:
+    """Refuse one loop over dims that some step does not fold together.
+
+    Raises:
+        DecompositionError: `split-together`.
+    """
+    for step in program.steps if len(dims) > 1 else ():
+        has, folds = ({d.name for d in some} & set(dims) for some in (step.dims, step.over))
+        if has and folds != set(dims):
+            odd = next(d for d in dims if d not in folds)
+            raise DecompositionError(
+                "split-together",
+                f"one loop over {' and '.join(dims)} visits their chunks together, and step {step.name} does not "
+                f"fold {odd}",
+                fix="write a split for each dim: split(i=...).split(j=...)",
+            )
 
 
 def pipeline(link: Tile, stages: int) -> None:
@@ -106,8 +125,9 @@ def online(program: Program, split: Split) -> None:
     """Refuse folds that no factor makes one loop, and chunks that units take at once.
 
     Raises:
-        DecompositionError: `online-law`, `online-parallel`.
+        DecompositionError: `online-law`, `online-parallel`, `split-together`.
     """
+    _one_dim(split, "online()")
     if split.level is not None:
         raise DecompositionError(
             "online-parallel",
@@ -115,6 +135,21 @@ def online(program: Program, split: Split) -> None:
             fix=f"split({split.dim}=...).online() above, and split again below it for the units",
         )
     as_one_loop(program, split.dim)
+
+
+def _one_dim(split: Split, what: str) -> None:
+    """Refuse refinements that are about the chunks of one dim.
+
+    Raises:
+        DecompositionError: `split-together`.
+    """
+    if split.further:
+        raise DecompositionError(
+            "split-together",
+            f"{what} is about chunks of one dim, and this split cuts {split.dim} and "
+            f"{' and '.join(dim for dim, _ in split.further)}",
+            fix=f'split one dim alone for it: split("{split.dim}", ways=n)',
+        )
 
 
 def step(program: Program, name: str) -> Step:
@@ -199,8 +234,9 @@ def parallel(above: Sequence[Decomposition], before: Residual, split: Split, lev
 
     Raises:
         DecompositionError: `parallel-level`, `parallel-pipeline`, `parallel-reduce`, `parallel-cluster`,
-            `parallel-order`.
+            `parallel-order`, `split-together`.
     """
+    _one_dim(split, f"parallel({level})")
     if level == Block:
         _blocks(before, split, reduce, above)
         return

@@ -66,25 +66,29 @@ class ProgramChain(Verbs, Chain):
     def split(
         self, dim: str | None = None, *, ways: int | None = None, multiple_of: int = 1, **size: int
     ) -> SplitProgram:
-        """Cut a dim into chunks: one loop visits them, or the units of a level take one each by `parallel`.
+        """Cut dims into chunks: one loop visits them, or the units of a level take one each by `parallel`.
 
-        Steps that need a finished fold over the dim run in a further loop behind the first.
+        Steps that need a finished fold over the dim run in a further loop behind the first. Several dims have one loop,
+        in which the chunks of the last dim follow each other first: a convolution's `split(r=1, s=1, c=64)`.
 
         Args:
             dim: the dim's name, with `ways`.
             ways: the number of chunks.
             multiple_of: with ways, what a chunk's extent is a multiple of: elements of a vector.
-            size: the dim and the extent of a chunk instead: `split(j=128)`.
+            size: dims and the extents of their chunks instead: `split(j=128)`.
 
         Shapes:
             (i, j) -> (i, chunk of j)
 
         Raises:
-            DecompositionError: `split-arguments`, `no-such-dimension`, `split-extent`, `chain-closed`.
+            DecompositionError: `split-arguments`, `no-such-dimension`, `split-extent`, `split-together` where a step
+                does not fold all of several dims, `chain-closed`.
         """
         self._check(rules.still_open, self.residual, "split")
-        name, extent, count = self._check(program_rules.split, self.residual, dim, ways, size, multiple_of)
-        return self._as(SplitProgram, Split(extent, ways=count, dim=name, link=here()))
+        rule = program_rules.split
+        name, extent, count = self._check(rule, self.computed, self.residual, dim, ways, size, multiple_of)
+        further = tuple((other, chunk) for other, chunk in size.items() if other != name)
+        return self._as(SplitProgram, Split(extent, ways=count, dim=name, further=further, link=here()))
 
     def load(
         self, operand: Tensor | str, memory: Memory, strategy: Strategy | None = None, dtype: object = None

@@ -48,6 +48,16 @@ class StepChain(Chain):
         Raises:
             DecompositionError: `tile-arguments`, `tile-extent`, `tile-too-large`, `no-such-dimension`, `chain-closed`.
         """
+        for dim in named:
+            together = [d for d, letter in self.named.items() if letter == self.named.get(dim)]
+            if len(together) > 1:
+                raise DecompositionError(
+                    "tile-arguments",
+                    f"{', '.join(together)} are {self.named[dim]} of {self.residual.short} together",
+                    fix="tile(16, 8): rows and columns",
+                    link=here(),
+                    path=self.where,
+                )
         wanted = {self.named.get(dim, dim): size for dim, size in named.items()}
         if (sizes and wanted) or (not sizes and not wanted) or "K" in wanted:
             folded = next((dim for dim in named if self.named.get(dim, dim) == "K"), None)

@@ -1,23 +1,27 @@
 """Contractions: steps that sum products of two sides, seen as the MatMul that atoms execute.
 
 A step `s[b, h, i, j] = add over d of q[b, h, i, d] * k[b, h, j, d]` is, for one b and h, C[M, N] += A[M, K] B[K, N]
-with M = i, N = j, K = d. Which dims these are follows from who reads them, and from the extents at a place: there all
-others are 1.
+with M = i, N = j, K = d. Which dims these are follows from who reads them, and from the extents at a place. Several
+dims may be one letter: the pixels (n, p, q) of a convolution's tile are M, the last of them fastest.
+
+A factor may be read through an index map, `x[n, 2 * p + r - 1, 2 * q + s - 1, c]`: where r and s are 1, p moves the
+second coordinate alone, and the map is p's dimension of a matrix.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Index, Var, simplest
+from fireiron.algebra.expr import Index, Var, as_expr, free, simplest
 from fireiron.algebra.scalar import Arg, Binary, Scalar
 from fireiron.algebra.simplify import peeled
 from fireiron.base.errors import DecompositionError
 from fireiron.language.levels import RF, Level, Memory
+from fireiron.language.maps import moving
 from fireiron.language.residual import Operand, Residual
 from fireiron.language.steps import Dim, Ref, Step, dense, dims_in
 from fireiron.language.tensor import Tensor
@@ -35,12 +39,16 @@ class Side:
         tree: the factor, an expression of the step's reads, without conversions that lose nothing.
         ref: what it reads where it is one read and nothing else; None for an expression.
         dims: its dims, those of the matrix last: rows, then columns.
+        axes: by dimension of what is read, the dim that moves along it, or a name of its own where none does.
+        order: the names of `axes`, those of the matrix last.
     """
 
     role: Literal["A", "B"]
     tree: Scalar
     ref: Ref | None
     dims: tuple[Dim, ...]
+    axes: tuple[str, ...]
+    order: tuple[str, ...]
 
     @property
     def dtype(self) -> DType:
@@ -54,14 +62,14 @@ class Contraction:
 
     Args:
         step: that is computed.
-        letters: the dims that are M, N and K there.
+        letters: the dims that are M, N and K there; of several the last is fastest.
         left: the side with M.
         right: the side with N.
         out: the dims of the result: M and N last.
     """
 
     step: Step
-    letters: Mapping[Letter, Dim]
+    letters: Mapping[Letter, tuple[Dim, ...]]
     left: Side
     right: Side
     out: tuple[Dim, ...]
@@ -69,11 +77,11 @@ class Contraction:
     @property
     def named(self) -> dict[str, str]:
         """Map the names of M, N and K to the letters."""
-        return {dim.name: letter for letter, dim in self.letters.items()}
+        return {dim.name: letter for letter, dims in self.letters.items() for dim in dims}
 
-    def dims_of(self, role: str) -> tuple[Dim, ...]:
-        """Give the dims of A, B or C."""
-        return {"A": self.left.dims, "B": self.right.dims, "C": self.out}[role]
+    def order_of(self, role: str) -> tuple[str, ...]:
+        """Name the dims of A, B or C in order: those of the matrix last."""
+        return {"A": self.left.order, "B": self.right.order, "C": tuple(d.name for d in self.out)}[role]
 
     def residual(
         self,
@@ -94,18 +102,29 @@ class Contraction:
         operands: list[Operand] = []
         outer: dict[str, Index | None] = {}
         for role in ("A", "B", "C"):
-            dims = self.dims_of(role)
+            dims = self.order_of(role)
             side = {"A": self.left, "B": self.right}.get(role)
             (first, *_) = self.step.outs
             ref = first if side is None or side.ref is None else side.ref
             tensor = ref.tensor if side is None or side.ref is not None else _made(side, self.step)
-            outer |= {d.name: extents[d.name] for d in dims if d.name not in named}
+            outer |= {d: extents.get(d, 1) for d in dims if d not in named}
             operands.append(
-                Operand(role, tensor, memories[role], types[role], tuple(named.get(d.name, d.name) for d in dims))
+                Operand(role, tensor, memories[role], types[role], tuple(dict.fromkeys(named.get(d, d) for d in dims)))
             )
         letters: tuple[Letter, ...] = ("M", "N", "K")
-        sizes = (*outer.items(), *((letter, extents[self.letters[letter].name]) for letter in letters))
+        sizes = (*outer.items(), *((letter, _together(self.letters[letter], extents)) for letter in letters))
         return Residual("MatMul", level, sizes, tuple(operands))
+
+
+def _together(dims: Sequence[Dim], extents: Mapping[str, Index | None]) -> Index | None:
+    """Count the points of several dims; None where that is not known."""
+    found = as_expr(1)
+    for d in dims:
+        extent = extents[d.name]
+        if extent is None:
+            return None
+        found = found * extent
+    return simplest(found)
 
 
 def _made(side: Side, step: Step) -> Tensor:
@@ -129,8 +148,8 @@ def contraction(step: Step, extents: Mapping[str, Index | None]) -> Contraction:
         extents: of all dims there.
 
     Raises:
-        DecompositionError: `each-product` where the step is no product; `each-dims` where more than one dim of a kind
-            is not 1.
+        DecompositionError: `each-product` where the step is no product; `each-dims` where both factors move with a dim
+            that is not 1.
     """
     if not step.is_product:
         raise DecompositionError(
@@ -153,28 +172,23 @@ def contraction(step: Step, extents: Mapping[str, Index | None]) -> Contraction:
             f"both factors of step {step.name} have {whole[0]}, of which {extents[whole[0]]} are left here",
             fix=f"tile({whole[0]}=1) above each(...): an atom multiplies two matrices",
         )
-    letters: dict[Letter, Dim] = {}
+    letters: dict[Letter, tuple[Dim, ...]] = {}
     for letter, dims in groups.items():
-        large = [d for d in dims if extents[d.name] != 1]
-        if len(large) > 1:
-            raise DecompositionError(
-                "each-dims",
-                f"{' and '.join(d.name for d in large)} of step {step.name} are both {letter} of a MatMul, and neither "
-                "is 1 here",
-                fix=f"cut one of them to 1 above each(...): tile({large[0].name}=1), or split where it is folded",
-            )
-        letters[letter] = (large or dims)[-1]
-    sides = [_side(role, step, factor, letters) for role, factor in zip(("A", "B"), factors, strict=True)]
+        large = tuple(d for d in dims if extents[d.name] != 1)
+        letters[letter] = large or tuple(dims[-1:])
+    sides = (_side("A", step, factors[0], letters, extents), _side("B", step, factors[1], letters, extents))
     for side in sides:
-        if letters["K"] not in side.dims:
+        lacking = next((d for d in letters["K"] if d.name not in side.order), None)
+        if lacking is not None:
             raise DecompositionError(
                 "each-product",
-                f"{letters['K'].name}, which step {step.name} folds, is no dim of its "
+                f"{lacking.name}, which step {step.name} folds, is no dim of its "
                 f"{'left' if side.role == 'A' else 'right'} factor",
                 fix="leave it out of each(...)",
             )
-    rest = [d for d in kept_in_order(step) if d not in letters.values()]
-    return Contraction(step, letters, sides[0], sides[1], (*rest, letters["M"], letters["N"]))
+    matrix = (*letters["M"], *letters["N"])
+    rest = [d for d in kept_in_order(step) if d not in matrix]
+    return Contraction(step, letters, sides[0], sides[1], (*rest, *matrix))
 
 
 def _factors(step: Step) -> tuple[Scalar, Scalar]:
@@ -182,11 +196,39 @@ def _factors(step: Step) -> tuple[Scalar, Scalar]:
     return step.body.x, step.body.y
 
 
-def _side(role: Literal["A", "B"], step: Step, factor: Scalar, letters: Mapping[Letter, Dim]) -> Side:
+def _side(
+    role: Literal["A", "B"],
+    step: Step,
+    factor: Scalar,
+    letters: Mapping[Letter, tuple[Dim, ...]],
+    extents: Mapping[str, Index | None],
+) -> Side:
     tree = peeled(factor)
+    pair = tuple(d for letter in PLACES[role] for d in letters[letter])
     dims = dims_in(tree, step.reads)
-    pair = tuple(letters[letter] for letter in PLACES[role])
-    rest = tuple(d for d in dims if d not in pair)
+    dims = (*(d for d in dims if d not in pair), *(d for d in pair if d in dims))
     ref = step.reads[tree.index] if isinstance(tree, Arg) else None
-    plain = ref is not None and all(isinstance(e, Var) for e in ref.index)
-    return Side(role, tree, ref if plain else None, (*rest, *pair))
+    axes = None if ref is None else _axes(ref, role, [d.name for d in pair], extents)
+    if axes is None:
+        axes, ref = tuple(d.name for d in dims), None
+    matrix = [d.name for d in pair if d.name in axes]
+    return Side(role, tree, ref, dims, axes, (*(a for a in axes if a not in matrix), *matrix))
+
+
+def _axes(ref: Ref, role: str, pair: Sequence[str], extents: Mapping[str, Index | None]) -> tuple[str, ...] | None:
+    """Name the dim that moves each coordinate of a read; None where several dims move one, or one dim several.
+
+    A coordinate that stands still at the place has the name of its dimension, or one of its own.
+    """
+    found: list[str] = []
+    for i, e in enumerate(ref.index):
+        if isinstance(e, Var):
+            found.append(e.name)
+            continue
+        dims = moving(e, extents)
+        if len(dims) > 1:
+            return None
+        alone = next((d.name for d in free(e) if isinstance(d, Var) and d.name in pair), None)
+        free_name = f"{role.lower()}{i}"
+        found.append(dims[0] if dims else alone if alone is not None and alone not in found else free_name)
+    return tuple(found) if len(set(found)) == len(found) else None

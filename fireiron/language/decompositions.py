@@ -204,6 +204,7 @@ class Split:
         promoted: the element type in which the products of each chunk are summed on their own, before they are added to
             the accumulators with all that prologs above multiply by; None where products add to the accumulators.
         dim: which dim is cut; K of products.
+        further: dims that the same loop cuts too, with the extents of their chunks; the last one is fastest.
         online: whether folds that need each other's results run in this one loop, and are rescaled as these move.
     """
 
@@ -220,6 +221,7 @@ class Split:
     promoted: DType | None = None
     dim: str = "K"
     online: bool = False
+    further: tuple[tuple[str, int], ...] = ()
     link: Link | None = _link
 
     @property
@@ -227,6 +229,7 @@ class Split:
         """Name the link in paths: by its chunk, or by their number, and by who takes them."""
         dim = "" if self.dim == "K" else f"{self.dim} "
         cut = f"split {dim}{self.size}" if self.ways is None else f"split {dim}{self.ways} ways"
+        cut += "".join(f", {other} {size}" for other, size in self.further)
         return cut if self.level is None else f"{cut} to {self.level}"
 
 

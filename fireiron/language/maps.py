@@ -112,6 +112,19 @@ def box_extent(e: Expr, sizes: Mapping[str, Index | None]) -> Index | None:
     return None if found is None else found.extent
 
 
+def moving(e: Expr, sizes: Mapping[str, Index | None]) -> tuple[str, ...]:
+    """Name the dims with which an index expression moves inside a tile.
+
+    Example:
+        >>> p, r = Var("p", 28), Var("r", 3)
+        >>> moving(2 * p + r - 1, {"p": 4, "r": 1})
+        ('p',)
+    """
+    whole = box_extent(e, sizes)
+    dims = [d.name for d in free(e) if isinstance(d, Var) and sizes.get(d.name) != 1]
+    return tuple(d for d in sorted(dims) if whole is None or box_extent(e, {**sizes, d: 1}) != whole)
+
+
 def box_of_tile(e: Expr, sizes: Mapping[str, Index | None]) -> Box | None:
     """Give the box of a tile that starts at multiples of its extents; None where an extent is not known.
 

@@ -263,7 +263,8 @@ def apply(link: Decomposition, residual: Residual) -> Residual:
             level = link.level or residual.level
             return evolve(residual, level=level, sizes=_tiled(link, residual))
         case Split(size):
-            sizes = tuple((dim, size if dim == link.dim else extent) for dim, extent in residual.sizes)
+            cut = {link.dim: size, **dict(link.further)}
+            sizes = tuple((dim, cut.get(dim, extent)) for dim, extent in residual.sizes)
             operands = residual.operands if link.promoted is None else promoted(residual.operands, link.promoted)
             level = link.level or residual.level
             return evolve(residual, level=level, sizes=sizes, depths=(), operands=operands)

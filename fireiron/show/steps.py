@@ -61,8 +61,9 @@ class Step:
             case Tile(sizes=tuple(sizes)):
                 named = dict(sizes)
             case Split(size, ways=ways):
-                extent = self.before.extents[self.link.dim]
-                return ((self.link.dim, ways if ways is not None else tiles(size, extent)),)
+                extents = self.before.extents
+                first = (self.link.dim, ways if ways is not None else tiles(size, extents[self.link.dim]))
+                return (first, *((dim, tiles(chunk, extents[dim])) for dim, chunk in self.link.further))
             case _:
                 return ()
         return tuple((dim, tiles(named[dim], extent)) for dim, extent in self.before.sizes if dim in named)

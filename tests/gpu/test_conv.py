@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from verified import verified
 
-from fireiron import tensor
+from fireiron import relu, tensor
 from fireiron.schedules import conv
 
 
@@ -27,3 +27,9 @@ def test_transposed_and_pooling(gpu: int) -> None:
     verified(conv.simt(conv.conv2d_transposed(tensor(2, 13, 14, 16, name="y"), tensor(16, 3, 3, 8, name="f"), 2, 1)))
     verified(conv.simt(conv.max_pool2d(tensor(2, 29, 30, 24, dtype="f16"), 3, 2, 1)))
     verified(conv.simt(conv.average_pool2d(tensor(2, 29, 30, 24, dtype="f16"), 3, 2, 1, count_pad=False)))
+
+
+@pytest.mark.parametrize(("stride", "pad", "dilation"), [(1, 1, 1), (2, 1, 1), (3, 2, 2)])
+def test_mma(gpu: int, stride: int, pad: int, dilation: int) -> None:
+    x, f = tensor(3, 29, 31, 40, dtype="f16"), tensor(72, 3, 3, 40, dtype="f16", name="f")
+    verified(conv.mma(conv.conv2d(x, f, tensor(72, name="bias"), stride=stride, pad=pad, dilation=dilation, op=relu)))

@@ -12,6 +12,7 @@ from fireiron.algebra.expr import Expr, Var, as_expr
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.ir.statements import For
+from fireiron.kernel.lower.chunks import numbers_of, parts_of, trips_of
 from fireiron.kernel.lower.context import Body, Context, Recur, State, descend
 from fireiron.kernel.lower.flow import leading_loads
 from fireiron.kernel.lower.folds import begin, open_fold
@@ -22,7 +23,7 @@ from fireiron.kernel.lower.reached import reached
 from fireiron.kernel.lower.roles import lower_specialised
 from fireiron.kernel.lower.step_results import closed
 from fireiron.kernel.lower.steps import lower_active
-from fireiron.kernel.lower.window import Cut, cut_chunk
+from fireiron.kernel.lower.window import Cut
 from fireiron.language.decompositions import Decomposition, Split
 from fireiron.language.online import online
 from fireiron.language.residual import apply
@@ -136,13 +137,13 @@ def _lower_loop(
     """Lower one loop over chunks: folds over its dim are begun before it and closed behind it."""
     progress = state.progress
     assert progress is not None
-    extent = state.residual.extents[link.dim]
-    assert extent is not None
-    part = cut_chunk(link.size, extent, link.ways)
-    skipped, trips = reached(link.dim, part, state, context)
+    parts = parts_of(link, state.residual.extents)
+    skipped, trips = as_expr(0), trips_of(parts)
+    if len(parts) == 1:
+        skipped, trips = reached(link.dim, parts[link.dim], state, context)
     if context.role == "load" and link.specialised is not None:
         return lower_specialised(link, rest, state, context, recur, (skipped, trips)), state
-    var = context.variable(link.dim.lower(), as_expr(part.trips))
+    var = context.variable("chunk" if link.further else link.dim.lower(), trips_of(parts))
     mine = [s for s in progress.active if folds_dim(s, link.dim) and s.name not in progress.open]
     opened = {s.name: open_fold(s, state, context, link.link) for s in mine}
     around = evolve(state, windows={**state.windows, **{k: w for o in opened.values() for k, w in o.windows.items()}})
@@ -162,12 +163,12 @@ def _lower_loop(
         context.names.discard(var.name)
         ringed = lower_specialised(link, rest, evolve(inside, loops=state.loops), context, recur, (skipped, trips))
     elif link.stages == 1:
-        looped = recur(rest, descend(inside, {link.dim: part}, {link.dim: skipped + var}), context)
+        looped = recur(rest, descend(inside, parts, numbers_of(parts, skipped + var)), context)
     else:
-        before, looped = _run_ahead(link, rest, part, var, (skipped, trips), around, inside, context, recur)
+        before, looped = _run_ahead(link, rest, parts, var, (skipped, trips), around, inside, context, recur)
     for one in opened.values():  # places count from the first chunk that is visited
         if link.dim in one.places:
-            one.places[link.dim] = one.places[link.dim] - skipped * part.size
+            one.places[link.dim] = one.places[link.dim] - skipped * parts[link.dim].size
     first: Body = tuple(x for o in opened.values() for x in begin(o, context))
     last: Body = ()
     for step in mine:
@@ -180,7 +181,7 @@ def _lower_loop(
 def _run_ahead(
     link: Split,
     rest: Sequence[Decomposition],
-    part: Cut,
+    parts: dict[str, Cut],
     var: Var,
     reach: tuple[Expr, Expr],
     around: State,
@@ -195,7 +196,7 @@ def _run_ahead(
     outside = around.under(link.words, link.link)
 
     def at(chunk: Expr, state: State) -> State:
-        return descend(state, {link.dim: part}, {link.dim: reach[0] + chunk})
+        return descend(state, parts, numbers_of(parts, reach[0] + chunk))
 
     read = [load for load in loads if inside.progress.reads(load.role)]
     inner = at(var, inside)

@@ -29,10 +29,11 @@ from fireiron.kernel.ir.statements import (
     Turn,
     walk,
 )
+from fireiron.kernel.lower.chunks import numbers_of, parts_of, trips_of
 from fireiron.kernel.lower.context import MAX_THREADS, Body, Context, Recur, Ring, State, descend
 from fireiron.kernel.lower.move import lower_copy, open_load
 from fireiron.kernel.lower.promote import close_chunk, open_chunk
-from fireiron.kernel.lower.window import Storage, cut_chunk
+from fireiron.kernel.lower.window import Storage
 from fireiron.kernel.passes import rings
 from fireiron.language.decompositions import Decomposition, Load, Split
 from fireiron.language.levels import SH, Level, Warp, Warpgroup
@@ -65,12 +66,11 @@ def lower_specialised(
     Raises:
         DecompositionError: `role-loads`, `role-copies`, `register-inflight`.
     """
-    extent = state.residual.extents[link.dim]
-    assert extent is not None and link.specialised is not None
-    parts = {link.dim: cut_chunk(link.size, extent, link.ways)}
+    assert link.specialised is not None
+    parts = parts_of(link, state.residual.extents)
     stream = context.stream if context.stream is not None and context.stream.split is link else None
-    trips = as_expr(parts[link.dim].trips) if stream is None else stream.count
-    k = context.variable(link.dim.lower(), trips)
+    trips = trips_of(parts) if stream is None else stream.count
+    k = context.variable("chunk" if link.further else link.dim.lower(), trips)
     begin, trips = reach or (as_expr(0), trips)
     below = state.under(link.words, link.link)
     looped = attrs.evolve(
@@ -80,7 +80,7 @@ def lower_specialised(
     )
 
     def at(chunk: Expr) -> State:
-        return descend(looped, parts, {link.dim: begin + chunk if stream is None else stream.first + chunk})
+        return descend(looped, parts, numbers_of(parts, (begin if stream is None else stream.first) + chunk))
 
     loads = [x for i, x in enumerate(rest) if isinstance(x, Load) and all(isinstance(y, Load) for y in rest[:i])]
     if not loads or any(x.memory != SH for x in loads):

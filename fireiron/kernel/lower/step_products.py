@@ -6,21 +6,22 @@ other steps of the program follow it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import attrs
 
 from fireiron.algebra.expr import FALSE, as_expr
-from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Arg, Scalar, parts, substituted
 from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.folds import Open
+from fireiron.kernel.lower.maps import boxed
+from fireiron.kernel.lower.matrices import as_matrix, unmerge
 from fireiron.kernel.lower.reduce import fill
 from fireiron.kernel.lower.storage import register_storage
-from fireiron.kernel.lower.window import Axis, Window
+from fireiron.kernel.lower.window import POINTS, Axis, Window
 from fireiron.language.contractions import Side, contraction
 from fireiron.language.decompositions import Decomposition
 from fireiron.language.levels import RF
@@ -70,7 +71,8 @@ def lower_product(
         recur: lowers the links.
 
     Raises:
-        DecompositionError: `each-product`, `each-dims`, `each-order`, `each-factor`, and those of the chain.
+        DecompositionError: `each-product`, `each-dims`, `each-order`, `each-merge`, `each-factor`, and
+            those of the chain.
     """
     found = contraction(step, state.residual.extents)
     windows: dict[str, Window] = {}
@@ -81,14 +83,16 @@ def lower_product(
             (out,) = made.outs
             state = _held_as(out, side.dims, state, context)
             sides.append(made)
-            windows[side.role] = _matrix(state.windows[out.name], side.dims, found.named, step)
+            windows[side.role] = as_matrix(state.windows[out.name], side.axes, side.order, found.named, step)
             continue
         state, name = _placed(step, side, side.ref, steps, state, context)
-        windows[side.role] = _matrix(state.windows[name], side.dims, found.named, step)
+        read = boxed(state.windows[name], state.windows[POINTS], state.link)
+        windows[side.role] = as_matrix(read, side.axes, side.order, found.named, step)
     role = opened.roles[0]
     sums = state.windows[role]
-    windows["C"] = _matrix(sums, found.out, found.named, step)
     sums.storage.seeded = sums.storage.seeded or kept
+    order = found.order_of("C")
+    windows["C"] = as_matrix(sums, tuple(a.dim for a in sums.axes), order, found.named, step)
     residual = found.residual(
         state.level,
         state.residual.extents,
@@ -98,6 +102,7 @@ def lower_product(
     inner = evolve(state, residual=residual, windows=windows, progress=None, begun=FALSE, output=None, whole={})
     inner = inner.under(step.name, state.link)
     body = recur(links, inner, context)
+    unmerge(windows["C"].storage, sums.storage, found.named, order)
     begin: Body = ()
     if not kept and sums.storage.name not in context.zeroed:
         title = f"Init(0)({sums.storage.memory})({state.level})"
@@ -148,31 +153,3 @@ def _held_as(out: Ref, dims: Sequence[Dim], state: State, context: Context) -> S
     name = f"{out.name.lower()}_fr"
     storage = register_storage(name, Window(state.windows[""].storage, axes), RF, out.dtype, state, context, state.link)
     return evolve(state, windows={**state.windows, out.name: Window(storage, axes)})
-
-
-def _matrix(window: Window, dims: Sequence[Dim], named: Mapping[str, str], step: Step) -> Window:
-    """Name a window's axes as the MatMul does, rows and columns last.
-
-    Raises:
-        DecompositionError: `each-order` where a register tensor has them in another order.
-    """
-    places = [next(i for i, a in enumerate(window.axes) if a.dim == d.name) for d in dims]
-    axes = tuple(evolve(window.axes[i], dim=named.get(window.axes[i].dim, window.axes[i].dim)) for i in places)
-    storage = window.storage
-    if places == sorted(places):
-        return evolve(window, axes=axes)
-    if storage.memory.registers:
-        raise DecompositionError(
-            "each-order",
-            f"step {step.name} takes {storage.name} as {' x '.join(d.name for d in dims[-2:])}, and its registers hold "
-            f"it as {' x '.join(a.dim for a in window.axes[-2:])}",
-            fix=f"write the sum the other way round, so that {storage.name} is not transposed, or leave it to threads",
-        )
-    strides = storage.strides
-    if isinstance(strides, Layout):
-        modes = [strides.modes[i] for i in places]
-        strides = Layout(tuple(m.shape for m in modes), tuple(m.stride for m in modes))
-    else:
-        strides = tuple(strides[i] for i in places)
-    shape = tuple(storage.shape[i] for i in places)
-    return evolve(window, axes=axes, storage=attrs.evolve(storage, shape=shape, strides=strides))

@@ -1,4 +1,4 @@
-"""A split of two dims at once."""
+"""One loop over two dims, of which steps fold one."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def wrong() -> Any:
     return softmax(Matrix(64, 64)).tile(m=8).to(Block).split(m=1, n=32)
 
 
-def test_split_two_dims(refused: Callable[..., Any]) -> None:
+def test_split_together(refused: Callable[..., Any]) -> None:
     refused(
         wrong,
-        "split-arguments",
+        "split-together",
         "split(m=1, n=32)",
         """\
-DecompositionError[split-arguments]: split cuts one dim, not m and n
-  --> test_split_two_dims.py:18:56
+DecompositionError[split-together]: one loop over m and n visits their chunks together, and step top does not fold m
+  --> test_split_together.py:18:56
 18 |     return softmax(Matrix(64, 64)).tile(m=8).to(Block).split(m=1, n=32)
    |                                                        ^^^^^^^^^^^^^^^^
 at:  Program 64x64 @ Kernel > tile 8 to Block
-fix: write split(j=128), or split("j", ways=8)""",
+fix: write a split for each dim: split(i=...).split(j=...)""",
     )

@@ -1,0 +1,194 @@
+"""Windows as matrices: several dims of a tensor become the rows or the columns of one, the last of them fastest.
+
+Shared memory keeps its buffer, and the matrix addresses it by strides, or by a layout where the dims do not nest. A
+register tensor is seen the same way; whose registers hold what, which an atom says of the matrix, is then said of the
+tensor's own dims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+import attrs
+
+from fireiron.algebra.expr import Expr, Index, as_expr, as_int
+from fireiron.algebra.layout import Layout
+from fireiron.base.errors import DecompositionError
+from fireiron.base.records import evolve
+from fireiron.kernel.analysis.ownership import Access, Ownership
+from fireiron.kernel.lower.window import Axis, Storage, Window
+from fireiron.language.steps import Step
+
+
+def as_matrix(
+    window: Window, axes: Sequence[str], order: Sequence[str], named: Mapping[str, str], step: Step
+) -> Window:
+    """Name a window's axes as the MatMul does, rows and columns last; what is one letter becomes one axis.
+
+    Args:
+        window: without index maps.
+        axes: by axis of the window, the dim that it is.
+        order: the same dims, in the order of the MatMul.
+        named: the letter of each dim that is rows or columns.
+        step: that takes the window.
+
+    Raises:
+        DecompositionError: `each-order` where a register tensor has them in another order; `each-merge` where the
+            dims of one letter are no run of rows.
+    """
+    places = [list(axes).index(dim) for dim in order]
+    storage = window.storage
+    if places != sorted(places):
+        if storage.memory.registers:
+            raise DecompositionError(
+                "each-order",
+                f"step {step.name} takes {storage.name} as {' x '.join(order[-2:])}, and its registers hold "
+                f"it as {' x '.join(axes[-2:])}",
+                fix=f"write the sum the other way round, so that {storage.name} is not transposed, or leave it to "
+                "threads",
+            )
+        storage = _permuted(storage, places)
+    found = [evolve(window.axes[i], dim=dim) for i, dim in zip(places, order, strict=True)]
+    runs = [(name, list(part)) for name, part in groupby(range(len(found)), lambda i: named.get(order[i], order[i]))]
+    if all(len(part) == 1 for _, part in runs):
+        named_axes = tuple(evolve(found[part[0]], dim=name) for name, part in runs)
+        return evolve(window, axes=named_axes, storage=storage)
+    merged = tuple(_merged(name, [found[i] for i in part], [storage.shape[i] for i in part], storage, step)
+                   for name, part in runs)  # fmt: skip
+    shape = tuple(_product([storage.shape[i] for i in part]) for _, part in runs)
+    strides = () if storage.memory.registers else _strides([_mode(storage, part) for _, part in runs])
+    return evolve(window, axes=merged, storage=attrs.evolve(storage, shape=shape, strides=strides))
+
+
+def _permuted(storage: Storage, places: Sequence[int]) -> Storage:
+    strides = storage.strides
+    if isinstance(strides, Layout):
+        strides = _layout([strides.modes[i] for i in places])
+    else:
+        strides = tuple(strides[i] for i in places)
+    return attrs.evolve(storage, shape=tuple(storage.shape[i] for i in places), strides=strides)
+
+
+def _layout(modes: Sequence[Layout]) -> Layout:
+    return Layout(tuple(m.shape for m in modes), tuple(m.stride for m in modes))
+
+
+def _product(extents: Sequence[Index]) -> Index:
+    found = as_expr(1)
+    for extent in extents:
+        found = found * extent
+    size = as_int(found)
+    assert size is not None, "buffers have known extents"
+    return size
+
+
+def _merged(name: str, axes: Sequence[Axis], shape: Sequence[Index], storage: Storage, step: Step) -> Axis:
+    """Let several axes be one: its local index counts the last of them fastest.
+
+    Raises:
+        DecompositionError: `each-merge`.
+    """
+    if len(axes) == 1:
+        return evolve(axes[0], dim=name)
+    offset, weight = as_expr(0), 1
+    leaves: list[tuple[int, int]] = []
+    for axis, extent in reversed(list(zip(axes, shape, strict=True))):
+        size = axis.size
+        if axis.bounds or not isinstance(size, int) or not isinstance(extent, int):
+            raise DecompositionError(
+                "each-merge",
+                f"{' and '.join(a.dim for a in axes)} of step {step.name} are {name} together, and "
+                + (f"{axis.dim} ends inside a tile" if axis.bounds else f"the extent of {axis.dim} is not known"),
+                fix=f"tile {axis.dim} by a number that divides what is above it",
+            )
+        offset = offset + axis.offset * weight
+        for n, stride in axis.layout.leaves:
+            count, along = int(n), int(stride) * weight  # pyright: ignore[reportArgumentType]
+            if count == 1:
+                continue
+            if leaves and leaves[-1][0] * leaves[-1][1] == along:
+                leaves[-1] = (leaves[-1][0] * count, leaves[-1][1])
+            else:
+                leaves.append((count, along))
+        weight *= extent
+    if not leaves:
+        return Axis(name, 1, offset)
+    if len(leaves) == 1:
+        ((count, along),) = leaves
+        return Axis(name, count, offset, None if along == 1 else Layout(count, along))
+    steps = Layout(tuple(n for n, _ in leaves), tuple(s for _, s in leaves))
+    return Axis(name, steps.size, offset, steps)
+
+
+def _mode(storage: Storage, dims: Sequence[int]) -> Layout:
+    """Give the addresses of several dims' coordinates, the last dim fastest."""
+    modes = storage.strides.modes if isinstance(storage.strides, Layout) else None
+    leaves: list[tuple[Index, Index]] = []
+    for d in reversed(dims):
+        if modes is None:
+            assert not isinstance(storage.strides, Layout)
+            mine: list[tuple[Index, Index]] = [(storage.shape[d], storage.strides[d])]
+        else:
+            mine = [(n, s) for n, s in modes[d].leaves]
+        for n, s in mine:
+            if n == 1 and len(dims) > 1:
+                continue
+            if leaves and as_int(as_expr(leaves[-1][0]) * leaves[-1][1] - s) == 0:
+                leaves[-1] = (_product([leaves[-1][0], n]), leaves[-1][1])
+            else:
+                leaves.append((n, s))
+    if len(leaves) < 2:
+        return Layout(*leaves[0]) if leaves else Layout(1, 0)
+    return Layout(tuple(n for n, _ in leaves), tuple(s for _, s in leaves))
+
+
+def _strides(modes: Sequence[Layout]) -> tuple[Index, ...] | Layout:
+    flat: list[Index] = []
+    for mode in modes:
+        (first, *rest) = mode.leaves
+        if rest:
+            return _layout(modes)
+        flat.append(first[1])
+    return tuple(flat)
+
+
+def unmerge(matrix: Storage, tensor: Storage, named: Mapping[str, str], dims: Sequence[str]) -> None:
+    """Say of a tensor's dims whose registers hold what, as an atom has said of the matrix that they are.
+
+    Args:
+        matrix: as `as_matrix` made it.
+        tensor: the registers themselves.
+        named: the letter of each dim that is rows or columns.
+        dims: of the tensor.
+    """
+    made = matrix.ownership
+    if matrix is tensor or made is None or tensor.ownership is not None:
+        return
+    runs = [list(part) for _, part in groupby(range(len(dims)), lambda i: named.get(dims[i], dims[i]))]
+    access = _parted(made.access, runs, tensor)
+    written = _parted(made.written, runs, tensor)
+    tensor.ownership = Ownership(access, written, made.threads, made.owner, made.opaque, made.link)
+    tensor.size = matrix.size
+
+
+def _parted(access: Access, runs: Sequence[Sequence[int]], tensor: Storage) -> Access:
+    coordinates: list[Expr] = []
+    elements: list[Layout] = []
+    for i, part in enumerate(runs):
+        along = access.coordinates[i]
+        assert len(part) == 1 or access.elements[i].size == 1, "an atom's registers are visited one by one"
+        weight = _product([tensor.shape[d] for d in part])
+        rest = along
+        for d in part:
+            extent = tensor.shape[d]
+            assert isinstance(weight, int) and isinstance(extent, int)
+            weight //= extent
+            coordinates.append(rest // weight)
+            rest = rest % weight
+            elements.append(access.elements[i] if len(part) == 1 else Layout(1, 0))
+    ends = {x.axis for x in access.limits}
+    assert all(len(runs[axis]) == 1 for axis in ends), "merged dims end at no tile's end"
+    first = [next(iter(part)) for part in runs]
+    limits = tuple(evolve(x, axis=first[x.axis]) for x in access.limits)
+    return evolve(access, coordinates=tuple(coordinates), elements=tuple(elements), limits=limits)

@@ -1,0 +1,108 @@
+"""What schedules for convolutions on tensor cores share: which dims are pixels, and boxes of them that waste least."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from itertools import product
+from math import prod
+
+import attrs
+
+from fireiron import FireironError, ProgramChain
+
+
+@attrs.frozen
+class Window:
+    """Name the parts of a program's product: the one fold that is a matrix product of windows and filters.
+
+    Args:
+        step: its name.
+        pixels: dims of the images alone: the number of the image, and its sides.
+        column: the dim of the filters alone.
+        batch: dims that both have, of which a block takes one each.
+        taps: folded dims but the last.
+        depth: the last of them, along which arrays are contiguous.
+        images, filters: the roles of the arrays.
+    """
+
+    step: str
+    pixels: tuple[str, ...]
+    column: str
+    batch: tuple[str, ...]
+    taps: tuple[str, ...]
+    depth: str
+    images: str
+    filters: str
+
+
+def window_of(spec: ProgramChain) -> Window:
+    """Find the product of windows and filters.
+
+    Raises:
+        FireironError: `conv-product` where there is none, or where groups are not dims of their own.
+    """
+    step = next((s for s in spec.computed.steps if s.is_product), None)
+    if step is None:
+        raise FireironError(
+            "conv-product",
+            f"{spec.computed.name} folds no product of two arrays that each have a dim of their own",
+            fix="groups on tensor cores are a dim of their own: conv2d_grouped; others run by conv.simt",
+        )
+    left, right = ({d.name for d in ref.dims} for ref in step.reads)
+    kept = [d.name for d in step.kept]
+    over = [d.name for d in step.over]
+    (column,) = [d for d in kept if d not in left][-1:] or [""]
+    names = [o.role for o in spec.residual.operands]
+    images, filters = (next(n for n in names if n == ref.name) for ref in step.reads)
+    return Window(
+        step.name,
+        tuple(d for d in kept if d not in right),
+        column,
+        tuple(d for d in kept if d in left and d in right),
+        tuple(over[:-1]),
+        over[-1],
+        images,
+        filters,
+    )
+
+
+def box_of(spec: ProgramChain, dims: tuple[str, ...], pixels: int, most: int = 256) -> dict[str, int]:
+    """Choose a box of as many pixels whose sides are powers of two: the one that reaches least beyond the ends.
+
+    Of equal ones, the box with the fewest images has the most pixels in common between its windows.
+
+    Args:
+        spec: the program.
+        dims: images first, then their sides.
+        pixels: of a box, a power of two.
+        most: pixels along one side.
+    """
+    extents = spec.residual.extents
+    known = tuple(n if isinstance(n := extents[d], int) else None for d in dims)
+    return dict(zip(dims, _best(known, pixels, most), strict=True))
+
+
+@cache
+def _best(extents: tuple[int | None, ...], pixels: int, most: int) -> tuple[int, ...]:
+    powers = [1 << i for i in range(pixels.bit_length())]
+    found = [
+        sizes for sizes in product(powers, repeat=len(extents)) if prod(sizes) == pixels and max(sizes) <= most
+    ]  # fmt: skip
+
+    def cost(sizes: tuple[int, ...]) -> tuple[float, tuple[int, ...]]:
+        visited = prod(
+            (-(-n // size) * size / n if n is not None else 1.0) for n, size in zip(extents, sizes, strict=True)
+        )  # fmt: skip
+        return round(visited, 6), sizes
+
+    return min(found, key=cost)
+
+
+def halved(box: Mapping[str, int], pixels: int) -> dict[str, int]:
+    """Cut a box to fewer pixels along its slowest dims: what is left lies together in the block's buffer."""
+    made = dict(box)
+    for dim in made:
+        while made[dim] > 1 and prod(made.values()) > pixels:
+            made[dim] //= 2
+    return made

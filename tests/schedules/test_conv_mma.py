@@ -1,0 +1,105 @@
+"""Convolutions on tensor cores: right on the simulator in every form, without races, bank conflicts or spills."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+
+from fireiron import relu, tensor
+from fireiron.base.errors import SimulationError
+from fireiron.front.simulation import random_arrays
+from fireiron.front.verification import Data, verify
+from fireiron.jit.interface import Interface
+from fireiron.kernel.ir.rewrite import rewrite
+from fireiron.kernel.ir.statements import Call, Statement, Sync
+from fireiron.schedules import conv
+from fireiron.simulate import simulate
+
+
+def right(schedule: Any) -> Any:
+    """Simulate on whole numbers and on random ones, with races looked for, and hold the output to the reference."""
+    simulated: list[Any] = []
+
+    def launch(data: Data) -> None:
+        simulated.append(schedule.simulate(*data.inputs, out=data.out, **data.numbers))
+
+    verdict = verify(schedule, launch, {})
+    assert verdict.passed, str(verdict)
+    return simulated[-1]
+
+
+def images(*shape: int, dtype: str = "f16") -> Any:
+    return tensor(*shape, dtype=dtype)
+
+
+def filters(*shape: int, dtype: str = "f16") -> Any:
+    return tensor(*shape, dtype=dtype, name="f")
+
+
+CASES: dict[str, Callable[[], Any]] = {
+    "ragged, bias, relu": lambda: conv.conv2d(
+        images(2, 9, 20, 64), filters(48, 3, 3, 64), tensor(48, name="bias"), pad=1, op=relu
+    ),
+    "stride 2, unequal padding, residual": lambda: conv.conv2d(
+        images(3, 11, 9, 32), filters(40, 3, 2, 32), residual=tensor(3, 5, 5, 40, dtype="f16", name="residual"),
+        stride=2, pad=((1, 0), (0, 1)),
+    ),
+    "stride 3 and 4": lambda: conv.conv2d(images(1, 20, 23, 16), filters(16, 3, 2, 16), stride=(3, 4), pad=2),
+    "dilated, bf16": lambda: conv.conv2d(
+        images(1, 12, 13, 16, dtype="bf16"), filters(64, 3, 3, 16, dtype="bf16"), pad=2, dilation=2
+    ),
+    "one pixel, wide": lambda: conv.conv2d(images(2, 6, 6, 96), filters(136, 1, 1, 96)),
+    "channels that chunks cut": lambda: conv.conv2d(images(1, 6, 6, 40), filters(24, 3, 3, 40), pad=1),
+    "groups": lambda: conv.conv2d_grouped(
+        images(1, 8, 8, 2, 32), tensor(2, 16, 3, 3, 32, dtype="f16", name="f"), pad=1
+    ),
+    "lines": lambda: conv.conv1d(images(2, 100, 32), filters(32, 5, 32), pad=2, stride=3),
+    "volumes": lambda: conv.conv3d(images(1, 4, 5, 6, 16), filters(32, 3, 3, 3, 16), pad=1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_right_in_every_form(case: str) -> None:
+    schedule = conv.mma(CASES[case]())
+    report = right(schedule).report
+    assert max(site.conflict_degree for site in report.sites) <= 1.0
+
+
+def test_blocks_read_boxes_with_few_wasted_pixels() -> None:
+    """Of 28 x 28 images 32 together take whole tiles; 56 x 56 divides by 8 x 8."""
+
+    def tile(n: int, side: int) -> dict[str, int]:
+        chain = conv.mma(conv.conv2d(images(n, side, side, 64), filters(64, 3, 3, 64), pad=1))
+        (first, *_) = chain.links
+        return dict(first.sizes)
+
+    assert tile(32, 56) == {"n": 2, "p": 8, "q": 8, "k": 64}
+    assert tile(32, 28) == {"n": 8, "p": 4, "q": 4, "k": 64}
+    assert tile(1, 28) == {"n": 1, "p": 4, "q": 32, "k": 64}
+
+
+@pytest.mark.parametrize("what", ["edges", "order"])
+def test_planted_mistakes_are_found(what: str) -> None:
+    """Zeros outside the image and barriers of the ring are needed: without them an access is wrong."""
+    kernel = conv.mma(CASES["dilated, bf16"]()).lowered("sm_80")
+
+    def planted(s: Statement) -> Statement | tuple[Statement, ...]:
+        if what == "edges":
+            return attrs.evolve(s, read=None) if isinstance(s, Call) and s.read is not None else s
+        return () if isinstance(s, Sync) else s
+
+    broken = attrs.evolve(kernel, body=rewrite(kernel.body, planted))
+    assert broken != kernel
+    with pytest.raises(SimulationError) as caught:
+        simulate(broken, random_arrays(Interface.of(kernel), {}))
+    assert caught.value.code == {"edges": "out-of-bounds", "order": "race"}[what]
+
+
+def test_compiles(golden: Callable[[str, str], None]) -> None:
+    schedule = conv.mma(conv.conv2d(images(32, 28, 28, 128), filters(128, 3, 3, 128), pad=1))
+    for arch in ("sm_80", "sm_90a", "sm_120"):
+        assert not schedule.compile(arch).resources.spills
+    golden(schedule.cuda("sm_80"), "schedules/conv_mma.cu")
