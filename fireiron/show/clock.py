@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import TypeAlias
 
 import attrs
 
 from fireiron.algebra.machine import MACHINES, Machine
 from fireiron.atoms.flights import flying
-from fireiron.show.schedule_time import Box, Fill, Mark, Policy, Row, Timeline, joined, label_of, row_of
+from fireiron.show.schedule_time import Box, Fill, Loop, Mark, Policy, Row, Timeline, joined, label_of, row_of
 from fireiron.simulate.events import Event, Point, Touch, Trace
 
 PARTITIONS = 4  # sub-partitions of an SM, each issuing for its own warps
@@ -37,7 +39,15 @@ class _Flight:
     lands: float
 
 
-@attrs.define
+@attrs.frozen
+class _Stamp:
+    """Say when a role did something, and behind the gaps of which loops."""
+
+    at: float
+    passed: frozenset[Loop]
+
+
+@attrs.define(slots=False)  # for cached_property
 class Clock:
     """Walk events in order, one time a role."""
 
@@ -52,15 +62,20 @@ class Clock:
     flying: dict[tuple[Who, str], list[_Flight]] = attrs.field(factory=dict[tuple[Who, str], list[_Flight]])
     groups: dict[tuple[Who, str], list[list[_Flight]]] = attrs.field(factory=dict[tuple[Who, str], list[list[_Flight]]])
     met: dict[Point, float] = attrs.field(factory=dict[Point, float])
-    phases: dict[Point, float] = attrs.field(factory=dict[Point, float])
+    phases: dict[Point, dict[Who, _Stamp]] = attrs.field(factory=dict[Point, dict["Who", "_Stamp"]])
     arriving: dict[Point, list[_Flight]] = attrs.field(factory=dict[Point, list[_Flight]])
-    busy: dict[tuple[int, str], float] = attrs.field(factory=dict[tuple[int, str], float])
+    busy: dict[tuple[int, str], dict[Who, _Stamp]] = attrs.field(factory=dict[tuple[int, str], dict["Who", "_Stamp"]])
     tiles: dict[tuple[str, int], tuple[float, float]] = attrs.field(factory=dict[tuple[str, int], tuple[float, float]])
     barriers: list[Mark] = attrs.field(factory=list[Mark])
     gaps: list[Mark] = attrs.field(factory=list[Mark])
     eaten: set[str] = attrs.field(factory=set[str])  # buffers that the main loop computes from
     sums: set[str] = attrs.field(factory=set[str])  # those that it adds to
     begun: set[str] = attrs.field(factory=set[str])  # roles whose main loop has begun
+    periods: Mapping[Loop, float] = attrs.field(factory=dict[Loop, float])  # that gaps take, for each iteration
+    found: dict[Loop, dict[str, float]] = attrs.field(factory=dict[Loop, dict[str, float]])  # by role, before the gaps
+    passed: dict[Who, frozenset[Loop]] = attrs.field(factory=dict[Who, frozenset[Loop]])  # whose gaps it has behind it
+    lengths: dict[Loop, float] = attrs.field(factory=dict[Loop, float])  # of gaps
+    starts: dict[Who, list[tuple[int, float]]] = attrs.field(factory=dict[Who, list[tuple[int, float]]])
 
     @property
     def modelled(self) -> bool:
@@ -71,6 +86,7 @@ class Clock:
         """Advance by one event."""
         who = (event.rank, event.role)
         at = self.time(who)
+        self._iteration(event, who, at)
         match event.kind:
             case "commit":
                 key = (who, event.group)
@@ -82,13 +98,12 @@ class Clock:
             case "sync":
                 self.sync(event, who, at)
             case "arrive":
-                self._reach(self.phases, event, at)
+                for point in event.points:
+                    self._stamp(self.phases.setdefault(point, {}), who, at)
             case "await":
                 self.phase(event, who, at)
             case "gap":
-                # Whole turns of every ring are left out: what is in flight before stands for what is after.
-                self._mark(self.gaps, event, at)
-                self.now[who] = at + (4.0 * self.machine.round_clocks if self.modelled else 1.0)
+                self._gap(event, who, at)
             case "run":
                 self.run(event, who, at)
         if event.tile is not None and event.role and event.rank == self.trace.rank:
@@ -102,6 +117,67 @@ class Clock:
             return self.now.get(who, self.now.get((rank, ""), 0.0))
         return max((time for (other, _), time in self.now.items() if other == rank), default=0.0)
 
+    def _iteration(self, event: Event, who: Who, at: float) -> None:
+        """Note when an iteration of the outer loop begins."""
+        chunk, starts = self.chunk(event), self.starts.setdefault(who, [])
+        if chunk is None or (starts and starts[-1][0] == chunk):
+            return
+        if starts and chunk < starts[-1][0]:
+            starts.clear()
+        starts.append((chunk, at))
+
+    def _gap(self, event: Event, who: Who, at: float) -> None:
+        """Let the iterations that are left out pass.
+
+        They are whole turns of every ring: what is in flight before them stands for what is in flight after them.
+        """
+        loop, starts = (event.tile, event.loop), self.starts.get(who, [])
+        ring = min(math.lcm(*self.trace.slots.values()), len(starts))
+        if ring and event.rank == self.trace.rank:
+            self.found.setdefault(loop, {})[event.role] = (at - starts[-ring][1]) / ring
+        passed = self.lengths[loop] = event.count * self.periods.get(loop, 0.0)
+        self.passed[who] = self.passed.get(who, frozenset()) | {loop}
+        if event.rank == self.trace.rank:
+            self.gaps.append(Mark(at, event.role, event.what, at + passed))
+        self.now[who] = at + passed
+        for (mine, _), flights in self.flying.items():
+            if mine == who:
+                flights[:] = [_later(flight, at, passed) for flight in flights]
+        for (mine, _), queue in self.groups.items():
+            if mine == who:
+                queue[:] = [[_later(flight, at, passed) for flight in group] for group in queue]
+        for (rank, _), filled in self.open.items():
+            if (rank, filled.role) == who and filled.landed is not None and filled.landed > at:
+                filled.landed += passed
+
+    def _stamp(self, known: dict[Who, _Stamp], who: Who, at: float) -> None:
+        """Note that a role did something at a moment, unless it did it later already."""
+        if who not in known or known[who].at < at:
+            known[who] = _Stamp(at, self.passed.get(who, frozenset()))
+
+    def _seen(self, stamps: Mapping[Who, _Stamp], who: Who, least: float) -> float:
+        """Give when the last of some roles did something, as a role sees it.
+
+        Each role passes the gap of a loop that they share at its own time. Before and behind the gap they meet in other
+        iterations than they would without it: as many earlier or later as were left out.
+        """
+        mine, latest = self.passed.get(who, frozenset()), least
+        for other, stamp in stamps.items():
+            behind = self.gapped.get(other[1], frozenset()) & (mine - stamp.passed)
+            ahead = self.gapped.get(who[1], frozenset()) & (stamp.passed - mine)
+            at = stamp.at + sum(self.lengths[x] for x in behind) - sum(self.lengths[x] for x in ahead)
+            latest = max(latest, at)
+        return latest
+
+    @cached_property
+    def gapped(self) -> dict[str, frozenset[Loop]]:
+        """List the loops of which each role leaves out iterations."""
+        found: dict[str, frozenset[Loop]] = {}
+        for event in self.trace.events:
+            if event.kind == "gap":
+                found[event.role] = found.get(event.role, frozenset()) | {(event.tile, event.loop)}
+        return found
+
     def _reach(self, known: dict[Point, float], event: Event, at: float) -> None:
         for point in event.points:
             known[point] = max(known.get(point, at), at)
@@ -112,7 +188,7 @@ class Clock:
 
     def _mark(self, marks: list[Mark], event: Event, at: float) -> None:
         if event.rank == self.trace.rank:
-            marks.append(Mark(at, event.role, event.what))
+            marks.append(Mark(at, event.role, event.what, at))
 
     def _box(self, event: Event, row: Row, start: float, end: float, label: str, stall: float = 0.0) -> None:
         """Draw something, together with what the role did before where that is the same."""
@@ -153,7 +229,7 @@ class Clock:
 
     def phase(self, event: Event, who: Who, at: float) -> None:
         """Pass a phase of an mbarrier, once all arrived and all bytes landed."""
-        ready = max([at, *(self.phases.get(point, at) for point in event.points)])
+        ready = max([at, *(self._seen(self.phases.get(point, {}), who, at) for point in event.points)])
         for point in event.points:
             for flight in self.arriving.pop(point, []):
                 self._land(event.rank, flight, ready)
@@ -213,7 +289,7 @@ class Clock:
             row = "put" if place is not None and self.boxes[place].row == "put" else "store"
         start = self._sources(event, at) if self.modelled else at
         label = "" if row == "put" and row_of(event) == "compute" else label_of(event, row)
-        begin, end, flight = self._takes(event, start)
+        begin, end, flight = self._takes(event, who, start)
         joins = not self.modelled and self._joins(event, row, start)
         self._box(event, row, begin, end, label)
         if joins:
@@ -221,7 +297,7 @@ class Clock:
         self.now[who] = end if flight is None or not self.modelled else start + ISSUE * event.count
         if flight is not None and flying(event.group) == "loads":
             for point in event.points:
-                self.phases[point] = max(self.phases.get(point, 0.0), flight.lands)
+                self._stamp(self.phases.setdefault(point, {}), who, flight.lands)
             self.arriving.setdefault(event.points[0], []).append(flight)
         elif flight is not None:
             self.flying.setdefault((who, event.group), []).append(flight)
@@ -239,21 +315,22 @@ class Clock:
             self._box(event, "wait", at, start, label, start - at)
         return start
 
-    def _takes(self, event: Event, start: float) -> tuple[float, float, _Flight | None]:
+    def _takes(self, event: Event, who: Who, start: float) -> tuple[float, float, _Flight | None]:
         """Say when an instruction begins and ends, and what it leaves in flight."""
         filled = tuple(t for t in event.writes if t.memory == "SH")
         if not self.modelled:
             return start, start + 1.0, _Flight(filled, start + 1.0, start + 1.0) if event.flies else None
         far = any(t.memory == "GL" for t in event.reads)
         if flying(event.group) == "products":  # the tensor cores take one product after the other
-            begin = max(start, self.busy.get((event.rank, "tensor"), 0.0))
-            end = self.busy[event.rank, "tensor"] = begin + event.count * event.clocks
+            cores = self.busy.setdefault((event.rank, "tensor"), {})
+            begin = self._seen(cores, who, start)
+            end = begin + event.count * event.clocks
+            self._stamp(cores, who, end)
             return begin, end, _Flight((), end, end)
         if flying(event.group) in ("loads", "stores"):
-            way = (event.rank, event.group)
-            gone = self.busy[way] = (
-                max(start, self.busy.get(way, 0.0)) + event.nbytes / self.machine.l2_nbytes_per_clock
-            )
+            way = self.busy.setdefault((event.rank, event.group), {})
+            gone = self._seen(way, who, start) + event.nbytes / self.machine.l2_nbytes_per_clock
+            self._stamp(way, who, gone)
             lands = (
                 max(gone, start + self.machine.latency)
                 if flying(event.group) == "loads"
@@ -288,6 +365,14 @@ class Clock:
             elif not event.flies:
                 found.landed = lands
 
+    def settled(self) -> dict[Loop, float]:
+        """Give the time of an iteration before each gap, of the slowest role that computes: others run ahead."""
+        computing = {box.role for box in self.boxes if box.row == "compute" and box.chunk is not None}
+        return {
+            loop: max(time for role, time in by.items() if role in computing or not computing & by.keys())
+            for loop, by in self.found.items()
+        }
+
     def close(self, keys: Iterable[tuple[int, Touch]]) -> None:
         """End the fillings of some slots."""
         for key in list(keys):
@@ -297,7 +382,15 @@ class Clock:
                 self.fills.append(Fill(key[1], found.start, min(landed, found.end), found.end))
 
 
-def time_of(trace: Trace, policy: Policy, machine: Machine = MACHINES[90]) -> Timeline:
+def _later(flight: _Flight, at: float, passed: float) -> _Flight:
+    """Let what is in flight at a moment end so much later."""
+    read, lands = (t + passed if t > at else t for t in (flight.read, flight.lands))
+    return attrs.evolve(flight, read=read, lands=lands)
+
+
+def time_of(
+    trace: Trace, policy: Policy, machine: Machine = MACHINES[90], periods: Mapping[Loop, float] | None = None
+) -> Timeline:
     """Place a trace's events in time.
 
     Args:
@@ -306,8 +399,9 @@ def time_of(trace: Trace, policy: Policy, machine: Machine = MACHINES[90]) -> Ti
             all warps of a role in step, roles that do not slow each other's issue, and tensor cores that take one
             product after the other.
         machine: whose latencies are taken.
+        periods: time of one iteration of each loop of which iterations were left out; 0 where it is not given.
     """
-    clock = Clock(trace, policy, machine)
+    clock = Clock(trace, policy, machine, periods=periods or {})
     for event in trace.events:
         if event.kind != "run" or event.reads:
             clock.event(event)
@@ -316,4 +410,6 @@ def time_of(trace: Trace, policy: Policy, machine: Machine = MACHINES[90]) -> Ti
     boxes += [Box(role, "tile", *span, f"tile {tile}", None) for (role, tile), span in clock.tiles.items()]
     mine = (time for (rank, _), time in clock.now.items() if rank == trace.rank)
     total = max([*mine, *(box.end for box in boxes)], default=0.0)
-    return Timeline(policy, tuple(boxes), tuple(clock.fills), tuple(clock.barriers), tuple(clock.gaps), total)
+    return Timeline(
+        policy, tuple(boxes), tuple(clock.fills), tuple(clock.barriers), tuple(clock.gaps), total, clock.settled()
+    )

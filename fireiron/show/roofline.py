@@ -10,27 +10,14 @@ import attrs
 
 from fireiron.algebra.arch import Arch, arch
 from fireiron.base.errors import UsageError
-from fireiron.estimate.model import Estimate
 from fireiron.kernel.ir.statements import Call, Kernel, walk
-from fireiron.show.lowering import Lowers, lowered_of
+from fireiron.show.lowering import lowered_of
 from fireiron.show.picture import Picture, wrapped
 from fireiron.show.svg import Drawing, width_of
+from fireiron.show.whole import Estimated
 
 WIDTH, HEIGHT = 560.0, 300.0
 LEFT, TOP = 62.0, 60.0
-
-
-class Estimated(Lowers, Protocol):
-    """Hold a schedule that gives an estimate of its time."""
-
-    def estimate(self, arch: str | int | None = None, **sizes: int) -> Estimate:
-        """Estimate the time."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """Name the kernel."""
-        ...
 
 
 class Timed(Protocol):

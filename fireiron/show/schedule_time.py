@@ -6,13 +6,15 @@ what a kernel relies on. The model lets it land a latency after it was issued: t
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
 
 import attrs
 
 from fireiron.simulate.events import Event, Touch
 
 Policy = Literal["simulated", "modelled"]
+Loop: TypeAlias = tuple[int | None, str]  # a persistent block's tile, and a loop variable
 Row = Literal["tile", "load", "put", "compute", "store", "wait"]
 
 
@@ -63,11 +65,13 @@ class Mark:
         at: when.
         role: whose, empty where it is the whole block's.
         what: which barrier, or which iterations are left out.
+        until: when the iterations that are left out end; `at` for a barrier.
     """
 
     at: float
     role: str
     what: str
+    until: float = 0.0
 
 
 @attrs.frozen
@@ -79,8 +83,9 @@ class Timeline:
         boxes: what the roles do.
         fills: what is in flight, and what is held.
         barriers: meetings, when all had come.
-        gaps: where iterations were left out.
+        gaps: the time of iterations that were left out.
         total: when the last event ends.
+        periods: time of one iteration of each loop with a gap, once its pipeline is full.
     """
 
     policy: Policy
@@ -89,6 +94,7 @@ class Timeline:
     barriers: tuple[Mark, ...]
     gaps: tuple[Mark, ...]
     total: float
+    periods: Mapping[Loop, float] = attrs.field(factory=dict[Loop, float])
 
 
 def row_of(event: Event) -> Row:

@@ -31,6 +31,8 @@ _FILLS: Final = {
     "math": ("#f2c4e6", "#743a6b"),
     "store": ("#bcd6f8", "#28508a"),
     "wait": ("#fbdc8e", "#765a10"),
+    "flight": ("#a9e3ea", "#115f6a"),
+    "held": ("#d3d9e0", "#4d5966"),
     "bad": ("#ffb2a8", "#8f352e"),
     "added": ("#dcf5e1", "#17401f"),
     "removed": ("#ffe2df", "#55221f"),

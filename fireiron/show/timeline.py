@@ -6,17 +6,19 @@ import textwrap
 from collections.abc import Mapping
 from itertools import pairwise
 
-from fireiron.algebra.machine import MACHINES
+from fireiron.algebra.machine import MACHINES, Machine
 from fireiron.atoms.flights import flying
 from fireiron.base.errors import UsageError
 from fireiron.base.text import count
 from fireiron.kernel.ir.statements import Turn, walk
+from fireiron.show.axis import Axis, axis_of
 from fireiron.show.clock import time_of
-from fireiron.show.lowering import Lowers, lowered_of
+from fireiron.show.lowering import lowered_of
 from fireiron.show.page import WIDTH as PAGE
 from fireiron.show.picture import Picture, wrapped
 from fireiron.show.schedule_time import Box, Fill, Mark, Policy, Row, Timeline
 from fireiron.show.svg import Drawing, width_of
+from fireiron.show.whole import Estimated, Measured, Whole, all_iterations, whole_of
 from fireiron.simulate.events import Touch, Trace
 from fireiron.simulate.trace import trace
 
@@ -24,6 +26,7 @@ WIDTH = 760.0
 LEFT = 132.0
 ROW_H = 26.0
 SLOT_H = 18.0
+FOLDED = 128  # characters of a line above the drawing
 MOST_LINES = 40
 THIN = 4.0  # a box that is narrower has no edge, which would be all of it
 
@@ -45,25 +48,28 @@ _FILLS: Mapping[Row, str] = {
 }
 _SAID: Mapping[Policy, str] = {
     "simulated": "order of a simulation: a box is one step; what is asynchronous lands when it is awaited",
-    "modelled": "modelled, not measured: issue clocks of the instructions, one block alone on an SM, warps in step,\n"
-    f"{MACHINES[90].latency} clocks to global memory",
+    "modelled": "issue clocks of the instructions, the block alone on an SM, warps in step, {latency} clocks to global "
+    "memory",
 }
 
 
 def timeline(
-    schedule: Lowers,
+    schedule: Estimated,
     policy: Policy = "simulated",
     block: int = 0,
     chunks: int = 6,
     tiles: int | None = None,
+    measured: Measured | float | None = None,
+    on: str | int | None = None,
     **sizes: int,
 ) -> Picture:
-    """Draw what one block does over time.
+    """Draw what one block does over time, under the clocks of the whole kernel.
 
     Above, a row for each kind of work of each role: loads that are started, shared memory that is filled, products,
     stores, waits; of a persistent block also one for its tiles. Vertical lines are barriers. Below, a row for each ring
-    slot: amber while its data is in flight, green from its arrival to its last reader. Numbers are iterations of the
-    outer loop.
+    slot: its data is in flight, and then held until its last reader. Numbers are iterations of the outer loop.
+    Iterations that are left out take their time on the axis, which has a break there: all clocks are those of all
+    iterations, whatever part of them is drawn.
 
     Args:
         schedule: a finished one; one block of it runs on the simulator.
@@ -71,6 +77,8 @@ def timeline(
         block: which block.
         chunks: iterations of the outer loop that are drawn, the first ones and the last.
         tiles: how many tiles a persistent block takes; None takes 2, or 4 where units take them in turn.
+        measured: a measured time of this kernel, for the title: a Timing, the times of a bench result, or microseconds.
+        on: the architecture whose GPU is modelled; the schedule's or the GPU's where None.
         sizes: values of symbols.
 
     Raises:
@@ -83,57 +91,85 @@ def timeline(
         raise UsageError("unknown-policy", f"no policy is called {policy!r}", fix='use "simulated" or "modelled"')
     if tiles is None:
         tiles = 4 if any(isinstance(s, Turn) for s in walk(kernel.body)) else 2
-    return drawn(trace(kernel, sizes, block, chunks, tiles), policy)
+    whole = whole_of(schedule, on, measured, sizes)
+    settled = all_iterations(kernel, policy, whole.machine, sizes, block, tiles)
+    return drawn(trace(kernel, sizes, block, chunks, tiles), policy, whole, settled)
 
 
-def drawn(traced: Trace, policy: Policy) -> Picture:
-    """Draw a trace."""
-    found = time_of(traced, policy)
+def drawn(traced: Trace, policy: Policy, whole: Whole | None = None, settled: Timeline | None = None) -> Picture:
+    """Draw a trace.
+
+    Args:
+        traced: what is drawn.
+        policy: where the times come from.
+        whole: the kernel's clocks, for the title.
+        settled: the time of all iterations, and what one of those takes that are left out.
+    """
+    machine = whole.machine if whole is not None else MACHINES[90]
+    found = time_of(traced, policy, machine, None if settled is None else settled.periods)
     drawing = Drawing(f"timeline of one block, {policy}")
-    what = f"one block of {count(traced.threads, 'thread')}"
-    unit = "steps" if policy == "simulated" else "clocks, modelled"
-    drawing.text(0, 12, f"{what}: {found.total:.0f} {unit}", bold=True)
-    y = 16.0
-    said = _SAID[policy]
-    if policy == "modelled" and any(flying(event.group) == "products" for event in traced.events):
-        said += ", one wgmma after the other on the tensor cores"
-    for line in said.splitlines():
+    unit = "steps" if policy == "simulated" else "clocks"
+    part = {0: "", 1: ", its first tile"}.get(traced.tiles, f", its first {traced.tiles} tiles")
+    total = (found if settled is None else settled).total
+    what = f"drawn: one block of {count(traced.threads, 'thread')}{part}: {total:,.0f} {unit}"
+    head = [] if whole is None else [whole.title]
+    said = [] if whole is None else [whole.detail]
+    said += [f"{what}{' by the model' if policy == 'modelled' else ''}", _assumed(traced, policy, machine)]
+    y = -2.0
+    for line in head:
+        y += 14
+        drawing.text(0, y, line, bold=True)
+    for line in (part for each in said for part in textwrap.wrap(each, FOLDED)):
         y += 14
         drawing.text(0, y, line, "faint", 11)
-    y += 16
-    scale = WIDTH / max(found.total, 1.0)
+    y += 26
+    axis = axis_of(found, LEFT, WIDTH)
+    ruler = y
+    y += 6
     top = y
     for role in dict.fromkeys(box.role for box in found.boxes):
-        start, y = y, _role(drawing, y, role, found, scale)
+        start, y = y, _role(drawing, y, role, found, axis)
         if role:
-            _marks(drawing, found, role, start + 18, y, scale)
+            _marks(drawing, found, role, start + 18, y, axis)
     y += 8
-    drawing.text(0, y + 9, "in flight, held", "faint", 10)
-    y += 14
-    y = _slots(drawing, y, found, traced, scale)
-    _marks(drawing, found, "", top, y, scale)
-    gaps = sorted({gap.what for gap in found.gaps if gap.role})
-    for i, line in enumerate(gaps):
-        each = ", in each tile" if any(box.row == "tile" for box in found.boxes) else ""
-        drawing.text(LEFT, y + 12 + 12 * i, f"dashed: {line}{each}", "note", 9)
-    _legend(drawing, y + 30 + 12 * max(0, len(gaps) - 1), found)
-    columns = f"{'step' if policy == 'simulated' else 'clock':>7}    k what"
-    return Picture(drawing.title, drawing, wrapped(f"{what}; {' '.join(said.splitlines())}", columns, *_lines(found)))
+    if found.fills:
+        drawing.text(0, y + 9, "shared memory and registers", "faint", 10)
+        y += 14
+        y = _slots(drawing, y, found, traced, axis)
+    _marks(drawing, found, "", top, y, axis)
+    axis.draw(drawing, ruler, unit, y)
+    left_out = sorted({gap.what for gap in found.gaps})
+    each = ", in each tile" if any(box.row == "tile" for box in found.boxes) else ""
+    for line in left_out:
+        y += 12
+        drawing.text(LEFT, y, f"break: {line}{each}", "note", 9)
+    _legend(drawing, y + 14, found)
+    columns = f"{'step' if policy == 'simulated' else 'clock':>9}    k what"
+    return Picture(drawing.title, drawing, wrapped(*head, *said, columns, *_lines(found)))
 
 
-def _marks(drawing: Drawing, found: Timeline, role: str, top: float, bottom: float, scale: float) -> None:
-    """Draw the barriers and the gaps of a role over its rows; those of no role over all."""
+def _assumed(traced: Trace, policy: Policy, machine: Machine) -> str:
+    """Say where the times of the drawing come from."""
+    said = _SAID[policy].format(latency=machine.latency)
+    if policy == "modelled" and any(flying(event.group) == "products" for event in traced.events):
+        said += ", one wgmma after the other on the tensor cores"
+    return said
+
+
+def _marks(drawing: Drawing, found: Timeline, role: str, top: float, bottom: float, axis: Axis) -> None:
+    """Draw the barriers and the left-out iterations of a role over its rows; those of no role over all."""
     for mark in (mark for mark in found.barriers if mark.role == role):
-        x = LEFT + mark.at * scale
+        x = axis.x(mark.at)
         drawing.line(x, top, x, bottom, "blue" if _of_all(mark) else "edge")
-    wide = _gap(found, scale)
-    for mark in (mark for mark in found.gaps if mark.role == role):
-        x = LEFT + mark.at * scale
-        if not role:
-            drawing.rect(x, top, wide, bottom - top, "ground")
-        drawing.line(x + wide / 2, top, x + wide / 2, bottom, "orange", dashed=True)
-        if not role:
-            drawing.text(x, bottom + 12, mark.what, "note", 9, "middle")
+    for mark in (mark for mark in found.gaps if mark.role == role and mark.until > mark.at):
+        for start, end in _shown(mark, axis):
+            drawing.line(axis.x(start), bottom - 1, axis.x(end), bottom - 1, "orange", dashed=True)
+
+
+def _shown(gap: Mark, axis: Axis) -> list[tuple[float, float]]:
+    """List the parts of left-out iterations that stand outside the axis's breaks."""
+    edges = [gap.at, *(moment for each in axis.breaks for moment in each if gap.at <= moment <= gap.until), gap.until]
+    return [(start, end) for start, end in pairwise(sorted(edges)) if end > start and (start, end) not in axis.breaks]
 
 
 def _of_all(mark: Mark) -> bool:
@@ -141,22 +177,16 @@ def _of_all(mark: Mark) -> bool:
     return mark.what.startswith(("Block", "Cluster"))
 
 
-def _gap(found: Timeline, scale: float) -> float:
-    """Give the width of what stands for iterations that are left out."""
-    return max(scale if found.policy == "simulated" else 240 * scale, 6)
-
-
-def _lines_across(found: Timeline, role: str, scale: float) -> list[float]:
+def _lines_across(found: Timeline, role: str, axis: Axis) -> list[float]:
     """List where lines cross the rows of a role."""
-    half = _gap(found, scale) / 2
-    across = [LEFT + mark.at * scale for mark in found.barriers if mark.role in ("", role)]
-    return across + [LEFT + mark.at * scale + half for mark in found.gaps if mark.role in ("", role)]
+    across = [axis.x(mark.at) for mark in found.barriers if mark.role in ("", role)]
+    return across + [axis.x(moment) for each in axis.breaks for moment in each]
 
 
-def _role(drawing: Drawing, y: float, role: str, found: Timeline, scale: float) -> float:
+def _role(drawing: Drawing, y: float, role: str, found: Timeline, axis: Axis) -> float:
     mine = [box for box in found.boxes if box.role == role]
     computes = any(box.row == "compute" for box in mine)
-    across = _lines_across(found, role, scale)
+    across = _lines_across(found, role, axis)
     if role:
         drawing.text(0, y + 12, role, "link", bold=True)
         y += 18
@@ -166,18 +196,20 @@ def _role(drawing: Drawing, y: float, role: str, found: Timeline, scale: float) 
         drawing.text(LEFT - 8, y + 17, said, "ink", 11, "end")
         drawing.rect(LEFT, y + 3, WIDTH, ROW_H - 6, "panel")
         for box in (box for box in mine if box.row == row):
-            _box(drawing, y, box, scale, computes, across)
+            _box(drawing, y, box, axis, computes, across, found.policy)
         y += ROW_H
     return y
 
 
-def _box(drawing: Drawing, y: float, box: Box, scale: float, computes: bool, across: list[float]) -> None:
-    x, wide = LEFT + box.start * scale, max((box.end - box.start) * scale, 1.5)
-    late = f", {box.stall:.0f} clocks" if box.stall else ""
+def _box(drawing: Drawing, y: float, box: Box, axis: Axis, computes: bool, across: list[float], policy: Policy) -> None:
+    x = axis.x(box.start)
+    wide = max(axis.x(box.end) - x, 1.5)
+    unit = "steps" if policy == "simulated" else "clocks"
     chunk = "" if box.chunk is None else f", iteration {box.chunk}"
+    tip = f"{box.label or ROWS[box.row]}{chunk}: {box.start:,.0f} to {box.end:,.0f} {unit}"
     fill = "bad" if computes and _stalls(box) else _FILLS[box.row]
     edge = "edge" if wide >= THIN else ""
-    drawing.rect(x, y + 3, wide, ROW_H - 6, fill, edge, 2 if edge else 0, tip=f"{box.label}{chunk}{late}")
+    drawing.rect(x, y + 3, wide, ROW_H - 6, fill, edge, 2 if edge else 0, tip=tip)
     number = box.label.split()[-1] if box.row == "tile" else "" if box.chunk is None else str(box.chunk)
     full = box.label if box.row == "tile" else f"{number} {box.label}".strip()
     edges = [x, *sorted(line for line in across if x < line < x + wide), x + wide]
@@ -192,7 +224,7 @@ def _stalls(box: Box) -> bool:
     return box.row == "wait" and box.stall >= 1
 
 
-def _slots(drawing: Drawing, y: float, found: Timeline, traced: Trace, scale: float) -> float:
+def _slots(drawing: Drawing, y: float, found: Timeline, traced: Trace, axis: Axis) -> float:
     """Draw a row for each slot; the loads of one role to the same slot stand below each other."""
     first: dict[str, float] = {}
     for fill in found.fills:
@@ -205,7 +237,7 @@ def _slots(drawing: Drawing, y: float, found: Timeline, traced: Trace, scale: fl
         drawing.text(LEFT - 8, y + 13, name, "memory", 11, "end")
         drawing.rect(LEFT, y + 3, WIDTH, SLOT_H - 6, "panel")
         for fill in (fill for fill in found.fills if fill.touch == touch):
-            _fill(drawing, y, fill, scale)
+            _fill(drawing, y, fill, axis)
         y += SLOT_H
     return y
 
@@ -214,22 +246,26 @@ def _place(touch: Touch) -> str:
     return f"{touch.buffer}[{touch.slot}] {touch.owner}".rstrip()
 
 
-def _fill(drawing: Drawing, y: float, fill: Fill, scale: float) -> None:
-    x = LEFT + fill.start * scale
-    middle, end = LEFT + fill.landed * scale, LEFT + fill.end * scale
+def _fill(drawing: Drawing, y: float, fill: Fill, axis: Axis) -> None:
+    x, middle, end = (axis.x(t) for t in (fill.start, fill.landed, fill.end))
     name = _place(fill.touch)
-    drawing.rect(x, y + 3, max(middle - x, 1), SLOT_H - 6, "wait", "edge", tip=f"{name}: in flight")
-    drawing.rect(middle, y + 3, max(end - middle, 1), SLOT_H - 6, "load", "edge", tip=f"{name}: held for its readers")
+    flight = f"{name}: in flight, {fill.start:,.0f} to {fill.landed:,.0f}"
+    held = f"{name}: held for its readers, {fill.landed:,.0f} to {fill.end:,.0f}"
+    drawing.rect(x, y + 3, max(middle - x, 1), SLOT_H - 6, "flight", "edge", tip=flight)
+    drawing.rect(middle, y + 3, max(end - middle, 1), SLOT_H - 6, "held", "edge", tip=held)
 
 
 def _legend(drawing: Drawing, y: float, found: Timeline) -> None:
     """Explain the colours and lines that the drawing has."""
     x = LEFT
     computing = {box.role for box in found.boxes if box.row == "compute"}
+    waits = [box for box in found.boxes if box.row == "wait"]
+    alarms = [box for box in waits if _stalls(box) and box.role in computing]
     for fill, said, used in (
-        ("wait", "in flight, or a wait", True),
-        ("load", "held until its last reader", bool(found.fills)),
-        ("bad", "a role that computes waits", any(_stalls(b) and b.role in computing for b in found.boxes)),
+        ("flight", "data in flight", bool(found.fills)),
+        ("held", "held until its last reader", bool(found.fills)),
+        ("wait", "a wait", len(waits) > len(alarms)),
+        ("bad", "a role that computes waits", bool(alarms)),
     ):
         if used:
             drawing.rect(x, y, 12, 12, fill, "edge")
@@ -248,8 +284,8 @@ def _lines(found: Timeline) -> list[str]:
     marks += [(mark.at, f"{'':18}{_role_of(mark)}… {mark.what}") for mark in found.gaps]
     marks += [(box.start, _said(box)) for box in found.boxes]
     marks.sort(key=lambda mark: mark[0])
-    lines = [f"{at:>7.0f} {said}" for at, said in marks]
-    lines = [part for line in lines for part in textwrap.wrap(line, PAGE, subsequent_indent=" " * 29)]
+    lines = [f"{at:>9,.0f} {said}" for at, said in marks]
+    lines = [part for line in lines for part in textwrap.wrap(line, PAGE, subsequent_indent=" " * 31)]
     if len(lines) > MOST_LINES:
         lines = [*lines[: MOST_LINES - 1], f"        … {len(lines) - MOST_LINES + 1} more lines"]
     return lines

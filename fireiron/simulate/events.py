@@ -33,7 +33,7 @@ class Event:
         role: which role's threads did it, empty where all do the same.
         loops: the loop variables around it, outermost first.
         reads, writes: what it touches.
-        count: instructions that each thread executes.
+        count: instructions that each thread executes, or iterations that are left out.
         clocks: issue clocks of one of them on a sub-partition.
         flies: whether it lands only when its group or phase is awaited.
         pending: groups that a wait leaves in flight.
@@ -44,6 +44,7 @@ class Event:
         threads: that do it, 0 for all of the block.
         rank: of the block in its cluster.
         tile: which work item of a persistent block, None where there are none.
+        loop: variable of the loop whose iterations are left out.
     """
 
     kind: Kind
@@ -64,6 +65,7 @@ class Event:
     threads: int = 0
     rank: int = 0
     tile: int | None = None
+    loop: str = ""
 
 
 @attrs.frozen

@@ -215,7 +215,8 @@ class Tracing(Compiler):
             for at in (*range(first), *range(first + skipped, total)):
                 if skipped and at == first + skipped:
                     recorder.left_out += skipped
-                    self._tell(Event("gap", f"{skipped} of {total} iterations of {name} left out"), scope, state)
+                    what = f"{skipped} of {total} iterations of {name} left out"
+                    self._tell(Event("gap", what, count=skipped, loop=name), scope, state)
                 state.env[name] = at
                 yield at
 
@@ -237,8 +238,9 @@ class Tracing(Compiler):
         return Step(None, walk_)
 
     def _skipped(self, total: int) -> int:
-        """Count the iterations that are left out of a loop over chunks: whole turns of every ring."""
-        return max(0, (total - self.recorder.chunks) // self.ring * self.ring)
+        """Count the iterations that are left out of a loop over chunks: whole turns of every ring, after the first."""
+        least = max(self.recorder.chunks, self.ring + 1)
+        return max(0, (total - least) // self.ring * self.ring)
 
     def _advance(self, statement: Advance, scope: Scope) -> Step:
         """Move a cursor; past the chunks of tiles that others take, without those that are left out."""

@@ -30,6 +30,7 @@ from fireiron import (
 )
 from fireiron.atoms.table import TABLE, find
 from fireiron.atoms.wgmma import wgmma
+from fireiron.jit.timing import Timing
 from fireiron.kernel.analysis.access import accesses
 from fireiron.kernel.ir.statements import Let, walk
 from fireiron.language.atom import Atom, Operand
@@ -276,6 +277,52 @@ def test_the_groups_of_a_timeline_share_the_rows_equally() -> None:
     picture = pictures.timeline(hopper.gemm(matmul(1024, 512, 128, "f16", groups=4)), "modelled")
     assert "tile 0" in well_formed(picture)
     assert "wgmma" in str(picture)
+
+
+def title(picture: Picture) -> list[str]:
+    """Give the lines above the rows of a timeline."""
+    return str(picture).partition("issue clocks")[0].splitlines()
+
+
+@pytest.mark.parametrize("chunks", [1, 4, 20, 200])
+def test_the_clocks_of_a_title_are_those_of_all_iterations(chunks: int) -> None:
+    schedule = simt.listing2(matmul(256, 256, 8 * 100))
+    said = title(pictures.timeline(schedule, "modelled", chunks=chunks))
+    estimate = schedule.estimate()
+    assert said[0] == f"the whole kernel: {estimate.time_us * 1980:,.0f} clocks by the model"
+    assert said == title(pictures.timeline(schedule, "modelled"))
+
+
+def test_a_measurement_stands_beside_the_model() -> None:
+    schedule = simt.listing2(matmul(256, 256, 64))
+    for measured in (1234.5, Timing(1234.5, 1200, 1300, 9, 1.0, 1.0, "events")):
+        picture = pictures.timeline(schedule, "modelled", measured=measured)
+        assert f"clocks by the model, {1234.5 * 1980:,.0f} measured" in str(picture)
+        assert "1,234 us measured" in well_formed(picture)
+
+
+def test_a_timeline_has_an_axis_with_breaks_where_iterations_are_left_out() -> None:
+    picture = pictures.timeline(simt.listing2(matmul(256, 256, 8 * 100)), "modelled")
+    svg = well_formed(picture)
+    ticks = [
+        int(n.replace(",", "")) for n in re.findall(r'class="fi-faint" font-size="9" x="\S+" y="\S+">([\d,]+)<', svg)
+    ]
+    ticks += [int(n.replace(",", "")) for n in re.findall(r'<text x="\S+" y="\S+">([\d,]+)</text>', svg)]
+    found = re.search(r"threads: ([\d,]+) clocks", str(picture))
+    assert found is not None
+    total = int(found[1].replace(",", ""))
+    assert 0.9 * total < max(ticks) <= total
+    assert "break: 94 of 100 iterations of k left out" in svg
+    assert ">clocks</text>" in svg
+
+
+def test_what_waits_and_what_is_in_flight_have_colours_of_their_own() -> None:
+    svg = pictures.timeline(on_hopper(Plan(128, 128, stages=3)), "modelled").svg("light")
+    colours = dict(re.findall(r"\.fi-(\w+)\{fill:(#\w+)\}", svg))
+    meant = ("flight", "held", "wait", "bad", "load", "put", "math", "store")
+    assert len({colours[name] for name in meant}) == len(meant)
+    for said in ("data in flight", "held until its last reader", "a wait", "a role that computes waits"):
+        assert f">{said}</text>" in svg
 
 
 def test_moves_stand_to_the_right_of_every_spec() -> None:

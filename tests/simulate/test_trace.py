@@ -14,6 +14,7 @@ from fireiron.schedules.hopper import Plan
 from fireiron.show.clock import time_of
 from fireiron.show.schedule_time import Box
 from fireiron.show.timeline import drawn
+from fireiron.show.whole import all_iterations
 from fireiron.simulate.events import Event, Touch, Trace
 from fireiron.simulate.trace import trace
 
@@ -98,6 +99,36 @@ def test_without_a_pipeline_each_chunk_stalls() -> None:
     ] * 4
     assert [box.chunk for box in model.boxes if box.stall] == [0, 1, 2, 3]
     assert model.total > order.total
+
+
+MAKES: dict[str, Any] = {
+    "no ring": lambda: (simt.listing2(matmul(128, 128, 8 * 14)), 0),
+    "copies in flight": lambda: (pipelined(32 * 17, 3), 0),
+    "roles": lambda: (
+        hopper.cooperative(matmul(512, 512, 1024, "f16", out="f16", layout="TN"), Plan(128, 128, stages=4)),
+        2,
+    ),
+    "turns": lambda: (
+        hopper.pingpong(matmul(512, 512, 1024, "f16", out="f16", layout="TN"), Plan(64, 64, stages=4)),
+        3,
+    ),
+}
+
+
+@pytest.mark.parametrize("policy", ["simulated", "modelled"])
+@pytest.mark.parametrize("name", MAKES)
+def test_left_out_iterations_take_their_time(name: str, policy: Any) -> None:
+    schedule, tiles = MAKES[name]()
+    kernel = schedule.lowered(90)
+    settled = all_iterations(kernel, policy, MACHINES[90], {}, 0, tiles)
+    assert settled.gaps
+    every = trace(kernel, chunks=1000, tiles=tiles)
+    assert every.left_out == 0
+    assert settled.total == pytest.approx(time_of(every, policy).total, rel=1e-9)
+    for chunks in (1, 4):
+        found = time_of(trace(kernel, chunks=chunks, tiles=tiles), policy, periods=settled.periods)
+        assert found.gaps
+        assert found.total == pytest.approx(settled.total, rel=0.01)
 
 
 def roles() -> Trace:

@@ -1,0 +1,118 @@
+"""The whole kernel's clocks, by the model and as measured, and those of all iterations of one of its blocks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Protocol
+
+import attrs
+
+from fireiron.algebra.arch import arch
+from fireiron.algebra.machine import MACHINES, Machine
+from fireiron.base.errors import FireironError
+from fireiron.base.text import count
+from fireiron.estimate.model import Estimate
+from fireiron.kernel.ir.statements import Kernel
+from fireiron.show.clock import time_of
+from fireiron.show.lowering import Lowers
+from fireiron.show.schedule_time import Loop, Policy, Timeline
+from fireiron.simulate.trace import trace
+
+SETTLED = 8  # iterations that run, and three turns of the ring: then a loop is in its rhythm
+
+
+class Estimated(Lowers, Protocol):
+    """Hold a schedule that gives an estimate of its time."""
+
+    def estimate(self, arch: str | int | None = None, **sizes: int) -> Estimate:
+        """Estimate the time."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Name the kernel."""
+        ...
+
+
+class Measured(Protocol):
+    """Hold a measured time: a Timing, or the times of a result of the bench."""
+
+    @property
+    def median_us(self) -> float:
+        """Give the median in microseconds."""
+        ...
+
+
+@attrs.frozen
+class Whole:
+    """Hold what a kernel takes, by the model and as measured.
+
+    Args:
+        machine: whose clock counts.
+        estimate: None where the model refuses the kernel.
+        why_not: what it refuses.
+        measured_us: microseconds, None where no measurement was given.
+    """
+
+    machine: Machine
+    estimate: Estimate | None
+    why_not: str = ""
+    measured_us: float | None = None
+
+    def clocks(self, us: float) -> float:
+        """Turn microseconds into clocks of the boost clock."""
+        return us * self.machine.clock_mhz
+
+    @property
+    def title(self) -> str:
+        """Say the kernel's clocks in a line."""
+        found: list[str] = []
+        if self.estimate is not None:
+            found.append(f"{self.clocks(self.estimate.time_us):,.0f} clocks by the model")
+        if self.measured_us is not None:
+            found.append(f"{self.clocks(self.measured_us):,.0f} measured")
+        return f"the whole kernel: {', '.join(found) or self.why_not}"
+
+    @property
+    def detail(self) -> str:
+        """Say the same in microseconds, and how many blocks there are."""
+        found: list[str] = []
+        if self.estimate is not None:
+            waves = count(self.estimate.waves, "wave")
+            found.append(f"{count(self.estimate.grid, 'block')} in {waves}; {_us(self.estimate.time_us)} us modelled")
+        if self.measured_us is not None:
+            found.append(f"{_us(self.measured_us)} us measured")
+        return f"{', '.join(found)}; clocks of one {self.machine.name} at {self.machine.clock_mhz:g} MHz"
+
+
+def whole_of(
+    schedule: Estimated, on: str | int | None, measured: Measured | float | None, sizes: Mapping[str, int]
+) -> Whole:
+    """Estimate a kernel's time, and put a measured time beside it."""
+    us = measured if measured is None or isinstance(measured, int | float) else measured.median_us
+    try:
+        found = schedule.estimate(on, **sizes)
+    except FireironError as error:
+        return Whole(MACHINES[90], None, error.message, us)
+    return Whole(arch(found.arch).gpu, found, "", us)
+
+
+def all_iterations(
+    kernel: Kernel, policy: Policy, machine: Machine, sizes: Mapping[str, int], block: int, tiles: int
+) -> Timeline:
+    """Time one block with all its iterations, of which a few run: as many as show how long an iteration takes."""
+    ring = math.lcm(*(buffer.slots for buffer in kernel.buffers), 1)
+    traced = trace(kernel, sizes, block, max(SETTLED, 3 * ring), tiles)
+    periods: Mapping[Loop, float] = time_of(traced, policy, machine).periods
+    return time_of(traced, policy, machine, periods)
+
+
+def _us(value: float) -> str:
+    """Print microseconds with four digits.
+
+    Example:
+        >>> _us(148705.3), _us(172.84)
+        ('148,705', '172.8')
+    """
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
