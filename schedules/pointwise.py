@@ -15,6 +15,7 @@ from fireiron import (
     Block,
     ColMajor,
     FireironError,
+    Group,
     MoveChain,
     ProgramChain,
     RowMajor,
@@ -38,6 +39,7 @@ def pointwise(spec: ProgramChain, vectors: int = 0) -> ProgramChain:
     """Schedule a program without folds, of any rank, with several inputs and outputs.
 
     A warp takes vectors along the dim that lies together in the outputs, and neighbouring lines where that is short.
+    Where an array says which lines are read (a gather), lines that one warp takes go to groups of its lanes.
 
     Args:
         spec: a program.
@@ -58,10 +60,14 @@ def pointwise(spec: ProgramChain, vectors: int = 0) -> ProgramChain:
         vectors //= 2
     of_warp: dict[str, int] = {}
     of_block: dict[str, int] = {}
-    left, warps = LANES * lane * vectors, WARPS
+    gathered = {d.name for d in spec.computed.gathered}
+    alone = prod(extent for dim, extent in zip(dims, known, strict=True) if dim not in gathered)
+    lanes = max(2, power(ceil(alone / lane), LANES)) if gathered else LANES
+    vectors = min(vectors, power(ceil(alone / (lane * lanes)), vectors))
+    left, warps = lanes * lane * vectors, WARPS * LANES // lanes
     for dim, extent in reversed(list(zip(dims, known, strict=True))):
         unit = lane if dim == inner else 1
-        size = min(left, unit * power(ceil(extent / unit), left))
+        size = 1 if dim in gathered else min(left, unit * power(ceil(extent / unit), left))
         beside = min(warps, power(ceil(extent / size), warps))
         of_warp[dim], of_block[dim] = size, size * beside
         left, warps = max(1, left // size), warps // beside
@@ -73,7 +79,7 @@ def pointwise(spec: ProgramChain, vectors: int = 0) -> ProgramChain:
     chain: ProgramChain = spec.tile(**of_block).to(Block)
     for tensor, _ in across:
         chain = chain.load(tensor.name, SH, vector()).swizzle(_swizzle(tensor.dtype.nbytes))
-    chain = chain.tile(**of_warp).to(Warp)
+    chain = chain.tile(**of_warp).to(Warp if lanes == LANES else Group(Thread, lanes))
     for tensor in full:
         chain = chain.load(tensor.name, RF, vector(lane * tensor.dtype.nbytes))
     return chain.epilog(memory=RF).done()
@@ -120,12 +126,12 @@ def _dims(spec: ProgramChain) -> tuple[list[str], list[Tensor], list[tuple[Tenso
     """
     program = spec.computed
     folded = sorted({d.name for step in program.steps for d in step.over})
-    operands = {o.tensor.name: o for o in spec.residual.operands}
+    refs = {ref.name: ref for step in program.steps for ref in (*step.reads, *step.outs)}
     every = {d.name for d in program.dims}
-    whole = [t for t in program.inputs if t.name in operands and set(operands[t.name].dims) == every]
+    whole = [t for t in program.inputs if t.name in refs and {d.name for d in refs[t.name].dims} == every]
     (first, *_) = program.outputs
-    dims = [operands[first.name].dims[i] for i in first.storage]
-    lines = [(t, operands[t.name].dims[t.storage[-1]]) for t in whole]
+    dims = [str(refs[first.name].index[i]) for i in first.storage]
+    lines = [(t, str(refs[t.name].index[t.storage[-1]])) for t in whole]
     full = [t for t, line in lines if line == dims[-1]]
     across = [(t, line) for t, line in lines if line != dims[-1]]
     several = sorted({line for _, line in across})

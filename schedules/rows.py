@@ -154,6 +154,12 @@ def cross_entropy_with_gradient(x: Value, target: Value, scale: float = 1.0) -> 
     return every - _sum(x, "n", where=here), (exp(x - every) - where(here, 1.0, 0.0)) * scale
 
 
+@program(ids="m", table="v n")
+def embedding(ids: Value, table: Value) -> Value:
+    """Take the lines of a table that `ids` names: `pointwise.pointwise` schedules it."""
+    return table[ids, :]
+
+
 @preset
 def row(
     spec: ProgramChain, warps: int = 0, blocks: int = 0, rows: int = 0, resident: int = 0, stages: int = 0

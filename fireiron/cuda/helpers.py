@@ -359,6 +359,12 @@ __device__ __forceinline__ void hold(int (&registers)[count]) {
     for (int i = 0; i < count; ++i) asm volatile("" : "+r"(registers[i]) : : "memory");
 }
 """,
+    "check_index": """\
+__device__ __forceinline__ void check_index(
+    int index, int extent, const char* what, const char* file, int line, const char* text) {
+    if (index < 0 || index >= extent) __assertfail(what, file, line, text, 1);
+}
+""",
     "find_group": """\
 // Groups end before these rows; each tile of `size` rows holds as many items. Goes on from the group found last.
 __device__ __forceinline__ void find_group(

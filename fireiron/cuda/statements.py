@@ -28,6 +28,7 @@ from fireiron.algebra.expr import (
 from fireiron.algebra.scalar import Custom, parts, without_coordinates
 from fireiron.atoms.flights import FENCES
 from fireiron.base.errors import CheckError
+from fireiron.base.link import Link
 from fireiron.base.text import Writer
 from fireiron.cuda import micro
 from fireiron.cuda.helpers import COUNT_IN, COUNT_IN_PART
@@ -46,6 +47,7 @@ from fireiron.kernel.ir.statements import (
     CountIn,
     Cursor,
     Fence,
+    Fetch,
     FindGroup,
     For,
     If,
@@ -69,6 +71,7 @@ from fireiron.language.levels import Block, Cluster, Level
 
 WARP_THREADS = 32
 HARDWARE_BARRIERS = 16
+INT = 32  # bits
 
 
 @attrs.define
@@ -114,6 +117,12 @@ class Body:
                 names = ", ".join(var.name for var in (groups.group, groups.first, groups.begin, groups.length))
                 facts = ", ".join(number(e) for e in (groups.count, groups.rows, as_expr(groups.size), groups.items))
                 write(f"find_group(&{Element(ends, number)}, {facts}, {number(item)}, {names});")
+            case Fetch(var=var, view=view, present=present):
+                read = f"(int){Element(view, number)}" if view.buffer.dtype.bits < INT else str(Element(view, number))
+                there = read if proves(present) else f"{number(present)} ? {read} : 0"
+                write(f"const int {var.name} = {there};")
+                if self.bounded and var.extent is not None:
+                    write(f"check_index({var.name}, {number(var.extent)}, {_what(view.buffer.name, statement.link)});")
             case For(pairs=True):
                 pair = pair_of(statement)
                 assert pair is not None
@@ -321,16 +330,27 @@ class Body:
         return "" if condition is None or as_int(condition) == 1 else f"if ({self.number(condition)}) "
 
 
+def _what(array: str, link: Link | None) -> str:
+    """Give what an assertion says of a gather: the array, and the file, line and text of the link behind it."""
+    file, line, text = _origin(link)
+    return f"{quoted(f'{array}: its elements are indices')}, {quoted(file)}, {line}, {quoted(text)}"
+
+
 def _whose(wait: Await) -> str:
     """Give what an assertion says of a wait: the barrier, and the file, line and text of the link behind it."""
-    barrier, link = wait.barrier, wait.link
-    place = link.place if link is not None else None
-    caller = link.called_from if link is not None else None
+    barrier = wait.barrier
     arrivals = f"{barrier.count} arrival{'' if barrier.count == 1 else 's'} a phase"
     what = f"mbarrier {barrier.name}, {barrier.slots} slots, {arrivals}: its phase completes"
-    file, line, text = (place.filename, place.line, place.underlined) if place is not None else ("", 0, "")
-    text += f", called from {caller.where()}" if caller is not None else ""
+    file, line, text = _origin(wait.link)
     return f"{quoted(what)}, {quoted(file)}, {line}, {quoted(text)}"
+
+
+def _origin(link: Link | None) -> tuple[str, int, str]:
+    """Give the file, the line and the text of a link, with who called it."""
+    place = link.place if link is not None else None
+    caller = link.called_from if link is not None else None
+    file, line, text = (place.filename, place.line, place.underlined) if place is not None else ("", 0, "")
+    return file, line, text + (f", called from {caller.where()}" if caller is not None else "")
 
 
 def quoted(text: str) -> str:

@@ -48,9 +48,10 @@ def exact_arrays(schedule: Chain, interface: Interface, sizes: Mapping[str, int]
     rng = np.random.default_rng([seed, 1])
     program, facts = steps_of(schedule.program.spec, schedule.links), roundings(schedule)
     sums, before = _sums(program), _scales(program)
+    kept = {p.name for p in interface.pointers if p.below}
     for pointer in interface.pointers:
         kind = find_dtype(pointer.dtype)
-        if pointer.role != "output" and not pointer.shares and not kind.packed:
+        if pointer.role != "output" and not (pointer.shares or pointer.below or kind.packed):
             few = [x for x in (FEWER if pointer.name in before else FEW) if x <= kind.limits[1]]
             arrays[pointer.name][...] = rng.choice(few, arrays[pointer.name].shape).astype(kind.numpy)
     if facts.independent:
@@ -63,7 +64,12 @@ def exact_arrays(schedule: Chain, interface: Interface, sizes: Mapping[str, int]
         _operands(arrays, rng, [pair for _, pair in sums], held / most, out / most, joined_by(sums[0][0]) or "mul")
     else:  # folds of small whole numbers: products and sums stay exact
         folds = any(step.fold is not None for step in program.steps)
-        _numbers(arrays, rng, [t for t in program.inputs if t not in program.outputs], SMALL if folds else LARGE)
+        _numbers(
+            arrays,
+            rng,
+            [t for t in program.inputs if t not in program.outputs and t.name not in kept],
+            SMALL if folds else LARGE,
+        )
     return arrays
 
 

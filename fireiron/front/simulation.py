@@ -104,6 +104,8 @@ def random_arrays(
         flat = np.empty(last + 1, kind.numpy)
         if pointer.shares:
             flat[...] = random_ends(rng, len(flat), evaluate(pointer.shares, sizes))
+        elif pointer.below:
+            flat[...] = rng.integers(0, min(evaluate(pointer.below, sizes), int(kind.limits[1]) + 1), flat.shape)
         elif kind.packed:
             flat[...] = rng.integers(0, 256, flat.shape)
         elif pointer.role == "output":

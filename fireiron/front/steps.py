@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -83,6 +84,11 @@ class _Evaluation:
     symbols: dict[Expr, int] = attrs.field(factory=dict[Expr, int])
     origins: dict[str, set[str]] = attrs.field(factory=dict[str, set[str]])
     factors: dict[str, tuple[Bounded, Bounded]] = attrs.field(factory=dict[str, tuple[Bounded, Bounded]])
+
+    @cached_property
+    def gathers(self) -> list[Tensor]:
+        """List the arrays whose elements index others."""
+        return [t for t in self.program.inputs if t.name in self.program.gathers]
 
     def outputs(self) -> dict[str, Bounded]:
         """Give the outputs by name."""
@@ -193,6 +199,7 @@ class _Evaluation:
             inner: whether it counts from the first point of a group or trip.
         """
         e, env = substitute(e, self.symbols), dict[str, Any]()
+        env |= {t.name: self.known[t.name].value.astype(np.int64) for t in self.gathers}
         for d in free(e):
             assert isinstance(d, Var)
             points = np.array(self._range(d)) - (self._range(d).start if inner else 0)

@@ -12,6 +12,7 @@ from fireiron.algebra.index.nodes import (
     Bitwise,
     Compare,
     Const,
+    Element,
     Expr,
     Extremum,
     FloorDiv,
@@ -61,6 +62,8 @@ def text_of(e: Expr) -> str:
             return f"({(' and ' if op == '&&' else ' or ').join(map(text_of, operands))})"
         case Select(condition=c, then=a, otherwise=b):
             return f"({text_of(a)} if {text_of(c)} else {text_of(b)})"
+        case Element():
+            raise AssertionError(f"a launch cannot depend on {e}: arrays are read by kernels alone")
         case _ as never:
             assert_never(never)
 

@@ -26,6 +26,7 @@ class PointerParameter:
         role: input, output (written only), or update (read and written).
         align: bytes by which the address must be aligned.
         shares: of an array that says before which row each group ends, how many rows they share; else empty.
+        below: of an array of indices, what they stay below; else empty.
     """
 
     name: str
@@ -35,6 +36,7 @@ class PointerParameter:
     role: Role
     align: int = 16
     shares: str = ""
+    below: str = ""
 
 
 @attrs.frozen
@@ -230,11 +232,11 @@ class Interface:
         parameters: list[InterfaceParameter] = []
         for parameter in kernel.parameters:
             match parameter:
-                case ir.Pointer(buffer=buffer, shape=shape, strides=strides, role=role, shares=shares):
+                case ir.Pointer(buffer=buffer, shape=shape, strides=strides, role=role):
                     texts = tuple(map(text_of, shape)), tuple(map(text_of, strides))
-                    shared = "" if shares is None else text_of(shares)
+                    facts = ("" if e is None else text_of(e) for e in (parameter.shares, parameter.below))
                     align = max(buffer.align, MAP_ALIGN if buffer.name in mapped else 1)
-                    parameters.append(PointerParameter(buffer.name, buffer.dtype.name, *texts, role, align, shared))
+                    parameters.append(PointerParameter(buffer.name, buffer.dtype.name, *texts, role, align, *facts))
                 case ir.Size(symbol=symbol):
                     parameters.append(SizeParameter(symbol.name))
                 case ir.Number(name=name, dtype=dtype, default=default):

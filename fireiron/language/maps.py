@@ -12,7 +12,21 @@ from math import gcd
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Index, Var, affine, and_, as_expr, free, ge, lt, simplest, substitute
+from fireiron.algebra.expr import (
+    Element,
+    Expr,
+    Index,
+    Var,
+    affine,
+    and_,
+    as_expr,
+    free,
+    ge,
+    lt,
+    operands,
+    simplest,
+    substitute,
+)
 from fireiron.base.errors import DecompositionError
 from fireiron.language.steps import Program, Ref
 
@@ -84,6 +98,12 @@ def box(e: Expr, offsets: Mapping[str, Expr], sizes: Mapping[str, Index]) -> Box
     away = moved - first
     low, high = away.range
     split = affine(away, list(local.values()))
+    if _gathers(away):
+        raise DecompositionError(
+            "map-box",
+            f"a tile reads elements along {e} that lie wherever the array says",
+            fix=f"tile {' and '.join(sorted(v.name.rstrip(chr(39)) for v in local.values()))} by 1 above this place",
+        )
     if split is not None and split[1] == as_expr(0) and all(isinstance(step, int) for step in split[0].values()):
         steps = {var: step for var, step in split[0].items() if isinstance(step, int)}
         common = gcd(*steps.values()) or 1
@@ -101,6 +121,10 @@ def box(e: Expr, offsets: Mapping[str, Expr], sizes: Mapping[str, Index]) -> Box
             fix="tile the dim by a multiple of the number that it is divided by, or by 1",
         )
     return Box(first + low, high - low + 1, 1)
+
+
+def _gathers(e: Expr) -> bool:
+    return isinstance(e, Element) or any(map(_gathers, operands(e)))
 
 
 def box_extent(e: Expr, sizes: Mapping[str, Index | None]) -> Index | None:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import attrs
 
 from fireiron.algebra.dtypes import DType, i32
-from fireiron.algebra.expr import Expr, Index, Var, as_expr, free, simplest, to_python
+from fireiron.algebra.expr import Element, Expr, Index, Var, as_expr, free, operands, simplest, to_python
 from fireiron.algebra.scalar import Arg, Binary, BinaryOp, Constant, Coordinate, Scalar, Select, exactly, parts
 from fireiron.base.errors import SpecError
 from fireiron.language.levels import Memory
@@ -273,6 +273,24 @@ class Program:
         """List the tensors that live between steps."""
         written = dict.fromkeys(out.tensor for step in self.steps for out in step.outs)
         return tuple(t for t in written if t not in self.outputs)
+
+    @property
+    def gathers(self) -> dict[str, tuple[Element, ...]]:
+        """List the elements of arrays of integers that index other arrays, by the name of theirs."""
+        found: dict[str, tuple[Element, ...]] = {}
+        refs = [ref for step in self.steps for ref in (*step.reads, *step.outs)]
+        pending = [e for ref in refs for e in ref.index]
+        while pending:
+            e = pending.pop()
+            if isinstance(e, Element) and e not in found.get(e.array, ()):
+                found[e.array] = (*found.get(e.array, ()), e)
+            pending.extend(operands(e))
+        return found
+
+    @property
+    def gathered(self) -> tuple[Dim, ...]:
+        """List the dims along which points read wherever an array of indices says."""
+        return tuple(dict.fromkeys(d for some in self.gathers.values() for e in some for d in _dims_in(e)))
 
     def step(self, name: str) -> Step | None:
         """Find a step by its name."""

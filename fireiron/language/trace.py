@@ -21,6 +21,7 @@ import attrs
 from fireiron.algebra.dtypes import DType, default_accumulator, default_result, f32
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.expr import (
+    Element,
     Expr,
     Index,
     Product,
@@ -28,6 +29,7 @@ from fireiron.algebra.expr import (
     and_,
     as_expr,
     as_int,
+    ceil_div,
     free,
     ge,
     lt,
@@ -35,8 +37,9 @@ from fireiron.algebra.expr import (
     proves,
     simplest,
     substitute,
+    terms_of,
 )
-from fireiron.algebra.scalar import Arg, Cast, Constant, Coordinate, Scalar, Select, parts, placed, renumbered
+from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Coordinate, Scalar, Select, parts, placed, renumbered
 from fireiron.algebra.simplify import peeled, simplify
 from fireiron.base.contract import checks, shown
 from fireiron.base.errors import SpecError
@@ -77,9 +80,10 @@ Over = str | Sequence[str]
 
 @attrs.define
 class Trace:
-    """Collect the dims that a function knows while it is traced."""
+    """Collect the dims that a function knows while it is traced, and the arrays whose elements are subscripts."""
 
     dims: dict[str, Dim] = attrs.field(factory=dict[str, Dim])
+    indices: set[str] = attrs.field(factory=set[str])
 
 
 _current: ContextVar[Trace | None] = ContextVar("fireiron_trace", default=None)
@@ -122,7 +126,8 @@ def traced(
         tensors: the arrays, by parameter.
         others: further arguments, by parameter; they are baked in.
         name: of the program.
-        out: the outputs' element type, or one for each; None for what the first array's type gives.
+        out: the outputs' element type, or one for each; None for what the type of the first array gives that is no
+            subscript.
 
     Raises:
         SpecError: `program-rank`, `program-outputs`, `dim-extents`, `bad-op`, `unknown-dtype`, and those of
@@ -140,7 +145,7 @@ def traced(
             f"{name} returned {shown(cast(object, result))}",
             fix="return an expression of its arrays, or a tuple of expressions",
         )
-    first = next(iter(tensors.values()), None)
+    first = next((t for t in tensors.values() if t.name not in trace.indices), next(iter(tensors.values()), None))
     kinds = cast("tuple[object, ...]", out) if isinstance(out, tuple) else (out,) * len(results)
     if len(kinds) != len(results):
         raise SpecError(
@@ -278,10 +283,18 @@ def subscripted(value: Value, subscripts: object) -> Value:
         value: an array, or an expression of arrays, whose dims come in its order.
         subscripts: one for each dimension; `:` keeps it, `...` keeps all that are not given. A number (from the end if
             negative), or an index: affine in dims, with `//` and `%` by numbers. What lies outside reads as 0, or as
-            `outside` says.
+            `outside` says. An array of integers of the call is an index too (a gather); its elements lie inside the
+            dimension: the simulator and debug builds check that.
 
     Raises:
-        SpecError: `subscript-rank`, `affine-subscript`, `outside-program`.
+        SpecError: `subscript-rank`, `affine-subscript`, `gather-step`, `outside-program`.
+
+    Example:
+        >>> from fireiron.language.tensor import Matrix, Vector
+        >>> arrays = {"ids": Vector(64, "i32", name="ids"), "table": Matrix(1000, 32, name="table")}
+        >>> def embedding(ids, table): return table[ids, :]
+        >>> print(traced(embedding, {"ids": "m", "table": "v n"}, arrays, {}, "embedding").steps[0])
+        y[m, n] = table[ids[m], n]
     """
     ref = bare(value)
     dims = dims_of_value(value)
@@ -314,7 +327,7 @@ def _place(subscript: object, old: Expr, extent: Index) -> Expr:
         return old
     if isinstance(subscript, int) and not isinstance(subscript, bool):
         return as_expr(extent) + subscript if subscript < 0 else as_expr(subscript)
-    place = integer(subscript.tree) if isinstance(subscript, Value) else None
+    place = _index_of(subscript.tree, subscript.tensors) if isinstance(subscript, Value) else None
     if place is None or not _is_affine(place):
         said = shown(subscript) if not isinstance(subscript, Value) else _in_words(subscript)
         raise SpecError(
@@ -322,7 +335,46 @@ def _place(subscript: object, old: Expr, extent: Index) -> Expr:
             f"the subscript {said} is not affine in dims",
             fix='use sums of index("i") times a number, with // and % by numbers; `:` keeps a dimension',
         )
-    return place
+    return _bounded(place, extent)
+
+
+def _index_of(tree: Scalar, tensors: Sequence[Tensor]) -> Expr | None:
+    """Give the index expression that a subscript is: of indices, numbers and elements of arrays of integers.
+
+    Raises:
+        SpecError: `gather-step` for integers that a step computes.
+    """
+    match tree:
+        case Cast(x=x, dtype=dtype) if dtype.kind == "int" and x.dtype.kind == "int":
+            return _index_of(x, tensors)
+        case Arg(index=number, dtype=dtype) if dtype.kind == "int" and not dtype.packed and number > 0:
+            ref = tensors[number - 1]
+            if not isinstance(ref, Ref):
+                return None
+            if ref.made is not None:
+                raise SpecError(
+                    "gather-step",
+                    f"the subscript {ref} is computed by step {ref.made.name}",
+                    fix="gather by an array of the call: compute the indices by a kernel of their own",
+                )
+            _trace().indices.add(ref.name)
+            return Element(ref.name, ref.index, ref.shape)
+        case Binary(op=op, x=x, y=y) if op in ("add", "sub", "mul"):
+            left, right = _index_of(x, tensors), _index_of(y, tensors)
+            if left is None or right is None:
+                return None
+            return left + right if op == "add" else left - right if op == "sub" else left * right
+        case _:
+            return integer(tree)
+
+
+def _bounded(place: Expr, extent: Index) -> Expr:
+    """Say below what the elements in an index stay that lies in an array."""
+    found: dict[Expr, Expr] = {}
+    for term, factor in terms_of(place)[0]:
+        if isinstance(term, Element) and factor > 0:
+            found[term] = attrs.evolve(term, extent=simplest(ceil_div(as_expr(extent), factor)))
+    return substitute(place, found) if found else place
 
 
 def _in_words(value: Value) -> str:

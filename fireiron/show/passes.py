@@ -19,6 +19,7 @@ from fireiron.kernel.ir.statements import (
     Compute,
     CountIn,
     Fence,
+    Fetch,
     FindGroup,
     For,
     If,
@@ -145,6 +146,8 @@ def _words(s: Statement) -> str:
             return title
         case Let(var=var, value=value):
             return f"{var.name} = {value}"
+        case Fetch(var=var, view=view):
+            return f"{var.name} = {view.buffer.name}[{view.offset}]"
         case Call(atom=atom, views=views):
             return f"{atom.name}({', '.join(view.buffer.name for view in views)})"
         case Compute(dst=dst):

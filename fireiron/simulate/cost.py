@@ -17,6 +17,7 @@ from fireiron.kernel.ir.statements import (
     Compute,
     CountIn,
     Fence,
+    Fetch,
     FindGroup,
     For,
     If,
@@ -72,7 +73,7 @@ def _body(body: tuple[Statement, ...], env: Mapping[str, int], threads: int) -> 
 
 def _statement(statement: Statement, env: Mapping[str, int], threads: int) -> float:
     match statement:
-        case Let() | FindGroup():
+        case Let() | FindGroup() | Fetch():
             return LET_S
         case (
             Sync() | CountIn() | Raise() | Lower()

@@ -29,6 +29,7 @@ from fireiron.kernel.ir.statements import (
     Compute,
     CountIn,
     Fence,
+    Fetch,
     FindGroup,
     For,
     If,
@@ -64,7 +65,7 @@ from fireiron.simulate.meaning import (
     matrix_extents,
 )
 from fireiron.simulate.ranges import GIVEN, kept, promised
-from fireiron.simulate.search import finder
+from fireiron.simulate.search import fetcher, finder
 from fireiron.simulate.state import ITERATIONS, Place, State, Team
 from fireiron.simulate.steps import Act, Needs, Run, Scope, Step
 from fireiron.simulate.waits import Waits
@@ -143,6 +144,8 @@ class Compiler:
                 groups, needs = statement.groups, scope.of(statement.item)
                 for var in (groups.group, groups.first, groups.begin, groups.length):
                     scope = scope.bind(var.name, needs)
+            if isinstance(statement, Fetch):
+                scope = scope.bind(statement.var.name, scope.of(statement.view.offset, statement.present))
         if len(steps) == 1:
             return steps[0]
         runs = [step.run for step in steps if step.run is not None]
@@ -183,6 +186,15 @@ class Compiler:
                     find(state.env)
 
                 return Step(search)
+            case Fetch(view=view):
+                place = self.place(None, "Fetch", scope)
+                fetch = fetcher(statement, self.operand(view).storage.data, self.value)
+
+                def fetched(state: State, act: Act) -> None:
+                    refuse_early(self.team, place, self.team.ids(act) - self.team.offset)
+                    fetch(state.env, act)
+
+                return Step(fetched)
             case For():
                 return self.loop(statement, scope)
             case If(condition=condition, body=body):
@@ -303,7 +315,7 @@ class Compiler:
             case Call() | Compute():
                 return attrs.evolve(nest, leaf=self.leaf(statement, scope, nest.varying))
             case (
-                Let() | FindGroup() | Sync() | CountIn() | Raise() | Lower()
+                Let() | FindGroup() | Fetch() | Sync() | CountIn() | Raise() | Lower()
                 | Micro() | Commit() | Wait() | InitBarriers() | Await() | Arrive()
                 | Advance() | Fence() | Prefetch() | Ask() | Turn() | Roles()
             ):  # fmt: skip

@@ -1,4 +1,4 @@
-"""Find the group of rows that holds an item of work, from the array that says where groups end."""
+"""Read arrays of integers that say where things lie: the ends of groups of rows, and the indices of gathers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Callable
 import numpy as np
 
 from fireiron.base.errors import SimulationError
-from fireiron.kernel.ir.statements import FindGroup
+from fireiron.kernel.ir.statements import Fetch, FindGroup
 from fireiron.simulate.access import Env, Value
 from fireiron.simulate.order import Array
+from fireiron.simulate.steps import Act
 
 
 def finder(statement: FindGroup, ends: Array, value: Callable[..., Value]) -> Callable[[Env], None]:
@@ -39,6 +40,40 @@ def finder(statement: FindGroup, ends: Array, value: Callable[..., Value]) -> Ca
             env[name] = values if wanted.ndim else int(values)
 
     return find
+
+
+def fetcher(statement: Fetch, array: Array, value: Callable[..., Value]) -> Callable[[Env, Act], None]:
+    """Compile the read of an index: it sets the statement's variable.
+
+    Args:
+        statement: what is read.
+        array: the elements of its buffer.
+        value: compiles an index expression.
+
+    Raises:
+        SimulationError: `gather-range`, when it runs.
+    """
+    var, name = statement.var, statement.view.buffer.name
+    offset, present = value(statement.view.offset), value(statement.present)
+    limit = None if var.extent is None else value(var.extent)
+
+    def fetch(env: Env, act: Act) -> None:
+        at, there = np.broadcast_arrays(np.asarray(offset(env)), np.asarray(present(env)) != 0)
+        found: Array = np.where(there, array[np.where(there, at, 0)], 0).astype(np.int64) if len(array) else at * 0
+        wrong = (found < 0) | (limit is not None and found >= limit(env))
+        wrong = np.asarray(wrong if act is None else wrong & act)
+        if wrong.any():
+            first = tuple(x[0] for x in np.nonzero(np.broadcast_to(wrong, np.broadcast_shapes(wrong.shape, at.shape))))
+            where, index = (np.broadcast_to(x, np.broadcast_shapes(wrong.shape, at.shape))[first] for x in (at, found))
+            high = "" if limit is None else f" to {int(np.max(limit(env))) - 1}"
+            raise SimulationError(
+                "gather-range",
+                f"element {int(where)} of {name} is {int(index)}, and indices from 0{high} are there",
+                fix=f"give indices inside the array that {name} indexes: where(...) around a read does not stop it",
+            )
+        env[var.name] = found if found.ndim else int(found)
+
+    return fetch
 
 
 def _check(name: str, ends: Array, rows: int) -> None:

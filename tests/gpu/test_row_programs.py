@@ -6,7 +6,7 @@ import pytest
 from verified import verified
 
 from fireiron import Matrix, Vector, tensor
-from fireiron.schedules import rows
+from fireiron.schedules import pointwise, rows
 
 
 @pytest.mark.parametrize("width", [8, 48, 384, 1000, 3000, 8192, 16384])
@@ -49,3 +49,9 @@ def test_rows_of_the_widest(gpu: int, width: int) -> None:
 
 def test_a_wide_row(gpu: int) -> None:
     verified(rows.row(rows.softmax(Matrix(5, 100000, "f16"))))
+
+
+@pytest.mark.parametrize("width", [8, 100, 1024])
+def test_lines_of_a_table(gpu: int, width: int) -> None:
+    ids, table = Vector(3000, "i32", name="ids"), Matrix(5000, width, "bf16", name="table")
+    verified(pointwise.pointwise(rows.embedding(ids, table)))

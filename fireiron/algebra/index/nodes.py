@@ -300,10 +300,31 @@ class Select(Expr):
         return (self.condition, self.then, self.otherwise)
 
 
+@attrs.frozen(eq=False, repr=False)
+class Element(Expr):
+    """An element of an array of integers, which an index is made of: `0 <= element < extent`.
+
+    Args:
+        array: its name.
+        index: where in the array, one for each of its dimensions.
+        shape: of the array.
+        extent: what the element stays below, None where that is not known.
+    """
+
+    array: str
+    index: tuple[Expr, ...]
+    shape: tuple[Index, ...]
+    extent: Expr | None = attrs.field(converter=_optional_expr, default=None)
+
+    def _key(self) -> Hashable:
+        return (self.array, self.index, self.extent)
+
+
 Leaf: TypeAlias = Var | Symbol
 Node: TypeAlias = (
     Const | Var | Symbol | Sum | Product | FloorDiv | Mod | Bitwise | Shift | Extremum | Compare | Logic | Select
-)
+    | Element
+)  # fmt: skip
 
 FALSE = Const(0)
 TRUE = Const(1)
@@ -360,6 +381,8 @@ def operands(e: Expr) -> Sequence[Expr]:
             return (a, b)
         case Select(condition=c, then=a, otherwise=b):
             return (c, a, b)
+        case Element(index=index):
+            return index
 
 
 # The operators build through these modules, which need the classes above: hence the imports at the end.

@@ -9,6 +9,7 @@ from fireiron.algebra.index.nodes import (
     Bitwise,
     Compare,
     Const,
+    Element,
     Expr,
     Extremum,
     FloorDiv,
@@ -139,6 +140,8 @@ class _Printer:
                 a, b = self.text(then), self.text(otherwise)
                 code = f"{self.text(condition).within(EITHER)} ? {a.within(EITHER)} : {b.within(CHOICE)}"
                 return Text(code, CHOICE, a.wide or b.wide)
+            case Element(array=array, index=found):
+                return Text(f"{array}[{', '.join(self.text(operand).code for operand in found)}]", ATOM)
             case _ as never:
                 assert_never(never)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fireiron.algebra.index.nodes import Const, Expr, Extremum, FloorDiv, Mod, Product, Sum, Term, Var, const
+from fireiron.algebra.index.nodes import Const, Element, Expr, Extremum, FloorDiv, Mod, Product, Sum, Term, Var, const
 from fireiron.algebra.index.sums import add, build, multiply, scale, subtract
 
 MOST_STEPS = 12
@@ -18,8 +18,15 @@ def worthwhile(e: Expr) -> bool:
             kind = type(factor)
             if kind is FloorDiv or kind is Mod or kind is Extremum:
                 return True
-            if type(factor) is Var and factor.extent is not None and type(factor.extent) is not Const:
+            if _far(factor):
                 return True
+    return False
+
+
+def _far(e: Expr) -> bool:
+    """Tell whether an extent is one of symbols."""
+    if type(e) is Var or type(e) is Element:
+        return e.extent is not None and type(e.extent) is not Const
     return False
 
 
@@ -57,12 +64,12 @@ def _factors(monomial: Expr) -> tuple[Expr, ...]:
     return monomial.factors if type(monomial) is Product else (monomial,)
 
 
-def _outermost(e: Sum) -> Var | None:
+def _outermost(e: Sum) -> Var | Element | None:
     """Find a variable with a symbolic extent on which no other such variable's extent depends."""
-    found: list[Var] = []
+    found: list[Var | Element] = []
     for monomial, _ in e.terms:
         for factor in _factors(monomial):
-            if type(factor) is Var and factor.extent is not None and type(factor.extent) is not Const:
+            if isinstance(factor, Var | Element) and _far(factor):
                 found.append(factor)
     for variable in found:
         if not any(other.extent is not None and _mentions(other.extent, variable) for other in found):
@@ -70,13 +77,13 @@ def _outermost(e: Sum) -> Var | None:
     return None
 
 
-def _mentions(e: Expr, variable: Var) -> bool:
+def _mentions(e: Expr, variable: Var | Element) -> bool:
     from fireiron.algebra.index.walk import free
 
     return variable in free(e)
 
 
-def _bound_variable(e: Sum, variable: Var) -> Expr:
+def _bound_variable(e: Sum, variable: Var | Element) -> Expr:
     """Return an upper bound of a sum that no longer mentions the variable outside nested operations."""
     assert variable.extent is not None
     slope: dict[Expr, int] = {}
@@ -97,13 +104,13 @@ def _bound_variable(e: Sum, variable: Var) -> Expr:
     if low is not None and low >= 0:
         end: Expr = subtract(variable.extent, const(1))
     elif high is not None and high <= 0:
-        end = const(variable.lower)
+        end = const(variable.lower if isinstance(variable, Var) else 0)
     else:
         return _bound_apart(e, variable)
     return add(build(rest, e.constant), multiply(times, end))
 
 
-def _bound_apart(e: Sum, variable: Var) -> Expr:
+def _bound_apart(e: Sum, variable: Var | Element) -> Expr:
     """Bound each term of the variable on its own, where its slope has no known sign."""
     found: Expr = const(e.constant)
     for monomial, coefficient in e.terms:

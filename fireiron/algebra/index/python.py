@@ -9,6 +9,7 @@ from fireiron.algebra.index.nodes import (
     Bitwise,
     Compare,
     Const,
+    Element,
     Expr,
     Extremum,
     FloorDiv,
@@ -84,6 +85,8 @@ class _Printer:
                 if self.arrays:
                     return Text(f"np.where({truth.code}, {a.code}, {b.code})", ATOM)
                 return Text(f"{a.within(LESS)} if {truth.within(LESS)} else {b.code}", CHOICE)
+            case Element(array=array, index=found):
+                return Text(f"{array}[{', '.join(self.number(operand).code for operand in found)}]", ATOM)
             case _ as never:
                 assert_never(never)
 

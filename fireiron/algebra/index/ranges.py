@@ -9,6 +9,7 @@ from fireiron.algebra.index.nodes import (
     Bitwise,
     Compare,
     Const,
+    Element,
     Expr,
     Extremum,
     FloorDiv,
@@ -35,6 +36,9 @@ def interval(e: Expr) -> Interval:
         case Var(extent=extent, lower=lower):
             high = None if extent is None else extent.range[1]
             return (lower, None if high is None else high - 1)
+        case Element(extent=extent):
+            high = None if extent is None else extent.range[1]
+            return (0, None if high is None else high - 1)
         case Symbol(multiple_of=step, minimum=low, maximum=high):
             return (-(-low // step) * step, high // step * step)
         case Sum(terms=terms, constant=constant):
@@ -182,7 +186,7 @@ def divisor(e: Expr) -> int:
             return 0 if not known else max(known) if op == "&" else min(known)
         case Shift(op=op, value=a):
             return a.divisor if op == "<<" else 1
-        case Var() | Compare() | Logic():
+        case Var() | Compare() | Logic() | Element():
             return 1
         case _ as never:
             assert_never(never)

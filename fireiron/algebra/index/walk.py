@@ -12,6 +12,7 @@ from fireiron.algebra.index.nodes import (
     Bitwise,
     Compare,
     Const,
+    Element,
     Expr,
     Extremum,
     FloorDiv,
@@ -111,12 +112,16 @@ def _rebuild(e: Expr, known: dict[Expr, Expr]) -> Expr:
             return logic.and_(*new) if op == "&&" else logic.or_(*new)
         case Select():
             return logic.select(new[0], new[1], new[2])
+        case Element(array=array, shape=shape, extent=extent):
+            return Element(array, tuple(new), shape, extent)
         case _ as never:
             assert_never(never)
 
 
 def evaluate(value: Index, env: Mapping[str, Value]) -> Value:
     """Compute an expression from the values of its leaves by name, integers or integer arrays; conditions give 0 or 1.
+
+    Elements are taken of the array of their array's name.
 
     Raises:
         KeyError: if a leaf has no value.
@@ -168,6 +173,8 @@ def _evaluate(e: Expr, env: Mapping[str, Any]) -> Any:
 
             where = cast("Callable[[Any, Any, Any], Any]", np.where)
             return where(chosen != 0, _evaluate(then, env), _evaluate(otherwise, env))
+        case Element(array=array, index=found):
+            return env[array][tuple(_evaluate(operand, env) for operand in found)]
         case _ as never:
             assert_never(never)
 

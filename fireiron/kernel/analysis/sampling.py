@@ -26,6 +26,7 @@ from fireiron.kernel.ir.statements import (
     Compute,
     CountIn,
     Fence,
+    Fetch,
     FindGroup,
     For,
     If,
@@ -111,6 +112,9 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
                 around = attrs.evolve(around, lets=(*around.lets, statement))
             case FindGroup():
                 around = attrs.evolve(around, lets=(*around.lets, *_alike(statement)))
+            case Fetch(var=var, view=view):  # as if each element was its own place
+                value = view.offset if var.extent is None else view.offset % var.extent
+                around = attrs.evolve(around, lets=(*around.lets, Let(var, value)))
             case For(body=inner):
                 yield from _sites(inner, attrs.evolve(around, loops=(*around.loops, statement)))
             case If(condition=condition, body=inner):

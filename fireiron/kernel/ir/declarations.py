@@ -202,6 +202,7 @@ class Pointer:
         strides: element strides in the same order.
         role: input, output (written only), or update (read and written).
         shares: where it says before which row each group ends, how many rows they share; None for other tensors.
+        below: where its elements index another tensor, what they stay below; None for other tensors.
         ragged: for an output of a grouped product, the dimension of `shape` that the groups share. Elements behind the
             last group's end are not written. None for other tensors.
     """
@@ -211,6 +212,7 @@ class Pointer:
     strides: tuple[Expr, ...]
     role: Literal["input", "output", "update"]
     shares: Expr | None = None
+    below: Expr | None = None
     ragged: int | None = None
 
 

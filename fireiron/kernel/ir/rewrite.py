@@ -7,7 +7,7 @@ from typing import assert_never, cast
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Var, and_, as_int, free, substitute
+from fireiron.algebra.expr import Element, Expr, Var, and_, as_int, free, substitute
 from fireiron.algebra.scalar import placed
 from fireiron.base.link import Link
 from fireiron.kernel.ir.statements import (
@@ -21,6 +21,7 @@ from fireiron.kernel.ir.statements import (
     Compute,
     CountIn,
     Fence,
+    Fetch,
     FindGroup,
     For,
     If,
@@ -85,9 +86,9 @@ def rewrite(body: Body, f: Callable[[Statement], Statement | Body]) -> Body:
     return body if same else tuple(out)
 
 
-def replaced(body: Body, values: Mapping[Var, Expr]) -> Body:
-    """Put values in the place of variables; what is never run is left out."""
-    known: dict[Expr, Expr] = {**values}
+def replaced(body: Body, values: Mapping[Var, Expr] | Mapping[Element, Var]) -> Body:
+    """Put values in the place of variables, or of elements; what is never run is left out."""
+    known: dict[Expr, Expr] = dict[Expr, Expr](values.items())
 
     def one(e: Expr) -> Expr:
         return substitute(e, known)
@@ -142,6 +143,8 @@ def replaced(body: Body, values: Mapping[Var, Expr]) -> Body:
                 return attrs.evolve(s, flag=view(flag))
             case FindGroup():
                 return attrs.evolve(s, ends=view(s.ends), item=one(s.item))
+            case Fetch():
+                return attrs.evolve(s, view=view(s.view), present=one(s.present))
             case Await():
                 return attrs.evolve(s, slot=one(s.slot), parity=one(s.parity))
             case Arrive():

@@ -63,6 +63,22 @@ class FindGroup:
     item: Expr
 
 
+@attrs.frozen
+class Fetch:
+    """Set a variable to an element of an array of integers in global memory, by which others are indexed.
+
+    Args:
+        var: 0 <= var < its extent: the simulator and debug builds refuse other elements.
+        view: the element.
+        present: where false, the array has no such element, and the variable is 0.
+    """
+
+    var: Var
+    view: View
+    present: Expr
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+
 # What a loop goes over: the work items of a persistent unit; the tiles that a unit takes in turn, or that no unit
 # takes; the chunks of a split; the layers of a stack; the partial sums of units; the slots of a ring; the elements of a
 # tile, or vectors of them.
@@ -433,8 +449,8 @@ class Region:
 
 
 Statement: TypeAlias = (
-    Let | FindGroup | For | If | Call | Compute | Sync | CountIn | Raise | Lower | Commit | Wait | Micro | Region
-    | InitBarriers | Await | Arrive | Advance | Fence | Prefetch | Ask | Turn | Roles
+    Let | FindGroup | Fetch | For | If | Call | Compute | Sync | CountIn | Raise | Lower | Commit | Wait | Micro
+    | Region | InitBarriers | Await | Arrive | Advance | Fence | Prefetch | Ask | Turn | Roles
 )  # fmt: skip
 
 
@@ -518,6 +534,7 @@ __all__ = [
     "CountIn",
     "Cursor",
     "Fence",
+    "Fetch",
     "FindGroup",
     "For",
     "Groups",

@@ -17,7 +17,7 @@ from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import If, Let, Statement
 from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.flow import leading_loads
-from fireiron.kernel.lower.move import Copy, lower_copy, open_load
+from fireiron.kernel.lower.move import Copy, box_of, lower_copy, open_load
 from fireiron.kernel.lower.window import Window, substituted
 from fireiron.language.decompositions import Decomposition, Load
 from fireiron.language.levels import SH
@@ -81,7 +81,7 @@ def lower_ahead(link: Load, rest: Sequence[Decomposition], state: State, context
     rest = [x for x in rest if x not in loads]
     loads = [x for x in loads if progress.reads(x.role)]
     places = frozenset[Leaf](ahead.moved(ahead.trip))
-    moving = [x for x in loads if _mentions(state.windows[x.role], places)]
+    moving = [x for x in loads if _mentions(box_of(x.role, state), places)]
     state = evolve(state, ahead=None)
     inner = state
     for load in loads:

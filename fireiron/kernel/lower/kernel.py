@@ -16,6 +16,7 @@ from fireiron.kernel.ir.statements import (
     Buffer,
     Call,
     Compute,
+    Fetch,
     FindGroup,
     Kernel,
     Micro,
@@ -31,6 +32,7 @@ from fireiron.kernel.ir.statements import (
 from fireiron.kernel.lower.assemble import part, place_barriers
 from fireiron.kernel.lower.context import Context, State
 from fireiron.kernel.lower.elements import elements
+from fireiron.kernel.lower.gathers import fetched
 from fireiron.kernel.lower.program_start import start_program
 from fireiron.kernel.lower.roles import handshake
 from fireiron.kernel.lower.storage import tensor_window
@@ -117,6 +119,7 @@ def lower(
     body = lower_links(links, state, context)
     alone = (*context.lets, *body, *context.last)
     body = part(links, state, context, body, taken) if context.rings else alone
+    body = fetched(body, context)
 
     def passed(name: str, after: tuple[Statement, ...]) -> tuple[Statement, ...]:
         if told is not None:
@@ -210,6 +213,7 @@ def _parameters(
 ) -> tuple[Parameter, ...]:
     """List the kernel's parameters: tensors in the spec's order, then epilogue operands, sizes, numbers, workspaces."""
     read, written, align = _accesses(body)
+    below = {s.view.buffer.name: s.var.extent for s in walk(body) if isinstance(s, Fetch)}
     pointers: list[Pointer] = []
     symbols: dict[Symbol, None] = {}
     for storage in (s for s in context.storages.values() if s.tensor is not None):
@@ -219,6 +223,7 @@ def _parameters(
             attrs.evolve(
                 _pointer(tensor, storage, storage.name in read, storage.name in written, align.get(storage.name, 1)),
                 shares=_shares(spec, tensor),
+                below=below.get(tensor.name),
                 ragged=_ragged(spec, tensor) if storage.name in written else None,
             )
         )
@@ -290,6 +295,9 @@ def _accesses(body: tuple[Statement, ...]) -> tuple[set[str], set[str], dict[str
             case FindGroup(ends=ends):
                 read.add(ends.buffer.name)
                 align[ends.buffer.name] = ends.buffer.dtype.nbytes
+            case Fetch(view=view):
+                read.add(view.buffer.name)
+                align[view.buffer.name] = max(align.get(view.buffer.name, 1), view.buffer.dtype.nbytes)
             case Compute(dst, _, inputs):
                 written.add(dst.buffer.name)
                 for view in inputs:

@@ -15,6 +15,7 @@ from fireiron.kernel.ir.statements import (
     Call,
     Compute,
     CountIn,
+    Fetch,
     FindGroup,
     For,
     If,
@@ -147,6 +148,8 @@ def rebind(body: tuple[Statement, ...], buffers: Mapping[str, Buffer]) -> tuple[
                 return attrs.evolve(s, view=final(view))
             case FindGroup(ends=ends):
                 return attrs.evolve(s, ends=final(ends))
+            case Fetch(view=view):
+                return attrs.evolve(s, view=final(view))
             case Wait(holds=holds) if holds is not None:
                 return attrs.evolve(s, holds=buffers[holds.name])
             case Raise(flag=flag) | Lower(flag=flag):

@@ -22,6 +22,7 @@ from fireiron.kernel.ir.statements import (
     Compute,
     CountIn,
     Fence,
+    Fetch,
     FindGroup,
     For,
     If,
@@ -110,7 +111,7 @@ def _holds(statement: Statement, wanted: Callable[[Statement], bool]) -> bool:
 def _touches(statement: Statement) -> bool:
     """Say whether a statement accesses global memory."""
     match statement:
-        case CountIn() | Raise() | Lower() | FindGroup():
+        case CountIn() | Raise() | Lower() | FindGroup() | Fetch():
             return True
         case _:
             return _accesses(statement, ("read", "write"))

@@ -36,6 +36,7 @@ from fireiron.kernel.ir.statements import (
     Compute,
     CountIn,
     Fence,
+    Fetch,
     FindGroup,
     For,
     If,
@@ -413,6 +414,8 @@ class _Walk:
                     agent.env[var.name] = self.value(value, agent)
                 case FindGroup():
                     self.find(s, agent)
+                case Fetch(var=var):
+                    agent.env[var.name] = 0
                 case Region(body=inner):
                     yield from self.walk(inner, agent, mask, whole)
                 case If(condition=condition, body=inner):

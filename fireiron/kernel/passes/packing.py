@@ -28,6 +28,7 @@ from fireiron.kernel.ir.statements import (
     Compute,
     CountIn,
     Fence,
+    Fetch,
     FindGroup,
     For,
     If,
@@ -111,6 +112,7 @@ def _statement(statement: Statement) -> Statement:
             | Roles()
             | Let()
             | FindGroup()
+            | Fetch()
             | Sync()
             | CountIn()
             | Raise()

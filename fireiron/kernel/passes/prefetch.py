@@ -29,6 +29,7 @@ from fireiron.kernel.ir.statements import (
     Advance,
     Ask,
     Call,
+    Fetch,
     FindGroup,
     For,
     If,
@@ -109,6 +110,13 @@ def first_lines(link: Split, load: Body, context: Context) -> Body:
             "role-prefetch",
             f"prefetch={chunks}: the rows of a block's first chunk are not known before its group is found",
             fix="drop prefetch= for products in groups",
+            link=link.link,
+        )
+    if any(isinstance(s, Fetch) for s in walk(load)):
+        raise DecompositionError(
+            "role-prefetch",
+            f"prefetch={chunks}: where a block's first chunk lies is not known before an array of indices is read",
+            fix="drop prefetch= where loads gather",
             link=link.link,
         )
     start = _start(load, context)

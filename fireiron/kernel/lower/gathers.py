@@ -1,0 +1,124 @@
+"""Gathers: elements of arrays of integers, by which statements index other arrays, become variables.
+
+Each element is read once, ahead of the outermost loop in which it stays the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+import attrs
+
+from fireiron.algebra.expr import Element, Expr, Var, and_, as_expr, free, ge, lt, operands, substitute
+from fireiron.base.link import Link
+from fireiron.kernel.ir.rewrite import replaced
+from fireiron.kernel.ir.statements import (
+    CountIn,
+    Fetch,
+    FindGroup,
+    For,
+    If,
+    Let,
+    Region,
+    Roles,
+    Statement,
+    View,
+    walk,
+)
+from fireiron.kernel.lower.context import Body, Context, buffer_of
+from fireiron.language.atom import Atom
+from fireiron.language.levels import Level
+
+
+def fetched(body: Body, context: Context) -> Body:
+    """Read the elements that statements are indexed by."""
+    if not any(True for _ in _elements(body)):
+        return body
+    return _within(body, {}, context)
+
+
+def _within(body: Body, known: Mapping[Element, Var], context: Context) -> Body:
+    out: list[Statement] = []
+    known = dict(known)
+    for statement in body:
+        own = _bound((statement,))
+        for element in _elements(_outside(statement)):
+            if element not in known and own.isdisjoint(free(element)):
+                index = tuple(substitute(e, known) for e in element.index)
+                out.append(_fetch(element, index, _link(statement), context))
+                known[element] = cast(Fetch, out[-1]).var
+        for now in replaced((statement,), known):
+            match now:
+                case For(body=inner) | If(body=inner) | Region(body=inner):
+                    out.append(attrs.evolve(now, body=_within(inner, known, context)))
+                case Roles(roles=roles):
+                    parts = tuple(attrs.evolve(r, body=_within(r.body, known, context)) for r in roles)
+                    out.append(attrs.evolve(now, roles=parts))
+                case _:
+                    out.append(now)
+    return tuple(out)
+
+
+def _outside(statement: Statement) -> object:
+    """Give what of a statement may be read ahead of it: nothing under a condition, and nothing of a role."""
+    match statement:
+        case If(condition=condition):
+            return condition
+        case Roles():
+            return ()
+        case For(extent=extent, body=body):
+            return (extent, tuple(map(_outside, body)))
+        case Region(body=body):
+            return tuple(map(_outside, body))
+        case _:
+            return statement
+
+
+def _bound(body: Body) -> set[Expr]:
+    """List the variables that statements set."""
+    found: set[Expr] = set()
+    for s in walk(body):
+        match s:
+            case For(var=var) | Let(var=var) | CountIn(var=var):
+                found.add(var)
+            case FindGroup(groups=groups):
+                found |= {groups.group, groups.first, groups.begin, groups.length, groups.sought}
+            case _:
+                pass
+    return found
+
+
+def _fetch(element: Element, index: tuple[Expr, ...], link: Link | None, context: Context) -> Fetch:
+    storage = next(s for s in context.storages.values() if s.tensor is not None and s.name == element.array)
+    present = and_(*(and_(ge(e, 0), lt(e, as_expr(n))) for e, n in zip(index, element.shape, strict=True)))
+    extent = None if element.extent is None else element.extent
+    var = Var(context.name(f"{element.array}_at".lower()), extent)
+    return Fetch(var, View(buffer_of(storage), storage.address(index), origin=index), present, link)
+
+
+def _elements(part: object) -> Iterator[Element]:
+    """Visit the elements in statements, those in the index of another before it."""
+    match part:
+        case Element(index=index):
+            yield from _elements(index)
+            yield part
+        case Expr():
+            for operand in operands(part):
+                yield from _elements(operand)
+        case tuple():
+            for x in cast("tuple[object, ...]", part):
+                yield from _elements(x)
+        case Atom() | Link() | Level():
+            return
+        case _ if attrs.has(type(part)):
+            for f in attrs.fields(type(part)):
+                yield from _elements(getattr(part, f.name))
+        case _:
+            return
+
+
+def _link(statement: Statement) -> Link | None:
+    """Give the link of a statement, or of what stands in it."""
+    found = (getattr(s, "link", None) for s in walk((statement,)))
+    return next((link for link in found if link is not None), None)
