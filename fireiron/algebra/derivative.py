@@ -11,6 +11,7 @@ from fireiron.algebra.scalar import (
     Constant,
     Coordinate,
     Custom,
+    Debug,
     MultiplyAdd,
     Parameter,
     Scalar,
@@ -70,6 +71,8 @@ def _derived(tree: Scalar, index: int) -> Scalar:
         case Cast(x, dtype):
             inner = _derived(x, index)
             return zero if is_zero(inner) else Cast(inner, dtype)
+        case Debug(x=x):
+            return _derived(x, index)
         case Custom(name, args=args):
             if all(is_zero(_derived(x, index)) for x in args):
                 return zero

@@ -149,6 +149,28 @@ class Custom:
         return Custom, (self.name, self.source, self.parameters, self.args, self.dtype, found)
 
 
+@attrs.frozen
+class Debug:
+    """Print a value where it is computed, and give it on unchanged.
+
+    Args:
+        name: what the line begins with.
+        x: the value.
+        at: the element's coordinates, which lowering fills in.
+        only: the coordinates of the one element that is printed; all where None.
+    """
+
+    name: str
+    x: Scalar
+    at: tuple[Scalar, ...] = ()
+    only: tuple[int, ...] | None = None
+
+    @property
+    def dtype(self) -> DType:
+        """Give the value's dtype."""
+        return self.x.dtype
+
+
 def _importable(function: Callable[..., Any]) -> bool:
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "<")
     held: Any = sys.modules.get(module or "")
@@ -172,7 +194,9 @@ class Elsewhere:
         )
 
 
-Scalar: TypeAlias = Arg | Constant | Coordinate | Parameter | Unary | Binary | MultiplyAdd | Select | Cast | Custom
+Scalar: TypeAlias = (
+    Arg | Constant | Coordinate | Parameter | Unary | Binary | MultiplyAdd | Select | Cast | Custom | Debug
+)
 
 
 def children(tree: Scalar) -> tuple[Scalar, ...]:
@@ -190,6 +214,8 @@ def children(tree: Scalar) -> tuple[Scalar, ...]:
             return condition, x, y
         case Custom(args=args):
             return args
+        case Debug(x=x, at=at):
+            return x, *at
         case _ as never:
             assert_never(never)
 
@@ -219,6 +245,8 @@ def with_children(tree: Scalar, operands: tuple[Scalar, ...]) -> Scalar:
             return Select(condition, x, y)
         case Custom():
             return attrs.evolve(tree, args=operands)
+        case Debug():
+            return attrs.evolve(tree, x=operands[0], at=operands[1:])
         case _ as never:
             assert_never(never)
 
@@ -288,6 +316,34 @@ def placed(tree: Scalar, values: Mapping[Expr, Expr]) -> Scalar:
         known = as_int(value)
         return Coordinate(value) if known is None else Constant(known, tree.dtype)
     return with_children(tree, tuple(placed(x, values) for x in children(tree)))
+
+
+def located(tree: Scalar, at: Sequence[Expr]) -> Scalar:
+    """Tell what prints the coordinates of the element that is computed, unless they are known."""
+    if isinstance(tree, Debug) and not tree.at:
+        return attrs.evolve(tree, x=located(tree.x, at), at=tuple(map(Coordinate, at)))
+    return with_children(tree, tuple(located(x, at) for x in children(tree)))
+
+
+def debug_line(tree: Debug, block: int, thread: int, at: Sequence[int], value: Any) -> str:
+    """Write the line that a `Debug` prints; its CUDA prints the same.
+
+    Example:
+        >>> from fireiron.algebra.dtypes import f32
+        >>> debug_line(Debug("acc", Arg(0, f32)), 0, 31, (2, 3), 0.5)
+        'acc: block 0, thread 31, [2, 3] = 0.5'
+    """
+    place = f", [{', '.join(map(str, at))}]" if at else ""
+    return f"{tree.name}: block {block}, thread {thread}{place} = {_shown(tree, value)}"
+
+
+def _shown(tree: Debug, value: Any) -> str:
+    return str(int(value)) if tree.dtype.kind == "int" else f"{float(value):g}"
+
+
+def prints(tree: Scalar) -> bool:
+    """Say whether an expression prints anything."""
+    return any(isinstance(part, Debug) for part in parts(tree))
 
 
 def without_coordinates(tree: Scalar, first: int) -> tuple[Scalar, tuple[Expr, ...]]:

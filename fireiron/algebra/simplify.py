@@ -16,6 +16,7 @@ from fireiron.algebra.scalar import (
     Constant,
     Coordinate,
     Custom,
+    Debug,
     MultiplyAdd,
     Parameter,
     Scalar,
@@ -56,7 +57,7 @@ def simplify(tree: Scalar) -> Scalar:
             return x
         case Cast():
             return _cast(tree)
-        case Unary() | MultiplyAdd() | Select() | Arg() | Constant() | Coordinate() | Parameter() | Custom():
+        case Unary() | MultiplyAdd() | Select() | Arg() | Constant() | Coordinate() | Parameter() | Custom() | Debug():
             return tree
 
 

@@ -14,6 +14,7 @@ from fireiron.algebra.scalar import (
     Constant,
     Coordinate,
     Custom,
+    Debug,
     Elsewhere,
     MultiplyAdd,
     Parameter,
@@ -69,6 +70,8 @@ def _written(tree: Scalar) -> list[Any]:
         case Custom(name, source, parameters, numpy=numpy):
             _known[name, source] = numpy
             return ["custom", kind, name, source, list(parameters), *inside]
+        case Debug(name, only=only):
+            return ["debug", kind, name, only, *inside]
         case Coordinate():
             raise SpecError("bad-op", "an index belongs to a program, and this is an epilog", fix="write a program")
 
@@ -93,6 +96,9 @@ def _tree(record: list[Any]) -> Scalar:
             name, source, parameters, *args = rest
             numpy = _known.get((name, source), Elsewhere(name))
             return Custom(name, source, tuple(parameters), tuple(map(_tree, args)), kind, numpy)
+        case "debug":
+            name, only, x = rest
+            return Debug(name, _tree(x), only=None if only is None else tuple(only))
         case _ if len(rest) == 1:
             return Unary(what, _tree(rest[0]))
         case _:

@@ -7,6 +7,7 @@ with a sum into an fma: a `MultiplyAdd` says where they are one.
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 from typing import Final, NamedTuple, assert_never
@@ -20,6 +21,7 @@ from fireiron.algebra.scalar import (
     Constant,
     Coordinate,
     Custom,
+    Debug,
     MultiplyAdd,
     Parameter,
     Scalar,
@@ -28,6 +30,7 @@ from fireiron.algebra.scalar import (
 )
 from fireiron.algebra.unary import FUNCTIONS
 from fireiron.base.errors import CheckError
+from fireiron.base.text import count
 from fireiron.cuda.types import bits_of, c_type, is_narrow, literal
 
 _COMPARE: Final = {"lt": ("<", LESS), "le": ("<=", LESS), "eq": ("==", EQUAL)}
@@ -79,6 +82,40 @@ def custom(tree: Custom) -> str:
     return f"// Operation {tree.name}\n{head} {{\n{textwrap.indent(body, '    ')}\n}}\n"
 
 
+def printing(tree: Debug) -> str:
+    r"""Print the device function that prints a value and gives it on.
+
+    Example:
+        >>> print(printing(Debug("acc", Arg(0, f32), (Arg(1, i32),))), end="")
+        // Debug of float at 1 coordinate
+        __device__ __forceinline__ float debug_1(const char* name, bool shown, float x, int i0) {
+            if (shown) {
+                printf("%s: block %d, thread %d, [%d] = %g\n", name, (int)blockIdx.x, (int)threadIdx.x, i0, x);
+            }
+            return x;
+        }
+    """
+    kind, rank = _computed(tree.dtype), len(tree.at)
+    places = [f"i{axis}" for axis in range(rank)]
+    form = "%s: block %d, thread %d" + (f", [{', '.join(['%d'] * rank)}]" if rank else "")
+    form += " = %d" if tree.dtype.kind == "int" else " = %g"
+    values = ", ".join(["name", "(int)blockIdx.x", "(int)threadIdx.x", *places, "x"])
+    head = ", ".join(["const char* name", "bool shown", f"{kind} x", *(f"int {place}" for place in places)])
+    return (
+        f"// Debug of {kind} at {count(rank, 'coordinate')}\n"
+        f"__device__ __forceinline__ {kind} debug_{rank}({head}) {{\n"
+        f'    if (shown) {{\n        printf("{form}\\n", {values});\n    }}\n    return x;\n}}\n'
+    )
+
+
+def _debug(tree: Debug, args: tuple[str, ...]) -> _Value:
+    """Call it, for the one element that is looked for where there is one."""
+    places = [_value(place, args).text for place in tree.at]
+    tests = [f"{place.within(EQUAL + 1)} == {only}" for place, only in zip(places, tree.only or (), strict=False)]
+    name, shown = Text(json.dumps(tree.name), ATOM), Text(" && ".join(tests) or "true", EITHER)
+    return _exact(_call(f"debug_{len(places)}", name, shown, _value(tree.x, args).text, *places), tree.dtype)
+
+
 def _computed(dtype: DType) -> str:
     """Name the C type that values are computed in."""
     return "float" if is_narrow(dtype) else c_type(dtype)
@@ -107,6 +144,8 @@ def _value(tree: Scalar, args: tuple[str, ...]) -> _Value:
             return value if x.dtype == dtype else _cast(value, x.dtype, dtype)
         case Coordinate(value):
             raise AssertionError(f"{value} is an argument by now")
+        case Debug():
+            return _debug(tree, args)
         case Custom(name=name, args=operands, dtype=dtype):
             return _inexact(_call(f"custom_{name}", *(_value(x, args).text for x in operands)), dtype)
         case _ as never:

@@ -25,7 +25,7 @@ from fireiron.algebra.expr import (
     proves,
     terms,
 )
-from fireiron.algebra.scalar import Custom, parts, without_coordinates
+from fireiron.algebra.scalar import Custom, Debug, parts, without_coordinates
 from fireiron.atoms.flights import FENCES
 from fireiron.base.errors import CheckError
 from fireiron.base.link import Link
@@ -34,7 +34,7 @@ from fireiron.cuda import micro
 from fireiron.cuda.helpers import COUNT_IN, COUNT_IN_PART
 from fireiron.cuda.memory import Element, Numbers, integer_type
 from fireiron.cuda.pairs import pair_text
-from fireiron.cuda.scalars import custom, scalar
+from fireiron.cuda.scalars import custom, printing, scalar
 from fireiron.kernel.ir.statements import (
     THREAD,
     Advance,
@@ -149,6 +149,7 @@ class Body:
                 tree, places = without_coordinates(expr, len(inputs))
                 value = scalar(tree, (*(str(Element(view, number)) for view in inputs), *map(self._int, places)))
                 self.functions |= {custom(part): None for part in parts(expr) if isinstance(part, Custom)}
+                self.functions |= {printing(part): None for part in parts(expr) if isinstance(part, Debug)}
                 write(f"{self._where(statement.write)}{Element(dst, number)} = {value};")
             case Sync():
                 write(f"{_sync(statement, self.threads, self.roles)}  // {statement.reason}")

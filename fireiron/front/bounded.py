@@ -21,6 +21,7 @@ from fireiron.algebra.scalar import (
     Constant,
     Coordinate,
     Custom,
+    Debug,
     MultiplyAdd,
     Parameter,
     Scalar,
@@ -175,6 +176,8 @@ def evaluate(tree: Scalar, inputs: Sequence[Bounded], numbers: Mapping[str, floa
             return cast(evaluate(x, inputs, numbers), dtype, x.dtype)
         case Coordinate(value):
             raise AssertionError(f"{value} is an argument by now")
+        case Debug(x=x):
+            return evaluate(x, inputs, numbers)
         case Custom(args=args, dtype=dtype):
             return _custom(tree, [evaluate(x, inputs, numbers) for x in args], dtype)
         case _ as never:

@@ -21,6 +21,7 @@ from fireiron.algebra.scalar import (
     Constant,
     Coordinate,
     Custom,
+    Debug,
     MultiplyAdd,
     Parameter,
     Scalar,
@@ -270,6 +271,8 @@ def evaluate(tree: Scalar, arguments: Sequence[Any], numbers: Mapping[str, float
             return torch.where(value(condition) != 0, value(x), value(y))
         case Cast(x, dtype):
             return value(x).to(_torch_type(dtype))
+        case Debug(x=x):
+            return value(x)
         case Custom() | Coordinate() | MultiplyAdd():
             raise AssertionError(tree)
 

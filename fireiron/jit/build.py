@@ -51,13 +51,14 @@ def build(
     entry = load(key) if cache else None
     if entry is None:
         kernel, source = lower()
-        used = _capped(options, kernel, arch)
+        prints = _prints(kernel)
+        used = _capped(attrs.evolve(options, allow_spills=True) if prints else options, kernel, arch)
         path = _source_file(key, kernel.name, source) if cache and options.lineinfo else None
         try:
             binary = compile_source(source, kernel.name, arch, used, path=path)
         except CompileError as error:
             raise raised(error, kernel, arch, options.max_registers) from None
-        if not options.debug:
+        if not options.debug and not prints:
             said = complaints(binary.log, binary.resources, arch)
             found = tuple(placed(f, kernel, arch, options.max_registers) for f in said)
         if found and not options.allow_spills:
@@ -68,6 +69,14 @@ def build(
             store(key, entry)
     findings = tuple(attrs.evolve(f, severity="warning") for f in found)
     return CompiledKernel(entry.binary, entry.interface, simulator=simulator, findings=findings)
+
+
+def _prints(kernel: Kernel) -> bool:
+    """Say whether a kernel prints values: a call of printf has a stack, and serialises asynchronous products."""
+    from fireiron.algebra.scalar import prints
+    from fireiron.kernel.ir.statements import Compute, walk
+
+    return any(prints(s.expr) for s in walk(kernel.body) if isinstance(s, Compute))
 
 
 def _capped(options: CompileOptions, kernel: Kernel, arch: Arch) -> CompileOptions:

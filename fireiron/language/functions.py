@@ -12,7 +12,7 @@ from typing import Any
 
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.dtypes import f32
-from fireiron.algebra.scalar import Custom
+from fireiron.algebra.scalar import Custom, Debug
 from fireiron.base.contract import checked, checks
 from fireiron.base.errors import SpecError
 from fireiron.base.link import here
@@ -225,6 +225,45 @@ def normalise(mean: Operand, rstd: Operand, gain: Operand | None = None, bias: O
         y = y if gain is None else y * gain
         return cast_to(y if bias is None else y + bias, x.dtype)
 
+    return op
+
+
+@checked
+def debug(name: str, at: tuple[int, ...] | None = None) -> Op:
+    """Make the op that prints each value, with its block, thread and coordinates, and gives it on unchanged.
+
+    A GPU prints by `printf`, in no order; the simulator prints the same lines. Kernels that print are slow, and no
+    complaint about their stack or spills is an error.
+
+    Args:
+        name: what each line begins with.
+        at: coordinates of the one element that is printed; all elements where None.
+
+    Raises:
+        SpecError: `bad-debug`.
+
+    Example:
+        >>> import numpy as np
+        >>> from fireiron import matmul
+        >>> from fireiron.schedules import simt
+        >>> a, b = np.ones((64, 8), np.float32), np.ones((8, 64), np.float32)
+        >>> schedule = simt.sgemm(matmul(64, 64, 8), ops=(debug("sum", at=(3, 5)), relu))
+        >>> found = schedule.simulate(a, b)
+        sum: block 0, thread 1, [3, 5] = 8
+    """
+    if not name.isprintable() or not name or any(place < 0 for place in at or ()):
+        raise SpecError(
+            "bad-debug",
+            f"debug({name!r}{'' if at is None else f', at={at}'}) names no value",
+            fix="give a name that prints on one line, and coordinates of 0 and more",
+            link=here(),
+        )
+
+    def op(x: Value) -> Value:
+        (x,) = lifted(x)
+        return Value(Debug(name, x.tree, only=at), x.tensors)
+
+    op.__name__ = f"debug {name}"
     return op
 
 

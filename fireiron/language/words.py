@@ -14,6 +14,7 @@ from fireiron.algebra.scalar import (
     Constant,
     Coordinate,
     Custom,
+    Debug,
     MultiplyAdd,
     Parameter,
     Scalar,
@@ -68,6 +69,8 @@ def scalar_in_words(tree: Scalar, names: Sequence[str], strength: int = 0) -> st
             if isinstance(x, Arg | Cast) and _holds(dtype, x.dtype):
                 return scalar_in_words(x, names, strength)
             return f"{dtype}({scalar_in_words(x, names)})"
+        case Debug(name, x=x):
+            return f"debug({name}: {scalar_in_words(x, names)})"
         case Custom(name, args=args):
             return f"{name}({', '.join(scalar_in_words(x, names) for x in args)})"
         case _ as never:

@@ -14,6 +14,7 @@ from fireiron.algebra.scalar import (
     Constant,
     Coordinate,
     Custom,
+    Debug,
     MultiplyAdd,
     Parameter,
     Scalar,
@@ -240,6 +241,8 @@ def _infix(tree: Scalar, names: tuple[str, ...], binds: int) -> str:
             return f"select({', '.join(_infix(part, names, 0) for part in (condition, x, y))})"
         case Cast(x, dtype):
             return f"{dtype}({_infix(x, names, 0)})"
+        case Debug(name, x=x):
+            return f"debug({name}: {_infix(x, names, 0)})"
         case Custom(name, args=args):
             return f"{name}({', '.join(_infix(x, names, 0) for x in args)})"
     assert_never(tree)

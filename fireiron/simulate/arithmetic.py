@@ -16,6 +16,7 @@ from fireiron.algebra.scalar import (
     Constant,
     Coordinate,
     Custom,
+    Debug,
     MultiplyAdd,
     Parameter,
     Scalar,
@@ -31,10 +32,15 @@ THROUGH_F32 = (tf32, e4m3, e5m2)
 
 
 Check: TypeAlias = Callable[[Array, Array], None]
+Told: TypeAlias = Callable[[Debug, Array, Sequence[Array]], None]
 
 
 def evaluate_scalar(
-    expr: Scalar, inputs: Sequence[Array], numbers: Mapping[str, float], check: Check | None = None
+    expr: Scalar,
+    inputs: Sequence[Array],
+    numbers: Mapping[str, float],
+    check: Check | None = None,
+    told: Told | None = None,
 ) -> Array:
     """Compute an expression for all lanes.
 
@@ -43,16 +49,19 @@ def evaluate_scalar(
         inputs: one array for each argument.
         numbers: the scalar kernel parameters.
         check: called with what each sum and product of i32 is in 64 bits, and in 32, where it wraps.
+        told: called with each `Debug` in the expression, its values and their coordinates.
 
     Raises:
         SimulationError: `number-missing`.
     """
     if isinstance(expr, Arg):  # what is only copied keeps all its bits
         return cast(inputs[expr.index], expr.dtype)
-    return _value(expr, inputs, numbers, check)
+    return _value(expr, inputs, numbers, check, told)
 
 
-def _value(expr: Scalar, inputs: Sequence[Array], numbers: Mapping[str, float], check: Check | None) -> Array:
+def _value(
+    expr: Scalar, inputs: Sequence[Array], numbers: Mapping[str, float], check: Check | None, told: Told | None
+) -> Array:
     match expr:
         case Arg(index=index, dtype=dtype):
             value = cast(inputs[index], dtype)
@@ -64,7 +73,7 @@ def _value(expr: Scalar, inputs: Sequence[Array], numbers: Mapping[str, float], 
                 raise SimulationError("number-missing", f"no value was given for {name}", fix=f"pass {name}=...")
             return cast(np.asarray(numbers[name]), dtype)
         case Unary(op=op, x=x):
-            value = _value(x, inputs, numbers, check)
+            value = _value(x, inputs, numbers, check, told)
             function = FUNCTIONS[op]
             if function.exact:
                 exact = value.astype(np.float32) if x.dtype in THROUGH_F32 else value
@@ -72,24 +81,29 @@ def _value(expr: Scalar, inputs: Sequence[Array], numbers: Mapping[str, float], 
             # Computed in f64 and rounded once: at most the last bit differs from the hardware's own rounding.
             return cast(function.numpy(value.astype(np.float64)), x.dtype)
         case Binary(op=op, x=x, y=y):
-            left, right = _value(x, inputs, numbers, check), _value(y, inputs, numbers, check)
+            left, right = _value(x, inputs, numbers, check, told), _value(y, inputs, numbers, check, told)
             result = _binary(op, left, right, x.dtype)
             if check is not None and op in ("add", "sub", "mul") and result.dtype == np.int32:
                 check(*np.broadcast_arrays(_binary(op, left.astype(np.int64), right.astype(np.int64), x.dtype), result))
             return result
         case MultiplyAdd(x=x, y=y, z=z):
-            return multiply_add(*(_value(part, inputs, numbers, check) for part in (x, y, z)))
+            return multiply_add(*(_value(part, inputs, numbers, check, told) for part in (x, y, z)))
         case Select(condition=condition, x=x, y=y):
-            truth = _value(condition, inputs, numbers, check) != 0
-            return np.where(truth, _value(x, inputs, numbers, check), _value(y, inputs, numbers, check))
+            truth = _value(condition, inputs, numbers, check, told) != 0
+            return np.where(truth, _value(x, inputs, numbers, check, told), _value(y, inputs, numbers, check, told))
         case Cast(x=x, dtype=dtype):
             # tf32 shares its arrays' type with f32, but not its numbers.
-            value = _value(x, inputs, numbers, check)
+            value = _value(x, inputs, numbers, check, told)
             return tf32_rounded(value) if dtype == tf32 and x.dtype == f32 else cast(value, dtype)
         case Coordinate(value):
             raise AssertionError(f"{value} is an argument by now")
+        case Debug(x=x, at=at):
+            value = _value(x, inputs, numbers, check, told)
+            if told is not None:
+                told(expr, value, [_value(place, inputs, numbers, check, told) for place in at])
+            return value
         case Custom(args=args, dtype=dtype):
-            return _custom(expr, [_computed(_value(x, inputs, numbers, check)) for x in args], dtype)
+            return _custom(expr, [_computed(_value(x, inputs, numbers, check, told)) for x in args], dtype)
         case _ as never:
             assert_never(never)
 

@@ -10,13 +10,13 @@ import attrs
 import numpy as np
 
 from fireiron.algebra.expr import Expr, as_expr, evaluate
-from fireiron.algebra.scalar import Binary, Custom, Scalar, Unary, parts
+from fireiron.algebra.scalar import Binary, Custom, Debug, Scalar, Unary, debug_line, parts, prints
 from fireiron.base.errors import SimulationError
 from fireiron.kernel.ir.statements import Compute, Micro
 from fireiron.language.atom import Atom
 from fireiron.language.levels import Level
 from fireiron.simulate.access import Env, Value
-from fireiron.simulate.arithmetic import evaluate_scalar
+from fireiron.simulate.arithmetic import Told, evaluate_scalar
 from fireiron.simulate.leaves import Leaf, Plan
 from fireiron.simulate.order import Array
 from fireiron.simulate.state import ITERATIONS, Place, Team
@@ -257,6 +257,7 @@ class ComputeMeaning(Meaning):
         self.places = places
         self.dtype = statement.dst.buffer.dtype
         self.operations = operations(statement.expr)
+        self.prints = prints(expr)
         if self.expr.dtype != self.dtype:
             raise self.error("compute-dtype", f"a value of {self.expr.dtype} goes to {self.dtype}", "add a Cast")
 
@@ -271,9 +272,28 @@ class ComputeMeaning(Meaning):
             mask = None if plan.mask is None else plan.mask[:, None, :]
             check = lambda wide, held: machine.refuse_wrapped(self.place, wide, held, mask)  # noqa: E731
         try:
-            return (evaluate_scalar(self.expr, inputs, machine.numbers, check),)
+            told = self._printer(plan) if self.prints else None
+            return (evaluate_scalar(self.expr, inputs, machine.numbers, check, told),)
         except SimulationError as error:
             raise error.located(self.place.link, self.place.path or self.place.title) from None
+
+    def _printer(self, plan: Plan) -> Told:
+        """Print what a `Debug` is given, thread by thread, as its CUDA does."""
+        team, threads = self.team, self.team.threads
+
+        def told(tree: Debug, value: Array, places: Sequence[Array]) -> None:
+            shape = np.broadcast_shapes(value.shape, *(x.shape for x in places), (1, 1, threads))
+            shown = np.ones(shape, bool) if plan.mask is None else np.broadcast_to(plan.mask[:, None, :], shape)
+            at = [np.broadcast_to(x, shape) for x in places]
+            for place, wanted in zip(at, tree.only or (), strict=False):
+                shown = shown & (place == wanted)
+            values = np.broadcast_to(value, shape)
+            for where in np.argwhere(shown):
+                found, thread = tuple(where), team.first + int(where[-1])
+                text = debug_line(tree, team.member.block, thread, [int(x[found]) for x in at], values[found])
+                print(text, flush=True)
+
+        return told
 
     def finish(self, plan: Plan, env: Env) -> None:
         """Evaluate the index expressions that the expression reads."""

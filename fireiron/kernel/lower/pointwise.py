@@ -15,7 +15,7 @@ import attrs
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Index, Var, affine, and_, as_expr, as_int, lt, proves, simplest, substitute
 from fireiron.algebra.layout import Layout
-from fireiron.algebra.scalar import Arg, Constant, Scalar, parameters
+from fireiron.algebra.scalar import Arg, Constant, Scalar, located, parameters, prints
 from fireiron.algebra.simplify import share
 from fireiron.atoms.table import matching
 from fireiron.base.link import Link
@@ -37,6 +37,9 @@ def compute(
 ) -> Body:
     """Compute an element, what stands in the expression several times only once."""
     context.numbers.update((p.name, p.dtype) for p in parameters(tree))
+    if prints(tree):
+        at = dst.origin or next((view.origin for view in inputs if view.origin), ())
+        tree = located(tree, (*at[:-2], *at[:-3:-1]) if swapped(context) else at)
     definitions, rest = share(tree, len(inputs))
     body: Body = ()
     for part in definitions:
@@ -356,7 +359,7 @@ def lower_ops(
     mask = None if proves(walk.condition) else walk.condition
     inputs = [View(buffer_of(held), walk.register, origin=walk.coordinates)]
     loads: Body = ()
-    single = False
+    single = prints(value.tree)  # elements beyond the tensor print nothing
     for tensor in value.tensors:
         if tensor in early:
             inputs.append(View(buffer_of(early[tensor]), walk.register, origin=walk.coordinates))

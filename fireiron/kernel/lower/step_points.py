@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from fireiron.algebra.expr import Compare, Expr, Var, and_, as_expr, lt, proves, substitute, terms_of
 from fireiron.algebra.fused import fused
-from fireiron.algebra.scalar import Arg, Cast, Constant, Scalar, coordinates, placed
+from fireiron.algebra.scalar import Arg, Cast, Constant, Scalar, coordinates, located, placed, prints
 from fireiron.algebra.simplify import simplify
 from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
@@ -148,6 +148,8 @@ def _coordinates(state: State) -> dict[Expr, Expr]:
 
 def _placed(tree: Scalar, state: State) -> Scalar:
     """Let an expression's indices be those of the present point."""
+    if prints(tree):
+        tree = located(tree, tuple(_coordinates(state)))
     return simplify(placed(tree, _coordinates(state))) if coordinates(tree) else tree
 
 
