@@ -97,6 +97,7 @@ __path__.extend(_presets_path(__path__[0]))
 if TYPE_CHECKING:
     from fireiron.algebra.arch import machine
     from fireiron.algebra.machine import ProductClocks
+    from fireiron.estimate.tiling import Tiling
     from fireiron.front.best import best, gemm
     from fireiron.front.layers import LayerChain, LayersChain, layers
     from fireiron.front.products import ProductsChain, products
@@ -178,6 +179,7 @@ __all__ = [
     "Swizzle",
     "Tensor",
     "Thread",
+    "Tiling",
     "Value",
     "Vector",
     "Warp",
@@ -284,6 +286,7 @@ _LATER = {
         "language.trace",
     ),
     "At": "simulate.watch", "machine": "algebra.arch", "ProductClocks": "algebra.machine",
+    "Tiling": "estimate.tiling",
 }  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from fireiron import (
     Strategy,
     Swizzle,
     Tensor,
+    Tiling,
     Warp,
     conform,
     cp_async,
@@ -69,6 +70,36 @@ class Sizes:
             k //= 2
         stages = min(self.stages * self.k // k, max(2, held // ((m + n) * k * ways)))
         return attrs.evolve(self, m=m, n=n, k=k, stages=stages)
+
+
+SCHEDULER = 2048  # bits of products that a scheduler's tensor core adds in a clock, of one operand: 128 of f16
+
+
+def tiling(spec: MatMulChain, sizes: Sizes, ways: int = 1, split_k: int = 1, asynchronous: bool = True) -> Tiling:
+    """Give what the quick model asks of a schedule that `gemm` makes.
+
+    Args:
+        spec: the product.
+        sizes: of tiles, chunks and rings.
+        ways: groups of warps that each take a chunk of K.
+        split_k: blocks that share a tile of C.
+        asynchronous: whether cp.async may be used.
+    """
+    kind, stored = spec.left.dtype, (spec.matmul.A, spec.matmul.B)
+    whole = all(t.aligned(max(1, kind.count_in(4))) for t in stored)  # else elements wait one by one
+    copied = asynchronous and whole and all(t.dtype == kind for t in stored)
+    return Tiling(
+        (sizes.m, sizes.n),
+        sizes.k * ways,
+        sizes.warp,
+        sizes.step,
+        SCHEDULER / spec.left.dtype.bits,
+        sizes.stages,
+        sizes.slots,
+        ways,
+        split_k,
+        0.0 if copied else kind.bits / 32 if whole else 1.0,
+    )
 
 
 def gemm(

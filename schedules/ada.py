@@ -9,6 +9,7 @@ from fireiron.schedules import ampere
 @preset
 @space(
     "sm_89",
+    ampere.tiling,
     m=(64, 128, 256),
     n=(64, 128, 256),
     warp=((32, 32), (32, 64), (64, 32), (64, 64)),

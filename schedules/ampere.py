@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from fireiron import ColMajor, MatMulChain, Op, RowMajor, Rows, Save, Strategy, preset, space
+from collections.abc import Mapping
+from typing import Any
+
+from fireiron import ColMajor, MatMulChain, Op, RowMajor, Rows, Save, Strategy, Tiling, preset, space
 from fireiron.schedules import _tensor_cores
 from fireiron.schedules._tensor_cores import Sizes
 
@@ -38,9 +41,18 @@ def sizes(spec: MatMulChain) -> Sizes:
     return Sizes(128, 256, kind.count_in(CHUNK_NBYTES), (64, 64), 4, step)
 
 
+def tiling(spec: MatMulChain, keywords: Mapping[str, Any]) -> Tiling:
+    """Give what the quick model asks of a point."""
+    chosen = {name: keywords.get(name) for name in ("m", "n", "warp", "stages")}
+    ways = keywords.get("ways", 1)
+    made = sizes(spec).shared_by(ways).given(**chosen)
+    return _tensor_cores.tiling(spec, made, ways, keywords.get("split_k", 1))
+
+
 @preset
 @space(
     "sm_80",
+    tiling,
     m=(64, 128, 256),
     n=(64, 128, 256),
     warp=((32, 32), (32, 64), (64, 32), (64, 64)),

@@ -5,6 +5,7 @@ Source: Hagedorn et al., Fireiron, PACT 2020 (arXiv 2003.06324), Listings 1, 2 a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fireiron import (
@@ -24,6 +25,7 @@ from fireiron import (
     RowMajor,
     Strided,
     Thread,
+    Tiling,
     Warp,
     microkernel,
     preset,
@@ -155,8 +157,32 @@ def _elements(move: MoveChain) -> MoveChain:
     return move.own(Thread).tile(1, 1).unroll().done()
 
 
+SCHEDULER_LANES = 32  # multiply-adds of f32 that a scheduler issues in a clock
+
+
+def _tiling(spec: MatMulChain, keywords: Mapping[str, Any]) -> Tiling:
+    """Give what the quick model asks of a point."""
+    known = {name: value for name, value in keywords.items() if value is not None}
+    wide = spec.matmul.accumulator.nbytes == 8
+    block = known.get("m", 128), known.get("n", 128)
+    warp, thread = known.get("warp", (64, 32) if wide else (64, 64)), known.get("thread", (8, 8) if wide else (16, 8))
+    return Tiling(
+        block,
+        known.get("k", 8),
+        warp,
+        1,
+        SCHEDULER_LANES / (2 if wide else 1),
+        known.get("stages", 2),
+        split_k=known.get("split_k", 1),
+        staged=spec.matmul.A.dtype.nbytes / 4,
+        thread=thread,
+    )
+
+
 @preset
 @space(
+    "",
+    _tiling,
     m=(64, 128, 256),
     n=(64, 128, 256),
     k=(8, 16),

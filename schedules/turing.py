@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from fireiron import MatMulChain, Op, Strategy, preset, space
+from collections.abc import Mapping
+from typing import Any
+
+from fireiron import MatMulChain, Op, Strategy, Tiling, preset, space
 from fireiron.schedules import _tensor_cores
 from fireiron.schedules._tensor_cores import Sizes
+
+
+def sizes(spec: MatMulChain) -> Sizes:
+    """Give what suits the element type."""
+    kind = spec.left.dtype
+    return Sizes(128, 128, kind.count_in(64), (64, 32), 2, kind.count_in(32), slots=1)
+
+
+def _tiling(spec: MatMulChain, keywords: Mapping[str, Any]) -> Tiling:
+    """Give what the quick model asks of a point."""
+    ways = keywords.get("ways", 1)
+    chosen = {name: keywords.get(name) for name in ("m", "n", "warp", "stages")}
+    made = sizes(spec).shared_by(ways).given(**chosen)
+    return _tensor_cores.tiling(spec, made, ways, keywords.get("split_k", 1), asynchronous=False)
 
 
 @preset
 @space(
     "sm_75",
+    _tiling,
     m=(64, 128, 256),
     n=(64, 128, 256),
     warp=((32, 32), (32, 64), (64, 32), (64, 64)),
@@ -44,7 +62,6 @@ def gemm(
     """
     kind = spec.left.dtype
     rows = 16 if kind.kind == "float" else 8
-    usual = Sizes(128, 128, kind.count_in(64), (64, 32), 2, kind.count_in(32), slots=1).shared_by(ways)
-    chosen = usual.given(m=m, n=n, k=k, warp=warp, stages=stages)
+    chosen = sizes(spec).shared_by(ways).given(m=m, n=n, k=k, warp=warp, stages=stages)
     atom = (rows, 8, kind.count_in(16))
     return _tensor_cores.gemm(spec, chosen, atom, False, None, store, ops=ops, ways=ways, split_k=split_k)

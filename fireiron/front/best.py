@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache, lru_cache
 from importlib import import_module
 from itertools import takewhile
+from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
@@ -32,11 +33,13 @@ if TYPE_CHECKING:
     from fireiron.tune.lookup import Index
     from fireiron.tune.machine import Machine
     from fireiron.tune.record import Record
-    from fireiron.tune.space import Space
+    from fireiron.tune.space import Point, Space
 
 MODEL_LOOKS = 64  # candidates that a first choice without records judges: as many on a busy machine as on an idle one
 SURE = 0.97  # of the modelled time: what saves less is no reason to leave a default, which was measured once
 FEW_POINTS = 24  # of a preset whose default is not legal
+SHORTLIST = 4  # legal points that are judged of those that the quick model finds fastest
+MOST_SHORT = 12  # of them that are built, where some are not legal
 PADDED = 16  # of a product without elements: what elements that share a byte fill
 MOST_CHOICES = 4096
 MOST_KERNELS = 1024
@@ -100,6 +103,28 @@ class _Question:
             except UsageError as error:
                 self.refused[preset] = error.message
         return self.spaces.get(preset)
+
+    def shortlist(self, preset: Preset) -> tuple[Point, ...] | None:
+        """List the points that a quick model of their tiles finds fastest, each with two keywords of its own.
+
+        Points that differ in one keyword are often equal to the quick model. None where the preset gives no tiles.
+        """
+        from fireiron.algebra.arch import arch
+        from fireiron.estimate.tiling import quick_us
+        from fireiron.tune.space import space_of
+
+        declared, space = space_of(preset.function), self.space(preset)
+        if declared is None or declared.tiling is None or space is None:
+            return None
+        matmul, bits, target, tiling = self.spec.matmul, self.spec.left.dtype.bits, arch(self.target), declared.tiling
+        times = ((quick_us(tiling(self.spec, p.keywords), matmul, bits, target), p) for p in space.points())
+        chosen: list[Point] = []
+        for us, found in sorted(times, key=lambda each: each[0]):
+            if us == inf or len(chosen) == MOST_SHORT:
+                break
+            if all(len(set(found.values) ^ set(other.values)) >= 4 for other in chosen):
+                chosen.append(found)
+        return tuple(chosen)
 
     def judge(self, candidate: Candidate) -> Judged:
         """Build, check and model a candidate."""
@@ -332,10 +357,12 @@ def suited(spec: MatMulChain, arch: str | None = None) -> tuple[Preset, ...]:
 
 
 def _first_choice(asked: _Question, group: Sequence[Preset], looks: int) -> tuple[Judged | None, int]:
-    """Find the best of some presets: descend by the model, one keyword at a time, from the best of their defaults.
+    """Find the best of some presets by the model.
 
-    A preset that ranks its points itself is taken at its word: its first legal point stands for it. Candidates are
-    counted, and no clock is asked: the choice is the same however busy the machine is.
+    A preset that ranks its points itself is taken at its word: its first legal point stands for it. Of one that gives
+    the tiles of its points, the default and the few that a quick model finds fastest are judged. Of others the model
+    descends from the best of their defaults, one keyword at a time. Candidates are counted, and no clock is asked: the
+    choice is the same however busy the machine is.
 
     Args:
         asked: the product.
@@ -351,6 +378,7 @@ def _first_choice(asked: _Question, group: Sequence[Preset], looks: int) -> tupl
 
     seen: dict[Candidate, Judged] = {}
     spaces = {preset: space for preset in group if (space := asked.space(preset)) is not None}
+    settled = {preset for preset, space in spaces.items() if space.ranked}
 
     def look(preset: Preset, values: Mapping[str, Any]) -> bool:
         candidate = Candidate(preset, point(values))
@@ -367,23 +395,35 @@ def _first_choice(asked: _Question, group: Sequence[Preset], looks: int) -> tupl
         legal = [j for j in seen.values() if j.modelled_us is not None]
         return min(legal, key=lambda j: j.modelled_us or 0.0, default=None)
 
+    def better(best: Judged | None) -> Judged | None:
+        """Give the leader where it saves enough."""
+        found = leader()
+        if best is None or (found is not None and (found.modelled_us or 0.0) < SURE * (best.modelled_us or 0.0)):
+            return found
+        return best
+
     for preset, space in spaces.items():
         if space.ranked:
             next((each for each in space.points(FEW_POINTS) if look(preset, each.keywords)), None)
         else:
             look(preset, default_point(preset.function, space).keywords)
-    for preset, space in spaces.items() if leader() is None else ():
+    best = leader()
+    for preset, space in spaces.items() if looks else ():
+        legal, short = 0, None if space.ranked else asked.shortlist(preset)
+        for each in short or ():
+            legal += legal < SHORTLIST and look(preset, each.keywords)
+        settled |= {preset} if legal else set()
+    best = better(best)
+    for preset, space in spaces.items() if best is None else ():
         for other in space.points(FEW_POINTS):
             look(preset, other.keywords)
-    before, best = None, leader()
-    while best is not None and best != before and not spaces[best.candidate.preset].ranked:
+    before, best = None, best or leader()
+    while best is not None and best != before and best.candidate.preset not in settled:
         before = best
         for name, values in spaces[best.candidate.preset].axes:
             for value in values:
                 look(best.candidate.preset, {**best.candidate.point.keywords, name: value})
-            found = leader()
-            if found is not None and (found.modelled_us or 0.0) < SURE * (best.modelled_us or 0.0):
-                best = found
+            best = better(best) or best
     own = best is not None and spaces[best.candidate.preset].ranked
     return best, 0 if own else sum(j.failure is None for j in seen.values())
 

@@ -11,15 +11,20 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import attrs
 
 from fireiron.base.errors import FireironError, UsageError
 
+if TYPE_CHECKING:
+    from fireiron.estimate.tiling import Tiling
+
 Plain: TypeAlias = "int | float | str | bool | tuple[Plain, ...] | Made | None"
 Ranking: TypeAlias = Callable[[Any], Iterable[Any]]
 """List the values of a keyword for one spec, the one that should be fastest first."""
+Sizing: TypeAlias = "Callable[[Any, Mapping[str, Any]], Tiling]"
+"""Give the sizes of a point's tiles, for the quick model: of a spec and keywords."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 CLASS = "class"  # key of a `Made` in JSON
 
@@ -179,10 +184,12 @@ class Declared:
     Args:
         axes: names, and values or the function that lists them for a spec.
         since: the architecture that the preset is for, which later ones have a better preset than; "" for all.
+        tiling: gives the tiles of a point, None where the preset does not say.
     """
 
     axes: tuple[tuple[str, tuple[Plain, ...] | Ranking], ...]
     since: str = ""
+    tiling: Sizing | None = attrs.field(default=None, eq=False)
 
     @property
     def ranked(self) -> bool:
@@ -220,12 +227,14 @@ def _listed(name: str, ranking: Ranking, spec: Any) -> tuple[Plain, ...]:
     return listed
 
 
-def space(since: str = "", /, **values: Any) -> Callable[[Function], Function]:
+def space(since: str = "", tiling: Sizing | None = None, /, **values: Any) -> Callable[[Function], Function]:
     """Say on a preset which values its keywords may take: the tuner searches among them, and `best` chooses from them.
 
     Args:
         since: the architecture that the preset is for (`sm_80`): where several presets take a problem, `best` without
             records uses that for the newest architecture; "" for any.
+        tiling: from a spec and keywords to a `Tiling`; by a quick model of it `best` finds the few points that it
+            builds and judges, where else it builds dozens.
         values: a sequence of values for each keyword, or a function that lists them for a spec, the one that should
             be fastest first; numbers, texts, booleans, None, tuples of them, and objects of frozen classes of attrs.
 
@@ -240,7 +249,7 @@ def space(since: str = "", /, **values: Any) -> Callable[[Function], Function]:
     """
 
     def mark(function: Function) -> Function:
-        cast(Any, function).space = checked(function, values, since)
+        cast(Any, function).space = checked(function, values, since, tiling)
         return function
 
     return mark
@@ -254,13 +263,16 @@ def space_of(function: Callable[..., Any]) -> Declared | None:
     return checked(function, found)
 
 
-def checked(function: Callable[..., Any], values: Mapping[str, Any], since: str = "") -> Declared:
+def checked(
+    function: Callable[..., Any], values: Mapping[str, Any], since: str = "", tiling: Sizing | None = None
+) -> Declared:
     """Make a space for a function, and check that the function takes its keywords.
 
     Args:
         function: the preset.
         values: a sequence of values for each keyword, or a function that lists them.
         since: the architecture that the preset is for.
+        tiling: gives the tiles of a point.
 
     Raises:
         UsageError: `empty-space`, `unknown-parameter`, `bad-space`.
@@ -289,7 +301,7 @@ def checked(function: Callable[..., Any], values: Mapping[str, Any], since: str 
         raise UsageError(
             "empty-space", what, fix="give each keyword at least one value: @space(m=(64, 128)), or --space m=64,128"
         )
-    return Declared(tuple(axes), since)
+    return Declared(tuple(axes), since, tiling)
 
 
 def default_point(function: Callable[..., Any], space: Space) -> Point:

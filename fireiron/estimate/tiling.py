@@ -1,0 +1,146 @@
+"""A quick model of products: what decides most of a time, from the sizes of tiles alone, before anything is lowered.
+
+It ranks thousands of candidates in milliseconds, so that the cost model of `estimate/model.py`, which reads a lowered
+kernel, is asked about the few that may be the fastest. Its terms are the same: issue, shared memory, the L2 cache,
+latency and DRAM.
+"""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from fireiron.algebra.arch import Arch
+from fireiron.algebra.occupancy import occupancy
+from fireiron.estimate.model import OVERLAP
+from fireiron.estimate.registers import ADDRESSING
+from fireiron.language.specs import MatMul
+
+LINE = 128  # bytes of shared memory a clock
+WARP = 32
+REGISTER_NBYTES = 4
+VECTOR = 16  # bytes that a lane copies or loads at once
+REACH = 8  # rows of tiles that blocks at work together cover
+
+
+@attrs.frozen
+class Tiling:
+    """Hold the sizes of a blocked product's schedule.
+
+    Args:
+        block: rows and columns of a block's tile.
+        chunk: elements of K that a block takes in a trip of its main loop, all ways together.
+        warp: rows and columns of a warp's tile.
+        step: elements of K that a warp loads at once.
+        rate: multiply-adds that one scheduler of an SM issues in a clock.
+        stages: chunks in shared memory.
+        slots: steps in registers.
+        ways: groups of warps that each take a part of a chunk.
+        split_k: blocks that share a tile.
+        staged: registers that an element of the next chunk takes while it waits for its store to shared memory; 0 where
+            copies are asynchronous.
+        thread: rows and columns of a thread's part of the warp's tile where each thread loads its own operands; None
+            where lanes share them, as the fragments of tensor cores are.
+    """
+
+    block: tuple[int, int]
+    chunk: int
+    warp: tuple[int, int]
+    step: int
+    rate: float
+    stages: int = 2
+    slots: int = 1
+    ways: int = 1
+    split_k: int = 1
+    staged: float = 0.0
+    thread: tuple[int, int] | None = None
+
+    @property
+    def threads(self) -> int:
+        """Count the threads of a block."""
+        (m, n), (rows, columns) = self.block, self.warp
+        return -(-m // rows) * -(-n // columns) * self.ways * WARP
+
+
+def quick_us(tiling: Tiling, matmul: MatMul, bits: int, arch: Arch) -> float:
+    """Guess a product's time in microseconds; infinity where an SM cannot hold a block.
+
+    Args:
+        tiling: the schedule's sizes.
+        matmul: the spec; its symbols are taken at their typical values.
+        bits: of an element of the operands as they are multiplied.
+        arch: where it runs.
+    """
+    sums, out = matmul.accumulator.bits, matmul.C.dtype.bits
+    gpu, (m, n), (rows, columns), chunk = arch.gpu, tiling.block, tiling.warp, tiling.chunk
+    sizes = {name: _typical(extent) for name, extent in matmul.sizes}
+    if rows > m or columns > n:
+        return math.inf
+    held = WARP * sum(tiling.thread) if tiling.thread else rows + columns  # elements that lanes load for a step of K
+    fragments = tiling.slots * held * tiling.step * bits
+    registers = ADDRESSING + math.ceil((rows * columns * sums + fragments) / (WARP * 8 * REGISTER_NBYTES))
+    registers += math.ceil((m + n) * chunk / tiling.threads * tiling.staged)
+    ring = tiling.stages * (m + n) * chunk * bits // 8
+    resident = occupancy(arch, tiling.threads, registers, ring).blocks
+    if not resident:
+        return math.inf
+    tiles = -(-sizes["M"] // m) * -(-sizes["N"] // n) * sizes.get("batch", 1)
+    depth = -(-sizes["K"] // tiling.split_k)
+    grid, trips = tiles * tiling.split_k, -(-depth // chunk)
+    each = -(-grid // gpu.sms)
+    resident = min(resident, each)
+    warps = tiling.threads // WARP
+    schedulers = min(arch.partitions, resident * warps)
+    # Of a trip: multiply-adds; vectors copied in and fragments loaded, of which shared memory moves a line a clock.
+    issue = m * n * chunk / tiling.rate / schedulers
+    copied = (m + n) * chunk * bits / 8
+    loaded = warps / tiling.ways * (rows + columns) * chunk * bits / 8
+    loads = warps / tiling.ways * held * chunk * bits / 8 / (VECTOR * WARP)
+    slots = (2 * copied / VECTOR / WARP + loads) / schedulers
+    shared = (copied + loaded) / LINE
+    stored = m * n * out / 8
+    store = 2 * stored / LINE + (tiling.ways - 1) * 2 * m * n * sums / 8 / LINE
+    meeting = tiling.split_k if tiling.split_k > 1 else 0  # partial sums that the last block of a tile adds up
+    sent = trips * copied + stored + (1 + meeting) * (m * n * sums / 8 if meeting else 0)
+    clocks = {
+        "issue": trips * (issue + slots if tiling.thread else max(issue, slots)) + m * n / WARP / schedulers,
+        "shared": trips * shared + store,
+        "l2": sent / gpu.l2_nbytes_per_clock,
+    }
+    slowest = max(clocks.values())
+    ahead = tiling.stages - 1
+    critical = slowest + trips * (max(0.0, gpu.latency - ahead * slowest / max(1, trips)) + gpu.round_clocks)
+    critical += gpu.latency + meeting * (gpu.latency + gpu.round_clocks)
+    at_once = resident * gpu.sms
+    waves, rest = divmod(grid, at_once)
+    last = -(-rest // gpu.sms)
+    total = waves * max(resident * slowest, critical) + (max(last * slowest, critical) if rest else 0)
+    busy = each * slowest
+    terms = [each * x / gpu.clock_mhz for x in clocks.values()]
+    left = 2 * meeting * tiles * m * n * sums / 8  # partial sums, written and read
+    terms.append(_dram(tiling, sizes, bits, out, min(at_once, grid), gpu.l2_nbytes, left) / gpu.dram_gbps * 1e-3)
+    terms.append(each * (trips / max(1, ahead) + meeting) * gpu.busy_latency / resident / gpu.clock_mhz)
+    return (total - busy) / gpu.clock_mhz + sum(x**OVERLAP for x in terms) ** (1 / OVERLAP)
+
+
+def _dram(tiling: Tiling, sizes: dict[str, int], bits: int, out: int, wave: int, cache: int, left: float) -> float:
+    """Count the bytes that DRAM moves: each tensor and `left` once, or what a wave has of an operand in each wave."""
+    m, n = tiling.block
+    count = sizes.get("batch", 1)
+    a, b = (count * sizes[dim] * sizes["K"] * bits / 8 for dim in "MN")
+    c = count * sizes["M"] * sizes["N"] * out / 8
+    if a + b + c + left / 2 <= cache:
+        return a + b + c + left
+    high, wide = -(-sizes["M"] // m), -(-sizes["N"] // n)
+    tiles = max(1, wave // tiling.split_k)
+    rows = min(high, REACH, tiles)
+    columns = min(wide, -(-tiles // rows))
+    waves = -(-high * wide * count // tiles)
+    again = waves * sizes["K"] * bits / 8
+    return c + left + max(a, min(again * rows * m, a * wide)) + max(b, min(again * columns * n, b * high))
+
+
+def _typical(extent: object) -> int:
+    typical = extent if isinstance(extent, int) else getattr(extent, "typical", None)
+    return typical if isinstance(typical, int) else 4096
