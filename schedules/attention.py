@@ -14,7 +14,6 @@ from fireiron import (
     SH,
     Block,
     FireironError,
-    MoveChain,
     ProgramChain,
     StepChain,
     Strategy,
@@ -135,29 +134,18 @@ def wgmma(spec: ProgramChain, groups: int = 2, keys: int | None = None, stages: 
         keys: of a chunk, 128 by default, 96 for three warpgroups.
         stages: chunks of keys and values in shared memory.
     """
-    extents = spec.residual.extents
-    depth = extents["d"]
-    assert isinstance(depth, int)
-    nbytes = spec.computed.inputs[0].dtype.nbytes
     registers = (24, 240) if groups == 2 else (32, 160)
     chain = spec.tile(b=1, h=1, i=groups * GROUP_ROWS).to(Block).epilog(memory=FR)
-    chain = _load(chain, "q", depth, nbytes).split(j=keys or (128 if groups < 3 else 96)).online().pipeline(stages)
+    chain = chain.load("q", SH, tma()).split(j=keys or (128 if groups < 3 else 96)).online().pipeline(stages)
     chain = chain.specialize(registers=registers).load("k", SH, tma()).load("v", SH, tma())
 
     def scores(s: StepChain) -> StepChain:
-        return s.load("q", FR, _fragments).split(d=16).unroll().done("wgmma")
+        return s.split(d=16).unroll().done("wgmma")
 
     def values(o: StepChain) -> StepChain:
         return o.split(j=16).unroll().done("wgmma")
 
     return chain.tile(i=GROUP_ROWS).to(Warpgroup).each(s=scores, o=values)
-
-
-def _fragments(move: MoveChain) -> MoveChain:
-    """Load fragments by ldmatrix: each warp of a warpgroup its 16 rows."""
-    columns = dict(move.residual.sizes)["K"]
-    assert isinstance(columns, int)
-    return move.tile(ROWS, columns).to(Warp).tile(ROWS, 16).unroll().done("ldmatrix")
 
 
 def _load(chain: ProgramChain, name: str, columns: int, nbytes: int) -> ProgramChain:

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
 import fireiron as fi
 from fireiron import RF, Block, Matrix, vector
-from fireiron.algebra.expr import evaluate
+from fireiron.algebra.expr import evaluate, free, substitute
+from fireiron.algebra.scalar import Coordinate, parts
+from fireiron.front.comparison import compare
+from fireiron.front.reference import references
+from fireiron.front.simulation import random_arrays
 from fireiron.front.verification import Data, verify
-from fireiron.kernel.ir.statements import BLOCK, For, walk
+from fireiron.jit.interface import Interface
+from fireiron.kernel.ir.rewrite import rewrite
+from fireiron.kernel.ir.statements import BLOCK, Compute, For, If, Let, walk
+from fireiron.simulate import simulate
 
 ROWS, COLUMNS, TILE, CHUNK = 60, 100, 8, 16
 MASKS: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
@@ -64,3 +72,58 @@ def test_results_are_right(name: str) -> None:
 
     verdict = verify(made, launch, {})
     assert verdict.passed, str(verdict)
+
+
+def moves(s: Any, var: Any) -> bool:
+    """Say whether a statement has a mask that depends on a loop's variable."""
+    if not isinstance(s, Compute):
+        return False
+    masks = [x.value for x in parts(s.expr) if isinstance(x, Coordinate)]
+    return any(var in free(mask) for mask in (*masks, *(() if s.write is None else (s.write,))))
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_whole_chunks_carry_no_masks(name: str) -> None:
+    body = schedule(name, "online").lowered().body
+    (loop,) = [s for s in walk(body) if isinstance(s, For) and s.kind == "chunks"]
+    lets = {s.var: s.value for s in walk(body) if isinstance(s, Let)}
+    branches = [s for s in walk(loop.body) if isinstance(s, If) and loop.var in free(s.condition)]
+    free_of_masks = [s for s in branches if not any(moves(x, loop.var) for x in walk(s.body))]
+    assert len({s.condition for s in free_of_masks}) == (1 if name != "either" else 0)
+    i, j = np.indices((ROWS, COLUMNS))
+    seen = np.asarray(MASKS[name][0](i, j)) != 0
+    found = 0
+    for block in range(ROWS // TILE):  # the last tile ends behind the last row
+        rows = seen[block * TILE : (block + 1) * TILE].all(0)
+        first = int(rows_reached(seen, block))
+        for trip in range(int(evaluate(loop.extent, {BLOCK: block}))):
+            chunk = rows[(first + trip) * CHUNK : (first + trip + 1) * CHUNK]
+            whole = len(chunk) == CHUNK and bool(chunk.all())
+            for s in free_of_masks:
+                condition = substitute(s.condition, lets)
+                assert bool(evaluate(condition, {BLOCK: block, loop.var.name: trip})) == whole
+            found += whole
+    assert found or name in ("either", "window")  # which is narrower than a chunk
+
+
+def rows_reached(seen: Any, block: int) -> int:
+    """Give the first chunk that a tile visits."""
+    rows = seen[block * TILE : (block + 1) * TILE].any(0)
+    return next((c for c in range(-(-COLUMNS // CHUNK)) if rows[c * CHUNK : (c + 1) * CHUNK].any()), 0)
+
+
+def test_a_chunk_taken_for_whole_is_noticed() -> None:
+    made = schedule("causal", "online")
+    kernel = made.lowered()
+
+    def moved(s: Any) -> Any:
+        longer = isinstance(s, Let) and s.var.name == "whole"
+        return attrs.evolve(s, value=s.value + 1) if longer else s
+
+    wrong = attrs.evolve(kernel, body=rewrite(kernel.body, moved))
+    for one, passes in ((kernel, True), (wrong, False)):
+        arrays = random_arrays(Interface.of(one), {})
+        (output,) = made.computed.outputs
+        expected = references(made, arrays, {})[output.name]
+        simulate(one, arrays)
+        assert compare(output.name, arrays[output.name], expected, output.dtype).passed == passes

@@ -120,6 +120,7 @@ class Context:
         trip: how many trips of the persistent loop came before this one.
         following: of persistent units, whether another tile comes, and what the names of this one's place are there.
         barriers: mbarriers beside those of rings.
+        once: buffers that the role that loads fills once, and the barrier of each, by operand.
         workspaces: global memory that the kernel keeps for itself.
         stream: where units share out the chunks of all tiles, this one's part; `seats` counts their blocks.
     """
@@ -136,6 +137,7 @@ class Context:
     trip: Expr = attrs.field(factory=lambda: as_expr(0))
     following: tuple[Expr, dict[Var, Expr]] | None = None
     barriers: list[Barrier] = attrs.field(factory=list[Barrier])
+    once: dict[str, tuple[Storage, Barrier]] = attrs.field(factory=dict[str, "tuple[Storage, Barrier]"])
     resident: int = 0
     storages: dict[str, Storage] = attrs.field(factory=dict[str, Storage])
     names: set[str] = attrs.field(factory=set[str])

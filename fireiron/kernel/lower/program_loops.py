@@ -7,11 +7,12 @@ there. Where folds follow each other (`online`), one loop has them all.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from fireiron.algebra.expr import Expr, Var, as_expr
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import RegisterLoop
-from fireiron.kernel.ir.statements import For
+from fireiron.kernel.ir.statements import For, Statement
 from fireiron.kernel.lower.chunks import numbers_of, parts_of, trips_of
 from fireiron.kernel.lower.context import Body, Context, Recur, State, descend
 from fireiron.kernel.lower.flow import leading_loads
@@ -23,6 +24,7 @@ from fireiron.kernel.lower.reached import reached
 from fireiron.kernel.lower.roles import lower_specialised
 from fireiron.kernel.lower.step_results import closed
 from fireiron.kernel.lower.steps import lower_active
+from fireiron.kernel.lower.whole_chunks import without_masks
 from fireiron.kernel.lower.window import Cut
 from fireiron.language.decompositions import Decomposition, Split
 from fireiron.language.online import online
@@ -175,7 +177,13 @@ def _lower_loop(
         made, around = closed(opened[step.name], around, context, recur)
         last += made
     loop = ringed or (For(var, trips, looped, link.unrolled, link.together, kind="chunks"),)
+    if link.online:  # each point of a chunk passes the masks of several folds
+        loop = tuple(part for s in loop for part in (without_masks(s, context) if _chunks(s) else (s,)))
     return (*before, *first, *loop, *last), around
+
+
+def _chunks(s: Statement) -> TypeGuard[For]:
+    return isinstance(s, For) and s.kind == "chunks" and not s.unroll
 
 
 def _run_ahead(

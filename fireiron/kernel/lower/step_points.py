@@ -6,7 +6,18 @@ from collections.abc import Callable, Sequence
 
 from fireiron.algebra.expr import Compare, Expr, Var, and_, as_expr, lt, proves, substitute, terms_of
 from fireiron.algebra.fused import fused
-from fireiron.algebra.scalar import Arg, Cast, Constant, Scalar, coordinates, located, placed, prints
+from fireiron.algebra.scalar import (
+    Arg,
+    Cast,
+    Constant,
+    Coordinate,
+    Scalar,
+    Select,
+    coordinates,
+    located,
+    placed,
+    prints,
+)
 from fireiron.algebra.simplify import simplify
 from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
@@ -191,6 +202,15 @@ def assign(step: Step, role: str, state: State, context: Context, masked: bool =
     tree = fused(_placed(tree if tree.dtype == kind else Cast(tree, kind), state))
     mask = _exists(step, state) if masked or filled or any(not v.buffer.memory.registers for v in views) else None
     zero: Body = ()
-    if filled and mask is not None:
+    if filled and mask is not None and all(v.buffer.memory.registers for v in views):  # nothing is read elsewhere
+        tree, mask = _or_zero(tree, mask), None
+    elif filled and mask is not None:
         zero = (Compute(dst, Constant(0.0 if kind.kind == "float" else 0, kind), link=state.link),)
     return (*before, *zero, *compute(dst, tree, views, mask, context, state.link))
+
+
+def _or_zero(tree: Scalar, mask: Expr) -> Scalar:
+    """Give 0 where a point does not exist: ahead of a conversion, which then takes two neighbours at once."""
+    if isinstance(tree, Cast):
+        return Cast(_or_zero(tree.x, mask), tree.dtype)
+    return Select(Coordinate(mask), tree, Constant(0.0 if tree.dtype.kind == "float" else 0, tree.dtype))

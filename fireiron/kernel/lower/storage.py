@@ -110,7 +110,7 @@ def make_storage(
     if span:
         return _panels(link, name, shape, dtype, order, span, state, context, slots)
     strides, size = _strides(link, shape, order)
-    vector = max(1, dtype.count_in(BOX_ALIGN if _holds_boxes(link, rest) else 16))
+    vector = max(1, dtype.count_in(BOX_ALIGN if holds_boxes(link, rest) else 16))
     size = -(-size // vector) * vector
     if link.swizzle is not None:
         size = -(-size // link.swizzle.period) * link.swizzle.period
@@ -159,7 +159,7 @@ def demanded_span(link: Load, chain: Sequence[Decomposition], role: Literal["src
     return 0 if row.kind != "Move" or row.operand(role).memory != SH else row.operand(role).span
 
 
-def _holds_boxes(link: Load, rest: Sequence[Decomposition]) -> bool:
+def holds_boxes(link: Load, rest: Sequence[Decomposition]) -> bool:
     """Say whether a bulk copy fills the buffer, or stores from it: its slots are then aligned as boxes are."""
     for chain in (link.move, rest):
         last = chain[-1] if chain else None

@@ -27,6 +27,7 @@ from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.ir.rewrite import mentions
 from fireiron.kernel.ir.statements import BLOCK, BLOCKS, RANK, For, If, Let, Region
 from fireiron.kernel.lower.ahead import Ahead, lower_ahead
+from fireiron.kernel.lower.bulk_once import loads_once, lower_load_once
 from fireiron.kernel.lower.context import Body, Context, State, descend, units_of
 from fireiron.kernel.lower.epilog import lower_epilog
 from fireiron.kernel.lower.groups import OpenGroups, open_groups, reached
@@ -97,6 +98,8 @@ def lower_links(links: Sequence[Decomposition], state: State, context: Context) 
                 return lower_split(link, rest, state, context, lower_links)
             case Load() if state.ahead is not None and link.memory == SH:
                 return lower_ahead(link, rest, state, context, lower_links)
+            case Load() if loads_once(link, rest, state, context):
+                return lower_load_once(link, rest, state, context, lower_links)
             case Load():
                 return lower_load(link, rest, state, context, lower_links)
             case Prolog(role):

@@ -197,7 +197,7 @@ def _filling(loop: For, ring: Ring) -> For:
     """Await the readers of a slot ahead of its copies, and announce their bytes."""
     cursor = ring.cursor
     first = next(i for i, s in enumerate(loop.body) if ring.filled(s))
-    nbytes = sum(times * _landing(call) for call, times in _repeated(loop.body))
+    nbytes = landing(loop.body)
     head = (
         Await(ring.empty, cursor.slot, 1 - cursor.parity, ring.link),
         Arrive(ring.full, cursor.slot, nbytes, link=ring.link),
@@ -235,6 +235,11 @@ def _turns(s: Statement) -> bool:
 
 def _flies(s: Statement) -> bool:
     return isinstance(s, Call) and flying(s.atom.completion) == "products"
+
+
+def landing(body: Body) -> int:
+    """Count the bytes that bulk copies bring to one block."""
+    return sum(times * _landing(call) for call, times in _repeated(body))
 
 
 def _landing(call: Call) -> int:

@@ -193,11 +193,22 @@ mma_1x1x64x64_f16(
         for (int i3 = 0; i3 < 2; ++i3) {
             top_chunk[i3] = __int_as_float(0xff800000);
         }
-        #pragma unroll
-        for (int i2 = 0; i2 < 2; ++i2) {
+        if (j < 15) {
             #pragma unroll
-            for (int j2 = 0; j2 < 16; ++j2) {
-                if (j * 8 + j2 / 2 < 125) top_chunk[i2] = fmaxf_nan(top_chunk[i2], s[i2 * 2 + j2 % 2 + j2 / 2 * 4]);
+            for (int i2 = 0; i2 < 2; ++i2) {
+                #pragma unroll
+                for (int j2 = 0; j2 < 16; ++j2) {
+                    top_chunk[i2] = fmaxf_nan(top_chunk[i2], s[i2 * 2 + j2 % 2 + j2 / 2 * 4]);
+                }
+            }
+        }
+        if (j > 14) {
+            #pragma unroll
+            for (int i2 = 0; i2 < 2; ++i2) {
+                #pragma unroll
+                for (int j2 = 0; j2 < 16; ++j2) {
+                    if (j * 8 + j2 / 2 < 125) top_chunk[i2] = fmaxf_nan(top_chunk[i2], s[i2 * 2 + j2 % 2 + j2 / 2 * 4]);
+                }
             }
         }
         #pragma unroll
@@ -251,11 +262,22 @@ mma_1x1x64x64_f16(
         for (int i13 = 0; i13 < 2; ++i13) {
             total[i13] = __fmul_rn(total[i13], top_factor_rf[i13]);
         }
-        #pragma unroll
-        for (int i12 = 0; i12 < 2; ++i12) {
+        if (j < 15) {
             #pragma unroll
-            for (int j4 = 0; j4 < 16; ++j4) {
-                if (j * 8 + j4 / 2 < 125) total[i12] = total[i12] + part_rf[i12 * 2 + j4 % 2 + j4 / 2 * 4];
+            for (int i12 = 0; i12 < 2; ++i12) {
+                #pragma unroll
+                for (int j4 = 0; j4 < 16; ++j4) {
+                    total[i12] = total[i12] + part_rf[i12 * 2 + j4 % 2 + j4 / 2 * 4];
+                }
+            }
+        }
+        if (j > 14) {
+            #pragma unroll
+            for (int i12 = 0; i12 < 2; ++i12) {
+                #pragma unroll
+                for (int j4 = 0; j4 < 16; ++j4) {
+                    if (j * 8 + j4 / 2 < 125) total[i12] = total[i12] + part_rf[i12 * 2 + j4 % 2 + j4 / 2 * 4];
+                }
             }
         }
 
@@ -264,8 +286,7 @@ mma_1x1x64x64_f16(
         for (int i14 = 0; i14 < 2; ++i14) {
             #pragma unroll
             for (int j5 = 0; j5 < 16; ++j5) {
-                part_a_fr[i14 * 2 + j5 % 2 + j5 / 2 * 4] = half{0x0000};
-                if (j * 8 + j5 / 2 < 125) part_a_fr[i14 * 2 + j5 % 2 + j5 / 2 * 4] = float_to_half(part_rf[i14 * 2 + j5 % 2 + j5 / 2 * 4]);
+                part_a_fr[i14 * 2 + j5 % 2 + j5 / 2 * 4] = float_to_half((j * 8 + j5 / 2 < 125) != 0 ? part_rf[i14 * 2 + j5 % 2 + j5 / 2 * 4] : 0.0f);
             }
         }
 

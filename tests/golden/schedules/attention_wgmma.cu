@@ -23,15 +23,6 @@ __device__ __forceinline__ float fmaxf_nan(float x, float y) {
 #endif
 }
 
-__device__ __forceinline__ void cp_async_commit() {
-    asm volatile("cp.async.commit_group;" : : : "memory");
-}
-
-template <int pending>
-__device__ __forceinline__ void cp_async_wait() {
-    asm volatile("cp.async.wait_group %0;" : : "n"(pending) : "memory");
-}
-
 __device__ __forceinline__ void wgmma_fence() {
     asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
 }
@@ -120,18 +111,6 @@ __device__ __forceinline__ void tma_load_4d(
             "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
 }
 
-__device__ __forceinline__ void cp_async_16B(void* dst, const void* src) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(static_cast<unsigned>(__cvta_generic_to_shared(dst))), "l"(src) : "memory");
-}
-
-__device__ __forceinline__ void ldmatrix_x4(void* registers, const void* row) {
-    unsigned* d = static_cast<unsigned*>(registers);
-    const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-        : "r"(address));
-}
-
 template <int mode, int lead, int stride>
 __device__ __forceinline__ unsigned long long wgmma_operand(const void* panel, unsigned shift) {
     const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(panel));
@@ -140,6 +119,22 @@ __device__ __forceinline__ unsigned long long wgmma_operand(const void* panel, u
     unsigned long long operand;
     asm("mov.b64 %0, {%1, %2};" : "=l"(operand) : "r"(low), "r"(high));
     return operand;
+}
+
+template <int a_major, int b_major>
+__device__ __forceinline__ void wgmma_m64n128k16_f32_f16(
+    void* c_registers, unsigned long long a, unsigned long long b, int accumulate) {
+    float* d = static_cast<float*>(c_registers);
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %66, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, %64, %65, p, 1, 1, %67, %68; }"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+        : "l"(a), "l"(b), "r"(accumulate), "n"(a_major), "n"(b_major));
+}
+
+__device__ __forceinline__ void shuffle_4B(void* dst, const void* src, int lane) {
+    *static_cast<unsigned*>(dst) = __shfl_sync(0xffffffff, *static_cast<const unsigned*>(src), lane);
 }
 
 template <int b_major>
@@ -155,10 +150,6 @@ __device__ __forceinline__ void wgmma_m64n128k16_f32_f16_ra(
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(b_major));
 }
 
-__device__ __forceinline__ void shuffle_4B(void* dst, const void* src, int lane) {
-    *static_cast<unsigned*>(dst) = __shfl_sync(0xffffffff, *static_cast<const unsigned*>(src), lane);
-}
-
 __device__ __forceinline__ void copy_4B(void* dst, const void* src) {
     *static_cast<unsigned*>(dst) = *static_cast<const unsigned*>(src);
 }
@@ -169,6 +160,7 @@ wgmma_1x1x128x128_f16(
     const half* __restrict__ k,
     const half* __restrict__ v,
     half* __restrict__ y,
+    const __grid_constant__ TensorMap q_map,
     const __grid_constant__ TensorMap k_map,
     const __grid_constant__ TensorMap v_map) {
     const int block = blockIdx.x;
@@ -179,11 +171,11 @@ wgmma_1x1x128x128_f16(
     half* v_sh = reinterpret_cast<half*>(shared + 98304);
     unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 163840);
     unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 163856);
+    unsigned long long* q_sh_full = reinterpret_cast<unsigned long long*>(shared + 163872);
     float top[2];
     float total[2];
     alignas(16) float o[64];
     alignas(16) float s[64];
-    alignas(16) half q_fr[64];
     alignas(16) half part_a_fr[64];
     float top_chunk[2];
     float top_chunk2[2];
@@ -198,6 +190,7 @@ wgmma_1x1x128x128_f16(
     float other3[1];
     float other4[1];
     if (threadIdx.x == 0) {
+        prefetch_map(&q_map);
         prefetch_map(&k_map);
         prefetch_map(&v_map);
     }
@@ -207,6 +200,9 @@ wgmma_1x1x128x128_f16(
         }
         for (int i = 0; i < 2; ++i) {
             mbarrier_init(&empty[i], 2);
+        }
+        for (int i = 0; i < 1; ++i) {
+            mbarrier_init(&q_sh_full[i], 1);
         }
     }
     fence_barrier_init();  // others use the barriers, and bulk copies do
@@ -219,9 +215,17 @@ wgmma_1x1x128x128_f16(
         __builtin_assume(ring_slot >= 0);
         barrier_arrive<7, 384>();  // barriers are initialised before they are used
         const int block_h = block / 4;
+        const int block_i = block % 4;
         if (thread == 0) {
 
             // Program(1, 1, 128, 1000, 128, 128)(4 GL)(Block)
+            mbarrier_expect(&q_sh_full[0], 32768);
+
+            // load q to q_sh: Move(1, 1, 128, 128)(GL, SH)(Block)
+            #pragma unroll
+            for (int d = 0; d < 2; ++d) {
+                tma_load_4d(&q_sh[d * 8192], &q_map, &q_sh_full[0], d * 64, block_i * 128, block_h, 0);
+            }
             #pragma unroll 1
             for (int j = 0; j < 8; ++j) {
                 mbarrier_wait(&empty[ring_slot], 1 - ring_parity);
@@ -229,8 +233,8 @@ wgmma_1x1x128x128_f16(
 
                 // load k to k_sh: Move(1, 1, 128, 128)(GL, SH)(Block)
                 #pragma unroll
-                for (int d = 0; d < 2; ++d) {
-                    tma_load_4d(&k_sh[ring_slot * 16384 + d * 8192], &k_map, &full[ring_slot], d * 64, j * 128, block_h, 0);
+                for (int d2 = 0; d2 < 2; ++d2) {
+                    tma_load_4d(&k_sh[ring_slot * 16384 + d2 * 8192], &k_map, &full[ring_slot], d2 * 64, j * 128, block_h, 0);
                 }
 
                 // load v to v_sh: Move(1, 1, 128, 128)(GL, SH)(Block)
@@ -251,17 +255,9 @@ wgmma_1x1x128x128_f16(
         const int block_h = block / 4;
         const int block_i = block % 4;
         const int warpgroup = __shfl_sync(0xffffffff, thread / 128, 0);
-        const int warp = __shfl_sync(0xffffffff, thread / 32 % 4, 0);
-        const int thread_d = thread % 16;
 
         // Program(1, 1, 128, 1000, 128, 128)(4 GL)(Block)
-
-        // load q to q_sh: Move(1, 1, 128, 128)(GL, SH)(Block)
-        #pragma unroll
-        for (int r = 0; r < 8; ++r) {
-            cp_async_16B(&q_sh[r * 2048 + thread / 16 * 128 + (thread_d ^ thread / 16 % 8) * 8], &q[block_h * 65536 + block_i * 16384 + r * 2048 + thread / 16 * 128 + thread_d * 8]);
-        }
-        cp_async_commit();
+        mbarrier_wait(&q_sh_full[0], 0);
         #pragma unroll
         for (int i15 = 0; i15 < 2; ++i15) {
             top[i15] = __int_as_float(0xff800000);
@@ -274,23 +270,15 @@ wgmma_1x1x128x128_f16(
         for (int i17 = 0; i17 < 64; ++i17) {
             o[i17] = 0.0f;
         }
-        cp_async_wait<0>();
-        barrier_sync<0, 256>();  // q_sh is written before it is read
         #pragma unroll 1
         for (int j = 0; j < 8; ++j) {
             mbarrier_wait(&full[ring_slot], ring_parity);
+            wgmma_fence();  // accumulators are registers
 
             // s: add by atoms
-
-            // load q_sh to q_fr: Move(1, 1, 64, 128)(SH, FR)(Warpgroup)
-            #pragma unroll
-            for (int k5 = 0; k5 < 8; ++k5) {
-                ldmatrix_x4(&q_fr[k5 * 8], &q_sh[warpgroup * 8192 + warp * 2048 + thread % 16 * 128 + (k5 * 2 + thread / 16 % 2 ^ thread % 8) * 8]);
-            }
-            wgmma_fence();  // sums and A are registers, written before
             #pragma unroll
             for (int k2 = 0; k2 < 8; ++k2) {
-                wgmma_m64n128k16_f32_f16_ra<0>(&s[0], &q_fr[k2 * 8], wgmma_operand<1, 16, 1024>(&k_sh[ring_slot * 16384], k2 % 4 * 32 + k2 / 4 * 16384), k2 != 0);
+                wgmma_m64n128k16_f32_f16<0, 0>(&s[0], wgmma_operand<1, 16, 1024>(&q_sh[warpgroup * 4096], k2 % 4 * 32 + k2 / 4 * 16384), wgmma_operand<1, 16, 1024>(&k_sh[ring_slot * 16384], k2 % 4 * 32 + k2 / 4 * 16384), k2 != 0);
             }
             wgmma_commit();
             wgmma_wait<0>();
@@ -301,11 +289,22 @@ wgmma_1x1x128x128_f16(
             for (int i2 = 0; i2 < 2; ++i2) {
                 top_chunk[i2] = __int_as_float(0xff800000);
             }
-            #pragma unroll
-            for (int i = 0; i < 2; ++i) {
+            if (j < 7) {
                 #pragma unroll
-                for (int j2 = 0; j2 < 32; ++j2) {
-                    if (j * 16 + j2 / 2 < 125) top_chunk[i] = fmaxf_nan(top_chunk[i], s[i * 2 + j2 % 2 + j2 / 2 * 4]);
+                for (int i = 0; i < 2; ++i) {
+                    #pragma unroll
+                    for (int j2 = 0; j2 < 32; ++j2) {
+                        top_chunk[i] = fmaxf_nan(top_chunk[i], s[i * 2 + j2 % 2 + j2 / 2 * 4]);
+                    }
+                }
+            }
+            if (j > 6) {
+                #pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                    #pragma unroll
+                    for (int j2 = 0; j2 < 32; ++j2) {
+                        if (j * 16 + j2 / 2 < 125) top_chunk[i] = fmaxf_nan(top_chunk[i], s[i * 2 + j2 % 2 + j2 / 2 * 4]);
+                    }
                 }
             }
             #pragma unroll
@@ -359,11 +358,22 @@ wgmma_1x1x128x128_f16(
             for (int i12 = 0; i12 < 2; ++i12) {
                 total[i12] = __fmul_rn(total[i12], top_factor_rf[i12]);
             }
-            #pragma unroll
-            for (int i11 = 0; i11 < 2; ++i11) {
+            if (j < 7) {
                 #pragma unroll
-                for (int j4 = 0; j4 < 32; ++j4) {
-                    if (j * 16 + j4 / 2 < 125) total[i11] = total[i11] + part_rf[i11 * 2 + j4 % 2 + j4 / 2 * 4];
+                for (int i11 = 0; i11 < 2; ++i11) {
+                    #pragma unroll
+                    for (int j4 = 0; j4 < 32; ++j4) {
+                        total[i11] = total[i11] + part_rf[i11 * 2 + j4 % 2 + j4 / 2 * 4];
+                    }
+                }
+            }
+            if (j > 6) {
+                #pragma unroll
+                for (int i11 = 0; i11 < 2; ++i11) {
+                    #pragma unroll
+                    for (int j4 = 0; j4 < 32; ++j4) {
+                        if (j * 16 + j4 / 2 < 125) total[i11] = total[i11] + part_rf[i11 * 2 + j4 % 2 + j4 / 2 * 4];
+                    }
                 }
             }
 
@@ -372,8 +382,7 @@ wgmma_1x1x128x128_f16(
             for (int i13 = 0; i13 < 2; ++i13) {
                 #pragma unroll
                 for (int j5 = 0; j5 < 32; ++j5) {
-                    part_a_fr[i13 * 2 + j5 % 2 + j5 / 2 * 4] = half{0x0000};
-                    if (j * 16 + j5 / 2 < 125) part_a_fr[i13 * 2 + j5 % 2 + j5 / 2 * 4] = float_to_half(part_rf[i13 * 2 + j5 % 2 + j5 / 2 * 4]);
+                    part_a_fr[i13 * 2 + j5 % 2 + j5 / 2 * 4] = float_to_half((j * 16 + j5 / 2 < 125) != 0 ? part_rf[i13 * 2 + j5 % 2 + j5 / 2 * 4] : 0.0f);
                 }
             }
 
@@ -387,8 +396,8 @@ wgmma_1x1x128x128_f16(
             }
             wgmma_fence();  // sums and A are registers, written before
             #pragma unroll
-            for (int k8 = 0; k8 < 8; ++k8) {
-                wgmma_m64n128k16_f32_f16_ra<1>(&o[0], &part_a_fr[k8 * 8], wgmma_operand<1, 16384, 1024>(&v_sh[ring_slot * 16384], k8 * 2048), 1);
+            for (int k3 = 0; k3 < 8; ++k3) {
+                wgmma_m64n128k16_f32_f16_ra<1>(&o[0], &part_a_fr[k3 * 8], wgmma_operand<1, 16384, 1024>(&v_sh[ring_slot * 16384], k3 * 2048), 1);
             }
             wgmma_commit();
             wgmma_wait<0>();

@@ -1,0 +1,193 @@
+"""Chunks that masks leave whole: where every point of a trip exists, its threads compute without masks.
+
+Masks of a loop are comparisons of its variable with places of the block, of threads and of inner loops. Each holds from
+some trip on, or up to one, whatever the thread and the inner loop: the intervals of their places say which. Trips at
+which all hold run a copy of what threads compute that has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from fireiron.algebra.expr import (
+    TRUE,
+    Compare,
+    Expr,
+    Index,
+    Logic,
+    Var,
+    affine,
+    and_,
+    as_expr,
+    as_int,
+    free,
+    ge,
+    lt,
+    maximum,
+    minimum,
+    not_,
+    simplest,
+    terms_of,
+)
+from fireiron.algebra.scalar import Constant, Coordinate, Scalar, children, parts, with_children
+from fireiron.algebra.simplify import simplify
+from fireiron.kernel.ir.rewrite import rewrite
+from fireiron.kernel.ir.statements import THREAD, Compute, For, If, Let, Region, Statement, walk
+from fireiron.kernel.lower.context import Body, Context
+
+
+def without_masks(loop: For, context: Context) -> tuple[Let | For, ...]:
+    """Let trips that no mask touches compute without them; gives names that stand ahead of the loop, and the loop.
+
+    Only what threads compute for themselves is there twice: instructions that threads run together stay alone.
+    """
+    inner = {s.var for s in walk(loop.body) if isinstance(s, For | Let)}
+
+    def varies(e: Expr) -> bool:
+        found = free(context.expanded(e))
+        return any(v in inner or (isinstance(v, Var) and v.name == THREAD) for v in (*found, *free(e)))
+
+    first, last, trips = as_expr(0), as_expr(loop.extent), as_expr(loop.extent)
+    held: set[Expr] = set()
+    for condition in dict.fromkeys(c for s in walk(loop.body) for c in _masks(s)):
+        found = _trips(condition, loop.var, varies)
+        if found is None:
+            continue
+        low, high = found
+        first, last = maximum(first, low), last if high is None else minimum(last, high)
+        held.add(condition)
+    last = as_expr(simplest(last))
+    if not held or as_int(last) == 0:
+        return (loop,)
+    lets: list[Let] = []
+    whole = lt(loop.var, _named("whole", last, trips, lets, context))
+    if as_int(first := as_expr(simplest(first))) != 0:
+        whole = and_(ge(loop.var, _named("masked", first, first.range[1], lets, context)), whole)
+    return (*lets, attrs.evolve(loop, body=_parted(loop.body, whole, held)))
+
+
+def _named(name: str, value: Expr, most: Index | None, lets: list[Let], context: Context) -> Expr:
+    if as_int(value) is not None or most is None:
+        return value
+    var = context.variable(name, as_expr(most) + 1)
+    lets.append(Let(var, value))
+    return var
+
+
+def _parted(body: Body, whole: Expr, held: set[Expr]) -> Body:
+    """Put runs of statements that masks touch there twice, with masks and without."""
+    out: list[Statement] = []
+    run: list[Statement] = []  # from a statement with masks on
+
+    def close() -> None:
+        end = max((i + 1 for i, s in enumerate(run) if _touched(s, held)), default=0)
+        alone, rest = tuple(run[:end]), run[end:]
+        if alone:
+            out.extend((If(whole, _unmasked(alone, held)), If(not_(whole), alone)))
+        out.extend(rest)
+        run.clear()
+
+    for s in body:
+        if not isinstance(s, Region) and _own(s) and (run or _touched(s, held)):
+            run.append(s)
+            continue
+        close()
+        out.append(attrs.evolve(s, body=_parted(s.body, whole, held)) if isinstance(s, Region) else s)
+    close()
+    return tuple(out)
+
+
+def _own(s: Statement) -> bool:
+    """Say whether threads compute a statement for themselves, in whole registers: a branch parts no two halves."""
+    return all(
+        x.dst.buffer.dtype.bits >= 32 if isinstance(x, Compute) else isinstance(x, For | If | Region)
+        for x in walk((s,))
+    )
+
+
+def _touched(s: Statement, held: set[Expr]) -> bool:
+    return any(c in held for x in walk((s,)) for c in _masks(x))
+
+
+def _masks(s: Statement) -> Iterator[Expr]:
+    """List the comparisons under which a statement of a trip does something."""
+    if isinstance(s, Compute):
+        if s.write is not None:
+            yield from _conjuncts(s.write)
+        for x in parts(s.expr):
+            if isinstance(x, Coordinate):
+                yield from _conjuncts(x.value)
+    elif isinstance(s, If):
+        yield from _conjuncts(s.condition)
+
+
+def _conjuncts(e: Expr) -> Iterator[Expr]:
+    if isinstance(e, Logic) and e.op == "&&":
+        for operand in e.operands:
+            yield from _conjuncts(operand)
+    elif isinstance(e, Compare) and e.op == "<":
+        yield e
+
+
+def _trips(condition: Expr, var: Var, varies: Callable[[Expr], bool]) -> tuple[Expr, Expr | None] | None:
+    """Give the trips at which a comparison holds for all threads and inner trips: the first, and their end."""
+    assert isinstance(condition, Compare)
+    split = affine(condition.right - condition.left - 1, (var,))
+    slope = None if split is None else split[0].get(var)
+    if split is None or not isinstance(slope, int) or slope == 0:
+        return None
+    least = _least(split[1], varies)
+    if least is None:
+        return None
+    if slope < 0:
+        return as_expr(0), maximum(least - slope, 0) // -slope
+    return maximum(slope - 1 - least, 0) // slope, None
+
+
+def _least(e: Expr, varies: Callable[[Expr], bool]) -> Expr | None:
+    """Give the smallest value of an expression over threads and inner loops, term by term."""
+    terms, constant = terms_of(as_expr(simplest(e)))
+    total = as_expr(constant)
+    for term, weight in terms:
+        if not varies(term):
+            total = total + term * weight
+            continue
+        end = term.range[0 if weight > 0 else 1]
+        if end is None:
+            return None
+        total = total + end * weight
+    return total
+
+
+def _unmasked(body: Body, held: set[Expr]) -> Body:
+    """Leave out comparisons that hold."""
+
+    def rest(condition: Expr) -> Expr:
+        if condition in held:
+            return TRUE
+        if isinstance(condition, Logic) and condition.op == "&&":
+            return and_(*map(rest, condition.operands))
+        return condition
+
+    def put(tree: Scalar) -> Scalar:
+        if isinstance(tree, Coordinate):
+            left = rest(tree.value)
+            return Constant(1, tree.dtype) if left == TRUE else Coordinate(left)
+        return with_children(tree, tuple(map(put, children(tree))))
+
+    def statement(s: Statement) -> Statement | Body:
+        match s:
+            case If(condition, inner):
+                left = rest(condition)
+                return inner if left == TRUE else If(left, inner)
+            case Compute(write=write):
+                left = None if write is None else rest(write)
+                tree = put(s.expr) if any(isinstance(x, Coordinate) for x in parts(s.expr)) else s.expr
+                tree = tree if tree is s.expr else simplify(tree)
+                return attrs.evolve(s, expr=tree, write=None if left == TRUE else left)
+            case _:
+                return s
+
+    return rewrite(body, statement)
