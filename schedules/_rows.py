@@ -18,6 +18,8 @@ MOST_REGISTERS = 128  # of a thread
 OTHERS = 16  # of a thread: addresses, folds
 MOST_THREADS = 1024  # of an SM, with the registers that a row takes
 MOST_STAGES = 4
+WARPS = 16  # of a block that folds rows too: an SM has one
+SMS = 132  # of an H200
 CLUSTERS = [1, 2, 4, 8]  # blocks
 FOLDS = 12 << 10  # bytes of an SM's shared memory that folds and the system take
 SHARED = {80: 164 << 10, 87: 164 << 10, 90: 228 << 10, 100: 228 << 10, 103: 228 << 10, 110: 228 << 10}  # bytes of an SM
@@ -30,7 +32,8 @@ class Row:
 
     Args:
         column: the innermost dim that is folded.
-        lines: the dims that no step folds.
+        lines: the dims of rows: no step folds them together with columns.
+        summed: the lines that other steps fold, for each column: gradients of what all rows share.
         width: columns of a row; `deep` values of the other folded dims belong to each.
         lane: columns of a vector.
         inputs, vectors: by role, bytes of an element of the arrays that have rows, and of those of a value a column.
@@ -41,6 +44,7 @@ class Row:
 
     column: str
     lines: tuple[str, ...]
+    summed: tuple[str, ...]
     width: int
     deep: int
     lane: int
@@ -82,17 +86,19 @@ def row_of(spec: ProgramChain) -> Row:
     folded = {d.name for step in spec.computed.steps for d in step.over}
     read = [o for o in spec.residual.operands if o.role in {t.name for t in spec.computed.inputs}]
     ordered = [dim for o in read for dim in o.dims if dim in folded]
-    extents = {dim: spec.residual.extents[dim] for dim in folded}
+    first = next((o for o in read if any(dim in folded for dim in o.dims) and len(o.dims) > 1), None)
+    columns = [dim for dim in first.dims if dim in folded][-1:] if first is not None else ordered[-1:]
+    beside = {d.name for s in spec.computed.steps for d in s.over if any(x.name in columns for x in s.over)}
+    extents = {dim: spec.residual.extents[dim] for dim in beside}
     unknown = [dim for dim, extent in extents.items() if not isinstance(extent, int)]
-    if not ordered or unknown:
+    if first is None or not columns or unknown:
         said = f"does not say how many {unknown[0]} are" if unknown else "folds no dim"
         raise FireironError(
             "row-columns",
             f"rows.row keeps rows of one known width, and {spec.computed.name} {said}",
             fix="write the chain: tile(...).to(Block), split(...), load(..., RF, vector()), epilog(), done()",
         )
-    first = next(o for o in read if any(dim in folded for dim in o.dims) and len(o.dims) > 1)
-    column = [dim for dim in first.dims if dim in folded][-1]
+    (column,) = columns
     width = extents.pop(column)
     deep = prod(int(extent) for extent in extents.values() if isinstance(extent, int))
     assert isinstance(width, int)
@@ -102,9 +108,11 @@ def row_of(spec: ProgramChain) -> Row:
     lane = gcd(width, VECTOR_NBYTES // max(sizes.values()))
     arch = int("".join(c for c in spec.program.arch or "90" if c.isdigit()))
     aligned = (o.tensor.aligned(max(1, 4 // o.dtype.nbytes)) for o in (*inputs.values(), *vectors.values()))
-    lines = tuple(d.name for d in spec.computed.dims if d.name not in folded)
+    lines = tuple(d.name for d in spec.computed.dims if d.name not in beside)
     registers = deep * _registers(spec, column, sizes, of_vectors)
-    return Row(column, lines, width, deep, lane, sizes, of_vectors, registers, arch, arch >= 80 and all(aligned))
+    summed = tuple(x for x in lines if x in folded)
+    copied = arch >= 80 and all(aligned)
+    return Row(column, lines, summed, width, deep, lane, sizes, of_vectors, registers, arch, copied)
 
 
 def _registers(spec: ProgramChain, column: str, inputs: dict[str, int], vectors: dict[str, int]) -> float:
@@ -116,11 +124,14 @@ def _registers(spec: ProgramChain, column: str, inputs: dict[str, int], vectors:
     made = [out for step in steps for out in step.outs if any(d.name == column for d in out.dims)]
     readers = {out.name: [s for s in steps if any(r.name == out.name for r in s.reads)] for out in made}
     last = [out for out in made if out.name in outputs and not readers[out.name]]
+    folds = {out.name for step in steps if step.fold is not None for out in step.outs}
+    last = [out for out in last if out.name not in folds]
     between = [out for out in made if readers[out.name] and (out.name in outputs or len(readers[out.name]) > 1)]
     again = any(ref.name in inputs for step in steps if set(step.outs) & set(last) for ref in step.reads)
     of_inputs, of_vectors = sum(inputs.values()), sum(vectors.values())
     stored, kept = (sum(out.dtype.nbytes for out in some) for some in (last, between))
-    conditions = 4 if any(step.where is not None for step in steps) else 0
+    sums = 4 * sum(out in made for step in steps if step.fold is not None for out in step.outs)
+    conditions = sums + (4 if any(step.where is not None for step in steps) else 0)
     return (max(of_inputs + kept, kept + of_vectors + stored + (of_inputs if again else 0)) + conditions) / 4
 
 

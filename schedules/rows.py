@@ -13,6 +13,7 @@ from fireiron import (
     RF,
     SH,
     Block,
+    FireironError,
     Group,
     ProgramChain,
     Thread,
@@ -46,7 +47,17 @@ from fireiron import (
 from fireiron import (
     sum as _sum,
 )
-from fireiron.schedules._rows import LANES, MOST_OF_A_WARP, lanes_of, part_of, row_of
+from fireiron.schedules._rows import (
+    LANES,
+    MOST_OF_A_WARP,
+    MOST_WARPS,
+    SMS,
+    WARPS,
+    Row,
+    lanes_of,
+    part_of,
+    row_of,
+)
 
 
 @program(x="m n")
@@ -140,6 +151,24 @@ def layernorm_backward(x: Value, dy: Value, gain: Value, eps: float = 1e-5) -> V
     return (g - mean(g, "n").named("shift") - normed * mean(g * normed, "n")) * deviation
 
 
+@program(x="m n", dy="m n", gain="n")
+def rms_norm_gradients(x: Value, dy: Value, gain: Value, eps: float = 1e-6) -> tuple[Value, Value]:
+    """Take the gradients of an RMS norm's input and gain: the gain's adds up rows."""
+    deviation = rsqrt(mean(x * x, "n") + eps).named("deviation")
+    g, normed = (dy * gain).named("g"), (x * deviation).named("normed")
+    return (g - normed * mean(g * normed, "n")) * deviation, _sum(dy * normed, "m").named("by_gain")
+
+
+@program(x="m n", dy="m n", gain="n")
+def layernorm_gradients(x: Value, dy: Value, gain: Value, eps: float = 1e-5) -> tuple[Value, Value, Value]:
+    """Take the gradients of a layer norm's input, gain and bias: those of gain and bias add up rows."""
+    middle, variance = mean_and_variance(x, "n")
+    deviation = rsqrt(variance + eps).named("deviation")
+    g, normed = (dy * gain).named("g"), ((x - middle) * deviation).named("normed")
+    by_x = (g - mean(g, "n").named("shift") - normed * mean(g * normed, "n")) * deviation
+    return by_x, _sum(dy * normed, "m").named("by_gain"), _sum(dy, "m").named("by_bias")
+
+
 @program(x="m n", target="m")
 def cross_entropy(x: Value, target: Value) -> Value:
     """Take -log(softmax(x)[target]) of each row."""
@@ -166,16 +195,23 @@ def row(
 ) -> ProgramChain:
     """Schedule a program that folds the columns of rows: a row stays in registers between its folds.
 
+    A program may also fold the rows for each column (the gradients of gain and bias): then each block takes some rows,
+    one after another, and keeps its sums in registers; the last block adds up those of all.
+
     Args:
         spec: a program whose folds are over one dim, its columns.
         warps: of a block that has a row, 0 for what the row's width asks for.
-        blocks: of a cluster that has a row, 0 for what its width asks for.
-        rows: of a block whose warps have rows of their own, 0 for as many as four warps take.
+        blocks: of a cluster that has a row, 0 for what its width asks for; of the grid that share the rows of a program
+            that folds them, 0 for as many as run at once.
+        rows: of a block whose warps have rows of their own, 0 for as many as four warps take, or 16 where rows are
+            folded.
         resident: blocks of an SM that the compiler's register budget should allow, 0 where it is free.
         stages: rows that a persistent block has in shared memory, the next ones on their way; 1 for blocks of one row
             each, 0 for what the bytes in flight ask for.
     """
     given = row_of(spec)
+    if given.summed:
+        return _with_sums(spec, given, warps, blocks, rows, resident, stages)
     column, single = given.column, dict.fromkeys(given.lines, 1)
     chain: ProgramChain
     if not warps and not blocks and given.nbytes <= MOST_OF_A_WARP:
@@ -199,5 +235,47 @@ def row(
         for name in (*given.inputs, *given.vectors) if stages > 1 and not part.chunk else ():
             chain = chain.load(name, SH, cp_async())
     for name, nbytes in given.inputs.items():  # a lane has the same columns of all of them
+        chain = chain.load(name, RF, vector(given.lane * nbytes))
+    return chain.epilog(memory=RF).done()
+
+
+def _with_sums(
+    spec: ProgramChain, given: Row, warps: int, blocks: int, rows: int, resident: int, stages: int
+) -> ProgramChain:
+    """Let blocks have some rows each, several at once where they are narrow, and a sum for each column.
+
+    Raises:
+        FireironError: `row-columns` where a block's registers do not hold a row and its sums.
+    """
+    column, line = given.column, given.summed[0]
+    part = part_of(given, warps or 1, 1)
+    while part.chunk and not warps and part.warps < MOST_WARPS:  # a row and its sums stay in registers
+        part = part_of(given, 2 * part.warps, 1)
+    if len(given.lines) > 1 or part.chunk:
+        many = f"{given.width} columns are more than a block's registers hold"
+        raise FireironError(
+            "row-columns",
+            f"rows.row keeps {spec.computed.name}'s sums over {line} beside a row, and "
+            + (many if part.chunk else "rows have more dims"),
+            fix="compute the sums by a kernel of their own: reductions.reduction",
+        )
+    units, extent = max(1, (rows or WARPS // part.warps)), spec.residual.extents[line]
+    ways = blocks or (min(SMS, -(-extent // units)) if isinstance(extent, int) else SMS)
+    chain: ProgramChain = spec.tile(**{column: given.width}).to(Block, resident=resident)
+    chain = chain.split(line, ways=ways).parallel(Block)
+    if units > 1:
+        chain = chain.split(line, ways=units).parallel(Warp if part.warps == 1 else Group(Warp, part.warps))
+    if part.warps > 1 or units == 1:
+        chain = chain.split(column, ways=part.warps, multiple_of=given.lane).parallel(Warp)
+    for name in given.vectors:
+        chain = chain.load(name, RF, vector(given.lane * given.vectors[name]))
+    one: dict[str, Any] = {line: 1}
+    chain = chain.split(**one)
+    stages = stages or (max(2, part.stages) if given.copied else 1)
+    if stages > 1:
+        chain = chain.pipeline(stages)
+        for name in given.inputs:
+            chain = chain.load(name, SH, cp_async())
+    for name, nbytes in given.inputs.items():
         chain = chain.load(name, RF, vector(given.lane * nbytes))
     return chain.epilog(memory=RF).done()

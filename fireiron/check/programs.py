@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fireiron.algebra.expr import Index, ceil_div, simplest
+from fireiron.algebra.expr import Index, as_expr, ceil_div, simplest
 from fireiron.base.errors import DecompositionError
 from fireiron.check.limits import MAX_CLUSTER
 from fireiron.language.decompositions import (
@@ -36,7 +36,8 @@ def tile(program: Program, sizes: Mapping[str, int]) -> None:
         raise DecompositionError("tile-arguments", "tile() names no dim", fix="tile(i=128)")
     for dim, size in sizes.items():
         folders = [step.name for step in program.steps if any(d.name == dim for d in step.over)]
-        if folders:
+        whole = any(d.name == dim and d.extent == as_expr(size) for d in program.dims)  # it cuts nothing
+        if folders and not whole:
             raise DecompositionError(
                 "tile-folded",
                 f"step {folders[0]} folds {dim}, and a tile would leave each unit a part of its result",

@@ -55,3 +55,13 @@ def test_a_wide_row(gpu: int) -> None:
 def test_lines_of_a_table(gpu: int, width: int) -> None:
     ids, table = Vector(3000, "i32", name="ids"), Matrix(5000, width, "bf16", name="table")
     verified(pointwise.pointwise(rows.embedding(ids, table)))
+
+
+@pytest.mark.parametrize("width", [64, 768, 8192])
+def test_gradients_of_what_all_rows_share(gpu: int, width: int) -> None:
+    x, dy, gain = (
+        Matrix(3000, width, "bf16"),
+        Matrix(3000, width, "bf16", name="dy"),
+        Vector(width, "bf16", name="gain"),
+    )
+    verified(rows.row(rows.layernorm_gradients(x, dy, gain, out=("bf16", "f32", "f32"))))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fireiron import FireironError, Matrix, Vector, program, symbol, tensor
+from fireiron.algebra.expr import as_expr
 from fireiron.front.verification import Data, verify
 from fireiron.schedules import rows
 
@@ -21,9 +23,16 @@ def made(name: str, width: int, dtype: str = "bf16", lines: int = 5, arch: str |
         "add_rms_norm": (x, y, gain), "add_layernorm": (x, y, gain, bias),
         "dropped_add_layernorm": (x, y, gain, bias, mask), "quantised_rms_norm": (x, gain), "softmax_backward": (x, y),
         "rms_norm_backward": (x, y, gain), "layernorm_backward": (x, y, gain),
+        "rms_norm_gradients": (x, y, gain), "layernorm_gradients": (x, y, gain),
         "cross_entropy": (x, target), "cross_entropy_with_gradient": (x, target),
     }  # fmt: skip
-    out = {"quantised_rms_norm": ("i8", "f32"), "cross_entropy": "f32", "cross_entropy_with_gradient": ("f32", dtype)}
+    out = {
+        "quantised_rms_norm": ("i8", "f32"),
+        "cross_entropy": "f32",
+        "cross_entropy_with_gradient": ("f32", dtype),
+        "rms_norm_gradients": (dtype, "f32"),
+        "layernorm_gradients": (dtype, "f32", "f32"),
+    }
     return getattr(rows, name)(*given[name], out=out.get(name), arch=arch)
 
 
@@ -58,6 +67,25 @@ FURTHER = (
 @pytest.mark.parametrize("name", FURTHER)
 def test_what_networks_put_around_rows(name: str, width: int) -> None:
     right(rows.row(made(name, width)))
+
+
+@pytest.mark.parametrize(("width", "lines", "blocks"), [(64, 37, 3), (100, 5, 0), (1000, 70, 2), (1200, 9, 4)])
+def test_gradients_of_what_all_rows_share(width: int, lines: int, blocks: int) -> None:
+    """Blocks have some rows each: for the input's gradient that is a tile, for gain's and bias's a part of a fold."""
+    for name in ("layernorm_gradients", "rms_norm_gradients"):
+        schedule = rows.row(made(name, width, lines=lines), blocks=blocks)
+        right(schedule)
+    assert schedule.lowered().grid == as_expr(blocks or 1)
+
+
+def test_a_kernel_with_sums_over_rows(golden: Callable[[str, str], None]) -> None:
+    golden(rows.row(made("rms_norm_gradients", 4096, lines=12288)).cuda("sm_90a"), "schedules/rms_norm_gradients.cu")
+
+
+def test_gradients_are_the_same_in_every_run() -> None:
+    schedule = rows.row(made("layernorm_gradients", 256, lines=40), blocks=4)
+    first, second = (schedule.simulate(blocks=order).arrays for order in ((0, 1, 2, 3), (3, 1, 0, 2)))
+    assert all(np.array_equal(first[name], second[name], equal_nan=True) for name in ("y0", "y1", "y2"))
 
 
 @pytest.mark.parametrize("size", [12, 96, 400])
@@ -117,3 +145,9 @@ def test_programs_of_other_forms_are_refused() -> None:
 def test_rows_wait_in_a_ring_where_blocks_have_an_sm_alone(width: int, ring: bool) -> None:
     tree = str(rows.row(rows.softmax(Matrix(4096, width, "bf16"))).tree())
     assert ("pipeline" in tree) == ring
+
+
+@pytest.mark.parametrize("width", [64, 1024, 8192])
+def test_gradients_with_sums_do_not_spill(width: int) -> None:
+    made_ = rows.row(made("layernorm_gradients", width, lines=12288)).compile("sm_90a")
+    assert not made_.resources.spills

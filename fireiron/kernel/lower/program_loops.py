@@ -199,7 +199,10 @@ def _run_ahead(
 ) -> tuple[Body, Body]:
     """Lower a trip whose loads run ahead by ring slots; gives what stands before the loop, and the trip."""
     assert inside.progress is not None
-    loads = leading_loads(rest)
+    every = leading_loads(rest)
+    # A second hop of an operand, from shared memory to registers, is part of the trip.
+    again = [i for i, load in enumerate(every) if load.role in {x.role for x in every[:i]}]
+    loads = every[: again[0]] if again else every
     pipelined_loads(link, loads)
     outside = around.under(link.words, link.link)
 
