@@ -15,8 +15,8 @@ import attrs
 from fireiron import matmul
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import FireironError
-from fireiron.front.verification import make
 from fireiron.schedules import fused, hopper
+from fireiron.verify.verification import make
 
 from .arrays import Arrays, tensor, torch_module
 from .cases import Case

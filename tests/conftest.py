@@ -131,11 +131,11 @@ def right() -> Callable[..., Any]:
     import numpy as np
 
     from fireiron.algebra.elements import read
-    from fireiron.front.simulation import random_arrays
-    from fireiron.front.verification import expected, held, make
     from fireiron.jit.interface import Interface
     from fireiron.language.decompositions import Epilog
     from fireiron.simulate import simulate
+    from fireiron.verify.random_data import random_arrays
+    from fireiron.verify.verification import expected, held, make
 
     def exactly(schedule: Any, sizes: dict[str, int], numbers: dict[str, float], blocks: Any) -> None:
         kernel = schedule.lowered()
@@ -201,17 +201,17 @@ class Programs:
     @staticmethod
     def arrays(schedule: Any, seed: int = 0, **sizes: int) -> dict[str, Any]:
         """Make random inputs and marked outputs; weights of layers keep activations in their range."""
-        from fireiron.front.simulation import random_arrays, scaled
         from fireiron.jit.interface import Interface
+        from fireiron.verify.random_data import random_arrays, scaled
 
         return scaled(schedule.program, random_arrays(Interface.of(schedule.lowered()), sizes, seed))
 
     @staticmethod
     def compare(schedule: Any, arrays: dict[str, Any], numbers: dict[str, float] | None = None) -> None:
         """Compare every output with NumPy in f64."""
-        from fireiron.front.comparison import compare
-        from fireiron.front.reference import mathematical, references
         from fireiron.language.specs import written_by
+        from fireiron.verify.comparison import compare
+        from fireiron.verify.reference import mathematical, references
 
         expected = references(schedule, arrays, numbers or {}, drawn=True)
         for t in written_by(schedule.program.spec):
@@ -221,8 +221,8 @@ class Programs:
     @staticmethod
     def simulated(schedule: Any, numbers: dict[str, float] | None = None, seed: int = 0, **sizes: int) -> Any:
         """Run on the simulator, on random numbers with races looked for and on whole ones; gives the first's report."""
-        from fireiron.front.verification import KINDS, verify
         from fireiron.simulate import simulate
+        from fireiron.verify.verification import KINDS, verify
 
         reports: dict[str, Any] = {}
 

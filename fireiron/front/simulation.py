@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
-import numpy as np
 
-from fireiron.algebra.elements import strided
 from fireiron.base.errors import UsageError
 from fireiron.jit import bind
-from fireiron.jit.arrays import describe, random_ends
-from fireiron.jit.expression import evaluate
+from fireiron.jit.arrays import describe
 from fireiron.jit.interface import Interface
 from fireiron.jit.kernel import as_tuple
 from fireiron.kernel.ir.statements import Kernel, Workspace
-from fireiron.language.programs import Layers
-from fireiron.language.specs import Task
 from fireiron.simulate import Report, cost, simulate
 from fireiron.simulate.kept import Kept
 from fireiron.simulate.watch import At, Moment, Watch, watch
+from fireiron.verify.random_data import random_arrays
 
 if TYPE_CHECKING:
-    from fireiron.front.comparison import Comparison
     from fireiron.front.verbs import Verbs
+    from fireiron.verify.comparison import Comparison
 
 
 @attrs.frozen(eq=False, repr=False, slots=False)
@@ -74,58 +70,6 @@ class Simulation:
         if self.stopped:
             return f"<Simulation stopped before {self.moment}>"
         return f"<Simulation of {self._words}>"
-
-
-def random_arrays(
-    interface: Interface, sizes: Mapping[str, int], seed: int = 0, given: Collection[str] = ()
-) -> dict[str, Any]:
-    """Make random inputs, and outputs filled with NaN or an odd number so that unwritten elements show.
-
-    Args:
-        interface: the kernel's.
-        sizes: values of its symbols.
-        seed: of the numbers.
-        given: names of arrays that are not needed.
-
-    Raises:
-        CallError: `unknown-size`, `precondition` for sizes that the kernel does not take.
-    """
-    from fireiron.algebra.dtypes import dtype
-
-    bind.solve(interface, {}, sizes)
-    rng = np.random.default_rng(seed)
-    arrays: dict[str, Any] = {}
-    for pointer in interface.pointers:
-        if pointer.name in given:
-            continue
-        kind = dtype(pointer.dtype)
-        shape, strides = bind.concrete(pointer.shape, sizes), bind.concrete(pointer.strides, sizes)
-        last = -1 if 0 in shape else sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-        flat = np.empty(last + 1, kind.numpy)
-        if pointer.shares:
-            flat[...] = random_ends(rng, len(flat), evaluate(pointer.shares, sizes))
-        elif pointer.below:
-            flat[...] = rng.integers(0, min(evaluate(pointer.below, sizes), int(kind.limits[1]) + 1), flat.shape)
-        elif kind.packed:
-            flat[...] = rng.integers(0, 256, flat.shape)
-        elif pointer.role == "output":
-            flat[...] = np.asarray(np.nan if kind.kind == "float" else 85).astype(kind.numpy)
-        elif kind.kind == "float":
-            flat[...] = rng.standard_normal(flat.shape).astype(kind.numpy)
-        else:
-            low = -8 if kind.signed else 0
-            flat[...] = rng.integers(low, 9, flat.shape).astype(kind.numpy)
-        arrays[pointer.name] = strided(flat, shape, strides)
-    return arrays
-
-
-def scaled(program: Task, arrays: dict[str, Any]) -> dict[str, Any]:
-    """Shrink random weights of layers so that activations keep their size from the first layer to the last."""
-    if isinstance(program.spec, Layers):
-        for layer in program.spec.layers:
-            array = arrays[layer.weights.name]
-            array[...] = (array.astype(np.float32) * (2 / layer.depth) ** 0.5).astype(array.dtype)
-    return arrays
 
 
 def simulate_schedule(
@@ -190,8 +134,8 @@ def simulate_schedule(
     written = tuple(arrays[p.name] for p in interface.outputs)
 
     def verify() -> Comparison:
-        from fireiron.front.reference import references
-        from fireiron.front.verification import Data, held
+        from fireiron.verify.reference import references
+        from fireiron.verify.verification import Data, held
 
         assert schedule is not None
         data = Data("random", interface, sizes, numbers, arrays, before)

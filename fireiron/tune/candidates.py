@@ -14,11 +14,10 @@ from typing import Any
 import attrs
 
 from fireiron.algebra.arch import arch as find_arch
-from fireiron.algebra.scalar import Arg
 from fireiron.base.errors import FireironError, UsageError
 from fireiron.jit.cache import Entry
-from fireiron.language.decompositions import Epilog
 from fireiron.tune.space import Point, arguments
+from fireiron.verify.reference import Meaning
 
 PRESETS = "fireiron.schedules."
 
@@ -211,14 +210,14 @@ class Built:
         candidate: which.
         entry: the machine code, None where it is out.
         source: digest of the CUDA: equal sources are one kernel.
-        plain: whether it computes the spec alone, without ops at its end.
+        meaning: what it computes, and how it rounds; None where it is out.
         failure: why it is out.
     """
 
     candidate: Candidate
     entry: Entry | None = None
     source: str = ""
-    plain: bool = True
+    meaning: Meaning | None = None
     failure: Failure | None = None
 
     @property
@@ -263,9 +262,4 @@ def compiled(candidate: Candidate, spec: Any, arch: str) -> Built:
     except Exception as error:
         return Built(candidate, failure=failure("compile", error))
     digest = hashlib.sha256(kernel.source.encode()).hexdigest()[:16]
-    return Built(candidate, Entry(kernel.binary, kernel.interface), digest, _plain(schedule))
-
-
-def _plain(schedule: Any) -> bool:
-    epilog = next((link for link in schedule.links if isinstance(link, Epilog)), None)
-    return epilog is None or isinstance(epilog.value.tree, Arg)
+    return Built(candidate, Entry(kernel.binary, kernel.interface), digest, Meaning.of(schedule))

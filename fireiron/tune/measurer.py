@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from fireiron.algebra.expr import as_int
@@ -13,7 +13,9 @@ from fireiron.language.specs import tensors_of
 from fireiron.tune.candidates import Built, Failure, failure
 from fireiron.tune.machine import Board, Machine, State
 from fireiron.tune.process import Lost, Process
+from fireiron.tune.proof import Proof, is_plain, proof
 from fireiron.tune.session import Session, Trial
+from fireiron.verify.reference import Meaning
 
 START_LIMIT_S = 60.0
 TRIAL_LIMIT_S = 20.0
@@ -40,6 +42,13 @@ class Measurer(Protocol):
         ...
 
 
+def proof_of(built: Built, spec: Any) -> Proof:
+    """Make the exact run of a compiled candidate of a spec."""
+    assert built.entry is not None
+    assert built.meaning is not None
+    return proof(built.meaning, built.entry.interface, spec.program.spec)
+
+
 class GpuMeasurer:
     """Measure on a GPU, in a process of its own.
 
@@ -48,6 +57,7 @@ class GpuMeasurer:
         device: the GPU's ordinal.
         machine: what it is.
         session: makes what runs there.
+        made: makes the exact run of a candidate of the spec.
         trial_limit_s: seconds after which a candidate hangs.
     """
 
@@ -58,11 +68,14 @@ class GpuMeasurer:
         machine: Machine,
         *,
         session: Any = Session,
+        made: Callable[[Built, Any], Proof] = proof_of,
         trial_limit_s: float = TRIAL_LIMIT_S,
     ) -> None:
         self.machine = machine
         self.notes: list[str] = []
-        self._session, self._arguments = session, (spec,)
+        self._session, self._spec = session, spec
+        self._made, self._proofs = made, list[tuple[Meaning | None, Proof]]()
+        self._known: set[int] = set()
         self._limit_s = trial_limit_s
         # The first trial makes the operands, and verifies on the host.
         self._trial_limit_s = trial_limit_s + (0.0 if spec is None else _elements(spec) / ELEMENTS_PER_S)
@@ -85,8 +98,10 @@ class GpuMeasurer:
         """Verify a candidate, and sample it."""
         try:
             self._ready()
+            key = self._proof(built)
+            plain = built.meaning is not None and is_plain(built.meaning)
             found: Trial = self._process.do(
-                "trial", index, built.entry, samples, built.plain, limit_s=self._trial_limit_s
+                "trial", index, built.entry, samples, key, plain, limit_s=self._trial_limit_s
             )
         except Lost as error:
             return Failure("run", error.code, error.message)
@@ -99,6 +114,16 @@ class GpuMeasurer:
         assert built.entry is not None
         self._entries[index] = built.entry
         return found.times_us
+
+    def _proof(self, built: Built) -> int:
+        """Let the session know a candidate's exact run, and give its key: candidates of one meaning share it."""
+        key = next((i for i, (meaning, _) in enumerate(self._proofs) if meaning == built.meaning), len(self._proofs))
+        if key == len(self._proofs):
+            self._proofs.append((built.meaning, self._made(built, self._spec)))
+        if key not in self._known:
+            self._process.do("prove", key, self._proofs[key][1], limit_s=self._trial_limit_s)
+            self._known.add(key)
+        return key
 
     def sample(self, indices: Sequence[int], samples: int) -> tuple[Mapping[int, Sequence[float]], dict[int, Failure]]:
         """Sample candidates in interleaved rounds; where that fails, find out who is guilty, and go on without."""
@@ -146,7 +171,8 @@ class GpuMeasurer:
 
     def _begin(self) -> None:
         if not self._process.alive:
-            self._process.make(self._session, *self._arguments, limit_s=START_LIMIT_S)
+            self._process.make(self._session, self._spec, limit_s=START_LIMIT_S)
+            self._known.clear()
 
 
 def _elements(spec: Any) -> int:

@@ -27,7 +27,8 @@ from fireiron.jit.memory import DeviceArray
 from fireiron.jit.timing import random_array
 from fireiron.language.specs import MatMul
 from fireiron.language.tensor import Tensor
-from fireiron.tune.verify import Rounding, as_products, exact_arrays, wrong_product
+from fireiron.tune.proof import Proof
+from fireiron.tune.verify import Rounding, as_products, wrong_product
 
 DEVICE = 0  # the only one that the process sees
 GRID, THREADS = 1024, 256  # of the kernel that compares
@@ -67,37 +68,44 @@ class Session:
         self._flush = int(self._used.call(self._used.cu.cuMemAlloc(self._flush_nbytes)))
         matmul: MatMul = spec.program.spec
         self._matmul = matmul
-        self._pure = matmul.alpha.is_one and matmul.beta.is_zero
         self._arrays: dict[str, DeviceArray] = {}
         self._expected: DeviceArray | None = None
         self._before: DeviceArray | None = None
-        self._exact: dict[str, DeviceArray] | None = None
+        self._proofs: dict[int, Proof] = {}
+        self._exact: dict[int, dict[str, DeviceArray]] = {}
         self._compare: tuple[Any, DeviceArray] | None = None
         self._launches: dict[int, Callable[[int], None]] = {}
         self._kept: dict[int, CompiledKernel] = {}
 
-    def trial(self, index: int, entry: Entry, samples: int, plain: bool = True) -> Trial:
-        """Load a candidate, run it once, verify what it wrote, and sample it.
+    def prove(self, key: int, proof: Proof) -> None:
+        """Take an exact run that trials name by a key."""
+        self._proofs[key] = proof
+
+    def trial(self, index: int, entry: Entry, samples: int, key: int, plain: bool = True) -> Trial:
+        """Load a candidate, run it on whole numbers and on random ones, verify what it wrote, and sample it.
 
         Args:
             index: its name from now on.
             entry: its machine code.
             samples: how many.
-            plain: whether it computes the spec alone: then the first result is verified against f64, and all on whole
-                numbers, bit by bit; with more ops at its end it is only held to be what the others must agree with.
+            key: of its exact run.
+            plain: whether it computes the product alone: then the first result of random numbers is verified against
+                f64; others are what later ones must agree with, once they are right on whole numbers.
         """
         launch = self._load(index, entry)
         out = self._arrays[self._matmul.C.name]
+        self._initial(out)
+        wrong = self._wrong_exactly(index, entry, key)
+        if wrong:
+            self.drop(index)
+            return Trial(wrong)
         if self._matmul.beta.is_zero:
             self._do(self._used.cu.cuMemsetD8, out.address, POISON, out.nbytes)
         else:  # what C held before takes part
             self._do(self._used.cu.cuMemcpyDtoD, out.address, self._initial(out).address, out.nbytes)
         launch(self._queue)
         self._settle()
-        plain = plain and self._pure
         wrong = self._wrong(out, entry.binary.arch, plain)
-        if plain and not wrong:
-            wrong = self._wrong_exactly(index, entry, out)
         if wrong:
             self.drop(index)
             return Trial(wrong)
@@ -201,20 +209,25 @@ class Session:
         array.download(host)
         return host
 
-    def _wrong_exactly(self, index: int, entry: Entry, out: DeviceArray) -> str:
-        """Run on whole numbers, and compare each bit on the GPU; says nothing where there are no such operands."""
-        if self._exact is None:
-            made = exact_arrays(self._matmul) or {}
-            self._exact = {name: self._uploaded(name, array) for name, array in made.items()}
-        if not self._exact:
-            return ""
-        expected = self._exact[self._matmul.C.name]
-        arrays = {**self._arrays, **self._exact, self._matmul.C.name: out}
-        self._do(self._used.cu.cuMemsetD8, out.address, POISON, out.nbytes)
-        self._bound(self._kept[index], arrays)(self._queue)
+    def _wrong_exactly(self, index: int, entry: Entry, key: int) -> str:
+        """Run on whole numbers: what is known of all of an output is compared on the GPU, parts on the host."""
+        proof = self._proofs[key]
+        if key not in self._exact:
+            given = (*proof.arrays.items(), *proof.whole.items())
+            self._exact[key] = {name: self._uploaded(name, array) for name, array in given}
+        exact = self._exact[key]
+        outs = {p.name: self._arrays[p.name] for p in entry.interface.outputs}
+        for name, out in outs.items():
+            self._do(self._used.cu.cuMemsetD8, out.address, POISON, out.nbytes)
+            if name in proof.arrays:  # what it held before takes part
+                self._do(self._used.cu.cuMemcpyDtoD, out.address, exact[name].address, out.nbytes)
+        self._bound(self._kept[index], {**self._arrays, **exact, **outs})(self._queue)
         self._settle()
-        differ = self._differing(out, expected, entry.binary.arch, 0.0, 0.0)
-        return f"{differ} elements of a run on whole numbers differ from the exact product" if differ else ""
+        for name in proof.whole:
+            differ = self._differing(outs[name], exact[name], entry.binary.arch, 0.0, 0.0)
+            if differ:
+                return f"{differ} elements of a run on whole numbers differ from the exact product"
+        return proof.wrong({name: self._host(name) for name in {part.tensor.name for part in proof.parts}})
 
     def _uploaded(self, name: str, array: np.ndarray[Any, Any]) -> DeviceArray:
         like = self._arrays[name]

@@ -26,7 +26,7 @@ VECTORS = 2
 CHUNK = 1 << 24  # elements that are converted to f64 at a time
 BYTE_SUMS = 2.0**-13  # rounding of sums of 8-bit floats, of which some tensor cores keep no more bits
 BYTE_TERMS = 32  # that they sum at a time
-BYTE_WHOLE = 2.0**13  # number up to which those hold all whole ones
+BYTE_WHOLE = 2.0**13  # number up to which all tensor cores hold all whole ones in sums of 8-bit floats
 SLACK = 8.0  # standard deviations of the rounding that a row's sum may be off
 
 
@@ -70,26 +70,21 @@ def as_products(a: Array, b: Array, product: str) -> tuple[Array, Array]:
     return np.concatenate([a, 1 - a], axis=-1), np.concatenate([1 - b, b], axis=-2)
 
 
-def whole_sums(inside: DType, acc: DType) -> float:
-    """Give the number up to which sums of products are exact, on all tensor cores."""
-    narrow = inside.kind == "float" and inside.bits == 8
-    return min(whole_numbers(acc), BYTE_WHOLE) if narrow else whole_numbers(acc)
-
-
-def exact_arrays(spec: MatMul, seed: int = 0) -> dict[str, Array] | None:
+def exact_product(spec: MatMul, sums: float, seed: int = 0) -> dict[str, Array] | None:
     """Make operands of whole numbers, and the product's result, as arrays store them, by name.
 
     Args:
         spec: a product of known extents, without groups.
+        sums: number up to which a kernel's sums of whole numbers are exact.
         seed: of the numbers.
 
     Returns:
-        None where no such operands are known: of bits and of integers without a sign, and where K is short. Random
-        integers are compared exactly anyway.
+        None where no such operands are known: of bits and of integers without a sign, and where K is short.
     """
     *batch, rows, depth = (int(n) for n in spec.A.shape)  # pyright: ignore[reportArgumentType]
     columns = int(spec.B.shape[-1])  # pyright: ignore[reportArgumentType]
-    sums = whole_sums(spec.A.dtype, spec.accumulator)
+    if spec.A.dtype.kind == "float" and spec.A.dtype.bits == 8:
+        sums = min(sums, BYTE_WHOLE)
     plan = planned(depth, spec.A.dtype, spec.B.dtype, sums, whole_numbers(spec.C.dtype))
     if not plan.closed or spec.groups is not None:
         return None

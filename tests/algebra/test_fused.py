@@ -9,8 +9,8 @@ import numpy as np
 from fireiron.algebra.dtypes import f16, f32
 from fireiron.algebra.fused import fused
 from fireiron.algebra.scalar import Arg, Binary, MultiplyAdd, Unary
-from fireiron.front.bounded import Bounded, evaluate, exact
 from fireiron.simulate.arithmetic import multiply_add
+from fireiron.verify.bounded import Bounded, evaluate, exact
 
 X, Y, Z = (Arg(i, f32) for i in range(3))
 

@@ -18,10 +18,10 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.elements import pack, read
 from fireiron.algebra.exact import product, whole_numbers
-from fireiron.front.bounded import Bounded, cast, exact
-from fireiron.front.comparison import compare
-from fireiron.front.sums import Summing
-from fireiron.front.sums import product as summed
+from fireiron.verify.bounded import Bounded, cast, exact
+from fireiron.verify.comparison import compare
+from fireiron.verify.sums import Summing
+from fireiron.verify.sums import product as summed
 
 TABLE = Path(__file__).with_name("noticed.txt")
 DEPTHS = (64, 256, 1024, 4096, 16384)

@@ -7,12 +7,12 @@ import pytest
 
 from fireiron import RF, SH, A, B, Block, Matrix, Move, Pointwise, Thread, Vector, add, exp, matmul, relu, tanh
 from fireiron.algebra.dtypes import bf16, dtype, f16, f32, f64, i8, i32
-from fireiron.front.bounded import Bounded, exact, largest, smallest
-from fireiron.front.comparison import compare
-from fireiron.front.reference import reference
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.schedules import ada, hopper
+from fireiron.verify.bounded import Bounded, exact, largest, smallest
+from fireiron.verify.comparison import compare
+from fireiron.verify.random_data import random_arrays
+from fireiron.verify.reference import reference
 
 
 def pair(value: float, error: float) -> Bounded:

@@ -12,12 +12,12 @@ import fireiron as fi
 from fireiron import RF, Block, Matrix, Thread, Vector, Warp, symbol, vector
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.scalar import Arg, Binary, Constant, Scalar, Select
-from fireiron.front.bounded import Bounded, exact
-from fireiron.front.comparison import compare
-from fireiron.front.reference import references
-from fireiron.front.steps import Facts, of_steps
 from fireiron.language.steps import Fold, Program
 from fireiron.language.trace import fold
+from fireiron.verify.bounded import Bounded, exact
+from fireiron.verify.comparison import compare
+from fireiron.verify.reference import references
+from fireiron.verify.steps import Facts, of_steps
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 

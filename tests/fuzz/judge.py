@@ -21,7 +21,6 @@ import fireiron
 from fireiron.algebra.dtypes import DType, dtype
 from fireiron.algebra.elements import read, strided
 from fireiron.base.errors import CheckError, CompileError, FireironError, SimulationError
-from fireiron.front.reference import mathematical, references
 from fireiron.jit import bind
 from fireiron.jit.arrays import random_ends
 from fireiron.jit.expression import evaluate
@@ -29,6 +28,7 @@ from fireiron.jit.interface import Interface
 from fireiron.language.specs import written_by
 from fireiron.schedules import ada, ampere, fused, hopper, rows, simt, turing, volta
 from fireiron.simulate import cost, simulate
+from fireiron.verify.reference import mathematical, references
 
 PRESETS = {
     "simt": simt,

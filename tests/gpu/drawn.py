@@ -20,9 +20,9 @@ if ROOT not in sys.path:
     sys.path.insert(0, ROOT)
 
 from fireiron.base.errors import FireironError  # noqa: E402
-from fireiron.front.reference import references  # noqa: E402
 from fireiron.jit.interface import Interface  # noqa: E402
 from fireiron.jit.maps import recipes  # noqa: E402
+from fireiron.verify.reference import references  # noqa: E402
 from tests.fuzz.draw import drawn  # noqa: E402
 from tests.fuzz.judge import built, integers, judge, results, sizes_of  # noqa: E402
 

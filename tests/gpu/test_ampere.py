@@ -11,10 +11,10 @@ from verified import verified
 
 from fireiron import conform, matmul, saturate, scale, through_shared
 from fireiron.algebra.elements import pack, read
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.driver import driver
 from fireiron.jit.interface import Interface
 from fireiron.schedules import ada, ampere, turing
+from fireiron.verify.random_data import random_arrays
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 PRESETS = [

@@ -38,11 +38,11 @@ from fireiron import (
     vector,
 )  # fmt: skip
 from fireiron.algebra.layout import Layout
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.driver import driver
 from fireiron.jit.interface import Interface
 from fireiron.schedules import hopper
 from fireiron.schedules.hopper import Plan
+from fireiron.verify.random_data import random_arrays
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 # dtype, result, layouts

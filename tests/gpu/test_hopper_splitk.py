@@ -23,11 +23,11 @@ from fireiron import (
     through_shared,
     tma,
 )  # fmt: skip
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.driver import driver
 from fireiron.jit.interface import Interface
 from fireiron.schedules import hopper
 from fireiron.schedules.hopper import Plan
+from fireiron.verify.random_data import random_arrays
 
 PLANS = [
     Plan(m=64, n=64, consumers=1, ways=3),

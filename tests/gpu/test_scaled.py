@@ -8,12 +8,12 @@ from compiling import compiled
 from verified import verified
 
 from fireiron import A, B, ColMajor, Matrix, dequantise, matmul, symbol
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.bind import concrete
 from fireiron.jit.driver import driver
 from fireiron.jit.interface import Interface
 from fireiron.schedules import fused, hopper
 from fireiron.schedules.hopper import Plan
+from fireiron.verify.random_data import random_arrays
 
 BLOCK = 128
 PLANS = {

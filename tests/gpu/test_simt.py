@@ -25,10 +25,10 @@ from fireiron import (
     symbol,
     vector,
 )
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.language.decompositions import Epilog
 from fireiron.schedules import simt
+from fireiron.verify.random_data import random_arrays
 
 PRESETS = [simt.listing1, simt.listing2, simt.listing4, simt.sgemm]
 SHAPES = [(256, 384, 128), (257, 130, 67), (33, 500, 9)]

@@ -7,9 +7,9 @@ import pytest
 from verified import verified
 
 from fireiron import RF, SH, A, B, Block, Thread, Warp, by_atomics, matmul, relu, scale, staged, symbol
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.schedules import ampere, simt
+from fireiron.verify.random_data import random_arrays
 
 
 def compared(schedule, seed=1, **sizes):

@@ -11,12 +11,12 @@ from warp_rows import CASES, kernel_of, numbers
 from fireiron import matmul
 from fireiron.algebra.arch import native
 from fireiron.cuda.printer import source
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.build import build
 from fireiron.jit.driver import driver
 from fireiron.jit.interface import Interface
 from fireiron.schedules import volta
 from fireiron.simulate import simulate
+from fireiron.verify.random_data import random_arrays
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0].name)

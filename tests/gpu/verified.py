@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from compiling import compiled
 
-from fireiron.front.verification import KINDS, Data, Kind, Verdict, verify
+from fireiron.verify.verification import KINDS, Data, Kind, Verdict, verify
 
 
 def verified(

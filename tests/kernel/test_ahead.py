@@ -11,15 +11,15 @@ import pytest
 from fireiron import RF, SH, Block, Group, Matrix, Thread, Vector, Warp, by_cluster, cp_async, vector
 from fireiron.algebra.expr import as_expr, substitute
 from fireiron.base.errors import SimulationError
-from fireiron.front.comparison import compare
-from fireiron.front.reference import references
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import Call, Commit, Compute, For, Kernel, Statement, Sync, View, Wait, walk
 from fireiron.language.levels import Cluster
 from fireiron.schedules import rows
 from fireiron.simulate import simulate
+from fireiron.verify.comparison import compare
+from fireiron.verify.random_data import random_arrays
+from fireiron.verify.reference import references
 
 WIDTH = 500  # the last warp has fewer columns than the others
 WAYS: dict[str, Callable[[Any], Any]] = {

@@ -9,12 +9,12 @@ import pytest
 
 import fireiron as fi
 from fireiron.base.errors import SimulationError
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import Arrive, Await, walk
 from fireiron.schedules import attention
 from fireiron.simulate import simulate
+from fireiron.verify.random_data import random_arrays
 
 
 def small() -> Any:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from fireiron import FR, SH, A, B, Block, Warp, cp_async, ldmatrix, matmul, vector
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.statements import Commit, For, Kernel, Wait, walk
 from fireiron.kernel.passes.edges import unordered
 from fireiron.simulate import simulate
+from fireiron.verify.random_data import random_arrays
 
 
 def gemm(k: int, stages: int, second: Any = cp_async, chunk: int = 32) -> Any:

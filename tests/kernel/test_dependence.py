@@ -30,7 +30,6 @@ from fireiron import (
 )
 from fireiron.algebra.expr import Var, eq, lt
 from fireiron.base.errors import SimulationError
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.statements import (
     Call,
@@ -51,6 +50,7 @@ from fireiron.language.levels import GL
 from fireiron.schedules import hopper
 from fireiron.schedules.hopper import Plan
 from fireiron.simulate import simulate
+from fireiron.verify.random_data import random_arrays
 
 Golden = Callable[[str, str], None]
 WIDE = Plan(m=128, n=64, stages=3, dependent=True)

@@ -10,13 +10,13 @@ import pytest
 
 from fireiron import FR, SH, A, B, Block, Warp, Warpgroup, matmul, stmatrix, through_shared, tma
 from fireiron.base.errors import SimulationError
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.rewrite import without
 from fireiron.kernel.ir.statements import For, Kernel, Statement, Sync, Wait, walk
 from fireiron.schedules import fused, hopper
 from fireiron.schedules.hopper import Plan
 from fireiron.simulate import simulate
+from fireiron.verify.random_data import random_arrays
 
 
 def syncs(kernel: Kernel, reason: str) -> list[Sync]:

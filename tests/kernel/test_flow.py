@@ -24,11 +24,11 @@ from fireiron import (
     staged,
     symbol,
 )
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.statements import Commit, For, If, Region, Sync, Wait, walk
 from fireiron.schedules import simt
 from fireiron.simulate import simulate
+from fireiron.verify.random_data import random_arrays
 
 
 def gemm(

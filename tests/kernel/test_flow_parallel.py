@@ -29,11 +29,11 @@ from fireiron import (
     symbol,
     through_shared,
 )
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.statements import Call, CountIn, For, If, Region, Sync, Wait, walk
 from fireiron.schedules import ampere
 from fireiron.simulate import simulate
+from fireiron.verify.random_data import random_arrays
 
 Right = Callable[..., Any]
 COPIES = [(cp_async, 2), (cp_async, 3), (cp_async, 4), (staged, 2)]

@@ -56,9 +56,9 @@ from fireiron import (
     vector,
     where,
 )
-from fireiron.front.comparison import compare
-from fireiron.front.reference import mathematical, references
 from fireiron.language.decompositions import Epilog
+from fireiron.verify.comparison import compare
+from fireiron.verify.reference import mathematical, references
 
 SIZES = ((64, 64, 32), (45, 36, 20))
 

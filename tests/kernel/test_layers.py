@@ -144,8 +144,8 @@ def test_a_call_takes_x_weights_and_operands_of_ops():
 
 def test_a_wrong_layer_is_found(programs):
     """The bound of layers is near what rounding does: a slip in one weight of one layer leaves it."""
-    from fireiron.front.comparison import compare
-    from fireiron.front.reference import references
+    from fireiron.verify.comparison import compare
+    from fireiron.verify.reference import references
 
     made = chain(stack(count=4), FR)
     arrays = programs.arrays(made)

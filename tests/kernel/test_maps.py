@@ -11,7 +11,7 @@ import pytest
 
 import fireiron as fi
 from fireiron import RF, SH, Block, Matrix, Thread, Vector, Warp, conform, vector
-from fireiron.front.verification import Data, verify
+from fireiron.verify.verification import Data, verify
 
 
 def right(schedule: Any, sizes: dict[str, int] | None = None) -> Any:

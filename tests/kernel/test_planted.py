@@ -12,7 +12,6 @@ import pytest
 from fireiron import matmul, staged, through_shared, vector
 from fireiron.algebra.expr import Expr, Var, free, substitute
 from fireiron.base.errors import FireironError, SimulationError
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.statements import (
     BLOCK,
@@ -32,6 +31,7 @@ from fireiron.kernel.lower.kernel import lower
 from fireiron.language.levels import GL, SH
 from fireiron.schedules import simt
 from fireiron.simulate import simulate
+from fireiron.verify.random_data import random_arrays
 
 Rewrite = Callable[[Statement], "tuple[Statement, ...]"]
 

@@ -14,13 +14,13 @@ from fireiron import RF, Block, Matrix, Warp, vector
 from fireiron.algebra.expr import Var
 from fireiron.algebra.scalar import Constant
 from fireiron.base.errors import SimulationError
-from fireiron.front.comparison import compare
-from fireiron.front.reference import references
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import THREAD, Call, Compute, If, Kernel, Statement, Sync, walk
 from fireiron.simulate import simulate
+from fireiron.verify.comparison import compare
+from fireiron.verify.random_data import random_arrays
+from fireiron.verify.reference import references
 
 ROWS, COLUMNS = 4, 99  # the last lanes, warps and chunks have less than the others
 FAR = (90, 98, 63)  # by row, columns of lanes whose numbers have all bits, together, and of the last warps

@@ -13,10 +13,10 @@ from fireiron import RF, SH, A, B, Block, Thread, Warp, Warpgroup, by_atomics, m
 from fireiron.algebra.expr import as_expr
 from fireiron.atoms.table import find
 from fireiron.base.errors import SimulationError
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.statements import Call, CountIn, For, If, Kernel, Region, Statement, Sync, Workspace, walk
 from fireiron.simulate import simulate
+from fireiron.verify.random_data import random_arrays
 
 Wanted = Callable[[Statement], bool]
 

@@ -28,7 +28,6 @@ from fireiron import (
 )
 from fireiron.algebra.expr import Expr, evaluate
 from fireiron.base.errors import SimulationError
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.statements import (
     BLOCK,
@@ -47,6 +46,7 @@ from fireiron.kernel.ir.statements import (
 from fireiron.schedules import fused, hopper
 from fireiron.schedules.hopper import Plan
 from fireiron.simulate import simulate
+from fireiron.verify.random_data import random_arrays
 
 Lines = set[tuple[str, int]]
 WIDE = Plan(128, 128, group=4)

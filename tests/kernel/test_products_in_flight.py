@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from fireiron import FR, SH, A, B, Block, Warp, Warpgroup, matmul, tma
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.statements import Commit, Fence, Statement, Wait, walk
 from fireiron.kernel.passes.edges import unordered
 from fireiron.schedules import hopper
 from fireiron.schedules.hopper import Plan
 from fireiron.simulate import simulate
+from fireiron.verify.random_data import random_arrays
 
 
 def held(slots: int) -> Any:

@@ -28,8 +28,6 @@ from fireiron import (
 )
 from fireiron.algebra.dtypes import e4m3, f16, f32, i8
 from fireiron.algebra.scalar import Arg, Binary, Constant, Unary
-from fireiron.front.comparison import compare
-from fireiron.front.reference import bound_in_words, mathematical, reference
 from fireiron.language.decompositions import Split
 from fireiron.language.factors import factor
 from fireiron.language.pointwise import Value, accumulator
@@ -38,6 +36,8 @@ from fireiron.language.tensor import ColMajor
 from fireiron.show.emits import emits
 from fireiron.show.steps import chain
 from fireiron.show.words import words
+from fireiron.verify.comparison import compare
+from fireiron.verify.reference import bound_in_words, mathematical, reference
 
 
 @pytest.fixture

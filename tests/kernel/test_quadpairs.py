@@ -24,12 +24,12 @@ from fireiron import (  # fmt: skip
     matmul,
     staged,
 )
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.kernel.analysis.access import accesses
 from fireiron.kernel.ir.statements import Call, For, If, Region
 from fireiron.schedules import volta
 from fireiron.simulate import simulate
+from fireiron.verify.random_data import random_arrays
 
 FORMS = {"TN": "row_col", "NN": "row_row", "NT": "col_row", "TT": "col_col"}
 

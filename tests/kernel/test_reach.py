@@ -13,14 +13,14 @@ import fireiron as fi
 from fireiron import RF, Block, Matrix, vector
 from fireiron.algebra.expr import evaluate, free, substitute
 from fireiron.algebra.scalar import Coordinate, parts
-from fireiron.front.comparison import compare
-from fireiron.front.reference import references
-from fireiron.front.simulation import random_arrays
-from fireiron.front.verification import Data, verify
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import BLOCK, Compute, For, If, Let, walk
 from fireiron.simulate import simulate
+from fireiron.verify.comparison import compare
+from fireiron.verify.random_data import random_arrays
+from fireiron.verify.reference import references
+from fireiron.verify.verification import Data, verify
 
 ROWS, COLUMNS, TILE, CHUNK = 60, 100, 8, 16
 MASKS: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {

@@ -12,9 +12,9 @@ import pytest
 
 import fireiron as fi
 from fireiron import RF, SH, Block, Matrix, Thread, Vector, Warp, Warpgroup, conform, vector
-from fireiron.front.verification import Data, verify
 from fireiron.kernel.lower.kernel import lower
 from fireiron.language.decompositions import Chunks
+from fireiron.verify.verification import Data, verify
 
 
 @fi.program(x="m n")

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from fireiron import FireironError, Vector, conform, matmul, saturate, scale, through_shared
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.statements import Sync, walk
 from fireiron.schedules import ampere
 from fireiron.simulate import simulate
+from fireiron.verify.random_data import random_arrays
 
 PANELS = [None, (32, 64), (64, 32), (16, 16)]
 

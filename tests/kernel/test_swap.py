@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fireiron import Block, ColMajor, Matrix, Vector, add, f16, f32, matmul, relu, scale, symbol
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
+from fireiron.verify.random_data import random_arrays
 
 SIZE = (72, 40, 24)
 

@@ -24,11 +24,11 @@ from fireiron import (
     matmul,
     staged,
 )
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.statements import Call, For, If, Region, Sync, Wait, walk
 from fireiron.schedules import ampere
 from fireiron.simulate import simulate
+from fireiron.verify.random_data import random_arrays
 
 
 def gemm(spec, copy=cp_async, fragments=ldmatrix, stages=3, inner=1, orders=(RowMajor, ColMajor), tile=(16, 8), k=16):

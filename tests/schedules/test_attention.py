@@ -10,8 +10,8 @@ import pytest
 
 import fireiron as fi
 from fireiron.base.errors import FireironError
-from fireiron.front.verification import Data, verify
 from fireiron.schedules import attention as schedules
+from fireiron.verify.verification import Data, verify
 
 
 def heads(queries: int, keys: int, depth: int, width: int, dtype: str = "f16", **options: Any) -> Any:

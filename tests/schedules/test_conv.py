@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fireiron import relu, tensor
-from fireiron.front.verification import Data, verify
 from fireiron.schedules import conv
+from fireiron.verify.verification import Data, verify
 
 
 def right(schedule: Any) -> Any:

@@ -10,13 +10,13 @@ import pytest
 
 from fireiron import relu, tensor
 from fireiron.base.errors import SimulationError
-from fireiron.front.simulation import random_arrays
-from fireiron.front.verification import Data, verify
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import Call, Statement, Sync
 from fireiron.schedules import conv
 from fireiron.simulate import simulate
+from fireiron.verify.random_data import random_arrays
+from fireiron.verify.verification import Data, verify
 
 
 def right(schedule: Any) -> Any:

@@ -22,11 +22,11 @@ from fireiron import (
     save,
     silu,
 )
-from fireiron.front.comparison import compare
-from fireiron.front.reference import mathematical, references
 from fireiron.language.decompositions import Epilog
 from fireiron.schedules import fused, hopper
 from fireiron.schedules.hopper import Plan
+from fireiron.verify.comparison import compare
+from fireiron.verify.reference import mathematical, references
 
 PRESETS = (
     "gemm_bias",

@@ -28,13 +28,13 @@ from fireiron import (
     symbol,
 )
 from fireiron.base.errors import SimulationError
-from fireiron.front.comparison import compare
-from fireiron.front.reference import mathematical, reference
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.schedules import ampere, hopper, simt, turing, volta
 from fireiron.schedules.hopper import Plan
 from fireiron.simulate import simulate
+from fireiron.verify.comparison import compare
+from fireiron.verify.random_data import random_arrays
+from fireiron.verify.reference import mathematical, reference
 
 Right = Callable[..., Any]
 LAYOUTS = ("NN", "NT", "TN", "TT")

@@ -11,15 +11,15 @@ import pytest
 import fireiron as fi
 from fireiron import RF, Block, ColMajor, FireironError, Matrix, Move, RowMajor, Vector, Warp, program, tensor, vector
 from fireiron.base.errors import SimulationError
-from fireiron.front.comparison import compare
-from fireiron.front.reference import references
-from fireiron.front.simulation import random_arrays
-from fireiron.front.verification import Data, verify
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import Call, CountIn, If, Kernel, Statement, Sync, walk
 from fireiron.schedules import pointwise, reductions
 from fireiron.simulate import simulate
+from fireiron.verify.comparison import compare
+from fireiron.verify.random_data import random_arrays
+from fireiron.verify.reference import references
+from fireiron.verify.verification import Data, verify
 
 
 def right(schedule: Any) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from fireiron import FireironError, Matrix, Vector, program, symbol, tensor
 from fireiron.algebra.expr import as_expr
-from fireiron.front.verification import Data, verify
 from fireiron.schedules import rows
+from fireiron.verify.verification import Data, verify
 
 
 def made(name: str, width: int, dtype: str = "bf16", lines: int = 5, arch: str | None = None) -> Any:

@@ -11,10 +11,10 @@ from fireiron.algebra.arch import arch
 from fireiron.algebra.elements import pack, read
 from fireiron.atoms.ldmatrix import LDMATRIX
 from fireiron.atoms.mma import MMA
-from fireiron.front.comparison import compare
-from fireiron.front.reference import mathematical, reference
 from fireiron.jit.compile import compile_source
 from fireiron.schedules import ada, ampere, turing
+from fireiron.verify.comparison import compare
+from fireiron.verify.reference import mathematical, reference
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120")

@@ -28,13 +28,13 @@ from fireiron import (
     symbol,
 )
 from fireiron.base.errors import SimulationError
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.statements import Arrive, Await, For, If, Kernel, Region, Roles, Statement, Sync
 from fireiron.language.levels import Cluster
 from fireiron.schedules import hopper
 from fireiron.schedules.hopper import Plan
 from fireiron.simulate import simulate
+from fireiron.verify.random_data import random_arrays
 
 FEW = Plan(m=64, n=16, consumers=1, swapped=True, stages=3, through="cluster")
 WIDE = Plan(m=128, n=64, stages=3, through="cluster")

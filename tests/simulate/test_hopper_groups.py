@@ -9,13 +9,13 @@ import pytest
 
 from fireiron import RF, A, B, Block, ColMajor, Grouped, Hilbert, RowMajor, Thread, matmul
 from fireiron.base.errors import SimulationError
-from fireiron.front.comparison import compare
-from fireiron.front.reference import mathematical, reference
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.schedules import hopper
 from fireiron.schedules.hopper import Plan
 from fireiron.simulate import simulate
+from fireiron.verify.comparison import compare
+from fireiron.verify.random_data import random_arrays
+from fireiron.verify.reference import mathematical, reference
 
 PLANS = {
     "cooperative": Plan(m=128, n=64, stages=3),

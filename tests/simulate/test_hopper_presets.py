@@ -27,13 +27,13 @@ from fireiron import (
     tma,
 )
 from fireiron.base.errors import SimulationError
-from fireiron.front.comparison import compare
-from fireiron.front.reference import mathematical, reference
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.schedules import hopper
 from fireiron.schedules.hopper import Plan
 from fireiron.simulate import simulate
+from fireiron.verify.comparison import compare
+from fireiron.verify.random_data import random_arrays
+from fireiron.verify.reference import mathematical, reference
 
 LAYOUTS = ("TN", "NN", "NT", "TT")
 SMALL = Plan(m=128, n=64, stages=3)

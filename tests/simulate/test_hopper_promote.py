@@ -10,14 +10,14 @@ import pytest
 from fireiron import A, B, ColMajor, Matrix, dequantise, matmul, symbol
 from fireiron.atoms.wgmma import KEPT_OF_FP8
 from fireiron.base.errors import SimulationError
-from fireiron.front.comparison import compare
-from fireiron.front.reference import mathematical, reference
-from fireiron.front.simulation import random_arrays
-from fireiron.front.verification import expected, make
 from fireiron.jit.interface import Interface
 from fireiron.schedules import fused, hopper
 from fireiron.schedules.hopper import Plan
 from fireiron.simulate import simulate
+from fireiron.verify.comparison import compare
+from fireiron.verify.random_data import random_arrays
+from fireiron.verify.reference import mathematical, reference
+from fireiron.verify.verification import expected, make
 
 BLOCK = 128
 PLANS = {

@@ -10,12 +10,12 @@ import pytest
 
 from fireiron import FR, SH, A, B, Block, Warpgroup, by_atomics, by_tma, matmul, stmatrix, through_shared, tma
 from fireiron.base.errors import SimulationError
-from fireiron.front.simulation import random_arrays
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.statements import CountIn, For, If, Kernel, Lower, Raise, Region, Roles, Statement, Sync
 from fireiron.schedules import hopper
 from fireiron.schedules.hopper import Plan
 from fireiron.simulate import simulate
+from fireiron.verify.random_data import random_arrays
 
 FEW = Plan(m=64, n=16, consumers=1, swapped=True, stages=3)
 WIDE = Plan(m=128, n=64, stages=3)

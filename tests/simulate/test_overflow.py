@@ -12,8 +12,8 @@ from fireiron import FR, RF, SH, A, B, Block, Thread, Warp, Warpgroup, matmul, t
 from fireiron.algebra.dtypes import i32
 from fireiron.atoms.table import TABLE
 from fireiron.base.errors import SimulationError
-from fireiron.front.reference import reference
 from fireiron.schedules import ampere, simt
+from fireiron.verify.reference import reference
 
 NEAR = 2**31 - 1000  # sums start here, so that few products carry them beyond 32 bits
 INTEGERS = [row for row in TABLE if row.kind == "MatMul" and row.operand("C").dtype == i32]

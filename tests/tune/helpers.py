@@ -111,7 +111,13 @@ class FakeSession:
     def __init__(self, spec: Any) -> None:
         self.loaded: dict[int, Any] = {}
 
-    def trial(self, index: int, entry: Any, samples: int, plain: bool) -> Trial:
+        self.keys: set[int] = set()
+
+    def prove(self, key: int, proof: Any) -> None:
+        self.keys.add(key)
+
+    def trial(self, index: int, entry: Any, samples: int, key: int, plain: bool) -> Trial:
+        assert key in self.keys
         _do(entry)
         self.loaded[index] = entry
         return Trial("3 rows are wrong") if entry == "wrong" else Trial("", (1.0,) * samples)

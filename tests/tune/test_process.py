@@ -78,7 +78,9 @@ def test_a_shutdown_at_once_cancels_what_waits() -> None:
 
 @pytest.fixture
 def measurer():
-    made = GpuMeasurer(None, 0, Machine("", "sm_90a"), session=helpers.FakeSession, trial_limit_s=1.5)
+    made = GpuMeasurer(
+        None, 0, Machine("", "sm_90a"), session=helpers.FakeSession, made=lambda built, spec: None, trial_limit_s=1.5
+    )
     yield made
     made.close()
 

@@ -9,8 +9,9 @@ from fireiron import matmul
 from fireiron.algebra.dtypes import DTYPES, bf16, f16, f32, f64, i8, i32
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.elements import read
+from fireiron.algebra.exact import whole_numbers
 from fireiron.tune.session import comparison
-from fireiron.tune.verify import Rounding, exact_arrays, wrong_product
+from fireiron.tune.verify import Rounding, exact_product, wrong_product
 
 KINDS = [Rounding(f16, f32, f16), Rounding(bf16, f32, bf16), Rounding(f32, f32, f32), Rounding(f64, f64, f64)]
 KINDS += [Rounding(i8, i32, i32), Rounding(f16, f32, f32)]
@@ -43,7 +44,7 @@ def test_right_products_pass_and_wrong_ones_do_not(kind: Rounding) -> None:
 @pytest.mark.parametrize("name", ["f16", "bf16", "tf32", "e4m3", "i8", "i4"])
 def test_exact_operands_have_the_product_that_is_said(name: str, layout: str) -> None:
     spec = matmul(40, 24, 96, name, layout="TN" if name == "i4" else layout, batch=None if name == "i4" else 2).matmul
-    arrays = exact_arrays(spec)
+    arrays = exact_product(spec, whole_numbers(spec.accumulator))
     assert arrays is not None
     a, b, c = (
         read(arrays[t.name], t.dtype).astype(np.float64).transpose(np.argsort(t.storage))
@@ -54,9 +55,9 @@ def test_exact_operands_have_the_product_that_is_said(name: str, layout: str) ->
 
 
 def test_no_exact_operands_of_bits_and_short_sums() -> None:
-    assert exact_arrays(matmul(8, 8, 64, "b1", layout="TN").matmul) is None
-    assert exact_arrays(matmul(8, 8, 64, "u8").matmul) is None
-    assert exact_arrays(matmul(8, 8, 4, "f16").matmul) is None
+    assert exact_product(matmul(8, 8, 64, "b1", layout="TN").matmul, 2.0**24) is None
+    assert exact_product(matmul(8, 8, 64, "u8").matmul, 2.0**24) is None
+    assert exact_product(matmul(8, 8, 4, "f16").matmul, 2.0**24) is None
 
 
 def test_batches_are_named() -> None:

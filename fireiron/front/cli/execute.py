@@ -12,14 +12,14 @@ from fireiron.base.text import count, nbytes
 from fireiron.front.cli.limit import default_sizes, refuse_long
 from fireiron.front.cli.options import Command, architecture
 from fireiron.front.cli.output import Answer, columns, pairs, plain, progress, row
-from fireiron.front.comparison import Comparison
 from fireiron.front.host import duration
-from fireiron.front.reference import bound_in_words
 from fireiron.front.simulation import simulate_schedule
 from fireiron.front.verbs import Verbs
-from fireiron.front.verification import KINDS, Data, Kind, Verdict, expected, held, make
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.statements import Kernel
+from fireiron.verify.comparison import Comparison
+from fireiron.verify.reference import bound_in_words
+from fireiron.verify.verification import KINDS, Data, Kind, Verdict, expected, held, make
 
 if TYPE_CHECKING:
     from fireiron.simulate import Report

@@ -10,7 +10,7 @@ K terms in an arithmetic of unit roundoff u is wrong by at most K u |a| |b|, in 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol, runtime_checkable
 
 import attrs
 import numpy as np
@@ -20,21 +20,41 @@ from fireiron.algebra.elements import read as values
 from fireiron.algebra.expr import as_int
 from fireiron.algebra.scalar import Arg, Binary, Cast, Scalar, parts
 from fireiron.atoms.table import every
-from fireiron.front.bounded import Array, Bounded, exact
-from fireiron.front.steps import SIGMAS, Facts, of_steps
-from fireiron.front.sums import CUT, STRAY, Rounding
-from fireiron.front.verbs import Verbs
-from fireiron.kernel.ir.statements import Call, walk
+from fireiron.kernel.ir.statements import Call, Kernel, walk
 from fireiron.language.as_steps import Links, steps_of
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import ByTma, Done, Split
 from fireiron.language.programs import Layers
-from fireiron.language.specs import Spec, written_by
+from fireiron.language.specs import Spec, Task, written_by
 from fireiron.language.steps import Program, Step
 from fireiron.language.tensor import Tensor
+from fireiron.verify.bounded import Array, Bounded, exact
+from fireiron.verify.steps import SIGMAS, Facts, Part, of_steps
+from fireiron.verify.sums import CUT, STRAY, Rounding
 
-if TYPE_CHECKING:
-    from fireiron.front.chain import Chain
+
+@runtime_checkable
+class Chain(Protocol):
+    """Stand for a schedule: a program, and the links so far."""
+
+    @property
+    def program(self) -> Task:
+        """Give what is computed."""
+        ...
+
+    @property
+    def links(self) -> Links:
+        """Give the links."""
+        ...
+
+
+@runtime_checkable
+class Whole(Chain, Protocol):
+    """Stand for a schedule of a whole kernel."""
+
+    def lowered(self, arch: str | int | None = None) -> Kernel:
+        """Lower it."""
+        ...
 
 
 def bound_in_words(schedule: Chain) -> str:
@@ -101,14 +121,51 @@ def references(
         The outputs in mathematical order (batch, rows, columns). Sums in f64 are themselves rounded: the error covers
         that too.
     """
-    program = steps_of(schedule.program.spec, schedule.links)
+    return outputs_of(Meaning.of(schedule), arrays, numbers, drawn)
+
+
+@attrs.frozen
+class Meaning:
+    """Hold what a schedule computes, and how it rounds: all that a reference needs of it.
+
+    Args:
+        program: its steps.
+        facts: of its sums.
+    """
+
+    program: Program
+    facts: Facts
+
+    @classmethod
+    def of(cls, schedule: Chain) -> Meaning:
+        """Find a schedule's meaning."""
+        return cls(steps_of(schedule.program.spec, schedule.links), roundings(schedule))
+
+
+def outputs_of(
+    meaning: Meaning,
+    arrays: Mapping[str, Array],
+    numbers: Mapping[str, float],
+    drawn: bool = False,
+    part: Part | None = None,
+) -> dict[str, Bounded]:
+    """Compute outputs as `references` does, all of them or a part.
+
+    Args:
+        meaning: what is computed.
+        arrays: as `references` takes them.
+        numbers: scalars by name.
+        drawn: as `references` takes it.
+        part: of each output.
+    """
+    program = meaning.program
 
     def read(tensor: Tensor) -> Bounded:
         array = arrays[tensor.name]
         return exact(mathematical(tensor, array if _copied(program, tensor) else values(array, tensor.dtype)))
 
     with np.errstate(all="ignore"):
-        return of_steps(program, read, numbers, attrs.evolve(roundings(schedule), drawn=drawn))
+        return of_steps(program, read, numbers, attrs.evolve(meaning.facts, drawn=drawn), part)
 
 
 def _copied(program: Program, tensor: Tensor) -> bool:
@@ -171,7 +228,7 @@ def _cut(schedule: Chain, program: Program, step: Step) -> tuple[int, int] | Non
     An instruction computes a step's products where it reads types that the step's factors have: before prologs too,
     which a promoted split multiplies with the sums.
     """
-    if step.factors is None or not isinstance(schedule, Verbs):
+    if step.factors is None or not isinstance(schedule, Whole):
         return None
     left, right = (_types(program, step, tree) for tree in step.factors)
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.exact import SIGMAS, whole_numbers
-from fireiron.front.bounded import Array, Bounded, smallest, unit
 from fireiron.language import atom
+from fireiron.verify.bounded import Array, Bounded, smallest, unit
 
 EXACT_F64 = 2**53
 FINEST = 24  # binary places that are looked for in numbers of a common step

@@ -19,12 +19,12 @@ from fireiron.algebra.exact import whole_numbers
 from fireiron.algebra.expr import Expr, Symbol, Var, as_int, free, substitute
 from fireiron.algebra.expr import evaluate as index_at
 from fireiron.algebra.scalar import Arg, Binary, Cast, Scalar, parts, substituted, without_coordinates
-from fireiron.front.bounded import Array, Bounded, broadcast, cast, evaluate, exact, smallest, unit
-from fireiron.front.sums import Rounding, Summing, product, spread, wrapped
 from fireiron.language import atom
 from fireiron.language.maps import is_plain
 from fireiron.language.steps import Dim, Fold, For, Program, Ragged, Ref, Step, dims_in
 from fireiron.language.tensor import Tensor
+from fireiron.verify.bounded import Array, Bounded, broadcast, cast, evaluate, exact, smallest, unit
+from fireiron.verify.sums import Rounding, Summing, product, spread, wrapped
 
 Read = Callable[[Tensor], Bounded]
 SIGMAS = 8.0  # a right result of layers strays so far with a probability below 1e-14
@@ -47,8 +47,40 @@ class Facts:
     independent: bool = False
 
 
+@attrs.frozen
+class Part:
+    """Name some points of a program's outputs.
+
+    Args:
+        dim: that all outputs have, and no step folds.
+        points: of it.
+    """
+
+    dim: Dim
+    points: range
+
+    def place(self, refs: Sequence[Expr]) -> tuple[slice, ...]:
+        """Say where in an array with these indices they lie."""
+        return tuple(slice(self.points.start, self.points.stop) if e == self.dim else slice(None) for e in refs)
+
+
+def parted_by(program: Program) -> tuple[Dim, ...]:
+    """List the dims that parts of a program's outputs may be taken of."""
+    folded = {d for step in program.steps for d in step.over}
+    outputs = {t.name for t in program.outputs}
+    refs = [out for step in program.steps for out in step.outs if out.name in outputs]
+    looped = {loop.dim for loop in program.loops}
+    mine = dict.fromkeys(d for ref in refs for d in ref.dims if d not in folded | looped)
+    groups = {d.of for d in mine if isinstance(d, Ragged)}
+    return tuple(d for d in mine if d not in groups and all(d in ref.index for ref in refs))
+
+
 def of_steps(
-    program: Program, read: Read, numbers: Mapping[str, float], facts: Facts | None = None
+    program: Program,
+    read: Read,
+    numbers: Mapping[str, float],
+    facts: Facts | None = None,
+    part: Part | None = None,
 ) -> dict[str, Bounded]:
     """Compute a program's outputs, step by step.
 
@@ -57,11 +89,12 @@ def of_steps(
         read: gives a tensor: an input, and an output as it was before.
         numbers: scalars by name.
         facts: of the schedule and the data.
+        part: of the outputs that is computed, None for all.
 
     Returns:
         The outputs by name; each value lies within its `error` of what any order of summation may give.
     """
-    return _Evaluation(program, read, numbers, facts or Facts()).outputs()
+    return _Evaluation(program, read, numbers, facts or Facts(), part).outputs()
 
 
 @attrs.define
@@ -69,6 +102,7 @@ class _Evaluation:
     """Compute a program once.
 
     Args:
+        part: of the outputs that is computed.
         known: what is computed so far, by name. In a group, tensors between steps hold the group's part alone.
         ranges: the points of dims that are not computed whole: of a group, or of a trip.
         origins: the inputs that results depend on, by name.
@@ -79,6 +113,7 @@ class _Evaluation:
     read: Read
     numbers: Mapping[str, float]
     facts: Facts
+    part: Part | None = None
     known: dict[str, Bounded] = attrs.field(factory=dict[str, Bounded])
     ranges: dict[Dim, range] = attrs.field(factory=dict[Dim, range])
     symbols: dict[Expr, int] = attrs.field(factory=dict[Expr, int])
@@ -101,12 +136,20 @@ class _Evaluation:
         ragged = next((d for s in program.steps for d in s.dims if isinstance(d, Ragged)), None)
         if ragged is None:
             self.known = inputs
+            if self.part is not None:
+                self.ranges[self.part.dim] = self.part.points
             self._steps()
             return {t.name: self._finished(self.known[t.name]) for t in program.outputs}
         found = {t.name: self.read(t) for t in program.outputs}
         found = {name: Bounded(np.array(x.value), np.array(x.error)) for name, x in found.items()}
         for group, rows in enumerate(_groups(inputs[ragged.ends.name].value, self._extent(ragged))):
-            self.ranges = {ragged: rows, ragged.of: range(group, group + 1)}
+            if self.part is not None:
+                points = self.part.points
+                if self.part.dim == ragged:
+                    rows = range(max(rows.start, points.start), min(rows.stop, points.stop))
+                else:
+                    self.ranges[self.part.dim] = points
+            self.ranges |= {ragged: rows, ragged.of: range(group, group + 1)}
             self.known = dict(inputs)
             if rows:
                 self._steps()
@@ -116,7 +159,10 @@ class _Evaluation:
                             place = tuple(self._slice(e) for e in out.index)
                             found[out.name].value[place] = self.known[out.name].value
                             found[out.name].error[place] = self.known[out.name].error
-        return found
+        if self.part is None:
+            return found
+        places = {out.name: self.part.place(out.index) for step in program.steps for out in step.outs}
+        return {name: Bounded(x.value[places[name]], x.error[places[name]]) for name, x in found.items()}
 
     def _finished(self, x: Bounded) -> Bounded:
         return Bounded(x.value, SIGMAS * x.error) if self.facts.independent else x

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from fireiron.algebra.dtypes import DType
-from fireiron.front.bounded import Array, Bounded, largest
+from fireiron.verify.bounded import Array, Bounded, largest
 
 Word = Literal["right", "within bounds", "not verified", "wrong"]
 

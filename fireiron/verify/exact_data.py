@@ -15,16 +15,14 @@ from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.elements import pack
 from fireiron.algebra.exact import product, whole_numbers
 from fireiron.algebra.scalar import Constant, Parameter, parts
-from fireiron.front.bounded import Array
-from fireiron.front.chain import Chain
-from fireiron.front.reference import roundings
-from fireiron.front.simulation import random_arrays
-from fireiron.front.steps import joined_by
-from fireiron.front.sums import Rounding, Summing
 from fireiron.jit.interface import Interface
-from fireiron.language.as_steps import steps_of
 from fireiron.language.steps import Program, Ref, Step
 from fireiron.language.tensor import Tensor
+from fireiron.verify.bounded import Array
+from fireiron.verify.random_data import random_arrays
+from fireiron.verify.reference import Meaning
+from fireiron.verify.steps import joined_by
+from fireiron.verify.sums import Rounding, Summing
 
 SCALAR = 2  # of scalars that are not given: twice a whole number is one, and has no more bits
 FEW = (1, 2, 4)  # of all that epilogs read: what is multiplied by them has no more bits
@@ -35,18 +33,18 @@ LARGE = 1024  # of inputs of programs without a fold
 INPUTS = 16  # a layer's inputs are 0 to 15
 
 
-def exact_arrays(schedule: Chain, interface: Interface, sizes: Mapping[str, int], seed: int = 0) -> dict[str, Array]:
+def exact_arrays(meaning: Meaning, interface: Interface, sizes: Mapping[str, int], seed: int = 0) -> dict[str, Array]:
     """Make inputs of an exact run, and outputs as random_arrays does.
 
     Args:
-        schedule: what runs.
+        meaning: what runs.
         interface: its kernel's.
         sizes: symbols by name.
         seed: of the numbers.
     """
     arrays = random_arrays(interface, sizes, seed)
     rng = np.random.default_rng([seed, 1])
-    program, facts = steps_of(schedule.program.spec, schedule.links), roundings(schedule)
+    program, facts = meaning.program, meaning.facts
     sums, before = _sums(program), _scales(program)
     kept = {p.name for p in interface.pointers if p.below}
     for pointer in interface.pointers:

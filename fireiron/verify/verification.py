@@ -12,14 +12,14 @@ from typing import Literal, TypeAlias
 import attrs
 import numpy as np
 
-from fireiron.front.bounded import Array, Bounded
-from fireiron.front.comparison import Comparison, Word, compare
-from fireiron.front.exact_data import SCALAR, exact_arrays
-from fireiron.front.reference import mathematical, references
-from fireiron.front.simulation import random_arrays, scaled
-from fireiron.front.verbs import Verbs
 from fireiron.jit.interface import Interface, NumberParameter
+from fireiron.language.as_steps import steps_of
 from fireiron.language.tensor import Tensor
+from fireiron.verify.bounded import Array, Bounded
+from fireiron.verify.comparison import Comparison, Word, compare
+from fireiron.verify.exact_data import SCALAR, exact_arrays
+from fireiron.verify.random_data import random_arrays, scaled
+from fireiron.verify.reference import Meaning, Whole, mathematical, references
 
 Kind = Literal["exact", "random"]
 KINDS: tuple[Kind, ...] = ("exact", "random")
@@ -108,7 +108,7 @@ class Verdict:
 
 def make(
     kind: Kind,
-    schedule: Verbs,
+    schedule: Whole,
     interface: Interface,
     sizes: Mapping[str, int],
     numbers: Numbers | None = None,
@@ -127,7 +127,7 @@ def make(
         given: arrays that are to be used as they are, where groups end for instance; outputs hold what they hold.
     """
     if kind == "exact":
-        arrays = exact_arrays(schedule, interface, sizes, seed)
+        arrays = exact_arrays(Meaning.of(schedule), interface, sizes, seed)
     else:
         arrays = scaled(schedule.program, random_arrays(interface, sizes, seed))
     for pointer in interface.outputs:
@@ -140,13 +140,13 @@ def make(
     return Data(kind, interface, sizes, scalars, arrays, before)
 
 
-def expected(schedule: Verbs, data: Data) -> dict[str, Bounded]:
+def expected(schedule: Whole, data: Data) -> dict[str, Bounded]:
     """Compute what a run must write, by name: before it runs or behind it."""
     arrays = {**data.arrays, **data.before}
     return references(schedule, arrays, {**data.sizes, **data.numbers}, drawn=True)
 
 
-def held(schedule: Verbs, data: Data, wanted: Mapping[str, Bounded], partial: bool = False) -> Comparison:
+def held(schedule: Whole, data: Data, wanted: Mapping[str, Bounded], partial: bool = False) -> Comparison:
     """Compare what a run wrote; of several outputs gives the first that is wrong, else the one that proves least.
 
     Args:
@@ -165,7 +165,7 @@ def held(schedule: Verbs, data: Data, wanted: Mapping[str, Bounded], partial: bo
 
 
 def verify(
-    schedule: Verbs,
+    schedule: Whole,
     launch: Launch,
     sizes: Mapping[str, int] | None = None,
     numbers: Numbers | None = None,
@@ -203,9 +203,9 @@ def verify(
     return Verdict(found.get("exact"), found.get("random"))
 
 
-def outputs(schedule: Verbs) -> tuple[Tensor, ...]:
+def outputs(schedule: Whole) -> tuple[Tensor, ...]:
     """List what a schedule writes: the spec's own outputs, then what its epilog stores beside them."""
-    return schedule.steps.outputs
+    return steps_of(schedule.program.spec, schedule.links).outputs
 
 
 def _default(parameter: NumberParameter, kind: Kind) -> float | int:
