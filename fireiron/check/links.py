@@ -16,6 +16,7 @@ from fireiron.language.decompositions import (
     Own,
     Split,
     StreamK,
+    Tile,
     Widest,
 )
 from fireiron.language.levels import MEMORIES, SH, Block, Cluster, Kernel, Level, Memory
@@ -439,6 +440,16 @@ def staggered(
             f"staggered({units}) lets units of {level} take whole tiles of {before.short} in turn, "
             f"and this tile is {after.short}",
             fix="tile(m, n).to(Warpgroup).staggered(2) with the block's own m and n",
+        )
+    block = next((i for i, link in enumerate(links) if isinstance(link, Tile) and link.level == Block), 0)
+    loop = next((link for link in links[:block] if isinstance(link, Tile) and link.level is None), None)
+    if loop is not None:
+        raise DecompositionError(
+            "staggered-units",
+            f"staggered({units}) shares out the trips of one persistent loop, and the tile above Block repeats "
+            "that loop",
+            fix="drop the tile above the one of Block, or staggered()",
+            other=loop.link,
         )
     for link in links:
         if isinstance(link, Split) and link.level is not None and link.level != Block:

@@ -17,6 +17,8 @@ from tests.fuzz.parts import ARCHES, DTYPES, LAYOUTS, MMA, STORED, WGMMA, Parts
 
 AS_PLANNED = 0.5  # of chains that follow their plan to the letter
 
+_CONVERTS = re.compile(r", dtype=['\"]\w+['\"]")  # of a load
+
 
 class Drawer(Parts):
     """Draw whole chains."""
@@ -158,7 +160,8 @@ class Drawer(Parts):
         p = p if epilog else attrs.evolve(p, out="")  # without one the microkernel's own source stores
         chain = [self.spec(p), *self.block(p, m, n)]
         chain += [*self.epilog(p, "RF", m, n), *self.chunks(p, 4)] if epilog else []
-        chain += self.to_shared(p, "A", m, 4) + self.to_shared(p, "B", 4, n) if epilog else []
+        loads = self.to_shared(p, "A", m, 4) + self.to_shared(p, "B", 4, n) if epilog else []
+        chain += [_CONVERTS.sub("", link) for link in loads]  # the source multiplies elements of the operands' types
         chain += [f".tile({self.one((1, 1, 2))}, {self.one((1, 1, 2))})", self.to("Thread")]
         add = "" if epilog else "C[i * C_row + j * C_col] = 0; "
         each_k = "for (int k = 0; k < K; ++k)"
@@ -573,9 +576,14 @@ class Drawer(Parts):
             return [self.renumbered(links[0])]
         i = self.rng.randrange(1, len(links))
         found = list(links)
-        # A microkernel that sets C is not one for chunks of K: it says so to nobody.
-        sets = "c: a @ b," in links[-1]
-        other = next(link for link in iter(self.any_link, "") if not (sets and link.startswith(".split")))
+        # A microkernel that sets C is not one for chunks of K, and its source multiplies elements of the operands'
+        # types: it says so to nobody.
+        source, sets = ".done(microkernel(" in links[-1], "c: a @ b," in links[-1]
+
+        def fits(link: str) -> bool:
+            return not (sets and link.startswith(".split")) and not (source and _CONVERTS.search(link))
+
+        other = next(link for link in iter(self.any_link, "") if fits(link))
         match self.one(("drop", "double", "exchange", "insert", "replace", "number", "number", "number")):
             case "drop":
                 del found[i]

@@ -53,4 +53,7 @@ MENDED: dict[str, str] = {
     "simt.sgemm(matmul(1, 1, 1), warp=(0, 1), ways=2)": "argument-kind",
     "matmul(8, 32, 8).tile(8, 64).tile(8, 32).to(Block).epilog(row_max(Matrix(8, 1, name='folded')), memory=RF)"
     ".split(8).tile(1, 4).to(Thread).split(1).load(A, RF).load(B, RF).tile(1, 1).unroll().done()": "",
+    "matmul(4, 128, 32, 'tf32', layout='TN').tile(4, 64).tile(128, 64).to(Block).persistent().epilog().split(32)"
+    ".specialize().load(A, SH, tma()).load(B, SH, tma()).tile(128, 64).to(Warpgroup).staggered(2).split(8).tile(64, 8)"
+    ".unroll().done()": "staggered-units",
 }
