@@ -9,7 +9,8 @@ import attrs
 import numpy as np
 
 from fireiron.algebra.dtypes import DType, f64, tf32
-from fireiron.tune.verify import BYTE_SUMS, BYTE_TERMS, exact_arrays
+from fireiron.algebra.exact import whole_numbers
+from fireiron.tune.verify import BYTE_SUMS, BYTE_TERMS, exact_product
 
 from .cases import Case
 
@@ -118,7 +119,7 @@ def exact(case: Case, device: str = "cuda", seed: int = 0) -> tuple[Arrays, Any]
     torch = torch_module()
     spec = case.spec().matmul
     inside, _, outside = case.types
-    made = exact_arrays(spec, seed) if inside.kind == "float" else None
+    made = exact_product(spec, whole_numbers(spec.accumulator), seed) if inside.kind == "float" else None
     if made is None:
         return None
     a, b = (tensor(made[name], kind, device) for name, kind in (("A", inside), ("B", inside)))
