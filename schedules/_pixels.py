@@ -1,11 +1,11 @@
-"""What schedules for convolutions on tensor cores share: which dims are pixels, and boxes of them that waste least."""
+"""What schedules for convolutions on tensor cores share: which dims are pixels, and boxes that fit the images."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
 from itertools import product
-from math import prod
+from math import gcd, prod
 
 import attrs
 
@@ -67,28 +67,31 @@ def window_of(spec: ProgramChain) -> Window:
     )
 
 
-def box_of(spec: ProgramChain, dims: tuple[str, ...], pixels: int, most: int = 256) -> dict[str, int]:
-    """Choose a box of as many pixels whose sides are powers of two: the one that reaches least beyond the ends.
+def box_of(spec: ProgramChain, dims: tuple[str, ...], pixels: int, parts: int = 1, most: int = 64) -> dict[str, int]:
+    """Choose a box of as many pixels: the one that reaches least beyond the ends.
 
     Of equal ones, the box with the fewest images has the most pixels in common between its windows.
 
     Args:
         spec: the program.
         dims: images first, then their sides.
-        pixels: of a box, a power of two.
-        most: pixels along one side.
+        pixels: of a box.
+        parts: units that share the box, of each a box that lies together.
+        most: pixels along one side: of every fourth, a box of a tensor map has 64.
     """
     extents = spec.residual.extents
     known = tuple(n if isinstance(n := extents[d], int) else None for d in dims)
-    return dict(zip(dims, _best(known, pixels, most), strict=True))
+    return dict(zip(dims, _best(known, pixels, parts, most), strict=True))
 
 
 @cache
-def _best(extents: tuple[int | None, ...], pixels: int, most: int) -> tuple[int, ...]:
-    powers = [1 << i for i in range(pixels.bit_length())]
+def _best(extents: tuple[int | None, ...], pixels: int, parts: int, most: int) -> tuple[int, ...]:
+    sides = [n for n in range(1, most + 1) if pixels % n == 0]
     found = [
-        sizes for sizes in product(powers, repeat=len(extents)) if prod(sizes) == pixels and max(sizes) <= most
-    ]  # fmt: skip
+        sizes
+        for sizes in product(sides, repeat=len(extents))
+        if prod(sizes) == pixels and prod(cut_slowest(sizes, parts)) * parts == pixels
+    ]
 
     def cost(sizes: tuple[int, ...]) -> tuple[float, tuple[int, ...]]:
         visited = prod(
@@ -99,10 +102,17 @@ def _best(extents: tuple[int | None, ...], pixels: int, most: int) -> tuple[int,
     return min(found, key=cost)
 
 
-def halved(box: Mapping[str, int], pixels: int) -> dict[str, int]:
-    """Cut a box to fewer pixels along its slowest dims: what is left lies together in the block's buffer."""
-    made = dict(box)
-    for dim in made:
-        while made[dim] > 1 and prod(made.values()) > pixels:
-            made[dim] //= 2
-    return made
+def cut_slowest(sizes: tuple[int, ...], parts: int) -> tuple[int, ...]:
+    """Cut a box into parts along its slowest sides, as far as whole sides above leave each part together."""
+    made = list(sizes)
+    for i, size in enumerate(sizes):
+        shared = gcd(size, parts)
+        made[i], parts = size // shared, parts // shared
+        if made[i] > 1:
+            break
+    return tuple(made)
+
+
+def part_of(box: Mapping[str, int], parts: int) -> dict[str, int]:
+    """Give one of the equal parts of a box, which lies together in the block's buffer."""
+    return dict(zip(box, cut_slowest(tuple(box.values()), parts), strict=True))

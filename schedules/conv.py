@@ -17,6 +17,7 @@ from fireiron import (
     RF,
     SH,
     Block,
+    Cluster,
     FireironError,
     ProgramChain,
     StepChain,
@@ -24,6 +25,7 @@ from fireiron import (
     Thread,
     Value,
     Warp,
+    Warpgroup,
     cast,
     conform,
     cp_async,
@@ -38,13 +40,15 @@ from fireiron import (
     preset,
     program,
     through_shared,
+    tma,
     where,
 )
 from fireiron import max as _max
 from fireiron import sum as _sum
-from fireiron.schedules._pixels import box_of, halved, window_of
+from fireiron.schedules._pixels import box_of, part_of, window_of
 
 Sizes: TypeAlias = int | Sequence[int]
+SHARED = 226 * 1024  # bytes of a block on Hopper, less those of barriers
 Pads: TypeAlias = int | Sequence[int] | Sequence[tuple[int, int]]
 
 
@@ -319,7 +323,7 @@ def mma(
         depth = next((n for n in (64, 32) if isinstance(whole, int) and whole % n == 0), 16)
     pixels = pixels or 128
     rows, columns = warp or (64 if channels > 64 else 32, min(64, channels))
-    box = box_of(spec, w.pixels, pixels)
+    box = box_of(spec, w.pixels, pixels, pixels // rows)
     chain = spec.tile(**dict.fromkeys(w.batch, 1), **box, **{w.column: channels}).to(Block)
     chain = chain.epilog(memory=FR, store=through_shared(pad=8, reuse=True))
     chain = chain.split(None, **dict.fromkeys(w.taps, 1), **{w.depth: depth}).pipeline(stages)
@@ -330,7 +334,70 @@ def mma(
         y = y.split(16).unroll().pipeline(2).load("A", FR, ldmatrix()).load("B", FR, ldmatrix())
         return y.tile(16, 8).unroll().done()
 
-    return chain.tile(**halved(box, rows), **{w.column: columns}).to(Warp).each(**{w.step: by_fragments})
+    return chain.tile(**part_of(box, pixels // rows), **{w.column: columns}).to(Warp).each(**{w.step: by_fragments})
+
+
+@preset
+def wgmma(
+    spec: ProgramChain, pixels: int | None = None, channels: int | None = None, stages: int | None = None,
+    cluster: int = 1, groups: int = 2, persistent: bool = True,
+) -> ProgramChain:  # fmt: skip
+    """Schedule a convolution for Hopper: boxes of pixels by bulk copies, wgmma, roles, persistent blocks.
+
+    A box is cut out of the images by a tensor map of as many dimensions as they have, which gives zeros outside and
+    takes every second pixel for a stride of 2.
+
+    Args:
+        spec: a program of this module without groups, of 16-bit floats, or `conv2d_grouped`; channels in multiples
+            of 8, strides up to 4.
+        pixels: of a block's tile, a power of two, 64 or more for each warpgroup.
+        channels: of a block's tile, filters: up to 256.
+        stages: chunks in shared memory, as many as fit by default, at most 8.
+        cluster: blocks that share their loads: of pixels where there are several tiles of filters, else of filters.
+        groups: warpgroups that compute.
+        persistent: whether blocks loop over tiles, so that loads of the next one run under the stores of one.
+    """
+    w = window_of(spec)
+    filters, whole = (spec.residual.extents[d] for d in (w.column, w.depth))
+    pixels = pixels or 128
+    if channels is None:
+        channels = next((n for n in (64, 128) if isinstance(filters, int) and filters <= n), 128)
+    span = next((n for n in (32, 64) if isinstance(whole, int) and 2 * whole <= n), 128)
+    depth = span // 2
+    box = box_of(spec, w.pixels, pixels, groups)
+    chunk = 2 * depth * (pixels + channels)
+    if stages is None:
+        stages = min(8, (SHARED - 2 * pixels * (channels + 8)) // chunk)
+    tile = {**dict.fromkeys(w.batch, 1), **box, w.column: channels}
+    if cluster > 1:
+        several = isinstance(filters, int) and -(-filters // channels) % cluster == 0
+        along = w.column if several else _longest(spec, box)
+        chain = spec.tile(**_times(tile, along, cluster)).to(Cluster)
+    else:
+        chain = spec.tile(**tile).to(Block)
+    chain = chain.persistent() if persistent else chain
+    chain = chain if cluster == 1 else chain.tile(**tile).to(Block)
+    chain = chain.epilog(memory=FR, store=through_shared(pad=8))
+    chain = chain.split(None, **dict.fromkeys(w.taps, 1), **{w.depth: depth}).pipeline(stages, inflight=1)
+    chain = chain.specialize(registers=(24, 240) if groups == 2 else (32, 160) if groups == 3 else None)
+    chain = chain.load(w.images, SH, tma(span)).load(w.filters, SH, tma(span))
+    rows, columns = pixels // groups, channels
+
+    def by_groups(y: StepChain) -> StepChain:
+        y = y.split(16).unroll()
+        return (y if rows == 64 else y.tile(64, columns).unroll()).done("wgmma")
+
+    return chain.tile(**part_of(box, groups)).to(Warpgroup).each(**{w.step: by_groups})
+
+
+def _longest(spec: ProgramChain, box: dict[str, int]) -> str:
+    """Choose the dim of pixels that has most tiles."""
+    extents = spec.residual.extents
+    return max(box, key=lambda d: n // box[d] if isinstance(n := extents[d], int) else 0)
+
+
+def _times(sizes: dict[str, int], dim: str, count: int) -> dict[str, int]:
+    return {d: n * count if d == dim else n for d, n in sizes.items()}
 
 
 def _spread_lines(depth: int) -> Swizzle:

@@ -13,6 +13,7 @@ from fireiron.front.verbs import Verbs
 from fireiron.language.atom import POLICIES, SPANS, Atom, Policy
 from fireiron.language.decompositions import Microkernel, Own, Strided, Widest
 from fireiron.language.levels import FR, GL, RF, SH, Level, Memory, Thread, Warp
+from fireiron.language.specs import BATCH
 from fireiron.language.tensor import Order, RowMajor, Tensor
 
 MOST_BOX = 256  # elements of a tensor map's box along one dimension
@@ -256,7 +257,7 @@ def tma(span: int = 128, *, l2: Policy | None = None) -> Strategy:
         for i, whole in enumerate(extents):
             contiguous = (i == 1) == (tensor.order is RowMajor)
             sizes.append(min(whole, width) if contiguous and span else _part(whole))
-        batch = 1 if len(move.residual.sizes) == 3 else None
+        batch = 1 if any(dim == BATCH for dim, _ in move.residual.sizes) else None
         name = _box_name(load, len(move.residual.sizes), span, l2)
         return move.tile(*sizes, batch=batch).unroll().tile(*sizes, batch=batch).to(Thread, units=1).done(name)
 

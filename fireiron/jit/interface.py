@@ -63,9 +63,10 @@ class MapParameter:
         name: the parameter's name.
         pointer: name of the array parameter that it describes.
         axes: which axes of that parameter's shape it counts, innermost first; the first has stride 1.
-        box: elements of a box along these axes.
+        box: elements of the array that a box spans along these axes.
         swizzle: bytes of the swizzle's span in shared memory: 0, 32, 64 or 128.
         dtype: how the elements are encoded: short name of a dtype, or `tf32` for f32 rounded to it on the way.
+        steps: of which elements of its span a box takes one along each axis; () where it takes all.
     """
 
     name: str
@@ -74,6 +75,7 @@ class MapParameter:
     box: tuple[int, ...]
     swizzle: int
     dtype: str
+    steps: tuple[int, ...] = ()
 
 
 @attrs.frozen
@@ -241,8 +243,10 @@ class Interface:
                     parameters.append(SizeParameter(symbol.name))
                 case ir.Number(name=name, dtype=dtype, default=default):
                     parameters.append(NumberParameter(name, dtype.name, default))
-                case ir.TensorMap(name=name, buffer=buffer, axes=axes, box=box, swizzle=swizzle):
-                    parameters.append(MapParameter(name, buffer.name, axes, box, swizzle, buffer.dtype.name))
+                case ir.TensorMap(name=name, buffer=buffer, axes=axes, box=box, swizzle=swizzle, steps=steps):
+                    if steps:
+                        box = tuple((n - 1) * step + 1 for n, step in zip(box, steps, strict=True))
+                    parameters.append(MapParameter(name, buffer.name, axes, box, swizzle, buffer.dtype.name, steps))
                 case ir.Workspace(buffer=buffer):
                     parameters.append(WorkspaceParameter(buffer.name, buffer.dtype.name, text_of(buffer.size)))
                 case _ as never:

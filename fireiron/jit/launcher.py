@@ -215,7 +215,7 @@ def _map(interface: Interface, parameter: MapParameter) -> list[str]:
         f"    const cuuint64_t {name}_extents[] = {{{', '.join(f'(cuuint64_t)({e})' for e in extents)}}};",
         f"    const cuuint64_t {name}_strides[] = {{{', '.join(f'(cuuint64_t)({s})' for s in bytes_of) or '0'}}};",
         f"    const cuuint32_t {name}_box[] = {{{', '.join(map(str, parameter.box))}}};",
-        f"    const cuuint32_t {name}_steps[] = {{{', '.join(['1'] * rank)}}};",
+        f"    const cuuint32_t {name}_steps[] = {{{', '.join(map(str, parameter.steps or (1,) * rank))}}};",
         f"    code = cuTensorMapEncodeTiled(&{name}, (CUtensorMapDataType){kind}, {rank}, (void *){_id(pointer.name)}, "
         f"{name}_extents, {name}_strides,",
         f"        {name}_box, {name}_steps, CU_TENSOR_MAP_INTERLEAVE_NONE, "

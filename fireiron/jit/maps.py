@@ -21,6 +21,7 @@ MOST_ADDRESSES = 256  # encoded maps that a plan keeps of one parameter
 
 MAX_RANK = 5
 MAX_BOX = 256  # elements along one dimension
+MAX_STEP = 8  # elements of which one is taken
 MAX_EXTENT = 2**32
 MAX_STRIDE = 2**40  # bytes
 UNIT = 16  # bytes by which strides and the rows of a box are counted
@@ -48,6 +49,7 @@ class Recipe:
         strides: bytes from one index to the next, of every dimension but the innermost.
         box: elements of a box along each dimension.
         swizzle: CUtensorMapSwizzle.
+        steps: of which elements one is taken, along each dimension.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Recipe:
     strides: tuple[int, ...]
     box: tuple[int, ...]
     swizzle: int
+    steps: tuple[int, ...] = ()
 
 
 def recipes(interface: Interface, sizes: Mapping[str, int]) -> tuple[Recipe, ...]:
@@ -113,7 +116,8 @@ def _recipe(interface: Interface, parameter: MapParameter, sizes: Mapping[str, i
                 "or load it without bulk copies",
             )
         steps.append(step)
-    return Recipe(parameter.name, array, kind, extents, tuple(steps), parameter.box, SWIZZLES[parameter.swizzle])
+    swizzle = SWIZZLES[parameter.swizzle]
+    return Recipe(parameter.name, array, kind, extents, tuple(steps), parameter.box, swizzle, parameter.steps)
 
 
 def _check_box(parameter: MapParameter, array: str, nbytes: int) -> None:
@@ -123,6 +127,8 @@ def _check_box(parameter: MapParameter, array: str, nbytes: int) -> None:
         problem = f"has {len(box)} dimensions, its map {len(parameter.axes)}"
     elif not all(1 <= extent <= MAX_BOX for extent in box):
         problem = f"must have 1 to {MAX_BOX} elements along each dimension"
+    elif not all(1 <= step <= MAX_STEP for step in parameter.steps) or len(parameter.steps) not in (0, len(box)):
+        problem = f"takes one of {parameter.steps} elements, which must be 1 to {MAX_STEP} along each dimension"
     elif row % UNIT:
         problem = f"has rows of {row} bytes, which must be a multiple of {UNIT}"
     elif parameter.swizzle and row > parameter.swizzle:
@@ -143,7 +149,7 @@ class EncodedMaps(dict[int, bytes]):
         extents = (ctypes.c_uint64 * rank)(*recipe.extents)
         strides = (ctypes.c_uint64 * rank)(*recipe.strides)  # the driver reads rank - 1 of them
         box = (ctypes.c_uint32 * rank)(*recipe.box)
-        steps = (ctypes.c_uint32 * rank)(*(1,) * rank)
+        steps = (ctypes.c_uint32 * rank)(*(recipe.steps or (1,) * rank))
         # No interleaving; elements outside the array read as zero.
         self.facts: tuple[Any, ...] = (extents, strides, box, steps, 0, recipe.swizzle, _L2_256B, 0)
 

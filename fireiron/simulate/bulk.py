@@ -260,8 +260,9 @@ class BulkCopy:
             raise self.team.error(self.place, "bulk-views", text, "give the GL view an origin in the array's order")
         places = np.indices(described.box[::-1]).reshape(len(described.box), -1)[::-1]
         inside, flat = np.ones(places.shape[1], bool), np.zeros(places.shape[1], np.int64)
-        for place, axis in zip(places, described.axes, strict=True):
-            coordinate = place + int(each(far.origin[axis], env, self.team)[lane])
+        steps = described.steps or (1,) * len(described.axes)
+        for place, axis, step in zip(places, described.axes, steps, strict=True):
+            coordinate = place * step + int(each(far.origin[axis], env, self.team)[lane])
             inside &= (coordinate >= 0) & (coordinate < far.storage.shape[axis])
             flat += coordinate * far.storage.strides[axis]
         return index, inside, flat[inside]

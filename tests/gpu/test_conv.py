@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from verified import verified
 
 from fireiron import relu, tensor
+from fireiron.jit.driver import driver
 from fireiron.schedules import conv
+
+
+def for_hopper(gpu: int) -> None:
+    """Skip where wgmma is not."""
+    if driver().compute_capability(gpu) != 90:
+        pytest.skip("wgmma is for sm_90a alone")
 
 
 @pytest.mark.parametrize(
@@ -33,3 +42,20 @@ def test_transposed_and_pooling(gpu: int) -> None:
 def test_mma(gpu: int, stride: int, pad: int, dilation: int) -> None:
     x, f = tensor(3, 29, 31, 40, dtype="f16"), tensor(72, 3, 3, 40, dtype="f16", name="f")
     verified(conv.mma(conv.conv2d(x, f, tensor(72, name="bias"), stride=stride, pad=pad, dilation=dilation, op=relu)))
+
+
+@pytest.mark.parametrize(("stride", "pad", "dilation"), [(1, 1, 1), (2, 1, 1), (3, 2, 2)])
+@pytest.mark.parametrize("form", [{}, {"cluster": 2}, {"pixels": 256, "persistent": False}])
+def test_wgmma(gpu: int, stride: int, pad: int, dilation: int, form: dict[str, Any]) -> None:
+    x, f = tensor(3, 29, 31, 40, dtype="bf16"), tensor(136, 3, 3, 40, dtype="bf16", name="f")
+    for_hopper(gpu)
+    spec = conv.conv2d(x, f, tensor(136, name="bias"), stride=stride, pad=pad, dilation=dilation, op=relu)
+    verified(conv.wgmma(spec, **form))
+
+
+def test_wgmma_of_volumes_and_groups(gpu: int) -> None:
+    for_hopper(gpu)
+    x, f = tensor(2, 9, 10, 11, 64, dtype="f16"), tensor(64, 3, 3, 3, 64, dtype="f16", name="f")
+    verified(conv.wgmma(conv.conv3d(x, f, pad=1)))
+    x, f = tensor(2, 15, 16, 4, 64, dtype="f16"), tensor(4, 64, 3, 3, 64, dtype="f16", name="f")
+    verified(conv.wgmma(conv.conv2d_grouped(x, f, stride=2, pad=1)))

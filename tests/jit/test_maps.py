@@ -19,6 +19,7 @@ from fireiron.jit.driver import Driver, Loaded
 from fireiron.jit.interface import Interface, MapParameter
 from fireiron.jit.launch import plan
 from fireiron.jit.maps import MOST_ADDRESSES, EncodedMaps, recipes
+from fireiron.kernel.ir.statements import TensorMap
 
 SIZES = {"M": 40, "N": 72}
 
@@ -112,7 +113,7 @@ def test_round_trip_through_json():
     assert data["tensor_maps"] == [
         {
             "name": "X_map", "pointer": "X", "axes": [1, 0], "box": [32, 16], "swizzle": 128, "dtype": "f32",
-            "extents": ["N", "M"], "strides": ["1", "N"],
+            "steps": [], "extents": ["N", "M"], "strides": ["1", "N"],
         }
     ]  # fmt: skip
     for field in ("cluster", "persistent", "dependent"):
@@ -128,6 +129,25 @@ def test_a_map_is_encoded_from_the_sizes():
     ((facts, values),) = driver.launches
     assert facts == (99, 9, 128, 0, 13)
     assert values == (4096, 8192, 256, b"\1" * 128, 40, 72)
+
+
+def test_a_map_of_every_second_row_spans_the_rows_between():
+    kernel = make_kernel()
+    parameters = [
+        attrs.evolve(p, steps=(1, 2)) if isinstance(p, TensorMap) else p for p in kernel.parameters
+    ]  # fmt: skip
+    interface = Interface.of(attrs.evolve(kernel, parameters=tuple(parameters)))
+    driver = FakeDriver()
+    plan(interface, bound(interface), driver, Loaded(99, 0, 7, 132)).run([4096, 8192, 256], [], 0)
+    assert driver.encoded == [(7, 2, 4096, 72, 40, 288, 32, 31, 1, 2, 0, 0, 3, 0)]
+
+
+@pytest.mark.parametrize("steps", [(1, 9), (1, 0), (1,)])
+def test_steps_that_no_map_takes(steps):
+    interface = with_map(interface_of(), steps=steps)
+    with pytest.raises(CallError) as error:
+        recipes(interface, SIZES)
+    assert error.value.code == "map-box"
 
 
 @pytest.mark.parametrize(

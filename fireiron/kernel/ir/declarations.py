@@ -183,6 +183,9 @@ class TensorMap:
         box: elements of a box along these axes. Both views of a bulk copy list a box's elements in this order, the
             first axis fastest; the `origin` of its GL view has one coordinate for each axis of the Pointer's shape.
         swizzle: bytes of the swizzle's span in shared memory: 0, 32, 64 or 128.
+        steps: elements of the buffer from one element of a box to the next along these axes, 1 to 8; () for all 1.
+
+    Source: CUDA driver API, cuTensorMapEncodeTiled: elementStrides.
     """
 
     name: str
@@ -190,6 +193,7 @@ class TensorMap:
     axes: tuple[int, ...]
     box: tuple[int, ...]
     swizzle: int = 0
+    steps: tuple[int, ...] = ()
 
 
 @attrs.frozen

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import attrs
 
 from fireiron.algebra.expr import Expr, as_expr, as_int
@@ -19,6 +21,7 @@ from fireiron.language.specs import MatMul
 from fireiron.language.tensor import Tensor
 
 MOST_BOX = 256  # elements along one dimension of a box
+MOST_STEP = 8  # elements of which a box takes one
 MAP_ALIGN = 16  # bytes, of a tensor map's strides
 PATTERN_ROWS = 8  # a swizzle repeats after so many rows
 
@@ -64,9 +67,10 @@ def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
     # What a load of an operand brings from beyond a tile's end along M or N reaches only sums that no store keeps.
     product = isinstance(context.spec, MatMul) and far_role == "src"
     box = tuple(_extent(far.axes[d], tensor, d, atom, product and far.axes[d].dim != "K") for d in order)
+    taken = tuple(_step(far.axes[d]) for d in order)
     span = max(o.span for o in atom.operands)
     steps = _steps(near, order, span, atom)
-    described = _map(tensor, far, box, span, context)
+    described = _map(tensor, far, box, span, taken if max(taken) > 1 else (), context)
     if mask is not None:
         wide = like(atom, multicast=True)
         assert wide is not None
@@ -74,7 +78,7 @@ def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
     coordinates = tuple(far.axes[d].offset for d in tensor.storage)
     _check_start(far, order[0], atom)
     _check_near(near, atom)
-    strides = tuple(tensor.strides[d] for d in order)
+    strides = tuple(tensor.strides[d] * step for d, step in zip(order, taken, strict=True))
     far_view = View(
         buffer_of(far.storage), far.base() + far.linear(), Layout(box, strides), far.slot, origin=coordinates
     )
@@ -131,12 +135,25 @@ def _check_near(near: Window, atom: Atom) -> None:
 
 
 def _extent(axis: Axis, tensor: Tensor, dim: int, atom: Atom, loose: bool) -> int:
-    """Give the elements of a box along a dimension, whose only bound may be the tensor's own end, unless `loose`."""
+    """Give the elements of a box along a dimension, whose only bounds may be the tensor's own ends, unless `loose`.
+
+    A box may start before its tensor and end behind it; what lies outside arrives as zeros.
+    """
+    end = as_expr(tensor.shape[dim])
     bounded = loose or all(
-        not b.lower and b.steps is None and b.offset == axis.offset and b.limit == as_expr(tensor.shape[dim])
+        b.steps == axis.steps and b.offset == axis.offset and b.limit == (as_expr(0) if b.lower else end)
         for b in axis.bounds
     )
-    if not isinstance(axis.size, int) or axis.size > MOST_BOX or axis.steps is not None or not bounded:
+    step = _step(axis)
+    if not step:
+        raise DecompositionError(
+            "bulk-box",
+            f"{atom.name} takes one of at most {MOST_STEP} elements along a dimension, not one of {axis.steps.stride}"
+            if axis.steps is not None and isinstance(axis.steps.stride, int)
+            else f"{atom.name} takes elements at one distance along a dimension, not {axis.steps}",
+            fix="load by cp_async()",
+        )
+    if not isinstance(axis.size, int) or not bounded or (axis.size - 1) * step >= MOST_BOX:
         raise DecompositionError(
             "bulk-box",
             f"{atom.name} cannot cut {axis.size} elements along {axis.dim} out of {tensor}: a box has at most "
@@ -144,6 +161,14 @@ def _extent(axis: Axis, tensor: Tensor, dim: int, atom: Atom, loose: bool) -> in
             fix="tile to boxes of plain extents, as tma() does",
         )
     return axis.size
+
+
+def _step(axis: Axis) -> int:
+    """Give the distance of a box's elements along a dimension, 0 where a tensor map has no such boxes."""
+    if axis.steps is None:
+        return 1
+    step = axis.steps.stride
+    return step if isinstance(step, int) and 1 <= step <= MOST_STEP else 0
 
 
 def _steps(near: Window, order: tuple[int, ...], span: int, atom: Atom) -> Layout:
@@ -185,25 +210,28 @@ def _shared_among_peers(
 ) -> tuple[Window, Window, Expr | None]:
     """Divide a load among the blocks of a cluster that all need it: each moves a part, and sends it to all of them.
 
-    Blocks need the same where they differ along a dimension that the operand does not have.
+    Blocks need the same where they differ along a dimension that the operand does not have. The parts are slices of
+    the slowest dimension, so that each is a box that lies together.
     """
     if context.signal is None:
         return far, near, None
-    dims = {axis.dim for axis in far.axes}
+    dims = {dim for axis in far.axes for dim in (axis.reads or (axis.dim,))}
     sharing = [(dim, n) for dim, (n, _) in context.ranks.items() if dim not in dims and n > 1]
     if not sharing:
         return far, near, None
     (dim, count), *more = sharing
-    assert not more, "an operand of a MatMul lacks one dimension of C"
-    row = order[-1] if len(order) == 2 else order[1]
+    row = next((d for d in reversed(order[1:]) if far.axes[d].size != 1), order[1])
     size = far.axes[row].size
     assert isinstance(size, int)
-    if size % (count * PATTERN_ROWS):
+    lines = prod(n for d in order[1:] if isinstance(n := far.axes[d].size, int))
+    if size % count or lines % (count * PATTERN_ROWS) or more:
         raise DecompositionError(
             "bulk-box",
             f"{count} blocks of a cluster cannot share {size} rows of {far.storage.name}: "
-            f"each takes a multiple of {PATTERN_ROWS}",
-            fix="use tiles whose rows divide so, or smaller clusters",
+            f"each takes a multiple of {PATTERN_ROWS}"
+            if not more
+            else f"blocks of a cluster differ along {dim} and {more[0][0]}, which {far.storage.name} both lacks",
+            fix="use tiles whose rows divide so, or smaller clusters, along one dim",
         )
     part, number = size // count, context.ranks[dim][1]
     slices = [
@@ -237,11 +265,13 @@ def _shared_among_peers(
     return slices[0], slices[1], as_expr(pattern) << shift
 
 
-def _map(tensor: Tensor, far: Window, box: tuple[int, ...], span: int, context: Context) -> TensorMap:
-    key = (tensor.name, box, span)
+def _map(
+    tensor: Tensor, far: Window, box: tuple[int, ...], span: int, steps: tuple[int, ...], context: Context
+) -> TensorMap:
+    key = (tensor.name, box, span, steps)
     if key not in context.maps:
         rank = len(box)
         context.maps[key] = TensorMap(
-            context.name(f"{tensor.name}_map"), buffer_of(far.storage), tuple(reversed(range(rank))), box, span
+            context.name(f"{tensor.name}_map"), buffer_of(far.storage), tuple(reversed(range(rank))), box, span, steps
         )
     return context.maps[key]

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from fireiron.kernel.lower.progress import Progress
 
 MAX_THREADS = 1024
+MapKey: TypeAlias = tuple[str, tuple[int, ...], int, tuple[int, ...]]
 
 
 @attrs.define(eq=False)
@@ -109,7 +110,7 @@ class Context:
         staggered: units that take these trips in turn.
         skipped: chunks of each tile in the loops so far, which staggered units skip of the others' tiles.
         owner: the level whose units each own a whole tile of C: Block, or that of the units in turn.
-        maps: tensor maps by tensor, box and span.
+        maps: tensor maps by tensor, box, span and steps.
         prologue: what the role that computes runs once, before all else.
         last: what all threads of a program run once, behind all else.
         busy: under which condition the unit that computes has anything to compute, None for always.
@@ -165,9 +166,7 @@ class Context:
     last: list[Statement] = attrs.field(factory=list[Statement])
     busy: Expr | None = None
     zeroed: set[str] = attrs.field(factory=set[str])
-    maps: dict[tuple[str, tuple[int, ...], int], TensorMap] = attrs.field(
-        factory=dict[tuple[str, tuple[int, ...], int], TensorMap]
-    )
+    maps: dict[MapKey, TensorMap] = attrs.field(factory=dict["MapKey", TensorMap])
 
     def name(self, wanted: str) -> str:
         """Make a C identifier that nothing else has."""

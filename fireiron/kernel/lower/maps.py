@@ -48,7 +48,8 @@ def boxed(window: Window, points: Window, link: Link | None) -> Window:
             bounds = (Bound(start, along, as_expr(0), lower=True), Bound(start, along, as_expr(axis.map.extent)))
             last = (extent - 1) * found.step
             bounds = tuple(b for b in bounds if not proves(b.condition()) or not proves(b.condition(last)))
-        return Axis(axis.dim, extent, (start - axis.map.base) // axis.map.step, steps, bounds)
+        reads = tuple(d.name for d in free(axis.map.index) if isinstance(d, Var))
+        return Axis(axis.dim, extent, (start - axis.map.base) // axis.map.step, steps, bounds, reads=reads)
 
     return evolve(window, axes=tuple(map(plain, window.axes)))
 

@@ -151,7 +151,8 @@ class IndexMap:
 class Axis:
     """Map a dimension's local index to a buffer coordinate; `steps` None is the identity.
 
-    The coordinate of an axis with a `map` follows from the point alone: `kernel.lower.maps` makes a plain axis of it.
+    The coordinate of an axis with a `map` follows from the point alone: `kernel.lower.maps` makes a plain axis of it,
+    whose `reads` are the dims that the map's index reads.
     """
 
     dim: str
@@ -160,6 +161,7 @@ class Axis:
     steps: Layout | None = None
     bounds: tuple[Bound, ...] = ()
     map: IndexMap | None = None
+    reads: tuple[str, ...] = ()
 
     def at(self, local: Expr) -> Expr:
         """Give the coordinate of a local index."""
@@ -253,7 +255,7 @@ def advance(axis: Axis, part: Cut, tile: Expr) -> Axis:
     bounds = [evolve(b, offset=o, steps=s) for b in axis.bounds for o, s in [_advance(b.offset, b.steps, part, tile)]]
     if part.ragged:
         bounds.append(Bound(tile * part.size, None, as_expr(axis.size)))
-    return Axis(axis.dim, part.size, offset, steps, tuple(bounds))
+    return Axis(axis.dim, part.size, offset, steps, tuple(bounds), reads=axis.reads)
 
 
 def through(offset: Expr, steps: Layout | None, start: Expr, elements: Layout, dim: str) -> tuple[Expr, Layout]:

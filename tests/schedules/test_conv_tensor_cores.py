@@ -68,6 +68,39 @@ def test_right_in_every_form(case: str) -> None:
     assert max(site.conflict_degree for site in report.sites) <= 1.0
 
 
+BULK: dict[str, dict[str, Any]] = {
+    "two groups": {},
+    "pairs of blocks": {"cluster": 2, "persistent": False},
+    "large boxes, pairs": {"pixels": 256, "cluster": 2},
+    "three groups": {"pixels": 192, "groups": 3},
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "form"),
+    [
+        *((case, "two groups") for case in CASES),
+        *((case, form) for case in ("ragged, bias, relu", "volumes") for form in BULK),
+    ],
+)
+def test_bulk_copies_and_wgmma(case: str, form: str) -> None:
+    report = right(conv.wgmma(CASES[case](), **BULK[form])).report
+    assert max(site.conflict_degree for site in report.sites) <= 1.0
+
+
+@pytest.mark.parametrize("form", BULK)
+def test_wgmma_compiles(form: str) -> None:
+    spec = conv.conv2d(images(32, 56, 56, 128), filters(256, 3, 3, 128), stride=2, pad=1)
+    resources = conv.wgmma(spec, **BULK[form]).compile("sm_90a").resources
+    assert not resources.spills
+    assert not resources.warnings
+
+
+def test_golden_of_wgmma(golden: Callable[[str, str], None]) -> None:
+    schedule = conv.wgmma(conv.conv2d(images(32, 56, 56, 128), filters(128, 3, 3, 128), stride=2, pad=1), cluster=2)
+    golden(schedule.cuda("sm_90a"), "schedules/conv_wgmma.cu")
+
+
 def test_blocks_read_boxes_with_few_wasted_pixels() -> None:
     """Of 28 x 28 images 32 together take whole tiles; 56 x 56 divides by 8 x 8."""
 
