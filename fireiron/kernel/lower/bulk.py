@@ -231,7 +231,7 @@ def _shared_among_peers(
             f"each takes a multiple of {PATTERN_ROWS}"
             if not more
             else f"blocks of a cluster differ along {dim} and {more[0][0]}, which {far.storage.name} both lacks",
-            fix="use tiles whose rows divide so, or smaller clusters, along one dim",
+            fix="use tiles whose rows divide so, or smaller clusters" + (", along one dim" if more else ""),
         )
     part, number = size // count, context.ranks[dim][1]
     slices = [
