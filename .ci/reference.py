@@ -23,7 +23,7 @@ from fireiron.front.catalogue import Entry, catalogue
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # Where the links of chains are looked for, in this order.
-CHAINS = ("fireiron.front.matmul", "fireiron.front.chain", "fireiron.front.moves", "fireiron.front.verbs")
+CHAINS = ("fireiron.front.chain", "fireiron.front.verbs")
 NAME = re.compile(r"`([A-Za-z_][\w.-]*)(\([^`]*\))?`")
 FENCED = re.compile(r"^```.*?^```$|^    [^\n]*$", re.MULTILINE | re.DOTALL)
 SECTION = re.compile(r"^(Args|Shapes|Raises|Returns|Source|Example|Attributes):\s*(.*)$")

@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -41,7 +41,7 @@ USE = ("cli", "debugging", "bench", "profiling", "numbers", "limits", "platforms
 TOPICS = {
     "Specs and tensors": ("front.spec", "language.tensor", "algebra.dtypes", "algebra.expr", "algebra.layout",
                           "algebra.swizzle", "front.roles", "algebra.index.nodes"),
-    "Chains": ("front.matmul", "front.step_chain", "front.moves", "front.layers", "front.products", "front.program",
+    "Chains": ("front.chain", "front.verbs", "front.moves", "front.layers", "front.products", "front.program",
                "front.preset", "language.decompositions", "language.levels"),
     "Ops": ("language.functions", "language.pointwise", "front.outputs", "language.trace"),
     "Simulations": ("simulate.watch",),
@@ -129,7 +129,8 @@ def public() -> dict[str, dict[str, Any]]:
     for name in fireiron.__all__:
         value = getattr(fireiron, name)
         module = getattr(value, "__module__", None) or type(value).__module__
-        if module.startswith("fireiron"):  # type aliases say what they are where they are used
+        # Type aliases say what they are where they are used.
+        if module.startswith("fireiron") and get_origin(value) is None:
             found[topic_of.get(module, MORE)][name] = value
     for topic, words in BESIDE.items():
         for module, name in (word.split(":") for word in words):

@@ -12,10 +12,19 @@ from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.errors import FireironError
 from fireiron.base.presets_path import presets_path as _presets_path
 from fireiron.base.version import VERSION as _VERSION
-from fireiron.front.matmul import MatMulChain
-from fireiron.front.moves import (
+from fireiron.front.chain import (
+    Chain,
+    FoldChain,
+    LayerChain,
+    LayersChain,
+    MatMulChain,
     MoveChain,
+    ProductsChain,
+    ProgramChain,
+    StepChain,
     Strategy,
+)
+from fireiron.front.moves import (
     conform,
     cp_async,
     ldmatrix,
@@ -30,6 +39,7 @@ from fireiron.front.moves import (
 from fireiron.front.preset import preset
 from fireiron.front.roles import DST, SRC, A, B, C, Role
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
+from fireiron.front.verbs import Schedule
 from fireiron.language.decompositions import ByAtomics as by_atomics
 from fireiron.language.decompositions import ByCluster as by_cluster
 from fireiron.language.decompositions import ByTma as by_tma
@@ -99,10 +109,9 @@ if TYPE_CHECKING:
     from fireiron.algebra.machine import ProductClocks
     from fireiron.estimate.tiling import Tiling
     from fireiron.front.best import best, gemm
-    from fireiron.front.layers import LayerChain, LayersChain, layers
-    from fireiron.front.products import ProductsChain, products
-    from fireiron.front.program import ProgramChain, program
-    from fireiron.front.step_chain import StepChain
+    from fireiron.front.layers import layers
+    from fireiron.front.products import products
+    from fireiron.front.program import program
     from fireiron.language.trace import (
         argmax,
         argmin,
@@ -143,11 +152,13 @@ __all__ = [
     "B",
     "Block",
     "C",
+    "Chain",
     "Cluster",
     "ColMajor",
     "DType",
     "Expr",
     "FireironError",
+    "FoldChain",
     "Group",
     "Grouped",
     "Hilbert",
@@ -173,6 +184,7 @@ __all__ = [
     "RowMajor",
     "Rows",
     "Save",
+    "Schedule",
     "StepChain",
     "Strategy",
     "Strided",
@@ -277,9 +289,8 @@ __all__ = [
 
 # Modules that few programs need, loaded when a name of theirs is first asked for: an import takes milliseconds each.
 _LATER = {
-    "best": "front.best", "gemm": "front.best", "LayerChain": "front.layers", "LayersChain": "front.layers",
-    "layers": "front.layers", "ProductsChain": "front.products", "products": "front.products", "space": "tune.space",
-    "ProgramChain": "front.program", "StepChain": "front.step_chain", "program": "front.program",
+    "best": "front.best", "gemm": "front.best", "layers": "front.layers", "products": "front.products",
+    "space": "tune.space", "program": "front.program",
     **dict.fromkeys(
         ("argmax", "argmin", "dim", "einsum", "extent", "fold_by", "index", "log_softmax", "logsumexp", "max",
          "mean", "mean_and_variance", "min", "outside", "prod", "softmax", "sum"),

@@ -25,6 +25,7 @@ from fireiron import (
     LayersChain,
     ProductsChain,
     RowMajor,
+    Schedule,
     Strategy,
     Swizzle,
     Tensor,
@@ -50,7 +51,7 @@ HELD = 128  # registers of sums beside which several leave room for what joins t
 CHUNK = 32  # of K, on the path of mma.sync: 64 bytes
 
 
-def schedule(program: ProductsChain, path: Path = "auto") -> ProductsChain:
+def schedule(program: ProductsChain, path: Path = "auto") -> Schedule:
     """Schedule several products of one shape.
 
     Args:
@@ -81,7 +82,7 @@ def _columns(program: ProductsChain, most: int) -> int:
     return max(16, 1 << ((most // sums).bit_length() - 1))
 
 
-def simt(program: ProductsChain) -> ProductsChain:
+def simt(program: ProductsChain) -> Schedule:
     """Schedule several products for CUDA cores: tiles of 64 rows, one chunk of K at a time in registers.
 
     Args:
@@ -97,7 +98,7 @@ def simt(program: ProductsChain) -> ProductsChain:
     return chain.tile(1, 1).unroll().done()
 
 
-def ampere(program: ProductsChain, m: int = 128, stages: int = 4, slots: int = 2) -> ProductsChain:
+def ampere(program: ProductsChain, m: int = 128, stages: int = 4, slots: int = 2) -> Schedule:
     """Schedule several products for tensor cores by mma.sync: sm_80 and every later architecture.
 
     Args:
@@ -130,7 +131,7 @@ def _to_shared(chain: ProductsChain, tensor: Tensor, left: bool, lines: int) -> 
     return loaded.storage_layout(tensor.order).swizzle(Swizzle(min(3, pieces), 3, max(3, pieces)))
 
 
-def hopper(program: ProductsChain, plan: Plan | None = None) -> ProductsChain:
+def hopper(program: ProductsChain, plan: Plan | None = None) -> Schedule:
     """Schedule several products for Hopper: one role's bulk copies, wgmma by the others, a ring over all loops.
 
     Args:
@@ -190,7 +191,7 @@ def _lines(tensor: Tensor, phase: tuple[tuple[Tensor, Tensor, str], ...], m: int
     return m * (tensor.name in lefts) + n * (tensor.name in rights)
 
 
-def layers_schedule(program: LayersChain, path: Path = "auto", m: int = 0) -> LayersChain:
+def layers_schedule(program: LayersChain, path: Path = "auto", m: int = 0) -> Schedule:
     """Schedule layers whose activations stay on chip.
 
     Args:
@@ -229,10 +230,10 @@ def _rows(program: LayersChain, m: int, most: int, least: int) -> int:
     return most
 
 
-def simt_layers(program: LayersChain, m: int = 0) -> LayersChain:
+def simt_layers(program: LayersChain, m: int = 0) -> Schedule:
     """Schedule layers for CUDA cores: activations in shared memory."""
 
-    def layer(one: LayerChain) -> LayerChain:
+    def layer(one: LayerChain) -> Schedule:
         chain: LayerChain = one.epilog().split(16).load(B, SH, staged()).storage_layout(RowMajor).pad(8)
         n = min(32, one.sizes[1])
         chain = chain.tile(16, n).to(Warp).tile(4, -(-n // 8)).to(Thread).split(1).unroll().load(A, RF).load(B, RF)
@@ -241,7 +242,7 @@ def simt_layers(program: LayersChain, m: int = 0) -> LayersChain:
     return program.tile(_rows(program, m, 32, 16)).to(Block).load(A, SH).pad(8).each(layer)
 
 
-def ampere_layers(program: LayersChain, m: int = 0, stages: int = 4) -> LayersChain:
+def ampere_layers(program: LayersChain, m: int = 0, stages: int = 4) -> Schedule:
     """Schedule layers for mma.sync: a warp owns 16 or 32 whole rows, weights arrive by asynchronous copies.
 
     Args:
@@ -253,7 +254,7 @@ def ampere_layers(program: LayersChain, m: int = 0, stages: int = 4) -> LayersCh
     rows = _rows(program, m, 256 if widest <= 128 else 128, 64)
     warp = 32 if widest <= 128 and rows >= 128 else 16
 
-    def layer(one: LayerChain) -> LayerChain:
+    def layer(one: LayerChain) -> Schedule:
         _, n, k = one.sizes
         chunk = CHUNK if k % CHUNK == 0 else 16
         along_k = one.weights.order is ColMajor
@@ -268,7 +269,7 @@ def ampere_layers(program: LayersChain, m: int = 0, stages: int = 4) -> LayersCh
     return program.tile(rows).to(Block).load(A, FR).each(layer)
 
 
-def hopper_layers(program: LayersChain, m: int = 0) -> LayersChain:
+def hopper_layers(program: LayersChain, m: int = 0) -> Schedule:
     """Schedule layers for Hopper: one role's bulk copies of weights, wgmma that takes activations from registers.
 
     Args:
@@ -288,7 +289,7 @@ def hopper_layers(program: LayersChain, m: int = 0) -> LayersChain:
     # Layers of one shape go through one ring.
     rings = len({(x.weights.shape[-2:], x.weights.order) for x in program.layers.layers})
 
-    def layer(one: LayerChain) -> LayerChain:
+    def layer(one: LayerChain) -> Schedule:
         _, n, k = one.sizes
         chunk = next(c for c in (64, 32, 16) if k % c == 0)
         span = chunk * one.weights.dtype.nbytes

@@ -17,6 +17,7 @@ from fireiron import (
     Op,
     Role,
     RowMajor,
+    Schedule,
     Strategy,
     Swizzle,
     Tensor,
@@ -112,7 +113,7 @@ def gemm(
     ops: tuple[Op, ...] = (),
     ways: int = 1,
     split_k: int = 1,
-) -> MatMulChain:
+) -> Schedule:
     """Schedule a product: tiles of a block in a pipeline, tiles of a warp, fragments, the atom.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fireiron import MatMulChain, Op, Strategy, preset, space
+from fireiron import MatMulChain, Op, Schedule, Strategy, preset, space
 from fireiron.schedules import ampere
 
 
@@ -28,7 +28,7 @@ def gemm(
     ops: tuple[Op, ...] = (),
     ways: int = 1,
     split_k: int = 1,
-) -> MatMulChain:
+) -> Schedule:
     """Schedule a product for tensor cores as `ampere.gemm` does, of e4m3 and e5m2 too, in all layouts.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fireiron import ColMajor, MatMulChain, Op, RowMajor, Rows, Save, Strategy, Tiling, preset, space
+from fireiron import ColMajor, MatMulChain, Op, RowMajor, Rows, Save, Schedule, Strategy, Tiling, preset, space
 from fireiron.schedules import _tensor_cores
 from fireiron.schedules._tensor_cores import Sizes
 
@@ -75,7 +75,7 @@ def gemm(
     ops: tuple[Op, ...] = (),
     ways: int = 1,
     split_k: int = 1,
-) -> MatMulChain:
+) -> Schedule:
     """Schedule a product for tensor cores: asynchronous copies, ldmatrix, mma.sync.
 
     Element types f16, bf16, tf32, i8, u8 and f64, in all layouts; i4, u4 and b1 with K contiguous, layout TN. What is

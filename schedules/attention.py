@@ -15,6 +15,7 @@ from fireiron import (
     Block,
     FireironError,
     ProgramChain,
+    Schedule,
     StepChain,
     Strategy,
     Swizzle,
@@ -68,7 +69,7 @@ def attention(q: Value, k: Value, v: Value, scale: float | None = None, causal: 
 
 
 @preset
-def simt(spec: ProgramChain, rows: int = 64, keys: int = 8) -> ProgramChain:
+def simt(spec: ProgramChain, rows: int = 64, keys: int = 8) -> Schedule:
     """Schedule attention on CUDA cores, for every architecture: a thread has a query.
 
     Args:
@@ -86,7 +87,7 @@ def simt(spec: ProgramChain, rows: int = 64, keys: int = 8) -> ProgramChain:
 @preset
 def mma(
     spec: ProgramChain, warps: int | None = None, keys: int | None = None, stages: int = 2, step: int = 16
-) -> ProgramChain:
+) -> Schedule:
     """Schedule attention for tensor cores by mma.sync, from sm_80 on: a warp has 16 queries.
 
     Keys and values of later chunks are on their way by asynchronous copies. The scores stay in the registers where the
@@ -111,18 +112,18 @@ def mma(
     chain = _load(chain, "q", depth, nbytes).split(j=keys).online().pipeline(stages)
     chain = _load(_load(chain, "k", depth, nbytes), "v", width, nbytes)
 
-    def scores(s: StepChain) -> StepChain:
+    def scores(s: StepChain) -> Schedule:
         s = s.split(d=step).unroll().load("q", FR, ldmatrix()).load("k", FR, ldmatrix())
         return s.tile(i=ROWS, j=8).unroll().done()
 
-    def values(o: StepChain) -> StepChain:
+    def values(o: StepChain) -> Schedule:
         return o.split(j=step).unroll().load("v", FR, ldmatrix()).tile(i=ROWS, e=8).unroll().done()
 
     return chain.tile(i=ROWS).to(Warp).each(s=scores, o=values)
 
 
 @preset
-def wgmma(spec: ProgramChain, groups: int = 2, keys: int | None = None, stages: int = 2) -> ProgramChain:
+def wgmma(spec: ProgramChain, groups: int = 2, keys: int | None = None, stages: int = 2) -> Schedule:
     """Schedule attention for Hopper: bulk copies by a role of their own, wgmma in warpgroups of 64 queries each.
 
     The scores stay in registers, and are an operand of the second product there; while one warpgroup weighs its scores,
@@ -139,10 +140,10 @@ def wgmma(spec: ProgramChain, groups: int = 2, keys: int | None = None, stages: 
     chain = chain.load("q", SH, tma()).split(j=keys or (128 if groups < 3 else 96)).online().pipeline(stages)
     chain = chain.specialize(registers=registers).load("k", SH, tma()).load("v", SH, tma())
 
-    def scores(s: StepChain) -> StepChain:
+    def scores(s: StepChain) -> Schedule:
         return s.split(d=16).unroll().done("wgmma")
 
-    def values(o: StepChain) -> StepChain:
+    def values(o: StepChain) -> Schedule:
         return o.split(j=16).unroll().done("wgmma")
 
     return chain.tile(i=GROUP_ROWS).to(Warpgroup).each(s=scores, o=values)

@@ -20,6 +20,7 @@ from fireiron import (
     Cluster,
     FireironError,
     ProgramChain,
+    Schedule,
     StepChain,
     Swizzle,
     Thread,
@@ -262,7 +263,7 @@ def _whole(what: str, number: int, least: int) -> None:
 
 
 @preset
-def simt(spec: ProgramChain, pixels: int = 64, channels: int = 32, depth: int = 8) -> ProgramChain:
+def simt(spec: ProgramChain, pixels: int = 64, channels: int = 32, depth: int = 8) -> Schedule:
     """Schedule a convolution or a pooling on CUDA cores: the pixels of a tile lie in shared memory with their halo.
 
     Args:
@@ -300,7 +301,7 @@ def simt(spec: ProgramChain, pixels: int = 64, channels: int = 32, depth: int = 
 def mma(
     spec: ProgramChain, pixels: int | None = None, channels: int | None = None, depth: int | None = None,
     warp: tuple[int, int] | None = None, stages: int = 3,
-) -> ProgramChain:  # fmt: skip
+) -> Schedule:  # fmt: skip
     """Schedule a convolution for tensor cores by mma.sync, from sm_80 on: implicit GEMM.
 
     Rows of the product are the pixels of a box, columns the filters, and one loop visits all taps and channels. Each
@@ -330,7 +331,7 @@ def mma(
     for role in (w.images, w.filters):
         chain = chain.load(role, SH, cp_async()).swizzle(_spread_lines(depth))
 
-    def by_fragments(y: StepChain) -> StepChain:
+    def by_fragments(y: StepChain) -> Schedule:
         y = y.split(16).unroll().pipeline(2).load("A", FR, ldmatrix()).load("B", FR, ldmatrix())
         return y.tile(16, 8).unroll().done()
 
@@ -341,7 +342,7 @@ def mma(
 def wgmma(
     spec: ProgramChain, pixels: int | None = None, channels: int | None = None, stages: int | None = None,
     cluster: int = 1, groups: int = 2, persistent: bool = True,
-) -> ProgramChain:  # fmt: skip
+) -> Schedule:  # fmt: skip
     """Schedule a convolution for Hopper: boxes of pixels by bulk copies, wgmma, roles, persistent blocks.
 
     A box is cut out of the images by a tensor map of as many dimensions as they have, which gives zeros outside and
@@ -383,7 +384,7 @@ def wgmma(
     chain = chain.load(w.images, SH, tma(span)).load(w.filters, SH, tma(span))
     rows, columns = pixels // groups, channels
 
-    def by_groups(y: StepChain) -> StepChain:
+    def by_groups(y: StepChain) -> Schedule:
         y = y.split(16).unroll()
         return (y if rows == 64 else y.tile(64, columns).unroll()).done("wgmma")
 

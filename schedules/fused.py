@@ -16,12 +16,11 @@ from fireiron import (
     B,
     ColMajor,
     FireironError,
-    LayersChain,
     MatMul,
     MatMulChain,
     Matrix,
-    ProductsChain,
     RowMajor,
+    Schedule,
     Tensor,
     Value,
     Vector,
@@ -52,7 +51,7 @@ AMPERE = ("f16", "bf16", "tf32", "i8", "u8", "f64", "i4", "u4", "b1")
 
 
 @preset
-def scheduled(spec: MatMulChain, arch: str = "") -> MatMulChain:
+def scheduled(spec: MatMulChain, arch: str = "") -> Schedule:
     """Schedule a product, with all that is fused to it, by the architecture's own preset.
 
     Args:
@@ -90,7 +89,7 @@ def _bias(spec: MatMulChain) -> Tensor:
 
 
 @preset
-def gemm_bias(spec: MatMulChain, arch: str = "") -> MatMulChain:
+def gemm_bias(spec: MatMulChain, arch: str = "") -> Schedule:
     """Compute A @ B + bias, one value a column.
 
     Args:
@@ -100,7 +99,7 @@ def gemm_bias(spec: MatMulChain, arch: str = "") -> MatMulChain:
 
 
 @preset
-def gemm_bias_relu(spec: MatMulChain, arch: str = "") -> MatMulChain:
+def gemm_bias_relu(spec: MatMulChain, arch: str = "") -> Schedule:
     """Compute relu(A @ B + bias).
 
     Args:
@@ -110,7 +109,7 @@ def gemm_bias_relu(spec: MatMulChain, arch: str = "") -> MatMulChain:
 
 
 @preset
-def gemm_bias_gelu(spec: MatMulChain, arch: str = "", keep: bool = False) -> MatMulChain:
+def gemm_bias_gelu(spec: MatMulChain, arch: str = "", keep: bool = False) -> Schedule:
     """Compute gelu(A @ B + bias).
 
     Args:
@@ -123,7 +122,7 @@ def gemm_bias_gelu(spec: MatMulChain, arch: str = "", keep: bool = False) -> Mat
 
 
 @preset
-def gemm_bias_silu(spec: MatMulChain, arch: str = "") -> MatMulChain:
+def gemm_bias_silu(spec: MatMulChain, arch: str = "") -> Schedule:
     """Compute silu(A @ B + bias).
 
     Args:
@@ -133,7 +132,7 @@ def gemm_bias_silu(spec: MatMulChain, arch: str = "") -> MatMulChain:
 
 
 @preset
-def gemm_residual(spec: MatMulChain, arch: str = "") -> MatMulChain:
+def gemm_residual(spec: MatMulChain, arch: str = "") -> Schedule:
     """Compute A @ B + bias + residual.
 
     Args:
@@ -144,7 +143,7 @@ def gemm_residual(spec: MatMulChain, arch: str = "") -> MatMulChain:
 
 
 @preset
-def relu_gemm(spec: MatMulChain, arch: str = "") -> MatMulChain:
+def relu_gemm(spec: MatMulChain, arch: str = "") -> Schedule:
     """Compute relu(A) @ B.
 
     Args:
@@ -154,7 +153,7 @@ def relu_gemm(spec: MatMulChain, arch: str = "") -> MatMulChain:
 
 
 @preset
-def norm_gemm(spec: MatMulChain, arch: str = "") -> MatMulChain:
+def norm_gemm(spec: MatMulChain, arch: str = "") -> Schedule:
     """Compute norm(A) @ B, a layer normalisation along K whose row statistics `mean` and `rstd` are given.
 
     Args:
@@ -167,7 +166,7 @@ def norm_gemm(spec: MatMulChain, arch: str = "") -> MatMulChain:
 
 
 @preset
-def dequant_gemm(spec: MatMulChain, arch: str = "", weights: str = "i8", group: int = 128) -> MatMulChain:
+def dequant_gemm(spec: MatMulChain, arch: str = "", weights: str = "i8", group: int = 128) -> Schedule:
     """Compute A @ ((B - zeros) * scales): weights of 8 or 4 bits, a scale and a zero point for each group along K.
 
     Args:
@@ -185,7 +184,7 @@ def dequant_gemm(spec: MatMulChain, arch: str = "", weights: str = "i8", group: 
 
 
 @preset
-def gemm_block_scaled(spec: MatMulChain, arch: str = "", block: int = 128) -> MatMulChain:
+def gemm_block_scaled(spec: MatMulChain, arch: str = "", block: int = 128) -> Schedule:
     """Compute the sum over blocks of K of a_scales * b_scales * (A @ B): 8-bit floats with scales of their blocks.
 
     Of A each row has a scale for every `block` of K: `a_scales`, M x K/block. Of B each block of as many rows and
@@ -204,7 +203,7 @@ def gemm_block_scaled(spec: MatMulChain, arch: str = "", block: int = 128) -> Ma
 
 
 @preset
-def gemm_scaled(spec: MatMulChain, arch: str = "") -> MatMulChain:
+def gemm_scaled(spec: MatMulChain, arch: str = "") -> Schedule:
     """Compute (A @ B) * row_scale * column_scale, as products of quantised operands are scaled back.
 
     Args:
@@ -228,7 +227,7 @@ def _matrices(m: int, n: int, k: int, dtype: str, *names: str, left: str) -> tup
 @preset
 def add_gemm_gemm(
     m: int = 256, n: int = 256, k: int = 128, k2: int = 0, dtype: str = "f16", path: Path = "auto"
-) -> ProductsChain:
+) -> Schedule:
     """Compute Y = X W + H U in one accumulator.
 
     Args:
@@ -245,7 +244,7 @@ def add_gemm_gemm(
 
 
 @preset
-def swiglu(m: int = 256, n: int = 256, k: int = 128, dtype: str = "f16", path: Path = "auto") -> ProductsChain:
+def swiglu(m: int = 256, n: int = 256, k: int = 128, dtype: str = "f16", path: Path = "auto") -> Schedule:
     """Compute Y = silu(X Wg) * (X Wu): X is loaded once for both products.
 
     Args:
@@ -263,7 +262,7 @@ def swiglu(m: int = 256, n: int = 256, k: int = 128, dtype: str = "f16", path: P
 @preset
 def lstm_pattern(
     m: int = 256, n: int = 256, k: int = 128, k2: int = 0, dtype: str = "f16", path: Path = "auto"
-) -> ProductsChain:
+) -> Schedule:
     """Compute Y = relu(X W + H U + bias): Graphene's LSTM pattern.
 
     Args:
@@ -286,7 +285,7 @@ def lstm_pattern(
 
 
 @preset
-def lstm_cell(m: int = 256, n: int = 128, k: int = 128, dtype: str = "f16", path: Path = "auto") -> ProductsChain:
+def lstm_cell(m: int = 256, n: int = 128, k: int = 128, dtype: str = "f16", path: Path = "auto") -> Schedule:
     """Compute an LSTM cell: i, f, o = sigmoid and g = tanh of X W + H U + b each; c' = f c + i g, h' = o tanh(c').
 
     Weights of each gate are matrices of their own: views of the stacked ones that frameworks keep will do.
@@ -314,7 +313,7 @@ def lstm_cell(m: int = 256, n: int = 128, k: int = 128, dtype: str = "f16", path
 @preset
 def mlp(
     m: int = 256, width: int = 128, layers: int = 4, dtype: str = "f16", path: Path = "auto", rows: int = 0
-) -> LayersChain:
+) -> Schedule:
     """Compute layers h = relu(h W[l] + b[l]) of one width in one kernel, activations on chip.
 
     Args:
@@ -334,7 +333,7 @@ def mlp(
 @preset
 def mlp_block(
     m: int = 256, width: int = 64, hidden: int = 256, dtype: str = "f16", path: Path = "auto", rows: int = 0
-) -> LayersChain:
+) -> Schedule:
     """Compute a transformer's block of two layers, Y = gelu(X W1 + b1) W2 + b2, where both fit in a block.
 
     Args:

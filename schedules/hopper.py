@@ -18,6 +18,7 @@ from fireiron import (
     Grouped,
     MatMulChain,
     MoveChain,
+    Schedule,
     Strategy,
     Warp,
     Warpgroup,
@@ -48,7 +49,7 @@ CUDA_CORES = ("f32", "i32")  # that no tensor core does
 
 
 @preset
-def cooperative(spec: MatMulChain, plan: Plan = Plan()) -> MatMulChain:
+def cooperative(spec: MatMulChain, plan: Plan = Plan()) -> Schedule:
     """Schedule a product whose consumers share each tile.
 
     Element types f16 and bf16 in all layouts; tf32, e4m3, e5m2, i8 and u8 with K contiguous, layout TN.
@@ -60,7 +61,7 @@ def cooperative(spec: MatMulChain, plan: Plan = Plan()) -> MatMulChain:
 
 
 @preset
-def pingpong(spec: MatMulChain, plan: Plan = Plan(n=192)) -> MatMulChain:
+def pingpong(spec: MatMulChain, plan: Plan = Plan(n=192)) -> Schedule:
     """Schedule a product whose two consumers own tiles in turn: one stores under the other's math.
 
     Args:
@@ -70,7 +71,7 @@ def pingpong(spec: MatMulChain, plan: Plan = Plan(n=192)) -> MatMulChain:
 
 
 @preset
-def split_k(spec: MatMulChain, plan: Plan = Plan(ways=4)) -> MatMulChain:
+def split_k(spec: MatMulChain, plan: Plan = Plan(ways=4)) -> Schedule:
     """Schedule a product of few tiles and a long K: blocks share each tile, and the last one to end adds their sums.
 
     The sums lie in a workspace, or a cluster's shared memory, and are added in one order: the same bits in every run.
@@ -82,7 +83,7 @@ def split_k(spec: MatMulChain, plan: Plan = Plan(ways=4)) -> MatMulChain:
 
 
 @preset
-def stream_k(spec: MatMulChain, plan: Plan = Plan(stream=True)) -> MatMulChain:
+def stream_k(spec: MatMulChain, plan: Plan = Plan(stream=True)) -> Schedule:
     """Schedule a product whose tiles fill no whole number of waves: blocks take equal parts of all chunks (stream-K).
 
     Args:
@@ -92,7 +93,7 @@ def stream_k(spec: MatMulChain, plan: Plan = Plan(stream=True)) -> MatMulChain:
 
 
 @preset
-def scaled_gemm(spec: MatMulChain, plan: Plan = Plan(n=128, promote=True)) -> MatMulChain:
+def scaled_gemm(spec: MatMulChain, plan: Plan = Plan(n=128, promote=True)) -> Schedule:
     """Schedule a product whose prologs scale blocks of its operands: chunks of K are summed apart, and then scaled.
 
     Operands of 8-bit floats come as they are stored, and each chunk's sum is added in f32. Without scales that alone
@@ -107,7 +108,7 @@ def scaled_gemm(spec: MatMulChain, plan: Plan = Plan(n=128, promote=True)) -> Ma
 
 
 @preset
-def skinny(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
+def skinny(spec: MatMulChain, plan: Plan | None = None) -> Schedule:
     """Schedule a product of few rows, which is bound by the bytes of its other operand, the weights.
 
     Operands are swapped: rows of weights fill the 64 of an instruction, and the few rows of A are its width. A deep
@@ -121,7 +122,7 @@ def skinny(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
     return _gemm(spec, attrs.evolve(plan, swapped=True))
 
 
-def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
+def _gemm(spec: MatMulChain, plan: Plan) -> Schedule:
     c = spec.matmul.C
     chain = spec.swap() if plan.swapped else spec
     left = chain.residual.operands[0]
@@ -165,7 +166,7 @@ def _gemm(spec: MatMulChain, plan: Plan) -> MatMulChain:
     return (chain.tile(ROWS, n).unroll() if rows > ROWS else chain).done()
 
 
-def _fragments(move: MoveChain) -> MoveChain:
+def _fragments(move: MoveChain) -> Schedule:
     """Take a warpgroup's rows from shared memory by ldmatrix, 16 for each warp."""
     return move.tile(ROWS, 16).unroll().tile(16, 16).to(Warp).unroll().done()
 
@@ -184,7 +185,7 @@ def _store(plan: Plan, spec: MatMulChain) -> Strategy:
 
 @preset
 @space("sm_90", plan=plans)
-def gemm(spec: MatMulChain, plan: Plan | None = None) -> MatMulChain:
+def gemm(spec: MatMulChain, plan: Plan | None = None) -> Schedule:
     """Schedule a product as the model finds fastest for its sizes.
 
     Persistent blocks loop over the products of batches and groups. `ampere.gemm`, `ada.gemm` or `simt.sgemm` schedules

@@ -19,6 +19,7 @@ from fireiron import (
     MoveChain,
     ProgramChain,
     RowMajor,
+    Schedule,
     Swizzle,
     Tensor,
     Thread,
@@ -35,7 +36,7 @@ LINE = 128  # bytes of a line of a tile that goes through shared memory
 
 
 @preset
-def pointwise(spec: ProgramChain, vectors: int = 0) -> ProgramChain:
+def pointwise(spec: ProgramChain, vectors: int = 0) -> Schedule:
     """Schedule a program without folds, of any rank, with several inputs and outputs.
 
     A warp takes vectors along the dim that lies together in the outputs, and neighbouring lines where that is short.
@@ -86,7 +87,7 @@ def pointwise(spec: ProgramChain, vectors: int = 0) -> ProgramChain:
 
 
 @preset
-def move(spec: MoveChain) -> MoveChain:
+def move(spec: MoveChain) -> Schedule:
     """Schedule a Move between matrices in global memory, or batches of them: copies, and transposes.
 
     Args:

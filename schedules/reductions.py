@@ -9,7 +9,19 @@ from __future__ import annotations
 from math import ceil, prod, sqrt
 from typing import Any
 
-from fireiron import RF, Block, FireironError, ProgramChain, Tensor, Warp, by_atomics, in_order, preset, vector
+from fireiron import (
+    RF,
+    Block,
+    FireironError,
+    ProgramChain,
+    Schedule,
+    Tensor,
+    Warp,
+    by_atomics,
+    in_order,
+    preset,
+    vector,
+)
 from fireiron.schedules import rows
 from fireiron.schedules._rows import LANES, MOST_OF_A_WARP, VECTOR_NBYTES, power
 
@@ -21,7 +33,7 @@ COLUMNS = 2  # vectors of a lane's columns that a warp reads side by side: 1024 
 
 
 @preset
-def reduction(spec: ProgramChain, ways: int = 0, atomics: bool = False) -> ProgramChain:
+def reduction(spec: ProgramChain, ways: int = 0, atomics: bool = False) -> Schedule:
     """Schedule a program that folds dims, and whose outputs have none of them.
 
     Args:

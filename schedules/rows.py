@@ -16,6 +16,7 @@ from fireiron import (
     FireironError,
     Group,
     ProgramChain,
+    Schedule,
     Thread,
     Value,
     Warp,
@@ -192,7 +193,7 @@ def embedding(ids: Value, table: Value) -> Value:
 @preset
 def row(
     spec: ProgramChain, warps: int = 0, blocks: int = 0, rows: int = 0, resident: int = 0, stages: int = 0
-) -> ProgramChain:
+) -> Schedule:
     """Schedule a program that folds the columns of rows: a row stays in registers between its folds.
 
     A program may also fold the rows for each column (the gradients of gain and bias): then each block takes some rows,
@@ -241,7 +242,7 @@ def row(
 
 def _with_sums(
     spec: ProgramChain, given: Row, warps: int, blocks: int, rows: int, resident: int, stages: int
-) -> ProgramChain:
+) -> Schedule:
     """Let blocks have some rows each, several at once where they are narrow, and a sum for each column.
 
     Raises:

@@ -23,6 +23,7 @@ from fireiron import (
     MoveChain,
     Op,
     RowMajor,
+    Schedule,
     Strided,
     Thread,
     Tiling,
@@ -66,14 +67,14 @@ def _dot_in_numpy(a: Any, b: Any, c: Any) -> Any:
 
 
 @preset
-def listing1(spec: MatMulChain) -> MatMulChain:
+def listing1(spec: MatMulChain) -> Schedule:
     """Schedule as the paper's Listing 1: each thread computes one element by a dot-product microkernel."""
     dot = _dot(spec.matmul.A.dtype, spec.matmul.C.dtype)
     return spec.tile(16, 16, batch=spec.batch).to(Block).tile(1, 1).to(Thread).done(dot)
 
 
 @preset
-def listing2(spec: MatMulChain, m: int = 128, n: int = 128, k: int = 8) -> MatMulChain:
+def listing2(spec: MatMulChain, m: int = 128, n: int = 128, k: int = 8) -> Schedule:
     """Schedule as the paper's Listing 2: tiles for blocks, warps and threads, through shared memory and registers."""
     return (
         spec.tile(m, n, batch=spec.batch)
@@ -102,7 +103,7 @@ def _lanes_of_listing4(lane: Expr) -> Expr:
 
 
 @preset
-def listing4(spec: MatMulChain) -> MatMulChain:
+def listing4(spec: MatMulChain) -> Schedule:
     """Schedule as the paper's Listing 4, its kernel tuned for Maxwell: strided tiles, permuted lanes, a padded buffer.
 
     The paper's operands are column-major; where A is row-major its rows do not form vectors, and lanes copy
@@ -112,11 +113,11 @@ def listing4(spec: MatMulChain) -> MatMulChain:
     pair = 2 if a.order is ColMajor and a.aligned(2) else 1
     width = min(4, 16 // a.dtype.nbytes)
 
-    def load_a(move: MoveChain) -> MoveChain:
+    def load_a(move: MoveChain) -> Schedule:
         warp = move.tile(128, 1).to(Warp).tile(64, 1).unroll()
         return warp.tile(pair, 1).to(Thread).layout(ColMajor).unroll().done()
 
-    def load_b(move: MoveChain) -> MoveChain:
+    def load_b(move: MoveChain) -> Schedule:
         warp = move.tile(8, 16).to(Warp).tile(8, 4).unroll()
         return warp.tile(1, 1).to(Thread).layout(ColMajor).done()
 
@@ -148,7 +149,7 @@ def listing4(spec: MatMulChain) -> MatMulChain:
     )
 
 
-def _elements(move: MoveChain) -> MoveChain:
+def _elements(move: MoveChain) -> Schedule:
     """Store each thread's elements one by one.
 
     Vectors would tie accumulators to aligned quads of registers,
@@ -205,7 +206,7 @@ def sgemm(
     ways: int = 1,
     split_k: int = 1,
     ops: tuple[Op, ...] = (),
-) -> MatMulChain:
+) -> Schedule:
     """Schedule a tuned product for CUDA cores.
 
     Loads are staged through registers ahead of the compute; a thread holds chunks of 4x4 elements.

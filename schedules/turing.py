@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fireiron import MatMulChain, Op, Strategy, Tiling, preset, space
+from fireiron import MatMulChain, Op, Schedule, Strategy, Tiling, preset, space
 from fireiron.schedules import _tensor_cores
 from fireiron.schedules._tensor_cores import Sizes
 
@@ -46,7 +46,7 @@ def gemm(
     ops: tuple[Op, ...] = (),
     ways: int = 1,
     split_k: int = 1,
-) -> MatMulChain:
+) -> Schedule:
     """Schedule a product for tensor cores: copies staged in registers, ldmatrix, mma.sync.
 
     Element types f16, i8 and u8 in all layouts; i4, u4 and b1 with K contiguous, layout TN.

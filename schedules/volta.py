@@ -15,6 +15,7 @@ from fireiron import (
     MoveChain,
     QuadPair,
     RowMajor,
+    Schedule,
     Strided,
     Swizzle,
     Thread,
@@ -46,7 +47,7 @@ def gemm(
     warp: tuple[int, int] = (64, 64),
     macro: int = 16,
     ways: int = 1,
-) -> MatMulChain:
+) -> Schedule:
     """Schedule a product of fp16 for the quad-pairs of Volta, in all layouts.
 
     Each chunk goes through registers to swizzled shared memory while the one before is computed with. A warp multiplies
@@ -99,13 +100,13 @@ def _swizzle(along_k: bool, chunk: int) -> Swizzle:
 
 
 @preset
-def small(spec: MatMulChain) -> MatMulChain:
+def small(spec: MatMulChain) -> Schedule:
     """Schedule a product too small for `gemm`'s tiles: 64x64x32 a block, 32x32 a warp."""
     return gemm(spec, 64, 64, 32, (32, 32))
 
 
 @preset
-def listing3(spec: MatMulChain, m: int = 16, n: int = 16) -> MatMulChain:
+def listing3(spec: MatMulChain, m: int = 16, n: int = 16) -> Schedule:
     """Schedule as the Fireiron paper's Listing 3: fragments straight from global memory, one tile a warp.
 
     C has the accumulator's type, and blocks of 64x64 divide the sizes.
@@ -124,7 +125,7 @@ def listing3(spec: MatMulChain, m: int = 16, n: int = 16) -> MatMulChain:
             fix=f'write matmul(..., out="{product.accumulator}"), or use listing5, which converts',
         )
 
-    def store(move: MoveChain) -> MoveChain:
+    def store(move: MoveChain) -> Schedule:
         return move.tile(m, n).to(Warp).done("wmma")
 
     return (
@@ -141,22 +142,22 @@ def listing3(spec: MatMulChain, m: int = 16, n: int = 16) -> MatMulChain:
 
 
 @preset
-def listing5(spec: MatMulChain) -> MatMulChain:
+def listing5(spec: MatMulChain) -> Schedule:
     """Schedule as the Fireiron paper's Listing 5: padded shared memory, fragments of 16x16, a store by way of it.
 
     A is row-major, B column-major.
     """
 
-    def put(move: MoveChain) -> MoveChain:
+    def put(move: MoveChain) -> Schedule:
         return wmma()(move.tile(64, 32).to(Warp))
 
-    def take(move: MoveChain) -> MoveChain:
+    def take(move: MoveChain) -> Schedule:
         return move.tile(16, 128).to(Warp).tile(1, 128).unroll().tile(1, 4).to(Thread).done()
 
-    def rows(move: MoveChain) -> MoveChain:
+    def rows(move: MoveChain) -> Schedule:
         return move.tile(16, 128).to(Warp).tile(2, 128).unroll().tile(1, 8).to(Thread).done()
 
-    def columns(move: MoveChain) -> MoveChain:
+    def columns(move: MoveChain) -> Schedule:
         return move.tile(128, 16).to(Warp).tile(128, 2).unroll().tile(8, 1).to(Thread).layout(ColMajor).done()
 
     return (
@@ -181,7 +182,7 @@ def listing5(spec: MatMulChain) -> MatMulChain:
 
 
 @preset
-def tvm(spec: MatMulChain, bx: int = 8, by: int = 64, step_k: int = 2, v: int = 8) -> MatMulChain:
+def tvm(spec: MatMulChain, bx: int = 8, by: int = 64, step_k: int = 2, v: int = 8) -> Schedule:
     """Schedule as TVM's tutorial on tensor cores: 16x16 a warp, shared rows kept apart by `storage_align`.
 
     Element types f16, i8 and u8; C has the accumulator's type, and the tiles divide the sizes.
@@ -196,7 +197,7 @@ def tvm(spec: MatMulChain, bx: int = 8, by: int = 64, step_k: int = 2, v: int = 
     nbytes = spec.matmul.A.dtype.nbytes
     copy, offset = vector(min(16, v * nbytes)), 16 // nbytes
 
-    def store(move: MoveChain) -> MoveChain:
+    def store(move: MoveChain) -> Schedule:
         return move.tile(16, 16).to(Warp).done("wmma")
 
     return (

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import fireiron
-from fireiron.front import chain, elementwise, matmul, moves
+from fireiron.front import chain
 from fireiron.front.cli.options import VERBS
-from fireiron.front.verbs import Verbs
+from fireiron.front.verbs import Schedule
 from fireiron.show import pictures
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -74,6 +74,10 @@ def test_no_block_of_a_page_is_empty(path: Path) -> None:
     assert [match[0] for match in BLOCK.finditer(path.read_text(encoding="utf-8")) if not match[2].strip()] == []
 
 
+TILES = (chain.TileRefinements, chain.Tiled, chain.TiledProgram)
+SPLITS, LOADS = (chain.SplitFold,), (chain.Loaded,)
+
+
 def public(*classes: type) -> set[str]:
     return {name for c in classes for name, x in vars(c).items() if inspect.isfunction(x) and not name.startswith("_")}
 
@@ -86,9 +90,9 @@ def test_the_language_page_has_every_picture() -> None:
 
 def test_the_language_page_has_every_decomposition_and_refinement() -> None:
     text = (ROOT / "notebooks/language.md").read_text(encoding="utf-8")
-    for name in public(matmul.MatMulChain, moves.MoveChain, elementwise.ElementwiseChain):
+    for name in public(chain.Chain, chain.FoldChain):
         assert re.search(rf"^## .*\b{name}\b", text, re.MULTILINE), name
-    for name in public(chain.TileRefinements, chain.SplitRefinements, chain.LoadRefinements, matmul.SplitMatMul):
+    for name in public(*TILES, *SPLITS, *LOADS):
         assert f"`{name}(" in text, name
 
 
@@ -96,8 +100,7 @@ def test_our_words_for_theirs_exist() -> None:
     text = (ROOT / "notebooks/coming_from.md").read_text(encoding="utf-8")
     ours = [row.split("|")[2] for row in text.splitlines() if row.startswith("| ") and row.count("|") == 4]
     named = {name for cell in ours for name in re.findall(r"(\w+)\(", cell)} - {"schedule"}
-    refinements = (chain.TileRefinements, chain.SplitRefinements, chain.LoadRefinements, matmul.SplitMatMul)
-    known = public(matmul.MatMulChain, moves.MoveChain, *refinements, Verbs)
+    known = public(chain.Chain, chain.FoldChain, *TILES, *SPLITS, *LOADS, Schedule)
     assert len(named) > 15
     assert {
         name for name in named if name not in known and not hasattr(fireiron, name) and not hasattr(pictures, name)
@@ -120,9 +123,8 @@ def table(page: str, heading: str) -> list[list[str]]:
 def test_the_language_table_names_every_decomposition_and_refinement() -> None:
     rows = table("tables.md", "## Decompositions")
     heads = {name for row in rows for name in re.findall(r"`(\w+)\(", row[0])} - {"microkernel"}
-    assert heads == public(matmul.MatMulChain, moves.MoveChain, elementwise.ElementwiseChain)
-    splits = (chain.SplitRefinements, matmul.SplitMatMul)
-    refinements = {"tile": (chain.TileRefinements,), "split": splits, "load": (chain.LoadRefinements,)}
+    assert heads == public(chain.Chain, chain.FoldChain)
+    refinements = {"tile": TILES, "split": SPLITS, "load": LOADS}
     named: dict[str, set[str]] = {}
     for row in rows:
         name = re.findall(r"`(\w+)\(", row[0])[0]
@@ -141,7 +143,7 @@ def test_the_strategies_exist() -> None:
 def test_the_verbs_exist() -> None:
     rows = table("cli.md", "## Verbs")
     called = {name for row in rows for name in re.findall(r"`(\w+)\(", row[0])} - {"schedule"}
-    assert called == public(Verbs) - {"lowered", "flops"}
+    assert called == public(Schedule) - {"lowered", "flops"}
     commands = {name for row in rows for name in re.findall(r"`(\w+)`", row[1])}
     assert commands == {name for name, verb in VERBS.items() if verb.schedules}
 
@@ -173,12 +175,12 @@ def reference() -> ModuleType:
 
 def test_the_reference_is_whole(reference: ModuleType, tmp_path: Path) -> None:
     assert reference.build(tmp_path) == []
-    text = (tmp_path / "fireiron.front.matmul.md").read_text(encoding="utf-8")
-    for name in public(matmul.MatMulChain):
-        assert f"### MatMulChain.{name}\n" in text
+    text = (tmp_path / "fireiron.front.chain.md").read_text(encoding="utf-8")
+    for name in public(chain.FoldChain):
+        assert f"### FoldChain.{name}\n" in text
     assert "(errors.md#tile-gaps)" in text
     assert "[`sizes`]" not in text  # an argument, and not the function of a preset of this name
-    assert "[`parallel`](fireiron.front.chain.md#splitrefinementsparallel)" in text
+    assert "[`parallel`](#splitfoldparallel)" in text
     assert "## level-nests" in (tmp_path / "errors.md").read_text(encoding="utf-8")
 
 

@@ -55,7 +55,11 @@ _SAID: Mapping[str, tuple[str, str]] = {
     "Role | Tensor | str": ("an operand", "A or B, a tensor, or a tensor's name"),
     "Atom | Microkernel | str": ("an atom", "an instruction's name, or microkernel(source, numpy)"),
     "MatMulChain": ("a product", "what matmul(M, N, K) gives"),
-    "Verbs": ("a schedule", "a schedule, closed by .done()"),
+    "ProductsChain": ("products", "what products(...) gives"),
+    "LayersChain": ("layers", "what layers(...) gives"),
+    "ProgramChain": ("a program", "what a function under @program gives"),
+    "MoveChain": ("a Move", "what Move(src, dst) gives"),
+    "Schedule": ("a schedule", "a schedule, closed by .done()"),
     "Value": ("an expression", "an expression of the accumulator"),
     "Plan": ("a plan", "Plan(m=128, n=256)"),
 }
@@ -234,7 +238,7 @@ def _unbound(
     try:
         signature.bind(*args, **named)
     except TypeError as error:
-        own = [p for p in signature.parameters.values() if p.name not in ("self", "cls")]
+        own = [p for p in signature.parameters.values() if p.name not in ("self", "cls", "chain")]
         plain = signature.replace(
             parameters=[p.replace(annotation=p.empty) for p in own], return_annotation=signature.empty
         )
@@ -279,18 +283,26 @@ def checks(*leave: str, least: bool = False, locate: bool = False) -> Callable[[
 
 
 def checked_methods(
-    kind: type, family: type[FireironError], where: Callable[[Any], str], leave: Set[str] = frozenset()
+    kind: type,
+    family: type[FireironError],
+    where: Callable[[Any], str],
+    leave: Set[str] = frozenset(),
+    skip: Set[str] = frozenset(),
 ) -> None:
-    """Hold the public methods that a class defines to their annotations.
+    """Hold the public methods that a class defines to their annotations, except those named in `skip`.
 
     Their `*args` stay with the methods, which say more of what is wrong with them.
     """
     for name, method in list(vars(kind).items()):
-        if inspect.isfunction(method) and (not name.startswith("_") or name == "__call__"):
-            code = method.__code__
-            places = code.co_argcount + code.co_kwonlyargcount
-            rest = code.co_varnames[places : places + 1] if code.co_flags & inspect.CO_VARARGS else ()
-            setattr(kind, name, checked(method, family=family, where=where, leave={*rest, *leave}))
+        if inspect.isfunction(method) and (not name.startswith("_") or name == "__call__") and name not in skip:
+            setattr(kind, name, checked(method, family=family, where=where, leave={*rest_of(method), *leave}))
+
+
+def rest_of(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Name the parameter of a function that takes further positional arguments, if it has one."""
+    code = function.__code__
+    places = code.co_argcount + code.co_kwonlyargcount
+    return code.co_varnames[places : places + 1] if code.co_flags & inspect.CO_VARARGS else ()
 
 
 def checked_fields(kind: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
@@ -427,6 +439,11 @@ def _read(annotation: Any) -> Kind | None:
     kind = origin or annotation
     if not isinstance(kind, type) or kind in (object, Any) or getattr(kind, "_is_protocol", False):
         return None
+    fits = getattr(kind, "__fits__", None)
+    if inside and fits is not None:  # a class that says which of its objects one of its generic aliases takes
+        named = f"{getattr(inside[0], '__name__', '')}Chain"
+        words = _SAID.get(named, (f"a {kind.__name__}", f"a {kind.__name__}"))
+        return Kind(*words, frozenset(), lambda x: x if fits(x, inside) else _UNFIT)
     words = _SAID.get(kind.__name__, (f"a {kind.__name__}", f"a {kind.__name__}"))
     return Kind(*words, frozenset({kind}), lambda x: x if isinstance(x, kind) else _UNFIT)
 

@@ -10,7 +10,9 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.text import nbytes as human
 from fireiron.language.decompositions import ByCluster, Decomposition, Load, Specialised, Split, Tile, Widest
 from fireiron.language.levels import SH, Block, Cluster
+from fireiron.language.programs import Products
 from fireiron.language.residual import Residual
+from fireiron.language.specs import Spec
 
 MAX_CLUSTER = 8  # blocks, on every GPU that has clusters
 MAX_THREADS = 1024  # of a block, on every architecture (CUDA programming guide, compute capabilities)
@@ -88,7 +90,36 @@ def threads_fit(link: Tile, before: Residual, after: Residual) -> None:
         )
 
 
-def shared_fits(links: Sequence[Decomposition], specs: Sequence[Residual], arch: str) -> None:
+def shared_fits(spec: Spec, links: Sequence[Decomposition], before: Sequence[Residual], arch: str) -> None:
+    """Refuse loads whose buffers cannot lie in shared memory together.
+
+    The loops of several products lie over each other: each is held to the limit alone.
+
+    Args:
+        spec: of the schedule.
+        links: so far.
+        before: the residual spec before each of them.
+        arch: the architecture.
+
+    Raises:
+        DecompositionError: `shared-memory`.
+    """
+    if not isinstance(spec, Products):
+        return _buffers_fit(links, before, arch)
+    pairs = list(zip(links, before, strict=True))
+    for phase in spec.phases:
+        names = {t.name for a, b, _ in phase for t in (a, b)}
+        kept = [(x, r) for x, r in pairs if not isinstance(x, Load) or _loaded(x, r) in names]
+        _buffers_fit([x for x, _ in kept], [r for _, r in kept], arch)
+
+
+def _loaded(link: Load, before: Residual) -> str:
+    operand = before.operand(link.role)
+    assert operand is not None
+    return operand.tensor.name
+
+
+def _buffers_fit(links: Sequence[Decomposition], specs: Sequence[Residual], arch: str) -> None:
     """Refuse loads whose buffers cannot lie in shared memory together.
 
     Pads and overlays are left to the whole schedule's check.

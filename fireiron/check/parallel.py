@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fireiron.algebra.expr import Index, ceil_div, simplest
 from fireiron.base.errors import DecompositionError
+from fireiron.base.records import evolve
 from fireiron.check.limits import MAX_CLUSTER, MAX_THREADS
 from fireiron.language.decompositions import (
     ByAtomics,
@@ -47,6 +48,22 @@ def chunk_of(residual: Residual, k: int | None, ways: int | None, multiple_of: i
     assert extent is not None
     size = ceil_div(extent, ways * multiple_of) * multiple_of
     return simplest(size)
+
+
+def of_products(
+    links: Sequence[Decomposition], before: Residual, split: Split, level: Level, reduce: Reduction
+) -> None:
+    """Refuse to share out K of several products: the units of each product would hold sums of their own.
+
+    Raises:
+        DecompositionError: `parallel-products`.
+    """
+    short = evolve(before, sizes=tuple((dim, split.size if dim == "K" else n) for dim, n in before.sizes)).short
+    raise DecompositionError(
+        "parallel-products",
+        f"units of {level} cannot share K of {short}: products differ in their chunks",
+        fix="drop parallel(), or schedule one MatMul",
+    )
 
 
 def parallel(links: Sequence[Decomposition], before: Residual, split: Split, level: Level, reduce: Reduction) -> None:

@@ -17,11 +17,13 @@ from fireiron.base.contract import refused
 from fireiron.base.errors import CallError, CheckError, CompileError, FireironError, UsageError
 from fireiron.base.link import here
 from fireiron.front.best_program import best_program
-from fireiron.front.matmul import MatMulChain
-from fireiron.front.program import ProgramChain
+from fireiron.front.chain import MatMulChain, ProgramChain
 from fireiron.front.repeat import NUMBERS, Call, launches
+from fireiron.front.verbs import Schedule
 from fireiron.jit.arrays import is_torch
 from fireiron.jit.kernel import as_tuple
+from fireiron.language.specs import MatMul
+from fireiron.language.steps import Program
 from fireiron.language.storage_order import FIX, letters
 
 if TYPE_CHECKING:
@@ -158,16 +160,17 @@ def best(spec: MatMulChain | ProgramChain, arch: str | None = None) -> Any:
         >>> best(matmul(256, 256, 64), "sm_80").residual.closed
         True
     """
-    if not isinstance(cast(object, spec), MatMulChain | ProgramChain):
+    given = cast(object, spec)
+    if not isinstance(given, Schedule) or given.kind.spec not in (MatMul, Program):
         raise refused("best", ("a product or a program", "what matmul(M, N, K) gives"), spec, UsageError)
     if not isinstance(cast(object, arch), str | int | None):
         raise refused("arch=", ("an architecture", '"sm_90a"'), arch, UsageError)
-    if isinstance(spec, ProgramChain):
+    if given.kind.spec is Program:
         try:
-            return best_program(spec, arch)
+            return best_program(cast(ProgramChain, spec), arch)
         except FireironError as error:
             raise error.located(here()) from None
-    return choose(spec, arch).schedule
+    return choose(cast(MatMulChain, spec), arch).schedule
 
 
 def choose(spec: MatMulChain, arch: str | None = None) -> Choice:
@@ -472,7 +475,7 @@ def gemm(
     layout: str = "NN",
     dtype: object = None,
     stream: Any = None,
-    schedule: Callable[[MatMulChain], MatMulChain] | None = None,
+    schedule: Callable[[MatMulChain], Schedule] | None = None,
     **operands: Any,
 ) -> Any:
     """Multiply two arrays with the best schedule known, and compute with the product before it is stored.
@@ -626,7 +629,7 @@ def _empty(
     dtype: object,
     epilog: Callable[..., Any] | None,
     stream: Any,
-    schedule: Callable[[MatMulChain], MatMulChain] | None,
+    schedule: Callable[[MatMulChain], Schedule] | None,
     operands: Mapping[str, Any],
 ) -> Any:
     """Multiply arrays without elements: each sum over no K is 0, and a product without rows or columns is empty."""

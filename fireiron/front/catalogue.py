@@ -184,7 +184,7 @@ def _raised() -> Iterator[tuple[str, Raised]]:
         if "mistakes" in where or "schedules" in where:
             continue
         text = file.read_text(encoding="utf-8")
-        if not any(word in text for word in ("Error(", "Finding(", "Fault(", ".error(", "._refuse(")):
+        if not any(word in text for word in ("Error(", "Finding(", "Fault(", ".error(", "._refuse(", "._wrong(")):
             continue
         tree = ast.parse(text)
         inside = {id(node): function for function in ast.walk(tree) if isinstance(function, ast.FunctionDef)
@@ -213,6 +213,8 @@ def _call(node: ast.Call, where: str, texts: Texts) -> Iterator[tuple[str, Raise
     match node.func:
         case ast.Name("Fault") | ast.Attribute(attr="error" | "_refuse"):
             family = "SimulationError"
+        case ast.Attribute(attr="_wrong"):  # of a chain
+            family = "DecompositionError"
         case ast.Name(name) if name.endswith("Error") or name == "Finding":
             family = name
         case _:

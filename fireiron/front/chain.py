@@ -1,40 +1,38 @@
 """Chains: immutable schedules that grow by one decomposition a call, and refine the last one.
 
 A chain is (program, links). Each method checks what it can know, and returns a new chain whose type offers what may
-come next.
+come next. `Chain` has the links of all specs, `FoldChain` also those of specs that sum or fold. A type parameter names
+the spec, and methods that few specs have say so of `self`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, cast
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast, overload
 
 import attrs
 
-from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.expr import Expr
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.swizzle import Swizzle
-from fireiron.base.contract import asked, checked_methods
-from fireiron.base.errors import DecompositionError, FireironError
+from fireiron.base.errors import DecompositionError
 from fireiron.base.link import here
-from fireiron.base.records import evolve
-from fireiron.check import arguments, limits
+from fireiron.check import arguments
 from fireiron.check import links as rules
 from fireiron.check import parallel as parallel_rules
-from fireiron.front.describe import describe
-from fireiron.front.offers import REFINES, instead, offered
-from fireiron.front.roles import Role, in_registers, role_name
+from fireiron.check import programs as program_rules
+from fireiron.front.roles import Role
+from fireiron.front.verbs import Schedule
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import (
-    Chunks,
-    Decomposition,
     Done,
-    Extent,
+    Each,
+    EachStep,
     InOrder,
     Load,
     Microkernel,
-    Prolog,
+    Own,
     Reduction,
     Specialised,
     Split,
@@ -43,254 +41,406 @@ from fireiron.language.decompositions import (
     Tile,
     Widest,
 )
-from fireiron.language.levels import Level, Memory
-from fireiron.language.pointwise import cast_to
-from fireiron.language.residual import Operand, Residual, apply, move_of
-from fireiron.language.specs import BATCH, Task
+from fireiron.language.levels import RF, Level, Memory
+from fireiron.language.ops import Beside
+from fireiron.language.pointwise import Op, Value
+from fireiron.language.programs import Layer, Layers, Products
+from fireiron.language.specs import BATCH, Init, MatMul, Move, Pointwise
+from fireiron.language.steps import Program, Step
 from fireiron.language.tensor import Order, Tensor, TileOrder
 
 if TYPE_CHECKING:
-    from fireiron.front.moves import MoveChain
-    from fireiron.jit.compile import Compiler
-    from fireiron.language.steps import Program
+    from fireiron.language.meaning import Meaning
 
-Strategy = Callable[["MoveChain"], "MoveChain"]
-C_ = TypeVar("C_", bound="Chain")
+S = TypeVar("S")
+P = TypeVar("P", bound=Products | Program)
+B = TypeVar("B", bound=MatMul | Products)
+L = TypeVar("L", bound=MatMul | Move | Products | Layers | Layer | Program | Step)  # specs that read operands
+D = TypeVar("D", bound=MatMul | Move | Products | Layer | Step | Program | Init | Pointwise)  # not closed by each()
 # Where `Self` would do, a variable stands: tab completion (jedi) follows it to the chain's own type, so that it also
 # offers what may come after a refinement.
 T_ = TypeVar("T_", bound="TileRefinements")
-S_ = TypeVar("S_", bound="SplitRefinements")
-L_ = TypeVar("L_", bound="LoadRefinements")
+S_ = TypeVar("S_", bound="SplitFold[Any]")
+L_ = TypeVar("L_", bound="Loaded[Any]")
 
 
-class RefinementError(DecompositionError, AttributeError):
-    """Report a method that what was written last does not have."""
+class Chain(Schedule, Generic[S]):
+    """Decompose a spec by the links that all kinds of specs have."""
 
+    def _own(self, link: str) -> Callable[..., Any]:
+        """Find the function of this kind of chain that makes a link, or checks it.
 
-@attrs.frozen(eq=False, repr=False, slots=False)
-class Chain:
-    """Hold a program, the links so far, and what they leave to do.
+        Raises:
+            DecompositionError: `wrong-spec`.
+        """
+        self._only(link)
+        return getattr(import_module(f"fireiron.front.{self.kind.own.get(link, 'links')}"), link)
 
-    Args:
-        program: what is computed.
-        links: the decompositions, outermost first.
-        origin: the residual spec before the first link.
-        trail: the residual specs after each link.
-        path: the links that led to `origin`, for nested chains.
-        fallback: of a schedule that `best` chose: gives the next one where the compiler does not build this one well,
-            and None where there is none. A chain that goes on has none.
-    """
+    def tile(self, *sizes: int | Strided, batch: int | None = None, **named: int) -> Tiled[S]:
+        """Cut what is written into tiles, and with it the operands; dims that a step folds stay whole.
 
-    program: Task
-    links: tuple[Decomposition, ...]
-    origin: Residual
-    trail: tuple[Residual, ...] = ()
-    path: str = ""
-    fallback: Callable[[str, Compiler], Any] | None = None
+        Args:
+            sizes: rows and columns of a tile, or one `Strided((chunk, stride), (chunk, stride))`; rows alone of layers,
+                whose columns stay together. Programs name their dims.
+            batch: matrices of a tile, where there is a batch, or groups; of groups it is 1.
+            named: extents by dim instead: `tile(m=128, n=64)`; the other dims stay whole.
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        checked_methods(cls, DecompositionError, _where, leave={"atom"})
+        Shapes:
+            (M, N, K) -> (m, n, K)
 
-    @property
-    def residual(self) -> Residual:
-        """Give the spec that remains."""
-        return self.trail[-1] if self.trail else self.origin
+        Raises:
+            DecompositionError: `tile-arguments`, `tile-extent`, `tile-too-large`, `tile-gaps`, `no-such-dimension`,
+                `tile-folded` for a dim that a step folds, `chain-closed`.
+        """
+        return self._as(Tiled, self._tile_link(sizes, batch, named))
 
-    @property
-    def steps(self) -> Program:
-        """Give what the chain computes as a program of steps: prologs, an epilog's ops and conversions are part of it.
+    def _tile_link(self, sizes: tuple[int | Strided, ...], batch: int | None, named: dict[str, int]) -> Tile:
+        given = named if batch is None else {**named, "batch": batch}
+        made = self._own("tile")(self, *sizes, **given)
+        self._check(rules.tile_sizes, self.residual, made)
+        return Tile(made, link=here())
+
+    def load(
+        self: Chain[L],
+        operand: Role | Tensor | str,
+        memory: Memory,
+        strategy: Strategy | None = None,
+        dtype: object = None,
+    ) -> Loaded[L]:
+        """Move an operand to another memory by a chain of its own.
+
+        Args:
+            operand: `A` or `B` of a product, `SRC` of a Move, which then goes by way of the other memory; a tensor, or
+                its name; in a program also the name of a step that threads compute below, whose result then lies in SH
+                where it is read.
+            memory: SH, FR or RF.
+            strategy: how, a function from a Move to a finished Move; vector() or conform() by default.
+            dtype: element type there, the source's by default; converting takes a register hop.
+
+        Raises:
+            DecompositionError: `unknown-operand`, `ambiguous-operand`, `already-there`, `load-memory`, `load-output`,
+                `load-level`, `load-above-epilog`, `load-above-split`, `load-step`, `layers-too-wide`,
+                `unfinished-move`, `map-box` where a tile's part of the operand has no fixed size.
+        """
+        return self._as(Loaded, self._own("load")(self, operand, memory, strategy, dtype))
+
+    def vectors(self: MoveChain, nbytes: int | None = None) -> Tiled[Move]:
+        """Cut both sides of a Move into vectors along the dimension that is contiguous on both.
+
+        Args:
+            nbytes: bytes of a vector; None takes the widest that both sides' layouts, bounds and alignments allow, up
+                to 16.
+
+        Raises:
+            DecompositionError: `vector-bytes`; `vector-alignment` when the chain is finished.
+        """
+        self._only("vectors")
+        if nbytes not in (None, 1, 2, 4, 8, 16):
+            raise self._wrong("vector-bytes", f"no instruction moves {nbytes} bytes", "use 1, 2, 4, 8 or 16")
+        return self._as(Tiled, Tile(Widest(nbytes or 16, exact=nbytes is not None), link=here()))
+
+    def own(self: MoveChain, level: Level) -> MoveChain:
+        """Descend to the elements that each unit of `level` holds of the register side of a Move.
+
+        Raises:
+            DecompositionError: `ownership-unknown` when the chain is finished.
+        """
+        self._only("own")
+        return self._as(Chain, Own(level, link=here()))
+
+    @overload
+    def each(
+        self: LayersChain, layer: LayerStrategy, store: Strategy | None = None, prefetch: bool = False
+    ) -> Schedule: ...
+    @overload
+    def each(self: ProgramChain, **chains: StepStrategy) -> Schedule: ...
+    def each(self, *layer: Any, **chains: Any) -> Schedule:
+        """Schedule each layer, or steps that sum products, by a chain of its own, and close the schedule.
+
+        A step that is not named is computed by the threads that hold what it reads. What an atom takes from registers,
+        and another atom left there, must lie as both want it.
+
+        Args:
+            layer: of layers, a function from a layer to its finished chain, called once for a stack of equal layers;
+                then `store`, how the last result goes to Y (vector() or conform() by default), and `prefetch`, whether
+                persistent blocks prefetch their next rows of X into the L2 cache before they store these.
+            chains: of a program, by a step's name, a function from the step's MatMul to its finished chain.
+
+        Raises:
+            FireironError: located at the link that is wrong; `layers-on-chip` where X was not loaded,
+                `layers-prefetch` where blocks take one tile each, `unfinished-layer`; `each-step` for a step that is
+                not there, `each-product`, `each-dims`, `unfinished-step`.
 
         Example:
-            >>> from fireiron import Matrix, Move
-            >>> print(Move(Matrix(64, 32), Matrix(64, 32, "f16")).steps)
-            move(X[64, 32].f32.GL) over m 64, n 32
-              Y[m, n] = f16(X[m, n])
+            >>> import fireiron as fi
+            >>> from fireiron import FR, Block, Warp
+            >>> @fi.program(x="m k", w="k n")
+            ... def product(x, w):
+            ...     return fi.relu(fi.einsum("mk,kn->mn", x, w, name="s"))
+            >>> x, w = fi.Matrix(64, 32, "f16"), fi.Matrix(32, 64, "f16")
+            >>> s = product(x, w).tile(m=32, n=32).to(Block).tile(m=16, n=32).to(Warp).each(
+            ...     s=lambda s: s.split(k=16).unroll().load("x", FR).load("w", FR).tile(16, 8).unroll().done())
+            >>> "mma_m16n8k16" in s.cuda(arch="sm_80")
+            True
         """
-        from fireiron.language.as_steps import steps_of
+        return self._closed_by(self._own("each")(self, *layer, **chains))
 
-        return self._check(steps_of, self.program.spec, self.links)
+    def done(self: Chain[D], atom: Atom | Microkernel | str | None = None) -> Schedule:
+        """Close the chain: the first atom of the table that executes the residual spec, a chosen one, or a microkernel.
 
-    @property
-    def where(self) -> str:
-        """Give the path in the tree, for errors."""
-        words = [self.path] if self.path else [f"{self.origin.short} @ {self.origin.level}"]
-        return " > ".join((*words, *(describe(link) for link in self.links)))
+        The whole schedule is elaborated here: ownership, thread counts, vector widths, barriers. Programs and
+        elementwise specs take no atom: threads compute the points that they own, step by step.
 
-    def _check(self, rule: Callable[..., Any], *args: Any) -> Any:
-        """Apply a rule, locating what it raises at the method that the user called."""
-        try:
-            return rule(*args)
-        except FireironError as error:
-            raise error.located(here(), self.where) from None
-
-    def _as(self, cls: type[C_], link: Decomposition) -> C_:
-        return cls(
-            self.program, (*self.links, link), self.origin, (*self.trail, apply(link, self.residual)), self.path
-        )._within_limits()
-
-    def _within_limits(self) -> Self:
-        """Apply the rules of blocks and of the spec's architecture to what the last link asks for."""
-        link = self.links[-1]
-        if self.program.arch is not None:
-            self._check(limits.features_fit, link, self.program.arch)
-        if isinstance(link, Tile):
-            self._check(limits.threads_fit, link, self._before, self.residual)
-        elif isinstance(link, Load | Split) and self.program.arch is not None and not self.path:
-            self._check(limits.shared_fits, self.links, (self.origin, *self.trail[:-1]), self.program.arch)
-        return self
-
-    def _refine(self, **changes: Any) -> Self:
-        """Replace the last link by one with these changes."""
-        link = attrs.evolve(self.links[-1], **changes)
-        before = self.trail[-2] if len(self.trail) > 1 else self.origin
-        trail = (*self.trail[:-1], apply(link, before))
-        return evolve(self, links=(*self.links[:-1], link), trail=trail)._within_limits()
-
-    @property
-    def _before(self) -> Residual:
-        return self.trail[-2] if len(self.trail) > 1 else self.origin
-
-    if not TYPE_CHECKING:  # a type checker that saw it would take every name for a method
-
-        def __getattr__(self, name: str) -> NoReturn:
-            if name.startswith("_"):
-                raise AttributeError(name)
-            methods = sorted(m for m in dir(type(self)) if not m.startswith("_"))
-            last = describe(self.links[-1]) if self.links else self.residual.short
-            owner = REFINES.get(name)
-            why = f"{name} refines {owner}, and the last link is {last}" if owner else f"nothing here is called {name}"
-            raise RefinementError(
-                "no-such-link",
-                f"{last} has no {name}: {why}",
-                fix=instead(name, methods),
-                link=here(),
-                path=self.where,
-            )
-
-    def __dir__(self) -> list[str]:
-        """Offer what can come next."""
-        return offered(super().__dir__(), self.residual, self.links)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Chain) and (self.program, self.links, self.origin) == (
-            other.program,
-            other.links,
-            other.origin,
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.program, self.links, self.origin))
-
-    def __str__(self) -> str:
-        if self.path or any(not isinstance(link, Prolog) for link in self.links):
-            return self._words
-        from fireiron.language.words import steps_in_words
-
-        return "\n".join((self._words, *(f"  {line}" for line in steps_in_words(self.steps))))
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._words}>"
-
-    @property
-    def _words(self) -> str:
-        return " ".join((str(self.origin), *(f".{describe(link)}" for link in self.links)))
-
-    # Decompositions that MatMuls and Moves share; the typed methods of their chains call these.
-
-    def _tile_link(self, sizes: tuple[tuple[str, Extent], ...] | Widest) -> Tile:
-        self._check(rules.still_open, self.residual, "tile")
-        self._check(rules.tile_sizes, self.residual, sizes)
-        return Tile(sizes, link=here())
-
-    def _sizes(
-        self, sizes: tuple[int | Strided, ...], batch: int | None, dims: tuple[str, str]
-    ) -> tuple[tuple[str, Extent], ...]:
-        named = _named(sizes, dims)
-        if named is None:
-            raise DecompositionError(
-                "tile-arguments",
-                f"tile({', '.join(map(str, sizes))}) is no tile of {self.residual.short}",
-                fix="tile(rows, cols), or tile(Strided((chunk, stride), (chunk, stride)))",
-                link=here(),
-                path=self.where,
-            )
-        if batch is None:
-            return named
-        leading = [dim for dim, _ in self.residual.sizes if dim.startswith(BATCH)] or [BATCH]
-        return (*((dim, batch) for dim in leading), *named)
-
-    def _load_link(
-        self, operand: Role | Tensor | str, memory: Memory, strategy: Strategy | None, dtype: object
-    ) -> Load:
-        from fireiron.front.moves import MoveChain, default_load
-
-        self._check(rules.still_open, self.residual, "load")
-        found = self._check(
-            rules.operand, self.residual, role_name(operand), operand if isinstance(operand, Tensor) else None
-        )
-        self._check(rules.load, self.residual, found, memory)
-        kind = found.dtype if dtype is None else self._check(find_dtype, dtype)
-        move = MoveChain(self.program, (), move_of(self.residual, found.role, memory, kind), (), self.where)
-        finished = self._finished(strategy or default_load(memory), move)
-        ops = found.ops if in_registers(finished.links) else None
-        if ops is not None:  # threads hold the elements on their way, and apply what was to be done with them
-            ops = ops if dtype is None else cast_to(ops, kind)
-            move = MoveChain(self.program, (), move_of(self.residual, found.role, memory, ops.dtype), (), self.where)
-            finished = self._finished(strategy or default_load(memory), move)
-            return Load(found.role, memory, finished.links, dtype=ops.dtype, ops=ops, link=here())
-        return Load(found.role, memory, finished.links, dtype=None if dtype is None else kind, link=here())
-
-    def _operand(self, operand: Role | Tensor | str) -> Operand:
-        """Find the operand that a link names."""
-        given = operand if isinstance(operand, Tensor) else None
-        return self._check(rules.operand, self.residual, role_name(operand), given)
-
-    def _finished(self, strategy: Strategy, move: MoveChain) -> MoveChain:
-        """Run a strategy on a Move, and see that it closes it."""
-        from fireiron.front.moves import MoveChain
-
-        # A strategy is a user's function: nothing but this check holds it to its type.
-        result = cast(object, asked(strategy, move, said="strategy"))
-        if not isinstance(result, MoveChain) or not result.residual.closed:
-            name = getattr(strategy, "__name__", str(strategy))
-            left = result.residual if isinstance(result, Chain) else repr(result)
-            uncalled = callable(result) and not isinstance(result, Chain)  # cp_async instead of cp_async()
-            raise DecompositionError(
-                "unfinished-move",
-                f"{name} makes a strategy, and is none itself"
-                if uncalled
-                else f"strategy {name} leaves {left}: a Move must be decomposed to atoms",
-                fix=f"call it: {name}()" if uncalled else "end the strategy's chain by .done()",
-                link=here(),
-                path=self.where,
-            )
-        return result
-
-    def _done_link(self, atom: Atom | Microkernel | str | None) -> Done:
-        self._check(rules.still_open, self.residual, "done")
+        Raises:
+            FireironError: located at the link that is wrong; `no-atom` where no instruction executes the residual spec;
+                `no-epilog`, `scale-without-epilog`; of programs `ownership-unknown`, `affine-read`, `fold-lanes`,
+                `fold-warps`, `symbolic-tiles`, `symbolic-buffer`.
+        """
+        self._only("done")
+        if "done" in self.kind.own:
+            self._own("done")(self, atom)
         if atom is not None and not isinstance(cast(object, atom), Atom | Microkernel | str):
             from fireiron.atoms.table import chosen_from
 
             self._check(chosen_from, atom)
-        return Done(atom, link=here())
+        return self._closed_by(Done(atom, link=here()))
+
+    def _closed_by(self, link: Done | Each | EachStep) -> Schedule:
+        """Close the chain; what is nested is elaborated with the schedule that it belongs to."""
+        closed = self._as(Schedule, link)
+        if not self.path:
+            closed.lowered()
+        return closed
 
 
-def _where(chain: Chain) -> str:
-    return chain.where
+class FoldChain(Chain[S]):
+    """Decompose a spec that sums or folds: products, layers, programs and their steps."""
+
+    @overload
+    def tile(self: ProgramChain, **named: int) -> TiledProgram: ...
+    @overload
+    def tile(self, *sizes: int | Strided, batch: int | None = None, **named: int) -> TiledFold[S]: ...
+    def tile(self, *sizes: Any, batch: int | None = None, **named: int) -> Any:
+        """Cut what is written into tiles, as `Chain.tile` does."""
+        cls = TiledProgram if self.kind.spec is Program else TiledFold
+        return self._as(cls, self._tile_link(sizes, batch, named))
+
+    def split(
+        self, dim: int | str | None = None, /, *, ways: int | None = None, multiple_of: int = 1, **size: int
+    ) -> SplitFold[S]:
+        """Cut a dim that is folded into chunks: one loop visits them, or units take them by `parallel`.
+
+        Products that share an operand go through one loop, the others' loops follow each other. Steps of a program that
+        need a finished fold over the dim run in a further loop behind the first. Several dims of a program have one
+        loop, in which the chunks of the last dim follow each other first: a convolution's `split(r=1, s=1, c=64)`.
+
+        Args:
+            dim: extent of a chunk of K: `split(16)`; or the dim's name, with `ways`: `split("j", ways=8)`.
+            ways: the number of chunks instead, for an extent that is not known or that they need not divide.
+            multiple_of: with ways, what a chunk's extent is a multiple of: the chunk of the split below, or the
+                elements of a vector.
+            size: dims and the extents of their chunks instead: `split(j=128)`.
+
+        Shapes:
+            (M, N, K) -> (M, N, k)
+
+        Raises:
+            DecompositionError: `split-extent`, `split-arguments`, `no-such-dimension`, `split-above-epilog`,
+                `split-together` where a step does not fold all of several dims, `chain-closed`.
+        """
+        if dim is not None:
+            made = self._own("split")(self, dim, ways=ways, multiple_of=multiple_of, **size)
+        else:
+            made = self._own("split")(self, ways=ways, multiple_of=multiple_of, **size)
+        return self._as(SplitFold, made)
+
+    def load(
+        self: FoldChain[L],
+        operand: Role | Tensor | str,
+        memory: Memory,
+        strategy: Strategy | None = None,
+        dtype: object = None,
+    ) -> LoadedFold[L]:
+        """Move an operand to another memory by a chain of its own, as `Chain.load` does."""
+        return self._as(LoadedFold, self._own("load")(self, operand, memory, strategy, dtype))
+
+    def prolog(self: MatMulChain, operand: Role | Tensor | str, *ops: Op) -> MatMulChain:
+        """Compute pointwise with the elements of an operand where a load moves them through registers.
+
+        The next load that does so applies the ops: vector(), conform() and staged() do, ldmatrix() where they keep the
+        element type; cp_async() and tma() hand the elements on as they are. Ops that change the element type stand
+        before epilog.
+
+        Args:
+            operand: `A` or `B`, a tensor, or a name.
+            ops: functions of an element's expression, first to last (`relu`, `scale(s)`, `dequantise("f16", s)`). Their
+                tensors repeat over the operand; one value may serve a group of neighbours, along K or across.
+
+        Raises:
+            DecompositionError: `unknown-operand`, `load-output`, `prolog-shape`, `accumulator-dtype`. SpecError: `bad-
+                op`, `same-name`, `dtype-mismatch`.
+        """
+        return self._as(FoldChain, self._own("prolog")(self, operand, *ops))
+
+    @overload
+    def epilog(
+        self: MatMulChain,
+        *ops: Op | Beside,
+        memory: Memory = RF,
+        dtype: object = None,
+        init: float = 0.0,
+        store: Strategy | None = None,
+        early: Tensor | Sequence[Tensor] = (),
+    ) -> MatMulChain: ...
+    @overload
+    def epilog(self: FoldChain[P], *, memory: Memory = RF, store: Strategy | None = None) -> FoldChain[P]: ...
+    @overload
+    def epilog(self: LayerChain, *, store: Strategy | None = None) -> LayerChain: ...
+    def epilog(self, *ops: Any, **options: Any) -> Any:
+        """Accumulate in registers; at the end compute what follows the sums, pointwise, and store.
+
+        Args:
+            ops: of a MatMul: functions from the accumulator's expression to a new one, first to last (`relu`,
+                `add(bias)`), and `save(tensor)` where what they made so far is stored too.
+            memory: FR or RF.
+            dtype: of a MatMul: the accumulator's element type; f32 for 16-bit floats, i32 for integers by default.
+            init: of a MatMul: the accumulator's first value.
+            store: how each result is stored, conform() by default; that of a layer goes where A lies.
+            early: of a MatMul: of the tensors that ops read, those of C's shape that each thread loads to registers of
+                its own before the products, under which they arrive; `whole_operands` lists them.
+
+        Raises:
+            DecompositionError: `second-epilog`, `epilog-memory`, `accumulator-dtype`, `accumulator-init`, `load-level`,
+                `epilog-early`. SpecError: `bad-op`, `shape-mismatch`, `same-name`, `epilog-overlap`, `dtype-mismatch`.
+        """
+        return self._as(FoldChain, self._own("epilog")(self, *ops, **options))
+
+    def then(self: MatMulChain, *ops: Op | Beside) -> MatMulChain:
+        """Let the product be followed by pointwise ops: every schedule's epilog applies them, before its own.
+
+        So any preset becomes one of the fused product: `ampere.gemm(spec.then(add(bias), relu))`.
+
+        Args:
+            ops: as `epilog` takes them.
+
+        Raises:
+            DecompositionError: `then-first` behind an epilog. SpecError: as `epilog` does.
+
+        Example:
+            >>> from fireiron import matmul, relu
+            >>> from fireiron.schedules import simt
+            >>> "fmaxf_nan" in simt.listing2(matmul(128, 128, 64).then(relu)).cuda()
+            True
+        """
+        return self._own("then")(self, *ops)
+
+    def swap(self: MatMulChain) -> MatMulChain:
+        """Compute the transpose of C as the product of the transposes of B and A: nothing moves, roles change names.
+
+        Widths of tiles that one dimension takes in finer steps than the other then run along M.
+
+        Shapes:
+            (M, N, K) -> (N, M, K)
+
+        Raises:
+            DecompositionError: `swap-first` behind another link.
+        """
+        return self._own("swap")(self)
+
+    # What those who write chains ask of their specs.
+
+    @property
+    def left(self: MatMulChain) -> Tensor:
+        """Describe A as the atoms meet it: of the element type that its prolog leaves."""
+        return self._met("A")
+
+    @property
+    def right(self: MatMulChain) -> Tensor:
+        """Describe B as the atoms meet it."""
+        return self._met("B")
+
+    def _met(self, role: str) -> Tensor:
+        found = self.residual.operand(role)
+        assert found is not None
+        same = found.computed == found.tensor.dtype
+        return found.tensor if same else attrs.evolve(found.tensor, dtype=found.computed)
+
+    @property
+    def whole_operands(self: MatMulChain) -> tuple[Tensor, ...]:
+        """List the tensors of C's shape that `then`'s ops read, and C where it is accumulated: `epilog(early=...)`.
+
+        Example:
+            >>> from fireiron import Matrix, Vector, add, matmul
+            >>> spec = matmul(64, 32, 16).then(add(Vector(32, name="bias")), add(Matrix(64, 32, name="residual")))
+            >>> [tensor.name for tensor in spec.whole_operands]
+            ['residual']
+        """
+        from fireiron.front.matmul import whole_operands
+
+        return whole_operands(self)
+
+    @property
+    def served_along_k(self: MatMulChain) -> int | None:
+        """Count the neighbours along K that prologs multiply by one value: `split` by a divisor takes `promote`.
+
+        0 where values hold for all of K, None where there is no prolog, or one does more than to multiply.
+
+        Example:
+            >>> from fireiron import A, Matrix, dequantise, matmul
+            >>> scales = Matrix(64, 4, name="scales")
+            >>> matmul(64, 64, 512, "e4m3", layout="TN").prolog(A, dequantise("f32", scales)).served_along_k
+            128
+        """
+        from fireiron.check.promote import served_along_k
+
+        return served_along_k(self.residual, self.matmul.swapped)
+
+    @property
+    def meaning(self: MatMulChain) -> Meaning:
+        """Give what the chain computes: its ops are called, since functions may do something else each time.
+
+        Example:
+            >>> from fireiron import A, matmul, relu
+            >>> spec = matmul(64, 64, 32)
+            >>> spec.meaning == matmul(64, 64, 32).meaning, spec.meaning == spec.prolog(A, relu).meaning
+            (True, False)
+        """
+        from fireiron.front.matmul import meaning
+
+        return meaning(self)
+
+    @property
+    def portable(self: MatMulChain) -> tuple[MatMulChain, ...]:
+        """List chains to send to another process instead: one whose ops are what they make, and the bare product."""
+        from fireiron.front.matmul import portable
+
+        return portable(self)
+
+    @property
+    def batch(self: FoldChain[B]) -> int | None:
+        """Size a tile of one matrix, for `tile(m, n, batch=spec.batch)`: 1 with a batch or groups, None without."""
+        return 1 if BATCH in self.residual.extents else None
+
+    @property
+    def function(self: LayerChain) -> Value:
+        """Give a layer's function of its accumulator."""
+        return next(layer.value for layer in self.layers.layers if layer.weights == self.weights)
+
+    @property
+    def weights(self: LayerChain) -> Tensor:
+        """Give a layer's weights: K x N, or a batch of them."""
+        b = self.origin.operand("B")
+        assert b is not None
+        return b.tensor
+
+    @property
+    def sizes(self: LayerChain) -> tuple[int, int, int]:
+        """Give rows of a block, width of the result, and width of A."""
+        found = tuple(size for dim, size in self.origin.sizes if dim != BATCH)
+        return cast("tuple[int, int, int]", found)
 
 
-def _named(sizes: tuple[int | Strided, ...], dims: tuple[str, str]) -> tuple[tuple[str, Extent], ...] | None:
-    match sizes:
-        case (Strided(rows, cols),):
-            return ((dims[0], Chunks(*rows)), (dims[1], Chunks(*cols)))
-        case (int(m), int(n)):
-            return ((dims[0], m), (dims[1], n))
-        case _:
-            return None
-
-
-class TileRefinements(Chain):
+class TileRefinements(Schedule):
     """Refine the tile written last."""
 
     def to(self: T_, level: Level, units: int | None = None, resident: int = 0) -> T_:
@@ -378,107 +528,8 @@ class TileRefinements(Chain):
         return self._refine(staggered=units, link=here())
 
 
-class SplitRefinements(Chain):
-    """Refine the split written last: the loop over its chunks, or the units that take them."""
-
-    def unroll(self: S_, chunks: int | None = None) -> S_:
-        """Unroll the loop over chunks.
-
-        Args:
-            chunks: number of chunks in one trip of the loop, None for all. With as many chunks as the pipeline has
-                stages, ring slots are constants.
-
-        Raises:
-            DecompositionError: `unroll-chunks`; `parallel-pipeline` where units take the chunks, and no loop does.
-        """
-        if chunks is None:
-            return self._loops(unrolled=True)
-        if chunks < 1:
-            raise DecompositionError(
-                "unroll-chunks",
-                f"{chunks} chunks cannot stand together in a trip of a loop",
-                fix="use 1 or more, or unroll() for no loop at all",
-                link=here(),
-                path=self.where,
-            )
-        return self._loops(together=chunks)
-
-    def parallel(self: S_, level: Level, reduce: Reduction | None = None) -> S_:
-        """Give the chunks to units of a level, which compute at the same time; epilog's ops follow their sum.
-
-        Args:
-            level: Block: as many blocks share each tile of C (split-K); inside the block Warpgroup, Warp or
-                `Group(Warp, n)`, whose units share the buffers of the loads above this split.
-            reduce: in_order() by default: the same bits in every run; by_atomics(), of blocks, in the order of arrival;
-                by_tma(), of blocks, which add to C (beta=1) by bulk stores; by_cluster(), of up to 8, through their SH.
-
-        Shapes:
-            (M, N, k)(L) -> (M, N, k)(level)
-
-        Raises:
-            DecompositionError: `parallel-level`, `parallel-accumulator`, `parallel-order`, `second-parallel`,
-                `parallel-ways`, `parallel-units`, `parallel-reduce`, `parallel-promote`, `parallel-cluster`,
-                `parallel-pipeline`, `too-many-threads`.
-        """
-        (*above, link) = self.links
-        assert isinstance(link, Split)
-        how = InOrder() if reduce is None else reduce
-        self._check(self._shares, above, self._before, link, level, how)
-        return self._refine(level=level, reduce=how, link=here())
-
-    @property
-    def _shares(self) -> Callable[..., None]:
-        """Give the rules of chunks that units take at once."""
-        return parallel_rules.parallel
-
-    def _loops(self: S_, **changes: Any) -> S_:
-        """Refine the loop over chunks, where there is one."""
-        (*above, link) = self.links
-        assert isinstance(link, Split)
-        if link.level is not None:
-            self._check(
-                self._shares,
-                above,
-                self._before,
-                attrs.evolve(link, **changes, level=None),
-                link.level,
-                link.reduce,
-            )
-        return self._refine(**changes)
-
-    def pipeline(self: S_, stages: int, inflight: int = 0, drain: bool = False) -> S_:
-        """Let the loads below run `stages - 1` chunks ahead, in as many ring slots.
-
-        A pipeline of registers inside one of shared memory loads a chunk's first fragments during the chunk before.
-
-        Args:
-            stages: ring slots, 64 at most.
-            inflight: 1 lets instructions (wgmma) still read a chunk's slot while the next chunk's begin; 0 waits.
-            drain: whether it ends with each chunk of the pipeline around it instead.
-
-        Raises:
-            DecompositionError: `pipeline-stages`.
-        """
-        self._check(rules.pipeline, stages, inflight)
-        return self._loops(stages=stages, inflight=inflight, drain=drain, link=here())
-
-    def specialize(self: S_, producers: int = 1, registers: tuple[int, int] | None = None, prefetch: int = 0) -> S_:
-        """Give the loads below to warps of their own, which run ahead as slots fall free.
-
-        Args:
-            producers: warpgroups that load.
-            registers: budgets of a thread that loads, and of one that computes; multiples of 8 from 24 to 256.
-            prefetch: number of a block's first chunks that the computing threads prefetch into the L2 cache on entry.
-
-        Raises:
-            DecompositionError: `role-registers`, `role-prefetch`.
-        """
-        self._check(rules.specialised, self.residual, producers, registers, prefetch)
-        return self._loops(specialised=Specialised(producers, registers, prefetch), link=here())
-
-
-class LoadRefinements(Chain):
-    """Refine the load written last."""
+class Loaded(Chain[S]):
+    """A chain whose last link is a load: its refinements, or another link, come next."""
 
     def pad(self: L_, elements: int) -> L_:
         """Add elements to the buffer's leading stride, so that its rows start in other banks."""
@@ -531,3 +582,223 @@ class LoadRefinements(Chain):
                 path=self.where,
             )
         return link
+
+
+class SplitFold(FoldChain[S]):
+    """A chain whose last link is a split: refinements of the loop over chunks, or of the units that take them."""
+
+    def unroll(self: S_, chunks: int | None = None) -> S_:
+        """Unroll the loop over chunks.
+
+        Args:
+            chunks: number of chunks in one trip of the loop, None for all. With as many chunks as the pipeline has
+                stages, ring slots are constants.
+
+        Raises:
+            DecompositionError: `unroll-chunks`; `parallel-pipeline` where units take the chunks, and no loop does.
+        """
+        if chunks is None:
+            return self._loops(unrolled=True)
+        if chunks < 1:
+            raise DecompositionError(
+                "unroll-chunks",
+                f"{chunks} chunks cannot stand together in a trip of a loop",
+                fix="use 1 or more, or unroll() for no loop at all",
+                link=here(),
+                path=self.where,
+            )
+        return self._loops(together=chunks)
+
+    def parallel(self: S_, level: Level, reduce: Reduction | None = None) -> S_:
+        """Give the chunks to units of a level at once; what follows the fold is computed of the units' combined states.
+
+        Args:
+            level: Block: as many blocks share each tile (split-K); inside the block Warpgroup, Warp or
+                `Group(Warp, n)`, whose units share the buffers of the loads above this split; Thread in a program.
+            reduce: in_order() by default: the same bits in every run; by_atomics(), of blocks, in the order of arrival;
+                by_tma(), of blocks, which add to C (beta=1) by bulk stores; by_cluster(), of up to 8, through their SH.
+
+        Shapes:
+            (M, N, k)(L) -> (M, N, k)(level)
+
+        Raises:
+            DecompositionError: `parallel-level`, `parallel-accumulator`, `parallel-order`, `second-parallel`,
+                `parallel-ways`, `parallel-units`, `parallel-reduce`, `parallel-promote`, `parallel-cluster`,
+                `parallel-pipeline`, `too-many-threads`; `parallel-products` where several products differ in their
+                chunks; of programs `grid-fold-read`, `parallel-loop`, `parallel-atomics` when the schedule is finished.
+        """
+        (*above, link) = self.links
+        assert isinstance(link, Split)
+        how = InOrder() if reduce is None else reduce
+        self._check(self._shares, above, self._before, link, level, how)
+        return self._refine(level=level, reduce=how, link=here())
+
+    @property
+    def _shares(self) -> Callable[..., None]:
+        """Give the rules of chunks that units take at once."""
+        if self.kind.spec is Program:
+            return program_rules.parallel
+        return parallel_rules.of_products if self.kind.spec is Products else parallel_rules.parallel
+
+    def _loops(self: S_, **changes: Any) -> S_:
+        """Refine the loop over chunks, where there is one."""
+        (*above, link) = self.links
+        assert isinstance(link, Split)
+        if link.level is not None:
+            self._check(
+                self._shares,
+                above,
+                self._before,
+                attrs.evolve(link, **changes, level=None),
+                link.level,
+                link.reduce,
+            )
+        return self._refine(**changes)
+
+    def pipeline(self: S_, stages: int, inflight: int = 0, drain: bool = False) -> S_:
+        """Let the loads below run `stages - 1` chunks ahead, in as many ring slots.
+
+        A pipeline of registers inside one of shared memory loads a chunk's first fragments during the chunk before.
+
+        Args:
+            stages: ring slots, 64 at most.
+            inflight: 1 lets instructions (wgmma) still read a chunk's slot while the next chunk's begin; 0 waits.
+            drain: whether it ends with each chunk of the pipeline around it instead.
+
+        Raises:
+            DecompositionError: `pipeline-stages`.
+        """
+        self._check(rules.pipeline, stages, inflight)
+        return self._loops(stages=stages, inflight=inflight, drain=drain, link=here())
+
+    def specialize(self: S_, producers: int = 1, registers: tuple[int, int] | None = None, prefetch: int = 0) -> S_:
+        """Give the loads below to warps of their own, which run ahead as slots fall free.
+
+        Args:
+            producers: warpgroups that load.
+            registers: budgets of a thread that loads, and of one that computes; multiples of 8 from 24 to 256.
+            prefetch: number of a block's first chunks that the computing threads prefetch into the L2 cache on entry.
+
+        Raises:
+            DecompositionError: `role-registers`, `role-prefetch`.
+        """
+        self._check(rules.specialised, self.residual, producers, registers, prefetch)
+        return self._loops(specialised=Specialised(producers, registers, prefetch), link=here())
+
+    def promote(self: SplitFold[MatMul]) -> SplitFold[MatMul]:
+        """Sum the products of each chunk in registers of their own, and add each sum to the accumulators.
+
+        So 8-bit floats, whose sums tensor cores keep to fewer bits than f32 has, lose bits only within a chunk. What
+        prologs above multiply A and B by is multiplied with the sums: nothing is computed with the operands, and any
+        load takes them as they are. What both are multiplied by is multiplied first, in the accumulators' type. Threads
+        hold two sets of accumulators, and wait for the products of each chunk.
+
+        Raises:
+            DecompositionError: `promote-accumulator` where C does not accumulate in registers; `promote-prolog` where a
+                prolog does more than to multiply; `promote-scales` where it multiplies by what changes inside a chunk;
+                `accumulator-dtype`; `parallel-promote` where units take the chunks.
+
+        Example:
+            >>> from fireiron import A, ColMajor, Matrix, dequantise, matmul
+            >>> from fireiron.schedules import hopper
+            >>> scales = Matrix(128, 2, "f32", name="scales")  # of each row, and of each 128 of K
+            >>> spec = matmul(128, 128, 256, "e4m3", layout="TN", out="bf16").prolog(A, dequantise("f32", scales))
+            >>> "scales" in hopper.scaled_gemm(spec).cuda()
+            True
+        """
+        from fireiron.front.matmul import promoted
+
+        self._only("promote")
+        (*_, link) = self.links
+        assert isinstance(link, Split)
+        return self._loops(promoted=promoted(self, link), link=here())
+
+    def online(self: SplitFold[Program]) -> SplitFold[Program]:
+        """Fold everything in one loop, also what needs the result of another fold over the dim.
+
+        When the value of a fold moves, what later folds have summed is multiplied by a factor that is found on their
+        expressions: of exp(x - m), exp(m - m'). What a sum is multiplied or divided by, and needs the finished fold,
+        leaves the loop.
+
+        Shapes:
+            (i, j) -> (i, chunk of j)
+
+        Raises:
+            DecompositionError: `online-law` where an expression has no such factor; `online-parallel`.
+
+        Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018.
+        """
+        self._only("online")
+        (*_, link) = self.links
+        assert isinstance(link, Split)
+        self._check(program_rules.online, self.program.spec, link)
+        return self._refine(online=True, link=here())
+
+
+class Tiled(TileRefinements, Chain[S]):
+    """A chain whose last link is a tile."""
+
+    def pipeline(self: Tiled[Move], stages: int) -> Tiled[Move]:
+        """Give the buffers right below a ring of slots, which the tiles of a Move take in turn.
+
+        A slot that a bulk store reads is waited for when its turn comes again.
+
+        Args:
+            stages: slots.
+
+        Raises:
+            DecompositionError: `pipeline-stages`.
+        """
+        self._only("pipeline")
+        self._check(rules.pipeline, stages, 0, 1)
+        return self._refine(stages=stages, link=here())
+
+
+class TiledFold(TileRefinements, FoldChain[S]):
+    """A chain of sums or folds whose last link is a tile."""
+
+
+class TiledProgram(TiledFold[Program]):
+    """A program whose last link is a tile."""
+
+    def pipeline(self, stages: int) -> TiledProgram:
+        """Load the inputs that go to SH below `stages - 1` tiles ahead, in as many ring slots.
+
+        The tile is a loop: persistent, or a tile without a level. What does not move with the tiles is loaded once.
+
+        Args:
+            stages: slots, 2 or more.
+
+        Raises:
+            DecompositionError: `pipeline-stages`, `pipeline-loop`; `pipeline-empty` when the schedule is finished.
+
+        Example:
+            >>> from fireiron import RF, SH, Block, Matrix, Warp, cp_async, vector
+            >>> from fireiron.schedules.rows import softmax
+            >>> rows = softmax(Matrix(4096, 4096, "f16")).tile(m=1).to(Block).persistent().pipeline(2)
+            >>> rows = rows.split("n", ways=8).parallel(Warp).load("x", SH, cp_async()).load("x", RF, vector())
+            >>> print(rows.epilog(memory=RF).done().lowered().shared_nbytes)
+            16576
+        """
+        self._check(rules.pipeline, stages, 0, 2)
+        (*_, link) = self.links
+        assert isinstance(link, Tile)
+        self._check(program_rules.pipeline, link, stages)
+        return self._refine(stages=stages, link=here())
+
+
+class LoadedFold(Loaded[S], FoldChain[S]):
+    """A chain of sums or folds whose last link is a load."""
+
+
+MatMulChain: TypeAlias = FoldChain[MatMul]
+MoveChain: TypeAlias = Chain[Move]
+ElementwiseChain: TypeAlias = Chain[Init | Pointwise]
+ProductsChain: TypeAlias = FoldChain[Products]
+LayersChain: TypeAlias = Chain[Layers]
+LayerChain: TypeAlias = FoldChain[Layer]
+ProgramChain: TypeAlias = FoldChain[Program]
+StepChain: TypeAlias = FoldChain[Step]
+Strategy: TypeAlias = Callable[[MoveChain], Schedule]
+LayerStrategy: TypeAlias = Callable[[LayerChain], Schedule]
+StepStrategy: TypeAlias = Callable[[StepChain], Schedule]

@@ -21,13 +21,13 @@ from fireiron.language.residual import Residual, apply
 from fireiron.language.tensor import ColMajor, RowMajor
 
 if TYPE_CHECKING:
-    from fireiron.front.verbs import Verbs
+    from fireiron.front.verbs import Schedule
 
 VECTOR_NBYTES, WORD_NBYTES = 16, 4
 WORTH = 0.8  # of the wavefronts: what leaves more is no advice
 
 
-def advised(schedule: Verbs, found: tuple[Finding, ...], arch: str | int | None) -> tuple[Finding, ...]:
+def advised(schedule: Schedule, found: tuple[Finding, ...], arch: str | int | None) -> tuple[Finding, ...]:
     """Put into the fixes of bank conflicts what was tried and removes them.
 
     Args:
@@ -68,7 +68,7 @@ def _buffer(finding: Finding, kernel: Kernel) -> str | None:
     return next((b.name for b in kernel.buffers if b.memory == SH and b.name in words), None)
 
 
-def _clean(schedule: Verbs, place: int, buffer: str, kernel: Kernel, arch: str | int | None) -> str | None:
+def _clean(schedule: Schedule, place: int, buffer: str, kernel: Kernel, arch: str | int | None) -> str | None:
     """Say which refinement of a load leaves no conflict of its buffer, None where none does."""
     load = schedule.links[place]
     if not isinstance(load, Load) or load.memory != SH:
@@ -116,7 +116,7 @@ def _candidates(load: Load, element: int) -> Iterator[tuple[str, dict[str, objec
                 yield f".storage_layout({order}){words}", {**changes, "storage": order}
 
 
-def _replayed(schedule: Verbs, place: int, load: Decomposition) -> Verbs:
+def _replayed(schedule: Schedule, place: int, load: Decomposition) -> Schedule:
     """Write the schedule with one link replaced."""
     links = (*schedule.links[:place], load, *schedule.links[place + 1 :])
     trail: list[Residual] = []

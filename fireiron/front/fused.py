@@ -17,12 +17,14 @@ from fireiron.base.link import here
 from fireiron.base.names import fits
 from fireiron.base.text import count
 from fireiron.front.best import compiled
+from fireiron.front.chain import MatMulChain
 from fireiron.front.digest import digest
 from fireiron.front.fingerprint import fingerprint
-from fireiron.front.matmul import MatMulChain
 from fireiron.front.repeat import Call
 from fireiron.front.spec import MatMul
+from fireiron.front.verbs import Schedule
 from fireiron.jit.kernel import as_tuple
+from fireiron.language import specs
 from fireiron.language.ops import Known, save
 from fireiron.language.pointwise import Value, accumulator, cast_to, parameter, read, simplified
 from fireiron.language.tensor import Tensor
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 MOST_KERNELS = 4096
 MOST_OUTPUTS = 8
 Epilogue = Callable[..., Any]
-Scheduler = Callable[[MatMulChain], MatMulChain]
+Scheduler = Callable[[MatMulChain], Schedule]
 
 _kernels: dict[Any, CompiledKernel | HostKernel] = {}
 
@@ -188,7 +190,7 @@ def _kernel(
     from fireiron.atoms.table import rows
 
     does = None if schedule is None else fingerprint(schedule)
-    made: MatMulChain | None = None
+    made: Schedule | None = None
     key: tuple[Any, ...] = (spec.matmul, values, beside, does, rows(), *numbers)
     if schedule is not None and does is None:
         made = _scheduled(schedule, _followed(spec, values, beside))
@@ -201,15 +203,15 @@ def _kernel(
     return found
 
 
-def _compiled(spec: MatMulChain, schedule: Scheduler | None, made: MatMulChain | None) -> CompiledKernel | HostKernel:
+def _compiled(spec: MatMulChain, schedule: Scheduler | None, made: Schedule | None) -> CompiledKernel | HostKernel:
     if made is None and schedule is not None:
         made = _scheduled(schedule, spec)
     return compiled(spec, made)
 
 
-def _scheduled(schedule: Scheduler, spec: MatMulChain) -> MatMulChain:
+def _scheduled(schedule: Scheduler, spec: MatMulChain) -> Schedule:
     made = cast(object, asked(schedule, spec, said="schedule"))
-    if not isinstance(made, MatMulChain):
+    if not isinstance(made, Schedule) or made.kind.spec is not specs.MatMul:
         raise CallError(
             "bad-schedule", f"schedule= gives {shown(made)}", fix="return what the spec's chain gives: simt.sgemm"
         )

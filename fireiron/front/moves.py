@@ -1,4 +1,4 @@
-"""Chains of Moves, and strategies: functions from a Move to a finished Move."""
+"""Strategies: functions from a Move to a finished Move."""
 
 from __future__ import annotations
 
@@ -6,119 +6,15 @@ from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.contract import checked, checks, refused
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import here
-from fireiron.check import links as rules
-from fireiron.front.chain import Chain, LoadRefinements, Strategy, TileRefinements
-from fireiron.front.roles import SRC, Role
-from fireiron.front.verbs import Verbs
-from fireiron.language.atom import POLICIES, SPANS, Atom, Policy
-from fireiron.language.decompositions import Microkernel, Own, Strided, Widest
-from fireiron.language.levels import FR, GL, RF, SH, Level, Memory, Thread, Warp
+from fireiron.front.chain import Chain, MoveChain, Strategy
+from fireiron.front.roles import SRC
+from fireiron.front.verbs import Schedule
+from fireiron.language.atom import POLICIES, SPANS, Policy
+from fireiron.language.levels import FR, GL, RF, SH, Level, Thread, Warp
 from fireiron.language.specs import BATCH
-from fireiron.language.tensor import Order, RowMajor, Tensor
+from fireiron.language.tensor import Order, RowMajor
 
 MOST_BOX = 256  # elements of a tensor map's box along one dimension
-
-
-class MoveChain(Verbs, Chain):
-    """Decompose a Move."""
-
-    def tile(self, *sizes: int | Strided, batch: int | None = None) -> TiledMove:
-        """Cut both sides into tiles of rows and columns.
-
-        Args:
-            sizes: rows and columns of a tile, or one `Strided(...)`.
-            batch: matrices of a tile, where the Move has a batch.
-
-        Shapes:
-            (M, N) -> (m, n)
-
-        Raises:
-            DecompositionError: `tile-arguments`, `tile-extent`, `tile-too-large`, `tile-gaps`, `no-such-dimension`,
-                `chain-closed`.
-        """
-        dims = [dim for dim, _ in self.residual.sizes][-2:]
-        return self._as(TiledMove, self._tile_link(self._sizes(sizes, batch, (dims[0], dims[-1]))))
-
-    def vectors(self, nbytes: int | None = None) -> TiledMove:
-        """Cut both sides into vectors along the dimension that is contiguous on both.
-
-        Args:
-            nbytes: bytes of a vector; None takes the widest that both sides' layouts, bounds and alignments allow, up
-                to 16.
-
-        Raises:
-            DecompositionError: `vector-bytes`; `vector-alignment` when the chain is finished.
-        """
-        if nbytes not in (None, 1, 2, 4, 8, 16):
-            raise DecompositionError(
-                "vector-bytes",
-                f"no instruction moves {nbytes} bytes",
-                fix="use 1, 2, 4, 8 or 16",
-                link=here(),
-                path=self.where,
-            )
-        return self._as(TiledMove, self._tile_link(Widest(nbytes or 16, exact=nbytes is not None)))
-
-    def load(
-        self, operand: Role | Tensor | str, memory: Memory, strategy: Strategy | None = None, dtype: object = None
-    ) -> LoadedMove:
-        """Go by way of another memory: the first hop is `strategy`, the rest of this chain the second.
-
-        Args:
-            operand: `SRC`.
-            memory: by way of which.
-            strategy: the first hop, vector() or conform() by default.
-            dtype: element type there, the source's by default.
-
-        Shapes:
-            (src, dst) -> (memory, dst)
-
-        Raises:
-            DecompositionError: `unknown-operand`, `already-there`, `load-output`, `unfinished-move`.
-        """
-        return self._as(LoadedMove, self._load_link(operand, memory, strategy, dtype))
-
-    def own(self, level: Level) -> MoveChain:
-        """Descend to the elements that each unit of `level` holds of the register side.
-
-        Raises:
-            DecompositionError: `ownership-unknown` when the chain is finished.
-        """
-        self._check(rules.still_open, self.residual, "own")
-        return self._as(MoveChain, Own(level, link=here()))
-
-    def done(self, atom: Atom | Microkernel | str | None = None) -> MoveChain:
-        """Close the chain by the instruction that moves what is left, by a chosen one, or by a microkernel.
-
-        Raises:
-            DecompositionError: `no-atom` when the schedule is finished.
-        """
-        closed = self._as(MoveChain, self._done_link(atom))
-        if not self.path:  # nested Moves are elaborated with the schedule that they belong to
-            closed.lowered()
-        return closed
-
-
-class TiledMove(TileRefinements, MoveChain):
-    """A Move whose last link is a tile."""
-
-    def pipeline(self, stages: int) -> TiledMove:
-        """Give the buffers right below a ring of slots, which the tiles take in turn.
-
-        A slot that a bulk store reads is waited for when its turn comes again.
-
-        Args:
-            stages: slots.
-
-        Raises:
-            DecompositionError: `pipeline-stages`.
-        """
-        self._check(rules.pipeline, stages, 0, 1)
-        return self._refine(stages=stages, link=here())
-
-
-class LoadedMove(LoadRefinements, MoveChain):
-    """A Move whose last link is a load."""
 
 
 @checks("nbytes")
@@ -129,7 +25,7 @@ def vector(nbytes: int | None = None) -> Strategy:
         nbytes: bytes of a vector, None for the widest that fits.
     """
 
-    def strategy(move: MoveChain) -> MoveChain:
+    def strategy(move: MoveChain) -> Schedule:
         return move.vectors(nbytes).to(Thread).unroll().done()
 
     return strategy
@@ -143,7 +39,7 @@ def conform(nbytes: int | None = None) -> Strategy:
         nbytes: bytes of a vector, None for the widest that fits.
     """
 
-    def strategy(move: MoveChain) -> MoveChain:
+    def strategy(move: MoveChain) -> Schedule:
         return move.own(Thread).vectors(nbytes).unroll().done()
 
     return strategy
@@ -155,7 +51,7 @@ def ldmatrix() -> Strategy:
     Tiles are of 16 by 32 bytes of K, or what there is of these, a whole warp at once.
     """
 
-    def strategy(move: MoveChain) -> MoveChain:
+    def strategy(move: MoveChain) -> Schedule:
         kind = move.residual.operands[0].dtype
         most = [(kind.count_in(32) if dim == "K" else 16, size) for dim, size in move.residual.sizes[-2:]]
         sizes = [min(n, size) if isinstance(size, int) else n for n, size in most]
@@ -175,7 +71,7 @@ def movmatrix(load: Strategy | None = None) -> Strategy:
         load: brings the transposed fragment into registers, conform() by default.
     """
 
-    def strategy(move: MoveChain) -> MoveChain:
+    def strategy(move: MoveChain) -> Schedule:
         return move.load(SRC, FR, load or conform()).tile(8, 8).unroll().done("movmatrix")
 
     return strategy
@@ -189,7 +85,7 @@ def wmma(rows: int = 16, cols: int = 16) -> Strategy:
         rows, cols: of the fragment.
     """
 
-    def strategy(move: MoveChain) -> MoveChain:
+    def strategy(move: MoveChain) -> Schedule:
         return move.tile(rows, cols).unroll().done("wmma")
 
     return strategy
@@ -205,7 +101,7 @@ def cp_async(nbytes: int | None = None) -> Strategy:
         nbytes: 4, 8 or 16 bytes of a copy, None for the widest that fits.
     """
 
-    def strategy(move: MoveChain) -> MoveChain:
+    def strategy(move: MoveChain) -> Schedule:
         return move.vectors(nbytes).to(Thread).unroll().done("cp.async")
 
     return strategy
@@ -244,8 +140,8 @@ def tma(span: int = 128, *, l2: Policy | None = None) -> Strategy:
             link=here(),
         )
 
-    def strategy(move: MoveChain) -> MoveChain:
-        if not isinstance(move, MoveChain):  # pyright: ignore[reportUnnecessaryIsInstance]
+    def strategy(move: MoveChain) -> Schedule:
+        if not isinstance(move, Chain):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise refused("the strategy of tma()", ("a Move", "it to load() or to epilog(store=)"), move)
         src, dst = move.residual.operands
         load = src.memory == GL
@@ -309,7 +205,7 @@ def stmatrix(trans: bool = False) -> Strategy:
         DecompositionError: `move-extents` from the strategy.
     """
 
-    def strategy(move: MoveChain) -> MoveChain:
+    def strategy(move: MoveChain) -> Schedule:
         _, cols = _known(move, "stmatrix()")
         wide = 16 if cols % 16 == 0 else 8
         own = move.tile(16, cols).to(Warp) if move.residual.level.name != Warp.name else move
@@ -329,7 +225,7 @@ def staged(nbytes: int | None = None) -> Strategy:
         nbytes: bytes of a vector of the first hop, None for the widest that fits.
     """
 
-    def strategy(move: MoveChain) -> MoveChain:
+    def strategy(move: MoveChain) -> Schedule:
         return conform()(move.load(SRC, RF, vector(nbytes)))
 
     return strategy
@@ -361,7 +257,7 @@ def through_shared(
         dtype: what is staged, the destination's element type by default.
     """
 
-    def strategy(move: MoveChain) -> MoveChain:
+    def strategy(move: MoveChain) -> Schedule:
         own = move if at is None else move.own(at)
         start = own if panel is None else own.tile(*panel).unroll().pipeline(ring)
         src, dst = move.residual.operands
@@ -371,8 +267,3 @@ def through_shared(
         return (take or vector())(staging.reuse_buffer() if reuse else staging)
 
     return strategy
-
-
-def default_load(memory: Memory) -> Strategy:
-    """Choose the strategy of a load that names none."""
-    return conform() if memory.registers else vector()

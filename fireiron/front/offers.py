@@ -10,10 +10,11 @@ from fireiron.language.residual import Residual
 DECOMPOSE = ("tile", "split", "load", "prolog", "epilog", "vectors", "own", "done")
 REFINES = {
     "to": "tile", "layout": "tile", "permute": "tile", "unroll": "tile and split", "pipeline": "split",
-    "parallel": "split", "pad": "load",
+    "parallel": "split", "promote": "split", "online": "split", "pad": "load",
     "swizzle": "load", "storage_layout": "load", "reuse_buffer": "load", "no_sync": "load",
     "persistent": "tile", "dependent": "tile", "staggered": "tile", "specialize": "split",
 }  # fmt: skip
+LINKS = frozenset({*DECOMPOSE, "each", "then", "swap"})  # links that a finished chain refuses
 # What completion leaves out: a chain's own data, and verbs that need a finished schedule.
 _DATA = {
     "links",
@@ -29,6 +30,16 @@ _DATA = {
     "left",
     "right",
     "steps",
+    "kind",
+    "products",
+    "layers",
+    "computed",
+    "function",
+    "weights",
+    "sizes",
+    "fallback",
+    "residual",
+    "letters",
 }
 _FINISHED = {"compile", "cuda", "estimate", "simulate", "time"}
 
@@ -41,7 +52,7 @@ def offered(names: Iterable[str], residual: Residual, links: tuple[Decomposition
         kept.discard("swap")
     if any(isinstance(link, Epilog) for link in links):
         kept -= {"epilog", "then"}
-    if residual.kind != "Program" and not (residual.kind == "MatMul" and residual.extents.get("K") != 1):
+    if residual.kind == "MatMul" and residual.extents.get("K") == 1:
         kept.discard("split")
     return sorted(kept)
 
@@ -52,4 +63,5 @@ def instead(wrong: str, methods: list[str]) -> str:
 
     meant = difflib.get_close_matches(wrong, methods, 1)
     links = [m for m in methods if m in DECOMPOSE or m in REFINES]
-    return (f"write {meant[0]}; " if meant else "") + "next may come: " + ", ".join(links)
+    may = f"next may come: {', '.join(links)}" if links else "no link follows done()"
+    return f"write {meant[0]}; {may}" if meant else may

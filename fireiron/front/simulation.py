@@ -21,7 +21,7 @@ from fireiron.simulate.watch import At, Moment, Watch, watch
 from fireiron.verify.random_data import random_arrays
 
 if TYPE_CHECKING:
-    from fireiron.front.verbs import Verbs
+    from fireiron.front.verbs import Schedule
     from fireiron.verify.comparison import Comparison
 
 
@@ -81,7 +81,7 @@ def simulate_schedule(
     scalars: Mapping[str, Any],
     launched: int | None = None,
     each: Callable[[int, int], None] | None = None,
-    schedule: Verbs | None = None,
+    schedule: Schedule | None = None,
     overflow: Literal["wrap", "error"] = "wrap",
     watch: Watch | None = None,
     shows: bool = False,

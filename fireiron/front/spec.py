@@ -13,9 +13,7 @@ from fireiron.algebra.expr import Index
 from fireiron.base.contract import asked, checked, checks
 from fireiron.base.errors import FireironError, SpecError
 from fireiron.base.link import here
-from fireiron.front.elementwise import ElementwiseChain
-from fireiron.front.matmul import MatMulChain
-from fireiron.front.moves import MoveChain
+from fireiron.front.chain import Chain, ElementwiseChain, FoldChain, MatMulChain, MoveChain
 from fireiron.language import specs
 from fireiron.language.atom import Product
 from fireiron.language.pointwise import Value, read, simplified
@@ -77,7 +75,7 @@ def MatMul(
         program = task_of(spec, arch)
     except FireironError as error:
         raise error.located(here()) from None
-    return MatMulChain(program, (), start(spec))
+    return FoldChain(program, (), start(spec))
 
 
 @checks("M", "N", "K", "batch", "groups")
@@ -121,7 +119,7 @@ def matmul(
 
     Example:
         >>> print(matmul(1024, 512, 256, "f16", layout="TN").load)  # doctest: +ELLIPSIS
-        <bound method MatMulChain.load of <MatMulChain MatMul(1024, 512, 256)(GL, GL, GL)(Kernel)>>
+        <bound method FoldChain.load of <FoldChain MatMul(1024, 512, 256)(GL, GL, GL)(Kernel)>>
         >>> grouped = matmul(4096, 512, 256, "f16", groups=8).matmul
         >>> print(grouped.A, grouped.B, grouped.groups, grouped.C)
         A[4096, 256].f16.GL B[8, 256, 512].f16.GL offsets[8].i32.GL C[4096, 512].f16.GL
@@ -169,7 +167,7 @@ def Move(src: Tensor, dst: Tensor, *, arch: str | None = None) -> MoveChain:
         program = task_of(spec, arch)
     except FireironError as error:
         raise error.located(here()) from None
-    return MoveChain(program, (), start(spec))
+    return Chain(program, (), start(spec))
 
 
 @checked
@@ -182,7 +180,7 @@ def Init(dst: Tensor, value: float = 0.0, *, arch: str | None = None) -> Element
           Y[m, n] = f32(1)
     """
     spec = specs.Init(_named(dst, "Y"), value)
-    return ElementwiseChain(task_of(spec, arch), (), start(spec))
+    return Chain(task_of(spec, arch), (), start(spec))
 
 
 @checked
@@ -217,4 +215,4 @@ def Pointwise(op: Callable[..., Value], *tensors: Tensor, arch: str | None = Non
         program = task_of(spec, arch)
     except FireironError as error:
         raise error.located(here()) from None
-    return ElementwiseChain(program, (), start(spec))
+    return Chain(program, (), start(spec))

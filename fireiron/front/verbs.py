@@ -1,4 +1,4 @@
-"""Verbs of a schedule: lower it, print it, check it, simulate it, compile it, run it, time it."""
+"""Schedule of a schedule: lower it, print it, check it, simulate it, compile it, run it, time it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fireiron.base.errors import CallError, CompileError, Finding, FireironError, UsageError
 from fireiron.base.link import here
-from fireiron.front.chain import Chain
 from fireiron.front.digest import digest
 from fireiron.front.naming import kernel_name
+from fireiron.front.state import State
 
 if TYPE_CHECKING:
     from fireiron.algebra.arch import Arch
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 POORLY_BUILT = ("spills", "stack", "wgmma-serialised", "wgmma-registers", "setmaxnreg-ignored")
 
 
-class Verbs(Chain):
-    """What one can do with a schedule."""
+class Schedule(State):
+    """Hold a schedule, and what one can do with it: a finished one has these verbs, and no more links."""
 
     @property
     def name(self) -> str:
@@ -311,7 +311,7 @@ class Verbs(Chain):
         lower(self.program, self.links, self.name, _target(self, arch).number, told=made.append)
         return tuple(made)
 
-    def diff(self, other: Verbs) -> Diff:
+    def diff(self, other: Schedule) -> Diff:
         """Say in words how another schedule differs: stages, pads, tiles, threads, bytes, conflicts."""
         from fireiron.kernel.analysis.access import accesses
         from fireiron.show.diff import diff
@@ -342,7 +342,7 @@ class Verbs(Chain):
         return mimebundle(self, kernel=self._kernel())
 
 
-def _target(chain: Chain, wanted: str | int | None, gpu: bool = False) -> Arch:
+def _target(chain: State, wanted: str | int | None, gpu: bool = False) -> Arch:
     """Choose the architecture: the one asked for, the spec's, the GPU's, else Hopper.
 
     Args:
@@ -363,7 +363,7 @@ def _target(chain: Chain, wanted: str | int | None, gpu: bool = False) -> Arch:
     return native((_gpu() if gpu else 0) or 90)
 
 
-def target(chain: Chain) -> Arch:
+def target(chain: State) -> Arch:
     """Choose the architecture to compile for: the spec's, the GPU's, else Hopper."""
     return _target(chain, None, gpu=True)
 
@@ -384,14 +384,14 @@ def _rows() -> Rows:
 
 
 @functools.lru_cache(maxsize=256)
-def _lowered(chain: Verbs, arch: int, name: str, table: Rows) -> Kernel:
+def _lowered(chain: Schedule, arch: int, name: str, table: Rows) -> Kernel:
     """Lower a chain once. Equal chains of other functions have other names, and kernels of their own."""
     from fireiron.kernel.lower.kernel import lower
 
     return lower(chain.program, chain.links, name, arch)
 
 
-def _callable(chain: Verbs) -> CompiledKernel | HostKernel:
+def _callable(chain: Schedule) -> CompiledKernel | HostKernel:
     """Give what runs a schedule: compiled, or simulated where there is no GPU."""
     from fireiron.front.host import HostKernel, without_gpu
 
@@ -399,5 +399,5 @@ def _callable(chain: Verbs) -> CompiledKernel | HostKernel:
 
 
 @functools.lru_cache(maxsize=64)
-def _compiled(chain: Verbs, table: Rows) -> CompiledKernel:
+def _compiled(chain: Schedule, table: Rows) -> CompiledKernel:
     return chain.compile()

@@ -21,5 +21,5 @@ RefinementError[no-such-link]: done has no simulat: nothing here is called simul
 10 |     return product().simulat()
    |                      ^^^^^^^^^
 at:  MatMul 64x64x16 @ Kernel > tile 32x32 to Block > epilog RF > split 8 > load A to SH > load B to SH > tile 16x16 to Warp > tile 4x2 to Thread > split 1 > load A to RF > load B to RF > tile 1x1 > done
-fix: write simulate; next may come: done, epilog, load, prolog, split, tile""",  # noqa: E501
+fix: write simulate; no link follows done()""",  # noqa: E501
     )

@@ -245,7 +245,7 @@ def test_run_on_a_gpu_verifies_before_it_times(call: Any, monkeypatch: pytest.Mo
     monkeypatch.setattr(driver, "probe", lambda: driver.DriverFacts((13, 0), 1))
     monkeypatch.setattr(verbs, "_gpu", lambda: 90)
     monkeypatch.setattr(execute, "_gpu_name", lambda: "H200")
-    monkeypatch.setattr(verbs.Verbs, "compile", lambda self, arch: Kernel())
+    monkeypatch.setattr(verbs.Schedule, "compile", lambda self, arch: Kernel())
     code, out, _ = call("run", "simt.sgemm", "--json")
     found = json.loads(out)
     assert found["where"] == "GPU H200"

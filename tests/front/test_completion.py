@@ -63,7 +63,6 @@ def complete(shell: InteractiveShell) -> Complete:
         ("spec.tile(32, 32).to(Block).epilog(memory=RF).", set()),
         ("spec.tile(32, 32).to(Block).epilog(memory=RF).split(8).", SPLIT),
         ("(\n    spec\n    .tile(32, 32).to(Block)\n    .split(8).", SPLIT),
-        ("simt.listing2(spec).", set()),
     ],
 )
 def test_each_link_offers_its_refinements_and_every_decomposition(
@@ -72,6 +71,13 @@ def test_each_link_offers_its_refinements_and_every_decomposition(
     found = complete(code)
     assert found >= DECOMPOSE
     assert found & REFINE == refinements
+
+
+def test_a_finished_schedule_offers_no_link(complete: Complete) -> None:
+    for code in ("simt.listing2(spec).", "spec.tile(64, 64).to(Block).tile(1, 1).to(Thread).split(1).done()."):
+        found = complete(code)
+        assert found >= FINISHED
+        assert not found & (DECOMPOSE | REFINE)
 
 
 @pytest.mark.parametrize(

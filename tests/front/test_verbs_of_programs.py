@@ -15,7 +15,7 @@ import fireiron as fi
 from fireiron.front.cli import RIGHT, main
 from fireiron.front.cli.options import VERBS
 from fireiron.front.digest import digest
-from fireiron.front.verbs import Verbs
+from fireiron.front.verbs import Schedule
 from fireiron.show import pictures
 
 SOURCE = """
@@ -85,7 +85,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_verb_is_walked() -> None:
-    verbs = {name for name in vars(Verbs) if not name.startswith("_")}
+    verbs = {name for name in vars(Schedule) if not name.startswith("_")}
     assert verbs <= set(SAID) | CALLED, "a verb without a line here"
 
 
@@ -132,7 +132,7 @@ def test_pictures(name: str) -> None:
     assert refused == {"banks": "no-such-buffer"}
 
 
-# Verbs of schedules; the others choose presets, or time them on a GPU.
+# Schedule of schedules; the others choose presets, or time them on a GPU.
 LOOKED = {"show", "check", "explain", "diff", "estimate", "emit", "compile", "simulate", "run"}
 
 

@@ -30,8 +30,8 @@ import attrs
 import numpy as np
 
 import fireiron as fi
-from fireiron.front.chain import Chain
-from fireiron.front.verbs import Verbs
+from fireiron.front.state import State
+from fireiron.front.verbs import Schedule
 from tests.fuzz.programs import Make, programs
 from tests.fuzz.values import shown, wrong
 
@@ -118,7 +118,7 @@ def _subclasses(kind: type) -> Iterator[type]:
         yield from _subclasses(below)
 
 
-_CLASSES: tuple[type, ...] = tuple(_subclasses(Chain))
+_CLASSES: tuple[type, ...] = tuple(_subclasses(State))
 
 
 @attrs.frozen
@@ -154,11 +154,11 @@ def _stop(signum: int, frame: Any) -> None:
 
 def _verbs(result: Any) -> None:
     """Ask a schedule for all that needs no GPU and little time."""
-    if not isinstance(result, Chain):
+    if not isinstance(result, State):
         str(result)
         return
     str(result), repr(result), hash(result)
-    if isinstance(result, Verbs):
+    if isinstance(result, Schedule):
         result.tree()
         if result.residual.closed:
             result.cuda(), result.check("sm_90a")

@@ -5,6 +5,7 @@ import numpy as np
 import fireiron
 from fireiron import FR, RF, SH, A, B, Block, Matrix, Move, Thread, Warp, gemm, ldmatrix, matmul, relu, tma
 from fireiron.schedules import hopper, simt
+from fireiron.schedules.rows import softmax
 
 spec = matmul(512, 512, 256, "f16", layout="TN")
 tiled = spec.tile(128, 128).to(Block)
@@ -45,3 +46,9 @@ simt.sgemm(matmul(64, 64, 32)).tree()
 fireiron.softmax, fireiron.program, fireiron.best, fireiron.max
 Move(Matrix(64, 32), Matrix(64, 32)).load("src", RF).tile(4, 4).to(Thread)
 tma(span=128)
+fine.tile(8, 8)  # wrong: no link follows done
+Move(Matrix(64, 32), Matrix(64, 32)).split(8)  # wrong: Moves have no dim to split
+softmax(Matrix(64, 64)).prolog("x", relu)  # wrong: programs have no prolog
+softmax(Matrix(64, 64)).tile(m=8).to(Block).persistent().pipeline(2).split(n=32).online()
+chunk.online()  # wrong: online refines a split of a program
+chunk.load(A, SH).own(Thread)  # wrong: Moves have own

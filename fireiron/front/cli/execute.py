@@ -1,4 +1,4 @@
-"""Verbs that run a schedule on random inputs, and verify: simulate, run."""
+"""Schedule that run a schedule on random inputs, and verify: simulate, run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fireiron.front.cli.options import Command, architecture
 from fireiron.front.cli.output import Answer, columns, pairs, plain, progress, row
 from fireiron.front.host import duration
 from fireiron.front.simulation import simulate_schedule
-from fireiron.front.verbs import Verbs
+from fireiron.front.verbs import Schedule
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.statements import Kernel
 from fireiron.verify.comparison import Comparison
@@ -40,7 +40,7 @@ class Run:
         seed: of the data.
     """
 
-    schedule: Verbs
+    schedule: Schedule
     kernel: Kernel
     interface: Interface
     sizes: dict[str, int]
@@ -59,7 +59,7 @@ class Run:
         return facts
 
 
-def prepare(command: Command, schedule: Verbs) -> Run:
+def prepare(command: Command, schedule: Schedule) -> Run:
     """Choose sizes and numbers, and make the arrays.
 
     Raises:

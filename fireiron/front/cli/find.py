@@ -21,7 +21,7 @@ from fireiron.base.errors import FireironError, UsageError
 from fireiron.front.cli.keywords import Keyword, keywords
 from fireiron.front.cli.problem import DEFAULT_SHAPE, Problem
 from fireiron.front.program import Function
-from fireiron.front.verbs import Verbs
+from fireiron.front.verbs import Schedule
 from fireiron.language.tensor import tensor
 
 PRESETS = "fireiron.schedules"
@@ -57,7 +57,7 @@ class Target:
         shape = getattr(self.made, "shape", DEFAULT_SHAPE)
         return Problem(shape=tuple(shape), dtype=getattr(module, "DTYPE", "f32"), layout="NN")
 
-    def build(self, problem: Problem, values: Mapping[str, Any]) -> Verbs:
+    def build(self, problem: Problem, values: Mapping[str, Any]) -> Schedule:
         """Build the schedule.
 
         Args:
@@ -78,7 +78,7 @@ class Target:
                 fix="drop the option, or name a function whose first parameter is a spec",
             )
         made = self.made
-        if not isinstance(made, Verbs):
+        if not isinstance(made, Schedule):
             arguments = (problem.over(self.default).spec(),) if self.takes_spec else ()
             try:
                 made = made(*arguments, **values)
@@ -88,7 +88,7 @@ class Target:
                 if _is_ours(error):
                     raise
                 raise _failed(self.reference, error) from None
-        if not isinstance(made, Verbs):
+        if not isinstance(made, Schedule):
             raise UsageError(
                 "not-a-schedule", f"{self.reference} gives {made!r}, which is no schedule", fix="return the chain"
             )
@@ -156,9 +156,13 @@ def _functions(module: ModuleType) -> list[tuple[str, Callable[..., Any]]]:
 
 
 def _schedules(function: Callable[..., Any]) -> bool:
-    return _takes_spec(function) and "Chain" in str(inspect.signature(function).return_annotation) and (
-        not _takes_program(function)
-    )  # fmt: skip
+    return _takes_spec(function) and _gives_schedule(function) and not _takes_program(function)
+
+
+def _gives_schedule(function: Callable[..., Any]) -> bool:
+    """Tell whether a function's annotation says that it gives a schedule: `-> Schedule`, or a chain."""
+    said = str(inspect.signature(function).return_annotation)
+    return "Schedule" in said or "Chain" in said
 
 
 def _takes_program(function: Callable[..., Any]) -> bool:
@@ -192,7 +196,7 @@ def _scheduled(program: Function, by: Callable[..., Any]) -> Callable[..., Any]:
     parameters = [inspect.Parameter(dim, keyword, default=n, annotation=int) for dim, n in extents.items()]
     parameters.append(inspect.Parameter("dtype", keyword, default="f32", annotation=str))
     parameters += [parameter.replace(kind=keyword) for parameter in schedules if parameter.name not in extents]
-    made.__signature__ = inspect.Signature(parameters, return_annotation="ProgramChain")  # pyright: ignore
+    made.__signature__ = inspect.Signature(parameters, return_annotation="Schedule")  # pyright: ignore
     made.__name__, made.__module__ = program.name, program.function.__module__
     made.__doc__ = program.function.__doc__
     made.__annotations__ = {p.name: p.annotation for p in parameters if isinstance(p.annotation, type)}
@@ -211,11 +215,11 @@ def _has_a_spec(function: Callable[..., Any]) -> bool:
     """Say whether a function makes the spec itself, from keywords that all have defaults."""
     signature = inspect.signature(function)
     free = all(p.default is not inspect.Parameter.empty for p in signature.parameters.values())
-    return free and str(signature.return_annotation).endswith("Chain")
+    return free and _gives_schedule(function)
 
 
 def _target(reference: str, made: Any) -> Target:
-    if isinstance(made, Verbs):
+    if isinstance(made, Schedule):
         return Target(reference, made, takes_spec=False)
     parameters = list(inspect.signature(made).parameters.values())
     wants = bool(parameters) and parameters[0].default is inspect.Parameter.empty
@@ -229,11 +233,11 @@ def _in_file(reference: str) -> Target:
         raise UsageError("no-such-file", f"there is no file {path}", fix="name a schedule as path/file.py:function")
     module = _imported(path, reference)
     candidates = dict(_functions(module)) | {
-        name: value for name, value in vars(module).items() if isinstance(value, Verbs) and not name.startswith("_")
+        name: value for name, value in vars(module).items() if isinstance(value, Schedule) and not name.startswith("_")
     }
     if not colon and len(candidates) == 1:
         return _target(reference, *candidates.values())
-    if wanted in vars(module) and (callable(vars(module)[wanted]) or isinstance(vars(module)[wanted], Verbs)):
+    if wanted in vars(module) and (callable(vars(module)[wanted]) or isinstance(vars(module)[wanted], Schedule)):
         return _target(reference, vars(module)[wanted])
     has = ", ".join(candidates) or "no public function"
     raise UsageError(

@@ -11,7 +11,7 @@ from fireiron.base.errors import FireironError, UsageError
 from fireiron.front.cli.options import Request
 from fireiron.front.cli.problem import Extent
 from fireiron.front.host import LIMIT_S, duration
-from fireiron.front.verbs import Verbs
+from fireiron.front.verbs import Schedule
 from fireiron.kernel.ir.statements import Kernel, Pointer
 from fireiron.language.specs import MatMul
 from fireiron.simulate import cost
@@ -22,7 +22,7 @@ STEPS = 9
 
 
 def refuse_long(
-    request: Request, schedule: Verbs, kernel: Kernel, sizes: Mapping[str, int], blocks: int | None, arch: str | None
+    request: Request, schedule: Schedule, kernel: Kernel, sizes: Mapping[str, int], blocks: int | None, arch: str | None
 ) -> float:
     """Predict a simulation's seconds.
 
@@ -50,7 +50,7 @@ def refuse_long(
     )
 
 
-def largest_shape(request: Request, schedule: Verbs, sizes: Mapping[str, int], arch: str | None) -> str:
+def largest_shape(request: Request, schedule: Schedule, sizes: Mapping[str, int], arch: str | None) -> str:
     """Search the shapes of the same proportions for the largest that fits; empty where the spec is the file's own."""
     if not request.target.takes_spec:
         return ""
@@ -88,7 +88,7 @@ def _scaled(extent: int, by: float) -> int:
 
 
 def default_sizes(
-    request: Request, schedule: Verbs, names: Mapping[str, int], given: Mapping[str, int]
+    request: Request, schedule: Schedule, names: Mapping[str, int], given: Mapping[str, int]
 ) -> dict[str, int]:
     """Give every symbol a value: the one said, else that of the default shape, rounded up to what the symbol demands.
 

@@ -1,4 +1,4 @@
-"""Verbs that look at a schedule, or at an error: list, show, check, explain, diff, estimate, why."""
+"""Schedule that look at a schedule, or at an error: list, show, check, explain, diff, estimate, why."""
 
 from __future__ import annotations
 

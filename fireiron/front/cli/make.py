@@ -1,4 +1,4 @@
-"""Verbs that make files, and those about the machine: emit, compile, export, doctor, cache."""
+"""Schedule that make files, and those about the machine: emit, compile, export, doctor, cache."""
 
 from __future__ import annotations
 

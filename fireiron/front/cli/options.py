@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fireiron.front.cli.find import Target
     from fireiron.front.cli.keywords import Keyword
     from fireiron.front.cli.output import Answer
-    from fireiron.front.verbs import Verbs
+    from fireiron.front.verbs import Schedule
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class Command:
         return self.requests[0]
 
     @property
-    def schedule(self) -> Verbs:
+    def schedule(self) -> Schedule:
         """Build the only schedule."""
         return self.requests[0].build()
 
@@ -92,7 +92,7 @@ class Request:
     problem: Problem
     values: dict[str, Any]
 
-    def build(self) -> Verbs:
+    def build(self) -> Schedule:
         """Build the schedule."""
         return self.target.build(self.problem, self.values)
 

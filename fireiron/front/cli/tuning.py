@@ -1,4 +1,4 @@
-"""Verbs about fast schedules: tune, best, records."""
+"""Schedule about fast schedules: tune, best, records."""
 
 from __future__ import annotations
 

@@ -1,0 +1,302 @@
+"""What every schedule holds, finished or not: a program, the links so far, and the residual specs between them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Self, TypeVar, cast, get_args
+
+import attrs
+
+from fireiron.base.contract import asked, checked, checked_methods, rest_of
+from fireiron.base.errors import DecompositionError, FireironError
+from fireiron.base.link import here
+from fireiron.base.records import evolve
+from fireiron.check import limits
+from fireiron.check import links as rules
+from fireiron.front.describe import describe
+from fireiron.front.kinds import ALL, Kind, kind_of
+from fireiron.front.offers import LINKS, REFINES, instead, offered
+from fireiron.front.roles import Role, role_name
+from fireiron.language.decompositions import Decomposition, Load, Prolog, Split, Tile
+from fireiron.language.programs import Layers, Products
+from fireiron.language.residual import Operand, Residual, apply
+from fireiron.language.specs import MatMul, Task
+from fireiron.language.steps import Program
+from fireiron.language.tensor import Tensor
+
+if TYPE_CHECKING:
+    from fireiron.jit.compile import Compiler
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+NO_LETTERS: Mapping[str, str] = {}
+# Links whose arguments differ from kind to kind: the functions of each kind check them.
+BY_KIND = frozenset({"tile", "split", "epilog", "each"})
+SOME = frozenset({"promote", "online"})  # refinements of splits that only some kinds have
+
+
+class RefinementError(DecompositionError, AttributeError):
+    """Report a method that what was written last does not have."""
+
+
+@attrs.frozen(eq=False, repr=False, slots=False)
+class State:
+    """Hold a program, the links so far, and what they leave to do.
+
+    Args:
+        program: what is computed.
+        links: the decompositions, outermost first.
+        origin: the residual spec before the first link.
+        trail: the residual specs after each link.
+        path: the links that led to `origin`, for nested chains.
+        fallback: of a schedule that `best` chose: gives the next one where the compiler does not build this one well,
+            and None where there is none. A chain that goes on has none.
+        letters: dims of the residual by the names that users give them, where these differ. Example: {"i": "M"} in the
+            chain of a step.
+    """
+
+    program: Task
+    links: tuple[Decomposition, ...]
+    origin: Residual
+    trail: tuple[Residual, ...] = ()
+    path: str = ""
+    fallback: Callable[[str, Compiler], Any] | None = None
+    letters: Mapping[str, str] = NO_LETTERS
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        checked_methods(cls, DecompositionError, where_of, leave={"atom"}, skip=BY_KIND)
+
+    @classmethod
+    def __fits__(cls, value: object, kinds: tuple[Any, ...]) -> bool:
+        """Tell whether a value is a schedule of what `FoldChain[MatMul]` and its kin name, finished or not."""
+        return isinstance(value, State) and value.kind.spec in {
+            one for kind in kinds for one in get_args(kind) or (kind,)
+        }
+
+    @property
+    def kind(self) -> Kind:
+        """Give the kind of what the chain decomposes: it says which links there are."""
+        return kind_of(self.program.spec, self.origin)
+
+    @property
+    def matmul(self) -> MatMul:
+        """Give the spec of a product."""
+        return self._spec("matmul", MatMul)
+
+    @property
+    def products(self) -> Products:
+        """Give the spec of several products."""
+        return self._spec("products", Products)
+
+    @property
+    def layers(self) -> Layers:
+        """Give the spec of layers."""
+        return self._spec("layers", Layers)
+
+    @property
+    def computed(self) -> Program:
+        """Give the program of a chain that decomposes one."""
+        return self._spec("computed", Program)
+
+    def _spec(self, name: str, kind: type[R]) -> R:
+        if not isinstance(self.program.spec, kind):
+            raise AttributeError(name)  # so that __getattr__ says what there is
+        return self.program.spec
+
+    @property
+    def residual(self) -> Residual:
+        """Give the spec that remains."""
+        return self.trail[-1] if self.trail else self.origin
+
+    @property
+    def steps(self) -> Program:
+        """Give what the chain computes as a program of steps: prologs, an epilog's ops and conversions are part of it.
+
+        Example:
+            >>> from fireiron import Matrix, Move
+            >>> print(Move(Matrix(64, 32), Matrix(64, 32, "f16")).steps)
+            move(X[64, 32].f32.GL) over m 64, n 32
+              Y[m, n] = f16(X[m, n])
+        """
+        from fireiron.language.as_steps import steps_of
+
+        return self._check(steps_of, self.program.spec, self.links)
+
+    @property
+    def where(self) -> str:
+        """Give the path in the tree, for errors."""
+        words = [self.path] if self.path else [f"{self.origin.short} @ {self.origin.level}"]
+        return " > ".join((*words, *(describe(link) for link in self.links)))
+
+    def _check(self, rule: Callable[..., Any], *args: Any) -> Any:
+        """Apply a rule, locating what it raises at the method that the user called."""
+        try:
+            return rule(*args)
+        except FireironError as error:
+            raise error.located(here(), self.where) from None
+
+    def _wrong(self, code: str, message: str, fix: str) -> DecompositionError:
+        """Make the error of a link that is wrong here."""
+        return DecompositionError(code, message, fix=fix, link=here(), path=self.where)
+
+    def _as(self, cls: type[State], link: Decomposition) -> Any:
+        """Add a link; the chain's class says what may come next."""
+        trail = (*self.trail, apply(link, self.residual))
+        links = (*self.links, link)
+        return cls(self.program, links, self.origin, trail, self.path, letters=self.letters)._within_limits()
+
+    def _within_limits(self) -> Self:
+        """Apply the rules of blocks and of the spec's architecture to what the last link asks for."""
+        link, arch = self.links[-1], self.program.arch
+        if arch is not None:
+            self._check(limits.features_fit, link, arch)
+        if isinstance(link, Tile):
+            self._check(limits.threads_fit, link, self._before, self.residual)
+        elif isinstance(link, Load | Split) and arch is not None and not self.path:
+            self._check(limits.shared_fits, self.program.spec, self.links, (self.origin, *self.trail[:-1]), arch)
+        return self
+
+    def _refine(self, **changes: Any) -> Self:
+        """Replace the last link by one with these changes."""
+        link = attrs.evolve(self.links[-1], **changes)
+        before = self.trail[-2] if len(self.trail) > 1 else self.origin
+        trail = (*self.trail[:-1], apply(link, before))
+        return evolve(self, links=(*self.links[:-1], link), trail=trail)._within_limits()
+
+    @property
+    def _before(self) -> Residual:
+        return self.trail[-2] if len(self.trail) > 1 else self.origin
+
+    def _has(self, name: str) -> bool:
+        """Tell whether chains of this kind have a link, or a refinement of the last one."""
+        if name in LINKS:
+            return name in self.kind.links
+        of_some = name in SOME or (name == "pipeline" and isinstance(self.links[-1], Tile))
+        return not of_some or name in self.kind.refinements
+
+    def _next_may_come(self, name: str = "") -> str:
+        """Write the fix of a link that is not there: one of a name like this one, and all."""
+        return instead(name, sorted(m for m in dir(type(self)) if not m.startswith("_") and self._has(m)))
+
+    def _only(self, name: str) -> None:
+        """Refuse a link, or a refinement, that chains of this kind do not have.
+
+        Raises:
+            DecompositionError: `wrong-spec`.
+        """
+        if not self._has(name):
+            having = " and ".join(k.word for k in ALL if name in k.links | k.refinements)
+            raise self._wrong(
+                "wrong-spec",
+                f"{self.residual.short} has no {name}, which only {having} have",
+                self._next_may_come(),
+            )
+
+    def _no_such(self, name: str) -> RefinementError:
+        """Make the error of a method that what was written last does not have."""
+        last = describe(self.links[-1]) if self.links else self.residual.short
+        owner = REFINES.get(name)
+        why = f"{name} refines {owner}, and the last link is {last}" if owner else f"nothing here is called {name}"
+        return RefinementError(
+            "no-such-link", f"{last} has no {name}: {why}", fix=self._next_may_come(name), link=here(), path=self.where
+        )
+
+    if not TYPE_CHECKING:  # a type checker that saw it would take every name for a method
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            if name in LINKS and self.residual.closed:
+                return functools.partial(self._closed_link, name)
+            raise self._no_such(name)
+
+    def _closed_link(self, name: str, *args: Any, **named: Any) -> NoReturn:
+        """Refuse a link after `done`."""
+        raise self._wrong(
+            "chain-closed",
+            f"{name} comes after done(): {self.residual.short} is executed already",
+            "move it before done()",
+        )
+
+    def __dir__(self) -> list[str]:
+        """Offer what can come next."""
+        return offered(filter(self._has, super().__dir__()), self.residual, self.links)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, State) and (self.program, self.links, self.origin) == (
+            other.program,
+            other.links,
+            other.origin,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.program, self.links, self.origin))
+
+    def __str__(self) -> str:
+        if self.path or any(not isinstance(link, Prolog) for link in self.links):
+            return self._words
+        from fireiron.language.words import steps_in_words
+
+        return "\n".join((self._words, *(f"  {line}" for line in steps_in_words(self.steps))))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._words}>"
+
+    @property
+    def _words(self) -> str:
+        return " ".join((str(self.origin), *(f".{describe(link)}" for link in self.links)))
+
+    def _operand(self, operand: Role | Tensor | str) -> Operand:
+        """Find the operand that a link names."""
+        given = operand if isinstance(operand, Tensor) else None
+        return self._check(rules.operand, self.residual, role_name(operand), given)
+
+    def _nested(self, origin: Residual, path: str, cls: type[State], letters: Mapping[str, str] = NO_LETTERS) -> Any:
+        """Start the chain of a part: a Move, a layer, a step."""
+        return cls(self.program, (), origin, (), path, letters=letters)
+
+    def _ended(
+        self,
+        strategy: Callable[..., Any],
+        part: State,
+        called: tuple[str, str],
+        message: str,
+        fix: str,
+        uncalled: tuple[str, str] | None = None,
+    ) -> tuple[Decomposition, ...]:
+        """Run a strategy on a part, see that it closes it, and give its links.
+
+        Args:
+            strategy: of the user.
+            part: a Move, a layer or a step.
+            called: what errors call the strategy, and the code of one that leaves something.
+            message: of that error; what is left replaces its braces.
+            fix: of that error.
+            uncalled: message and fix where the strategy gives a function: cp_async instead of cp_async().
+
+        Raises:
+            DecompositionError: the code of `called`. SpecError: `function-arguments`.
+        """
+        # A strategy is a user's function: nothing but this check holds it to its type.
+        result = cast(object, asked(strategy, part, said=called[0]))
+        if isinstance(result, State):
+            if result.kind is part.kind and result.residual.closed:
+                return result.links
+            raise self._wrong(called[1], message.format(result.residual), fix)
+        if uncalled is not None and callable(result):
+            raise self._wrong(called[1], *uncalled)
+        raise self._wrong(called[1], message.format(repr(result)), fix)
+
+
+def where_of(chain: State) -> str:
+    """Give the path of a chain in the tree, for errors."""
+    return chain.where
+
+
+def link_of(function: Callable[P, R]) -> Callable[P, R]:
+    """Hold a kind's own function for a link, whose first argument is the chain, to its annotations."""
+    return checked(function, family=DecompositionError, where=where_of, leave={"chain", *rest_of(function)})
