@@ -139,7 +139,7 @@ def test_mistakes_planted_in_the_grid(atomics: bool) -> None:
         return s.body if isinstance(s, If) and s.condition == counts.var else (s,)
 
     assert outcome(schedule, kernel, by_all) in ("uninitialised-read", "race")
-    (met,) = [s for s in walk(kernel.body) if isinstance(s, Sync) and "have written their states" in s.reason]
+    (met,) = [s for s in walk(kernel.body) if isinstance(s, Sync) and "all threads have written" in s.reason]
     assert outcome(schedule, kernel, lambda s: () if s is met else (s,)) == "race"
 
 

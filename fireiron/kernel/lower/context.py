@@ -112,7 +112,6 @@ class Context:
         owner: the level whose units each own a whole tile of C: Block, or that of the units in turn.
         maps: tensor maps by tensor, box, span and steps.
         prologue: what the role that computes runs once, before all else.
-        last: what all threads of a program run once, behind all else.
         busy: under which condition the unit that computes has anything to compute, None for always.
         zeroed: accumulators that their first MatMul takes for zero, so that nothing initialises them.
         ways: blocks that share each tile of C, which they split K for; this block is number `way` of those for number
@@ -163,7 +162,6 @@ class Context:
     skipped: Expr = attrs.field(factory=lambda: as_expr(0))
     owner: Level = Block
     prologue: list[Statement] = attrs.field(factory=list[Statement])
-    last: list[Statement] = attrs.field(factory=list[Statement])
     busy: Expr | None = None
     zeroed: set[str] = attrs.field(factory=set[str])
     maps: dict[MapKey, TensorMap] = attrs.field(factory=dict["MapKey", TensorMap])

@@ -20,14 +20,14 @@ from fireiron.atoms.table import exchange, load_of_peer
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.analysis.ownership import RegisterLoop, fit
-from fireiron.kernel.ir.statements import RANK, THREAD, Buffer, Call, Compute, If, Region, Sync, View
+from fireiron.kernel.ir.statements import RANK, THREAD, Buffer, Call, Compute, If, Region, View
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of
 from fireiron.kernel.lower.pointwise import compute, temporary
 from fireiron.kernel.lower.reduce import loop
 from fireiron.kernel.lower.storage import register_storage
 from fireiron.kernel.lower.window import Axis, Storage, Window
 from fireiron.language.contractions import kept_in_order
-from fireiron.language.levels import RF, SH, Block, Cluster, Warp
+from fireiron.language.levels import RF, SH, Block, Warp
 from fireiron.language.steps import Fold, Step, identity_of
 
 LANES = Warp.size or 32
@@ -354,18 +354,10 @@ def _over_cluster(opened: Open, table: Table, state: State, context: Context) ->
         return loop(context, "peer", context.joined, of_block)
 
     left = each_register(first, context, put)
-    name = shared[0].name
-    if turn is None and (context.persistent or opened.loops):
-        end: Body = (Sync(Cluster, f"{name} is read before it is overwritten", opened.link),)
-    else:  # the barrier of the next trip stands between these reads and the writes of the trip behind it
-        end = ()
-        context.last = [Sync(Cluster, "peers have read what this block shares before it ends", opened.link)]
     body = (
         left if proves(eq(seat, 0)) else (If(eq(seat, 0), left),),
-        (Sync(Cluster, f"{name} is written before peers read it", opened.link),),
         begin(opened, context),
         each_register(first, context, get),
-        end,
     )
     title = f"{opened.step.name} over {context.joined} blocks of a cluster"
     return (Region(title, tuple(x for part in body for x in part), state.path, opened.link),)
@@ -392,10 +384,10 @@ def _in_turn(buffer: Buffer, place: Expr, turn: Expr | None, peer: Expr | None =
 def _staging(
     opened: Open, storage: Storage, total: Expr, context: Context, word: str, turn: Expr | None = None
 ) -> Buffer:
-    """Make shared memory through which states go; of a cluster, whose barriers stand beside it, a guarded one."""
+    """Make shared memory through which states go."""
     made = Storage(
         context.name(f"{storage.name}_{word}"), SH, storage.dtype, (), (1,), total, Block,
-        slots=1 if turn is None else 2, guarded=word == "cluster", link=opened.link,
+        slots=1 if turn is None else 2, link=opened.link,
     )  # fmt: skip
     context.storages[made.name] = made
     return buffer_of(made)

@@ -128,9 +128,7 @@ def over_grid(
     last = context.variable("last", 2)
     state, names = shared[0].state, ", ".join(x.opened.step.name for x in shared)
     title = f"{names} over {context.ways} blocks"
-    head = Region(
-        title, (*left, Sync(Block, "all threads have written their states", link.link)), state.path, link.link
-    )
+    head = Region(title, left, state.path, link.link)
     count_in = CountIn(last, View(arrived, seat), as_expr(context.ways), link=link.link)
     whole = Region(f"{title}: the last block combines them", taken, state.path, link.link)
     return (head, count_in, If(last, (whole, *behind())))

@@ -117,7 +117,7 @@ def lower(
     state = start_program(spec, state, context) if isinstance(spec, Program) else _with_windows(spec, state, context)
     taken = set(context.names)
     body = lower_links(links, state, context)
-    alone = (*context.lets, *body, *context.last)
+    alone = (*context.lets, *body)
     body = part(links, state, context, body, taken) if context.rings else alone
     body = fetched(body, context)
 

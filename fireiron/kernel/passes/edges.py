@@ -369,12 +369,17 @@ class _Walk:
             waiting.append((agent, steps, ready))
 
     def end(self, agents: list[_Agent]) -> None:
-        """See that nothing is in flight where a block ends, and that peers' arrivals were awaited."""
+        """See that nothing is in flight where a block ends, and that peers' reads and arrivals were awaited."""
         for agent in agents:
             for name, group in agent.groups.items():
                 for event in (*group.open, *(e for part in group.committed for e in part)):
                     if event.flight and event.view.buffer.memory == SH:
                         self.report(event.words, "the end of the block", f"it is still in flight ({name})")
+        for (rank, _, _), table in self.events.items():
+            here = [a for a in agents if a.rank == rank]
+            for event in (e for e in table.values() if e.view.peer is not None):
+                if all(event.owner != a.number and a.known.get(event.owner, 0) < event.tick for a in here):
+                    self.report(event.words, "the end of the block", "nothing tells that its peers have read")
         for (_, name), ring in self.barriers.items():
             if any(p.remote and p.phase > p.awaited for p in ring):
                 self.report(f"peers arrive at {name}", "the end of the block", "nothing awaits them")

@@ -5,6 +5,9 @@ Every read after a write, write after a read and write after a write of shared m
 Statements are walked in order. Accesses since the last barrier are pending; a statement that conflicts with one gets a
 barrier before it, and a barrier clears everything pending in its scope. A loop's end meets its own beginning: what
 conflicts there gets a barrier at the end.
+
+An access of a peer's shared memory conflicts with accesses in all blocks of the cluster, so these meet. A block ends
+when its peers have read what it shares.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ from fireiron.kernel.ir.statements import (
     walk,
 )
 from fireiron.kernel.lower.window import Storage
-from fireiron.language.levels import GL, SH, Block, Level
+from fireiron.language.levels import GL, SH, Block, Cluster, Level
 
 
 @attrs.frozen
@@ -50,6 +53,7 @@ class Touch:
         place: the number of its statement.
         ordered: the level whose units have met since; what they share with others still waits for a wider barrier.
         landed: whether it stands for all asynchronous writes of its buffer, just awaited by those who issued them.
+        far: whether blocks of the cluster read the buffer in each other's shared memory.
     """
 
     view: View
@@ -57,6 +61,12 @@ class Touch:
     place: int
     ordered: Level | None = None
     landed: bool = False
+    far: bool = False
+
+    @property
+    def of_peer(self) -> bool:
+        """Say whether another block's shared memory is accessed."""
+        return self.view.peer is not None
 
     def conflicts(self, later: Touch) -> bool:
         """Say whether the order of two accesses matters.
@@ -85,6 +95,8 @@ class Edge:
     @property
     def scope(self) -> Level:
         """Give the level whose units must wait: the narrowest that both buffers are private to."""
+        if self.first.of_peer or self.then.of_peer:
+            return Cluster
         units = [t.view.buffer.unit or Block for t in (self.first, self.then)]
         if any(not u.is_inside(Block) for u in units):
             return Block
@@ -99,6 +111,8 @@ class Edge:
     def words(self) -> str:
         """Say why a barrier stands."""
         a, b = self.first.view.buffer.name, self.then.view.buffer.name
+        if self.first.kind == "write" and self.then.of_peer:
+            return f"{b} is written before peers read it"
         if self.first.kind == "write" and self.then.kind == "read":
             return f"{b} is written before it is read"
         done = "read" if self.first.kind == "read" else "written"
@@ -137,9 +151,18 @@ class _Pass:
     storages: Mapping[str, Storage]
     varying: frozenset[Expr]
     trust: bool
+    shared: frozenset[str] = frozenset()  # buffers that blocks of the cluster read in each other's shared memory
     path: str = ""
+    role: bool = False  # whether only some of a block's warps run what is walked
     flying: dict[tuple[str, str], Touch] = attrs.field(factory=dict[tuple[str, str], Touch])
     met: tuple[Level, ...] | None = None  # the levels whose units have met since global memory was written
+    left: dict[str, None] = attrs.field(factory=dict[str, None])  # what was written there since
+
+    def touches(self, statement: Statement) -> list[Touch]:
+        found = touches(statement)
+        if not self.shared:
+            return found
+        return [attrs.evolve(t, far=True) if t.view.buffer.name in self.shared else t for t in found]
 
     def landed(self, group: str) -> list[Touch]:
         """List what copies of a group have written."""
@@ -150,7 +173,7 @@ class _Pass:
     ) -> list[Edge]:
         if not pending:
             return []
-        later = touches(statement)
+        later = self.touches(statement)
         if shift is not None:
             later = [_shifted(t, *shift) for t in later]
         edges = [Edge(a, b) for b in later for a in pending if a.conflicts(b)]
@@ -214,15 +237,18 @@ class _Pass:
                     pending = _after(pending, level)
                     out.append(statement)
                 case Roles(roles=roles):  # what roles share is guarded; the rest is each one's own
+                    self.role = True
                     bodies = [tuple(self.run(role.body, pending, uniform)[0]) for role in roles]
+                    self.role = False
                     out.append(Roles(tuple(attrs.evolve(r, body=b) for r, b in zip(roles, bodies, strict=True))))
                 case Wait(group=group):
                     # What was in flight is there for its issuers: all others see it after a barrier from here on.
                     pending = [*pending, *(t for t in self.landed(group) if t not in pending)]
                     out.append(statement)
                 case _:
-                    found = touches(statement)
-                    if _leaves(statement):
+                    found = self.touches(statement)
+                    if left := _left(statement):
+                        self.left = dict.fromkeys(left) if self.met else {**self.left, **dict.fromkeys(left)}
                         self.met = ()
                     pending = [*pending, *(t for t in found if t not in pending)]
                     if isinstance(statement, Call) and statement.atom.completion:
@@ -243,7 +269,7 @@ class _Pass:
         """Let a unit meet before it tells others what its threads left in global memory."""
         if self.met is None or any(level == met or level.is_inside(met) for met in self.met):
             return pending
-        out.append(Sync(level, "all threads have written their sums", link))
+        out.append(Sync(level, f"all threads have written {' and '.join(self.left)}", link))
         return self.meets(pending, level)
 
     def entering(
@@ -252,12 +278,16 @@ class _Pass:
         """Let a loop with barriers of its own be entered without one where its first trip conflicts with nothing."""
         inner, after = self.run(statement.body, [], uniform)
         after = self.separate(inner, after, self.carried(inner, after, statement.var, statement.var + 1), uniform)
-        if Block not in _syncs(tuple(inner)):
+        met = _syncs(tuple(inner))
+        if Block not in met and Cluster not in met:
             before = self.conflicts(pending, statement)
             return inner, [*self.separate(out, pending, before, uniform), *after]
-        self.separate(out, pending, self.carried(inner, pending, statement.var, as_expr(0)), uniform)
+        pending = self.separate(out, pending, self.carried(inner, pending, statement.var, as_expr(0)), uniform)
+        for level in met:
+            pending = _after(pending, level)
         # What no barrier of the last trip has ordered is that trip's.
-        return inner, [_shifted(t, statement.var, statement.extent - 1) for t in after]
+        last = [_shifted(t, statement.var, statement.extent - 1) for t in after]
+        return inner, [*(t for t in pending if t.far), *last]
 
     def loop(
         self, out: list[Statement], statement: For, pending: list[Touch], uniform: bool
@@ -312,11 +342,12 @@ class _Pass:
         # Of several reasons the plainest: who reads, rather than who writes twice.
         told = sorted(edges, key=lambda e: e.first.kind == e.then.kind)
         scopes = {e.scope.name: e for e in reversed(told)}
-        if Block.name in scopes:
-            scopes = {Block.name: scopes[Block.name]}
+        widest = next((level.name for level in (Cluster, Block) if level.name in scopes), None)
+        if widest is not None:
+            scopes = {widest: scopes[widest]}
         for edge in scopes.values():
             storage = self.storages.get(edge.then.view.buffer.name)
-            if not uniform:
+            if not uniform or (self.role and edge.scope == Cluster):
                 raise DecompositionError(
                     "barrier-in-guard",
                     f"a barrier is needed ({edge.words()}) where only some threads arrive",
@@ -330,13 +361,14 @@ class _Pass:
         return pending
 
 
-def _leaves(statement: Statement) -> bool:
-    """Say whether threads write global memory in a statement; bulk stores are awaited by other means."""
+def _left(statement: Statement) -> list[str]:
+    """List the buffers of global memory that threads write in a statement; bulk stores are awaited by other means."""
     if not isinstance(statement, Call | Compute | Micro):
-        return False
+        return []
     if isinstance(statement, Call) and statement.atom.completion:
-        return False
-    return any(way == "write" and view.buffer.memory == GL for view, way in reads_and_writes(statement))
+        return []
+    pairs = reads_and_writes(statement)
+    return [view.buffer.name for view, way in pairs if way == "write" and view.buffer.memory == GL]
 
 
 def _awaits(statement: Statement) -> bool:
@@ -363,9 +395,11 @@ def _syncs(body: tuple[Statement, ...]) -> list[Level]:
 
 
 def _after(pending: list[Touch], level: Level) -> list[Touch]:
-    """Give what still waits after a barrier."""
-    if level == Block:
+    """Give what still waits after a barrier: after one of the block, what its peers share with it."""
+    if level == Cluster:
         return []
+    if level == Block:
+        return [attrs.evolve(t, ordered=Block) for t in pending if t.far]
     found: list[Touch] = []
     for touch in pending:
         unit = touch.view.buffer.unit or Block
@@ -379,7 +413,7 @@ def _shifted(touch: Touch, var: Var, value: Expr) -> Touch:
     return (
         touch
         if slot is None
-        else Touch(attrs.evolve(touch.view, slot=substitute(slot, {var: value})), touch.kind, touch.place)
+        else attrs.evolve(touch, view=attrs.evolve(touch.view, slot=substitute(slot, {var: value})), landed=False)
     )
 
 
@@ -403,5 +437,17 @@ def synchronise(
     varying = {
         v for v, meaning in definitions.items() if any(isinstance(x, Var) and x.name == THREAD for x in free(meaning))
     }
-    out, _ = _Pass(storages, frozenset(varying), trust_no_sync).run(body, [], uniform=True)
+    shared = frozenset(
+        view.buffer.name
+        for s in walk(body)
+        if isinstance(s, Call)
+        for view in s.views
+        if view.peer is not None and not view.buffer.guarded
+    )
+    walked = _Pass(storages, frozenset(varying), trust_no_sync, shared)
+    out, left = walked.run(body, [], uniform=True)
+    read = next((t for t in left if t.of_peer), None)
+    if read is not None:
+        link = storages[read.view.buffer.name].link
+        out.append(Sync(Cluster, "peers have read what this block shares before it ends", link))
     return tuple(out)

@@ -104,7 +104,7 @@ reduction_512x4_k33_k8_bf16_f32(
             copy_4B(&sum_parts[tile * 16896 + way * 512 + i5 * 32 + thread % 32], &sum[i5]);
         }
     }
-    __syncthreads();  // all threads have written their states
+    __syncthreads();  // all threads have written sum_parts
     const int last = count_in(&arrived[tile], 33);
     if (last) {
 

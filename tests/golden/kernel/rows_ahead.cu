@@ -173,8 +173,8 @@ row_1_k2_k16_bf16(
         if (thread / 32 == 0) {
             mean_sum_cluster[thread % 32 + trip % 2 * 32] = mean_sum[0];
         }
-        cluster_sync();  // mean_sum_cluster is written before peers read it
         mean_sum[0] = 0.0f;
+        cluster_sync();  // mean_sum_cluster is written before peers read it
         #pragma unroll
         for (int peer = 0; peer < 2; ++peer) {
             load_peer_4B(&other11[0], &mean_sum_cluster[thread % 32 + trip % 2 * 32], peer);

@@ -276,7 +276,7 @@ gemm_64x16x64_k2_bf16_f32(
             for (int i4 = 0; i4 < 2; ++i4) {
                 copy_16B(&partial[tile * 2048 + way * 1024 + i4 * 512 + thread * 4], &acc[i4 * 4]);
             }
-            barrier_sync<0, 128>();  // all threads have written their sums
+            barrier_sync<0, 128>();  // all threads have written partial
             const int last = count_in(&arrived[tile], 2, thread == 0, 0, 128);
             if (last) {
 

@@ -304,7 +304,7 @@ gemm_64x16x64_stream_bf16_f32(
                 for (int i2 = 0; i2 < 2; ++i2) {
                     copy_16B(&partial[block * 1024 + i2 * 512 + thread * 4], &acc[i2 * 4]);
                 }
-                barrier_sync<0, 128>();  // all threads have written their sums
+                barrier_sync<0, 128>();  // all threads have written partial
                 raise_flag(&handed[block], thread == 0);
             }
             if (first + count == 64) {

@@ -138,7 +138,7 @@ atomics_32x32x8_k3_f32(
     for (int i3 = 0; i3 < 8; ++i3) {
         atomicAdd(&partial[tile * 1024 + i3 * 128 + thread], acc[i3]);
     }
-    __syncthreads();  // all threads have written their sums
+    __syncthreads();  // all threads have written partial
     const int last = count_in(&arrived[tile], 3);
     if (last) {
 

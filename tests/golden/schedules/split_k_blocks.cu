@@ -231,7 +231,7 @@ gemm_128x256x64_k3_f16_f32(
     for (int i4 = 0; i4 < 32; ++i4) {
         copy_16B(&partial[tile * 98304 + way * 32768 + i4 * 1024 + thread * 4], &acc[i4 * 4]);
     }
-    __syncthreads();  // all threads have written their sums
+    __syncthreads();  // all threads have written partial
     const int last = count_in(&arrived[tile], 3);
     if (last) {
 
