@@ -2,7 +2,8 @@
 
 Every thread writes its registers to its block's shared memory. Threads of equal index hold the same elements in all
 blocks; so each adds, for the share of its block, what the threads of its index wrote in the others. Two mbarriers order
-this, both counting warps: one is complete when all blocks have written, the other when all have read.
+this (`passes/exchanges.py`), both counting warps: one is complete when all blocks have written, the other when all have
+read.
 """
 
 from __future__ import annotations
@@ -13,20 +14,19 @@ from math import gcd
 import attrs
 import numpy as np
 
-from fireiron.algebra.expr import Expr, affine, as_expr, as_int, gt, lt, minimum, proves, substitute
+from fireiron.algebra.expr import Expr, affine, as_expr, as_int, lt, minimum, substitute
 from fireiron.algebra.layout import Layout
-from fireiron.atoms.flights import flying
 from fireiron.atoms.table import PEER_LOADS, matching
 from fireiron.base.errors import DecompositionError
-from fireiron.base.link import Link
 from fireiron.kernel.analysis.ownership import SPAN, Access, Ownership, RegisterLoop
-from fireiron.kernel.ir.statements import Arrive, Await, Barrier, Call, For, If, Region, Sync
+from fireiron.kernel.ir.statements import Barrier, Call, If, Region, View
 from fireiron.kernel.lower.block_sum import joined
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of, descend
 from fireiron.kernel.lower.parallel import numbered
 from fireiron.kernel.lower.reduce import add, loop, move, temporary, vector, widest
 from fireiron.kernel.lower.storage import fresh_window, register_storage
 from fireiron.kernel.lower.window import Partial, Storage, Window, cut
+from fireiron.kernel.passes.exchanges import Exchange
 from fireiron.language.decompositions import ByCluster, Epilog
 from fireiron.language.levels import RF, SH, Block, Thread, Warp
 
@@ -66,10 +66,7 @@ class Meeting:
         inside: the place in the tree, of the part.
         state: the same above the epilog.
         head: how the sums come about.
-        told: how a warp that has met tells the others that it has read their sums.
-        last: what ends a trip: this block waits until the others have read its own sums.
         busy: under which condition a block has a part, None for always.
-        link: the split's.
     """
 
     window: Window
@@ -77,41 +74,11 @@ class Meeting:
     inside: State
     state: State
     head: Body = ()
-    told: Body = ()
-    last: Body = ()
     busy: Expr | None = None
-    link: Link | None = attrs.field(default=None, eq=False, repr=False)
 
     def around(self, finish: Body) -> Body:
-        """Put the sum before what finishes a part.
-
-        Behind that, since to tell takes a fence which nothing needs to wait for. Where a barrier finishes the part, the
-        warp has met.
-        """
-        meet = Sync(Warp, "the warp has read its part of the sums", self.link)
-        told = self.told if not self.told or meets(finish) else (meet, *self.told)
-        part = (*finish, *told)
-        return (*self.head, *(part if self.busy is None else (If(self.busy, part),)), *self.last)
-
-
-def meets(body: Body) -> bool:
-    """Say whether whole warps meet in a body whatever happens."""
-    for statement in body:
-        match statement:
-            case Sync(level=level):
-                if level.size is None or level.size % WARP == 0:
-                    return True
-            case If(body=inner) if any(isinstance(s, Call) and flying(s.atom.completion) == "stores" for s in inner):
-                return True  # a barrier of the unit stands ahead of a bulk store
-            case Region(body=inner):
-                if meets(inner):
-                    return True
-            case For(body=inner) if proves(gt(statement.extent, 0)):
-                if meets(inner):
-                    return True
-            case _:
-                pass
-    return False
+        """Put the sum before what finishes a part."""
+        return (*self.head, *(finish if self.busy is None else (If(self.busy, finish),)))
 
 
 def meet(
@@ -150,11 +117,11 @@ def meet(
     result.ownership, result.size = share.ownership, as_expr(share.ownership.size)
     number, count = numbered(inside.loops)
     parity = (context.trip * count + number) % 2
-    head, told, last = _exchange(storage, result, share, partial, parity, context)
+    head = _exchange(storage, result, share, partial, parity, context)
     title = f"Reduce({partial.ways})({storage.memory})(Cluster)"
     busy = None if share.count == partial.ways else lt(rank, share.count)
     region = Region(title, head, partial.path, partial.link, "fold", storage.name)
-    return Meeting(fresh_window(result, output), output, inside, state, (region,), told, last, busy, partial.link)
+    return Meeting(fresh_window(result, output), output, inside, state, (region,), busy)
 
 
 def divide(held: Ownership, output: Window, most: int, context: Context) -> Share:
@@ -228,8 +195,8 @@ def _placed(access: Access, place: dict[Expr, Expr], loops: tuple[RegisterLoop, 
 
 def _exchange(
     storage: Storage, result: Storage, share: Share, partial: Partial, parity: Expr, context: Context
-) -> tuple[Body, Body, Body]:
-    """Let blocks write their sums, and read what is theirs; gives also what tells of that, and what ends the trip."""
+) -> Body:
+    """Let blocks write their sums, and read what is theirs."""
     ways, rank, dtype, link = partial.ways, partial.way, storage.dtype, partial.link
     size, threads = as_int(storage.size), (context.threads or 1) // context.staggered
     assert isinstance(ways, int) and size is not None
@@ -245,14 +212,17 @@ def _exchange(
     thread = context.thread if units == 1 else context.thread % threads
     count = widest(gcd(size, share.run, share.ownership.size, share.stride), dtype)
     staging = Storage(
-        context.name(f"{storage.name}_sh"), SH, dtype, (units * size * threads,), (1,),
-        as_expr(units * size * threads), Block, guarded=True, link=link,
+        context.name(f"{storage.name}_sh"), SH, dtype, (size * threads,), (1,), as_expr(size * threads), Block,
+        slots=units, guarded=True, link=link,
     )  # fmt: skip
     context.storages[staging.name] = staging
     warps = threads // WARP
     written = Barrier(context.name("summed"), units, ways * warps)
     taken = Barrier(context.name("taken"), units, share.count * warps)
     context.barriers += [written, taken]
+    context.exchanges.append(
+        Exchange(staging.name, written, taken, context.thread % WARP, share.count, ways, turn, parity, link)
+    )
     held, summed, shared = buffer_of(storage), buffer_of(result), buffer_of(staging)
     vec = temporary(f"{storage.name}_vec", storage, count, context)
     put = move(RF, SH, dtype, count)
@@ -261,13 +231,16 @@ def _exchange(
     def place(register: Expr) -> Expr:
         return turn * (size * threads) + register * threads + thread * count
 
+    def part(register: Expr, peer: Expr | None = None) -> View:
+        return attrs.evolve(vector(shared, place(register), count), slot=turn if units > 1 else None, peer=peer)
+
     def write(i: Expr) -> Body:
-        return (Call(put, (vector(held, i * count, count), vector(shared, place(i * count), count)), link=link),)
+        return (Call(put, (vector(held, i * count, count), part(i * count)), link=link),)
 
     def of(number: Expr) -> Callable[[Expr], Body]:
         def read(i: Expr) -> Body:
             register = rank * share.stride + as_expr(share.steps(i * count))
-            there = attrs.evolve(vector(shared, place(register), count), peer=(rank + number) % ways)
+            there = part(register, (rank + number) % ways)
             if as_int(number) == 0:
                 return (Call(take, (there, vector(summed, i * count, count)), link=link),)
             into = vector(vec, as_expr(0), count)
@@ -275,22 +248,11 @@ def _exchange(
 
         return read
 
-    def tell(barrier: Barrier, most: int) -> Body:
-        lane = context.thread % WARP
-        return (If(lt(lane, most), (Arrive(barrier, turn, peer=lane, wide=True, link=link),)),)
-
     vectors = share.ownership.size // count
     own = loop(context, "i", vectors, of(as_expr(0)))
     others = loop(context, "w", ways - 1, lambda w: loop(context, "i", vectors, of(w + 1)))
-    reading: Body = (
-        Await(written, turn, parity, wide=True, link=link),
-        *own,
-        *others,
-    )
-    head: Body = (
+    reading: Body = (*own, *others)
+    return (
         *loop(context, "i", size // count, write),
-        Sync(Warp, "the warp has written its sums", link),
-        *tell(written, share.count),
         *(reading if share.count == ways else (If(lt(rank, share.count), reading),)),
     )
-    return head, tell(taken, ways), (Await(taken, turn, parity, wide=True, link=link),)

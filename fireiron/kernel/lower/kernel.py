@@ -41,6 +41,7 @@ from fireiron.kernel.lower.window import Axis, Storage, Window
 from fireiron.kernel.passes.allocate import allocate, rebind
 from fireiron.kernel.passes.copies import await_copies
 from fireiron.kernel.passes.dependence import dependent
+from fireiron.kernel.passes.exchanges import tell_peers
 from fireiron.kernel.passes.packing import in_bytes
 from fireiron.kernel.passes.pairs import FIRST_ARCH, with_pairs
 from fireiron.kernel.passes.products import await_products
@@ -126,6 +127,7 @@ def lower(
             told(Passed(name, body, after))
         return after
 
+    body = passed("exchanges", tell_peers(body, context.exchanges))
     rings = [handshake(r, context) for r in context.rings]
     body = passed("rings", hand_over(body, rings, context.barriers, context.cluster))
     buffers, shared = allocate(tuple(s for s in context.storages.values() if s.tensor is None), body)

@@ -293,7 +293,7 @@ with_sums_4096x1_k132_k2_k8_bf16_f32(
             copy_4B(&by_gain_parts[block * 4096 + thread / 32 % 8 * 512 + i5 * 32 + thread % 32], &by_gain[i5]);
         }
     }
-    __syncthreads();  // all threads have written their states
+    __syncthreads();  // all threads have written by_gain_parts
     const int last = count_in(&arrived[0], 132);
     if (last) {
 

@@ -1,0 +1,174 @@
+"""Exchanges of a cluster: who tells its peers that it wrote what they read, or read what they wrote; derived.
+
+Blocks of a cluster that cannot all meet, since roles or units in turn run beside each other, exchange a buffer by two
+mbarriers that count warps. Behind a warp's last write one is told, and awaited ahead of the first read; the other is
+told when the warp has read, and awaited where the trip ends: nobody overwrites the buffer before, and no block ends. To
+tell takes a fence, which nothing needs to wait for: that a warp has read, it tells behind what it makes of the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from fireiron.algebra.expr import Expr, gt, lt, proves
+from fireiron.atoms.flights import flying
+from fireiron.base.link import Link
+from fireiron.kernel.analysis.sampling import reads_and_writes
+from fireiron.kernel.ir.statements import (
+    Arrive,
+    Await,
+    Barrier,
+    Call,
+    Compute,
+    For,
+    If,
+    Micro,
+    Region,
+    Roles,
+    Statement,
+    Sync,
+    walk,
+)
+from fireiron.language.levels import Warp
+
+Body = tuple[Statement, ...]
+WARP = Warp.size or 32
+
+
+@attrs.frozen
+class Exchange:
+    """Say which buffer blocks of a cluster read of each other, and by which mbarriers.
+
+    Args:
+        buffer: its name.
+        written: completes when the warps of all blocks have written.
+        taken: completes when those of all blocks that read have read.
+        lane: a thread's index in its warp.
+        readers: how many blocks read, the first ones of the cluster.
+        writers: how many write.
+        slot: of both barriers: the unit, where units take turns.
+        parity: of the phases of this trip.
+        link: the split that it was made for.
+    """
+
+    buffer: str
+    written: Barrier
+    taken: Barrier
+    lane: Expr
+    readers: int
+    writers: int
+    slot: Expr
+    parity: Expr
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+    def tell(self, barrier: Barrier, blocks: int) -> Statement:
+        """Let a warp arrive at the barrier of each of the first blocks, by a lane each."""
+        arrive = Arrive(barrier, self.slot, peer=self.lane, wide=True, link=self.link)
+        return If(lt(self.lane, blocks), (arrive,))
+
+    def awaits(self, barrier: Barrier) -> Statement:
+        """Wait for this trip's phase of a barrier."""
+        return Await(barrier, self.slot, self.parity, wide=True, link=self.link)
+
+    def meet(self, reason: str) -> Statement:
+        """Let a warp meet before one lane tells what all of them did."""
+        return Sync(Warp, reason, self.link)
+
+    def writes(self, s: Statement) -> bool:
+        """Say whether a statement writes the buffer."""
+        return self._touches(s, "write", peer=False)
+
+    def reads(self, s: Statement) -> bool:
+        """Say whether a statement reads the buffer of a peer."""
+        return self._touches(s, "read", peer=True)
+
+    def _touches(self, s: Statement, way: str, peer: bool) -> bool:
+        return any(
+            view.buffer.name == self.buffer and how == way and (view.peer is not None) == peer
+            for x in walk((s,))
+            if isinstance(x, Call | Compute | Micro)
+            for view, how in reads_and_writes(x)
+        )
+
+
+def tell_peers(body: Body, exchanges: Sequence[Exchange]) -> Body:
+    """Insert what orders the accesses of buffers that blocks of a cluster exchange.
+
+    Args:
+        body: the kernel's statements, or a role's.
+        exchanges: the buffers, and their barriers.
+    """
+    for exchange in exchanges:
+        body = _inside(body, exchange)
+    return body
+
+
+def _inside(body: Body, exchange: Exchange) -> Body:
+    """Find the statements among which one writes the buffer and reads it: a trip."""
+    for i, s in enumerate(body):
+        if not (exchange.writes(s) and exchange.reads(s)):
+            continue
+        before, behind = body[:i], body[i + 1 :]
+        if isinstance(s, Roles):
+            return (*before, Roles(tuple(attrs.evolve(r, body=_inside(r.body, exchange)) for r in s.roles)), *behind)
+        assert isinstance(s, For | If | Region)
+        if any(exchange.writes(x) and exchange.reads(x) for x in s.body):
+            return (*before, attrs.evolve(s, body=_inside(s.body, exchange)), *behind)
+        return (*before, attrs.evolve(s, body=_handed(s.body, exchange)), *_behind(s.body, behind, exchange))
+    return body
+
+
+def _handed(body: Body, exchange: Exchange) -> Body:
+    """Tell behind the last write, and await ahead of the first read."""
+    last = max(i for i, s in enumerate(body) if exchange.writes(s))
+    first = min(i for i, s in enumerate(body) if exchange.reads(s))
+    told = (exchange.meet("the warp has written its sums"), exchange.tell(exchange.written, exchange.readers))
+    awaited: Body = (exchange.awaits(exchange.written), body[first])
+    match body[first]:
+        case If(condition=condition, body=inner):
+            awaited = (If(condition, (awaited[0], *inner)),)
+        case _:
+            pass
+    return (*body[: last + 1], *told, *body[last + 1 : first], *awaited, *body[first + 1 :])
+
+
+def _behind(exchanged: Body, rest: Body, exchange: Exchange) -> Body:
+    """Tell that a warp has read, in the blocks that do, and await the others' word."""
+    reader = next(s for s in exchanged if exchange.reads(s))
+    ends = exchange.awaits(exchange.taken)
+    if not isinstance(reader, If):
+        return (*_told(rest, exchange), ends)
+    where = next((i for i, s in enumerate(rest) if isinstance(s, If) and s.condition == reader.condition), None)
+    if where is None:
+        return (*rest, If(reader.condition, _told((), exchange)), ends)
+    busy = rest[where]
+    assert isinstance(busy, If)
+    return (*rest[:where], If(busy.condition, _told(busy.body, exchange)), *rest[where + 1 :], ends)
+
+
+def _told(body: Body, exchange: Exchange) -> Body:
+    """Tell behind a body; the warp meets first, unless something in the body lets it."""
+    met = () if _meets(body) else (exchange.meet("the warp has read its part of the sums"),)
+    return (*body, *met, exchange.tell(exchange.taken, exchange.writers))
+
+
+def _meets(body: Body) -> bool:
+    """Say whether whole warps meet in a body whatever happens."""
+    for statement in body:
+        match statement:
+            case Sync(level=level):
+                if level.size is None or level.size % WARP == 0:
+                    return True
+            case If(body=inner) if any(isinstance(s, Call) and flying(s.atom.completion) == "stores" for s in inner):
+                return True  # a barrier of the unit stands ahead of a bulk store
+            case Region(body=inner):
+                if _meets(inner):
+                    return True
+            case For(body=inner) if proves(gt(statement.extent, 0)):
+                if _meets(inner):
+                    return True
+            case _:
+                pass
+    return False
