@@ -37,6 +37,8 @@ class Function:
         start: where the domain begins.
         monotone: whether the ends of an interval bound the results in it; else results lie no farther apart than
             arguments do.
+        ones: arguments of which the result is exactly 1.
+        vanishes: whether results are exactly 0 where they are far below the smallest number of their type.
     """
 
     name: str
@@ -49,6 +51,8 @@ class Function:
     exact: bool = False
     start: float = -math.inf
     monotone: bool = True
+    ones: tuple[float, ...] = ()
+    vanishes: bool = False
 
     @property
     def roundings(self) -> int:
@@ -114,7 +118,7 @@ FUNCTIONS: dict[str, Function] = {
             lambda x: Select(Binary("lt", x, _number(0.0, x)), _number(-1.0, x), _number(1.0, x)),
             integers="abs", exact=True, monotone=False,
         ),
-        Function("exp", "exp", _lazily("exp"), lambda x: Unary("exp", x)),
+        Function("exp", "exp", _lazily("exp"), lambda x: Unary("exp", x), ones=(0.0,), vanishes=True),
         Function("log", "log", _lazily("log"), lambda x: _over(1.0, x), start=0.0),
         Function(
             "tanh", "tanh", _lazily("tanh"), lambda x: Binary("sub", _number(1.0, x), _square(Unary("tanh", x)))
@@ -129,7 +133,7 @@ FUNCTIONS: dict[str, Function] = {
         # One instruction, off by 2^-22 of the result at most, four roundings of f32: PTX ISA 9.7.3.21, ex2.
         Function(
             "exp2", "exp2", _lazily("exp2"), lambda x: _times(math.log(2), Unary("exp2", x)), "exp2_approx",
-            flushes=True,
+            flushes=True, ones=(0.0,), vanishes=True,
         ),
         Function("log2", "log2", _lazily("log2"), lambda x: _over(1 / math.log(2), x), start=0.0),
         Function("floor", "floor", _lazily("floor"), lambda x: _number(0.0, x), exact=True),

@@ -35,6 +35,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 F64_ROUNDING = 2.0**-53
 _F64_MANTISSA = 52
 SMALLEST_NORMAL = 2.0**-126  # of f32: what functions lose that give 0 for smaller results
+VANISHING = 2.0**-16  # of the smallest number: what lies below is 0 however it is rounded
 POWER_ROUNDINGS = 8  # CUDA's powf is right within four units in the last place
 
 
@@ -202,7 +203,15 @@ def _unary(op: str, x: Bounded, dtype: DType) -> Bounded:
     if function.exact:
         return Bounded(value, error)
     found = rounded(value, error, dtype, function.roundings)
-    return attrs.evolve(found, error=found.error + SMALLEST_NORMAL) if function.flushes and dtype != f64 else found
+    if function.flushes and dtype != f64:
+        found = attrs.evolve(found, error=found.error + SMALLEST_NORMAL)
+    known = np.zeros(value.shape, bool)
+    for one in function.ones:
+        known |= (x.value == one) & (x.error == 0)
+    if function.vanishes:
+        nothing = value + error < smallest(dtype) * VANISHING
+        value, known = np.where(nothing, 0.0, value), known | nothing
+    return Bounded(value, np.where(known, 0.0, found.error))
 
 
 _COMPARED: Mapping[str, Callable[[Array, Array], Array]] = {"lt": np.less, "le": np.less_equal, "eq": np.equal}
@@ -258,7 +267,12 @@ def _quotient(x: Bounded, y: Bounded, dtype: DType) -> Bounded:
     least = np.abs(y.value) - y.error
     error = np.where(least > 0, (x.error + np.abs(value) * y.error) / least, np.inf)
     error = np.where(x.error + y.error == 0, 0.0, error)
-    return rounded(value, error, dtype)
+    found = rounded(value, error, dtype)
+    exactly = (x.error == 0) & (y.error == 0) & (np.abs(np.frexp(y.value)[0]) == 0.5)  # by a power of two
+    if exactly.any() and dtype.mantissa < _F64_MANTISSA:
+        exactly &= read(value.astype(dtype.numpy), dtype).astype(np.float64) == value
+        return Bounded(value, np.where(exactly, 0.0, found.error))
+    return found
 
 
 def _select(condition: Bounded, x: Bounded, y: Bounded) -> Bounded:

@@ -19,6 +19,7 @@ from fireiron.jit.interface import Interface
 from fireiron.language.steps import Program, Ref, Step
 from fireiron.language.tensor import Tensor
 from fireiron.verify.bounded import Array
+from fireiron.verify.level_data import level_arrays
 from fireiron.verify.random_data import random_arrays
 from fireiron.verify.reference import Meaning
 from fireiron.verify.steps import joined_by
@@ -68,6 +69,9 @@ def exact_arrays(meaning: Meaning, interface: Interface, sizes: Mapping[str, int
             [t for t in program.inputs if t not in program.outputs and t.name not in kept],
             SMALL if folds else LARGE,
         )
+        shapes = {t.name: _shape(t, arrays[t.name]) for t in program.inputs}
+        for name, values in level_arrays(program, shapes, rng).items():
+            _put(next(t for t in program.inputs if t.name == name), arrays[name], values)
     return arrays
 
 

@@ -398,9 +398,10 @@ def _folded(state: list[Bounded], fold: Fold, numbers: Mapping[str, float]) -> l
                 return [Bounded(wrapped(total, dtype), x.error.sum(-1))]
             return [Bounded(total, x.error.sum(-1) + _lost(x.value.shape[-1], x.size.sum(-1), dtype, x))]
         case "max":
-            return [Bounded(x.value.max(-1), x.error.max(-1))]
+            return [_largest(x)]
         case "min":
-            return [Bounded(x.value.min(-1), x.error.max(-1))]
+            least = _largest(Bounded(-x.value, x.error))
+            return [Bounded(-least.value, least.error)]
         case _:
             pass
     while state[0].value.shape[-1] > 1:
@@ -417,6 +418,14 @@ def _folded(state: list[Bounded], fold: Fold, numbers: Mapping[str, float]) -> l
     # Any order is allowed: the bound of one tree is widened to that of a chain.
     deep = max(1.0, x.value.shape[-1] / max(1, int(np.ceil(np.log2(max(2, x.value.shape[-1]))))))
     return [Bounded(y.value, y.error * deep) for y in (evaluate(tree, state, numbers) for tree in fold.finish)]
+
+
+def _largest(x: Bounded) -> Bounded:
+    """Take the maximum of the last axis: what lies below it by more than its error does not count."""
+    value = x.value.max(-1)
+    with np.errstate(invalid="ignore"):
+        error: Array = np.maximum((x.value + x.error).max(-1) - value, value - (x.value - x.error).max(-1))
+    return Bounded(value, np.where(np.isfinite(value), error, x.error.max(-1)))
 
 
 def _lost(roundings: int, size: Array, dtype: DType, *summed: Bounded) -> Array:

@@ -14,12 +14,18 @@ import attrs
 import numpy as np
 import pytest
 
+import fireiron as fi
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.elements import pack, read
 from fireiron.algebra.exact import product, whole_numbers
+from fireiron.jit.interface import Interface
+from fireiron.schedules import attention, rows
 from fireiron.verify.bounded import Bounded, cast, exact
 from fireiron.verify.comparison import compare
+from fireiron.verify.exact_data import exact_arrays
+from fireiron.verify.random_data import random_arrays
+from fireiron.verify.reference import Meaning, outputs_of
 from fireiron.verify.sums import Summing
 from fireiron.verify.sums import product as summed
 
@@ -159,9 +165,80 @@ def noticed(case: Case, k: int) -> Noticed:
     )
 
 
-def line(case: Case, k: int, found: Noticed) -> str:
+def line(name: str, k: int, found: Noticed) -> str:
     counts = (found.dropped, found.doubled, found.another_row, found.zeros, found.blind)
-    return f"{case.name:<11}{k:>6}" + "".join(f"{x:>9}" for x in counts) + f"{found.terms:>12.3g}"
+    return f"{name:<12}{k:>6}" + "".join(f"{x:>9}" for x in counts) + f"{found.terms:>12.3g}"
+
+
+def softmax(dtype: str, k: int) -> Any:
+    spec = fi.program(x="m n")(lambda x: fi.softmax(x, "n"))(fi.tensor(16, k, name="x", dtype=dtype))
+    return rows.row(spec)
+
+
+def heads(dtype: str, k: int) -> Any:
+    queries, keys = (fi.tensor(1, 1, n, 32, name=name, dtype=dtype) for n, name in ((32, "q"), (k, "k")))
+    values = fi.tensor(1, 1, k, 32, name="v", dtype=dtype)
+    return attention.mma(attention.attention(queries, keys, values), warps=1, keys=32)
+
+
+@attrs.frozen
+class Weighed:
+    """Name a program that weighs by exponentials, and its element type."""
+
+    name: str
+    made: Any
+    dtype: str
+
+
+WEIGHED = (
+    Weighed("softmax-f32", softmax, "f32"),
+    Weighed("softmax-f16", softmax, "f16"),
+    Weighed("softmax-bf16", softmax, "bf16"),
+    Weighed("attend-f16", heads, "f16"),
+    Weighed("attend-bf16", heads, "bf16"),
+)
+
+
+@functools.cache
+def noticed_by_weights(case: Weighed, k: int) -> Noticed:
+    """Count as `noticed` does: a term is a key of a row's sums, one of those at the row's maximum."""
+    schedule, kind = case.made(case.dtype, k), find_dtype(case.dtype)
+    meaning, interface = Meaning.of(schedule), Interface.of(schedule.lowered())
+    arrays = exact_arrays(meaning, interface, {})
+    (wanted,) = outputs_of(meaning, arrays, {}).values()
+    assert (wanted.error == 0).all(), "an exact run leaves no bound"
+    wide = {name: x.astype(np.float64).reshape(-1, x.shape[-1]) for name, x in arrays.items()}
+    scores = wide["x"] if "x" in wide else wide["q"] @ wide["k"].T
+    chosen = scores == scores.max(-1, keepdims=True)
+    count = chosen.sum(-1)
+    value, error = (x.reshape(len(count), -1) for x in (wanted.value, wanted.error))
+    rng = np.random.default_rng(2)
+    m = rng.choice(np.flatnonzero(count > 1), PLANTED)
+    term = np.array([rng.choice(np.flatnonzero(chosen[i])) for i in m])
+    n = term if "x" in wide else rng.integers(0, value.shape[1], PLANTED)
+    part = np.ones(PLANTED) if "x" in wide else wide["v"][term, n]
+    sums = value[m, n] * count[m]
+    # A term is lost from, or doubled in, what is divided by, or what the values are weighed by.
+    lost, twice = (
+        (sums / (count[m] + more) if "x" in wide else (sums + more * part) / count[m]) for more in (-1.0, 1.0)
+    )
+    other = value[(m + rng.integers(1, len(count), PLANTED)) % len(count), n]
+
+    def passing(results: np.ndarray, i: Any, j: Any) -> np.ndarray:
+        return np.abs(results.astype(kind.numpy).astype(np.float64) - value[i, j]) <= error[i, j]
+
+    drawn = random_arrays(interface, {})
+    (bound,) = outputs_of(meaning, drawn, {}, drawn=True).values()
+    blind = compare("y", bound.value, bound, kind).unverified / bound.value.size
+    nothing = np.zeros(value.shape)
+    return Noticed(
+        thousandths(passing(lost, m, n)),
+        thousandths(passing(twice, m, n)),
+        thousandths(passing(other, m, n)),
+        thousandths(passing(nothing, slice(None), slice(None))[value != 0]),
+        round(1000 * blind),
+        float(np.median(bound.error) * k),
+    )
 
 
 HEAD = """\
@@ -169,15 +246,18 @@ HEAD = """\
 # those with a term added twice, those taken from another row, and all of them 0. Of 1000 elements of a run on random
 # numbers: those whose bound is as large as they are. Last: the smallest error that bounds of random numbers notice,
 # in terms of usual size; below 1 a lost term shows there too. Elements of two rows may be equal, and terms 0 of bits
-# and where partial sums are rounded to bf16 (added).
-# types          K  dropped  doubled  another    zeros    blind       terms
+# and where partial sums are rounded to bf16 (added). Of softmax a lost term makes the row's others larger, by less than
+# their type tells apart where they are many; of weighed values (attend) terms are those that the sum has, over their
+# number. Of both `zeros` counts elements that are not 0.
+# types           K  dropped  doubled  another    zeros    blind       terms
 """
 
 
 def test_the_table(request: pytest.FixtureRequest) -> None:
     found = {(case.name, k): noticed(case, k) for case in CASES for k in DEPTHS}
+    found |= {(case.name, k): noticed_by_weights(case, k) for case in WEIGHED for k in DEPTHS}
     if request.config.getoption("--update-golden"):
-        lines = [line(case, k, found[case.name, k]) for case in CASES for k in DEPTHS]
+        lines = [line(case.name, k, found[case.name, k]) for case in (*CASES, *WEIGHED) for k in DEPTHS]
         TABLE.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8", newline="\n")
         return
     text = TABLE.read_text(encoding="utf-8")
@@ -188,6 +268,15 @@ def test_the_table(request: pytest.FixtureRequest) -> None:
     for key, limits in known.items():
         now = attrs.astuple(found[key])
         assert all(x <= most * 1.01 for x, most in zip(now, limits, strict=True)), f"{key}: {now}, and {limits} before"
+
+
+@pytest.mark.parametrize("k", DEPTHS)
+@pytest.mark.parametrize("case", WEIGHED, ids=lambda case: case.name)
+def test_exact_runs_notice_one_key(case: Weighed, k: int) -> None:
+    found = noticed_by_weights(case, k)
+    assert found.zeros == 0
+    if case.made is heads or case.dtype == "f32":
+        assert found.dropped == found.doubled == 0
 
 
 @pytest.mark.parametrize("k", DEPTHS)

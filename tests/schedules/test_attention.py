@@ -67,6 +67,14 @@ def weighed(q: Any, k: Any, v: Any) -> Any:
     return np.einsum("bhij,bhje->bhie", parts / parts.sum(-1, keepdims=True), v.astype(np.float64))
 
 
+@pytest.mark.parametrize("preset", ["mma", "wgmma", "simt"])
+def test_whole_numbers_are_exact(preset: str) -> None:
+    """Keys lie at a row's maximum or far below, as many as a power of two says: every bit is compared."""
+    schedule = getattr(schedules, preset)(heads(64, 96, 64, 64))
+    verdict = verify(schedule, lambda data: schedule.simulate(*data.inputs, out=data.out), kinds=("exact",))
+    assert verdict.word == "right", str(verdict)
+
+
 HURT: dict[str, Callable[[Any, Any], None]] = {
     "zero queries": lambda q, k: q.fill(0),
     "rows that outgrow every chunk": lambda q, k: (q.fill(4), np.copyto(k, np.arange(k.shape[2])[:, None] / 8)),
