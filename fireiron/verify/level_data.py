@@ -16,7 +16,6 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Var
 from fireiron.algebra.scalar import Arg, Binary, Scalar, Unary, parts
 from fireiron.language.steps import Dim, Program, Ref, Step
-from fireiron.language.tensor import Tensor
 from fireiron.verify.bounded import Array
 
 FAR = 2.0**14  # below a maximum, where the type has such numbers
@@ -37,10 +36,12 @@ def level_arrays(program: Program, shapes: Mapping[str, tuple[int, ...]], rng: n
     found: dict[str, Array] = {}
     inputs = {t.name: t for t in program.inputs if t not in program.outputs}
     chosen: dict[Dim, Array] = {}
-    for ref in _exponents(program):
+    for ref, folded in _exponents(program):
         made = program.step(ref.name)
-        if made is None and ref.name in inputs and ref.dims:
-            found[ref.name] = _levels(inputs[ref.name], shapes[ref.name], rng)
+        if made is None and ref.name in inputs and folded in ref.index:
+            axis, shape = ref.index.index(folded), shapes[ref.name]
+            lines = _levels(inputs[ref.name].dtype, (*shape[:axis], *shape[axis + 1 :]), shape[axis], rng)
+            found[ref.name] = np.moveaxis(lines, -1, axis)
         if made is not None and made.is_product and len(made.over) == 1:
             queries, keys = made.reads[0], made.reads[-1]
             if {queries.name, keys.name} <= inputs.keys() and keys.index[-1:] == queries.index[-1:] == made.over:
@@ -59,21 +60,26 @@ def level_arrays(program: Program, shapes: Mapping[str, tuple[int, ...]], rng: n
     return found
 
 
-def _exponents(program: Program) -> Iterator[Ref]:
-    """List what maxima are subtracted from under an exponential: reads of inputs, or of what steps with folds make."""
+def _exponents(program: Program) -> Iterator[tuple[Ref, Dim]]:
+    """List what maxima are subtracted from under an exponential: reads of inputs, or of what steps with folds make.
+
+    With each stands the dim that its maximum folds, where that is one.
+    """
     for step in program.steps:
         for part in parts(step.body):
             match part:
                 case Unary(op, Binary("sub", x, y)) if op in EXPONENTIALS:
-                    if any(_is_maximum(program, step, below) for below in parts(y)):
-                        yield from _origins(program, step, x)
+                    over = {dims for below in parts(y) if (dims := _folded(program, step, below))}
+                    for (dim,) in over if len(over) == 1 and all(len(dims) == 1 for dims in over) else ():
+                        yield from ((ref, dim) for ref in _origins(program, step, x))
                 case _:
                     pass
 
 
-def _is_maximum(program: Program, step: Step, tree: Scalar) -> bool:
+def _folded(program: Program, step: Step, tree: Scalar) -> tuple[Dim, ...]:
+    """List the dims that a read's maximum folds; none where it reads another thing."""
     made = program.step(step.reads[tree.index].name) if isinstance(tree, Arg) else None
-    return made is not None and made.fold is not None and made.fold.plain == "max"
+    return made.over if made is not None and made.fold is not None and made.fold.plain == "max" else ()
 
 
 def _origins(program: Program, step: Step, tree: Scalar) -> Iterator[Ref]:
@@ -96,13 +102,12 @@ def _powers(count: int) -> list[int]:
     return found
 
 
-def _levels(tensor: Tensor, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+def _levels(dtype: DType, lines: tuple[int, ...], columns: int, rng: np.random.Generator) -> Array:
     """Draw rows: so many elements as a power of two says at a number of the row, and the others far below."""
-    *lines, columns = shape
-    powers = 2 ** rng.integers(0, columns.bit_length(), (*lines, 1))
-    powers[..., :1, :] = 2 ** (columns.bit_length() - 1)  # as many as there can be
-    places = rng.permuted(np.broadcast_to(np.arange(columns), shape), axis=-1)
-    return np.where(places < powers, rng.integers(0, 4, (*lines, 1)), -_far(tensor.dtype))
+    powers = 2 ** rng.integers(0, max(1, columns.bit_length()), (*lines, 1))
+    powers.reshape(-1)[:1] = 2 ** max(0, columns.bit_length() - 1)  # as many as there can be
+    places = rng.permuted(np.broadcast_to(np.arange(columns), (*lines, columns)), axis=-1)
+    return np.where(places < powers, rng.integers(0, 4, (*lines, 1)), -_far(dtype))
 
 
 def _far(dtype: DType) -> float:
