@@ -138,7 +138,7 @@ def wgmma(spec: ProgramChain, groups: int = 2, keys: int | None = None, stages: 
     registers = (24, 240) if groups == 2 else (32, 160)
     chain = spec.tile(b=1, h=1, i=groups * GROUP_ROWS).to(Block).epilog(memory=FR)
     chain = chain.load("q", SH, tma()).split(j=keys or (128 if groups < 3 else 96)).online().pipeline(stages)
-    chain = chain.specialize(registers=registers).load("k", SH, tma()).load("v", SH, tma())
+    chain = chain.specialize(registers=registers).skew("s").load("k", SH, tma()).load("v", SH, tma())
 
     def scores(s: StepChain) -> Schedule:
         return s.split(d=16).unroll().done("wgmma")

@@ -138,6 +138,22 @@ def online(program: Program, split: Split) -> None:
     as_one_loop(program, split.dim)
 
 
+def skew(program: Program, split: Split, name: str) -> None:
+    """Refuse to issue what is no step of a loop with roles a trip ahead.
+
+    Raises:
+        DecompositionError: `each-step`, `skew-roles`, `split-together`.
+    """
+    _one_dim(split, "skew()")
+    step(program, name)
+    if split.specialised is None:
+        raise DecompositionError(
+            "skew-roles",
+            f"skew({name!r}) is about products that run on their own, and warps of this loop load and compute in turn",
+            fix=f'split({split.dim}=...).pipeline(2).specialize().skew("{name}")',
+        )
+
+
 def _one_dim(split: Split, what: str) -> None:
     """Refuse refinements that are about the chunks of one dim.
 

@@ -44,10 +44,11 @@ def least_registers(kernel: Kernel, sizes: Mapping[str, int] | None = None, role
             continue
         size = registers_of(buffer) if sizes is None else sizes.get(buffer.name, 0)
         first, last = lives[buffer.name]
-        if buffer.follows in lives:
-            first = max(first, lives[buffer.follows][1] + 1)
-        for index in range(first, last + 1):
-            alive[index] += size
+        sources = [b for b in kernel.buffers if b.name == buffer.follows and b.name in lives]
+        taken = sum(registers_of(b) if sizes is None else sizes.get(b.name, 0) for b in sources)
+        shared = range(lives[buffer.follows][0], lives[buffer.follows][1] + 1) if sources else range(0)
+        for index in range(first, last + 1):  # what is made element by element takes its source's registers
+            alive[index] += max(0, size - taken) if index in shared else size
     return max(alive, default=0)
 
 

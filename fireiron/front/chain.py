@@ -734,6 +734,25 @@ class SplitFold(FoldChain[S]):
         self._check(program_rules.online, self.program.spec, link)
         return self._refine(online=True, link=here())
 
+    def skew(self: SplitFold[Program], step: str) -> SplitFold[Program]:
+        """Issue a step's product of the next chunk ahead of the products behind it of this one.
+
+        What threads compute of a chunk then runs while the products of its neighbours do. Each array has mbarriers of
+        its own, so that its slots are filled again as soon as its own product has read them.
+
+        Args:
+            step: the first of the loop's products.
+
+        Raises:
+            DecompositionError: `each-step`, `skew-roles`, `split-together`; when the schedule is finished `skew-step`,
+                `skew-ring`.
+        """
+        self._only("skew")
+        (*_, link) = self.links
+        assert isinstance(link, Split)
+        self._check(program_rules.skew, self.program.spec, link, step)
+        return self._refine(skewed=step, link=here())
+
 
 class Tiled(TileRefinements, Chain[S]):
     """A chain whose last link is a tile."""

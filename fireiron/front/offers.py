@@ -10,7 +10,8 @@ from fireiron.language.residual import Residual
 DECOMPOSE = ("tile", "split", "load", "prolog", "epilog", "vectors", "own", "done")
 REFINES = {
     "to": "tile", "layout": "tile", "permute": "tile", "unroll": "tile and split", "pipeline": "split",
-    "parallel": "split", "promote": "split", "online": "split", "pad": "load",
+    "parallel": "split", "promote": "split", "online": "split", "skew": "split",
+    "pad": "load",
     "swizzle": "load", "storage_layout": "load", "reuse_buffer": "load", "no_sync": "load",
     "persistent": "tile", "dependent": "tile", "staggered": "tile", "specialize": "split",
 }  # fmt: skip

@@ -205,6 +205,7 @@ class Split:
             the accumulators with all that prologs above multiply by; None where products add to the accumulators.
         dim: which dim is cut; K of products.
         further: dims that the same loop cuts too, with the extents of their chunks; the last one is fastest.
+        skewed: the step whose product is issued a trip ahead, "" for none.
         online: whether folds that need each other's results run in this one loop, and are rescaled as these move.
     """
 
@@ -221,6 +222,7 @@ class Split:
     promoted: DType | None = None
     dim: str = "K"
     online: bool = False
+    skewed: str = ""
     further: tuple[tuple[str, int], ...] = ()
     link: Link | None = _link
 

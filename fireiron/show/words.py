@@ -132,6 +132,7 @@ def refinements(link: Decomposition) -> dict[str, str]:
             said["stages"] = f"pipeline {link.stages}" if link.stages > 1 else ""
             said["promote"] = f"promote from {link.promoted}" if link.promoted else ""
             said["online"] = "online" if link.online else ""
+            said["skew"] = f"skew {link.skewed}" if link.skewed else ""
             said["drain"] = "drain" if link.drain else ""
             said["inflight"] = f"inflight {link.inflight}" if link.inflight else ""
             said["specialize"] = _specialised(link)

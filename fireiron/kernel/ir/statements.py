@@ -85,7 +85,7 @@ class Fetch:
 LoopKind: TypeAlias = Literal["items", "turns", "tiles", "chunks", "layers", "sums", "slots", "elements"]
 
 # What a region implements: what a link leaves to do, a load, a store, a start value, a fold of sums, pointwise ops.
-RegionKind: TypeAlias = Literal["spec", "load", "store", "init", "fold", "compute"]
+RegionKind: TypeAlias = Literal["spec", "load", "store", "init", "fold", "compute", "product"]
 
 
 @attrs.frozen
@@ -430,7 +430,8 @@ class Region:
         path: the links of the schedule down to here.
         link: the last of these links.
         kind: what the statements implement.
-        buffer: name of the buffer that a load, a store, a start value or a fold writes, "" for the other kinds.
+        buffer: name of the buffer that a load, a store, a start value or a fold writes, or of the step whose product
+            this is; "" for the other kinds.
         id: as in Call.
     """
 

@@ -22,6 +22,7 @@ from fireiron.kernel.lower.pipeline import pipelined_loads, staged
 from fireiron.kernel.lower.progress import Progress, folds_dim, has_dim
 from fireiron.kernel.lower.reached import reached
 from fireiron.kernel.lower.roles import lower_specialised
+from fireiron.kernel.lower.skewed import skewed
 from fireiron.kernel.lower.step_results import closed
 from fireiron.kernel.lower.steps import lower_active
 from fireiron.kernel.lower.whole_chunks import without_masks
@@ -179,6 +180,8 @@ def _lower_loop(
     loop = ringed or (For(var, trips, looped, link.unrolled, link.together, kind="chunks"),)
     if link.online:  # each point of a chunk passes the masks of several folds
         loop = tuple(part for s in loop for part in (without_masks(s, context) if _chunks(s) else (s,)))
+    if link.skewed:
+        loop = tuple(part for s in loop for part in (skewed(s, link) if _chunks(s) else (s,)))
     return (*before, *first, *loop, *last), around
 
 

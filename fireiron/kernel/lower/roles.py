@@ -111,11 +111,19 @@ def _empty(
     assert link.specialised is not None
     context.loaders = link.specialised.producers * WARPGROUP
     context.registers = link.specialised.registers or (0, 0)
-    ring, inner = _slots(link, loads, at(k), context)
-    cursor = Cursor(context.name("ring"), link.stages) if ring is None else ring.cursor
-    for load in loads if ring is None else ():
-        inner = _opened(load, link, inner, cursor, context)
-        inner.windows[load.role].storage.guarded = True
+    groups = [[load] for load in loads] if link.skewed else [loads]  # steps of several chunks read a skewed trip's
+    inner = at(k)
+    rings: list[Ring | None] = []
+    cursors: list[Cursor] = []
+    for group in groups:
+        ring, inner = _slots(link, group, inner, context)
+        name = f"{group[0].role}_" if link.skewed else ""
+        cursor = Cursor(context.name(f"{name}ring"), link.stages) if ring is None else ring.cursor
+        for load in group if ring is None else ():
+            inner = _opened(load, link, inner, cursor, context)
+            inner.windows[load.role].storage.guarded = True
+        rings.append(ring)
+        cursors.append(cursor)
     chunk = open_chunk(link, inner, context)
     compute = recur(rest, chunk, context)
     promoted = close_chunk(link, k, at, chunk, context)
@@ -123,15 +131,18 @@ def _empty(
     assert context.threads is not None
     level = _readers(compute)
     assert level.size is not None
-    if ring is None:
+    if None in rings:
         _budgets(link, context)
-        units = context.threads // level.size // context.staggered
-        full = Barrier(context.name("full"), link.stages, 1)
-        empty = Barrier(context.name("empty"), link.stages, units * len(peers(context)))
-        ring = Ring(link, cursor, full, empty, level, {}, [])
-        context.rings.append(ring)
-    ring.splits.append(link)
-    ring.storages.update({load.role: inner.windows[load.role].storage for load in loads})
+    for ring, cursor, group in zip(rings, cursors, groups, strict=True):
+        if ring is None:
+            units = context.threads // level.size // context.staggered
+            name = f"{group[0].role}_" if link.skewed else ""
+            full = Barrier(context.name(f"{name}full"), link.stages, 1)
+            empty = Barrier(context.name(f"{name}empty"), link.stages, units * len(peers(context)))
+            ring = Ring(link, cursor, full, empty, level, {}, [])
+            context.rings.append(ring)
+        ring.splits.append(link)
+        ring.storages.update({load.role: inner.windows[load.role].storage for load in group})
     group = next((s.atom.completion for s in walk(compute) if isinstance(s, Call) and _flies(s)), "")
     late = link.inflight if group else 0
     if late and _refills(compute):
@@ -149,15 +160,15 @@ def _empty(
             link=link.link,
         )
     body = (*compute, *promoted.ahead) if group else (*promoted.ahead, *compute)
-    body = (*promoted.begin, *body, Advance(cursor, as_expr(1)), *promoted.after)
-    before, behind, after = _turns(cursor, trips, level, link.stages, inner.loop, context)
+    passing = tuple(Advance(cursor, as_expr(1)) for cursor in cursors)
+    body = (*promoted.begin, *body, *passing, *promoted.after)
+    before, behind, after = _turns(cursors[0], trips, level, link.stages, inner.loop, context)
     if busy is None:
         return (*promoted.first, *before, For(k, trips, body, link.unrolled, kind="chunks"), *behind, *after)
     # A unit without rows passes each slot on, so that the others go on. No branch parts the accumulators: a loop
     # without trips leaves them zero.
     chunks = context.variable("chunks", trips + 1)
     loop = For(k, chunks, body, link.unrolled, kind="chunks")
-    passing = (Advance(cursor, as_expr(1)),)
     idle = For(context.variable("k", trips), trips - chunks, passing, link.unrolled, kind="chunks")
     return (Let(chunks, select(busy, trips, 0)), *promoted.first, loop, idle)
 
@@ -377,17 +388,18 @@ def rank_of(context: Context) -> Var:
 
 
 def _fill(link: Split, loads: list[Load], inner: State, k: Var, trips: Expr, context: Context, recur: Recur) -> Body:
-    ring = next(r for r in context.rings if any(split is link for split in r.splits))
-    cursor = ring.cursor
-    context.signal = (ring.full, cursor.slot)
     # One thread starts every bulk copy: the role is that thread.
     alone = attrs.evolve(inner, position=as_expr(0), width=1)
-    copies: Body = ()
-    for load in loads:
-        copy = lower_copy(load, alone, ring.storages[load.role], cursor.slot, context, recur)
-        copies += (*copy.start, *copy.finish)
+    mine = [r for r in context.rings if any(split is link for split in r.splits)]
+    trip: Body = ()
+    for ring in mine:
+        context.signal = (ring.full, ring.cursor.slot)
+        for load in (x for x in loads if x.role in ring.storages):
+            copy = lower_copy(load, alone, ring.storages[load.role], ring.cursor.slot, context, recur)
+            trip += (*copy.start, *copy.finish)
+        trip += (Advance(ring.cursor, as_expr(1)),)
     context.signal = None
-    started = [s for s in walk(copies) if isinstance(s, Call)]
+    started = [s for s in walk(trip) if isinstance(s, Call)]
     wrong = next((call for call in started if flying(call.atom.completion) != "loads"), None)
     if wrong is not None:
         raise DecompositionError(
@@ -396,4 +408,4 @@ def _fill(link: Split, loads: list[Load], inner: State, k: Var, trips: Expr, con
             fix="load by tma(), or drop specialize()",
             link=wrong.link or link.link,
         )
-    return (For(k, trips, (*copies, Advance(cursor, as_expr(1))), link.unrolled, kind="chunks"),)
+    return (For(k, trips, trip, link.unrolled, kind="chunks"),)

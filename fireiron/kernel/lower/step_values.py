@@ -66,7 +66,18 @@ def _held(step: Step, state: State, context: Context) -> Window:
     owner = None if state.level.name == Thread.name else owner_of(step.dims, state, required=False)
     if owner is not None and _lies_as(owner, axes):  # registers in the order of those that it is made of
         storage.ownership, storage.size = owner.storage.ownership, owner.storage.size
+        if not _read_later(owner, step, state):
+            storage.follows = owner.storage.name
     return Window(storage, axes)
+
+
+def _read_later(owner: Window, step: Step, state: State) -> bool:
+    """Say whether a step behind one reads a register tensor."""
+    assert state.progress is not None
+    names = {role for role, window in state.windows.items() if window.storage is owner.storage}
+    active = state.progress.active
+    mine = next((i for i, s in enumerate(active) if s.name == step.name), len(active))
+    return any(ref.name in names for s in active[mine + 1 :] for ref in s.reads)
 
 
 def _lies_as(owner: Window, axes: tuple[Axis, ...]) -> bool:

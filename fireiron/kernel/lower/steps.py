@@ -127,10 +127,13 @@ def _finish_product(step: Step, product: Product, state: State, context: Context
     """Put what an atom computes behind what its sum is corrected by, and make one value of what units have summed."""
     opened, title = product.opened, f"{step.name}: {step.fold.name if step.fold else ''} by atoms"
     if product.kept:
-        body = (*corrected(step, opened, state, context), *product.body)
-        return (Region(title, body, state.path, state.link),), state
+        factors = corrected(step, opened, state, context)
+        before = (Region(f"{step.name}: what was summed is corrected", factors, state.path, state.link),)
+        body = Region(title, product.body, state.path, state.link, "product", step.name)
+        return (*(before if factors else ()), body), state
     made, after = closed(opened, state, context, recur)
-    return (Region(title, (*product.begin, *product.body), state.path, state.link), *made), after
+    body = (*product.begin, *product.body)
+    return (Region(title, body, state.path, state.link, "product", step.name), *made), after
 
 
 def _auto_loads(

@@ -57,14 +57,14 @@ class Flight:
         registers: what it reads and writes.
         sums: what it writes.
         slots: variables of the rings' slots that it reads.
-        passed: slots that the rings have moved on since.
+        passed: the slots that its rings have moved on since, one for each step.
     """
 
     name: str
     registers: frozenset[str]
     sums: tuple[Buffer, ...]
     slots: frozenset[Expr]
-    passed: int = 0
+    passed: tuple[Expr, ...] = ()
 
 
 def await_products(body: Body) -> Body:
@@ -261,7 +261,7 @@ class _Pass:
             if touched & flight.registers:
                 needed.append(newer)
             for arrive in (x for x in facts.marks if isinstance(x, Arrive)):
-                if any(self.behind(c, arrive.slot) == flight.passed % c.slots for c in self.of(flight)):
+                if any(self.behind(c, arrive.slot) == flight.passed.count(c.slot) % c.slots for c in self.of(flight)):
                     needed.append(newer)
         return min(needed, default=None)
 
@@ -293,9 +293,9 @@ class _Pass:
             match x:
                 case Await() | Turn() | Sync():
                     self.fenced = False
-                case Advance(by=by):
-                    step = as_int(by)
-                    self.flights = tuple(attrs.evolve(f, passed=f.passed + (step or 0)) for f in self.flights)
+                case Advance(cursor=cursor, by=by):
+                    steps = (cursor.slot,) * (as_int(by) or 0)
+                    self.flights = tuple(attrs.evolve(f, passed=f.passed + steps) for f in self.flights)
                 case Let(var=var, value=value):
                     if any(isinstance(y, Var) and y.name in self.varying for y in free(value)):
                         self.varying.add(var.name)

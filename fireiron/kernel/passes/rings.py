@@ -189,15 +189,41 @@ def _guarded(body: Body, ring: Ring) -> Body:
             inner = _guarded(s.body, ring)
             s = s if inner is s.body else attrs.evolve(s, body=inner)
         out.append(s)
+    out = list(_straight(tuple(out), ring))
     same = len(out) == len(body) and all(a is b for a, b in zip(out, body, strict=True)) and not left
     return body if same else (*out, *left)
+
+
+def _straight(body: Body, ring: Ring) -> Body:
+    """Guard the readers of single slots, ahead of a loop through the ring and behind it."""
+    out: list[Statement] = []
+    slot: list[Statement] = []  # since the ring went on
+    for s in body:
+        if isinstance(s, Advance) and s.cursor == ring.cursor and any(map(ring.read, slot)):
+            slot = list(_guarded_slot(tuple(slot), ring, ring.release(ring.cursor.slot)))
+        slot.append(s)
+        if ring.moves(s) or (isinstance(s, Advance) and s.cursor == ring.cursor):
+            out += slot
+            slot = []
+    return (*out, *slot)
+
+
+def _guarded_slot(body: Body, ring: Ring, release: Statement) -> Body:
+    """Await a slot's bytes ahead of its first reader, and tell that it is read behind the last."""
+    first = next((i for i, s in enumerate(body) if ring.read(s)), 0)
+    last: list[Statement] = []
+    if any(not _flies(x) for s in body for x in ring.readers(s)):
+        last.append(Fence("proxy.async", "the slot is read before a bulk copy overwrites it"))
+        last.append(Sync(ring.level, "all threads have read the slot", ring.link))
+    head = Await(ring.full, ring.cursor.slot, ring.cursor.parity, ring.link)
+    return (*body[:first], head, *body[first:], *last, release)
 
 
 def _filling(loop: For, ring: Ring) -> For:
     """Await the readers of a slot ahead of its copies, and announce their bytes."""
     cursor = ring.cursor
     first = next(i for i, s in enumerate(loop.body) if ring.filled(s))
-    nbytes = landing(loop.body)
+    nbytes = landing(tuple(s for s in loop.body if ring.filled(s)))
     head = (
         Await(ring.empty, cursor.slot, 1 - cursor.parity, ring.link),
         Arrive(ring.full, cursor.slot, nbytes, link=ring.link),
@@ -207,16 +233,9 @@ def _filling(loop: For, ring: Ring) -> For:
 
 def _reading(loop: For, ring: Ring, late: int) -> For:
     """Await a slot's bytes ahead of its readers, and tell that they are done ahead of the next slot."""
-    cursor = ring.cursor
-    end = next(i for i, s in enumerate(loop.body) if isinstance(s, Advance) and s.cursor == cursor)
-    first = next((i for i, s in enumerate(loop.body[:end]) if ring.read(s)), 0)
-    last: list[Statement] = []
-    if any(not _flies(x) for s in loop.body for x in ring.readers(s)):
-        last.append(Fence("proxy.async", "the slot is read before a bulk copy overwrites it"))
-        last.append(Sync(ring.level, "all threads have read the slot", ring.link))
-    last.append(ring.release(ring.behind(late), ge(loop.var, late) if late else None))
-    head = Await(ring.full, cursor.slot, cursor.parity, ring.link)
-    return attrs.evolve(loop, body=(*loop.body[:first], head, *loop.body[first:end], *last, *loop.body[end:]))
+    end = next(i for i, s in enumerate(loop.body) if isinstance(s, Advance) and s.cursor == ring.cursor)
+    release = ring.release(ring.behind(late), ge(loop.var, late) if late else None)
+    return attrs.evolve(loop, body=(*_guarded_slot(loop.body[:end], ring, release), *loop.body[end:]))
 
 
 def _present(loop: For, before: Body) -> Expr | None:

@@ -290,7 +290,7 @@ mma_1x1x64x64_f16(
             }
         }
 
-        // o: add by atoms
+        // o: what was summed is corrected
         #pragma unroll
         for (int i15 = 0; i15 < 2; ++i15) {
             #pragma unroll
@@ -298,6 +298,8 @@ mma_1x1x64x64_f16(
                 o[i15 * 2 + e % 2 + e / 2 * 4] = __fmul_rn(o[i15 * 2 + e % 2 + e / 2 * 4], top_factor_rf[i15]);
             }
         }
+
+        // o: add by atoms
         #pragma unroll
         for (int k11 = 0; k11 < 4; ++k11) {
 

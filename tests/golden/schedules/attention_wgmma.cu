@@ -169,9 +169,11 @@ wgmma_1x1x128x128_f16(
     half* q_sh = reinterpret_cast<half*>(shared);
     half* k_sh = reinterpret_cast<half*>(shared + 32768);
     half* v_sh = reinterpret_cast<half*>(shared + 98304);
-    unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 163840);
-    unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 163856);
-    unsigned long long* q_sh_full = reinterpret_cast<unsigned long long*>(shared + 163872);
+    unsigned long long* k_full = reinterpret_cast<unsigned long long*>(shared + 163840);
+    unsigned long long* k_empty = reinterpret_cast<unsigned long long*>(shared + 163856);
+    unsigned long long* v_full = reinterpret_cast<unsigned long long*>(shared + 163872);
+    unsigned long long* v_empty = reinterpret_cast<unsigned long long*>(shared + 163888);
+    unsigned long long* q_sh_full = reinterpret_cast<unsigned long long*>(shared + 163904);
     float top[2];
     float total[2];
     alignas(16) float o[64];
@@ -196,10 +198,16 @@ wgmma_1x1x128x128_f16(
     }
     if (threadIdx.x == 0) {
         for (int i = 0; i < 2; ++i) {
-            mbarrier_init(&full[i], 1);
+            mbarrier_init(&k_full[i], 1);
         }
         for (int i = 0; i < 2; ++i) {
-            mbarrier_init(&empty[i], 2);
+            mbarrier_init(&k_empty[i], 2);
+        }
+        for (int i = 0; i < 2; ++i) {
+            mbarrier_init(&v_full[i], 1);
+        }
+        for (int i = 0; i < 2; ++i) {
+            mbarrier_init(&v_empty[i], 2);
         }
         for (int i = 0; i < 1; ++i) {
             mbarrier_init(&q_sh_full[i], 1);
@@ -211,8 +219,10 @@ wgmma_1x1x128x128_f16(
         const int thread = threadIdx.x;
         __builtin_assume(thread >= 0);
         registers_decrease<24>();
-        int ring_slot = 0, ring_parity = 0;
-        __builtin_assume(ring_slot >= 0);
+        int k_ring_slot = 0, k_ring_parity = 0;
+        __builtin_assume(k_ring_slot >= 0);
+        int v_ring_slot = 0, v_ring_parity = 0;
+        __builtin_assume(v_ring_slot >= 0);
         barrier_arrive<7, 384>();  // barriers are initialised before they are used
         const int block_h = block / 4;
         const int block_i = block % 4;
@@ -228,29 +238,34 @@ wgmma_1x1x128x128_f16(
             }
             #pragma unroll 1
             for (int j = 0; j < 8; ++j) {
-                mbarrier_wait(&empty[ring_slot], 1 - ring_parity);
-                mbarrier_expect(&full[ring_slot], 65536);
+                mbarrier_wait(&k_empty[k_ring_slot], 1 - k_ring_parity);
+                mbarrier_expect(&k_full[k_ring_slot], 32768);
 
                 // load k to k_sh: Move(1, 1, 128, 128)(GL, SH)(Block)
                 #pragma unroll
                 for (int d2 = 0; d2 < 2; ++d2) {
-                    tma_load_4d(&k_sh[ring_slot * 16384 + d2 * 8192], &k_map, &full[ring_slot], d2 * 64, j * 128, block_h, 0);
+                    tma_load_4d(&k_sh[k_ring_slot * 16384 + d2 * 8192], &k_map, &k_full[k_ring_slot], d2 * 64, j * 128, block_h, 0);
                 }
+                if (++k_ring_slot == 2) k_ring_slot = 0, k_ring_parity ^= 1;
+                mbarrier_wait(&v_empty[v_ring_slot], 1 - v_ring_parity);
+                mbarrier_expect(&v_full[v_ring_slot], 32768);
 
                 // load v to v_sh: Move(1, 1, 128, 128)(GL, SH)(Block)
                 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
-                    tma_load_4d(&v_sh[ring_slot * 16384 + e * 8192], &v_map, &full[ring_slot], e * 64, j * 128, block_h, 0);
+                    tma_load_4d(&v_sh[v_ring_slot * 16384 + e * 8192], &v_map, &v_full[v_ring_slot], e * 64, j * 128, block_h, 0);
                 }
-                if (++ring_slot == 2) ring_slot = 0, ring_parity ^= 1;
+                if (++v_ring_slot == 2) v_ring_slot = 0, v_ring_parity ^= 1;
             }
         }
     } else {  // math
         const int thread = threadIdx.x - 128;
         __builtin_assume(thread >= 0);
         registers_increase<240>();
-        int ring_slot = 0, ring_parity = 0;
-        __builtin_assume(ring_slot >= 0);
+        int k_ring_slot = 0, k_ring_parity = 0;
+        __builtin_assume(k_ring_slot >= 0);
+        int v_ring_slot = 0, v_ring_parity = 0;
+        __builtin_assume(v_ring_slot >= 0);
         barrier_sync<7, 384>();  // barriers are initialised before they are used
         const int block_h = block / 4;
         const int block_i = block % 4;
@@ -270,18 +285,131 @@ wgmma_1x1x128x128_f16(
         for (int i17 = 0; i17 < 64; ++i17) {
             o[i17] = 0.0f;
         }
+        mbarrier_wait(&k_full[k_ring_slot], k_ring_parity);
+        wgmma_fence();  // accumulators are registers
+
+        // s: add by atoms
+        #pragma unroll
+        for (int k2 = 0; k2 < 8; ++k2) {
+            wgmma_m64n128k16_f32_f16<0, 0>(&s[0], wgmma_operand<1, 16, 1024>(&q_sh[warpgroup * 4096], k2 % 4 * 32 + k2 / 4 * 16384), wgmma_operand<1, 16, 1024>(&k_sh[k_ring_slot * 16384], k2 % 4 * 32 + k2 / 4 * 16384), k2 != 0);
+        }
+        wgmma_commit();
+        wgmma_wait<0>();
+        hold(s);
+
+        // top: max over j
+        #pragma unroll
+        for (int i2 = 0; i2 < 2; ++i2) {
+            top_chunk[i2] = __int_as_float(0xff800000);
+        }
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            #pragma unroll
+            for (int j2 = 0; j2 < 32; ++j2) {
+                top_chunk[i] = fmaxf_nan(top_chunk[i], s[i * 2 + j2 % 2 + j2 / 2 * 4]);
+            }
+        }
+        #pragma unroll
+        for (int i3 = 0; i3 < 2; ++i3) {
+            shuffle_4B(&other[0], &top_chunk[i3], thread % 32 ^ 2);
+            top_chunk[i3] = fmaxf_nan(top_chunk[i3], other[0]);
+        }
+        #pragma unroll
+        for (int i4 = 0; i4 < 2; ++i4) {
+            shuffle_4B(&other2[0], &top_chunk[i4], thread % 32 ^ 1);
+            top_chunk[i4] = fmaxf_nan(top_chunk[i4], other2[0]);
+        }
+        #pragma unroll
+        for (int i5 = 0; i5 < 2; ++i5) {
+            top_chunk2[i5] = __fmul_rn(top_chunk[i5], 0.12751743f);
+        }
+
+        // top_before: f32 in top_before_rf
+        #pragma unroll
+        for (int i6 = 0; i6 < 2; ++i6) {
+            top_before_rf[i6] = top[i6];
+        }
+        #pragma unroll
+        for (int i7 = 0; i7 < 2; ++i7) {
+            top[i7] = fmaxf_nan(top[i7], top_chunk2[i7]);
+        }
+
+        // top_factor: f32 in top_factor_rf
+        #pragma unroll
+        for (int i8 = 0; i8 < 2; ++i8) {
+            top_factor_rf[i8] = top_before_rf[i8] == __int_as_float(0xff800000) ? 0.0f : exp2_approx(top_before_rf[i8] - top[i8]);
+        }
+
+        // top_finite: f32 in top_finite_rf
+        #pragma unroll
+        for (int i9 = 0; i9 < 2; ++i9) {
+            top_finite_rf[i9] = top[i9] == __int_as_float(0xff800000) ? 0.0f : top[i9];
+        }
+        if (thread % 128 == 0) {
+            mbarrier_arrive(&k_empty[k_ring_slot]);
+        }
+        if (++k_ring_slot == 2) k_ring_slot = 0, k_ring_parity ^= 1;
+
+        // part: f32 in part_rf
+        #pragma unroll
+        for (int i10 = 0; i10 < 2; ++i10) {
+            #pragma unroll
+            for (int j3 = 0; j3 < 32; ++j3) {
+                part_rf[i10 * 2 + j3 % 2 + j3 / 2 * 4] = exp2_approx(fmaf(s[i10 * 2 + j3 % 2 + j3 / 2 * 4], 0.12751743f, -top_finite_rf[i10]));
+            }
+        }
+
+        // total: add over j
+        #pragma unroll
+        for (int i12 = 0; i12 < 2; ++i12) {
+            total[i12] = __fmul_rn(total[i12], top_factor_rf[i12]);
+        }
+        #pragma unroll
+        for (int i11 = 0; i11 < 2; ++i11) {
+            #pragma unroll
+            for (int j4 = 0; j4 < 32; ++j4) {
+                total[i11] = total[i11] + part_rf[i11 * 2 + j4 % 2 + j4 / 2 * 4];
+            }
+        }
+
+        // part_a: f16 in part_a_fr
+        #pragma unroll
+        for (int i13 = 0; i13 < 2; ++i13) {
+            #pragma unroll
+            for (int j5 = 0; j5 < 32; ++j5) {
+                part_a_fr[i13 * 2 + j5 % 2 + j5 / 2 * 4] = float_to_half(1 != 0 ? part_rf[i13 * 2 + j5 % 2 + j5 / 2 * 4] : 0.0f);
+            }
+        }
+
+        // o: what was summed is corrected
+        #pragma unroll
+        for (int i14 = 0; i14 < 2; ++i14) {
+            #pragma unroll
+            for (int e = 0; e < 32; ++e) {
+                o[i14 * 2 + e % 2 + e / 2 * 4] = __fmul_rn(o[i14 * 2 + e % 2 + e / 2 * 4], top_factor_rf[i14]);
+            }
+        }
         #pragma unroll 1
-        for (int j = 0; j < 8; ++j) {
-            mbarrier_wait(&full[ring_slot], ring_parity);
+        for (int j = 0; j < 7; ++j) {
+            mbarrier_wait(&k_full[k_ring_slot], k_ring_parity);
             wgmma_fence();  // accumulators are registers
 
             // s: add by atoms
             #pragma unroll
             for (int k2 = 0; k2 < 8; ++k2) {
-                wgmma_m64n128k16_f32_f16<0, 0>(&s[0], wgmma_operand<1, 16, 1024>(&q_sh[warpgroup * 4096], k2 % 4 * 32 + k2 / 4 * 16384), wgmma_operand<1, 16, 1024>(&k_sh[ring_slot * 16384], k2 % 4 * 32 + k2 / 4 * 16384), k2 != 0);
+                wgmma_m64n128k16_f32_f16<0, 0>(&s[0], wgmma_operand<1, 16, 1024>(&q_sh[warpgroup * 4096], k2 % 4 * 32 + k2 / 4 * 16384), wgmma_operand<1, 16, 1024>(&k_sh[k_ring_slot * 16384], k2 % 4 * 32 + k2 / 4 * 16384), k2 != 0);
             }
             wgmma_commit();
-            wgmma_wait<0>();
+            mbarrier_wait(&v_full[v_ring_slot], v_ring_parity);
+            wgmma_fence();  // sums and A are registers, written before
+
+            // o: add by atoms
+            #pragma unroll
+            for (int k3 = 0; k3 < 8; ++k3) {
+                wgmma_m64n128k16_f32_f16_ra<1>(&o[0], &part_a_fr[k3 * 8], wgmma_operand<1, 16384, 1024>(&v_sh[v_ring_slot * 16384], k3 * 2048), 1);
+            }
+            wgmma_commit();
+            wgmma_wait<1>();
             hold(s);
 
             // top: max over j
@@ -289,7 +417,7 @@ wgmma_1x1x128x128_f16(
             for (int i2 = 0; i2 < 2; ++i2) {
                 top_chunk[i2] = __int_as_float(0xff800000);
             }
-            if (j < 7) {
+            if (j < 6) {
                 #pragma unroll
                 for (int i = 0; i < 2; ++i) {
                     #pragma unroll
@@ -298,12 +426,12 @@ wgmma_1x1x128x128_f16(
                     }
                 }
             }
-            if (j > 6) {
+            if (j > 5) {
                 #pragma unroll
                 for (int i = 0; i < 2; ++i) {
                     #pragma unroll
                     for (int j2 = 0; j2 < 32; ++j2) {
-                        if (j * 16 + j2 / 2 < 125) top_chunk[i] = fmaxf_nan(top_chunk[i], s[i * 2 + j2 % 2 + j2 / 2 * 4]);
+                        if (j * 16 + j2 / 2 < 109) top_chunk[i] = fmaxf_nan(top_chunk[i], s[i * 2 + j2 % 2 + j2 / 2 * 4]);
                     }
                 }
             }
@@ -343,6 +471,10 @@ wgmma_1x1x128x128_f16(
             for (int i9 = 0; i9 < 2; ++i9) {
                 top_finite_rf[i9] = top[i9] == __int_as_float(0xff800000) ? 0.0f : top[i9];
             }
+            if (thread % 128 == 0) {
+                mbarrier_arrive(&k_empty[k_ring_slot]);
+            }
+            if (++k_ring_slot == 2) k_ring_slot = 0, k_ring_parity ^= 1;
 
             // part: f32 in part_rf
             #pragma unroll
@@ -358,7 +490,7 @@ wgmma_1x1x128x128_f16(
             for (int i12 = 0; i12 < 2; ++i12) {
                 total[i12] = __fmul_rn(total[i12], top_factor_rf[i12]);
             }
-            if (j < 7) {
+            if (j < 6) {
                 #pragma unroll
                 for (int i11 = 0; i11 < 2; ++i11) {
                     #pragma unroll
@@ -367,26 +499,32 @@ wgmma_1x1x128x128_f16(
                     }
                 }
             }
-            if (j > 6) {
+            if (j > 5) {
                 #pragma unroll
                 for (int i11 = 0; i11 < 2; ++i11) {
                     #pragma unroll
                     for (int j4 = 0; j4 < 32; ++j4) {
-                        if (j * 16 + j4 / 2 < 125) total[i11] = total[i11] + part_rf[i11 * 2 + j4 % 2 + j4 / 2 * 4];
+                        if (j * 16 + j4 / 2 < 109) total[i11] = total[i11] + part_rf[i11 * 2 + j4 % 2 + j4 / 2 * 4];
                     }
                 }
             }
+            wgmma_wait<0>();
+            hold(o);
 
             // part_a: f16 in part_a_fr
             #pragma unroll
             for (int i13 = 0; i13 < 2; ++i13) {
                 #pragma unroll
                 for (int j5 = 0; j5 < 32; ++j5) {
-                    part_a_fr[i13 * 2 + j5 % 2 + j5 / 2 * 4] = float_to_half((j * 16 + j5 / 2 < 125) != 0 ? part_rf[i13 * 2 + j5 % 2 + j5 / 2 * 4] : 0.0f);
+                    part_a_fr[i13 * 2 + j5 % 2 + j5 / 2 * 4] = float_to_half((j * 16 + j5 / 2 < 109) != 0 ? part_rf[i13 * 2 + j5 % 2 + j5 / 2 * 4] : 0.0f);
                 }
             }
+            if (thread % 128 == 0) {
+                mbarrier_arrive(&v_empty[v_ring_slot]);
+            }
+            if (++v_ring_slot == 2) v_ring_slot = 0, v_ring_parity ^= 1;
 
-            // o: add by atoms
+            // o: what was summed is corrected
             #pragma unroll
             for (int i14 = 0; i14 < 2; ++i14) {
                 #pragma unroll
@@ -394,18 +532,22 @@ wgmma_1x1x128x128_f16(
                     o[i14 * 2 + e % 2 + e / 2 * 4] = __fmul_rn(o[i14 * 2 + e % 2 + e / 2 * 4], top_factor_rf[i14]);
                 }
             }
-            wgmma_fence();  // sums and A are registers, written before
-            #pragma unroll
-            for (int k3 = 0; k3 < 8; ++k3) {
-                wgmma_m64n128k16_f32_f16_ra<1>(&o[0], &part_a_fr[k3 * 8], wgmma_operand<1, 16384, 1024>(&v_sh[ring_slot * 16384], k3 * 2048), 1);
-            }
-            wgmma_commit();
-            wgmma_wait<0>();
-            if (thread % 128 == 0) {
-                mbarrier_arrive(&empty[ring_slot]);
-            }
-            if (++ring_slot == 2) ring_slot = 0, ring_parity ^= 1;
         }
+        mbarrier_wait(&v_full[v_ring_slot], v_ring_parity);
+        wgmma_fence();  // sums and A are registers, written before
+
+        // o: add by atoms
+        #pragma unroll
+        for (int k3 = 0; k3 < 8; ++k3) {
+            wgmma_m64n128k16_f32_f16_ra<1>(&o[0], &part_a_fr[k3 * 8], wgmma_operand<1, 16384, 1024>(&v_sh[v_ring_slot * 16384], k3 * 2048), 1);
+        }
+        wgmma_commit();
+        wgmma_wait<0>();
+        hold(o);
+        if (thread % 128 == 0) {
+            mbarrier_arrive(&v_empty[v_ring_slot]);
+        }
+        if (++v_ring_slot == 2) v_ring_slot = 0, v_ring_parity ^= 1;
         #pragma unroll
         for (int i18 = 0; i18 < 2; ++i18) {
             shuffle_4B(&other3[0], &total[i18], thread % 32 ^ 2);

@@ -1,0 +1,111 @@
+"""Skew: a step of the next trip is issued ahead of the products that end this one, and runs under what lies between.
+
+A trip is a head, up to the step; a middle; and a tail, from the first product behind it on. In place of head, middle,
+tail of each chunk the loop runs
+
+    head(0) middle(0)   head(1) tail(0) middle(1)   head(2) tail(1) middle(2)   ...   tail(last)
+
+so that only a tail and the next head change places. A ring slot is passed on where its product's registers are touched
+next: the product is awaited there anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from fireiron.algebra.expr import Expr, as_expr, as_int, free, lt, proves, simplest
+from fireiron.base.errors import DecompositionError
+from fireiron.kernel.analysis.sampling import reads_and_writes
+from fireiron.kernel.ir.rewrite import replaced
+from fireiron.kernel.ir.statements import Advance, Call, Compute, Cursor, For, If, Micro, Region, Statement, walk
+from fireiron.kernel.lower.context import Body
+from fireiron.language.decompositions import Split
+
+
+def skewed(loop: For, link: Split) -> Body:
+    """Issue a step's product a trip ahead.
+
+    Raises:
+        DecompositionError: `skew-step`, `skew-ring`.
+    """
+    cursors = [s.cursor for s in loop.body if isinstance(s, Advance)]
+    trip = _flat(tuple(s for s in loop.body if not isinstance(s, Advance)))
+    products = [i for i, s in enumerate(trip) if _is_product(s)]
+    first = next((i for i in products if _product(trip[i]) == link.skewed), None)
+    then = next((i for i in products if first is not None and i > first), None)
+    head, middle, tail = trip[: (first or 0) + 1], trip[(first or 0) + 1 : then], trip[then or 0 :]
+    if first is None or then is None or _registers(head) & _registers(tail):
+        raise DecompositionError(
+            "skew-step",
+            f"step {link.skewed} cannot be issued a trip ahead: "
+            + ("no chain in each(...) makes it a product" if first is None else "no other product stands behind it"),
+            fix="skew the first of the loop's products",
+            link=link.link,
+        )
+    ahead = [c for c in cursors if _reads(head, c)]
+    behind = [c for c in cursors if c not in ahead]
+    for cursor in ahead:
+        if _reads(tail, cursor) or _reads(middle, cursor):
+            raise DecompositionError(
+                "skew-ring",
+                f"step {link.skewed} and steps behind it read one array, whose slot would have to hold two chunks",
+                fix="skew a step that reads arrays of its own",
+                link=link.link,
+            )
+    whole = _passing(middle, _registers(head), ahead)
+    both = _passing(whole, _registers(tail), behind)
+    trips, k = as_expr(loop.extent), loop.var
+    inner = (*replaced(head, {k: k + 1}), *tail, *replaced(both, {k: k + 1}))
+    count = as_expr(simplest(trips - 1))
+    body: Body = replaced((*head, *whole), {k: as_expr(0)})
+    body += () if as_int(count) == 0 else (attrs.evolve(loop, extent=count, body=inner),)
+    body += (*replaced(tail, {k: count}), *(Advance(c, as_expr(1)) for c in behind))
+    some = lt(0, trips)
+    return body if proves(some) else (If(some, body),)
+
+
+def _flat(body: Body) -> Body:
+    """Take out what stands in regions around products."""
+    out: list[Statement] = []
+    for s in body:
+        inner = isinstance(s, Region) and not _is_product(s) and any(_is_product(x) for x in walk(s.body))
+        out += _flat(s.body) if inner and isinstance(s, Region) else (s,)
+    return tuple(out)
+
+
+def _is_product(s: Statement) -> bool:
+    return isinstance(s, Region) and s.kind == "product"
+
+
+def _product(s: Statement) -> str:
+    return s.buffer if isinstance(s, Region) else ""
+
+
+def _registers(body: Sequence[Statement]) -> frozenset[str]:
+    """Name the registers that statements touch."""
+    return frozenset(
+        v.buffer.name
+        for s in walk(tuple(body))
+        if isinstance(s, Call | Compute | Micro)
+        for v, _ in reads_and_writes(s)
+        if v.buffer.memory.registers
+    )
+
+
+def _reads(body: Sequence[Statement], cursor: Cursor) -> bool:
+    """Say whether statements read a ring's slot."""
+    return any(
+        v.slot is not None and cursor.slot in free(v.slot)
+        for s in walk(tuple(body))
+        if isinstance(s, Call | Compute | Micro)
+        for v, _ in reads_and_writes(s)
+    )
+
+
+def _passing(middle: Body, registers: frozenset[str], cursors: Sequence[Cursor]) -> Body:
+    """Go on to rings' next slots behind the first statement that touches a product's registers."""
+    one: Expr = as_expr(1)
+    place = next((i + 1 for i, s in enumerate(middle) if _registers((s,)) & registers), len(middle))
+    return (*middle[:place], *(Advance(c, one) for c in cursors), *middle[place:])
