@@ -17,6 +17,7 @@ REGISTERS = 65536  # of a block
 MOST_REGISTERS = 128  # of a thread
 OTHERS = 16  # of a thread: addresses, folds
 MOST_THREADS = 1024  # of an SM, with the registers that a row takes
+IN_LOOPS = 3 / 4  # of a thread's registers hold columns where chunks are loaded in loops
 MOST_STAGES = 4
 WARPS = 16  # of a block that folds rows too: an SM has one
 SMS = 132  # of an H200
@@ -69,12 +70,17 @@ class Part:
         warps: of each of them.
         stages: rows of a block's ring; 1 for one row in shared memory at most, 0 for none there.
         chunk: columns that a block's registers take at a time, 0 for all of its part.
+        inner: columns that a warp's registers take at a time, 0 for all of its part. The row stays in shared memory,
+            and what no fold reads is loaded behind the folds.
+        vectors: arrays of a value a column that stay in shared memory beside the ring; the others are read from L2.
     """
 
     blocks: int
     warps: int
     stages: int
     chunk: int = 0
+    inner: int = 0
+    vectors: int = 0
 
 
 def row_of(spec: ProgramChain) -> Row:
@@ -147,7 +153,11 @@ def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:
     part = Part(1, 1, 0)
     for count in clusters:
         width = -(-row.width // (count * row.lane)) * row.lane
-        each, kept = width * row.deep * sum(row.inputs.values()), width * sum(row.vectors.values())
+        each = width * row.deep * sum(row.inputs.values())
+        sizes = [width * nbytes for nbytes in row.vectors.values()]
+        # Two rows need room first: what they leave is for the vectors.
+        vectors = next((n for n in range(len(sizes), 0, -1) if 2 * each + sum(sizes[:n]) <= shared), 0)
+        kept = sum(sizes[:vectors])
         wanted = warps or max(2, power(-(-row.nbytes // (count * LANES * BYTES_OF_A_LANE)), MOST_WARPS))
         stages = _stages(shared, wanted, each, kept) if row.copied else 0
         while not warps and wanted < MOST_WARPS and stages > 1 and shared // (2 * each + kept) * wanted < MOST_WARPS:
@@ -155,9 +165,14 @@ def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:
         registers = min(MOST_REGISTERS, REGISTERS // (wanted * LANES)) - OTHERS
         held = int(registers / row.registers) // row.lane * row.lane  # columns of a lane
         if width <= held * wanted * LANES:
-            return Part(count, wanted, stages)
+            return Part(count, wanted, stages, vectors=vectors)
+        lane = LANES * row.lane
+        few = max(1, int(registers * IN_LOOPS / row.registers) // row.lane) * lane  # columns of a warp at a time
+        if stages > 1:
+            of_warp = -(-width // wanted)
+            return Part(count, wanted, stages, 0, -(-of_warp // -(-of_warp // few) // -lane) * -lane, vectors)
         stays = stages or (1 if row.copied and each <= shared else 0)
-        part = Part(count, wanted, stays, max(held, row.lane) * wanted * LANES)
+        part = Part(count, wanted, stays, few * wanted)
     return part
 
 

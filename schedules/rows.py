@@ -222,7 +222,8 @@ def row(
     else:
         part = part_of(given, warps, blocks)
         stages = stages or part.stages
-        chain = spec.tile(**single).to(Block, resident=resident)
+        # Else the compiler may spill, so that two blocks of 1024 threads share an SM.
+        chain = spec.tile(**single).to(Block, resident=resident or int(part.chunk > 0))
         if stages > 1:
             chain = chain.persistent().pipeline(stages)
         if part.blocks > 1:
@@ -230,14 +231,34 @@ def row(
         if part.chunk:
             for name in given.inputs if part.stages else ():
                 chain = chain.load(name, SH, cp_async())
-            chunk: dict[str, Any] = {column: part.chunk}
-            chain = chain.split(**chunk)
+            chain = _in_chunks(chain, column, part.chunk, kept=part.stages > 0)
         chain = chain.split(column, ways=part.warps, multiple_of=given.lane).parallel(Warp)
-        for name in (*given.inputs, *given.vectors) if stages > 1 and not part.chunk else ():
+        for name in (*given.inputs, *list(given.vectors)[: part.vectors]) if stages > 1 and not part.chunk else ():
             chain = chain.load(name, SH, cp_async())
+        if part.inner:
+            chain = _in_chunks(chain, column, part.inner, kept=stages > 1)
     for name, nbytes in given.inputs.items():  # a lane has the same columns of all of them
         chain = chain.load(name, RF, vector(given.lane * nbytes))
     return chain.epilog(memory=RF).done()
+
+
+def _in_chunks(chain: ProgramChain, column: str, chunk: int, kept: bool) -> ProgramChain:
+    """Let a row go through registers in chunks: its folds in one loop where a law allows it and no memory keeps it.
+
+    Args:
+        chain: down to the units that have the row.
+        column: what is cut.
+        chunk: columns of the units together.
+        kept: whether the row stays in shared memory.
+    """
+    size: dict[str, Any] = {column: chunk}
+    split = chain.split(**size)
+    if kept:
+        return split
+    try:
+        return split.online()
+    except FireironError:  # a fold that needs another reads the row again
+        return split
 
 
 def _with_sums(
@@ -250,14 +271,14 @@ def _with_sums(
     """
     column, line = given.column, given.summed[0]
     part = part_of(given, warps or 1, 1)
-    while part.chunk and not warps and part.warps < MOST_WARPS:  # a row and its sums stay in registers
+    while (part.chunk or part.inner) and not warps and part.warps < MOST_WARPS:  # a row and its sums stay in registers
         part = part_of(given, 2 * part.warps, 1)
-    if len(given.lines) > 1 or part.chunk:
+    if len(given.lines) > 1 or part.chunk or part.inner:
         many = f"{given.width} columns are more than a block's registers hold"
         raise FireironError(
             "row-columns",
             f"rows.row keeps {spec.computed.name}'s sums over {line} beside a row, and "
-            + (many if part.chunk else "rows have more dims"),
+            + (many if part.chunk or part.inner else "rows have more dims"),
             fix="compute the sums by a kernel of their own: reductions.reduction",
         )
     units, extent = max(1, (rows or WARPS // part.warps)), spec.residual.extents[line]

@@ -718,15 +718,28 @@ def _constant(value: Value) -> float:
 
 
 @checks(locate=True)
-def mean_and_variance(value: Operand, over: Over) -> tuple[Value, Value]:
+def mean_and_variance(value: Operand, over: Over, once: bool = False) -> tuple[Value, Value]:
     """Take the mean over dims, and the mean of the squared distances from it.
 
     The distances are summed in a step of their own: E[x²] - E[x]² would cancel.
 
+    Args:
+        value: of arrays.
+        over: names of dims.
+        once: whether one fold finds both, whose state is a count, a mean and a sum of squared distances. Values that do
+            not stay on chip are then read once; each takes a division more. Dims may be symbols.
+
     Raises:
         SpecError: `fold-over`, `symbolic-mean`.
+
+    Source: Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm for computing sample variances, 1979.
     """
     (value,) = lifted(value)
+    if once:
+        nothing = (0.0, 0.0, 0.0)
+        made = fold_by(value, over, nothing, _joined_moments, _moments_of, _mean_of_moments, "moments")
+        assert isinstance(made, tuple)
+        return made[0], made[1]
     middle = named(mean(value, over), "mean")
     away = value - middle
     inverse = 1.0 / _constant(points(_dims_over(value, over, "variance")))
@@ -734,11 +747,62 @@ def mean_and_variance(value: Operand, over: Over) -> tuple[Value, Value]:
 
 
 @checks(locate=True)
-def logsumexp(value: Operand, over: Over, where: Operand | None = None) -> Value:
-    """Take log(sum(exp(x))) over dims, without overflow; of no points -inf."""
+def logsumexp(value: Operand, over: Over, where: Operand | None = None, once: bool = False) -> Value:
+    """Take log(sum(exp(x))) over dims, without overflow; of no points -inf.
+
+    Args:
+        value: of arrays.
+        over: names of dims.
+        where: a condition on points.
+        once: whether one fold finds it, whose state is the largest value and a sum under it. Values that do not stay on
+            chip are then read once; each takes an exponential more.
+
+    Raises:
+        SpecError: `fold-over`, `bad-operand`.
+    """
     (value,) = lifted(value)
+    if once:
+        nothing = (-math.inf, 0.0)
+        made = fold_by(value, over, nothing, _joined_sums, _sum_of, _log_of_sum, "logsumexp", where)
+        assert isinstance(made, Value)
+        return made
     top = named(max(value, over, where), "top")
     return unary("log", named(sum(_exponential(value, top, where), over), "total")) + top
+
+
+def _joined_sums(top: Value, total: Value, top2: Value, total2: Value) -> tuple[Value, Value]:
+    """Put two sums of exponentials under the larger of their largest values."""
+    largest = apply("max", top, top2)
+    under = _finite(largest)
+    return largest, total * unary("exp", top - under) + total2 * unary("exp", top2 - under)
+
+
+def _sum_of(x: Value) -> tuple[Value, float]:
+    return x, 1.0
+
+
+def _log_of_sum(top: Value, total: Value) -> Value:
+    return unary("log", total) + _finite(top)
+
+
+def _moments_of(x: Value) -> tuple[float, Value, float]:
+    return 1.0, x, 0.0
+
+
+def _mean_of_moments(n: Value, m: Value, s: Value) -> tuple[Value, Value]:
+    return m, s / n
+
+
+def _finite(top: Value) -> Value:
+    """Take 0 for infinities: inf - inf is no number."""
+    return choose(apply("eq", unary("abs", top), math.inf), 0.0, top)
+
+
+def _joined_moments(n: Value, m: Value, s: Value, n2: Value, m2: Value, s2: Value) -> tuple[Value, Value, Value]:
+    """Join counts, means and sums of squared distances of two sets of points."""
+    total, away = n + n2, m2 - m
+    part = choose(apply("eq", total, 0.0), 0.0, n2 / total)
+    return total, m + away * part, s + s2 + away * away * (n * part)
 
 
 def _exponential(value: Value, top: Value, where: Operand | None) -> Value:

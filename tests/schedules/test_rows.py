@@ -122,6 +122,28 @@ def test_a_wide_row_goes_through_registers_in_chunks() -> None:
     right(schedule)
 
 
+@pytest.mark.parametrize(("name", "online"), [("softmax", True), ("log_softmax", True), ("layernorm", False)])
+def test_statistics_of_rows_that_no_memory_keeps_are_found_in_one_pass(name: str, online: bool) -> None:
+    """Where a law allows it: a layer norm's variance needs the mean first."""
+    schedule = rows.row(made(name, 90000, lines=1, arch="sm_80"))
+    assert ("online" in str(schedule.tree())) == online
+    assert not schedule.compile("sm_80").resources.spills
+
+
+@pytest.mark.parametrize(("width", "blocks"), [(32768, 1), (65536, 2), (131072, 4)])
+def test_vectors_of_wide_rows_are_read_behind_the_folds(width: int, blocks: int) -> None:
+    """Gain stays beside a ring of two rows, bias is read from L2: a layer norm has as few blocks as an RMS norm."""
+    schedules = [rows.row(made(name, width, lines=4096)) for name in ("layernorm", "rms_norm")]
+    assert [s.lowered().cluster for s in schedules] == [blocks, blocks]
+    text = schedules[0].cuda("sm_90a")
+    assert text.index("deviation: f32") < text.index("load gain_sh to") < text.index("load bias to bias_rf")
+
+
+def test_right_where_a_row_waits_in_shared_memory() -> None:
+    schedule = rows.row(made("layernorm", 32768, lines=3))
+    assert schedule.simulate(launched=2).comparison.passed
+
+
 def test_rows_of_several_dims() -> None:
     right(rows.row(rows.softmax.on(x="b h n")(tensor(2, 3, 96, dtype="f16"))))
 
