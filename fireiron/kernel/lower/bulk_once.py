@@ -1,6 +1,6 @@
 """Bulk loads above a ring: the role that loads starts them once for a block, ahead of the ring's.
 
-What computes awaits their mbarrier where the load stands. The buffer is written once: nothing tells that it was read.
+An mbarrier counts their bytes; `passes/rings.py` announces these, and awaits them.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from collections.abc import Sequence
 
 from fireiron.algebra.expr import as_expr
 from fireiron.base.records import evolve
-from fireiron.kernel.ir.statements import Arrive, Await, Barrier
+from fireiron.kernel.ir.statements import Barrier
 from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.move import lower_copy, open_load
 from fireiron.kernel.lower.storage import holds_boxes
-from fireiron.kernel.passes.rings import landing
 from fireiron.language.decompositions import Decomposition, Load, Split
 from fireiron.language.levels import SH, Block
 from fireiron.language.residual import apply
@@ -33,14 +32,11 @@ def lower_load_once(link: Load, rest: Sequence[Decomposition], state: State, con
         alone = evolve(state, position=as_expr(0), width=1)  # one thread starts every bulk copy
         copy = lower_copy(link, alone, storage, None, context, recur)
         context.signal = None
-        body = (*copy.start, *copy.finish)
-        announced = Arrive(barrier, as_expr(0), landing(body), link=link.link)
-        return (announced, *body, *recur(rest, evolve(state, residual=apply(link, state.residual)), context))
+        return (*copy.start, *copy.finish, *recur(rest, evolve(state, residual=apply(link, state.residual)), context))
     inner = open_load(link, state, context)
     storage = inner.windows[link.role].storage
     storage.guarded = True
     barrier = Barrier(context.name(f"{storage.name}_full"), 1, 1)
     context.barriers.append(barrier)
     context.once[link.role] = (storage, barrier)
-    body = recur(rest, inner, context)
-    return (Await(barrier, as_expr(0), as_expr(0), link.link), *body)
+    return recur(rest, inner, context)

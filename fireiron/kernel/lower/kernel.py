@@ -45,7 +45,7 @@ from fireiron.kernel.passes.exchanges import tell_peers
 from fireiron.kernel.passes.packing import in_bytes
 from fireiron.kernel.passes.pairs import FIRST_ARCH, with_pairs
 from fireiron.kernel.passes.products import await_products
-from fireiron.kernel.passes.rings import hand_over
+from fireiron.kernel.passes.rings import Once, hand_over
 from fireiron.kernel.passes.stores import await_stores
 from fireiron.kernel.passes.synchronise import synchronise
 from fireiron.language.decompositions import Decomposition, Epilog, Prolog, every
@@ -129,7 +129,8 @@ def lower(
 
     body = passed("exchanges", tell_peers(body, context.exchanges))
     rings = [handshake(r, context) for r in context.rings]
-    body = passed("rings", hand_over(body, rings, context.barriers, context.cluster))
+    once = [Once(storage.name, barrier, storage.link) for storage, barrier in context.once.values()]
+    body = passed("rings", hand_over(body, rings, once, context.barriers, context.cluster))
     buffers, shared = allocate(tuple(s for s in context.storages.values() if s.tensor is None), body)
     body, barriers, shared = place_barriers(body, context, shared)
     buffers = {**buffers, **{b.name: b for b in context.temporaries}}

@@ -5,6 +5,9 @@ slot its role awaits that the slot's readers are done, and announces the bytes t
 a reader awaits that they have. Behind the last access of each unit one thread tells so: behind a fence and a barrier of
 the unit where threads themselves read the slot, as bulk copies overwrite it; later by as many slots as products stay in
 flight. Barriers are initialised before roles begin, and no block ends while a peer may still arrive at it.
+
+A buffer that a role fills once has one mbarrier: its bytes are announced ahead of the copies, and awaited ahead of the
+first statement that reads it, outside loops. Nobody tells that it was read.
 """
 
 from __future__ import annotations
@@ -93,8 +96,7 @@ class Ring:
 
     def filled(self, s: Statement) -> bool:
         """Say whether copies to the ring start in a statement."""
-        calls = (x for x in walk((s,)) if isinstance(x, Call) and x.signal is not None)
-        return any(call.signal is not None and call.signal[0].name == self.full.name for call in calls)
+        return self.full.name in _signals(s)
 
     def read(self, s: Statement) -> bool:
         """Say whether a statement reads the slot where the cursor is."""
@@ -111,12 +113,63 @@ class Ring:
                 yield x
 
 
-def hand_over(body: Body, rings: Sequence[Ring], others: Sequence[Barrier], cluster: int) -> Body:
+@attrs.frozen
+class Once:
+    """Say which mbarrier counts the bytes of a buffer that a role fills once.
+
+    Args:
+        buffer: its name.
+        full: completes when all bytes have landed.
+        link: the load.
+    """
+
+    buffer: str
+    full: Barrier
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+    def filled(self, s: Statement) -> bool:
+        """Say whether copies to the buffer start in a statement."""
+        return self.full.name in _signals(s)
+
+    def read(self, s: Statement) -> bool:
+        """Say whether a statement reads the buffer."""
+        return any(
+            v.buffer.name == self.buffer and way == "read"
+            for x in walk((s,))
+            if isinstance(x, Call | Compute | Micro)
+            for v, way in reads_and_writes(x)
+        )
+
+    def announced(self, body: Body) -> Body:
+        """Announce the bytes ahead of the copies, outside loops over them."""
+        i = next(i for i, s in enumerate(body) if self.filled(s))
+        s = body[i]
+        if isinstance(s, If) or (isinstance(s, Region) and _signals(s) != {self.full.name}):
+            return (*body[:i], attrs.evolve(s, body=self.announced(s.body)), *body[i + 1 :])
+        nbytes = landing(tuple(x for x in body if self.filled(x)))
+        return (*body[:i], Arrive(self.full, as_expr(0), nbytes, link=self.link), *body[i:])
+
+    def awaited(self, body: Body) -> Body:
+        """Await the bytes ahead of the first statement that reads the buffer, outside loops."""
+        i = next(i for i, s in enumerate(body) if self.read(s))
+        s = body[i]
+        if isinstance(s, If | Region) and not any(self.read(x) for x in body[i + 1 :]):
+            return (*body[:i], attrs.evolve(s, body=self.awaited(s.body)), *body[i + 1 :])
+        return (*body[:i], Await(self.full, as_expr(0), as_expr(0), self.link), *body[i:])
+
+
+def _signals(s: Statement) -> set[str]:
+    """Name the mbarriers that count the copies of a statement."""
+    return {x.signal[0].name for x in walk((s,)) if isinstance(x, Call) and x.signal is not None}
+
+
+def hand_over(body: Body, rings: Sequence[Ring], once: Sequence[Once], others: Sequence[Barrier], cluster: int) -> Body:
     """Insert what orders the roles of a kernel.
 
     Args:
         body: the kernel's statements, `Roles` among them where it has rings.
         rings: what the roles share.
+        once: what one role fills once.
         others: further barriers that the kernel uses.
         cluster: blocks of a cluster.
     """
@@ -126,7 +179,7 @@ def hand_over(body: Body, rings: Sequence[Ring], others: Sequence[Barrier], clus
     out: list[Statement] = []
     for s in body:
         if isinstance(s, Roles):
-            roles = tuple(_role(role, rings, s.roles, cluster) for role in s.roles)
+            roles = tuple(_role(role, rings, once, s.roles, cluster) for role in s.roles)
             out += [*_set_up(barriers, cluster), Roles(roles)]
         else:
             out.append(s)
@@ -140,8 +193,13 @@ def _set_up(barriers: tuple[Barrier, ...], cluster: int) -> Body:
     return (*made, together) if cluster > 1 else made
 
 
-def _role(role: Role, rings: Sequence[Ring], roles: tuple[Role, ...], cluster: int) -> Role:
+def _role(role: Role, rings: Sequence[Ring], once: Sequence[Once], roles: tuple[Role, ...], cluster: int) -> Role:
     body = role.body
+    for one in once:
+        if any(one.filled(s) for s in body):
+            body = one.announced(body)
+        elif any(one.read(s) for s in body):
+            body = one.awaited(body)
     for ring in rings:
         body = _guarded(body, ring)
     if any(ring.filled(s) for ring in rings for s in role.body):

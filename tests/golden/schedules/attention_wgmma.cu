@@ -272,7 +272,6 @@ wgmma_1x1x128x128_f16(
         const int warpgroup = __shfl_sync(0xffffffff, thread / 128, 0);
 
         // Program(1, 1, 128, 1000, 128, 128)(4 GL)(Block)
-        mbarrier_wait(&q_sh_full[0], 0);
         #pragma unroll
         for (int i15 = 0; i15 < 2; ++i15) {
             top[i15] = __int_as_float(0xff800000);
@@ -285,6 +284,7 @@ wgmma_1x1x128x128_f16(
         for (int i17 = 0; i17 < 64; ++i17) {
             o[i17] = 0.0f;
         }
+        mbarrier_wait(&q_sh_full[0], 0);
         mbarrier_wait(&k_full[k_ring_slot], k_ring_parity);
         wgmma_fence();  // accumulators are registers
 
