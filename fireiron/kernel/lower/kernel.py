@@ -48,6 +48,7 @@ from fireiron.kernel.passes.products import await_products
 from fireiron.kernel.passes.rings import Once, hand_over
 from fireiron.kernel.passes.stores import await_stores
 from fireiron.kernel.passes.synchronise import synchronise
+from fireiron.kernel.passes.turns import take_turns
 from fireiron.language.decompositions import Decomposition, Epilog, Prolog, every
 from fireiron.language.residual import start
 from fireiron.language.specs import MatMul, Spec, Task, tensors_of, written_by
@@ -128,6 +129,7 @@ def lower(
         return after
 
     body = passed("exchanges", tell_peers(body, context.exchanges))
+    body = passed("turns", take_turns(body, context.turns))
     rings = [handshake(r, context) for r in context.rings]
     once = [Once(storage.name, barrier, storage.link) for storage, barrier in context.once.values()]
     body = passed("rings", hand_over(body, rings, once, context.barriers, context.cluster))

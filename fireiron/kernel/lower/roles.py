@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, eq, ge, lt, ne, or_, select
+from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, ge, lt, ne, or_, select
 from fireiron.atoms.flights import flying
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.analysis.ownership import RegisterLoop
@@ -23,10 +23,8 @@ from fireiron.kernel.ir.statements import (
     Compute,
     Cursor,
     For,
-    If,
     Let,
     Statement,
-    Turn,
     walk,
 )
 from fireiron.kernel.lower.chunks import numbers_of, parts_of, trips_of
@@ -35,6 +33,7 @@ from fireiron.kernel.lower.move import lower_copy, open_load
 from fireiron.kernel.lower.promote import close_chunk, open_chunk
 from fireiron.kernel.lower.window import Storage
 from fireiron.kernel.passes import rings
+from fireiron.kernel.passes.turns import Turns
 from fireiron.language.decompositions import Decomposition, Load, Split
 from fireiron.language.levels import SH, Level, Warp, Warpgroup
 from fireiron.language.programs import Layers
@@ -42,7 +41,6 @@ from fireiron.language.programs import Layers
 WARPGROUP = Warpgroup.size or 128
 REGISTERS = 65536  # of an SM, 32 bits each
 MOST_REGISTERS = 256  # of a thread, as setmaxnreg counts them
-FIRST_TURN = 8  # numbers below are those of levels' barriers
 
 
 def lower_specialised(
@@ -162,9 +160,9 @@ def _empty(
     body = (*compute, *promoted.ahead) if group else (*promoted.ahead, *compute)
     passing = tuple(Advance(cursor, as_expr(1)) for cursor in cursors)
     body = (*promoted.begin, *body, *passing, *promoted.after)
-    before, behind, after = _turns(cursors[0], trips, level, link.stages, inner.loop, context)
     if busy is None:
-        return (*promoted.first, *before, For(k, trips, body, link.unrolled, kind="chunks"), *behind, *after)
+        skipped = _turns(cursors[0], k, trips, level, link.stages, inner.loop, context)
+        return (*promoted.first, For(k, trips, body, link.unrolled, kind="chunks"), *skipped)
     # A unit without rows passes each slot on, so that the others go on. No branch parts the accumulators: a loop
     # without trips leaves them zero.
     chunks = context.variable("chunks", trips + 1)
@@ -230,39 +228,29 @@ def _same_slots(load: Load, state: State, ring: Ring, taken: set[str], context: 
 
 
 def _turns(
-    cursor: Cursor, trips: Expr, level: Level, slots: int, loop: tuple[int, int], context: Context
-) -> tuple[Body, Body, Body]:
-    """Let units compute one after the other: what stands before a main loop, right behind it, and at the end.
+    cursor: Cursor, k: Var, trips: Expr, level: Level, slots: int, loop: tuple[int, int], context: Context
+) -> Body:
+    """Let units take turns at a main loop; gives what they skip of the ring behind it.
 
-    Staggered units do, and skip the chunks of the others' tiles. A main loop begins when the one before has ended: a
-    barrier's phase cannot be told from the one before the last, so no unit may wait a whole ring ahead. Loops of
-    several products are one turn.
-    Units that hold rows of the same layers do too, so that the epilog of one runs under the products of another; all
-    of them read each chunk, so the ring must hold a layer's.
+    Staggered units do, and skip the chunks of the others' tiles. Loops of several products are one turn. Units that
+    hold rows of the same layers do too; all of them read each chunk, so the ring must hold a layer's.
     """
     assert level.size is not None and context.threads is not None
     own = context.staggered > 1
     n = context.staggered if own else context.threads // level.size
     held = as_int(trips)
     if not own and (n == 1 or not isinstance(context.spec, Layers) or held is None or held > slots):
-        return (), (), ()
+        return ()
     unit = context.define("warpgroup", context.thread // level.size, n)
-    pair = 2 * level.size
-    why = "main loops take turns"
-    waits = tuple(If(eq(unit, i), (Turn(FIRST_TURN + i, pair, True, why),)) for i in range(n))
-    tells = tuple(If(eq(unit, i), (Turn(FIRST_TURN + (i + 1) % n, pair, False, why),)) for i in range(n))
-    first = If(eq(unit, n - 1), (Turn(FIRST_TURN, pair, False, "the first main loop may begin"),))
+    known = context.turns or Turns(unit, n, level.size, whole=own)
+    context.turns = attrs.evolve(known, loops=(*known.loops, k))
     if not own:
-        if first not in context.prologue:  # of several layers' loops, one begins
-            context.prologue.append(first)
-        return waits, tells, ()
-    number, count = loop
+        return ()
     context.skipped += trips
-    begins, ends = number == 0, number + 1 == count
-    if ends:
-        context.prologue += [Advance(cursor, unit * context.skipped), first]
-    skip = (Advance(cursor, context.skipped * (n - 1)),)
-    return waits if begins else (), tells if ends else (), skip if ends else ()
+    if loop[0] + 1 < loop[1]:
+        return ()
+    context.prologue.append(Advance(cursor, unit * context.skipped))
+    return (Advance(cursor, context.skipped * (n - 1)),)
 
 
 def _budgets(link: Split, context: Context) -> None:

@@ -1,0 +1,96 @@
+"""Turns of units at the loops over a ring: who waits for whom at which numbered barrier of the block; derived.
+
+Units that skip the chunks of each other's tiles must not run a whole ring ahead: a barrier's phase cannot be told from
+the one before the last. Units that hold rows of the same layers share each slot, and take turns so that the epilog of
+one runs under the products of another. Each unit waits at its own barrier ahead of its loops, and behind them arrives
+at that of the unit after it; ahead of all loops the last unit lets the first begin.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from fireiron.algebra.expr import Expr, Var, eq
+from fireiron.kernel.ir.statements import Advance, Call, For, If, Let, Region, Role, Roles, Statement, Turn, walk
+
+Body = tuple[Statement, ...]
+
+FIRST_TURN = 8  # numbers below are those of levels' barriers
+
+
+@attrs.frozen
+class Turns:
+    """Say which loops units take turns at.
+
+    Args:
+        unit: whose turn it is, of `count`.
+        count: units.
+        threads: of a unit.
+        loops: the variables of the loops, in program order.
+        whole: whether all of them are one turn; else each is one.
+    """
+
+    unit: Expr
+    count: int
+    threads: int
+    loops: tuple[Var, ...] = ()
+    whole: bool = False
+
+    @property
+    def waits(self) -> Body:
+        """Wait at this unit's barrier."""
+        return self._each(0, True)
+
+    @property
+    def tells(self) -> Body:
+        """Arrive at the next unit's barrier."""
+        return self._each(1, False)
+
+    @property
+    def first(self) -> Statement:
+        """Let the first unit begin."""
+        why = "the first main loop may begin"
+        return If(eq(self.unit, self.count - 1), (Turn(FIRST_TURN, 2 * self.threads, False, why),))
+
+    def _each(self, ahead: int, waits: bool) -> Body:
+        def turn(i: int) -> Statement:
+            number = FIRST_TURN + (i + ahead) % self.count
+            return If(eq(self.unit, i), (Turn(number, 2 * self.threads, waits, "main loops take turns"),))
+
+        return tuple(map(turn, range(self.count)))
+
+
+def take_turns(body: Body, turns: Turns | None) -> Body:
+    """Insert where units wait for their turns, and where they pass these on.
+
+    Args:
+        body: the kernel's statements, `Roles` among them where units take turns.
+        turns: who takes them, None for nobody.
+    """
+    if turns is None:
+        return body
+    return tuple(Roles(tuple(_role(r, turns) for r in s.roles)) if isinstance(s, Roles) else s for s in body)
+
+
+def _role(role: Role, turns: Turns) -> Role:
+    if any(isinstance(s, Call) and s.signal is not None for s in walk(role.body)):
+        return role  # what fills a ring follows those that empty it
+    begin = next((i for i, s in enumerate(role.body) if not isinstance(s, Let | Advance)), len(role.body))
+    head, rest = role.body[:begin], role.body[begin:]
+    return attrs.evolve(role, body=(*head, turns.first, *_around(rest, turns)))
+
+
+def _around(body: Body, turns: Turns) -> Body:
+    """Put a wait ahead of each turn, and tell behind it."""
+    out: list[Statement] = []
+    for s in body:
+        match s:
+            case For(var=var) if var in turns.loops:
+                begins = not turns.whole or var == turns.loops[0]
+                ends = not turns.whole or var == turns.loops[-1]
+                out += [*(turns.waits if begins else ()), s, *(turns.tells if ends else ())]
+            case For(body=inner) | If(body=inner) | Region(body=inner):
+                out.append(attrs.evolve(s, body=_around(inner, turns)))
+            case _:
+                out.append(s)
+    return tuple(out)
