@@ -145,17 +145,17 @@ def test_flags_and_barriers_of_streams_are_needed() -> None:
     kernel = scheduled((16, 192, 640), attrs.evolve(FEW, stream=True)).lowered()
     assert broken(kernel, lambda s: isinstance(s, Raise), 4) == "flag-not-raised"
     assert broken(kernel, lambda s: isinstance(s, Lower), 4) in ("race", "workspace-left")
-    assert broken(kernel, lambda s: isinstance(s, Sync) and "sums" in s.reason, 4) == "race"
+    assert broken(kernel, lambda s: isinstance(s, Sync) and "all threads" in s.reason, 4) == "race"
 
 
 def test_the_barrier_before_counting_in_is_needed() -> None:
     kernel = scheduled((200, 136, 512), attrs.evolve(WIDE, ways=2)).lowered()
-    assert broken(kernel, lambda s: isinstance(s, Sync) and "sums" in s.reason, 4) == "race"
+    assert broken(kernel, lambda s: isinstance(s, Sync) and "all threads" in s.reason, 4) == "race"
 
 
 @pytest.mark.parametrize("launched", [3, None])
 def test_roles_that_add_meet_before_they_count_in(launched: int | None) -> None:
-    assert broken(by_adding(launched is not None), lambda s: isinstance(s, Sync) and "sums" in s.reason, launched) == (
+    assert broken(by_adding(launched is not None), lambda s: isinstance(s, Sync) and "all threads" in s.reason, launched) == (
         "race"
     )
 
