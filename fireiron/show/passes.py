@@ -44,6 +44,7 @@ Body = tuple[Statement, ...]
 # In the order in which they run: what each of them does.
 PASSES = {
     "exchanges": "lets blocks of a cluster tell each other that they have written, or read, what they exchange",
+    "flags": "raises a flag behind sums that a unit of the grid hands on, and lowers it ahead of reading them",
     "turns": "lets units wait for their turns at main loops, and pass these on",
     "rings": "initialises mbarriers, and awaits and releases the slots that roles share",
     "copies": "closes groups of copies in flight, and awaits them",

@@ -16,6 +16,7 @@ from fireiron.schedules import hopper
 from fireiron.schedules.hopper import Plan
 from fireiron.simulate import simulate
 from fireiron.verify.random_data import random_arrays
+from tests.kernel.test_planted_cluster import moved
 
 FEW = Plan(m=64, n=16, consumers=1, swapped=True, stages=3)
 WIDE = Plan(m=128, n=64, stages=3)
@@ -148,6 +149,16 @@ def test_flags_and_barriers_of_streams_are_needed() -> None:
     assert broken(kernel, lambda s: isinstance(s, Sync) and "all threads" in s.reason, 4) == "race"
 
 
+@pytest.mark.parametrize(("kind", "by"), [(Raise, -1), (Raise, -2), (Lower, 1)])
+def test_flags_stand_behind_writes_and_ahead_of_reads(kind: Any, by: int) -> None:
+    """Not ahead of the barrier, nor of the writes; not behind the reads."""
+    kernel = scheduled((16, 192, 640), attrs.evolve(FEW, stream=True)).lowered()
+    other = moved(kernel, lambda s: isinstance(s, kind), by)
+    with pytest.raises(SimulationError) as caught:
+        simulate(other, random_arrays(Interface.of(kernel), {}), launched=4)
+    assert caught.value.code in ("race", "uninitialised-read")
+
+
 def test_the_barrier_before_counting_in_is_needed() -> None:
     kernel = scheduled((200, 136, 512), attrs.evolve(WIDE, ways=2)).lowered()
     assert broken(kernel, lambda s: isinstance(s, Sync) and "all threads" in s.reason, 4) == "race"
@@ -155,9 +166,9 @@ def test_the_barrier_before_counting_in_is_needed() -> None:
 
 @pytest.mark.parametrize("launched", [3, None])
 def test_roles_that_add_meet_before_they_count_in(launched: int | None) -> None:
-    assert broken(by_adding(launched is not None), lambda s: isinstance(s, Sync) and "all threads" in s.reason, launched) == (
-        "race"
-    )
+    assert broken(
+        by_adding(launched is not None), lambda s: isinstance(s, Sync) and "all threads" in s.reason, launched
+    ) == ("race")
 
 
 def test_counting_in_must_release_and_acquire() -> None:

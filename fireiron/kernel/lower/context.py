@@ -31,6 +31,7 @@ from fireiron.kernel.ir.statements import (
 )
 from fireiron.kernel.lower.window import Axis, Cut, Storage, Window, advance
 from fireiron.kernel.passes.exchanges import Exchange
+from fireiron.kernel.passes.handed import Handed
 from fireiron.kernel.passes.turns import Turns
 from fireiron.language.decompositions import Decomposition, Split
 from fireiron.language.levels import Block, Cluster, Kernel, Level
@@ -123,6 +124,7 @@ class Context:
         following: of persistent units, whether another tile comes, and what the names of this one's place are there.
         barriers: mbarriers beside those of rings.
         turns: the loops that units take turns at, None where they do not.
+        handed: the workspace through which units of the grid hand on sums, None where they do not.
         exchanges: buffers that blocks of a cluster read of each other by mbarriers.
         once: buffers that the role that loads fills once, and the barrier of each, by operand.
         workspaces: global memory that the kernel keeps for itself.
@@ -142,6 +144,7 @@ class Context:
     following: tuple[Expr, dict[Var, Expr]] | None = None
     barriers: list[Barrier] = attrs.field(factory=list[Barrier])
     turns: Turns | None = None
+    handed: Handed | None = None
     exchanges: list[Exchange] = attrs.field(factory=list[Exchange])
     once: dict[str, tuple[Storage, Barrier]] = attrs.field(factory=dict[str, "tuple[Storage, Barrier]"])
     resident: int = 0

@@ -42,6 +42,7 @@ from fireiron.kernel.passes.allocate import allocate, rebind
 from fireiron.kernel.passes.copies import await_copies
 from fireiron.kernel.passes.dependence import dependent
 from fireiron.kernel.passes.exchanges import tell_peers
+from fireiron.kernel.passes.handed import raise_flags
 from fireiron.kernel.passes.packing import in_bytes
 from fireiron.kernel.passes.pairs import FIRST_ARCH, with_pairs
 from fireiron.kernel.passes.products import await_products
@@ -129,6 +130,7 @@ def lower(
         return after
 
     body = passed("exchanges", tell_peers(body, context.exchanges))
+    body = passed("flags", raise_flags(body, context.handed))
     body = passed("turns", take_turns(body, context.turns))
     rings = [handshake(r, context) for r in context.rings]
     once = [Once(storage.name, barrier, storage.link) for storage, barrier in context.once.values()]

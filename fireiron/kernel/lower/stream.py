@@ -30,10 +30,11 @@ from fireiron.algebra.expr import (
 )
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
-from fireiron.kernel.ir.statements import RANK, Buffer, Call, For, If, Let, Lower, Raise, Region, View, Workspace
+from fireiron.kernel.ir.statements import RANK, Buffer, Call, For, If, Let, Region, View, Workspace
 from fireiron.kernel.lower.context import Body, Context, Stream, buffer_of
 from fireiron.kernel.lower.reduce import add, loop, move, temporary, vector, widest
 from fireiron.kernel.lower.window import Window, cut_chunk
+from fireiron.kernel.passes.handed import Handed
 from fireiron.language.decompositions import Decomposition, Split, StreamK, Tile
 from fireiron.language.levels import GL, RF, Kernel
 
@@ -155,34 +156,30 @@ def hand_on(window: Window, stream: Stream, finish: Body, link: Link | None, con
     sums = Buffer(context.name("partial"), GL, storage.dtype, as_expr(seats) * (size * threads), unit=Kernel)
     flags = Buffer(context.name("handed"), GL, i32, as_expr(seats), unit=Kernel)
     context.workspaces += [Workspace(sums), Workspace(flags, zero=True)]
+    context.handed = Handed(sums.name, flags, context.owner, link)
     held, vec = buffer_of(storage), temporary(f"{storage.name}_part", storage, count, context)
 
-    def seat(unit: Expr) -> Expr:
-        return unit if stream.size == 1 else unit * stream.size + Var(RANK, stream.size)
-
-    def place(unit: Expr, i: Expr) -> Expr:
-        return seat(unit) * (size * threads) + (i * threads + context.thread) * count
+    def part(unit: Expr, i: Expr) -> View:
+        seat = unit if stream.size == 1 else unit * stream.size + Var(RANK, stream.size)
+        place = seat * (size * threads) + (i * threads + context.thread) * count
+        return attrs.evolve(vector(sums, place, count), slot=seat)
 
     def leave(i: Expr) -> Body:
         put = move(RF, GL, storage.dtype, count)
-        return (Call(put, (vector(held, i * count, count), vector(sums, place(stream.unit, i), count)), link=link),)
+        return (Call(put, (vector(held, i * count, count), part(stream.unit, i)), link=link),)
 
     def take(w: Expr) -> Body:
-        unit = stream.unit - 1 - w
         get, into = move(GL, RF, storage.dtype, count), vector(vec, as_expr(0), count)
 
         def one(i: Expr) -> Body:
             return (
-                Call(get, (vector(sums, place(unit, i), count), into), link=link),
+                Call(get, (part(stream.unit - 1 - w, i), into), link=link),
                 *add(held, i * count, vec, count, context),
             )
 
-        return (Lower(View(flags, seat(unit)), context.owner, link), *loop(context, "i", size // count, one))
+        return loop(context, "i", size // count, one)
 
-    left = (
-        *loop(context, "i", size // count, leave),
-        Raise(View(flags, seat(stream.unit)), context.owner, link),
-    )
+    left = loop(context, "i", size // count, leave)
     w = context.variable("w", simplest(as_expr(seats)))
     others = For(w, stream.unit - stream.lowest, take(w), kind="sums")
     title = f"Reduce(stream-K)({storage.memory})"

@@ -1,0 +1,90 @@
+"""Sums handed on between units of the grid: flags raised behind writes and lowered ahead of reads; derived.
+
+Each unit has a place in the workspace, and a flag. Behind what a unit writes there its flag is raised, which releases
+the writes; ahead of what another unit reads there that unit's flag is awaited and lowered, which acquires them. Which
+place an access has is its slot; loops over the elements of one place are neither entered nor parted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from fireiron.algebra.expr import Expr
+from fireiron.base.link import Link
+from fireiron.kernel.analysis.sampling import reads_and_writes
+from fireiron.kernel.ir.statements import (
+    Buffer,
+    Call,
+    Compute,
+    For,
+    If,
+    Lower,
+    Micro,
+    Raise,
+    Region,
+    Roles,
+    Statement,
+    View,
+    walk,
+)
+from fireiron.language.levels import Level
+
+Body = tuple[Statement, ...]
+
+
+@attrs.frozen
+class Handed:
+    """Say which workspace units hand sums on through.
+
+    Args:
+        buffer: its name.
+        flags: one for each place.
+        level: of the units.
+        link: where the sharing was asked for.
+    """
+
+    buffer: str
+    flags: Buffer
+    level: Level
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+    def places(self, s: Statement, way: str) -> Iterator[Expr]:
+        """List the places that a statement reads, or writes."""
+        for x in walk((s,)):
+            if isinstance(x, Call | Compute | Micro):
+                for view, how in reads_and_writes(x):
+                    if how == way and view.buffer.name == self.buffer and view.slot is not None:
+                        yield view.slot
+
+
+def raise_flags(body: Body, handed: Handed | None) -> Body:
+    """Insert what tells units of the grid that others have written.
+
+    Args:
+        body: the kernel's statements.
+        handed: the workspace, None where units hand on nothing.
+    """
+    if handed is None:
+        return body
+    out: list[Statement] = []
+    for s in body:
+        match s:
+            case Roles(roles=roles):
+                out.append(Roles(tuple(attrs.evolve(r, body=raise_flags(r.body, handed)) for r in roles)))
+                continue
+            case If(body=inner) | Region(body=inner):
+                out.append(attrs.evolve(s, body=raise_flags(inner, handed)))
+                continue
+            case For(body=inner, kind=kind) if kind != "elements":
+                out.append(attrs.evolve(s, body=raise_flags(inner, handed)))
+                continue
+            case _:
+                pass
+        read = next(handed.places(s, "read"), None)
+        written = next(handed.places(s, "write"), None)
+        lowered = () if read is None else (Lower(View(handed.flags, read), handed.level, handed.link),)
+        raised = () if written is None else (Raise(View(handed.flags, written), handed.level, handed.link),)
+        out += [*lowered, s, *raised]
+    return tuple(out)
