@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fireiron.kernel.lower.kernel import Passed
     from fireiron.show.diff import Diff
     from fireiron.show.explain import Explanation
+    from fireiron.show.studio import Studio
     from fireiron.simulate.watch import At
 
 # Errors of a kernel that would compute right, or would with other registers.
@@ -310,6 +311,23 @@ class Schedule(State):
         made: list[Passed] = []
         lower(self.program, self.links, self.name, _target(self, arch).number, told=made.append)
         return tuple(made)
+
+    def studio(self, arch: str | int | None = None, *, block: int = 0, **sizes: int) -> Studio:
+        """Make a page of HTML with the links, the CUDA of each, findings, pictures, and a slider over a block's steps.
+
+        `.save("schedule.html")` writes it; it needs no network. `fireiron studio` opens it.
+
+        Args:
+            arch: the architecture.
+            block: whose steps are shown.
+            sizes: values of symbols; typical ones stand for what is missing.
+
+        Raises:
+            UsageError: `no-such-block`.
+        """
+        from fireiron.front.studio import studio
+
+        return studio(self, None if arch is None else _target(self, arch).name, sizes, block)
 
     def diff(self, other: Schedule) -> Diff:
         """Say in words how another schedule differs: stages, pads, tiles, threads, bytes, conflicts."""

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 import attrs
 
-Theme = Literal["auto", "light", "dark"]
+Theme = Literal["auto", "light", "dark", "page"]
 Anchor = Literal["start", "middle", "end"]
 
 HUES: Final = 32
@@ -167,12 +167,15 @@ class Drawing:
         """Write the SVG.
 
         Args:
-            theme: `auto` follows the reader's preference; the others are for converters that know no style queries.
+            theme: `auto` follows the reader's preference; `light` and `dark` are for converters that know no style
+                queries; `page` leaves the colours to a page that has the `sheet`.
             margin: around the shapes.
         """
         wide, high = self.width + 2 * margin, self.height + 2 * margin
-        light, dark = self._sheet(0), self._sheet(1)
-        if theme == "auto":
+        light, dark = self.sheet(0), self.sheet(1)
+        if theme == "page":
+            style = ""
+        elif theme == "auto":
             style = f"{light}@media (prefers-color-scheme:dark){{{dark}}}"
         else:
             style = light if theme == "light" else dark
@@ -196,8 +199,8 @@ class Drawing:
     def _grow(self, x: float, y: float) -> None:
         self.width, self.height = max(self.width, x), max(self.height, y)
 
-    def _sheet(self, dark: int) -> str:
-        """Write the rules of the classes in use."""
+    def sheet(self, dark: int) -> str:
+        """Write the rules of the classes in use, for a light ground (0) or a dark one (1)."""
         rules: list[str] = []
         for name in sorted({*self.used, "ground"}):
             if name in _FILLS:

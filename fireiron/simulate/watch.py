@@ -82,6 +82,7 @@ class Moment:
         trips: loop variables that have one value, by name.
         role: whose statement it is, "" where all threads do the same.
         did: of the end of a step, the titles of what ran in it.
+        regions: the numbers of the regions that these titles head.
     """
 
     block: int
@@ -91,6 +92,7 @@ class Moment:
     trips: Mapping[str, int]
     role: str = ""
     did: tuple[str, ...] = ()
+    regions: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         trips = "".join(f", {name} = {value}" for name, value in self.trips.items())
@@ -113,6 +115,7 @@ class Watch:
         keep: names of the tiles that are kept.
         stops: whether the simulation ends there.
         each: called at the end of each step of the block.
+        block: which block is looked at.
         moment: what was found.
         kept: tiles by name.
     """
@@ -122,15 +125,11 @@ class Watch:
     keep: tuple[str, ...]
     stops: bool = False
     each: Callable[[Moment, Watch, Team], None] | None = None
+    block: int = 0
     moment: Moment | None = None
     kept: dict[str, Kept] = attrs.field(factory=dict[str, Kept])
     step: int = 0
-    did: dict[int, list[str]] = attrs.field(factory=dict[int, list[str]])
-
-    @property
-    def block(self) -> int:
-        """Give the block that is watched."""
-        return 0 if self.at is None else self.at.block
+    did: dict[int, list[Region]] = attrs.field(factory=dict[int, "list[Region]"])
 
     @cached_property
     def loops(self) -> frozenset[str]:
@@ -181,8 +180,8 @@ class Watch:
             return
         title = _title(scope)
         did = self.did.setdefault(id(team), [])
-        if title not in did:
-            did.append(title)
+        if scope.region is not None and all(known is not scope.region for known in did):
+            did.append(scope.region)
         at = self.at
         if self.moment is not None or at is None or not (at.what or at.trips) or at.step not in (None, self.step):
             return
@@ -195,10 +194,11 @@ class Watch:
 
     def ends(self, team: Team, statement: Orders, scope: Scope, state: State) -> None:
         """Come to the end of a step, unless nothing ran in it."""
-        if team.member.block != self.block or not self.did.get(id(team)):
+        if team.member.block != self.block or id(team) not in self.did:
             return
-        did = tuple(title for title in self.did.pop(id(team)) if title)
-        moment = Moment(self.block, self.step, _order(statement), "", self.trips(scope, state), _role(team), did)
+        did = self.did.pop(id(team))
+        trips = self.trips(scope, state)
+        moment = Moment(self.block, self.step, _order(statement), "", trips, _role(team), *_titles(did))
         self.step += 1
         if self.each is not None:
             self.each(moment, self, team)
@@ -212,11 +212,11 @@ class Watch:
         Raises:
             UsageError: `no-such-moment`.
         """
-        left = tuple(dict.fromkeys(t for titles in self.did.values() for t in titles if t))
-        end = Moment(self.block, self.step, "the block's end", "", {}, "", left)
-        if self.each is not None and left:
+        left = [region for regions in self.did.values() for region in regions]
+        end = Moment(self.block, self.step, "the block's end", "", {}, "", *_titles(left))
+        if self.each is not None and self.did:
             self.each(end, self, team)
-        last = left and self.at is not None and self.at.step == self.step and not (self.at.what or self.at.trips)
+        last = self.did and self.at is not None and self.at.step == self.step and not (self.at.what or self.at.trips)
         if self.moment is None and (last or not self.everywhere):
             self.take(team, end)
         if self.moment is None and self.at is not None:
@@ -281,7 +281,7 @@ def watch(kernel: Kernel, keep: tuple[str, ...], at: At | None, stops: bool) -> 
         _refuse_unknown(kernel, at)
     if stops and not keep:
         keep = names
-    return Watch(kernel, at, keep, stops)
+    return Watch(kernel, at, keep, stops, block=0 if at is None else at.block)
 
 
 def _refuse_unknown(kernel: Kernel, at: At) -> None:
@@ -364,6 +364,12 @@ def before(step: Step, tell: Callable[[State], None]) -> Step:
         yield from walker(state, act)
 
     return Step(None, walk_)
+
+
+def _titles(regions: Sequence[Region]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Give the titles of regions, each once, and their numbers."""
+    titles = dict.fromkeys(region.title for region in regions if region.title)
+    return tuple(titles), tuple(dict.fromkeys(region.id for region in regions))
 
 
 def _title(scope: Scope) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,8 @@ from fireiron.language.levels import RF, SH, Block, Thread, Warp
 from fireiron.language.residual import start
 from fireiron.language.specs import MatMul, task_of
 from fireiron.language.tensor import ColMajor, Matrix, Order, RowMajor, Vector
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 Build = Callable[..., MatMulChain]
 

@@ -107,6 +107,23 @@ def _entries() -> dict[str, int]:
     return {one.path.name: one.changed_ns for one in kept(cache_path())}
 
 
+def studio(command: Command) -> Answer:
+    """Write the studio's page, and open it in a browser."""
+    import tempfile
+    import webbrowser
+    from pathlib import Path
+
+    options, schedule = command.options, command.schedule
+    sizes = {name: value for name, value in options.settings if isinstance(value, int)}
+    with progress(f"simulating block {options.block} of {schedule.name}"):
+        page = schedule.studio(architecture(options.arch), block=options.block, **sizes)
+    file = options.output or str(Path(tempfile.mkdtemp(prefix="fireiron-")) / f"{schedule.name}.html")
+    write(file, page.html())
+    opened = not options.no_open and not options.json and webbrowser.open(Path(file).resolve().as_uri())
+    data = {"file": file, "opened": opened, "steps": len(page.frames), "findings": plain(page.remarks)}
+    return Answer(data, (f"{file}: {count(len(page.frames), 'step')}, {count(len(page.remarks), 'finding')}",))
+
+
 def doctor(command: Command) -> Answer:
     """Say what this machine has; wrong where it cannot compile."""
     from rich.table import Table

@@ -128,6 +128,15 @@ def _export(parser: Any) -> None:
     parser.add_argument("--archs", metavar="A,B", default="", help=about)
 
 
+def _studio(parser: Any) -> None:
+    _settings(parser)
+    parser.add_argument("-o", "--output", metavar="FILE.html", help="write the page there (default: a temporary file)")
+    parser.add_argument("--no-open", action="store_true", help="write the page, and open no browser")
+    parser.add_argument(
+        "--block", type=told(_counted), default=0, metavar="N", help="whose steps are shown (default: 0)"
+    )
+
+
 def _compile(parser: Any) -> None:
     parser.add_argument("-o", "--output", metavar="FILE.cubin", help="write the machine code there")
     parser.add_argument("--ptx", action="store_true", help="print the PTX; facts go to stderr")
@@ -228,6 +237,7 @@ VERBS = {
     "explain": Verb("say of each link what it changed, moved and emitted", "look", options=_show),
     "diff": Verb("say how two schedules differ", "look", 2, options=_show),
     "estimate": Verb("estimate the time, and name what bounds it", "look", options=_settings),
+    "studio": Verb("open a page with links, CUDA, findings, pictures and a block's steps", "make", options=_studio),
     "emit": Verb("print the CUDA", "make", options=_emit),
     "compile": Verb("compile, and print registers, spills and sizes", "make", options=_compile),
     "export": Verb("write CUDA, machine code and a C launcher for programs without Python", "make", options=_export),
