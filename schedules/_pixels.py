@@ -9,7 +9,7 @@ from math import gcd, prod
 
 import attrs
 
-from fireiron import FireironError, ProgramChain
+from fireiron import FireironError, ProgramChain, Swizzle
 
 
 @attrs.frozen
@@ -116,3 +116,9 @@ def cut_slowest(sizes: tuple[int, ...], parts: int) -> tuple[int, ...]:
 def part_of(box: Mapping[str, int], parts: int) -> dict[str, int]:
     """Give one of the equal parts of a box, which lies together in the block's buffer."""
     return dict(zip(box, cut_slowest(tuple(box.values()), parts), strict=True))
+
+
+def spread_lines(depth: int) -> Swizzle:
+    """Let eight lines of a chunk start in as many banks: lines of 16-bit elements, vectors of 8."""
+    bits = min(3, (depth // 8).bit_length() - 1)
+    return Swizzle(bits, 3, 3)

@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from math import gcd
-from typing import TypeAlias
-from typing import cast as cast_type
 
 from fireiron import (
     FR,
@@ -22,7 +20,6 @@ from fireiron import (
     ProgramChain,
     Schedule,
     StepChain,
-    Swizzle,
     Thread,
     Value,
     Warp,
@@ -46,11 +43,10 @@ from fireiron import (
 )
 from fireiron import max as _max
 from fireiron import sum as _sum
-from fireiron.schedules._pixels import box_of, part_of, window_of
+from fireiron.schedules._pixels import Window, box_of, part_of, spread_lines, window_of
+from fireiron.schedules._windows import Pads, Sizes, one, pair, places, whole
 
-Sizes: TypeAlias = int | Sequence[int]
 SHARED = 226 * 1024  # bytes of a block on Hopper, less those of barriers
-Pads: TypeAlias = int | Sequence[int] | Sequence[tuple[int, int]]
 
 
 @program(x="n w channel", f="k s c", bias="k", residual="n q k")
@@ -108,8 +104,8 @@ def conv2d_grouped(
         bias, residual: added to the result.
         stride, pad, dilation, op: as of `conv2d`.
     """
-    places = _places("hw", "rs", "pq", stride, pad, dilation)
-    y = einsum("n p q r s g c, g k r s c -> n p q g k", x[:, places[0], places[1]], f)
+    rows, columns = places("hw", "rs", "pq", stride, pad, dilation)
+    y = einsum("n p q r s g c, g k r s c -> n p q g k", x[:, rows, columns], f)
     y = y if bias is None else y + bias
     y = y if residual is None else y + residual
     return y if op is None else op(y)
@@ -129,9 +125,9 @@ def conv2d_transposed(y: Value, f: Value, stride: Sizes = 1, pad: Pads = 0, more
     places: list[Value] = []
     present: Value | None = None
     for axis, (out, inner, tap) in enumerate(zip("pq", "hw", "rs", strict=True)):
-        step, (before, behind) = _one(stride, axis, 2), _pair(pad, axis, 2)
-        _whole("stride", step, 1)
-        size = (extent(out) - 1) * step + extent(tap) - before - behind + _one(more, axis, 2)
+        step, (before, behind) = one(stride, axis, 2), pair(pad, axis, 2)
+        whole("stride", step, 1)
+        size = (extent(out) - 1) * step + extent(tap) - before - behind + one(more, axis, 2)
         away = dim(inner, size) + before - index(tap)
         divides = away % step >= 1 if step > 1 else None
         places.append(away // step)
@@ -157,7 +153,7 @@ def average_pool2d(x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0, co
         return total * (1.0 / (taps[0] * taps[1]))
     counts: list[Value] = []
     for inner, out, tap, axis in zip("hw", "pq", taps, range(2), strict=True):
-        first = index(out) * (_one(stride, axis, 2) or tap) - _pair(pad, axis, 2)[0]
+        first = index(out) * (one(stride, axis, 2) or tap) - pair(pad, axis, 2)[0]
         counts.append(minimum(first + tap, extent(inner)) - maximum(first, 0))
     return total / cast(counts[0] * counts[1], "f32")
 
@@ -167,7 +163,7 @@ def _convolved(
     pad: Pads, dilation: Sizes, groups: int, op: Callable[[Value], Value] | None, channels_first: bool,
 ) -> Value:  # fmt: skip
     """Sum products of windows and filters, and add what comes behind."""
-    places = _places(inner, taps, outer, stride, pad, dilation)
+    read = places(inner, taps, outer, stride, pad, dilation)
     channels, filters, part = extent("channel"), extent("k"), extent("c")
     known = isinstance(channels, int) and isinstance(filters, int) and isinstance(part, int)
     if groups < 1 or (known and (channels != part * groups or filters % groups)):
@@ -186,30 +182,10 @@ def _convolved(
     left = f"n {' '.join(outer)} {' '.join(taps)} c" + ("" if groups == 1 else " k")
     right = f"k {' '.join(taps)} c"
     out = f"n k {' '.join(outer)}" if channels_first else f"n {' '.join(outer)} k"
-    y = einsum(f"{left}, {right} -> {out}", x[(slice(None), *places, channel)], f)
+    y = einsum(f"{left}, {right} -> {out}", x[(slice(None), *read, channel)], f)
     y = y if bias is None else y + bias
     y = y if residual is None else y + residual
     return y if op is None else op(y)
-
-
-def _places(inner: str, taps: str, outer: str, stride: Sizes, pad: Pads, dilation: Sizes) -> list[Value]:
-    """Give where the windows of a convolution read along each side."""
-    rank = len(inner)
-    places: list[Value] = []
-    for axis, (i, t, o) in enumerate(zip(inner, taps, outer, strict=True)):
-        step, apart, (before, behind) = _one(stride, axis, rank), _one(dilation, axis, rank), _pair(pad, axis, rank)
-        _whole("stride", step, 1)
-        _whole("dilation", apart, 1)
-        reach = (extent(t) - 1) * apart + 1
-        left = extent(i) + before + behind - reach
-        if isinstance(left, int) and left < 0:
-            raise FireironError(
-                "conv-window",
-                f"windows of {reach} along {t} are larger than {i}, {extent(i)} and padding of {before} and {behind}",
-                fix="pad more, or give filters that fit",
-            )
-        places.append(step * dim(o, left // step + 1) + apart * index(t) - before)
-    return places
 
 
 def _windows(
@@ -219,9 +195,9 @@ def _windows(
     places: list[Value] = []
     sizes: list[int] = []
     for axis, (i, t, o) in enumerate(zip(inner, taps, outer, strict=True)):
-        size, (before, behind) = _one(window, axis, len(inner)), _pair(pad, axis, len(inner))
-        _whole("window", size, 1)
-        step = _one(stride, axis, len(inner)) or size
+        size, (before, behind) = one(window, axis, len(inner)), pair(pad, axis, len(inner))
+        whole("window", size, 1)
+        step = one(stride, axis, len(inner)) or size
         left = extent(i) + before + behind - size
         if isinstance(left, int) and left < 0:
             raise FireironError(
@@ -232,34 +208,6 @@ def _windows(
         places.append(step * dim(o, left // step + 1) + dim(t, size) - before)
         sizes.append(size)
     return places, sizes
-
-
-def _one(sizes: Sizes, axis: int, rank: int) -> int:
-    """Give the number for one side."""
-    if isinstance(sizes, int):
-        return sizes
-    if len(sizes) != rank:
-        raise FireironError(
-            "conv-sizes",
-            f"{tuple(sizes)} are {len(sizes)} numbers for {rank} sides",
-            fix="give one number for each side",
-        )
-    return sizes[axis]
-
-
-def _pair(sizes: Pads, axis: int, rank: int) -> tuple[int, int]:
-    """Give the padding before and behind one side."""
-    if not isinstance(sizes, int) and len(sizes) == rank and not isinstance(sizes[axis], int):
-        before, behind = cast_type("tuple[int, int]", sizes[axis])
-    else:
-        before = behind = _one(cast_type("Sizes", sizes), axis, rank)
-    _whole("padding", min(before, behind), 0)
-    return before, behind
-
-
-def _whole(what: str, number: int, least: int) -> None:
-    if number < least:
-        raise FireironError("conv-sizes", f"a {what} of {number}", fix=f"give {least} or more")
 
 
 @preset
@@ -329,7 +277,7 @@ def mma(
     chain = chain.epilog(memory=FR, store=through_shared(pad=8, reuse=True))
     chain = chain.split(None, **dict.fromkeys(w.taps, 1), **{w.depth: depth}).pipeline(stages)
     for role in (w.images, w.filters):
-        chain = chain.load(role, SH, cp_async()).swizzle(_spread_lines(depth))
+        chain = chain.load(role, SH, cp_async()).swizzle(spread_lines(depth))
 
     def by_fragments(y: StepChain) -> Schedule:
         y = y.split(16).unroll().pipeline(2).load("A", FR, ldmatrix()).load("B", FR, ldmatrix())
@@ -362,7 +310,7 @@ def wgmma(
     filters, whole = (spec.residual.extents[d] for d in (w.column, w.depth))
     pixels = pixels or 128
     if channels is None:
-        channels = next((n for n in (64, 128) if isinstance(filters, int) and filters <= n), 128)
+        channels = 64 if isinstance(filters, int) and filters <= 64 else 128
     span = next((n for n in (32, 64) if isinstance(whole, int) and 2 * whole <= n), 128)
     depth = span // 2
     box = box_of(spec, w.pixels, pixels, groups)
@@ -381,7 +329,7 @@ def wgmma(
     chain = chain.epilog(memory=FR, store=through_shared(pad=8))
     chain = chain.split(None, **dict.fromkeys(w.taps, 1), **{w.depth: depth}).pipeline(stages, inflight=1)
     chain = chain.specialize(registers=(24, 240) if groups == 2 else (32, 160) if groups == 3 else None)
-    chain = chain.load(w.images, SH, tma(span)).load(w.filters, SH, tma(span))
+    chain = chain.load(w.images, SH, tma(span)).load(w.filters, SH, tma(_span(spec, w, span, channels)))
     rows, columns = pixels // groups, channels
 
     def by_groups(y: StepChain) -> Schedule:
@@ -389,6 +337,13 @@ def wgmma(
         return (y if rows == 64 else y.tile(64, columns).unroll()).done("wgmma")
 
     return chain.tile(**part_of(box, groups)).to(Warpgroup).each(**{w.step: by_groups})
+
+
+def _span(spec: ProgramChain, w: Window, span: int, channels: int) -> int:
+    """Choose the rows of the filters' buffer: along the folded channels, or along the columns where these lie so."""
+    held = spec.residual.operand(w.filters)
+    assert held is not None
+    return min(128, 2 * channels) if held.dims[-1] == w.column else span
 
 
 def _longest(spec: ProgramChain, box: dict[str, int]) -> str:
@@ -399,12 +354,6 @@ def _longest(spec: ProgramChain, box: dict[str, int]) -> str:
 
 def _times(sizes: dict[str, int], dim: str, count: int) -> dict[str, int]:
     return {d: n * count if d == dim else n for d, n in sizes.items()}
-
-
-def _spread_lines(depth: int) -> Swizzle:
-    """Let eight lines of a chunk start in as many banks: lines of 16-bit elements, vectors of 8."""
-    bits = min(3, (depth // 8).bit_length() - 1)
-    return Swizzle(bits, 3, 3)
 
 
 def _channels(spec: ProgramChain, column: str, wanted: int) -> int:

@@ -159,7 +159,8 @@ class Function:
 
         Args:
             arrays: tensors, in the order of the function's parameters, and further arguments that are no arrays.
-            out: the outputs' element type, or a tuple of them; the first array's by default.
+            out: the outputs' element type, or a tuple of them, the first array's by default; or the description of an
+                output with strides of its own.
             arch: the architecture (`"sm_80"`) whose rules links must obey at once.
             others: arguments by name; what is no array is baked into the program.
 

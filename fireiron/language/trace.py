@@ -126,8 +126,8 @@ def traced(
         tensors: the arrays, by parameter.
         others: further arguments, by parameter; they are baked in.
         name: of the program.
-        out: the outputs' element type, or one for each; None for what the type of the first array gives that is no
-            subscript.
+        out: the outputs' element type, or a description with strides of its own, or one for each; None for what the
+            type of the first array gives that is no subscript.
 
     Raises:
         SpecError: `program-rank`, `program-outputs`, `dim-extents`, `bad-op`, `unknown-dtype`, and those of
@@ -158,11 +158,14 @@ def traced(
         tuple(tensors.values()),
         [r for r in results if isinstance(r, Value)],
         [_output_dtype(kind, r, first) for kind, r in zip(kinds, results, strict=True)],
+        [kind if isinstance(kind, Tensor) else None for kind in kinds],
     )
 
 
 def _output_dtype(kind: object, value: object, first: Tensor | None) -> DType:
     assert isinstance(value, Value)
+    if isinstance(kind, Tensor):
+        return kind.dtype
     if kind is not None:
         return find_dtype(kind)
     if first is None or first.dtype.kind != value.dtype.kind:
@@ -930,7 +933,26 @@ def _subscripted(value: Value, letters: Sequence[str], subscripts: str, trace: T
     return value
 
 
-def _finished(name: str, inputs: tuple[Tensor, ...], results: list[Value], kinds: list[DType]) -> Program:
+def _laid_out(title: str, shape: tuple[Index, ...], kind: DType, as_given: Tensor | None) -> Tensor:
+    """Describe an output: as out= gives it, else contiguous.
+
+    Raises:
+        SpecError: `program-outputs` where out= gives another shape.
+    """
+    if as_given is None:
+        return dense(title, shape, kind, GL)
+    if tuple(map(as_expr, as_given.shape)) != tuple(map(as_expr, shape)):
+        raise SpecError(
+            "program-outputs",
+            f"out= gives {as_given}, and {title} is {' x '.join(map(str, shape))}",
+            fix="describe the output with its extents",
+        )
+    return Tensor(title, shape, kind, as_given.strides, GL)
+
+
+def _finished(
+    name: str, inputs: tuple[Tensor, ...], results: list[Value], kinds: list[DType], layouts: list[Tensor | None]
+) -> Program:
     """Collect the steps that results need, name them apart, and let the last ones write the outputs."""
     names = ["y"] if len(results) == 1 else [f"y{i}" for i in range(len(results))]
     given = {t.name for t in inputs}
@@ -939,14 +961,14 @@ def _finished(name: str, inputs: tuple[Tensor, ...], results: list[Value], kinds
     finals: list[tuple[Value, Step]] = []
     outputs: list[Tensor] = []
     renamed: dict[int, tuple[str, Tensor]] = {}
-    for result, wanted, kind in zip(results, names, kinds, strict=True):
+    for result, wanted, kind, as_given in zip(results, names, kinds, layouts, strict=True):
         ref = bare(result)
         whole = simplified(cast_to(result, kind))
         dims = dims_of_value(whole)
         shape = tuple(simplest(cast(Expr, d.extent)) for d in dims)
         made = ref.made if ref is not None else None
         title = made.name if made is not None and made.fold is None else wanted
-        target = dense(title, shape, kind, GL)
+        target = _laid_out(title, shape, kind, as_given)
         outputs.append(target)
         out = Ref(target.name, target.shape, target.dtype, target.strides, GL, tuple(dims))
         if (

@@ -9,7 +9,7 @@ from verified import verified
 
 from fireiron import relu, tensor
 from fireiron.jit.driver import driver
-from fireiron.schedules import conv
+from fireiron.schedules import conv, conv_gradients
 
 
 def for_hopper(gpu: int) -> None:
@@ -59,3 +59,21 @@ def test_wgmma_of_volumes_and_groups(gpu: int) -> None:
     verified(conv.wgmma(conv.conv3d(x, f, pad=1)))
     x, f = tensor(2, 15, 16, 4, 64, dtype="f16"), tensor(4, 64, 3, 3, 64, dtype="f16", name="f")
     verified(conv.wgmma(conv.conv2d_grouped(x, f, stride=2, pad=1)))
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_gradients(gpu: int, stride: int) -> None:
+    x, f = tensor(3, 29, 31, 40, dtype="f16"), tensor(72, 3, 3, 40, dtype="f16", name="f")
+    p, q = ((n - 1) // stride + 1 for n in (29, 31))
+    y = tensor(3, p, q, 72, dtype="f16", name="y")
+    hopper = driver().compute_capability(gpu) == 90
+    for part in conv_gradients.data_gradients(y, f, x, stride, 1):
+        assert part.spec is not None
+        for preset in (conv.mma, conv.wgmma) if hopper and stride == 1 else (conv.mma,):
+            verified(preset(part.spec))
+    spec = conv_gradients.conv2d_filter_gradient(y, x, (3, 3), stride=stride, pad=1, out="f32")
+    for preset in (
+        (conv_gradients.filters_mma, conv_gradients.filters_wgmma) if hopper else (conv_gradients.filters_mma,)
+    ):
+        verified(preset(spec))
+        verified(preset(spec, ways=3))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import attrs
+import numpy as np
 import pytest
 
 from fireiron import relu, tensor
@@ -13,7 +14,7 @@ from fireiron.base.errors import SimulationError
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import Call, Statement, Sync
-from fireiron.schedules import conv
+from fireiron.schedules import conv, conv_gradients
 from fireiron.simulate import simulate
 from fireiron.verify.random_data import random_arrays
 from fireiron.verify.verification import Data, verify
@@ -99,6 +100,57 @@ def test_wgmma_compiles(form: str) -> None:
 def test_golden_of_wgmma(golden: Callable[[str, str], None]) -> None:
     schedule = conv.wgmma(conv.conv2d(images(32, 56, 56, 128), filters(128, 3, 3, 128), stride=2, pad=1), cluster=2)
     golden(schedule.cuda("sm_90a"), "schedules/conv_wgmma.cu")
+
+
+def convolved_back(y: Any, f: Any, size: tuple[int, int], stride: int, pad: int) -> Any:
+    """Give the gradient of the images by plain sums."""
+    (_, p, q, _), (_, r, s, c) = y.shape, f.shape
+    wide = np.zeros((len(y), size[0] + 2 * pad + stride, size[1] + 2 * pad + stride, c))
+    for i in range(r):
+        for j in range(s):
+            wide[:, i : i + stride * p : stride, j : j + stride * q : stride] += y @ f[:, i, j].astype(float)
+    return wide[:, pad : pad + size[0], pad : pad + size[1]]
+
+
+@pytest.mark.parametrize("preset", [conv.mma, conv.wgmma])
+@pytest.mark.parametrize(
+    ("size", "taps", "stride", "pad"),
+    [((9, 12), (3, 3), 1, 1), ((9, 12), (3, 3), 2, 1), ((8, 11), (5, 2), 3, 2), ((7, 7), (1, 1), 2, 0)],
+)
+def test_gradient_of_images(preset: Any, size: tuple[int, int], taps: tuple[int, int], stride: int, pad: int) -> None:
+    """A program for each residue writes its rows and columns; together they are the gradient."""
+    p, q = ((n + 2 * pad - t) // stride + 1 for n, t in zip(size, taps, strict=True))
+    rng = np.random.default_rng(1)
+    y = rng.integers(-2, 3, size=(2, p, q, 32)).astype(np.float16)
+    f = rng.integers(-2, 3, size=(32, *taps, 16)).astype(np.float16)
+    dx = np.full((2, *size, 16), 9, np.float16)
+    described = tensor(*y.shape, name="y", dtype="f16"), filters(*f.shape), images(*dx.shape)
+    for part in conv_gradients.data_gradients(*described, stride, pad):
+        view = dx[:, part.pixels[0], part.pixels[1]]
+        if part.spec is None:
+            view[...] = 0
+            continue
+        preset(part.spec).simulate(y, f[:, part.taps[0], part.taps[1]], out=view)
+    np.testing.assert_array_equal(dx, convolved_back(y, f, size, stride, pad))
+
+
+@pytest.mark.parametrize("ways", [1, 3])
+@pytest.mark.parametrize(("stride", "pad", "taps", "c"), [(1, 1, (3, 3), 40), (2, (1, 0), (3, 2), 136)])
+@pytest.mark.parametrize("preset", [conv_gradients.filters_mma, conv_gradients.filters_wgmma])
+def test_gradient_of_filters(preset: Any, stride: int, pad: Any, taps: Any, c: int, ways: int) -> None:
+    pads = (pad, pad) if isinstance(pad, int) else pad
+    p, q = ((n + 2 * b - t) // stride + 1 for n, b, t in zip((7, 9), pads, taps, strict=True))
+    y, x = tensor(3, p, q, 72, name="y", dtype="f16"), images(3, 7, 9, c)
+    spec = conv_gradients.conv2d_filter_gradient(y, x, taps, stride=stride, pad=pad, out="f32")
+    report = right(preset(spec, ways=ways)).report
+    assert max(site.conflict_degree for site in report.sites) <= 1.0
+
+
+def test_goldens_of_gradients(golden: Callable[[str, str], None]) -> None:
+    y, x = tensor(32, 28, 28, 128, name="y", dtype="f16"), images(32, 28, 28, 128)
+    filters_gradient = conv_gradients.filters_wgmma(conv_gradients.conv2d_filter_gradient(y, x, (3, 3), pad=1))
+    assert not filters_gradient.compile("sm_90a").resources.spills
+    golden(filters_gradient.cuda("sm_90a"), "schedules/conv_filter_gradient.cu")
 
 
 def test_blocks_read_boxes_with_few_wasted_pixels() -> None:

@@ -40,7 +40,8 @@ def as_matrix(
     places = [list(axes).index(dim) for dim in order]
     storage = window.storage
     if places != sorted(places):
-        if storage.memory.registers:
+        several = [i for i in places if storage.shape[i] != 1]
+        if storage.memory.registers and several != sorted(several):
             raise DecompositionError(
                 "each-order",
                 f"step {step.name} takes {storage.name} as {' x '.join(order[-2:])}, and its registers hold "
@@ -63,6 +64,8 @@ def as_matrix(
 
 def _permuted(storage: Storage, places: Sequence[int]) -> Storage:
     strides = storage.strides
+    if storage.memory.registers:
+        return attrs.evolve(storage, shape=tuple(storage.shape[i] for i in places))
     if isinstance(strides, Layout):
         strides = _layout([strides.modes[i] for i in places])
     else:
@@ -153,19 +156,21 @@ def _strides(modes: Sequence[Layout]) -> tuple[Index, ...] | Layout:
     return tuple(flat)
 
 
-def unmerge(matrix: Storage, tensor: Storage, named: Mapping[str, str], dims: Sequence[str]) -> None:
+def unmerge(
+    matrix: Storage, tensor: Storage, axes: Sequence[str], order: Sequence[str], named: Mapping[str, str]
+) -> None:
     """Say of a tensor's dims whose registers hold what, as an atom has said of the matrix that they are.
 
     Args:
         matrix: as `as_matrix` made it.
         tensor: the registers themselves.
-        named: the letter of each dim that is rows or columns.
-        dims: of the tensor.
+        axes, order, named: as `as_matrix` was given them.
     """
     made = matrix.ownership
     if matrix is tensor or made is None or tensor.ownership is not None:
         return
-    runs = [list(part) for _, part in groupby(range(len(dims)), lambda i: named.get(dims[i], dims[i]))]
+    places = [list(axes).index(dim) for dim in order]
+    runs = [list(part) for _, part in groupby(places, lambda i: named.get(axes[i], axes[i]))]
     access = _parted(made.access, runs, tensor)
     written = _parted(made.written, runs, tensor)
     tensor.ownership = Ownership(access, written, made.threads, made.owner, made.opaque, made.link)
@@ -173,8 +178,8 @@ def unmerge(matrix: Storage, tensor: Storage, named: Mapping[str, str], dims: Se
 
 
 def _parted(access: Access, runs: Sequence[Sequence[int]], tensor: Storage) -> Access:
-    coordinates: list[Expr] = []
-    elements: list[Layout] = []
+    coordinates: dict[int, Expr] = {}
+    elements: dict[int, Layout] = {}
     for i, part in enumerate(runs):
         along = access.coordinates[i]
         assert len(part) == 1 or access.elements[i].size == 1, "an atom's registers are visited one by one"
@@ -184,11 +189,12 @@ def _parted(access: Access, runs: Sequence[Sequence[int]], tensor: Storage) -> A
             extent = tensor.shape[d]
             assert isinstance(weight, int) and isinstance(extent, int)
             weight //= extent
-            coordinates.append(rest // weight)
+            coordinates[d] = rest // weight
             rest = rest % weight
-            elements.append(access.elements[i] if len(part) == 1 else Layout(1, 0))
+            elements[d] = access.elements[i] if len(part) == 1 else Layout(1, 0)
     ends = {x.axis for x in access.limits}
     assert all(len(runs[axis]) == 1 for axis in ends), "merged dims end at no tile's end"
     first = [next(iter(part)) for part in runs]
     limits = tuple(evolve(x, axis=first[x.axis]) for x in access.limits)
-    return evolve(access, coordinates=tuple(coordinates), elements=tuple(elements), limits=limits)
+    at, layouts = (tuple(found[d] for d in sorted(found)) for found in (coordinates, elements))
+    return evolve(access, coordinates=at, elements=layouts, limits=limits)

@@ -92,7 +92,8 @@ def lower_product(
     sums = state.windows[role]
     sums.storage.seeded = sums.storage.seeded or kept
     order = found.order_of("C")
-    windows["C"] = as_matrix(sums, tuple(a.dim for a in sums.axes), order, found.named, step)
+    axes = tuple(a.dim for a in sums.axes)
+    windows["C"] = as_matrix(sums, axes, order, found.named, step)
     residual = found.residual(
         state.level,
         state.residual.extents,
@@ -102,7 +103,7 @@ def lower_product(
     inner = evolve(state, residual=residual, windows=windows, progress=None, begun=FALSE, output=None, whole={})
     inner = inner.under(step.name, state.link)
     body = recur(links, inner, context)
-    unmerge(windows["C"].storage, sums.storage, found.named, order)
+    unmerge(windows["C"].storage, sums.storage, axes, order, found.named)
     begin: Body = ()
     if not kept and sums.storage.name not in context.zeroed:
         title = f"Init(0)({sums.storage.memory})({state.level})"

@@ -182,6 +182,8 @@ def _panels(
 ) -> Storage:
     """Make a buffer of panels: `span` bytes of the contiguous dimension, row after row, swizzled.
 
+    Dimensions above the matrix are rows too: a panel has the rows of all of them.
+
     Raises:
         DecompositionError: `bulk-storage` where a row is no whole number of spans.
     """
@@ -195,15 +197,15 @@ def _panels(
             f"rows of {inner} elements of {dtype} are no whole number of {span}-byte spans",
             fix=f"use a multiple of {width} elements" + (f", or a narrower span: tma({fits})" if fits else ""),
         )
-    line = Layout(inner, 1) if inner == width else Layout((width, inner // width), (1, lines * width))
+    every = lines * prod(outer)
+    line = Layout(inner, 1) if inner == width else Layout((width, inner // width), (1, every * width))
     step = Layout(lines, width)
     pair = (step, line) if order is RowMajor else (line, step)
-    size = inner * lines
-    above = zip(outer, _outer_strides(tuple(outer), size), strict=True)
+    above = zip(outer, _outer_strides(tuple(outer), lines * width), strict=True)
     modes = (*(Layout(extent, stride) for extent, stride in above), *pair)
     strides = Layout(tuple(m.shape for m in modes), tuple(m.stride for m in modes))
     aligned = dtype.count_in(BOX_ALIGN)
-    total = -(-size * prod(outer) // aligned) * aligned
+    total = -(-inner * every // aligned) * aligned
     name = context.name(name)
     storage = Storage(
         name, link.memory, dtype, shape, strides, as_expr(total), state.level,
