@@ -51,6 +51,10 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") 
 
             suite = {"rows": rows, "reductions": reductions, "pointwise": pointwise}[words[0]]
             return suite.run(words[1:], command)
+        if words[:1] == ["conv"]:
+            from .conv import run as conv
+
+            return conv(words[1:], command)
         if words[:1] == ["attention"]:
             from .attention import run as attention
 
@@ -113,6 +117,7 @@ def _parser(prog: str) -> Parser:
         "  overhead        host time of calls over a bare cuda.core launch; without a GPU their host part\n"
         "  programs        kernels of several products: two sums, LSTM, SwiGLU, MLP, ReLU first\n"
         "  attention       attention against torch's SDPA by cuDNN and by flash\n"
+        "  conv            convolutions and their gradients against torch's by cuDNN\n"
         "  rows            softmax, the norms and their gradients against a copy, torch and torch.compile\n"
         "  reductions      sums over columns, rows, all and other dims, likewise\n"
         "  pointwise       pointwise programs of one to six inputs, likewise\n"

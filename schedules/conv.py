@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from math import gcd
+from math import gcd, prod
 
 from fireiron import (
     FR,
@@ -32,6 +32,7 @@ from fireiron import (
     extent,
     index,
     ldmatrix,
+    machine,
     maximum,
     minimum,
     outside,
@@ -47,6 +48,7 @@ from fireiron.schedules._pixels import Window, box_of, part_of, spread_lines, wi
 from fireiron.schedules._windows import Pads, Sizes, one, pair, places, whole
 
 SHARED = 226 * 1024  # bytes of a block on Hopper, less those of barriers
+HALF_TILE = 0.56  # the time of 64 channels over that of 128, measured on an H200
 
 
 @program(x="n w channel", f="k s c", bias="k", residual="n q k")
@@ -289,7 +291,7 @@ def mma(
 @preset
 def wgmma(
     spec: ProgramChain, pixels: int | None = None, channels: int | None = None, stages: int | None = None,
-    cluster: int = 1, groups: int = 2, persistent: bool = True,
+    cluster: int | None = None, groups: int = 2, persistent: bool = True,
 ) -> Schedule:  # fmt: skip
     """Schedule a convolution for Hopper: boxes of pixels by bulk copies, wgmma, roles, persistent blocks.
 
@@ -300,20 +302,23 @@ def wgmma(
         spec: a program of this module without groups, of 16-bit floats, or `conv2d_grouped`; channels in multiples
             of 8, strides up to 4.
         pixels: of a block's tile, a power of two, 64 or more for each warpgroup.
-        channels: of a block's tile, filters: up to 256.
+        channels: of a block's tile, filters: up to 256. By default 128, or 64 where tiles of that size fill the SMs so
+            much better that their larger share of loads pays.
         stages: chunks in shared memory, as many as fit by default, at most 8.
-        cluster: blocks that share their loads: of pixels where there are several tiles of filters, else of filters.
+        cluster: blocks that share their loads: of pixels where there are several tiles of filters, else of filters. By
+            default 2 for tiles of 64 channels beside each other, else 1.
         groups: warpgroups that compute.
         persistent: whether blocks loop over tiles, so that loads of the next one run under the stores of one.
     """
     w = window_of(spec)
     filters, whole = (spec.residual.extents[d] for d in (w.column, w.depth))
     pixels = pixels or 128
-    if channels is None:
-        channels = 64 if isinstance(filters, int) and filters <= 64 else 128
+    box = box_of(spec, w.pixels, pixels, groups)
+    channels = channels or _columns(spec, w, box)
+    if cluster is None:
+        cluster = 2 if channels == 64 and isinstance(filters, int) and -(-filters // 64) % 2 == 0 else 1
     span = next((n for n in (32, 64) if isinstance(whole, int) and 2 * whole <= n), 128)
     depth = span // 2
-    box = box_of(spec, w.pixels, pixels, groups)
     chunk = 2 * depth * (pixels + channels)
     if stages is None:
         stages = min(8, (SHARED - 2 * pixels * (channels + 8)) // chunk)
@@ -337,6 +342,18 @@ def wgmma(
         return (y if rows == 64 else y.tile(64, columns).unroll()).done("wgmma")
 
     return chain.tile(**part_of(box, groups)).to(Warpgroup).each(**{w.step: by_groups})
+
+
+def _columns(spec: ProgramChain, w: Window, box: dict[str, int]) -> int:
+    """Choose the channels of a tile: those whose waves of tiles take the shortest time."""
+    sms = machine("sm_90a").sms
+    extents = spec.residual.extents
+    tiles = prod(-(-n // size) for d, size in box.items() if isinstance(n := extents[d], int))
+    filters = extents[w.column]
+    if not isinstance(filters, int) or filters <= 64:
+        return 64 if isinstance(filters, int) else 128
+    whole, half = (-(-tiles * -(-filters // n) // sms) for n in (128, 64))
+    return 64 if half * HALF_TILE < whole else 128
 
 
 def _span(spec: ProgramChain, w: Window, span: int, channels: int) -> int:

@@ -224,7 +224,7 @@ at_one_tap_128x1x1x128x1_k14_f16(
         for (int i2 = 0; i2 < 64; ++i2) {
             copy_4B(&product_parts[tile * 229376 + way * 16384 + thread / 32 * 2048 + i2 * 32 + thread % 32], &product[i2]);
         }
-        barrier_sync<0, 256>();  // all threads have written their states
+        barrier_sync<0, 256>();  // all threads have written product_parts
         const int last = count_in(&arrived[tile], 14, thread == 0, 0, 256);
         if (last) {
 

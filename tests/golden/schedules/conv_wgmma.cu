@@ -82,15 +82,6 @@ __device__ __forceinline__ void registers_decrease() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(count));
 }
 
-__device__ __forceinline__ void tma_load_4d(
-    void* dst, const TensorMap* map, unsigned long long* barrier, int c0, int c1, int c2, int c3) {
-    asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
-        "[%0], [%1, {%3, %4, %5, %6}], [%2];"
-        : : "r"(static_cast<unsigned>(__cvta_generic_to_shared(dst))), "l"(map), "r"(static_cast<unsigned>(__cvta_generic_to_shared(barrier))),
-            "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
-}
-
 __device__ __forceinline__ void tma_load_4d_multicast(
     void* dst, const TensorMap* map, unsigned long long* barrier, unsigned short peers, int c0, int c1, int c2, int c3) {
     asm volatile(
@@ -98,6 +89,15 @@ __device__ __forceinline__ void tma_load_4d_multicast(
         "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;"
         : : "r"(static_cast<unsigned>(__cvta_generic_to_shared(dst))), "l"(map), "r"(static_cast<unsigned>(__cvta_generic_to_shared(barrier))),
             "r"(c0), "r"(c1), "r"(c2), "r"(c3), "h"(peers) : "memory");
+}
+
+__device__ __forceinline__ void tma_load_4d(
+    void* dst, const TensorMap* map, unsigned long long* barrier, int c0, int c1, int c2, int c3) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4, %5, %6}], [%2];"
+        : : "r"(static_cast<unsigned>(__cvta_generic_to_shared(dst))), "l"(map), "r"(static_cast<unsigned>(__cvta_generic_to_shared(barrier))),
+            "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
 }
 
 template <int mode, int lead, int stride>
@@ -111,14 +111,14 @@ __device__ __forceinline__ unsigned long long wgmma_operand(const void* panel, u
 }
 
 template <int a_major, int b_major>
-__device__ __forceinline__ void wgmma_m64n128k16_f32_f16(
+__device__ __forceinline__ void wgmma_m64n64k16_f32_f16(
     void* c_registers, unsigned long long a, unsigned long long b, int accumulate) {
     float* d = static_cast<float*>(c_registers);
     asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %66, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, %64, %65, p, 1, 1, %67, %68; }"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+        "{ .reg .pred p; setp.ne.b32 p, %34, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, %32, %33, p, 1, 1, %35, %36; }"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
         : "l"(a), "l"(b), "r"(accumulate), "n"(a_major), "n"(b_major));
 }
 
@@ -131,7 +131,7 @@ __device__ __forceinline__ void copy_16B(void* dst, const void* src) {
 }
 
 extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(2, 1, 1)
-wgmma_8x4x4x128x1_f16(
+wgmma_8x4x4x64x1_f16(
     const half* __restrict__ x,
     const half* __restrict__ f,
     half* __restrict__ y,
@@ -145,21 +145,21 @@ wgmma_8x4x4x128x1_f16(
     __builtin_assume(rank >= 0);
     extern __shared__ __align__(1024) unsigned char shared[];
     half* x_sh = reinterpret_cast<half*>(shared);
-    half* f_sh = reinterpret_cast<half*>(shared + 98304);
+    half* f_sh = reinterpret_cast<half*>(shared + 131072);
     half* y_sh = reinterpret_cast<half*>(shared + 196608);
-    unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 231424);
-    unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 231472);
-    alignas(16) float product[64];
-    alignas(16) half y_rf[64];
+    unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 215040);
+    unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 215104);
+    alignas(16) float product[32];
+    alignas(16) half y_rf[32];
     if (threadIdx.x == 0) {
         prefetch_map(&x_map);
         prefetch_map(&f_map);
     }
     if (threadIdx.x == 0) {
-        for (int i = 0; i < 6; ++i) {
+        for (int i = 0; i < 8; ++i) {
             mbarrier_init(&full[i], 1);
         }
-        for (int i = 0; i < 6; ++i) {
+        for (int i = 0; i < 8; ++i) {
             mbarrier_init(&empty[i], 4);
         }
     }
@@ -174,33 +174,33 @@ wgmma_8x4x4x128x1_f16(
         __builtin_assume(ring_slot >= 0);
         if (thread == 0) {
             #pragma unroll 1
-            for (int trip = 0; trip * (blocks / 2) + block / 2 < 112; ++trip) {
+            for (int trip = 0; trip * (blocks / 2) + block / 2 < 196; ++trip) {
 
-                // Program(8, 8, 4, 128, 3, 3, 128)(GL, GL, GL)(Cluster)
+                // Program(8, 4, 4, 128, 3, 3, 128)(GL, GL, GL)(Cluster)
                 const int tile = block / 2 + trip * (blocks / 2);
-                const int tile_n = tile / 28;
-                const int tile_p = tile / 7 % 4;
+                const int tile_n = tile / 49;
+                const int tile_p = tile / 7 % 7;
                 const int tile_q = tile % 7;
                 const int tile_k = 0;
 
-                // Program(8, 4, 4, 128, 3, 3, 128)(GL, GL, GL)(Block)
+                // Program(8, 4, 4, 64, 3, 3, 128)(GL, GL, GL)(Block)
                 #pragma unroll 1
                 for (int chunk = 0; chunk < 18; ++chunk) {
                     mbarrier_wait(&empty[ring_slot], 1 - ring_parity);
-                    mbarrier_expect(&full[ring_slot], 32768);
+                    mbarrier_expect(&full[ring_slot], 24576);
 
                     // load x to x_sh: Move(8, 4, 4, 64)(GL, SH)(Block)
-                    tma_load_4d(&x_sh[ring_slot * 8192], &x_map, &full[ring_slot], chunk % 2 * 64, tile_q * 8 + chunk / 2 % 3 - 1, tile_p * 16 + rank * 8 + chunk / 6 - 1, tile_n * 8);
+                    tma_load_4d_multicast(&x_sh[ring_slot * 8192 + rank * 4096], &x_map, &full[ring_slot], 3, chunk % 2 * 64, tile_q * 8 + chunk / 2 % 3 - 1, tile_p * 8 + chunk / 6 - 1, tile_n * 8 + rank * 4);
 
-                    // load f to f_sh: Move(128, 1, 1, 64)(GL, SH)(Block)
-                    tma_load_4d_multicast(&f_sh[ring_slot * 8192 + rank * 4096], &f_map, &full[ring_slot], 3, chunk % 2 * 64, chunk / 2 % 3, chunk / 6, tile_k * 128 + rank * 64);
-                    if (++ring_slot == 6) ring_slot = 0, ring_parity ^= 1;
+                    // load f to f_sh: Move(64, 1, 1, 64)(GL, SH)(Block)
+                    tma_load_4d(&f_sh[ring_slot * 4096], &f_map, &full[ring_slot], chunk % 2 * 64, chunk / 2 % 3, chunk / 6, tile_k * 128 + rank * 64);
+                    if (++ring_slot == 8) ring_slot = 0, ring_parity ^= 1;
                 }
             }
             #pragma unroll 1
-            for (int slot = 0; slot < 6; ++slot) {
+            for (int slot = 0; slot < 8; ++slot) {
                 mbarrier_wait(&empty[ring_slot], 1 - ring_parity);
-                if (++ring_slot == 6) ring_slot = 0, ring_parity ^= 1;
+                if (++ring_slot == 8) ring_slot = 0, ring_parity ^= 1;
             }
         }
     } else {  // math
@@ -210,22 +210,22 @@ wgmma_8x4x4x128x1_f16(
         int ring_slot = 0, ring_parity = 0;
         __builtin_assume(ring_slot >= 0);
         const int warpgroup = __shfl_sync(0xffffffff, thread / 128, 0);
-        const int thread_p = __shfl_sync(0xffffffff, thread / 64, 0);
-        const int thread_q = thread / 16 % 4;
-        const int thread_k = thread % 16;
+        const int thread_p = __shfl_sync(0xffffffff, thread / 32 % 4, 0);
+        const int thread_q = thread / 8 % 4;
+        const int thread_k = thread % 8;
         #pragma unroll 1
-        for (int trip = 0; trip * (blocks / 2) + block / 2 < 112; ++trip) {
+        for (int trip = 0; trip * (blocks / 2) + block / 2 < 196; ++trip) {
 
-            // Program(8, 8, 4, 128, 3, 3, 128)(GL, GL, GL)(Cluster)
+            // Program(8, 4, 4, 128, 3, 3, 128)(GL, GL, GL)(Cluster)
             const int tile = block / 2 + trip * (blocks / 2);
-            const int tile_n = tile / 28;
-            const int tile_p = tile / 7 % 4;
+            const int tile_n = tile / 49;
+            const int tile_p = tile / 7 % 7;
             const int tile_q = tile % 7;
             const int tile_k = 0;
 
-            // Program(8, 4, 4, 128, 3, 3, 128)(GL, GL, GL)(Block)
+            // Program(8, 4, 4, 64, 3, 3, 128)(GL, GL, GL)(Block)
             #pragma unroll
-            for (int i = 0; i < 64; ++i) {
+            for (int i = 0; i < 32; ++i) {
                 product[i] = 0.0f;
             }
             #pragma unroll 1
@@ -236,43 +236,43 @@ wgmma_8x4x4x128x1_f16(
                 // product: add by atoms
                 #pragma unroll
                 for (int k = 0; k < 4; ++k) {
-                    wgmma_m64n128k16_f32_f16<0, 0>(&product[0], wgmma_operand<1, 16, 1024>(&x_sh[ring_slot * 8192 + warpgroup * 4096], k * 32), wgmma_operand<1, 16, 1024>(&f_sh[ring_slot * 8192], k * 32), 1);
+                    wgmma_m64n64k16_f32_f16<0, 0>(&product[0], wgmma_operand<1, 16, 1024>(&x_sh[ring_slot * 8192 + warpgroup * 4096], k * 32), wgmma_operand<1, 16, 1024>(&f_sh[ring_slot * 4096], k * 32), 1);
                 }
                 wgmma_commit();
                 wgmma_wait<1>();
                 if (thread % 128 < 2 && chunk > 0) {
-                    mbarrier_arrive_at(&empty[ring_slot < 1 ? ring_slot + 5 : ring_slot - 1], thread % 128);
+                    mbarrier_arrive_at(&empty[ring_slot < 1 ? ring_slot + 7 : ring_slot - 1], thread % 128);
                 }
-                if (++ring_slot == 6) ring_slot = 0, ring_parity ^= 1;
+                if (++ring_slot == 8) ring_slot = 0, ring_parity ^= 1;
             }
             wgmma_wait<0>();
             if (thread % 128 < 2) {
-                mbarrier_arrive_at(&empty[ring_slot < 1 ? ring_slot + 5 : ring_slot - 1], thread % 128);
+                mbarrier_arrive_at(&empty[ring_slot < 1 ? ring_slot + 7 : ring_slot - 1], thread % 128);
             }
 
             // y: f16 in y_rf
             #pragma unroll
             for (int p = 0; p < 2; ++p) {
                 #pragma unroll
-                for (int k2 = 0; k2 < 32; ++k2) {
+                for (int k2 = 0; k2 < 16; ++k2) {
                     y_rf[p * 2 + k2 % 2 + k2 / 2 * 4] = float_to_half(product[p * 2 + k2 % 2 + k2 / 2 * 4]);
                 }
             }
 
-            // store y: Move(8, 4, 4, 128)(RF, GL)(Block)
+            // store y: Move(8, 4, 4, 64)(RF, GL)(Block)
 
-            // load y_rf to y_sh: Move(8, 4, 4, 128)(RF, SH)(Block)
+            // load y_rf to y_sh: Move(8, 4, 4, 64)(RF, SH)(Block)
             #pragma unroll
             for (int p2 = 0; p2 < 2; ++p2) {
                 #pragma unroll
-                for (int k3 = 0; k3 < 16; ++k3) {
-                    copy_4B(&y_sh[warpgroup * 8704 + thread / 32 % 4 * 2176 + thread / 4 % 8 * 136 + p2 * 1088 + thread % 4 * 2 + k3 * 8], &y_rf[p2 * 2 + k3 * 4]);
+                for (int k3 = 0; k3 < 8; ++k3) {
+                    copy_4B(&y_sh[warpgroup * 4608 + thread / 32 % 4 * 1152 + thread / 4 % 8 * 72 + p2 * 576 + thread % 4 * 2 + k3 * 8], &y_rf[p2 * 2 + k3 * 4]);
                 }
             }
             barrier_sync<0, 256>();  // y_sh is written before it is read
             #pragma unroll
-            for (int r = 0; r < 8; ++r) {
-                if (tile_p * 8 + rank * 4 + thread_p < 28) copy_16B(&y[tile_n * 802816 + r * 100352 + tile_p * 28672 + rank * 14336 + thread_p * 3584 + tile_q * 512 + thread_q * 128 + tile_k * 128 + thread_k * 8], &y_sh[r * 2176 + thread_p * 544 + thread_q * 136 + thread_k * 8]);
+            for (int r = 0; r < 4; ++r) {
+                copy_16B(&y[tile_n * 802816 + r * 200704 + thread / 128 * 100352 + tile_p * 14336 + thread_p * 3584 + tile_q * 512 + thread_q * 128 + tile_k * 128 + rank * 64 + thread_k * 8], &y_sh[r * 2304 + thread / 128 * 1152 + thread_p * 288 + thread_q * 72 + thread_k * 8]);
             }
             barrier_sync<0, 256>();  // y_sh is read before it is overwritten
         }

@@ -1,0 +1,167 @@
+"""Time convolutions and their gradients against torch's by cuDNN, channels last, the fastest of cuDNN's algorithms.
+
+`python -m bench conv [--of forward data filters] [--shape NxHxCxKxRxSTRIDExPAD ...] [-o FILE.jsonl]`; each result is
+held against f64 first, on a part of the images.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fireiron import relu, tensor
+from fireiron.base.errors import FireironError
+from fireiron.schedules import conv, conv_gradients
+
+from .arrays import torch_module
+from .lines import compared, report
+from .measure import why_not_timed
+
+ROUNDS, BUDGET_S = 21, 4.0
+# Images, rows and columns of an image, channels, filters, rows and columns of a filter, stride, padding.
+SHAPES = (
+    (32, 32, 64, 128, 5, 1, 0),
+    (32, 56, 64, 64, 3, 1, 1),
+    (32, 28, 128, 128, 3, 1, 1),
+    (32, 14, 256, 256, 3, 1, 1),
+    (32, 7, 512, 512, 3, 1, 1),
+    (32, 56, 64, 256, 1, 1, 0),
+    (32, 14, 1024, 256, 1, 1, 0),
+    (32, 56, 128, 128, 3, 2, 1),
+    (256, 28, 128, 128, 3, 1, 1),
+    (256, 14, 256, 256, 3, 1, 1),
+)
+CHECKED = 2  # images of a batch
+ERROR = 2.0**-9  # the share of the largest value by which 16 bits of a result may move it
+FORMS = ("forward", "data", "filters")
+
+
+def run(words: Sequence[str], command: str = "") -> int:
+    """Run the command line.
+
+    Returns:
+        1 where a result of ours is wrong, else 0.
+    """
+    parser = argparse.ArgumentParser(prog="python -m bench conv", description="Time convolutions.")
+    parser.add_argument("--shape", nargs="+", default=[], metavar="NxHxCxKxRxSxP", help="instead of the usual ones")
+    parser.add_argument("--of", nargs="+", default=["forward"], choices=FORMS, help="results or gradients (forward)")
+    parser.add_argument("--fused", action="store_true", help="forward with bias and relu")
+    parser.add_argument("--preset", default="wgmma", choices=("mma", "wgmma"), help="(wgmma)")
+    parser.add_argument("--plan", nargs="+", default=[], metavar="K=N", help="what the preset takes: channels=64")
+    parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results there")
+    parser.add_argument("--arch", default="sm_90a", help="what to compile for without a GPU (sm_90a)")
+    options = parser.parse_args(list(words))
+    shapes: Sequence[tuple[int, ...]] = SHAPES
+    if options.shape:
+        shapes = [tuple(map(int, word.split("x"))) for word in options.shape]
+    if any(len(shape) != 7 for shape in shapes):
+        parser.error("a shape is NxHxCxKxRxSxP: images, side, channels, filters, taps, stride, padding")
+    plan = {key: int(value) for key, value in (word.split("=") for word in options.plan)}
+    why = why_not_timed()
+
+    def line(work: tuple[str, Sequence[int]]) -> dict[str, Any]:
+        form, shape = work
+        try:
+            chosen = schedules(form, shape, options.preset, plan, options.fused)
+            found = _planned(chosen, options.arch) if why else _timed(form, shape, chosen, options.fused)
+        except FireironError as error:
+            found = {"problem": str(error).splitlines()[0]}
+        named = f"{form} {'x'.join(map(str, shape))}" + (" bias relu" if options.fused else "")
+        return {"program": named, "preset": options.preset, "plan": plan, **found}
+
+    right = report(map(line, [(form, s) for form in options.of for s in shapes]), options.output, command)
+    if why:
+        print(f"nothing was timed: {why}. Kernels were compiled.")
+    return int(not right)
+
+
+def schedules(form: str, shape: Sequence[int], preset: str, plan: Mapping[str, int], fused: bool = False) -> list[Any]:
+    """Give the schedules of a result or of a gradient; of images' gradients, one for each residue, with its part."""
+    n, side, c, k, taps, stride, pad = shape
+    out = (side + 2 * pad - taps) // stride + 1
+    x, f = tensor(n, side, side, c, dtype="f16"), tensor(k, taps, taps, c, dtype="f16", name="f")
+    y = tensor(n, out, out, k, dtype="f16", name="y")
+    made: Any = getattr(conv, preset)
+    if form == "forward":
+        bias, op = (tensor(k, name="bias"), relu) if fused else (None, None)
+        return [(None, made(conv.conv2d(x, f, bias, stride=stride, pad=pad, op=op), **plan))]
+    if form == "filters":
+        spec = conv_gradients.conv2d_filter_gradient(y, x, (taps, taps), stride=stride, pad=pad)
+        return [(None, getattr(conv_gradients, f"filters_{preset}")(spec, **plan))]
+    parts = conv_gradients.data_gradients(y, f, x, stride, pad)
+    return [(part, None if part.spec is None else made(part.spec, **plan)) for part in parts]
+
+
+def _planned(chosen: Sequence[Any], arch: str) -> dict[str, Any]:
+    kernels = [schedule.compile(arch) for _, schedule in chosen if schedule is not None]
+    return {"registers": max(kernel.resources.registers for kernel in kernels)}
+
+
+def _timed(form: str, shape: Sequence[int], chosen: Sequence[Any], fused: bool) -> dict[str, Any]:
+    """Check against f64, then time ours and cuDNN's."""
+    torch = torch_module()
+    torch.backends.cudnn.benchmark = True
+    n, side, c, k, taps, stride, pad = shape
+    kernels = [(part, None if schedule is None else schedule.compile()) for part, schedule in chosen]
+    x = torch.randn(n, side, side, c, device="cuda").half()
+    f = (torch.randn(k, taps, taps, c, device="cuda") / (taps * c**0.5)).half()
+    bias = torch.randn(k, device="cuda") if fused else None
+    images, weights = x.permute(0, 3, 1, 2), f.permute(0, 3, 1, 2)
+    y = torch.conv2d(images, weights, None, stride, pad)
+    dy = torch.randn_like(y)
+    masks = [form == "data", form == "filters", False]
+    if form == "forward":
+        out, arrays = torch.empty_like(y.permute(0, 2, 3, 1)), (x, f) if bias is None else (x, f, bias)
+        half = None if bias is None else bias.half()
+
+        def ours() -> None:
+            kernels[0][1](*arrays, out=out)
+
+        def theirs() -> Any:
+            found = torch.conv2d(images, weights, half, stride, pad)
+            return found if half is None else torch.relu_(found)
+    else:
+        out = torch.empty_like(x if form == "data" else f)
+
+        def ours() -> None:
+            for part, kernel in kernels:
+                if form == "filters":
+                    kernel(dy.permute(0, 2, 3, 1), x, out=out)
+                elif kernel is None:
+                    out[:, part.pixels[0], part.pixels[1]] = 0
+                else:
+                    held = f[:, part.taps[0], part.taps[1]]
+                    kernel(dy.permute(0, 2, 3, 1), held, out=out[:, part.pixels[0], part.pixels[1]])
+
+        def theirs() -> Any:
+            sides = [[stride] * 2, [pad] * 2, [1] * 2]
+            found = torch.ops.aten.convolution_backward(
+                dy, images, weights, None, *sides, False, [0, 0], 1, masks
+            )  # fmt: skip
+            return found[masks.index(True)]
+
+    ours()
+    if problem := _wrong(form, out, (images, weights, dy, bias), stride, pad):
+        return {"problem": problem}
+    launches: dict[str, Callable[[], object]] = {"fireiron": ours, "cudnn": theirs}
+    flops = 2 * y.numel() * taps * taps * c
+    registers = max(kernel.resources.registers for _, kernel in kernels if kernel is not None)
+    return {"flops": flops, "registers": registers} | compared(launches, ROUNDS, BUDGET_S)
+
+
+def _wrong(form: str, out: Any, arrays: tuple[Any, ...], stride: int, pad: int) -> str:
+    """Hold a result against f64: of images the first ones, of filters all, which every image moves."""
+    torch = torch_module()
+    images, weights, dy, bias = arrays
+    some = slice(None) if form == "filters" else slice(0, CHECKED)
+    x, w, g = images[some].double(), weights.double(), dy[some].double()
+    if form == "forward":
+        wanted = torch.conv2d(x, w, None if bias is None else bias.double(), stride, pad)
+        wanted = wanted if bias is None else wanted.relu()
+    elif form == "data":
+        wanted = torch.nn.grad.conv2d_input(list(x.shape), w, g, stride, pad)
+    else:
+        wanted = torch.nn.grad.conv2d_weight(x, list(w.shape), g, stride, pad)
+    error = float((out[some].permute(0, 3, 1, 2).double() - wanted).abs().max() / wanted.abs().max())
+    return "" if error < ERROR else f"wrong: an element differs by {error:.3g} of the largest"
