@@ -9,6 +9,25 @@ They are registered with `torch.library` as `torch.ops.fireiron`. Tensors on the
 """
 
 from fireiron.front.torch_ops import gemm
-from fireiron.front.torch_rows import add_layer_norm, add_rms_norm, layer_norm, log_softmax, rms_norm, softmax
+from fireiron.front.torch_rows import (
+    add_layer_norm,
+    add_rms_norm,
+    cross_entropy,
+    embedding,
+    layer_norm,
+    log_softmax,
+    rms_norm,
+    softmax,
+)
 
-__all__ = ["add_layer_norm", "add_rms_norm", "gemm", "layer_norm", "log_softmax", "rms_norm", "softmax"]
+__all__ = [
+    "add_layer_norm",
+    "add_rms_norm",
+    "cross_entropy",
+    "embedding",
+    "gemm",
+    "layer_norm",
+    "log_softmax",
+    "rms_norm",
+    "softmax",
+]

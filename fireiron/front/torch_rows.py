@@ -1,7 +1,8 @@
 """Operators of torch on rows: softmax and the norms, with torch's names and arguments, and their gradients.
 
-Each is a program of `fireiron.schedules.rows`, as the gradients along rows are; gradients of weights, which add up
-rows, are torch's own sums. Tensors on the CPU are simulated.
+Each is a program of `fireiron.schedules.rows`, as the gradients are. Gradients of gain and bias, which add up rows, are
+computed by the same kernel as the input's where a block's registers hold a row, else by torch's own sums; that of an
+embedding's table is torch's. Tensors on the CPU are simulated.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from fireiron.front.program import program
 from fireiron.front.torch_ops import as_numpy, as_torch
 from fireiron.jit.kernel import as_tuple
 from fireiron.language import trace
-from fireiron.language.functions import exp
-from fireiron.language.pointwise import Value
+from fireiron.language.functions import equal, exp
+from fireiron.language.pointwise import Value, where
 from fireiron.language.tensor import Matrix, Vector
 
 torch: Any = import_module("torch")
@@ -35,6 +36,44 @@ def _rows() -> ModuleType:
 def log_softmax_backward(y: Value, dy: Value) -> Value:
     """Take the gradient of log_softmax from its result."""
     return dy - exp(y) * trace.sum(dy, "n")
+
+
+@program(x="m n", target="m", scale="m")
+def cross_entropy_backward(x: Value, target: Value, scale: Value) -> Value:
+    """Take the gradient of each row's cross entropy, times that of its loss."""
+    every = trace.logsumexp(x, "n").named("every")
+    return (exp(x - every) - where(equal(trace.index("n"), target), 1.0, 0.0)) * scale
+
+
+@functools.lru_cache(maxsize=512)
+def _of_targets(name: str, width: int, kind: str, host: bool) -> Any:
+    """Make the kernel of a program of rows that each have a target: `cross_entropy`, its gradient, `embedding`.
+
+    Args:
+        name: of the program, here or among the presets.
+        width: columns of a row, or of the table.
+        kind: element type of the rows or of the table.
+        host: whether it is simulated.
+    """
+    rows, pointwise = (import_module(f"{PRESETS}.{name}") for name in ("rows", "pointwise"))
+    lines, arch = symbol("M"), "sm_89" if host else None
+    x, target = Matrix(lines, width, kind, name="x"), Vector(lines, "i32", name="target")
+    if name == "embedding":
+        table = Matrix(symbol("V"), width, kind, name="table")
+        schedule = pointwise.pointwise(rows.embedding(target, table, arch=arch))
+    elif name == "cross_entropy":
+        schedule = rows.row(rows.cross_entropy(x, target, out="f32", arch=arch))
+    else:
+        scale = Vector(lines, "f32", name="scale")
+        schedule = rows.row(cross_entropy_backward(x, target, scale, arch=arch))
+    return HostKernel(schedule.lowered()) if host and without_gpu() else schedule.compile()
+
+
+def _run_targets(name: str, width: int, kind: Any, arrays: Sequence[Any]) -> Any:
+    host = arrays[0].device.type != "cuda"
+    kernel = _of_targets(name, width, str(kind).removeprefix("torch."), host)
+    given = [x.contiguous() for x in arrays]
+    return as_torch(kernel(*map(as_numpy, given))) if host else kernel(*given)
 
 
 @functools.lru_cache(maxsize=512)
@@ -60,7 +99,10 @@ def _kernel(name: str, shapes: tuple[tuple[int, str] | None, ...], eps: float | 
     ]
     function: Any = log_softmax_backward if name == "log_softmax_backward" else getattr(rows, name)
     given = {} if eps is None else {"eps": eps}
-    schedule = rows.row(function(*described, arch="sm_89" if host else None, **given))
+    sums = {"layernorm_gradients": 2, "rms_norm_gradients": 1}.get(name, 0)
+    out = (arrays[0][1], *("f32",) * sums) if sums and arrays[0] is not None else None
+    few = {"blocks": 2, "rows": 2} if host and sums else {}  # what is simulated takes as long as threads are many
+    schedule = rows.row(function(*described, arch="sm_89" if host else None, out=out, **given), **few)
     return HostKernel(schedule.lowered()) if host and without_gpu() else schedule.compile()
 
 
@@ -126,6 +168,45 @@ def add_rms_norm(
     x, (weight,) = _normalized(input, normalized_shape, weight)
     made, total = torch.ops.fireiron.add_rms_norm(x, residual.reshape(x.shape), weight, _eps(input, eps))
     return made.reshape(input.shape), total.reshape(input.shape)
+
+
+def cross_entropy(input: Any, target: Any, reduction: str = "mean", ignore_index: int = -100) -> Any:
+    """Take -log(softmax(input)[target]) of rows, as `torch.nn.functional.cross_entropy` does.
+
+    Args:
+        input: rows of logits, the classes along the last dim (where torch has them along dim 1 of several).
+        target: the class of each row, in any type of integers. Rows of `ignore_index` count for nothing.
+        reduction: "mean", "sum", or "none" for a loss a row.
+
+    Raises:
+        CallError: `wrong-shape`; `bad-reduction`.
+    """
+    if tuple(target.shape) != tuple(input.shape[:-1]):
+        raise CallError(
+            "wrong-shape",
+            f"target has the shape {list(target.shape)}, and input {list(input.shape)}",
+            fix=f"give a target of {list(input.shape[:-1])}: a class for each row",
+        )
+    if reduction not in ("mean", "sum", "none"):
+        raise CallError("bad-reduction", f"no reduction is called {reduction!r}", fix='use "mean", "sum" or "none"')
+    flat, there = target.reshape(-1), target.reshape(-1) != ignore_index
+    losses = torch.ops.fireiron.cross_entropy(input.reshape(-1, input.shape[-1]), flat.to(torch.int32))
+    losses = torch.where(there, losses, 0.0)
+    if reduction == "none":
+        return losses.reshape(target.shape).to(input.dtype)
+    total = losses.sum()
+    return (total / there.sum() if reduction == "mean" else total).to(input.dtype)
+
+
+def embedding(input: Any, weight: Any) -> Any:
+    """Take the lines of a table that integers name, as `torch.nn.functional.embedding` does.
+
+    Args:
+        input: lines of the table, from 0 on, in any type of integers.
+        weight: the table.
+    """
+    made = torch.ops.fireiron.embedding(input.reshape(-1).to(torch.int32), weight)
+    return made.reshape(*input.shape, weight.shape[-1])
 
 
 def _along(op: Callable[[Any], Any], input: Any, dim: int) -> Any:
@@ -230,6 +311,9 @@ def _of_weights(gradient: Any, x: Any, eps: float, norm: str) -> tuple[Any, Any]
 
 def _layer_norm_gradient(ctx: Any, gradient: Any) -> Any:
     x, weight = ctx.saved_tensors
+    if all(ctx.needs_input_grad[1:3]) and x.shape[-1] <= WIDEST_WITH_SUMS:
+        made = torch.ops.fireiron.norm_gradients("layernorm_gradients", x, gradient, weight, ctx.eps)
+        return made[0], *(g.to(x.dtype) for g in made[1:]), None
     by_x = _rows_gradient("layernorm_backward", gradient, x, weight, ctx.eps)
     wanted = ctx.needs_input_grad[1:3]
     by_weights: tuple[Any, ...] = _of_weights(gradient, x, ctx.eps, "layer_norm") if any(wanted) else (None, None)
@@ -238,6 +322,9 @@ def _layer_norm_gradient(ctx: Any, gradient: Any) -> Any:
 
 def _rms_norm_gradient(ctx: Any, gradient: Any) -> Any:
     x, weight = ctx.saved_tensors
+    if ctx.needs_input_grad[1] and x.shape[-1] <= WIDEST_WITH_SUMS:
+        made = torch.ops.fireiron.norm_gradients("rms_norm_gradients", x, gradient, weight, ctx.eps)
+        return made[0], made[1].to(x.dtype), None
     by_x = _rows_gradient("rms_norm_backward", gradient, x, weight, ctx.eps)
     by_weight = _of_weights(gradient, x, ctx.eps, "rms_norm")[0].to(x.dtype) if ctx.needs_input_grad[1] else None
     return by_x, by_weight, None
@@ -257,12 +344,75 @@ def _add_rms_norm_gradient(ctx: Any, gradient: Any, by_sum: Any) -> Any:
     return by_x, by_x, by_weight.to(total.dtype), None
 
 
+def _cross_entropy(input: Any, target: Any) -> Any:
+    if input.numel() == 0:
+        return _a_loss_a_row(input, target)
+    return _run_targets("cross_entropy", input.shape[-1], input.dtype, [input, target])
+
+
+def _a_loss_a_row(input: Any, target: Any) -> Any:
+    return input.new_empty(input.shape[:-1], dtype=torch.float32)
+
+
+def _cross_entropy_backward(input: Any, target: Any, scale: Any) -> Any:
+    if input.numel() == 0:
+        return _like(input)
+    return _run_targets("cross_entropy_backward", input.shape[-1], input.dtype, [input, target, scale])
+
+
+def _keep_inputs(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _cross_entropy_gradient(ctx: Any, gradient: Any) -> Any:
+    return torch.ops.fireiron.cross_entropy_backward(*ctx.saved_tensors, gradient), None
+
+
+def _embedding(input: Any, weight: Any) -> Any:
+    if input.numel() == 0:
+        return _lines_of(input, weight)
+    return _run_targets("embedding", weight.shape[-1], weight.dtype, [input, weight])
+
+
+def _lines_of(input: Any, weight: Any) -> Any:
+    return weight.new_empty((*input.shape, weight.shape[-1]))
+
+
+def _keep_lines(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(inputs[0])
+    ctx.lines = inputs[1].shape[0]
+
+
+def _embedding_gradient(ctx: Any, gradient: Any) -> Any:
+    (lines,) = ctx.saved_tensors
+    table = gradient.new_zeros((ctx.lines, gradient.shape[-1]))
+    return None, table.index_add(0, lines, gradient)
+
+
 def _register(name: str, run: Any, arguments: str, fake: Any, keep: Any = None, gradient: Any = None) -> None:
-    results = "(Tensor, Tensor)" if fake is _two_like else "Tensor"
+    results = "(Tensor, Tensor)" if fake is _two_like else "Tensor[]" if fake is _with_sums else "Tensor"
     op = torch.library.custom_op(f"fireiron::{name}", run, mutates_args=(), schema=f"({arguments}) -> {results}")
     op.register_fake(fake)
     if gradient is not None:
         op.register_autograd(gradient, setup_context=keep)
+
+
+def _norm_gradients(name: str, input: Any, gradient: Any, weight: Any, eps: float) -> Any:
+    """Compute the gradients of a norm's input, gain and (of a layer norm) bias by one kernel; sums are in f32."""
+    if input.numel() == 0:
+        return _with_sums(name, input, gradient, weight, eps)
+    width = input.shape[-1]
+    arrays = [input.reshape(-1, width).contiguous(), gradient.reshape(-1, width).contiguous(), weight]
+    kinds = tuple((x.dim(), str(x.dtype).removeprefix("torch.")) for x in arrays)
+    host = input.device.type != "cuda"
+    kernel = _kernel(name, ((width, ""), *kinds), eps, host)
+    made = [as_torch(x) if host else x for x in as_tuple(kernel(*(map(as_numpy, arrays) if host else arrays)))]
+    return [made[0].reshape(input.shape), *made[1:]]
+
+
+def _with_sums(name: str, input: Any, gradient: Any, weight: Any, eps: float) -> Any:
+    sums = 2 if name.startswith("layernorm") else 1
+    return [_like(input), *(input.new_zeros(input.shape[-1:], dtype=torch.float32) for _ in range(sums))]
 
 
 def _run_backward(name: str, arrays: Sequence[Any], weight: Any, eps: float) -> Any:
@@ -274,6 +424,8 @@ def _like_first(name: str, arrays: Sequence[Any], weight: Any, eps: float) -> An
     return _like(arrays[0])
 
 
+WIDEST_WITH_SUMS = 8192  # columns of rows whose gradients and sums a block's registers hold
+SUMS = "str name, Tensor input, Tensor gradient, Tensor weight, float eps"
 NORM = "Tensor input, Tensor? weight, float eps"
 LAYER_NORM = "Tensor input, Tensor? weight, Tensor? bias, float eps"
 ADD_NORM = "Tensor input, Tensor residual, Tensor weight, float eps"
@@ -286,4 +438,10 @@ _register("layer_norm", _layer_norm, LAYER_NORM, _like, _keep_norm, _layer_norm_
 _register("rms_norm", _rms_norm, NORM, _like, _keep_norm, _rms_norm_gradient)
 _register("add_layer_norm", _add_layer_norm, ADD_LAYER_NORM, _two_like, _keep_sum, _add_layer_norm_gradient)
 _register("add_rms_norm", _add_rms_norm, ADD_NORM, _two_like, _keep_sum, _add_rms_norm_gradient)
+_register(
+    "cross_entropy", _cross_entropy, "Tensor input, Tensor target", _a_loss_a_row, _keep_inputs, _cross_entropy_gradient
+)
+_register("cross_entropy_backward", _cross_entropy_backward, "Tensor input, Tensor target, Tensor scale", _like)
+_register("embedding", _embedding, "Tensor input, Tensor weight", _lines_of, _keep_lines, _embedding_gradient)
+_register("norm_gradients", _norm_gradients, SUMS, _with_sums)
 _register("rows_backward", _run_backward, BACK, _like_first)

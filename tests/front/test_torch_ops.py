@@ -188,3 +188,40 @@ def test_options_that_no_graph_holds() -> None:
 
     with pytest.raises(Exception, match="traced-option"):
         torch.compile(wrong, fullgraph=True, backend="aot_eager")(drawn(16, 16))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_cross_entropy(reduction: str) -> None:
+    """A row of the index that is ignored counts for nothing, nor does its gradient."""
+    target = torch.tensor([3, 0, -100, 99, 7])
+    agree(
+        lambda x: ft.cross_entropy(x, target, reduction),
+        lambda x: F.cross_entropy(x, target, reduction=reduction),
+        torch.randn(5, 100, generator=torch.Generator().manual_seed(0), requires_grad=True),
+    )
+
+
+def test_cross_entropy_refuses_what_torch_does() -> None:
+    x = torch.zeros(5, 100)
+    for call, code in (
+        ((x, torch.zeros(4).long()), "wrong-shape"),
+        ((x, torch.zeros(5).long(), "max"), "bad-reduction"),
+    ):
+        with pytest.raises(FireironError) as caught:
+            ft.cross_entropy(*call)
+        assert caught.value.code == code
+
+
+def test_embedding() -> None:
+    ids = torch.tensor([[3, 0, 49], [3, 7, 3]])
+    table = torch.randn(50, 64, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    agree(lambda w: ft.embedding(ids, w), lambda w: F.embedding(ids, w), table)
+
+
+def test_gradients_of_gain_and_bias_come_from_the_kernel_of_the_inputs() -> None:
+    x, gain, bias = (
+        torch.randn(*shape, generator=torch.Generator().manual_seed(i), requires_grad=True)
+        for i, shape in enumerate(((4, 5, 96), (96,), (96,)))
+    )
+    agree(lambda *a: ft.layer_norm(a[0], (96,), *a[1:]), lambda *a: F.layer_norm(a[0], (96,), *a[1:]), x, gain, bias)
+    agree(lambda *a: ft.rms_norm(a[0], (96,), a[1], 1e-6), lambda *a: F.rms_norm(a[0], (96,), a[1], 1e-6), x, gain)

@@ -78,6 +78,14 @@ def test_gradients_of_what_all_rows_share(width: int, lines: int, blocks: int) -
     assert schedule.lowered().grid == as_expr(blocks or 1)
 
 
+def test_gradients_of_any_number_of_rows() -> None:
+    """Warps whose chunks of rows have a size of the call hold parts of one sum each."""
+    lines = symbol("M")
+    given = Matrix(lines, 96), Matrix(lines, 96, name="dy"), Vector(96, name="gain")
+    found = rows.row(rows.layernorm_gradients(*given), blocks=2, rows=2).simulate(M=20)
+    assert found.comparison.passed, str(found)
+
+
 def test_a_kernel_with_sums_over_rows(golden: Callable[[str, str], None]) -> None:
     golden(rows.row(made("rms_norm_gradients", 4096, lines=12288)).cuda("sm_90a"), "schedules/rms_norm_gradients.cu")
 

@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 
 from fireiron.algebra.dtypes import f32
-from fireiron.algebra.expr import Expr, Var, as_expr, eq, evaluate, free, lt, ne, proves, substitute
+from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, eq, evaluate, free, lt, ne, proves, substitute
 from fireiron.algebra.scalar import Arg, Constant, Coordinate, Scalar, Select, substituted
 from fireiron.atoms.table import exchange, load_of_peer
 from fireiron.base.errors import DecompositionError
@@ -195,7 +195,8 @@ def tabulated(opened: Open, threads: int, context: Context) -> Table:
 
     def evaluated(e: Expr) -> Any:
         e = context.expanded(e)
-        env: dict[str, Any] = {v.name: 0 for v in free(e)}
+        # Sizes are as large as they may be: of none, all chunks would lie at one place.
+        env: dict[str, Any] = {v.name: v.range[1] if isinstance(v, Symbol) else 0 for v in free(e)}
         env[THREAD] = np.arange(threads)
         return np.broadcast_to(np.asarray(evaluate(e, env)), (threads,))
 
