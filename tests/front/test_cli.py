@@ -445,3 +445,19 @@ def test_programs_of_a_presets_file_are_presets(capsys: pytest.CaptureFixture[st
     listed = capsys.readouterr().out
     assert "rows.softmax" in listed
     assert "rows.row\n" not in listed
+
+
+def test_programs_take_their_own_arguments_and_any_schedule(call: Callable[..., tuple[int, str, str]]) -> None:
+    sizes = ("--h=6", "--w=6", "--r=3", "--s=3", "--stride=2", "--pad=1", "--arrays=bias,residual")
+    code, out, _ = call("run", "conv.conv2d", *sizes, "--json")
+    told = json.loads(out)
+    assert (code, told["right"]) == (0, True)
+    assert told["spec"].startswith("Program(4, 3, 3, 4,")
+    assert "(5 GL)" in told["spec"]  # images, filters, bias, residual, result
+    channels = ("--channel=16", "--c=16", "--k=16")
+    code, out, _ = call("emit", "conv.conv2d", "--schedule=mma", "--dtype=f16", *channels, "--arch=sm_80")
+    assert (code, "mma.sync" in out) == (0, True)
+    assert call("run", "rows.embedding")[0] == 0  # an array of integers is a subscript; no fold, so no row
+    assert "fix: name some of bias, residual" in call("run", "conv.conv2d", "--arrays", "biases")[2]
+    assert "simt takes no stages" in call("run", "conv.conv2d", "--schedule", "simt", "--stages", "3")[2]
+    assert "--window" in call("run", "conv.max_pool2d")[2]

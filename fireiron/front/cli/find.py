@@ -8,16 +8,17 @@ import os
 import pkgutil
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
 from fireiron.base.errors import FireironError, UsageError
+from fireiron.front.best_program import best_program
 from fireiron.front.cli.keywords import Keyword, keywords
 from fireiron.front.cli.problem import DEFAULT_SHAPE, Problem
 from fireiron.front.program import Function
@@ -26,6 +27,7 @@ from fireiron.language.tensor import tensor
 
 PRESETS = "fireiron.schedules"
 LINES, FEW_LINES, COLUMNS = 64, 4, 256  # of a program's arrays by default; of three dims or more, few lines
+MOST_WIDE = 3  # dims of a program whose last one has so many columns
 PACKAGE = str(Path(__file__).parents[2])
 
 
@@ -171,36 +173,115 @@ def _takes_program(function: Callable[..., Any]) -> bool:
 
 
 def _programs(module: ModuleType) -> list[tuple[str, Callable[..., Any]]]:
-    """List a module's programs, each scheduled by the module's function that schedules programs."""
-    by = next((f for _, f in _functions(module) if _takes_program(f)), None)
+    """List a module's programs, each with the module's functions that schedule programs, the first by default."""
+    by = {name: f for name, f in _functions(module) if _takes_program(f)}
     own = [(name, value) for name, value in vars(module).items() if isinstance(value, Function)]
-    return [(name, _scheduled(program, by)) for name, program in own] if by is not None else []
+    return [(name, _scheduled(program, by)) for name, program in own] if by else []
 
 
-def _scheduled(program: Function, by: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a preset of a program: its keywords are the extents of the dims, one element type, and the schedule's."""
-    dims = dict.fromkeys(dim for names in program.dims.values() for dim in names.split())
+def _scheduled(program: Function, by: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
+    """Make a preset of a program.
+
+    Its keywords are the extents of the dims, one element type, the program's own arguments, which arrays with a default
+    of None it shall have, which function schedules it, and that one's keywords: `schedule_groups` where the program
+    has an argument `groups`.
+    """
+    taken = inspect.signature(program.function).parameters
+    needed = [name for name in program.dims if taken[name].default is inspect.Parameter.empty]
+    spare = [name for name in program.dims if name not in needed]
+    dims = dict.fromkeys(dim for name in needed for dim in program.dims[name].split())
     lines = LINES if len(dims) <= 2 else FEW_LINES
-    extents = {**dict.fromkeys(dims, lines), list(dims)[-1]: COLUMNS}
+    extents = dict.fromkeys(dims, lines) | ({list(dims)[-1]: COLUMNS} if len(dims) <= MOST_WIDE else {})
+    arguments = [k for k in keywords(program.function, skip=0) if k.name not in program.dims and k.name not in dims]
+    held = {*dims, "dtype", "arrays", "schedule", *(k.name for k in arguments)}
+    known: dict[str, tuple[str, Keyword]] = {}
+    for function in by.values():
+        for k in keywords(function, skip=1):
+            known.setdefault(f"schedule_{k.name}" if k.name in held else k.name, (k.name, k))
 
-    def made(dtype: str = "f32", **values: Any) -> Any:
-        sizes = {dim: values.pop(dim, extent) for dim, extent in extents.items()}
-        arrays: dict[str, Any] = {
-            name: tensor(*(sizes[dim] for dim in names.split()), dtype=dtype, name=name)
-            for name, names in program.dims.items()
-        }
-        return by(program(**arrays), **values)
+    def made(dtype: str = "f32", arrays: str | None = None, schedule: str | None = None, **values: Any) -> Any:
+        sizes: dict[str, Any] = {dim: values.pop(dim, extent) for dim, extent in extents.items()}
+        own = {k.name: values.pop(k.name) for k in arguments if k.name in values}
+        named = [word for word in (arrays or "").split(",") if word]
+        if wrong := [name for name in named if name not in spare]:
+            listed = f"name some of {', '.join(spare)}" if spare else "leave it out"
+            raise UsageError("unknown-array", f"{program.name} has no array {wrong[0]} to be left out", fix=listed)
+
+        def traced(names: Sequence[str], integers: Sequence[str] = ()) -> Any:
+            shapes = {name: [sizes[dim] for dim in program.dims[name].split()] for name in names}
+            types = {name: "i32" if name in integers else dtype for name in names}
+            given = {name: tensor(*shape, dtype=types[name], name=name) for name, shape in shapes.items()}
+            return program(**given, **own)
+
+        spec, subscripts = _with_subscripts(traced, needed)
+        if named:
+            sizes = {**spec.residual.extents, **sizes}
+            spec = traced([*needed, *named], subscripts)
+        given = {known[name][0]: value for name, value in values.items() if name in known}
+        chosen = schedule or next((name for name, f in by.items() if set(given) <= set(_names(f))), next(iter(by)))
+        if foreign := [name for name in given if name not in _names(by[chosen])]:
+            listed = ", ".join(_names(by[chosen])) or "nothing"
+            raise UsageError("unknown-parameter", f"{chosen} takes no {foreign[0]}", fix=f"it takes {listed}")
+        try:
+            return by[chosen](spec, **given)
+        except FireironError:
+            if schedule or given:
+                raise
+            return best_program(spec, None)  # as gathers, which fold nothing, in a module of rows
 
     keyword = inspect.Parameter.KEYWORD_ONLY
-    schedules = list(inspect.signature(by).parameters.values())[1:]
     parameters = [inspect.Parameter(dim, keyword, default=n, annotation=int) for dim, n in extents.items()]
     parameters.append(inspect.Parameter("dtype", keyword, default="f32", annotation=str))
-    parameters += [parameter.replace(kind=keyword) for parameter in schedules if parameter.name not in extents]
+    for k in arguments:
+        default = inspect.Parameter.empty if k.required else k.default
+        parameters.append(inspect.Parameter(k.name, keyword, default=default, annotation=_hint(k)))
+    if spare:
+        parameters.append(inspect.Parameter("arrays", keyword, default=None, annotation=str))
+    if len(by) > 1:
+        choices: Any = Literal[tuple(by)]
+        parameters.append(inspect.Parameter("schedule", keyword, default=None, annotation=choices))
+    for name, (_, k) in known.items():  # schedules have defaults of their own
+        default = k.default if len(by) == 1 else None
+        parameters.append(inspect.Parameter(name, keyword, default=default, annotation=_hint(k)))
     made.__signature__ = inspect.Signature(parameters, return_annotation="Schedule")  # pyright: ignore
     made.__name__, made.__module__ = program.name, program.function.__module__
-    made.__doc__ = program.function.__doc__
-    made.__annotations__ = {p.name: p.annotation for p in parameters if isinstance(p.annotation, type)}
+    about = [f"{name}: {k.about}" for name, (_, k) in known.items() if k.about]
+    about.append("schedule: which function schedules the program; by default the first that has the other keywords")
+    if spare:
+        about.append(f"arrays: those that the program shall have of {', '.join(spare)}, parted by commas")
+    made.__doc__ = "\n".join([inspect.getdoc(program.function) or "", *about])
+    made.__annotations__ = {p.name: p.annotation for p in parameters}
     return made
+
+
+def _names(schedule: Callable[..., Any]) -> list[str]:
+    """List the keywords of a function that schedules programs."""
+    return list(inspect.signature(schedule).parameters)[1:]
+
+
+def _with_subscripts(traced: Callable[..., Any], names: Sequence[str]) -> tuple[Any, tuple[str, ...]]:
+    """Trace a program, and find which array of integers it takes for a subscript, if any."""
+    try:
+        return traced(names), ()
+    except FireironError as error:
+        if error.code != "affine-subscript":
+            raise
+        for name in names:
+            try:
+                return traced(names, (name,)), (name,)
+            except FireironError:
+                continue
+        raise
+
+
+def _hint(keyword: Keyword) -> Any:
+    """Give the annotation that a keyword was found from."""
+    if keyword.choices:
+        return Literal[keyword.choices]
+    if keyword.kind is tuple:
+        element: Any = keyword.element
+        return tuple[element, ...]
+    return keyword.kind
 
 
 def _takes_spec(function: Callable[..., Any]) -> bool:
