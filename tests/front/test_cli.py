@@ -413,7 +413,7 @@ def test_completion(call: Callable[..., tuple[int, str, str]]) -> None:
         assert code == RIGHT
         return out.splitlines()
 
-    assert offered("s") == ["show", "simulate"]
+    assert offered("s") == ["show", "studio", "simulate"]
     assert offered("show", "hopper.g") == ["hopper.gemm"]
     assert "--plan" in offered("show", "hopper.gemm", "--")
     assert "--plan" not in offered("show", "simt.sgemm", "--")
