@@ -1,4 +1,4 @@
-"""Products for JAX: `fireiron.jax.gemm` under `jax.jit`, by a callback."""
+"""Products for JAX: `fireiron.jax.gemm` under `jax.jit` and `jax.vmap`, as a foreign function of XLA."""
 
 from fireiron.front.jax_ops import gemm
 

@@ -6,7 +6,6 @@ an epilog is derived from its expression. Tensors on the CPU are simulated. This
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
@@ -27,23 +26,17 @@ from fireiron.algebra.scalar import (
     Scalar,
     Select,
     Unary,
-    children,
     parts,
-    substituted,
-    with_children,
 )
 from fireiron.algebra.written import read, write
 from fireiron.base.errors import CallError
 from fireiron.front import best
-from fireiron.front.fused import expressions_of
+from fireiron.front.epilog_text import NUMBER, function_of, operands_of, text_of
 from fireiron.jit.kernel import as_tuple
-from fireiron.language.pointwise import Value, merged, renamed
 from fireiron.language.storage_order import letters
-from fireiron.language.tensor import Tensor
 
 torch: Any = import_module("torch")
 
-OPERAND, NUMBER = "x", "n"  # begin the names of an operator's operands
 _LACKS_NUMPY = {"bfloat16": "int16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 
 
@@ -85,24 +78,7 @@ def gemm(
     return results[0] if len(results) == 1 else results
 
 
-@torch.compiler.assume_constant_result
-def _text(epilog: Callable[..., Any], tensors: tuple[str, ...], numbers: tuple[str, ...], kind: str) -> str:
-    """Write an epilog: argument 0 is the accumulator, the others are its tensors in their order."""
-    acc = default_accumulator(find_dtype(kind))
-    known = {name: f"{NUMBER}{i}" for i, name in enumerate(numbers)}
-    places = {name: Tensor(f"{OPERAND}{i}", (1,), acc, (0,)) for i, name in enumerate(tensors)}
-    values = expressions_of(epilog, acc, places, numbers, known)
-    order = tuple(places.values())
-    trees = tuple(renamed(value, order) for value in values)
-    read_ = {part.index for tree in trees for part in parts(tree) if isinstance(part, Arg)}
-    read_names = {part.name for tree in trees for part in parts(tree) if isinstance(part, Parameter)}
-    unread = [name for i, name in enumerate(tensors, 1) if i not in read_]
-    unread += [name for name in numbers if known[name] not in read_names]
-    if unread:
-        raise CallError(
-            "bad-epilog", f"the epilog does not read {unread[0]}", fix=f"drop {unread[0]}=..., or compute with it"
-        )
-    return write(trees)
+_text = torch.compiler.assume_constant_result(text_of)
 
 
 @torch.compiler.assume_constant_result
@@ -134,42 +110,13 @@ def _keeping(text: str) -> str:
     return write((*trees, Arg(0, acc)))
 
 
-@functools.lru_cache(maxsize=1024)
-def _epilog(text: str) -> Callable[..., Any]:
-    """Make the function of an epilog's text."""
-
-    def epilog(acc: Value, **given: Value) -> tuple[Value, ...]:
-        return _values(text, acc, given)
-
-    return epilog
-
-
-def _values(text: str, acc: Value, given: Mapping[str, Value]) -> tuple[Value, ...]:
-    """Compute an epilog's expressions of the accumulator's and its operands'."""
-    tensors = [given[name] for name in given if name.startswith(OPERAND)]
-    arguments, read_ = merged((acc, *tensors))
-    scalars = {name: value.tree for name, value in given.items() if name.startswith(NUMBER)}
-    return tuple(Value(_named(substituted(tree, arguments), scalars), read_) for tree in read(text))
-
-
-def _named(tree: Scalar, scalars: Mapping[str, Scalar]) -> Scalar:
-    if isinstance(tree, Parameter):
-        return scalars.get(tree.name, tree)
-    return with_children(tree, tuple(_named(x, scalars) for x in children(tree)))
-
-
-def _operands(operands: Sequence[Any], numbers: Sequence[float]) -> dict[str, Any]:
-    named = {f"{OPERAND}{i}": x for i, x in enumerate(operands)}
-    return named | {f"{NUMBER}{i}": x for i, x in enumerate(numbers)}
-
-
 def _run(a: Any, b: Any, operands: Sequence[Any], numbers: Sequence[float], epilog: str, dtype: str) -> list[Any]:
     kind = None if dtype == str(a.dtype).removeprefix("torch.") else dtype
-    function = _epilog(epilog) if epilog else None
+    function = function_of(epilog) if epilog else None
     if a.device.type == "cuda":
-        made = best.gemm(a, b, epilog=function, dtype=kind, **_operands(operands, numbers))
+        made = best.gemm(a, b, epilog=function, dtype=kind, **operands_of(operands, numbers))
     else:
-        given = _operands([as_numpy(x) for x in operands], numbers)
+        given = operands_of([as_numpy(x) for x in operands], numbers)
         made = best.gemm(as_numpy(a), as_numpy(b), epilog=function, dtype=kind, **given)
         made = tuple(map(as_torch, as_tuple(made)))
     return list(as_tuple(made))

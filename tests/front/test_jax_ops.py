@@ -44,3 +44,15 @@ def test_shapes_are_checked_where_it_is_traced() -> None:
     with pytest.raises(FireironError) as caught:
         jax.eval_shape(lambda x: gemm(x, x), drawn(8, 16))
     assert caught.value.code == "wrong-shape"
+
+
+def test_a_call_is_a_foreign_function_of_xla() -> None:
+    lowered = jax.jit(lambda x, w: gemm(x, w, layout="TN", epilog=relu)).lower(drawn(8, 16), drawn(8, 16)).as_text()
+    assert "fireiron_gemm" in lowered
+    assert "callback" not in lowered
+
+
+def test_errors_of_a_run_are_raised_by_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FIREIRON_SIMULATION_S", "soon")
+    with pytest.raises(Exception, match="bad-limit"):
+        jax.jit(gemm)(drawn(8, 16), drawn(16, 8)).block_until_ready()

@@ -1,0 +1,279 @@
+"""Foreign functions of XLA: Python functions as handlers of its C interface, by ctypes.
+
+A handler gets a call frame with the buffers of a call. Those of the CPU are read and written as NumPy arrays, those of
+a GPU as views of device memory, on the stream of XLA. Nothing is compiled for it.
+
+Source: xla/ffi/api/c_api.h, which jaxlib ships; version 0 of the interface, whose structs grow at their ends alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint32, c_void_p
+from typing import Any, TypeAlias
+
+import attrs
+import numpy as np
+
+from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.jit.arrays import contiguous
+
+MAJOR = 0  # of the interface
+EXECUTE = 3  # the stage in which buffers hold values
+METADATA = 1  # the extension by which XLA asks which interface a handler was written for
+BUFFER, STRING = 1, 4  # kinds of arguments, of attributes
+INTERNAL = 13  # the code of an error
+
+# XLA_FFI_DataType: xla.PrimitiveType in xla_data.proto.
+DTYPES = {
+    1: "bool", 2: "int8", 4: "int32", 5: "int64", 6: "uint8", 8: "uint32", 10: "float16", 11: "float32", 12: "float64",
+    16: "bfloat16", 19: "float8_e5m2", 20: "float8_e4m3fn",
+}  # fmt: skip
+
+Array: TypeAlias = Any
+Function: TypeAlias = Callable[[Sequence[Array], Sequence[Array], Mapping[str, str], int | None], None]
+
+
+class Extension(Structure):
+    """Begin an extension of a struct."""
+
+
+Extension._fields_ = [("struct_size", c_size_t), ("type", c_int), ("next", POINTER(Extension))]
+
+
+class Version(Structure):
+    """Number the interface."""
+
+    _fields_ = [("struct_size", c_size_t), ("extension", c_void_p), ("major", c_int), ("minor", c_int)]
+
+
+class Metadata(Structure):
+    """Say which interface a handler was written for."""
+
+    _fields_ = [("struct_size", c_size_t), ("version", Version), ("traits", c_uint32)]
+
+
+class MetadataExtension(Structure):
+    """Ask for metadata."""
+
+    _fields_ = [("base", Extension), ("metadata", POINTER(Metadata))]
+
+
+class Span(Structure):
+    """Hold a text."""
+
+    _fields_ = [("pointer", c_void_p), ("size", c_size_t)]
+
+
+class Buffer(Structure):
+    """Describe an array."""
+
+    _fields_ = [
+        ("struct_size", c_size_t), ("extension", c_void_p), ("dtype", c_int), ("data", c_void_p), ("rank", c_int64),
+        ("dims", POINTER(c_int64)),
+    ]  # fmt: skip
+
+
+class Arguments(Structure):
+    """List buffers: a call's arguments, or its results."""
+
+    _fields_ = [
+        ("struct_size", c_size_t), ("extension", c_void_p), ("size", c_int64), ("types", POINTER(c_int)),
+        ("values", POINTER(c_void_p)),
+    ]  # fmt: skip
+
+
+class Attributes(Structure):
+    """List a call's attributes."""
+
+    _fields_ = [
+        ("struct_size", c_size_t), ("extension", c_void_p), ("size", c_int64), ("types", POINTER(c_int)),
+        ("names", POINTER(POINTER(Span))), ("values", POINTER(c_void_p)),
+    ]  # fmt: skip
+
+
+class Failure(Structure):
+    """Describe an error."""
+
+    _fields_ = [("struct_size", c_size_t), ("extension", c_void_p), ("message", c_char_p), ("code", c_int)]
+
+
+class StreamRequest(Structure):
+    """Ask for the stream of a call."""
+
+    _fields_ = [("struct_size", c_size_t), ("extension", c_void_p), ("context", c_void_p), ("stream", c_void_p)]
+
+
+class DeviceRequest(Structure):
+    """Ask for the number of a call's device."""
+
+    _fields_ = [("struct_size", c_size_t), ("extension", c_void_p), ("context", c_void_p), ("ordinal", c_int32)]
+
+
+class Api(Structure):
+    """List what XLA does for handlers; functions that none here calls are plain addresses."""
+
+    _fields_ = [
+        ("struct_size", c_size_t), ("extension", c_void_p), ("version", Version), ("internal", c_void_p),
+        ("error_create", CFUNCTYPE(c_void_p, POINTER(Failure))), ("error_message", c_void_p),
+        ("error_destroy", CFUNCTYPE(None, c_void_p)), ("handler_register", c_void_p),
+        ("stream_get", CFUNCTYPE(c_void_p, POINTER(StreamRequest))), ("type_register", c_void_p),
+        ("context_get", c_void_p), ("state_set", c_void_p), ("state_get", c_void_p), ("memory_allocate", c_void_p),
+        ("memory_free", c_void_p), ("pool_schedule", c_void_p), ("pool_threads", c_void_p), ("future_create", c_void_p),
+        ("future_available", c_void_p), ("future_error", c_void_p), ("run_id", c_void_p),
+        ("device_get", CFUNCTYPE(c_void_p, POINTER(DeviceRequest))),
+    ]  # fmt: skip
+
+
+class Frame(Structure):
+    """Hold a call."""
+
+    _fields_ = [
+        ("struct_size", c_size_t), ("extension", POINTER(Extension)), ("api", POINTER(Api)), ("context", c_void_p),
+        ("stage", c_int), ("inputs", Arguments), ("outputs", Arguments), ("attributes", Attributes),
+    ]  # fmt: skip
+
+
+Handler = CFUNCTYPE(c_void_p, POINTER(Frame))
+
+
+@attrs.frozen(eq=False)
+class Lent:
+    """View device memory that XLA lends to a call, as other libraries' arrays are viewed.
+
+    Args:
+        address: of the first element.
+        shape: extents.
+        dtype: element type.
+        steps: in elements.
+        device: the GPU's ordinal.
+    """
+
+    address: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    steps: tuple[int, ...]
+    device: int = 0
+
+    @property
+    def ndim(self) -> int:
+        """Count the dimensions."""
+        return len(self.shape)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Describe the memory as CuPy's protocol does; types that NumPy lacks are opaque bytes there."""
+        size = self.dtype.itemsize
+        plain = self.dtype.str if self.dtype.kind in "biufc" else f"<V{size}"
+        strides = tuple(step * size for step in self.steps)
+        return {"data": (self.address, False), "shape": self.shape, "typestr": plain, "strides": strides, "version": 3}
+
+    def swapaxes(self, first: int, second: int) -> Lent:
+        """View it with two dimensions exchanged."""
+        order = list(range(self.ndim))
+        order[first], order[second] = order[second], order[first]
+        shape, steps = (tuple(values[i] for i in order) for values in (self.shape, self.steps))
+        return attrs.evolve(self, shape=shape, steps=steps)
+
+    def reshape(self, shape: tuple[int, ...]) -> Lent:
+        """View dense memory with other extents."""
+        assert self.steps == contiguous(self.shape)
+        return attrs.evolve(self, shape=shape, steps=contiguous(shape))
+
+
+def handler(function: Function, device: bool) -> Any:
+    """Make a handler that calls a Python function; whoever registers it must keep it.
+
+    Args:
+        function: gets inputs, outputs to write, attributes that are texts, and the stream's handle, None on a CPU.
+        device: whether buffers lie on a GPU.
+    """
+
+    def called(pointer: Any) -> int | None:
+        frame = pointer.contents
+        asked = frame.extension
+        if asked and asked.contents.type == METADATA:
+            answer = ctypes.cast(asked, POINTER(MetadataExtension)).contents.metadata.contents
+            answer.version.major, answer.version.minor, answer.traits = MAJOR, frame.api.contents.version.minor, 0
+            return None
+        if frame.stage != EXECUTE:
+            return None
+        try:
+            ordinal = _device(frame) if device else None
+            inputs, outputs = (_buffers(listed, ordinal) for listed in (frame.inputs, frame.outputs))
+            function(inputs, outputs, _texts(frame.attributes), _stream(frame) if device else None)
+        except BaseException as error:  # XLA's threads know no Python errors: what is raised here would be lost
+            return _failed(frame, f"{type(error).__name__}: {error}")
+        return None
+
+    return Handler(called)
+
+
+def _failed(frame: Frame, message: str) -> int:
+    described = Failure(ctypes.sizeof(Failure), None, message.encode(), INTERNAL)
+    return frame.api.contents.error_create(ctypes.byref(described))
+
+
+def _stream(frame: Frame) -> int:
+    """Ask for the stream.
+
+    Raises:
+        RuntimeError: where XLA has none.
+    """
+    request = StreamRequest(ctypes.sizeof(StreamRequest), None, frame.context, None)
+    error = frame.api.contents.stream_get(ctypes.byref(request))
+    if error:
+        frame.api.contents.error_destroy(error)
+        raise RuntimeError("XLA gives this call no stream")
+    return int(request.stream or 0)
+
+
+def _device(frame: Frame) -> int:
+    """Ask for the GPU's ordinal; versions of XLA that do not tell have the first."""
+    api = frame.api.contents
+    if api.struct_size < ctypes.sizeof(Api) or not api.device_get:
+        return 0
+    request = DeviceRequest(ctypes.sizeof(DeviceRequest), None, frame.context, 0)
+    error = api.device_get(ctypes.byref(request))
+    if error:
+        api.error_destroy(error)
+        return 0
+    return int(request.ordinal)
+
+
+def _buffers(listed: Arguments, device: int | None) -> list[Array]:
+    found: list[Array] = []
+    for i in range(listed.size):
+        buffer = ctypes.cast(listed.values[i], POINTER(Buffer)).contents
+        shape = tuple(int(buffer.dims[axis]) for axis in range(buffer.rank))
+        if buffer.dtype not in DTYPES:
+            raise TypeError(f"XLA's element type {buffer.dtype} is none of fireiron's")
+        kind = _numpy(DTYPES[buffer.dtype])
+        if device is not None:
+            found.append(Lent(int(buffer.data or 0), shape, kind, contiguous(shape), device))
+            continue
+        count = int(np.prod(shape, dtype=np.int64))
+        if not count:
+            found.append(np.empty(shape, kind))
+            continue
+        memory: Any = (ctypes.c_char * (count * kind.itemsize)).from_address(buffer.data)
+        found.append(np.frombuffer(memory, kind).reshape(shape))
+    return found
+
+
+def _numpy(name: str) -> np.dtype[Any]:
+    return np.dtype(name) if name in ("bool", "int64", "uint32") else find_dtype(name).numpy
+
+
+def _texts(listed: Attributes) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for i in range(listed.size):
+        if listed.types[i] == STRING:
+            value = ctypes.cast(listed.values[i], POINTER(Span)).contents
+            found[_text(listed.names[i].contents)] = _text(value)
+    return found
+
+
+def _text(span: Span) -> str:
+    return ctypes.string_at(span.pointer, span.size).decode() if span.size else ""

@@ -1,0 +1,46 @@
+"""The product as a foreign function of XLA: what its handler does with the buffers of a call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fireiron.front import best
+from fireiron.front.epilog_text import function_of, operands_of
+from fireiron.front.xla import Array, handler
+from fireiron.jit.kernel import as_tuple
+
+TARGET = "fireiron_gemm"
+
+
+def attributes(epilog: str, layout: str, dtype: str | None, numbers: Sequence[float]) -> dict[str, str]:
+    """Write what a call takes beside arrays."""
+    return {"epilog": epilog, "layout": layout, "dtype": dtype or "", "numbers": json.dumps(list(map(float, numbers)))}
+
+
+def gemm(inputs: Sequence[Array], outputs: Sequence[Array], told: Mapping[str, str], stream: int | None) -> None:
+    """Multiply the first two inputs, with the others as the epilog's operands, and write the outputs.
+
+    Args:
+        inputs: arrays of the CPU, or views of a GPU's memory.
+        outputs: likewise.
+        told: what `attributes` wrote.
+        stream: on which the GPU computes; None on a CPU, where the product is simulated.
+    """
+    a, b, *rest = inputs
+    epilog = function_of(told["epilog"]) if told["epilog"] else None
+    named = operands_of(rest, json.loads(told["numbers"]))
+    common: dict[str, Any] = {"epilog": epilog, "layout": told["layout"], "dtype": told["dtype"] or None, **named}
+    if stream is None:
+        made = as_tuple(best.gemm(a, b, **common))
+        for array, result in zip(outputs, made, strict=True):
+            np.copyto(array, result)
+    else:
+        best.gemm(a, b, out=outputs[0] if len(outputs) == 1 else tuple(outputs), stream=stream, **common)
+
+
+# XLA holds the addresses of these for as long as the process runs.
+HANDLERS = {"cpu": handler(gemm, device=False), "CUDA": handler(gemm, device=True)}
