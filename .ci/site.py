@@ -57,7 +57,7 @@ BESIDE = {
                 "jit.kernel:CompiledKernel", "jit.timing:Timing", "show.explain:Explanation",
                 "show.diff:Diff", "base.errors:Finding"),
     "Pictures": tuple(f"show.pictures:{name}" for name in (
-        "banks", "compare", "cuts", "decomposition", "fragment", "roofline", "timeline", "Picture")),
+        "banks", "compare", "cuts", "decomposition", "fragment", "roofline", "timeline", "values", "Picture")),
     "Bench": ("bench.measure:measure", "bench.cases:Case"),
 }  # fmt: skip
 
@@ -77,10 +77,23 @@ def moved(text: str, here: str) -> str:
     return "".join(part if i % 2 else re.sub(r"(!?\[[^\]]*\])\(([^)\s]+)\)", one, part) for i, part in enumerate(parts))
 
 
-def notebook(path: Path, folder: Path) -> str:
-    """Write a notebook as Markdown; its pictures become files."""
+def inside(svg: str) -> str:
+    """Put a picture inside a page, where it follows the page's theme and shows tips; search leaves its text out."""
+    return f'<div style="overflow-x:auto" data-search-exclude>{svg.strip()}</div>'
+
+
+def inlined(text: str) -> str:
+    """Put the repository's pictures inside a page in the place of their links."""
+
+    def one(match: re.Match[str]) -> str:
+        return inside((ROOT / "notebooks" / match[1]).read_text(encoding="utf-8"))
+
+    return re.sub(r"^!\[[^\]]*\]\((pictures/\w+\.svg)\)$", one, text, flags=re.MULTILINE)
+
+
+def notebook(path: Path) -> str:
+    """Write a notebook as Markdown, its pictures inside."""
     lines: list[str] = []
-    pictures = 0
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
@@ -90,11 +103,7 @@ def notebook(path: Path, folder: Path) -> str:
         for output in cell["outputs"]:
             data = output.get("data", {})
             if "image/svg+xml" in data:
-                pictures += 1
-                name = f"pictures/{path.stem}_{pictures}.svg"
-                (folder / name).write_text("".join(data["image/svg+xml"]), encoding="utf-8")
-                alt = "".join(data.get("text/plain", "")).partition("\n")[0].replace("]", ")").replace("[", "(")
-                lines += [f"![{alt}]({name})", ""]
+                lines += [inside("".join(data["image/svg+xml"])), ""]
             elif text := "".join(output.get("text", data.get("text/plain", ""))):
                 lines += ["```text", re.sub(r"\x1b\[[0-9;]*m", "", text).rstrip("\n"), "```", ""]
     return "\n".join(lines)
@@ -160,9 +169,6 @@ def presets() -> str:
 def write(folder: Path) -> list[Any]:
     """Write all pages, and give the site's navigation."""
     (folder / "api").mkdir(parents=True)
-    (folder / "pictures").mkdir()
-    for path in (ROOT / "notebooks" / "pictures").glob("*.svg"):
-        (folder / "pictures" / path.name).write_bytes(path.read_bytes())
     titles: dict[str, str] = {}
 
     def put(name: str, text: str) -> str:
@@ -172,13 +178,11 @@ def write(folder: Path) -> list[Any]:
 
     for source, name in MOVED.items():
         if source.endswith(".md"):
-            put(name, moved((ROOT / source).read_text(encoding="utf-8"), source))
+            put(name, inlined(moved((ROOT / source).read_text(encoding="utf-8"), source)))
     put("license.md", "# License\n\n```text\n" + (ROOT / "LICENSE").read_text(encoding="utf-8") + "\n```\n")
     for path in sorted((ROOT / "notebooks").glob("*.md")):
-        put(path.name, moved(path.read_text(encoding="utf-8"), f"notebooks/{path.name}"))
-    notebooks = [
-        put(f"{path.stem}.md", notebook(path, folder)) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
-    ]
+        put(path.name, inlined(moved(path.read_text(encoding="utf-8"), f"notebooks/{path.name}")))
+    notebooks = [put(f"{path.stem}.md", notebook(path)) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
     entries = catalogue()
     found = public()
     topics = {topic: f"api/{topic.lower().replace(' ', '_')}.md" for topic in found}

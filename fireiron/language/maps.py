@@ -98,7 +98,7 @@ def box(e: Expr, offsets: Mapping[str, Expr], sizes: Mapping[str, Index]) -> Box
     away = moved - first
     low, high = away.range
     split = affine(away, list(local.values()))
-    if _gathers(away):
+    if gathers(away):
         raise DecompositionError(
             "map-box",
             f"a tile reads elements along {e} that lie wherever the array says",
@@ -123,8 +123,9 @@ def box(e: Expr, offsets: Mapping[str, Expr], sizes: Mapping[str, Index]) -> Box
     return Box(first + low, high - low + 1, 1)
 
 
-def _gathers(e: Expr) -> bool:
-    return isinstance(e, Element) or any(map(_gathers, operands(e)))
+def gathers(e: Expr) -> bool:
+    """Say whether an index expression reads elements of an array of the call."""
+    return isinstance(e, Element) or any(map(gathers, operands(e)))
 
 
 def box_extent(e: Expr, sizes: Mapping[str, Index | None]) -> Index | None:

@@ -24,12 +24,14 @@ from fireiron.show.picture import Picture, wrapped
 from fireiron.show.placement import Placement, placement
 from fireiron.show.steps import Step, nested, steps
 from fireiron.show.svg import Drawing, wheel
+from fireiron.show.values import place_of, tip_of
+from fireiron.simulate.kept import Kept
 
 Array = npt.NDArray[Any]
 
 CORE = 8  # rows of a core matrix
 WIDEST = 16  # bytes of one lane's access
-MOST_ROWS, MOST_COLS = 16, 32
+MOST_ROWS, MOST_COLS = 32, 32
 CELL_W, CELL_H = 25.0, 17.0
 BAR_H = 60.0
 LEAST = 4.0  # of the bar of a bank that gives anything
@@ -67,7 +69,7 @@ class Group:
         return int(self.load.max())
 
 
-def banks(*schedules: Lowers, buffer: str | None = None) -> Picture:
+def banks(*schedules: Lowers, buffer: str | None = None, values: Kept | None = None) -> Picture:
     """Draw how a shared buffer lies in the banks, and the worst group of lanes of each access to it.
 
     A cell is an element in its row and column, its number and colour are its bank. Lanes that are served together are
@@ -77,6 +79,7 @@ def banks(*schedules: Lowers, buffer: str | None = None) -> Picture:
     Args:
         schedules: finished ones.
         buffer: the name of a buffer in SH; the first that a load fills where None.
+        values: that buffer as a simulation kept it (`schedule.simulate(keep=...).kept`): tips give its elements.
 
     Raises:
         UsageError: `unfinished`, `no-such-buffer`.
@@ -101,7 +104,7 @@ def banks(*schedules: Lowers, buffer: str | None = None) -> Picture:
         words.append(head)
         y += 24
         for group in found:
-            y, said = _panel(drawing, y, placed, group, held, most)
+            y, said = _panel(drawing, y, placed, group, held, most, values)
             words += said
         for line in _bulk(kernel, held):
             drawing.text(0, y + 12, line, "memory", 11)
@@ -228,7 +231,7 @@ def _run(view: View) -> int:
 
 
 def _panel(
-    drawing: Drawing, y: float, placed: Placement, group: Group, buffer: Buffer, most: int
+    drawing: Drawing, y: float, placed: Placement, group: Group, buffer: Buffer, most: int, values: Kept | None
 ) -> tuple[float, list[str]]:
     """Draw one access, its bars on the scale of the picture's busiest bank; give where the next one stands and says."""
     turns = group.wavefronts
@@ -259,7 +262,8 @@ def _panel(
             drawing.line(left - 22, at, left, at, "edge", dashed=True)
     cells = [(i, j, r, c) for i, r in enumerate(rows) for j, c in enumerate(cols)]
     for i, j, r, c in sorted(cells, key=lambda cell: int(bank[cell[2], cell[3]])):
-        drawing.rect(left + j * CELL_W, top + i * CELL_H, CELL_W, CELL_H, wheel(int(bank[r, c])), "hair")
+        box = (left + j * CELL_W, top + i * CELL_H, CELL_W, CELL_H)
+        drawing.rect(*box, wheel(int(bank[r, c])), "hair", tip=_tip(values, buffer, lane_of, word, r, c))
     for i, j, r, c in sorted(cells, key=lambda cell: bool(touched[cell[2], cell[3]])):
         ink = "ink" if touched[r, c] else "dim"
         drawing.text(left + (j + 0.5) * CELL_W, top + i * CELL_H + 12, str(bank[r, c]), ink, 9, "middle")
@@ -267,8 +271,7 @@ def _panel(
         for j, c in enumerate(cols):
             if touched[r, c]:
                 box = (left + j * CELL_W + 1, top + i * CELL_H + 1, CELL_W - 2, CELL_H - 2)
-                lane = f"lane {lane_of[int(word[r, c])]} asks for ({r}, {c}), bank {bank[r, c]}"
-                drawing.rect(*box, "none", "red" if hard[r, c] else "green", tip=lane if len(asked) <= BANKS else "")
+                drawing.rect(*box, "none", "red" if hard[r, c] else "green")
     below = top + len(rows) * CELL_H
     elided = _elided(rows, bank.shape[0], "row") + _elided(cols, bank.shape[1], "column")
     if elided:
@@ -281,6 +284,18 @@ def _panel(
     busy = group.load[group.load > 0]
     said = [f"  {told}", f"    {len(busy)} of {BANKS} banks give {len(asked)} words, the busiest {turns}"]
     return below + 16, [*said, "    words a bank: " + "".join(_digit(n) for n in group.load)]
+
+
+def _tip(values: Kept | None, buffer: Buffer, lane_of: dict[int, int], word: Array, r: int, c: int) -> str:
+    """Say what an element is: its value where that is known, its bank, and the lane that asks for it."""
+    held = int(word[r, c])
+    said = f"{buffer.name}[{r}, {c}]"
+    if values is not None and values.name == buffer.name and values.values.ndim == len(values.outer) + 2:
+        said = tip_of(values, place_of(values), (r, c))
+    elif held not in lane_of:
+        return ""
+    said += f", bank {held % BANKS}"
+    return f"{said}, lane {lane_of[held]} asks for it" if held in lane_of else said
 
 
 def _bars(drawing: Drawing, y: float, left: float, group: Group, wide: float, most: int) -> float:

@@ -15,12 +15,18 @@ from fireiron.base.text import count
 from fireiron.kernel.lower.numbering import tile_numbers
 from fireiron.kernel.lower.permutation import permuted
 from fireiron.kernel.lower.window import Cut, cut
-from fireiron.language.decompositions import Tile, Widest
+from fireiron.language.decompositions import EachStep, Tile, Widest
+from fireiron.language.levels import Kernel as KernelLevel
+from fireiron.show.halo import Halo, halos
+from fireiron.show.halo import draw as draw_halo
 from fireiron.show.page import WIDTH
 from fireiron.show.picture import Picture, wrapped
-from fireiron.show.scheduled import Scheduled
-from fireiron.show.steps import Step, product, steps
+from fireiron.show.steps import Step, layers, product, steps
 from fireiron.show.svg import Drawing, hue, width_of
+from fireiron.show.waves import draw as draw_waves
+from fireiron.show.waves import said as waves_said
+from fireiron.show.waves import slots_of
+from fireiron.show.whole import Estimated
 from fireiron.show.words import words
 
 Array = npt.NDArray[Any]
@@ -30,6 +36,9 @@ GAP = 44.0
 TITLE = 44  # characters of a line of a title
 ACROSS = 3  # panels beside each other
 MOST = 64  # pieces along a dimension that are drawn
+DENSE = 512  # the same of a grid, whose tiles have no numbers where they are many
+LEAST = 8.0  # size of a number
+STRIP = 90.0  # width of a panel of one dimension
 SYMBOLIC = 4  # tiles drawn along an extent that is a symbol
 LEGEND = "outlined: the tile that the next panel enlarges; a number: the unit that takes the tile"
 TURN = "of persistent units its place in their order"
@@ -55,11 +64,14 @@ class Pieces:
     note: str = ""
 
 
-def cuts(schedule: Scheduled) -> Picture:
-    """Draw how the tiles of a schedule cut C: a panel a tile, each the inside of one tile of the panel before.
+def cuts(schedule: Estimated) -> Picture:
+    """Draw how the tiles of a schedule cut its result: a panel a tile, each the inside of one tile of the panel before.
 
     Numbers name the units (blocks, warps, threads) that take the tiles; the outlined tile is the one that the next
     panel enlarges. Where there are more tiles than units, a unit takes several, and its number stands several times.
+    A grid of more tiles than numbers have room for shows waves instead, each in its colour, and a line through the
+    tiles of the first wave in the order of their visits. Where tiles read more than they write, as of convolutions, one
+    more panel shows what they read, with halos in another colour.
 
     Args:
         schedule: finished or not.
@@ -67,53 +79,103 @@ def cuts(schedule: Scheduled) -> Picture:
     drawing = Drawing(f"how {schedule.origin.short} is cut")
     said: list[str] = []
     x, y, lowest = 0.0, 22.0, 0.0
-    chain = [
-        step
-        for step in steps(schedule)
-        if isinstance(step.link, Tile) and not isinstance(step.link.sizes, Widest) and len(dims(step)) == 2
-    ]
+    chain = [(step, name) for step, name in _tiled(steps(schedule)) if pieces(step).unit.size]
     if chain:
-        persists = any(isinstance(step.link, Tile) and step.link.persistent for step in chain)
+        persists = any(isinstance(step.link, Tile) and step.link.persistent for step, _ in chain)
         drawing.text(0, 10, f"{LEGEND}, {TURN}" if persists else LEGEND, "faint", 10)
-    tall = max((len(textwrap.wrap(words(step.link), TITLE)) for step in chain), default=1)
-    for panel, step in enumerate(chain):
+    tall = max((len(textwrap.wrap(_title(step, name), TITLE)) for step, name in chain), default=1)
+    panel = 0
+    for step, name in chain:
         found = pieces(step)
-        if panel and panel % ACROSS == 0:
-            x, y, lowest = 0.0, lowest + GAP / 2, 0.0
-        said.append(_panel(drawing, x, y, step, found, tall))
-        lowest = max(lowest, drawing.height)
-        x += SIDE + GAP
+        x, y, lowest = _next(panel, x, y, lowest)
+        slots = slots_of(schedule, found.units) if _is_grid(step) else None
+        said.append(_panel(drawing, x, y, _title(step, name), step, found, tall, slots))
+        panel, lowest = panel + 1, max(lowest, drawing.height)
+        reads = halos(step, _wanted(step), parts_of(step)) if _is_grid(step) and len(dims(step)) == 2 else None
+        if reads is not None:
+            x, y, lowest = _next(panel, x, y, lowest)
+            said.append(_halo_panel(drawing, x, y + 13 * (tall - 1), reads, found))
+            panel, lowest = panel + 1, max(lowest, drawing.height)
     if not chain:
-        drawing.text(0, 12, f"{schedule.origin}: no tile yet", "faint")
+        drawing.text(0, 12, f"{schedule.origin.short}: no tile yet", "faint")
         said.append("no tile yet")
     return Picture(drawing.title, drawing, wrapped(*said))
 
 
+def _next(panel: int, x: float, y: float, lowest: float) -> tuple[float, float, float]:
+    """Give the place of a panel, and how far down those of its row reach."""
+    if panel == 0:
+        return x, y, lowest
+    return (0.0, lowest + GAP / 2, 0.0) if panel % ACROSS == 0 else (x + SIDE + GAP, y, lowest)
+
+
+def _tiled(chain: tuple[Step, ...]) -> list[tuple[Step, str]]:
+    """List the tiles of a chain, and below those of the first layer or of each step that has a chain of its own."""
+    found: list[tuple[Step, str]] = []
+    for step in chain:
+        if isinstance(step.link, Tile) and not isinstance(step.link.sizes, Widest):
+            found.append((step, ""))
+        inner = layers(step)
+        for nested in inner if isinstance(step.link, EachStep) else inner[:1]:
+            found += [(each, nested.path.rpartition(" > ")[2]) for each, _ in _tiled(nested.steps)]
+    return found
+
+
+def _title(step: Step, name: str) -> str:
+    assert isinstance(step.link, Tile)
+    return f"{name}: {words(step.link)}" if name else words(step.link)
+
+
+def _is_grid(step: Step) -> bool:
+    """Say whether a tile is given to the blocks or clusters of the grid."""
+    return step.before.level == KernelLevel and isinstance(step.link, Tile) and step.link.level is not None
+
+
 def dims(step: Step) -> tuple[str, ...]:
-    """List the dimensions that a tile cuts, batches left out: they have no place in a drawing of one matrix."""
-    assert isinstance(step.link, Tile) and not isinstance(step.link.sizes, Widest)
-    return tuple(dim for dim, _ in step.link.sizes)[-2:]
+    """List the dimensions that are drawn, two or one: the last that a tile cuts, in the order of the spec."""
+    assert isinstance(step.link, Tile)
+    assert not isinstance(step.link.sizes, Widest)
+    last = [dim for dim, _ in step.link.sizes][-2:]
+    return tuple(dim for dim, _ in step.before.sizes if dim in last)
+
+
+def _wanted(step: Step) -> tuple[str, str]:
+    """Give the dimensions of the rows and of the columns; of one dimension, the columns are one."""
+    rows, *cols = dims(step)
+    return rows, cols[0] if cols else ""
+
+
+def parts_of(step: Step) -> dict[str, Cut]:
+    """Cut each dimension; of an extent that is a symbol, the first few tiles stand for all."""
+    assert isinstance(step.link, Tile)
+    assert not isinstance(step.link.sizes, Widest)
+    sizes, parts = dict(step.link.sizes), dict[str, Cut]()
+    for dim, extent in step.before.sizes:
+        if dim in sizes:
+            size = sizes[dim]
+            if not isinstance(extent, int):
+                assert isinstance(size, int)
+                extent = SYMBOLIC * size
+            parts[dim] = cut(size, extent)
+    return parts
 
 
 def pieces(step: Step) -> Pieces:
     """Say which unit takes which part of what a tile cuts; of an extent that is a symbol, the first few tiles."""
     link = step.link
-    assert isinstance(link, Tile) and not isinstance(link.sizes, Widest)
-    sizes, wanted, notes = dict(link.sizes), dims(step), list[str]()
-    parts: dict[str, Cut] = {}
-    extents: list[int] = []
-    for dim, extent in step.before.sizes:
-        if dim not in sizes:
-            continue
-        size = sizes[dim]
-        if not isinstance(extent, int):
-            assert isinstance(size, int)
-            notes.append(f"{extent} is known at the call: {SYMBOLIC} tiles drawn")
-            extent = SYMBOLIC * size
-        parts[dim] = cut(size, extent)
-        if dim in wanted:
-            extents.append(extent)
-    runs = [_runs(parts[dim], extent) for dim, extent in zip(wanted, extents, strict=True)]
+    assert isinstance(link, Tile)
+    parts, wanted = parts_of(step), dims(step)
+    notes = [
+        f"{extent} is known at the call: {SYMBOLIC} tiles drawn"
+        for dim, extent in step.before.sizes
+        if dim in parts and not isinstance(extent, int)
+    ]
+    extents = dict(step.before.sizes)
+    runs: list[tuple[tuple[int, int, int], ...]] = []
+    for dim in wanted:
+        extent, part = extents[dim], parts[dim]
+        whole = int(part.trips) * int(part.size)  # pyright: ignore[reportArgumentType]
+        runs.append(_runs(part, extent if isinstance(extent, int) else whole))
     tiles = int(product(tuple(part.trips for part in parts.values())))  # pyright: ignore[reportArgumentType]
     unit = np.zeros(tuple(int(parts[dim].trips) for dim in wanted), np.int64)  # pyright: ignore[reportArgumentType]
     units = tiles
@@ -132,11 +194,14 @@ def pieces(step: Step) -> Pieces:
         drawn = np.all([place[dim] == 0 for dim in others], axis=0) if others else np.full(tiles, True)
         unit[tuple(place[dim][drawn] for dim in wanted)] = taken[drawn]
         notes += [f"the first of {parts[dim].trips} along {dim} drawn" for dim in others if parts[dim].trips != 1]
-    shown = [run[:MOST] for run in runs]
+    most = DENSE if _is_grid(step) else MOST
+    shown = [run[:most] for run in runs]
     for dim, run, mine in zip(wanted, runs, shown, strict=True):
         if len(run) > len(mine):
             notes.append(f"the first {len(mine)} of {len(run)} pieces of {dim} drawn")
-    ends = tuple(max(start + length for start, length, _ in run) for run in shown)
+    ends = [max(start + length for start, length, _ in run) for run in shown]
+    if len(wanted) == 1:  # a column of rows, as wide as it is high
+        shown, ends, unit = [*shown, ((0, ends[0], 0),)], [*ends, ends[0]], unit[:, None]
     return Pieces((ends[0], ends[1]), shown[0], shown[1], unit, units, "; ".join(notes))
 
 
@@ -153,8 +218,14 @@ def _runs(part: Cut, extent: int) -> tuple[tuple[int, int, int], ...]:
     return tuple(found)
 
 
-def _panel(drawing: Drawing, x: float, y: float, step: Step, found: Pieces, tall: int) -> str:
-    """Draw one tile's cut, its title in `tall` lines at most; say it in words."""
+def _panel(
+    drawing: Drawing, x: float, y: float, title: str, step: Step, found: Pieces, tall: int, slots: int | None
+) -> str:
+    """Draw one tile's cut, its title in `tall` lines at most; say it in words.
+
+    Args:
+        slots: tiles of a wave, of a grid where that is known.
+    """
     link = step.link
     assert isinstance(link, Tile)
     level = link.level
@@ -162,39 +233,78 @@ def _panel(drawing: Drawing, x: float, y: float, step: Step, found: Pieces, tall
     scale = SIDE / max(rows, cols)
     flat = max(1.0, 40.0 / (min(rows, cols) * scale))  # a thin tile is drawn thicker than it is
     down, right = (scale * (flat if rows < cols else 1), scale * (flat if cols < rows else 1))
-    title = words(link)
+    if len(dims(step)) == 1:
+        right = STRIP / cols
     for i, line in enumerate(textwrap.wrap(title, TITLE)):
         drawing.text(x, y + 12 + 13 * i, line, "link", bold=True, size=10)
     y += 13 * (tall - 1)
     share = count(found.units, str(level).lower()) if level else "loop"
     if link.persistent:
         share = "in turn"
-    dims_ = "x".join(str(n) for n in found.unit.shape)
-    told = f"{step.before.level}: {_extents(step)} in {dims_} tiles, {share}"
-    drawing.text(x, y + 27, told if len(told) <= 44 else f"{told[:43]}…", "faint", 10)
+    dims_ = "x".join(str(n) for n in found.unit.shape[: len(dims(step))])
+    cut_ = f"{step.before.level}: {_extents(step)} in {dims_} tiles"
+    told = f"{cut_}, {share}"
     top = y + 36
+    bottom = top + rows * down
+    if _is_grid(step) and _font(found, right, down) < LEAST:
+        drawing.text(x, y + 27, cut_, "faint", 10)
+        draw_waves(drawing, x, top, right, down, found, slots or found.units)
+        taken = "tiles" if link.persistent else share
+        lines = [f"{taken} in the order of the line, from the dot on"]
+        if slots is not None:
+            lines.append(f"a colour is a wave: {waves_said(found.units, slots)}; the line stays in the first")
+    else:
+        drawing.text(x, y + 27, told, "faint", 10)
+        lines = [waves_said(found.units, slots)] if slots is not None and _is_grid(step) else []
+        _tiles(drawing, x, top, right, down, found, level is not None)
+    if found.note:
+        lines.append(found.note)
+    for line in (part for each in lines for part in textwrap.wrap(each, TITLE)):
+        bottom += 13
+        drawing.text(x, bottom, line, "note", 9)
+    asks = "the place of each tile in that order:" if link.persistent else "the unit that takes each tile:"
+    line = f"{title}: {told}; {asks}" if level else f"{title}: {told}"
+    if _is_grid(step) and slots is not None:
+        line = line.replace(f"{share};", f"{share}, {waves_said(found.units, slots)};")
+    return "\n".join([line, *(_grid(found) if level else [])] + ([f"  {found.note}"] if found.note else []))
+
+
+def _font(found: Pieces, right: float, down: float) -> float:
+    """Give the size in which the longest number fits into the smallest tile."""
+    wide, high = (min(length for _, length, _ in runs) for runs in (found.cols, found.rows))
+    return min(11.0, high * down - 2, (wide * right - 1) / width_of(str(found.unit.max()), 1))
+
+
+def _tiles(drawing: Drawing, x: float, top: float, right: float, down: float, found: Pieces, taken: bool) -> None:
+    """Draw each tile with the number of its unit where there is room, and outline those of the first."""
+    size = max(LEAST, _font(found, right, down))
     for start, length, i in found.rows:
         for first, wide, j in found.cols:
             unit = int(found.unit[i, j])
             box = (x + first * right, top + start * down, wide * right, length * down)
-            drawing.rect(*box, hue(unit) if level else "panel", "hair")
-            label = str(unit) if level else ""
-            size = min(11.0, box[3] - 2)
-            if label and size >= 7 and width_of(label, size) <= box[2] - 2:
+            drawing.rect(*box, hue(unit) if taken else "panel", "hair")
+            label = str(unit) if taken else ""
+            if label and size <= box[3] - 2 and width_of(label, size) <= box[2] - 1:
                 drawing.text(box[0] + box[2] / 2, box[1] + box[3] / 2 + size * 0.36, label, size=size, anchor="middle")
     for start, length, i in found.rows:
         for first, wide, j in found.cols:
-            if found.unit[i, j] == 0 and (level or (i, j) == (0, 0)):
-                mine = level is None or (i, j) == _first(found)
+            if found.unit[i, j] == 0 and (taken or (i, j) == (0, 0)):
+                mine = not taken or (i, j) == _first(found)
                 drawing.rect(
                     x + first * right, top + start * down, wide * right, length * down, "none",
                     "strong" if mine else "edge",
                 )  # fmt: skip
-    if found.note:
-        drawing.text(x, top + rows * down + 13, found.note, "note", 9)
-    asks = "the place of each tile in that order:" if link.persistent else "the unit that takes each tile:"
-    line = f"{title}: {told}; {asks}" if level else f"{title}: {told}"
-    return "\n".join([line, *(_grid(found) if level else [])] + ([f"  {found.note}"] if found.note else []))
+
+
+def _halo_panel(drawing: Drawing, x: float, y: float, found: Halo, tiles: Pieces) -> str:
+    """Draw what the tiles of the grid read of an operand."""
+    drawing.text(x, y + 12, f"{found.operand.role}: what the tiles read of it", "link", bold=True, size=10)
+    high, told = draw_halo(drawing, x, y + 36, SIDE, found, tiles.unit)
+    drawing.rect(x, y + 18, 10, 10, "halo", "hair")
+    drawing.text(x + 16, y + 27, "halo: read by several tiles", "faint", 10)
+    for i, line in enumerate(textwrap.wrap(told, TITLE)):
+        drawing.text(x, y + 36 + high + 13 * (i + 1), line, "note", 9)
+    return told
 
 
 def _first(found: Pieces) -> tuple[int, int]:

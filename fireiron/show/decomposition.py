@@ -7,13 +7,13 @@ import textwrap
 import attrs
 
 from fireiron.kernel.ir.statements import Kernel
-from fireiron.language.decompositions import Done, Split
+from fireiron.language.decompositions import Done, EachStep, Epilog, Load, Split
 from fireiron.language.levels import Memory
 from fireiron.language.residual import Residual
 from fireiron.show import tree as lines
 from fireiron.show.lowering import Lowers, lowered_of
 from fireiron.show.picture import Picture
-from fireiron.show.steps import Nested, Step, left, nested, steps
+from fireiron.show.steps import Nested, Step, layers, left, nested, steps, stores
 from fireiron.show.svg import Drawing, width_of
 
 BOX_H = 24.0
@@ -22,6 +22,8 @@ SIDE = 410.0  # where the Moves stand, further right where a box is wider
 GAP = 30.0
 INDENT = 24.0  # of a Move inside another
 PAD = 8.0
+LANE = 8.0  # between two lines that lead from links to what stands beside them
+LANES = 6
 ACROSS = 50  # characters of a link, left of the Moves
 
 _MEMORIES = {"GL": "h3", "SH": "h11", "RF": "h21", "FR": "h25"}
@@ -31,12 +33,16 @@ def decomposition(schedule: Lowers) -> Picture:
     """Draw a schedule, finished or not, as specs and the links between them.
 
     A box is a spec: what is left to do, where its operands lie (a chip each), and who does it. The arrow out of it is
-    the link that decomposes it. Right of a load stands the Move that fills its buffer.
+    the link that decomposes it. Right of a load stands the Move that fills its buffer, right of an epilog the Moves
+    that store its results, and right of a link that schedules each layer or step those chains. A line of its own leads
+    from each link to what stands beside it.
     """
     kernel = lowered_of(schedule)
     chain = steps(schedule)
     widest = max(_wide(spec) for spec in (schedule.origin, *(step.after for step in chain)))
-    page = _Page(Drawing(f"decomposition of {schedule.origin}"), kernel, max(SIDE, widest + GAP))
+    lanes = sum(len(beside(step, kernel)) for step in chain)
+    drawing = Drawing(f"decomposition of {schedule.origin}")
+    page = _Page(drawing, kernel, max(SIDE, widest + GAP) + LANE * min(lanes, LANES))
     y = 5.0
     for said in () if kernel is None else (lines.summary(kernel), lines.parted(kernel)):
         if said:
@@ -50,6 +56,36 @@ def decomposition(schedule: Lowers) -> Picture:
     return Picture(f"decomposition of {schedule.origin}", page.drawing, lines.text(schedule, kernel=kernel).rstrip())
 
 
+@attrs.frozen
+class Beside:
+    """Hold what stands beside a link.
+
+    Args:
+        chain: a spec, and the steps that execute it.
+        said: what is said below the spec: the buffer that it fills, or what it is.
+        move: whether the steps are those of a Move, whose instructions are known by it.
+    """
+
+    chain: Nested
+    said: str
+    move: bool
+
+
+def beside(step: Step, kernel: Kernel | None) -> list[Beside]:
+    """List what stands beside a link: its Move, the stores of its results, the chains of its layers or steps."""
+    found: list[Beside] = []
+    inner = layers(step)
+    for layer in inner if isinstance(step.link, EachStep) else inner[:1]:
+        name = layer.path.rpartition(" > ")[2]
+        found.append(Beside(layer, f"step {name}" if isinstance(step.link, EachStep) else "the first layer", False))
+    found += [Beside(store, f"store {name}", True) for name, store in stores(step)]
+    moved = nested(step)
+    if moved is not None:
+        held = isinstance(step.link, Load | Epilog)
+        found.append(Beside(moved, lines.held(step, kernel) if held else "store of the last layer", True))
+    return found
+
+
 @attrs.define
 class _Page:
     """Place boxes from top to bottom."""
@@ -60,7 +96,7 @@ class _Page:
 
     def chain(self, y: float, chain: tuple[Step, ...]) -> float:
         """Draw the main chain below a box whose lower edge is at `y`, Moves to its right; give the last lower edge."""
-        side = 0.0
+        side, lane = 0.0, 0
         for step in chain:
             folded = textwrap.wrap(lines.closing(step, self.kernel, None), ACROSS)
             label = y + 19
@@ -72,34 +108,37 @@ class _Page:
                 y = label + 6
                 continue
             lower = y + LINK_H + 15 * (len(folded) - 1)
-            inner = nested(step)
             if isinstance(step.link, Split) and step.link.level is not None:
                 side = max(side, y + 4)
                 self.drawing.text(self.beside, side + 14, lines.reduction(step, step.link, self.kernel), "memory", 11)
                 side += 26
-            if inner is not None:
+            for i, each in enumerate(beside(step, self.kernel)):
+                # A later line bends further left: it crosses none that still leads down to an earlier Move.
+                lane = 0 if side <= y + 4 else lane + 1
                 side = max(side, y + 4)
-                bend = self.beside - 18
-                self.drawing.path([(30 + width_of(folded[0]), label - 4), (bend, label - 4), (bend, side + 12)], "hair")
-                self.drawing.line(bend, side + 12, self.beside - 4, side + 12, "hair")
-                side = self.move(self.beside, side, step, inner) + 12
+                bend, start = self.beside - 18 - LANE * (lane % LANES), label - 4 + 3 * i
+                self.drawing.path([(30 + width_of(folded[0]), start), (bend, start), (bend, side + 12)], "edge")
+                self.drawing.path([(bend, side + 12), (self.beside - 2, side + 12)], "edge")
+                tip = self.beside - 2
+                self.drawing.path([(tip - 5, side + 8.5), (tip, side + 12), (tip - 5, side + 15.5)], "edge")
+                side = self.move(self.beside, side, step, each) + 12
             self.drawing.arrow(14, y, lower)
             y = self.box(0, lower, step.after)
         return y
 
-    def move(self, x: float, y: float, step: Step, inner: Nested) -> float:
-        """Draw the Move of a load or of a store as its spec and a line a link; give the lower edge."""
+    def move(self, x: float, y: float, step: Step, found: Beside) -> float:
+        """Draw what stands beside a link as its spec and a line a link; give the lower edge."""
+        inner = found.chain
         y = self.box(x, y, inner.origin)
-        self.drawing.text(x + 14, y + 13, lines.held(step, self.kernel), "memory", 11)
+        self.drawing.text(x + 14, y + 13, found.said, "memory", 11)
         y += 15
         for link in inner.steps:
             done = isinstance(link.link, Done)
-            self.drawing.text(
-                x + 14, y + 13, lines.closing(link, self.kernel, (inner, step)), "atom" if done else "link", 11
-            )
-            y += 15
-            deeper = nested(link)
-            if deeper is not None:
+            said = lines.closing(link, self.kernel, (inner, step) if found.move else None)
+            for i, line in enumerate(textwrap.wrap(said, ACROSS)):
+                self.drawing.text(x + 14 + 8 * bool(i), y + 13, line, "atom" if done else "link", 11)
+                y += 15
+            for deeper in beside(link, self.kernel):
                 y = self.move(x + INDENT, y + 4, link, deeper) + 4
         return y
 

@@ -251,7 +251,7 @@ def _operand(drawing: Drawing, found: Owners, x: float, y: float, marked: tuple[
     for r, c in sorted(cells, key=lambda cell: int(found.thread[cell]) % 32):
         holder = int(found.thread[r, c])
         fill = "empty" if holder == NOBODY else hue(holder)
-        drawing.rect(left + c * CELL_W, top + r * CELL_H, CELL_W, CELL_H, fill, "hair")
+        drawing.rect(left + c * CELL_W, top + r * CELL_H, CELL_W, CELL_H, fill, "hair", tip=_tip(found, r, c))
     for r, c in cells:
         _label(drawing, found, r, c, left + c * CELL_W, top + r * CELL_H)
     for r in range(unit.rows):
@@ -269,7 +269,7 @@ def _head(found: Owners) -> tuple[str, str]:
     kind = operand.dtype.name if operand.dtype else "bytes" if operand.layout.rank == 2 and _bytes(operand) else "any"
     rows, cols = operand.shape
     extents = "" if found.whole and rows * cols == 1 else f"{rows}x{cols} {kind} "
-    held = ""
+    held = panel.head(operand) if found.whole else ""
     if operand.layout.rank == 2 and not found.whole:
         held = f"{count(operand.registers, 'element')} a thread"
         if not operand.memory.registers:
@@ -321,6 +321,19 @@ def repeats(found: Owners, unit: Unit) -> list[str]:
     if (found.thread == NOBODY).all():
         notes.append("not dealt out to threads: the unit reads it as a whole")
     return notes
+
+
+def _tip(found: Owners, r: int, c: int) -> str:
+    """Say who holds an element, and in which register of its own."""
+    thread, element, dtype = int(found.thread[r, c]), int(found.register[r, c]), found.operand.dtype
+    if thread == NOBODY:
+        return ""
+    place = f"({r * found.run[0]}, {c * found.run[1]})"
+    register = ""
+    if dtype is not None and found.operand.memory.registers:
+        each = max(1, REGISTER // dtype.bits)
+        register = f", register {element // each}" if dtype.bits <= REGISTER else f", registers from {element * 2}"
+    return f"{found.operand.role}{place}: thread {thread}, its element {element}{register}"
 
 
 def _adds(step: tuple[int, int]) -> str:

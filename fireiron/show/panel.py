@@ -41,15 +41,38 @@ def size(operand: Operand) -> tuple[int, int]:
     return (ROWS, operand.span // CHUNK) if operand.span else (1, 1)
 
 
+def lines(operand: Operand) -> int:
+    """Count the rows of shared memory that an operand of a product lies in, along K; 0 of what has no shape."""
+    rows, cols = operand.shape
+    return 0 if rows * cols == 1 or operand.dtype is None else cols if operand.role == "B" else rows
+
+
+def taken(operand: Operand) -> int:
+    """Count the chunks of a row that one instruction takes: its part of K. Of what has no shape, all of them."""
+    rows, cols = operand.shape
+    if not lines(operand) or operand.dtype is None:
+        return operand.span // CHUNK
+    return (rows if operand.role == "B" else cols) * operand.dtype.bits // 8 // CHUNK
+
+
+def head(operand: Operand) -> str:
+    """Say which rows of a whole operand are drawn, empty where it has no shape."""
+    many = lines(operand)
+    along = "columns" if operand.role == "B" else "rows"
+    return f"{ROWS} of its {many} {along}, {operand.span} B of K each" if operand.span and many else ""
+
+
 def notes(operand: Operand) -> list[str]:
     """Say how a whole operand lies in memory."""
     if not operand.span:
         where = "a tensor map" if operand.memory.name == "GL" else "the Move"
         return [f"taken as a whole: {where} says how large it is, and where its lines lie"]
-    return [
-        f"taken as a whole, in rows of {operand.span} B in {operand.memory}",
-        f"a cell: row.chunk of {CHUNK} B; the next {ROWS} rows alike",
-    ]
+    said = [f"taken as a whole, in rows of {operand.span} B in {operand.memory}"]
+    said.append(f"a cell: row.chunk of {CHUNK} B; the next {ROWS} rows alike")
+    mine, every = taken(operand), operand.span // CHUNK
+    if mine < every:
+        said.append(f"in colour: the {mine} of {every} chunks of a row that one instruction takes")
+    return said
 
 
 def draw(drawing: Drawing, operand: Operand, left: float, top: float) -> None:
@@ -61,8 +84,11 @@ def draw(drawing: Drawing, operand: Operand, left: float, top: float) -> None:
         drawing.text(left - 6, top + r * CELL_H + 13, str(r), "faint", 9, "end")
         for c, (line, chunk) in enumerate(row):
             x, y = left + c * CELL_W, top + r * CELL_H
-            drawing.rect(x, y, CELL_W, CELL_H, hue(chunk), "hair")
-            drawing.text(x + CELL_W / 2, y + 13, f"{line}.{chunk}", size=10, anchor="middle")
+            mine = chunk < taken(operand)
+            tip = f"chunk {chunk} of row {line}, {CHUNK} B, lies at byte {r * operand.span + c * CHUNK}"
+            drawing.rect(x, y, CELL_W, CELL_H, hue(chunk) if mine else "empty", "hair", tip=tip)
+            ink = "ink" if mine else "dim"
+            drawing.text(x + CELL_W / 2, y + 13, f"{line}.{chunk}", ink, 10, "middle")
 
 
 def table(operand: Operand) -> list[str]:

@@ -29,7 +29,8 @@ class Printer(Protocol):
 class Picture:
     """Hold a drawing and its words.
 
-    A notebook shows the drawing; it needs no script and no network, and follows the reader's light or dark colours.
+    A notebook shows the drawing; it needs no script and no network, and follows the notebook's light or dark theme.
+    Where the mouse rests on a shape, a tip says more.
 
     Args:
         title: what it shows.
@@ -42,7 +43,7 @@ class Picture:
     words: str
 
     def svg(self, theme: Theme = "auto") -> str:
-        """Write the SVG; `auto` follows the reader's preference."""
+        """Write the SVG; `auto` follows the theme of the page that holds it, else the reader's preference."""
         return self.drawing.svg(theme)
 
     def png(self, theme: Theme = "light", zoom: float = 2.0) -> bytes:
@@ -89,8 +90,16 @@ class Picture:
 
         yield Text(self.words)
 
+    def html(self) -> str:
+        """Write the picture for a page: the SVG inside the page itself, so that it follows the page's theme."""
+        return f'<div style="overflow-x:auto">{self.svg().strip()}</div>'
+
     def _repr_svg_(self) -> str:
         return self.svg()
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        # JupyterLab shows SVG as an image, which sees neither the page's theme nor the mouse; HTML does.
+        return {"text/html": self.html(), "image/svg+xml": self.svg(), "text/plain": self.words}
 
     def _repr_pretty_(self, printer: Printer, cycle: bool) -> None:
         printer.text(self.words)

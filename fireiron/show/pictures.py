@@ -19,5 +19,6 @@ from fireiron.show.fragment import fragment
 from fireiron.show.picture import Picture
 from fireiron.show.roofline import roofline
 from fireiron.show.timeline import timeline
+from fireiron.show.values import values
 
-__all__ = ["Picture", "banks", "compare", "cuts", "decomposition", "fragment", "roofline", "timeline"]
+__all__ = ["Picture", "banks", "compare", "cuts", "decomposition", "fragment", "roofline", "timeline", "values"]

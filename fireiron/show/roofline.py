@@ -75,8 +75,8 @@ def roofline(
 ) -> Picture:
     """Draw where kernels stand below what a GPU can do.
 
-    A hollow point is modelled, a filled one measured. Its place along the axis is the operations that each byte of DRAM
-    traffic serves, as the model counts them.
+    A hollow point is modelled, a filled one measured; a kernel without operations stands at the lower left. Its place
+    along the axis is the operations that each byte of DRAM traffic serves, as the model counts them.
 
     Args:
         schedules: finished ones; each is estimated.
@@ -140,7 +140,7 @@ def roofs_of(kernel: Kernel, target: Arch) -> tuple[Roof, ...]:
 
 def _share(point: Point, roofs: tuple[Roof, ...], gbps: float) -> float:
     top = max((roof.tflops for roof in roofs), default=point.tflops)
-    return point.tflops / min(top, point.intensity * gbps * 1e-3)
+    return point.tflops / (min(top, point.intensity * gbps * 1e-3) or 1.0)
 
 
 def _axes(drawing: Drawing, points: list[Point], roofs: tuple[Roof, ...], gbps: float) -> None:
@@ -153,10 +153,10 @@ def _axes(drawing: Drawing, points: list[Point], roofs: tuple[Roof, ...], gbps: 
     y0 = min(y1 / 20, _round(least / 2))
 
     def x(value: float) -> float:
-        return LEFT + WIDTH * (math.log10(value) - math.log10(x0)) / (math.log10(x1) - math.log10(x0))
+        return LEFT + WIDTH * (math.log10(max(value, x0)) - math.log10(x0)) / (math.log10(x1) - math.log10(x0))
 
     def y(value: float) -> float:
-        return TOP + HEIGHT * (math.log10(y1) - math.log10(value)) / (math.log10(y1) - math.log10(y0))
+        return TOP + HEIGHT * (math.log10(y1) - math.log10(max(value, y0))) / (math.log10(y1) - math.log10(y0))
 
     drawing.rect(LEFT, TOP, WIDTH, HEIGHT, "panel")
     for exponent in range(round(math.log10(x0)), round(math.log10(x1)) + 1):

@@ -1,7 +1,8 @@
 """A small SVG writer: shapes by class, and a style sheet that reads on a light and on a dark ground.
 
-A picture brings its own ground, so that it stays legible on any page; where the page says that its reader prefers dark
-colours, ground and ink change together. Text is set in a monospaced face, whose width is known without measuring.
+A picture brings its own ground, so that it stays legible on any page. Ground and ink change together: inside a page
+they follow the page's theme (Jupyter, VS Code, Colab, MkDocs, Bootstrap), and elsewhere what the reader's system
+prefers. Text is set in a monospaced face, whose width is known without measuring.
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ import attrs
 Theme = Literal["auto", "light", "dark", "page"]
 Anchor = Literal["start", "middle", "end"]
 
+# What pages say of their theme, on elements around a picture: (light, dark).
+_PAGES: Final = (
+    ('[data-jp-theme-light="true"]', '[data-jp-theme-light="false"]'),  # JupyterLab, Notebook 7
+    ('[data-vscode-theme-kind="vscode-light"]', '[data-vscode-theme-kind="vscode-dark"]'),
+    ('[data-md-color-scheme="default"]', '[data-md-color-scheme="slate"]'),  # MkDocs Material
+    ('[data-bs-theme="light"]', '[data-bs-theme="dark"]'),  # Bootstrap 5, MkDocs
+    ('html[theme="light"]', 'html[theme="dark"]'),  # Colab
+)
 HUES: Final = 32
+SHADES: Final = 9  # of a value, from the most negative to the most positive
 SIZE: Final = 12.0
 ADVANCE: Final = 0.602  # of a monospaced character, in its size
 
@@ -34,6 +44,7 @@ _FILLS: Final = {
     "flight": ("#a9e3ea", "#115f6a"),
     "held": ("#d3d9e0", "#4d5966"),
     "bad": ("#ffb2a8", "#8f352e"),
+    "halo": ("#8b95a1", "#8b97a5"),
     "added": ("#dcf5e1", "#17401f"),
     "removed": ("#ffe2df", "#55221f"),
     "changed": ("#fdf1cf", "#463912"),
@@ -52,11 +63,13 @@ _LINES: Final = {
     "edge": ("#b8c1cc", "#4a5562", 1.0),
     "hair": ("#d9dee5", "#39434e", 0.75),
     "strong": ("#1c2128", "#e9eef4", 2.0),
+    "order": ("#1c2128", "#e9eef4", 1.25),
     "red": ("#b3261e", "#ff8b80", 2.0),
     "blue": ("#1f66c1", "#6aa9f4", 2.0),
     "green": ("#1f7a37", "#71c988", 2.0),
     "orange": ("#a86400", "#e0a24a", 2.0),
 }
+_OTHER: Final = {"none": "fill:none", "crisp": "shape-rendering:crispEdges"}  # edges on whole pixels leave no seams
 _SHEET = "fi-"  # every class starts so: a page may hold other drawings
 
 
@@ -167,21 +180,25 @@ class Drawing:
         """Write the SVG.
 
         Args:
-            theme: `auto` follows the reader's preference; `light` and `dark` are for converters that know no style
-                queries; `page` leaves the colours to a page that has the `sheet`.
+            theme: `auto` follows the page's theme, and where there is none the reader's preference; `light` and `dark` are
+                for converters that know no style queries; `page` leaves the colours to a page that has the `sheet`.
             margin: around the shapes.
         """
         wide, high = self.width + 2 * margin, self.height + 2 * margin
-        light, dark = self.sheet(0), self.sheet(1)
+        scope = f"fi-{theme}"
         if theme == "page":
             style = ""
         elif theme == "auto":
-            style = f"{light}@media (prefers-color-scheme:dark){{{dark}}}"
+            light, dark = (f"{{{self._variables(n)}}}" for n in (0, 1))
+            style = f".{scope}{light}@media (prefers-color-scheme:dark){{.{scope}{dark}}}"
+            for n, values in enumerate((light, dark)):
+                style += ",".join(f"{page[n]} .{scope}" for page in _PAGES) + values
+            style += self._sheet(scope)
         else:
-            style = light if theme == "light" else dark
+            style = self._sheet(scope, int(theme == "dark"))
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{_n(-margin)} {_n(-margin)} {_n(wide)} {_n(high)}" '
-            f'width="{_n(wide)}" height="{_n(high)}" style="max-width:100%;height:auto" role="img" '
+            f'class="{scope}" width="{_n(wide)}" height="{_n(high)}" style="max-width:100%;height:auto" role="img" '
             f'font-family="ui-monospace,Menlo,Consolas,\'DejaVu Sans Mono\',monospace" font-size="{_n(SIZE)}">'
             f"<title>{escape(self.title)}</title><style>{style}</style>"
             f'<rect class="{_SHEET}ground" x="{_n(-margin)}" y="{_n(-margin)}" width="{_n(wide)}" height="{_n(high)}" '
@@ -200,21 +217,32 @@ class Drawing:
         self.width, self.height = max(self.width, x), max(self.height, y)
 
     def sheet(self, dark: int) -> str:
-        """Write the rules of the classes in use, for a light ground (0) or a dark one (1)."""
+        """Write the rules of drawings of the theme `page`, for a light ground (0) or a dark one (1)."""
+        return self._sheet("fi-page", dark)
+
+    def _names(self) -> list[str]:
+        return sorted({*self.used, "ground"})
+
+    def _variables(self, dark: int) -> str:
+        """Write the colours in use as variables."""
+        return ";".join(f"--{_SHEET}{name}:{_colour(name, dark)}" for name in self._names() if name not in _OTHER)
+
+    def _sheet(self, scope: str, dark: int | None = None) -> str:
+        """Write the rules of the classes in use, of one theme or by variables."""
         rules: list[str] = []
-        for name in sorted({*self.used, "ground"}):
-            if name in _FILLS:
-                rules.append(f"{name}{{fill:{_FILLS[name][dark]}}}")
-            elif name in _INKS:
-                rules.append(f"{name}{{fill:{_INKS[name][dark]}}}")
+        for name in self._names():
+            colour = "" if name in _OTHER else f"var(--{_SHEET}{name})" if dark is None else _colour(name, dark)
+            if name in _OTHER:
+                rule = _OTHER[name]
             elif name in _LINES:
-                light, night, wide = _LINES[name]
-                rules.append(f"{name}{{stroke:{night if dark else light};stroke-width:{_n(wide)}}}")
-            elif name == "none":
-                rules.append("none{fill:none}")
+                rule = f"stroke:{colour};stroke-width:{_n(_LINES[name][2])}"
+            elif name in _INKS:
+                rules.append(f"{name}{{fill:{colour}}}")
+                rule = "pointer-events:none"  # a tip is that of the shape below the text
             else:
-                rules.append(f"{name}{{fill:{_tint(int(name.removeprefix('h')), bool(dark))}}}")
-        return "".join(f".{_SHEET}{rule}" for rule in rules)
+                rule = f"fill:{colour}"
+            rules.append(f"{name}{{{rule}}}")
+        return "".join(f".{scope} .{_SHEET}{rule}" for rule in rules)
 
 
 def hue(number: int) -> str:
@@ -230,6 +258,34 @@ def hue(number: int) -> str:
 def wheel(number: int) -> str:
     """Name the fill of one of 32 things in a row, as banks are: neighbours are alike."""
     return f"h{number % HUES}"
+
+
+def _colour(name: str, dark: int) -> str:
+    """Give the colour of a class."""
+    if name in _LINES:
+        light, night, _ = _LINES[name]
+        return night if dark else light
+    if name in _FILLS or name in _INKS:
+        return (_FILLS | _INKS)[name][dark]
+    return _shade(int(name[1:]), bool(dark)) if name[0] == "v" else _tint(int(name[1:]), bool(dark))
+
+
+def shade(value: float, largest: float) -> str:
+    """Name the fill of a value: blue below zero, red above.
+
+    Example:
+        >>> shade(-2.0, 2.0), shade(0.0, 2.0), shade(1.0, 2.0)
+        ('v0', 'v4', 'v6')
+    """
+    part = value / largest if value == value and abs(value) != float("inf") else 0.0
+    return f"v{round((max(-1.0, min(1.0, part)) + 1) / 2 * (SHADES - 1))}"
+
+
+def _shade(number: int, dark: bool) -> str:
+    strength = (number - SHADES // 2) / (SHADES // 2)
+    lightness = 0.17 + 0.13 * abs(strength) if dark else 0.96 - 0.18 * abs(strength)
+    parts = colorsys.hls_to_rgb(0.0 if strength > 0 else 0.6, lightness, 0.6 * abs(strength) ** 0.5)
+    return "#" + "".join(f"{round(part * 255):02x}" for part in parts)
 
 
 def _tint(number: int, dark: bool) -> str:

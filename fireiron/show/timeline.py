@@ -18,9 +18,8 @@ from fireiron.show.page import WIDTH as PAGE
 from fireiron.show.picture import Picture, wrapped
 from fireiron.show.schedule_time import Box, Fill, Mark, Policy, Row, Timeline
 from fireiron.show.svg import Drawing, width_of
-from fireiron.show.whole import Estimated, Measured, Whole, all_iterations, whole_of
+from fireiron.show.whole import Estimated, Measured, Whole, all_iterations, traced_once, whole_of
 from fireiron.simulate.events import Touch, Trace
-from fireiron.simulate.trace import trace
 
 WIDTH = 760.0
 LEFT = 132.0
@@ -93,7 +92,7 @@ def timeline(
         tiles = 4 if any(isinstance(s, Turn) for s in walk(kernel.body)) else 2
     whole = whole_of(schedule, on, measured, sizes)
     settled = all_iterations(kernel, policy, whole.machine, sizes, block, tiles)
-    return drawn(trace(kernel, sizes, block, chunks, tiles), policy, whole, settled)
+    return drawn(traced_once(kernel, tuple(sizes.items()), block, chunks, tiles), policy, whole, settled)
 
 
 def drawn(traced: Trace, policy: Policy, whole: Whole | None = None, settled: Timeline | None = None) -> Picture:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Protocol
 
 import attrs
@@ -17,6 +18,7 @@ from fireiron.kernel.ir.statements import Kernel
 from fireiron.show.clock import time_of
 from fireiron.show.lowering import Lowers
 from fireiron.show.schedule_time import Loop, Policy, Timeline
+from fireiron.simulate.events import Trace
 from fireiron.simulate.trace import trace
 
 SETTLED = 8  # iterations that run, and three turns of the ring: then a loop is in its rhythm
@@ -98,12 +100,18 @@ def whole_of(
     return Whole(arch(found.arch).gpu, found, "", us)
 
 
+@lru_cache(maxsize=32)
+def traced_once(kernel: Kernel, sizes: tuple[tuple[str, int], ...], block: int, chunks: int, tiles: int) -> Trace:
+    """Trace a block as `trace` does; the last ones are kept, for both policies and for the drawing itself."""
+    return trace(kernel, dict(sizes), block, chunks, tiles)
+
+
 def all_iterations(
     kernel: Kernel, policy: Policy, machine: Machine, sizes: Mapping[str, int], block: int, tiles: int
 ) -> Timeline:
     """Time one block with all its iterations, of which a few run: as many as show how long an iteration takes."""
     ring = math.lcm(*(buffer.slots for buffer in kernel.buffers), 1)
-    traced = trace(kernel, sizes, block, max(SETTLED, 3 * ring), tiles)
+    traced = traced_once(kernel, tuple(sizes.items()), block, max(SETTLED, 3 * ring), tiles)
     periods: Mapping[Loop, float] = time_of(traced, policy, machine).periods
     return time_of(traced, policy, machine, periods)
 

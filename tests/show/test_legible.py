@@ -11,11 +11,11 @@ from itertools import pairwise
 import attrs
 import pytest
 
-from fireiron import matmul
+from fireiron import Matrix, matmul, tensor
 from fireiron.atoms.table import TABLE
 from fireiron.atoms.wgmma import wgmma
 from fireiron.language.atom import Atom
-from fireiron.schedules import ampere, hopper, simt
+from fireiron.schedules import ampere, conv, fused, hopper, rows, simt
 from fireiron.schedules.hopper import Plan
 from fireiron.show import pictures
 from fireiron.show.picture import Picture
@@ -31,7 +31,7 @@ ATOMS = tuple(
 SMALLEST = 8.0  # CSS pixels
 CONTRAST = 4.5  # that text needs (WCAG 2.2, 1.4.3)
 FORMS = 1.2  # that the box of a timeline needs from its row
-MEANT = ("fi-load", "fi-put", "fi-math", "fi-store", "fi-wait", "fi-bad")
+MEANT = ("fi-load", "fi-put", "fi-math", "fi-store", "fi-wait", "fi-bad", "fi-flight", "fi-held")
 THEMES: tuple[Theme, ...] = ("light", "dark")
 
 
@@ -162,6 +162,13 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "banks of halves": lambda: pictures.banks(ampere.gemm(matmul(512, 512, 512, "f16", layout="TN"))),
     "cuts": lambda: pictures.cuts(simt.sgemm(matmul(512, 512, 4096))),
     "cuts in turn": lambda: pictures.cuts(hopper.gemm(matmul(8192, 8192, 8192, "f16", layout="TN"))),
+    "cuts of many waves": lambda: pictures.cuts(ampere.gemm(matmul(8192, 8192, 64, "f16", layout="TN"))),
+    "cuts of rows": lambda: pictures.cuts(rows.row(rows.softmax(Matrix(64, 256, name="x")))),
+    "cuts with halos": lambda: pictures.cuts(
+        conv.simt(conv.conv2d(tensor(1, 20, 20, 8, name="x"), tensor(8, 3, 3, 8, name="f"), pad=1))
+    ),
+    "tree of layers": lambda: pictures.decomposition(fused.mlp(256, 64, 3)),
+    "values": lambda: pictures.values(simt.listing2(matmul(128, 128, 16)).simulate(blocks=1, keep="acc").kept["acc"]),
     "no cuts": lambda: pictures.cuts(matmul(64, 64, 64)),
     "timeline": lambda: pictures.timeline(simt.sgemm(matmul(512, 512, 4096))),
     "timeline, modelled": lambda: pictures.timeline(ampere.gemm(matmul(512, 512, 4096, "f16")), "modelled"),

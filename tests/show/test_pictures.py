@@ -21,12 +21,14 @@ from fireiron import (
     ColMajor,
     FireironError,
     Layout,
+    Matrix,
     QuadPair,
     Swizzle,
     Thread,
     Warp,
     matmul,
     symbol,
+    tensor,
 )
 from fireiron.atoms.table import TABLE, find
 from fireiron.atoms.wgmma import wgmma
@@ -34,13 +36,14 @@ from fireiron.jit.timing import Timing
 from fireiron.kernel.analysis.access import accesses
 from fireiron.kernel.ir.statements import Let, walk
 from fireiron.language.atom import Atom, Operand
-from fireiron.schedules import ampere, fused, hopper, simt
+from fireiron.schedules import ampere, conv, fused, hopper, rows, simt
 from fireiron.schedules.hopper import Plan
 from fireiron.show import pictures
 from fireiron.show.banks import groups
 from fireiron.show.clock import time_of
-from fireiron.show.cutting import pieces
+from fireiron.show.cutting import parts_of, pieces
 from fireiron.show.fragment import NOBODY, drawable, owners, unit_of
+from fireiron.show.halo import halos
 from fireiron.show.panel import chunks
 from fireiron.show.picture import Picture
 from fireiron.show.placement import placement
@@ -374,6 +377,139 @@ def test_cuts_give_tiles_to_the_units_that_the_kernel_gives_them_to(preset: Any)
         if name.startswith("block"):
             env[name] = evaluate(value, env)
     assert (found.unit[env["block_m"], env["block_n"]] == blocks).all()
+
+
+def lines_of(svg: str, stroke: str) -> list[list[tuple[float, float]]]:
+    """Give the points of the lines of one stroke."""
+    found = re.findall(rf'<path class="fi-none fi-{stroke}" d="([^"]+)"', svg)
+    return [[(float(x), float(y)) for x, y in re.findall(r"[ML](\S+) (\S+)", d)] for d in found]
+
+
+def test_a_large_grid_shows_waves_and_the_order_of_visits() -> None:
+    schedule = ampere.gemm(matmul(8192, 8192, 64, "f16", layout="TN"))
+    picture = pictures.cuts(schedule)
+    svg = well_formed(picture)
+    estimate = schedule.estimate()
+    slots = 132 * estimate.blocks_per_sm
+    assert f"{estimate.waves} waves of {slots} tiles" in " ".join(str(picture).split())
+    found = pieces(steps(schedule)[0])
+    rows, cols = found.unit.shape
+    (line,) = lines_of(svg, "order")
+    # The line begins in tile 0 and ends in the last tile of the first wave.
+    ends = [tuple(np.argwhere(found.unit == n)[0].tolist()) for n in (0, min(slots, 600) - 1)]
+    down = 250 / rows
+    for (x, y), (i, j) in zip((line[0], line[-1]), ends, strict=True):
+        assert (x, y) == pytest.approx(((j + 0.5) * 250 / cols, line[0][1] + i * down), abs=0.6)
+    waves = {int(n) for n in (found.unit // slots).reshape(-1)}
+    colours = set(re.findall(r'class="fi-(h\d+) fi-crisp"', svg))
+    assert len(waves) == estimate.waves
+    assert len(colours) == min(len(waves), 32)
+
+
+def test_cuts_of_rows_are_drawn() -> None:
+    schedule = rows.row(rows.softmax(Matrix(64, 256, name="x")))
+    picture = pictures.cuts(schedule)
+    assert "Kernel: 64 in " in str(picture)
+    assert "to Warp" in well_formed(picture)
+    first = pieces(steps(schedule)[0])
+    assert first.unit[:, 0].tolist() == list(range(first.units))
+
+
+def test_halos_are_what_several_tiles_read() -> None:
+    spec = conv.conv2d(tensor(1, 20, 20, 8, name="x"), tensor(8, 3, 3, 8, name="f"), pad=1)
+    schedule = conv.simt(spec)
+    grid = steps(schedule)[0]
+    tile = dict(grid.link.sizes)  # type: ignore[union-attr]
+    found = halos(grid, ("p", "q"), parts_of(grid))
+    assert found is not None
+    for side, size in ((found.rows, tile["p"]), (found.cols, tile["q"])):
+        # A tile of `size` outputs reads one row more on each side: two rows at each border have two readers.
+        readers = np.concatenate([[many] * length for _, length, _, many in side.runs])
+        expected = np.zeros(20, int)
+        for start in range(0, 20, size):  # pyright: ignore[reportArgumentType]
+            expected[max(start - 1, 0) : start + size + 1] += 1
+        assert readers.tolist() == expected.tolist()
+    picture = pictures.cuts(schedule)
+    assert "fi-halo" in well_formed(picture)
+    assert "is read by several tiles" in str(picture)
+    assert "fi-halo" not in pictures.cuts(simt.sgemm(matmul(256, 256, 64))).svg()
+
+
+def test_the_lines_of_loads_do_not_lie_on_each_other() -> None:
+    for schedule in (ampere.gemm(matmul(512, 512, 64, "f16")), fused.swiglu(512, 256, 128), fused.mlp(256, 64, 3)):
+        drawn = [line for line in lines_of(pictures.decomposition(schedule).svg(), "edge") if len(line) == 3]
+        upright = [(line[1][0], *sorted((line[1][1], line[2][1]))) for line in drawn if line[0][1] == line[1][1]]
+        assert len(upright) > 2
+        for i, (x, top, bottom) in enumerate(upright):
+            for other, above, below in upright[i + 1 :]:
+                assert x != other or bottom <= above or below <= top
+            # Nor does a line cross one that leads to an earlier Move.
+            for start, _, end in drawn[i + 1 :]:
+                crosses = start[0] < x < end[0] and top < start[1] < bottom
+                assert not crosses
+
+
+def test_a_fragment_of_wgmma_draws_what_one_instruction_takes() -> None:
+    picture = pictures.fragment("wgmma.m64n64k16.f32.f16")
+    words = " ".join(str(picture).split())
+    assert "A 64x16 f16 in SH, 8 of its 64 rows, 128 B of K each" in words
+    assert "B 16x64 f16 in SH, 8 of its 64 columns, 128 B of K each" in words
+    assert words.count("in colour: the 2 of 8 chunks of a row that one instruction takes") == 2
+    svg = well_formed(picture)
+    panel = svg[: svg.index("C 64x64")]
+    cells = re.findall(r'<rect class="fi-(\w+) fi-hair"[^>]*><title>chunk (\d) of row', panel)
+    assert len(cells) == 2 * 64
+    assert {int(chunk) for fill, chunk in cells if fill != "empty"} == {0, 1}  # 16 elements of 2 B
+    assert all(fill == "empty" for fill, chunk in cells if int(chunk) > 1)
+
+
+def test_banks_draw_all_rows_that_a_group_asks_for() -> None:
+    svg = well_formed(pictures.banks(simt.sgemm(matmul(256, 256, 64))))
+    for row in range(32):
+        assert re.search(rf">{row}</text>", svg)
+    assert "drawn: 32 of 128 rows" in svg
+
+
+def test_a_picture_follows_the_theme_of_its_page() -> None:
+    picture = pictures.fragment("fma.f32")
+    html = picture._repr_mimebundle_()["text/html"]
+    assert html == picture.html()
+    assert "<img" not in html  # an image would not see the page
+    sheet = html[html.index("<style>") : html.index("</style>")]
+    light, dark = (
+        re.search(rf'\[data-jp-theme-light="{said}"\] \.fi-auto[^{{]*\{{([^}}]+)\}}', sheet)
+        for said in ("true", "false")
+    )
+    assert light is not None
+    assert dark is not None
+    assert "--fi-ground:#ffffff" in light[1]
+    assert "--fi-ground:#161b22" in dark[1]
+    assert ".fi-auto .fi-ground{fill:var(--fi-ground)}" in sheet
+    # What the page says is more specific than what the system prefers.
+    assert "@media (prefers-color-scheme:dark){.fi-auto{" in sheet
+    assert "var(" not in picture.svg("dark")
+
+
+def test_values_can_be_looked_at() -> None:
+    schedule = simt.listing2(matmul(128, 128, 16))
+    found = schedule.simulate(blocks=1, keep=["a_sh", "acc"])
+    acc = found.kept["acc"]
+    svg = well_formed(pictures.values(acc))
+    value, thread, register = float(acc.values[3, 9]), acc.threads[3, 9], acc.registers[3, 9]  # type: ignore[index]
+    assert f"<title>acc[3, 9] = {value:.9g}, thread {thread}, register {register}</title>" in svg
+    assert "the first 32x24 of 128x128" in svg
+    shared = found.kept["a_sh"]
+    banks = pictures.banks(schedule, values=shared).svg()
+    assert f"<title>a_sh[1, 2] = {float(shared.values[1, 2]):.9g}, bank 10, lane 2 asks for it</title>" in banks
+    with pytest.raises(FireironError) as caught:
+        pictures.values(acc, 1)
+    assert caught.value.code == "no-such-tile"
+
+
+def test_text_lets_the_mouse_through_to_the_shape_below() -> None:
+    svg = pictures.fragment("mma.m16n8k8.f32.f16").svg()
+    assert ".fi-ink{pointer-events:none}" in svg
+    assert "<title>C(0, 1): thread 0, its element 1, register 1</title>" in svg
 
 
 def test_a_strided_tile_stands_in_all_its_places() -> None:
