@@ -49,6 +49,8 @@ TOPICS = {
     "Errors": ("base.errors",),
 }  # fmt: skip
 MORE = "More"
+# Room for pictures, which are as wide as a notebook's output: smaller, their text would be too small.
+WIDE = ".md-grid{max-width:1480px}\n"
 # Public things that are no names of the package itself.
 BESIDE = {
     "Best schedules": ("tune.search:tune",),
@@ -78,8 +80,12 @@ def moved(text: str, here: str) -> str:
 
 
 def inside(svg: str) -> str:
-    """Put a picture inside a page, where it follows the page's theme and shows tips; search leaves its text out."""
-    return f'<div style="overflow-x:auto" data-search-exclude>{svg.strip()}</div>'
+    """Put a picture inside a page in its own size, where it follows the page's theme and shows tips.
+
+    Search leaves its text out.
+    """
+    own = svg.strip().replace("max-width:100%;height:auto", "max-width:none", 1)
+    return f'<div style="overflow-x:auto" data-search-exclude>{own}</div>'
 
 
 def inlined(text: str) -> str:
@@ -169,6 +175,7 @@ def presets() -> str:
 def write(folder: Path) -> list[Any]:
     """Write all pages, and give the site's navigation."""
     (folder / "api").mkdir(parents=True)
+    (folder / "wide.css").write_text(WIDE, encoding="utf-8")
     titles: dict[str, str] = {}
 
     def put(name: str, text: str) -> str:
