@@ -75,6 +75,8 @@ class Clock:
     found: dict[Loop, dict[str, float]] = attrs.field(factory=dict[Loop, dict[str, float]])  # by role, before the gaps
     passed: dict[Who, frozenset[Loop]] = attrs.field(factory=dict[Who, frozenset[Loop]])  # whose gaps it has behind it
     lengths: dict[Loop, float] = attrs.field(factory=dict[Loop, float])  # of gaps
+    # Since when there was no barrier, wait or other iteration of the outer loop: the iteration, and the time.
+    straight: dict[Who, tuple[int | None, float]] = attrs.field(factory=dict[Who, tuple[int | None, float]])
     starts: dict[Who, list[tuple[int, float]]] = attrs.field(factory=dict[Who, list[tuple[int, float]]])
 
     @property
@@ -105,7 +107,11 @@ class Clock:
             case "gap":
                 self._gap(event, who, at)
             case "run":
+                if who not in self.straight or self.straight[who][0] != self.chunk(event):
+                    self.straight[who] = self.chunk(event), at
                 self.run(event, who, at)
+        if event.kind not in ("run", "arrive", "commit"):
+            self.straight.pop(who, None)
         if event.tile is not None and event.role and event.rank == self.trace.rank:
             start, _ = self.tiles.get((event.role, event.tile), (at, at))
             self.tiles[event.role, event.tile] = start, self.time(who)
@@ -358,8 +364,10 @@ class Clock:
             if found is not None and found.landed is not None and found.end > found.landed:
                 self.close([key])
                 found = None
-            # Without a wait to mark it, a load to registers lands where its first reader needs it.
-            lands = end + (self.machine.latency if far and self.modelled else 0.0)
+            # Without a wait to mark it, a load to registers lands where its first reader needs it. Compilers issue the
+            # loads of straight code together, before the first use.
+            issued = end if touch.memory == "SH" else self.straight[event.rank, event.role][1] + end - start
+            lands = max(end, issued + (self.machine.latency if far and self.modelled else 0.0))
             if found is None:
                 self.open[key] = _Open(event.role, start, None if event.flies else lands, end)
             elif not event.flies:

@@ -180,8 +180,8 @@ class Drawing:
         """Write the SVG.
 
         Args:
-            theme: `auto` follows the page's theme, and where there is none the reader's preference; `light` and `dark` are
-                for converters that know no style queries; `page` leaves the colours to a page that has the `sheet`.
+            theme: `auto` follows the page's theme, and where there is none the reader's preference; `light` and `dark`
+                are for converters that know no style queries; `page` leaves the colours to a page that has the `sheet`.
             margin: around the shapes.
         """
         wide, high = self.width + 2 * margin, self.height + 2 * margin

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from typing import Any
 
 import pytest
 
-from fireiron import FR, RF, SH, A, B, Block, Thread, Warp, cp_async, ldmatrix, matmul, symbol
+from fireiron import FR, RF, SH, A, B, Block, Thread, Vector, Warp, add, cp_async, ldmatrix, matmul, symbol
 from fireiron.algebra.machine import MACHINES
 from fireiron.schedules import hopper, simt
 from fireiron.schedules.hopper import Plan
@@ -84,6 +85,17 @@ def test_a_staged_load_is_in_flight_behind_the_products() -> None:
     model = time_of(found, "modelled")
     rows = [box.row for box in model.boxes if box.chunk == 0]
     assert rows == ["load", "compute", "put"]
+
+
+def test_loads_of_straight_code_are_issued_together_in_the_model() -> None:
+    """A product of two operands in registers waits for both at once; so do an epilog's loads of its bias."""
+    schedule = (
+        matmul(64, 64, 64).tile(16, 16).to(Block).epilog(add(Vector(64, name="bias")), memory=RF).tile(1, 1).to(Thread)
+        .split(1).load(A, RF).load(B, RF).done()
+    )  # fmt: skip
+    model = time_of(trace(schedule.lowered(), chunks=64), "modelled")
+    by_chunk = Counter(box.chunk for box in model.boxes if box.stall > 100)
+    assert by_chunk == {**dict.fromkeys(range(64), 1), None: 1}
 
 
 def test_without_a_pipeline_each_chunk_stalls() -> None:
