@@ -1,0 +1,200 @@
+"""Accesses: each comes behind those that it conflicts with, and its agent knows that they are complete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import attrs
+
+from fireiron.algebra.expr import as_int, free
+from fireiron.atoms.flights import flying
+from fireiron.kernel.analysis.sampling import reads_and_writes
+from fireiron.kernel.edges.agents import WARPGROUP, Agent, Array, Event, Group, merge
+from fireiron.kernel.edges.launches import global_access
+from fireiron.kernel.edges.phases import usable
+from fireiron.kernel.edges.world import World
+from fireiron.kernel.ir.statements import Buffer, Call, Compute, Micro, View
+from fireiron.language.levels import GL, SH, Block
+
+
+def access(world: World, s: Call | Compute | Micro, agent: Agent, mask: Array | None, whole: tuple[str, ...]) -> None:
+    """Make the accesses of a statement."""
+    if s.write is not None:
+        here = world.here(s.write, agent, mask)
+        if here is False:
+            return
+    pairs = reads_and_writes(s)
+    if world.kernel.dependent and any(v.buffer.memory == GL for v, _ in pairs):
+        global_access(world, agent, "an access of global memory")
+    if any(way == "write" and v.buffer.memory == GL for v, way in pairs):
+        agent.wrote = world.tick()
+    flight = s.atom.completion if isinstance(s, Call) else ""
+    kind = flying(flight)
+    for view, way in pairs:
+        if not world.follows(view):
+            continue
+        if kind == "stores" and view.buffer.memory != SH:
+            continue
+        proxy: Literal["generic", "async"] = "async" if kind in ("products", "stores", "loads") else "generic"
+        touched = span(world, view, agent, mask, whole)
+        direction: Literal["read", "write"] = "read" if way == "read" else "write"
+        words = f"{view.buffer.name} {'read' if way == 'read' else 'written'} by {name(world, s)} ({agent.label})"
+        landing = flight if kind in ("products", "stores") or (kind == "copies" and way == "write") else ""
+        made = Event(agent.number, 0, view, direction, proxy, landing, touched, words, s.id)
+        if kind == "products" and view.buffer.memory.registers:
+            held(world, made, agent)
+        if kind == "loads":
+            assert isinstance(s, Call)
+            load(world, s, made, agent, mask)
+            continue
+        if kind == "copies":
+            made.flight = landing
+        rank = agent.rank if view.peer is None else world.number(view.peer, agent, mask)
+        conflicts(world, made, agent, mask, rank)
+        made.tick = world.tick()
+        if landing:
+            agent.groups.setdefault(flight, Group()).open.append(made)
+        keep(world, made, rank, agent)
+
+
+def load(world: World, s: Call, made: Event, agent: Agent, mask: Array | None) -> None:
+    """Let a box land at once, in each block that it is sent to."""
+    assert s.signal is not None and s.map is not None
+    barrier, slot = s.signal
+    peers = 1 << agent.rank if s.peers is None else world.number(s.peers, agent, mask)
+    nbytes = s.map.buffer.dtype.nbytes
+    for extent in s.map.box:
+        nbytes *= extent
+    at = world.number(slot, agent, mask)
+    for rank in (r for r in range(world.kernel.cluster) if peers >> r & 1):
+        usable(world, barrier, rank, agent)
+        phase = world.barriers[rank, barrier.name][at]
+        conflicts(world, made, agent, mask, rank)
+        event = attrs.evolve(made, owner=phase.engine, tick=world.tick(), proxy="awaited", flight="")
+        keep(world, event, rank, agent)
+        phase.nbytes -= nbytes
+        phase.settle(world.tick())
+
+
+def conflicts(world: World, made: Event, agent: Agent, mask: Array | None, rank: int) -> None:
+    """See that every earlier access that an access conflicts with is complete, and known to be."""
+    buffer = made.view.buffer
+    names = [buffer.name] if buffer.memory.registers else world.beside[buffer.name]
+    known, proxied = agent.known, agent.proxied
+    if mask is not None and mask.tobytes() in agent.partly:
+        known, proxied = dict(known), dict(proxied)
+        merge(known, agent.partly[mask.tobytes()][0])
+        merge(proxied, agent.partly[mask.tobytes()][1])
+    for name in names:
+        place = (rank, agent.number if buffer.memory.registers else 0, name)
+        for event in world.events.get(place, {}).values():
+            if event.way == "read" and made.way == "read":
+                continue
+            if event.way == made.way and event.id == made.id:
+                continue
+            if name == buffer.name and not _meets(event, made):
+                continue
+            lacking = lacks(world, event, made, agent, known, proxied)
+            if lacking:
+                world.report(event.words, made.words, lacking)
+
+
+def lacks(
+    world: World, event: Event, made: Event, agent: Agent, known: Mapping[int, int], proxied: Mapping[int, int]
+) -> str:
+    """Say what is missing between two accesses, "" where nothing is."""
+    mine = event.owner in (agent.number, agent.products)
+    if not mine and _private(event, made):
+        return ""
+    if event.flight:
+        both = flying(event.flight) == "products" and made.flight == event.flight
+        if both and event.owner == agent.number:  # products of one unit go in order
+            return ""
+        return f"it is in flight ({event.flight})"
+    fenced = event.proxy == "generic" and made.proxy == "async" and not event.view.buffer.memory.registers
+    if (proxied if fenced else known).get(event.owner, 0) >= event.tick:
+        return ""
+    if event.owner != agent.number:
+        return "nothing tells that it is complete" + (" and fenced" if fenced else "")
+    if event.view.buffer.memory.registers:
+        return ""
+    size = _scope(event, made, agent)
+    if fenced:
+        fence = agent.fence if size == 1 else agent.since(size)[1]
+        if fence < event.tick:
+            return "no fence of the proxy, and barrier behind it, stands between them"
+    if size > 1 and agent.since(size)[0] < event.tick:
+        return "no barrier stands between them"
+    return ""
+
+
+def held(world: World, made: Event, agent: Agent) -> None:
+    """See that a fence stands between the last access of a product's registers and the product."""
+    table = world.events.get(place(world, made.view.buffer, agent.rank, agent), {})
+    last = max((e for e in table.values() if e.proxy == "generic" and _meets(e, made)), key=_tick, default=None)
+    if agent.registers == 0 or (last is not None and last.tick > agent.registers):
+        first = "registers before" if last is None else last.words
+        world.report(first, made.words, "no fence of registers stands between them")
+
+
+def keep(world: World, event: Event, rank: int, agent: Agent) -> None:
+    """Keep an event in the place of the last one of its kind."""
+    table = world.events.setdefault(place(world, event.view.buffer, rank, agent), {})
+    key = (event.span, agent.number, event.owner, event.way, event.proxy, event.id)
+    old = table.get(key)
+    if old is not None and old.flight and old.words != event.words:
+        key = (*key, event.tick)
+    table[key] = event
+
+
+def place(world: World, buffer: Buffer, rank: int, agent: Agent) -> tuple[int, int, str]:
+    """Give the table that events of a buffer are kept in."""
+    return (rank, agent.number if buffer.memory.registers else 0, buffer.name)
+
+
+def span(world: World, view: View, agent: Agent, mask: Array | None, whole: tuple[str, ...]) -> tuple[int, int] | None:
+    """Give the ring's slot, or the registers, that an access touches; None where they may be any."""
+    if view.buffer.memory.registers:
+        if any(getattr(leaf, "name", "") in whole for leaf in free(view.offset)):
+            return None
+        first, last = world.number(view.offset, agent, mask), as_int(view.layout.cosize)
+        return None if last is None else (first, first + last)
+    if view.slot is None or view.buffer.slots == 1:
+        return None
+    at = world.number(view.slot, agent, mask) % view.buffer.slots
+    return (at, at + 1)
+
+
+def name(world: World, s: Call | Compute | Micro) -> str:
+    """Name a statement."""
+    return s.atom.name if isinstance(s, Call) else s.name if isinstance(s, Micro) else "threads"
+
+
+def _tick(event: Event) -> int:
+    return event.tick
+
+
+def _meets(a: Event, b: Event) -> bool:
+    return a.span is None or b.span is None or (a.span[0] < b.span[1] and b.span[0] < a.span[1])
+
+
+def _private(a: Event, b: Event) -> bool:
+    """Say whether two agents' accesses are of copies of their own."""
+    units = [e.view.buffer.unit or Block for e in (a, b)]
+    return all(u.size is not None and u.size <= WARPGROUP for u in units)
+
+
+def _scope(a: Event, b: Event, agent: Agent) -> int:
+    """Give the threads of the narrowest unit that both buffers are private to."""
+    sizes = [(e.view.buffer.unit or Block).size for e in (a, b)]
+    return agent.threads if None in sizes else min(agent.threads, max(s for s in sizes if s is not None))
+
+
+def read_by_peers(world: World, agents: list[Agent]) -> None:
+    """See that peers have read what a block shares where it ends."""
+    for (rank, _, _), table in world.events.items():
+        here = [a for a in agents if a.rank == rank]
+        for event in (e for e in table.values() if e.view.peer is not None):
+            if all(event.owner != a.number and a.known.get(event.owner, 0) < event.tick for a in here):
+                world.report(event.words, "the end of the block", "nothing tells that its peers have read")

@@ -1,0 +1,58 @@
+"""Phases of mbarriers: each is used where it was initialised, counts what arrives, and tells those who await it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fireiron.kernel.edges.agents import Agent, Array, Blocked, merge
+from fireiron.kernel.edges.meetings import learn, released
+from fireiron.kernel.edges.world import World
+from fireiron.kernel.ir.statements import Arrive, Await, Barrier
+
+
+def usable(world: World, barrier: Barrier, rank: int, agent: Agent) -> None:
+    """See that an mbarrier was initialised, and this agent told so."""
+    if rank not in agent.initialised or (rank, barrier.name) not in world.made:
+        world.report(f"{barrier.name} is initialised", f"{agent.label} uses it", "no fence and barrier between them")
+
+
+def awaits(world: World, s: Await, agent: Agent, mask: Array | None) -> Iterator[Blocked]:
+    """Wait for a phase, and learn what those know who arrived."""
+    usable(world, s.barrier, agent.rank, agent)
+    slot = world.barriers[agent.rank, s.barrier.name][world.number(s.slot, agent, mask)]
+    parity = world.number(s.parity, agent, mask)
+    if slot.phase % 2 == parity:
+        yield lambda: slot.phase % 2 != parity
+    slot.awaited = max(slot.awaited, slot.phase)
+    agent.registers = 0  # a loop that spins orders no registers for the products behind it
+    learn(world, agent, mask, slot.known)
+
+
+def arrive(world: World, s: Arrive, agent: Agent, mask: Array | None) -> None:
+    """Arrive, and tell what this agent knows and did."""
+    threads = np.arange(agent.threads) if mask is None else np.flatnonzero(mask)
+    slots = np.broadcast_to(world.value(s.slot, agent), (agent.threads,))[threads]
+    ranks = np.full(len(threads), agent.rank)
+    if s.peer is not None:
+        ranks = np.broadcast_to(world.value(s.peer, agent), (agent.threads,))[threads]
+    told = released(world, agent, mask)
+    for rank, at in zip(map(int, ranks), map(int, slots), strict=True):
+        usable(world, s.barrier, rank, agent)
+        slot = world.barriers[rank, s.barrier.name][at]
+        slot.remote |= rank != agent.rank
+        slot.pending -= 1
+        if slot.pending < 0:
+            world.report(f"{s.barrier.name} counts {slot.count}", f"{agent.label} arrives", "the phase is complete")
+        slot.nbytes += s.nbytes
+        merge(slot.told, told[0])
+        merge(slot.fenced, told[1])
+        slot.settle(world.tick())
+
+
+def all_awaited(world: World) -> None:
+    """See that peers arrive at no block that has ended."""
+    for (_, name), ring in world.barriers.items():
+        if any(p.remote and p.phase > p.awaited for p in ring):
+            world.report(f"peers arrive at {name}", "the end of the block", "nothing awaits them")
