@@ -43,6 +43,7 @@ from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Coordinate, Sca
 from fireiron.algebra.simplify import peeled, simplify
 from fireiron.base.contract import checks, shown
 from fireiron.base.errors import SpecError
+from fireiron.base.link import Link, here
 from fireiron.base.text import count
 from fireiron.language.levels import GL, RF
 from fireiron.language.pointwise import (
@@ -76,14 +77,40 @@ from fireiron.language.steps import (
 from fireiron.language.tensor import Tensor
 
 Over = str | Sequence[str]
+PRODUCT = "product"  # what einsum calls a step that the function does not name
 
 
 @attrs.define
 class Trace:
-    """Collect the dims that a function knows while it is traced, and the arrays whose elements are subscripts."""
+    """Collect what a function knows while it is traced.
+
+    Args:
+        dims: by name.
+        indices: arrays whose elements are subscripts.
+        named: by the identity of a step that the function names: the step, and where it does so.
+    """
 
     dims: dict[str, Dim] = attrs.field(factory=dict[str, Dim])
     indices: set[str] = attrs.field(factory=set[str])
+    named: dict[int, tuple[Step, Link | None]] = attrs.field(factory=dict[int, tuple[Step, Link | None]])
+
+    def given(self, order: Sequence[Step]) -> dict[str, Step]:
+        """Map the names that the function gives to their steps.
+
+        Raises:
+            SpecError: `same-step` where it gives one name to two steps.
+        """
+        found: dict[str, Step] = {}
+        for step, place in (self.named[id(s)] for s in order if id(s) in self.named):
+            if step.name in found:
+                raise SpecError(
+                    "same-step",
+                    f"two steps are named {step.name}",
+                    fix="give each a name of its own: chains find steps by name",
+                    link=place,
+                )
+            found[step.name] = step
+        return found
 
 
 _current: ContextVar[Trace | None] = ContextVar("fireiron_trace", default=None)
@@ -159,6 +186,7 @@ def traced(
         [r for r in results if isinstance(r, Value)],
         [_output_dtype(kind, r, first) for kind, r in zip(kinds, results, strict=True)],
         [kind if isinstance(kind, Tensor) else None for kind in kinds],
+        trace,
     )
 
 
@@ -447,8 +475,20 @@ def named(value: Operand, name: str) -> Value:
         name: what chains call the step.
 
     Raises:
-        SpecError: `bad-operand`, `dim-name`.
+        SpecError: `bad-operand`, `dim-name`; `same-step` where the program has another step that the function so names.
     """
+    return _kept(_named(value, name))
+
+
+def _kept(value: Value) -> Value:
+    """Note that the function that is traced names the step of a value."""
+    trace, ref = _current.get(), bare(value)
+    if trace is not None and ref is not None and ref.made is not None:
+        trace.named[id(ref.made)] = ref.made, here()
+    return value
+
+
+def _named(value: Operand, name: str) -> Value:
     (value,) = lifted(value)
     if not name.isidentifier():
         raise SpecError("dim-name", f"{name!r} is no name of a step", fix="use letters, digits and underscores")
@@ -712,7 +752,7 @@ def mean(value: Operand, over: Over) -> Value:
     """
     (value,) = lifted(value)
     (inverse,) = [1.0 / _constant(points(_dims_over(value, over, "mean")))]
-    return named(sum(value, over), "mean_sum") * inverse
+    return _named(sum(value, over), "mean_sum") * inverse
 
 
 def _constant(value: Value) -> float:
@@ -743,10 +783,10 @@ def mean_and_variance(value: Operand, over: Over, once: bool = False) -> tuple[V
         made = fold_by(value, over, nothing, _joined_moments, _moments_of, _mean_of_moments, "moments")
         assert isinstance(made, tuple)
         return made[0], made[1]
-    middle = named(mean(value, over), "mean")
+    middle = _named(mean(value, over), "mean")
     away = value - middle
     inverse = 1.0 / _constant(points(_dims_over(value, over, "variance")))
-    return middle, named(sum(away * away, over), "square_sum") * inverse
+    return middle, _named(sum(away * away, over), "square_sum") * inverse
 
 
 @checks(locate=True)
@@ -769,8 +809,8 @@ def logsumexp(value: Operand, over: Over, where: Operand | None = None, once: bo
         made = fold_by(value, over, nothing, _joined_sums, _sum_of, _log_of_sum, "logsumexp", where)
         assert isinstance(made, Value)
         return made
-    top = named(max(value, over, where), "top")
-    return unary("log", named(sum(_exponential(value, top, where), over), "total")) + top
+    top = _named(max(value, over, where), "top")
+    return unary("log", _named(sum(_exponential(value, top, where), over), "total")) + top
 
 
 def _joined_sums(top: Value, total: Value, top2: Value, total2: Value) -> tuple[Value, Value]:
@@ -826,24 +866,24 @@ def softmax(value: Operand, over: Over, where: Operand | None = None) -> Value:
         where: a condition: other points are not summed, and their results are 0. A row without points is 0.
     """
     (value,) = lifted(value)
-    top = named(max(value, over, where), "top")
-    part = named(_exponential(value, top, where), "part")
-    total = named(sum(part, over), "total")
+    top = _named(max(value, over, where), "top")
+    part = _named(_exponential(value, top, where), "part")
+    total = _named(sum(part, over), "total")
     inverse = 1.0 / total
-    return part * named(inverse if where is None else choose(apply("eq", total, 0.0), 0.0, inverse), "inverse")
+    return part * _named(inverse if where is None else choose(apply("eq", total, 0.0), 0.0, inverse), "inverse")
 
 
 @checks(locate=True)
 def log_softmax(value: Operand, over: Over, where: Operand | None = None) -> Value:
     """Take log(softmax(x)) over dims; -inf where a condition does not hold."""
     (value,) = lifted(value)
-    top = named(max(value, over, where), "top")
-    result = value - top - unary("log", named(sum(_exponential(value, top, where), over), "total"))
+    top = _named(max(value, over, where), "top")
+    result = value - top - unary("log", _named(sum(_exponential(value, top, where), over), "total"))
     return result if where is None else choose(_condition(where), result, -math.inf)
 
 
 @checks(locate=True)
-def einsum(subscripts: str, *operands: Operand, name: str = "product") -> Value:
+def einsum(subscripts: str, *operands: Operand, name: str = PRODUCT) -> Value:
     """Multiply expressions, and add up over the dims that the result does not name, in f32 (integers in i32).
 
     Args:
@@ -890,7 +930,8 @@ def einsum(subscripts: str, *operands: Operand, name: str = "product") -> Value:
     over = [trace.dims[x] for x in known_in_order(groups) if x not in kept]
     dims = [trace.dims[x] for x in kept]
     made = add_of(total.dtype) if over else None
-    return _result(name, refs_of(total), _of_reads(total.tree), made, over, dims, (total.dtype,))[0]
+    result = _result(name, refs_of(total), _of_reads(total.tree), made, over, dims, (total.dtype,))[0]
+    return result if name == PRODUCT else _kept(result)
 
 
 def known_in_order(groups: Sequence[Sequence[str]]) -> list[str]:
@@ -951,7 +992,12 @@ def _laid_out(title: str, shape: tuple[Index, ...], kind: DType, as_given: Tenso
 
 
 def _finished(
-    name: str, inputs: tuple[Tensor, ...], results: list[Value], kinds: list[DType], layouts: list[Tensor | None]
+    name: str,
+    inputs: tuple[Tensor, ...],
+    results: list[Value],
+    kinds: list[DType],
+    layouts: list[Tensor | None],
+    trace: Trace,
 ) -> Program:
     """Collect the steps that results need, name them apart, and let the last ones write the outputs."""
     names = ["y"] if len(results) == 1 else [f"y{i}" for i in range(len(results))]
@@ -985,6 +1031,7 @@ def _finished(
     order: list[Step] = []
     for _, last in finals:
         _collect(last, order)
+    given_steps = trace.given(order)
     taken = {t.name for t in (*inputs, *outputs)}
     final: dict[int, Step] = {}
     fresh: dict[int, dict[str, Ref]] = {}
@@ -992,8 +1039,8 @@ def _finished(
     for step in order:
         reads = tuple(_settled(ref, fresh) for ref in step.reads)
         outs: list[Ref] = []
-        title = step.name
-        while title in used:
+        title, mine = step.name, given_steps.get(step.name) is step
+        while title in used or (title in given_steps and not mine):
             title = _next(title)
         for old in step.outs:
             if id(step) in renamed:
@@ -1002,7 +1049,7 @@ def _finished(
                 continue
             label = old.name
             if old.memory != GL:
-                while label in taken:
+                while label in taken or (label in given_steps and not mine):
                     label = _next(label)
                 taken.add(label)
             outs.append(attrs.evolve(old, name=label))

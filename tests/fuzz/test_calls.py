@@ -40,7 +40,7 @@ def test_a_raw_exception_is_a_finding() -> None:
     how, found = attempt(call(lambda: fi.matmul(64, 64, 64)._check(None)))
     assert how == "finding"
     assert found is not None
-    assert "chain.py" in found.site
+    assert "state.py" in found.site
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.int32, np.int16, np.uint32])

@@ -64,7 +64,7 @@ def test_the_judge_tells_right_from_wrong(source: str, code: str) -> None:
 
 def test_the_judge_names_the_place_of_a_raw_exception() -> None:
     verdict = judge(lambda: matmul(16, 16, 8)._check(None))  # type: ignore[arg-type]
-    assert (verdict.kind, verdict.code) == ("finding", "raised TypeError in chain._check")
+    assert (verdict.kind, verdict.code) == ("finding", "raised TypeError in state._check")
     assert judge("matmul(16, 16, 8).then(lambda x: 1 // 0)").code == "ZeroDivisionError"  # the chain's own
 
 

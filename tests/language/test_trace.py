@@ -184,9 +184,20 @@ def test_named() -> None:
     assert program.step("sum") is None
 
 
-def test_two_steps_of_one_name_are_told_apart() -> None:
-    program = of_x(lambda x: fi.sum(x, "n").named("a") * fi.max(x, "n").named("a"))
-    assert [s.name for s in program.steps] == ["a", "a2", "y"]
+def test_names_that_a_function_gives_are_kept_and_other_steps_yield() -> None:
+    program = of_x(lambda x: fi.softmax(x, "n") * fi.max(x, "n").named("total"))
+    assert [s.name for s in program.steps] == ["top", "part", "total2", "inverse", "total", "y"]
+    assert str(program.step("total")) == "total[m] = max over n of x[m, n]"
+    twice = of_x(lambda x: fi.softmax(fi.softmax(x, "n"), "n"))
+    assert [s.name for s in twice.steps][4:] == ["top2", "part2", "total2", "inverse2", "y"]
+
+
+def test_a_name_that_nothing_reads_may_be_given_again() -> None:
+    def function(x: Any) -> Any:
+        fi.max(x, "n").named("a")
+        return fi.sum(x, "n").named("b").named("a") * 2
+
+    assert [s.name for s in of_x(function).steps] == ["a", "y"]
 
 
 def test_an_array_may_have_the_name_of_an_output() -> None:
