@@ -65,7 +65,7 @@ from fireiron.algebra.index.nodes import (
 from fireiron.algebra.index.printing import fits_int32, to_c
 from fireiron.algebra.index.python import to_python
 from fireiron.algebra.index.sums import terms_of
-from fireiron.algebra.index.walk import affine, evaluate, free, substitute, terms
+from fireiron.algebra.index.walk import Substitution, affine, evaluate, free, substitute, terms
 from fireiron.base.contract import checked
 from fireiron.base.errors import SpecError
 from fireiron.base.link import here
@@ -126,6 +126,7 @@ __all__ = [
     "Product",
     "Select",
     "Shift",
+    "Substitution",
     "Sum",
     "Symbol",
     "Term",

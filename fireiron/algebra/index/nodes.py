@@ -23,10 +23,11 @@ Term: TypeAlias = "tuple[Expr, int]"
 class Expr:
     """An integer expression; compare with `lt`, `eq`, ..., since `==` asks whether two expressions are the same."""
 
-    __slots__ = ("_divisor", "_hash", "_range")
+    __slots__ = ("_divisor", "_hash", "_range", "leaves")
     _divisor: int
     _hash: int
     _range: Interval
+    leaves: frozenset[Var | Symbol]  # variables and symbols, once `free` has found them
 
     def _key(self) -> Hashable:
         raise NotImplementedError

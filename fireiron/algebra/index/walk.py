@@ -49,15 +49,18 @@ BITWISE: dict[str, Callable[[Any, Any], Any]] = {
 
 def free(value: Index) -> frozenset[Leaf]:
     """Return the variables and symbols of an expression, without those of their extents."""
-    found: set[Leaf] = set()
-    pending = [as_expr(value)]
-    while pending:
-        e = pending.pop()
-        if isinstance(e, Var | Symbol):
-            found.add(e)
-        else:
-            pending.extend(operands(e))
-    return frozenset(found)
+    return _free(as_expr(value))
+
+
+def _free(e: Expr) -> frozenset[Leaf]:
+    try:
+        return e.leaves
+    except AttributeError:
+        pass
+    leaf = isinstance(e, Var | Symbol)
+    found = frozenset((e,)) if leaf else frozenset[Leaf]().union(*map(_free, operands(e)))
+    object.__setattr__(e, "leaves", found)
+    return found
 
 
 def substitute(value: Index, by: Mapping[Any, Index]) -> Expr:
@@ -69,6 +72,29 @@ def substitute(value: Index, by: Mapping[Any, Index]) -> Expr:
     """
     known: dict[Expr, Expr] = {key: as_expr(to) for key, to in by.items()}
     return _substitute(as_expr(value), known)
+
+
+class Substitution:
+    """Replace variables as `substitute` does, in many expressions: parts that they share are replaced once.
+
+    Example:
+        >>> i, j = Var("i", 8), Var("j", 4)
+        >>> put = Substitution()
+        >>> put.add(i, j * 2)
+        >>> print(put(i + 1), put(i // 2))
+        j * 2 + 1 j
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Expr, Expr] = {}
+
+    def add(self, old: Expr, new: Expr) -> None:
+        """Replace one more variable, which no expression replaced so far has."""
+        self._known[old] = new
+
+    def __call__(self, value: Expr) -> Expr:
+        """Replace what is known in an expression."""
+        return _substitute(value, self._known)
 
 
 def _substitute(e: Expr, known: dict[Expr, Expr]) -> Expr:

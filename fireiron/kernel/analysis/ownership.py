@@ -7,6 +7,7 @@ contradiction is found and named.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -233,7 +234,23 @@ class Ownership:
         """
         if other.coordinates == self.access.coordinates and other.elements == self.access.elements:
             return self.register(), Layout(self.access.count, 1)
-        found = self._lookup(other, name, user)
+        known = self._resolved(self.access, other, self.threads)
+        if known is not None:
+            return known
+        return self._computed(other, self._lookup(other, name, user), name, user)
+
+    @staticmethod
+    @lru_cache(maxsize=4096)
+    def _resolved(held: Access, other: Access, threads: int) -> tuple[Expr, Layout] | None:
+        """Resolve an access once for all kernels that make it; None where it is refused."""
+        ownership = Ownership(held, held, threads, "")
+        try:
+            return ownership._computed(other, ownership._lookup(other, "", ""), "", "")
+        except DecompositionError:
+            return None
+
+    def _computed(self, other: Access, found: Ints, name: str, user: str) -> tuple[Expr, Layout]:
+        """Write a table of registers as the first one, over loops, and the steps to the others."""
         count, extents = other.count, other.extents
         table = found[0].reshape((*extents, count))
         total = as_expr(int(table[(0,) * table.ndim]))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
-from fireiron.algebra.expr import FALSE, Expr, Index, Var, as_expr, free, simplest, substitute
+from fireiron.algebra.expr import FALSE, Expr, Index, Substitution, Var, as_expr, free, simplest
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.layout_compose import complement, compose
 from fireiron.base.errors import DecompositionError
@@ -128,6 +128,7 @@ class Context:
         exchanges: buffers that blocks of a cluster read of each other by mbarriers.
         once: buffers that the role that loads fills once, and the barrier of each, by operand.
         workspaces: global memory that the kernel keeps for itself.
+        meanings: the substitution of `definitions`, and the dictionary that it was made of.
         stream: where units share out the chunks of all tiles, this one's part; `seats` counts their blocks.
     """
 
@@ -151,6 +152,7 @@ class Context:
     storages: dict[str, Storage] = attrs.field(factory=dict[str, Storage])
     names: set[str] = attrs.field(factory=set[str])
     definitions: dict[Var, Expr] = attrs.field(factory=dict[Var, Expr])
+    meanings: tuple[dict[Var, Expr], Substitution] = attrs.field(factory=lambda: ({}, Substitution()))
     lets: list[Let] = attrs.field(factory=list[Let])
     workspaces: list[Workspace] = attrs.field(factory=list[Workspace])
     stream: Stream | None = None
@@ -207,12 +209,23 @@ class Context:
                 return var
         var = self.variable(wanted, extent)
         self.definitions[var] = expanded
+        self._meanings().add(var, expanded)
         self.lets.append(Let(var, value))
         return var
 
     def expanded(self, e: Expr) -> Expr:
         """Replace named index expressions by what they mean."""
-        return substitute(e, self.definitions) if self.definitions else e
+        return self._meanings()(e) if self.definitions else e
+
+    def _meanings(self) -> Substitution:
+        """Give what named expressions mean, with what was replaced before."""
+        of, put = self.meanings
+        if of is not self.definitions:
+            put = Substitution()
+            for var, meaning in self.definitions.items():
+                put.add(var, meaning)
+            self.meanings = self.definitions, put
+        return put
 
 
 @attrs.define(eq=False)

@@ -122,7 +122,7 @@ def lower(
     body = lower_links(links, state, context)
     alone = (*context.lets, *body)
     body = part(links, state, context, body, taken) if context.rings else alone
-    body = fetched(body, context)
+    body = fetched(body, context) if isinstance(spec, Program) else body  # programs alone have arrays of subscripts
 
     def passed(name: str, after: tuple[Statement, ...]) -> tuple[Statement, ...]:
         if told is not None:

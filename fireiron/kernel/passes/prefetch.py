@@ -215,9 +215,9 @@ def _share(copy: _Copy, start: _Start, context: Context) -> tuple[int, Expr]:
     if any(o is None for o in origin):
         return alone
     _, asked = np.unique(np.stack([o for o in origin if o is not None]), axis=1, return_inverse=True)
+    numbers = [(each(start.values[var]), name) for var, name in start.names.items()]
     for share in SHARES:
-        for var, name in start.names.items():
-            number = each(start.values[var])
+        for number, name in numbers:
             if number is not None and _covered(asked, number % share, share) >= LEAST_COVERED:
                 return share, name
     return alone
