@@ -54,12 +54,13 @@ class Ring:
 
     Args:
         link: the split that it was made for.
-        cursor: each role walks the ring by one of its own.
-        full: completes when a chunk has landed.
-        empty: completes when its readers are done, in all blocks that the loads here write to.
-        level: of the units that read a slot.
+        cursor: numbers the ring's chunks; each role counts its own.
+        full: the mbarrier that completes when a chunk has landed in its slot.
+        empty: the mbarrier that completes when all readers of a slot are done, in every block that these loads write
+            to.
+        level: of the units that read a slot. Example: Warpgroup.
         storages: the buffers, by operand.
-        splits: all that go through it, one after another.
+        splits: the splits that use the ring, one after another.
     """
 
     link: Split
@@ -73,15 +74,16 @@ class Ring:
 
 @attrs.frozen
 class Stream:
-    """Say which part of a tile's chunks of K a persistent unit takes in this trip.
+    """Say which of a tile's chunks of K a persistent unit computes in this trip (stream-K).
 
     Args:
-        split: whose chunks they are.
+        split: the split that makes the chunks.
         unit: this unit's number.
-        first: its first chunk.
-        count: how many it takes.
-        ends: whether it takes the tile's last one: then it adds what the units before it left, and stores the tile.
-        lowest: the unit that takes the tile's first chunk.
+        first: number of the unit's first chunk.
+        count: number of chunks that the unit computes.
+        ends: whether the unit computes the tile's last chunk; it then adds the partial sums of the units before it, and
+            stores the tile.
+        lowest: number of the unit that computes the tile's first chunk.
         size: blocks of a unit.
     """
 
@@ -101,35 +103,37 @@ class Context:
     Args:
         arch: the architecture's number; atoms that need a later one do not match.
         spec: the step that is lowered.
-        threads: of the compute path, which the outermost level inside the block decides.
-        role: which projection of the tree is lowered: `math`, or `load` where a split is specialised.
-        loaders: threads of the role `load`.
-        registers: budgets of `load` and `math`, 0 for none.
-        rings: what specialised splits share between roles, by link.
-        signal: the barrier and slot that bulk loads are counted by, where one is set.
+        threads: number of threads that compute; the outermost level inside the block sets it.
+        role: the role whose statements are being lowered: `math`, or `load` below a specialised split.
+        loaders: number of threads of the role `load`.
+        registers: registers of a thread of `load` and of `math`, 0 where the launch decides.
+        rings: the rings that the two roles share, one for each specialised split.
+        signal: the mbarrier that counts the bytes of bulk loads, and its slot; None outside rings.
         cluster: blocks of a cluster; `ranks` gives, by dimension, how many of them lie along it, and which this is.
         persistent: whether blocks loop over tiles.
-        dependent: whether the launch before may still run when this one begins.
-        staggered: units that take these trips in turn.
-        skipped: chunks of each tile in the loops so far, which staggered units skip of the others' tiles.
-        owner: the level whose units each own a whole tile of C: Block, or that of the units in turn.
+        dependent: whether this kernel may begin while the launch before it still runs.
+        staggered: number of units that take the trips of the persistent loop in turn, 1 for none.
+        skipped: number of chunks of one tile in the loops so far; a staggered unit skips as many for each tile of
+            another unit.
+        owner: the level whose units each own a whole tile of C: Block, or the level of staggered units.
         maps: tensor maps by tensor, box, span and steps.
-        prologue: what the role that computes runs once, before all else.
-        busy: under which condition the unit that computes has anything to compute, None for always.
-        zeroed: accumulators that their first MatMul takes for zero, so that nothing initialises them.
-        ways: blocks that share each tile of C, which they split K for; this block is number `way` of those for number
-            `tile` of `tiles`.
+        prologue: statements that the role `math` runs once, before all others.
+        busy: the condition under which a computing unit has work, None for always.
+        zeroed: names of accumulators whose first product starts from 0, so that nothing initialises them.
+        ways: number of blocks that share the K of each tile of C. This block is number `way` of them, and computes tile
+            number `tile` of `tiles`.
         joined: number of blocks in a cluster that share one tile's K (1 if none). Not included in `ways`.
-        trip: how many trips of the persistent loop came before this one.
-        following: of persistent units, whether another tile comes, and what the names of this one's place are there.
-        barriers: mbarriers beside those of rings.
-        turns: the loops that units take turns at, None where they do not.
-        handed: the workspace through which units of the grid hand on sums, None where they do not.
-        exchanges: buffers that blocks of a cluster read of each other by mbarriers.
-        once: buffers that the role that loads fills once, and the barrier of each, by operand.
-        workspaces: global memory that the kernel keeps for itself.
+        trip: number of trips of the persistent loop before this one.
+        following: of a persistent unit, whether it has a further tile, and the values that the names of this tile's
+            place have for that tile.
+        barriers: mbarriers that belong to no ring.
+        turns: the loops that units execute one after the other, None where there are none.
+        handed: the workspace in which a unit of the grid leaves partial sums for the next one, None where none does.
+        exchanges: buffers of other blocks of the cluster that blocks read, ordered by mbarriers.
+        once: buffers that the role `load` fills once, and the mbarrier of each, by operand.
+        workspaces: buffers in global memory that the kernel uses and no caller passes.
         meanings: the substitution of `definitions`, and the dictionary that it was made of.
-        stream: where units share out the chunks of all tiles, this one's part; `seats` counts their blocks.
+        stream: with stream-K, the chunks that this unit computes, else None; `seats` is the number of blocks.
     """
 
     arch: int
@@ -178,7 +182,7 @@ class Context:
     maps: dict[MapKey, TensorMap] = attrs.field(factory=dict["MapKey", TensorMap])
 
     def name(self, wanted: str) -> str:
-        """Make a C identifier that nothing else has."""
+        """Make a C identifier that no other name of the kernel equals."""
         wanted = re.sub(r"\W", "_", wanted)
         found, i = wanted, 2
         while found in self.names:
@@ -245,30 +249,30 @@ class Layered:
 
 @attrs.frozen(slots=False)
 class State:
-    """Hold the place in the tree.
+    """Hold where in the tree lowering is: what the links above have made.
 
     Args:
-        residual: the spec that remains.
-        windows: where each operand lies, by role.
-        position: this thread's index in the executing unit, of `width` threads (None above Block).
-        loops: the enclosing loops.
-        guards: what holds here where units outnumber tiles.
-        begun: under which condition an earlier chunk of K was already accumulated.
-        reach: the dimension of which each group has an extent of its own, with the bounds that its tiles left.
-        ring: slots of the buffers right below, and which of them this trip takes.
+        residual: the spec that the links below decompose.
+        windows: the window of each operand, by role.
+        position: this thread's index in its unit, which has `width` threads (None above Block).
+        loops: the enclosing loops, outermost first.
+        guards: conditions that hold at this place. Example: `warp < 3`, where 3 tiles go to 4 warps.
+        begun: the condition under which an earlier chunk of K has been accumulated.
+        reach: of grouped products, the axis of the dimension whose extent differs from group to group.
+        ring: number of slots of the buffers right below, and the slot of this trip.
         whole: for each operand with a pending prolog, its window in the original tensor.
-        output: where in C the tile lies that the accumulators around this place stand for.
-        ops: what the Move that is lowered makes of each element.
-        products: the parts (A, B, C) of the products that the residual's loops compute together.
-        accumulated: parts of the sums to which an earlier loop over K has added.
-        loop: the number of this loop over K among those of one tile, and how many they are.
-        around: a loop over layers, through which a pipeline below runs on.
-        number: of the layer, where a stack of them has one body.
-        progress: of a program of steps, which of them are lowered below; None for other specs.
-        path: the links that led here, in words.
+        output: the window of C that the accumulators at this place hold.
+        ops: the expression of an element that the Move being lowered stores, None for the element itself.
+        products: the roles (A, B, C) of the products that one loop over K computes. Example: (("A0", "B0", "C0"),).
+        accumulated: the roles of sums to which an earlier loop over K has added.
+        loop: the number of this loop over K, and the number of such loops of one tile.
+        around: the loop over layers around this place, across which a pipeline below continues.
+        number: the layer's number, where one body serves a stack of layers.
+        progress: of a program, the steps that are lowered below this place; None for other specs.
+        path: the links above, in words, for errors.
         link: where the last of them was written.
-        flow: the pipeline around this place whose loop one below may take over.
-        ahead: the loop over tiles around this place, where loads to shared memory run ahead in it.
+        flow: the pipeline around this place that a pipeline below may continue, None where there is none.
+        ahead: the loop over tiles around this place whose loads to shared memory run ahead, None where none do.
     """
 
     residual: Residual

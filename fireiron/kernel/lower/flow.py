@@ -1,9 +1,9 @@
-"""Flowing pipelines: the inner of two nested pipelines goes on over the chunks of the outer one.
+"""Flowing pipelines: the inner of two nested pipelines continues across the chunks of the outer one.
 
-With d = slots - 1 fragments ahead, step i of chunk k computes while step i + d is fetched, be it of chunk k or of the
-next: so the first fragments of a chunk come under the math of the last. Where the fetches reach a new chunk q, the
-outer pipeline acquires it: what landed is awaited, chunk q+n-1 is started in the slot that q-1 has left. The last
-chunks, after which nothing is to be fetched, stand behind the loop.
+Let the inner pipeline fetch d = slots - 1 steps ahead. While step i of chunk k computes, step i + d is fetched, of
+chunk k or of chunk k + 1: the first fragments of a chunk are fetched during the math of the chunk before. When the
+fetches reach a new chunk q, the outer pipeline, of n slots, waits until q has landed, and starts chunk q + n - 1 where
+q - 1 was. The last chunks, which fetch nothing more, stand behind the loop.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _Ring:
         return self.present(chunk, replaced(body, {self.flow.k: chunk}))
 
     def head(self) -> Body:
-        """Start and finish the first chunks, as many as may be under way."""
+        """Copy the first chunks: one fewer than there are slots."""
         out: Body = ()
         for d in range(self.flow.link.stages - 1):
             chunk = as_expr(d)
@@ -77,14 +77,14 @@ class _Ring:
         return out
 
     def acquire(self, chunk: Expr) -> Body:
-        """Make a chunk ready to be fetched from, and start the one that takes the slot of its forerunner."""
+        """Finish the last copy that was started, and start the next one in the slot of the chunk before this one."""
         last = chunk + (self.flow.link.stages - 2)
         finish = () if as_int(chunk) == 0 else self._at(self.finish, last)
         return (*finish, *self._at(self.start, last + 1))
 
 
 def lower_flowing(link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
-    """Lower two nested pipelines as one, loop of the outer one included.
+    """Lower two nested pipelines, and the loop of the outer one, as one loop.
 
     Slots of registers have no run-time number: where the steps of a chunk are no multiple of the slots, several chunks
     stand in a trip of the loop.
@@ -156,7 +156,11 @@ def _unrolled(var: Var, count: int, body: Callable[[Expr], Body]) -> Body:
 
 
 def _loop(flow: Flow, together: int, far: int, trip: Callable[[Expr], Body]) -> Body:
-    """Loop over the chunks, some together in a trip; where it can, let those that fetch nothing stand behind."""
+    """Loop over the chunks, several in a trip.
+
+    The last chunks, which fetch nothing, stand behind the loop, or under conditions in it where their slots are not
+    known.
+    """
     static = as_int(flow.trips)
     if together > 1 and static is None:
         # Which slot the last chunk has is not known: each asks whether it is there.
@@ -180,7 +184,7 @@ def _loop(flow: Flow, together: int, far: int, trip: Callable[[Expr], Body]) -> 
 
 
 def _for(flow: Flow, k: Var, body: Body, together: int) -> For:
-    """Write the loop; some of the chunks that shall stand together do so already."""
+    """Write the loop; `together` counts the chunks that its body has already."""
     assert k.extent is not None
     return For(k, k.extent, body, flow.link.unrolled, max(1, flow.link.together // together), kind="chunks")
 

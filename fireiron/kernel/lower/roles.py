@@ -1,7 +1,8 @@
 """Specialised splits: one role's warps fill the ring of a split, the other's empty it; mbarriers order them.
 
-The tree is lowered once for each role. The role that computes opens the buffers and awaits each slot, computes, and
-releases it; the role that loads awaits its release, tells how many bytes will land, and starts the copies.
+The tree is lowered once for each role; the computing role makes the buffers. The computing role waits until a slot is
+full, computes, and releases the slot. The loading role waits until a slot is released, announces the number of bytes to
+its mbarrier, and starts the copies.
 """
 
 from __future__ import annotations
@@ -290,7 +291,7 @@ def _budgets(link: Split, context: Context) -> None:
 
 
 def _flies(statement: Statement) -> bool:
-    """Say whether a statement is a product that is in flight when the next statement begins."""
+    """Tell whether a statement is a product that may still run when the next statement begins."""
     return isinstance(statement, Call) and flying(statement.atom.completion) == "products"
 
 
@@ -315,7 +316,7 @@ def _refilled(call: Call, body: Body) -> bool:
 
 
 def _readers(compute: Body) -> Level:
-    """Find the level whose units read the ring: a whole unit is done with a slot at once."""
+    """Find the level whose units read the ring; all threads of a unit release a slot together."""
     for statement in walk(compute):
         if isinstance(statement, Call) and _flies(statement):
             return statement.atom.unit
@@ -336,7 +337,7 @@ def peers(context: Context) -> tuple[tuple[int, ...], ...]:
 
 
 def handshake(ring: Ring, context: Context) -> rings.Ring:
-    """Say who tells whom that a slot may be filled again."""
+    """Describe the arrivals that let a slot be filled again: the blocks that arrive, and at whose mbarriers."""
     assert ring.level.size is not None
     position, found = context.thread % ring.level.size, peers(context)
     peer = None if len(found) == 1 else _peer(position, found, context)
@@ -346,7 +347,7 @@ def handshake(ring: Ring, context: Context) -> rings.Ring:
 
 
 def _peer(position: Expr, found: tuple[tuple[int, ...], ...], context: Context) -> Expr:
-    """Give the rank of the block that this position tells."""
+    """Give the rank of the block at whose mbarrier this position arrives."""
     counts = [n for n, _ in context.ranks.values()]
     mine = [number for _, number in context.ranks.values()]
     total = as_expr(0)

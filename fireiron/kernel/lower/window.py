@@ -1,8 +1,8 @@
 """Windows: which part of a buffer an operand of the residual spec is, one axis a dimension.
 
-An axis maps the residual's local index to a buffer coordinate: `coordinate(x) = offset + steps(x)`. Tiling composes
-`steps` and moves `offset`; loading starts a fresh frame. Bounds travel along: a tile that does not divide its extent
-leaves a condition behind.
+An axis maps the residual's local index x to a buffer coordinate: `offset + steps(x)`. A tile composes `steps` and adds
+to `offset`; a load starts new axes at 0. A tile that does not divide its extent adds a bound, which every axis below
+keeps.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ POINTS = ""  # the window of a program's points: its axes are the dims
 
 @attrs.frozen
 class Partial:
-    """Say who holds partial sums of an accumulator: the units of a parallel split, each of its own chunk of K.
+    """Describe the units of a parallel split, each of which holds partial sums of an accumulator over its chunk of K.
 
     Args:
-        ways: how many units add up to the sum.
-        way: which of them this thread belongs to.
+        ways: number of units whose partial sums make one sum.
+        way: number of this thread's unit.
         level: the units' level.
-        seat: this thread's place among `seats` of one way; threads of equal seats hold sums of the same elements.
-        reduce: how the sums become one.
-        path: of the split.
+        seat: this thread's index among the `seats` threads of its unit; threads of one seat hold sums of the same
+            elements in all units.
+        reduce: how the partial sums are added.
+        path: of the split, for errors.
     """
 
     ways: Index
@@ -54,19 +55,20 @@ class Partial:
 
 @attrs.define(eq=False)
 class Storage:
-    """Collect what lowering learns of one buffer; frozen into an `ir.Buffer` at the end.
+    """Collect the facts of one buffer while its kernel is lowered; `buffer_of` makes an `ir.Buffer` of them.
 
     Args:
         strides: elements between neighbours of each dimension, or a layout of coordinates.
-        size: elements of one slot (RF: that one thread holds; known once ownership is).
-        unit: the level whose units each own one copy; `copy` is this thread's copy, of `copies`.
-        no_sync: whether the author's schedule claims that no barrier is needed, and the link that does.
+        size: elements of one slot; in registers, elements of one thread, set by the first access, which defines
+            ownership.
+        unit: the level whose units each have a copy; `copy` is the number of this thread's copy, of `copies`.
+        no_sync: the link that claims that no barrier is needed, None where none does.
         align: bytes to which the buffer is aligned.
         guarded: whether mbarriers order every access.
-        follows: the register tensor from which it is made element by element.
-        seeded: whether an accumulator starts at something else than zero.
+        follows: the register tensor from whose elements this one's are computed, one by one.
+        seeded: whether an accumulator's first value is not 0.
         partials: of an accumulator, the parallel splits whose units each hold a partial sum, outermost first.
-        order: in which order the source lies in memory that a register tensor is loaded from.
+        order: of a register tensor, the order of the memory that it is loaded from.
     """
 
     name: str

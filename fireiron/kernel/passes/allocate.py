@@ -67,7 +67,7 @@ def _nbytes(storage: Storage) -> int:
 def _overlay(storage: Storage, placed: Mapping[str, Buffer], lives: Mapping[str, tuple[int, int]]) -> int:
     """Find the lowest offset above which no placed buffer is alive between this one's first access and its last.
 
-    What mbarriers guard is alive throughout: who else accesses it is not seen here.
+    Buffers that mbarriers guard count as alive throughout: other roles access them too.
     """
     born, dies = lives.get(storage.name, (0, 0))
     alive = [
@@ -82,7 +82,7 @@ def _overlay(storage: Storage, placed: Mapping[str, Buffer], lives: Mapping[str,
 def _lives(body: tuple[Statement, ...]) -> dict[str, tuple[int, int]]:
     """Give the first and last access of each buffer in program order.
 
-    A loop is one point for what is alive around its back edge.
+    All accesses in a loop count as one moment: their buffers are alive in the whole loop.
     """
     lives: dict[str, tuple[int, int]] = {}
     clock = 0

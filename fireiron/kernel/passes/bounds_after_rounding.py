@@ -62,7 +62,7 @@ def _touches(statement: Statement, held: Buffer, way: str) -> bool:
 
 
 def _rounds(statement: Statement) -> bool:
-    """Say whether a statement rounds one element to a 16-bit float in registers, and does nothing else."""
+    """Tell whether a statement only rounds one element to a 16-bit float in registers."""
     return (
         isinstance(statement, Compute)
         and isinstance(statement.expr, Cast)

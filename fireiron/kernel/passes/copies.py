@@ -1,9 +1,10 @@
 """Copies in flight: the commits behind them and the waits for them, derived.
 
-Copies to one slot of a ring are a group, and so are the copies of a load without a ring; a group is closed where they
-end. Slots are numbered by chunks that follow each other, so that the groups behind a chunk's are as many as the chunks
-behind it. What was copied is awaited ahead of its first reader; where other copies start ahead of that reader, ahead of
-these: they take the slot that was read last, and so need a barrier there, which then serves for both.
+The copies to one slot of a ring are one group, and so are the copies of a load without a ring; a commit closes the
+group behind the last of them. Consecutive chunks have consecutive groups, so the number of groups after a chunk's group
+is the number of chunks after it. The wait for a chunk stands ahead of its first reader. If other copies start ahead of
+that reader, the wait stands ahead of these: they overwrite the slot that was read last, and the barrier that they need
+anyway then serves the reader too.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class _Pass:
         return tuple(out)
 
     def batch(self, body: Body, i: int) -> Body:
-        """Start copies behind the wait for what is read behind them, and close their group where it ends."""
+        """Insert the wait for later readers ahead of a run of copies, and the commit behind it."""
         s, chunk = body[i], self.chunk(body[i])
         more = i + 1 < len(body) and self.starts(body[i + 1])
         more = more and (chunk is None or _alike(self.chunk(body[i + 1]), chunk))
@@ -146,7 +147,7 @@ class _Pass:
         return ()
 
     def drains(self, loop: For) -> bool:
-        """Say whether each trip of a loop reads a chunk of its own that has perhaps not landed."""
+        """Tell whether each trip of a loop reads a chunk that may not have landed."""
         if self.newest is None or loop.var in free(self.newest) or self.empty:
             return False
         return any(as_int(substitute(r, {loop.var: loop.var + 1}) - r) == 1 for r in self.reads(loop))

@@ -1,10 +1,10 @@
-"""Dependent launches: a kernel begins while the one before it in the stream ends, and lets the one behind begin early.
+"""Dependent launches: a kernel begins while the previous launch in the stream ends, and lets the next one begin early.
 
-Two statements make it so, placed by rule. Every thread waits for the end of the launch before ahead of its first access
-of global memory, reads and writes alike: what it reads may be written there, what it writes may still be read. What
-does not touch global memory stands before that, and so do requests to the L2 cache, which sees later writes. And a
-block tells that the launch behind may begin once all it will load has been asked for, or, where no role loads, before
-it first stores.
+This pass inserts two statements. The first makes every thread wait for the end of the previous launch, ahead of the
+thread's first read or write of global memory: the previous launch may still write what is read, or read what is
+written. Statements that access no global memory stand before the wait, and so do prefetches into the L2 cache, which
+sees later writes. The second lets the next launch begin: behind the start of the block's last load, or, without a
+loading role, ahead of its first store.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The edges of a finished kernel: each access that must come after another one, and whether something orders the two.
 
 The kernel is walked as its agents run it: a block's threads, or each warpgroup of a role, of all blocks of a cluster.
-Nothing is computed. An access is a buffer's ring slot (or registers), a direction, a proxy and a completion; agents
-hold clocks of what they know to be complete, which barriers, mbarriers and waits pass on. An access that conflicts with
-an earlier one that its agent does not know to be complete is an edge that nothing orders.
+No value is computed. An access has a buffer's ring slot (or registers), a direction, a proxy and a completion. Each
+agent has clocks (vector clocks) of the accesses that are complete for it; barriers, mbarriers and waits copy them from
+agent to agent. An edge that nothing orders is an access that conflicts with an earlier one that is not complete for its
+agent.
 
 What the walk proves stands in `kernel/edges`, a file an idea: accesses come behind those that they conflict with,
 flights land, phases of mbarriers are used as they were made, agents meet, and a launch waits for the one before.

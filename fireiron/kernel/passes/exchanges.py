@@ -1,9 +1,10 @@
-"""Exchanges of a cluster: who tells its peers that it wrote what they read, or read what they wrote; derived.
+"""Exchanges of a cluster: the mbarriers by which blocks order their writes of a buffer and their peers' reads of it.
 
-Blocks of a cluster that cannot all meet, since roles or units in turn run beside each other, exchange a buffer by two
-mbarriers that count warps. Behind a warp's last write one is told, and awaited ahead of the first read; the other is
-told when the warp has read, and awaited where the trip ends: nobody overwrites the buffer before, and no block ends. To
-tell takes a fence, which nothing needs to wait for: that a warp has read, it tells behind what it makes of the values.
+A barrier of the whole cluster is impossible where roles, or staggered units, run beside each other. Such blocks
+exchange a buffer with two mbarriers that count warps. A warp arrives at the first behind its last write, and waits for
+it ahead of its first read. It arrives at the second when it has read, and waits for it at the end of the trip: until
+then no block overwrites the buffer, or ends. The arrival after a read stands behind the computations with the values,
+so that its fence delays nothing.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Exchange:
         return Await(barrier, self.slot, self.parity, wide=True, link=self.link)
 
     def meet(self, reason: str) -> Statement:
-        """Let a warp meet before one lane tells what all of them did."""
+        """Synchronise a warp before one lane arrives for all lanes."""
         return Sync(Warp, reason, self.link)
 
     def writes(self, s: Statement) -> bool:
@@ -135,7 +136,7 @@ def _handed(body: Body, exchange: Exchange) -> Body:
 
 
 def _behind(exchanged: Body, rest: Body, exchange: Exchange) -> Body:
-    """Tell that a warp has read, in the blocks that do, and await the others' word."""
+    """Arrive when a warp has read, in blocks that read, and wait for the other warps."""
     reader = next(s for s in exchanged if exchange.reads(s))
     ends = exchange.awaits(exchange.taken)
     if not isinstance(reader, If):
@@ -149,13 +150,13 @@ def _behind(exchanged: Body, rest: Body, exchange: Exchange) -> Body:
 
 
 def _told(body: Body, exchange: Exchange) -> Body:
-    """Tell behind a body; the warp meets first, unless something in the body lets it."""
+    """Arrive behind a body; the warp synchronises first, unless a statement of the body does so."""
     met = () if _meets(body) else (exchange.meet("the warp has read its part of the sums"),)
     return (*body, *met, exchange.tell(exchange.taken, exchange.writers))
 
 
 def _meets(body: Body) -> bool:
-    """Say whether whole warps meet in a body whatever happens."""
+    """Tell whether a body synchronises whole warps under all conditions."""
     for statement in body:
         match statement:
             case Sync(level=level):

@@ -1,8 +1,8 @@
 """Elements of fewer than 8 bits: in the finished kernel their buffers, views and arrays count bytes.
 
-Schedules count elements. A byte holds several, and nothing can address one of them, so each access must take whole
-bytes; then dividing every extent, stride and offset along the packed dimension makes all that follows a matter of
-bytes.
+Schedules count elements. A byte holds several elements, and no instruction addresses a part of a byte, so each access
+must take whole bytes. This pass divides every extent, stride and offset along the packed dimension by the elements of a
+byte; later passes then count bytes.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Prefetch: threads ask the L2 cache for lines before they are loaded.
 
-First lines are those of the first chunks of K: the threads that compute ask for them while barriers are made. The first
-bulk copies would wait for DRAM, and the products for them. Blocks at work together read the same rows and columns of
-tiles: each asks for its share of the lines, where the blocks that need them ask for all of them together.
+First lines are the lines of the first chunks of K: the computing threads prefetch them while mbarriers are initialised,
+since the first bulk copies, and the products behind them, would otherwise wait for DRAM. Blocks that run at the same
+time read the same rows and columns of tiles; each prefetches a share of the lines if together they prefetch all of
+them.
 
-Next lines are the next rows of layers: a persistent block asks for them before it stores the rows that it has.
+Next lines are the next rows of layers: a persistent block prefetches them before it stores its present rows.
 """
 
 from __future__ import annotations
@@ -193,9 +194,9 @@ def _trips(loop: For) -> int:
 
 
 def _share(copy: _Copy, start: _Start, context: Context) -> tuple[int, Expr]:
-    """Say how many blocks share the lines, and by which number of this one: those that ask for the same are told apart.
+    """Give the number of blocks that share the lines of a copy, and the number by which this block's share is chosen.
 
-    That is a matter of speed alone: of sizes that are not known each block asks for all it needs.
+    Only speed depends on it: where sizes are not known, each block prefetches all its lines.
     """
     alone = 1, as_expr(0)
     gpu = native(context.arch).gpu
@@ -224,7 +225,7 @@ def _share(copy: _Copy, start: _Start, context: Context) -> tuple[int, Expr]:
 
 
 def _covered(asked: NDArray[np.int64], part: NDArray[np.int64], share: int) -> float:
-    """Say what share of the blocks have neighbours, or themselves, ask for every part of what they need."""
+    """Give the share of blocks all of whose lines some block prefetches."""
     parts = np.zeros((asked.max() + 1, share), bool)
     parts[asked, part] = True
     whole = np.flatnonzero(parts.sum(axis=1) == share)
