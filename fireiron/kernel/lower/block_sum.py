@@ -55,8 +55,8 @@ def divide(held: Ownership, partial: Partial, context: Context) -> Share:
         ways.append((parts, each * weight))
         kept.append((each, weight))
     absent = (lt(whose, taken),) if rest > 1 else ()
-    written = _placed(held.written, place, tuple(loops), absent)
-    owned = _placed(
+    written = placed(held.written, place, tuple(loops), absent)
+    owned = placed(
         access,
         {var: context.expanded(e) for var, e in place.items()},
         tuple(loops),
@@ -69,9 +69,10 @@ def divide(held: Ownership, partial: Partial, context: Context) -> Share:
     return Share(Ownership(owned, written, held.threads, "the sum of the ways"), taken, joined(ways), steps, run)
 
 
-def _placed(
-    access: Access, place: dict[Expr, Expr], loops: tuple[RegisterLoop, ...], absent: tuple[Expr, ...]
+def placed(
+    access: Access, place: dict[Expr, Expr], loops: tuple[RegisterLoop, ...], absent: tuple[Expr, ...] = ()
 ) -> Access:
+    """Give the part of an access whose outermost loops are cut: other loops, at other places, absent in some ways."""
     return Access(
         tuple(substitute(c, place) for c in access.coordinates),
         access.elements,

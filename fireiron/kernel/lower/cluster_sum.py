@@ -14,13 +14,13 @@ from math import gcd
 import attrs
 import numpy as np
 
-from fireiron.algebra.expr import Expr, affine, as_expr, as_int, lt, minimum, substitute
+from fireiron.algebra.expr import Expr, affine, as_expr, as_int, lt, minimum
 from fireiron.algebra.layout import Layout
 from fireiron.atoms.table import PEER_LOADS, matching
 from fireiron.base.errors import DecompositionError
-from fireiron.kernel.analysis.ownership import SPAN, Access, Ownership, RegisterLoop
+from fireiron.kernel.analysis.ownership import SPAN, Ownership
 from fireiron.kernel.ir.statements import Barrier, Call, If, Region, View
-from fireiron.kernel.lower.block_sum import joined
+from fireiron.kernel.lower.block_sum import joined, placed
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of, descend
 from fireiron.kernel.lower.parallel import numbered
 from fireiron.kernel.lower.reduce import add, loop, move, temporary, vector, widest
@@ -174,7 +174,7 @@ def _cut(held: Ownership, output: Window, axis: int, count: int, context: Contex
     loops = [fewer if x is loop_ else x for x in loops]
     place: dict[Expr, Expr] = {loop_.var: var if trips > count else as_expr(0)}
     made = Ownership(
-        _placed(access, place, tuple(loops)), _placed(held.written, place, tuple(loops)), held.threads,
+        placed(access, place, tuple(loops)), placed(held.written, place, tuple(loops)), held.threads,
         "the sum of the ways",
     )  # fmt: skip
     keys, one, unit = access.keys(held.threads), made.access.keys(held.threads), SPAN ** (rank - 1 - axis)
@@ -187,10 +187,6 @@ def _cut(held: Ownership, output: Window, axis: int, count: int, context: Contex
     run = steps.leaves[0][0] if steps.leaves[0][1] == 1 else 1
     assert isinstance(run, int)
     return Share(count, output.axes[axis].dim, size, made, stride, steps, run)
-
-
-def _placed(access: Access, place: dict[Expr, Expr], loops: tuple[RegisterLoop, ...]) -> Access:
-    return attrs.evolve(access, coordinates=tuple(substitute(c, place) for c in access.coordinates), loops=loops)
 
 
 def _exchange(

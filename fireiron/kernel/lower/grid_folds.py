@@ -12,13 +12,12 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from fireiron.algebra.dtypes import i32
 from fireiron.algebra.expr import Expr, Index, and_, as_expr, as_int, ceil_div, eq, lt, proves, simplest
 from fireiron.algebra.scalar import Arg, Binary, Constant
 from fireiron.atoms.table import matching
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.analysis.ownership import RegisterLoop
-from fireiron.kernel.ir.statements import Buffer, Call, Compute, CountIn, If, Region, Sync, View, Workspace
+from fireiron.kernel.ir.statements import Buffer, Call, Compute, If, Region, Sync, View
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of
 from fireiron.kernel.lower.folds import (
     LANES,
@@ -36,8 +35,9 @@ from fireiron.kernel.lower.folds import (
 from fireiron.kernel.lower.parallel import numbered
 from fireiron.kernel.lower.pointwise import temporary
 from fireiron.kernel.lower.reduce import loop, move
+from fireiron.kernel.lower.workspace import last_of, workspace
 from fireiron.language.decompositions import ByAtomics, Split
-from fireiron.language.levels import GL, RF, Block, Kernel, Thread
+from fireiron.language.levels import GL, RF, Block, Thread
 
 MOST_AT_ONCE = 64  # registers that one thread's states are read to together
 
@@ -123,15 +123,11 @@ def over_grid(
             left += _left(opened, place, context)
             taken += _collected(opened, place, one.state, context)
         taken += finish(opened, one.state, context)
-    arrived = Buffer(context.name("arrived"), GL, i32, as_expr(seats), unit=Kernel)
-    context.workspaces.append(Workspace(arrived, zero=True))
-    last = context.variable("last", 2)
     state, names = shared[0].state, ", ".join(x.opened.step.name for x in shared)
     title = f"{names} over {context.ways} blocks"
     head = Region(title, left, state.path, link.link)
-    count_in = CountIn(last, View(arrived, seat), as_expr(context.ways), link=link.link)
     whole = Region(f"{title}: the last block combines them", taken, state.path, link.link)
-    return (head, count_in, If(last, (whole, *behind())))
+    return (head, *last_of(context.ways, seat, seats, lambda: (whole, *behind()), context, link.link))
 
 
 def _inside_loops(link: Split, opened: Open) -> DecompositionError:
@@ -153,9 +149,7 @@ def _place(opened: Open, seat: Expr, seats: Index, atomic: bool, context: Contex
     ways = 1 if atomic else context.ways
     for storage in opened.storages:
         total = as_expr(seats) * ways * (groups * lanes) * first.size
-        made = Buffer(context.name(f"{storage.name}_parts"), GL, storage.dtype, total, unit=Kernel)
-        context.workspaces.append(Workspace(made, zero=atomic))
-        sums.append(made)
+        sums.append(workspace(f"{storage.name}_parts", storage.dtype, total, context, zero=atomic))
     way = as_expr(0) if atomic else as_expr(context.way)
     lane = context.thread % LANES
     return _Place(table, tuple(sums), seat, group, groups, mine, warps, lanes, first.size, ways, way, lane)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import gcd
 
-from fireiron.algebra.dtypes import DType, i32
+from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Index, as_expr, as_int, eq, lt, ne
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Arg, Binary, Constant
@@ -19,22 +19,21 @@ from fireiron.kernel.ir.statements import (
     Buffer,
     Call,
     Compute,
-    CountIn,
     For,
     If,
     LoopKind,
     Region,
     Statement,
     View,
-    Workspace,
 )
 from fireiron.kernel.lower.block_sum import Share, divide
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of
 from fireiron.kernel.lower.storage import fresh_window, register_storage
 from fireiron.kernel.lower.window import Partial, Storage, Window
+from fireiron.kernel.lower.workspace import last_of, workspace
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import ByAtomics, ByCluster, ByTma, InOrder, Reduction
-from fireiron.language.levels import GL, RF, SH, Block, Kernel, Memory, Thread
+from fireiron.language.levels import GL, RF, SH, Block, Memory, Thread
 
 VECTOR_NBYTES = 16
 MOST_AT_ONCE = 64  # registers that one thread's partial sums are read to together
@@ -231,12 +230,8 @@ def share(window: Window, partials: list[Partial], finish: Body, context: Contex
     thread = context.thread if context.staggered == 1 else context.thread % threads
     assert size is not None
     atomic = isinstance(partial.reduce, ByAtomics)
-    sums = Buffer(
-        context.name("partial"), GL, storage.dtype,
-        as_expr(partial.seats) * (1 if atomic else partial.ways) * (size * threads), unit=Kernel,
-    )  # fmt: skip
-    arrived = Buffer(context.name("arrived"), GL, i32, as_expr(partial.seats), unit=Kernel)
-    context.workspaces += [Workspace(sums, zero=atomic), Workspace(arrived, zero=True)]
+    elements = as_expr(partial.seats) * (1 if atomic else partial.ways) * (size * threads)
+    sums = workspace("partial", storage.dtype, elements, context, zero=atomic)
     held = buffer_of(storage)
     put = _atomic(storage.dtype, size, context.arch) if atomic else None
     count = put.operands[0].registers if put is not None else widest(size, storage.dtype)
@@ -250,16 +245,15 @@ def share(window: Window, partials: list[Partial], finish: Body, context: Contex
         views = (vector(held, i * count, count), vector(sums, place(number, i), count))
         return (Call(atom, views, link=partial.link),)
 
-    is_last = context.variable("last", 2)
     whole = _collected(storage, sums, place, count, partial, context)
     title = f"Reduce({partial.ways})({storage.memory})({Block}s)"
     left = loop(context, "i", size // count, leave)
     head = Region(title, left, partial.path, partial.link, "fold", sums.name)
-    arrival = View(arrived, partial.seat)
-    count_in = CountIn(is_last, arrival, as_expr(partial.ways), level=context.owner, link=partial.link)
     # Were loaded sums what the next tile's asynchronous products find in their registers, ptxas would serialise those.
     after = (fill(storage, 0, context),) if atomic and context.persistent and context.rings else ()
-    return (head, count_in, If(is_last, (*whole, *finish, *after)))
+    seat, seats, link = partial.seat, partial.seats, partial.link
+    last = last_of(partial.ways, seat, seats, lambda: (*whole, *finish, *after), context, link, context.owner)
+    return (head, *last)
 
 
 def _collected(

@@ -30,13 +30,14 @@ from fireiron.algebra.expr import (
 )
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
-from fireiron.kernel.ir.statements import RANK, Buffer, Call, For, If, Let, Region, View, Workspace
+from fireiron.kernel.ir.statements import RANK, Call, For, If, Let, Region, View
 from fireiron.kernel.lower.context import Body, Context, Stream, buffer_of
 from fireiron.kernel.lower.reduce import add, loop, move, temporary, vector, widest
 from fireiron.kernel.lower.window import Window, cut_chunk
+from fireiron.kernel.lower.workspace import workspace
 from fireiron.kernel.passes.handed import Handed
 from fireiron.language.decompositions import Decomposition, Split, StreamK, Tile
-from fireiron.language.levels import GL, RF, Kernel
+from fireiron.language.levels import GL, RF
 
 
 @attrs.frozen
@@ -153,9 +154,8 @@ def hand_on(window: Window, stream: Stream, finish: Body, link: Link | None, con
     size, threads = as_int(storage.size), context.threads or 1
     assert size is not None
     count = widest(size, storage.dtype)
-    sums = Buffer(context.name("partial"), GL, storage.dtype, as_expr(seats) * (size * threads), unit=Kernel)
-    flags = Buffer(context.name("handed"), GL, i32, as_expr(seats), unit=Kernel)
-    context.workspaces += [Workspace(sums), Workspace(flags, zero=True)]
+    sums = workspace("partial", storage.dtype, as_expr(seats) * (size * threads), context)
+    flags = workspace("handed", i32, seats, context, zero=True)
     context.handed = Handed(sums.name, flags, context.owner, link)
     held, vec = buffer_of(storage), temporary(f"{storage.name}_part", storage, count, context)
 
