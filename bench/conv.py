@@ -103,7 +103,7 @@ def _timed(form: str, shape: Sequence[int], chosen: Sequence[Any], fused: bool) 
     torch = torch_module()
     torch.backends.cudnn.benchmark = True
     n, side, c, k, taps, stride, pad = shape
-    kernels = [(part, None if schedule is None else schedule.compile()) for part, schedule in chosen]
+    kernels: list[Any] = [(part, None if schedule is None else schedule.compile()) for part, schedule in chosen]
     x = torch.randn(n, side, side, c, device="cuda").half()
     f = (torch.randn(k, taps, taps, c, device="cuda") / (taps * c**0.5)).half()
     bias = torch.randn(k, device="cuda") if fused else None

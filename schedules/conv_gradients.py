@@ -17,6 +17,7 @@ from fireiron import (
     Block,
     FireironError,
     ProgramChain,
+    Schedule,
     StepChain,
     Tensor,
     Value,
@@ -142,7 +143,7 @@ def _part(t: Tensor, sides: tuple[slice, slice]) -> Tensor:
 def filters_mma(
     spec: ProgramChain, filters: int = 64, channels: int = 64, pixels: int = 32, stages: int = 3,
     ways: int | None = None,
-) -> ProgramChain:  # fmt: skip
+) -> Schedule:  # fmt: skip
     """Schedule the gradient of a convolution's filters by mma.sync, from sm_80 on: pixels are folded.
 
     Args:
@@ -158,7 +159,7 @@ def filters_mma(
     for role in ("y", "x"):
         chain = chain.load(role, SH, cp_async()).swizzle(spread_lines(filters if role == "y" else channels))
 
-    def by_fragments(f: StepChain) -> StepChain:
+    def by_fragments(f: StepChain) -> Schedule:
         f = f.split(16).unroll().load("A", FR, ldmatrix()).load("B", FR, ldmatrix())
         return f.tile(16, 8).unroll().done()
 
@@ -169,7 +170,7 @@ def filters_mma(
 def filters_wgmma(
     spec: ProgramChain, filters: int | None = None, channels: int | None = None, pixels: int = 64, stages: int = 4,
     ways: int | None = None,
-) -> ProgramChain:  # fmt: skip
+) -> Schedule:  # fmt: skip
     """Schedule the gradient of a convolution's filters for Hopper: bulk copies, wgmma with both operands transposed.
 
     Args:

@@ -1,0 +1,62 @@
+"""The convolution that AKG emits for Volta's tensor cores, as a chain on `conv.conv2d`.
+
+Source: AKG, MindSpore's kernel generator: what it emits for a V100 and 32 images of 32x32x64, 128 filters of 5x5.
+"""
+
+from __future__ import annotations
+
+from fireiron import (
+    FR,
+    SH,
+    Block,
+    ColMajor,
+    FireironError,
+    ProgramChain,
+    QuadPair,
+    Schedule,
+    StepChain,
+    Strided,
+    Warp,
+    conform,
+    preset,
+    staged,
+    through_shared,
+)
+
+
+@preset
+def conv(spec: ProgramChain, images: int = 32, filters: int = 128, depth: int = 64) -> Schedule:
+    """Schedule a convolution for sm_70: images side by side are the rows of a tile, at two neighbouring pixels.
+
+    A block has `images` images, two columns of one row of pixels, and `filters` filters; its warps take 16 images and
+    32 filters each, in fragments of 16x16x8. Loads go through registers into shared rows of `depth` channels and 8 of
+    padding; the next tap is on its way to registers while one is computed. The result leaves by way of shared memory.
+
+    Args:
+        spec: `conv.conv2d` of f16 without groups.
+        images: of a tile, a multiple of 16.
+        filters: of a tile, a multiple of 32.
+        depth: channels of a chunk, a multiple of 8.
+
+    Raises:
+        FireironError: `conv-product` for another program.
+    """
+    if spec.computed.name != "conv2d" or not any(s.is_product for s in spec.computed.steps):
+        raise FireironError(
+            "conv-product",
+            f"akg.conv schedules conv2d without groups, not {spec.computed.name}",
+            fix="give conv.conv2d(...) of f16 arrays",
+        )
+
+    def by_quad_pairs(y: StepChain) -> Schedule:
+        y = y.split(8).unroll().load("A", FR, conform()).load("B", FR, conform()).tile(16, 16).unroll()
+        # Four rows of every eight: the quad-pairs of a warp then read and write different banks.
+        return y.tile(Strided((4, 8), (8, 16))).to(QuadPair).layout(ColMajor).split(4).unroll().done()
+
+    return (
+        spec.tile(n=images, p=1, q=2, k=filters).to(Block)
+        .epilog(memory=FR, store=through_shared(pad=4, reuse=True))
+        .split(r=1, s=1, c=depth).pipeline(2)
+        .load("x", SH, staged()).pad(8).load("f", SH, staged()).pad(8)
+        .tile(n=16, k=32).to(Warp).each(product=by_quad_pairs)
+    )  # fmt: skip
