@@ -229,7 +229,7 @@ def test_a_legend_explains_what_a_timeline_has_and_nothing_else(policy: str) -> 
 
 
 def test_labels_of_a_timeline_stand_beside_its_lines() -> None:
-    svg = on_hopper(Plan(64, 128, pingpong=True)).svg()
+    svg = on_hopper(Plan(64, 128, pingpong=True)).svg("light")
     texts, _ = read(svg)
     lines = [
         tuple(map(float, found))

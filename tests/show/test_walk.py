@@ -12,7 +12,7 @@ import fireiron as fi
 from fireiron import FireironError, Matrix, Move, Vector, tensor
 from fireiron.front.cli.find import presets
 from fireiron.front.cli.problem import Problem
-from fireiron.schedules import attention, conv, pointwise, reductions, rows
+from fireiron.schedules import attention, conv, conv_gradients, pointwise, reductions, rows
 from fireiron.show import pictures
 from fireiron.show.picture import Picture
 
@@ -40,6 +40,14 @@ OWN: dict[str, Callable[[], Any]] = {
     "conv.conv3d": lambda: conv.simt(conv.conv3d(image(1, 4, 5, 6, 4), filters(8, 3, 2, 3, 4), pad=1)),
     "conv.max_pool2d": lambda: conv.simt(conv.max_pool2d(image(1, 9, 10, 8), 3, 2, 1)),
     "conv.average_pool2d": lambda: conv.simt(conv.average_pool2d(image(1, 9, 10, 8), 3, 2, 1)),
+    "conv_gradients.conv2d_transposed": lambda: conv.simt(
+        conv.conv2d_transposed(tensor(1, 5, 5, 8, name="y"), filters(8, 3, 3, 4), stride=2, pad=1)
+    ),
+    "conv_gradients.conv2d_filter_gradient": lambda: conv_gradients.filters_mma(
+        conv_gradients.conv2d_filter_gradient(
+            tensor(2, 8, 8, 64, dtype="f16", name="y"), tensor(2, 8, 8, 64, dtype="f16", name="x"), (3, 3), pad=1
+        )
+    ),
     "pointwise.move": lambda: pointwise.move(Move(Matrix(96, 64, name="src"), Matrix(96, 64, name="dst"))),
     "rows.embedding": lambda: pointwise.pointwise(
         rows.embedding(Vector(64, "i32", name="ids"), Matrix(70, 32, name="table"))
