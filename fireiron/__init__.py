@@ -127,6 +127,7 @@ if TYPE_CHECKING:
         outside,
         prod,
         softmax,
+        topk,
     )
     from fireiron.language.trace import (
         max as max,
@@ -280,6 +281,7 @@ __all__ = [
     "tf32",
     "through_shared",
     "tma",
+    "topk",
     "u4",
     "u8",
     "vector",
@@ -293,7 +295,7 @@ _LATER = {
     "space": "tune.space", "program": "front.program",
     **dict.fromkeys(
         ("argmax", "argmin", "dim", "einsum", "extent", "fold_by", "index", "log_softmax", "logsumexp", "max",
-         "mean", "mean_and_variance", "min", "outside", "prod", "softmax", "sum"),
+         "mean", "mean_and_variance", "min", "outside", "prod", "softmax", "sum", "topk"),
         "language.trace",
     ),
     "At": "simulate.watch", "machine": "algebra.arch", "ProductClocks": "algebra.machine",

@@ -39,6 +39,7 @@ class Row:
         lane: columns of a vector.
         inputs, vectors: by role, bytes of an element of the arrays that have rows, and of those of a value a column.
         registers: that one column takes of its thread where most of its values are held at once.
+        states: registers of a thread for the largest state of a fold, another one, and the one that both become.
         arch: number of the architecture that the program is for, Hopper's where it leaves that open.
         copied: whether both kinds of arrays can be copied to shared memory while threads compute.
     """
@@ -52,6 +53,7 @@ class Row:
     inputs: dict[str, int]
     vectors: dict[str, int]
     registers: float
+    states: int
     arch: int
     copied: bool
 
@@ -114,11 +116,14 @@ def row_of(spec: ProgramChain) -> Row:
     lane = gcd(width, VECTOR_NBYTES // max(sizes.values()))
     arch = int("".join(c for c in spec.program.arch or "90" if c.isdigit()))
     aligned = (o.tensor.aligned(max(1, 4 // o.dtype.nbytes)) for o in (*inputs.values(), *vectors.values()))
-    lines = tuple(d.name for d in spec.computed.dims if d.name not in beside)
+    given = {t.name for t in spec.computed.inputs}
+    dims = {d.name for s in spec.computed.steps for ref in s.reads if ref.name in given for d in ref.dims}
+    lines = tuple(d.name for d in spec.computed.dims if d.name in dims - beside)
     registers = deep * _registers(spec, column, sizes, of_vectors)
     summed = tuple(x for x in lines if x in folded)
     copied = arch >= 80 and all(aligned)
-    return Row(column, lines, summed, width, deep, lane, sizes, of_vectors, registers, arch, copied)
+    states = 3 * max(len(step.fold.dtypes) for step in spec.computed.steps if step.fold is not None)
+    return Row(column, lines, summed, width, deep, lane, sizes, of_vectors, registers, states, arch, copied)
 
 
 def _registers(spec: ProgramChain, column: str, inputs: dict[str, int], vectors: dict[str, int]) -> float:
@@ -162,7 +167,9 @@ def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:
         stages = _stages(shared, wanted, each, kept) if row.copied else 0
         while not warps and wanted < MOST_WARPS and stages > 1 and shared // (2 * each + kept) * wanted < MOST_WARPS:
             wanted *= 2
-        registers = min(MOST_REGISTERS, REGISTERS // (wanted * LANES)) - OTHERS
+        while not warps and row.states > OTHERS and wanted * LANES * (2 * row.states + OTHERS) > REGISTERS:
+            wanted //= 2
+        registers = min(MOST_REGISTERS, REGISTERS // (wanted * LANES)) - max(OTHERS, row.states)
         held = int(registers / row.registers) // row.lane * row.lane  # columns of a lane
         if width <= held * wanted * LANES:
             return Part(count, wanted, stages, vectors=vectors)

@@ -33,6 +33,7 @@ from fireiron import (
     preset,
     program,
     rsqrt,
+    topk,
     vector,
     where,
 )
@@ -182,6 +183,12 @@ def cross_entropy_with_gradient(x: Value, target: Value, scale: float = 1.0) -> 
     here = equal(index("n"), target)
     every = logsumexp(x, "n").named("every")
     return every - _sum(x, "n", where=here), (exp(x - every) - where(here, 1.0, 0.0)) * scale
+
+
+@program(x="m n")
+def top(x: Value, k: int = 8) -> tuple[Value, Value]:
+    """Find the k largest values of each row and their columns, in falling order; of equal ones the first come first."""
+    return topk(x, "n", k)
 
 
 @program(ids="m", table="v n")

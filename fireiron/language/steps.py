@@ -16,7 +16,7 @@ import attrs
 
 from fireiron.algebra.dtypes import DType, i32
 from fireiron.algebra.expr import Element, Expr, Index, Var, as_expr, free, operands, simplest, to_python
-from fireiron.algebra.scalar import Arg, Binary, BinaryOp, Constant, Coordinate, Scalar, Select, exactly, parts
+from fireiron.algebra.scalar import Arg, Binary, BinaryOp, Cast, Constant, Coordinate, Scalar, Select, exactly, parts
 from fireiron.base.errors import SpecError
 from fireiron.language.levels import Memory
 from fireiron.language.tensor import Tensor
@@ -100,6 +100,9 @@ class Fold:
         lift: makes a state of one point: expressions of the step's body (`Arg(0)`).
         combine: makes one state of two: expressions of the first's scalars (`Arg(0)` ...) and the second's behind them.
         finish: makes the step's outputs of the state, an expression each.
+        insert: makes the state with one point more, of the state's scalars and the step's body behind them, where that
+            takes less than a lift and a combine; empty where it does not.
+        settle: what follows a combine, one after another: each makes the state's scalars of them all.
     """
 
     name: str
@@ -108,6 +111,8 @@ class Fold:
     lift: tuple[Scalar, ...]
     combine: tuple[Scalar, ...]
     finish: tuple[Scalar, ...]
+    insert: tuple[Scalar, ...] = ()
+    settle: tuple[tuple[Scalar, ...], ...] = ()
 
     @property
     def plain(self) -> BinaryOp | None:
@@ -168,6 +173,64 @@ def arg_of(dtype: DType, dim: Dim, op: BinaryOp) -> Fold:
         (Select(better, other, value), Select(better, there, tie)),
         (place,),
     )
+
+
+def top_of(dtype: DType, dim: Dim, k: int) -> Fold:
+    """Give the fold that finds the k largest values along a dim and where they lie, in falling order.
+
+    Its state is the values, then their indices. Of equal values the first along the dim come first. NaN is never found;
+    of fewer points than k the rest are the type's lowest value and the highest i32.
+
+    Args:
+        dtype: of the values.
+        dim: along which.
+        k: a power of two.
+    """
+    nothing = max_of(dtype).identity[0], float(i32.limits[1])
+    mine = [(Arg(i, dtype), Arg(k + i, i32)) for i in range(k)]
+    theirs = [(Arg(2 * k + i, dtype), Arg(3 * k + i, i32)) for i in range(k)]
+    # The larger of one's i-th and the other's i-th from behind: the k largest, up to a point falling, then rising.
+    merged = [_larger(x, y) for x, y in zip(mine, reversed(theirs), strict=True)]
+    stages: list[tuple[Scalar, ...]] = []
+    step = k // 2
+    while step:
+        sorted_ = [_larger(mine[i & ~step], mine[i | step], smaller=bool(i & step)) for i in range(k)]
+        stages.append(tuple(x for x, _ in sorted_) + tuple(i for _, i in sorted_))
+        step //= 2
+    point: tuple[Scalar, Scalar] = Arg(2 * k, dtype), Coordinate(dim)
+    behind = [_before(point, x) for x in mine]
+    inserted = [
+        tuple(
+            Select(behind[i], p if i == 0 else Select(behind[i - 1], mine[i - 1][part], p), mine[i][part])
+            for part, p in enumerate(point)
+        )
+        for i in range(k)
+    ]
+    ends = tuple(x for x, _ in mine) + tuple(i for _, i in mine)
+    return Fold(
+        "top",
+        (dtype,) * k + (i32,) * k,
+        (nothing[0],) * k + (nothing[1],) * k,
+        (Arg(0, dtype), *(Constant(nothing[0], dtype) for _ in range(k - 1)), Coordinate(dim),
+         *(Constant(int(nothing[1]), i32) for _ in range(k - 1))),
+        tuple(x for x, _ in merged) + tuple(i for _, i in merged),
+        ends,
+        tuple(x for x, _ in inserted) + tuple(i for _, i in inserted),
+        tuple(stages),
+    )  # fmt: skip
+
+
+def _before(x: tuple[Scalar, Scalar], y: tuple[Scalar, Scalar]) -> Scalar:
+    """Say whether a value with its index comes before another: it is larger, or as large and lies ahead."""
+    ahead = Binary("lt", x[1], y[1])
+    tie = Cast(ahead, x[0].dtype) if ahead.dtype != x[0].dtype else ahead
+    return Select(Binary("eq", x[0], y[0]), tie, Binary("lt", y[0], x[0]))
+
+
+def _larger(x: tuple[Scalar, Scalar], y: tuple[Scalar, Scalar], smaller: bool = False) -> tuple[Scalar, Scalar]:
+    """Give that of two values with their indices which comes before the other; or the other one."""
+    first, (one, other) = _before(y, x), (x, y) if smaller else (y, x)
+    return Select(first, one[0], other[0]), Select(first, one[1], other[1])
 
 
 @attrs.frozen

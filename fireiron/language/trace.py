@@ -73,11 +73,13 @@ from fireiron.language.steps import (
     max_of,
     min_of,
     mul_of,
+    top_of,
 )
 from fireiron.language.tensor import Tensor
 
 Over = str | Sequence[str]
 PRODUCT = "product"  # what einsum calls a step that the function does not name
+MOST_OF_TOP = 8
 
 
 @attrs.define
@@ -651,6 +653,45 @@ def _where_along(value: Operand, over: str, op: Literal["max", "min"], where: Op
             "fold-over", f"arg{op} over {' and '.join(d.name for d in dims)} has no one index", fix="fold over one dim"
         )
     return fold(value, over, lambda dtype: arg_of(dtype, dims[0], op), f"arg{op}", where)[0]
+
+
+@checks(locate=True)
+def topk(value: Operand, over: Over, k: int, into: str = "k") -> tuple[Value, Value]:
+    """Find the k largest values over a dim and where they lie (i32), in falling order, along a dim of their own.
+
+    Of equal values the first come first, and NaN is never found. Of fewer points than k the rest are -inf (or the
+    lowest integer), at the highest i32.
+
+    Args:
+        value: of arrays.
+        over: the name of a dim.
+        k: 2 to 8; `argmax` and `max` find one.
+        into: names the dim of the results.
+
+    Raises:
+        SpecError: `topk-size`; `fold-over` over several dims, `dim-extents`, `dim-name`, `bad-operand`.
+    """
+    (value,) = lifted(value)
+    dims = _dims_over(value, over, "topk")
+    if not 2 <= k <= MOST_OF_TOP:
+        raise SpecError(
+            "topk-size", f"topk keeps {k} values in registers", fix=f"take 2 to {MOST_OF_TOP}; argmax and max find one"
+        )
+    if len(dims) != 1:
+        names = " and ".join(d.name for d in dims)
+        raise SpecError("fold-over", f"topk over {names} has no one index", fix="fold over one dim")
+    size = 1 << (k - 1).bit_length()
+    found = fold(value, over, lambda dtype: top_of(dtype, dims[0], size), "top")
+    place = dim(into, k)
+    return _along(found[:k], place), _along(found[size : size + k], place)
+
+
+def _along(values: Sequence[Value], place: Value) -> Value:
+    """Put values side by side along a dim."""
+    made = values[-1]
+    for i, x in reversed(list(enumerate(values[:-1]))):
+        made = choose(apply("eq", place, i), x, made)
+    return made
 
 
 @checks(locate=True)

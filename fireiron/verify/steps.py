@@ -410,6 +410,8 @@ def _folded(state: list[Bounded], fold: Fold, numbers: Mapping[str, float]) -> l
         right = [Bounded(s.value[..., n // 2 : n // 2 * 2], s.error[..., n // 2 : n // 2 * 2]) for s in state]
         rest = [Bounded(s.value[..., n // 2 * 2 :], s.error[..., n // 2 * 2 :]) for s in state]
         made = [evaluate(tree, (*left, *right), numbers) for tree in fold.combine]
+        for stage in fold.settle:
+            made = [evaluate(tree, made, numbers) for tree in stage]
         state = [
             Bounded(np.concatenate((a.value, b.value), -1), np.concatenate((a.error, b.error), -1))
             for a, b in zip(made, rest, strict=True)

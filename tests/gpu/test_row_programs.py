@@ -65,3 +65,8 @@ def test_gradients_of_what_all_rows_share(gpu: int, width: int) -> None:
         Vector(width, "bf16", name="gain"),
     )
     verified(rows.row(rows.layernorm_gradients(x, dy, gain, out=("bf16", "f32", "f32"))))
+
+
+@pytest.mark.parametrize("k", [2, 8])
+def test_the_largest_of_rows(gpu: int, k: int) -> None:
+    verified(rows.row(rows.top(Matrix(300, 4000, "bf16"), k, out=("bf16", "i32"))))

@@ -124,6 +124,8 @@ def operands_of(step: Step, held: int) -> tuple[Scalar, ...]:
     lifted = [substituted(tree, (body,)) for tree in fold.lift]
     mine = [Arg(i, dtype) for i, dtype in enumerate(fold.dtypes)]
     made = [substituted(tree, (*mine, *lifted)) for tree in fold.combine]
+    if fold.insert:
+        made = [substituted(tree, (*mine, body)) for tree in fold.insert]
     if step.where is None or condition_of(step) is not None:
         return tuple(made)
     present = substituted(step.where, [Arg(i + held, ref.dtype) for i, ref in enumerate(step.reads)])
@@ -152,6 +154,14 @@ def together(
         body += compute(to, tree, views, mask, context, link)
     for to, source in zip(held, fresh, strict=True):
         body += (Compute(to, Arg(0, to.buffer.dtype), (source,), mask, link),)
+    return body
+
+
+def joined(opened: Open, held: Sequence[View], others: Sequence[View], context: Context) -> Body:
+    """Combine the state that a thread holds with another one."""
+    body = together(held, opened.fold.combine, (*held, *others), None, context, opened.link)
+    for stage in opened.fold.settle:
+        body += together(held, stage, tuple(held), None, context, opened.link)
     return body
 
 
@@ -280,7 +290,7 @@ def exchanged(opened: Open, lane: Expr, context: Context) -> Body:
             Call(exchange(mine.buffer.dtype.nbytes), (mine, other), lane=lane, link=opened.link)
             for mine, other in zip(held, others, strict=True)
         )
-        return (*calls, *together(held, opened.fold.combine, (*held, *others), None, context, opened.link))
+        return (*calls, *joined(opened, held, others, context))
 
     return each_register(storage, context, of_register)
 
@@ -350,7 +360,7 @@ def _over_cluster(opened: Open, table: Table, state: State, context: Context) ->
                 Call(load_of_peer(source.dtype), (_in_turn(source, place(r), turn, peer), other), link=opened.link)
                 for other, source in zip(others, shared, strict=True)
             )
-            return (*taken, *together(held, opened.fold.combine, (*held, *others), None, context, opened.link))
+            return (*taken, *joined(opened, held, others, context))
 
         return loop(context, "peer", context.joined, of_block)
 
@@ -428,7 +438,7 @@ def over_warps(opened: Open, table: Table, state: State, context: Context) -> Bo
                 Compute(other, Arg(0, source.dtype), (_in_turn(source, place(w, r), turn),), link=opened.link)
                 for other, source in zip(others, shared, strict=True)
             )
-            return (*taken, *together(held, opened.fold.combine, (*held, *others), None, context, opened.link))
+            return (*taken, *joined(opened, held, others, context))
 
         if each > 1:
             return loop(context, "w", ways, of_warp)

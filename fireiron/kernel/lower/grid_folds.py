@@ -27,10 +27,10 @@ from fireiron.kernel.lower.folds import (
     each_register,
     exchanged,
     finish,
+    joined,
     over_warps,
     seated,
     tabulated,
-    together,
 )
 from fireiron.kernel.lower.parallel import numbered
 from fireiron.kernel.lower.pointwise import temporary
@@ -183,7 +183,7 @@ def _collected(opened: Open, place: _Place, state: State, context: Context) -> B
                 Call(move(GL, RF, source.dtype, 1), (View(source, place.at(way, r)), other), link=opened.link)
                 for other, source in zip(others, place.sums, strict=True)
             )
-            return (*taken, *together(held, opened.fold.combine, (*held, *others), None, context, opened.link))
+            return (*taken, *joined(opened, held, others, context))
 
         body = each_register(first, context, get)
         there = lt(way, place.ways)

@@ -31,7 +31,18 @@ from fireiron.kernel.lower.pointwise import compute, temporary
 from fireiron.kernel.lower.window import POINTS, Window, cut
 from fireiron.language.levels import Thread
 from fireiron.language.residual import named_reads
-from fireiron.language.steps import Dim, Step
+from fireiron.language.steps import Dim, Program, Step
+
+
+def _dims_of_inputs(program: Program) -> set[str]:
+    given = {t.name for t in program.inputs}
+    return {d.name for step in program.steps for ref in step.reads if ref.name in given for d in ref.dims}
+
+
+def new_dims(dims: Sequence[Dim], owner: Window, state: State) -> list[str]:
+    """List the dims of a step that a register tensor lacks, though it says who computes the step."""
+    has = {a.dim for a in owner.axes}
+    return [d.name for d in dims if d.name not in has and state.residual.extents[d.name] != 1]
 
 
 def owner_of(dims: Sequence[Dim], state: State, required: bool = True) -> Window | None:
@@ -44,6 +55,10 @@ def owner_of(dims: Sequence[Dim], state: State, required: bool = True) -> Window
     ]
     big = {d for d in names if state.residual.extents.get(d) not in (1, None) or d not in state.residual.extents}
     fits = [w for w in held if big <= {a.dim for a in w.axes}]
+    if not fits and state.progress is not None:
+        # Threads that hold the rest compute all points of dims that no input has.
+        big &= _dims_of_inputs(state.progress.program)
+        fits = [w for w in held if big <= {a.dim for a in w.axes}]
     if fits:
         return max(fits, key=lambda w: len({a.dim for a in w.axes} & names))
     if required and big:

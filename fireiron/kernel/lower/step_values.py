@@ -6,7 +6,8 @@ from fireiron.algebra.expr import Index, as_expr
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State
-from fireiron.kernel.lower.step_points import assign, over_points, owner_of
+from fireiron.kernel.lower.own_points import own_points
+from fireiron.kernel.lower.step_points import assign, new_dims, over_points, owner_of
 from fireiron.kernel.lower.step_results import store_result
 from fireiron.kernel.lower.storage import register_storage
 from fireiron.kernel.lower.window import POINTS, Axis, Window
@@ -29,6 +30,10 @@ def lower_value(step: Step, state: State, context: Context, recur: Recur) -> tup
     owner = owner_of(step.dims, state, required=False)
     if owner is not None and owner.storage.name in progress.places:
         progress.places[window.storage.name] = progress.places[owner.storage.name]
+    elif owner is not None and state.level.name != Thread.name and new_dims(step.dims, owner, state):
+        # The result alone does not say which of the threads that hold it has the first point.
+        inside = own_points(owner, [a.dim for a in owner.axes], state, context)
+        progress.places[window.storage.name] = {a.dim: inside.first(a.dim, POINTS) for a in owner.axes}
     role = f"{out.name} in registers"
     inside = evolve(state, windows={**state.windows, role: window})
     filled = wanted is not None or placed is not None
