@@ -143,6 +143,15 @@ def test_mistakes_planted_in_the_grid(atomics: bool) -> None:
     assert outcome(schedule, kernel, lambda s: () if s is met else (s,)) == "race"
 
 
+def test_sums_are_taken_by_all_before_they_become_zeros() -> None:
+    """Where one thread clears what all have read, a barrier is derived; a place of each thread's own needs none."""
+    schedule = reductions.reduction(folded("m n", "n", (4, 4096), "f32"), ways=4, atomics=True)
+    kernel = schedule.lowered()
+    assert outcome(schedule, kernel, unchanged) == "right"
+    (met,) = [s for s in walk(kernel.body) if isinstance(s, Sync) and "_parts is read before" in s.reason]
+    assert outcome(schedule, kernel, lambda s: () if s is met else (s,)) == "race"
+
+
 def test_the_same_bits_whoever_is_last() -> None:
     """The order of the ways does not depend on the order in which blocks arrive: the kernel has no other."""
     _, kernel = case(False)

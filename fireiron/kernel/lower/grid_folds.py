@@ -17,7 +17,7 @@ from fireiron.algebra.scalar import Arg, Binary, Constant
 from fireiron.atoms.table import matching
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.analysis.ownership import RegisterLoop
-from fireiron.kernel.ir.statements import Buffer, Call, Compute, If, Region, Sync, View
+from fireiron.kernel.ir.statements import Buffer, Call, Compute, If, Region, View
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of
 from fireiron.kernel.lower.folds import (
     LANES,
@@ -37,7 +37,7 @@ from fireiron.kernel.lower.pointwise import temporary
 from fireiron.kernel.lower.reduce import loop, move
 from fireiron.kernel.lower.workspace import last_of, workspace
 from fireiron.language.decompositions import ByAtomics, Split
-from fireiron.language.levels import GL, RF, Block, Thread
+from fireiron.language.levels import GL, RF, Thread
 
 MOST_AT_ONCE = 64  # registers that one thread's states are read to together
 
@@ -237,6 +237,5 @@ def _took(opened: Open, place: _Place, context: Context) -> Body:
         return (Call(move(RF, GL, storage.dtype, 1), (zero, there), link=opened.link),)
 
     cleared: Body = (Compute(zero, Constant(0.0 if storage.dtype.kind == "float" else 0, storage.dtype)),)
-    met: Body = (Sync(Block, "all warps have taken the sums before they become zeros", opened.link),)
     wiped = place.written(each_register(storage, context, clear))
-    return (*each_register(storage, context, get), *met, *cleared, *wiped)
+    return (*each_register(storage, context, get), *cleared, *wiped)

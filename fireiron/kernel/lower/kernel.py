@@ -144,7 +144,8 @@ def lower(
     body = passed("copies", await_copies(body))
     body = passed("products", await_products(body))
     body = passed("stores", await_stores(body, context.threads or 1, buffers.values()))
-    body = passed("barriers", synchronise(body, context.storages, context.definitions, trust_no_sync))
+    names = [w.buffer.name for w in context.workspaces]
+    body = passed("barriers", synchronise(body, context.storages, context.definitions, trust_no_sync, names))
     body = passed("dependence", dependent(body) if context.dependent else body)
     body = passed("pairs", with_pairs(body) if context.arch >= FIRST_ARCH else body)
     maps = {s.map.name: s.map for s in walk(body) if isinstance(s, Call) and s.map is not None}

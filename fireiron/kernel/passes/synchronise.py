@@ -12,12 +12,13 @@ when its peers have read what it shares.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Collection, Mapping
+from typing import Any, Literal
 
 import attrs
+import numpy as np
 
-from fireiron.algebra.expr import Expr, Var, as_expr, as_int, free, gt, proves, substitute
+from fireiron.algebra.expr import Expr, Var, as_expr, as_int, evaluate, free, gt, proves, substitute
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.analysis.sampling import reads_and_writes
@@ -151,6 +152,8 @@ class _Pass:
     storages: Mapping[str, Storage]
     varying: frozenset[Expr]
     trust: bool
+    definitions: Mapping[Var, Expr] = attrs.field(factory=dict[Var, Expr])
+    workspaces: frozenset[str] = frozenset()
     shared: frozenset[str] = frozenset()  # buffers that blocks of the cluster read in each other's shared memory
     path: str = ""
     role: bool = False  # whether only some of a block's warps run what is walked
@@ -160,9 +163,36 @@ class _Pass:
 
     def touches(self, statement: Statement) -> list[Touch]:
         found = touches(statement)
+        if self.workspaces:
+            found += self.of_workspaces(statement)
         if not self.shared:
             return found
         return [attrs.evolve(t, far=True) if t.view.buffer.name in self.shared else t for t in found]
+
+    def of_workspaces(self, statement: Statement) -> list[Touch]:
+        """List the accesses of workspaces at places that several threads share: what one reads, another overwrites."""
+        return [
+            Touch(view, "read" if way == "read" else "write", s.id)
+            for s in walk((statement,))
+            if isinstance(s, Call | Compute | Micro)
+            for view, way in reads_and_writes(s)
+            if view.buffer.name in self.workspaces and not self.own(view)
+        ]
+
+    def own(self, view: View) -> bool:
+        """Say whether each thread of a block accesses elements of its own."""
+        place, known = view.offset, self.definitions
+        while inner := {v: known[v] for v in free(place) if isinstance(v, Var) and v in known}:
+            place = substitute(place, inner)
+        thread = next((v for v in free(place) if isinstance(v, Var) and v.name == THREAD), None)
+        width = as_int(view.layout.cosize)
+        if thread is None or thread.extent is None or width is None:
+            return False
+        threads = np.arange(as_int(thread.extent) or 1)
+        env: dict[str, Any] = {getattr(v, "name", ""): 0 for v in free(place)}
+        found: Any = evaluate(place, {**env, THREAD: threads})
+        places = np.sort(np.broadcast_to(found, threads.shape))
+        return bool((np.diff(places) >= width).all())
 
     def landed(self, group: str) -> list[Touch]:
         """List what copies of a group have written."""
@@ -174,8 +204,8 @@ class _Pass:
         if not pending:
             return []
         later = self.touches(statement)
-        if shift is not None:
-            later = [_shifted(t, *shift) for t in later]
+        if shift is not None:  # another trip has other places in a workspace
+            later = [_shifted(t, *shift) for t in later if t.view.buffer.memory == SH]
         edges = [Edge(a, b) for b in later for a in pending if a.conflicts(b)]
         edges = [e for e in edges if e.scope.size != 1 and e.waits]
         if self.trust:
@@ -422,14 +452,16 @@ def synchronise(
     storages: Mapping[str, Storage],
     definitions: Mapping[Var, Expr],
     trust_no_sync: bool = False,
+    workspaces: Collection[str] = (),
 ) -> tuple[Statement, ...]:
-    """Insert the barriers that a kernel's shared memory needs.
+    """Insert the barriers that a kernel's shared memory, and its workspaces, need.
 
     Args:
         body: the kernel's statements.
         storages: the buffers by name.
         definitions: what named index expressions mean; those that depend on the thread make a condition non-uniform.
         trust_no_sync: believe every `no_sync`.
+        workspaces: names of the launch's buffers in global memory.
 
     Raises:
         DecompositionError: `no-sync-needed`, `barrier-in-guard`.
@@ -444,7 +476,7 @@ def synchronise(
         for view in s.views
         if view.peer is not None and not view.buffer.guarded
     )
-    walked = _Pass(storages, frozenset(varying), trust_no_sync, shared)
+    walked = _Pass(storages, frozenset(varying), trust_no_sync, definitions, frozenset(workspaces), shared)
     out, left = walked.run(body, [], uniform=True)
     read = next((t for t in left if t.of_peer), None)
     if read is not None:
