@@ -154,8 +154,8 @@ class Schedule(State):
             >>> from fireiron.schedules import simt
             >>> small = simt.listing2(fi.matmul(128, 128, 16))
             >>> found = small.simulate(break_at=fi.At("fma", trips={"k": 1}), keep=["a_sh", "acc"])
-            >>> found.kept["acc"].title, found.kept["acc"].threads[0, :6].tolist()
-            ('acc: 128x128 f32 in RF', [0, 0, 0, 0, 1, 1])
+            >>> found.kept["acc"].title, found.kept["acc"].threads[0, 6:10].tolist()
+            ('acc: 128x128 f32 in RF', [0, 0, 1, 1])
         """
         from fireiron.front.simulation import simulate_schedule, watched
 
