@@ -15,6 +15,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, get_origin
 
@@ -23,7 +24,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 import reference
 
 import fireiron
+from fireiron.base.errors import FireironError
 from fireiron.front.catalogue import catalogue
+from fireiron.front.cli.find import Target
+from fireiron.front.cli.find import presets as listed
+from fireiron.front.cli.problem import Problem
 
 ROOT = Path(__file__).resolve().parent.parent
 # What stands at another place on the site than in the repository.
@@ -153,8 +158,47 @@ def public() -> dict[str, dict[str, Any]]:
     return {topic: names for topic, names in found.items() if names}
 
 
-def presets() -> str:
-    """Write the presets of all files of schedules."""
+# What a preset's studio shows: the first of these that it takes.
+SHOWN = (
+    {},
+    {"dtype": "f16"},
+    {"dtype": "f16", "layout": "TN"},
+    {"dtype": "f16", "layout": "TN", "shape": (256, 256, 512)},
+)
+
+
+def studio(target: Target) -> str | None:
+    """Write the studio of a preset on a small problem that it takes; None where it needs arguments of its own."""
+    for problem in SHOWN if target.takes_spec else SHOWN[:1]:
+        try:
+            return target.build(Problem(**problem), {}).studio().html()
+        except FireironError:
+            continue
+    return None
+
+
+def studios(folder: Path) -> set[str]:
+    """Write the studio of every preset, and give the names of those that have one."""
+    folder.mkdir(parents=True)
+    found: set[str] = set()
+    for target in listed():
+        page = studio(target)
+        if page is not None:
+            (folder / f"{target.reference}.html").write_text(page, encoding="utf-8")
+            found.add(target.reference)
+        else:
+            print(f"no studio of {target.reference}: it takes none of the site's small problems", file=sys.stderr)
+    return found
+
+
+def framed(name: str) -> list[str]:
+    """Show a preset's studio on the page of presets, once it is unfolded."""
+    frame = f'<iframe src="../../studio/{name}.html" title="{name}" loading="lazy" width="100%" height="800"></iframe>'
+    return [f"<details><summary>Studio of {name}</summary>{frame}</details>", ""]
+
+
+def presets(shown: Collection[str]) -> str:
+    """Write the presets of all files of schedules, and the studios of some."""
     from fireiron import schedules
 
     lines = [
@@ -169,11 +213,12 @@ def presets() -> str:
             lines += [f"# {each.name}", "", *reference.doc(module.__doc__), ""]
             for name, value in reference.members(module).items():
                 lines += entry(f"{each.name}.{name}", value)
+                lines += framed(f"{each.name}.{name}") if f"{each.name}.{name}" in shown else []
     return "\n".join(lines)
 
 
-def write(folder: Path) -> list[Any]:
-    """Write all pages, and give the site's navigation."""
+def write(folder: Path, shown: Collection[str] = ()) -> list[Any]:
+    """Write all pages, and give the site's navigation; `shown` names the presets that have a studio."""
     (folder / "api").mkdir(parents=True)
     (folder / "wide.css").write_text(WIDE, encoding="utf-8")
     titles: dict[str, str] = {}
@@ -203,7 +248,7 @@ def write(folder: Path) -> list[Any]:
     for topic, names in found.items():
         text = "\n".join([f"# {topic}", "", *(line for name, value in names.items() for line in entry(name, value))])
         put(topics[topic], reference.linked(text, known, Path(topics[topic]).name))
-    put("api/presets.md", reference.linked(presets(), known, "presets.md"))
+    put("api/presets.md", reference.linked(presets(shown), known, "presets.md"))
     put("api/codes.md", reference.errors(entries))
     use = tuple(f"{stem}.md" for stem in USE)
     placed = {"index.md", *(f"{stem}.md" for stem in LEARN), *use, *notebooks, *MOVED.values()}
@@ -226,7 +271,12 @@ def main() -> int:
     """Build into the folder that the command names."""
     folder = Path(sys.argv[1]).resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    settings = {"INHERIT": str(ROOT / "mkdocs.yml"), "docs_dir": str(folder / "pages"), "nav": write(folder / "pages")}
+    shown = studios(folder / "pages" / "studio")
+    settings = {
+        "INHERIT": str(ROOT / "mkdocs.yml"),
+        "docs_dir": str(folder / "pages"),
+        "nav": write(folder / "pages", shown),
+    }
     (folder / "mkdocs.yml").write_text(json.dumps(settings), encoding="utf-8")  # JSON is YAML
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # an advertisement

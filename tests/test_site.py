@@ -31,7 +31,7 @@ def site() -> ModuleType:
 
 
 def test_every_page_has_its_place(site: ModuleType, tmp_path: Path) -> None:
-    navigation = site.write(tmp_path / "pages")
+    navigation = site.write(tmp_path / "pages", {"hopper.gemm"})
     listed = set(re.findall(r'"([\w/]+\.md)"', json.dumps(navigation)))
     assert listed == {path.relative_to(tmp_path / "pages").as_posix() for path in (tmp_path / "pages").rglob("*.md")}
     page = (tmp_path / "pages/04_hopper_ladder.md").read_text(encoding="utf-8")
@@ -42,6 +42,9 @@ def test_every_page_has_its_place(site: ModuleType, tmp_path: Path) -> None:
     chains = (tmp_path / "pages/api/chains.md").read_text(encoding="utf-8")
     assert "### FoldChain.tile\n" in chains
     assert "### FoldChain.compile\n" in chains  # of a class that it extends
+    framed = (tmp_path / "pages/api/presets.md").read_text(encoding="utf-8")
+    assert 'src="../../studio/hopper.gemm.html"' in framed
+    assert framed.count("<iframe") == 1
     assert "## hopper.gemm\n" in (tmp_path / "pages/api/presets.md").read_text(encoding="utf-8")
     assert "## level-nests\n" in (tmp_path / "pages/api/codes.md").read_text(encoding="utf-8")
 
@@ -76,3 +79,12 @@ def test_a_broken_link_ends_the_build(tmp_path: Path, link: str) -> None:
     built = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert built.returncode != 0
     assert "nowhere" in built.stderr
+
+
+@pytest.mark.parametrize("name", ["simt.listing2", "hopper.split_k", "rows.softmax"])
+def test_presets_have_a_studio(site: ModuleType, name: str) -> None:
+    (target,) = (each for each in site.listed() if each.reference == name)
+    page = site.studio(target)
+    assert page is not None
+    assert 'id="slider"' in page
+    assert 'id="cuda"' in page

@@ -612,3 +612,8 @@ def test_what_is_so_of_each_element_is_said_once() -> None:
 def test_what_nobody_holds_has_no_legend_of_threads() -> None:
     assert "thread.element" not in pictures.fragment("tma.load.2d.128B").svg()
     assert "a cell: thread.element; threads 0, 4 outlined" in str(pictures.fragment("ldmatrix.x4.A.b16", lanes=(0, 4)))
+
+
+def test_layers_are_drawn() -> None:
+    stack = fused.mlp()
+    assert "<svg" in pictures.decomposition(stack).svg()
