@@ -41,6 +41,7 @@ def sizes(spec: MatMulChain) -> Sizes:
     return Sizes(128, 256, kind.count_in(CHUNK_NBYTES), (64, 64), 4, step)
 
 
+@preset
 def tiling(spec: MatMulChain, keywords: Mapping[str, Any]) -> Tiling:
     """Give what the quick model asks of a point."""
     chosen = {name: keywords.get(name) for name in ("m", "n", "warp", "stages")}

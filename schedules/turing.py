@@ -10,6 +10,7 @@ from fireiron.schedules import _tensor_cores
 from fireiron.schedules._tensor_cores import Sizes
 
 
+@preset
 def sizes(spec: MatMulChain) -> Sizes:
     """Give what suits the element type."""
     kind = spec.left.dtype

@@ -603,8 +603,9 @@ def _check_call(a: Any, b: Any, out: Any, dtype: object, *functions: object) -> 
 
     if callable(functions[0]):
         check_options(functions[0], OPTIONS)
+    outs = () if out is None else (out,)  # an empty list is no array either
     try:
-        for x, name in ((a, "a"), (b, "b"), *((x, "out") for x in as_tuple(out))):
+        for x, name in ((a, "a"), (b, "b"), *((x, "out") for x in as_tuple(out) or outs)):
             facts = described(x, name)
             if any(step < 0 for step in facts.strides):
                 raise CallError(

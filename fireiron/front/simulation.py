@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
+from fireiron.base.contract import refused
 from fireiron.base.errors import UsageError
 from fireiron.jit import bind
 from fireiron.jit.arrays import describe
@@ -177,6 +178,9 @@ def watched(
         raise UsageError("two-moments", "at= and break_at= both choose a moment", fix="give one of them")
     found = at if break_at is None else break_at
     found = At(found) if isinstance(found, str) else found
+    if found is not None and not isinstance(found, At):  # pyright: ignore[reportUnnecessaryIsInstance]
+        word = "at=" if break_at is None else "break_at="
+        raise refused(word, ("a moment", "a word of a statement, or At(...)"), found, UsageError)
     made = watch(kernel, (keep,) if isinstance(keep, str) else tuple(keep), found, break_at is not None)
     if break_at is None or kernel.persistent:
         return made, None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fireiron as fi
-from fireiron.schedules import simt
+from fireiron.schedules import ampere, simt, turing
 
 NAN = float("nan")
 
@@ -134,3 +134,27 @@ def test_best_of_what_is_no_product(spec: Any, arch: Any) -> None:
     with pytest.raises(fi.FireironError) as caught:
         fi.best(spec, arch)
     assert caught.value.code == "argument-kind"
+
+
+def _moments() -> Any:
+    return simt.listing2(fi.matmul(128, 128, 16))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code", "said"),
+    [
+        (lambda: turing.sizes(3), "argument-kind", "sizes takes a product, not 3"),
+        (lambda: ampere.tiling(fi.matmul(64, 64, 64), 1), "argument-kind", "tiling takes a Mapping, not 1"),
+        (lambda: _moments().simulate(at=fi.Thread), "argument-kind", "at= takes a moment, not Thread"),
+        (lambda: _moments().simulate(break_at=3), "argument-kind", "break_at= takes a moment, not 3"),
+        (
+            lambda: fi.gemm(np.ones((4, 4), np.float32), np.ones((4, 4), np.float32), out=[]),
+            "not-an-array",
+            "out is a list, which is no array",
+        ),
+    ],
+)
+def test_what_drawn_calls_gave(wrong: Callable[[], Any], code: str, said: str) -> None:
+    with pytest.raises(fi.FireironError) as caught:
+        wrong()
+    assert (caught.value.code, caught.value.message) == (code, said)
