@@ -114,6 +114,8 @@ def _append(descriptor: int, lines: bytes) -> None:
 @contextmanager
 def _opened(path: Path) -> Generator[int]:
     """Open a file for appending, and hold it for this process alone."""
+    if "\0" in str(path):
+        raise OSError(errno.EINVAL, "no file has a null byte in its name")
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         descriptor = os.open(
@@ -214,7 +216,13 @@ def _parsed(line: bytes) -> Record:
 
 
 def _bytes_of(path: Path) -> tuple[bytes, bool]:
-    """Read a regular file, or the last lines of a long one; whatever else stands there is not waited for."""
+    """Read a regular file, or the last lines of a long one; whatever else stands there is not waited for.
+
+    Raises:
+        OSError: where it cannot be read.
+    """
+    if "\0" in str(path):
+        raise OSError(errno.EINVAL, "no file has a null byte in its name")
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)

@@ -56,4 +56,6 @@ MENDED: dict[str, str] = {
     "matmul(4, 128, 32, 'tf32', layout='TN').tile(4, 64).tile(128, 64).to(Block).persistent().epilog().split(32)"
     ".specialize().load(A, SH, tma()).load(B, SH, tma()).tile(128, 64).to(Warpgroup).staggered(2).split(8).tile(64, 8)"
     ".unroll().done()": "staggered-units",
+    "matmul(96, 68, 32, 'f16', acc='f16').tile(64, 32).to(Block).epilog(sigmoid).tile(16, 32).to(Warp).split(8)"
+    ".load(A, FR).load(B, FR).tile(16, 8).unroll().done()": "",
 }

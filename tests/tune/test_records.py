@@ -124,8 +124,9 @@ def test_merging_keeps_each_thing_once(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*"))
 
 
-def test_files_that_are_not_there(tmp_path: Path) -> None:
-    for work in (lambda: read(tmp_path / "no"), lambda: merge(tmp_path / "out", [tmp_path / "no"])):
+@pytest.mark.parametrize("name", ["no", "no\0file"])
+def test_files_that_are_not_there(tmp_path: Path, name: str) -> None:
+    for work in (lambda: read(tmp_path / name), lambda: merge(tmp_path / "out", [tmp_path / name])):
         with pytest.raises(FireironError) as raised:
             work()
         assert raised.value.code == "no-such-file"
