@@ -41,7 +41,9 @@ def run(words: Sequence[str], command: str = "") -> int:
     parser.add_argument("--dtype", default="bf16", help="f16 or bf16 (bf16)")
     parser.add_argument("--causal", action="store_true", help="a query sees no later keys")
     parser.add_argument("--preset", default="mma", choices=sorted(PRESETS), help="(mma)")
-    parser.add_argument("--plan", nargs="+", default=[], metavar="K=N", help="what the preset takes: warps=4 keys=64")
+    parser.add_argument(
+        "--plan", nargs="+", default=[], metavar="K=N", help="what the preset takes: warps=4 keys=64 persistent=false"
+    )
     parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results there")
     parser.add_argument("--arch", default="sm_90a", help="what to compile for without a GPU (sm_90a)")
     options = parser.parse_args(list(words))
@@ -50,7 +52,8 @@ def run(words: Sequence[str], command: str = "") -> int:
         shapes = [tuple(map(int, word.split("x"))) for word in options.shape]
     if any(len(shape) != 4 for shape in shapes):
         parser.error("a shape is BxHxSxD: batch, heads, sequence, depth")
-    plan = {key: int(value) for key, value in (word.split("=") for word in options.plan)}
+    switches = {"true": True, "false": False}
+    plan = {k: switches[v] if v in switches else int(v) for k, v in (word.split("=") for word in options.plan)}
     why = why_not_timed()
 
     def line(shape: Sequence[int]) -> dict[str, Any]:

@@ -31,6 +31,8 @@ from fireiron import (
     ldmatrix,
     preset,
     program,
+    stmatrix,
+    through_shared,
     tma,
     vector,
     where,
@@ -40,6 +42,8 @@ from fireiron import sum as summed
 
 VECTOR_NBYTES = 16
 SHARED = 96 * 1024  # bytes of a block that sm_86 and later have
+HOPPER_SHARED = 226 * 1024  # of a block, beside barriers
+WIDE = 64  # columns
 ROWS = 16  # of an mma
 GROUP_ROWS = 64  # of a wgmma
 
@@ -123,22 +127,57 @@ def mma(
 
 
 @preset
-def wgmma(spec: ProgramChain, groups: int = 2, keys: int | None = None, stages: int = 2) -> Schedule:
+def wgmma(
+    spec: ProgramChain,
+    groups: int = 2,
+    keys: int | None = None,
+    stages: int | None = None,
+    persistent: bool | None = None,
+    bulk_store: bool | None = None,
+) -> Schedule:
     """Schedule attention for Hopper: bulk copies by a role of their own, wgmma in warpgroups of 64 queries each.
 
-    The scores stay in registers, and are an operand of the second product there; while one warpgroup weighs its scores,
-    the products of another run.
+    The scores stay in registers, and are an operand of the second product there. The next chunk's scores are computed
+    while a warpgroup weighs this one's.
 
     Args:
         spec: `attention` of four-dimensional arrays of 16-bit floats.
         groups: warpgroups that compute, 64 queries each.
-        keys: of a chunk, 128 by default, 96 for three warpgroups.
-        stages: chunks of keys and values in shared memory.
+        keys: of a chunk; 128 by default, fewer where registers hold no more.
+        stages: chunks of keys and values in shared memory; 2 to 4 by default, as many as it holds.
+        persistent: whether blocks loop over tiles; by default where shared memory holds the next tile's queries, but
+            not with masks and values of more than 64 columns, which leave no registers for it.
+        bulk_store: whether results leave through shared memory by bulk copies; by default where values have more than
+            64 columns, and shared memory holds them.
     """
-    registers = (24, 240) if groups == 2 else (32, 160)
-    chain = spec.tile(b=1, h=1, i=groups * GROUP_ROWS).to(Block).epilog(memory=FR)
-    chain = chain.load("q", SH, tma()).split(j=keys or (128 if groups < 3 else 96)).online().pipeline(stages)
-    chain = chain.specialize(registers=registers).skew("s").load("k", SH, tma()).load("v", SH, tma())
+    extents = spec.residual.extents
+    depth, width, queries = extents["d"], extents["e"], extents["i"]
+    assert isinstance(depth, int)
+    assert isinstance(width, int)
+    assert queries is not None
+    nbytes = spec.computed.inputs[0].dtype.nbytes
+    masked = any(step.where is not None for step in spec.computed.steps)
+    rows = groups * GROUP_ROWS
+    if keys is None:
+        ragged = extents["j"] is None or (extents["j"] % 128) != 0  # two masks a score: fewer scores at a time
+        keys = 96 if groups > 2 else 112 if masked and ragged and width > WIDE else 128
+    chunk, tile = keys * (depth + width) * nbytes, rows * depth * nbytes
+    stored = rows * width * nbytes
+    if bulk_store is None:
+        bulk_store = width > WIDE and tile + stored + 2 * chunk <= HOPPER_SHARED
+    taken = tile + (stored if bulk_store else 0)
+    if persistent is None:
+        persistent = not (masked and width > WIDE) and taken + tile + 2 * chunk <= HOPPER_SHARED
+    taken += tile if persistent else 0
+    stages = stages or max(2, min(4, (HOPPER_SHARED - taken) // chunk))
+    tiles = -(-queries // rows)
+    # The last queries' tiles come first: causal masks leave these the most keys.
+    chain = spec.tile(b=1, h=1, i=rows).to(Block).permute(lambda t: t - t % tiles + (tiles - 1 - t % tiles))
+    chain = chain.persistent() if persistent else chain
+    chain = chain.epilog(memory=FR, store=through_shared(stmatrix(), tma()) if bulk_store else None)
+    chain = chain.load("q", SH, tma()).split(j=keys).online().pipeline(stages)
+    chain = chain.specialize(registers=(24, 240) if groups <= 2 else (32, 160)).skew("s")
+    chain = chain.load("k", SH, tma()).load("v", SH, tma())
 
     def scores(s: StepChain) -> Schedule:
         return s.split(d=16).unroll().done("wgmma")

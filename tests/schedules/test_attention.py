@@ -48,6 +48,20 @@ def test_wgmma(sizes: tuple[int, int, int, int], dtype: str, causal: bool) -> No
     right(schedules.wgmma(heads(*sizes, dtype, causal=causal), groups=2 if causal else 1, keys=64))
 
 
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("bulk_store", [False, True])
+def test_wgmma_whichever_way_tiles_and_results_go(persistent: bool, bulk_store: bool) -> None:
+    spec = heads(150, 75, 64, 64, "f16", causal=True)
+    right(schedules.wgmma(spec, groups=1, keys=32, persistent=persistent, bulk_store=bulk_store))
+
+
+def test_wgmma_of_any_length() -> None:
+    n = fi.symbol("N", multiple_of=8)
+    for causal in (False, True):
+        arrays = (fi.tensor(1, 2, n, 128, dtype="bf16") for _ in range(3))
+        schedules.wgmma(schedules.attention(*arrays, causal=causal)).cuda("sm_90a")
+
+
 @pytest.mark.parametrize(("depth", "groups"), [(64, 3), (128, 2)])
 def test_wgmma_compiles_without_spills(depth: int, groups: int) -> None:
     kernel = schedules.wgmma(heads(4096, 4096, depth, depth, "bf16"), groups=groups).compile("sm_90a")

@@ -1,6 +1,8 @@
-"""Bulk loads above a ring: the role that loads starts them once for a block, ahead of the ring's.
+"""Bulk loads above a ring: the role that loads starts them once for a tile, ahead of the ring's.
 
-An mbarrier counts their bytes; `passes/rings.py` announces these, and awaits them.
+An mbarrier counts their bytes; `passes/rings.py` announces these, and awaits them. Where a block has one tile, its
+buffer is written once, and nothing tells that it was read. Blocks that loop over tiles have two slots, a ring of their
+own: the next tile's box lands while this one's is read.
 """
 
 from __future__ import annotations
@@ -9,34 +11,68 @@ from collections.abc import Sequence
 
 from fireiron.algebra.expr import as_expr
 from fireiron.base.records import evolve
-from fireiron.kernel.ir.statements import Barrier
-from fireiron.kernel.lower.context import Body, Context, Recur, State
+from fireiron.kernel.ir.statements import Advance, Barrier, Cursor
+from fireiron.kernel.lower.context import Body, Context, Recur, Ring, State
 from fireiron.kernel.lower.move import lower_copy, open_load
+from fireiron.kernel.lower.roles import readers_of
 from fireiron.kernel.lower.storage import holds_boxes
 from fireiron.language.decompositions import Decomposition, Load, Split
 from fireiron.language.levels import SH, Block
 from fireiron.language.residual import apply
 
+SLOTS = 2  # of a block that loops over tiles: this tile's, and the next one's
 
-def loads_once(link: Load, rest: Sequence[Decomposition], state: State, context: Context) -> bool:
-    """Say whether the role that loads fills a buffer once for the block: a bulk copy above a specialised split."""
-    below = any(isinstance(x, Split) and x.specialised is not None for x in rest)
-    return below and link.memory == SH and holds_boxes(link, ()) and state.level == Block and not context.persistent
+
+def loads_once(link: Load, rest: Sequence[Decomposition], state: State) -> bool:
+    """Say whether the role that loads fills a buffer once for a tile: a bulk copy above a specialised split."""
+    return _split(rest) is not None and link.memory == SH and holds_boxes(link, ()) and state.level == Block
+
+
+def _split(rest: Sequence[Decomposition]) -> Split | None:
+    return next((x for x in rest if isinstance(x, Split) and x.specialised is not None), None)
 
 
 def lower_load_once(link: Load, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
     """Lower a bulk load above a specialised split, for the role that is being lowered."""
     if context.role == "load":
-        storage, barrier = context.once[link.role]
-        context.signal = (barrier, as_expr(0))
-        alone = evolve(state, position=as_expr(0), width=1)  # one thread starts every bulk copy
-        copy = lower_copy(link, alone, storage, None, context, recur)
-        context.signal = None
-        return (*copy.start, *copy.finish, *recur(rest, evolve(state, residual=apply(link, state.residual)), context))
+        return _filled(link, rest, state, context, recur)
+    if context.persistent:
+        return _ringed(link, rest, state, context, recur)
     inner = open_load(link, state, context)
     storage = inner.windows[link.role].storage
     storage.guarded = True
     barrier = Barrier(context.name(f"{storage.name}_full"), 1, 1)
     context.barriers.append(barrier)
-    context.once[link.role] = (storage, barrier)
+    context.once[link.role] = (storage, barrier, None)
     return recur(rest, inner, context)
+
+
+def _ringed(link: Load, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+    """Let a loop over tiles go through slots, as a split goes through those of its chunks."""
+    split = _split(rest)
+    assert split is not None
+    cursor = Cursor(context.name(f"{link.role}_ring"), SLOTS)
+    inner = open_load(link, state, context, SLOTS, cursor.slot)
+    storage = inner.windows[link.role].storage
+    storage.guarded = True
+    body = recur(rest, inner, context)
+    level = readers_of(body)
+    assert context.threads is not None and level.size is not None
+    full = Barrier(context.name(f"{storage.name}_full"), SLOTS, 1)
+    empty = Barrier(context.name(f"{storage.name}_empty"), SLOTS, context.threads // level.size)
+    context.rings.append(Ring(split, cursor, full, empty, level, {link.role: storage}, []))
+    context.once[link.role] = (storage, full, cursor)
+    return (*body, Advance(cursor, as_expr(1)))
+
+
+def _filled(link: Load, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+    """Start the copies."""
+    storage, barrier, cursor = context.once[link.role]
+    slot = None if cursor is None else cursor.slot
+    context.signal = (barrier, as_expr(0) if slot is None else slot)
+    alone = evolve(state, position=as_expr(0), width=1)  # one thread starts every bulk copy
+    copy = lower_copy(link, alone, storage, slot, context, recur)
+    context.signal = None
+    body: Body = (*copy.start, *copy.finish)
+    below = recur(rest, evolve(state, residual=apply(link, state.residual)), context)
+    return (*body, *(() if cursor is None else (Advance(cursor, as_expr(1)),)), *below)

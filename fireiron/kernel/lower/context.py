@@ -130,7 +130,8 @@ class Context:
         turns: the loops that units execute one after the other, None where there are none.
         handed: the workspace in which a unit of the grid leaves partial sums for the next one, None where none does.
         exchanges: buffers of other blocks of the cluster that blocks read, ordered by mbarriers.
-        once: buffers that the role `load` fills once, and the mbarrier of each, by operand.
+        once: buffers that the role `load` fills once for a tile, the mbarrier of each, and the ring through which a loop
+            over tiles goes, by operand.
         workspaces: buffers in global memory that the kernel uses and no caller passes.
         meanings: the substitution of `definitions`, and the dictionary that it was made of.
         stream: with stream-K, the chunks that this unit computes, else None; `seats` is the number of blocks.
@@ -151,7 +152,9 @@ class Context:
     turns: Turns | None = None
     handed: Handed | None = None
     exchanges: list[Exchange] = attrs.field(factory=list[Exchange])
-    once: dict[str, tuple[Storage, Barrier]] = attrs.field(factory=dict[str, "tuple[Storage, Barrier]"])
+    once: dict[str, tuple[Storage, Barrier, Cursor | None]] = attrs.field(
+        factory=dict[str, "tuple[Storage, Barrier, Cursor | None]"]
+    )
     resident: int = 0
     storages: dict[str, Storage] = attrs.field(factory=dict[str, Storage])
     names: set[str] = attrs.field(factory=set[str])

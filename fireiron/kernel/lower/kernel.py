@@ -133,7 +133,7 @@ def lower(
     body = passed("flags", raise_flags(body, context.handed))
     body = passed("turns", take_turns(body, context.turns))
     rings = [handshake(r, context) for r in context.rings]
-    once = [Once(storage.name, barrier, storage.link) for storage, barrier in context.once.values()]
+    once = [Once(s.name, barrier, s.link) for s, barrier, cursor in context.once.values() if cursor is None]
     body = passed("rings", hand_over(body, rings, once, context.barriers, context.cluster))
     buffers, shared = allocate(tuple(s for s in context.storages.values() if s.tensor is None), body)
     body, barriers, shared = place_barriers(body, context, shared)

@@ -128,7 +128,7 @@ def _empty(
     promoted = close_chunk(link, k, at, chunk, context)
     busy, context.busy = context.busy, None
     assert context.threads is not None
-    level = _readers(compute)
+    level = readers_of(compute)
     assert level.size is not None
     if None in rings:
         _budgets(link, context)
@@ -315,7 +315,7 @@ def _refilled(call: Call, body: Body) -> bool:
     )
 
 
-def _readers(compute: Body) -> Level:
+def readers_of(compute: Body) -> Level:
     """Find the level whose units read the ring; all threads of a unit release a slot together."""
     for statement in walk(compute):
         if isinstance(statement, Call) and _flies(statement):

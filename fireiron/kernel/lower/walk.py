@@ -98,7 +98,7 @@ def lower_links(links: Sequence[Decomposition], state: State, context: Context) 
                 return lower_split(link, rest, state, context, lower_links)
             case Load() if state.ahead is not None and link.memory == SH:
                 return lower_ahead(link, rest, state, context, lower_links)
-            case Load() if loads_once(link, rest, state, context):
+            case Load() if loads_once(link, rest, state):
                 return lower_load_once(link, rest, state, context, lower_links)
             case Load():
                 return lower_load(link, rest, state, context, lower_links)

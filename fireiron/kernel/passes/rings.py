@@ -150,10 +150,13 @@ class Once:
         return (*body[:i], Arrive(self.full, as_expr(0), nbytes, link=self.link), *body[i:])
 
     def awaited(self, body: Body) -> Body:
-        """Await the bytes ahead of the first statement that reads the buffer, outside loops."""
+        """Await the bytes ahead of the first statement that reads the buffer, outside loops and conditions.
+
+        A block that reads nothing awaits them too: no bytes may be on their way when it ends.
+        """
         i = next(i for i, s in enumerate(body) if self.read(s))
         s = body[i]
-        if isinstance(s, If | Region) and not any(self.read(x) for x in body[i + 1 :]):
+        if isinstance(s, Region) and not any(self.read(x) for x in body[i + 1 :]):
             return (*body[:i], attrs.evolve(s, body=self.awaited(s.body)), *body[i + 1 :])
         return (*body[:i], Await(self.full, as_expr(0), as_expr(0), self.link), *body[i:])
 
@@ -253,14 +256,17 @@ def _guarded(body: Body, ring: Ring) -> Body:
 
 
 def _straight(body: Body, ring: Ring) -> Body:
-    """Guard the readers of single slots, ahead of a loop through the ring and behind it."""
+    """Guard single slots, of a loop over tiles or ahead of a loop through the ring and behind it."""
     out: list[Statement] = []
     slot: list[Statement] = []  # since the ring went on
     for s in body:
-        if isinstance(s, Advance) and s.cursor == ring.cursor and any(map(ring.read, slot)):
+        moves = isinstance(s, Advance) and s.cursor == ring.cursor
+        if moves and any(map(ring.filled, slot)):
+            slot = list(_filled_slot(tuple(slot), ring))
+        elif moves and any(map(ring.read, slot)):
             slot = list(_guarded_slot(tuple(slot), ring, ring.release(ring.cursor.slot)))
         slot.append(s)
-        if ring.moves(s) or (isinstance(s, Advance) and s.cursor == ring.cursor):
+        if ring.moves(s) or moves:
             out += slot
             slot = []
     return (*out, *slot)
@@ -279,14 +285,19 @@ def _guarded_slot(body: Body, ring: Ring, release: Statement) -> Body:
 
 def _filling(loop: For, ring: Ring) -> For:
     """Await the readers of a slot ahead of its copies, and announce their bytes."""
+    return attrs.evolve(loop, body=_filled_slot(loop.body, ring))
+
+
+def _filled_slot(body: Body, ring: Ring) -> Body:
+    """Await the readers of a slot ahead of the copies in a body, and announce their bytes."""
     cursor = ring.cursor
-    first = next(i for i, s in enumerate(loop.body) if ring.filled(s))
-    nbytes = landing(tuple(s for s in loop.body if ring.filled(s)))
+    first = next(i for i, s in enumerate(body) if ring.filled(s))
+    nbytes = landing(tuple(s for s in body if ring.filled(s)))
     head = (
         Await(ring.empty, cursor.slot, 1 - cursor.parity, ring.link),
         Arrive(ring.full, cursor.slot, nbytes, link=ring.link),
     )
-    return attrs.evolve(loop, body=(*loop.body[:first], *head, *loop.body[first:]))
+    return (*body[:first], *head, *body[first:])
 
 
 def _reading(loop: For, ring: Ring, late: int) -> For:

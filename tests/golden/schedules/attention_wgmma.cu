@@ -36,6 +36,19 @@ __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(pending) : "memory");
 }
 
+__device__ __forceinline__ void bulk_commit() {
+    asm volatile("cp.async.bulk.commit_group;" : : : "memory");
+}
+
+template <int pending>
+__device__ __forceinline__ void bulk_wait_read() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" : : "n"(pending) : "memory");
+}
+
+__device__ __forceinline__ void fence_proxy_async() {
+    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
+}
+
 __device__ __forceinline__ void fence_barrier_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
 }
@@ -150,8 +163,18 @@ __device__ __forceinline__ void wgmma_m64n128k16_f32_f16_ra(
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(b_major));
 }
 
-__device__ __forceinline__ void copy_4B(void* dst, const void* src) {
-    *static_cast<unsigned*>(dst) = *static_cast<const unsigned*>(src);
+__device__ __forceinline__ void stmatrix_x4(void* row, const void* registers) {
+    const unsigned* s = static_cast<const unsigned*>(registers);
+    const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+        : : "r"(address), "r"(s[0]), "r"(s[1]), "r"(s[2]), "r"(s[3]) : "memory");
+}
+
+__device__ __forceinline__ void tma_store_4d(
+    const TensorMap* map, const void* src, int c0, int c1, int c2, int c3) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];"
+        : : "l"(map), "r"(static_cast<unsigned>(__cvta_generic_to_shared(src))), "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
 }
 
 extern "C" __global__ void __launch_bounds__(384, 1)
@@ -162,18 +185,23 @@ wgmma_1x1x128x128_f16(
     half* __restrict__ y,
     const __grid_constant__ TensorMap q_map,
     const __grid_constant__ TensorMap k_map,
-    const __grid_constant__ TensorMap v_map) {
+    const __grid_constant__ TensorMap v_map,
+    const __grid_constant__ TensorMap y_map) {
     const int block = blockIdx.x;
+    const int blocks = gridDim.x;
     __builtin_assume(block >= 0);
+    __builtin_assume(blocks >= 0);
     extern __shared__ __align__(1024) unsigned char shared[];
     half* q_sh = reinterpret_cast<half*>(shared);
-    half* k_sh = reinterpret_cast<half*>(shared + 32768);
-    half* v_sh = reinterpret_cast<half*>(shared + 98304);
-    unsigned long long* k_full = reinterpret_cast<unsigned long long*>(shared + 163840);
-    unsigned long long* k_empty = reinterpret_cast<unsigned long long*>(shared + 163856);
-    unsigned long long* v_full = reinterpret_cast<unsigned long long*>(shared + 163872);
-    unsigned long long* v_empty = reinterpret_cast<unsigned long long*>(shared + 163888);
-    unsigned long long* q_sh_full = reinterpret_cast<unsigned long long*>(shared + 163904);
+    half* k_sh = reinterpret_cast<half*>(shared + 65536);
+    half* v_sh = reinterpret_cast<half*>(shared + 131072);
+    half* y_sh = reinterpret_cast<half*>(shared + 196608);
+    unsigned long long* k_full = reinterpret_cast<unsigned long long*>(shared + 229376);
+    unsigned long long* k_empty = reinterpret_cast<unsigned long long*>(shared + 229392);
+    unsigned long long* v_full = reinterpret_cast<unsigned long long*>(shared + 229408);
+    unsigned long long* v_empty = reinterpret_cast<unsigned long long*>(shared + 229424);
+    unsigned long long* q_sh_full = reinterpret_cast<unsigned long long*>(shared + 229440);
+    unsigned long long* q_sh_empty = reinterpret_cast<unsigned long long*>(shared + 229456);
     float top[2];
     float total[2];
     alignas(16) float o[64];
@@ -195,6 +223,7 @@ wgmma_1x1x128x128_f16(
         prefetch_map(&q_map);
         prefetch_map(&k_map);
         prefetch_map(&v_map);
+        prefetch_map(&y_map);
     }
     if (threadIdx.x == 0) {
         for (int i = 0; i < 2; ++i) {
@@ -209,8 +238,11 @@ wgmma_1x1x128x128_f16(
         for (int i = 0; i < 2; ++i) {
             mbarrier_init(&v_empty[i], 2);
         }
-        for (int i = 0; i < 1; ++i) {
+        for (int i = 0; i < 2; ++i) {
             mbarrier_init(&q_sh_full[i], 1);
+        }
+        for (int i = 0; i < 2; ++i) {
+            mbarrier_init(&q_sh_empty[i], 2);
         }
     }
     fence_barrier_init();  // others use the barriers, and bulk copies do
@@ -223,39 +255,48 @@ wgmma_1x1x128x128_f16(
         __builtin_assume(k_ring_slot >= 0);
         int v_ring_slot = 0, v_ring_parity = 0;
         __builtin_assume(v_ring_slot >= 0);
+        int q_ring_slot = 0, q_ring_parity = 0;
+        __builtin_assume(q_ring_slot >= 0);
         barrier_arrive<7, 384>();  // barriers are initialised before they are used
-        const int block_h = block / 4;
-        const int block_i = block % 4;
         if (thread == 0) {
-
-            // Program(1, 1, 128, 1000, 128, 128)(4 GL)(Block)
-            mbarrier_expect(&q_sh_full[0], 32768);
-
-            // load q to q_sh: Move(1, 1, 128, 128)(GL, SH)(Block)
-            #pragma unroll
-            for (int d = 0; d < 2; ++d) {
-                tma_load_4d(&q_sh[d * 8192], &q_map, &q_sh_full[0], d * 64, block_i * 128, block_h, 0);
-            }
             #pragma unroll 1
-            for (int j = 0; j < 8; ++j) {
-                mbarrier_wait(&k_empty[k_ring_slot], 1 - k_ring_parity);
-                mbarrier_expect(&k_full[k_ring_slot], 32768);
+            for (int trip = 0; trip * blocks + block < 8; ++trip) {
 
-                // load k to k_sh: Move(1, 1, 128, 128)(GL, SH)(Block)
-                #pragma unroll
-                for (int d2 = 0; d2 < 2; ++d2) {
-                    tma_load_4d(&k_sh[k_ring_slot * 16384 + d2 * 8192], &k_map, &k_full[k_ring_slot], d2 * 64, j * 128, block_h, 0);
-                }
-                if (++k_ring_slot == 2) k_ring_slot = 0, k_ring_parity ^= 1;
-                mbarrier_wait(&v_empty[v_ring_slot], 1 - v_ring_parity);
-                mbarrier_expect(&v_full[v_ring_slot], 32768);
+                // Program(1, 1, 128, 1000, 128, 128)(4 GL)(Block)
+                const int tile = block + trip * blocks;
+                const int tile_b = 0;
+                const int tile_h = tile / 4;
+                const int tile_i = 3 - tile % 4;
+                mbarrier_wait(&q_sh_empty[q_ring_slot], 1 - q_ring_parity);
+                mbarrier_expect(&q_sh_full[q_ring_slot], 32768);
 
-                // load v to v_sh: Move(1, 1, 128, 128)(GL, SH)(Block)
+                // load q to q_sh: Move(1, 1, 128, 128)(GL, SH)(Block)
                 #pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                    tma_load_4d(&v_sh[v_ring_slot * 16384 + e * 8192], &v_map, &v_full[v_ring_slot], e * 64, j * 128, block_h, 0);
+                for (int d = 0; d < 2; ++d) {
+                    tma_load_4d(&q_sh[q_ring_slot * 16384 + d * 8192], &q_map, &q_sh_full[q_ring_slot], d * 64, tile_i * 128, tile_h, tile_b);
                 }
-                if (++v_ring_slot == 2) v_ring_slot = 0, v_ring_parity ^= 1;
+                if (++q_ring_slot == 2) q_ring_slot = 0, q_ring_parity ^= 1;
+                #pragma unroll 1
+                for (int j = 0; j < 8; ++j) {
+                    mbarrier_wait(&k_empty[k_ring_slot], 1 - k_ring_parity);
+                    mbarrier_expect(&k_full[k_ring_slot], 32768);
+
+                    // load k to k_sh: Move(1, 1, 128, 128)(GL, SH)(Block)
+                    #pragma unroll
+                    for (int d2 = 0; d2 < 2; ++d2) {
+                        tma_load_4d(&k_sh[k_ring_slot * 16384 + d2 * 8192], &k_map, &k_full[k_ring_slot], d2 * 64, j * 128, tile_h, tile_b);
+                    }
+                    if (++k_ring_slot == 2) k_ring_slot = 0, k_ring_parity ^= 1;
+                    mbarrier_wait(&v_empty[v_ring_slot], 1 - v_ring_parity);
+                    mbarrier_expect(&v_full[v_ring_slot], 32768);
+
+                    // load v to v_sh: Move(1, 1, 128, 128)(GL, SH)(Block)
+                    #pragma unroll
+                    for (int e = 0; e < 2; ++e) {
+                        tma_load_4d(&v_sh[v_ring_slot * 16384 + e * 8192], &v_map, &v_full[v_ring_slot], e * 64, j * 128, tile_h, tile_b);
+                    }
+                    if (++v_ring_slot == 2) v_ring_slot = 0, v_ring_parity ^= 1;
+                }
             }
         }
     } else {  // math
@@ -266,150 +307,42 @@ wgmma_1x1x128x128_f16(
         __builtin_assume(k_ring_slot >= 0);
         int v_ring_slot = 0, v_ring_parity = 0;
         __builtin_assume(v_ring_slot >= 0);
+        int q_ring_slot = 0, q_ring_parity = 0;
+        __builtin_assume(q_ring_slot >= 0);
         barrier_sync<7, 384>();  // barriers are initialised before they are used
-        const int block_h = block / 4;
-        const int block_i = block % 4;
         const int warpgroup = __shfl_sync(0xffffffff, thread / 128, 0);
-
-        // Program(1, 1, 128, 1000, 128, 128)(4 GL)(Block)
-        #pragma unroll
-        for (int i15 = 0; i15 < 2; ++i15) {
-            top[i15] = __int_as_float(0xff800000);
-        }
-        #pragma unroll
-        for (int i16 = 0; i16 < 2; ++i16) {
-            total[i16] = 0.0f;
-        }
-        #pragma unroll
-        for (int i17 = 0; i17 < 64; ++i17) {
-            o[i17] = 0.0f;
-        }
-        mbarrier_wait(&q_sh_full[0], 0);
-        mbarrier_wait(&k_full[k_ring_slot], k_ring_parity);
-        wgmma_fence();  // accumulators are registers
-
-        // s: add by atoms
-        #pragma unroll
-        for (int k2 = 0; k2 < 8; ++k2) {
-            wgmma_m64n128k16_f32_f16<0, 0>(&s[0], wgmma_operand<1, 16, 1024>(&q_sh[warpgroup * 4096], k2 % 4 * 32 + k2 / 4 * 16384), wgmma_operand<1, 16, 1024>(&k_sh[k_ring_slot * 16384], k2 % 4 * 32 + k2 / 4 * 16384), k2 != 0);
-        }
-        wgmma_commit();
-        wgmma_wait<0>();
-        hold(s);
-
-        // top: max over j
-        #pragma unroll
-        for (int i2 = 0; i2 < 2; ++i2) {
-            top_chunk[i2] = __int_as_float(0xff800000);
-        }
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            #pragma unroll
-            for (int j2 = 0; j2 < 32; ++j2) {
-                top_chunk[i] = fmaxf_nan(top_chunk[i], s[i * 2 + j2 % 2 + j2 / 2 * 4]);
-            }
-        }
-        #pragma unroll
-        for (int i3 = 0; i3 < 2; ++i3) {
-            shuffle_4B(&other[0], &top_chunk[i3], thread % 32 ^ 2);
-            top_chunk[i3] = fmaxf_nan(top_chunk[i3], other[0]);
-        }
-        #pragma unroll
-        for (int i4 = 0; i4 < 2; ++i4) {
-            shuffle_4B(&other2[0], &top_chunk[i4], thread % 32 ^ 1);
-            top_chunk[i4] = fmaxf_nan(top_chunk[i4], other2[0]);
-        }
-        #pragma unroll
-        for (int i5 = 0; i5 < 2; ++i5) {
-            top_chunk2[i5] = __fmul_rn(top_chunk[i5], 0.12751743f);
-        }
-
-        // top_before: f32 in top_before_rf
-        #pragma unroll
-        for (int i6 = 0; i6 < 2; ++i6) {
-            top_before_rf[i6] = top[i6];
-        }
-        #pragma unroll
-        for (int i7 = 0; i7 < 2; ++i7) {
-            top[i7] = fmaxf_nan(top[i7], top_chunk2[i7]);
-        }
-
-        // top_factor: f32 in top_factor_rf
-        #pragma unroll
-        for (int i8 = 0; i8 < 2; ++i8) {
-            top_factor_rf[i8] = top_before_rf[i8] == __int_as_float(0xff800000) ? 0.0f : exp2_approx(top_before_rf[i8] - top[i8]);
-        }
-
-        // top_finite: f32 in top_finite_rf
-        #pragma unroll
-        for (int i9 = 0; i9 < 2; ++i9) {
-            top_finite_rf[i9] = top[i9] == __int_as_float(0xff800000) ? 0.0f : top[i9];
-        }
-        if (thread % 128 == 0) {
-            mbarrier_arrive(&k_empty[k_ring_slot]);
-        }
-        if (++k_ring_slot == 2) k_ring_slot = 0, k_ring_parity ^= 1;
-
-        // part: f32 in part_rf
-        #pragma unroll
-        for (int i10 = 0; i10 < 2; ++i10) {
-            #pragma unroll
-            for (int j3 = 0; j3 < 32; ++j3) {
-                part_rf[i10 * 2 + j3 % 2 + j3 / 2 * 4] = exp2_approx(fmaf(s[i10 * 2 + j3 % 2 + j3 / 2 * 4], 0.12751743f, -top_finite_rf[i10]));
-            }
-        }
-
-        // total: add over j
-        #pragma unroll
-        for (int i12 = 0; i12 < 2; ++i12) {
-            total[i12] = __fmul_rn(total[i12], top_factor_rf[i12]);
-        }
-        #pragma unroll
-        for (int i11 = 0; i11 < 2; ++i11) {
-            #pragma unroll
-            for (int j4 = 0; j4 < 32; ++j4) {
-                total[i11] = total[i11] + part_rf[i11 * 2 + j4 % 2 + j4 / 2 * 4];
-            }
-        }
-
-        // part_a: f16 in part_a_fr
-        #pragma unroll
-        for (int i13 = 0; i13 < 2; ++i13) {
-            #pragma unroll
-            for (int j5 = 0; j5 < 32; ++j5) {
-                part_a_fr[i13 * 2 + j5 % 2 + j5 / 2 * 4] = float_to_half(1 != 0 ? part_rf[i13 * 2 + j5 % 2 + j5 / 2 * 4] : 0.0f);
-            }
-        }
-
-        // o: what was summed is corrected
-        #pragma unroll
-        for (int i14 = 0; i14 < 2; ++i14) {
-            #pragma unroll
-            for (int e = 0; e < 32; ++e) {
-                o[i14 * 2 + e % 2 + e / 2 * 4] = __fmul_rn(o[i14 * 2 + e % 2 + e / 2 * 4], top_factor_rf[i14]);
-            }
-        }
+        const int warp = __shfl_sync(0xffffffff, thread / 32, 0);
         #pragma unroll 1
-        for (int j = 0; j < 7; ++j) {
+        for (int trip = 0; trip * blocks + block < 8; ++trip) {
+
+            // Program(1, 1, 128, 1000, 128, 128)(4 GL)(Block)
+            const int tile = block + trip * blocks;
+            const int tile_b = 0;
+            const int tile_h = tile / 4;
+            const int tile_i = 3 - tile % 4;
+            #pragma unroll
+            for (int i15 = 0; i15 < 2; ++i15) {
+                top[i15] = __int_as_float(0xff800000);
+            }
+            #pragma unroll
+            for (int i16 = 0; i16 < 2; ++i16) {
+                total[i16] = 0.0f;
+            }
+            #pragma unroll
+            for (int i17 = 0; i17 < 64; ++i17) {
+                o[i17] = 0.0f;
+            }
             mbarrier_wait(&k_full[k_ring_slot], k_ring_parity);
+            mbarrier_wait(&q_sh_full[q_ring_slot], q_ring_parity);
             wgmma_fence();  // accumulators are registers
 
             // s: add by atoms
             #pragma unroll
             for (int k2 = 0; k2 < 8; ++k2) {
-                wgmma_m64n128k16_f32_f16<0, 0>(&s[0], wgmma_operand<1, 16, 1024>(&q_sh[warpgroup * 4096], k2 % 4 * 32 + k2 / 4 * 16384), wgmma_operand<1, 16, 1024>(&k_sh[k_ring_slot * 16384], k2 % 4 * 32 + k2 / 4 * 16384), k2 != 0);
+                wgmma_m64n128k16_f32_f16<0, 0>(&s[0], wgmma_operand<1, 16, 1024>(&q_sh[q_ring_slot * 16384 + warpgroup * 4096], k2 % 4 * 32 + k2 / 4 * 16384), wgmma_operand<1, 16, 1024>(&k_sh[k_ring_slot * 16384], k2 % 4 * 32 + k2 / 4 * 16384), k2 != 0);
             }
             wgmma_commit();
-            mbarrier_wait(&v_full[v_ring_slot], v_ring_parity);
-            wgmma_fence();  // sums and A are registers, written before
-
-            // o: add by atoms
-            #pragma unroll
-            for (int k3 = 0; k3 < 8; ++k3) {
-                wgmma_m64n128k16_f32_f16_ra<1>(&o[0], &part_a_fr[k3 * 8], wgmma_operand<1, 16384, 1024>(&v_sh[v_ring_slot * 16384], k3 * 2048), 1);
-            }
-            wgmma_commit();
-            wgmma_wait<1>();
+            wgmma_wait<0>();
             hold(s);
 
             // top: max over j
@@ -417,22 +350,11 @@ wgmma_1x1x128x128_f16(
             for (int i2 = 0; i2 < 2; ++i2) {
                 top_chunk[i2] = __int_as_float(0xff800000);
             }
-            if (j < 6) {
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
                 #pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    #pragma unroll
-                    for (int j2 = 0; j2 < 32; ++j2) {
-                        top_chunk[i] = fmaxf_nan(top_chunk[i], s[i * 2 + j2 % 2 + j2 / 2 * 4]);
-                    }
-                }
-            }
-            if (j > 5) {
-                #pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    #pragma unroll
-                    for (int j2 = 0; j2 < 32; ++j2) {
-                        if (j * 16 + j2 / 2 < 109) top_chunk[i] = fmaxf_nan(top_chunk[i], s[i * 2 + j2 % 2 + j2 / 2 * 4]);
-                    }
+                for (int j2 = 0; j2 < 32; ++j2) {
+                    top_chunk[i] = fmaxf_nan(top_chunk[i], s[i * 2 + j2 % 2 + j2 / 2 * 4]);
                 }
             }
             #pragma unroll
@@ -490,39 +412,22 @@ wgmma_1x1x128x128_f16(
             for (int i12 = 0; i12 < 2; ++i12) {
                 total[i12] = __fmul_rn(total[i12], top_factor_rf[i12]);
             }
-            if (j < 6) {
+            #pragma unroll
+            for (int i11 = 0; i11 < 2; ++i11) {
                 #pragma unroll
-                for (int i11 = 0; i11 < 2; ++i11) {
-                    #pragma unroll
-                    for (int j4 = 0; j4 < 32; ++j4) {
-                        total[i11] = total[i11] + part_rf[i11 * 2 + j4 % 2 + j4 / 2 * 4];
-                    }
+                for (int j4 = 0; j4 < 32; ++j4) {
+                    total[i11] = total[i11] + part_rf[i11 * 2 + j4 % 2 + j4 / 2 * 4];
                 }
             }
-            if (j > 5) {
-                #pragma unroll
-                for (int i11 = 0; i11 < 2; ++i11) {
-                    #pragma unroll
-                    for (int j4 = 0; j4 < 32; ++j4) {
-                        if (j * 16 + j4 / 2 < 109) total[i11] = total[i11] + part_rf[i11 * 2 + j4 % 2 + j4 / 2 * 4];
-                    }
-                }
-            }
-            wgmma_wait<0>();
-            hold(o);
 
             // part_a: f16 in part_a_fr
             #pragma unroll
             for (int i13 = 0; i13 < 2; ++i13) {
                 #pragma unroll
                 for (int j5 = 0; j5 < 32; ++j5) {
-                    part_a_fr[i13 * 2 + j5 % 2 + j5 / 2 * 4] = float_to_half((j * 16 + j5 / 2 < 109) != 0 ? part_rf[i13 * 2 + j5 % 2 + j5 / 2 * 4] : 0.0f);
+                    part_a_fr[i13 * 2 + j5 % 2 + j5 / 2 * 4] = float_to_half(1 != 0 ? part_rf[i13 * 2 + j5 % 2 + j5 / 2 * 4] : 0.0f);
                 }
             }
-            if (thread % 128 == 0) {
-                mbarrier_arrive(&v_empty[v_ring_slot]);
-            }
-            if (++v_ring_slot == 2) v_ring_slot = 0, v_ring_parity ^= 1;
 
             // o: what was summed is corrected
             #pragma unroll
@@ -532,55 +437,218 @@ wgmma_1x1x128x128_f16(
                     o[i14 * 2 + e % 2 + e / 2 * 4] = __fmul_rn(o[i14 * 2 + e % 2 + e / 2 * 4], top_factor_rf[i14]);
                 }
             }
-        }
-        mbarrier_wait(&v_full[v_ring_slot], v_ring_parity);
-        wgmma_fence();  // sums and A are registers, written before
+            #pragma unroll 1
+            for (int j = 0; j < 7; ++j) {
+                mbarrier_wait(&k_full[k_ring_slot], k_ring_parity);
+                wgmma_fence();  // accumulators are registers
 
-        // o: add by atoms
-        #pragma unroll
-        for (int k3 = 0; k3 < 8; ++k3) {
-            wgmma_m64n128k16_f32_f16_ra<1>(&o[0], &part_a_fr[k3 * 8], wgmma_operand<1, 16384, 1024>(&v_sh[v_ring_slot * 16384], k3 * 2048), 1);
-        }
-        wgmma_commit();
-        wgmma_wait<0>();
-        hold(o);
-        if (thread % 128 == 0) {
-            mbarrier_arrive(&v_empty[v_ring_slot]);
-        }
-        if (++v_ring_slot == 2) v_ring_slot = 0, v_ring_parity ^= 1;
-        #pragma unroll
-        for (int i18 = 0; i18 < 2; ++i18) {
-            shuffle_4B(&other3[0], &total[i18], thread % 32 ^ 2);
-            total[i18] = total[i18] + other3[0];
-        }
-        #pragma unroll
-        for (int i19 = 0; i19 < 2; ++i19) {
-            shuffle_4B(&other4[0], &total[i19], thread % 32 ^ 1);
-            total[i19] = total[i19] + other4[0];
-        }
+                // s: add by atoms
+                #pragma unroll
+                for (int k2 = 0; k2 < 8; ++k2) {
+                    wgmma_m64n128k16_f32_f16<0, 0>(&s[0], wgmma_operand<1, 16, 1024>(&q_sh[q_ring_slot * 16384 + warpgroup * 4096], k2 % 4 * 32 + k2 / 4 * 16384), wgmma_operand<1, 16, 1024>(&k_sh[k_ring_slot * 16384], k2 % 4 * 32 + k2 / 4 * 16384), k2 != 0);
+                }
+                wgmma_commit();
+                mbarrier_wait(&v_full[v_ring_slot], v_ring_parity);
+                wgmma_fence();  // sums and A are registers, written before
 
-        // inverse: f32 in inverse_rf
-        #pragma unroll
-        for (int i20 = 0; i20 < 2; ++i20) {
-            inverse_rf[i20] = total[i20] <= 0.0f ? 0.0f : 1.0f / total[i20];
-        }
+                // o: add by atoms
+                #pragma unroll
+                for (int k3 = 0; k3 < 8; ++k3) {
+                    wgmma_m64n128k16_f32_f16_ra<1>(&o[0], &part_a_fr[k3 * 8], wgmma_operand<1, 16384, 1024>(&v_sh[v_ring_slot * 16384], k3 * 2048), 1);
+                }
+                wgmma_commit();
+                wgmma_wait<1>();
+                hold(s);
 
-        // y: f16 in y_rf
-        #pragma unroll
-        for (int i21 = 0; i21 < 2; ++i21) {
-            #pragma unroll
-            for (int e2 = 0; e2 < 32; ++e2) {
-                y_rf[i21 * 2 + e2 % 2 + e2 / 2 * 4] = float_to_half(__fmul_rn(o[i21 * 2 + e2 % 2 + e2 / 2 * 4], inverse_rf[i21]));
+                // top: max over j
+                #pragma unroll
+                for (int i2 = 0; i2 < 2; ++i2) {
+                    top_chunk[i2] = __int_as_float(0xff800000);
+                }
+                if (j < 6) {
+                    #pragma unroll
+                    for (int i = 0; i < 2; ++i) {
+                        #pragma unroll
+                        for (int j2 = 0; j2 < 32; ++j2) {
+                            top_chunk[i] = fmaxf_nan(top_chunk[i], s[i * 2 + j2 % 2 + j2 / 2 * 4]);
+                        }
+                    }
+                }
+                if (j > 5) {
+                    #pragma unroll
+                    for (int i = 0; i < 2; ++i) {
+                        #pragma unroll
+                        for (int j2 = 0; j2 < 32; ++j2) {
+                            if (j * 16 + j2 / 2 < 109) top_chunk[i] = fmaxf_nan(top_chunk[i], s[i * 2 + j2 % 2 + j2 / 2 * 4]);
+                        }
+                    }
+                }
+                #pragma unroll
+                for (int i3 = 0; i3 < 2; ++i3) {
+                    shuffle_4B(&other[0], &top_chunk[i3], thread % 32 ^ 2);
+                    top_chunk[i3] = fmaxf_nan(top_chunk[i3], other[0]);
+                }
+                #pragma unroll
+                for (int i4 = 0; i4 < 2; ++i4) {
+                    shuffle_4B(&other2[0], &top_chunk[i4], thread % 32 ^ 1);
+                    top_chunk[i4] = fmaxf_nan(top_chunk[i4], other2[0]);
+                }
+                #pragma unroll
+                for (int i5 = 0; i5 < 2; ++i5) {
+                    top_chunk2[i5] = __fmul_rn(top_chunk[i5], 0.12751743f);
+                }
+
+                // top_before: f32 in top_before_rf
+                #pragma unroll
+                for (int i6 = 0; i6 < 2; ++i6) {
+                    top_before_rf[i6] = top[i6];
+                }
+                #pragma unroll
+                for (int i7 = 0; i7 < 2; ++i7) {
+                    top[i7] = fmaxf_nan(top[i7], top_chunk2[i7]);
+                }
+
+                // top_factor: f32 in top_factor_rf
+                #pragma unroll
+                for (int i8 = 0; i8 < 2; ++i8) {
+                    top_factor_rf[i8] = top_before_rf[i8] == __int_as_float(0xff800000) ? 0.0f : exp2_approx(top_before_rf[i8] - top[i8]);
+                }
+
+                // top_finite: f32 in top_finite_rf
+                #pragma unroll
+                for (int i9 = 0; i9 < 2; ++i9) {
+                    top_finite_rf[i9] = top[i9] == __int_as_float(0xff800000) ? 0.0f : top[i9];
+                }
+                if (thread % 128 == 0) {
+                    mbarrier_arrive(&k_empty[k_ring_slot]);
+                }
+                if (++k_ring_slot == 2) k_ring_slot = 0, k_ring_parity ^= 1;
+
+                // part: f32 in part_rf
+                #pragma unroll
+                for (int i10 = 0; i10 < 2; ++i10) {
+                    #pragma unroll
+                    for (int j3 = 0; j3 < 32; ++j3) {
+                        part_rf[i10 * 2 + j3 % 2 + j3 / 2 * 4] = exp2_approx(fmaf(s[i10 * 2 + j3 % 2 + j3 / 2 * 4], 0.12751743f, -top_finite_rf[i10]));
+                    }
+                }
+
+                // total: add over j
+                #pragma unroll
+                for (int i12 = 0; i12 < 2; ++i12) {
+                    total[i12] = __fmul_rn(total[i12], top_factor_rf[i12]);
+                }
+                if (j < 6) {
+                    #pragma unroll
+                    for (int i11 = 0; i11 < 2; ++i11) {
+                        #pragma unroll
+                        for (int j4 = 0; j4 < 32; ++j4) {
+                            total[i11] = total[i11] + part_rf[i11 * 2 + j4 % 2 + j4 / 2 * 4];
+                        }
+                    }
+                }
+                if (j > 5) {
+                    #pragma unroll
+                    for (int i11 = 0; i11 < 2; ++i11) {
+                        #pragma unroll
+                        for (int j4 = 0; j4 < 32; ++j4) {
+                            if (j * 16 + j4 / 2 < 109) total[i11] = total[i11] + part_rf[i11 * 2 + j4 % 2 + j4 / 2 * 4];
+                        }
+                    }
+                }
+                wgmma_wait<0>();
+                hold(o);
+
+                // part_a: f16 in part_a_fr
+                #pragma unroll
+                for (int i13 = 0; i13 < 2; ++i13) {
+                    #pragma unroll
+                    for (int j5 = 0; j5 < 32; ++j5) {
+                        part_a_fr[i13 * 2 + j5 % 2 + j5 / 2 * 4] = float_to_half((j * 16 + j5 / 2 < 109) != 0 ? part_rf[i13 * 2 + j5 % 2 + j5 / 2 * 4] : 0.0f);
+                    }
+                }
+                if (thread % 128 == 0) {
+                    mbarrier_arrive(&v_empty[v_ring_slot]);
+                }
+                if (++v_ring_slot == 2) v_ring_slot = 0, v_ring_parity ^= 1;
+
+                // o: what was summed is corrected
+                #pragma unroll
+                for (int i14 = 0; i14 < 2; ++i14) {
+                    #pragma unroll
+                    for (int e = 0; e < 32; ++e) {
+                        o[i14 * 2 + e % 2 + e / 2 * 4] = __fmul_rn(o[i14 * 2 + e % 2 + e / 2 * 4], top_factor_rf[i14]);
+                    }
+                }
             }
-        }
+            mbarrier_wait(&v_full[v_ring_slot], v_ring_parity);
+            wgmma_fence();  // sums and A are registers, written before
 
-        // store y: Move(1, 1, 128, 128)(RF, GL)(Block)
-        #pragma unroll
-        for (int i22 = 0; i22 < 2; ++i22) {
+            // o: add by atoms
             #pragma unroll
-            for (int e3 = 0; e3 < 16; ++e3) {
-                copy_4B(&y[block_h * 65536 + block_i * 16384 + warpgroup * 8192 + thread / 4 % 8 * 128 + thread / 32 % 4 * 2048 + i22 * 1024 + thread % 4 * 2 + e3 * 8], &y_rf[i22 * 2 + e3 * 4]);
+            for (int k3 = 0; k3 < 8; ++k3) {
+                wgmma_m64n128k16_f32_f16_ra<1>(&o[0], &part_a_fr[k3 * 8], wgmma_operand<1, 16384, 1024>(&v_sh[v_ring_slot * 16384], k3 * 2048), 1);
             }
+            wgmma_commit();
+            wgmma_wait<0>();
+            hold(o);
+            if (thread % 128 == 0) {
+                mbarrier_arrive(&v_empty[v_ring_slot]);
+            }
+            if (++v_ring_slot == 2) v_ring_slot = 0, v_ring_parity ^= 1;
+            #pragma unroll
+            for (int i18 = 0; i18 < 2; ++i18) {
+                shuffle_4B(&other3[0], &total[i18], thread % 32 ^ 2);
+                total[i18] = total[i18] + other3[0];
+            }
+            #pragma unroll
+            for (int i19 = 0; i19 < 2; ++i19) {
+                shuffle_4B(&other4[0], &total[i19], thread % 32 ^ 1);
+                total[i19] = total[i19] + other4[0];
+            }
+
+            // inverse: f32 in inverse_rf
+            #pragma unroll
+            for (int i20 = 0; i20 < 2; ++i20) {
+                inverse_rf[i20] = total[i20] <= 0.0f ? 0.0f : 1.0f / total[i20];
+            }
+
+            // y: f16 in y_rf
+            #pragma unroll
+            for (int i21 = 0; i21 < 2; ++i21) {
+                #pragma unroll
+                for (int e2 = 0; e2 < 32; ++e2) {
+                    y_rf[i21 * 2 + e2 % 2 + e2 / 2 * 4] = float_to_half(__fmul_rn(o[i21 * 2 + e2 % 2 + e2 / 2 * 4], inverse_rf[i21]));
+                }
+            }
+
+            // store y: Move(1, 1, 128, 128)(RF, GL)(Block)
+            if (thread == 0) {
+                bulk_wait_read<0>();
+            }
+            barrier_sync<0, 256>();  // y_sh is read before it is overwritten
+
+            // load y_rf to y_sh: Move(1, 1, 128, 128)(RF, SH)(Block)
+            #pragma unroll
+            for (int e3 = 0; e3 < 8; ++e3) {
+                stmatrix_x4(&y_sh[warp * 1024 + thread % 16 * 64 + e3 / 4 * 8192 + (e3 % 4 * 2 + thread / 16 % 2 ^ thread % 8) * 8], &y_rf[e3 * 8]);
+            }
+            fence_proxy_async();  // y_sh is written before a bulk store reads it
+            barrier_sync<0, 256>();  // y_sh is written before it is read
+            #pragma unroll
+            for (int e6 = 0; e6 < 2; ++e6) {
+                if (thread < 1) {
+                    tma_store_4d(&y_map, &y_sh[e6 * 8192], e6 * 64, tile_i * 128, tile_h, tile_b);
+                }
+            }
+            if (thread == 0) {
+                bulk_commit();
+            }
+            if (thread % 128 == 0) {
+                mbarrier_arrive(&q_sh_empty[q_ring_slot]);
+            }
+            if (++q_ring_slot == 2) q_ring_slot = 0, q_ring_parity ^= 1;
         }
+        bulk_wait_read<0>();
     }
 }
