@@ -130,8 +130,8 @@ class Context:
         turns: the loops that units execute one after the other, None where there are none.
         handed: the workspace in which a unit of the grid leaves partial sums for the next one, None where none does.
         exchanges: buffers of other blocks of the cluster that blocks read, ordered by mbarriers.
-        once: buffers that the role `load` fills once for a tile, the mbarrier of each, and the ring through which a loop
-            over tiles goes, by operand.
+        once: buffers that the role `load` fills once for a tile, the mbarrier of each, and the ring of a loop
+            over tiles, by operand.
         workspaces: buffers in global memory that the kernel uses and no caller passes.
         meanings: the substitution of `definitions`, and the dictionary that it was made of.
         stream: with stream-K, the chunks that this unit computes, else None; `seats` is the number of blocks.
