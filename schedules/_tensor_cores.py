@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import attrs
 
 from fireiron import (
@@ -76,31 +79,37 @@ class Sizes:
 SCHEDULER = 2048  # bits of products that a scheduler's tensor core adds in a clock, of one operand: 128 of f16
 
 
-def tiling(spec: MatMulChain, sizes: Sizes, ways: int = 1, split_k: int = 1, asynchronous: bool = True) -> Tiling:
-    """Give what the quick model asks of a schedule that `gemm` makes.
+def points_of(
+    sizes: Callable[[MatMulChain], Sizes], asynchronous: bool = True
+) -> Callable[[MatMulChain, Mapping[str, Any]], Tiling]:
+    """Give what the quick model asks of the points of a preset that `gemm` makes: the tiles of a spec and keywords.
 
     Args:
-        spec: the product.
-        sizes: of tiles, chunks and rings.
-        ways: groups of warps that each take a chunk of K.
-        split_k: blocks that share a tile of C.
+        sizes: what suits a spec, where keywords leave it open.
         asynchronous: whether cp.async may be used.
     """
-    kind, stored = spec.left.dtype, (spec.matmul.A, spec.matmul.B)
-    whole = all(t.aligned(max(1, kind.count_in(4))) for t in stored)  # else elements wait one by one
-    copied = asynchronous and whole and all(t.dtype == kind for t in stored)
-    return Tiling(
-        (sizes.m, sizes.n),
-        sizes.k * ways,
-        sizes.warp,
-        sizes.step,
-        SCHEDULER / spec.left.dtype.bits,
-        sizes.stages,
-        sizes.slots,
-        ways,
-        split_k,
-        0.0 if copied else kind.bits / 32 if whole else 1.0,
-    )
+
+    def tiling(spec: MatMulChain, keywords: Mapping[str, Any]) -> Tiling:
+        ways = keywords.get("ways", 1)
+        chosen = {name: keywords.get(name) for name in ("m", "n", "warp", "stages")}
+        made = sizes(spec).shared_by(ways).given(**chosen)
+        kind, stored = spec.left.dtype, (spec.matmul.A, spec.matmul.B)
+        whole = all(t.aligned(max(1, kind.count_in(4))) for t in stored)  # else elements wait one by one
+        copied = asynchronous and whole and all(t.dtype == kind for t in stored)
+        return Tiling(
+            (made.m, made.n),
+            made.k * ways,
+            made.warp,
+            made.step,
+            SCHEDULER / kind.bits,
+            made.stages,
+            made.slots,
+            ways,
+            keywords.get("split_k", 1),
+            0.0 if copied else kind.bits / 32 if whole else 1.0,
+        )
+
+    return tiling
 
 
 def gemm(

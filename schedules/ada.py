@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from fireiron import MatMulChain, Op, Schedule, Strategy, preset, space
 from fireiron.schedules import ampere
+from fireiron.schedules._tensor_cores import points_of
 
 
 @preset
 @space(
     "sm_89",
-    ampere.tiling,
+    points_of(ampere.sizes),
     m=(64, 128, 256),
     n=(64, 128, 256),
     warp=((32, 32), (32, 64), (64, 32), (64, 64)),

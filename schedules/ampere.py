@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from fireiron import ColMajor, MatMulChain, Op, RowMajor, Rows, Save, Schedule, Strategy, Tiling, preset, space
+from fireiron import ColMajor, MatMulChain, Op, RowMajor, Rows, Save, Schedule, Strategy, preset, space
 from fireiron.schedules import _tensor_cores
-from fireiron.schedules._tensor_cores import Sizes
+from fireiron.schedules._tensor_cores import Sizes, points_of
 
 CHUNK_NBYTES = 64  # along K: four lanes of 16 bytes
 STEP_NBYTES = 32  # of K that ldmatrix loads at once, and that the widest mma takes
@@ -42,18 +39,9 @@ def sizes(spec: MatMulChain) -> Sizes:
 
 
 @preset
-def tiling(spec: MatMulChain, keywords: Mapping[str, Any]) -> Tiling:
-    """Give what the quick model asks of a point."""
-    chosen = {name: keywords.get(name) for name in ("m", "n", "warp", "stages")}
-    ways = keywords.get("ways", 1)
-    made = sizes(spec).shared_by(ways).given(**chosen)
-    return _tensor_cores.tiling(spec, made, ways, keywords.get("split_k", 1))
-
-
-@preset
 @space(
     "sm_80",
-    tiling,
+    points_of(sizes),
     m=(64, 128, 256),
     n=(64, 128, 256),
     warp=((32, 32), (32, 64), (64, 32), (64, 64)),

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from fireiron import MatMulChain, Op, Schedule, Strategy, Tiling, preset, space
+from fireiron import MatMulChain, Op, Schedule, Strategy, preset, space
 from fireiron.schedules import _tensor_cores
-from fireiron.schedules._tensor_cores import Sizes
+from fireiron.schedules._tensor_cores import Sizes, points_of
 
 
 @preset
@@ -17,18 +14,10 @@ def sizes(spec: MatMulChain) -> Sizes:
     return Sizes(128, 128, kind.count_in(64), (64, 32), 2, kind.count_in(32), slots=1)
 
 
-def _tiling(spec: MatMulChain, keywords: Mapping[str, Any]) -> Tiling:
-    """Give what the quick model asks of a point."""
-    ways = keywords.get("ways", 1)
-    chosen = {name: keywords.get(name) for name in ("m", "n", "warp", "stages")}
-    made = sizes(spec).shared_by(ways).given(**chosen)
-    return _tensor_cores.tiling(spec, made, ways, keywords.get("split_k", 1), asynchronous=False)
-
-
 @preset
 @space(
     "sm_75",
-    _tiling,
+    points_of(sizes, asynchronous=False),
     m=(64, 128, 256),
     n=(64, 128, 256),
     warp=((32, 32), (32, 64), (64, 32), (64, 64)),

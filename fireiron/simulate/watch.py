@@ -14,6 +14,7 @@ import numpy as np
 
 from fireiron.base.contract import checked_fields
 from fireiron.base.errors import UsageError
+from fireiron.base.records import Itself
 from fireiron.base.text import count
 from fireiron.kernel.ir.statements import (
     Arrive,
@@ -129,7 +130,7 @@ class Watch:
     moment: Moment | None = None
     kept: dict[str, Kept] = attrs.field(factory=dict[str, Kept])
     step: int = 0
-    did: dict[int, list[Region]] = attrs.field(factory=dict[int, "list[Region]"])
+    did: dict[Itself, list[Region]] = attrs.field(factory=dict[Itself, "list[Region]"])
 
     @cached_property
     def loops(self) -> frozenset[str]:
@@ -179,7 +180,7 @@ class Watch:
         if team.member.block != self.block:
             return
         title = _title(scope)
-        did = self.did.setdefault(id(team), [])
+        did = self.did.setdefault(Itself(team), [])
         if scope.region is not None and all(known is not scope.region for known in did):
             did.append(scope.region)
         at = self.at
@@ -194,9 +195,9 @@ class Watch:
 
     def ends(self, team: Team, statement: Orders, scope: Scope, state: State) -> None:
         """Come to the end of a step, unless nothing ran in it."""
-        if team.member.block != self.block or id(team) not in self.did:
+        if team.member.block != self.block or Itself(team) not in self.did:
             return
-        did = self.did.pop(id(team))
+        did = self.did.pop(Itself(team))
         trips = self.trips(scope, state)
         moment = Moment(self.block, self.step, _order(statement), "", trips, _role(team), *_titles(did))
         self.step += 1
