@@ -25,6 +25,7 @@ from fireiron import (
     add,
     matmul,
     relu,
+    scale,
     symbol,
 )
 from fireiron.base.errors import SimulationError
@@ -145,6 +146,20 @@ def test_what_an_epilog_reads_lies_in_the_group(swapped: bool) -> None:
     spec = matmul(90, 48, 16, groups=3, alpha=0.5, beta=2.0)
     blocks = (spec.swap() if swapped else spec).tile(16, 16, batch=1).to(Block)
     grouped(finished(blocks, add(bias), add(scale), relu), (33, 40, 85))
+
+
+@pytest.mark.parametrize("rows", [320, 40])  # a value for each row, and one for eight neighbours
+@pytest.mark.parametrize("path", ["simt", "mma", "swapped", "wgmma"])
+def test_what_a_prolog_reads_lies_in_the_group(path: str, rows: int) -> None:
+    kind, layout = ("f32", "NN") if path == "simt" else ("f16", "TN")
+    spec = matmul(320, 72, 64, kind, layout=layout, groups=len(ENDS), out="f32")
+    spec = spec.prolog(A, scale(Matrix(rows, 1, name="by")))
+    if path == "simt":
+        grouped(simt.sgemm(spec), ENDS)
+    elif path == "wgmma":
+        grouped(hopper.gemm(spec, Plan(m=64, n=64, consumers=1)), ENDS)
+    else:
+        grouped(ampere.gemm(spec.swap() if path == "swapped" else spec, m=64, n=64, warp=(32, 32)), ENDS)
 
 
 def test_the_search_goes_on_from_where_it_was() -> None:

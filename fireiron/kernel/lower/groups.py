@@ -6,6 +6,8 @@ number means is looked up, and from there on the rows of its group are an extent
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
 from fireiron.algebra.expr import Expr, and_, as_expr, proves
@@ -14,7 +16,7 @@ from fireiron.base.errors import DecompositionError
 from fireiron.kernel.ir.statements import FindGroup, Groups, View
 from fireiron.kernel.lower.context import Context, State, buffer_of
 from fireiron.kernel.lower.storage import tensor_window
-from fireiron.kernel.lower.window import Axis, Cut, cut
+from fireiron.kernel.lower.window import Axis, Cut, Window, cut
 from fireiron.language.decompositions import Tile, Widest
 from fireiron.language.specs import BATCH, MatMul
 
@@ -82,16 +84,21 @@ def open_groups(link: Tile, parts: dict[str, Cut], state: State, context: Contex
     context.names |= {f"{name}_{part}" for part in ("first", "begin", "rows")}
     assert total is not None
     groups = Groups(name, as_expr(parts[BATCH].trips), as_expr(total), size, items)
-    windows = {
-        role: attrs.evolve(
-            window,
-            axes=tuple(Axis(a.dim, groups.length, groups.begin) if a.dim == ragged else a for a in window.axes),
-        )
-        for role, window in state.windows.items()
-    }
+
+    def opened(windows: Mapping[str, Window]) -> dict[str, Window]:
+        """Let rows be those of the group: of operands, and of what ops on their way know them by."""
+        row = Axis(ragged, groups.length, groups.begin)
+        return {
+            role: attrs.evolve(window, axes=tuple(row if a.dim == ragged else a for a in window.axes))
+            for role, window in windows.items()
+        }
+
     extents = tuple((dim, groups.length if dim == ragged else extent) for dim, extent in state.residual.sizes)
     reach = Axis(ragged, groups.length, as_expr(0))
-    inside = attrs.evolve(state, windows=windows, reach=reach, residual=attrs.evolve(state.residual, sizes=extents))
+    residual = attrs.evolve(state.residual, sizes=extents)
+    inside = attrs.evolve(
+        state, windows=opened(state.windows), whole=opened(state.whole), reach=reach, residual=residual
+    )
     cuts = {dim: cut(size, groups.length) if dim == ragged else part for dim, part in parts.items() if dim != BATCH}
     return OpenGroups(groups, inside, {BATCH: parts[BATCH], **cuts})
 
