@@ -71,6 +71,7 @@ SAID: dict[str, Callable[[Any, str], bool]] = {
     "flops": lambda s, name: s.flops() == (2 * 16 * 32 * 24 if name == "product" else 0),
     "explain": lambda s, _: "step by step" in str(s.explain("sm_80").rows[-1].sentences),
     "diff": lambda s, name: bool(s.diff(SCHEDULES[name](4))) and not s.diff(SCHEDULES[name]()),
+    "studio": lambda s, _: s.name in s.studio("sm_80").html(),
     "tree": lambda s, name: (
         ("size[m] = add over k of x[m, k] * x[m, k]" if name == "product" else "top[m]  = max over n of x[m, n]")
         in s.tree()

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fireiron import ColMajor, Matrix, Vector, add, matmul, products, relu, row_sum, save, symbol
-from fireiron.schedules import ada, ampere, fused, hopper, simt, turing, volta
+from fireiron import ColMajor, Matrix, Vector, add, matmul, products, relu, row_sum, save, symbol, tensor
+from fireiron.schedules import ada, ampere, fused, hopper, pointwise, rows, simt, turing, volta
 from fireiron.schedules._programs import hopper as on_hopper
 from fireiron.schedules.hopper import Plan
 
@@ -36,6 +36,11 @@ def _two_sums(m: int, n: int, k: int, k2: int) -> Any:
     x, h = Matrix(m, k, "f16", name="X"), Matrix(m, k2, "f16", name="H")
     w, u = Matrix(k, n, "f16", ColMajor, name="W"), Matrix(k2, n, "f16", ColMajor, name="U")
     return products(Matrix(m, n, "f16", name="Y"), (x, w), (h, u), op=lambda p, q: relu(p) + q)
+
+
+def _gather(m: int, v: int, n: int) -> Any:
+    """Give lines of a table by their numbers."""
+    return pointwise.pointwise(rows.embedding(tensor(m, dtype="i32"), tensor(v, n, dtype="f16")))
 
 
 SMALL: dict[str, Any] = {"m": 32, "n": 32, "warp": (16, 16)}
@@ -82,6 +87,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "swiglu, mma": lambda: fused.swiglu(136, 72, 184, path="ampere"),
     "lstm_cell": lambda: fused.lstm_cell(136, 56, 88, path="ampere"),
     "mlp": lambda: fused.mlp(200, 48, 9, path="hopper"),
+    "gather": lambda: _gather(37, 50, 24),
     "mlp, mma": lambda: fused.mlp(200, 32, 9, path="ampere"),
 }
 # Blocks of persistent kernels that are launched, where two would hide something: uneven trips, tiles that are shared.
@@ -104,6 +110,7 @@ def _fractions(array: Any) -> Any:
 
 INPUTS: dict[str, dict[str, Any]] = {
     "hopper groups": {"offsets": (65, 65, 150)},  # a row more than a tile, none, and the rest
+    "gather": {"ids": tuple(7 * i % 50 for i in range(37))},
     "swiglu, mma": {"X": _fractions},
     "lstm_cell": {"X": _fractions, "H": _fractions},
 }

@@ -27,6 +27,7 @@ from fireiron.kernel.ir.statements import (
     Compute,
     CountIn,
     Fence,
+    Fetch,
     FindGroup,
     For,
     If,
@@ -190,6 +191,9 @@ def changes(statement: Statement) -> Iterator[Change]:
     match statement:
         case Let(value=value):
             yield from (evolved("value", how, new) for how, new in indices(value))
+        case Fetch(view=view, present=present):
+            yield from (evolved("view", how, new[0]) for how, new in views((view,)))
+            yield from (evolved("present", how, new) for how, new in conditions(present))
         case FindGroup(groups=groups, item=item):
             yield from (evolved("item", how, new) for how, new in indices(item))
             yield evolved("groups", "rows of a tile + 1", attrs.evolve(groups, size=groups.size + 1))
@@ -400,6 +404,6 @@ def _everywhere(kernel: Kernel, old: Buffer | Barrier, new: Buffer | Barrier) ->
 
 
 STATEMENTS = (
-    Let, FindGroup, For, If, Call, Compute, Sync, CountIn, Raise, Lower, Commit, Wait, Micro, Region, InitBarriers,
-    Await, Arrive, Advance, Fence, Prefetch, Ask, Turn, Roles,
+    Let, Fetch, FindGroup, For, If, Call, Compute, Sync, CountIn, Raise, Lower, Commit, Wait, Micro, Region,
+    InitBarriers, Await, Arrive, Advance, Fence, Prefetch, Ask, Turn, Roles,
 )  # fmt: skip
