@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fireiron as fi
-from fireiron.schedules import ampere, simt, turing
+from fireiron.schedules import simt, turing
 
 NAN = float("nan")
 
@@ -144,7 +144,6 @@ def _moments() -> Any:
     ("wrong", "code", "said"),
     [
         (lambda: turing.sizes(3), "argument-kind", "sizes takes a product, not 3"),
-        (lambda: ampere.tiling(fi.matmul(64, 64, 64), 1), "argument-kind", "tiling takes a Mapping, not 1"),
         (lambda: _moments().simulate(at=fi.Thread), "argument-kind", "at= takes a moment, not Thread"),
         (lambda: _moments().simulate(break_at=3), "argument-kind", "break_at= takes a moment, not 3"),
         (

@@ -23,12 +23,14 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.analysis.sampling import reads_and_writes
 from fireiron.kernel.ir.statements import (
+    BLOCKS,
     THREAD,
     Call,
     Compute,
     CountIn,
     For,
     If,
+    Let,
     Lower,
     Micro,
     Raise,
@@ -42,6 +44,8 @@ from fireiron.kernel.ir.statements import (
 )
 from fireiron.kernel.lower.window import Storage
 from fireiron.language.levels import GL, SH, Block, Cluster, Level
+
+MANY_BLOCKS = 5040  # a multiple of every small number of blocks that share a tile
 
 
 @attrs.frozen
@@ -190,7 +194,8 @@ class _Pass:
             return False
         threads = np.arange(as_int(thread.extent) or 1)
         env: dict[str, Any] = {getattr(v, "name", ""): 0 for v in free(place)}
-        found: Any = evaluate(place, {**env, THREAD: threads})
+        # Units of a block that each have a tile take those of further blocks: of so many that no two share a tile.
+        found: Any = evaluate(place, {**env, BLOCKS: MANY_BLOCKS, THREAD: threads})
         places = np.sort(np.broadcast_to(found, threads.shape))
         return bool((np.diff(places) >= width).all())
 
@@ -476,7 +481,10 @@ def synchronise(
         for view in s.views
         if view.peer is not None and not view.buffer.guarded
     )
-    walked = _Pass(storages, frozenset(varying), trust_no_sync, definitions, frozenset(workspaces), shared)
+    meanings = (
+        {**definitions, **{s.var: s.value for s in walk(body) if isinstance(s, Let)}} if workspaces else definitions
+    )
+    walked = _Pass(storages, frozenset(varying), trust_no_sync, meanings, frozenset(workspaces), shared)
     out, left = walked.run(body, [], uniform=True)
     read = next((t for t in left if t.of_peer), None)
     if read is not None:
