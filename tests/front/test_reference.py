@@ -7,9 +7,10 @@ import pytest
 
 from fireiron import RF, SH, A, B, Block, Matrix, Move, Pointwise, Thread, Vector, add, exp, matmul, relu, tanh
 from fireiron.algebra.dtypes import bf16, dtype, f16, f32, f64, i8, i32
+from fireiron.algebra.scalar import Arg, Binary
 from fireiron.jit.interface import Interface
 from fireiron.schedules import ada, hopper
-from fireiron.verify.bounded import Bounded, exact, largest, smallest
+from fireiron.verify.bounded import Bounded, evaluate, exact, largest, smallest
 from fireiron.verify.comparison import compare
 from fireiron.verify.random_data import random_arrays
 from fireiron.verify.reference import reference
@@ -162,3 +163,10 @@ def test_an_overflow_of_f64_expects_an_infinity() -> None:
     assert compare("C", np.array([np.inf], np.float32), beyond, f32).passed
     assert not compare("C", np.array([-np.inf], np.float32), beyond, f32).passed
     assert not compare("C", np.array([3.0], np.float32), beyond, f32).passed
+
+
+def test_zero_times_what_may_be_anything_is_not_known() -> None:
+    zero, unknown = Bounded(np.zeros(1), np.zeros(1)), Bounded(np.ones(1), np.full(1, np.inf))
+    tree = Binary("mul", Arg(0, f32), Arg(1, f32))
+    assert evaluate(tree, (zero, unknown), {}).error == np.inf
+    assert evaluate(tree, (zero, Bounded(np.ones(1), np.ones(1))), {}).error == 0

@@ -30,7 +30,8 @@ def test_chains_of_a_fresh_seed() -> None:
 @pytest.mark.parametrize("source", MENDED)
 def test_what_was_mended_is_refused_or_right(source: str) -> None:
     verdict = judge(source)
-    assert (verdict.code, verdict.kind) == (MENDED[source], "refused" if MENDED[source] else "right"), str(verdict)
+    kinds = ("refused",) if MENDED[source] else ("right", "bounded")  # bounded where ops round
+    assert verdict.code == MENDED[source] and verdict.kind in kinds, str(verdict)
 
 
 def test_a_seed_draws_the_same_chain_again() -> None:

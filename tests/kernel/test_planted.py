@@ -28,6 +28,7 @@ from fireiron.kernel.ir.statements import (
     walk,
 )
 from fireiron.kernel.lower.kernel import lower
+from fireiron.language.decompositions import Done
 from fireiron.language.levels import GL, SH
 from fireiron.schedules import simt
 from fireiron.simulate import simulate
@@ -148,7 +149,7 @@ def test_a_no_sync_too_many() -> None:
     with pytest.raises(FireironError) as caught:
         chain.done()
     assert caught.value.code == "no-sync-needed"
-    closed = chain._done_link(None)
+    closed = Done(None)
     kernel = lower(chain.program, (*chain.links, closed), "trusted", trust_no_sync=True)
     found(kernel, "race")
 
