@@ -224,7 +224,8 @@ def _binary(op: str, x: Bounded, y: Bounded, dtype: DType) -> Bounded:
         case "sub":
             return _once(x.value - y.value, x.error + y.error, x, y, dtype)
         case "mul":
-            error = np.abs(x.value) * y.error + np.abs(y.value) * x.error + x.error * y.error
+            with np.errstate(invalid="ignore"):
+                error = np.abs(x.value) * y.error + np.abs(y.value) * x.error + x.error * y.error
             error = np.where(np.isnan(error), np.inf, error)  # 0 times what may be anything may be NaN
             return _once(x.value * y.value, error, x, y, dtype)
         case "div":
