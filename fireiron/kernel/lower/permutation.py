@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fireiron.algebra.expr import Expr, Index, Var, as_expr, evaluate
+from fireiron.base.contract import asked
 from fireiron.base.errors import DecompositionError
 from fireiron.language.decompositions import Tile
 
@@ -11,14 +14,26 @@ def permuted(link: Tile, unit: Expr, count: Index) -> Expr:
     """Permute unit ids as the link says.
 
     Raises:
-        DecompositionError: `not-a-permutation` where two units would take one tile.
+        DecompositionError: `not-a-permutation` where two units would take one tile, or the function gives no index.
     """
     if link.permute is None:
         return unit
     if isinstance(count, int):
         var = Var("id", count)
-        check_permutation(as_expr(link.permute(var)), var, count, "permute")
-    return as_expr(link.permute(unit))
+        check_permutation(_image(link.permute, var), var, count, "permute")
+    return _image(link.permute, unit)
+
+
+def _image(permute: Callable[[Expr], object], unit: Expr) -> Expr:
+    """Apply the author's function to a unit's id."""
+    found = asked(permute, unit, said="permute")
+    if not isinstance(found, Expr | int):
+        raise DecompositionError(
+            "not-a-permutation",
+            f"permute gives {found!r} for a unit's id, which is no index",
+            fix="return an expression of the id: lambda i: (i >> 1) | ((i & 1) << 3)",
+        )
+    return as_expr(found)
 
 
 def check_permutation(image: Expr, var: Var, count: int, what: str) -> None:
