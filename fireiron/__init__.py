@@ -112,6 +112,7 @@ if TYPE_CHECKING:
     from fireiron.front.layers import layers
     from fireiron.front.products import products
     from fireiron.front.program import program
+    from fireiron.language.statistics import log_softmax, logsumexp, mean, mean_and_variance, softmax
     from fireiron.language.trace import (
         argmax,
         argmin,
@@ -120,13 +121,8 @@ if TYPE_CHECKING:
         extent,
         fold_by,
         index,
-        log_softmax,
-        logsumexp,
-        mean,
-        mean_and_variance,
         outside,
         prod,
-        softmax,
         topk,
     )
     from fireiron.language.trace import (
@@ -294,9 +290,12 @@ _LATER = {
     "best": "front.best", "gemm": "front.best", "layers": "front.layers", "products": "front.products",
     "space": "tune.space", "program": "front.program",
     **dict.fromkeys(
-        ("argmax", "argmin", "dim", "einsum", "extent", "fold_by", "index", "log_softmax", "logsumexp", "max",
-         "mean", "mean_and_variance", "min", "outside", "prod", "softmax", "sum", "topk"),
+        ("argmax", "argmin", "dim", "einsum", "extent", "fold_by", "index", "max", "min", "outside", "prod", "sum",
+         "topk"),
         "language.trace",
+    ),
+    **dict.fromkeys(
+        ("log_softmax", "logsumexp", "mean", "mean_and_variance", "softmax"), "language.statistics"
     ),
     "At": "simulate.watch", "machine": "algebra.arch", "ProductClocks": "algebra.machine",
     "Tiling": "estimate.tiling",

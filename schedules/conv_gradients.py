@@ -98,34 +98,49 @@ def data_gradients(y: Tensor, f: Tensor, x: Tensor, stride: Sizes = 1, pad: Pads
     sides = [_residues(axis, y, f, x, stride, pad) for axis in range(2)]
     found: list[Residue] = []
     for rows, columns in product(*sides):
-        pixels, taps = (rows[0], columns[0]), (rows[1], columns[1])
+        pixels, taps = (rows.pixels, columns.pixels), (rows.taps, columns.taps)
         spec = None
-        if 0 not in (rows[4], columns[4]):
-            held = _part(f, taps)
-            pads = tuple((first, 0) for _, _, first, _, _ in (rows, columns))
-            more = (rows[3], columns[3])
-            spec = conv2d_transposed(y, held, pad=pads, more=more, out=_part(x, pixels))
+        if rows.count and columns.count:
+            pads, more = ((rows.pad, 0), (columns.pad, 0)), (rows.more, columns.more)
+            spec = conv2d_transposed(y, _part(f, taps), pad=pads, more=more, out=_part(x, pixels))
         found.append(Residue(pixels, taps, spec))
     return tuple(found)
 
 
-def _residues(
-    axis: int, y: Tensor, f: Tensor, x: Tensor, stride: Sizes, pad: Pads
-) -> list[tuple[slice, slice, int, int, int]]:
-    """List, for one side, the pixels and taps of each residue, which tap is the first, what is unread, and how many."""
+@attrs.frozen
+class _Side:
+    """Hold one residue of one side of the images.
+
+    Args:
+        pixels: of the side.
+        taps: that reach them.
+        count: of these taps.
+        pad: pixels of padding ahead of the first one, in steps of the stride.
+        more: pixels behind the last window, which the convolution left unread.
+    """
+
+    pixels: slice
+    taps: slice
+    count: int
+    pad: int
+    more: int
+
+
+def _residues(axis: int, y: Tensor, f: Tensor, x: Tensor, stride: Sizes, pad: Pads) -> list[_Side]:
+    """List the residues of one side that have pixels."""
     step, (before, _) = one(stride, axis, 2), pair(pad, axis, 2)
     whole("stride", step, 1)
     sizes = [t.shape[axis + 1] for t in (y, f, x)]
     if not all(isinstance(n, int) for n in sizes):
         raise FireironError("conv-sizes", f"sides of {sizes} pixels", fix="give sides as numbers")
     out, reach, size = (int(str(n)) for n in sizes)
-    found: list[tuple[slice, slice, int, int, int]] = []
+    found: list[_Side] = []
     for first in range(step):
         tap, place = (first + before) % step, (first + before) // step
         pixels, taps = slice(first, None, step), slice(tap, None, step)
         held, count = len(range(size)[pixels]), len(range(reach)[taps])
         if held:
-            found.append((pixels, taps, place, held - (out - 1 + count - place), count))
+            found.append(_Side(pixels, taps, count, place, held - (out - 1 + count - place)))
     return found
 
 

@@ -10,7 +10,6 @@ expressions between two folds are part of the step that reads them, unless `name
 from __future__ import annotations
 
 import builtins
-import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,7 +17,7 @@ from typing import Literal, cast
 
 import attrs
 
-from fireiron.algebra.dtypes import DType, default_accumulator, default_result, f32
+from fireiron.algebra.dtypes import DType, default_accumulator, default_result
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.expr import (
     Element,
@@ -55,7 +54,6 @@ from fireiron.language.pointwise import (
     lifted,
     simplified,
     simplified_together,
-    unary,
 )
 from fireiron.language.pointwise import binary as apply
 from fireiron.language.pointwise import where as choose
@@ -479,7 +477,7 @@ def named(value: Operand, name: str) -> Value:
     Raises:
         SpecError: `bad-operand`, `dim-name`; `same-step` where the program has another step that the function so names.
     """
-    return _kept(_named(value, name))
+    return _kept(step_named(value, name))
 
 
 def _kept(value: Value) -> Value:
@@ -490,7 +488,8 @@ def _kept(value: Value) -> Value:
     return value
 
 
-def _named(value: Operand, name: str) -> Value:
+def step_named(value: Operand, name: str) -> Value:
+    """Name the step of a value as `named` does, for functions of the language: the user's own names come first."""
     (value,) = lifted(value)
     if not name.isidentifier():
         raise SpecError("dim-name", f"{name!r} is no name of a step", fix="use letters, digits and underscores")
@@ -550,7 +549,17 @@ def _result(
     return tuple(Value(Arg(1, out.dtype), (attrs.evolve(out, made=step),)) for out in outs)
 
 
-def _dims_over(value: Value, over: Over, what: str) -> tuple[Dim, ...]:
+def dims_over(value: Value, over: Over, what: str) -> tuple[Dim, ...]:
+    """Find the dims of an expression that a fold names.
+
+    Args:
+        value: the expression.
+        over: names of dims.
+        what: the fold, for errors.
+
+    Raises:
+        SpecError: `fold-over`.
+    """
     names = over.split() if isinstance(over, str) else list(over)
     mine = {d.name: d for d in dims_of_value(value)}
     missing = [n for n in names if n not in mine]
@@ -582,21 +591,22 @@ def fold(
         SpecError: `fold-over`, `bad-operand`.
     """
     (value,) = lifted(value)
-    given = (value,) if where is None else (value, _condition(where))
+    given = (value,) if where is None else (value, condition_of(where))
     trees, tensors = simplified_together(given)
     body, kept_where = _of_reads(trees[0]), _of_reads(trees[1]) if where is not None else None
     if isinstance(kept_where, Constant) and kept_where.value:
         kept_where = None
     # The dims of the condition count too: a mask of another array may have more of them.
     whole = Value(trees[0] if kept_where is None else Select(trees[1], trees[0], trees[0]), tensors)
-    dims = _dims_over(whole, over, name)
+    dims = dims_over(whole, over, name)
     kept = [d for d in dims_of_value(whole) if d not in dims]
     made = make(value.dtype)
     kinds = tuple(x.dtype for x in made.finish)
     return _result(name, refs_of(whole), body, made, dims, kept, kinds, kept_where)
 
 
-def _condition(where: Operand) -> Value:
+def condition_of(where: Operand) -> Value:
+    """Make an expression of a condition on points."""
     return where if isinstance(where, Value) else lifted(where)[0]
 
 
@@ -647,7 +657,7 @@ def argmin(value: Operand, over: str, where: Operand | None = None) -> Value:
 
 def _where_along(value: Operand, over: str, op: Literal["max", "min"], where: Operand | None) -> Value:
     (value,) = lifted(value)
-    dims = _dims_over(value, over, f"arg{op}")
+    dims = dims_over(value, over, f"arg{op}")
     if len(dims) != 1:
         raise SpecError(
             "fold-over", f"arg{op} over {' and '.join(d.name for d in dims)} has no one index", fix="fold over one dim"
@@ -672,7 +682,7 @@ def topk(value: Operand, over: Over, k: int, into: str = "k") -> tuple[Value, Va
         SpecError: `topk-size`; `fold-over` over several dims, `dim-extents`, `dim-name`, `bad-operand`.
     """
     (value,) = lifted(value)
-    dims = _dims_over(value, over, "topk")
+    dims = dims_over(value, over, "topk")
     if not 2 <= k <= MOST_OF_TOP:
         raise SpecError(
             "topk-size", f"topk keeps {k} values in registers", fix=f"take 2 to {MOST_OF_TOP}; argmax and max find one"
@@ -766,161 +776,6 @@ def _state(
         numbers = {i: int(t.name.removeprefix("state_")) for i, t in enumerate(one.tensors, start=1)}
         trees.append(renumbered(one.tree, numbers))
     return tuple(trees)
-
-
-def points(dims: Sequence[Dim]) -> Value:
-    """Count the points of some dims, as an f32."""
-    total: Index = 1
-    for one in dims:
-        assert one.extent is not None
-        total = simplest(as_expr(total) * one.extent)
-    known = as_int(as_expr(total))
-    if known is None:
-        raise SpecError(
-            "symbolic-mean",
-            f"a mean over {', '.join(d.name for d in dims)} divides by {total}, which is not known",
-            fix="give these dims numbers, or divide a sum by a scalar of the call",
-        )
-    return Value(Constant(float(known), f32))
-
-
-@checks(locate=True)
-def mean(value: Operand, over: Over) -> Value:
-    """Take the mean over dims.
-
-    Raises:
-        SpecError: `fold-over`; `symbolic-mean` where a dim's extent is not a number.
-    """
-    (value,) = lifted(value)
-    (inverse,) = [1.0 / _constant(points(_dims_over(value, over, "mean")))]
-    return _named(sum(value, over), "mean_sum") * inverse
-
-
-def _constant(value: Value) -> float:
-    assert isinstance(value.tree, Constant)
-    return float(value.tree.value)
-
-
-@checks(locate=True)
-def mean_and_variance(value: Operand, over: Over, once: bool = False) -> tuple[Value, Value]:
-    """Take the mean over dims, and the mean of the squared distances from it.
-
-    The distances are summed in a step of their own: E[x²] - E[x]² would cancel.
-
-    Args:
-        value: of arrays.
-        over: names of dims.
-        once: whether one fold finds both, whose state is a count, a mean and a sum of squared distances. Values that do
-            not stay on chip are then read once; each takes a division more. Dims may be symbols.
-
-    Raises:
-        SpecError: `fold-over`, `symbolic-mean`.
-
-    Source: Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm for computing sample variances, 1979.
-    """
-    (value,) = lifted(value)
-    if once:
-        nothing = (0.0, 0.0, 0.0)
-        made = fold_by(value, over, nothing, _joined_moments, _moments_of, _mean_of_moments, "moments")
-        assert isinstance(made, tuple)
-        return made[0], made[1]
-    middle = _named(mean(value, over), "mean")
-    away = value - middle
-    inverse = 1.0 / _constant(points(_dims_over(value, over, "variance")))
-    return middle, _named(sum(away * away, over), "square_sum") * inverse
-
-
-@checks(locate=True)
-def logsumexp(value: Operand, over: Over, where: Operand | None = None, once: bool = False) -> Value:
-    """Take log(sum(exp(x))) over dims, without overflow; of no points -inf.
-
-    Args:
-        value: of arrays.
-        over: names of dims.
-        where: a condition on points.
-        once: whether one fold finds it, whose state is the largest value and a sum under it. Values that do not stay on
-            chip are then read once; each takes an exponential more.
-
-    Raises:
-        SpecError: `fold-over`, `bad-operand`.
-    """
-    (value,) = lifted(value)
-    if once:
-        nothing = (-math.inf, 0.0)
-        made = fold_by(value, over, nothing, _joined_sums, _sum_of, _log_of_sum, "logsumexp", where)
-        assert isinstance(made, Value)
-        return made
-    top = _named(max(value, over, where), "top")
-    return unary("log", _named(sum(_exponential(value, top, where), over), "total")) + top
-
-
-def _joined_sums(top: Value, total: Value, top2: Value, total2: Value) -> tuple[Value, Value]:
-    """Put two sums of exponentials under the larger of their largest values."""
-    largest = apply("max", top, top2)
-    under = _finite(largest)
-    return largest, total * unary("exp", top - under) + total2 * unary("exp", top2 - under)
-
-
-def _sum_of(x: Value) -> tuple[Value, float]:
-    return x, 1.0
-
-
-def _log_of_sum(top: Value, total: Value) -> Value:
-    return unary("log", total) + _finite(top)
-
-
-def _moments_of(x: Value) -> tuple[float, Value, float]:
-    return 1.0, x, 0.0
-
-
-def _mean_of_moments(n: Value, m: Value, s: Value) -> tuple[Value, Value]:
-    return m, s / n
-
-
-def _finite(top: Value) -> Value:
-    """Take 0 for infinities: inf - inf is no number."""
-    return choose(apply("eq", unary("abs", top), math.inf), 0.0, top)
-
-
-def _joined_moments(n: Value, m: Value, s: Value, n2: Value, m2: Value, s2: Value) -> tuple[Value, Value, Value]:
-    """Join counts, means and sums of squared distances of two sets of points."""
-    total, away = n + n2, m2 - m
-    part = choose(apply("eq", total, 0.0), 0.0, n2 / total)
-    return total, m + away * part, s + s2 + away * away * (n * part)
-
-
-def _exponential(value: Value, top: Value, where: Operand | None) -> Value:
-    """Take exp(x - max), 0 where a condition does not hold."""
-    part = unary("exp", value - top)
-    return part if where is None else choose(_condition(where), part, 0.0)
-
-
-@checks(locate=True)
-def softmax(value: Operand, over: Over, where: Operand | None = None) -> Value:
-    """Take exp(x) / sum(exp(x)) over dims, without overflow: the largest value is subtracted first.
-
-    Each exponential is multiplied by the inverse of the sum, which is computed once.
-
-    Args:
-        value: of arrays.
-        over: names of dims.
-        where: a condition: other points are not summed, and their results are 0. A row without points is 0.
-    """
-    (value,) = lifted(value)
-    top = _named(max(value, over, where), "top")
-    part = _named(_exponential(value, top, where), "part")
-    total = _named(sum(part, over), "total")
-    inverse = 1.0 / total
-    return part * _named(inverse if where is None else choose(apply("eq", total, 0.0), 0.0, inverse), "inverse")
-
-
-@checks(locate=True)
-def log_softmax(value: Operand, over: Over, where: Operand | None = None) -> Value:
-    """Take log(softmax(x)) over dims; -inf where a condition does not hold."""
-    (value,) = lifted(value)
-    top = _named(max(value, over, where), "top")
-    result = value - top - unary("log", _named(sum(_exponential(value, top, where), over), "total"))
-    return result if where is None else choose(_condition(where), result, -math.inf)
 
 
 @checks(locate=True)
