@@ -1,4 +1,4 @@
-"""Give the tests of this folder the fake laboratory, and poison arrays without torch."""
+"""Give the tests of this folder the fake laboratory, and poison its arrays without torch."""
 
 import sys
 from pathlib import Path
@@ -22,5 +22,12 @@ def poison(monkeypatch, tmp_path):
         import_module(f"bench.{name}") for name in ("main", "measure", "session")
     ):  # also where there is one: tests/gpu has the tests that use it
         monkeypatch.setattr(module, "why_not_timed", lambda: "there is no GPU here")
-    monkeypatch.setattr(arrays, "poisoned", lambda out: Poisonable(np.full_like(out.array, np.nan)))
+    torch_poisoned = arrays.poisoned
+
+    def poisoned(out):
+        if isinstance(out, Poisonable):
+            return Poisonable(np.full_like(out.array, np.nan))
+        return torch_poisoned(out)
+
+    monkeypatch.setattr(arrays, "poisoned", poisoned)
     monkeypatch.setenv("FIREIRON_CACHE_DIR", str(tmp_path / "cache"))
