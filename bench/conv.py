@@ -10,9 +10,11 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import attrs
+
 from fireiron import relu, tensor
-from fireiron.base.errors import FireironError
-from fireiron.schedules import conv, conv_gradients
+from fireiron.base.errors import FireironError, UsageError
+from fireiron.schedules import akg, conv, conv_gradients
 
 from .arrays import torch_module
 from .lines import compared, report
@@ -29,16 +31,45 @@ SHAPES = (
     (32, 56, 64, 256, 1, 1, 0),
     (32, 14, 1024, 256, 1, 1, 0),
     (32, 56, 128, 128, 3, 2, 1),
+    (256, 56, 64, 64, 3, 1, 1),
     (256, 28, 128, 128, 3, 1, 1),
     (256, 14, 256, 256, 3, 1, 1),
+    (256, 7, 512, 512, 3, 1, 1),
+    (256, 56, 64, 256, 1, 1, 0),
+    (256, 14, 1024, 256, 1, 1, 0),
 )
 CHECKED = 2  # images of a batch
 ERROR = 2.0**-9  # the share of the largest value by which 16 bits of a result may move it
 FORMS = ("forward", "data", "filters")
+PRESETS: dict[str, Callable[..., Any]] = {"simt": conv.simt, "mma": conv.mma, "wgmma": conv.wgmma, "akg": akg.conv}
+FILTERS: dict[str, Callable[..., Any]] = {"mma": conv_gradients.filters_mma, "wgmma": conv_gradients.filters_wgmma}
 
 
-def run(words: Sequence[str], command: str = "") -> int:
+@attrs.frozen
+class Laboratory:
+    """Hold where convolutions are timed: a GPU, or what stands for one in tests.
+
+    Args:
+        device: of torch, where the arrays lie.
+        built: makes what launches from a schedule.
+        compared: times launches; see `lines.compared`.
+    """
+
+    device: str = "cuda"
+    built: Callable[[Any], Any] = lambda schedule: schedule.compile()
+    compared: Callable[[Mapping[str, Callable[[], object]], int, float], dict[str, Any]] = compared
+
+
+GPU = Laboratory()
+
+
+def run(words: Sequence[str], command: str = "", laboratory: Laboratory | None = None) -> int:
     """Run the command line.
+
+    Args:
+        words: of the command line.
+        command: what was run, kept beside the results.
+        laboratory: where convolutions are timed; the GPU, if there is one, by default.
 
     Returns:
         1 where a result of ours is wrong, else 0.
@@ -47,7 +78,7 @@ def run(words: Sequence[str], command: str = "") -> int:
     parser.add_argument("--shape", nargs="+", default=[], metavar="NxHxCxKxRxSxP", help="instead of the usual ones")
     parser.add_argument("--of", nargs="+", default=["forward"], choices=FORMS, help="results or gradients (forward)")
     parser.add_argument("--fused", action="store_true", help="forward with bias and relu")
-    parser.add_argument("--preset", default="wgmma", choices=("mma", "wgmma"), help="(wgmma)")
+    parser.add_argument("--preset", default="wgmma", choices=tuple(PRESETS), help="(wgmma)")
     parser.add_argument("--plan", nargs="+", default=[], metavar="K=N", help="what the preset takes: channels=64")
     parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results there")
     parser.add_argument("--arch", default="sm_90a", help="what to compile for without a GPU (sm_90a)")
@@ -58,13 +89,16 @@ def run(words: Sequence[str], command: str = "") -> int:
     if any(len(shape) != 7 for shape in shapes):
         parser.error("a shape is NxHxCxKxRxSxP: images, side, channels, filters, taps, stride, padding")
     plan = {key: int(value) for key, value in (word.split("=") for word in options.plan)}
-    why = why_not_timed()
+    why = why_not_timed() if laboratory is None else ""
 
     def line(work: tuple[str, Sequence[int]]) -> dict[str, Any]:
         form, shape = work
         try:
             chosen = schedules(form, shape, options.preset, plan, options.fused)
-            found = _planned(chosen, options.arch) if why else _timed(form, shape, chosen, options.fused)
+            if why:
+                found = _planned(chosen, options.arch)
+            else:
+                found = _timed(laboratory or GPU, form, shape, chosen, options.fused)
         except FireironError as error:
             found = {"problem": str(error).splitlines()[0]}
         named = f"{form} {'x'.join(map(str, shape))}" + (" bias relu" if options.fused else "")
@@ -82,13 +116,15 @@ def schedules(form: str, shape: Sequence[int], preset: str, plan: Mapping[str, i
     out = (side + 2 * pad - taps) // stride + 1
     x, f = tensor(n, side, side, c, dtype="f16"), tensor(k, taps, taps, c, dtype="f16", name="f")
     y = tensor(n, out, out, k, dtype="f16", name="y")
-    made: Any = getattr(conv, preset)
+    made = PRESETS[preset]
     if form == "forward":
         bias, op = (tensor(k, name="bias"), relu) if fused else (None, None)
         return [(None, made(conv.conv2d(x, f, bias, stride=stride, pad=pad, op=op), **plan))]
     if form == "filters":
         spec = conv_gradients.conv2d_filter_gradient(y, x, (taps, taps), stride=stride, pad=pad)
-        return [(None, getattr(conv_gradients, f"filters_{preset}")(spec, **plan))]
+        if preset not in FILTERS:
+            raise UsageError("no-schedule", f"{preset} folds no pixels", fix=f"--preset {' or '.join(FILTERS)}")
+        return [(None, FILTERS[preset](spec, **plan))]
     parts = conv_gradients.data_gradients(y, f, x, stride, pad)
     return [(part, None if part.spec is None else made(part.spec, **plan)) for part in parts]
 
@@ -98,17 +134,20 @@ def _planned(chosen: Sequence[Any], arch: str) -> dict[str, Any]:
     return {"registers": max(kernel.resources.registers for kernel in kernels)}
 
 
-def _timed(form: str, shape: Sequence[int], chosen: Sequence[Any], fused: bool) -> dict[str, Any]:
+def _timed(
+    laboratory: Laboratory, form: str, shape: Sequence[int], chosen: Sequence[Any], fused: bool
+) -> dict[str, Any]:
     """Check against f64, then time ours and cuDNN's."""
     torch = torch_module()
     torch.backends.cudnn.benchmark = True
     n, side, c, k, taps, stride, pad = shape
-    kernels: list[Any] = [(part, None if schedule is None else schedule.compile()) for part, schedule in chosen]
-    x = torch.randn(n, side, side, c, device="cuda").half()
-    f = (torch.randn(k, taps, taps, c, device="cuda") / (taps * c**0.5)).half()
-    bias = torch.randn(k, device="cuda") if fused else None
+    kernels: list[Any] = [(part, None if schedule is None else laboratory.built(schedule)) for part, schedule in chosen]
+    device = laboratory.device
+    x = torch.randn(n, side, side, c, device=device).half()
+    f = (torch.randn(k, taps, taps, c, device=device) / (taps * c**0.5)).half()
+    bias = torch.randn(k, device=device) if fused else None
     images, weights = x.permute(0, 3, 1, 2), f.permute(0, 3, 1, 2)
-    y = torch.conv2d(images, weights, None, stride, pad)
+    y = torch.conv2d(images, weights, None, stride, pad).contiguous(memory_format=torch.channels_last)
     dy = torch.randn_like(y)
     masks = [form == "data", form == "filters", False]
     if form == "forward":
@@ -147,7 +186,7 @@ def _timed(form: str, shape: Sequence[int], chosen: Sequence[Any], fused: bool) 
     launches: dict[str, Callable[[], object]] = {"fireiron": ours, "cudnn": theirs}
     flops = 2 * y.numel() * taps * taps * c
     registers = max(kernel.resources.registers for _, kernel in kernels if kernel is not None)
-    return {"flops": flops, "registers": registers} | compared(launches, ROUNDS, BUDGET_S)
+    return {"flops": flops, "registers": registers} | laboratory.compared(launches, ROUNDS, BUDGET_S)
 
 
 def _wrong(form: str, out: Any, arrays: tuple[Any, ...], stride: int, pad: int) -> str:

@@ -9,7 +9,7 @@ from verified import verified
 
 from fireiron import relu, tensor
 from fireiron.jit.driver import driver
-from fireiron.schedules import conv, conv_gradients
+from fireiron.schedules import akg, conv, conv_gradients
 
 
 def for_hopper(gpu: int) -> None:
@@ -77,3 +77,10 @@ def test_gradients(gpu: int, stride: int) -> None:
     ):
         verified(preset(spec))
         verified(preset(spec, ways=3))
+
+
+@pytest.mark.parametrize("pad", [0, 1])
+def test_akg(gpu: int, pad: int) -> None:
+    """Instructions of sm_70 run on every later architecture, if slower."""
+    x, f = tensor(32, 12, 12, 64, dtype="f16"), tensor(128, 5, 5, 64, dtype="f16", name="f")
+    verified(akg.conv(conv.conv2d(x, f, tensor(128, name="bias"), pad=pad, op=relu)))
