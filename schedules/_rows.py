@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import gcd, prod
+from math import ceil, gcd, prod
 
 import attrs
 
@@ -176,8 +176,9 @@ def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:
         lane = LANES * row.lane
         few = max(1, int(registers * IN_LOOPS / row.registers) // row.lane) * lane  # columns of a warp at a time
         if stages > 1:
-            of_warp = -(-width // wanted)
-            return Part(count, wanted, stages, 0, -(-of_warp // -(-of_warp // few) // -lane) * -lane, vectors)
+            of_warp = ceil(width / wanted)
+            inner = ceil(of_warp / ceil(of_warp / few) / lane) * lane  # chunks of one size, as few as there can be
+            return Part(count, wanted, stages, 0, inner, vectors)
         stays = stages or (1 if row.copied and each <= shared else 0)
         part = Part(count, wanted, stays, few * wanted)
     return part

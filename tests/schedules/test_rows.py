@@ -163,6 +163,18 @@ def test_no_spills(arch: str, width: int) -> None:
         assert not rows.row(made(name, width, arch=arch)).compile(arch).resources.spills
 
 
+def test_every_width_fits_into_registers_and_shared_memory() -> None:
+    """Widths drawn from 8 to 262,144, and one whose last chunk was rounded down to none."""
+    drawn = np.random.default_rng(7)
+    every = (*NAMES, *FURTHER)
+    cases = [("layernorm_backward", 50000, "bf16", "sm_90a")]
+    for name in drawn.choice(every, 40):
+        width = int(2 ** drawn.uniform(3, 18))
+        cases.append((name, width, str(drawn.choice(["bf16", "f32"])), str(drawn.choice(["sm_80", "sm_89", "sm_90a"]))))
+    for name, width, dtype, arch in cases:
+        rows.row(made(name, width, dtype, 300, arch)).check(arch)
+
+
 def test_programs_of_other_forms_are_refused() -> None:
     with pytest.raises(FireironError, match="folds no dim") as caught:
         rows.row(program(x="m n")(lambda x: x * 2)(Matrix(8, 64)))
