@@ -24,6 +24,8 @@ class Window:
         taps: folded dims but the last.
         depth: the last of them, along which arrays are contiguous.
         images, filters: the roles of the arrays.
+        nbytes: of an element of them as it is multiplied.
+        stored: bytes of an element of the result.
     """
 
     step: str
@@ -34,6 +36,8 @@ class Window:
     depth: str
     images: str
     filters: str
+    nbytes: int
+    stored: int
 
 
 def window_of(spec: ProgramChain) -> Window:
@@ -64,6 +68,8 @@ def window_of(spec: ProgramChain) -> Window:
         over[-1],
         images,
         filters,
+        step.reads[0].dtype.nbytes,
+        max(out.dtype.nbytes for out in spec.computed.outputs),
     )
 
 
@@ -118,7 +124,12 @@ def part_of(box: Mapping[str, int], parts: int) -> dict[str, int]:
     return dict(zip(box, cut_slowest(tuple(box.values()), parts), strict=True))
 
 
-def spread_lines(depth: int) -> Swizzle:
-    """Let eight lines of a chunk start in as many banks: lines of 16-bit elements, vectors of 8."""
-    bits = min(3, (depth // 8).bit_length() - 1)
-    return Swizzle(bits, 3, 3)
+def spread_lines(depth: int, nbytes: int = 2) -> Swizzle:
+    """Let eight lines of a chunk start in as many banks.
+
+    Args:
+        depth: elements of a line.
+        nbytes: of an element.
+    """
+    vectors, vector = depth * nbytes // 16, (16 // nbytes).bit_length() - 1
+    return Swizzle(min(3, vectors.bit_length() - 1), vector, 3)

@@ -51,19 +51,21 @@ SHARED = 226 * 1024  # bytes of a block on Hopper, less those of barriers
 HALF_TILE = 0.56  # the time of 64 channels over that of 128, measured on an H200
 
 
-@program(x="n w channel", f="k s c", bias="k", residual="n q k")
+@program(x="n w channel", f="k s c", bias="k", residual="n q k", scale="k")
 def conv1d(
     x: Value, f: Value, bias: Value | None = None, residual: Value | None = None, stride: Sizes = 1, pad: Pads = 0,
     dilation: Sizes = 1, groups: int = 1, op: Callable[[Value], Value] | None = None, channels_first: bool = False,
+    scale: Value | None = None,
 ) -> Value:  # fmt: skip
     """Convolve lines: y[n, q, k] = sum over s, c of x[n, q * stride + s * dilation - pad, c] * f[k, s, c]."""
-    return _convolved("w", "s", "q", x, f, bias, residual, stride, pad, dilation, groups, op, channels_first)
+    return _convolved("w", "s", "q", x, f, bias, residual, stride, pad, dilation, groups, op, channels_first, scale)
 
 
-@program(x="n h w channel", f="k r s c", bias="k", residual="n p q k")
+@program(x="n h w channel", f="k r s c", bias="k", residual="n p q k", scale="k")
 def conv2d(
     x: Value, f: Value, bias: Value | None = None, residual: Value | None = None, stride: Sizes = 1, pad: Pads = 0,
     dilation: Sizes = 1, groups: int = 1, op: Callable[[Value], Value] | None = None, channels_first: bool = False,
+    scale: Value | None = None,
 ) -> Value:  # fmt: skip
     """Convolve images.
 
@@ -78,23 +80,27 @@ def conv2d(
         groups: parts of the channels that are convolved on their own; as many as channels for a depthwise one.
         op: applied last: `relu`.
         channels_first: whether the output is N K P Q.
+        scale: multiplies each channel ahead of the bias, as a batch norm's does.
     """
-    return _convolved("hw", "rs", "pq", x, f, bias, residual, stride, pad, dilation, groups, op, channels_first)
+    return _convolved("hw", "rs", "pq", x, f, bias, residual, stride, pad, dilation, groups, op, channels_first, scale)
 
 
-@program(x="n d h w channel", f="k t r s c", bias="k", residual="n o p q k")
+@program(x="n d h w channel", f="k t r s c", bias="k", residual="n o p q k", scale="k")
 def conv3d(
     x: Value, f: Value, bias: Value | None = None, residual: Value | None = None, stride: Sizes = 1, pad: Pads = 0,
     dilation: Sizes = 1, groups: int = 1, op: Callable[[Value], Value] | None = None, channels_first: bool = False,
+    scale: Value | None = None,
 ) -> Value:  # fmt: skip
     """Convolve volumes, as `conv2d` does images."""
-    return _convolved("dhw", "trs", "opq", x, f, bias, residual, stride, pad, dilation, groups, op, channels_first)
+    return _convolved(
+        "dhw", "trs", "opq", x, f, bias, residual, stride, pad, dilation, groups, op, channels_first, scale
+    )
 
 
-@program(x="n h w g c", f="g k r s c", bias="g k", residual="n p q g k")
+@program(x="n h w g c", f="g k r s c", bias="g k", residual="n p q g k", scale="g k")
 def conv2d_grouped(
     x: Value, f: Value, bias: Value | None = None, residual: Value | None = None, stride: Sizes = 1, pad: Pads = 0,
-    dilation: Sizes = 1, op: Callable[[Value], Value] | None = None,
+    dilation: Sizes = 1, op: Callable[[Value], Value] | None = None, scale: Value | None = None,
 ) -> Value:  # fmt: skip
     """Convolve groups of channels, which are a dim g of their own: on views of the arrays, conv2d's `groups=`.
 
@@ -104,13 +110,11 @@ def conv2d_grouped(
         x: images.
         f: filters of each group.
         bias, residual: added to the result.
-        stride, pad, dilation, op: as of `conv2d`.
+        stride, pad, dilation, op, scale: as of `conv2d`.
     """
     rows, columns = places("hw", "rs", "pq", stride, pad, dilation)
     y = einsum("n p q r s g c, g k r s c -> n p q g k", x[:, rows, columns], f)
-    y = y if bias is None else y + bias
-    y = y if residual is None else y + residual
-    return y if op is None else op(y)
+    return _behind(y, scale, bias, residual, op)
 
 
 @program(y="n p q k", f="k r s c")
@@ -163,6 +167,7 @@ def average_pool2d(x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0, co
 def _convolved(
     inner: str, taps: str, outer: str, x: Value, f: Value, bias: Value | None, residual: Value | None, stride: Sizes,
     pad: Pads, dilation: Sizes, groups: int, op: Callable[[Value], Value] | None, channels_first: bool,
+    scale: Value | None,
 ) -> Value:  # fmt: skip
     """Sum products of windows and filters, and add what comes behind."""
     read = places(inner, taps, outer, stride, pad, dilation)
@@ -185,6 +190,14 @@ def _convolved(
     right = f"k {' '.join(taps)} c"
     out = f"n k {' '.join(outer)}" if channels_first else f"n {' '.join(outer)} k"
     y = einsum(f"{left}, {right} -> {out}", x[(slice(None), *read, channel)], f)
+    return _behind(y, scale, bias, residual, op)
+
+
+def _behind(
+    y: Value, scale: Value | None, bias: Value | None, residual: Value | None, op: Callable[[Value], Value] | None
+) -> Value:
+    """Compute what follows a convolution."""
+    y = y if scale is None else y * scale
     y = y if bias is None else y + bias
     y = y if residual is None else y + residual
     return y if op is None else op(y)
@@ -258,10 +271,10 @@ def mma(
     chunk is the box moved by a tap, which asynchronous copies bring to shared memory, zeros where it lies outside.
 
     Args:
-        spec: a program of this module without groups, of 16-bit floats, or `conv2d_grouped`.
+        spec: a program of this module without groups, of a type that mma.sync multiplies, or `conv2d_grouped`.
         pixels: of a block's tile, a power of two.
         channels: of a block's tile, filters.
-        depth: channels of a chunk, a multiple of 16.
+        depth: channels of a chunk, a multiple of 32 bytes.
         warp: pixels and channels of a warp.
         stages: chunks in shared memory.
     """
@@ -270,19 +283,20 @@ def mma(
     filters, whole = extents[w.column], extents[w.depth]
     if channels is None:
         channels = 64 if isinstance(filters, int) and filters <= 64 else 128
+    step = 32 // w.nbytes  # channels of an instruction
     if depth is None:
-        depth = next((n for n in (64, 32) if isinstance(whole, int) and whole % n == 0), 16)
+        depth = next((n for n in (4 * step, 2 * step) if isinstance(whole, int) and whole % n == 0), step)
     pixels = pixels or 128
     rows, columns = warp or (64 if channels > 64 else 32, min(64, channels))
     box = box_of(spec, w.pixels, pixels, pixels // rows)
     chain = spec.tile(**dict.fromkeys(w.batch, 1), **box, **{w.column: channels}).to(Block)
-    chain = chain.epilog(memory=FR, store=through_shared(pad=8, reuse=True))
+    chain = chain.epilog(memory=FR, store=through_shared(pad=max(8, 16 // w.stored), reuse=True))
     chain = chain.split(None, **dict.fromkeys(w.taps, 1), **{w.depth: depth}).pipeline(stages)
     for role in (w.images, w.filters):
-        chain = chain.load(role, SH, cp_async()).swizzle(spread_lines(depth))
+        chain = chain.load(role, SH, cp_async()).swizzle(spread_lines(depth, w.nbytes))
 
     def by_fragments(y: StepChain) -> Schedule:
-        y = y.split(16).unroll().pipeline(2).load("A", FR, ldmatrix()).load("B", FR, ldmatrix())
+        y = y.split(step).unroll().pipeline(2).load("A", FR, ldmatrix()).load("B", FR, ldmatrix())
         return y.tile(16, 8).unroll().done()
 
     return chain.tile(**part_of(box, pixels // rows), **{w.column: columns}).to(Warp).each(**{w.step: by_fragments})
@@ -299,8 +313,8 @@ def wgmma(
     takes every second pixel for a stride of 2.
 
     Args:
-        spec: a program of this module without groups, of 16-bit floats, or `conv2d_grouped`; channels in multiples
-            of 8, strides up to 4.
+        spec: a program of this module without groups, of a type that wgmma multiplies, or `conv2d_grouped`; channels
+            in multiples of 16 bytes, strides up to 4.
         pixels: of a block's tile, a power of two, 64 or more for each warpgroup.
         channels: of a block's tile, filters: up to 256. By default 128, or 64 where tiles of that size fill the SMs so
             much better that their larger share of loads pays.
@@ -317,11 +331,11 @@ def wgmma(
     channels = channels or _columns(spec, w, box)
     if cluster is None:
         cluster = 2 if channels == 64 and isinstance(filters, int) and -(-filters // 64) % 2 == 0 else 1
-    span = next((n for n in (32, 64) if isinstance(whole, int) and 2 * whole <= n), 128)
-    depth = span // 2
-    chunk = 2 * depth * (pixels + channels)
+    span = next((n for n in (32, 64) if isinstance(whole, int) and w.nbytes * whole <= n), 128)
+    depth, pad = span // w.nbytes, max(8, 16 // w.stored)
+    chunk = span * (pixels + channels)
     if stages is None:
-        stages = min(8, (SHARED - 2 * pixels * (channels + 8)) // chunk)
+        stages = min(8, (SHARED - w.stored * pixels * (channels + pad)) // chunk)
     tile = {**dict.fromkeys(w.batch, 1), **box, w.column: channels}
     if cluster > 1:
         several = isinstance(filters, int) and -(-filters // channels) % cluster == 0
@@ -331,14 +345,14 @@ def wgmma(
         chain = spec.tile(**tile).to(Block)
     chain = chain.persistent() if persistent else chain
     chain = chain if cluster == 1 else chain.tile(**tile).to(Block)
-    chain = chain.epilog(memory=FR, store=through_shared(pad=8))
+    chain = chain.epilog(memory=FR, store=through_shared(pad=pad))
     chain = chain.split(None, **dict.fromkeys(w.taps, 1), **{w.depth: depth}).pipeline(stages, inflight=1)
     chain = chain.specialize(registers=(24, 240) if groups == 2 else (32, 160) if groups == 3 else None)
     chain = chain.load(w.images, SH, tma(span)).load(w.filters, SH, tma(_span(spec, w, span, channels)))
     rows, columns = pixels // groups, channels
 
     def by_groups(y: StepChain) -> Schedule:
-        y = y.split(16).unroll()
+        y = y.split(32 // w.nbytes).unroll()
         return (y if rows == 64 else y.tile(64, columns).unroll()).done("wgmma")
 
     return chain.tile(**part_of(box, groups)).to(Warpgroup).each(**{w.step: by_groups})
@@ -360,7 +374,7 @@ def _span(spec: ProgramChain, w: Window, span: int, channels: int) -> int:
     """Choose the rows of the filters' buffer: along the folded channels, or along the columns where these lie so."""
     held = spec.residual.operand(w.filters)
     assert held is not None
-    return min(128, 2 * channels) if held.dims[-1] == w.column else span
+    return min(128, w.nbytes * channels) if held.dims[-1] == w.column else span
 
 
 def _longest(spec: ProgramChain, box: dict[str, int]) -> str:

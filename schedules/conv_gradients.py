@@ -1,31 +1,36 @@
 """Gradients of convolutions: of images as convolutions of stride 1, of filters as folds over pixels.
 
-The gradient of images at stride 1 is `conv.conv2d_transposed`, which the schedules of `conv` take. At larger strides it
-is one such program for each residue of a pixel's place, on views of the arrays: no product with a zero is computed.
+The gradient of images is one program of stride 1 for each residue of a pixel's place by the stride, on views of the
+arrays, which the schedules of `conv` take: no product with a zero is computed.
 """
 
 from __future__ import annotations
 
 from itertools import product
-from math import prod
+from math import gcd, prod
 
 import attrs
 
 from fireiron import (
     FR,
+    RF,
     SH,
     Block,
     FireironError,
+    Memory,
     ProgramChain,
     Schedule,
     StepChain,
     Tensor,
+    Thread,
     Value,
     Warp,
     Warpgroup,
+    conform,
     cp_async,
     dim,
     einsum,
+    index,
     ldmatrix,
     machine,
     preset,
@@ -35,7 +40,14 @@ from fireiron import (
 )
 from fireiron.schedules._pixels import box_of, spread_lines
 from fireiron.schedules._windows import Pads, Sizes, one, pair, places, whole
-from fireiron.schedules.conv import conv2d_transposed
+
+
+@program(y="n q k", x="n w c")
+def conv1d_filter_gradient(
+    y: Value, x: Value, taps: Sizes, stride: Sizes = 1, pad: Pads = 0, dilation: Sizes = 1
+) -> Value:  # fmt: skip
+    """Compute the gradient of `conv1d`'s filters, as `conv2d_filter_gradient` does."""
+    return _filter_gradient("w", "s", "q", y, x, taps, stride, pad, dilation)
 
 
 @program(y="n p q k", x="n h w c")
@@ -50,10 +62,70 @@ def conv2d_filter_gradient(
         taps: rows and columns of a filter.
         stride, pad, dilation: of the convolution.
     """
-    for axis, tap in enumerate("rs"):
-        dim(tap, one(taps, axis, 2))
-    rows, columns = places("hw", "rs", "pq", stride, pad, dilation)
-    return einsum("npqk,npqrsc->krsc", y, x[:, rows, columns])
+    return _filter_gradient("hw", "rs", "pq", y, x, taps, stride, pad, dilation)
+
+
+@program(y="n o p q k", x="n d h w c")
+def conv3d_filter_gradient(
+    y: Value, x: Value, taps: Sizes, stride: Sizes = 1, pad: Pads = 0, dilation: Sizes = 1
+) -> Value:  # fmt: skip
+    """Compute the gradient of `conv3d`'s filters, as `conv2d_filter_gradient` does."""
+    return _filter_gradient("dhw", "trs", "opq", y, x, taps, stride, pad, dilation)
+
+
+def _filter_gradient(
+    inner: str, taps: str, outer: str, y: Value, x: Value, sizes: Sizes, stride: Sizes, pad: Pads, dilation: Sizes
+) -> Value:
+    """Sum products of y's pixels and windows of x."""
+    for axis, tap in enumerate(taps):
+        dim(tap, one(sizes, axis, len(taps)))
+    read = places(inner, taps, outer, stride, pad, dilation)
+    return einsum(f"n{outer}k,n{outer}{taps}c->k{taps}c", y, x[(slice(None), *read)])
+
+
+@program(y="n q k", f="k s c")
+def conv1d_residue(y: Value, f: Value, size: Sizes, place: Sizes = 0, dilation: Sizes = 1) -> Value:
+    """Compute a part of the gradient of `conv1d`'s lines, as `conv2d_residue` does."""
+    return _residue("w", "s", "q", y, f, size, place, dilation)
+
+
+@program(y="n p q k", f="k r s c")
+def conv2d_residue(y: Value, f: Value, size: Sizes, place: Sizes = 0, dilation: Sizes = 1) -> Value:
+    """Compute the part of the gradient of `conv2d`'s images that holds every stride-th row and column of them.
+
+    x[n, h, w, c] = sum over r, s, k of y[n, h + place - r * dilation, ...] * f[k, r, s, c].
+
+    Args:
+        y: the gradient of the convolution's result.
+        f: those of its filters' taps that reach these pixels.
+        size: rows and columns of the part.
+        place: of y, what the first row and column of the part meet at the first tap.
+        dilation: rows and columns of y from one tap to the next.
+    """
+    return _residue("hw", "rs", "pq", y, f, size, place, dilation)
+
+
+@program(y="n o p q k", f="k t r s c")
+def conv3d_residue(y: Value, f: Value, size: Sizes, place: Sizes = 0, dilation: Sizes = 1) -> Value:
+    """Compute a part of the gradient of `conv3d`'s volumes, as `conv2d_residue` does."""
+    return _residue("dhw", "trs", "opq", y, f, size, place, dilation)
+
+
+def _residue(
+    inner: str, taps: str, outer: str, y: Value, f: Value, size: Sizes, place: Sizes, dilation: Sizes
+) -> Value:
+    """Sum products of y and filters, which are walked through backwards."""
+    rank = len(inner)
+    read = [
+        dim(i, one(size, axis, rank)) + one(place, axis, rank) - one(dilation, axis, rank) * index(tap)
+        for axis, (i, tap) in enumerate(zip(inner, taps, strict=True))
+    ]
+    return einsum(f"n{inner}{taps}k,k{taps}c->n{inner}c", y[(slice(None), *read)], f)
+
+
+# By the number of sides: the gradient of filters, and a part of that of images.
+FILTER_GRADIENTS = {1: conv1d_filter_gradient, 2: conv2d_filter_gradient, 3: conv3d_filter_gradient}
+RESIDUES = {1: conv1d_residue, 2: conv2d_residue, 3: conv3d_residue}
 
 
 @attrs.frozen
@@ -66,21 +138,24 @@ class Residue:
         spec: the program of y and these taps; None where no tap reaches them, and the gradient is 0.
     """
 
-    pixels: tuple[slice, slice]
-    taps: tuple[slice, slice]
+    pixels: tuple[slice, ...]
+    taps: tuple[slice, ...]
     spec: ProgramChain | None
 
 
-def data_gradients(y: Tensor, f: Tensor, x: Tensor, stride: Sizes = 1, pad: Pads = 0) -> tuple[Residue, ...]:
-    """Part the gradient of `conv2d`'s images into programs of stride 1, one for each residue of a pixel's place.
+def data_gradients(
+    y: Tensor, f: Tensor, x: Tensor, stride: Sizes = 1, pad: Pads = 0, dilation: Sizes = 1, arch: str | None = None
+) -> tuple[Residue, ...]:
+    """Part the gradient of a convolution's images into programs of stride 1, one for each residue of a pixel's place.
 
     Call each schedule with y, `f[:, *taps]` and `out=dx[:, *pixels]`: views, no copies.
 
     Args:
         y: describes the gradient of the convolution's result.
         f: describes its filters.
-        x: describes the gradient of its images.
-        stride, pad: of the convolution.
+        x: describes the gradient of its images, of one to three sides.
+        stride, pad, dilation: of the convolution.
+        arch: as a program takes it.
 
     Raises:
         FireironError: `conv-sizes`.
@@ -95,14 +170,14 @@ def data_gradients(y: Tensor, f: Tensor, x: Tensor, stride: Sizes = 1, pad: Pads
         1 0 Program(1, 4, 4, 8, 2, 1, 8)(GL, GL, GL)(Kernel)
         1 1 Program(1, 4, 4, 8, 2, 2, 8)(GL, GL, GL)(Kernel)
     """
-    sides = [_residues(axis, y, f, x, stride, pad) for axis in range(2)]
+    rank = len(x.shape) - 2
     found: list[Residue] = []
-    for rows, columns in product(*sides):
-        pixels, taps = (rows.pixels, columns.pixels), (rows.taps, columns.taps)
+    for sides in product(*(_residues(axis, y, f, x, stride, pad, dilation) for axis in range(rank))):
+        pixels, taps = tuple(side.pixels for side in sides), tuple(side.taps for side in sides)
         spec = None
-        if rows.count and columns.count:
-            pads, more = ((rows.pad, 0), (columns.pad, 0)), (rows.more, columns.more)
-            spec = conv2d_transposed(y, _part(f, taps), pad=pads, more=more, out=_part(x, pixels))
+        if all(side.count for side in sides):
+            sizes, first, apart = zip(*((side.size, side.place, side.apart) for side in sides), strict=True)
+            spec = RESIDUES[rank](y, _part(f, taps), sizes, first, apart, out=_part(x, pixels), arch=arch)
         found.append(Residue(pixels, taps, spec))
     return tuple(found)
 
@@ -114,37 +189,44 @@ class _Side:
     Args:
         pixels: of the side.
         taps: that reach them.
+        size: of these pixels.
         count: of these taps.
-        pad: pixels of padding ahead of the first one, in steps of the stride.
-        more: pixels behind the last window, which the convolution left unread.
+        place: of y's side, what the first pixel meets at the first of these taps.
+        apart: y's pixels from one of these taps to the next.
     """
 
     pixels: slice
     taps: slice
+    size: int
     count: int
-    pad: int
-    more: int
+    place: int
+    apart: int
 
 
-def _residues(axis: int, y: Tensor, f: Tensor, x: Tensor, stride: Sizes, pad: Pads) -> list[_Side]:
+def _residues(axis: int, y: Tensor, f: Tensor, x: Tensor, stride: Sizes, pad: Pads, dilation: Sizes) -> list[_Side]:
     """List the residues of one side that have pixels."""
-    step, (before, _) = one(stride, axis, 2), pair(pad, axis, 2)
+    rank = len(x.shape) - 2
+    step, apart, (before, _) = one(stride, axis, rank), one(dilation, axis, rank), pair(pad, axis, rank)
     whole("stride", step, 1)
-    sizes = [t.shape[axis + 1] for t in (y, f, x)]
+    whole("dilation", apart, 1)
+    sizes = [t.shape[axis + 1] for t in (f, x)]
     if not all(isinstance(n, int) for n in sizes):
         raise FireironError("conv-sizes", f"sides of {sizes} pixels", fix="give sides as numbers")
-    out, reach, size = (int(str(n)) for n in sizes)
+    reach, size = (int(str(n)) for n in sizes)
+    period = step // gcd(step, apart)  # of the taps that reach one residue
     found: list[_Side] = []
     for first in range(step):
-        tap, place = (first + before) % step, (first + before) // step
-        pixels, taps = slice(first, None, step), slice(tap, None, step)
-        held, count = len(range(size)[pixels]), len(range(reach)[taps])
+        pixels = slice(first, None, step)
+        held = len(range(size)[pixels])
+        tap = next((r for r in range(period) if (first + before - r * apart) % step == 0), None)
+        taps = slice(0, 0) if tap is None else slice(tap, None, period)
+        count, place = len(range(reach)[taps]), (first + before - (tap or 0) * apart) // step
         if held:
-            found.append(_Side(pixels, taps, count, place, held - (out - 1 + count - place)))
+            found.append(_Side(pixels, taps, held, count, place, apart * period // step))
     return found
 
 
-def _part(t: Tensor, sides: tuple[slice, slice]) -> Tensor:
+def _part(t: Tensor, sides: tuple[slice, ...]) -> Tensor:
     """Describe a view of an array: some of its rows and columns."""
     shape, strides = list(t.shape), list(t.strides)
     for axis, side in enumerate(sides, 1):
@@ -152,6 +234,28 @@ def _part(t: Tensor, sides: tuple[slice, slice]) -> Tensor:
         assert isinstance(size, int)
         shape[axis], strides[axis] = len(range(size)[side]), strides[axis] * (side.step or 1)
     return tensor(*shape, dtype=t.dtype, strides=tuple(strides), name=t.name)
+
+
+@preset
+def filters_simt(
+    spec: ProgramChain, filters: int = 64, channels: int = 32, pixels: int = 8, ways: int | None = None
+) -> Schedule:
+    """Schedule the gradient of a convolution's filters for CUDA cores: pixels are folded.
+
+    Args:
+        spec: a gradient of filters, of any element type.
+        filters, channels: of a block's tile, at one tap.
+        pixels: of a chunk.
+        ways: as of `filters_mma`.
+    """
+    w = _gradient_of(spec)
+    filters, channels = (_held(spec, d, n) for d, n in ((w.filter, filters), (w.channel, channels)))
+    chain, box = _at_one_tap(spec, w, filters, channels, pixels, ways, 2 * machine("sm_80").sms, RF)
+    chain = chain.split(None, **box).load(w.gradient, SH).load(w.images, SH)
+    chain = chain.tile(**{w.filter: gcd(4, filters), w.channel: gcd(4, channels)}).to(Thread)
+    for d in w.pixels:
+        chain = chain.split(None, **{d: 1})
+    return chain.load(w.gradient, RF, conform()).load(w.images, RF, conform()).done()
 
 
 @preset
@@ -169,16 +273,18 @@ def filters_mma(
         ways: blocks that share a tile, each with a part of the images, whose sums meet in order; by default as many as
             fill an A100 twice.
     """
-    chain, box = _at_one_tap(spec, filters, channels, pixels, ways, 2 * machine("sm_80").sms)
+    w = _gradient_of(spec)
+    chain, box = _at_one_tap(spec, w, filters, channels, pixels, ways, 2 * machine("sm_80").sms)
     chain = chain.split(None, **box).pipeline(stages)
-    for role in ("y", "x"):
-        chain = chain.load(role, SH, cp_async()).swizzle(spread_lines(filters if role == "y" else channels))
+    for role, columns in ((w.gradient, filters), (w.images, channels)):
+        chain = chain.load(role, SH, cp_async()).swizzle(spread_lines(columns))
 
     def by_fragments(f: StepChain) -> Schedule:
         f = f.split(16).unroll().load("A", FR, ldmatrix()).load("B", FR, ldmatrix())
         return f.tile(16, 8).unroll().done()
 
-    return chain.tile(k=filters // 2, c=channels // 2).to(Warp).each(product=by_fragments)
+    chain = chain.tile(**{w.filter: filters // 2, w.channel: channels // 2}).to(Warp)
+    return chain.each(**{w.step: by_fragments})
 
 
 @preset
@@ -196,29 +302,76 @@ def filters_wgmma(
         ways: blocks that share a tile, each with a part of the images, whose sums meet in order; by default as many as
             fill an H200 once.
     """
-    extents = spec.residual.extents
+    w, extents = _gradient_of(spec), spec.residual.extents
     filters, channels = (
         n or (64 if isinstance(size := extents[d], int) and size <= 64 else 128)
-        for n, d in ((filters, "k"), (channels, "c"))
+        for n, d in ((filters, w.filter), (channels, w.channel))
     )
-    chain, box = _at_one_tap(spec, filters, channels, pixels, ways, machine("sm_90a").sms)
+    chain, box = _at_one_tap(spec, w, filters, channels, pixels, ways, machine("sm_90a").sms)
     chain = chain.split(None, **box).pipeline(stages, inflight=1).specialize()
-    chain = chain.load("y", SH, tma()).load("x", SH, tma())
-    return chain.tile(k=64).to(Warpgroup).each(product=lambda f: f.split(16).unroll().done("wgmma"))
+    chain = chain.load(w.gradient, SH, tma()).load(w.images, SH, tma())
+    chain = chain.tile(**{w.filter: 64}).to(Warpgroup)
+    return chain.each(**{w.step: lambda f: f.split(16).unroll().done("wgmma")})
+
+
+@attrs.frozen
+class _Gradient:
+    """Name the parts of a program whose product folds the pixels of two arrays.
+
+    Args:
+        step: the product.
+        pixels: folded dims.
+        filter: the first array's own dim.
+        taps: dims of the second array's windows.
+        channel: the second array's last dim.
+        gradient, images: the arrays.
+    """
+
+    step: str
+    pixels: tuple[str, ...]
+    filter: str
+    taps: tuple[str, ...]
+    channel: str
+    gradient: str
+    images: str
+
+
+def _gradient_of(spec: ProgramChain) -> _Gradient:
+    """Find the product of a gradient and windows.
+
+    Raises:
+        FireironError: `conv-product` where there is none.
+    """
+    step = next((s for s in spec.computed.steps if s.is_product), None)
+    kept = [] if step is None else [d.name for d in step.kept]
+    left = {d.name for d in step.reads[0].dims} if step is not None else set[str]()
+    if step is None or len(kept) < 2 or kept[0] not in left or any(d in left for d in kept[1:]):
+        raise FireironError(
+            "conv-product",
+            f"{spec.computed.name} folds no product of a gradient's pixels and windows of images",
+            fix="give conv2d_filter_gradient(...), or one of its kin",
+        )
+    first, second = (ref.name for ref in step.reads)
+    return _Gradient(step.name, tuple(d.name for d in step.over), kept[0], tuple(kept[1:-1]), kept[-1], first, second)
+
+
+def _held(spec: ProgramChain, dim: str, most: int) -> int:
+    """Choose a power of two of a dim for a tile, no more than it has and at most so many."""
+    size = spec.residual.extents[dim]
+    return min(most, 1 << (size - 1).bit_length()) if isinstance(size, int) else most
 
 
 def _at_one_tap(
-    spec: ProgramChain, filters: int, channels: int, pixels: int, ways: int | None, sms: int
-) -> tuple[ProgramChain, dict[str, int]]:
+    spec: ProgramChain, w: _Gradient, filters: int, channels: int, pixels: int, ways: int | None, sms: int,
+    memory: Memory = FR,
+) -> tuple[ProgramChain, dict[str, int]]:  # fmt: skip
     """Tile filters and channels at one tap, share out images where tiles are few, and choose a box of pixels."""
     extents = spec.residual.extents
-    tiles = prod(
-        -(-n // size) for d, size in (("k", filters), ("c", channels), ("r", 1), ("s", 1))
-        if isinstance(n := extents[d], int)
-    )  # fmt: skip
-    images = extents["n"]
+    tile = {w.filter: filters, **dict.fromkeys(w.taps, 1), w.channel: channels}
+    tiles = prod(-(-n // size) for d, size in tile.items() if isinstance(n := extents[d], int))
+    images = extents[w.pixels[0]]
     most = images if isinstance(images, int) else 1
     ways = ways or max(1, min(most, sms // tiles))
-    chain = spec.tile(k=filters, r=1, s=1, c=channels).to(Block).epilog(memory=FR)
-    chain = chain.split("n", ways=ways).parallel(Block) if ways > 1 else chain
-    return chain, box_of(chain, ("n", "p", "q"), pixels)
+    chain = spec.tile(**tile).to(Block).epilog(memory=memory)
+    chain = chain.split(w.pixels[0], ways=ways).parallel(Block) if ways > 1 else chain
+    return chain, box_of(chain, w.pixels, pixels)

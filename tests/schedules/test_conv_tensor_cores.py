@@ -60,6 +60,15 @@ CASES: dict[str, Callable[[], Any]] = {
     ),
     "lines": lambda: conv.conv1d(images(2, 100, 32), filters(32, 5, 32), pad=2, stride=3),
     "volumes": lambda: conv.conv3d(images(1, 4, 5, 6, 16), filters(32, 3, 3, 3, 16), pad=1),
+    "tf32, scaled": lambda: conv.conv2d(
+        images(1, 7, 6, 24, dtype="tf32"), filters(24, 3, 2, 24, dtype="tf32"), tensor(24, name="bias"),
+        scale=tensor(24, name="scale"), pad=1, stride=2, op=relu,
+    ),
+    "e4m3": lambda: conv.conv2d(
+        images(1, 7, 6, 48, dtype="e4m3"), filters(24, 3, 2, 48, dtype="e4m3"), pad=1, arch="sm_90a"
+    ),
+    "i8": lambda: conv.conv2d(images(1, 6, 6, 32, dtype="i8"), filters(24, 3, 3, 32, dtype="i8"), pad=1, out="i32"),
+    "f32 results": lambda: conv.conv2d(images(1, 6, 6, 16), filters(24, 3, 3, 16), pad=1, out="f32"),
 }  # fmt: skip
 
 
@@ -104,36 +113,50 @@ def test_golden_of_wgmma(golden: Callable[[str, str], None]) -> None:
     golden(schedule.cuda("sm_90a"), "schedules/conv_wgmma.cu")
 
 
-def convolved_back(y: Any, f: Any, size: tuple[int, int], stride: int, pad: int) -> Any:
-    """Give the gradient of the images by plain sums."""
-    (_, p, q, _), (_, r, s, c) = y.shape, f.shape
-    wide = np.zeros((len(y), size[0] + 2 * pad + stride, size[1] + 2 * pad + stride, c))
-    for i in range(r):
-        for j in range(s):
-            wide[:, i : i + stride * p : stride, j : j + stride * q : stride] += y @ f[:, i, j].astype(float)
-    return wide[:, pad : pad + size[0], pad : pad + size[1]]
+def convolved_back(y: Any, f: Any, size: tuple[int, ...], stride: int, pad: int, dilation: int) -> Any:
+    """Give the gradient of images by plain sums."""
+    n, *outer, _ = y.shape
+    _, *taps, c = f.shape
+    wide = np.zeros((n, *(side + 2 * pad + stride + dilation * tap for side, tap in zip(size, taps, strict=True)), c))
+    for at in np.ndindex(*taps):
+        reached = [slice(t * dilation, t * dilation + stride * q, stride) for t, q in zip(at, outer, strict=True)]
+        wide[:, *reached] += y @ f[:, *at].astype(float)
+    return wide[:, *(slice(pad, pad + side) for side in size)]
 
 
-@pytest.mark.parametrize("preset", [conv.mma, conv.wgmma])
 @pytest.mark.parametrize(
-    ("size", "taps", "stride", "pad"),
-    [((9, 12), (3, 3), 1, 1), ((8, 11), (5, 2), 3, 2), ((7, 7), (1, 1), 2, 0)],
+    ("preset", "size", "taps", "stride", "pad", "dilation"),
+    [
+        (conv.mma, (9, 12), (3, 3), 1, 1, 1),
+        (conv.wgmma, (9, 12), (3, 3), 1, 1, 1),
+        (conv.mma, (8, 11), (5, 2), 3, 2, 1),
+        (conv.wgmma, (8, 11), (5, 2), 3, 2, 1),
+        (conv.mma, (7, 7), (1, 1), 2, 0, 1),
+        (conv.wgmma, (7, 7), (1, 1), 2, 0, 1),
+        (conv.mma, (9, 8), (3, 3), 2, 2, 2),
+        (conv.wgmma, (9, 10), (2, 3), 2, 1, 3),
+        (conv.simt, (23,), (4,), 2, 1, 1),
+        (conv.wgmma, (23,), (4,), 2, 1, 1),
+        (conv.mma, (4, 5, 6), (3, 2, 3), 2, 1, 1),
+    ],
 )
-def test_gradient_of_images(preset: Any, size: tuple[int, int], taps: tuple[int, int], stride: int, pad: int) -> None:
+def test_gradient_of_images(
+    preset: Any, size: tuple[int, ...], taps: tuple[int, ...], stride: int, pad: int, dilation: int
+) -> None:
     """A program for each residue writes its rows and columns; together they are the gradient."""
-    p, q = ((n + 2 * pad - t) // stride + 1 for n, t in zip(size, taps, strict=True))
+    outer = ((n + 2 * pad - (t - 1) * dilation - 1) // stride + 1 for n, t in zip(size, taps, strict=True))
     rng = np.random.default_rng(1)
-    y = rng.integers(-2, 3, size=(2, p, q, 32)).astype(np.float16)
+    y = rng.integers(-2, 3, size=(2, *outer, 32)).astype(np.float16)
     f = rng.integers(-2, 3, size=(32, *taps, 16)).astype(np.float16)
     dx = np.full((2, *size, 16), 9, np.float16)
     described = tensor(*y.shape, name="y", dtype="f16"), filters(*f.shape), images(*dx.shape)
-    for part in conv_gradients.data_gradients(*described, stride, pad):
-        view = dx[:, part.pixels[0], part.pixels[1]]
+    for part in conv_gradients.data_gradients(*described, stride, pad, dilation):
+        view = dx[:, *part.pixels]
         if part.spec is None:
             view[...] = 0
             continue
-        preset(part.spec).simulate(y, f[:, part.taps[0], part.taps[1]], out=view)
-    np.testing.assert_array_equal(dx, convolved_back(y, f, size, stride, pad))
+        preset(part.spec).simulate(y, f[:, *part.taps], out=view)
+    np.testing.assert_array_equal(dx, convolved_back(y, f, size, stride, pad, dilation))
 
 
 @pytest.mark.parametrize(("stride", "pad", "taps", "c", "ways"), [(1, 1, (2, 2), 40, 1), (2, (1, 0), (1, 2), 136, 3)])
@@ -145,6 +168,21 @@ def test_gradient_of_filters(preset: Any, stride: int, pad: Any, taps: Any, c: i
     spec = conv_gradients.conv2d_filter_gradient(y, x, taps, stride=stride, pad=pad, out="f32")
     report = right(preset(spec, ways=ways)).report
     assert max(site.conflict_degree for site in report.sites) <= 1.0
+
+
+@pytest.mark.parametrize("preset", [conv_gradients.filters_simt, conv_gradients.filters_mma])
+def test_gradient_of_filters_of_other_ranks(preset: Any) -> None:
+    y, x = tensor(2, 13, 24, name="y", dtype="f16"), images(2, 25, 16)
+    right(preset(conv_gradients.conv1d_filter_gradient(y, x, 3, stride=2, pad=1, out="f32")))
+    y, x = tensor(2, 3, 4, 5, 16, name="y", dtype="f16"), images(2, 4, 5, 6, 16)
+    right(preset(conv_gradients.conv3d_filter_gradient(y, x, 2, out="f32")))
+
+
+def test_gradient_of_filters_on_cuda_cores() -> None:
+    y, x = tensor(3, 7, 5, 12, name="y"), tensor(3, 7, 9, 5)
+    spec = conv_gradients.conv2d_filter_gradient(y, x, (3, 2), stride=(1, 2), pad=(1, (1, 0)))
+    right(conv_gradients.filters_simt(spec))
+    right(conv_gradients.filters_simt(spec, ways=3))
 
 
 def test_goldens_of_gradients(golden: Callable[[str, str], None]) -> None:
