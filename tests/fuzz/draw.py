@@ -13,14 +13,15 @@ from collections.abc import Callable
 
 import attrs
 
-from tests.fuzz.parts import ARCHES, DTYPES, LAYOUTS, MMA, STORED, WGMMA, Parts
+from tests.fuzz.parts import ARCHES, DTYPES, LAYOUTS, MMA, STORED, WGMMA
+from tests.fuzz.steps import OfSteps
 
 AS_PLANNED = 0.5  # of chains that follow their plan to the letter
 
 _CONVERTS = re.compile(r", dtype=['\"]\w+['\"]")  # of a load
 
 
-class Drawer(Parts):
+class Drawer(OfSteps):
     """Draw whole chains."""
 
     def chain(self) -> str:
@@ -28,6 +29,8 @@ class Drawer(Parts):
         kinds: dict[Callable[[], list[str]], int] = {
             self.simt: 26, self.mma: 18, self.wgmma: 10, self.micro: 6, self.volta: 3, self.preset: 14, self.move: 10,
             self.elementwise: 5, self.products: 4, self.layers: 3, self.wild: 4, self.rows: 5, self.program: 8,
+            self.attention: 5, self.attention_links: 3, self.convolution: 6, self.convolution_links: 3, self.window: 2,
+            self.columns: 4, self.plain: 4,
         }  # fmt: skip
         (kind,) = self.rng.choices(list(kinds), list(kinds.values()))
         links = kind()
@@ -463,82 +466,6 @@ class Drawer(Parts):
             load,
             f".each(lambda layer: {inner})",
         ]
-
-    def rows(self) -> list[str]:
-        """Draw a row preset of one of the programs that are there."""
-        d = self.one
-        m, n = d((1, 2, 5, 9)), self.extent(d((8, 32, 64, 256, 1024)))
-        kind, other = d(("f16", "bf16", "f32")), d(("f16", "f32"))
-        x, y = (f'tensor({m}, {n}, dtype="{kind}", name="{name}")' for name in "xy")
-        gain, bias = (f'tensor({n}, dtype="{d((kind, other))}", name="{name}")' for name in ("gain", "bias"))
-        mask, target = f'tensor({m}, {n}, dtype="u8", name="mask")', f'tensor({m}, dtype="i32", name="target")'
-        given = d(
-            (
-                f"softmax({x}", f"log_softmax({x}", f"layernorm({x}, {gain}, {bias}", f"layernorm({x}",
-                f"rms_norm({x}, {gain}", f"add_rms_norm({x}, {y}, {gain}", f"add_layernorm({x}, {y}, {gain}, {bias}",
-                f"softmax_backward({x}, {y}",
-                f"dropped_add_layernorm({x}, {y}, {gain}, {bias}, {mask}", f"rms_norm_backward({x}, {y}, {gain}",
-                f"layernorm_backward({x}, {y}, {gain}", f"cross_entropy({x}, {target}, out='f32'",
-                f"quantised_rms_norm({x}, {gain}, out=('i8', 'f32')",
-            )
-        )  # fmt: skip
-        arch = f', arch="{d(ARCHES)}"' if self.chance(0.7) else ""
-        more = "".join(
-            f", {name}={d(values)}"
-            for name, values in (
-                ("warps", (1, 2, 3, 4, 8)),
-                ("blocks", (1, 2, 3)),
-                ("rows", (1, 2, 4)),
-                ("stages", (1, 2, 3)),
-            )
-            if self.chance(0.2)
-        )
-        return [f"rows.row(rows.{given}{arch}){more})"]
-
-    def program(self) -> list[str]:
-        """Draw a program of several steps over rows, and links that name its dims."""
-        d = self.one
-        m, n = self.extent(d((2, 4, 8))), self.extent(d((8, 32, 64, 128)))
-        kind = d(("f32", "f32", "f16", "bf16", "i32"))
-        exact = ("sum(x)", "max(x)", "min(x)", "sum(relu(x))", "max(-x)", "sum(x * 2)", "sum(x * v)", "max(x + v)")
-        folds = [d(exact) for _ in range(d((1, 1, 2)))]
-        folded = ["fi." + text[:-1] + ', "n")' for text in folds]
-        rest = d(
-            ("x * {}", "x - {}", "maximum(x, {})", "{} + v", "{}", "where(equal(x, {}), x, v)", "relu(x + {}) * v")
-        )
-        bodies = [rest.format(folded[0])]
-        bodies += [d((folded[-1], f"({folded[-1]} + 1).named('second')", "x + v", "x"))] if self.chance(0.3) else []
-        if self.chance(0.2) and kind != "i32":
-            bodies = [
-                d(("softmax(x, 'n')", "log_softmax(x, 'n')", "x / (1 + fi.sum(abs(x), 'n'))", "mean(x * x, 'n')"))
-            ]
-        body = bodies[0] if len(bodies) == 1 else f"({', '.join(bodies)})"
-        arrays = f'tensor({m}, {n}, dtype="{kind}", name="x"), tensor({n}, dtype="{kind}", name="v")'
-        arch = f', arch="{d(ARCHES)}"' if self.chance(0.5) else ""
-        spec = f'program(x="m n", v="n")(lambda x, v: {body})({arrays}{arch})'
-        rows, lanes = d((1, 2, 4)), d(("Warp", "Warp", "Group(Thread, 8)", "Group(Thread, 16)", "Thread", "Warpgroup"))
-        ways, chunk = d((2, 3, 4)), d((8, 16, 32, 64))
-        row, cut = [".tile(m=1)", ".to(Block)"], f'.split("n", ways={ways}{d(("", "", ", multiple_of=4"))})'
-        chain = d(
-            (
-                [f".tile(m={rows})", ".to(Block)", ".tile(m=1)", f".to({lanes})"],
-                [*row, cut, f".parallel({d(('Warp', 'Warp', 'Thread'))})"],
-                [*row, f".split(n={chunk})", cut, ".parallel(Warp)"],
-                [*row, cut, ".parallel(Block, by_cluster())", '.split("n", ways=2)', ".parallel(Warp)"],
-                [f".tile(m={rows * 8})", ".to(Block)", ".tile(m=1)", ".to(Thread)", f".split(n={d((1, 2, 4))})"],
-                [f".tile(m={rows})", ".to(Block)", f".tile(m={rows}, n={chunk})", ".to(Warp)"],
-            )
-        )  # fmt: skip
-        if self.chance(0.15):
-            chain.insert(2, d((".persistent()", ".layout(ColMajor)", ".permute(lambda i: i ^ 1)")))
-        if self.chance(0.1):
-            chain.insert(2, f'.load("x", SH{self.given(d(("", "staged()", "cp_async()")))})')
-        load = d(("vector()", "vector()", "vector(4)", "conform()", ""))
-        chain += [f'.load("{name}", RF{self.given(load)})' for name in ("x", "v") if self.chance(0.7)]
-        chain += (
-            [f".epilog(memory=RF{d(('', '', ', store=vector()', ', store=conform()'))})"] if self.chance(0.6) else []
-        )
-        return [spec, *chain, ".done()"]
 
     def wild(self) -> list[str]:
         """Draw links one after another, whatever they make of each other."""

@@ -25,21 +25,35 @@ from fireiron.jit import bind
 from fireiron.jit.arrays import random_ends
 from fireiron.jit.expression import evaluate
 from fireiron.jit.interface import Interface
+from fireiron.language.as_steps import steps_of
 from fireiron.language.specs import written_by
-from fireiron.schedules import ada, ampere, fused, hopper, rows, simt, turing, volta
+from fireiron.schedules import (
+    ada,
+    akg,
+    ampere,
+    attention,
+    conv,
+    conv_gradients,
+    fused,
+    hopper,
+    pointwise,
+    reductions,
+    rows,
+    simt,
+    turing,
+    volta,
+)
 from fireiron.simulate import cost, simulate
+from fireiron.verify.level_data import level_arrays
 from fireiron.verify.reference import mathematical, references
 
 PRESETS = {
-    "simt": simt,
-    "volta": volta,
-    "turing": turing,
-    "ampere": ampere,
-    "ada": ada,
-    "hopper": hopper,
-    "fused": fused,
-    "rows": rows,
-}
+    module.__name__.rpartition(".")[2]: module
+    for module in (
+        ada, akg, ampere, attention, conv, conv_gradients, fused, hopper, pointwise, reductions, rows, simt, turing,
+        volta,
+    )
+}  # fmt: skip
 ROOT = str(Path(fireiron.__file__).resolve().parent.parent)
 # What the simulator says it cannot run: a microkernel that only CUDA tells about.
 UNSEEN = ("microkernel-numpy",)
@@ -168,11 +182,14 @@ def sizes_of(interface: Interface) -> dict[str, int]:
     return {p.name: int(re.search(r"\d+$", p.name)[0]) for p in interface.symbols}  # type: ignore[index]
 
 
-def integers(interface: Interface, sizes: Mapping[str, int], seed: int = 0) -> dict[str, Any]:
+def integers(schedule: Any, interface: Interface, sizes: Mapping[str, int], seed: int = 0) -> dict[str, Any]:
     """Draw arrays whose sums of products are exact; outputs hold what shows that nobody wrote them.
 
+    What lies below a maximum and is exponentiated lies there or far below, so that exponentials are 1 or 0.
+
     Args:
-        interface: the kernel's.
+        schedule: what runs.
+        interface: its kernel's.
         sizes: values of its symbols.
         seed: of the numbers.
     """
@@ -184,6 +201,8 @@ def integers(interface: Interface, sizes: Mapping[str, int], seed: int = 0) -> d
         flat = np.empty(1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)), kind.numpy)
         if pointer.shares:
             flat[...] = random_ends(rng, len(flat), evaluate(pointer.shares, sizes))
+        elif pointer.below:
+            flat[...] = rng.integers(0, min(evaluate(pointer.below, sizes), int(kind.limits[1]) + 1), flat.shape)
         elif kind.packed:
             flat[...] = rng.integers(0, 256, flat.shape)
         elif pointer.role == "output":
@@ -193,6 +212,11 @@ def integers(interface: Interface, sizes: Mapping[str, int], seed: int = 0) -> d
         else:
             flat[...] = rng.integers(-5 if kind.signed else 0, 6, flat.shape).astype(kind.numpy)
         arrays[pointer.name] = strided(flat, shape, strides)
+    program = steps_of(schedule.program.spec, schedule.links)
+    inputs = {t.name: t for t in program.inputs if t.name in arrays}
+    shapes = {name: mathematical(t, arrays[name]).shape for name, t in inputs.items()}
+    for name, values in level_arrays(program, shapes, rng).items():
+        mathematical(inputs[name], arrays[name])[...] = values.astype(arrays[name].dtype)
     return arrays
 
 
@@ -211,7 +235,7 @@ def compared(schedule: Any, kernel: Any, seed: int = 0) -> tuple[bool, tuple[str
     """
     interface = Interface.of(kernel)
     sizes = sizes_of(interface)
-    arrays = integers(interface, sizes, seed)
+    arrays = integers(schedule, interface, sizes, seed)
     numbers = {p.name: 2.0 for p in interface.numbers}
     before = {name: array.copy() for name, array in arrays.items()}
     simulate(kernel, arrays, sizes, numbers)

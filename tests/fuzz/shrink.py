@@ -7,6 +7,8 @@ import copy
 import time
 from collections.abc import Callable, Iterator
 
+from tests.fuzz.judge import PRESETS
+
 LINE = 100
 
 
@@ -126,6 +128,6 @@ def snippet(source: str) -> str:
     body = "\n".join(f"    {line}" for line in lines)
     return (
         "import fireiron as fi\nfrom fireiron import *\n"
-        "from fireiron.schedules import ada, ampere, fused, hopper, rows, simt, turing, volta\n"
+        f"from fireiron.schedules import {', '.join(PRESETS)}\n"
         f"from tests.fuzz.judge import judge\n\nprint(judge(lambda: (\n{body}\n)))\n"
     )

@@ -51,7 +51,7 @@ class Judge:
             self.runs.append((*self.runs[0][:2], True))
 
     def _arrays(self, interface: Interface, sizes: dict[str, int], inputs: Mapping[str, Any]) -> dict[str, Any]:
-        arrays = integers(interface, sizes)
+        arrays = integers(self.schedule, interface, sizes)
         self._thin_weights(arrays)
         for name, values in inputs.items():
             arrays[name][...] = values(arrays[name]) if callable(values) else values
