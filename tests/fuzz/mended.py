@@ -58,4 +58,10 @@ MENDED: dict[str, str] = {
     ".unroll().done()": "staggered-units",
     "matmul(96, 68, 32, 'f16', acc='f16').tile(64, 32).to(Block).epilog(sigmoid).tile(16, 32).to(Warp).split(8)"
     ".load(A, FR).load(B, FR).tile(16, 8).unroll().done()": "",
+    "conv.wgmma(conv.conv2d_grouped(tensor(1, 3, 1, 2, 8, dtype='f16'), tensor(2, 9, 1, 1, 8, dtype='f16'), "
+    "stride=(2, 1)), channels=8, cluster=2)": "",
+    "conv.wgmma(conv.conv2d(tensor(1, 7, 4, 16, dtype='f16'), tensor(72, 3, 3, 16, dtype='f16', name='f'), "
+    "stride=2))": "",
+    "program(x='m n', v='n')(lambda x, v: fi.sum(x, 'n') + v)(tensor(1, 196), tensor(196)).tile(m=1).layout(Grouped(1))"
+    ".to(Block).done()": "ownership-unknown",
 }

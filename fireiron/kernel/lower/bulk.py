@@ -14,7 +14,7 @@ from fireiron.base.errors import DecompositionError
 from fireiron.kernel.ir.statements import Call, TensorMap, View
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of
 from fireiron.kernel.lower.span import BOX_ALIGN, swizzle_of
-from fireiron.kernel.lower.window import Axis, Window
+from fireiron.kernel.lower.window import Axis, Window, line
 from fireiron.language.atom import Atom
 from fireiron.language.levels import GL, Thread
 from fireiron.language.specs import MatMul
@@ -235,20 +235,7 @@ def _shared_among_peers(
         )
     part, number = size // count, context.ranks[dim][1]
     slices = [
-        attrs.evolve(
-            window,
-            axes=tuple(
-                attrs.evolve(
-                    axis,
-                    size=part,
-                    offset=axis.offset + number * part,
-                    bounds=tuple(attrs.evolve(b, offset=b.offset + number * part) for b in axis.bounds),
-                )
-                if i == row
-                else axis
-                for i, axis in enumerate(window.axes)
-            ),
-        )
+        attrs.evolve(window, axes=tuple(_slice(a, part, number) if i == row else a for i, a in enumerate(window.axes)))
         for window in (far, near)
     ]
     # Ranks count the cluster's blocks row by row: those that share differ along one dimension.
@@ -263,6 +250,16 @@ def _shared_among_peers(
         if name != dim:
             shift = shift + own * weights[name]
     return slices[0], slices[1], as_expr(pattern) << shift
+
+
+def _slice(axis: Axis, part: int, number: Expr) -> Axis:
+    """Give one of the parts of an axis: so many elements, which may lie apart."""
+    first = number * (part * _step(axis))
+    steps = None if axis.steps is None else line(part, _step(axis))
+    bounds = tuple(
+        attrs.evolve(b, offset=b.offset + first, steps=None if b.steps is None else steps) for b in axis.bounds
+    )
+    return attrs.evolve(axis, size=part, offset=axis.offset + first, steps=steps, bounds=bounds)
 
 
 def _map(

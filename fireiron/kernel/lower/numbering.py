@@ -15,7 +15,7 @@ def tile_numbers(index: Expr, parts: dict[str, Cut], order: TileOrder) -> dict[s
     dims = list(parts)
     if isinstance(order, Hilbert) and len(parts) > 1:
         return _hilbert(index, parts, order)
-    if isinstance(order, Grouped):
+    if isinstance(order, Grouped) and len(parts) > 1:
         return _grouped(index, parts, order)
     if isinstance(order, Layout):
         total = simplest(tiles_in(parts))
