@@ -60,25 +60,31 @@ def reduction(spec: ProgramChain, ways: int = 0, atomics: bool = False) -> Sched
     columns = 1 if inner in folded else lane * power(ceil(extents[inner] / lane), LANES * COLUMNS)
     tile = {dim: 1 for dim in extents if dim not in folded} | ({} if inner in folded else {inner: columns})
     tiles = results if inner in folded else results // extents[inner] * ceil(extents[inner] / columns)
-    left = {dim: extents[dim] for dim in order if dim in folded}
+    left = {dim: extents[dim] for dim in order if dim in folded and extents[dim] > 1} or {order[-1]: 1}
     lanes = LANES * lane * LEAST
-    (outer, *_) = left
     most = max(1, of_result * columns // (WARPS * lanes))
     if columns > lane:  # the last block reads as many states of its columns as there are ways, the others their rows
         most = min(most, ceil(sqrt(of_result)))
-    ways = ways or max(1, min(left[outer], ceil(BLOCKS / tiles), most))
-    chain: ProgramChain = spec.tile(**tile).to(Block)
+    ways = ways or max(1, min(ceil(BLOCKS / tiles), most))
+    outer, pieces = _shared(left, inner, lane, ways)
+    ways = min(ways, pieces)
+    narrow = [dim for dim in order if dim not in folded and extents[dim] >= WARPS][-1:] if inner in folded else []
+    alone = ways == 1 and bool(narrow) and results >= BLOCKS * WARPS  # a warp has a result of its own
+    chain: ProgramChain = spec.tile(**tile | dict.fromkeys(narrow if alone else [], WARPS)).to(Block)
     if ways > 1:
         chain = chain.split(outer, ways=ways, multiple_of=lane if outer == inner else 1).parallel(
             Block, by_atomics() if atomics else in_order()
         )
         left[outer] = _part(left[outer], ways, lane if outer == inner else 1)
-    warps = min(WARPS, power(ceil(prod(left.values()) * columns / lanes), WARPS))
-    dim = max(left, key=lambda d: left[d] // (lane if d == inner else 1))
-    unit = lane if dim == inner else 1
-    warps = min(warps, 1 << (max(1, left[dim] // unit).bit_length() - 1))
-    chain = chain.split(dim, ways=warps, multiple_of=unit).parallel(Warp)
-    left[dim] = _part(left[dim], warps, unit)
+    if alone:
+        chain = chain.tile(**tile).to(Warp)
+    else:
+        warps = min(WARPS, power(ceil(prod(left.values()) * columns / lanes), WARPS))
+        dim = max(left, key=lambda d: left[d] // (lane if d == inner else 1))
+        unit = lane if dim == inner else 1
+        warps = min(warps, 1 << (max(1, left[dim] // unit).bit_length() - 1))
+        chain = chain.split(dim, ways=warps, multiple_of=unit).parallel(Warp)
+        left[dim] = _part(left[dim], warps, unit)
     for dim in left:  # from outside
         unit = lane if dim == inner else 1
         over = prod(left.values()) * columns / (LANES * lane * VECTORS)
@@ -91,6 +97,17 @@ def reduction(spec: ProgramChain, ways: int = 0, atomics: bool = False) -> Sched
         if set(dims) == set(order) | {d for d in dims if extents[d] == 1}:
             chain = chain.load(tensor.name, RF, vector(lane * tensor.dtype.nbytes))
     return chain.epilog(memory=RF).done()
+
+
+def _shared(left: dict[str, int], inner: str, lane: int, ways: int) -> tuple[str, int]:
+    """Choose the dim that blocks share: the outermost one with a piece for each, else the one of most pieces.
+
+    A piece of the innermost dim is what a warp's lanes read side by side.
+    """
+    pieces = {dim: extent // (LANES * lane) if dim == inner else extent for dim, extent in left.items()}
+    enough = [dim for dim in left if pieces[dim] >= ways]
+    dim = enough[0] if enough else max(pieces, key=lambda d: pieces[d])
+    return dim, max(1, pieces[dim])
 
 
 def _part(extent: int, ways: int, unit: int) -> int:
