@@ -112,6 +112,7 @@ if TYPE_CHECKING:
     from fireiron.front.layers import layers
     from fireiron.front.products import products
     from fireiron.front.program import program
+    from fireiron.graph.trace import trace_graph
     from fireiron.language.statistics import log_softmax, logsumexp, mean, mean_and_variance, softmax
     from fireiron.language.trace import (
         argmax,
@@ -278,6 +279,7 @@ __all__ = [
     "through_shared",
     "tma",
     "topk",
+    "trace_graph",
     "u4",
     "u8",
     "vector",
@@ -288,7 +290,7 @@ __all__ = [
 # Modules that few programs need, loaded when a name of theirs is first asked for: an import takes milliseconds each.
 _LATER = {
     "best": "front.best", "gemm": "front.best", "layers": "front.layers", "products": "front.products",
-    "space": "tune.space", "program": "front.program",
+    "space": "tune.space", "program": "front.program", "trace_graph": "graph.trace",
     **dict.fromkeys(
         ("argmax", "argmin", "dim", "einsum", "extent", "fold_by", "index", "max", "min", "outside", "prod", "sum",
          "topk"),

@@ -29,9 +29,10 @@ LAYERS = {
     "tune": 9,
     "show": 9,
     "front": 10,
+    "graph": 11,
 }
 # What users import: these files may import everything.
-ENTRIES = {"__init__", "__main__", "jax", "torch"}
+ENTRIES = {"__init__", "__main__", "jax", "nn", "torch"}
 MEDIAN_LINES = 200
 # What a file of kernel/ may import besides its own room. Rules call passes, and passes read what rules know.
 ROOMS = {

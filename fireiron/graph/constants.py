@@ -1,0 +1,41 @@
+"""The pass that computes what depends on no input."""
+
+from __future__ import annotations
+
+from fireiron.graph.evaluate import value_of
+from fireiron.graph.nodes import Builder, Data, Graph, Node, rewritten
+from fireiron.graph.operations import i64
+
+MOST_BYTES = 1 << 20  # of a folded array: a larger one costs more to keep than to compute
+
+
+def fold_constants(graph: Graph) -> Graph:
+    """Replace nodes whose inputs are all numbers or known arrays by their values.
+
+    Coordinates (`iota`) stay: kernels know them without reading memory.
+
+    Example:
+        >>> from fireiron.graph.composites import Ops
+        >>> from fireiron.graph.nodes import Builder
+        >>> from fireiron.algebra.dtypes import f32
+        >>> b = Builder()
+        >>> x = b.input("x", (8,), f32)
+        >>> print(fold_constants(b.graph("g", [Ops(b).mul(x, Ops(b).sqrt(b.constant(16, f32)))])))
+        g(x[8].f32)
+          %1 = x * 4  [8].f32
+          return %1
+    """
+
+    def change(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:
+        given = [b.nodes[i] for i in inputs]
+        if not given or node.kind == "foreign" or any(g.op not in ("constant", "array") for g in given):
+            return None
+        scalar = all(g.op == "constant" for g in given) and node.shape == ()
+        if not scalar and (node.nbytes > MOST_BYTES or node.op == "broadcast" or node.kind == "composite"):
+            return None
+        if node.dtype == i64:
+            return None
+        value = value_of(node, [value_of(g, ()) for g in given])
+        return b.constant(value.item(), node.dtype) if scalar else b.array(Data.of(value, node.dtype))
+
+    return rewritten(graph, change)

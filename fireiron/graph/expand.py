@@ -1,0 +1,30 @@
+"""The pass that replaces composites by what they are made of."""
+
+from __future__ import annotations
+
+from fireiron.graph.composites import EXPANSIONS, Ops
+from fireiron.graph.nodes import Builder, Graph, Node, rewritten
+
+
+def expand(graph: Graph) -> Graph:
+    """Replace each composite (softmax, a norm, gelu, attention, ...) by products, folds and pointwise operations.
+
+    Example:
+        >>> from fireiron import nn
+        >>> from fireiron.graph.trace import trace_graph
+        >>> print(expand(trace_graph(nn.softmax, (8, 64))))
+        softmax(x[8, 64].f32)
+          %1 = max(x, axes=(1,), keepdims=True)   [8, 1].f32
+          %2 = x - %1                             [8, 64].f32
+          %3 = exp(%2)                            [8, 64].f32
+          %4 = sum(%3, axes=(1,), keepdims=True)  [8, 1].f32
+          %5 = 1 / %4                             [8, 1].f32
+          %6 = %3 * %5                            [8, 64].f32
+          return %6
+    """
+
+    def change(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:
+        made = EXPANSIONS.get(node.op)
+        return None if made is None else made(Ops(b), node, inputs)
+
+    return rewritten(graph, change)

@@ -1,0 +1,126 @@
+"""The pass that moves views and casts: shapes change behind pointwise operations, folds and products.
+
+What is left are the views that kernels read through: the parting of heads, transposes of weights.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from fireiron.graph.nodes import Builder, Graph, Node, rewritten
+from fireiron.graph.operations import Shape
+
+
+def move(graph: Graph) -> Graph:
+    """Drop views and casts that do nothing, join those that follow each other, and let reshapes come late.
+
+    Example:
+        >>> from fireiron.graph.trace import trace_graph
+        >>> def layer(x, w, b):
+        ...     return (x.reshape(-1, 32) @ w + b).reshape(4, 8, -1)
+        >>> print(move(move(move(trace_graph(layer, (4, 8, 32), (32, 16), (16,))))))
+        layer(x[4, 8, 32].f32, w[32, 16].f32, b[16].f32)
+          %1 = x @ w   [4, 8, 16].f32
+          %2 = %1 + b  [4, 8, 16].f32
+          return %2
+    """
+    return rewritten(graph, _moved)
+
+
+def _moved(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:
+    given = [b.nodes[i] for i in inputs]
+    if node.op == "cast" and (found := _cast(b, node, inputs[0])) is not None:
+        return found
+    if node.kind == "view":
+        return _joined(b, node, inputs[0])
+    if node.kind == "pointwise":
+        return _behind_pointwise(b, node, inputs)
+    if node.op == "matmul" and given[0].op == "reshape" and len(given[1].shape) == 2:
+        source = given[0].inputs[0]
+        shape = b.nodes[source].shape
+        if len(shape) > 1 and shape[-1] == given[0].shape[-1]:
+            return b.add("reshape", b.add("matmul", source, inputs[1]), shape=node.shape)
+    if node.kind == "fold" and given[0].op == "reshape":
+        return _behind_fold(b, node, given[0])
+    return None
+
+
+def _cast(b: Builder, node: Node, source: int) -> int | None:
+    inner = b.nodes[source]
+    if inner.dtype == node.dtype:
+        return source
+    if inner.op != "cast":
+        return None
+    first = b.nodes[inner.inputs[0]].dtype
+    exact = (
+        first.kind == inner.dtype.kind
+        and first.mantissa <= inner.dtype.mantissa
+        and first.exponent <= inner.dtype.exponent
+    )
+    if not exact or first.kind != "float":
+        return None
+    return inner.inputs[0] if first == node.dtype else b.add("cast", inner.inputs[0], dtype=node.dtype)
+
+
+def _joined(b: Builder, node: Node, source: int) -> int | None:
+    """Join a view with the one that it is of; a view that changes nothing is left out."""
+    inner = b.nodes[source]
+    if node.op == "transpose":
+        if node["axes"] == tuple(range(len(node.shape))):
+            return source
+        if inner.op == "transpose":
+            return b.add("transpose", inner.inputs[0], axes=tuple(inner["axes"][a] for a in node["axes"]))
+        return None
+    if inner.shape == node.shape and node.op in ("reshape", "broadcast", "slice"):
+        return source
+    if node.op == inner.op and node.op in ("reshape", "broadcast"):
+        return b.add(node.op, inner.inputs[0], shape=node.shape)
+    return None
+
+
+def kept_axes(before: Shape, after: Shape) -> int:
+    """Count the last axes that a reshape leaves as they are.
+
+    Example:
+        >>> kept_axes((4, 8, 32), (32, 32)), kept_axes((4, 8, 2, 16), (4, 8, 32))
+        (1, 0)
+    """
+    same = 0
+    while same < min(len(before), len(after)) and before[-1 - same] == after[-1 - same]:
+        same += 1
+    while same and prod(before[: len(before) - same]) != prod(after[: len(after) - same]):
+        same -= 1
+    return same
+
+
+def _behind_pointwise(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:
+    """Compute in the shape that a reshape starts from, where all operands have it or repeat over it."""
+    shapes = [i for i in inputs if b.nodes[i].op == "reshape" and b.nodes[i].shape == node.shape]
+    if not shapes:
+        return None
+    before = b.nodes[b.nodes[shapes[0]].inputs[0]].shape
+    same = kept_axes(before, node.shape)
+    moved: list[int] = []
+    for i in inputs:
+        one = b.nodes[i]
+        if one.op == "reshape" and one.shape == node.shape and b.nodes[one.inputs[0]].shape == before:
+            moved.append(one.inputs[0])
+        elif len(one.shape) <= same:
+            moved.append(i)
+        elif one.shape == node.shape and one.kind == "source":
+            moved.append(b.add("reshape", i, shape=before))
+        else:
+            return None
+    return b.add("reshape", b.add(node.op, *moved, **dict(node.attributes)), shape=node.shape)
+
+
+def _behind_fold(b: Builder, node: Node, inner: Node) -> int | None:
+    """Fold before a reshape, where it leaves the folded axes as they are."""
+    before = b.nodes[inner.inputs[0]].shape
+    same, rank = kept_axes(before, inner.shape), len(inner.shape)
+    axes = tuple(node["axes"])
+    if not axes or min(axes) < rank - same:
+        return None
+    moved = tuple(a - rank + len(before) for a in axes)
+    made = b.add(node.op, inner.inputs[0], axes=moved, keepdims=node["keepdims"])
+    return b.add("reshape", made, shape=node.shape)

@@ -1,0 +1,281 @@
+"""The operations of a graph: a record each, which says its kind, the shape it gives and its meaning in NumPy.
+
+An operation is added here and nowhere else. Pointwise operations broadcast as NumPy does. Views name elements of
+another tensor; composites are expanded into the other operations (`fireiron.graph.composites`).
+"""
+# pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownParameterType=false
+# Arrays of NumPy and traced ones go through these functions alike.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from math import prod
+from typing import Any, Literal, TypeAlias
+
+import attrs
+
+from fireiron.algebra.dtypes import DType, default_result, i32, u8
+from fireiron.algebra.unary import FUNCTIONS
+from fireiron.base.errors import SpecError
+
+Shape: TypeAlias = tuple[int, ...]
+Attributes: TypeAlias = Mapping[str, Any]
+OpKind: TypeAlias = Literal["source", "pointwise", "view", "fold", "product", "gather", "copy", "composite", "foreign"]
+
+i64 = DType("i64", 64, "int", "int64")  # no kernel computes with it: operations on it are foreign
+
+
+@attrs.frozen
+class Operation:
+    """Describe an operation.
+
+    Args:
+        name: as nodes name it.
+        kind: what passes and the partition treat it as.
+        shape: of the result, from the shapes of the inputs and the attributes.
+        numpy: the result, from arrays and the attributes by name.
+        dtype: of the result, from the inputs' element types; the widest one's where None.
+        least: fewest inputs.
+        most: most inputs.
+    """
+
+    name: str
+    kind: OpKind
+    shape: Callable[[Sequence[Shape], Attributes], Shape]
+    numpy: Callable[..., Any] = attrs.field(eq=False, repr=False)
+    dtype: Callable[[Sequence[DType], Attributes], DType] | None = attrs.field(default=None, eq=False, repr=False)
+    least: int = 1
+    most: int = 1
+
+
+def misfit(message: str, fix: str) -> SpecError:
+    """Make the error of inputs that do not fit an operation."""
+    return SpecError("graph-shape", message, fix=fix)
+
+
+def broadcast(shapes: Sequence[Shape]) -> Shape:
+    """Give the shape that shapes broadcast to.
+
+    Raises:
+        SpecError: `graph-shape`.
+
+    Example:
+        >>> broadcast([(2, 1, 4), (3, 1), ()])
+        (2, 3, 4)
+    """
+    rank = max((len(s) for s in shapes), default=0)
+    found: list[int] = []
+    for axis in range(rank):
+        extents = {s[axis - rank + len(s)] for s in shapes if axis - rank + len(s) >= 0} - {1}
+        if len(extents) > 1:
+            raise misfit(
+                f"{' and '.join(map(str, shapes))} do not broadcast",
+                "give extents that are equal, or 1 where values repeat",
+            )
+        found.append(extents.pop() if extents else 1)
+    return tuple(found)
+
+
+def axes_of(axes: Any, rank: int) -> tuple[int, ...]:
+    """Give axes as numbers from 0 on, in order; all of them for None.
+
+    Raises:
+        SpecError: `graph-axis`.
+
+    Example:
+        >>> axes_of(-1, 3), axes_of((0, -2), 3), axes_of(None, 2)
+        ((2,), (0, 1), (0, 1))
+    """
+    given = range(rank) if axes is None else (axes,) if isinstance(axes, int) else tuple(axes)
+    wrong = [a for a in given if not -rank <= a < rank]
+    if wrong:
+        raise SpecError(
+            "graph-axis", f"axis {wrong[0]} of an array of rank {rank}", fix=f"give axes from {-rank} to {rank - 1}"
+        )
+    return tuple(sorted({a % rank for a in given}))
+
+
+def _same(shapes: Sequence[Shape], _: Attributes) -> Shape:
+    return shapes[0]
+
+
+def _widest(shapes: Sequence[Shape], _: Attributes) -> Shape:
+    return broadcast(shapes)
+
+
+def _given(_: Sequence[Shape], attributes: Attributes) -> Shape:
+    return tuple(attributes["shape"])
+
+
+def _shape_of_data(_: Sequence[Shape], attributes: Attributes) -> Shape:
+    return attributes["data"].shape
+
+
+def _reshaped(shapes: Sequence[Shape], attributes: Attributes) -> Shape:
+    shape = tuple(attributes["shape"])
+    if prod(shape) != prod(shapes[0]):
+        raise misfit(f"{shapes[0]} cannot be seen as {shape}", "give a shape of as many elements")
+    return shape
+
+
+def _expanded(shapes: Sequence[Shape], attributes: Attributes) -> Shape:
+    shape = tuple(attributes["shape"])
+    if broadcast([shapes[0], shape]) != shape:
+        raise misfit(
+            f"{shapes[0]} does not broadcast to {shape}", "give extents that are equal, or 1 where values repeat"
+        )
+    return shape
+
+
+def _transposed(shapes: Sequence[Shape], attributes: Attributes) -> Shape:
+    axes = tuple(attributes["axes"])
+    if sorted(axes) != list(range(len(shapes[0]))):
+        raise misfit(f"{axes} does not order the axes of {shapes[0]}", "name each axis once")
+    return tuple(shapes[0][a] for a in axes)
+
+
+def _sliced(shapes: Sequence[Shape], attributes: Attributes) -> Shape:
+    return tuple(
+        len(range(start, stop, step))
+        for start, stop, step in zip(attributes["starts"], attributes["stops"], attributes["steps"], strict=True)
+    )
+
+
+def _folded(shapes: Sequence[Shape], attributes: Attributes) -> Shape:
+    axes, keep = attributes["axes"], attributes["keepdims"]
+    return tuple(1 if i in axes else n for i, n in enumerate(shapes[0]) if keep or i not in axes)
+
+
+def _multiplied(shapes: Sequence[Shape], _: Attributes) -> Shape:
+    a, b = shapes
+    if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
+        raise misfit(f"{a} @ {b} is no product of matrices", "give (..., M, K) and (..., K, N)")
+    return (*broadcast([a[:-2], b[:-2]]), a[-2], b[-1])
+
+
+def _gathered(shapes: Sequence[Shape], _: Attributes) -> Shape:
+    table, ids = shapes
+    return (*ids, *table[1:])
+
+
+def _joined(shapes: Sequence[Shape], attributes: Attributes) -> Shape:
+    axis, first = attributes["axis"], shapes[0]
+    if any(s[:axis] + s[axis + 1 :] != first[:axis] + first[axis + 1 :] for s in shapes):
+        raise misfit(
+            f"{' and '.join(map(str, shapes))} do not join along axis {axis}", "give equal extents along the other axes"
+        )
+    return (*first[:axis], sum(s[axis] for s in shapes), *first[axis + 1 :])
+
+
+def _condition(_: Sequence[DType], __: Attributes) -> DType:
+    return u8
+
+
+def promoted(kinds: Sequence[DType]) -> DType:
+    """Give the element type that types are computed in together: the widest float, else the widest integer."""
+    floats = [k for k in kinds if k.kind == "float"]
+    widest = max(floats or kinds, key=lambda k: (k.bits, k.exponent))
+    if len({k for k in floats if k.bits == widest.bits}) > 1:  # f16 with bf16
+        from fireiron.algebra.dtypes import f32
+
+        return f32
+    return widest
+
+
+def _second(kinds: Sequence[DType], _: Attributes) -> DType:
+    return promoted(kinds[1:])
+
+
+def _first(kinds: Sequence[DType], _: Attributes) -> DType:
+    return kinds[0]
+
+
+def _said(_: Sequence[DType], attributes: Attributes) -> DType:
+    return attributes["dtype"]
+
+
+def _index(_: Sequence[DType], __: Attributes) -> DType:
+    return i32
+
+
+def _product(kinds: Sequence[DType], _: Attributes) -> DType:
+    return default_result(promoted(kinds))
+
+
+def numpy() -> Any:
+    """Import NumPy where it is used first."""
+    import numpy
+
+    return numpy
+
+
+def _binary(name: str) -> Callable[[Any, Any], Any]:
+    def call(x: Any, y: Any) -> Any:
+        with numpy().errstate(all="ignore"):
+            return getattr(numpy(), name)(x, y)
+
+    return call
+
+
+def _unary(name: str) -> Callable[[Any], Any]:
+    def call(x: Any) -> Any:
+        with numpy().errstate(all="ignore"):
+            return FUNCTIONS[name].numpy(x)
+
+    return call
+
+
+def _compared(name: str) -> Callable[[Any, Any], Any]:
+    return lambda x, y: getattr(numpy(), name)(x, y).astype("uint8")
+
+
+def _fold(name: str) -> Callable[..., Any]:
+    return lambda x, axes, keepdims: getattr(numpy(), name)(x, axis=tuple(axes), keepdims=keepdims)
+
+
+def _slice(x: Any, starts: Sequence[int], stops: Sequence[int], steps: Sequence[int]) -> Any:
+    return x[tuple(slice(*each) for each in zip(starts, stops, steps, strict=True))]
+
+
+def _iota(shape: Shape, axis: int) -> Any:
+    line = numpy().arange(shape[axis], dtype="int32")
+    return numpy().broadcast_to(line.reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape)
+
+
+BINARY = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "maximum": "maximum", "minimum": "minimum",
+    "pow": "power",
+}  # fmt: skip
+COMPARISONS = {"lt": "less", "le": "less_equal", "eq": "equal"}
+COMMUTATIVE = frozenset({"add", "mul", "maximum", "minimum", "eq"})
+
+
+@cache
+def operations() -> Mapping[str, Operation]:
+    """Give all operations by name."""
+    from fireiron.graph.composites import COMPOSITES
+
+    listed = (
+        Operation("input", "source", _given, lambda **_: None, _said, 0, 0),
+        Operation("constant", "source", lambda _, a: (), lambda value, **_: value, _said, 0, 0),
+        Operation("array", "source", _shape_of_data, lambda data: data.array, lambda _, a: a["data"].dtype, 0, 0),
+        Operation("iota", "source", _given, _iota, _index, 0, 0),
+        *(Operation(name, "pointwise", _same, _unary(name)) for name in FUNCTIONS),
+        *(Operation(name, "pointwise", _widest, _binary(called), None, 2, 2) for name, called in BINARY.items()),
+        *(Operation(n, "pointwise", _widest, _compared(called), _condition, 2, 2) for n, called in COMPARISONS.items()),
+        Operation("select", "pointwise", _widest, lambda c, x, y: numpy().where(c != 0, x, y), _second, 3, 3),
+        Operation("cast", "pointwise", _same, lambda x, dtype: x, _said),
+        Operation("reshape", "view", _reshaped, lambda x, shape: x.reshape(shape)),
+        Operation("transpose", "view", _transposed, lambda x, axes: x.transpose(axes)),
+        Operation("broadcast", "view", _expanded, lambda x, shape: numpy().broadcast_to(x, shape)),
+        Operation("slice", "view", _sliced, _slice),
+        *(Operation(name, "fold", _folded, _fold(name)) for name in ("sum", "max", "min", "prod")),
+        Operation("matmul", "product", _multiplied, lambda a, b: a @ b, _product, 2, 2),
+        Operation("gather", "gather", _gathered, lambda table, ids: table[ids.astype("int64")], _first, 2, 2),
+        Operation("concatenate", "copy", _joined, lambda *x, axis: numpy().concatenate(x, axis), None, 1, 64),
+        Operation("foreign", "foreign", _given, lambda *x, call, **_: call(*x), _said, 0, 1024),
+        *COMPOSITES,
+    )  # fmt: skip
+    return {one.name: one for one in listed}

@@ -1,0 +1,96 @@
+"""The order of the passes, and what each did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from fireiron.base.errors import UsageError
+from fireiron.graph.common import share
+from fireiron.graph.constants import fold_constants
+from fireiron.graph.expand import expand
+from fireiron.graph.motion import move
+from fireiron.graph.nodes import Graph
+from fireiron.graph.rules import RULES, Rule
+from fireiron.graph.simplify import simplify
+
+MOST_ROUNDS = 16
+KINDS = ("rounding", "range")
+
+
+@attrs.frozen
+class Pass:
+    """Hold what one pass did in all its rounds.
+
+    Args:
+        name: what it is called.
+        before: operations ahead of its first round.
+        after: operations behind its last one.
+        rules: the simplifications that were applied.
+    """
+
+    name: str
+    before: int
+    after: int
+    rules: tuple[Rule, ...] = ()
+
+
+@attrs.frozen
+class Passed:
+    """Hold a graph before and after the passes.
+
+    Args:
+        given: the graph as it was traced.
+        graph: the graph that is parted into programs.
+        passes: in order.
+    """
+
+    given: Graph
+    graph: Graph
+    passes: tuple[Pass, ...]
+
+    def explain(self) -> str:
+        """Say what each pass did, with the graph before and after."""
+        lines = [str(self.given), ""]
+        for each in self.passes:
+            counted = {str(rule): each.rules.count(rule) for rule in each.rules}
+            said = ", ".join(f"{text}{f' ({n} times)' if n > 1 else ''}" for text, n in counted.items())
+            lines.append(f"{each.name:<24} {each.before:>5} -> {each.after:<5} {said}".rstrip())
+        return "\n".join([*lines, "", str(self.graph)])
+
+
+def run(graph: Graph, switched: Mapping[str, bool]) -> Passed:
+    """Expand composites, then move views, fold constants, simplify and share until nothing changes.
+
+    Args:
+        graph: as traced.
+        switched: kinds of rules beyond those that keep every bit: `rounding=True`, `range=True`.
+
+    Raises:
+        UsageError: `graph-rules`.
+    """
+    unknown = [name for name in switched if name not in KINDS]
+    if unknown:
+        raise UsageError("graph-rules", f"no rules are called {unknown[0]!r}", fix="use rounding=True or range=True")
+    allowed = ("", *(kind for kind in KINDS if switched.get(kind)))
+    rules = tuple(rule for rule in RULES if rule.changes in allowed)
+    given, done = graph, dict[str, Pass]()
+
+    def note(name: str, before: Graph, after: Graph, applied: tuple[Rule, ...] = ()) -> Graph:
+        known = done.get(name)
+        first = before.ops if known is None else known.before
+        done[name] = Pass(name, first, after.ops, (*(known.rules if known else ()), *applied))
+        return after
+
+    graph = note("expand composites", graph, expand(graph))
+    for _ in range(MOST_ROUNDS):
+        before = graph
+        graph = note("move views and casts", graph, move(graph))
+        graph = note("fold constants", graph, fold_constants(graph))
+        made, applied = simplify(graph, rules)
+        graph = note("simplify", graph, made, tuple(applied))
+        graph = note("share", graph, share(graph))
+        if graph == before:
+            break
+    return Passed(given, graph, tuple(done.values()))

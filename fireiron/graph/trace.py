@@ -1,0 +1,534 @@
+"""Graphs of Python functions: a function of arrays is called once, with arrays that note what is done with them.
+
+The function is written for NumPy: operators, methods, ufuncs and functions such as `np.sum`, `np.where` and
+`np.concatenate`. What the graph has no operation for is kept as a call of NumPy's function (`foreign`).
+"""
+# pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownParameterType=false
+# Arrays of NumPy and traced ones go through these functions alike.
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from math import prod
+from typing import Any, cast
+
+import numpy as np
+
+from fireiron.algebra.dtypes import DType, f32, f64, i32, u8
+from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.base.contract import shown
+from fireiron.base.errors import FireironError, SpecError
+from fireiron.base.link import here
+from fireiron.graph.nodes import Builder, Data, Graph
+from fireiron.graph.operations import axes_of, i64, misfit
+from fireiron.language.tensor import Tensor
+
+_UNARY = {
+    "negative": "neg", "absolute": "abs", "exp": "exp", "exp2": "exp2", "log": "log", "log2": "log2",
+    "floor": "floor", "ceil": "ceil", "sqrt": "sqrt", "tanh": "tanh",
+}  # fmt: skip
+_BINARY = {
+    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "maximum": "maximum",
+    "minimum": "minimum", "power": "pow", "less": "lt", "less_equal": "le", "equal": "eq",
+}  # fmt: skip
+_TURNED = {"greater": "lt", "greater_equal": "le"}
+
+
+class Array:
+    """Stand for an array while a function is traced: what is computed with it becomes nodes of the graph."""
+
+    __array_priority__ = 1000
+
+    def __init__(self, builder: Builder, number: int) -> None:
+        self.builder = builder
+        self.number = number
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Give the extents."""
+        return self.builder.nodes[self.number].shape
+
+    @property
+    def dtype(self) -> Any:
+        """Give NumPy's element type."""
+        return self.kind.numpy
+
+    @property
+    def kind(self) -> DType:
+        """Give the element type."""
+        return self.builder.nodes[self.number].dtype
+
+    @property
+    def ndim(self) -> int:
+        """Count the axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Count the elements."""
+        return prod(self.shape)
+
+    @property
+    def T(self) -> Array:
+        """Turn the axes round."""
+        return self.transpose()
+
+    @property
+    def mT(self) -> Array:
+        """Exchange the last two axes."""
+        return self.swapaxes(-1, -2)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"<traced {self.kind}[{', '.join(map(str, self.shape))}]>"
+
+    def _no_value(self, what: str) -> SpecError:
+        return SpecError(
+            "graph-value",
+            f"{what} of a traced array, which has no elements yet",
+            fix="choose between arrays by np.where; loops and conditions may depend on shapes",
+            link=here(),
+        )
+
+    def __bool__(self) -> bool:
+        raise self._no_value("the truth")
+
+    def __float__(self) -> float:
+        raise self._no_value("the value")
+
+    def __int__(self) -> int:
+        raise self._no_value("the value")
+
+    def __index__(self) -> int:
+        raise self._no_value("the value")
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise self._no_value("the elements")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        name = ufunc.__name__
+        if method == "__call__" and not options:
+            if name == "matmul":
+                return matmul(*inputs)
+            if name in _UNARY:
+                return applied(self.builder, _UNARY[name], *inputs)
+            if name in _BINARY:
+                return applied(self.builder, _BINARY[name], *inputs)
+            if name in _TURNED:
+                return applied(self.builder, _TURNED[name], *reversed(inputs))
+            if name == "not_equal":
+                return applied(self.builder, "eq", applied(self.builder, "eq", *inputs), 0)
+            if name == "square":
+                return self * self
+            if name == "reciprocal":
+                return 1.0 / self
+            if name in ("logical_and", "bitwise_and") and all(isinstance(x, Array) and x.kind == u8 for x in inputs):
+                return applied(self.builder, "mul", *inputs)
+        if method == "reduce" and name in ("add", "maximum", "minimum", "multiply"):
+            fold = {"add": "sum", "maximum": "max", "minimum": "min", "multiply": "prod"}[name]
+            return _fold(self, fold, options.get("axis", 0), bool(options.get("keepdims", False)))
+        return _foreign(self.builder, name, lambda *x: getattr(ufunc, method)(*x, **options), inputs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, named: Any) -> Any:
+        ours = _FUNCTIONS.get(function.__name__)
+        if ours is not None:
+            return ours(*args, **named)
+        return _foreign(self.builder, function.__name__, function, args, named)
+
+    def __add__(self, other: Any) -> Array:
+        return applied(self.builder, "add", self, other)
+
+    def __radd__(self, other: Any) -> Array:
+        return applied(self.builder, "add", other, self)
+
+    def __sub__(self, other: Any) -> Array:
+        return applied(self.builder, "sub", self, other)
+
+    def __rsub__(self, other: Any) -> Array:
+        return applied(self.builder, "sub", other, self)
+
+    def __mul__(self, other: Any) -> Array:
+        return applied(self.builder, "mul", self, other)
+
+    def __rmul__(self, other: Any) -> Array:
+        return applied(self.builder, "mul", other, self)
+
+    def __truediv__(self, other: Any) -> Array:
+        return applied(self.builder, "div", self, other)
+
+    def __rtruediv__(self, other: Any) -> Array:
+        return applied(self.builder, "div", other, self)
+
+    def __pow__(self, other: Any) -> Array:
+        return applied(self.builder, "pow", self, other)
+
+    def __neg__(self) -> Array:
+        return applied(self.builder, "neg", self)
+
+    def __abs__(self) -> Array:
+        return applied(self.builder, "abs", self)
+
+    def __matmul__(self, other: Any) -> Array:
+        return matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Array:
+        return matmul(other, self)
+
+    def __lt__(self, other: Any) -> Array:
+        return applied(self.builder, "lt", self, other)
+
+    def __le__(self, other: Any) -> Array:
+        return applied(self.builder, "le", self, other)
+
+    def __gt__(self, other: Any) -> Array:
+        return applied(self.builder, "lt", other, self)
+
+    def __ge__(self, other: Any) -> Array:
+        return applied(self.builder, "le", other, self)
+
+    def __eq__(self, other: object) -> Any:
+        return applied(self.builder, "eq", self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return applied(self.builder, "eq", applied(self.builder, "eq", self, other), 0)
+
+    def __and__(self, other: Any) -> Array:
+        return applied(self.builder, "mul", self, other)
+
+    def __or__(self, other: Any) -> Array:
+        return applied(self.builder, "maximum", self, other)
+
+    def __invert__(self) -> Array:
+        return applied(self.builder, "eq", self, 0)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __getitem__(self, subscripts: Any) -> Array:
+        return _sliced(self, subscripts)
+
+    def astype(self, dtype: Any, **_: Any) -> Array:
+        """Convert to another element type."""
+        kind = kind_of(dtype)
+        return self if kind == self.kind else applied(self.builder, "cast", self, dtype=kind)
+
+    def reshape(self, *shape: Any, **_: Any) -> Array:
+        """See the elements in another shape; one extent may be -1."""
+        given = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        extents = [operator.index(n) for n in given]
+        if -1 in extents:
+            rest = prod(n for n in extents if n != -1)
+            extents[extents.index(-1)] = self.size // max(1, rest)
+        return applied(self.builder, "reshape", self, shape=tuple(extents))
+
+    def transpose(self, *axes: Any) -> Array:
+        """Order the axes anew, by default from the last to the first."""
+        given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        order = tuple(reversed(range(self.ndim))) if given is None or not given else tuple(a % self.ndim for a in given)
+        return applied(self.builder, "transpose", self, axes=order)
+
+    def swapaxes(self, one: int, other: int) -> Array:
+        """Exchange two axes."""
+        order = list(range(self.ndim))
+        order[one], order[other] = order[other], order[one]
+        return self.transpose(order)
+
+    def sum(self, axis: Any = None, keepdims: bool = False, **_: Any) -> Array:
+        """Add up along axes."""
+        return _fold(self, "sum", axis, keepdims)
+
+    def prod(self, axis: Any = None, keepdims: bool = False, **_: Any) -> Array:
+        """Multiply along axes."""
+        return _fold(self, "prod", axis, keepdims)
+
+    def max(self, axis: Any = None, keepdims: bool = False, **_: Any) -> Array:
+        """Take the largest along axes."""
+        return _fold(self, "max", axis, keepdims)
+
+    def min(self, axis: Any = None, keepdims: bool = False, **_: Any) -> Array:
+        """Take the smallest along axes."""
+        return _fold(self, "min", axis, keepdims)
+
+    def mean(self, axis: Any = None, keepdims: bool = False, **_: Any) -> Array:
+        """Take the mean along axes."""
+        return _fold(self, "mean", axis, keepdims)
+
+    def var(self, axis: Any = None, keepdims: bool = False, ddof: int = 0, **_: Any) -> Array:
+        """Take the variance along axes."""
+        axes = axes_of(axis, self.ndim)
+        return applied(self.builder, "variance", self, axes=axes, keepdims=keepdims, correction=ddof)
+
+
+def kind_of(dtype: object) -> DType:
+    """Find an element type of a graph: conditions take a byte, and 64-bit integers are there too.
+
+    Raises:
+        SpecError: `unknown-dtype`.
+    """
+    name = str(getattr(dtype, "name", getattr(dtype, "__name__", dtype))).removeprefix("torch.")
+    if name in ("int64", "long", "int"):
+        return i64
+    return u8 if name in ("bool", "b1") else find_dtype(dtype)
+
+
+def applied(builder: Builder, op: str, *inputs: Any, **attributes: Any) -> Array:
+    """Add an operation to a graph; numbers take the type of the arrays beside them."""
+    kinds = [x.kind for x in inputs if isinstance(x, Array)]
+    try:
+        numbers = [lifted(builder, x, kinds[-1]) for x in inputs]
+        return Array(builder, builder.add(op, *numbers, **attributes))
+    except FireironError as error:
+        raise error.located(here()) from None
+
+
+def lifted(builder: Builder, value: Any, kind: DType) -> int:
+    """Give the node of an array, a number or a constant array."""
+    if isinstance(value, Array):
+        return value.number
+    if isinstance(value, bool | int | float):
+        fraction = isinstance(value, float) and kind.kind == "int"
+        return builder.constant(value, f32 if fraction else kind)
+    made = np.asarray(value)
+    if made.dtype.kind not in "fiub" and made.dtype.name != "bfloat16":
+        raise SpecError("graph-value", f"{shown(value)} is no array of numbers", fix="give arrays and numbers")
+    if made.ndim == 0:
+        return builder.constant(made.item(), kind)
+    found = kind_of(made.dtype)
+    return builder.array(Data.of(made, f32 if found == f64 else i32 if found == i64 else found))
+
+
+def matmul(a: Any, b: Any) -> Array:
+    """Multiply matrices, or a matrix and a vector, as `np.matmul` does."""
+    builder = next(x.builder for x in (a, b) if isinstance(x, Array))
+    kind = next(x.kind for x in (a, b) if isinstance(x, Array))
+    left, right = (Array(builder, lifted(builder, x, kind)) for x in (a, b))
+    one, other = left.ndim == 1, right.ndim == 1
+    left = left.reshape(1, -1) if one else left
+    right = right.reshape(-1, 1) if other else right
+    made = applied(builder, "matmul", left, right)
+    shape = list(made.shape)
+    if other:
+        shape.pop(-1)
+    if one:
+        shape.pop(-1 if other else -2)
+    return made.reshape(shape) if one or other else made
+
+
+def _fold(x: Any, op: str, axis: Any, keepdims: bool) -> Array:
+    try:
+        axes = axes_of(axis, x.ndim)
+    except FireironError as error:
+        raise error.located(here()) from None
+    return applied(x.builder, op, x, axes=axes, keepdims=bool(keepdims))
+
+
+def _sliced(x: Array, subscripts: Any) -> Array:
+    given = subscripts if isinstance(subscripts, tuple) else (subscripts,)
+    if len(given) == 1 and isinstance(given[0], Array):
+        return applied(x.builder, "gather", x, given[0])
+    if not all(s is None or s is Ellipsis or isinstance(s, slice | int | np.integer) for s in given):
+        return _foreign(x.builder, "getitem", lambda a: a[subscripts], (x,))
+    plain = [s for s in given if s is not None and s is not Ellipsis]
+    rest = x.ndim - len(plain)
+    if rest < 0 or sum(s is Ellipsis for s in given) > 1:
+        error = misfit(f"{len(plain)} subscripts of an array of rank {x.ndim}", "give one for each axis")
+        raise error.located(here())
+    if Ellipsis not in given:
+        given = (*given, Ellipsis)
+    starts, stops, steps, shape = [0] * x.ndim, list(x.shape), [1] * x.ndim, list[int]()
+    axis = 0
+    for s in given:
+        if s is None:
+            shape.append(1)
+        elif s is Ellipsis:
+            shape += x.shape[axis : axis + rest]
+            axis += rest
+        elif isinstance(s, slice):
+            starts[axis], stops[axis], steps[axis] = s.indices(x.shape[axis])
+            shape.append(len(range(*s.indices(x.shape[axis]))))
+            axis += 1
+        else:
+            at = operator.index(cast(Any, s)) % x.shape[axis]
+            starts[axis], stops[axis] = at, at + 1
+            axis += 1
+    if any(step < 0 for step in steps) or 0 in shape:
+        return _foreign(x.builder, "getitem", lambda a: a[subscripts], (x,))
+    whole = starts == [0] * x.ndim and stops == list(x.shape) and steps == [1] * x.ndim
+    cut = x if whole else applied(x.builder, "slice", x, starts=tuple(starts), stops=tuple(stops), steps=tuple(steps))
+    return cut if tuple(shape) == cut.shape else cut.reshape(shape)
+
+
+def _foreign(builder: Builder, label: str, call: Callable[..., Any], args: Sequence[Any], named: Any = None) -> Array:
+    """Keep a call of NumPy's function; its shape is what it gives for zeros."""
+    arrays: list[Array] = []
+
+    def opened(value: Any, take: Callable[[Array], Any]) -> Any:
+        if isinstance(value, Array):
+            return take(value)
+        if isinstance(value, tuple | list):
+            return type(value)(opened(x, take) for x in cast("Sequence[Any]", value))
+        return value
+
+    def noted(x: Array) -> Any:
+        arrays.append(x)
+        return np.zeros(x.shape, x.kind.numpy)
+
+    options = dict(named or {})
+    given = [opened(x, noted) for x in args]
+    made = np.asarray(call(*given, **options))
+
+    def run(*values: Any) -> Any:
+        rest = iter(values)
+        return call(*[opened(x, lambda _: next(rest)) for x in args], **options)
+
+    numbers = [x.number for x in arrays]
+    shape, kind = tuple(made.shape), kind_of(made.dtype)
+    return Array(builder, builder.add("foreign", *numbers, label=label, call=run, shape=shape, dtype=kind))
+
+
+def _where(condition: Any, x: Any, y: Any) -> Array:
+    known = [v for v in (condition, x, y) if isinstance(v, Array)]
+    kind = next((v.kind for v in (x, y) if isinstance(v, Array)), f32)
+    builder = known[0].builder
+    return applied(
+        builder, "select", *(Array(builder, lifted(builder, v, k)) for v, k in ((condition, u8), (x, kind), (y, kind)))
+    )
+
+
+def _clip(x: Any, low: Any = None, high: Any = None, **named: Any) -> Array:
+    low, high = named.get("min", low), named.get("max", high)
+    x = x if low is None else applied(x.builder, "maximum", x, low)
+    return x if high is None else applied(x.builder, "minimum", x, high)
+
+
+def _concatenate(arrays: Sequence[Any], axis: int = 0) -> Array:
+    known = next(x for x in arrays if isinstance(x, Array))
+    return applied(known.builder, "concatenate", *arrays, axis=axis % known.ndim)
+
+
+def _stack(arrays: Sequence[Any], axis: int = 0) -> Array:
+    known = next(x for x in arrays if isinstance(x, Array))
+    place = axis % (known.ndim + 1)
+    shape = (*known.shape[:place], 1, *known.shape[place:])
+    return _concatenate([x.reshape(shape) for x in arrays], place)
+
+
+def _expand_dims(x: Any, axis: int) -> Array:
+    place = axis % (x.ndim + 1)
+    return x.reshape(*x.shape[:place], 1, *x.shape[place:])
+
+
+def _squeeze(x: Any, axis: Any = None) -> Array:
+    gone = axes_of(axis, x.ndim) if axis is not None else tuple(i for i, n in enumerate(x.shape) if n == 1)
+    return x.reshape([n for i, n in enumerate(x.shape) if i not in gone])
+
+
+def _split(x: Any, parts: Any, axis: int = 0) -> list[Array]:
+    axis, extent = axis % x.ndim, x.shape[axis]
+    if isinstance(parts, int) and extent % parts:
+        raise misfit(f"{extent} elements do not split into {parts} equal parts", "give a divisor").located(here())
+    ends = [i * extent // parts for i in range(1, parts)] if isinstance(parts, int) else list(parts)
+    bounds = [0, *ends, extent]
+    lead = (slice(None),) * axis
+    return [x[(*lead, slice(a, b))] for a, b in pairwise(bounds)]
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "sum": lambda x, axis=None, keepdims=False, **_: _fold(x, "sum", axis, keepdims),
+    "prod": lambda x, axis=None, keepdims=False, **_: _fold(x, "prod", axis, keepdims),
+    "max": lambda x, axis=None, keepdims=False, **_: _fold(x, "max", axis, keepdims),
+    "amax": lambda x, axis=None, keepdims=False, **_: _fold(x, "max", axis, keepdims),
+    "min": lambda x, axis=None, keepdims=False, **_: _fold(x, "min", axis, keepdims),
+    "amin": lambda x, axis=None, keepdims=False, **_: _fold(x, "min", axis, keepdims),
+    "mean": lambda x, axis=None, keepdims=False, **_: _fold(x, "mean", axis, keepdims),
+    "var": lambda x, axis=None, keepdims=False, ddof=0, **_: x.var(axis, keepdims, ddof),
+    "where": _where,
+    "clip": _clip,
+    "reshape": lambda x, shape=None, **named: x.reshape(shape if shape is not None else named["newshape"]),
+    "transpose": lambda x, axes=None: x.transpose(axes),
+    "swapaxes": lambda x, one, other: x.swapaxes(one, other),
+    "broadcast_to": lambda x, shape, **_: applied(x.builder, "broadcast", x, shape=tuple(shape)),
+    "concatenate": _concatenate,
+    "stack": _stack,
+    "expand_dims": _expand_dims,
+    "squeeze": _squeeze,
+    "split": _split,
+    "take": lambda x, ids, axis=None, **_: applied(x.builder, "gather", x, ids),
+    "zeros_like": lambda x, **_: np.zeros(x.shape, x.dtype),
+    "ones_like": lambda x, **_: np.ones(x.shape, x.dtype),
+}
+
+
+def trace_graph(function: Callable[..., Any], *arrays: Any, name: str = "") -> Graph:
+    """Trace a function of arrays that is written for NumPy, and give its graph.
+
+    Args:
+        function: of arrays; it returns one array, or a tuple of them. `fireiron.nn` has softmax, norms and attention.
+        arrays: what describes each: `tensor(2, 3, dtype="f16")`, a shape (f32), or an array.
+        name: of the graph, the function's by default.
+
+    Raises:
+        SpecError: `graph-shape`, `graph-axis`, `graph-value` where it asks for elements, `graph-output`,
+            `graph-arrays` where `arrays` describe none.
+
+    Example:
+        >>> import numpy as np
+        >>> def layer(x, w, b):
+        ...     return np.maximum(x @ w + b, 0)
+        >>> print(trace_graph(layer, (64, 32), (32, 16), (16,)))
+        layer(x[64, 32].f32, w[32, 16].f32, b[16].f32)
+          %1 = x @ w           [64, 16].f32
+          %2 = %1 + b          [64, 16].f32
+          %3 = maximum(%2, 0)  [64, 16].f32
+          return %3
+    """
+    builder = Builder()
+    called = name or getattr(function, "__name__", "graph")
+    given: list[Array] = []
+    for label, each in zip(_labels(function, len(arrays)), arrays, strict=True):
+        shape, kind = _described(each)
+        given.append(Array(builder, builder.input(label, shape, kind)))
+    made = function(*given)
+    results = cast("tuple[object, ...]", tuple(made) if isinstance(made, tuple | list) else (made,))
+    if not results or not all(isinstance(x, Array) for x in results):
+        raise SpecError(
+            "graph-output",
+            f"{called} returned {shown(made)}",
+            fix="return an array that is computed from its arguments, or a tuple of them",
+            link=here(),
+        )
+    return builder.graph(
+        called if called.isidentifier() else "graph", [x.number for x in results if isinstance(x, Array)]
+    )
+
+
+def _described(each: Any) -> tuple[tuple[int, ...], DType]:
+    if isinstance(each, Tensor) and all(isinstance(n, int) for n in each.shape):
+        return cast("tuple[int, ...]", each.shape), each.dtype
+    if isinstance(each, tuple) and all(isinstance(n, int) and n > 0 for n in cast("tuple[object, ...]", each)):
+        return cast("tuple[int, ...]", each), f32
+    if hasattr(each, "shape") and hasattr(each, "dtype") and not isinstance(each, Tensor):
+        given: Any = each
+        return tuple(given.shape), kind_of(given.dtype)
+    raise SpecError(
+        "graph-arrays",
+        f"{shown(each)} describes no array of known extents",
+        fix='give a shape, tensor(2, 3, dtype="f16"), or an array',
+        link=here(),
+    )
+
+
+def _labels(function: Callable[..., Any], number: int) -> list[str]:
+    """Name the inputs as the function names its parameters."""
+    try:
+        known = [p for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    except (TypeError, ValueError):
+        known = []
+    names = [p.name for p in known][:number]
+    return names + [f"x{i}" for i in range(len(names), number)]

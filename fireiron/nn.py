@@ -1,0 +1,115 @@
+"""Functions of networks for arrays: softmax, norms, activations, attention.
+
+They take NumPy arrays, and compute; in a function that `fireiron.trace_graph` traces they become nodes of its graph.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fireiron.graph.operations import axes_of, operations
+from fireiron.graph.trace import Array, applied, lifted
+
+__all__ = [
+    "attention", "cross_entropy", "embedding", "erf", "gelu", "layer_norm", "log_softmax", "relu", "rms_norm", "rsqrt",
+    "sigmoid", "silu", "softmax",
+]  # fmt: skip
+
+
+def _apply(op: str, *arrays: Any, **attributes: Any) -> Any:
+    traced = next((x for x in arrays if isinstance(x, Array)), None)
+    if traced is not None:
+        builder = traced.builder
+        return applied(builder, op, *(Array(builder, lifted(builder, x, traced.kind)) for x in arrays), **attributes)
+    first = np.asarray(arrays[0])
+    made = operations()[op].numpy(*(np.asarray(x) for x in arrays), **attributes)
+    return made.astype(first.dtype)
+
+
+def relu(x: Any) -> Any:
+    """Replace negative values by zero."""
+    return _apply("relu", x)
+
+
+def sigmoid(x: Any) -> Any:
+    """Take 1 / (1 + exp(-x))."""
+    return _apply("sigmoid", x)
+
+
+def silu(x: Any) -> Any:
+    """Take x * sigmoid(x)."""
+    return _apply("silu", x)
+
+
+def erf(x: Any) -> Any:
+    """Take the error function."""
+    return _apply("erf", x)
+
+
+def rsqrt(x: Any) -> Any:
+    """Take the inverse square root."""
+    return _apply("rsqrt", x)
+
+
+def gelu(x: Any, approximate: str = "none") -> Any:
+    """Take x times the normal distribution's integral up to x.
+
+    Args:
+        x: an array.
+        approximate: "none", or "tanh" for the approximation by tanh.
+    """
+    return _apply("gelu", x, approximate=approximate)
+
+
+def softmax(x: Any, axis: int = -1) -> Any:
+    """Take exp(x) / sum(exp(x)) along an axis."""
+    return _apply("softmax", x, axis=axes_of(axis, x.ndim)[0])
+
+
+def log_softmax(x: Any, axis: int = -1) -> Any:
+    """Take log(softmax(x)) along an axis."""
+    return _apply("log_softmax", x, axis=axes_of(axis, x.ndim)[0])
+
+
+def layer_norm(x: Any, gain: Any = None, bias: Any = None, eps: float = 1e-5, dims: int = 1) -> Any:
+    """Take (x - mean) / sqrt(variance + eps) * gain + bias over the last axes.
+
+    Args:
+        x: an array.
+        gain, bias: of the last axes' shape; None for none.
+        eps: what is added to the variance.
+        dims: how many axes are normalised over.
+    """
+    given = [a for a in (gain, bias) if a is not None]
+    return _apply("layer_norm", x, *given, dims=dims, eps=eps, gain=gain is not None, bias=bias is not None)
+
+
+def rms_norm(x: Any, gain: Any = None, eps: float = 1e-6, dims: int = 1) -> Any:
+    """Take x / sqrt(mean(x * x) + eps) * gain over the last axes."""
+    return _apply("rms_norm", x, *([] if gain is None else [gain]), dims=dims, eps=eps)
+
+
+def attention(q: Any, k: Any, v: Any, mask: Any = None, scale: float | None = None, causal: bool = False) -> Any:
+    """Take softmax(q k' * scale + mask) v.
+
+    Args:
+        q, k, v: (..., I, D), (..., J, D), (..., J, E).
+        mask: floats are added to the scores; of integers or conditions, 0 means that a query does not see a key.
+        scale: of the scores, 1 / sqrt(D) by default.
+        causal: whether query i sees keys 0 to i alone.
+    """
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    return _apply("attention", q, k, v, *([] if mask is None else [mask]), scale=scale, causal=causal)
+
+
+def embedding(ids: Any, table: Any) -> Any:
+    """Take the lines of a table that integers name."""
+    return _apply("gather", table, ids)
+
+
+def cross_entropy(x: Any, target: Any) -> Any:
+    """Take -log(softmax(x)[target]) of each row."""
+    return _apply("cross_entropy", x, target)

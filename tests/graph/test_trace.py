@@ -1,0 +1,91 @@
+"""Functions that are written for NumPy, traced: the graph computes what the function does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fireiron as fi
+from fireiron import FireironError, nn, trace_graph
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "operators": lambda x, y: (2 - x) * y / 3 + (-x) ** 2 - abs(y) + 1 / (x * x + 1),
+    "ufuncs": lambda x, y: (
+        np.exp(-np.abs(x)) + np.tanh(y) + np.maximum(x, y) + np.sqrt(np.square(x)) + np.reciprocal(y)
+    ),
+    "comparisons": lambda x, y: np.where(((x > y) & (y >= 0)) | ~(x < 0), x, np.where(x != y, y, 0.5)),
+    "folds": lambda x, y: (
+        np.sum(x, axis=0) + y.mean(axis=-1).max() + np.max(x, axis=(0, 1)) + x.var(axis=0).min(axis=0)
+    ),
+    "ufuncs that fold": lambda x, y: np.add.reduce(x, axis=1) + np.maximum.reduce(y, axis=0)[:6],
+    "products": lambda x, y: (x @ y.T) @ x + (x.swapaxes(0, 1) @ y[:, 0]).reshape(1, -1),
+    "views": lambda x, y: np.concatenate([x[2:5, ::2], y[None, 1:4, 1::2][0]], axis=1)[..., -3:],
+    "shapes": lambda x, y: (
+        np.stack([x, y]).transpose(2, 0, 1).reshape(4, -1, 12) + np.stack([y, x], 1).reshape(4, 2, 12)
+    ),
+    "splits": lambda x, y: np.split(x, 2, axis=1)[1] * y[:, :4] + np.expand_dims(np.squeeze(x[:1]), 0)[:, :4],
+    "clip": lambda x, y: np.clip(x, -0.5, 0.5) + np.broadcast_to(y[:1], (6, 8)),
+    "what no operation is for": lambda x, y: np.cumsum(x, axis=1) + np.sort(y, axis=0),
+    "several": lambda x, y: (x + y, np.sum(x)),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_graph_computes_what_its_function_does(name: str) -> None:
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((6, 8)), rng.standard_normal((6, 8)) + 3
+    graph = trace_graph(FUNCTIONS[name], x, y, name="function")
+    made, wanted = graph.evaluate(x, y), FUNCTIONS[name](x, y)
+    for one, other in zip(*(v if isinstance(v, tuple) else (v,) for v in (made, wanted)), strict=True):
+        assert one.shape == np.shape(other)
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    for other in (graph.optimised(), graph.optimised(rounding=True, range=True)):
+        again = other.evaluate(x, y)
+        for one, last in zip(*(v if isinstance(v, tuple) else (v,) for v in (again, wanted)), strict=True):
+            np.testing.assert_allclose(one, last, rtol=1e-9)
+
+
+def test_what_no_operation_is_for_is_kept_as_a_call() -> None:
+    graph = trace_graph(lambda x: np.cumsum(x, axis=0) * 2, (4, 8), name="sums")
+    assert [node.op for node in graph.nodes if node.kind == "foreign"] == ["foreign"]
+    assert "%1 = cumsum(x)" in str(graph)
+
+
+def test_an_embedding_reads_lines() -> None:
+    ids, table = np.array([[3, 0], [1, 3]]), np.arange(20.0).reshape(4, 5)
+    graph = trace_graph(lambda i, t: nn.embedding(i, t), ids, table)
+    np.testing.assert_array_equal(graph.evaluate(ids, table), table[ids])
+
+
+def test_graphs_print_as_one_writes_them() -> None:
+    def layer(x: Any, w: Any, gain: Any) -> Any:
+        return nn.rms_norm(nn.gelu(x @ w), gain)[:, 0:4].T
+
+    graph = trace_graph(layer, fi.tensor(8, 16, dtype="f16"), fi.tensor(16, 8, dtype="f16"), (8,))
+    assert (
+        str(graph)
+        == """\
+layer(x[8, 16].f16, w[16, 8].f16, gain[8].f32)
+  %1 = x @ w                                                 [8, 8].f16
+  %2 = gelu(%1, approximate='none')                          [8, 8].f16
+  %3 = rms_norm(%2, gain, dims=1, eps=1e-06)                 [8, 8].f16
+  %4 = slice(%3, starts=(0, 0), steps=(1, 1), stops=(8, 4))  [8, 4].f16
+  %5 = transpose(%4, axes=(1, 0))                            [4, 8].f16
+  return %5"""
+    )
+
+
+def test_functions_of_networks_compute_with_plain_arrays_too() -> None:
+    x = np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)
+    made = nn.softmax(x)
+    assert made.dtype == np.float32
+    np.testing.assert_allclose(made.sum(-1), 1, rtol=1e-6)
+
+
+def test_a_graph_refuses_other_arrays() -> None:
+    graph = trace_graph(lambda x: x + 1, (4, 8), name="one")
+    with pytest.raises(FireironError, match="takes 1 array, and 2 are given"):
+        graph.evaluate(np.ones((4, 8)), np.ones(3))
