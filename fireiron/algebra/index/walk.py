@@ -25,6 +25,7 @@ from fireiron.algebra.index.nodes import (
     Shift,
     Sum,
     Symbol,
+    Term,
     Var,
     as_expr,
     closed,
@@ -115,10 +116,7 @@ def _rebuild(e: Expr, known: dict[Expr, Expr]) -> Expr:
         return node
     match node:
         case Sum(terms=terms, constant=constant):
-            total: Expr = const(0)
-            for operand, (_, coefficient) in zip(new, terms, strict=True):
-                total = total + operand * coefficient
-            return total + constant
+            return _summed(new, terms, constant)
         case Product():
             return reduce(times, new)
         case FloorDiv():
@@ -142,6 +140,36 @@ def _rebuild(e: Expr, known: dict[Expr, Expr]) -> Expr:
             return Element(array, tuple(new), shape, extent)
         case _ as never:
             assert_never(never)
+
+
+def _summed(new: Sequence[Expr], old: Sequence[Term], constant: int) -> Expr:
+    """Add what terms have become.
+
+    Where a variable of a term became a sum, a stride alone (N of (k + 1) * N) stands behind all multiples of the
+    stride, as it does where coordinates are added before they are multiplied: ptxas shares more of them then.
+    """
+    found: dict[Expr, int] = {}
+    waiting: list[Term] = []
+    for operand, (monomial, coefficient) in zip(new, old, strict=True):
+        for stride, by in tuple(waiting):
+            if not _multiple(monomial, stride):
+                found[stride] = found.get(stride, 0) + by
+                waiting.remove((stride, by))
+        more, offset = terms_of(operand)
+        constant += coefficient * offset
+        for made, by in more:
+            if len(more) > 1 and made is not more[0][0] and _multiple(monomial, made):
+                waiting.append((made, coefficient * by))
+            else:
+                found[made] = found.get(made, 0) + coefficient * by
+    for stride, by in waiting:
+        found[stride] = found.get(stride, 0) + by
+    return build(found, constant)
+
+
+def _multiple(e: Expr, stride: Expr) -> bool:
+    """Say whether a product has a stride among its factors."""
+    return type(e) is Product and (stride in e.factors or e.factors[-len(operands(stride)) :] == operands(stride))
 
 
 def evaluate(value: Index, env: Mapping[str, Value]) -> Value:

@@ -103,7 +103,7 @@ def lower_flowing(link: Split, rest: Sequence[Decomposition], state: State, cont
     parts = {"K": cut_chunk(link.size, extent, link.ways)}
     steps, slots, ahead = simplest(parts["K"].trips), link.stages, link.stages - 1
     assert isinstance(steps, int)
-    i, slot = context.variable("k", steps), Var("slot", slots)
+    i, slot = context.variable("k", steps), Var("any slot", slots)
     looped = RegisterLoop(i, as_expr(steps), unrolled=True, link=link.link)
     below = attrs.evolve(state.under(link.words, link.link), loops=(*state.loops, looped), flow=None)
     chunk = descend(below, parts, {"K": i})

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fireiron.algebra.expr import Expr, as_expr, as_int, lt, ne, or_, proves
+from fireiron.algebra.expr import Expr, Var, as_expr, as_int, lt, ne, or_, proves, simplest
 from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import RegisterLoop
+from fireiron.kernel.ir.rewrite import replaced
 from fireiron.kernel.ir.statements import For, If
 from fireiron.kernel.lower.context import Body, Context, Recur, State, descend
 from fireiron.kernel.lower.epilog import initialise
@@ -72,14 +73,12 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
     for load in loads:
         inner = open_load(load, inner, context, link.stages, number)
 
-    def copies(chunk: Expr, inside: State) -> list[Copy]:
-        return [lower_copy(x, at(chunk, inside), inner.windows[x.role].storage, chunk, context, recur) for x in loads]
+    def copies(chunk: Expr) -> list[Copy]:
+        return [lower_copy(x, at(chunk, below), inner.windows[x.role].storage, chunk, context, recur) for x in loads]
 
     def around(compute: Body) -> Body:
         """Put the loop and its copies around the compute of one chunk."""
-        first, start, finish = staged(
-            link, lambda chunk, ahead: copies(chunk, looped if ahead else below), number, every
-        )
+        first, start, finish = staged(link, copies, number, every)
         if layers is not None:
             layers.before += first
             first = ()
@@ -89,38 +88,36 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
         below_loads = rest[len(loads) :]
         first, body = _chunk(link, below_loads, lambda chunk: at(chunk, looped), number, inner, context, recur)
         return (*before, *first, *around(body))
-    flow = Flow(k, trips, link, lambda: copies(k, below), around)
+    flow = Flow(k, trips, link, lambda: copies(k), around)
     return (*before, *recur(rest[len(loads) :], evolve(inner, flow=flow), context))
 
 
-def staged(
-    link: Split, copies: Callable[[Expr, bool], list[Copy]], number: Expr, every: Expr
-) -> tuple[Body, Body, Body]:
+def staged(link: Split, copies: Callable[[Expr], list[Copy]], number: Expr, every: Expr) -> tuple[Body, Body, Body]:
     """Give what a pipeline's loads do before the loop, where a trip begins, and where it ends.
 
     Args:
         link: the split, whose loads run ahead by its stages.
-        copies: lowers the loads of a chunk; inside the loop, or before it.
+        copies: lowers the loads of a chunk.
         number: of the trip's chunk.
         every: how many chunks there are.
     """
+    chunk = Var("any chunk", simplest(every))  # no name of the kernel: it is replaced in all that is lowered
+    made = copies(chunk)
+    begin: Body = tuple(s for c in made for s in c.start)
+    end: Body = tuple(s for c in made for s in c.finish)
 
-    def guarded(chunk: Expr, body: Body) -> Body:
-        present = lt(chunk, every)
-        if present == as_expr(0):
+    def of(body: Body, n: Expr) -> Body:
+        present = lt(n, every)
+        if not body or present == as_expr(0):
             return ()
-        return body if proves(present) or not body else (If(present, body),)
+        body = replaced(body, {chunk: n})
+        return body if proves(present) else (If(present, body),)
 
+    # Of each operand, all that fills a slot stands together ahead of the loop.
+    filled: Body = tuple(s for c in made for s in (*c.start, *c.finish))
+    first = tuple(s for d in range(link.stages - 1) for s in of(filled, as_expr(d)))
     ahead = number + (link.stages - 1)
-    next_chunk = copies(ahead, True)
-    first: Body = ()
-    for d in range(link.stages - 1):
-        chunk = as_expr(d)
-        body = copies(chunk, False)
-        now = tuple(s for c in body for s in (*c.start, *c.finish))
-        first += guarded(chunk, now)
-    start = guarded(ahead, tuple(s for c in next_chunk for s in c.start))
-    return first, start, guarded(ahead, tuple(s for c in next_chunk for s in c.finish))
+    return first, of(begin, ahead), of(end, ahead)
 
 
 def drained(link: Split) -> None:

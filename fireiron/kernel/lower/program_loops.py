@@ -219,8 +219,8 @@ def _run_ahead(
         inner = open_load(load, inner, context, link.stages, var) if load in read else moved
     body = recur(rest[len(loads) :], inner, context)
 
-    def copies(chunk: Expr, ahead: bool) -> list[Copy]:
-        place = at(chunk, inside if ahead else outside)
+    def copies(chunk: Expr) -> list[Copy]:
+        place = at(chunk, outside)
         return [lower_copy(x, place, inner.windows[x.role].storage, chunk, context, recur) for x in read]
 
     first, start, finish = staged(link, copies, var, reach[1])

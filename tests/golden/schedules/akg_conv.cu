@@ -10,12 +10,6 @@ __device__ __forceinline__ void copy_16B(void* dst, const void* src) {
     *static_cast<uint4*>(dst) = *static_cast<const uint4*>(src);
 }
 
-__device__ __forceinline__ void copy_or_zero_16B(void* dst, const void* src, bool read) {
-    uint4 value = {};
-    if (read) value = *static_cast<const uint4*>(src);
-    *static_cast<uint4*>(dst) = value;
-}
-
 __device__ __forceinline__ void mma_m8n8k4_row_col_f32_f16(void* c_registers, const void* a_registers, const void* b_registers) {
     float* d = static_cast<float*>(c_registers);
     const unsigned* a = static_cast<const unsigned*>(a_registers);
@@ -68,26 +62,26 @@ conv_32x1x2x128x1_f16(
 
     // load x to x_rf: Move(32, 1, 2, 64)(GL, RF)(Block)
     #pragma unroll
-    for (int r4 = 0; r4 < 2; ++r4) {
-        copy_16B(&x_rf[r4 * 8], &x[r4 * 1048576 + thread / 16 * 65536 + block_p * 2048 + block_q * 128 + quadpair_n * 64 + thread_c * 8]);
+    for (int r = 0; r < 2; ++r) {
+        copy_16B(&x_rf[r * 8], &x[r * 1048576 + thread / 16 * 65536 + block_p * 2048 + block_q * 128 + quadpair_n * 64 + thread_c * 8]);
     }
 
     // load x to x_sh: Move(32, 1, 2, 64)(GL, SH)(Block)
     #pragma unroll
-    for (int n8 = 0; n8 < 2; ++n8) {
-        copy_16B(&x_sh[thread / 16 * 144 + n8 * 2304 + quadpair_n * 72 + thread_c * 8], &x_rf[n8 * 8]);
+    for (int n7 = 0; n7 < 2; ++n7) {
+        copy_16B(&x_sh[thread / 16 * 144 + n7 * 2304 + quadpair_n * 72 + thread_c * 8], &x_rf[n7 * 8]);
     }
 
     // load f to f_rf: Move(128, 1, 1, 64)(GL, RF)(Block)
     #pragma unroll
-    for (int r6 = 0; r6 < 4; ++r6) {
-        copy_16B(&f_rf[r6 * 8], &f[r6 * 51200 + thread / 8 * 1600 + thread_c * 8]);
+    for (int r3 = 0; r3 < 4; ++r3) {
+        copy_16B(&f_rf[r3 * 8], &f[r3 * 51200 + thread / 8 * 1600 + thread_c * 8]);
     }
 
     // load f to f_sh: Move(128, 1, 1, 64)(GL, SH)(Block)
     #pragma unroll
-    for (int k6 = 0; k6 < 4; ++k6) {
-        copy_16B(&f_sh[thread / 8 * 72 + k6 * 2304 + thread_c * 8], &f_rf[k6 * 8]);
+    for (int k5 = 0; k5 < 4; ++k5) {
+        copy_16B(&f_sh[thread / 8 * 72 + k5 * 2304 + thread_c * 8], &f_rf[k5 * 8]);
     }
     #pragma unroll
     for (int i = 0; i < 32; ++i) {
@@ -101,7 +95,7 @@ conv_32x1x2x128x1_f16(
             // load x to x_rf: Move(32, 1, 2, 64)(GL, RF)(Block)
             #pragma unroll
             for (int r = 0; r < 2; ++r) {
-                copy_or_zero_16B(&x_rf[r * 8], &x[r * 1048576 + thread / 16 * 65536 + block_p * 2048 + (chunk + 1) / 5 * 2048 + block_q * 128 + (chunk + 1) % 5 * 64 + quadpair_n * 64 + thread_c * 8], block_p + (chunk + 1) / 5 < 32);
+                copy_16B(&x_rf[r * 8], &x[r * 1048576 + thread / 16 * 65536 + block_p * 2048 + (chunk + 1) / 5 * 2048 + block_q * 128 + (chunk + 1) % 5 * 64 + quadpair_n * 64 + thread_c * 8]);
             }
 
             // load f to f_rf: Move(128, 1, 1, 64)(GL, RF)(Block)
@@ -158,10 +152,10 @@ conv_32x1x2x128x1_f16(
 
     // y: f16 in y_rf
     #pragma unroll
-    for (int n10 = 0; n10 < 4; ++n10) {
+    for (int n9 = 0; n9 < 4; ++n9) {
         #pragma unroll
-        for (int k7 = 0; k7 < 8; ++k7) {
-            y_rf[n10 % 2 * 2 + n10 / 2 * 16 + k7 % 2 + k7 / 2 * 4] = float_to_half(product[n10 % 2 * 2 + n10 / 2 * 16 + k7 % 2 + k7 / 2 * 4]);
+        for (int k6 = 0; k6 < 8; ++k6) {
+            y_rf[n9 % 2 * 2 + n9 / 2 * 16 + k6 % 2 + k6 / 2 * 4] = float_to_half(product[n9 % 2 * 2 + n9 / 2 * 16 + k6 % 2 + k6 / 2 * 4]);
         }
     }
 
@@ -169,15 +163,15 @@ conv_32x1x2x128x1_f16(
 
     // load y_rf to y_sh: Move(32, 1, 2, 128)(RF, SH)(Block)
     #pragma unroll
-    for (int n12 = 0; n12 < 4; ++n12) {
+    for (int n11 = 0; n11 < 4; ++n11) {
         #pragma unroll
-        for (int k8 = 0; k8 < 4; ++k8) {
-            copy_4B(&y_sh[warp_n * 4224 + quadpair_m * 528 + thread / 16 % 2 * 1056 + n12 % 2 * 264 + n12 / 2 * 2112 + thread % 2 * 132 + warp_k * 32 + quadpair_n * 8 + thread / 2 % 2 * 2 + k8 % 2 * 4 + k8 / 2 * 16], &y_rf[n12 % 2 * 2 + n12 / 2 * 16 + k8 * 4]);
+        for (int k7 = 0; k7 < 4; ++k7) {
+            copy_4B(&y_sh[warp_n * 4224 + quadpair_m * 528 + thread / 16 % 2 * 1056 + n11 % 2 * 264 + n11 / 2 * 2112 + thread % 2 * 132 + warp_k * 32 + quadpair_n * 8 + thread / 2 % 2 * 2 + k7 % 2 * 4 + k7 / 2 * 16], &y_rf[n11 % 2 * 2 + n11 / 2 * 16 + k7 * 4]);
         }
     }
     __syncthreads();  // y_sh is written before it is read
     #pragma unroll
-    for (int r7 = 0; r7 < 8; ++r7) {
-        copy_8B(&y[r7 * 401408 + thread / 64 * 100352 + block_p * 3584 + block_q * 256 + thread_q * 128 + thread_k * 4], &y_sh[r7 * 1056 + thread / 64 * 264 + thread_q * 132 + thread_k * 4]);
+    for (int r4 = 0; r4 < 8; ++r4) {
+        copy_8B(&y[r4 * 401408 + thread / 64 * 100352 + block_p * 3584 + block_q * 256 + thread_q * 128 + thread_k * 4], &y_sh[r4 * 1056 + thread / 64 * 264 + thread_q * 132 + thread_k * 4]);
     }
 }

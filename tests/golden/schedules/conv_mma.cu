@@ -81,27 +81,27 @@ mma_8x4x4x128x1_f16(
 
     // load x to x_sh: Move(8, 4, 4, 64)(GL, SH)(Block)
     #pragma unroll
-    for (int r3 = 0; r3 < 8; ++r3) {
-        cp_async_or_zero_16B(&x_sh[r3 * 1024 + warp * 256 + thread_q_s * 64 + (thread_c ^ warp % 2 * 4 + thread_q_s) * 8], &x[block_n * 802816 + r3 * 100352 + block_p * 14336 + warp * 3584 + block_q * 512 + thread_q_s * 128 + thread_c * 8 - 3712], block_p * 4 + warp > 0 && block_q * 4 + thread_q_s > 0);
+    for (int r = 0; r < 8; ++r) {
+        cp_async_or_zero_16B(&x_sh[r * 1024 + warp * 256 + thread_q_s * 64 + (thread_c ^ warp % 2 * 4 + thread_q_s) * 8], &x[block_n * 802816 + r * 100352 + block_p * 14336 + warp * 3584 + block_q * 512 + thread_q_s * 128 + thread_c * 8 - 3712], block_p * 4 + warp > 0 && block_q * 4 + thread_q_s > 0);
     }
 
     // load f to f_sh: Move(128, 1, 1, 64)(GL, SH)(Block)
     #pragma unroll
-    for (int r4 = 0; r4 < 8; ++r4) {
-        cp_async_16B(&f_sh[r4 * 1024 + thread / 8 * 64 + (thread_c ^ thread / 8 % 8) * 8], &f[r4 * 18432 + thread / 8 * 1152 + thread_c * 8]);
+    for (int r2 = 0; r2 < 8; ++r2) {
+        cp_async_16B(&f_sh[r2 * 1024 + thread / 8 * 64 + (thread_c ^ thread / 8 % 8) * 8], &f[r2 * 18432 + thread / 8 * 1152 + thread_c * 8]);
     }
     cp_async_commit();
 
     // load x to x_sh: Move(8, 4, 4, 64)(GL, SH)(Block)
     #pragma unroll
-    for (int r5 = 0; r5 < 8; ++r5) {
-        cp_async_or_zero_16B(&x_sh[r5 * 1024 + warp * 256 + thread_q_s * 64 + (thread_c ^ warp % 2 * 4 + thread_q_s) * 8 + 8192], &x[block_n * 802816 + r5 * 100352 + block_p * 14336 + warp * 3584 + block_q * 512 + thread_q_s * 128 + thread_c * 8 - 3648], block_p * 4 + warp > 0 && block_q * 4 + thread_q_s > 0);
+    for (int r = 0; r < 8; ++r) {
+        cp_async_or_zero_16B(&x_sh[r * 1024 + warp * 256 + thread_q_s * 64 + (thread_c ^ warp % 2 * 4 + thread_q_s) * 8 + 8192], &x[block_n * 802816 + r * 100352 + block_p * 14336 + warp * 3584 + block_q * 512 + thread_q_s * 128 + thread_c * 8 - 3648], block_p * 4 + warp > 0 && block_q * 4 + thread_q_s > 0);
     }
 
     // load f to f_sh: Move(128, 1, 1, 64)(GL, SH)(Block)
     #pragma unroll
-    for (int r6 = 0; r6 < 8; ++r6) {
-        cp_async_16B(&f_sh[r6 * 1024 + thread / 8 * 64 + (thread_c ^ thread / 8 % 8) * 8 + 8192], &f[r6 * 18432 + thread / 8 * 1152 + thread_c * 8 + 64]);
+    for (int r2 = 0; r2 < 8; ++r2) {
+        cp_async_16B(&f_sh[r2 * 1024 + thread / 8 * 64 + (thread_c ^ thread / 8 % 8) * 8 + 8192], &f[r2 * 18432 + thread / 8 * 1152 + thread_c * 8 + 64]);
     }
     cp_async_commit();
     #pragma unroll
@@ -117,13 +117,13 @@ mma_8x4x4x128x1_f16(
             // load x to x_sh: Move(8, 4, 4, 64)(GL, SH)(Block)
             #pragma unroll
             for (int r = 0; r < 8; ++r) {
-                cp_async_or_zero_16B(&x_sh[(chunk + 2) % 3 * 8192 + r * 1024 + warp * 256 + thread_q_s * 64 + (thread_c ^ warp % 2 * 4 + thread_q_s) * 8], &x[block_n * 802816 + r * 100352 + block_p * 14336 + (chunk + 2) / 6 * 3584 + warp * 3584 + block_q * 512 + (chunk / 2 + 1) % 3 * 128 + thread_q_s * 128 + chunk % 2 * 64 + thread_c * 8 - 3712], block_p * 4 + (chunk + 2) / 6 + warp > 0 && block_p * 4 + (chunk + 2) / 6 + warp < 29 && block_q * 4 + (chunk / 2 + 1) % 3 + thread_q_s > 0 && block_q * 4 + (chunk / 2 + 1) % 3 + thread_q_s < 29);
+                cp_async_or_zero_16B(&x_sh[(chunk + 2) % 3 * 8192 + r * 1024 + warp * 256 + thread_q_s * 64 + (thread_c ^ warp % 2 * 4 + thread_q_s) * 8], &x[block_n * 802816 + r * 100352 + block_p * 14336 + (chunk + 2) / 6 * 3584 + warp * 3584 + block_q * 512 + (chunk + 2) % 6 * 64 + thread_q_s * 128 + thread_c * 8 - 3712], block_p * 4 + (chunk + 2) / 6 + warp > 0 && block_p * 4 + (chunk + 2) / 6 + warp < 29 && block_q * 4 + (chunk / 2 + 1) % 3 + thread_q_s > 0 && block_q * 4 + (chunk / 2 + 1) % 3 + thread_q_s < 29);
             }
 
             // load f to f_sh: Move(128, 1, 1, 64)(GL, SH)(Block)
             #pragma unroll
             for (int r2 = 0; r2 < 8; ++r2) {
-                cp_async_16B(&f_sh[(chunk + 2) % 3 * 8192 + r2 * 1024 + thread / 8 * 64 + (thread_c ^ thread / 8 % 8) * 8], &f[r2 * 18432 + thread / 8 * 1152 + (chunk + 2) / 6 * 384 + (chunk / 2 + 1) % 3 * 128 + chunk % 2 * 64 + thread_c * 8]);
+                cp_async_16B(&f_sh[(chunk + 2) % 3 * 8192 + r2 * 1024 + thread / 8 * 64 + (thread_c ^ thread / 8 % 8) * 8], &f[r2 * 18432 + thread / 8 * 1152 + chunk * 64 + thread_c * 8 + 128]);
             }
         }
         cp_async_commit();
@@ -132,14 +132,14 @@ mma_8x4x4x128x1_f16(
 
         // load x_sh to x_fr: Move(64, 16)(SH, FR)(Warp)
         #pragma unroll
-        for (int m6 = 0; m6 < 4; ++m6) {
-            ldmatrix_x4(&x_fr[m6 * 8], &x_sh[chunk % 3 * 8192 + warp_n * 4096 + m6 * 1024 + thread % 16 * 64 + (thread / 16 % 2 ^ thread % 8) * 8]);
+        for (int m4 = 0; m4 < 4; ++m4) {
+            ldmatrix_x4(&x_fr[m4 * 8], &x_sh[chunk % 3 * 8192 + warp_n * 4096 + m4 * 1024 + thread % 16 * 64 + (thread / 16 % 2 ^ thread % 8) * 8]);
         }
 
         // load f_sh to f_fr: Move(1, 1, 16, 64)(SH, FR)(Warp)
         #pragma unroll
-        for (int n5 = 0; n5 < 4; ++n5) {
-            ldmatrix_x4(&f_fr[n5 * 8], &f_sh[chunk % 3 * 8192 + warp_k * 4096 + n5 * 1024 + thread % 8 * 64 + thread / 16 % 2 * 512 + (thread / 8 % 2 ^ thread % 8) * 8]);
+        for (int n3 = 0; n3 < 4; ++n3) {
+            ldmatrix_x4(&f_fr[n3 * 8], &f_sh[chunk % 3 * 8192 + warp_k * 4096 + n3 * 1024 + thread % 8 * 64 + thread / 16 % 2 * 512 + (thread / 8 % 2 ^ thread % 8) * 8]);
         }
         #pragma unroll
         for (int k = 0; k < 4; ++k) {
@@ -148,13 +148,13 @@ mma_8x4x4x128x1_f16(
                 // load x_sh to x_fr: Move(64, 16)(SH, FR)(Warp)
                 #pragma unroll
                 for (int m4 = 0; m4 < 4; ++m4) {
-                    ldmatrix_x4(&x_fr[(k + 1) % 2 * 32 + m4 * 8], &x_sh[chunk % 3 * 8192 + (warp_n * 4096 + m4 * 1024 + thread % 16 * 64 + k * 16 + thread / 16 % 2 * 8 + 16 ^ (thread + (k + 1) / 4) % 8 * 8)]);
+                    ldmatrix_x4(&x_fr[(k + 1) % 2 * 32 + m4 * 8], &x_sh[chunk % 3 * 8192 + warp_n * 4096 + m4 * 1024 + thread % 16 * 64 + (k * 2 + thread / 16 % 2 + 2 ^ thread % 8) * 8]);
                 }
 
                 // load f_sh to f_fr: Move(1, 1, 16, 64)(SH, FR)(Warp)
                 #pragma unroll
                 for (int n3 = 0; n3 < 4; ++n3) {
-                    ldmatrix_x4(&f_fr[(k + 1) % 2 * 32 + n3 * 8], &f_sh[chunk % 3 * 8192 + (k * 16 + thread / 8 % 2 * 8 + warp_k * 4096 + n3 * 1024 + thread % 8 * 64 + thread / 16 % 2 * 512 + 16 ^ (thread + (k + 1) / 4) % 8 * 8)]);
+                    ldmatrix_x4(&f_fr[(k + 1) % 2 * 32 + n3 * 8], &f_sh[chunk % 3 * 8192 + warp_k * 4096 + n3 * 1024 + thread % 8 * 64 + thread / 16 % 2 * 512 + (k * 2 + thread / 8 % 2 + 2 ^ thread % 8) * 8]);
                 }
             }
             #pragma unroll
@@ -169,12 +169,12 @@ mma_8x4x4x128x1_f16(
 
     // y: f16 in y_rf
     #pragma unroll
-    for (int n9 = 0; n9 < 4; ++n9) {
+    for (int n7 = 0; n7 < 4; ++n7) {
         #pragma unroll
         for (int p = 0; p < 2; ++p) {
             #pragma unroll
-            for (int k14 = 0; k14 < 16; ++k14) {
-                y_rf[n9 * 32 + p * 2 + k14 % 2 + k14 / 2 * 4] = float_to_half(product[n9 * 32 + p * 2 + k14 % 2 + k14 / 2 * 4]);
+            for (int k10 = 0; k10 < 16; ++k10) {
+                y_rf[n7 * 32 + p * 2 + k10 % 2 + k10 / 2 * 4] = float_to_half(product[n7 * 32 + p * 2 + k10 % 2 + k10 / 2 * 4]);
             }
         }
     }
@@ -184,18 +184,18 @@ mma_8x4x4x128x1_f16(
     // load y_rf to y_sh: Move(8, 4, 4, 128)(RF, SH)(Block)
     __syncthreads();  // x_sh is read before y_sh takes its place
     #pragma unroll
-    for (int n11 = 0; n11 < 4; ++n11) {
+    for (int n9 = 0; n9 < 4; ++n9) {
         #pragma unroll
         for (int p2 = 0; p2 < 2; ++p2) {
             #pragma unroll
-            for (int k15 = 0; k15 < 8; ++k15) {
-                copy_4B(&y_sh[warp_n * 8704 + n11 * 2176 + thread / 4 % 8 * 136 + p2 * 1088 + warp_k * 64 + thread % 4 * 2 + k15 * 8], &y_rf[n11 * 32 + p2 * 2 + k15 * 4]);
+            for (int k11 = 0; k11 < 8; ++k11) {
+                copy_4B(&y_sh[warp_n * 8704 + n9 * 2176 + thread / 4 % 8 * 136 + p2 * 1088 + warp_k * 64 + thread % 4 * 2 + k11 * 8], &y_rf[n9 * 32 + p2 * 2 + k11 * 4]);
             }
         }
     }
     __syncthreads();  // y_sh is written before it is read
     #pragma unroll
-    for (int r7 = 0; r7 < 16; ++r7) {
-        copy_16B(&y[block_n * 802816 + r7 / 2 * 100352 + block_p * 14336 + r7 % 2 * 7168 + thread / 64 * 3584 + block_q * 512 + thread_q * 128 + thread_k * 8], &y_sh[r7 * 1088 + thread / 64 * 544 + thread_q * 136 + thread_k * 8]);
+    for (int r3 = 0; r3 < 16; ++r3) {
+        copy_16B(&y[block_n * 802816 + r3 / 2 * 100352 + block_p * 14336 + r3 % 2 * 7168 + thread / 64 * 3584 + block_q * 512 + thread_q * 128 + thread_k * 8], &y_sh[r3 * 1088 + thread / 64 * 544 + thread_q * 136 + thread_k * 8]);
     }
 }

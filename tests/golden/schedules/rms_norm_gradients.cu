@@ -122,14 +122,14 @@ with_sums_4096x1_k132_k2_k8_bf16_f32(
 
     // load x to x_sh: Move(1, 512)(GL, SH)(Warp)
     #pragma unroll
-    for (int r6 = 0; r6 < 2; ++r6) {
-        cp_async_or_zero_16B(&x_sh[thread / 32 * 1024 + lane * 8 + r6 * 256], &x[block * 385024 + group_warp__8_ * 192512 + warp * 512 + lane * 8 + r6 * 256], block * 2 + group_warp__8_ < 262);
+    for (int r4 = 0; r4 < 2; ++r4) {
+        cp_async_or_zero_16B(&x_sh[thread / 32 * 1024 + lane * 8 + r4 * 256], &x[block * 385024 + group_warp__8_ * 192512 + warp * 512 + lane * 8 + r4 * 256], block * 2 + group_warp__8_ < 262);
     }
 
     // load dy to dy_sh: Move(1, 512)(GL, SH)(Warp)
     #pragma unroll
-    for (int r7 = 0; r7 < 2; ++r7) {
-        cp_async_or_zero_16B(&dy_sh[thread / 32 * 1024 + lane * 8 + r7 * 256], &dy[block * 385024 + group_warp__8_ * 192512 + warp * 512 + lane * 8 + r7 * 256], block * 2 + group_warp__8_ < 262);
+    for (int r5 = 0; r5 < 2; ++r5) {
+        cp_async_or_zero_16B(&dy_sh[thread / 32 * 1024 + lane * 8 + r5 * 256], &dy[block * 385024 + group_warp__8_ * 192512 + warp * 512 + lane * 8 + r5 * 256], block * 2 + group_warp__8_ < 262);
     }
     cp_async_commit();
     #pragma unroll

@@ -43,29 +43,29 @@ sgemm_128x128x8_f32(
 
     // load A to a_rf2: Move(128, 8)(GL, RF)(Block)
     #pragma unroll
-    for (int r4 = 0; r4 < 2; ++r4) {
-        copy_16B(&a_rf2[r4 * 4], &A[block_m * 65536 + r4 * 32768 + thread / 2 * 512 + thread_k * 4]);
+    for (int r = 0; r < 2; ++r) {
+        copy_16B(&a_rf2[r * 4], &A[block_m * 65536 + r * 32768 + thread / 2 * 512 + thread_k * 4]);
     }
 
     // load A to a_sh: Move(128, 8)(GL, SH)(Block)
     #pragma unroll
-    for (int k5 = 0; k5 < 4; ++k5) {
+    for (int k3 = 0; k3 < 4; ++k3) {
         #pragma unroll
-        for (int m4 = 0; m4 < 2; ++m4) {
-            copy_4B(&a_sh[thread / 2 + m4 * 64 + thread_k * 528 + k5 * 132], &a_rf2[k5 + m4 * 4]);
+        for (int m3 = 0; m3 < 2; ++m3) {
+            copy_4B(&a_sh[thread / 2 + m3 * 64 + thread_k * 528 + k3 * 132], &a_rf2[k3 + m3 * 4]);
         }
     }
 
     // load B to b_rf2: Move(8, 128)(GL, RF)(Block)
     #pragma unroll
-    for (int r6 = 0; r6 < 2; ++r6) {
-        copy_16B(&b_rf2[r6 * 4], &B[r6 * 2048 + thread / 32 * 512 + block_n * 128 + lane * 4]);
+    for (int r3 = 0; r3 < 2; ++r3) {
+        copy_16B(&b_rf2[r3 * 4], &B[r3 * 2048 + thread / 32 * 512 + block_n * 128 + lane * 4]);
     }
 
     // load B to b_sh: Move(8, 128)(GL, SH)(Block)
     #pragma unroll
-    for (int k6 = 0; k6 < 2; ++k6) {
-        copy_16B(&b_sh[thread / 32 * 132 + k6 * 528 + lane * 4], &b_rf2[k6 * 4]);
+    for (int k4 = 0; k4 < 2; ++k4) {
+        copy_16B(&b_sh[thread / 32 * 132 + k4 * 528 + lane * 4], &b_rf2[k4 * 4]);
     }
     __syncthreads();  // a_sh is written before it is read
     #pragma unroll 1
@@ -132,10 +132,10 @@ sgemm_128x128x8_f32(
 
     // store C: Move(128, 128)(RF, GL)(Block)
     #pragma unroll
-    for (int m6 = 0; m6 < 16; ++m6) {
+    for (int m5 = 0; m5 < 16; ++m5) {
         #pragma unroll
         for (int n4 = 0; n4 < 8; ++n4) {
-            copy_4B(&C[block_m * 65536 + warp_m * 32768 + lane_m * 2048 + m6 % 4 * 512 + m6 / 4 * 8192 + block_n * 128 + warp_n * 64 + lane_n * 4 + n4 % 4 + n4 / 4 * 32], &acc[m6 * 8 + n4]);
+            copy_4B(&C[block_m * 65536 + warp_m * 32768 + lane_m * 2048 + m5 % 4 * 512 + m5 / 4 * 8192 + block_n * 128 + warp_n * 64 + lane_n * 4 + n4 % 4 + n4 / 4 * 32], &acc[m5 * 8 + n4]);
         }
     }
 }

@@ -51,26 +51,26 @@ sgemm_128x128x8_f32(
 
     // load A to a_rf2: Move(128, 8)(GL, RF)(Block)
     #pragma unroll
-    for (int r4 = 0; r4 < 8; ++r4) {
-        copy_or_zero_4B(&a_rf2[r4], &A[(long long)block_m * K * 128 + (long long)r4 * K * 16 + (long long)(thread / 8) * K + lane_n], block_m * 128 + r4 * 16 + thread / 8 < M && lane_n < K);
+    for (int r = 0; r < 8; ++r) {
+        copy_or_zero_4B(&a_rf2[r], &A[(long long)block_m * K * 128 + (long long)r * K * 16 + (long long)(thread / 8) * K + lane_n], block_m * 128 + r * 16 + thread / 8 < M && lane_n < K);
     }
 
     // load A to a_sh: Move(128, 8)(GL, SH)(Block)
     #pragma unroll
-    for (int m4 = 0; m4 < 8; ++m4) {
-        copy_4B(&a_sh[thread / 8 + m4 * 16 + lane_n * 132], &a_rf2[m4]);
+    for (int m3 = 0; m3 < 8; ++m3) {
+        copy_4B(&a_sh[thread / 8 + m3 * 16 + lane_n * 132], &a_rf2[m3]);
     }
 
     // load B to b_rf2: Move(8, 128)(GL, RF)(Block)
     #pragma unroll
-    for (int r6 = 0; r6 < 8; ++r6) {
-        copy_or_zero_4B(&b_rf2[r6], &B[(long long)r6 * N + block_n * 128 + thread], r6 < K && block_n * 128 + thread < N);
+    for (int r3 = 0; r3 < 8; ++r3) {
+        copy_or_zero_4B(&b_rf2[r3], &B[(long long)r3 * N + block_n * 128 + thread], r3 < K && block_n * 128 + thread < N);
     }
 
     // load B to b_sh: Move(8, 128)(GL, SH)(Block)
     #pragma unroll
-    for (int k4 = 0; k4 < 8; ++k4) {
-        copy_4B(&b_sh[k4 * 132 + thread], &b_rf2[k4]);
+    for (int k3 = 0; k3 < 8; ++k3) {
+        copy_4B(&b_sh[k3 * 132 + thread], &b_rf2[k3]);
     }
     __syncthreads();  // a_sh is written before it is read
     #pragma unroll 1
@@ -134,10 +134,10 @@ sgemm_128x128x8_f32(
 
     // store C: Move(128, 128)(RF, GL)(Block)
     #pragma unroll
-    for (int m6 = 0; m6 < 16; ++m6) {
+    for (int m5 = 0; m5 < 16; ++m5) {
         #pragma unroll
         for (int n4 = 0; n4 < 8; ++n4) {
-            if (block_m * 128 + warp_m * 64 + lane_m * 4 + m6 % 4 + m6 / 4 * 16 < M && block_n * 128 + warp_n * 64 + lane_n * 4 + n4 % 4 + n4 / 4 * 32 < N) copy_4B(&C[(long long)block_m * N * 128 + (long long)warp_m * N * 64 + (long long)lane_m * N * 4 + (long long)(m6 % 4) * N + (long long)(m6 / 4) * N * 16 + block_n * 128 + warp_n * 64 + lane_n * 4 + n4 % 4 + n4 / 4 * 32], &acc[m6 * 8 + n4]);
+            if (block_m * 128 + warp_m * 64 + lane_m * 4 + m5 % 4 + m5 / 4 * 16 < M && block_n * 128 + warp_n * 64 + lane_n * 4 + n4 % 4 + n4 / 4 * 32 < N) copy_4B(&C[(long long)block_m * N * 128 + (long long)warp_m * N * 64 + (long long)lane_m * N * 4 + (long long)(m5 % 4) * N + (long long)(m5 / 4) * N * 16 + block_n * 128 + warp_n * 64 + lane_n * 4 + n4 % 4 + n4 / 4 * 32], &acc[m5 * 8 + n4]);
         }
     }
 }

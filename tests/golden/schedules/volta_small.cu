@@ -67,26 +67,26 @@ gemm_64x64x32_f16_f32(
 
     // load A to a_rf: Move(64, 32)(GL, RF)(Block)
     #pragma unroll
-    for (int r4 = 0; r4 < 2; ++r4) {
-        copy_16B(&a_rf[r4 * 8], &A[block_m * 8192 + r4 * 4096 + thread / 4 * 128 + thread_k * 8]);
+    for (int r = 0; r < 2; ++r) {
+        copy_16B(&a_rf[r * 8], &A[block_m * 8192 + r * 4096 + thread / 4 * 128 + thread_k * 8]);
     }
 
     // load A to a_sh: Move(64, 32)(GL, SH)(Block)
     #pragma unroll
-    for (int m6 = 0; m6 < 2; ++m6) {
-        copy_16B(&a_sh[thread / 4 * 32 + m6 * 1024 + (thread_k ^ thread / 8 % 4) * 8], &a_rf[m6 * 8]);
+    for (int m5 = 0; m5 < 2; ++m5) {
+        copy_16B(&a_sh[thread / 4 * 32 + m5 * 1024 + (thread_k ^ thread / 8 % 4) * 8], &a_rf[m5 * 8]);
     }
 
     // load B to b_rf: Move(32, 64)(GL, RF)(Block)
     #pragma unroll
-    for (int r6 = 0; r6 < 2; ++r6) {
-        copy_16B(&b_rf[r6 * 8], &B[thread_k * 8 + block_n * 8192 + r6 * 4096 + thread / 4 * 128]);
+    for (int r3 = 0; r3 < 2; ++r3) {
+        copy_16B(&b_rf[r3 * 8], &B[thread_k * 8 + block_n * 8192 + r3 * 4096 + thread / 4 * 128]);
     }
 
     // load B to b_sh: Move(32, 64)(GL, SH)(Block)
     #pragma unroll
-    for (int n7 = 0; n7 < 2; ++n7) {
-        copy_16B(&b_sh[thread / 4 * 32 + n7 * 1024 + (thread_k ^ thread / 8 % 4) * 8], &b_rf[n7 * 8]);
+    for (int n6 = 0; n6 < 2; ++n6) {
+        copy_16B(&b_sh[thread / 4 * 32 + n6 * 1024 + (thread_k ^ thread / 8 % 4) * 8], &b_rf[n6 * 8]);
     }
     __syncthreads();  // a_sh is written before it is read
     #pragma unroll 1
@@ -153,24 +153,24 @@ gemm_64x64x32_f16_f32(
 
     // store C: Move(64, 64)(FR, GL)(Block)
     #pragma unroll
-    for (int m7 = 0; m7 < 2; ++m7) {
+    for (int m6 = 0; m6 < 2; ++m6) {
 
         // load acc to acc_sh: Move(32, 64)(FR, SH)(Block)
         #pragma unroll
-        for (int m9 = 0; m9 < 4; ++m9) {
+        for (int m8 = 0; m8 < 4; ++m8) {
             #pragma unroll
-            for (int n9 = 0; n9 < 4; ++n9) {
+            for (int n8 = 0; n8 < 4; ++n8) {
                 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
-                    acc_sh_vec[e] = float_to_half(acc[m9 % 2 * 2 + m9 / 2 * 16 + n9 * 4 + e]);
+                    acc_sh_vec[e] = float_to_half(acc[m8 % 2 * 2 + m8 / 2 * 16 + n8 * 4 + e]);
                 }
-                if (warp_m * 32 + quadpair_m * 4 + thread % 2 + thread / 16 % 2 * 8 + m9 % 2 * 2 + m9 / 2 * 16 < m7 * 32 + 32 && m7 * 32 <= warp_m * 32 + quadpair_m * 4 + thread % 2 + thread / 16 % 2 * 8 + m9 % 2 * 2 + m9 / 2 * 16) copy_4B(&acc_sh[warp_m * 2176 + quadpair_m * 272 + thread % 2 * 68 + thread / 16 % 2 * 544 - m7 * 2176 + m9 % 2 * 136 + m9 / 2 * 1088 + warp_n * 32 + quadpair_n * 4 + thread / 2 % 2 * 2 + n9 * 8], &acc_sh_vec[0]);
+                if (warp_m * 32 + quadpair_m * 4 + thread % 2 + thread / 16 % 2 * 8 + m8 % 2 * 2 + m8 / 2 * 16 < m6 * 32 + 32 && m6 * 32 <= warp_m * 32 + quadpair_m * 4 + thread % 2 + thread / 16 % 2 * 8 + m8 % 2 * 2 + m8 / 2 * 16) copy_4B(&acc_sh[warp_m * 2176 + quadpair_m * 272 + thread % 2 * 68 + thread / 16 % 2 * 544 - m6 * 2176 + m8 % 2 * 136 + m8 / 2 * 1088 + warp_n * 32 + quadpair_n * 4 + thread / 2 % 2 * 2 + n8 * 8], &acc_sh_vec[0]);
             }
         }
         __syncthreads();  // acc_sh is written before it is read
         #pragma unroll
-        for (int r7 = 0; r7 < 4; ++r7) {
-            copy_8B(&C[block_m * 16384 + m7 * 8192 + r7 * 2048 + thread / 16 * 256 + block_n * 64 + thread_n * 4], &acc_sh[r7 * 544 + thread / 16 * 68 + thread_n * 4]);
+        for (int r4 = 0; r4 < 4; ++r4) {
+            copy_8B(&C[block_m * 16384 + m6 * 8192 + r4 * 2048 + thread / 16 * 256 + block_n * 64 + thread_n * 4], &acc_sh[r4 * 544 + thread / 16 * 68 + thread_n * 4]);
         }
         __syncthreads();  // acc_sh is read before it is overwritten
     }
