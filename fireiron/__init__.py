@@ -109,6 +109,7 @@ if TYPE_CHECKING:
     from fireiron.algebra.machine import ProductClocks
     from fireiron.estimate.tiling import Tiling
     from fireiron.front.best import best, gemm
+    from fireiron.front.convolutions import conv1d, conv2d, conv3d
     from fireiron.front.layers import layers
     from fireiron.front.products import products
     from fireiron.front.program import program
@@ -208,6 +209,9 @@ __all__ = [
     "clamp",
     "clamp_to",
     "conform",
+    "conv1d",
+    "conv2d",
+    "conv3d",
     "cp_async",
     "custom",
     "debug",
@@ -291,6 +295,7 @@ __all__ = [
 _LATER = {
     "best": "front.best", "gemm": "front.best", "layers": "front.layers", "products": "front.products",
     "space": "tune.space", "program": "front.program", "trace_graph": "graph.trace",
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), "front.convolutions"),
     **dict.fromkeys(
         ("argmax", "argmin", "dim", "einsum", "extent", "fold_by", "index", "max", "min", "outside", "prod", "sum",
          "topk"),

@@ -1,4 +1,4 @@
-"""Operators for torch: products with epilogs, softmax and the norms, which compile, export and have gradients.
+"""Operators for torch: products and convolutions with what follows, softmax, the norms; all compile and have gradients.
 
     import fireiron.torch as ft
 
@@ -8,6 +8,7 @@
 They are registered with `torch.library` as `torch.ops.fireiron`. Tensors on the CPU are simulated.
 """
 
+from fireiron.front.torch_conv import conv1d, conv2d, conv3d
 from fireiron.front.torch_ops import gemm
 from fireiron.front.torch_rows import (
     add_layer_norm,
@@ -23,6 +24,9 @@ from fireiron.front.torch_rows import (
 __all__ = [
     "add_layer_norm",
     "add_rms_norm",
+    "conv1d",
+    "conv2d",
+    "conv3d",
     "cross_entropy",
     "embedding",
     "gemm",

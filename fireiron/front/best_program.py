@@ -1,4 +1,4 @@
-"""The schedule of a program by its form: pointwise, rows that are folded and kept, folds of any dims."""
+"""The schedule of a program by its form: pointwise, rows, folds of any dims, convolutions and their gradients."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
+from fireiron.algebra.arch import Arch
+from fireiron.algebra.expr import free
 from fireiron.base.errors import CheckError, FireironError
 from fireiron.base.records import evolve
 from fireiron.front.program import ProgramChain
-from fireiron.language.steps import Program
+from fireiron.front.verbs import target
+from fireiron.language.maps import is_plain
+from fireiron.language.steps import Dim, Program, Ref
 
 MOST_CHOICES = 1024
 
@@ -27,7 +31,8 @@ def best_program(spec: ProgramChain, arch: str | None = None) -> Any:
     """
     if arch is not None:
         spec = evolve(spec, program=evolve(spec.program, arch=arch))
-    names = presets_for(spec.computed)
+    windows = read_by_windows(spec.computed)
+    names = presets_for(spec.computed) if windows is None else presets_of_windows(windows, spec.computed, target(spec))
     refused: list[str] = []
     for name in names:
         file, function = name.split(".")
@@ -56,3 +61,36 @@ def presets_for(program: Program) -> tuple[str, ...]:
         if any(d.name in folded for d in step.over) or any(ref.name in made for ref in step.reads):
             made |= {out.name for out in step.outs}
     return ("rows.row",) if folded & kept or again else ("reductions.reduction", "rows.row")
+
+
+def read_by_windows(program: Program) -> Ref | None:
+    """Find the array that a fold reads through index maps along several sides, as windows do; None without one."""
+    for step in program.steps if any(s.fold is not None for s in program.steps) else ():
+        for ref in step.reads if step.fold is not None else ():
+            if any(not is_plain(ref, i) and len(dims_of(ref, i)) > 1 for i in range(len(ref.index))):
+                return ref
+    return None
+
+
+def dims_of(ref: Ref, i: int) -> set[str]:
+    """Name the dims that one dimension of a read is indexed by."""
+    return {leaf.name for leaf in free(ref.index[i]) if isinstance(leaf, Dim)}
+
+
+def presets_of_windows(windows: Ref, program: Program, arch: Arch) -> tuple[str, ...]:
+    """Name the presets for a fold over windows, the fastest first: convolutions, their gradients, pooling.
+
+    Args:
+        windows: the array that is read by windows.
+        program: the program.
+        arch: where it runs.
+    """
+    step = next(step for step in program.steps if step.fold is not None and windows in step.reads)
+    if not step.is_product:
+        return ("conv.simt",)
+    newest = ("wgmma",) * (arch.name == "sm_90a") + ("mma",) * (arch.number >= 80) + ("simt",)
+    folded = {d.name for d in step.over}
+    if dims_of(windows, len(windows.index) - 1) & folded:  # channels are folded, else pixels
+        volta = ("akg.conv",) * (70 <= arch.number < 80)
+        return (*volta, *(f"conv.{name}" for name in newest))
+    return tuple(f"conv_gradients.filters_{name}" for name in newest)

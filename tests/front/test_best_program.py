@@ -8,7 +8,7 @@ import pytest
 
 import fireiron as fi
 from fireiron import FireironError, Matrix, Vector, best, program, tensor
-from fireiron.schedules import pointwise, reductions, rows
+from fireiron.schedules import akg, conv, conv_gradients, pointwise, reductions, rows
 
 x = Matrix(64, 512, "bf16")
 FORMS: dict[str, tuple[Any, Any, Any]] = {
@@ -26,6 +26,34 @@ def test_a_preset_for_each_form(form: str) -> None:
     spec = program(x="m n")(function)(given)
     assert best(spec) == preset(spec)
     assert best(spec, "sm_80").program.arch == "sm_80"
+
+
+IMAGES, FILTERS = tensor(32, 14, 14, 64, dtype="f16"), tensor(64, 3, 3, 64, dtype="f16", name="f")
+OUT, DEPTHWISE = tensor(32, 14, 14, 64, dtype="f16", name="y"), tensor(64, 3, 3, 1, dtype="f16", name="f")
+CONVOLUTIONS: dict[str, Any] = {
+    "images": conv.conv2d(IMAGES, FILTERS, pad=1),
+    "gradient of images": conv_gradients.data_gradients(OUT, FILTERS, IMAGES, 1, 1)[0].spec,
+    "gradient of filters": conv_gradients.conv2d_filter_gradient(OUT, IMAGES, 3, pad=1),
+    "pooling": conv.max_pool2d(IMAGES, 3, 2, 1),
+    "depthwise": conv.conv2d(IMAGES, DEPTHWISE, pad=1, groups=64),
+    "few channels": conv.conv2d(tensor(32, 14, 14, 3, dtype="f32"), tensor(64, 3, 3, 3, name="f"), pad=1),
+}
+NEWEST = {"sm_90a": conv.wgmma, "sm_80": conv.mma, "sm_120": conv.mma, "sm_70": akg.conv}
+
+
+@pytest.mark.parametrize("arch", NEWEST)
+def test_convolutions_take_the_newest_preset_that_fits(arch: str) -> None:
+    def links(schedule: Any) -> Any:
+        return schedule.links
+
+    assert links(best(CONVOLUTIONS["images"], arch)) == links(NEWEST[arch](CONVOLUTIONS["images"]))
+    gradient = {"sm_90a": conv_gradients.filters_wgmma, "sm_70": conv_gradients.filters_simt}
+    filters = gradient.get(arch, conv_gradients.filters_mma)
+    assert links(best(CONVOLUTIONS["gradient of filters"], arch)) == links(filters(CONVOLUTIONS["gradient of filters"]))
+    part = CONVOLUTIONS["gradient of images"]
+    assert links(best(part, arch)) == links((conv.simt if arch == "sm_70" else NEWEST[arch])(part))
+    for form in ("pooling", "depthwise", "few channels"):
+        assert links(best(CONVOLUTIONS[form], arch)) == links(conv.simt(CONVOLUTIONS[form]))
 
 
 def test_presets_are_found_once() -> None:

@@ -65,3 +65,35 @@ def test_rows_of_any_number_share_a_kernel():
         x = drawn(rows, 640)
         assert torch.allclose(ft.softmax(x).float(), torch.softmax(x.float(), -1), atol=1e-2)
     assert torch_rows._kernel.cache_info().misses == before
+
+
+def images(*shape, dtype=torch.float16):
+    return torch.randn(*shape, device="cuda").to(dtype).to(memory_format=torch.channels_last).requires_grad_()
+
+
+@pytest.mark.parametrize("windows", [{"padding": 1}, {"stride": 2, "padding": 1}, {"padding": 1, "groups": 4}])
+@pytest.mark.parametrize("form", ["eager", "compiled"])
+def test_convolutions(windows, form):
+    """Values and gradients of a convolution with bias and relu, against torch's in f32."""
+
+    def ours(x, w, b):
+        return fireiron.conv2d(x, w, b, activation="relu", **windows)
+
+    x, b = images(4, 64, 15, 17), torch.randn(128, device="cuda").half().requires_grad_()
+    w = (images(128, 64 // windows.get("groups", 1), 3, 3) * 0.04).detach().requires_grad_()
+    made = (torch.compile(ours, fullgraph=True, backend="aot_eager") if form == "compiled" else ours)(x, w, b)
+    wide = [t.detach().double().requires_grad_() for t in (x, w, b)]
+    wanted = F.relu(F.conv2d(*wide, **windows))
+    gradient = torch.randn_like(wanted)
+    found = torch.autograd.grad(made, (x, w, b), gradient.half())
+    expected = torch.autograd.grad(wanted, wide, gradient)
+    for got, want in zip((made, *found), (wanted, *expected), strict=True):
+        assert (got.double() - want).abs().max() <= 4e-3 * want.abs().max()
+
+
+def test_convolutions_of_f32_and_volumes():
+    x, w = torch.randn(2, 12, 9, 9, device="cuda"), torch.randn(24, 12, 3, 3, device="cuda")
+    assert torch.allclose(fireiron.conv2d(x, w).double(), F.conv2d(x.double(), w.double()), atol=1e-3)
+    x, w = torch.randn(1, 32, 6, 7, 8, device="cuda").half(), torch.randn(64, 32, 3, 3, 3, device="cuda").half()
+    wanted = F.conv3d(x.double(), w.double(), padding=1)
+    assert (fireiron.conv3d(x, w, padding=1).double() - wanted).abs().max() <= 2e-3 * wanted.abs().max()

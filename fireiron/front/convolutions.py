@@ -1,0 +1,400 @@
+"""Convolutions of arrays, for those who have arrays and no wish to schedule: forward, and gradients for torch.
+
+Arrays have torch's dims: images N C and their sides, filters K C/groups and their taps. Kernels take channels last:
+arrays that lie so in memory (torch's channels_last) are taken as they are, others are copied. Results lie as images do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib import import_module
+from types import ModuleType
+from typing import Any, TypeAlias, cast
+
+import attrs
+
+from fireiron.algebra.dtypes import DType
+from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.base.errors import CallError, FireironError
+from fireiron.base.link import here
+from fireiron.front.best_program import best_program
+from fireiron.front.cli.find import PRESETS
+from fireiron.front.host import HostKernel, without_gpu
+from fireiron.jit.arrays import is_torch
+from fireiron.language import functions
+from fireiron.language.tensor import Tensor, tensor
+
+Sizes: TypeAlias = int | Sequence[int]
+Padding: TypeAlias = int | str | Sequence[int] | Sequence[tuple[int, int]]
+Windows: TypeAlias = tuple[tuple[int, ...], tuple[tuple[int, int], ...], tuple[int, ...]]
+"""Strides, padding before and behind, dilation, of each side."""
+MOST_KERNELS = 1024
+SIMULATED = "sm_89"  # copies by threads are simulated quickest
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh")
+
+
+@attrs.frozen
+class Convolution:
+    """Describe a convolution: element type, sizes, and how windows lie.
+
+    Args:
+        dtype: of images and filters, as it is multiplied.
+        images: how many.
+        sides: of an image.
+        channels: of an image.
+        filters: how many.
+        taps: of a filter along each side.
+        stride: pixels from one window to the next, along each side.
+        pads: zeros before and behind each side.
+        dilation: pixels from one tap to the next, along each side.
+        groups: parts of the channels that are convolved on their own.
+    """
+
+    dtype: str
+    images: int
+    sides: tuple[int, ...]
+    channels: int
+    filters: int
+    taps: tuple[int, ...]
+    stride: tuple[int, ...]
+    pads: tuple[tuple[int, int], ...]
+    dilation: tuple[int, ...]
+    groups: int = 1
+
+    @property
+    def rank(self) -> int:
+        """Count the sides."""
+        return len(self.sides)
+
+    @property
+    def outer(self) -> tuple[int, ...]:
+        """Give the sides of the result."""
+        return outer_of(self.sides, self.taps, self.stride, self.pads, self.dilation)
+
+    @property
+    def kind(self) -> DType:
+        """Give the element type."""
+        return find_dtype(self.dtype)
+
+    @property
+    def parted(self) -> bool:
+        """Say whether groups are a dim of their own, so that tensor cores multiply their channels."""
+        whole = self.channels // self.groups * self.kind.nbytes % 16 == 0 and self.filters // self.groups >= 8
+        return self.groups > 1 and self.rank == 2 and whole and self.kind.bits <= 16
+
+    def described(self, name: str, *shape: int, dtype: str | None = None) -> Tensor:
+        """Describe an array of this convolution."""
+        return tensor(*shape, dtype=dtype or self.dtype, name=name)
+
+    def channel_parts(self) -> tuple[int, ...]:
+        """Give the dims of the images' channels."""
+        return (self.groups, self.channels // self.groups) if self.parted else (self.channels,)
+
+    def filter_parts(self) -> tuple[int, ...]:
+        """Give the dims of the filters."""
+        return (self.groups, self.filters // self.groups) if self.parted else (self.filters,)
+
+
+def outer_of(
+    sides: Sequence[Any], taps: Sequence[Any], stride: Sequence[int], pads: Sequence[tuple[int, int]],
+    dilation: Sequence[int],
+) -> tuple[Any, ...]:  # fmt: skip
+    """Give the sides of a convolution's result.
+
+    Example:
+        >>> outer_of((28, 28), (3, 3), (2, 2), ((1, 1), (1, 1)), (1, 1))
+        (14, 14)
+    """
+    found = zip(sides, taps, stride, pads, dilation, strict=True)
+    return tuple((n + sum(pad) - (t - 1) * apart - 1) // step + 1 for n, t, step, pad, apart in found)
+
+
+@lru_cache(MOST_KERNELS)
+def forward(
+    what: Convolution, beside: tuple[tuple[str, str], ...] = (), activation: str = "", host: bool = False
+) -> Any:
+    """Give the kernel of a convolution and what follows it.
+
+    Args:
+        what: the convolution.
+        beside: names and element types of the arrays beside images and filters: bias, residual, scale.
+        activation: the function that is applied last; "" for none.
+        host: whether arrays lie in host memory.
+    """
+    programs, channels, filters = _programs("conv"), what.channel_parts(), what.filter_parts()
+    shapes = {"bias": filters, "scale": filters, "residual": (what.images, *what.outer, *filters)}
+    given = {name: what.described(name, *shapes[name], dtype=kind) for name, kind in beside}
+    part = what.channels // what.groups
+    x = what.described("x", what.images, *what.sides, *channels)
+    f = what.described("f", *filters, *what.taps, part)
+    options: dict[str, Any] = {"stride": what.stride, "pad": what.pads, "dilation": what.dilation}
+    if not what.parted:
+        options["groups"] = what.groups
+    if activation:
+        options["op"] = getattr(functions, activation)
+    program = programs.conv2d_grouped if what.parted else getattr(programs, f"conv{what.rank}d")
+    return _kernel(program(x, f, **given, **options, arch=_arch(host)), host)
+
+
+@lru_cache(MOST_KERNELS)
+def data_gradient(what: Convolution, host: bool = False) -> tuple[tuple[Any, Any], ...]:
+    """Give the kernels of the gradient of a convolution's images: a part of the images, and its kernel or None.
+
+    Args:
+        what: the convolution, without groups.
+        host: whether arrays lie in host memory.
+    """
+    y = what.described("y", what.images, *what.outer, what.filters)
+    f = what.described("f", what.filters, *what.taps, what.channels)
+    x = what.described("x", what.images, *what.sides, what.channels)
+    gradients = _programs("conv_gradients")
+    parts = gradients.data_gradients(y, f, x, what.stride, what.pads, what.dilation, arch=_arch(host))
+    return tuple((part, None if part.spec is None else _kernel(part.spec, host)) for part in parts)
+
+
+@lru_cache(MOST_KERNELS)
+def filter_gradient(what: Convolution, host: bool = False) -> Any:
+    """Give the kernel of the gradient of a convolution's filters.
+
+    Args:
+        what: the convolution, without groups.
+        host: whether arrays lie in host memory.
+    """
+    y = what.described("y", what.images, *what.outer, what.filters)
+    x = what.described("x", what.images, *what.sides, what.channels)
+    program = _programs("conv_gradients").FILTER_GRADIENTS[what.rank]
+    return _kernel(program(y, x, what.taps, what.stride, what.pads, what.dilation, arch=_arch(host)), host)
+
+
+def _programs(name: str) -> ModuleType:
+    return import_module(f"{PRESETS}.{name}")
+
+
+def _arch(host: bool) -> str | None:
+    return SIMULATED if host and without_gpu() else None
+
+
+def _kernel(spec: Any, host: bool) -> Any:
+    schedule = best_program(spec)
+    return HostKernel(schedule.lowered()) if host and without_gpu() else schedule.compile()
+
+
+def run(
+    what: Convolution, x: Any, f: Any, beside: Mapping[str, Any], activation: str, host: bool, kinds: Mapping[str, str]
+) -> Any:
+    """Convolve arrays whose channels come last and lie together.
+
+    Args:
+        what: the convolution.
+        x, f: images and filters.
+        beside: bias, residual and scale, those that there are.
+        activation: the function that is applied last; "" for none.
+        host: whether arrays lie in host memory.
+        kinds: element types of what stands beside.
+    """
+    channels, filters = what.channel_parts(), what.filter_parts()
+    kernel = forward(what, tuple((name, kinds[name]) for name in ("bias", "residual", "scale") if name in beside),
+                     activation, host)  # fmt: skip
+    pixels = (what.images, *what.outer)
+    shaped = {n: a.reshape(*pixels, *filters) if n == "residual" else a.reshape(filters) for n, a in beside.items()}
+    given = [shaped[name] for name in ("bias", "residual", "scale") if name in beside]
+    made = kernel(x.reshape(what.images, *what.sides, *channels), f.reshape(*filters, *f.shape[1:]), *given)
+    return made.reshape(*pixels, what.filters)
+
+
+def described(
+    name: str, input: Any, weight: Any, stride: Sizes, padding: Padding, dilation: Sizes, groups: int
+) -> Windows:
+    """Read how windows lie: strides, padding and dilation of each side.
+
+    Args:
+        name: of the function that is called.
+        input, weight: images and filters, of which shapes are read.
+        stride, padding, dilation, groups: as the caller gives them.
+
+    Raises:
+        CallError: `wrong-shape`; `conv-groups`; `conv-sizes`.
+    """
+    rank = int(name[4])
+    shapes: list[tuple[Any, ...]] = [tuple(getattr(x, "shape", ())) for x in (input, weight)]
+    if any(len(shape) != rank + 2 for shape in shapes):
+        raise CallError(
+            "wrong-shape",
+            f"{name} takes images of {rank + 2} dims and filters of {rank + 2}, not {list(shapes[0])} and "
+            f"{list(shapes[1])}",
+            fix=f"give images (N, C, {_sides(rank)}) and filters (K, C / groups, {_sides(rank, 't')})",
+        )
+    channels, filters, part = shapes[0][1], *shapes[1][:2]
+    if groups < 1 or channels != part * groups or filters % groups:
+        raise CallError(
+            "conv-groups",
+            f"{groups} groups of {channels} channels, and {filters} filters of {part} channels",
+            fix="give filters of channels / groups, and a number of groups that divides channels and filters",
+        )
+    steps, apart = _each("stride", stride, rank), _each("dilation", dilation, rank)
+    taps = shapes[1][2:]
+    if padding == "same":
+        if any(step != 1 for step in steps):
+            raise CallError("conv-sizes", f'padding="same" with a stride of {steps}', fix="give numbers of zeros")
+        spans = [(t - 1) * d for t, d in zip(taps, apart, strict=True)]
+        return steps, tuple((span // 2, span - span // 2) for span in spans), apart
+    if isinstance(padding, str):
+        if padding != "valid":
+            raise CallError("conv-sizes", f"no padding is called {padding!r}", fix='give numbers, "same" or "valid"')
+        padding = 0
+    pairs = not isinstance(padding, int) and any(not isinstance(each, int) for each in padding)
+    if pairs:
+        pads = tuple((int(a), int(b)) for a, b in cast("Sequence[tuple[int, int]]", padding))
+    else:
+        pads = tuple((n, n) for n in _each("padding", cast("Sizes", padding), rank))
+    if len(pads) != rank:
+        raise CallError("conv-sizes", f"padding={padding!r} for {rank} sides", fix="give a pair for each side")
+    return steps, pads, apart
+
+
+def _sides(rank: int, prefix: str = "") -> str:
+    names = ("d", "h", "w")[-rank:]
+    return ", ".join(f"{prefix}{name}" if prefix else name.upper() for name in names)
+
+
+def _each(what: str, sizes: Sizes, rank: int) -> tuple[int, ...]:
+    found = (sizes,) * rank if isinstance(sizes, int) else tuple(sizes)
+    if len(found) == 1:
+        found *= rank
+    least = 0 if what == "padding" else 1
+    if len(found) != rank or any(n < least for n in found):
+        raise CallError(
+            "conv-sizes",
+            f"{what}={sizes!r} for {rank} side{'s' if rank > 1 else ''}",
+            fix=f"give one number, or one for each side, from {least} on",
+        )
+    return found
+
+
+def check_activation(activation: str | None) -> str:
+    """Give the name of an activation, "" for none.
+
+    Raises:
+        CallError: `bad-activation`.
+    """
+    if activation is None or activation in ACTIVATIONS:
+        return activation or ""
+    raise CallError(
+        "bad-activation", f"no activation is called {activation!r}", fix=f"use one of {', '.join(ACTIVATIONS)}"
+    )
+
+
+def _conv(
+    name: str, input: Any, weight: Any, bias: Any, stride: Sizes, padding: Padding, dilation: Sizes, groups: int,
+    scale: Any, residual: Any, activation: str | None, dtype: str | None,
+) -> Any:  # fmt: skip
+    if is_torch(input):
+        from fireiron.front.torch_conv import conv as by_torch
+
+        return by_torch(
+            name, input, weight, bias, stride, padding, dilation, groups, scale, residual, activation, dtype
+        )
+    try:
+        steps, pads, apart = described(name, input, weight, stride, padding, dilation, groups)
+        return _of_arrays(
+            name, input, weight, {"bias": bias, "scale": scale, "residual": residual}, (steps, pads, apart), groups,
+            check_activation(activation), dtype,
+        )  # fmt: skip
+    except FireironError as error:
+        raise error.located(here()) from None
+
+
+def _of_arrays(
+    name: str, input: Any, weight: Any, beside: Mapping[str, Any], windows: Windows, groups: int,
+    activation: str, dtype: str | None,
+) -> Any:  # fmt: skip
+    """Convolve arrays of NumPy, CuPy and others that can be transposed."""
+    from fireiron.jit.arrays import describe
+
+    facts = describe(input, "input"), describe(weight, "weight")
+    x, f = last(input), last(weight)
+    stride, pads, dilation = windows
+    kind = dtype or find_dtype(facts[0].dtype).name
+    sides, taps = tuple(x.shape[1:-1]), tuple(f.shape[1:-1])
+    what = Convolution(kind, x.shape[0], sides, x.shape[-1], f.shape[0], taps, stride, pads, dilation, groups)
+    given = {key: last(a) if key == "residual" else a for key, a in beside.items() if a is not None}
+    kinds = {key: find_dtype(describe(a, key).dtype).name for key, a in given.items()}
+    made = run(what, x, f, given, activation, facts[0].is_host, kinds)
+    found = made.transpose(0, made.ndim - 1, *range(1, made.ndim - 1))
+    return found if lies_last(input) else _copied(found)
+
+
+def last(array: Any) -> Any:
+    """Give a view of an array of NumPy's kind with its channels last, or a copy where they do not lie so."""
+    return _copied(array.transpose(0, *range(2, array.ndim), 1))
+
+
+def _copied(array: Any) -> Any:
+    return array if array.flags.c_contiguous else array.copy(order="C")
+
+
+def lies_last(array: Any) -> bool:
+    """Say whether an array's channels lie together in memory."""
+    return not array.flags.c_contiguous and array.transpose(0, *range(2, array.ndim), 1).flags.c_contiguous
+
+
+def conv1d(
+    input: Any, weight: Any, bias: Any = None, stride: Sizes = 1, padding: Padding = 0, dilation: Sizes = 1,
+    groups: int = 1, *, scale: Any = None, residual: Any = None, activation: str | None = None,
+    dtype: str | None = None,
+) -> Any:  # fmt: skip
+    """Convolve lines (N, C, W) with filters (K, C / groups, taps), as `conv2d` does images."""
+    return _conv(
+        "conv1d", input, weight, bias, stride, padding, dilation, groups, scale, residual, activation, dtype
+    )  # fmt: skip
+
+
+def conv2d(
+    input: Any, weight: Any, bias: Any = None, stride: Sizes = 1, padding: Padding = 0, dilation: Sizes = 1,
+    groups: int = 1, *, scale: Any = None, residual: Any = None, activation: str | None = None,
+    dtype: str | None = None,
+) -> Any:  # fmt: skip
+    """Convolve images, with torch's arguments, and compute what follows in the same kernel.
+
+    The result is activation(convolution * scale + bias + residual). Tensors of torch go through an operator that
+    torch.compile and torch.export trace, and that has gradients; arrays of NumPy are simulated where there is no GPU.
+
+    Args:
+        input: images (N, C, H, W) of torch, CuPy or NumPy. Those that lie channels last in memory are not copied, and
+            their results lie so too.
+        weight: filters (K, C / groups, taps, taps).
+        bias: added to each channel of the result.
+        stride: pixels from one window to the next, one number or one for each side.
+        padding: zeros around: a number, one for each side, pairs (before, behind), "same" or "valid".
+        dilation: pixels from one tap of a filter to the next.
+        groups: parts of the channels that are convolved on their own.
+        scale: multiplies each channel of the result, as a batch norm's does.
+        residual: added to the result, of its shape.
+        activation: applied last: "relu", "gelu", "gelu_tanh", "silu", "sigmoid" or "tanh".
+        dtype: the element type in which f32 is multiplied: "tf32".
+
+    Raises:
+        CallError: `wrong-shape`, `conv-groups`, `conv-sizes`, `bad-activation`, and as a kernel's call does.
+        FireironError: `conv-window`.
+
+    Example:
+        >>> import numpy as np
+        >>> images, filters = np.ones((1, 4, 6, 6), np.float32), np.ones((8, 4, 3, 3), np.float32)
+        >>> conv2d(images, filters, padding=1, activation="relu")[0, 0, 0].tolist()
+        [16.0, 24.0, 24.0, 24.0, 24.0, 16.0]
+    """
+    return _conv(
+        "conv2d", input, weight, bias, stride, padding, dilation, groups, scale, residual, activation, dtype
+    )  # fmt: skip
+
+
+def conv3d(
+    input: Any, weight: Any, bias: Any = None, stride: Sizes = 1, padding: Padding = 0, dilation: Sizes = 1,
+    groups: int = 1, *, scale: Any = None, residual: Any = None, activation: str | None = None,
+    dtype: str | None = None,
+) -> Any:  # fmt: skip
+    """Convolve volumes (N, C, D, H, W) with filters (K, C / groups, taps, taps, taps), as `conv2d` does images."""
+    return _conv(
+        "conv3d", input, weight, bias, stride, padding, dilation, groups, scale, residual, activation, dtype
+    )  # fmt: skip

@@ -1,0 +1,227 @@
+"""Convolutions as operators of torch, with gradients: torch.compile and torch.export trace them.
+
+The gradients of images and filters are programs of `schedules.conv_gradients`; those of groups are torch's own. Where a
+gradient needs what lies between the convolution and its result (any activation but relu, a scale that is trained), the
+kernel computes the convolution alone, and torch the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from fireiron.algebra.dtypes import default_result
+from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.front import convolutions
+from fireiron.front.convolutions import Convolution, check_activation, described, outer_of
+from fireiron.front.convolutions import conv1d as conv1d
+from fireiron.front.convolutions import conv2d as conv2d
+from fireiron.front.convolutions import conv3d as conv3d
+from fireiron.front.torch_ops import as_numpy, as_torch
+
+torch: Any = import_module("torch")
+
+
+def conv(
+    name: str, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int, scale: Any,
+    residual: Any, activation: str | None, dtype: str | None,
+) -> Any:  # fmt: skip
+    """Convolve tensors; see `fireiron.conv2d`."""
+    steps, pads, apart = described(name, input, weight, stride, padding, dilation, groups)
+    act = _activation(activation)
+    kind = dtype or str(input.dtype).removeprefix("torch.")
+    sizes = [*steps], [n for pair in pads for n in pair], [*apart], groups
+    op = torch.ops.fireiron.conv
+    tensors = [x for x in (input, weight, bias, scale, residual) if x is not None]
+    learns = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+    if learns and (act not in ("", "relu") or (scale is not None and scale.requires_grad)):
+        made = op(input, weight, None if scale is not None else bias, None, None, *sizes, "", kind)
+        shape = (1, -1, *(1,) * (input.dim() - 2))
+        if scale is not None:
+            made = made * scale.reshape(shape).to(made.dtype)
+            made = made if bias is None else made + bias.reshape(shape).to(made.dtype)
+        made = made if residual is None else made + residual
+        return _ACTIVATIONS[act](made)
+    return op(input, weight, bias, scale, residual, *sizes, act, kind)
+
+
+_activation = torch.compiler.assume_constant_result(check_activation)
+_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "": lambda x: x,
+    "relu": torch.nn.functional.relu,
+    "gelu": torch.nn.functional.gelu,
+    "gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+    "silu": torch.nn.functional.silu,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+}
+
+
+def _of(
+    images: Sequence[int], filters: Sequence[int], stride: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], groups: int, dtype: str,
+) -> Convolution:  # fmt: skip
+    """Describe a convolution by the shapes of torch's tensors."""
+    n, channels, *sides = images
+    k, _, *taps = filters
+    pads = tuple(zip(padding[::2], padding[1::2], strict=True))
+    kind = find_dtype(dtype).name
+    return Convolution(kind, n, tuple(sides), channels, k, tuple(taps), tuple(stride), pads, tuple(dilation), groups)
+
+
+def _last(x: Any) -> Any:
+    """View a tensor with its channels last; copy one whose channels do not lie together."""
+    return x.movedim(1, -1).contiguous()
+
+
+def _lies_last(x: Any) -> bool:
+    """Say whether a tensor's channels lie together in memory."""
+    return not x.is_contiguous() and x.movedim(1, -1).is_contiguous()
+
+
+def _run(
+    input: Any, weight: Any, bias: Any, scale: Any, residual: Any, stride: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], groups: int, activation: str, dtype: str,
+) -> Any:  # fmt: skip
+    what = _of(input.shape, weight.shape, stride, padding, dilation, groups, dtype)
+    host = input.device.type != "cuda"
+    given = {"bias": bias, "scale": scale, "residual": None if residual is None else _last(residual)}
+    given = {name: x for name, x in given.items() if x is not None}
+    kinds = {name: find_dtype(str(x.dtype).removeprefix("torch.")).name for name, x in given.items()}
+    x, f = _last(input), _last(weight)
+    if host:
+        x, f, given = as_numpy(x), as_numpy(f), {name: as_numpy(a) for name, a in given.items()}
+    if input.numel() == 0:
+        return _fake(input, weight, bias, scale, residual, stride, padding, dilation, groups, activation, dtype)
+    made = convolutions.run(what, x, f, given, activation, host, kinds)
+    made = (as_torch(made) if host else made).movedim(-1, 1)
+    return made if _lies_last(input) else made.contiguous()
+
+
+def _fake(
+    input: Any, weight: Any, bias: Any, scale: Any, residual: Any, stride: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], groups: int, activation: str, dtype: str,
+) -> Any:  # fmt: skip
+    pads = list(zip(padding[::2], padding[1::2], strict=True))
+    outer = outer_of(input.shape[2:], weight.shape[2:], stride, pads, dilation)
+    kind = getattr(torch, default_result(find_dtype(dtype)).numpy_name)
+    if _lies_last(input):
+        return input.new_empty((input.shape[0], *outer, weight.shape[0]), dtype=kind).movedim(-1, 1)
+    return input.new_empty((input.shape[0], weight.shape[0], *outer), dtype=kind)
+
+
+def _images_gradient(
+    gradient: Any, weight: Any, size: Sequence[int], stride: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], dtype: str,
+) -> Any:  # fmt: skip
+    what = _of(size, weight.shape, stride, padding, dilation, 1, dtype)
+    host = gradient.device.type != "cuda"
+    made = _empty_images(gradient, weight, size, stride, padding, dilation, dtype)
+    y, f, out = (_last(gradient), _last(weight), made.movedim(1, -1))
+    if host:
+        y, f, out = as_numpy(y), as_numpy(f), as_numpy(out)
+    for part, kernel in convolutions.data_gradient(what, host):
+        view = out[(slice(None), *part.pixels)]
+        if kernel is None:
+            view[...] = 0
+        else:
+            kernel(y, f[(slice(None), *part.taps)], out=view)
+    return made
+
+
+def _empty_images(
+    gradient: Any, weight: Any, size: Sequence[int], stride: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], dtype: str,
+) -> Any:  # fmt: skip
+    n, c, *sides = size
+    return gradient.new_empty((n, *sides, c)).movedim(-1, 1)
+
+
+def _filters_gradient(
+    gradient: Any, input: Any, size: Sequence[int], stride: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], dtype: str,
+) -> Any:  # fmt: skip
+    what = _of(input.shape, size, stride, padding, dilation, 1, dtype)
+    host = gradient.device.type != "cuda"
+    y, x = _last(gradient), _last(input)
+    kernel = convolutions.filter_gradient(what, host)
+    made = as_torch(kernel(as_numpy(y), as_numpy(x))) if host else kernel(y, x)
+    return made.movedim(-1, 1)
+
+
+def _empty_filters(
+    gradient: Any, input: Any, size: Sequence[int], stride: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], dtype: str,
+) -> Any:  # fmt: skip
+    k, c, *taps = size
+    return gradient.new_empty((k, *taps, c)).movedim(-1, 1)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    input, weight, bias, scale, residual, stride, padding, dilation, groups, activation, dtype = inputs
+    ctx.save_for_backward(input, weight, scale, output if activation == "relu" else None)
+    ctx.types = [None if x is None else x.dtype for x in (bias, residual)]
+    ctx.sizes, ctx.groups, ctx.activation, ctx.dtype = ([*stride], [*padding], [*dilation]), groups, activation, dtype
+
+
+def _gradient(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+    """Give the gradients of a convolution and of what relu, bias, residual and a constant scale make of it."""
+    input, weight, scale, output = ctx.saved_tensors
+    if output is not None:
+        gradient = torch.where(output > 0, gradient, 0)
+    of_bias, of_residual = ctx.types
+    pixels = (0, *range(2, input.dim()))
+    by_bias = gradient.sum(pixels, dtype=torch.float32).to(of_bias) if of_bias and ctx.needs_input_grad[2] else None
+    by_residual = gradient.to(of_residual) if of_residual and ctx.needs_input_grad[4] else None
+    g = gradient if scale is None else gradient * scale.reshape(1, -1, *(1,) * (input.dim() - 2))
+    g = g.to(input.dtype)
+    wanted = ctx.needs_input_grad[:2]
+    stride, padding, dilation = ctx.sizes
+    by_input: Any = None
+    by_weight: Any = None
+    if ctx.groups != 1:
+        by_input, by_weight = _of_groups(g, input, weight, stride, padding, dilation, ctx.groups, wanted)
+    else:
+        ops, sizes = torch.ops.fireiron, (stride, padding, dilation, ctx.dtype)
+        by_input = ops.conv_images_gradient(g, weight, input.shape, *sizes) if wanted[0] else None
+        by_weight = ops.conv_filters_gradient(g, input, weight.shape, *sizes) if wanted[1] else None
+    return by_input, by_weight, by_bias, None, by_residual, *(None,) * 6
+
+
+def _of_groups(
+    gradient: Any, input: Any, weight: Any, stride: list[int], padding: list[int], dilation: list[int], groups: int,
+    wanted: Sequence[bool],
+) -> tuple[Any, Any]:  # fmt: skip
+    """Let torch compute the gradients of groups; unequal padding is cut off behind."""
+    wide = torch.nn.functional.pad(input, [n for i in reversed(range(len(stride))) for n in padding[2 * i : 2 * i + 2]])
+    none = [0] * len(stride)
+    by_input, by_weight, _ = torch.ops.aten.convolution_backward(
+        gradient, wide, weight, None, stride, none, dilation, False, none, groups, [*wanted, False]
+    )
+    if by_input is not None:
+        for i, side in enumerate(input.shape[2:]):
+            by_input = by_input.narrow(2 + i, padding[2 * i], side)
+    return by_input, by_weight
+
+
+_SIZES = "int[] stride, int[] padding, int[] dilation"
+_conv = torch.library.custom_op(
+    "fireiron::conv",
+    _run,
+    mutates_args=(),
+    schema="(Tensor input, Tensor weight, Tensor? bias, Tensor? scale, Tensor? residual, "
+    f"{_SIZES}, int groups, str activation, str dtype) -> Tensor",
+)
+_conv.register_fake(_fake)
+_conv.register_autograd(_gradient, setup_context=_keep)
+for _name, _function, _empty, _given in (
+    ("conv_images_gradient", _images_gradient, _empty_images, "Tensor gradient, Tensor weight"),
+    ("conv_filters_gradient", _filters_gradient, _empty_filters, "Tensor gradient, Tensor input"),
+):
+    torch.library.custom_op(
+        f"fireiron::{_name}",
+        _function,
+        mutates_args=(),
+        schema=f"({_given}, SymInt[] size, {_SIZES}, str dtype) -> Tensor",
+    ).register_fake(_empty)

@@ -1,0 +1,156 @@
+"""Convolutions of torch's tensors on the simulator: values and gradients against torch's own, compiled and exported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fireiron import FireironError, conv1d, conv2d, conv3d
+
+torch: Any = pytest.importorskip("torch", reason="torch is not installed")
+F: Any = torch.nn.functional
+__import__("fireiron.torch")
+
+
+def drawn(*shape: int, dtype: str = "float16", last: bool = True, learns: bool = True) -> Any:
+    generator = torch.Generator().manual_seed(sum(shape))
+    made = torch.randn(*shape, generator=generator).to(getattr(torch, dtype))
+    if last and made.dim() > 2:
+        made = made.movedim(1, -1).contiguous().movedim(-1, 1)
+    return made.detach().requires_grad_(learns)
+
+
+def agree(ours: Callable[..., Any], torchs: Callable[..., Any], *inputs: Any, within: float = 4e-3) -> None:
+    """Compare values and gradients with torch's in f32."""
+    wide = [x.detach().float().requires_grad_(x.requires_grad) for x in inputs]
+    made, wanted = ours(*inputs), torchs(*wide)
+    assert made.dtype == inputs[0].dtype
+    assert (made.float() - wanted).abs().max() <= within * wanted.abs().max()
+    weight = torch.linspace(-1, 1, wanted.numel()).reshape(wanted.shape)
+    learning = [i for i, x in enumerate(inputs) if x.requires_grad]
+    found = torch.autograd.grad(made, [inputs[i] for i in learning], weight.to(made.dtype))
+    expected = torch.autograd.grad(wanted, [wide[i] for i in learning], weight)
+    for got, want, i in zip(found, expected, learning, strict=True):
+        assert got.dtype == inputs[i].dtype
+        assert got.shape == want.shape
+        assert (got.float() - want).abs().max() <= within * want.abs().max()
+
+
+WINDOWS: dict[str, dict[str, Any]] = {
+    "same": {"padding": 1},
+    "strided, dilated": {"stride": 2, "padding": (2, 1), "dilation": (1, 2)},
+    "groups": {"padding": 1, "groups": 2},
+    "depthwise": {"padding": 1, "groups": 16},
+}
+
+
+@pytest.mark.parametrize("windows", WINDOWS)
+def test_images(windows: str) -> None:
+    given = WINDOWS[windows]
+    x, w, b = drawn(2, 16, 7, 8), drawn(32, 16 // given.get("groups", 1), 3, 3), drawn(32)
+    agree(lambda x, w, b: conv2d(x, w, b, **given), lambda x, w, b: F.conv2d(x, w, b, **given), x, w, b)
+
+
+def test_lines_and_volumes() -> None:
+    agree(
+        lambda x, w: conv1d(x, w, stride=2), lambda x, w: F.conv1d(x, w, stride=2), drawn(2, 16, 21), drawn(24, 16, 4)
+    )
+    x, w = drawn(1, 16, 3, 4, 5), drawn(16, 16, 2, 2, 2)
+    agree(lambda x, w: conv3d(x, w, padding=1), lambda x, w: F.conv3d(x, w, padding=1), x, w)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_other_types_and_orders(dtype: str) -> None:
+    """Images that lie channels first are copied, and so do their results lie."""
+    x, w = drawn(2, 8, 6, 6, dtype=dtype, last=False), drawn(16, 8, 3, 3, dtype=dtype, last=False)
+    agree(conv2d, F.conv2d, x, w, within=2e-2 if dtype == "bfloat16" else 1e-5)
+    assert conv2d(x, w).is_contiguous()
+    assert conv2d(drawn(2, 8, 6, 6), drawn(16, 8, 3, 3)).is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("activation", [None, "relu", "silu"])
+@pytest.mark.parametrize("learns", [False, True])
+def test_what_follows(activation: str | None, learns: bool) -> None:
+    """A batch norm's scale and shift, a residual and an activation, with the scale constant or trained."""
+    x, w, b, r = drawn(1, 16, 6, 6), drawn(16, 16, 3, 3), drawn(16), drawn(1, 16, 6, 6)
+    s = drawn(16, learns=learns)
+    act: Any = {None: lambda y: y, "relu": F.relu, "silu": F.silu}[activation]
+
+    def ours(x: Any, w: Any, b: Any, r: Any, s: Any) -> Any:
+        return conv2d(x, w, b, padding="same", scale=s, residual=r, activation=activation)
+
+    def torchs(x: Any, w: Any, b: Any, r: Any, s: Any) -> Any:
+        return act(F.conv2d(x, w, padding=1) * s.reshape(-1, 1, 1) + b.reshape(-1, 1, 1) + r)
+
+    agree(ours, torchs, x, w, b, r, s)
+
+
+class Net(torch.nn.Module):
+    def __init__(self, conv: Any) -> None:
+        super().__init__()
+        self.conv, self.first, self.second = conv, torch.nn.Conv2d(8, 16, 3), torch.nn.Conv2d(16, 8, 3)
+
+    def forward(self, x: Any) -> Any:
+        first, second = self.first, self.second
+        if self.conv is F.conv2d:
+            return F.conv2d(F.relu(F.conv2d(x, first.weight, first.bias, 2, 1)), second.weight, second.bias, 1, 1)
+        made = conv2d(x, first.weight, first.bias, 2, 1, activation="relu")
+        return conv2d(made, second.weight, second.bias, padding="same")
+
+
+def test_compile_and_export() -> None:
+    net = Net(conv2d).half().to(memory_format=torch.channels_last)
+    other = Net(F.conv2d).half().to(memory_format=torch.channels_last)
+    other.load_state_dict(net.state_dict())
+    x = drawn(2, 8, 9, 9, learns=False)
+    compiled = torch.compile(net, fullgraph=True, backend="aot_eager")
+    compiled(x).float().sum().backward()
+    other(x).float().sum().backward()
+    for ours, wanted in zip(net.parameters(), other.parameters(), strict=True):
+        assert (ours.grad.float() - wanted.grad.float()).abs().max() <= 1e-2 * wanted.grad.float().abs().max()
+    exported = torch.export.export(net.eval(), (x,))
+    assert "fireiron.conv" in exported.graph_module.code
+    assert torch.equal(exported.module()(x), net(x))
+
+
+def test_operators_are_well_formed() -> None:
+    x, w, b = drawn(1, 8, 5, 5), drawn(8, 8, 3, 3), drawn(8)
+    sizes = [2, 2], [1, 1, 1, 1], [1, 1]
+    checks = ("test_schema", "test_faketensor", "test_autograd_registration")
+    op = torch.ops.fireiron.conv.default
+    torch.library.opcheck(op, (x, w, b, None, None, *sizes, 1, "relu", "float16"), test_utils=checks)
+    y = drawn(1, 8, 3, 3, learns=False)
+    for name, other, size in (("images", w, [1, 8, 5, 5]), ("filters", x, [8, 8, 3, 3])):
+        op = getattr(torch.ops.fireiron, f"conv_{name}_gradient").default
+        torch.library.opcheck(op, (y, other.detach(), size, *sizes, "float16"), test_utils=checks[:2])
+
+
+def test_images_that_lie_channels_last_are_not_copied() -> None:
+    """The convolution is the only operator that runs forward."""
+    x, w = drawn(1, 8, 5, 5, learns=False), drawn(8, 8, 3, 3, learns=False)
+    seen: list[str] = []
+
+    class Seen(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with Seen():
+        conv2d(x, w)
+    assert not [name for name in seen if "copy" in name or "clone" in name]
+
+
+def test_empty_batches() -> None:
+    assert conv2d(drawn(0, 8, 5, 5, learns=False), drawn(16, 8, 3, 3, learns=False)).shape == (0, 16, 3, 3)
+
+
+def test_misuse() -> None:
+    for call in (
+        lambda: conv2d(drawn(8, 5, 5), drawn(8, 8, 3, 3)),
+        lambda: conv2d(drawn(1, 8, 5, 5), drawn(8, 8, 3, 3), stride=0),
+        lambda: conv2d(drawn(1, 8, 5, 5), drawn(8, 8, 3, 3), activation="softmax"),
+    ):
+        with pytest.raises(FireironError):
+            call()
