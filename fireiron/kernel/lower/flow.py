@@ -18,15 +18,23 @@ from fireiron.base.errors import DecompositionError
 from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.ir.rewrite import masked, replaced
 from fireiron.kernel.ir.statements import For, If
+from fireiron.kernel.lower.chunks import numbers_of, parts_of, trips_of
 from fireiron.kernel.lower.context import Body, Context, Recur, State, descend
 from fireiron.kernel.lower.move import Copy, lower_copy, open_load
-from fireiron.kernel.lower.window import cut_chunk
 from fireiron.language.decompositions import Decomposition, Load, Split
 
 
 def leading_loads(rest: Sequence[Decomposition]) -> list[Load]:
-    """List the loads that stand right below a split: those that its pipeline covers."""
-    return [x for i, x in enumerate(rest) if isinstance(x, Load) and all(isinstance(y, Load) for y in rest[:i])]
+    """List the loads that stand right below a split: those that its pipeline covers.
+
+    A second hop of an operand, from shared memory to registers, is part of the trip.
+    """
+    found: list[Load] = []
+    for link in rest:
+        if not isinstance(link, Load) or link.role in {x.role for x in found}:
+            break
+        found.append(link)
+    return found
 
 
 @attrs.frozen(eq=False)
@@ -98,15 +106,13 @@ def lower_flowing(link: Split, rest: Sequence[Decomposition], state: State, cont
         raise DecompositionError(
             "register-loop", "a pipeline of registers has no run-time slot", fix="refine the split by .unroll() too"
         )
-    extent = state.residual.extents["K"]
-    assert isinstance(extent, int)
-    parts = {"K": cut_chunk(link.size, extent, link.ways)}
-    steps, slots, ahead = simplest(parts["K"].trips), link.stages, link.stages - 1
+    parts = parts_of(link, state.residual.extents)
+    steps, slots, ahead = simplest(trips_of(parts)), link.stages, link.stages - 1
     assert isinstance(steps, int)
-    i, slot = context.variable("k", steps), Var("any slot", slots)
+    i, slot = context.variable(link.dim.lower(), steps), Var("any slot", slots)
     looped = RegisterLoop(i, as_expr(steps), unrolled=True, link=link.link)
     below = attrs.evolve(state.under(link.words, link.link), loops=(*state.loops, looped), flow=None)
-    chunk = descend(below, parts, {"K": i})
+    chunk = descend(below, parts, numbers_of(parts, i))
     loads, inner = leading_loads(rest), chunk
     for load in loads:
         inner = open_load(load, inner, context, slots, slot)

@@ -8,10 +8,11 @@ import attrs
 
 from fireiron.algebra.expr import Expr, Var, as_expr, simplest
 from fireiron.base.errors import DecompositionError
+from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.ir.statements import RANK, Region
-from fireiron.kernel.lower.context import Body, Context, Recur, State, descend, units_of
-from fireiron.kernel.lower.window import Partial, cut_chunk
+from fireiron.kernel.lower.context import Body, Context, Recur, State, Units, descend, units_of
+from fireiron.kernel.lower.window import Cut, Partial, cut_chunk
 from fireiron.language.decompositions import ByCluster, ByTma, Decomposition, Split
 from fireiron.language.levels import Block
 
@@ -68,18 +69,46 @@ def lower_parallel(link: Split, rest: Sequence[Decomposition], state: State, con
         ways = context.joined if isinstance(link.reduce, ByCluster) else context.ways
         sums.append(Partial(ways, context.way, level, context.tile, context.tiles, link.reduce, below.path, link.link))
         return recur(rest, descend(below, {"K": part}, {"K": context.way}, level), context)
-    ways = part.trips
-    assert isinstance(ways, int)
-    units = units_of(level, state, context, ways, None)
-    assert units.count == ways, "the rule of the link counts the units"
-    way = context.define("way", units.index, ways)
+    inside, way, units = below_split(link, part, "way", state, context)
     seat = units.position
     outer = 1 if state.width is None or state.position is None else (context.threads or 1) // state.width
     if outer > 1:
         assert state.width is not None
         seat = context.thread // state.width * units.width + seat
-    sums.append(Partial(ways, way, level, seat, outer * units.width, link.reduce, below.path, link.link))
-    inside = descend(below, {"K": part}, {"K": way}, level)
-    inside = attrs.evolve(inside, position=units.position, width=units.width)
+    sums.append(Partial(units.count, way, level, seat, outer * units.width, link.reduce, below.path, link.link))
     body = recur(rest, inside, context)
     return (Region(str(inside.residual), body, below.path, link.link),)
+
+
+def below_split(link: Split, part: Cut, word: str, state: State, context: Context) -> tuple[State, Expr, Units]:
+    """Give each unit of a level inside the block its chunk: the place in the tree, this unit's number, and the units.
+
+    Args:
+        link: the split.
+        part: its cut.
+        word: name of the unit's number.
+        state: the place above.
+        context: the kernel's.
+
+    Raises:
+        DecompositionError: `symbolic-tiles`, `parallel-units`.
+    """
+    level = link.level
+    assert level is not None
+    ways = simplest(as_expr(part.trips))
+    if not isinstance(ways, int):
+        raise DecompositionError(
+            "symbolic-tiles",
+            f"{ways} chunks of {link.dim} cannot be given to {level}: their number is not known",
+            fix=f'give the number of chunks: split("{link.dim}", ways=n)',
+        )
+    units = units_of(level, state, context, ways, None)
+    if units.count != ways:
+        raise DecompositionError(
+            "parallel-units",
+            f"{ways} chunks of {link.dim} go to {units.count} units of {level}",
+            fix=f'split("{link.dim}", ways={units.count}).parallel({level})',
+        )
+    way = context.define(word, units.index, ways)
+    inside = descend(state.under(link.words, link.link), {link.dim: part}, {link.dim: way}, level)
+    return evolve(inside, position=units.position, width=units.width), way, units

@@ -1,4 +1,4 @@
-"""Split: the loop over K, and its pipeline, whose loads run ahead of the compute by ring slots."""
+"""Split: the loop over chunks, and its pipeline, whose loads run ahead of the compute by ring slots."""
 
 from __future__ import annotations
 
@@ -10,39 +10,57 @@ from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.ir.rewrite import replaced
 from fireiron.kernel.ir.statements import For, If
+from fireiron.kernel.lower.chunks import numbers_of, parts_of, trips_of
 from fireiron.kernel.lower.context import Body, Context, Recur, State, descend
 from fireiron.kernel.lower.epilog import initialise
 from fireiron.kernel.lower.flow import Flow, leading_loads, lower_flowing
 from fireiron.kernel.lower.move import Copy, lower_copy, open_load
 from fireiron.kernel.lower.promote import close_chunk, open_chunk
 from fireiron.kernel.lower.roles import lower_specialised
-from fireiron.kernel.lower.window import cut_chunk, substituted
+from fireiron.kernel.lower.window import substituted
 from fireiron.language.decompositions import Decomposition, Load, Split, Tile
+from fireiron.language.residual import apply
 
 
-def lower_split(link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
-    """Lower the loop over chunks of K.
+def lower_split(
+    link: Split,
+    rest: Sequence[Decomposition],
+    state: State,
+    context: Context,
+    recur: Recur,
+    reach: tuple[Expr, Expr] | None = None,
+    opening: Callable[[], Body] = tuple,
+) -> Body:
+    """Lower a loop over chunks, of K or of dims that steps of a program fold.
 
     With n stages, chunk k+n-1 is started before chunk k is computed with, and finished after it; the first n-1 chunks
     come before the loop. A pipeline inside another flows: its loop goes on over the chunks of the outer one.
+
+    Args:
+        link: the split.
+        rest: the links below it.
+        state: the place in the tree.
+        context: the kernel's.
+        recur: lowers the links.
+        reach: the first chunk, and how many are taken; None for all.
+        opening: gives what stands right before the loop, once its body is lowered.
 
     Raises:
         DecompositionError: `register-loop`, `pipeline-empty`, `pipeline-inflight`.
     """
     drained(link)
-    layers, state = state.around, evolve(state, around=None)
-    if link.specialised is not None:
-        return lower_specialised(link, rest, state, context, recur)
-    extent = state.residual.extents["K"]
-    assert extent is not None
-    parts = {"K": cut_chunk(link.size, extent, link.ways)}
-    trips = as_expr(parts["K"].trips)
-    if state.flow is not None:
+    # The ring of a role goes on over all layers by itself.
+    layers, state = state.around if link.specialised is None else None, evolve(state, around=None)
+    if state.flow is not None and link.specialised is None:
         if _takes_part(link, rest):
             return lower_flowing(link, rest, state, context, recur)
         flow, state = state.flow, evolve(state, flow=None)
         return flow.around(lower_split(link, rest, state, context, recur))
-    k = context.variable("k", trips)
+    parts = parts_of(link, state.residual.extents)
+    stream = context.stream if context.stream is not None and context.stream.split is link else None
+    begin, trips = (as_expr(0), trips_of(parts)) if stream is None else (stream.first, stream.count)
+    k = context.variable("chunk" if link.further else link.dim.lower(), trips)
+    begin, trips = reach or (begin, trips)
     below = state.under(link.words, link.link)
     looped = evolve(
         below,
@@ -54,27 +72,34 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
     number: Expr = k if layers is None or each is None else layers.var * each + k
     every = trips if layers is None or each is None else as_expr(layers.trips * each)
 
-    def at(chunk: Expr, inside: State) -> State:
+    def at(chunk: Expr, inside: State = looped) -> State:
         if layers is None or each is None:
-            return descend(inside, parts, {"K": chunk})
+            return descend(inside, parts, numbers_of(parts, begin + chunk))
         # Chunks count on over all layers.
         moved = {layers.var: chunk // each}
         windows = {role: substituted(window, moved) for role, window in inside.windows.items()}
-        return descend(evolve(inside, windows=windows), parts, {"K": chunk % each})
+        return descend(evolve(inside, windows=windows), parts, numbers_of(parts, chunk % each))
 
-    before = () if state.windows["C"].storage.memory.registers else initialise(state, context)
+    if link.specialised is not None:
+        return lower_specialised(link, rest, at, k, trips, context, recur, opening)
+    progress = state.progress
+    before = () if progress is not None or state.windows["C"].storage.memory.registers else initialise(state, context)
     if link.stages == 1:
-        first, body = _chunk(link, rest, lambda chunk: at(chunk, looped), number, at(number, looped), context, recur)
-        return (*before, *first, For(k, trips, body, link.unrolled, link.together, kind="chunks"))
+        first, body = _chunk(link, rest, at, number, at(number), context, recur)
+        return (*before, *first, *opening(), For(k, trips, body, link.unrolled, link.together, kind="chunks"))
 
     loads = leading_loads(rest)
     pipelined_loads(link, loads)
-    inner = at(number, looped)
+    read = [load for load in loads if progress is None or progress.reads(load.role)]
+    inner = at(number)
     for load in loads:
-        inner = open_load(load, inner, context, link.stages, number)
+        if load in read:
+            inner = open_load(load, inner, context, link.stages, number)
+        else:
+            inner = evolve(inner, residual=apply(load, inner.residual))
 
     def copies(chunk: Expr) -> list[Copy]:
-        return [lower_copy(x, at(chunk, below), inner.windows[x.role].storage, chunk, context, recur) for x in loads]
+        return [lower_copy(x, at(chunk, below), inner.windows[x.role].storage, chunk, context, recur) for x in read]
 
     def around(compute: Body) -> Body:
         """Put the loop and its copies around the compute of one chunk."""
@@ -82,14 +107,15 @@ def lower_split(link: Split, rest: Sequence[Decomposition], state: State, contex
         if layers is not None:
             layers.before += first
             first = ()
-        return (*first, For(k, trips, (*start, *compute, *finish), link.unrolled, link.together, kind="chunks"))
+        body = (*start, *compute, *finish)
+        return (*first, *opening(), For(k, trips, body, link.unrolled, link.together, kind="chunks"))
 
-    if layers is not None or not _flows_into(link, loads, rest[len(loads) :]):
-        below_loads = rest[len(loads) :]
-        first, body = _chunk(link, below_loads, lambda chunk: at(chunk, looped), number, inner, context, recur)
+    below_loads = rest[len(loads) :]
+    if layers is not None or progress is not None or not _flows_into(link, loads, below_loads):
+        first, body = _chunk(link, below_loads, at, number, inner, context, recur)
         return (*before, *first, *around(body))
     flow = Flow(k, trips, link, lambda: copies(k), around)
-    return (*before, *recur(rest[len(loads) :], evolve(inner, flow=flow), context))
+    return (*before, *recur(below_loads, evolve(inner, flow=flow), context))
 
 
 def staged(link: Split, copies: Callable[[Expr], list[Copy]], number: Expr, every: Expr) -> tuple[Body, Body, Body]:

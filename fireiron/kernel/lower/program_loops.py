@@ -9,27 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeGuard
 
-from fireiron.algebra.expr import Expr, Var, as_expr
 from fireiron.base.records import evolve
-from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.ir.statements import For, Statement
-from fireiron.kernel.lower.chunks import numbers_of, parts_of, trips_of
-from fireiron.kernel.lower.context import Body, Context, Recur, State, descend
-from fireiron.kernel.lower.flow import leading_loads
+from fireiron.kernel.lower.chunks import parts_of
+from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.folds import begin, open_fold
-from fireiron.kernel.lower.move import Copy, lower_copy, open_load
-from fireiron.kernel.lower.pipeline import pipelined_loads, staged
+from fireiron.kernel.lower.pipeline import lower_split
 from fireiron.kernel.lower.progress import Progress, folds_dim, has_dim
 from fireiron.kernel.lower.reached import reached
-from fireiron.kernel.lower.roles import lower_specialised
 from fireiron.kernel.lower.skewed import skewed
 from fireiron.kernel.lower.step_results import closed
 from fireiron.kernel.lower.steps import lower_active
 from fireiron.kernel.lower.whole_chunks import without_masks
-from fireiron.kernel.lower.window import Cut
 from fireiron.language.decompositions import Decomposition, Split
 from fireiron.language.online import online
-from fireiron.language.residual import apply
 from fireiron.language.steps import Step
 
 
@@ -141,12 +134,9 @@ def _lower_loop(
     progress = state.progress
     assert progress is not None
     parts = parts_of(link, state.residual.extents)
-    skipped, trips = as_expr(0), trips_of(parts)
-    if len(parts) == 1:
-        skipped, trips = reached(link.dim, parts[link.dim], state, context)
+    chunks = None if len(parts) > 1 else reached(link.dim, parts[link.dim], state, context)
     if context.role == "load" and link.specialised is not None:
-        return lower_specialised(link, rest, state, context, recur, (skipped, trips)), state
-    var = context.variable("chunk" if link.further else link.dim.lower(), trips_of(parts))
+        return lower_split(link, rest, state, context, recur, chunks), state
     mine = [s for s in progress.active if folds_dim(s, link.dim) and s.name not in progress.open]
     opened = {s.name: open_fold(s, state, context, link.link) for s in mine}
     around = evolve(state, windows={**state.windows, **{k: w for o in opened.values() for k, w in o.windows.items()}})
@@ -155,73 +145,28 @@ def _lower_loop(
         for s in mine if progress.law is not None and s.name in progress.law.factors for out in s.outs
     }  # fmt: skip
     inside = evolve(
-        evolve(around, windows={**around.windows, **moving}).under(link.words, link.link),
-        loops=(*state.loops, RegisterLoop(var, trips, link.unrolled, link.link)),
+        around,
+        windows={**around.windows, **moving},
         progress=evolve(progress, open={**progress.open, **opened}),
     )
-    before: Body = ()
-    ringed: Body = ()
-    looped: Body = ()
-    if link.specialised is not None:
-        context.names.discard(var.name)
-        ringed = lower_specialised(link, rest, evolve(inside, loops=state.loops), context, recur, (skipped, trips))
-    elif link.stages == 1:
-        looped = recur(rest, descend(inside, parts, numbers_of(parts, skipped + var)), context)
-    else:
-        before, looped = _run_ahead(link, rest, parts, var, (skipped, trips), around, inside, context, recur)
+
+    def opening() -> Body:
+        return tuple(x for o in opened.values() for x in begin(o, context))
+
+    loop = lower_split(link, rest, inside, context, recur, chunks, opening)
     for one in opened.values():  # places count from the first chunk that is visited
-        if link.dim in one.places:
-            one.places[link.dim] = one.places[link.dim] - skipped * parts[link.dim].size
-    first: Body = tuple(x for o in opened.values() for x in begin(o, context))
+        if link.dim in one.places and chunks is not None:
+            one.places[link.dim] = one.places[link.dim] - chunks[0] * parts[link.dim].size
     last: Body = ()
     for step in mine:
         made, around = closed(opened[step.name], around, context, recur)
         last += made
-    loop = ringed or (For(var, trips, looped, link.unrolled, link.together, kind="chunks"),)
     if link.online:  # each point of a chunk passes the masks of several folds
         loop = tuple(part for s in loop for part in (without_masks(s, context) if _chunks(s) else (s,)))
     if link.skewed:
         loop = tuple(part for s in loop for part in (skewed(s, link) if _chunks(s) else (s,)))
-    return (*before, *first, *loop, *last), around
+    return (*loop, *last), around
 
 
 def _chunks(s: Statement) -> TypeGuard[For]:
     return isinstance(s, For) and s.kind == "chunks" and not s.unroll
-
-
-def _run_ahead(
-    link: Split,
-    rest: Sequence[Decomposition],
-    parts: dict[str, Cut],
-    var: Var,
-    reach: tuple[Expr, Expr],
-    around: State,
-    inside: State,
-    context: Context,
-    recur: Recur,
-) -> tuple[Body, Body]:
-    """Lower a trip whose loads run ahead by ring slots; gives what stands before the loop, and the trip."""
-    assert inside.progress is not None
-    every = leading_loads(rest)
-    # A second hop of an operand, from shared memory to registers, is part of the trip.
-    again = [i for i, load in enumerate(every) if load.role in {x.role for x in every[:i]}]
-    loads = every[: again[0]] if again else every
-    pipelined_loads(link, loads)
-    outside = around.under(link.words, link.link)
-
-    def at(chunk: Expr, state: State) -> State:
-        return descend(state, parts, numbers_of(parts, reach[0] + chunk))
-
-    read = [load for load in loads if inside.progress.reads(load.role)]
-    inner = at(var, inside)
-    for load in loads:
-        moved = evolve(inner, residual=apply(load, inner.residual))
-        inner = open_load(load, inner, context, link.stages, var) if load in read else moved
-    body = recur(rest[len(loads) :], inner, context)
-
-    def copies(chunk: Expr) -> list[Copy]:
-        place = at(chunk, outside)
-        return [lower_copy(x, place, inner.windows[x.role].storage, chunk, context, recur) for x in read]
-
-    first, start, finish = staged(link, copies, var, reach[1])
-    return first, (*start, *body, *finish)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fireiron.algebra.expr import Expr, Var, as_expr, simplest, substitute
+from fireiron.algebra.expr import Expr, Var, as_expr, substitute
 from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import Region
-from fireiron.kernel.lower.context import Body, Context, Recur, State, descend, units_of
+from fireiron.kernel.lower.context import Body, Context, Recur, State, descend
 from fireiron.kernel.lower.grid_folds import Shared, over_grid
+from fireiron.kernel.lower.parallel import below_split
 from fireiron.kernel.lower.progress import folds_dim, has_dim
 from fireiron.kernel.lower.step_results import with_results
 from fireiron.kernel.lower.steps import lower_active
@@ -32,23 +33,7 @@ def lower_program_parallel(
         return recur(rest, below, context)
     if level == Block:
         return _over_blocks(link, part, rest, state, context, recur)
-    ways = simplest(as_expr(part.trips))
-    if not isinstance(ways, int):
-        raise DecompositionError(
-            "symbolic-tiles",
-            f"{ways} chunks of {link.dim} cannot be given to {level}: their number is not known",
-            fix=f'give the number of chunks: split("{link.dim}", ways=n)',
-        )
-    units = units_of(level, state, context, ways, None)
-    if units.count != ways:
-        raise DecompositionError(
-            "parallel-units",
-            f"{ways} chunks of {link.dim} go to {units.count} units of {level}",
-            fix=f'split("{link.dim}", ways={units.count}).parallel({level})',
-        )
-    way = context.define(level.name.lower(), units.index, ways)
-    inside = descend(state.under(link.words, link.link), {link.dim: part}, {link.dim: way}, level)
-    inside = evolve(inside, position=units.position, width=units.width)
+    inside, _, _ = below_split(link, part, level.name.lower(), state, context)
     return (Region(str(inside.residual), recur(rest, inside, context), inside.path, link.link),)
 
 

@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, ge, lt, ne, or_, select
+from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, ge, lt, select
 from fireiron.atoms.flights import flying
 from fireiron.base.errors import DecompositionError, FireironError
-from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.analysis.sampling import reads_and_writes
 from fireiron.kernel.ir.statements import (
     RANK,
@@ -28,8 +27,8 @@ from fireiron.kernel.ir.statements import (
     Statement,
     walk,
 )
-from fireiron.kernel.lower.chunks import numbers_of, parts_of, trips_of
-from fireiron.kernel.lower.context import MAX_THREADS, Body, Context, Recur, Ring, State, descend
+from fireiron.kernel.lower.context import MAX_THREADS, Body, Context, Recur, Ring, State
+from fireiron.kernel.lower.flow import leading_loads
 from fireiron.kernel.lower.move import lower_copy, open_load
 from fireiron.kernel.lower.promote import close_chunk, open_chunk
 from fireiron.kernel.lower.window import Storage
@@ -47,54 +46,44 @@ MOST_REGISTERS = 256  # of a thread, as setmaxnreg counts them
 def lower_specialised(
     link: Split,
     rest: Sequence[Decomposition],
-    state: State,
+    at: Callable[[Expr], State],
+    k: Var,
+    trips: Expr,
     context: Context,
     recur: Recur,
-    reach: tuple[Expr, Expr] | None = None,
+    opening: Callable[[], Body],
 ) -> Body:
-    """Lower the loop over chunks of K for the role that is being lowered.
+    """Lower the loop over chunks for the role that is being lowered.
 
     Args:
         link: the split.
         rest: the links below it.
-        state: the place in the tree.
+        at: the state of each chunk.
+        k: the chunk's number in the loop.
+        trips: number of chunks.
         context: the kernel's.
         recur: lowers the links.
-        reach: the first chunk, and how many are taken; None for all.
+        opening: gives what stands right before the loop, once its body is lowered.
 
     Raises:
         DecompositionError: `role-loads`, `role-copies`, `register-inflight`.
     """
-    assert link.specialised is not None
-    parts = parts_of(link, state.residual.extents)
-    stream = context.stream if context.stream is not None and context.stream.split is link else None
-    trips = trips_of(parts) if stream is None else stream.count
-    k = context.variable("chunk" if link.further else link.dim.lower(), trips)
-    begin, trips = reach or (as_expr(0), trips)
-    below = state.under(link.words, link.link)
-    looped = attrs.evolve(
-        below,
-        loops=(*state.loops, RegisterLoop(k, trips, link.unrolled, link.link)),
-        begun=or_(state.begun, ne(k, 0)),
-    )
-
-    def at(chunk: Expr) -> State:
-        return descend(looped, parts, numbers_of(parts, (begin if stream is None else stream.first) + chunk))
-
-    loads = [x for i, x in enumerate(rest) if isinstance(x, Load) and all(isinstance(y, Load) for y in rest[:i])]
+    inner = at(k)
+    loads = leading_loads(rest)
     if not loads or any(x.memory != SH for x in loads):
         raise DecompositionError(
             "role-loads",
             "specialize() finds no loads to shared memory right below its split",
             fix="load A and B to SH right below the split",
         )
-    if state.progress is not None:
-        unread = [load for load in loads if not state.progress.reads(load.role)]
+    if inner.progress is not None:
+        unread = [load for load in loads if not inner.progress.reads(load.role)]
         loads = [load for load in loads if load not in unread]
         rest = (*loads, *rest[len(loads) + len(unread) :])
     if context.role == "load":
-        return _fill(link, loads, at(k), k, trips, context, recur)
-    return _empty(link, loads, rest[len(loads) :], at, k, trips, context, recur)
+        return _fill(link, loads, inner, k, trips, context, recur)
+    body = _empty(link, loads, rest[len(loads) :], at, k, trips, context, recur)
+    return (*opening(), *body)
 
 
 def _empty(
