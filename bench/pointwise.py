@@ -36,7 +36,7 @@ def work(name: str, m: int, n: int) -> Work:
     if name == "transpose":
         matrix = ((m, n), "bfloat16")
         made = partial(schedule, name, m, n)
-        return Work(f"{name} {m}x{n}", made, (matrix,), matrix, lambda torch: _turned, turned=True)
+        return Work(f"{name} {m}x{n}", made, (matrix,), (matrix,), lambda torch: _turned, turned=True)
     shapes = ((m, n), (n,)) if name == "gelu_bias" else ((m, n),) * INPUTS[name]
 
     def eager(torch: Any) -> Any:
@@ -51,7 +51,7 @@ def work(name: str, m: int, n: int) -> Work:
 
     inputs = tuple((shape, "bfloat16") for shape in shapes)
     slack = 2.0**-7 if name == "gelu_bias" else 2.0**-20
-    return Work(f"{name} {m}x{n}", partial(schedule, name, m, n), inputs, ((m, n), "bfloat16"), eager, slack)
+    return Work(f"{name} {m}x{n}", partial(schedule, name, m, n), inputs, (((m, n), "bfloat16"),), eager, slack)
 
 
 def _turned(x: Any) -> Any:

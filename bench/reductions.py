@@ -62,7 +62,7 @@ def work(name: str, a: int, b: int, c: int) -> Work:
         return total
 
     make = partial(schedule, name, a, b, c)
-    return Work(f"{name} {a}x{b}x{c}", make, ((shape, "bfloat16"),), out, eager, 2.0**-18)
+    return Work(f"{name} {a}x{b}x{c}", make, ((shape, "bfloat16"),), (out,), eager, 2.0**-18)
 
 
 def schedule(name: str, a: int, b: int, c: int, plan: Mapping[str, int]) -> Any:

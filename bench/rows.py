@@ -21,12 +21,19 @@ EPS = 1e-6
 # By program: how many matrices, and vectors of a value a column, it reads.
 GIVEN = {
     "softmax": (1, 0),
+    "log_softmax": (1, 0),
     "layernorm": (1, 2),
     "rms_norm": (1, 1),
+    "add_layernorm": (2, 2),
+    "add_rms_norm": (2, 1),
     "softmax_backward": (2, 0),
     "rms_norm_backward": (2, 1),
     "layernorm_backward": (2, 1),
+    "cross_entropy": (1, 0),
+    "cross_entropy_with_gradient": (1, 0),
+    "top": (1, 0),
 }
+LARGEST = 8  # values of a row that `top` finds
 USUAL = ("softmax", "layernorm", "rms_norm")
 SHAPES = (
     (12288, 768),
@@ -59,11 +66,22 @@ def run(words: Sequence[str], command: str = "") -> int:
 def work(name: str, m: int, n: int) -> Work:
     """Describe a program on m rows of n columns."""
     matrices, vectors = GIVEN[name]
-    inputs = (((m, n), "bfloat16"),) * matrices + (((n,), "bfloat16"),) * vectors
-    # A gradient is a difference of sums that may cancel.
-    slack = 2.0**-7 if name.endswith("backward") else 0.0
-    make = partial(schedule, name, m, n)
-    return Work(f"{name} {m}x{n}", make, inputs, ((m, n), "bfloat16"), partial(_eager, name), slack)
+    whole = ((m, n), "bfloat16")
+    inputs = (whole,) * matrices + (((n,), "bfloat16"),) * vectors
+    losses = ((m,), "float32")
+    outs = {
+        "add_layernorm": (whole, whole),
+        "add_rms_norm": (whole, whole),
+        "cross_entropy": (losses,),
+        "cross_entropy_with_gradient": (losses, whole),
+        "top": (((m, LARGEST), "bfloat16"), ((m, LARGEST), "int32")),
+    }.get(name, (whole,))
+    if name.startswith("cross"):
+        inputs = (*inputs, ((m,), "int32"))
+    # A gradient is a difference of sums that may cancel, as a loss is; a residual's sum is rounded before its norm.
+    slack = 2.0**-7 if name.endswith(("backward", "gradient")) or name.startswith("add") else 0.0
+    slack = 2.0**-18 if name == "cross_entropy" else slack
+    return Work(f"{name} {m}x{n}", partial(schedule, name, m, n), inputs, outs, partial(_eager, name), slack, most=n)
 
 
 def schedule(name: str, m: int, n: int, plan: Mapping[str, int]) -> Any:
@@ -71,7 +89,12 @@ def schedule(name: str, m: int, n: int, plan: Mapping[str, int]) -> Any:
     matrices, vectors = GIVEN[name]
     given: list[Any] = [Matrix(m, n, "bf16") for _ in range(matrices)]
     given += [Vector(n, "bf16", name=word) for word in ("gain", "bias")[:vectors]]
-    named = {} if name.startswith("softmax") else {"eps": EPS}
+    named: dict[str, Any] = {"eps": EPS} if "norm" in name else {}
+    if name == "top":
+        named = {"k": LARGEST, "out": ("bf16", "i32")}
+    if name.startswith("cross"):
+        given.append(Vector(m, "i32", name="target"))
+        named = {"out": "f32" if name == "cross_entropy" else ("f32", "bf16")}
     return rows.row(getattr(rows, name)(*given, **named), **plan)
 
 
@@ -84,11 +107,22 @@ def _eager(name: str, torch: Any) -> Callable[..., Any]:
     def softmax(x: Any) -> Any:
         return functional.softmax(x, -1)
 
+    def log_softmax(x: Any) -> Any:
+        return functional.log_softmax(x, -1)
+
     def layernorm(x: Any, gain: Any, bias: Any) -> Any:
         return functional.layer_norm(x, (x.shape[-1],), gain, bias, EPS)
 
     def rms_norm(x: Any, gain: Any) -> Any:
         return (wide(x) * torch.rsqrt((wide(x) * wide(x)).mean(-1, keepdim=True) + EPS) * gain).to(x.dtype)
+
+    def add_layernorm(x: Any, residual: Any, gain: Any, bias: Any) -> Any:
+        total = x + residual
+        return layernorm(total, gain, bias), total
+
+    def add_rms_norm(x: Any, residual: Any, gain: Any) -> Any:
+        total = x + residual
+        return rms_norm(total, gain), total
 
     def softmax_backward(y: Any, dy: Any) -> Any:
         return (wide(y) * (wide(dy) - (wide(y) * wide(dy)).sum(-1, keepdim=True))).to(y.dtype)
@@ -106,12 +140,31 @@ def _eager(name: str, torch: Any) -> Callable[..., Any]:
         deviation = torch.rsqrt((away * away).mean(-1, keepdim=True) + EPS)
         return of_norm(away * deviation, deviation, wide(dy) * gain, True).to(x.dtype)
 
+    def cross_entropy(x: Any, target: Any) -> Any:
+        return functional.cross_entropy(wide(x), target.long(), reduction="none")
+
+    def cross_entropy_with_gradient(x: Any, target: Any) -> Any:
+        logs = functional.log_softmax(wide(x), -1)
+        chosen = target.long()[:, None]
+        loss = -logs.gather(-1, chosen)[:, 0]
+        return loss, logs.exp().scatter_add(-1, chosen, -torch.ones_like(loss)[:, None]).to(x.dtype)
+
+    def top(x: Any) -> Any:
+        found = torch.topk(x, LARGEST, -1)
+        return found.values, found.indices
+
     made: dict[str, Callable[..., Any]] = {
         "softmax": softmax,
+        "log_softmax": log_softmax,
         "layernorm": layernorm,
         "rms_norm": rms_norm,
+        "add_layernorm": add_layernorm,
+        "add_rms_norm": add_rms_norm,
         "softmax_backward": softmax_backward,
         "rms_norm_backward": rms_norm_backward,
         "layernorm_backward": layernorm_backward,
+        "cross_entropy": cross_entropy,
+        "cross_entropy_with_gradient": cross_entropy_with_gradient,
+        "top": top,
     }
     return made[name]

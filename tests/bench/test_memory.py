@@ -32,8 +32,14 @@ def test_works_have_the_arrays_of_their_kernels() -> None:
     ):
         spec = work.schedule({}).computed
         assert [t.shape for t in spec.inputs] == [shape for shape, _ in work.inputs]
-        assert [t.shape for t in spec.outputs] == [work.out[0]]
+        assert [t.shape for t in spec.outputs] == [shape for shape, _ in work.outs]
 
 
 def test_drawn_shapes_follow_from_their_seed() -> None:
     assert reductions.drawn(5, 4) == reductions.drawn(5, 4) != reductions.drawn(6, 4)
+
+
+def test_what_is_not_built_is_said_and_the_others_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rows", "softmax", "--shape", "64x1024", "64x2048", "--plan", "warps=64"]) == 1
+    printed = capsys.readouterr().out
+    assert printed.count("softmax 64x") == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.main import main
-from bench.rows import drawn, schedule
+from bench.rows import GIVEN, drawn, schedule, work
 
 
 def test_kernels_are_compiled_where_nothing_is_timed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -26,3 +26,12 @@ def test_drawn_shapes_follow_from_their_seed() -> None:
 
 def test_programs_are_the_presets() -> None:
     assert schedule("layernorm", 8, 768, {"rows": 4}).computed.name == "layernorm"
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_works_have_the_arrays_of_their_kernels(name: str) -> None:
+    described = work(name, 8, 64)
+    spec = described.schedule({}).computed
+    kinds = {"bf16": "bfloat16", "f32": "float32", "i32": "int32"}
+    assert [(t.shape, kinds[str(t.dtype)]) for t in spec.inputs] == list(described.inputs)
+    assert [(t.shape, kinds[str(t.dtype)]) for t in spec.outputs] == list(described.outs)
