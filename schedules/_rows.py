@@ -16,6 +16,7 @@ BYTES_OF_A_LANE = 64  # of a row, where warps enough for that are at hand
 REGISTERS = 65536  # of a block
 MOST_REGISTERS = 128  # of a thread
 OTHERS = 16  # of a thread: addresses, folds
+GUARDS = 4  # of a thread, for each further input
 MOST_THREADS = 1024  # of an SM, with the registers that a row takes
 IN_LOOPS = 3 / 4  # of a thread's registers hold columns where chunks are loaded in loops
 MOST_STAGES = 4
@@ -75,6 +76,8 @@ class Part:
         inner: columns that a warp's registers take at a time, 0 for all of its part. The row stays in shared memory,
             and what no fold reads is loaded behind the folds.
         vectors: arrays of a value a column that stay in shared memory beside the ring; the others are read from L2.
+        resident: blocks of an SM that registers are sought for, 0 where the compiler may choose: where it then
+            economises for more blocks, it may spill.
     """
 
     blocks: int
@@ -83,6 +86,7 @@ class Part:
     chunk: int = 0
     inner: int = 0
     vectors: int = 0
+    resident: int = 0
 
 
 def row_of(spec: ProgramChain) -> Row:
@@ -119,17 +123,23 @@ def row_of(spec: ProgramChain) -> Row:
     given = {t.name for t in spec.computed.inputs}
     dims = {d.name for s in spec.computed.steps for ref in s.reads if ref.name in given for d in ref.dims}
     lines = tuple(d.name for d in spec.computed.dims if d.name in dims - beside)
-    registers = deep * _registers(spec, column, sizes, of_vectors)
+    registers = deep * _registers(spec, column, sizes, of_vectors, 4 // lane)
     summed = tuple(x for x in lines if x in folded)
     copied = arch >= 80 and all(aligned)
-    states = 3 * max(len(step.fold.dtypes) for step in spec.computed.steps if step.fold is not None)
-    return Row(column, lines, summed, width, deep, lane, sizes, of_vectors, registers, states, arch, copied)
+    return Row(column, lines, summed, width, deep, lane, sizes, of_vectors, registers, _states(spec), arch, copied)
 
 
-def _registers(spec: ProgramChain, column: str, inputs: dict[str, int], vectors: dict[str, int]) -> float:
+def _states(spec: ProgramChain) -> int:
+    return 3 * max(len(step.fold.dtypes) for step in spec.computed.steps if step.fold is not None)
+
+
+def _registers(spec: ProgramChain, column: str, inputs: dict[str, int], vectors: dict[str, int], least: int) -> float:
     """Give the registers that one column takes: arrays are packed, results that several steps read are f32.
 
-    The conditions of folds, and the indices that they compare, are counted as one register.
+    What is not loaded in vectors of four bytes takes `least` bytes an element.
+
+    The conditions of folds, and the indices that they compare, are counted as one register. Inputs that are read again
+    behind the folds, or that a fold of a large state reads, are held packed, and as the folds read them.
     """
     steps, outputs = spec.computed.steps, {t.name for t in spec.computed.outputs}
     made = [out for step in steps for out in step.outs if any(d.name == column for d in out.dims)]
@@ -139,11 +149,13 @@ def _registers(spec: ProgramChain, column: str, inputs: dict[str, int], vectors:
     last = [out for out in last if out.name not in folds]
     between = [out for out in made if readers[out.name] and (out.name in outputs or len(readers[out.name]) > 1)]
     again = any(ref.name in inputs for step in steps if set(step.outs) & set(last) for ref in step.reads)
-    of_inputs, of_vectors = sum(inputs.values()), sum(vectors.values())
-    stored, kept = (sum(out.dtype.nbytes for out in some) for some in (last, between))
+    of_inputs, of_vectors = (sum(max(least, nbytes) for nbytes in some.values()) for some in (inputs, vectors))
+    widened = sum(4 for nbytes in inputs.values() if max(least, nbytes) < 4)  # the folds read them so
+    stored, kept = (sum(max(least, out.dtype.nbytes) for out in some) for some in (last, between))
     sums = 4 * sum(out in made for step in steps if step.fold is not None for out in step.outs)
     conditions = sums + (4 if any(step.where is not None for step in steps) else 0)
-    return (max(of_inputs + kept, kept + of_vectors + stored + (of_inputs if again else 0)) + conditions) / 4
+    folding = of_inputs + max(kept, widened if again or _states(spec) > OTHERS else 0)
+    return (max(folding, kept + of_vectors + stored + (of_inputs if again else 0)) + conditions) / 4
 
 
 def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:
@@ -169,18 +181,24 @@ def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:
             wanted *= 2
         while not warps and row.states > OTHERS and wanted * LANES * (2 * row.states + OTHERS) > REGISTERS:
             wanted //= 2
-        registers = min(MOST_REGISTERS, REGISTERS // (wanted * LANES)) - max(OTHERS, row.states)
+        others = max(OTHERS, row.states)
+        if count > 1 and width % (wanted * LANES * row.lane):  # guards of each input, beside addresses in a cluster
+            others += GUARDS * (len(row.inputs) - 1)
+        registers = min(MOST_REGISTERS, REGISTERS // (wanted * LANES)) - others
         held = int(registers / row.registers) // row.lane * row.lane  # columns of a lane
         if width <= held * wanted * LANES:
-            return Part(count, wanted, stages, vectors=vectors)
+            each_lane = ceil(width / (wanted * LANES * row.lane)) * row.lane
+            taken = int(each_lane * row.registers) + others
+            resident = REGISTERS // (wanted * LANES * taken) if MOST_THREADS * taken >= REGISTERS else 0
+            return Part(count, wanted, stages, vectors=vectors, resident=resident)
         lane = LANES * row.lane
         few = max(1, int(registers * IN_LOOPS / row.registers) // row.lane) * lane  # columns of a warp at a time
         if stages > 1:
             of_warp = ceil(width / wanted)
             inner = ceil(of_warp / ceil(of_warp / few) / lane) * lane  # chunks of one size, as few as there can be
-            return Part(count, wanted, stages, 0, inner, vectors)
+            return Part(count, wanted, stages, 0, inner, vectors, 1)
         stays = stages or (1 if row.copied and each <= shared else 0)
-        part = Part(count, wanted, stays, few * wanted)
+        part = Part(count, wanted, stays, few * wanted, resident=1)
     return part
 
 

@@ -229,8 +229,7 @@ def row(
     else:
         part = part_of(given, warps, blocks)
         stages = stages or part.stages
-        # Else the compiler may spill, so that two blocks of 1024 threads share an SM.
-        chain = spec.tile(**single).to(Block, resident=resident or int(part.chunk > 0))
+        chain = spec.tile(**single).to(Block, resident=resident or part.resident)
         if stages > 1:
             chain = chain.persistent().pipeline(stages)
         if part.blocks > 1:

@@ -11,6 +11,7 @@ import pytest
 from fireiron import FireironError, Matrix, Vector, program, symbol, tensor
 from fireiron.algebra.expr import as_expr
 from fireiron.schedules import rows
+from fireiron.schedules._rows import LANES, part_of, row_of
 from fireiron.verify.verification import Data, verify
 
 
@@ -24,11 +25,12 @@ def made(name: str, width: int, dtype: str = "bf16", lines: int = 5, arch: str |
         "dropped_add_layernorm": (x, y, gain, bias, mask), "quantised_rms_norm": (x, gain), "softmax_backward": (x, y),
         "rms_norm_backward": (x, y, gain), "layernorm_backward": (x, y, gain),
         "rms_norm_gradients": (x, y, gain), "layernorm_gradients": (x, y, gain),
-        "cross_entropy": (x, target), "cross_entropy_with_gradient": (x, target),
+        "cross_entropy": (x, target), "cross_entropy_with_gradient": (x, target), "top": (x,),
     }  # fmt: skip
     out = {
         "quantised_rms_norm": ("i8", "f32"),
         "cross_entropy": "f32",
+        "top": (dtype, "i32"),
         "cross_entropy_with_gradient": ("f32", dtype),
         "rms_norm_gradients": (dtype, "f32"),
         "layernorm_gradients": (dtype, "f32", "f32"),
@@ -173,6 +175,32 @@ def test_every_width_fits_into_registers_and_shared_memory() -> None:
         cases.append((name, width, str(drawn.choice(["bf16", "f32"])), str(drawn.choice(["sm_80", "sm_89", "sm_90a"]))))
     for name, width, dtype, arch in cases:
         rows.row(made(name, width, dtype, 300, arch)).check(arch)
+
+
+@pytest.mark.parametrize(
+    ("name", "width"),
+    [
+        ("log_softmax", 49152),
+        ("log_softmax", 50257),
+        ("softmax_backward", 7168),
+        ("softmax_backward", 65536),
+        ("add_layernorm", 6144),
+        ("add_layernorm", 20480),
+        ("layernorm_backward", 128256),
+    ],
+)
+def test_rows_that_fill_the_registers_do_not_spill(name: str, width: int) -> None:
+    assert not rows.row(made(name, width, lines=12288, arch="sm_90a")).compile("sm_90a").resources.spills
+
+
+@pytest.mark.parametrize("width", [640 * 32, 1280 * 32, 152064, 262144])
+@pytest.mark.parametrize("name", ["add_layernorm", "softmax_backward", "layernorm_backward"])
+def test_what_is_kept_whole_fits_registers(name: str, width: int) -> None:
+    row = row_of(made(name, width, arch="sm_90a"))
+    part = part_of(row)
+    of_lane = width / (part.blocks * part.warps * LANES)
+    assert 0 < (part.inner or part.chunk / part.warps or of_lane * LANES) / LANES * row.registers <= 64
+    assert not part.inner % (LANES * row.lane)
 
 
 def test_programs_of_other_forms_are_refused() -> None:
