@@ -332,7 +332,7 @@ def test_help_shows_the_presets_options(call: Any) -> None:
         (("run", "simt.sgem"), "there is no preset simt.sgem\nfix: did you mean simt.sgemm?"),
         (("show", "listing4"), "there is no preset listing4\nfix: did you mean simt.listing4?"),
         (("show", "zzz.zzz"), "there is no preset zzz.zzz\nfix: see fireiron list, or name path/file.py:function"),
-        (("run", "simt.sgemm", "--shape", "12x12"), "argument --shape: '12x12' is not MxNxK, as in 512x512x256"),
+        (("run", "simt.sgemm", "--shape", "12x12"), "12x12 is not MxNxK"),
         (("run", "simt.sgemm", "--shape", "0x12x12"), "argument --shape: '0' is too small: extents start at 1"),
         (("run", "simt.sgemm", "--layout", "XY"), "argument --layout: unknown layout 'XY' of a product"),
         (("run", "simt.sgemm", "--dtype", "f7"), "UsageError[unknown-dtype]: unknown dtype 'f7'"),
@@ -458,6 +458,15 @@ def test_programs_take_their_own_arguments_and_any_schedule(call: Callable[..., 
     code, out, _ = call("emit", "conv.conv2d", "--schedule=mma", "--dtype=f16", *channels, "--arch=sm_80")
     assert (code, "mma.sync" in out) == (0, True)
     assert call("run", "rows.embedding")[0] == 0  # an array of integers is a subscript; no fold, so no row
-    assert "fix: name some of bias, residual" in call("run", "conv.conv2d", "--arrays", "biases")[2]
+    assert "fix: name some of bias, residual, scale" in call("run", "conv.conv2d", "--arrays", "biases")[2]
     assert "simt takes no stages" in call("run", "conv.conv2d", "--schedule", "simt", "--stages", "3")[2]
+
+
+def test_a_programs_shape_is_the_extents_of_its_dims(call: Any) -> None:
+    code, out, _ = call("run", "conv.conv2d", "--shape", "1x6x7x16x8x3x2x16", "--dtype", "f16", "--schedule", "mma")
+    assert code == 0
+    assert "all 192 elements right" in out
+    code, _, err = call("run", "conv.conv2d", "--shape", "6x7x16")
+    assert code == 2
+    assert "[bad-shape]: 6x7x16 has 3 extents, and conv.conv2d 8 dims\nfix: give NxHxWxCHANNELxKxRxSxC" in err
     assert "--window" in call("run", "conv.max_pool2d")[2]

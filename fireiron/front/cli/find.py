@@ -70,6 +70,10 @@ class Target:
             FireironError: as the links do. UsageError: `fixed-spec`, `schedule-failed`, `not-a-schedule`.
         """
         own = {keyword.name for keyword in self.keywords} - {*values}
+        dims: tuple[str, ...] = getattr(self.made, "dims", ())
+        if dims and problem.shape is not None:  # of a program
+            values = {**self._extents(dims, problem.shape), **values}
+            problem = attrs.evolve(problem, shape=None)
         if not self.takes_spec:  # what a spec's option says may be a keyword of a preset without one: --dtype
             given = {name: x for name, x in attrs.asdict(problem).items() if x is not None and name in own}
             values, problem = {**values, **given}, attrs.evolve(problem, **dict.fromkeys(given))
@@ -95,6 +99,20 @@ class Target:
                 "not-a-schedule", f"{self.reference} gives {made!r}, which is no schedule", fix="return the chain"
             )
         return made
+
+    def _extents(self, dims: Sequence[str], shape: Sequence[int | str]) -> dict[str, int | str]:
+        """Name the extents of a program's dims.
+
+        Raises:
+            UsageError: `bad-shape` where there are more or fewer.
+        """
+        if len(shape) != len(dims):
+            raise UsageError(
+                "bad-shape",
+                f"{'x'.join(map(str, shape))} has {len(shape)} extents, and {self.reference} {len(dims)} dims",
+                fix=f"give {'x'.join(d.upper() for d in dims)}",
+            )
+        return dict(zip(dims, shape, strict=True))
 
     def own(self, error: FireironError) -> FireironError:
         """Leave out who called a preset: it is the command line itself, and not what the user wrote."""
@@ -250,6 +268,7 @@ def _scheduled(program: Function, by: Mapping[str, Callable[..., Any]]) -> Calla
     if spare:
         about.append(f"arrays: those that the program shall have of {', '.join(spare)}, parted by commas")
     made.__doc__ = "\n".join([inspect.getdoc(program.function) or "", *about])
+    made.dims = tuple(extents)
     made.__annotations__ = {p.name: p.annotation for p in parameters}
     return made
 

@@ -382,7 +382,8 @@ def option_parser(name: str, target: Target | None, *, strict: bool = True) -> P
     verb.options(parser)
     if verb.schedules or verb.spec:
         spec = parser.add_argument_group("spec")
-        spec.add_argument("--shape", type=told(shape), metavar="MxNxK", help="numbers, or names of symbols")
+        sizes = "numbers, or names of symbols; of a program the extents of its dims"
+        spec.add_argument("--shape", type=told(shape), metavar="MxNxK", help=sizes)
         spec.add_argument(
             "--dtype", type=told(dtypes), metavar="IN[:ACC[:OUT]]", help="element types, for example float16"
         )

@@ -21,7 +21,7 @@ class Problem:
     """Describe a MatMul as the options of the command line do; None is what was not said.
 
     Args:
-        shape: M, N, K, numbers or names of symbols.
+        shape: M, N, K, or the extents of a program's dims; numbers or names of symbols.
         dtype: element types of the inputs, the accumulator and the output, as `in[:acc[:out]]`.
         layout: NN, NT, TN or TT.
         batch: number of products.
@@ -52,7 +52,7 @@ class Problem:
         """Build the spec.
 
         Raises:
-            UsageError: `bad-layout`, `unknown-dtype`, `bad-extent`, `batch-groups`.
+            UsageError: `bad-layout`, `unknown-dtype`, `bad-extent`, `batch-groups`, `bad-shape`.
         """
         from fireiron.algebra.dtypes import dtype as find_dtype
         from fireiron.algebra.expr import symbol
@@ -63,7 +63,11 @@ class Problem:
 
         names = [name or None for name in (self.dtype or "f32").split(":")]
         dtype, acc, out = (*names, None, None)[:3]
-        m, n, k = self.shape or DEFAULT_SHAPE
+        sizes = self.shape or DEFAULT_SHAPE
+        if len(sizes) != len(DEFAULT_SHAPE):
+            said = "x".join(map(str, sizes))
+            raise UsageError("bad-shape", f"{said} is not MxNxK", fix="give three extents: --shape 512x512x256")
+        m, n, k = sizes
         try:
             pack = find_dtype(dtype).pack  # elements that share a byte fill whole bytes along K
             return matmul(
@@ -85,19 +89,16 @@ class Problem:
 
 
 def shape(text: str) -> tuple[Extent, ...]:
-    """Read `MxNxK`.
+    """Read `MxNxK`, or as many extents as a program has dims.
 
     Raises:
-        ValueError: where it is not three extents.
+        ValueError: where it is not extents.
 
     Example:
         >>> shape("512x512x64"), shape("Mx4096xK")
         ((512, 512, 64), ('M', 4096, 'K'))
     """
-    words = text.split("x")
-    if len(words) != 3:
-        raise ValueError(f"{text!r} is not MxNxK, as in 512x512x256")
-    return tuple(extent(word) for word in words)
+    return tuple(extent(word) for word in text.split("x"))
 
 
 def extent(text: str) -> Extent:
