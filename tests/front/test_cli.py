@@ -391,7 +391,7 @@ def test_a_record_is_written_by_its_fields(call: Callable[..., tuple[int, str, s
 
 
 @pytest.mark.parametrize(
-    "words", [("nonsense",), ("run",), ("run", "simt.sgemm", "--shape", "12"), ("bench", "--what")]
+    "words", [("nonsense",), ("run",), ("run", "simt.sgemm", "--shape", "12x"), ("bench", "--what")]
 )
 def test_commands_that_cannot_be_understood_are_json_too(
     words: tuple[str, ...], call: Callable[..., tuple[int, str, str]]

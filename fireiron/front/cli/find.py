@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import attrs
 
@@ -268,7 +268,7 @@ def _scheduled(program: Function, by: Mapping[str, Callable[..., Any]]) -> Calla
     if spare:
         about.append(f"arrays: those that the program shall have of {', '.join(spare)}, parted by commas")
     made.__doc__ = "\n".join([inspect.getdoc(program.function) or "", *about])
-    made.dims = tuple(extents)
+    cast(Any, made).dims = tuple(extents)
     made.__annotations__ = {p.name: p.annotation for p in parameters}
     return made
 
