@@ -6,14 +6,12 @@ under an older one is corrected. Scores are in units of log2, so that their expo
 
 from __future__ import annotations
 
-from math import e as EULER
-from math import log2, sqrt
+from math import log
 
 from fireiron import (
     FR,
     SH,
     Block,
-    FireironError,
     ProgramChain,
     Schedule,
     StepChain,
@@ -26,9 +24,8 @@ from fireiron import (
     cp_async,
     einsum,
     exp2,
-    extent,
-    index,
     ldmatrix,
+    log2,
     preset,
     program,
     stmatrix,
@@ -39,6 +36,7 @@ from fireiron import (
 )
 from fireiron import max as largest
 from fireiron import sum as summed
+from fireiron.schedules._scores import Function, Scores, grouped
 
 VECTOR_NBYTES = 16
 SHARED = 96 * 1024  # bytes of a block that sm_86 and later have
@@ -49,27 +47,49 @@ GROUP_ROWS = 64  # of a wgmma
 
 
 @program(q="b h i d", k="b h j d", v="b h j e")
-def attention(q: Value, k: Value, v: Value, scale: float | None = None, causal: bool = False) -> Value:
+def attention(
+    q: Value,
+    k: Value,
+    v: Value,
+    scale: float | None = None,
+    causal: bool = False,
+    mask: Function | None = None,
+    score: Function | None = None,
+    lse: bool = False,
+    **arrays: Value,
+) -> Value | tuple[Value, Value]:
     """Take softmax(q k' * scale) v of each head.
 
     Args:
-        q, k, v: queries, keys and values.
+        q, k, v: queries, keys and values. `attention.on(q="b h g i d")` takes queries of g heads that share one of keys
+            and values.
         scale: of the scores, 1 / sqrt(d) by default.
         causal: whether a query sees only keys up to its own place; the last query sees the last key.
+        mask: says which keys a query sees: a function of indices (`b`, `h`, `i`, `j`) and of arrays by name. Example:
+            `lambda i, j: j <= i`.
+        score: makes another score of one, `s`, which is scaled: a function of it, of indices and of arrays by name.
+            Example: `lambda s, h, i, j, slope: s - slope[h] * (i - j)`.
+        lse: whether the logarithm of each row's sum of exponentials is a second output; -inf where a query sees no key.
+        arrays: what the functions read, by subscripts.
+
+    Raises:
+        FireironError: `attention-scale`; `attention-function` for a function that reads what is not there.
     """
-    depth = extent("d")
-    if scale is None:
-        if not isinstance(depth, int):
-            raise FireironError("attention-scale", f"heads of {depth} elements have no known scale", fix="give scale=")
-        scale = 1 / sqrt(depth)
-    score = einsum("bhid,bhjd->bhij", q, k, name="s") * (scale * log2(EULER))
-    seen = index("j") <= index("i") + (extent("j") - extent("i")) if causal else None
-    top = largest(score, "j", where=seen).named("top")
-    part = exp2(score - top)
+    scores = Scores(scale, causal, mask, score, grouped=grouped(q), arrays=arrays)
+    rows, seen = scores.rows, scores.seen()
+    value = scores.logarithms(scores.products(q, k))
+    top = largest(value, "j", where=seen).named("top")
+    part = exp2(value - top)
     part = (part if seen is None else where(seen, part, 0.0)).named("part")
     total = summed(part, "j").named("total")
     weight = part * where(total <= 0.0, 0.0, 1.0 / total).named("inverse")  # a query that sees no key has zeros
-    return einsum("bhij,bhje->bhie", weight.cast(v.dtype), v, name="o")
+    result = einsum(f"{rows}j,bhje->{rows}e", weight.cast(v.dtype), v, name="o")
+    return (result, ((top + log2(total)) * log(2)).named("lse")) if lse else result
+
+
+def heads(spec: ProgramChain) -> dict[str, int]:
+    """Give a tile of one head: one of queries too, where several share keys and values."""
+    return {name: 1 for name in "bhg" if name in spec.residual.extents}
 
 
 @preset
@@ -82,7 +102,7 @@ def simt(spec: ProgramChain, rows: int = 64, keys: int = 8) -> Schedule:
         keys: that are in shared memory at a time.
     """
     return (
-        spec.tile(b=1, h=1, i=rows).to(Block).epilog(memory=FR)
+        spec.tile(**heads(spec), i=rows).to(Block).epilog(memory=FR)
         .split(j=keys).online().load("k", SH, vector()).load("v", SH, vector())
         .tile(i=1).to(Thread).done()
     )  # fmt: skip
@@ -112,9 +132,9 @@ def mma(
     keys = keys or 64
     ring = stages * keys * (depth + width) * nbytes
     warps = warps or (8 if ring + 8 * ROWS * depth * nbytes <= SHARED else 4)
-    chain = spec.tile(b=1, h=1, i=warps * ROWS).to(Block).epilog(memory=FR)
-    chain = _load(chain, "q", depth, nbytes).split(j=keys).online().pipeline(stages)
-    chain = _load(_load(chain, "k", depth, nbytes), "v", width, nbytes)
+    chain = spec.tile(**heads(spec), i=warps * ROWS).to(Block).epilog(memory=FR)
+    chain = tile_to_shared(chain, "q", depth, nbytes).split(j=keys).online().pipeline(stages)
+    chain = tile_to_shared(tile_to_shared(chain, "k", depth, nbytes), "v", width, nbytes)
 
     def scores(s: StepChain) -> Schedule:
         s = s.split(d=step).unroll().load("q", FR, ldmatrix()).load("k", FR, ldmatrix())
@@ -172,9 +192,10 @@ def wgmma(
     stages = stages or max(2, min(4, (HOPPER_SHARED - taken) // chunk))
     tiles = -(-queries // rows)
     # The last queries' tiles come first: causal masks leave these the most keys.
-    chain = spec.tile(b=1, h=1, i=rows).to(Block).permute(lambda t: t - t % tiles + (tiles - 1 - t % tiles))
+    chain = spec.tile(**heads(spec), i=rows).to(Block).permute(lambda t: t - t % tiles + (tiles - 1 - t % tiles))
     chain = chain.persistent() if persistent else chain
-    chain = chain.epilog(memory=FR, store=through_shared(stmatrix(), tma()) if bulk_store else None)
+    result = spec.computed.outputs[0].name
+    chain = chain.epilog(memory=FR, store={result: through_shared(stmatrix(), tma())} if bulk_store else None)
     chain = chain.load("q", SH, tma()).split(j=keys).online().pipeline(stages)
     chain = chain.specialize(registers=(24, 240) if groups <= 2 else (32, 160)).skew("s")
     chain = chain.load("k", SH, tma()).load("v", SH, tma())
@@ -188,7 +209,7 @@ def wgmma(
     return chain.tile(i=GROUP_ROWS).to(Warpgroup).each(s=scores, o=values)
 
 
-def _load(chain: ProgramChain, name: str, columns: int, nbytes: int) -> ProgramChain:
+def tile_to_shared(chain: ProgramChain, name: str, columns: int, nbytes: int) -> ProgramChain:
     """Bring a tile to shared memory by asynchronous copies; eight lines that ldmatrix reads start in as many banks."""
     copy: Strategy = cp_async()
     loaded = chain.load(name, SH, copy)

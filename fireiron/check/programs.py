@@ -104,6 +104,19 @@ def _folded_alike(program: Program, dims: Sequence[str]) -> None:
             )
 
 
+def stored(outputs: Sequence[str], named: Sequence[str]) -> None:
+    """Refuse strategies for outputs that are not there.
+
+    Raises:
+        DecompositionError: `epilog-store`.
+    """
+    wrong = next((name for name in named if name not in outputs), None)
+    if wrong is not None:
+        raise DecompositionError(
+            "epilog-store", f"store= names {wrong!r}, which is no output", fix="outputs: " + ", ".join(outputs)
+        )
+
+
 def pipeline(link: Tile, stages: int) -> None:
     """Refuse rings without a second slot, and tiles that no loop visits.
 

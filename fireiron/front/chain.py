@@ -7,7 +7,7 @@ the spec, and methods that few specs have say so of `self`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast, overload
 
@@ -293,7 +293,9 @@ class FoldChain(Chain[S]):
         early: Tensor | Sequence[Tensor] = (),
     ) -> MatMulChain: ...
     @overload
-    def epilog(self: FoldChain[P], *, memory: Memory = RF, store: Strategy | None = None) -> FoldChain[P]: ...
+    def epilog(
+        self: FoldChain[P], *, memory: Memory = RF, store: Strategy | Mapping[str, Strategy] | None = None
+    ) -> FoldChain[P]: ...
     @overload
     def epilog(self: LayerChain, *, store: Strategy | None = None) -> LayerChain: ...
     def epilog(self, *ops: Any, **options: Any) -> Any:
@@ -305,13 +307,15 @@ class FoldChain(Chain[S]):
             memory: FR or RF.
             dtype: of a MatMul: the accumulator's element type; f32 for 16-bit floats, i32 for integers by default.
             init: of a MatMul: the accumulator's first value.
-            store: how each result is stored, conform() by default; that of a layer goes where A lies.
+            store: how each result is stored, conform() by default; that of a layer goes where A lies. Of a program also
+                strategies by the outputs' names.
             early: of a MatMul: of the tensors that ops read, those of C's shape that each thread loads to registers of
                 its own before the products, under which they arrive; `whole_operands` lists them.
 
         Raises:
-            DecompositionError: `second-epilog`, `epilog-memory`, `accumulator-dtype`, `accumulator-init`, `load-level`,
-                `epilog-early`. SpecError: `bad-op`, `shape-mismatch`, `same-name`, `epilog-overlap`, `dtype-mismatch`.
+            DecompositionError: `second-epilog`, `epilog-memory`, `epilog-store`, `accumulator-dtype`, `load-level`,
+                `accumulator-init`, `epilog-early`. SpecError: `bad-op`, `shape-mismatch`, `same-name`,
+                `epilog-overlap`, `dtype-mismatch`.
         """
         return self._as(FoldChain, self._own("epilog")(self, *ops, **options))
 

@@ -91,19 +91,24 @@ def _placed(chain: ProgramChain, step: steps.Step, memory: Memory, strategy: Str
 
 
 @link_of
-def epilog(chain: ProgramChain, *, memory: Memory = RF, store: Strategy | None = None) -> Results:
+def epilog(
+    chain: ProgramChain, *, memory: Memory = RF, store: Strategy | Mapping[str, Strategy] | None = None
+) -> Results:
     """Keep folds and results in registers, and store the outputs from there.
 
     Raises:
-        DecompositionError: `epilog-memory`, `load-level`, `second-epilog`.
+        DecompositionError: `epilog-memory`, `epilog-store`, `load-level`, `second-epilog`.
     """
     chain._check(program_rules.epilog, chain.residual, chain.links, memory)
+    outputs = tuple(out.name for out in chain.computed.outputs)
+    by_name: Mapping[str, Strategy | None] = store if isinstance(store, Mapping) else dict.fromkeys(outputs, store)
+    chain._check(program_rules.stored, outputs, tuple(by_name))
     stores: list[tuple[str, tuple[Decomposition, ...]]] = []
     for out in chain.computed.outputs:
         move = move_of(chain.residual, out.name, GL, out.dtype)
         src, dst = move.operands
         move = attrs.evolve(move, operands=(attrs.evolve(src, memory=memory), dst))
-        stores.append((out.name, links.stored(chain, move, store)))
+        stores.append((out.name, links.stored(chain, move, by_name.get(out.name))))
     return Results(memory, tuple(stores), link=here())
 
 
@@ -208,8 +213,13 @@ class Function:
         bound.apply_defaults()
         tensors: dict[str, Tensor] = {}
         rest: dict[str, Any] = {}
-        for key, value in bound.arguments.items():
-            if key not in self.dims:
+        dims, arguments = dict(self.dims), dict(bound.arguments)
+        for key, value in arguments.pop(self.further, {}).items():
+            arguments[key] = value
+            if isinstance(value, Tensor):  # read by subscripts alone: its dims have names that nothing else has
+                dims[key] = " ".join(f"{key}_{n}" for n in range(len(value.shape)))
+        for key, value in arguments.items():
+            if key not in dims:
                 rest[key] = value
             elif isinstance(value, Tensor):
                 tensors[key] = attrs.evolve(value, name=value.name or key)
@@ -221,7 +231,13 @@ class Function:
                     f"{self.name} takes the description of an array for {key}, not {shown(value)}",
                     fix='describe it: Matrix(rows, cols, "f16"), Vector(n, name="bias"), tensor(2, 3, 4)',
                 )
-        return traced(self.function, self.dims, tensors, rest, self.name, out)
+        return traced(self.function, dims, tensors, rest, self.name, out)
+
+    @property
+    def further(self) -> str:
+        """Name the parameter (`**arrays`) that takes arrays without dims of their own; empty where there is none."""
+        known = inspect.signature(self.function).parameters.values()
+        return next((p.name for p in known if p.kind is p.VAR_KEYWORD), "")
 
     @property
     def name(self) -> str:
@@ -241,7 +257,8 @@ def program(**dims: str) -> Callable[[Callable[..., Any]], Function]:
     """Make a program of a Python function: decorate it with the dims of each array.
 
     Args:
-        dims: by parameter, the names of the array's dims, parted by spaces; other parameters are no arrays.
+        dims: by parameter, the names of the array's dims, parted by spaces; other parameters are no arrays. Those that
+            a call gives to `**arrays` have no dims of the program: the function reads them by subscripts.
 
     Raises:
         SpecError: `program-arguments` where the function has no such parameter.

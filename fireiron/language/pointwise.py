@@ -340,7 +340,8 @@ def lifted(*operands: Operand) -> tuple[Value, ...]:
             raise _no_operand(next(x for x in operands if isinstance(x, bool)))
         raise SpecError("bad-operand", "an operation of numbers alone reads no element", fix="compute it in Python")
     if any(isinstance(x, Value) and x.of_program for x in operands):
-        kind = computed_in(kinds)
+        fractions = [f32 for x in operands if isinstance(x, float) and not x.is_integer()]
+        kind = computed_in([*kinds, *fractions])
         return tuple(cast_to(_lift(x, kind), kind) for x in operands)
     return tuple(_lift(x, kinds[0]) for x in operands)
 

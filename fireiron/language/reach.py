@@ -32,8 +32,14 @@ def common_conditions(folds: Sequence[Step], makers: Mapping[str, Step]) -> tupl
 
 
 def _parts(condition: Scalar) -> list[Compare]:
-    """List the comparisons that a condition needs, all of them."""
-    return _conjuncts(condition.value) if isinstance(condition, Coordinate) else []
+    """List the comparisons that a condition needs, all of them; `&` of a comparison of values is a choice."""
+    match condition:
+        case Coordinate(value):
+            return _conjuncts(value)
+        case Select(first, second, Constant(0)):
+            return [*_parts(first), *_parts(second)]
+        case _:
+            return []
 
 
 def _conjuncts(e: Expr) -> list[Compare]:

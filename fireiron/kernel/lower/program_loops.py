@@ -154,8 +154,9 @@ def _lower_loop(
         return tuple(x for o in opened.values() for x in begin(o, context))
 
     loop = lower_split(link, rest, inside, context, recur, chunks, opening)
-    for one in opened.values():  # places count from the first chunk that is visited
-        if link.dim in one.places and chunks is not None:
+    active = {s.name for s in progress.active}
+    for name, one in {**progress.open, **opened}.items():  # places count from the first chunk that is visited
+        if name in active and link.dim in one.places and chunks is not None:
             one.places[link.dim] = one.places[link.dim] - chunks[0] * parts[link.dim].size
     last: Body = ()
     for step in mine:

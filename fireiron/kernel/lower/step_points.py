@@ -29,7 +29,7 @@ from fireiron.kernel.lower.maps import at_point, outside_of
 from fireiron.kernel.lower.own_points import Points, own_points
 from fireiron.kernel.lower.pointwise import compute, temporary
 from fireiron.kernel.lower.window import POINTS, Window, cut
-from fireiron.language.levels import Thread
+from fireiron.language.levels import GL, Thread
 from fireiron.language.residual import named_reads
 from fireiron.language.steps import Dim, Program, Step
 
@@ -147,6 +147,19 @@ def _exists(step: Step, state: State) -> Expr | None:
     return None if proves(condition) else condition
 
 
+def _lacks_reads(step: Step, state: State) -> bool:
+    """Say whether a read that is not of registers may lack points that lie behind the dims' ends."""
+    progress = state.progress
+    assert progress is not None
+    for role in named_reads(progress.program, step):
+        window, _ = at_point(state.windows[role], _coordinates(state))  # reads through maps are guarded by themselves
+        memory = window.storage.memory
+        bounds = [b.condition() for axis in window.axes for b in axis.bounds]
+        if not memory.registers and (memory != GL or not all(map(proves, bounds))):
+            return True
+    return False
+
+
 def _coarse(condition: Expr) -> Expr:
     """Ask of a whole vector what holds for all its elements alike: 8 a + b < 8 c, with b below 8, is 8 a < 8 c."""
     if not isinstance(condition, Compare) or condition.op != "<":
@@ -215,7 +228,7 @@ def assign(step: Step, role: str, state: State, context: Context, masked: bool =
     tree = step.body
     kind = window.storage.dtype
     tree = fused(_placed(tree if tree.dtype == kind else Cast(tree, kind), state))
-    mask = _exists(step, state) if masked or filled or any(not v.buffer.memory.registers for v in views) else None
+    mask = _exists(step, state) if masked or filled or _lacks_reads(step, state) else None
     zero: Body = ()
     if filled and mask is not None and all(v.buffer.memory.registers for v in views):  # nothing is read elsewhere
         tree, mask = _or_zero(tree, mask), None

@@ -1,0 +1,115 @@
+"""What attention and its gradients share: scores, what a caller's functions make of them, and which of them count.
+
+A mask and a score function name what they read by their parameters: `b`, `h`, `i` and `j` are the indices of batch,
+query's head, query and key, `s` is the score, and other names are those of arrays, which the functions read by
+subscripts: `lambda s, h, i, j, slope: s - slope[h] * (i - j)`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from math import e as EULER
+from math import log2, sqrt
+from typing import TypeAlias
+
+import attrs
+
+from fireiron import FireironError, Value, einsum, extent, index
+
+Function: TypeAlias = Callable[..., Value]
+LOG2E = log2(EULER)  # scores are in units of log2, so that their exponentials are powers of 2
+
+
+@attrs.frozen
+class Scores:
+    """Say how scores are computed, and which of them count.
+
+    Args:
+        scale: what the products of queries and keys are multiplied by; 1 / sqrt(d) where None.
+        causal: whether the last query sees the last key, and each one before it a key less.
+        mask: a condition on points, by a function.
+        score: makes another score of one.
+        slope: the derivative of `score`, for gradients.
+        grouped: whether several heads of queries, along a dim g, share one head of keys and values.
+        arrays: what the functions read.
+    """
+
+    scale: float | None
+    causal: bool
+    mask: Function | None
+    score: Function | None
+    slope: Function | None = None
+    grouped: bool = False
+    arrays: Mapping[str, Value] = {}
+
+    @property
+    def rows(self) -> str:
+        """Name the dims of a query."""
+        return "bhgi" if self.grouped else "bhi"
+
+    @property
+    def factor(self) -> float:
+        """Give the scale.
+
+        Raises:
+            FireironError: `attention-scale`.
+        """
+        if self.scale is not None:
+            return self.scale
+        depth = extent("d")
+        if not isinstance(depth, int):
+            raise FireironError("attention-scale", f"heads of {depth} elements have no known scale", fix="give scale=")
+        return 1 / sqrt(depth)
+
+    def products(self, q: Value, k: Value, turned: bool = False) -> Value:
+        """Multiply queries and keys: step s, a row for each query, or for each key where turned."""
+        rows = self.rows
+        if turned:
+            return einsum(f"bhjd,{rows}d->{rows[:-1]}ji", k, q, name="s")
+        return einsum(f"{rows}d,bhjd->{rows}j", q, k, name="s")
+
+    def logarithms(self, products: Value) -> Value:
+        """Give the scores in units of log2."""
+        if self.score is None:
+            return products * (self.factor * LOG2E)
+        return self.called(self.score, products * self.factor) * LOG2E
+
+    def slopes(self, products: Value) -> Value | float:
+        """Give the derivative of scores with respect to the products of queries and keys."""
+        if self.slope is None:
+            return self.factor
+        return self.called(self.slope, products * self.factor) * self.factor
+
+    def seen(self) -> Value | None:
+        """Give the condition under which a score counts; None where all do."""
+        seen = index("j") <= index("i") + (extent("j") - extent("i")) if self.causal else None
+        if self.mask is None:
+            return seen
+        masked = self.called(self.mask, None)
+        return masked if seen is None else seen & masked
+
+    def called(self, function: Function, s: Value | None) -> Value:
+        """Call a mask or a score function with what its parameters name.
+
+        Raises:
+            FireironError: `attention-function` where it names what is not there.
+        """
+        head = index("h") * extent("g") + index("g") if self.grouped else index("h")
+        known = {"b": index("b"), "h": head, "i": index("i"), "j": index("j"), **self.arrays}
+        known |= {} if s is None else {"s": s}
+        names = [p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty]
+        missing = [name for name in names if name not in known]
+        if missing:
+            what = "mask" if s is None else "score"
+            raise FireironError(
+                "attention-function",
+                f"{what}= names {missing[0]}, and it may read {', '.join(known)}",
+                fix=f"give {missing[0]}=array beside it, or another name",
+            )
+        return function(**{name: known[name] for name in names})
+
+
+def grouped(q: Value) -> bool:
+    """Say whether queries have a dim of heads that share keys and values."""
+    return len(q.tensors[0].shape) == 5

@@ -1,0 +1,212 @@
+"""Gradients of attention: of queries by a loop over keys, of keys and values by a loop over queries.
+
+Both compute the weights again from the logarithms that attention stored (`lse=True`), so that no sum is shared by
+blocks: the results are the same in every run. `delta` adds up what the loss gains by scaling a row of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import gcd
+
+from fireiron import (
+    FR,
+    SH,
+    Block,
+    ProgramChain,
+    Schedule,
+    StepChain,
+    Thread,
+    Value,
+    Warp,
+    einsum,
+    exp2,
+    ldmatrix,
+    preset,
+    program,
+    vector,
+    where,
+)
+from fireiron import sum as summed
+from fireiron.schedules._scores import LOG2E, Function, Scores, grouped
+from fireiron.schedules.attention import ROWS, SHARED, heads, tile_to_shared
+
+
+@program(o="b h i e", dy="b h i e")
+def delta(o: Value, dy: Value) -> Value:
+    """Add up the products of attention's result and its gradient, for each query.
+
+    Args:
+        o: the result of attention.
+        dy: its gradient.
+    """
+    return summed(o * dy, "e")
+
+
+@program(q="b h i d", k="b h j d", v="b h j e", dy="b h i e", lse="b h i", delta="b h i")
+def of_queries(
+    q: Value,
+    k: Value,
+    v: Value,
+    dy: Value,
+    lse: Value,
+    delta: Value,
+    scale: float | None = None,
+    causal: bool = False,
+    mask: Function | None = None,
+    score: Function | None = None,
+    slope: Function | None = None,
+    **arrays: Value,
+) -> Value:
+    """Compute the gradient of attention's queries.
+
+    Args:
+        q, k, v: as attention takes them.
+        dy: the gradient of its result.
+        lse: its second output, in f32.
+        delta: what `delta` computes, less the gradient of `lse` where that has one, in f32.
+        scale, causal, mask, score: as attention takes them.
+        slope: the derivative of `score` with respect to `s`, where there is a score function.
+        arrays: what the functions read.
+
+    Raises:
+        FireironError: as attention does.
+    """
+    scores = Scores(scale, causal, mask, score, slope, grouped(q), arrays)
+    rows, seen = scores.rows, scores.seen()
+    products = scores.products(q, k)
+    weight = exp2(scores.logarithms(products) - lse * LOG2E)
+    weight = weight if seen is None else where(seen, weight, 0.0)
+    by_weight = einsum(f"{rows}e,bhje->{rows}j", dy, v, name="dp")
+    by_product = (weight * (by_weight - delta) * _slopes(scores, products)).named("ds")
+    return einsum(f"{rows}j,bhjd->{rows}d", by_product.cast(k.dtype), k, name="dq") * _scale(scores)
+
+
+@program(q="b h i d", k="b h j d", v="b h j e", dy="b h i e", lse="b h i", delta="b h i")
+def of_keys(
+    q: Value,
+    k: Value,
+    v: Value,
+    dy: Value,
+    lse: Value,
+    delta: Value,
+    scale: float | None = None,
+    causal: bool = False,
+    mask: Function | None = None,
+    score: Function | None = None,
+    slope: Function | None = None,
+    **arrays: Value,
+) -> tuple[Value, Value]:
+    """Compute the gradients of attention's keys and of its values; heads of queries that share them are added up.
+
+    Args:
+        q, k, v, dy, lse, delta, scale, causal, mask, score, slope, arrays: as `of_queries` takes them.
+
+    Raises:
+        FireironError: as attention does.
+    """
+    scores = Scores(scale, causal, mask, score, slope, grouped(q), arrays)
+    rows, seen = scores.rows, scores.seen()
+    columns = f"{rows[:-1]}ji"
+    products = scores.products(q, k, turned=True)
+    weight = exp2(scores.logarithms(products) - lse * LOG2E)
+    weight = (weight if seen is None else where(seen, weight, 0.0)).named("p")
+    by_weight = einsum(f"bhje,{rows}e->{columns}", v, dy, name="dp")
+    by_product = (weight * (by_weight - delta) * _slopes(scores, products)).named("ds")
+    keys = einsum(f"{columns},{rows}d->bhjd", by_product.cast(q.dtype), q, name="dk") * _scale(scores)
+    values = einsum(f"{columns},{rows}e->bhje", weight.cast(dy.dtype), dy, name="dv")
+    return keys, values
+
+
+def _slopes(scores: Scores, products: Value) -> Value | float:
+    """Give what a product's gradient takes beside the scale, which is multiplied by once an element of the result."""
+    return 1.0 if scores.slope is None else scores.slopes(products)
+
+
+def _scale(scores: Scores) -> float:
+    return scores.factor
+
+
+@preset
+def simt(spec: ProgramChain, rows: int = 64, chunk: int = 8) -> Schedule:
+    """Schedule a gradient of attention on CUDA cores, for every architecture: a thread has a query, or a key.
+
+    Args:
+        spec: `of_queries` or `of_keys` of four-dimensional arrays.
+        rows: queries or keys of a block.
+        chunk: of keys or queries, that are in shared memory at a time.
+    """
+    row, other, _, moving = _sides(spec)
+    chain = spec.tile(**_whole(spec, row), **{row: rows}).to(Block).epilog(memory=FR)
+    chain = _over_heads(chain, other).split(**{other: chunk})
+    for name in moving:
+        chain = chain.load(name, SH, vector())
+    return chain.tile(**{row: 1}).to(Thread).done()
+
+
+@preset
+def mma(
+    spec: ProgramChain, warps: int | None = None, chunk: int | None = None, stages: int = 2, step: int = 16
+) -> Schedule:
+    """Schedule a gradient of attention for tensor cores by mma.sync, from sm_80 on: a warp has 16 queries, or 16 keys.
+
+    Weights and their gradients stay in the registers where the first products leave them.
+
+    Args:
+        spec: `of_queries` or `of_keys` of four-dimensional arrays of 16-bit floats.
+        warps: of a block, 4 or 8 as shared memory allows by default.
+        chunk: of keys or queries; 64 by default, 32 where gradients of keys and values are wide.
+        stages: chunks in shared memory.
+        step: of the dims that products sum over, which an instruction takes at once.
+    """
+    row, other, held, moving = _sides(spec)
+    extents = spec.residual.extents
+    depth, width = extents["d"], extents["e"]
+    assert isinstance(depth, int)
+    assert isinstance(width, int)
+    nbytes = spec.computed.inputs[0].dtype.nbytes
+    chunk = chunk or (64 if depth + width <= 128 else 32)
+    ring = stages * chunk * (depth + width) * nbytes
+    warps = warps or (8 if ring + 8 * ROWS * (depth + width) * nbytes <= SHARED else 4)
+    sizes = {"q": depth, "k": depth, "v": width, "dy": width}
+    chain = spec.tile(**_whole(spec, row), **{row: warps * ROWS}).to(Block).epilog(memory=FR)
+    for name in held:
+        chain = tile_to_shared(chain, name, sizes[name], nbytes)
+    chain = _over_heads(chain, other).split(**{other: chunk}).pipeline(stages)
+    for name in moving:
+        chain = tile_to_shared(chain, name, sizes[name], nbytes)
+
+    def scores(dim: str, left: str, right: str) -> Callable[[StepChain], Schedule]:
+        def made(s: StepChain) -> Schedule:
+            s = s.split(**{dim: gcd(step, sizes[left])}).unroll().load(left, FR, ldmatrix()).load(right, FR, ldmatrix())
+            return s.tile(**{row: ROWS, other: 8}).unroll().done()
+
+        return made
+
+    def sums(dim: str, operand: str) -> Callable[[StepChain], Schedule]:
+        def made(s: StepChain) -> Schedule:
+            s = s.split(**{other: step}).unroll().load(operand, FR, ldmatrix())
+            return s.tile(**{row: ROWS, dim: 8}).unroll().done()
+
+        return made
+
+    first = {"s": scores("d", held[0], moving[0]), "dp": scores("e", held[1], moving[1])}
+    second = {"dq": sums("d", "k")} if row == "i" else {"dk": sums("d", "q"), "dv": sums("e", "dy")}
+    return chain.tile(**{row: ROWS}).to(Warp).each(**first, **second)
+
+
+def _sides(spec: ProgramChain) -> tuple[str, str, tuple[str, str], tuple[str, str]]:
+    """Give the dim that results have, the one that is folded, the arrays along the first and those along the other."""
+    if any(step.name == "dq" for step in spec.computed.steps):
+        return "i", "j", ("q", "dy"), ("k", "v")
+    return "j", "i", ("k", "v"), ("q", "dy")
+
+
+def _whole(spec: ProgramChain, row: str) -> dict[str, int]:
+    """Give a tile of one head: one of queries, where the gradient is theirs."""
+    return {name: size for name, size in heads(spec).items() if name != "g" or row == "i"}
+
+
+def _over_heads(chain: ProgramChain, other: str) -> ProgramChain:
+    """Loop over heads of queries that share keys, around the loop over queries."""
+    return chain.split(g=1) if other == "i" and "g" in chain.residual.extents else chain

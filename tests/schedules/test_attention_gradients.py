@@ -1,0 +1,152 @@
+"""Gradients of attention: against gradients in f64, with masks, score functions and heads that share keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fireiron as fi
+from fireiron.schedules import attention as schedules
+from fireiron.schedules import attention_gradients as gradients
+
+GROUPED = {"q": "b h g i d", "dy": "b h g i e", "lse": "b h g i", "delta": "b h g i"}
+
+
+def arrays(sizes: tuple[int, int, int, int], group: int, dtype: str) -> dict[str, Any]:
+    """Draw q, k, v and dy of a batch of one with two heads of keys."""
+    queries, keys, depth, width = sizes
+    rng, lead = np.random.default_rng(sum(sizes)), (1, 2) if group == 1 else (1, 2, group)
+    shapes = {"q": (*lead, queries, depth), "k": (1, 2, keys, depth), "v": (1, 2, keys, width)}
+    shapes["dy"] = (*lead, queries, width)
+    return {name: rng.normal(size=shape).astype(dtype) for name, shape in shapes.items()}
+
+
+def wanted(given: dict[str, Any], seen: Any, slopes: float = 0.0) -> dict[str, Any]:
+    """Compute attention, and its gradients, in f64; scores count where `seen`, and lose slopes * (i - j)."""
+    q, k, v, dy = (x.astype(np.float64) for x in given.values())
+    q, dy = (x.reshape(*x.shape[:2], -1, *x.shape[-2:]) for x in (q, dy))
+    away = np.arange(q.shape[-2])[:, None] - np.arange(k.shape[-2])
+    scale = q.shape[-1] ** -0.5
+    scores = np.where(seen, np.einsum("bhgid,bhjd->bhgij", q, k) * scale - slopes * away, -np.inf)
+    with np.errstate(divide="ignore"):
+        lse = np.log(np.exp(scores).sum(-1))
+    p = np.where(seen, np.exp(scores - np.where(np.isinf(lse), 0, lse)[..., None]), 0)
+    o = np.einsum("bhgij,bhje->bhgie", p, v)
+    delta = (o * dy).sum(-1)
+    ds = p * (np.einsum("bhgie,bhje->bhgij", dy, v) - delta[..., None]) * scale
+    made = {
+        "o": o, "lse": lse, "delta": delta, "dq": np.einsum("bhgij,bhjd->bhgid", ds, k),
+        "dk": np.einsum("bhgij,bhgid->bhjd", ds, q), "dv": np.einsum("bhgij,bhgie->bhje", p, dy),
+    }  # fmt: skip
+    lead = given["q"].shape[:-2]
+    return {n: x if n in ("dk", "dv") else x.reshape(*lead, *x.shape[3:]) for n, x in made.items()}
+
+
+def check(preset: str, sizes: Any, group: int, dtype: str, seen: Any, slopes: float = 0.0, **options: Any) -> None:
+    plan = {"simt": {"rows": 32}, "mma": {"warps": 2}}[preset]
+    chunk = {} if preset == "simt" else {"chunk": 32}
+    given = arrays(sizes, group, dtype)
+    want = wanted(given, seen, slopes)
+    q, k, v, dy = (fi.tensor(*x.shape, dtype=dtype.replace("float", "f"), name=n) for n, x in given.items())
+    rows = [fi.tensor(*q.shape[:-1], dtype="f32") for _ in range(2)]
+    on = {} if group == 1 else GROUPED
+    forward = schedules.attention.on(**{n: on[n] for n in on if n == "q"})
+    kind = str(q.dtype)
+    spec = forward(q, k, v, lse=True, out=(kind, "f32"), **options)
+    o, lse = list(getattr(schedules, preset)(spec, **plan).simulate(*list(given.values())[:3]).arrays.values())[:2]
+    within = 1e-4 if dtype == "float32" else 4e-3
+    np.testing.assert_allclose(o, want["o"], rtol=within, atol=within)
+    np.testing.assert_allclose(lse, want["lse"], rtol=within, atol=within)
+    sums = [want["lse"].astype(np.float32), want["delta"].astype(np.float32)]
+    for function, names in ((gradients.of_queries, ("dq",)), (gradients.of_keys, ("dk", "dv"))):
+        spec = function.on(**on)(q, k, v, dy, *rows, **options)
+        made = getattr(gradients, preset)(spec, **plan, **chunk).simulate(*given.values(), *sums)
+        for name, array in zip(names, made.arrays.values(), strict=False):
+            np.testing.assert_allclose(array, want[name], rtol=within, atol=within)
+
+
+def places(queries: int, keys: int) -> tuple[Any, Any]:
+    return np.arange(queries)[:, None], np.arange(keys)
+
+
+@pytest.mark.parametrize(
+    ("preset", "sizes", "group", "dtype"),
+    [
+        ("mma", (90, 70, 64, 32), 1, "float16"),
+        ("mma", (40, 70, 32, 32), 3, "float16"),
+        ("simt", (20, 13, 8, 8), 1, "float32"),
+        ("simt", (9, 12, 8, 8), 2, "float32"),
+    ],
+)
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients(preset: str, sizes: tuple[int, int, int, int], group: int, dtype: str, causal: bool) -> None:
+    """Of causal attention of more queries than keys, the first queries see no key: zeros, and -inf."""
+    i, j = places(*sizes[:2])
+    seen = j <= i + sizes[1] - sizes[0] if causal else np.full((sizes[0], sizes[1]), True)
+    check(preset, sizes, group, dtype, seen, causal=causal)
+
+
+@pytest.mark.parametrize(
+    ("preset", "sizes", "dtype"), [("mma", (30, 40, 16, 16), "float16"), ("simt", (10, 12, 8, 8), "float32")]
+)
+def test_functions(preset: str, sizes: tuple[int, int, int, int], dtype: str) -> None:
+    """A mask and a score function read indices."""
+    i, j = places(*sizes[:2])
+    check(
+        preset, sizes, 1, dtype, (j <= i) & (i - j < 6) | (j < 3), 0.25,
+        mask=lambda i, j: (j <= i) & (i - j < 6) | (j < 3), score=lambda s, i, j: s - 0.25 * (i - j),
+    )  # fmt: skip
+
+
+def test_functions_of_arrays() -> None:
+    """Documents and slopes are arrays; heads that share keys have slopes of their own."""
+    rng = np.random.default_rng(0)
+    q, k, v = arrays((40, 40, 64, 64), 2, "float16")["q"], *(rng.normal(size=(1, 2, 40, 64)).astype("f2") for _ in "kv")
+    documents, slope = np.sort(rng.integers(0, 3, (1, 40)), 1).astype(np.int32), rng.random(4).astype(np.float32)
+    described = [fi.tensor(*x.shape, dtype="f16") for x in (q, k, v)]
+    spec = schedules.attention.on(q="b h g i d")(
+        *described,
+        mask=lambda b, i, j, documents: fi.equal(documents[b, i], documents[b, j]) & (j <= i),
+        score=lambda s, h, i, j, slope: s - slope[h] * (i - j),
+        documents=fi.tensor(1, 40, dtype="i32"),
+        slope=fi.tensor(4),
+    )
+    i, j = places(40, 40)
+    seen = (documents[0, :, None] == documents[0]) & (j <= i)
+    want = wanted({"q": q, "k": k, "v": v, "dy": q}, seen, slope.reshape(1, 2, 2, 1, 1))["o"]
+    for preset in ("mma", "wgmma"):
+        plan = {"mma": {"warps": 1, "keys": 32}, "wgmma": {"groups": 1, "keys": 32}}[preset]
+        schedule = getattr(schedules, preset)(spec, **plan)
+        made = schedule.simulate(q, k, v, documents, slope).arrays["y"]
+        np.testing.assert_allclose(made, want, rtol=4e-3, atol=4e-3)
+        if preset == "mma":  # later keys are not visited, though documents are compared too
+            assert "for (int j = 0; j < block_i / 2 + 1; ++j)" in schedule.cuda("sm_80")
+
+
+@pytest.mark.parametrize(("depth", "function"), [(64, "of_queries"), (128, "of_keys")])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_compile_without_spills(depth: int, function: str, arch: str) -> None:
+    four = [fi.tensor(1, 2, 4096, depth, dtype="bf16") for _ in range(4)]
+    rows = [fi.tensor(1, 2, 4096, dtype="f32") for _ in range(2)]
+    made = gradients.mma(getattr(gradients, function)(*four, *rows, causal=True)).compile(arch)
+    assert made.resources.spills == 0
+
+
+def test_wgmma_stores_logarithms_beside_bulk_copies() -> None:
+    spec = schedules.attention(
+        *(fi.tensor(1, 2, 512, 128, dtype="f16") for _ in range(3)), lse=True, out=("f16", "f32")
+    )
+    kernel = schedules.wgmma(spec).compile("sm_90a")
+    assert kernel.resources.spills == 0
+    assert not kernel.resources.warnings
+
+
+def test_kernels(golden: Callable[[str, str], None]) -> None:
+    four = [fi.tensor(1, 2, 500, 64, dtype="f16") for _ in range(4)]
+    rows = [fi.tensor(1, 2, 500, dtype="f32") for _ in range(2)]
+    for name in ("of_queries", "of_keys"):
+        schedule = gradients.mma(getattr(gradients, name)(*four, *rows, causal=True), warps=4)
+        golden(schedule.cuda("sm_80"), f"schedules/attention_{name}_mma.cu")
