@@ -101,7 +101,8 @@ def epilog(
     """
     chain._check(program_rules.epilog, chain.residual, chain.links, memory)
     outputs = tuple(out.name for out in chain.computed.outputs)
-    by_name: Mapping[str, Strategy | None] = store if isinstance(store, Mapping) else dict.fromkeys(outputs, store)
+    by_name: Mapping[str, Strategy | None]
+    by_name = dict.fromkeys(outputs, store) if store is None or callable(store) else store
     chain._check(program_rules.stored, outputs, tuple(by_name))
     stores: list[tuple[str, tuple[Decomposition, ...]]] = []
     for out in chain.computed.outputs:

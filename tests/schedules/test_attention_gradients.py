@@ -147,6 +147,6 @@ def test_wgmma_stores_logarithms_beside_bulk_copies() -> None:
 def test_kernels(golden: Callable[[str, str], None]) -> None:
     four = [fi.tensor(1, 2, 500, 64, dtype="f16") for _ in range(4)]
     rows = [fi.tensor(1, 2, 500, dtype="f32") for _ in range(2)]
-    for name in ("of_queries", "of_keys"):
-        schedule = gradients.mma(getattr(gradients, name)(*four, *rows, causal=True), warps=4)
-        golden(schedule.cuda("sm_80"), f"schedules/attention_{name}_mma.cu")
+    of_queries, of_keys = (f(*four, *rows, causal=True) for f in (gradients.of_queries, gradients.of_keys))
+    golden(gradients.mma(of_queries, warps=4).cuda("sm_80"), "schedules/attention_of_queries_mma.cu")
+    golden(gradients.mma(of_keys, warps=4).cuda("sm_80"), "schedules/attention_of_keys_mma.cu")
