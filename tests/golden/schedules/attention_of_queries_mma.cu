@@ -105,26 +105,26 @@ mma_1x1x64x64_f16(
 
     // load q to q_sh: Move(1, 1, 64, 64)(GL, SH)(Block)
     #pragma unroll
-    for (int r6 = 0; r6 < 4; ++r6) {
-        cp_async_or_zero_16B(&q_sh[r6 * 1024 + thread / 8 * 64 + (thread_d ^ thread / 8 % 8) * 8], &q[block_h * 32000 + block_i * 4096 + r6 * 1024 + thread / 8 * 64 + thread_d * 8], block_i * 64 + r6 * 16 + thread / 8 < 500);
+    for (int r4 = 0; r4 < 4; ++r4) {
+        cp_async_or_zero_16B(&q_sh[r4 * 1024 + thread / 8 * 64 + (thread_d ^ thread / 8 % 8) * 8], &q[block_h * 32000 + block_i * 4096 + r4 * 1024 + thread / 8 * 64 + thread_d * 8], block_i * 64 + r4 * 16 + thread / 8 < 500);
     }
 
     // load dy to dy_sh: Move(1, 1, 64, 64)(GL, SH)(Block)
     #pragma unroll
-    for (int r5 = 0; r5 < 4; ++r5) {
-        cp_async_or_zero_16B(&dy_sh[r5 * 1024 + thread / 8 * 64 + (thread_d ^ thread / 8 % 8) * 8], &dy[block_h * 32000 + block_i * 4096 + r5 * 1024 + thread / 8 * 64 + thread_d * 8], block_i * 64 + r5 * 16 + thread / 8 < 500);
+    for (int r3 = 0; r3 < 4; ++r3) {
+        cp_async_or_zero_16B(&dy_sh[r3 * 1024 + thread / 8 * 64 + (thread_d ^ thread / 8 % 8) * 8], &dy[block_h * 32000 + block_i * 4096 + r3 * 1024 + thread / 8 * 64 + thread_d * 8], block_i * 64 + r3 * 16 + thread / 8 < 500);
     }
 
     // load k to k_sh: Move(1, 1, 64, 64)(GL, SH)(Block)
     #pragma unroll
-    for (int r3 = 0; r3 < 4; ++r3) {
-        cp_async_16B(&k_sh[r3 * 1024 + thread / 8 * 64 + (thread_d ^ thread / 8 % 8) * 8], &k[block_h * 32000 + r3 * 1024 + thread / 8 * 64 + thread_d * 8]);
+    for (int r = 0; r < 4; ++r) {
+        cp_async_16B(&k_sh[r * 1024 + thread / 8 * 64 + (thread_d ^ thread / 8 % 8) * 8], &k[block_h * 32000 + r * 1024 + thread / 8 * 64 + thread_d * 8]);
     }
 
     // load v to v_sh: Move(1, 1, 64, 64)(GL, SH)(Block)
     #pragma unroll
-    for (int r4 = 0; r4 < 4; ++r4) {
-        cp_async_16B(&v_sh[r4 * 1024 + thread / 8 * 64 + (thread_d ^ thread / 8 % 8) * 8], &v[block_h * 32000 + r4 * 1024 + thread / 8 * 64 + thread_d * 8]);
+    for (int r2 = 0; r2 < 4; ++r2) {
+        cp_async_16B(&v_sh[r2 * 1024 + thread / 8 * 64 + (thread_d ^ thread / 8 % 8) * 8], &v[block_h * 32000 + r2 * 1024 + thread / 8 * 64 + thread_d * 8]);
     }
     cp_async_commit();
     #pragma unroll
