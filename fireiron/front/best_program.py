@@ -46,7 +46,10 @@ def best_program(spec: ProgramChain, arch: str | None = None) -> Any:
 
 def presets_for(program: Program) -> tuple[str, ...]:
     """Name the presets for a program's form, the likeliest first."""
-    if any(step.is_product for step in program.steps):
+    products = [step for step in program.steps if step.is_product]
+    if len(products) == 2 and {"b", "h", "i", "d", "j", "e"} <= {d.name for d in program.dims}:
+        return ("attention.wgmma", "attention.mma", "attention.simt")
+    if products:
         return ()
     folded = {d.name for step in program.steps for d in step.over}
     if not folded:

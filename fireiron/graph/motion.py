@@ -100,13 +100,15 @@ def _behind_pointwise(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | 
         return None
     before = b.nodes[b.nodes[shapes[0]].inputs[0]].shape
     same = kept_axes(before, node.shape)
+    lead, outer = before[: len(before) - same], node.shape[: len(node.shape) - same]
     moved: list[int] = []
     for i in inputs:
         one = b.nodes[i]
-        if one.op == "reshape" and one.shape == node.shape and b.nodes[one.inputs[0]].shape == before:
-            moved.append(one.inputs[0])
-        elif len(one.shape) <= same:
+        source = b.nodes[one.inputs[0]].shape if one.op == "reshape" else ()
+        if len(one.shape) <= same:
             moved.append(i)
+        elif one.op == "reshape" and one.shape[: len(outer)] == outer and source == (*lead, *one.shape[len(outer) :]):
+            moved.append(one.inputs[0])
         elif one.shape == node.shape and one.kind == "source":
             moved.append(b.add("reshape", i, shape=before))
         else:

@@ -19,6 +19,7 @@ from fireiron.graph.operations import Operation, Shape, operations, promoted
 
 if TYPE_CHECKING:
     from fireiron.graph.passes import Passed
+    from fireiron.graph.plan import Plan
 
 
 @attrs.frozen(repr=False)
@@ -169,6 +170,31 @@ class Graph:
 
         try:
             return run(self, rules)
+        except FireironError as error:
+            raise error.located(here()) from None
+
+    def plan(self, arch: str | None = None, strict: bool = False, **rules: bool) -> Plan:
+        """Make a plan of kernels that computes the graph; it is called with arrays.
+
+        Args:
+            arch: the target; the GPU's where None.
+            strict: whether an operation that no kernel computes is an error.
+            rules: see `passes`.
+
+        Raises:
+            UsageError: `graph-strict`, `graph-rules`.
+
+        Example:
+            >>> import numpy as np
+            >>> from fireiron.graph.trace import trace_graph
+            >>> plan = trace_graph(lambda x, y: np.exp(x + y), (8, 64), (64,), name="sum").plan()
+            >>> plan
+            <plan of sum for sm_89: 1 kernel>
+        """
+        from fireiron.graph.plan import plan
+
+        try:
+            return plan(self, arch, strict, **rules)
         except FireironError as error:
             raise error.located(here()) from None
 

@@ -267,6 +267,7 @@ def operations() -> Mapping[str, Operation]:
         *(Operation(n, "pointwise", _widest, _compared(called), _condition, 2, 2) for n, called in COMPARISONS.items()),
         Operation("select", "pointwise", _widest, lambda c, x, y: numpy().where(c != 0, x, y), _second, 3, 3),
         Operation("cast", "pointwise", _same, lambda x, dtype: x, _said),
+        Operation("copy", "pointwise", _same, lambda x: x),
         Operation("reshape", "view", _reshaped, lambda x, shape: x.reshape(shape)),
         Operation("transpose", "view", _transposed, lambda x, axes: x.transpose(axes)),
         Operation("broadcast", "view", _expanded, lambda x, shape: numpy().broadcast_to(x, shape)),

@@ -25,14 +25,12 @@ class Pass:
 
     Args:
         name: what it is called.
-        before: operations ahead of its first round.
-        after: operations behind its last one.
+        change: operations that it added, below 0 where it removed some.
         rules: the simplifications that were applied.
     """
 
     name: str
-    before: int
-    after: int
+    change: int
     rules: tuple[Rule, ...] = ()
 
 
@@ -56,7 +54,7 @@ class Passed:
         for each in self.passes:
             counted = {str(rule): each.rules.count(rule) for rule in each.rules}
             said = ", ".join(f"{text}{f' ({n} times)' if n > 1 else ''}" for text, n in counted.items())
-            lines.append(f"{each.name:<24} {each.before:>5} -> {each.after:<5} {said}".rstrip())
+            lines.append(f"{each.name:<22} {each.change:>+4} operations  {said}".rstrip())
         return "\n".join([*lines, "", str(self.graph)])
 
 
@@ -79,8 +77,8 @@ def run(graph: Graph, switched: Mapping[str, bool]) -> Passed:
 
     def note(name: str, before: Graph, after: Graph, applied: tuple[Rule, ...] = ()) -> Graph:
         known = done.get(name)
-        first = before.ops if known is None else known.before
-        done[name] = Pass(name, first, after.ops, (*(known.rules if known else ()), *applied))
+        rules_before, change = (known.rules, known.change) if known is not None else ((), 0)
+        done[name] = Pass(name, change + after.ops - before.ops, (*rules_before, *applied))
         return after
 
     graph = note("expand composites", graph, expand(graph))

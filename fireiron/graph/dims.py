@@ -1,0 +1,155 @@
+"""Which axes of a part's nodes are one dim of a program: axes that are computed together have one name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from fireiron.graph.nodes import Graph
+
+Axis = tuple[int, int]  # a node and one of its axes
+
+
+@attrs.frozen
+class Dims:
+    """Hold the dims of a set of nodes.
+
+    Args:
+        names: the dim of each axis of each node, None for an axis of one element.
+        folded: the dims that folds of the set fold.
+        extents: by dim.
+    """
+
+    names: dict[int, tuple[str | None, ...]]
+    folded: tuple[str, ...]
+    extents: dict[str, int]
+
+
+def transparent(graph: Graph, number: int) -> bool:
+    """Say whether a node is a view that keeps the order of axes: it repeats values, or adds or drops axes of one."""
+    node = graph.nodes[number]
+    if node.op == "broadcast":
+        return True
+    if node.op != "reshape":
+        return False
+    before = graph.nodes[node.inputs[0]].shape
+    return [n for n in before if n != 1] == [n for n in node.shape if n != 1]
+
+
+def pairs(graph: Graph, number: int) -> Iterable[tuple[Axis, Axis]]:
+    """List the axes of a node's inputs that are axes of its result."""
+    node = graph.nodes[number]
+    out = len(node.shape)
+    if node.op == "reshape":
+        (source,) = node.inputs
+        mine = [i for i, n in enumerate(node.shape) if n != 1]
+        theirs = [i for i, n in enumerate(graph.nodes[source].shape) if n != 1]
+        yield from (((source, a), (number, b)) for a, b in zip(theirs, mine, strict=True))
+    elif node.op == "matmul":
+        a, b = node.inputs
+        left, right = graph.nodes[a].shape, graph.nodes[b].shape
+        yield (a, len(left) - 2), (number, out - 2)
+        yield (b, len(right) - 1), (number, out - 1)
+        yield (a, len(left) - 1), (b, len(right) - 2)
+        for i, shape in ((a, left), (b, right)):
+            for axis in range(len(shape) - 2):
+                yield (i, axis), (number, out - len(shape) + axis)
+    elif node.kind == "fold":
+        (source,), place = node.inputs, 0
+        for axis in range(len(graph.nodes[source].shape)):
+            if axis not in node["axes"]:
+                yield (source, axis), (number, place)
+            place += axis not in node["axes"] or bool(node["keepdims"])
+    elif node.op == "gather":
+        table, ids = node.inputs
+        lead = len(graph.nodes[ids].shape)
+        yield from (((ids, a), (number, a)) for a in range(lead))
+        yield from (((table, a), (number, lead + a - 1)) for a in range(1, len(graph.nodes[table].shape)))
+    else:
+        for i in node.inputs:
+            shape = graph.nodes[i].shape
+            yield from (((i, a), (number, out - len(shape) + a)) for a in range(len(shape)))
+
+
+def dims_of(graph: Graph, members: Iterable[int], free: frozenset[int]) -> Dims | None:
+    """Name the dims of nodes that one program computes, None where two axes of a node would be one dim.
+
+    Coordinates and numbers take no part: they are made anew wherever they are read.
+
+    Args:
+        graph: what the nodes belong to.
+        members: the nodes, and the transparent views between them.
+        free: the nodes that are made anew wherever they are read.
+    """
+    inside = list(members)
+    parent: dict[Axis, Axis] = {}
+
+    def find(axis: Axis) -> Axis:
+        while parent.setdefault(axis, axis) != axis:
+            parent[axis] = parent[parent[axis]]
+            axis = parent[axis]
+        return axis
+
+    def extent(axis: Axis) -> int:
+        return graph.nodes[axis[0]].shape[axis[1]]
+
+    nodes = dict.fromkeys(inside)
+    for number in inside:
+        for one, other in pairs(graph, number):
+            if one[0] in free or extent(one) != extent(other) or extent(one) == 1:
+                continue
+            nodes.setdefault(one[0])
+            nodes.setdefault(other[0])
+            parent[find(one)] = find(other)
+        for i in graph.nodes[number].inputs:
+            if i not in free:
+                nodes.setdefault(i)
+    called: dict[Axis, str] = {}
+    found: dict[int, tuple[str | None, ...]] = {}
+    extents: dict[str, int] = {}
+    for number in sorted(nodes, reverse=True):  # the result's dims come first
+        names: list[str | None] = []
+        for a, n in enumerate(graph.nodes[number].shape):
+            root = find((number, a))
+            if n == 1:
+                names.append(None)
+                continue
+            name = called.setdefault(root, f"d{len(called)}")
+            extents[name] = n
+            names.append(name)
+        known = [n for n in names if n is not None]
+        if len(set(known)) < len(known):
+            return None
+        found[number] = tuple(names)
+    folded: dict[str, None] = {}
+    for number in inside:
+        if graph.nodes[number].kind == "fold":
+            folded |= dict.fromkeys(folded_by(graph, number, found))
+    return Dims(found, tuple(folded), extents)
+
+
+def folded_by(graph: Graph, number: int, names: Mapping[int, tuple[str | None, ...]]) -> list[str]:
+    """List the dims that a fold folds; an axis of one element is none."""
+    node = graph.nodes[number]
+    source, axes = names.get(node.inputs[0], ()), tuple[int, ...](node["axes"])
+    return [name for a, name in enumerate(source) if a in axes and name is not None]
+
+
+def free_nodes(graph: Graph) -> frozenset[int]:
+    """List the nodes that are made anew wherever they are read: numbers, coordinates, what is computed of these alone.
+
+    What an output or anything but a pointwise operation or a fold reads is an ordinary node.
+    """
+    found: set[int] = set()
+    for number, node in enumerate(graph.nodes):
+        made = node.kind == "pointwise" or transparent(graph, number)
+        if node.op in ("constant", "iota") or (made and all(i in found for i in node.inputs)):
+            found.add(number)
+    for number in sorted(found, reverse=True):
+        node = graph.nodes[number]
+        readers = [graph.nodes[u] for u in graph.users[number] if u not in found]
+        needed = number in graph.outputs or any(r.kind not in ("pointwise", "fold") for r in readers)
+        if needed and node.op not in ("constant", "iota"):
+            found.discard(number)
+    return frozenset(found)

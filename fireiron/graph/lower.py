@@ -1,0 +1,484 @@
+"""From parts to schedules: a part becomes a program, or a product with an epilog, and gets the best schedule known.
+
+Arrays are called by their place, so that equal parts of a network are one kernel.
+
+Between the operations of a part nothing is rounded: floats are computed in f32, and converted where they are stored or
+are an operand of a product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import e as EULER
+from math import log2, prod
+from typing import Any, cast
+
+import attrs
+
+from fireiron.algebra.dtypes import default_accumulator, f32, i32
+from fireiron.front.best import best
+from fireiron.front.chain import FoldChain, ProgramChain
+from fireiron.front.spec import MatMul
+from fireiron.front.verbs import Schedule
+from fireiron.graph.dims import Dims, dims_of, free_nodes
+from fireiron.graph.nodes import Graph, Node
+from fireiron.graph.partition import Part
+from fireiron.graph.views import View, dense, reshaped
+from fireiron.language import steps, trace
+from fireiron.language.levels import GL
+from fireiron.language.ops import Known, save
+from fireiron.language.pointwise import Value, accumulator, binary, cast_to, read, unary, where
+from fireiron.language.residual import start
+from fireiron.language.specs import task_of
+from fireiron.language.tensor import Tensor
+
+_BINARY = {"maximum": "max", "minimum": "min"}
+_FOLDS: Mapping[str, Callable[..., Value]] = {"sum": trace.sum, "max": trace.max, "min": trace.min, "prod": trace.prod}
+ONE = "one"  # the dim of a result without axes
+LOG2E = log2(EULER)
+
+
+@attrs.frozen(eq=False)
+class Operand:
+    """Say which array a kernel takes for a parameter.
+
+    Args:
+        view: where its elements lie.
+        dtype: what the kernel reads or writes.
+        name: of the parameter.
+    """
+
+    view: View
+    dtype: Any
+    name: str
+
+
+@attrs.frozen(eq=False)
+class Lowered:
+    """Hold the schedule of a part, and the arrays of its call.
+
+    Args:
+        schedule: finished.
+        inputs: by parameter.
+        outputs: in the order of the part's outputs.
+    """
+
+    schedule: Schedule
+    inputs: Mapping[str, Operand]
+    outputs: tuple[Operand, ...]
+
+
+class Misfit(Exception):
+    """Say why a part is no kernel in this form."""
+
+
+def lowered(graph: Graph, part: Part, views: Mapping[int, View], arch: str | None) -> Lowered:
+    """Give a part's schedule.
+
+    Args:
+        graph: that the part is of.
+        part: which.
+        views: where the elements of all nodes lie.
+        arch: the target.
+
+    Raises:
+        Misfit: where no kernel of this form computes it. FireironError: where no preset takes it.
+    """
+    if part.kind == "product":
+        return _product(graph, part, views, arch)
+    return _Program(graph, part, views).lowered(arch)
+
+
+def pointwise(op: str, inputs: Sequence[Value | float], node: Node) -> Value:
+    """Write a pointwise operation in the language of programs."""
+    if op == "select":
+        return where(inputs[0], *map(_computed, inputs[1:]))
+    if op == "copy":
+        return cast(Value, inputs[0])
+    if op == "cast":
+        value = cast(Value, inputs[0])
+        short = node.dtype.kind == "float" and value.dtype.kind == "float"
+        return value if short else cast_to(value, node.dtype)
+    inputs = [_computed(v) for v in inputs]
+    if len(inputs) == 1:
+        return unary(op, inputs[0])
+    kinds = {v.dtype.kind for v in inputs if isinstance(v, Value)}
+    if len(kinds) > 1 or any(isinstance(v, float) for v in inputs):
+        inputs = [cast_to(v, f32) if isinstance(v, Value) and v.dtype.kind == "int" else v for v in inputs]
+    return binary(cast(Any, _BINARY.get(op, op)), *inputs)
+
+
+def _computed(value: Value | float) -> Value | float:
+    """Convert short floats to what is computed in."""
+    short = isinstance(value, Value) and value.dtype.kind == "float" and value.dtype.bits < 32
+    return cast_to(value, f32) if short else value
+
+
+class _Program:
+    """Trace a part as a program."""
+
+    def __init__(self, graph: Graph, part: Part, views: Mapping[int, View]) -> None:
+        self.free = free_nodes(graph)
+        found = dims_of(graph, part.nodes, self.free)
+        if found is None:
+            raise Misfit("two axes of one array are one dim")
+        self.graph, self.part, self.views = graph, part, views
+        self.inside = set(part.nodes)
+        self.dims: Dims = found
+        self.tensors: dict[str, Tensor] = {}
+        self.spoken: dict[str, str] = {}
+        self.operands: dict[str, Operand] = {}
+        self.scalars: set[str] = set()
+        self.known: dict[tuple[int, tuple[str | None, ...]], Value | float] = {}
+        self.labels: dict[tuple[int, tuple[str | None, ...]], str] = {}
+        self.roles: dict[int, str] = {}
+        self.rename: dict[str, str] = {}
+        if part.kind == "attention":
+            self._attention()
+
+    def _attention(self) -> None:
+        """Name dims and arrays as the presets of attention do."""
+        products = [n for n in self.part.nodes if self.graph.nodes[n].op == "matmul"]
+        last, scores = products[-1], products[0]
+        names = self.dims.names
+        lead = [d for d in names[last][:-2] if d is not None]
+        if len(names[last]) != 4:
+            raise Misfit("attention takes a batch of heads")
+        q, k = self.graph.nodes[scores].inputs
+        (v,) = (i for i in self.graph.nodes[last].inputs if i not in self.inside)
+        self.roles = {q: "q", k: "k", v: "v", scores: "s", last: "o"}
+        wanted = dict(zip(names[last][:2], "bh", strict=True)) | {names[last][2]: "i", names[last][3]: "e"}
+        wanted |= {names[q][-1]: "d", names[scores][-1]: "j"}
+        if len({d for d in wanted if d is not None}) != 6 or len(lead) != 2:
+            raise Misfit("attention takes batches and heads of more than one")
+        self.rename = {d: to for d, to in wanted.items() if d is not None}
+
+    def lowered(self, arch: str | None) -> Lowered:
+        """Trace, and choose a schedule."""
+        outputs = [self._output(number, place) for place, number in enumerate(self.part.outputs)]
+        self._collect()
+        spec = trace.traced(
+            self._function, self.spoken, self.tensors, {}, self.name, tuple(tensor for tensor, _ in outputs)
+        )
+        chain: ProgramChain = FoldChain(task_of(spec, arch), (), start(spec))
+        schedule = best(chain, arch)
+        return Lowered(schedule, self.operands, tuple(operand for _, operand in outputs))
+
+    @property
+    def name(self) -> str:
+        """Name the kernel by what it does."""
+        if self.part.kind == "attention":
+            return "attention"
+        ops = [self.graph.nodes[n].op for n in self.part.nodes if self.graph.nodes[n].kind != "view"]
+        return "_".join(dict.fromkeys(op for op in ops if op != "cast"))[:40].rstrip("_") or "copy"
+
+    def _dims(self, number: int) -> tuple[str | None, ...]:
+        return tuple(None if d is None else self.rename.get(d, d) for d in self.dims.names[number])
+
+    @property
+    def _pointless(self) -> bool:
+        """Say whether an output has no dims at all: all arrays then get one of one point."""
+        return any(all(d is None for d in self._dims(n)) for n in self.part.outputs)
+
+    def _output(self, number: int, place: int) -> tuple[Tensor, Operand]:
+        node, view = self.graph.nodes[number], self.views[number]
+        kept = [(n, s) for n, s, d in zip(view.shape, view.strides, self._dims(number), strict=True) if d is not None]
+        if self._pointless:
+            kept = [(1, max(1, prod(n for n, _ in kept))), *kept]
+        shape, strides = tuple(n for n, _ in kept), tuple(s for _, s in kept)
+        tensor = Tensor("y" if len(self.part.outputs) == 1 else f"y{place}", shape, node.dtype, strides, GL)
+        return tensor, Operand(attrs.evolve(view, shape=shape, strides=strides), node.dtype, tensor.name)
+
+    def _collect(self) -> None:
+        """Walk the expressions once without a trace, so that the arrays are known before it."""
+        seen: set[tuple[int, tuple[str | None, ...]]] = set()
+        for number in self.part.outputs:
+            self._reads(number, self._dims(number), seen)
+
+    def _reads(self, number: int, dims: tuple[str | None, ...], seen: set[tuple[int, tuple[str | None, ...]]]) -> None:
+        node = self.graph.nodes[number]
+        if (number, dims) in seen or node.op in ("constant", "iota"):
+            return
+        seen.add((number, dims))
+        if number not in self.inside and number not in self.free:
+            self._tensor(number, dims)
+            return
+        for i, mine in zip(node.inputs, self._of_inputs(number, dims), strict=True):
+            self._reads(i, mine, seen)
+
+    def _tensor(self, number: int, dims: tuple[str | None, ...]) -> str:
+        """Describe an array that the kernel reads."""
+        if (number, dims) in self.labels:
+            return self.labels[number, dims]
+        node, view = self.graph.nodes[number], self.views[number]
+        kept = [(n, s, d) for n, s, d in zip(view.shape, view.strides, dims, strict=True) if d is not None]
+        kept.sort(key=lambda each: -each[1])  # what lies together comes last; axes of equal strides keep their order
+        if self._pointless and kept:
+            kept = [(1, max(1, prod(n for n, _, _ in kept)), ONE), *kept]
+        name = self.roles.get(number, "") or f"x{len(self.tensors)}"
+        if name in self.tensors:
+            name = f"x{len(self.tensors)}"
+        self.labels[number, dims] = name
+        kind = i32 if node.dtype.name == "i64" else node.dtype
+        shape, strides = tuple(n for n, _, _ in kept) or (1,), tuple(s for _, s, _ in kept) or (1,)
+        self.tensors[name] = Tensor(name, shape, kind, strides, GL)
+        self.spoken[name] = " ".join(str(d) for _, _, d in kept) or f"{name}_one"
+        if not kept:
+            self.scalars.add(name)
+        self.operands[name] = Operand(attrs.evolve(view, shape=shape, strides=strides), kind, name)
+        return name
+
+    def _of_inputs(self, number: int, dims: tuple[str | None, ...]) -> list[tuple[str | None, ...]]:
+        """Give the dims at which a node reads its inputs, where it is computed at some dims."""
+        node = self.graph.nodes[number]
+        shapes = [self.graph.nodes[i].shape for i in node.inputs]
+        if node.op == "reshape":
+            rest = iter(d for d, n in zip(dims, node.shape, strict=True) if n != 1)
+            return [tuple(None if n == 1 else next(rest) for n in shapes[0])]
+        if node.kind == "fold":
+            mine, place, made = self._dims(node.inputs[0]), 0, list[str | None]()
+            for axis, n in enumerate(shapes[0]):
+                if axis in node["axes"]:
+                    made.append(mine[axis])
+                    place += bool(node["keepdims"])
+                else:
+                    made.append(dims[place] if n != 1 else None)
+                    place += 1
+            return [tuple(made)]
+        if node.op == "matmul":
+            inner = self._dims(node.inputs[0])[-1]
+            lead = [
+                tuple(None if n == 1 else d for n, d in zip(s[:-2], dims[len(dims) - len(s) : -2], strict=True))
+                for s in shapes
+            ]
+            return [(*lead[0], dims[-2], inner), (*lead[1], inner, dims[-1])]
+        if node.op == "gather":
+            ids = len(shapes[1])
+            return [(self._dims(node.inputs[0])[0], *dims[ids:]), dims[:ids]]
+        return [tuple(None if n == 1 else dims[len(dims) - len(s) + a] for a, n in enumerate(s)) for s in shapes]
+
+    def _function(self, **arrays: Value) -> tuple[Value, ...]:
+        """Be the function that is traced."""
+        self.known.clear()
+        self.arrays = arrays
+        if self._pointless and not any(ONE in spoken.split() for spoken in self.spoken.values()):
+            raise Misfit("the result has no dim")
+        made: list[Value] = []
+        for number in self.part.outputs:
+            value = self._value(number, self._dims(number))
+            assert isinstance(value, Value)
+            made.append(value)
+        return tuple(made)
+
+    def _value(self, number: int, dims: tuple[str | None, ...]) -> Value | float:
+        key = number, dims
+        if key not in self.known:
+            self.known[key] = self._made(number, dims)
+        return self.known[key]
+
+    def _made(self, number: int, dims: tuple[str | None, ...]) -> Value | float:
+        node = self.graph.nodes[number]
+        if node.op == "constant":
+            return node["value"]
+        if node.op == "iota":
+            dim = dims[int(node["axis"])]
+            return 0 if dim is None else trace.index(dim)
+        if number not in self.inside and number not in self.free:
+            name = self.labels[number, dims]
+            value = self.arrays[name]
+            return value[0] if name in self.scalars else value
+        places = self._of_inputs(number, dims)
+        if node.op == "gather":
+            (table, ids), (_, lines) = node.inputs, places
+            rows = self._value(ids, lines)
+            return cast(Value, self._value(table, places[0]))[rows, ...]
+        inputs = [self._value(i, mine) for i, mine in zip(node.inputs, places, strict=True)]
+        if node.kind == "view":
+            return inputs[0]
+        if node.op == "matmul":
+            return self._einsum(number, inputs, places, dims)
+        if node.kind == "fold":
+            value = inputs[0]
+            if not isinstance(value, Value):
+                raise Misfit("a fold of a number")
+            over = [d for d in (places[0][a] for a in _axes(node)) if d is not None]
+            return _FOLDS[node.op](value, over) if over else value
+        if self.part.kind == "attention" and node.op in ("exp", "exp2"):
+            based = self._in_base_2(number, node, dims)
+            if based is not None:
+                return based
+        return pointwise(node.op, inputs, node)
+
+    def _einsum(
+        self,
+        number: int,
+        inputs: list[Value | float],
+        places: list[tuple[str | None, ...]],
+        dims: tuple[str | None, ...],
+    ) -> Value:
+        node = self.graph.nodes[number]
+        kinds = [self.graph.nodes[i].dtype for i in node.inputs]
+        given: list[Value] = []
+        for value, kind in zip(inputs, kinds, strict=True):
+            assert isinstance(value, Value)
+            given.append(value if isinstance(trace.bare(value), steps.Ref) else value.cast(kind))
+        words = [" ".join(d for d in place if d is not None) for place in (*places, dims)]
+        for side, value in enumerate(given):
+            ref = trace.bare(value)
+            if ref is not None:  # an array's dims come in the order in which it lies
+                words[side] = " ".join(d.name for d in ref.dims)
+        return trace.einsum(f"{words[0]}, {words[1]} -> {words[2]}", *given, name=self.roles.get(number, trace.PRODUCT))
+
+    def _in_base_2(self, number: int, node: Node, dims: tuple[str | None, ...]) -> Value | None:
+        """Write exp(x - max(x)) as 2 to a power: x is multiplied once by log2(e), behind what scales it already."""
+        graph = self.graph
+        away = graph.nodes[node.inputs[0]]
+        if node.op != "exp" or away.op != "sub":
+            return None
+        x, top = away.inputs
+        fold = graph.nodes[top]
+        if fold.op != "max" or fold.inputs != (x,) or top not in self.inside:
+            return None
+        (place,) = self._of_inputs(top, self._of_inputs(node.inputs[0], self._of_inputs(number, dims)[0])[1])
+        scaled = self._scaled(x, place, LOG2E)
+        over = [d for d in (place[a] for a in _axes(fold)) if d is not None]
+        return unary("exp2", scaled - trace.max(scaled, over))
+
+    def _scaled(self, number: int, dims: tuple[str | None, ...], factor: float) -> Value:
+        """Multiply a value by a number; a number that it is multiplied by already is multiplied with it."""
+        node = self.graph.nodes[number]
+        inputs = self._of_inputs(number, dims) if number in self.inside else []
+        if number in self.inside and node.op == "mul" and self.graph.nodes[node.inputs[1]].op == "constant":
+            factor *= self.graph.nodes[node.inputs[1]]["value"]
+            return self._scaled(node.inputs[0], inputs[0], factor)
+        if number in self.inside and node.op == "cast":
+            return self._scaled(node.inputs[0], inputs[0], factor)
+        if number in self.inside and node.op == "add":
+            parts = [self._scaled(i, mine, factor) for i, mine in zip(node.inputs, inputs, strict=True)]
+            return parts[0] + parts[1]
+        if number in self.inside and node.op == "select":
+            seen = self._value(node.inputs[0], inputs[0])
+            first, second = (
+                self.graph.nodes[i]["value"] * factor
+                if self.graph.nodes[i].op == "constant"
+                else self._scaled(i, mine, factor)
+                for i, mine in zip(node.inputs[1:], inputs[1:], strict=True)
+            )
+            return where(seen, first, second)
+        value = self._value(number, dims)
+        return cast(Value, value * factor)
+
+
+def _axes(node: Node) -> tuple[int, ...]:
+    return tuple(node["axes"])
+
+
+def _product(graph: Graph, part: Part, views: Mapping[int, View], arch: str | None) -> Lowered:
+    """Give the schedule of a product of two matrices, or of batches of them, with what follows it."""
+    (number,) = (n for n in part.nodes if graph.nodes[n].op == "matmul")
+    node = graph.nodes[number]
+    a, b = node.inputs
+    kinds = {graph.nodes[a].dtype, graph.nodes[b].dtype}
+    if len(kinds) > 1:
+        raise Misfit(f"the operands are of {' and '.join(sorted(map(str, kinds)))}")
+    (kind,) = kinds
+    flat = len(graph.nodes[b].shape) == 2 or prod(graph.nodes[b].shape[:-2]) == 1
+    rows, columns = node.shape[-2:]
+    batch = prod(node.shape[:-2])
+    outer: tuple[int, ...] = () if flat or batch == 1 else (batch,)
+    rows = rows if outer else rows * batch
+    depth = graph.nodes[a].shape[-1]
+    operands: dict[str, Operand] = {}
+
+    def tensor(i: int, name: str, shape: tuple[int, ...]) -> Tensor:
+        view = views[i]
+        strides = _matrix(view, shape)
+        if strides is None:
+            raise Misfit(f"{name} does not lie as a matrix")
+        described = Tensor(name, shape, graph.nodes[i].dtype, strides, GL)
+        turned = described.storage
+        stored = attrs.evolve(view, shape=tuple(shape[t] for t in turned), strides=tuple(strides[t] for t in turned))
+        operands[name] = Operand(stored, graph.nodes[i].dtype, name)
+        return described
+
+    left = tensor(a, "a", (*outer, rows, depth))
+    right = tensor(b, "b", (*outer, depth, columns))
+    acc = default_accumulator(kind)
+    known: dict[int, Value | float] = {number: accumulator(acc)}
+
+    def value(i: int) -> Value | float:
+        if i not in known:
+            known[i] = made(i)
+        return known[i]
+
+    def made(i: int) -> Value | float:
+        one = graph.nodes[i]
+        if one.op == "constant":
+            return one["value"]
+        if i in part.nodes:
+            return pointwise(one.op, [value(j) for j in one.inputs], one)
+        if one.op == "iota":
+            raise Misfit("an epilog reads coordinates")
+        name = f"x{len(operands)}"
+        shape = _epilog_shape(one.shape, node.shape, (*outer, rows, columns))
+        extra = tensor(i, name, shape)
+        return read(extra)
+
+    outs: list[Tensor] = []
+    results: list[Operand] = []
+    values: list[Value] = []
+    for place, i in enumerate(part.outputs):
+        found = value(i)
+        assert isinstance(found, Value)
+        values.append(found)
+        shape = (*outer, rows, columns)
+        view = views[i]
+        strides = reshaped(view.shape, view.strides, shape)
+        if strides is None:
+            raise Misfit("the result does not lie as a matrix")
+        strides = tuple(s if n != 1 else max(1, s) for s, n in zip(strides, shape, strict=True))
+        outs.append(Tensor("out" if not place else f"out{place}", shape, graph.nodes[i].dtype, dense(shape), GL))
+        if strides != dense(shape) and any(
+            n != 1 and s != t for n, s, t in zip(shape, strides, dense(shape), strict=True)
+        ):
+            raise Misfit("the result does not lie in rows")
+        results.append(
+            Operand(attrs.evolve(view, shape=shape, strides=dense(shape)), graph.nodes[i].dtype, outs[-1].name)
+        )
+    spec = MatMul(left, right, outs[0])
+    first, *others = (Known(v if v.dtype == acc else cast_to(v, acc), acc) for v in values)
+    if len(part.nodes) > 1:
+        spec = spec.then(*(save(t, of=op) for t, op in zip(outs[1:], others, strict=True)), first)
+    return Lowered(best(spec, arch), operands, tuple(results))
+
+
+def _matrix(view: View, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Give the strides of a view as a matrix or a batch of them, None where a copy would be needed."""
+    strides = reshaped(view.shape, view.strides, shape)
+    if strides is None or (shape[-1] != 1 and strides[-1] != 1 and (len(shape) < 2 or strides[-2] != 1)):
+        return None
+    if len(shape) > 1 and strides[-1] != 1 and strides[-2] == 1:
+        return tuple(
+            s if n != 1 or i == len(shape) - 2 else max(s, 1)
+            for i, (n, s) in enumerate(zip(shape, strides, strict=True))
+        )
+    found, width = list(strides), shape[len(shape) - 1]
+    for i, n in enumerate(shape):
+        if n == 1:
+            found[i] = (0, width, 1)[max(0, i + 3 - len(shape))]
+    return tuple(found)
+
+
+def _epilog_shape(shape: tuple[int, ...], whole: tuple[int, ...], flat: tuple[int, ...]) -> tuple[int, ...]:
+    """Give the shape in which an epilog reads what broadcasts over a product whose rows follow each other."""
+    full = (1,) * (len(whole) - len(shape)) + shape
+    if full == whole:
+        return flat
+    *lines, last = full
+    if all(n == 1 for n in lines):
+        return (last,)
+    if last == 1 and full[:-1] == whole[:-1]:
+        return (*flat[:-1], 1)
+    if len(flat) == 3 and full[:-2] == whole[:-2]:
+        return (flat[0], *full[-2:])
+    raise Misfit(f"an epilog reads {shape} over {whole}")

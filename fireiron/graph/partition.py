@@ -1,0 +1,420 @@
+"""The partition: which operations become one kernel.
+
+Parts grow by rules from single operations: scores, their folds and the product with the values (attention); products
+with what follows them pointwise; pointwise operations and folds that share their dims. Views are no operations: kernels
+read through them.
+
+Source: the partition of MindSpore's graph-kernel fusion for GPUs; the idioms of products are the Volta generator's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal, TypeAlias
+
+import attrs
+
+from fireiron.graph.dims import dims_of, folded_by, free_nodes, transparent
+from fireiron.graph.nodes import Graph
+
+PartKind: TypeAlias = Literal["attention", "product", "rows", "reduction", "pointwise", "foreign"]
+
+MOST_OPS = 200
+MOST_OUTPUTS = 8
+MOST_OF_A_FOLD = 1 << 20  # elements that one row's folds read
+
+
+@attrs.frozen
+class Part:
+    """Hold the operations of one kernel.
+
+    Args:
+        kind: its form.
+        nodes: in order, with the transparent views between them.
+        inputs: what it reads of others: arrays of the call, other parts' results, views of either.
+        outputs: those of its nodes that others read.
+        why: what made it grow, in words.
+    """
+
+    kind: PartKind
+    nodes: tuple[int, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    why: tuple[str, ...] = ()
+
+
+class Areas:
+    """Hold a partition while it grows: each operation belongs to an area.
+
+    Args:
+        graph: what is parted.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.free = free_nodes(graph)
+        self.of: dict[int, int] = {}
+        self.members: dict[int, set[int]] = {}
+        self.why: dict[int, list[str]] = {}
+        for number, node in enumerate(graph.nodes):
+            if node.kind not in ("source", "view") and number not in self.free:
+                self.of[number] = number
+                self.members[number] = {number}
+                self.why[number] = []
+
+    def producers(self, number: int, direct: bool = False) -> Iterator[int]:
+        """List the operations whose results a node reads, through views; through transparent ones alone if direct."""
+        for i in self.graph.nodes[number].inputs:
+            node = self.graph.nodes[i]
+            if node.kind == "view":
+                if not direct or transparent(self.graph, i):
+                    yield from self.producers(i, direct)
+            elif i in self.of:
+                yield i
+
+    def consumers(self, number: int) -> Iterator[int]:
+        """List the operations that read a node, through views."""
+        for u in self.graph.users[number]:
+            if self.graph.nodes[u].kind == "view":
+                yield from self.consumers(u)
+            elif u in self.of:
+                yield u
+
+    def successors(self, area: int) -> set[int]:
+        """List the areas that read an area's results."""
+        return {self.of[c] for n in self.members[area] for c in self.consumers(n)} - {area}
+
+    def makes_cycle(self, one: int, other: int) -> bool:
+        """Say whether a third area reads one area and is read, perhaps by further ones, by the other."""
+        latest = max(self.members[other])
+        seen: set[int] = set()
+        left = [a for a in self.successors(one) if a != other]
+        while left:
+            area = left.pop()
+            if area in seen or min(self.members[area]) > latest:
+                continue
+            seen.add(area)
+            found = self.successors(area)
+            if other in found or one in found:
+                return True
+            left += found
+        return False
+
+    def merge(self, one: int, other: int, why: str) -> None:
+        """Let one area be part of another."""
+        self.members[other] |= self.members.pop(one)
+        self.why[other] = [*self.why.pop(one), *self.why[other], why]
+        for number in self.members[other]:
+            self.of[number] = other
+
+    def outputs(self, area: int) -> tuple[int, ...]:
+        """List the nodes of an area that others read."""
+        mine = self.members[area]
+        return tuple(n for n in sorted(mine) if self.live(n, mine))
+
+    def live(self, number: int, inside: Iterable[int]) -> bool:
+        """Say whether a node is an output of the graph, or is read outside a set, or through a view that moves axes."""
+        graph, mine = self.graph, set(inside)
+        if number in graph.outputs:
+            return True
+        for u in graph.users[number]:
+            if graph.nodes[u].kind != "view":
+                if u not in mine:
+                    return True
+            elif not transparent(graph, u) or self.live(u, mine):
+                return True
+        return False
+
+    def with_views(self, inside: set[int]) -> list[int]:
+        """Add the transparent views between nodes of a set."""
+        found = set(inside)
+        for number in sorted(inside):
+            left = list(self.graph.nodes[number].inputs)
+            chain: list[int] = []
+            while left:
+                i = left.pop()
+                between = self.graph.nodes[i].kind == "view" and transparent(self.graph, i)
+                if between and any(p in inside for p in self.producers(i, direct=True)):
+                    chain.append(i)
+                    left += self.graph.nodes[i].inputs
+            found.update(chain)
+        return sorted(found)
+
+
+def partition(graph: Graph) -> tuple[Part, ...]:
+    """Part a graph into what kernels compute, in an order in which each comes behind what it reads.
+
+    Example:
+        >>> import numpy as np
+        >>> from fireiron import nn
+        >>> from fireiron.graph.trace import trace_graph
+        >>> def layer(x, w, b):
+        ...     return nn.softmax(np.maximum(x @ w + b, 0))
+        >>> for part in partition(trace_graph(layer, (64, 32), (32, 16), (16,)).optimised()):
+        ...     print(part.kind, len(part.nodes))
+        product 3
+        rows 6
+    """
+    areas = Areas(graph)
+    attention(areas)
+    epilogs(areas)
+    rows(areas)
+    return ordered(areas)
+
+
+def attention(areas: Areas) -> None:
+    """Join a product, folds of its rows and the product with other values: scores never reach memory."""
+    graph = areas.graph
+    for last, node in enumerate(graph.nodes):
+        if node.op != "matmul" or len(node.shape) < 3:
+            continue
+        cone = _cone(areas, last)
+        if cone is not None:
+            for number in sorted(cone):
+                areas.merge(number, last, f"{graph.nodes[number].op} on chip between two products")
+
+
+def _cone(areas: Areas, last: int) -> set[int] | None:
+    """Find the operations between a product's left operand and one other product, where nothing else reads them."""
+    graph = areas.graph
+    found: set[int] = set()
+    products: set[int] = set()
+    left = list(_direct(areas, graph.nodes[last].inputs[0]))
+    while left:
+        number = left.pop()
+        node = graph.nodes[number]
+        if number in found:
+            continue
+        if node.op == "matmul":
+            products.add(number)
+        elif node.kind not in ("pointwise", "fold") or node.shape[:-1] != graph.nodes[last].shape[:-1]:
+            continue  # a mask, which is read
+        else:
+            left += _direct_all(areas, number)
+        found.add(number)
+    if len(products) != 1:
+        return None
+    (scores,) = products
+    # What does not depend on the scores is computed before, and read.
+    found = {n for n in found if n == scores or _reaches(areas, n, scores, found)}
+    folds = [graph.nodes[n] for n in found if graph.nodes[n].kind == "fold"]
+    rank = len(graph.nodes[last].shape)
+    if not folds or any(tuple(f["axes"]) != (rank - 1,) for f in folds):
+        return None
+    if any(areas.live(n, {*found, last}) for n in found):
+        return None
+    if graph.nodes[scores].shape[:-1] != graph.nodes[last].shape[:-1]:
+        return None
+    return found if dims_of(graph, areas.with_views({*found, last}), areas.free) is not None else None
+
+
+def _direct(areas: Areas, number: int) -> Iterator[int]:
+    node = areas.graph.nodes[number]
+    if node.kind == "view":
+        if transparent(areas.graph, number):
+            yield from areas.producers(number, direct=True)
+    elif number in areas.of:
+        yield number
+
+
+def _direct_all(areas: Areas, number: int) -> list[int]:
+    return list(areas.producers(number, direct=True))
+
+
+def _reaches(areas: Areas, number: int, goal: int, inside: set[int]) -> bool:
+    left, seen = [number], set[int]()
+    while left:
+        n = left.pop()
+        if n == goal:
+            return True
+        for p in areas.producers(n, direct=True):
+            if p in inside and p not in seen:
+                seen.add(p)
+                left.append(p)
+    return False
+
+
+def epilogs(areas: Areas) -> None:
+    """Let products be followed by pointwise operations of their shape, as far as that stores the fewest bytes."""
+    graph = areas.graph
+    for number, node in enumerate(graph.nodes):
+        if node.op != "matmul" or areas.of[number] != number or len(areas.members[number]) > 1:
+            continue
+        inside, chosen = {number}, {number}
+        least = _stored(areas, inside)
+        for other in range(number + 1, len(graph.nodes)):
+            if other not in areas.of or len(areas.members.get(areas.of[other], ())) != 1:
+                continue
+            if not _follows(areas, other, inside):
+                continue
+            inside = {*inside, other}
+            now = _stored(areas, inside)
+            if now <= least:
+                least, chosen = now, inside
+        for other in sorted(chosen - {number}):
+            areas.merge(other, number, f"{graph.nodes[other].op} in the product's registers")
+
+
+def _follows(areas: Areas, number: int, inside: set[int]) -> bool:
+    """Say whether a node is computed of a product's result at its points, of other values that are there before it."""
+    graph = areas.graph
+    node, product = graph.nodes[number], graph.nodes[min(inside)]
+    if node.kind != "pointwise" or node.shape != product.shape or node.op == "copy":
+        return False
+    reads = [graph.nodes[i] for i in node.inputs if i in inside]
+    if not reads or any(n.shape != node.shape for n in reads):
+        return False
+    return not any(
+        i not in inside and any(_depends(areas, p, inside) for p in _direct_or_self(areas, i)) for i in node.inputs
+    )
+
+
+def _direct_or_self(areas: Areas, number: int) -> list[int]:
+    node = areas.graph.nodes[number]
+    if node.kind == "source" or number in areas.free:
+        return []
+    return list(areas.producers(number)) if node.kind == "view" else [number]
+
+
+def _depends(areas: Areas, number: int, inside: set[int]) -> bool:
+    """Say whether a node is computed, perhaps by others, of a set's nodes."""
+    left, seen, first = [number], set[int](), min(inside)
+    while left:
+        n = left.pop()
+        if n in inside:
+            return True
+        for p in areas.producers(n):
+            if p >= first and p not in seen:
+                seen.add(p)
+                left.append(p)
+    return False
+
+
+def _stored(areas: Areas, inside: set[int]) -> int:
+    """Count the bytes that a part of these nodes stores, of all others that it would have to read again too."""
+    return sum(areas.graph.nodes[n].nbytes for n in inside if areas.live(n, inside))
+
+
+def rows(areas: Areas) -> None:
+    """Join pointwise operations and folds whose dims agree: a producer with a consumer, the last ones first."""
+    changed = True
+    while changed:
+        changed = False
+        for number in sorted(areas.of):
+            for p in dict.fromkeys(areas.producers(number, direct=True)):
+                one, other = areas.of[p], areas.of[number]
+                if one != other and _fits(areas, one, other):
+                    areas.merge(one, other, f"{areas.graph.nodes[p].op} at points that its reader has")
+                    changed = True
+
+
+def _fits(areas: Areas, one: int, other: int) -> bool:
+    graph = areas.graph
+    inside = areas.members[one] | areas.members[other]
+    forms = {graph.nodes[n].kind for n in inside}
+    if not forms <= {"pointwise", "fold"} and not forms <= {"pointwise", "gather"}:
+        return False
+    if len(inside) > MOST_OPS or any(
+        i in inside for n in inside if graph.nodes[n].op == "gather" for i in ids_of(graph, n)
+    ):
+        return False
+    if not computable(areas, inside):
+        return False
+    if areas.makes_cycle(one, other):
+        return False
+    dims = dims_of(graph, areas.with_views(inside), areas.free)
+    if dims is None:
+        return False
+    outputs = [n for n in inside if areas.live(n, inside)]
+    if len(outputs) > MOST_OUTPUTS:
+        return False
+    return one_row(areas, inside, dims.names, set(dims.folded), outputs)
+
+
+def ids_of(graph: Graph, number: int) -> tuple[int, ...]:
+    """List what a gather reads, which no node of its part computes: the table and the numbers of its lines."""
+    return graph.nodes[number].inputs
+
+
+def computable(areas: Areas, inside: Iterable[int]) -> bool:
+    """Say whether kernels compute with the types of nodes and of what they read."""
+    nodes = areas.graph.nodes
+    return all(nodes[i].dtype.name != "i64" for n in inside for i in (n, *nodes[n].inputs))
+
+
+def one_row(
+    areas: Areas, inside: set[int], names: dict[int, tuple[str | None, ...]], folded: set[str], outputs: list[int]
+) -> bool:
+    """Say whether all folds fold one row, and outputs have all of the row's dims, or none of them."""
+    folds = [n for n in inside if areas.graph.nodes[n].kind == "fold"]
+    if any(set(folded_by(areas.graph, n, names)) != folded for n in folds):
+        return False
+    kept = [{d for d in names[n] if d is not None} for n in outputs]
+    if any(kept) and any(not any(names[n]) for n in folds):  # a step between others has a dim
+        return False
+    if not folded:  # one space of points
+        return all(k == kept[0] for k in kept)
+    lines = [k - folded for k in kept]
+    again = any(folded <= k for k in kept)
+    whole = all(not k & folded or folded <= k for k in kept)
+    # Columns are the last dim of all that has them: rows lie together.
+    last = all(names[n][-1] in folded for n in outputs if folded <= {d for d in names[n] if d})
+    same = all(line == lines[0] for line in lines)
+    return whole and same and (last if again else True) and (len(folded) == 1 or not again)
+
+
+def ordered(areas: Areas) -> tuple[Part, ...]:
+    """Put areas in an order in which each comes behind what it reads."""
+    waits = {a: {areas.of[p] for n in m for p in areas.producers(n)} - {a} for a, m in areas.members.items()}
+    made: list[Part] = []
+    done: set[int] = set()
+    left = sorted(areas.members, key=lambda a: min(areas.members[a]))
+    while left:
+        area = next(a for a in left if waits[a] <= done)
+        left.remove(area)
+        done.add(area)
+        made.append(part_of(areas, area))
+    return tuple(made)
+
+
+def part_of(areas: Areas, area: int) -> Part:
+    """Describe an area."""
+    graph, inside = areas.graph, areas.members[area]
+    nodes = areas.with_views(inside)
+    read = dict.fromkeys(i for n in nodes for i in graph.nodes[n].inputs if i not in nodes and i not in areas.free)
+    return Part(kind_of(areas, inside), tuple(nodes), tuple(read), areas.outputs(area), tuple(areas.why[area]))
+
+
+def kind_of(areas: Areas, inside: set[int]) -> PartKind:
+    """Name the form of an area."""
+    nodes = areas.graph.nodes
+    products = sum(nodes[n].op == "matmul" for n in inside)
+    if products:
+        return "attention" if products > 1 else "product"
+    if any(nodes[n].kind not in ("pointwise", "fold", "gather") for n in inside) or not computable(areas, inside):
+        return "foreign"
+    dims = dims_of(areas.graph, areas.with_views(inside), areas.free)
+    if dims is None:
+        return "foreign"
+    if not dims.folded:
+        return "pointwise"
+    kept = {d for n in inside if areas.live(n, inside) for d in dims.names[n]}
+    return "rows" if kept & set(dims.folded) else "reduction"
+
+
+def apart(graph: Graph, part: Part) -> tuple[Part, ...]:
+    """Part the operations of a part again: folds with what feeds them, or each alone."""
+    areas = Areas(graph)
+    inside = {n for n in part.nodes if graph.nodes[n].kind != "view"}
+    if len(inside) < 2:
+        return (part,)
+    products = [n for n in inside if graph.nodes[n].op == "matmul"]
+    for number in sorted(areas.members):
+        if number not in inside:
+            continue
+        if len(products) == 1 and number != products[0]:  # what follows a product is one pointwise part
+            others = sorted(inside - set(products))
+            if number != others[-1]:
+                areas.merge(number, others[-1], f"{graph.nodes[number].op} behind a product that takes no epilog")
+    mine = sorted({areas.of[n] for n in inside})
+    return tuple(part_of(areas, area) for area in mine)

@@ -1,0 +1,206 @@
+"""Plans: which kernels compute a graph, in which order, and where their results lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from fireiron.base.errors import FireironError, UsageError
+from fireiron.base.link import here
+from fireiron.base.text import count
+from fireiron.graph.lower import Lowered, Misfit, Operand, lowered
+from fireiron.graph.memory import Interval, Memory, plan_memory
+from fireiron.graph.nodes import Graph
+from fireiron.graph.partition import Part, apart, partition
+from fireiron.graph.passes import Passed
+from fireiron.graph.views import View, materialised, outputs_apart, views_of
+from fireiron.graph.words import names_of
+
+if TYPE_CHECKING:
+    from fireiron.graph.run import Runner
+
+STRICT = "no kernel of fireiron computes it"
+
+
+@attrs.frozen(eq=False)
+class Launch:
+    """Hold one step of a plan: a kernel, or operations that are left to the library that the arrays come from.
+
+    Args:
+        part: the operations.
+        kernel: its schedule and arrays, None for what is left to the library.
+        why: what speaks against a kernel, or against one with other operations; "" where nothing does.
+    """
+
+    part: Part
+    kernel: Lowered | None
+    why: str = ""
+
+    @cached_property
+    def modelled_us(self) -> float | None:
+        """Give the modelled time of the kernel; None where there is none, or the model does not take it."""
+        if self.kernel is None:
+            return None
+        try:
+            return self.kernel.schedule.estimate().time_us
+        except FireironError:
+            return None
+
+
+@attrs.frozen(eq=False)
+class Plan:
+    """Compute a graph by kernels, one after another; what has no kernel is left to NumPy or torch.
+
+    Called with NumPy arrays where there is no GPU, each kernel is simulated.
+
+    Args:
+        passed: the graph, and what the passes did.
+        graph: what is computed: behind the passes, with copies where views need them.
+        launches: in order.
+        views: where the elements of each node lie.
+        memory: where results between launches lie.
+        arch: what the schedules are for.
+    """
+
+    passed: Passed
+    graph: Graph
+    launches: tuple[Launch, ...]
+    views: Mapping[int, View]
+    memory: Memory
+    arch: str
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Compute the outputs of arrays: one array, or a tuple of them.
+
+        Raises:
+            CallError: `graph-inputs`; as kernels do.
+        """
+        try:
+            return self.runner(*arrays)
+        except FireironError as error:
+            raise error.located(here()) from None
+
+    @cached_property
+    def runner(self) -> Runner:
+        """Give what runs the launches; kernels are compiled when it is made."""
+        from fireiron.graph.run import Runner
+
+        return Runner(self)
+
+    @property
+    def kernels(self) -> tuple[Lowered, ...]:
+        """List the kernels in the order of their launches."""
+        return tuple(launch.kernel for launch in self.launches if launch.kernel is not None)
+
+    @property
+    def foreign(self) -> tuple[Launch, ...]:
+        """List what is left to the library of the arrays."""
+        return tuple(launch for launch in self.launches if launch.kernel is None)
+
+    def explain(self) -> str:
+        """Say which operations became which kernel, why, and what each costs by the model."""
+        from fireiron.graph.explain import explain
+
+        return explain(self)
+
+    def write(self, folder: str | Path) -> tuple[Path, ...]:
+        """Write the CUDA of each kernel to a file of its own; kernels that are launched several times are written once.
+
+        Args:
+            folder: made where it is missing.
+        """
+        from fireiron.graph.explain import titles
+
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        made: dict[str, Path] = {}
+        for title, launch in zip(titles(self), self.launches, strict=True):
+            if launch.kernel is None:
+                continue
+            text = launch.kernel.schedule.cuda()
+            if text not in made:
+                made[text] = target / f"{len(made):02d}_{title}.cu"
+                made[text].write_text(text, encoding="utf-8")
+        return tuple(made.values())
+
+    def __repr__(self) -> str:
+        left = f", {count(len(self.foreign), 'operation')} left to the library" if self.foreign else ""
+        return f"<plan of {self.graph.name} for {self.arch}: {count(len(self.kernels), 'kernel')}{left}>"
+
+
+def plan(graph: Graph, arch: str | None = None, strict: bool = False, **rules: bool) -> Plan:
+    """Make the plan of a graph: passes, partition, a schedule for each part, memory.
+
+    Args:
+        graph: as traced.
+        arch: the target; the GPU's where None, sm_89 where there is none, whose kernels are simulated quickest.
+        strict: whether an operation without a kernel is an error.
+        rules: kinds of simplification that are off by default, see `Graph.passes`.
+
+    Raises:
+        UsageError: `graph-strict`, `graph-rules`.
+    """
+    target = arch or _target()
+    passed = graph.passes(**rules)
+    made, orders = materialised(outputs_apart(passed.graph))
+    views = {i: view for i, view in views_of(made, orders).items() if view is not None}
+    launches: list[Launch] = []
+    for part in partition(made):
+        launches += _launches(made, part, views, target)
+    if strict and (left := next((x for x in launches if x.kernel is None), None)) is not None:
+        names = names_of(made)
+        raise UsageError(
+            "graph-strict",
+            f"{names[left.part.nodes[-1]]} of {graph.name}, {made.nodes[left.part.nodes[-1]].op}: {left.why}",
+            fix="leave strict out: what has no kernel is then left to NumPy or torch",
+        )
+    return Plan(passed, made, tuple(launches), views, _memory(made, launches, views), target)
+
+
+def _target() -> str:
+    from fireiron.front.best import SIMULATED
+    from fireiron.front.host import without_gpu
+
+    if without_gpu():
+        return SIMULATED
+    from fireiron.tune.machine import machine
+
+    return machine().arch
+
+
+def _launches(graph: Graph, part: Part, views: Mapping[int, View], arch: str) -> list[Launch]:
+    """Give a part its kernel; where none takes it whole, its operations get kernels of their own."""
+    why = STRICT
+    if part.kind != "foreign":
+        try:
+            return [Launch(part, lowered(graph, part, views, arch))]
+        except Misfit as error:
+            why = str(error)
+        except FireironError as error:
+            why = error.message
+    smaller = apart(graph, part)
+    if len(smaller) > 1:
+        found = [launch for one in smaller for launch in _launches(graph, one, views, arch)]
+        return [attrs.evolve(x, why=x.why or f"not one kernel: {why}") for x in found]
+    return [Launch(part, None, why)]
+
+
+def _memory(graph: Graph, launches: Sequence[Launch], views: Mapping[int, View]) -> Memory:
+    """Share memory among results that are not outputs."""
+    owned = {views[i].node for i in graph.outputs}
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for place, launch in enumerate(launches):
+        for i in launch.part.inputs:
+            last[views[i].node] = place
+        if launch.kernel is not None:
+            first |= {i: place for i in launch.part.outputs}
+    alive = {i: Interval(graph.nodes[i].nbytes, at, last.get(i, at)) for i, at in first.items() if i not in owned}
+    return plan_memory(alive)
+
+
+__all__ = ["Launch", "Operand", "Plan", "plan"]

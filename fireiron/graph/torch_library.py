@@ -1,0 +1,75 @@
+"""The library of torch's tensors, for plans: memory, views, and operations that no kernel computes."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false
+# torch has no types that a strict checker knows.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from fireiron.algebra.dtypes import DType
+from fireiron.front.torch_ops import as_torch
+from fireiron.graph.nodes import Node
+from fireiron.graph.views import View
+
+torch: Any = import_module("torch")
+
+_CALLED = {
+    "div": "true_divide", "sub": "subtract", "mul": "multiply", "lt": "lt", "le": "le", "eq": "eq",
+    "matmul": "matmul", "neg": "neg", "exp2": "exp2",
+}  # fmt: skip
+_OTHERS: Mapping[str, Callable[..., Any]] = {
+    "select": lambda c, x, y: torch.where(c != 0, x, y),
+    "copy": lambda x: x,
+    "cast": lambda x, dtype: x,
+    "sum": lambda x, axes, keepdims: x.sum(axes, keepdim=keepdims),
+    "max": lambda x, axes, keepdims: x.amax(axes, keepdim=keepdims),
+    "min": lambda x, axes, keepdims: x.amin(axes, keepdim=keepdims),
+    "gather": lambda table, ids: table[ids.long()],
+    "concatenate": lambda *x, axis: torch.cat(x, axis),
+    "foreign": lambda *x, call, **_: call(*x),
+}
+
+
+def torch_type(kind: DType) -> Any:
+    """Give torch's element type."""
+    return getattr(torch, kind.numpy_name)
+
+
+class Torch:
+    """Be the library of torch's tensors."""
+
+    def empty(self, nbytes: int, like: Any) -> Any:
+        """Make a block of bytes."""
+        device = None if like is None else like.device
+        return torch.empty(max(1, nbytes), dtype=torch.uint8, device=device)
+
+    def typed(self, block: Any, offset: int, node: Node) -> Any:
+        """See some bytes of a block as a line of elements."""
+        return block[offset : offset + node.nbytes].view(torch_type(node.dtype))
+
+    def strided(self, line: Any, view: View) -> Any:
+        """See elements of a line by strides."""
+        return torch.as_strided(line, view.shape, view.strides, line.storage_offset() + view.offset)
+
+    def line(self, array: Any) -> Any:
+        """See a tensor that lies without gaps as a line; others are copied."""
+        return array.detach().contiguous().view(-1)
+
+    def converted(self, array: Any, dtype: DType) -> Any:
+        """Convert to another element type, or give the tensor itself."""
+        if array.dtype == torch.bool and dtype.name == "u8":
+            return array.view(torch.uint8)
+        return array.to(torch_type(dtype))
+
+    def constant(self, array: Any, like: Any) -> Any:
+        """Bring an array of NumPy to where a tensor is."""
+        made = as_torch(array.copy())
+        return made if like is None else made.to(like.device)
+
+    def compute(self, node: Node, inputs: Sequence[Any]) -> Any:
+        """Compute one operation."""
+        call = _OTHERS.get(node.op) or getattr(torch, _CALLED.get(node.op, node.op))
+        return call(*inputs, **dict(node.attributes)).to(torch_type(node.dtype))

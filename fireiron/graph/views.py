@@ -1,0 +1,168 @@
+"""Where the elements of a node lie: views are strides over the memory of the node that computes the elements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import attrs
+
+from fireiron.graph.nodes import Builder, Graph
+from fireiron.graph.operations import Shape
+
+Order = tuple[int, ...]
+
+
+@attrs.frozen
+class View:
+    """Say where elements lie.
+
+    Args:
+        node: the number of the node whose memory it is.
+        offset: elements from its start.
+        shape: the extents.
+        strides: elements between neighbours along each axis, 0 where a value repeats.
+    """
+
+    node: int
+    offset: int
+    shape: Shape
+    strides: tuple[int, ...]
+
+
+def dense(shape: Shape, order: Order | None = None) -> tuple[int, ...]:
+    """Give the strides of elements without gaps; the last axis of `order` lies together.
+
+    Example:
+        >>> dense((2, 3, 4)), dense((2, 3, 4), (1, 0, 2))
+        ((12, 4, 1), (4, 8, 1))
+    """
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(order if order is not None else range(len(shape))):
+        strides[axis] = step
+        step *= shape[axis]
+    return tuple(strides)
+
+
+def reshaped(shape: Shape, strides: Sequence[int], new: Shape) -> tuple[int, ...] | None:
+    """Give the strides that see elements in another shape, or None where a copy is needed.
+
+    Example:
+        >>> reshaped((4, 8), (16, 1), (4, 2, 4)), reshaped((4, 8), (1, 4), (32,))
+        ((16, 4, 1), None)
+    """
+    old = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
+    found: list[int] = []
+    place = 0
+    wanted = [n for n in new if n != 1]
+    at = 0
+    while at < len(wanted):
+        # The fewest axes of both sides that hold equally many elements.
+        left, right, first, start = old[place][0], wanted[at], place, at
+        while left != right:
+            if left < right:
+                place += 1
+                left *= old[place][0]
+            else:
+                at += 1
+                right *= wanted[at]
+        run = old[first : place + 1]
+        if any(outer[1] != inner[0] * inner[1] for outer, inner in pairwise(run)):
+            return None
+        step = run[-1][1]
+        part: list[int] = []
+        for n in reversed(wanted[start : at + 1]):
+            part.insert(0, step)
+            step *= n
+        found += part
+        place, at = place + 1, at + 1
+    rest = iter(found)
+    return tuple(0 if n == 1 else next(rest) for n in new)
+
+
+def views_of(graph: Graph, orders: Mapping[int, Order]) -> dict[int, View | None]:
+    """Find where each node's elements lie; None for views that strides do not say.
+
+    Args:
+        graph: any.
+        orders: of nodes whose memory has another order of axes than their shape.
+    """
+    found: dict[int, View | None] = {}
+    for number, node in enumerate(graph.nodes):
+        if node.kind != "view":
+            found[number] = View(number, 0, node.shape, dense(node.shape, orders.get(number)))
+            continue
+        base = found[node.inputs[0]]
+        found[number] = None if base is None else _viewed(base, node.op, node.shape, dict(node.attributes))
+    return found
+
+
+def _viewed(base: View, op: str, shape: Shape, attributes: Mapping[str, tuple[int, ...]]) -> View | None:
+    if op == "transpose":
+        axes = attributes["axes"]
+        return attrs.evolve(base, shape=shape, strides=tuple(base.strides[a] for a in axes))
+    if op == "slice":
+        starts, steps = attributes["starts"], attributes["steps"]
+        offset = base.offset + sum(a * s for a, s in zip(starts, base.strides, strict=True))
+        strides = tuple(a * s for a, s in zip(steps, base.strides, strict=True))
+        return attrs.evolve(base, offset=offset, shape=shape, strides=strides)
+    if op == "broadcast":
+        lead = len(shape) - len(base.shape)
+        strides = tuple(
+            0 if i < lead or (base.shape[i - lead] == 1 and n != 1) else base.strides[i - lead]
+            for i, n in enumerate(shape)
+        )
+        return attrs.evolve(base, shape=shape, strides=strides)
+    strides = reshaped(base.shape, base.strides, shape)
+    return None if strides is None else attrs.evolve(base, shape=shape, strides=strides)
+
+
+def orders_of(graph: Graph) -> dict[int, Order]:
+    """Choose the order of axes of results that are read transposed and then reshaped: heads that are joined again."""
+    found: dict[int, Order] = {}
+    for number, node in enumerate(graph.nodes):
+        if node.kind in ("view", "source", "foreign", "copy"):
+            continue
+        users = graph.users[number]
+        turned = [graph.nodes[u] for u in users if graph.nodes[u].op == "transpose"]
+        if len(turned) != 1 or len(users) != 1 or number in graph.outputs:
+            continue
+        again = graph.nodes[graph.users[users[0]][0]].op if graph.users[users[0]] else ""
+        if again == "reshape":
+            found[number] = tuple(turned[0]["axes"])
+    return found
+
+
+def materialised(graph: Graph) -> tuple[Graph, dict[int, Order]]:
+    """Put a copy ahead of each view that strides do not say; gives the orders of axes of what kernels write too."""
+    while True:
+        orders = orders_of(graph)
+        views = views_of(graph, orders)
+        lost = next((i for i, view in views.items() if view is None), None)
+        if lost is None:
+            return graph, orders
+        source = graph.nodes[lost].inputs[0]
+        b, new = Builder(), dict[int, int]()
+        for number, node in enumerate(graph.nodes):
+            inputs = tuple(new[i] for i in node.inputs)
+            if number == lost:
+                inputs = (b.add("copy", new[source]),)
+            new[number] = b.copy(node, inputs)
+        graph = b.graph(graph.name, [new[i] for i in graph.outputs])
+
+
+def outputs_apart(graph: Graph) -> Graph:
+    """Copy outputs that are inputs or numbers, or share the memory of another: each is an array of its own."""
+    b, new = Builder(), dict[int, int]()
+    for number, node in enumerate(graph.nodes):
+        new[number] = b.copy(node, tuple(new[i] for i in node.inputs))
+    made: list[int] = []
+    bases: set[int] = set()
+    for i in graph.outputs:
+        base = i
+        while graph.nodes[base].kind == "view":
+            base = graph.nodes[base].inputs[0]
+        apart = graph.nodes[base].kind == "source" or base in bases
+        bases.add(base)
+        made.append(b.add("copy", new[i]) if apart else new[i])
+    return b.graph(graph.name, made)

@@ -1,0 +1,127 @@
+"""The partition's rules, the memory plan, and views as strides."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fireiron import nn, trace_graph
+from fireiron.graph.memory import Interval, plan_memory
+from fireiron.graph.partition import Areas, partition
+from fireiron.graph.views import dense, materialised, orders_of, reshaped, views_of
+
+
+def forms(function: Any, *arrays: Any) -> list[tuple[str, int]]:
+    graph = trace_graph(function, *arrays).optimised()
+    return [(part.kind, sum(graph.nodes[n].kind != "view" for n in part.nodes)) for part in partition(graph)]
+
+
+def test_every_operation_is_in_one_part() -> None:
+    def function(x: Any, w: Any, g: Any) -> Any:
+        y = nn.layer_norm(x @ w + x, g)
+        return nn.softmax(y * 2) @ w, y.max(axis=0)
+
+    graph = trace_graph(function, (32, 32), (32, 32), (32,)).optimised()
+    parts = partition(graph)
+    inside = [n for part in parts for n in part.nodes if graph.nodes[n].kind != "view"]
+    assert sorted(inside) == [i for i, n in enumerate(graph.nodes) if n.kind not in ("source", "view")]
+    done: set[int] = set()
+    for part in parts:
+        bases = {b for i in part.inputs for b in [i] if graph.nodes[b].kind not in ("source", "view")}
+        assert bases <= done
+        done |= set(part.nodes)
+
+
+def test_a_result_between_two_parts_makes_no_cycle() -> None:
+    # exp and the last sum have one space of points, and the product between them reads one and feeds the other.
+    def function(x: Any, w: Any) -> Any:
+        y = np.exp(x)
+        return y + (y @ w)
+
+    assert forms(function, (32, 32), (32, 32)) == [("pointwise", 1), ("product", 2)]
+    graph = trace_graph(function, (32, 32), (32, 32))
+    areas = Areas(graph)
+    exp, _, total = (i for i, n in enumerate(graph.nodes) if n.kind != "source")
+    assert areas.makes_cycle(exp, total)
+
+
+def test_scores_that_others_read_are_stored() -> None:
+    def function(q: Any, k: Any, v: Any) -> Any:
+        weights = nn.softmax(q @ k.mT)
+        return weights @ v, weights
+
+    shapes = [(2, 2, 16, 16)] * 3
+    assert [kind for kind, _ in forms(function, *shapes)] == ["product", "rows", "product"]
+
+
+def test_a_product_between_two_others_without_folds_is_no_attention() -> None:
+    assert [k for k, _ in forms(lambda q, k, v: nn.relu(q @ k.mT) @ v, *[(2, 2, 16, 16)] * 3)] == ["product", "product"]
+
+
+def test_folds_of_rows_and_of_columns_are_two_kernels() -> None:
+    assert forms(lambda x: (x.sum(axis=0), x.sum(axis=1)), (16, 32)) == [("reduction", 1), ("reduction", 1)]
+
+
+def test_an_epilog_ends_where_least_is_stored() -> None:
+    # The product's sum of f16 is stored, and not what it is converted to for the norm.
+    assert forms(lambda x, w, r: nn.layer_norm((x @ w + r).astype("float16")), (16, 32), (32, 64), (16, 64)) == [
+        ("product", 3),
+        ("rows", 11),
+    ]
+
+
+@given(st.lists(st.tuples(st.integers(1, 4000), st.integers(0, 20), st.integers(0, 6)), max_size=24))
+@settings(max_examples=60, deadline=None)
+def test_what_is_alive_together_shares_no_byte(drawn: list[tuple[int, int, int]]) -> None:
+    intervals = {i: Interval(nbytes, first, first + more) for i, (nbytes, first, more) in enumerate(drawn)}
+    made = plan_memory(intervals)
+    for i, one in intervals.items():
+        assert made.offsets[i] % 256 == 0
+        assert made.offsets[i] + one.nbytes <= made.nbytes <= made.apart
+        for j, other in intervals.items():
+            together = i < j and one.first <= other.last and other.first <= one.last
+            if together:
+                a, b = made.offsets[i], made.offsets[j]
+                assert a + one.nbytes <= b or b + other.nbytes <= a
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_strides_of_reshaped_views(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    shape = tuple(int(n) for n in rng.choice([1, 2, 3, 4, 6], rng.integers(1, 5)))
+    order = rng.permutation(len(shape))
+    array = np.arange(prod(shape)).reshape([shape[a] for a in order]).transpose(np.argsort(order))
+    assert array.shape == shape
+    factors = list(shape)
+    new: list[int] = []
+    for n in factors:
+        new += [2, n // 2] if n % 2 == 0 and rng.random() < 0.5 else [n]
+    if len(new) > 1 and rng.random() < 0.6:
+        at = int(rng.integers(0, len(new) - 1))
+        new[at : at + 2] = [new[at] * new[at + 1]]
+    wanted = array.reshape(new)
+    found = reshaped(shape, [s // array.itemsize for s in array.strides], tuple(new))
+    if found is None:
+        assert not np.shares_memory(wanted, array)
+        return
+    steps = tuple(s * array.itemsize for s in found)
+    np.testing.assert_array_equal(np.lib.stride_tricks.as_strided(array, new, steps), wanted)
+
+
+def test_heads_that_are_joined_are_stored_in_that_order() -> None:
+    graph = trace_graph(lambda x: np.exp(x).transpose(0, 2, 1, 3).reshape(2, 8, 32), (2, 4, 8, 8))
+    (exp,) = (i for i, n in enumerate(graph.nodes) if n.op == "exp")
+    assert orders_of(graph) == {exp: (0, 2, 1, 3)}
+    assert views_of(graph, orders_of(graph))[exp].strides == dense((2, 4, 8, 8), (0, 2, 1, 3))  # type: ignore[union-attr]
+    assert materialised(graph)[0] == graph
+
+
+def test_a_view_that_strides_do_not_say_is_copied() -> None:
+    graph = trace_graph(lambda x: x.T.reshape(-1) + 1, (4, 8))
+    made, _ = materialised(graph)
+    assert [n.op for n in made.nodes] == ["input", "transpose", "copy", "reshape", "constant", "add"]

@@ -1,0 +1,194 @@
+"""Plans on the simulator: kernels of a graph compute what the graph does, parted as the rules say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fireiron import FireironError, nn, tensor, trace_graph
+from fireiron.graph.nodes import Graph
+from fireiron.graph.plan import Plan
+
+ARCH = "sm_90a"
+Shape = tuple[int, ...]
+
+
+def drawn(graph: Graph, seed: int = 0) -> list[Any]:
+    """Draw the inputs of a graph."""
+    rng = np.random.default_rng(seed)
+    made: list[Any] = []
+    for i in graph.inputs:
+        node = graph.nodes[i]
+        if node.dtype.kind == "int":
+            made.append(rng.integers(0, 2 if node.dtype.name == "u8" else 5, node.shape).astype(node.dtype.numpy))
+        else:
+            made.append((rng.standard_normal(node.shape) * 0.5).astype(node.dtype.numpy))
+    return made
+
+
+def close(plan: Plan, graph: Graph, atol: float) -> None:
+    """Compare what a plan's kernels compute with the graph in f64."""
+    arrays = drawn(graph)
+    made, wanted = plan(*arrays), graph.evaluate(*arrays)
+    for one, other in zip(*(v if isinstance(v, tuple) else (v,) for v in (made, wanted)), strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one.astype(np.float64), other, rtol=4 * atol, atol=atol)
+
+
+def kinds(plan: Plan) -> list[str]:
+    """List the forms of a plan's launches."""
+    return [launch.part.kind if launch.kernel is not None else "left over" for launch in plan.launches]
+
+
+def attention_by_hand(q: Any, k: Any, v: Any, seen: Any) -> Any:
+    score = q @ k.mT * 0.25 + seen
+    part = np.exp(score - score.max(axis=-1, keepdims=True))
+    return (part / part.sum(axis=-1, keepdims=True)).astype("float16") @ v
+
+
+def normed(x: Any, gain: Any) -> Any:
+    middle = x.mean(axis=-1, keepdims=True)
+    return (x - middle) / np.sqrt(x.var(axis=-1, keepdims=True) + 1e-5) * gain
+
+
+F = "f16"
+
+
+def half(*shape: int) -> Any:
+    return tensor(*shape, dtype=F)
+
+
+CASES: dict[str, tuple[Callable[..., Any], list[Any], list[str]]] = {
+    "layer norm": (nn.layer_norm, [(6, 64), (64,), (64,)], ["rows"]),
+    "a norm that is written out": (normed, [(2, 3, 64), (64,)], ["rows"]),
+    "softmax": (lambda x: nn.softmax(x * 3), [(4, 96)], ["rows"]),
+    "softmax of columns": (
+        lambda x: nn.softmax(x, axis=0), [(16, 32)], ["reduction", "pointwise", "reduction", "pointwise"],
+    ),
+    "bias and gelu": (lambda x, b: nn.gelu(x + b), [(8, 64), (64,)], ["pointwise"]),
+    "residual and norm": (
+        lambda x, r, b, g: (nn.layer_norm(x + r + b, g), x + r + b), [(4, 64), (4, 64), (64,), (64,)], ["rows"],
+    ),
+    "sums": (lambda x: (x * x).sum(axis=0), [(64, 32)], ["reduction"]),
+    "a number": (lambda x: x.mean(), [(8, 64)], ["reduction"]),
+    "sums of sums": (
+        lambda x: x / x.sum(axis=1, keepdims=True).max(axis=0), [(8, 64)], ["reduction", "reduction", "pointwise"],
+    ),
+    "two products": (
+        lambda x, w, u: nn.relu(x @ w) @ u, [half(32, 64), half(64, 32), half(32, 16)], ["product", "product"],
+    ),
+    "product, bias, gelu": (
+        lambda x, w, b: nn.gelu(x @ w + b), [half(2, 16, 32), half(32, 64), half(64)],
+        ["product"],
+    ),
+    "weights that lie transposed": (lambda x, w: x @ w.T, [half(32, 64), half(32, 64)], ["product"]),
+    "products of a batch": (
+        lambda x, y, z: (x @ y) * z, [half(3, 16, 32), half(3, 32, 16), half(3, 16, 16)],
+        ["product"],
+    ),
+    "a product that is read twice": (
+        lambda x, w: nn.softmax(x @ w) + x @ w, [half(16, 32), half(32, 64)], ["product", "rows"],
+    ),
+    "attention": (
+        lambda q, k, v: nn.attention(q, k, v), [half(2, 2, 32, 16)] * 3, ["attention"],
+    ),
+    "attention that is written out, with a mask": (
+        attention_by_hand, [*[half(2, 2, 32, 16)] * 3, tensor(2, 1, 1, 32, dtype="f32")], ["attention"],
+    ),
+    "attention that is causal": (
+        lambda q, k, v: nn.attention(q, k, v, causal=True), [half(2, 2, 32, 16)] * 3, ["attention"],
+    ),
+    "embeddings": (
+        lambda i, t, p: nn.embedding(i, t) + p, [tensor(3, 8, dtype="i32"), (5, 32), (8, 32)], ["pointwise"],
+    ),
+    "coordinates": (lambda x: x + np.where(x[:1] > 0, 1, 2) * nn.softmax(x), [(4, 32)], ["rows"]),
+    "a mask": (lambda m, x: np.where(m, x, -1.0), [tensor(1, 64, dtype="u8"), (4, 64)], ["pointwise"]),
+    "transposed results": (lambda x: np.exp(x).T, [(16, 32)], ["pointwise"]),
+    "an input as it is": (lambda x: (x, x + 1), [(4, 32)], ["pointwise", "pointwise"]),
+    "halves": (lambda x: x[:, :32] * nn.silu(x[:, 32:]), [(4, 64)], ["pointwise"]),
+    "what is left to NumPy": (
+        lambda x: np.exp(np.cumsum(x + 1, axis=1) * 0.01), [(4, 32)], ["pointwise", "left over", "pointwise"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_plan_computes_its_graph(name: str) -> None:
+    function, arrays, wanted = CASES[name]
+    graph = trace_graph(function, *arrays, name="case")
+    plan = graph.plan(ARCH)
+    assert sorted(kinds(plan)) == sorted(wanted), plan.explain()
+    short = any(graph.nodes[i].dtype.bits == 16 for i in graph.inputs)
+    close(plan, graph, 2e-3 if short else 1e-5)
+
+
+def encoder(
+    x: Any, mask: Any, wq: Any, bq: Any, wk: Any, bk: Any, wv: Any, bv: Any, wo: Any, bo: Any, *rest: Any
+) -> Any:
+    gain, bias, up, c, down, d, gain2, bias2 = rest
+    b, s, h = x.shape
+
+    def heads(w: Any, bias: Any) -> Any:
+        return (x.reshape(b * s, h) @ w + bias).reshape(b, s, 2, -1).transpose(0, 2, 1, 3)
+
+    o = nn.attention(heads(wq, bq), heads(wk, bk), heads(wv, bv), mask)
+    o = o.transpose(0, 2, 1, 3).reshape(b, s, h) @ wo + bo
+    y = nn.layer_norm(o + x, gain, bias)
+    return nn.layer_norm(nn.gelu(y @ up + c) @ down + d + y, gain2, bias2)
+
+
+@pytest.fixture(scope="module")
+def layer() -> tuple[Graph, Plan]:
+    h, f = 32, 64
+    shapes = [(2, 16, h), (2, 1, 1, 16), *[(h, h), (h,)] * 4, (h,), (h,), (h, f), (f,), (f, h), (h,), (h,), (h,)]
+    graph = trace_graph(encoder, *(tensor(*s, dtype=F) for s in shapes))
+    return graph, graph.plan(ARCH)
+
+
+def test_a_layer_of_a_transformer_is_nine_kernels(layer: tuple[Graph, Plan]) -> None:
+    graph, plan = layer
+    assert kinds(plan) == ["product"] * 3 + ["attention", "product", "rows", "product", "product", "rows"]
+    assert len({launch.kernel.schedule.cuda() for launch in plan.launches if launch.kernel}) <= 6
+    arrays = drawn(graph)
+    exact, eager = graph.evaluate(*arrays), graph.evaluate(*arrays, rounded=True)
+    error = np.abs(plan(*arrays).astype(np.float64) - exact).max()
+    assert error <= np.abs(eager - exact).max()  # of operators that run one by one, each rounded to f16
+
+
+def test_a_plan_runs_again(layer: tuple[Graph, Plan]) -> None:
+    graph, plan = layer
+    arrays = drawn(graph, 3)
+    assert np.array_equal(plan(*arrays), plan(*arrays))
+
+
+def test_results_share_memory(layer: tuple[Graph, Plan]) -> None:
+    _, plan = layer
+    assert plan.memory.nbytes < plan.memory.apart / 2
+
+
+def test_explain_says_what_became_of_each_operation(layer: tuple[Graph, Plan]) -> None:
+    _, plan = layer
+    told = plan.explain()
+    assert told.splitlines()[0].endswith("9 kernels")
+    assert "on chip between two products: matmul, cast, mul, add, max, sub, exp, sum, div" in told
+    assert "in the product's registers: add, cast, mul, erf" in told
+    assert told.count(" us\n") == 9
+
+
+def test_each_kernel_is_a_file(layer: tuple[Graph, Plan], tmp_path: Path) -> None:
+    _, plan = layer
+    files = plan.write(tmp_path / "cuda")
+    assert 5 <= len(files) <= 6
+    assert all("__global__" in file.read_text() for file in files)
+
+
+def test_what_is_left_over_is_listed() -> None:
+    plan = trace_graph(lambda x: np.cumsum(x, axis=0), (4, 32), name="sums").plan(ARCH)
+    assert repr(plan) == "<plan of sums for sm_90a: 0 kernels, 1 operation left to the library>"
+    assert "left over  cumsum (1)" in plan.explain()
+    with pytest.raises(FireironError, match="graph-strict"):
+        trace_graph(lambda x: np.cumsum(x, axis=0), (4, 32)).plan(ARCH, strict=True)
