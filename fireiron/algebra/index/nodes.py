@@ -73,7 +73,7 @@ class Expr:
             return found
 
     def __add__(self, other: Index) -> Expr:
-        return _sums.add(self, as_expr(other))
+        return _sums.plus(self, other) if type(other) is int else _sums.add(self, as_expr(other))
 
     def __radd__(self, other: Index) -> Expr:
         return _sums.add(as_expr(other), self)
@@ -85,7 +85,7 @@ class Expr:
         return _sums.subtract(as_expr(other), self)
 
     def __mul__(self, other: Index) -> Expr:
-        return _sums.multiply(self, as_expr(other))
+        return _sums.scale(self, other) if type(other) is int else _sums.multiply(self, as_expr(other))
 
     def __rmul__(self, other: Index) -> Expr:
         return _sums.multiply(as_expr(other), self)

@@ -19,9 +19,9 @@ def terms_of(e: Expr) -> tuple[tuple[Term, ...], int]:
 def add(a: Expr, b: Expr) -> Expr:
     """Return a + b."""
     if type(b) is Const:
-        return _plus(a, b.value)
+        return plus(a, b.value)
     if type(a) is Const:
-        return _plus(b, a.value)
+        return plus(b, a.value)
     terms, constant = terms_of(a)
     more, offset = terms_of(b)
     found = dict(terms)
@@ -30,7 +30,8 @@ def add(a: Expr, b: Expr) -> Expr:
     return build(found, constant + offset)
 
 
-def _plus(a: Expr, value: int) -> Expr:
+def plus(a: Expr, value: int) -> Expr:
+    """Return an expression plus an integer."""
     if value == 0:
         return a
     terms, constant = terms_of(a)
@@ -40,7 +41,7 @@ def _plus(a: Expr, value: int) -> Expr:
 def subtract(a: Expr, b: Expr) -> Expr:
     """Return a - b."""
     if type(b) is Const:
-        return _plus(a, -b.value)
+        return plus(a, -b.value)
     terms, constant = terms_of(a)
     more, offset = terms_of(b)
     found = dict(terms)

@@ -493,13 +493,15 @@ class Kernel:
 
 def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
     """Visit every statement, outer before inner, in program order."""
-    for statement in body:
+    pending = [*reversed(body)]
+    while pending:
+        statement = pending.pop()
         yield statement
         if isinstance(statement, For | If | Region):
-            yield from walk(statement.body)
+            pending.extend(reversed(statement.body))
         elif isinstance(statement, Roles):
-            for role in statement.roles:
-                yield from walk(role.body)
+            for role in reversed(statement.roles):
+                pending.extend(reversed(role.body))
 
 
 Around: TypeAlias = "tuple[For | If | Region | Role, ...]"

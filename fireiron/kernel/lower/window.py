@@ -22,6 +22,7 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import Ownership, fit
+from fireiron.kernel.ir.elements import address
 from fireiron.language.decompositions import Chunks, Extent, Reduction
 from fireiron.language.levels import Level, Memory
 from fireiron.language.tensor import Order, Tensor
@@ -96,12 +97,7 @@ class Storage:
 
     def address(self, coordinates: tuple[Expr, ...]) -> Expr:
         """Give the flat element offset of a coordinate, before swizzling."""
-        if isinstance(self.strides, Layout):
-            return as_expr(self.strides(tuple(coordinates)))
-        total = as_expr(0)
-        for coordinate, stride in zip(coordinates, self.strides, strict=True):
-            total = total + coordinate * stride
-        return total
+        return address(coordinates, self.strides)
 
 
 @attrs.frozen

@@ -245,7 +245,7 @@ class _Pass:
                 case Region():
                     self.path = statement.path or self.path
                     inner, pending = self.run(statement.body, pending, uniform)
-                    out.append(attrs.evolve(statement, body=tuple(inner)))
+                    out.append(_with_body(statement, inner))
                 case If():
                     same = not any(
                         isinstance(x, Var) and (x.name == THREAD or x in self.varying)
@@ -255,10 +255,10 @@ class _Pass:
                     pending = self.separate(out, pending, self.conflicts(pending, statement), uniform)
                     inner, after = self.run(statement.body, pending, uniform and same)
                     pending = [*pending, *(t for t in after if t not in pending)]
-                    out.append(attrs.evolve(statement, body=tuple(inner)))
+                    out.append(_with_body(statement, inner))
                 case For():
                     inner, pending = self.loop(out, statement, pending, uniform)
-                    out.append(attrs.evolve(statement, body=tuple(inner)))
+                    out.append(_with_body(statement, inner))
                 case Sync(level=level):
                     pending = self.meets(pending, level)
                     out.append(statement)
@@ -394,6 +394,12 @@ class _Pass:
             out.append(Sync(edge.scope, edge.words(), storage.link if storage else None))
             pending = self.meets(pending, edge.scope)
         return pending
+
+
+def _with_body(statement: For | If | Region, body: list[Statement]) -> Statement:
+    """Give a statement around another body, itself where that is the same."""
+    same = len(body) == len(statement.body) and all(a is b for a, b in zip(body, statement.body, strict=True))
+    return statement if same else attrs.evolve(statement, body=tuple(body))
 
 
 def _left(statement: Statement) -> list[str]:
