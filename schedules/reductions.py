@@ -29,7 +29,7 @@ BLOCKS = 528  # that fill an H200: 4 an SM
 WARPS = 8  # of a block
 VECTORS = 8  # that a lane has on their way
 LEAST = 2  # vectors of a lane for which another block is worth its start
-COLUMNS = 2  # vectors of a lane's columns that a warp reads side by side: 1024 bytes
+COLUMNS = 1  # vectors of a lane's columns that a warp reads side by side: 512 bytes
 
 
 @preset

@@ -194,7 +194,7 @@ class Chain(Schedule, Generic[S]):
         Raises:
             FireironError: located at the link that is wrong; `no-atom` where no instruction executes the residual spec;
                 `no-epilog`, `scale-without-epilog`; of programs `ownership-unknown`, `affine-read`, `fold-lanes`,
-                `fold-warps`, `symbolic-tiles`, `symbolic-buffer`.
+                `fold-warps`, `fold-registers`, `symbolic-tiles`, `symbolic-buffer`.
         """
         self._only("done")
         if "done" in self.kind.own:

@@ -21,6 +21,32 @@ def wrong() -> Any:
     )  # fmt: skip
 
 
+@fi.program(x="a b c")
+def planes(x: Any) -> Any:
+    return fi.sum(x, "a c")
+
+
+def apart() -> Any:
+    x = fi.tensor(6, 5, 32, dtype="bf16")
+    return planes(x, out="f32").tile(b=5).to(Block).split(a=2).load("x", RF, vector(4)).done()
+
+
+def test_parts_in_different_lanes(refused: Callable[..., Any]) -> None:
+    """Planes are 80 threads apart: half of a result lies two and a half warps behind the other half."""
+    refused(
+        apart,
+        "fold-warps",
+        "split(a=2)",
+        """\
+DecompositionError[fold-warps]: parts of sum along a, c lie in different warps and in different lanes of theirs
+  --> test_fold_warps.py:31:53
+31 |     return planes(x, out="f32").tile(b=5).to(Block).split(a=2).load("x", RF, vector(4)).done()
+   |                                                     ^^^^^^^^^^
+at:  Program 5x6x32 @ Kernel > tile 5 to Block
+fix: give whole warps to every value: parallel(Warp) along what is folded, or tiles of 32 threads""",
+    )
+
+
 def test_fold_warps(refused: Callable[..., Any]) -> None:
     refused(
         wrong,

@@ -65,6 +65,22 @@ def test_other_folds(fold: Any) -> None:
     right(reductions.reduction(folded("a b c", "a b", (4, 128, 64), "f32", fold), ways=3))
 
 
+def test_a_thread_folds_registers_of_several_dims() -> None:
+    """Registers go through two folded dims and the kept one, with rows that not every warp has."""
+    right(reductions.reduction(folded("a b c", "a b", (4, 24, 512), "bf16"), ways=5))
+
+
+def test_blocks_share_the_dim_that_has_enough_pieces() -> None:
+    schedule = reductions.reduction(folded("u a b c", "a b c", (1, 1, 1280, 1024), "bf16"))
+    assert "split b 320 ways to Block" in str(schedule)
+
+
+def test_a_warp_has_a_result_of_its_own_where_results_are_many() -> None:
+    schedule = reductions.reduction(folded("a b c", "c", (1, 8192, 4096), "bf16"))
+    assert ".tile 1x8 to Block .tile 1x1 to Warp .split c" in str(schedule)
+    right(reductions.reduction(folded("a b c", "c", (1, 5000, 1100), "bf16")))
+
+
 def test_several_folds_meet_once() -> None:
     """One exchange of the blocks serves all folds, and what is made of their results is computed by the last one."""
     spec = program(x="m n", y="m n")(

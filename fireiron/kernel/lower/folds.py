@@ -301,7 +301,7 @@ def seated(opened: Open, table: Table) -> tuple[int, int, Expr, Expr]:
     Gives the number of groups, that of warps in each, and this thread's group and its warp's seat in that.
 
     Raises:
-        DecompositionError: `fold-warps` where groups differ in size, or lie irregularly.
+        DecompositionError: `fold-warps` where groups differ in size, lie irregularly, or lack a part.
     """
     threads = len(table.kept)
     keys: list[tuple[int, int]] = []
@@ -326,9 +326,33 @@ def seated(opened: Open, table: Table) -> tuple[int, int, Expr, Expr]:
     group_of, seat_of = (fit(np.array(t, dtype=np.int64)) for t in ([names.index(g) for g in groups], seats))
     if group_of is None or seat_of is None:
         raise _unequal(opened)
+    _require_met(opened, table, np.array([names.index(g) for g in groups]))
     warp = Var(THREAD, threads) // LANES
     group, seat = (as_expr(layout(warp)) if layout.size > 1 else as_expr(0) for layout in (group_of, seat_of))
     return len(names), ways, group, seat
+
+
+def _require_met(opened: Open, table: Table, groups: Any) -> None:
+    """Refuse groups of warps that lack a part of a value that they hold, or hold it in other lanes.
+
+    Raises:
+        DecompositionError: `fold-warps`.
+    """
+    thread = np.flatnonzero(table.busy)
+    kept, over, group = table.kept[thread], table.over[thread], groups[thread // LANES]
+    seats = np.unique(np.stack((group, thread % LANES, kept)), axis=1)
+    of_lane = np.unique(seats[:2], axis=1, return_counts=True)[1]
+    values, parts = np.unique(np.unique(np.stack((kept, over)), axis=1)[0], return_counts=True)
+    held = np.unique(np.stack((group, kept, over)), axis=1)
+    mine, found = np.unique(held[:2], axis=1, return_counts=True)
+    if (of_lane > 1).any() or (found < parts[np.searchsorted(values, mine[1])]).any():
+        dims = ", ".join(d.name for d in opened.step.over)
+        raise DecompositionError(
+            "fold-warps",
+            f"parts of {opened.step.name} along {dims} lie in different warps and in different lanes of theirs",
+            fix="give whole warps to every value: parallel(Warp) along what is folded, or tiles of 32 threads",
+            link=opened.link,
+        )
 
 
 def _over_cluster(opened: Open, table: Table, state: State, context: Context) -> Body:

@@ -304,31 +304,41 @@ def sort_loops(
 ) -> tuple[tuple[Expr, ...], tuple[Limit, ...], list[Digit], list[tuple[Var, int]]]:
     """Part register loops into digits that step one dimension (and its limits) regularly, and the rest.
 
-    A loop over a strided tile steps in chunks: it is two digits, and coordinates and limits come back written by them.
+    A loop over a strided tile steps in chunks: it is two digits, one over vectors of three dimensions is three.
+    Coordinates and limits come back written by them.
     """
     regular: list[Digit] = []
     irregular: list[tuple[Var, int]] = []
     for var, extent in loops:
-        if any(var in free(g) for g in guards):
+        found = None if any(var in free(g) for g in guards) else _digits(coordinates, limits, var, extent)
+        if found is None:
             irregular.append((var, extent))
             continue
-        whole = _steps(coordinates, limits, var)
-        if whole is not None:
-            regular.append((var, extent, whole))
-            continue
-        for chunk in (n for n in range(extent // 2, 1, -1) if extent % n == 0):
-            low, high = Var(f"{var.name}_low", chunk), Var(f"{var.name}_high", extent // chunk)
-            digits = {var: low + high * chunk}
-            written = tuple(substitute(c, digits) for c in coordinates)
-            ends = tuple(evolve(x, offset=substitute(x.offset, digits)) for x in limits)
-            steps = [_steps(written, ends, digit) for digit in (low, high)]
-            if steps[0] is not None and steps[1] is not None:
-                coordinates, limits = written, ends
-                regular += [(low, chunk, steps[0]), (high, extent // chunk, steps[1])]
-                break
-        else:
-            irregular.append((var, extent))
+        coordinates, limits, digits = found
+        regular += digits
     return coordinates, limits, regular, irregular
+
+
+def _digits(
+    coordinates: tuple[Expr, ...], limits: tuple[Limit, ...], var: Var, extent: int
+) -> tuple[tuple[Expr, ...], tuple[Limit, ...], list[Digit]] | None:
+    """Write coordinates and limits by digits of a loop's variable, each of which steps one dimension regularly.
+
+    The lowest digit is as wide as it can be. None where no digits do.
+    """
+    whole = _steps(coordinates, limits, var)
+    if whole is not None:
+        return coordinates, limits, [(var, extent, whole)]
+    for chunk in (n for n in range(extent // 2, 1, -1) if extent % n == 0):
+        low, high = Var(f"{var.name}_low", chunk), Var(f"{var.name}_high", extent // chunk)
+        digits = {var: low + high * chunk}
+        written = tuple(substitute(c, digits) for c in coordinates)
+        ends = tuple(evolve(x, offset=substitute(x.offset, digits)) for x in limits)
+        lowest = _steps(written, ends, low)
+        rest = None if lowest is None else _digits(written, ends, high, extent // chunk)
+        if lowest is not None and rest is not None:
+            return rest[0], rest[1], [(low, chunk, lowest), *rest[2]]
+    return None
 
 
 def _steps(coordinates: tuple[Expr, ...], limits: tuple[Limit, ...], var: Var) -> list[int] | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from fireiron.algebra.expr import Compare, Expr, Var, and_, as_expr, lt, proves, substitute, terms_of
+from fireiron.algebra.expr import Compare, Expr, Var, and_, as_expr, free, lt, proves, substitute, terms_of
 from fireiron.algebra.fused import fused
 from fireiron.algebra.scalar import (
     Arg,
@@ -93,6 +93,8 @@ def over_points(
     if step.fold is not None and step.name in progress.open:
         axes = {a.dim: a.offset for a in state.windows[POINTS].axes}
         places = {d.name: axes[d.name] if owned is None else owned.first(d.name, POINTS) for d in step.dims}
+        if owned is not None:
+            _require_apart(step, owned, axes, state)
         note_places(progress.open[step.name], places, state)
     loops: list[tuple[Var, int]] = []
     extents = {a.dim: a.size for a in state.windows[POINTS].axes}
@@ -109,6 +111,21 @@ def over_points(
     for var, size in reversed(loops):
         inner = (For(var, as_expr(size), inner, unroll=True),)
     return inner if owned is None else owned.around(inner)
+
+
+def _require_apart(step: Step, owned: Points, axes: Mapping[str, Expr], state: State) -> None:
+    """Refuse loops over registers that step along kept and folded dims at once: the state would be one value a trip."""
+    moved = {loop.var: {d for d, at in axes.items() if loop.var in free(at)} for loop in owned.loops}
+    folded = {d.name for d in step.over}
+    for dims in moved.values():
+        if dims & folded and dims & {d.name for d in step.kept}:
+            raise DecompositionError(
+                "fold-registers",
+                f"a thread's registers go through {', '.join(sorted(dims))} irregularly, and {step.name} folds "
+                + ", ".join(sorted(dims & folded)),
+                fix="load tiles whose vectors divide evenly among the threads",
+                link=state.link,
+            )
 
 
 def views_at(step: Step, state: State, context: Context) -> tuple[Body, tuple[View, ...]]:
