@@ -29,6 +29,7 @@ from fireiron.front.catalogue import catalogue
 from fireiron.front.cli.find import Target
 from fireiron.front.cli.find import presets as listed
 from fireiron.front.cli.problem import Problem
+from fireiron.front.program import Function
 
 ROOT = Path(__file__).resolve().parent.parent
 # What stands at another place on the site than in the repository.
@@ -54,8 +55,8 @@ TOPICS = {
     "Errors": ("base.errors",),
 }  # fmt: skip
 MORE = "More"
-# Room for pictures, which are as wide as a notebook's output: smaller, their text would be too small.
-WIDE = ".md-grid{max-width:1480px}\n"
+# Pictures are as wide as a notebook's output: smaller, their text would be too small. A studio fills its frame.
+WIDE = ".md-grid{max-width:1480px}\niframe{display:block;width:100%;height:85vh;border:0}\n"
 # Public things that are no names of the package itself.
 BESIDE = {
     "Best schedules": ("tune.search:tune",),
@@ -123,6 +124,10 @@ def notebook(path: Path) -> str:
 def entry(name: str, value: Any) -> list[str]:
     """Write one public name, with the public methods of a class and of those that it extends."""
     lines = [f"## {name}", ""]
+    if isinstance(value, Function):
+        arrays = "; ".join(f"`{array}` over {dims}" for array, dims in value.dims.items())
+        text = [*reference.code(name, value.function), *reference.doc(value.function.__doc__), ""]
+        return [*lines, *text, f"A program. Dims of its arrays: {arrays}.", ""]
     if not (inspect.isclass(value) or inspect.isroutine(value)):
         return [*lines, f"`{value}`, a `{type(value).__name__}`.", ""]
     lines += [*reference.code(name, value), *reference.doc(value.__doc__), ""]
@@ -165,13 +170,19 @@ SHOWN = (
     {"dtype": "f16", "layout": "TN"},
     {"dtype": "f16", "layout": "TN", "shape": (256, 256, 512)},
 )
+# What a program must be told besides.
+TOLD: dict[str, dict[str, Any]] = {
+    "conv.max_pool2d": {"window": 2},
+    "conv.average_pool2d": {"window": 2},
+    "conv_gradients.conv2d_filter_gradient": {"taps": 1},
+}
 
 
 def studio(target: Target) -> str | None:
-    """Write the studio of a preset on a small problem that it takes; None where it needs arguments of its own."""
+    """Write the studio of a preset on a small problem that it takes; None where there is none."""
     for problem in SHOWN if target.takes_spec else SHOWN[:1]:
         try:
-            return target.build(Problem(**problem), {}).studio().html()
+            return target.build(Problem(**problem), TOLD.get(target.reference, {})).studio().html()
         except FireironError:
             continue
     return None
@@ -193,7 +204,7 @@ def studios(folder: Path) -> set[str]:
 
 def framed(name: str) -> list[str]:
     """Show a preset's studio on the page of presets, once it is unfolded."""
-    frame = f'<iframe src="../../studio/{name}.html" title="{name}" loading="lazy" width="100%" height="800"></iframe>'
+    frame = f'<iframe src="../../studio/{name}.html" title="{name}" loading="lazy"></iframe>'
     return [f"<details><summary>Studio of {name}</summary>{frame}</details>", ""]
 
 
@@ -211,7 +222,9 @@ def presets(shown: Collection[str]) -> str:
         if not each.name.startswith("_"):
             module = importlib.import_module(f"fireiron.schedules.{each.name}")
             lines += [f"# {each.name}", "", *reference.doc(module.__doc__), ""]
-            for name, value in reference.members(module).items():
+            programs = {n: x for n, x in vars(module).items() if isinstance(x, Function)}
+            own = {n: x for n, x in programs.items() if x.function.__module__ == module.__name__}
+            for name, value in {**reference.members(module), **own}.items():
                 lines += entry(f"{each.name}.{name}", value)
                 lines += framed(f"{each.name}.{name}") if f"{each.name}.{name}" in shown else []
     return "\n".join(lines)

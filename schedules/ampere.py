@@ -6,6 +6,7 @@ from fireiron import ColMajor, MatMulChain, Op, RowMajor, Rows, Save, Schedule, 
 from fireiron.schedules import _tensor_cores
 from fireiron.schedules._tensor_cores import Sizes, points_of
 
+DTYPE = "f16"  # of the command line's products where it says none
 CHUNK_NBYTES = 64  # along K: four lanes of 16 bytes
 STEP_NBYTES = 32  # of K that ldmatrix loads at once, and that the widest mma takes
 

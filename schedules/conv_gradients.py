@@ -50,6 +50,9 @@ def conv1d_filter_gradient(
     return _filter_gradient("w", "s", "q", y, x, taps, stride, pad, dilation)
 
 
+DTYPE = "f16"  # of the command line's programs where it says none
+
+
 @program(y="n p q k", x="n h w c")
 def conv2d_filter_gradient(
     y: Value, x: Value, taps: Sizes, stride: Sizes = 1, pad: Pads = 0, dilation: Sizes = 1

@@ -44,7 +44,7 @@ __all__ = [
     "Plan", "clocks", "cooperative", "gemm", "pingpong", "plans", "scaled_gemm", "skinny", "split_k", "stream_k",
 ]  # fmt: skip
 
-DTYPE = "bf16"  # of the command line's products where it says none
+DTYPE, SHAPE = "bf16", (256, 256, 512)  # of the command line's products where it says none
 CUDA_CORES = ("f32", "i32")  # that no tensor core does
 
 

@@ -29,6 +29,8 @@ from fireiron import (
     wmma,
 )
 
+DTYPE, LAYOUT = "f16:f32:f32", "TN"  # of the command line's products where it says none
+
 
 @preset
 @space(
@@ -117,13 +119,7 @@ def listing3(spec: MatMulChain, m: int = 16, n: int = 16) -> Schedule:
     Raises:
         FireironError: `result-type`.
     """
-    product = spec.matmul
-    if product.C.dtype != product.accumulator:
-        raise FireironError(
-            "result-type",
-            f"C is {product.C.dtype} and the accumulator {product.accumulator}: wmma stores fragments as they are",
-            fix=f'write matmul(..., out="{product.accumulator}"), or use listing5, which converts',
-        )
+    _stored_as_summed(spec)
 
     def store(move: MoveChain) -> Schedule:
         return move.tile(m, n).to(Warp).done("wmma")
@@ -139,6 +135,21 @@ def listing3(spec: MatMulChain, m: int = 16, n: int = 16) -> Schedule:
         .load(B, FR, wmma(16, n))
         .done("wmma")
     )
+
+
+def _stored_as_summed(spec: MatMulChain) -> None:
+    """Refuse a result of another type than the sums: wmma converts nothing.
+
+    Raises:
+        FireironError: `result-type`.
+    """
+    product = spec.matmul
+    if product.C.dtype != product.accumulator:
+        raise FireironError(
+            "result-type",
+            f"C is {product.C.dtype} and the accumulator {product.accumulator}: wmma stores fragments as they are",
+            fix=f'write matmul(..., out="{product.accumulator}"), or use listing5, which converts',
+        )
 
 
 @preset
@@ -192,8 +203,12 @@ def tvm(spec: MatMulChain, bx: int = 8, by: int = 64, step_k: int = 2, v: int = 
         step_k: chunks of 16 of K in shared memory at once.
         v: elements of a vector between global and shared memory.
 
+    Raises:
+        FireironError: `result-type`.
+
     Source: TVM, How to optimize matmul with Auto TensorCore CodeGen; its knobs have the same names.
     """
+    _stored_as_summed(spec)
     nbytes = spec.matmul.A.dtype.nbytes
     copy, offset = vector(min(16, v * nbytes)), 16 // nbytes
 

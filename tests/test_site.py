@@ -15,6 +15,7 @@ from typing import get_origin
 import pytest
 
 import fireiron
+from fireiron.front.cli.find import presets
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -46,7 +47,19 @@ def test_every_page_has_its_place(site: ModuleType, tmp_path: Path) -> None:
     assert 'src="../../studio/hopper.gemm.html"' in framed
     assert framed.count("<iframe") == 1
     assert "## hopper.gemm\n" in (tmp_path / "pages/api/presets.md").read_text(encoding="utf-8")
+    # Every preset of `fireiron list` is there, programs such as softmax too, and has a studio.
+    headings = {line.removeprefix("## ") for line in framed.splitlines()}
+    assert {target.reference for target in presets()} <= headings
+    assert "`x` over m n" in framed
     assert "## level-nests\n" in (tmp_path / "pages/api/codes.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "name", ["conv.max_pool2d", "conv_gradients.conv2d_filter_gradient", "pointwise.move", "volta.tvm"]
+)
+def test_presets_with_needs_of_their_own_have_a_studio(site: ModuleType, name: str) -> None:
+    (target,) = (target for target in presets() if target.reference == name)
+    assert "<svg" in (site.studio(target) or "")
 
 
 def test_the_reference_has_public_names_alone(site: ModuleType) -> None:

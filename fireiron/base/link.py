@@ -66,6 +66,12 @@ class Link:
         return None if self._caller is None else _resolve(self._caller)
 
     @property
+    def in_preset(self) -> bool:
+        """Return whether a preset made the call."""
+        place = self._place
+        return _kind_of(place.filename if isinstance(place, Place) else place[0].co_filename) is _Kind.PRESET
+
+    @property
     def underlined(self) -> str:
         """Return the source text above the first carets, empty where none are printed."""
         return self.place.underlined

@@ -6,16 +6,21 @@ const rows = [...document.querySelectorAll("[data-row]")];
 const remarks = [...document.querySelectorAll("[data-of]")];
 
 // Light or dark: the page around this one, else the system, until the button is pressed.
-function preferred() {
-  try {
-    const scheme = window.parent.document.body.dataset.mdColorScheme;
-    if (scheme) return scheme === "slate" ? "dark" : "light";
-  } catch { /* a page of another origin tells nothing */ }
-  return window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-}
 const root = document.documentElement;
-root.dataset.theme = preferred();
+const system = window.matchMedia("(prefers-color-scheme: dark)");
+let around = null, chosen = false;
+try { around = window.parent.document.body; } catch { /* a page of another origin tells nothing */ }
+function follow() {
+  const scheme = around?.dataset.mdColorScheme;
+  if (!chosen) root.dataset.theme = (scheme ? scheme === "slate" : system.matches) ? "dark" : "light";
+}
+follow();
+system.addEventListener("change", follow);
+if (around && around !== document.body) {
+  new MutationObserver(follow).observe(around, { attributes: true, attributeFilter: ["data-md-color-scheme"] });
+}
 $("theme").addEventListener("click", () => {
+  chosen = true;
   root.dataset.theme = root.dataset.theme === "dark" ? "light" : "dark";
 });
 
@@ -40,6 +45,8 @@ function reveal(element, box) {
 }
 const code = document.querySelector("#cuda ol");
 const list = document.querySelector("#links > ol");
+// Above the kernel stand wrappers of instructions, which belong to no link.
+reveal(lines[Math.min(...data.rows.flat().map(([first]) => first)) - 1], code);
 function show(row) {
   light(row);
   if (row >= 0 && data.rows[row].length) reveal(lines[data.rows[row][0][0] - 1], code);
@@ -79,6 +86,7 @@ function paint(value, most) {
   return `color-mix(in srgb, var(--${value < 0 ? "low" : "high"}) ${part}%, var(--ground))`;
 }
 function grid(at) {
+  if (!data.tiles.length) return;
   const one = data.tiles[tile], state = data.frames[at].state[tile];
   const before = at > 0 ? data.frames[at - 1].state[tile] : -1;
   $("tile").textContent = one.title + (one.clipped ? `; ${one.clipped}` : "");
@@ -135,8 +143,10 @@ if (slider) {
   slider.addEventListener("input", () => step(Number(slider.value), true));
   $("back").addEventListener("click", () => move(-1));
   $("on").addEventListener("click", () => move(1));
-  $("copy").addEventListener("change", (event) => { copy = Number(event.target.value); grid(Number(slider.value)); });
   document.querySelectorAll("[data-tile]").forEach((each, i) => each.addEventListener("click", () => choose(i)));
-  if (data.tiles.length) choose(0);
+  if (data.tiles.length) {
+    $("copy").addEventListener("change", (event) => { copy = Number(event.target.value); grid(Number(slider.value)); });
+    choose(0);
+  }
   step(0, false);
 }

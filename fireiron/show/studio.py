@@ -211,14 +211,17 @@ class Studio:
             for i, tile in enumerate(self.tiles)
         )
         last = len(self.frames) - 1
+        held = (
+            f'<div role="tablist" id="tabs">{names}</div><div class="held"><p id="tile"></p>'
+            '<select id="copy" aria-label="copy"></select><div id="grid"></div><p id="cell"></p></div>'
+        )
+        none = "<p>No tile to show: this kernel keeps none in shared memory or registers.</p>"
         return (
             f'<section id="steps"><h2>Steps of block {self.block}</h2>{note}<div class="slide">'
             '<button id="back" type="button" aria-label="step back">◀</button>'
             f'<input id="slider" type="range" min="0" max="{last}" value="0" aria-label="step">'
             '<button id="on" type="button" aria-label="step on">▶</button><output id="at" for="slider"></output></div>'
-            '<p id="said"></p><ul id="did"></ul>'
-            f'<div role="tablist" id="tabs">{names}</div><div class="held"><p id="tile"></p>'
-            '<select id="copy" aria-label="copy"></select><div id="grid"></div><p id="cell"></p></div></section>'
+            f'<p id="said"></p><ul id="did"></ul>{held if self.tiles else none}</section>'
         )
 
     def _pictures(self) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from fireiron.front.cli import RIGHT, USAGE, WRONG, main
+from fireiron.front.cli.find import presets
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ("--shape", "128x128x32")
@@ -47,6 +48,51 @@ def data(call: Callable[..., tuple[int, str, str]]) -> Callable[..., Any]:
         return json.loads(out)
 
     return run
+
+
+# What programs must be told: the size of a window.
+NEEDED = {
+    "conv.max_pool2d": "--window",
+    "conv.average_pool2d": "--window",
+    "conv_gradients.conv2d_filter_gradient": "--taps",
+}
+
+
+def test_every_preset_builds_as_it_is_listed(call: Any) -> None:
+    """Sizes, types and layouts by default are those that the preset takes."""
+    for target in presets():
+        told = (NEEDED[target.reference], "1") if target.reference in NEEDED else ()
+        code, _, err = call("emit", target.reference, *told)
+        assert code == RIGHT, err
+        if told:
+            _, _, err = call("emit", target.reference)
+            assert (
+                f"the following arguments are required: {told[0]}\nfix: see fireiron emit {target.reference} --help"
+                in err
+            )
+
+
+def test_a_move_is_asked_for_by_its_shape(call: Any, data: Any) -> None:
+    assert data("run", "pointwise.move", "--shape", "100x60", "--dtype", "f32:f16", "--layout", "row,col")["spec"] == (
+        "Move(100, 60)(GL, GL)(Kernel)"
+    )
+    assert data("show", "pointwise.move")["schedule"].startswith("Move(256, 256)(GL, GL)(Kernel)")
+    for words, said in (
+        (("run", "pointwise.move", "--shape", "1x2x3"), "--shape 1x2x3: a Move has 2 extents\nfix: write --shape MxN"),
+        (("run", "simt.sgemm", "--shape", "12x12"), "--shape 12x12: a product has 3 extents\nfix: write --shape MxNxK"),
+        (("run", "pointwise.move", "--batch", "3"), "a Move has no --batch"),
+        (("tune", "pointwise.move"), "pointwise.move schedules a Move"),
+    ):
+        code, _, err = call(*words)
+        assert code == USAGE
+        assert said in err
+
+
+def test_an_error_shows_no_line_of_the_command_line_itself(call: Any) -> None:
+    code, _, err = call("run", "volta.tvm", "--dtype", "f16")
+    assert code == WRONG
+    assert err.startswith("FireironError[result-type]: C is f16 and the accumulator f32")
+    assert "-->" not in err
 
 
 def test_list_names_presets_with_their_keywords(call: Any, data: Any) -> None:
@@ -332,7 +378,7 @@ def test_help_shows_the_presets_options(call: Any) -> None:
         (("run", "simt.sgem"), "there is no preset simt.sgem\nfix: did you mean simt.sgemm?"),
         (("show", "listing4"), "there is no preset listing4\nfix: did you mean simt.listing4?"),
         (("show", "zzz.zzz"), "there is no preset zzz.zzz\nfix: see fireiron list, or name path/file.py:function"),
-        (("run", "simt.sgemm", "--shape", "12x12"), "12x12 is not MxNxK"),
+        (("run", "simt.sgemm", "--shape", "12x"), "argument --shape: '' is neither a number nor a name"),
         (("run", "simt.sgemm", "--shape", "0x12x12"), "argument --shape: '0' is too small: extents start at 1"),
         (("run", "simt.sgemm", "--layout", "XY"), "argument --layout: unknown layout 'XY' of a product"),
         (("run", "simt.sgemm", "--dtype", "f7"), "UsageError[unknown-dtype]: unknown dtype 'f7'"),

@@ -83,19 +83,19 @@ class Browser:
         text, _, self.rest = self.rest.partition(b"\0")
         return json.loads(text)
 
-    def open(self, path: Path, dark: bool = False, width: int = 1400, height: int = 1000) -> None:
-        """Open a file."""
+    def open(self, page: Path | str, dark: bool = False, width: int = 1400, height: int = 1000) -> None:
+        """Open a file, or what a server has."""
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.call("Emulation.setEmulatedMedia", features=scheme)
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.events.clear()
-        self.call("Page.navigate", url=path.as_uri())
+        self.call("Page.navigate", url=page.as_uri() if isinstance(page, Path) else page)
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._read())
 
     def value(self, script: str) -> Any:
         """Give what an expression of the page is."""
-        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True)
+        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 

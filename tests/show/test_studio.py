@@ -7,8 +7,12 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import attrs
@@ -236,6 +240,54 @@ def test_in_a_browser(browser: Browser, page: Studio, tmp_path: Path, dark: bool
     browser.value("document.querySelector('#theme').click()")
     assert browser.value("document.documentElement.dataset.theme") == ("light" if dark else "dark")
     assert browser.complaints == []
+
+
+def test_a_kernel_without_tiles(browser: Browser, tmp_path: Path) -> None:
+    page = simt.listing1(matmul(64, 64, 16)).studio()
+    assert page.tiles == ()
+    assert page.frames
+    browser.open(page.save(tmp_path / "page.html"))
+    assert browser.value("document.querySelector('#said').textContent") == page.frames[0].said
+    assert "No tile to show" in browser.value("document.querySelector('#steps').textContent")
+    assert browser.complaints == []
+
+
+def test_the_code_opens_at_the_kernel(browser: Browser, page: Studio, tmp_path: Path) -> None:
+    browser.open(page.save(tmp_path / "page.html"))
+    first = min(line for row in page.rows for line, _ in row.lines)
+    box, line = (f"document.querySelector('{name}').getBoundingClientRect()" for name in ("#cuda ol", f"#l{first}"))
+    assert browser.value(f"{box}.top <= {line}.top && {line}.bottom <= {box}.bottom")
+
+
+def test_in_a_frame_it_follows_the_page_around_it(browser: Browser, page: Studio, tmp_path: Path) -> None:
+    """The button of the site changes the theme, whatever the system's is."""
+    page.save(tmp_path / "studio.html")
+    around = tmp_path / "page.html"
+    around.write_text('<body data-md-color-scheme="slate"><iframe src="studio.html" width="780" height="700"></iframe>')
+    with served(tmp_path) as base:
+        browser.open(f"{base}/page.html")
+        theme = "document.querySelector('iframe').contentDocument.documentElement.dataset.theme"
+        assert browser.value(theme) == "dark"
+        browser.value("document.body.dataset.mdColorScheme = 'default'")
+        assert browser.value(f"new Promise(done => setTimeout(() => done({theme}), 50))") == "light"
+        # Links stand beside the code that they light.
+        tops = "document.querySelector('iframe').contentDocument.querySelector('#{}').getBoundingClientRect().top"
+        assert browser.value(tops.format("links")) == browser.value(tops.format("cuda"))
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve a folder: pages of files may not look into each other."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
 
 
 def test_a_hostile_name_runs_nothing_in_a_browser(browser: Browser, tmp_path: Path) -> None:

@@ -54,10 +54,16 @@ class Target:
 
     @property
     def default(self) -> Problem:
-        """Give the problem where nothing is said: small, of the preset's `shape` and its file's `DTYPE`, if there."""
+        """Give the problem where nothing is said: small, with the `SHAPE`, `DTYPE`, `LAYOUT` of the preset's file."""
         module = sys.modules.get(getattr(self.made, "__module__", ""))
-        shape = getattr(self.made, "shape", DEFAULT_SHAPE)
-        return Problem(shape=tuple(shape), dtype=getattr(module, "DTYPE", "f32"), layout="NN")
+        shape = getattr(module, "SHAPE", DEFAULT_SHAPE)
+        dtype, layout = getattr(module, "DTYPE", "f32"), getattr(module, "LAYOUT", "NN")
+        return Problem(shape=shape[:2] if self.moves else shape, dtype=dtype, layout=layout)
+
+    @property
+    def moves(self) -> bool:
+        """Tell whether the function schedules a Move, and no product."""
+        return self.takes_spec and "MoveChain" in str(next(iter(inspect.signature(self.made).parameters.values())))
 
     def build(self, problem: Problem, values: Mapping[str, Any]) -> Schedule:
         """Build the schedule.
@@ -85,7 +91,8 @@ class Target:
             )
         made = self.made
         if not isinstance(made, Schedule):
-            arguments = (problem.over(self.default).spec(),) if self.takes_spec else ()
+            whole = problem.over(self.default)
+            arguments = (whole.move() if self.moves else whole.spec(),) if self.takes_spec else ()
             try:
                 made = made(*arguments, **values)
             except FireironError as error:
@@ -115,9 +122,9 @@ class Target:
         return dict(zip(dims, shape, strict=True))
 
     def own(self, error: FireironError) -> FireironError:
-        """Leave out who called a preset: it is the command line itself, and not what the user wrote."""
+        """Leave out lines that the user did not write: who called a preset is the command line itself."""
         if error.link is not None and ".py" not in self.reference:
-            error.link = attrs.evolve(error.link, caller=None)
+            error.link = attrs.evolve(error.link, caller=None) if error.link.in_preset else None
         return error
 
 
@@ -193,7 +200,8 @@ def _takes_program(function: Callable[..., Any]) -> bool:
 def _programs(module: ModuleType) -> list[tuple[str, Callable[..., Any]]]:
     """List a module's programs, each with the module's functions that schedule programs, the first by default."""
     by = {name: f for name, f in _functions(module) if _takes_program(f)}
-    own = [(name, value) for name, value in vars(module).items() if isinstance(value, Function)]
+    programs = [(name, value) for name, value in vars(module).items() if isinstance(value, Function)]
+    own = [(name, value) for name, value in programs if value.function.__module__ == module.__name__]
     return [(name, _scheduled(program, by)) for name, program in own] if by else []
 
 
@@ -217,7 +225,9 @@ def _scheduled(program: Function, by: Mapping[str, Callable[..., Any]]) -> Calla
         for k in keywords(function, skip=1):
             known.setdefault(f"schedule_{k.name}" if k.name in held else k.name, (k.name, k))
 
-    def made(dtype: str = "f32", arrays: str | None = None, schedule: str | None = None, **values: Any) -> Any:
+    usual = getattr(sys.modules.get(program.function.__module__), "DTYPE", "f32")
+
+    def made(dtype: str = usual, arrays: str | None = None, schedule: str | None = None, **values: Any) -> Any:
         sizes: dict[str, Any] = {dim: values.pop(dim, extent) for dim, extent in extents.items()}
         own = {k.name: values.pop(k.name) for k in arguments if k.name in values}
         named = [word for word in (arrays or "").split(",") if word]
@@ -242,14 +252,17 @@ def _scheduled(program: Function, by: Mapping[str, Callable[..., Any]]) -> Calla
             raise UsageError("unknown-parameter", f"{chosen} takes no {foreign[0]}", fix=f"it takes {listed}")
         try:
             return by[chosen](spec, **given)
-        except FireironError:
+        except FireironError as error:
             if schedule or given:
                 raise
-            return best_program(spec, None)  # as gathers, which fold nothing, in a module of rows
+            try:
+                return best_program(spec, None)  # as gathers, which fold nothing, in a module of rows
+            except FireironError:
+                raise error from None  # what the program's own file says is nearer
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [inspect.Parameter(dim, keyword, default=n, annotation=int) for dim, n in extents.items()]
-    parameters.append(inspect.Parameter("dtype", keyword, default="f32", annotation=str))
+    parameters.append(inspect.Parameter("dtype", keyword, default=usual, annotation=str))
     for k in arguments:
         default = inspect.Parameter.empty if k.required else k.default
         parameters.append(inspect.Parameter(k.name, keyword, default=default, annotation=_hint(k)))

@@ -207,7 +207,13 @@ def _counted(text: str) -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """Read words; one that cannot be understood is an error with a code, as all others are."""
+    """Read words; one that cannot be understood is an error with a code, as all others are.
+
+    Attributes:
+        command: whose help an error names; the parser's own where empty.
+    """
+
+    command = ""
 
     def error(self, message: str) -> NoReturn:
         """Refuse the words.
@@ -215,7 +221,7 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UsageError: `bad-command`.
         """
-        raise UsageError("bad-command", f"{self.prog}: {message}", fix=f"see {self.prog} --help")
+        raise UsageError("bad-command", f"{self.prog}: {message}", fix=f"see {self.command or self.prog} --help")
 
 
 def told(read: Callable[[str], T]) -> Callable[[str], T]:
@@ -373,6 +379,7 @@ def option_parser(name: str, target: Target | None, *, strict: bool = True) -> P
         add_help=strict,
         allow_abbrev=False,
     )
+    parser.command = "" if target is None else f"fireiron {name} {target.reference}"
     parser.add_argument("--json", action="store_true", help="print JSON alone on stdout")
     if verb.schedules:
         # A reference may be missing in the first reading, where help or an error is due.
@@ -382,12 +389,12 @@ def option_parser(name: str, target: Target | None, *, strict: bool = True) -> P
     verb.options(parser)
     if verb.schedules or verb.spec:
         spec = parser.add_argument_group("spec")
-        sizes = "numbers, or names of symbols; of a program the extents of its dims"
+        sizes = "numbers, or names of symbols; of a program the extents of its dims, of a Move MxN"
         spec.add_argument("--shape", type=told(shape), metavar="MxNxK", help=sizes)
         spec.add_argument(
             "--dtype", type=told(dtypes), metavar="IN[:ACC[:OUT]]", help="element types, for example float16"
         )
-        about = "order of A and B: TN or row,col is A[M, K] and B[N, K] (default: NN, or row,row)"
+        about = "order of A and B: TN or row,col is A[M, K] and B[N, K] (default: the preset's, NN in most)"
         spec.add_argument("--layout", type=told(letters), metavar="NN|NT|TN|TT", help=about)
         spec.add_argument("--batch", type=told(extent), metavar="N", help="number of products")
         spec.add_argument("--groups", type=told(extent), metavar="N", help="number of products that share the M rows")

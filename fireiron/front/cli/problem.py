@@ -10,7 +10,7 @@ import attrs
 from fireiron.base.errors import FireironError, UsageError
 
 if TYPE_CHECKING:
-    from fireiron.front.matmul import MatMulChain
+    from fireiron.front.chain import MatMulChain, MoveChain
 
 Extent = int | str
 DEFAULT_SHAPE: tuple[Extent, ...] = (256, 256, 128)
@@ -21,7 +21,7 @@ class Problem:
     """Describe a MatMul as the options of the command line do; None is what was not said.
 
     Args:
-        shape: M, N, K, or the extents of a program's dims; numbers or names of symbols.
+        shape: M, N, K, of a Move M, N, or the extents of a program's dims; numbers or names of symbols.
         dtype: element types of the inputs, the accumulator and the output, as `in[:acc[:out]]`.
         layout: NN, NT, TN or TT.
         batch: number of products.
@@ -49,10 +49,10 @@ class Problem:
         return Problem(**{name: theirs[name] if mine[name] is None else mine[name] for name in mine})
 
     def spec(self) -> MatMulChain:
-        """Build the spec.
+        """Build the spec of a product.
 
         Raises:
-            UsageError: `bad-layout`, `unknown-dtype`, `bad-extent`, `batch-groups`, `bad-shape`.
+            UsageError: `bad-shape`, `bad-layout`, `unknown-dtype`, `bad-extent`, `batch-groups`.
         """
         from fireiron.algebra.dtypes import dtype as find_dtype
         from fireiron.algebra.expr import symbol
@@ -63,11 +63,7 @@ class Problem:
 
         names = [name or None for name in (self.dtype or "f32").split(":")]
         dtype, acc, out = (*names, None, None)[:3]
-        sizes = self.shape or DEFAULT_SHAPE
-        if len(sizes) != len(DEFAULT_SHAPE):
-            said = "x".join(map(str, sizes))
-            raise UsageError("bad-shape", f"{said} is not MxNxK", fix="give three extents: --shape 512x512x256")
-        m, n, k = sizes
+        m, n, k = self._extents("a product", 3)
         try:
             pack = find_dtype(dtype).pack  # elements that share a byte fill whole bytes along K
             return matmul(
@@ -87,9 +83,41 @@ class Problem:
             # The user's mistake stands in the command, not in the file that reads it.
             raise UsageError(error.code, error.message, fix=error.fix) from None
 
+    def move(self) -> MoveChain:
+        """Build the spec of a Move between two matrices: a copy, or a transpose by `--layout row,col`.
+
+        Raises:
+            UsageError: `bad-shape`, `fixed-spec`, `unknown-dtype`, `bad-extent`.
+        """
+        from fireiron.front.spec import Move
+        from fireiron.language.storage_order import LAYOUTS
+        from fireiron.language.tensor import ColMajor, Matrix, RowMajor
+
+        if others := [word for word in self.said if word not in ("--shape", "--dtype", "--layout")]:
+            raise UsageError("fixed-spec", f"a Move has no {others[0]}", fix="drop the option")
+        m, n = self._extents("a Move", 2)
+        names = [name for name in (self.dtype or "f32").split(":") if name]
+        orders = [RowMajor if word == "row" else ColMajor for word in LAYOUTS[self.layout or "NN"].split(",")]
+        try:
+            src, dst = (
+                Matrix(m, n, kind, order, name=name)  # pyright: ignore[reportArgumentType]
+                for kind, order, name in zip((names[0], names[-1]), orders, ("src", "dst"), strict=True)
+            )
+            return Move(src, dst)
+        except FireironError as error:
+            raise UsageError(error.code, error.message, fix=error.fix) from None
+
+    def _extents(self, what: str, count: int) -> tuple[Extent, ...]:
+        """Give the shape, which has so many extents."""
+        found = self.shape or DEFAULT_SHAPE[:count]
+        if len(found) != count:
+            said, form = "x".join(map(str, found)), "x".join("MNK"[:count])
+            raise UsageError("bad-shape", f"--shape {said}: {what} has {count} extents", fix=f"write --shape {form}")
+        return found
+
 
 def shape(text: str) -> tuple[Extent, ...]:
-    """Read `MxNxK`, or as many extents as a program has dims.
+    """Read `MxNxK`, or a Move's `MxN`, or as many extents as a program has dims.
 
     Raises:
         ValueError: where it is not extents.

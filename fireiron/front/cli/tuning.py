@@ -35,11 +35,11 @@ def tune(command: Command) -> Answer:
 
     options, request = command.options, command.request
     target = request.target
-    if not target.takes_spec:
+    if not target.takes_spec or target.moves:
         raise UsageError(
             "fixed-spec",
-            f"{target.reference} has a spec of its own",
-            fix="name a function whose first parameter is a spec",
+            f"{target.reference} schedules a Move" if target.moves else f"{target.reference} has a spec of its own",
+            fix="name a function that schedules a product",
         )
     own = space_of(target.made)
     # A keyword that the command gives a value is not searched.
