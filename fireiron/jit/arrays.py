@@ -161,6 +161,10 @@ def _ordinal(value: Any) -> int:
 
 def _dlpack(value: Any, name: str) -> ArrayFacts:
     kind, ordinal = value.__dlpack_device__()
+    if int(kind) not in (1, 2, 3, 13):  # kDLCPU, kDLCUDA, kDLCUDAHost, kDLCUDAManaged
+        raise CallError(
+            "wrong-device", f"{name} lies on a DLPack device of kind {int(kind)}", fix="move it to a CUDA GPU"
+        )
     try:
         utils: Any = import_module("cuda.core.utils")
     except ImportError:
@@ -170,10 +174,6 @@ def _dlpack(value: Any, name: str) -> ArrayFacts:
     # Stream -1 of the protocol: the exporter inserts no synchronisation, so the caller's stream order stands, and
     # graph capture works.
     view: Any = utils.StridedMemoryView.from_dlpack(value, stream_ptr=-1)
-    if int(kind) not in (1, 2, 3, 13):  # kDLCPU, kDLCUDA, kDLCUDAHost, kDLCUDAManaged
-        raise CallError(
-            "wrong-device", f"{name} lies on a DLPack device of kind {int(kind)}", fix="move it to a CUDA GPU"
-        )
     shape = tuple(map(int, view.shape))
     strides = contiguous(shape) if view.strides is None else tuple(map(int, view.strides))
     if int(kind) == 1:
