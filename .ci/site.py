@@ -170,19 +170,16 @@ SHOWN = (
     {"dtype": "f16", "layout": "TN"},
     {"dtype": "f16", "layout": "TN", "shape": (256, 256, 512)},
 )
-# What a program must be told besides.
-TOLD: dict[str, dict[str, Any]] = {
-    "conv.max_pool2d": {"window": 2},
-    "conv.average_pool2d": {"window": 2},
-    "conv_gradients.conv2d_filter_gradient": {"taps": 1},
-}
+# What programs must be told besides, by keyword.
+TOLD: dict[str, Any] = {"window": 2, "taps": 1}
 
 
 def studio(target: Target) -> str | None:
     """Write the studio of a preset on a small problem that it takes; None where there is none."""
+    told = {keyword.name: TOLD[keyword.name] for keyword in target.keywords if keyword.required}
     for problem in SHOWN if target.takes_spec else SHOWN[:1]:
         try:
-            return target.build(Problem(**problem), TOLD.get(target.reference, {})).studio().html()
+            return target.build(Problem(**problem), told).studio().html()
         except FireironError:
             continue
     return None

@@ -50,18 +50,10 @@ def data(call: Callable[..., tuple[int, str, str]]) -> Callable[..., Any]:
     return run
 
 
-# What programs must be told: the size of a window.
-NEEDED = {
-    "conv.max_pool2d": "--window",
-    "conv.average_pool2d": "--window",
-    "conv_gradients.conv2d_filter_gradient": "--taps",
-}
-
-
 def test_every_preset_builds_as_it_is_listed(call: Any) -> None:
     """Sizes, types and layouts by default are those that the preset takes."""
     for target in presets():
-        told = (NEEDED[target.reference], "1") if target.reference in NEEDED else ()
+        told = [word for keyword in target.keywords if keyword.required for word in (keyword.option, "1")]
         code, _, err = call("emit", target.reference, *told)
         assert code == RIGHT, err
         if told:
