@@ -199,7 +199,7 @@ def _takes_program(function: Callable[..., Any]) -> bool:
 
 def _programs(module: ModuleType) -> list[tuple[str, Callable[..., Any]]]:
     """List a module's programs, each with the module's functions that schedule programs, the first by default."""
-    by = {name: f for name, f in _functions(module) if _takes_program(f)}
+    by = {name: f for name, f in _functions(module) if _takes_program(f) and _gives_schedule(f)}
     programs = [(name, value) for name, value in vars(module).items() if isinstance(value, Function)]
     own = [(name, value) for name, value in programs if value.function.__module__ == module.__name__]
     return [(name, _scheduled(program, by)) for name, program in own] if by else []
