@@ -32,7 +32,6 @@ class Work:
         inputs: shape and torch's element type of each. Integers are drawn below `most`.
         outs: the same of each output. Integers (the places of the largest values) are not compared.
         eager: torch's expression of the inputs, given torch; in f64 it is the reference.
-        turned: whether the output's columns lie together.
         most: what integers are drawn below.
         slack: by how much of the same expression of absolute values a result may differ, beside two roundings.
     """
@@ -43,7 +42,6 @@ class Work:
     outs: tuple[tuple[tuple[int, ...], str], ...]
     eager: Callable[[Any], Callable[..., Any]]
     slack: float = 0.0
-    turned: bool = False
     most: int = 0
 
 
@@ -118,10 +116,7 @@ def _timed(work: Work, plan: Mapping[str, int], compiles: bool) -> dict[str, Any
     except FireironError as error:
         return {**line, "problem": str(error).splitlines()[0]}
     given = [_drawn(torch, shape, kinds[kind], work.most) for shape, kind in work.inputs]
-    made = [
-        torch.empty(shape[:: -1 if work.turned else 1], device="cuda", dtype=kinds[kind]) for shape, kind in work.outs
-    ]
-    made = [x.t() if work.turned else x for x in made]
+    made = [torch.empty(shape, device="cuda", dtype=kinds[kind]) for shape, kind in work.outs]
     out = made[0] if len(made) == 1 else tuple(made)
     eager = work.eager(torch)
     kernel(*given, out=out)

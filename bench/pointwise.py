@@ -1,4 +1,4 @@
-"""Time pointwise programs of one to six inputs, and transposes, in bf16.
+"""Time pointwise programs of one to six inputs, rotary embeddings and transposes, in bf16.
 
 `python -m bench pointwise [NAME ...] [--shape MxN ...] [--seed N --count N] [-o FILE.jsonl]`
 """
@@ -10,13 +10,14 @@ from functools import partial
 from typing import Any
 
 import fireiron as fi
-from fireiron.schedules import pointwise
+from fireiron.schedules import pointwise, rows
 
 from .memory import Work, shapes_of
 from .memory import run as run_suite
 from .rows import drawn
 
-INPUTS = {"one": 1, "two": 2, "four": 4, "six": 6, "gelu_bias": 2, "transpose": 1}
+INPUTS = {"one": 1, "two": 2, "four": 4, "six": 6, "gelu_bias": 2, "transpose": 1, "rotary": 2, "rotary_pairs": 1}
+HEAD = 128  # values of a head that rotary embeddings turn
 SHAPES = ((4096, 1024), (4096, 4096), (8192, 8192), (65536, 1024))
 
 
@@ -27,16 +28,23 @@ def run(words: Sequence[str], command: str = "") -> int:
         return [work(name, m, n) for m, n in shapes_of(options, SHAPES, drawn) for name in names]
 
     return run_suite(
-        words, command, "pointwise", "Time pointwise programs and transposes, in bf16.", tuple(INPUTS), make
+        words,
+        command,
+        "pointwise",
+        "Time pointwise, rotary and transposing programs, in bf16.",
+        tuple(INPUTS),
+        make,
     )
 
 
 def work(name: str, m: int, n: int) -> Work:
     """Describe a program on arrays of m x n."""
     if name == "transpose":
-        matrix = ((m, n), "bfloat16")
         made = partial(schedule, name, m, n)
-        return Work(f"{name} {m}x{n}", made, (matrix,), (matrix,), lambda torch: _turned, turned=True)
+        given, stored = ((m, n), "bfloat16"), ((n, m), "bfloat16")
+        return Work(f"{name} {m}x{n}", made, (given,), (stored,), lambda torch: _turned)
+    if name.startswith("rotary"):
+        return _turning(name, m, n)
     shapes = ((m, n), (n,)) if name == "gelu_bias" else ((m, n),) * INPUTS[name]
 
     def eager(torch: Any) -> Any:
@@ -54,8 +62,32 @@ def work(name: str, m: int, n: int) -> Work:
     return Work(f"{name} {m}x{n}", partial(schedule, name, m, n), inputs, (((m, n), "bfloat16"),), eager, slack)
 
 
+def _turning(name: str, m: int, n: int) -> Work:
+    """Describe a rotary embedding of m places and n / 128 heads."""
+    angles = ((m, HEAD // 2), "float32")
+    x = ((1, m, n // HEAD, HEAD if name == "rotary_pairs" else HEAD // 2), "bfloat16")
+    arrays = (x,) * INPUTS[name]
+
+    def eager(torch: Any) -> Any:
+        def turned(a: Any, b: Any, cos: Any, sin: Any) -> tuple[Any, Any]:
+            a, b = (t if t.dtype == torch.float64 else t.float() for t in (a, b))
+            cos, sin = cos[:, None], sin[:, None]
+            return a * cos - b * sin, b * cos + a * sin
+
+        def halves(a: Any, b: Any, cos: Any, sin: Any) -> tuple[Any, Any]:
+            return tuple(t.to(a.dtype) for t in turned(a, b, cos, sin))
+
+        def pairs(x: Any, cos: Any, sin: Any) -> Any:
+            return torch.stack(turned(x[..., ::2], x[..., 1::2], cos, sin), -1).flatten(-2).to(x.dtype)
+
+        return pairs if name == "rotary_pairs" else halves
+
+    # The difference of two products may cancel.
+    return Work(f"{name} {m}x{n}", partial(schedule, name, m, n), (*arrays, angles, angles), arrays, eager, 2.0**-20)
+
+
 def _turned(x: Any) -> Any:
-    return x.t().contiguous().t()
+    return x.t().contiguous()
 
 
 def _chain(given: Sequence[Any], relu: Any) -> Any:
@@ -72,6 +104,11 @@ def schedule(name: str, m: int, n: int, plan: Mapping[str, int]) -> Any:
     x = fi.Matrix(m, n, "bf16")
     if name == "transpose":
         return pointwise.move(fi.Move(x, fi.Matrix(m, n, "bf16", fi.ColMajor, name="y")))
+    if name.startswith("rotary"):
+        width = HEAD if name == "rotary_pairs" else HEAD // 2
+        arrays = [fi.tensor(1, m, n // HEAD, width, dtype="bf16", name=word) for word in "ab"[: INPUTS[name]]]
+        angles = [fi.tensor(m, HEAD // 2, name=word) for word in ("cos", "sin")]
+        return pointwise.pointwise(getattr(rows, name)(*arrays, *angles), **plan)
     if name == "gelu_bias":
         return pointwise.pointwise(_gelu_bias(x, fi.Vector(n, "bf16", name="bias")), **plan)
     return pointwise.pointwise(CHAINS[INPUTS[name]](*[x] * INPUTS[name]), **plan)

@@ -27,6 +27,7 @@ from fireiron import (
     preset,
     vector,
 )
+from fireiron.algebra.expr import Var
 from fireiron.schedules._rows import LANES, VECTOR_NBYTES, power
 
 WARPS = 8  # of a block
@@ -127,7 +128,9 @@ def _dims(spec: ProgramChain) -> tuple[list[str], list[Tensor], list[tuple[Tenso
     """
     program = spec.computed
     folded = sorted({d.name for step in program.steps for d in step.over})
-    refs = {ref.name: ref for step in program.steps for ref in (*step.reads, *step.outs)}
+    every_ref = [ref for step in program.steps for ref in (*step.reads, *step.outs)]
+    # An array may be read at other places too: by its plain read threads have its elements.
+    refs = {ref.name: ref for ref in sorted(every_ref, key=lambda ref: all(isinstance(e, Var) for e in ref.index))}
     every = {d.name for d in program.dims}
     whole = [t for t in program.inputs if t.name in refs and {d.name for d in refs[t.name].dims} == every]
     (first, *_) = program.outputs

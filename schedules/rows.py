@@ -197,6 +197,23 @@ def embedding(ids: Value, table: Value) -> Value:
     return table[ids, :]
 
 
+@program(a="b n h p", b="b n h p", cos="n p", sin="n p")
+def rotary(a: Value, b: Value, cos: Value, sin: Value) -> tuple[Value, Value]:
+    """Turn the halves of heads by angles of their place: x[..., :p] and x[..., p:]; `pointwise.pointwise` schedules it.
+
+    Source: Su et al., RoFormer: Enhanced transformer with rotary position embedding, 2021, section 3.4.2.
+    """
+    return a * cos - b * sin, b * cos + a * sin
+
+
+@program(x="b n h d", cos="n p", sin="n p")
+def rotary_pairs(x: Value, cos: Value, sin: Value) -> Value:
+    """Turn neighbours of heads, x[..., 2p] and x[..., 2p + 1], by angles of their place, as `rotary` turns halves."""
+    d = index("d")
+    other, p = x[..., d + 1 - 2 * (d % 2)], d // 2
+    return x * cos[:, p] + where(equal(d % 2, 0), -other, other) * sin[:, p]
+
+
 @preset
 def row(
     spec: ProgramChain, warps: int = 0, blocks: int = 0, rows: int = 0, resident: int = 0, stages: int = 0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from bench import pointwise, reductions
 from bench.main import main
+from fireiron.algebra.dtypes import dtype as find_dtype
 
 
 @pytest.mark.parametrize(
@@ -29,10 +31,20 @@ def test_works_have_the_arrays_of_their_kernels() -> None:
         reductions.work("all", 4, 64, 128),
         reductions.work("middle", 4, 64, 128),
         pointwise.work("six", 64, 128),
+        pointwise.work("rotary", 64, 256),
+        pointwise.work("rotary_pairs", 64, 256),
     ):
         spec = work.schedule({}).computed
         assert [t.shape for t in spec.inputs] == [shape for shape, _ in work.inputs]
         assert [t.shape for t in spec.outputs] == [shape for shape, _ in work.outs]
+
+
+def test_a_transpose_is_stored_by_its_own_lines() -> None:
+    work = pointwise.work("transpose", 64, 128)
+    x = np.arange(64 * 128, dtype=np.float32).reshape(64, 128).astype(find_dtype("bf16").numpy)
+    made = np.zeros(work.outs[0][0], x.dtype)
+    work.schedule({}).simulate(x, out=made)
+    assert np.array_equal(made, x.T)
 
 
 def test_drawn_shapes_follow_from_their_seed() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from fireiron import FireironError, Matrix, Vector, program, symbol, tensor
 from fireiron.algebra.expr import as_expr
-from fireiron.schedules import rows
+from fireiron.schedules import pointwise, rows
 from fireiron.schedules._rows import LANES, part_of, row_of
 from fireiron.verify.verification import Data, verify
 
@@ -221,3 +221,35 @@ def test_rows_wait_in_a_ring_where_blocks_have_an_sm_alone(width: int, ring: boo
 def test_gradients_with_sums_do_not_spill(width: int) -> None:
     made_ = rows.row(made("layernorm_gradients", width, lines=12288)).compile("sm_90a")
     assert not made_.resources.spills
+
+
+def _angles(places: int, half: int) -> list[Any]:
+    return [tensor(places, half, name=name) for name in ("cos", "sin")]
+
+
+@pytest.mark.parametrize(("places", "heads", "width"), [(5, 3, 64), (4, 8, 80), (3, 2, 128)])
+def test_heads_turn_by_the_angles_of_their_places(places: int, heads: int, width: int) -> None:
+    strides = (places * heads * width, heads * width, width, 1)
+    a, b, *out = (tensor(2, places, heads, width // 2, dtype="bf16", name=n, strides=strides) for n in "abcd")
+    right(pointwise.pointwise(rows.rotary(a, b, *_angles(places, width // 2), out=tuple(out))))
+    x = tensor(2, places, heads, width, dtype="bf16", name="x")
+    right(pointwise.pointwise(rows.rotary_pairs(x, *_angles(places, width // 2))))
+
+
+def test_neighbours_are_read_where_a_thread_holds_them(golden: Callable[[str, str], None]) -> None:
+    x = tensor(1, 256, 8, 64, dtype="bf16", name="x")
+    schedule = pointwise.pointwise(rows.rotary_pairs(x, *_angles(256, 32), arch="sm_90a"))
+    code = schedule.cuda("sm_90a")
+    assert code.count("&x[") == 1  # the neighbour comes from the same vector
+    golden(code, "schedules/rotary_pairs.cu")
+
+
+def test_turning_is_that_of_complex_numbers() -> None:
+    rng = np.random.default_rng(3)
+    x, turn = rng.standard_normal((1, 4, 2, 16)), rng.uniform(0, 6, (4, 8))
+    cos, sin, given = (v.astype(np.float32) for v in (np.cos(turn), np.sin(turn), x))
+    spec = rows.rotary_pairs(tensor(1, 4, 2, 16, name="x"), *_angles(4, 8))
+    got = np.zeros_like(given)
+    pointwise.pointwise(spec).simulate(given, cos, sin, out=got)
+    wanted = (x[..., ::2] + 1j * x[..., 1::2]) * np.exp(1j * turn)[:, None]
+    assert np.allclose(got[..., ::2] + 1j * got[..., 1::2], wanted, atol=1e-5)

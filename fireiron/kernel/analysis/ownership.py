@@ -257,10 +257,17 @@ class Ownership:
         check = np.full(table.shape, table[(0,) * table.ndim], dtype=np.int64)
         for i, loop in enumerate(other.loops):
             column = table[tuple(slice(None) if j == i else 0 for j in range(table.ndim))] - table[(0,) * table.ndim]
-            layout = fit(column)
-            if layout is None:
+            leaves = _leaves(column)
+            if leaves is None:
                 raise self._irregular(name, user)
-            total = total + layout(loop.var)
+            run = 1
+            for extent, step in leaves:  # steps may be negative: pairs that are read crosswise
+                total = (
+                    total + loop.var // run % extent * step
+                    if run * extent < len(column)
+                    else total + loop.var // run * step
+                )
+                run *= extent
             check += column.reshape([-1 if j == i else 1 for j in range(table.ndim)])
         column = table[(0,) * len(extents)] - table[(0,) * table.ndim]
         steps = fit(column)
@@ -366,19 +373,28 @@ def fit(values: Ints) -> Layout | None:
         >>> str(fit(np.array([0, 1, 2, 3, 64, 65, 66, 67])))
         '(4,2):(1,64)'
     """
+    leaves = _leaves(values)
+    if leaves is None or any(step < 0 for _, step in leaves):
+        return None
+    if len(leaves) == 1:
+        return Layout(*leaves[0])
+    return Layout(tuple(e for e, _ in leaves), tuple(s for _, s in leaves))
+
+
+def _leaves(values: Ints) -> tuple[tuple[int, int], ...] | None:
+    """Find extents and steps, innermost first, that tabulate as `values`; steps may be negative."""
     n = len(values)
     if n == 1:
-        return Layout(1, 0)
+        return ((1, 0),)
     step = int(values[1])
     breaks = np.flatnonzero(np.diff(values) != step)
     run = n if not len(breaks) else int(breaks[0]) + 1
     if run == n:
-        return Layout(n, step)
+        return ((n, step),)
     if n % run:
         return None
     blocks = values.reshape(-1, run)
-    outer = fit(blocks[:, 0])
+    outer = _leaves(blocks[:, 0])
     if outer is None or not (blocks - blocks[:, :1] == blocks[:1]).all():
         return None
-    leaves = ((run, step), *outer.leaves)
-    return Layout(tuple(e for e, _ in leaves), tuple(s for _, s in leaves))
+    return ((run, step), *outer)

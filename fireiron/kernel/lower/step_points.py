@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from fireiron.algebra.expr import Compare, Expr, Var, and_, as_expr, free, lt, proves, substitute, terms_of
+from fireiron.algebra.expr import Compare, Expr, Var, and_, as_expr, free, lt, proves, simplest, substitute, terms_of
 from fireiron.algebra.fused import fused
 from fireiron.algebra.scalar import (
     Arg,
@@ -25,12 +25,12 @@ from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.ir.statements import Compute, For, View
 from fireiron.kernel.lower.context import Body, Context, State, descend, memory_view, register_view
 from fireiron.kernel.lower.folds import Open, condition_of, note_places, operands_of, together
-from fireiron.kernel.lower.maps import at_point, outside_of
+from fireiron.kernel.lower.maps import at_point, is_mapped, outside_of
 from fireiron.kernel.lower.own_points import Points, own_points
 from fireiron.kernel.lower.pointwise import compute, temporary
-from fireiron.kernel.lower.window import POINTS, Window, cut
+from fireiron.kernel.lower.window import POINTS, Axis, Window, cut
 from fireiron.language.levels import GL, Thread
-from fireiron.language.residual import named_reads
+from fireiron.language.residual import named_reads, refs_by_role
 from fireiron.language.steps import Dim, Program, Step
 
 
@@ -135,6 +135,10 @@ def views_at(step: Step, state: State, context: Context) -> tuple[Body, tuple[Vi
     found: list[View] = []
     before: Body = ()
     for role in named_reads(progress.program, step):
+        beside = _beside(role, state, context)
+        if beside is not None:
+            found.append(beside)
+            continue
         window, present = at_point(state.windows[role], _coordinates(state))
         storage = window.storage
         if storage.memory.registers:
@@ -154,6 +158,36 @@ def views_at(step: Step, state: State, context: Context) -> tuple[Body, tuple[Vi
             view = held
         found.append(view)
     return before, tuple(found)
+
+
+def _beside(role: str, state: State, context: Context) -> View | None:
+    """Find a read in registers that hold the tensor for another read of the thread: `x[d]` beside `x[d ^ 1]`.
+
+    Returns:
+        None where the thread does not hold the element at every point, or where it may lie outside the tensor.
+    """
+    assert state.progress is not None
+    mapped = state.windows[role]
+    if mapped.storage.memory.registers or not is_mapped(mapped):
+        return None
+    refs = refs_by_role(state.progress.program)
+    places, index = _coordinates(state), refs[role].index
+    for other, ref in refs.items():
+        held = state.windows.get(other)
+        if ref.name != refs[role].name or held is None or not held.storage.memory.registers:
+            continue
+        if is_mapped(held) or held.storage.ownership is None or any(a.bounds for a in held.axes):
+            continue
+        moved = [
+            substitute(as_expr(e), places) - substitute(as_expr(p), places)
+            for e, p in zip(index, ref.index, strict=True)
+        ]
+        axes = tuple(Axis(a.dim, 1, a.at(as_expr(0)) + simplest(m)) for a, m in zip(held.axes, moved, strict=True))
+        try:
+            return register_view(context, evolve(held, axes=axes), state, role)
+        except DecompositionError:
+            continue  # another thread holds it: it is read where it lies
+    return None
 
 
 def _exists(step: Step, state: State) -> Expr | None:
