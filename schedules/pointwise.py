@@ -27,7 +27,6 @@ from fireiron import (
     preset,
     vector,
 )
-from fireiron.algebra.expr import Var
 from fireiron.schedules._rows import LANES, VECTOR_NBYTES, power
 
 WARPS = 8  # of a block
@@ -130,7 +129,8 @@ def _dims(spec: ProgramChain) -> tuple[list[str], list[Tensor], list[tuple[Tenso
     folded = sorted({d.name for step in program.steps for d in step.over})
     every_ref = [ref for step in program.steps for ref in (*step.reads, *step.outs)]
     # An array may be read at other places too: by its plain read threads have its elements.
-    refs = {ref.name: ref for ref in sorted(every_ref, key=lambda ref: all(isinstance(e, Var) for e in ref.index))}
+    names = {d.name for d in program.dims}
+    refs = {ref.name: ref for ref in sorted(every_ref, key=lambda ref: names.issuperset(map(str, ref.index)))}
     every = {d.name for d in program.dims}
     whole = [t for t in program.inputs if t.name in refs and {d.name for d in refs[t.name].dims} == every]
     (first, *_) = program.outputs
