@@ -57,6 +57,12 @@ def window_of(spec: ProgramChain) -> Window:
     kept = [d.name for d in step.kept]
     over = [d.name for d in step.over]
     (column,) = [d for d in kept if d not in left][-1:] or [""]
+    if not column or sum(d not in right for d in kept) < 2:
+        raise FireironError(
+            "conv-product",
+            f"{spec.computed.name} has no product of images, of two sides or more, and filters",
+            fix="give a convolution of schedules.conv; products of matrices are matmul's",
+        )
     names = [o.role for o in spec.residual.operands]
     images, filters = (next(n for n in names if n == ref.name) for ref in step.reads)
     return Window(
@@ -84,6 +90,9 @@ def box_of(spec: ProgramChain, dims: tuple[str, ...], pixels: int, parts: int = 
         pixels: of a box.
         parts: units that share the box, of each a box that lies together.
         most: pixels along one side: of every fourth, a box of a tensor map has 64.
+
+    Raises:
+        FireironError: `conv-tile` where there is no such box.
     """
     extents = spec.residual.extents
     known = tuple(n if isinstance(n := extents[d], int) else None for d in dims)
@@ -105,6 +114,12 @@ def _best(extents: tuple[int | None, ...], pixels: int, parts: int, most: int) -
         )  # fmt: skip
         return round(visited, 6), sizes
 
+    if not found:
+        raise FireironError(
+            "conv-tile",
+            f"no box of {pixels} pixels has {parts} equal parts that lie together, and sides of at most {most}",
+            fix="let pixels= be a power of two, of as many a warp or warpgroup as its instructions take",
+        )
     return min(found, key=cost)
 
 

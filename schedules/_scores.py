@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import attrs
 
-from fireiron import FireironError, Value, einsum, extent, index
+from fireiron import FireironError, ProgramChain, Value, einsum, extent, index
 
 Function: TypeAlias = Callable[..., Value]
 LOG2E = log2(EULER)  # scores are in units of log2, so that their exponentials are powers of 2
@@ -113,3 +113,20 @@ class Scores:
 def grouped(q: Value) -> bool:
     """Say whether queries have a dim of heads that share keys and values."""
     return len(q.tensors[0].shape) == 5
+
+
+def columns(spec: ProgramChain) -> tuple[int, int]:
+    """Give the columns of keys and of values.
+
+    Raises:
+        FireironError: `attention-program` for another program, or symbolic columns.
+    """
+    extents = spec.residual.extents
+    depth, width = extents.get("d"), extents.get("e")
+    if not extents.keys() >= {"i", "j"} or not isinstance(depth, int) or not isinstance(width, int):
+        raise FireironError(
+            "attention-program",
+            f"{spec.computed.name} is no attention over i, j, d and e with numbers for d and e",
+            fix="give attention(q, k, v) of arrays of four dimensions",
+        )
+    return depth, width

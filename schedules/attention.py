@@ -36,7 +36,7 @@ from fireiron import (
 )
 from fireiron import max as largest
 from fireiron import sum as summed
-from fireiron.schedules._scores import Function, Scores, grouped
+from fireiron.schedules._scores import Function, Scores, columns, grouped
 
 VECTOR_NBYTES = 16
 SHARED = 96 * 1024  # bytes of a block that sm_86 and later have
@@ -124,10 +124,7 @@ def mma(
         stages: chunks of keys and values in shared memory.
         step: of d and of j that an instruction takes at once.
     """
-    extents = spec.residual.extents
-    depth, width = extents["d"], extents["e"]
-    assert isinstance(depth, int)
-    assert isinstance(width, int)
+    depth, width = columns(spec)
     nbytes = spec.computed.inputs[0].dtype.nbytes
     keys = keys or 64
     ring = stages * keys * (depth + width) * nbytes
@@ -170,10 +167,9 @@ def wgmma(
         bulk_store: whether results leave through shared memory by bulk copies; by default where values have more than
             64 columns, and shared memory holds them.
     """
+    depth, width = columns(spec)
     extents = spec.residual.extents
-    depth, width, queries = extents["d"], extents["e"], extents["i"]
-    assert isinstance(depth, int)
-    assert isinstance(width, int)
+    queries = extents["i"]
     assert queries is not None
     nbytes = spec.computed.inputs[0].dtype.nbytes
     masked = any(step.where is not None for step in spec.computed.steps)

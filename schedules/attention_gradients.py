@@ -28,7 +28,7 @@ from fireiron import (
     where,
 )
 from fireiron import sum as summed
-from fireiron.schedules._scores import LOG2E, Function, Scores, grouped
+from fireiron.schedules._scores import LOG2E, Function, Scores, columns, grouped
 from fireiron.schedules.attention import ROWS, SHARED, heads, tile_to_shared
 
 
@@ -160,10 +160,7 @@ def mma(
         step: of the dims that products sum over, which an instruction takes at once.
     """
     row, other, held, moving = _sides(spec)
-    extents = spec.residual.extents
-    depth, width = extents["d"], extents["e"]
-    assert isinstance(depth, int)
-    assert isinstance(width, int)
+    depth, width = columns(spec)
     nbytes = spec.computed.inputs[0].dtype.nbytes
     chunk = chunk or (64 if depth + width <= 128 else 32)
     ring = stages * chunk * (depth + width) * nbytes

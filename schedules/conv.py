@@ -234,11 +234,21 @@ def simt(spec: ProgramChain, pixels: int = 64, channels: int = 32, depth: int = 
         pixels: of one block's tile, all of one image.
         channels: of one block's tile.
         depth: channels of x that lie in shared memory at once, where they are folded.
+
+    Raises:
+        FireironError: `conv-program` for another program.
     """
-    fold = next(s for s in spec.computed.steps if s.fold is not None)
-    kept, over = [d.name for d in fold.kept], [d.name for d in fold.over]
+    fold = next((s for s in spec.computed.steps if s.fold is not None), None)
+    kept, over = ([], []) if fold is None else ([d.name for d in dims] for dims in (fold.kept, fold.over))
     column = "k" if "k" in kept else "c"
     sides = [d for d in kept if d not in ("n", column)]
+    if fold is None or not {"n", column} <= {*kept} or not sides:
+        raise FireironError(
+            "conv-program",
+            f"conv.simt schedules folds that keep images n, their sides and channels, and {spec.computed.name} "
+            f"{'folds nothing' if fold is None else 'keeps ' + (', '.join(kept) or 'no dim')}",
+            fix="give a program of schedules.conv",
+        )
     sizes = {d: n for d, n in spec.residual.extents.items() if isinstance(n, int)}
     block = {"n": 1, column: _channels(spec, column, channels), **_spread(sides, sizes, pixels)}
     last = sides[-1]

@@ -43,12 +43,13 @@ def reduction(spec: ProgramChain, ways: int = 0, atomics: bool = False) -> Sched
             gives the same bits in every run.
 
     Raises:
-        FireironError: `reduction-dims` where no dim is folded, an output has a folded dim, or an extent is not known.
+        FireironError: `reduction-dims` where no dim is folded, an output has a folded dim, an extent is not known, or
+            windows of an input are read.
     """
     folded, source = _dims(spec)
     extents = {dim: int(extent) for dim, extent in spec.residual.sizes if isinstance(extent, int)}
     order = [dim for dim in _order(spec, source) if extents[dim] > 1 or dim in folded]
-    nbytes = max(t.dtype.nbytes for t in spec.computed.inputs)
+    nbytes = max(t.dtype.nbytes for t, _ in _read(spec))
     inner, lane = order[-1], VECTOR_NBYTES // nbytes
     while extents[inner] % lane:
         lane //= 2
@@ -92,8 +93,7 @@ def reduction(spec: ProgramChain, ways: int = 0, atomics: bool = False) -> Sched
             chunk = max(unit, int(left[dim] / over) // unit * unit)
             sizes: dict[str, Any] = {dim: chunk}
             chain, left[dim] = chain.split(**sizes), chunk
-    for tensor in spec.computed.inputs:
-        dims = next(o.dims for o in spec.residual.operands if o.tensor == tensor)
+    for tensor, dims in _read(spec):
         if set(dims) == set(order) | {d for d in dims if extents[d] == 1}:
             chain = chain.load(tensor.name, RF, vector(lane * tensor.dtype.nbytes))
     return chain.epilog(memory=RF).done()
@@ -116,8 +116,14 @@ def _part(extent: int, ways: int, unit: int) -> int:
 
 def _order(spec: ProgramChain, tensor: Tensor) -> list[str]:
     """List a tensor's dims from the widest strides to the narrowest."""
-    dims = next(o.dims for o in spec.residual.operands if o.tensor == tensor)
+    dims = dict(_read(spec))[tensor]
     return [dims[i] for i in tensor.storage]
+
+
+def _read(spec: ProgramChain) -> list[tuple[Tensor, tuple[str, ...]]]:
+    """List the inputs that steps read, with their dims: a function need not use all that it is given."""
+    inputs = spec.computed.inputs
+    return [(o.tensor, o.dims) for o in spec.residual.operands if o.tensor in inputs]
 
 
 def _dims(spec: ProgramChain) -> tuple[set[str], Tensor]:
@@ -130,10 +136,13 @@ def _dims(spec: ProgramChain) -> tuple[set[str], Tensor]:
     said = "folds no dim" if not folded else ""
     said = said or (f"keeps {min(folded & kept)}" if folded & kept else "")
     said = said or (f"does not say how many {unknown[0]} are" if unknown else "")
+    sizes = {dim for dim, _ in spec.residual.sizes}
+    placed = [t.name for t, dims in _read(spec) if not sizes.issuperset(dims)]
+    said = said or (f"reads windows of {placed[0]}" if placed else "")
     if said:
         raise FireironError(
             "reduction-dims",
             f"reductions.reduction folds dims that no output has, and {program.name} {said}",
             fix="use rows.row for rows, or write the chain: tile(...).to(Block), split(...), load(...), done()",
         )
-    return folded, max(program.inputs, key=lambda t: (len(t.shape), t.dtype.nbytes))
+    return folded, max((t for t, _ in _read(spec)), key=lambda t: (len(t.shape), t.dtype.nbytes))

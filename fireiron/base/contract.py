@@ -272,6 +272,30 @@ def asked(function: Callable[..., Any], *args: Any, said: str) -> Any:
         ) from None
 
 
+def held(function: Callable[..., Any], given: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Hold some arguments of a function to its annotations; those that it does not annotate pass.
+
+    Args:
+        function: the user's.
+        given: arguments by parameter.
+        name: what errors call the function.
+
+    Raises:
+        SpecError: `argument-kind`.
+    """
+    plain = hasattr(inspect.unwrap(function), "__code__")
+    planned = _planned(function, frozenset(), False) if plain else ()
+    kinds = {argument: kind for argument, how, kind in planned if how not in ("rest", "others")}
+    found: dict[str, Any] = {}
+    for argument, value in given.items():
+        kind = kinds.get(argument)
+        read = value if kind is None or type(value) in kind.exact else kind.read(value)
+        if kind is not None and read is _UNFIT:
+            raise refused(f"{argument}= of {name}", (kind.said, kind.fix), value)
+        found[argument] = read
+    return found
+
+
 def unchecked(function: Any) -> Any:
     """Give the function whose arguments `checked` holds to its annotations; another function as it is."""
     return function.__wrapped__ if function.__globals__ is globals() and hasattr(function, "__wrapped__") else function

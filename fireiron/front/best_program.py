@@ -13,6 +13,7 @@ from fireiron.base.records import evolve
 from fireiron.front.program import ProgramChain
 from fireiron.front.verbs import target
 from fireiron.language.maps import is_plain
+from fireiron.language.specs import task_of
 from fireiron.language.steps import Dim, Program, Ref
 
 MOST_CHOICES = 1024
@@ -30,7 +31,7 @@ def best_program(spec: ProgramChain, arch: str | None = None) -> Any:
         CheckError: `nothing-legal` where no preset takes the program.
     """
     if arch is not None:
-        spec = evolve(spec, program=evolve(spec.program, arch=arch))
+        spec = evolve(spec, program=task_of(spec.program.spec, arch))
     windows = read_by_windows(spec.computed)
     names = presets_for(spec.computed) if windows is None else presets_of_windows(windows, spec.computed, target(spec))
     refused: list[str] = []

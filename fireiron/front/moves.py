@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fireiron.algebra.dtypes import dtype as find_dtype
-from fireiron.base.contract import checked, checks, refused
+from fireiron.base.contract import asked, checked, checks, refused
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import here
 from fireiron.front.chain import Chain, MoveChain, Strategy
@@ -264,6 +264,6 @@ def through_shared(
         kind = dst.dtype if dtype is None else find_dtype(dtype)
         staging = start.load(SRC, SH, put or conform(), dtype=None if src.dtype == kind else kind).pad(pad)
         staging = staging if order is None else staging.storage_layout(order)
-        return (take or vector())(staging.reuse_buffer() if reuse else staging)
+        return asked(take or vector(), staging.reuse_buffer() if reuse else staging, said="a strategy")
 
     return strategy

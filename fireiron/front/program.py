@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from fireiron.base.contract import shown
+from fireiron.base.contract import held, shown
 from fireiron.base.errors import FireironError, SpecError
 from fireiron.base.link import here
 from fireiron.check import programs as program_rules
@@ -24,6 +24,7 @@ from fireiron.language.contractions import Contraction, contraction
 from fireiron.language.decompositions import Decomposition, EachStep, Load, Results, Split, StepLinks
 from fireiron.language.levels import GL, RF, SH, Memory
 from fireiron.language.online import as_lowered
+from fireiron.language.pointwise import Value
 from fireiron.language.residual import Operand, Residual, move_of, named_reads, start
 from fireiron.language.specs import task_of
 from fireiron.language.tensor import Tensor
@@ -171,8 +172,9 @@ class Function:
             others: arguments by name; what is no array is baked into the program.
 
         Raises:
-            SpecError: `program-arguments`, `program-rank`, `program-outputs`, `dim-extents`, `affine-subscript`,
-                `same-name`, `bad-op`, `unknown-dtype`, and those of the functions that the program calls.
+            SpecError: `program-arguments`, `argument-kind`, `program-rank`, `program-outputs`, `dim-extents`,
+                `affine-subscript`, `same-name`, `bad-op`, `unknown-dtype`, and those of the functions that the program
+                calls.
         """
         try:
             spec = self.traced(arrays, others, out)
@@ -211,7 +213,10 @@ class Function:
             raise SpecError(
                 "program-arguments", f"{self.name}: {error}", fix=f"call {self.name}{self.parameters}"
             ) from None
+        options = {k: x for k, x in bound.arguments.items() if k not in self.dims and not isinstance(x, Value)}
+        bound.arguments |= held(self.function, options, self.name)
         bound.apply_defaults()
+        optional = {p.name for p in bound.signature.parameters.values() if p.default is None}
         tensors: dict[str, Tensor] = {}
         rest: dict[str, Any] = {}
         dims, arguments = dict(self.dims), dict(bound.arguments)
@@ -224,7 +229,7 @@ class Function:
                 rest[key] = value
             elif isinstance(value, Tensor):
                 tensors[key] = attrs.evolve(value, name=value.name or key)
-            elif value is None:  # an optional array that this call leaves out
+            elif value is None and key in optional:  # this call leaves it out
                 rest[key] = None
             else:
                 raise SpecError(

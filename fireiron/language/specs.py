@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import attrs
 
@@ -137,7 +137,8 @@ def task_of(spec: Spec, arch: str | None = None) -> Task:
     """
     if arch is not None:
         try:
-            known_arch(arch)
+            found = known_arch(arch)
+            arch = arch if isinstance(cast(object, arch), str) else found.name
         except SpecError as error:
             raise error.located(here()) from None
     _whole_bytes(spec)

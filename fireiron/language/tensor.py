@@ -239,6 +239,7 @@ def Matrix(
     return Tensor(name, shape, kind, strides)
 
 
+@checks("shape")
 def tensor(*shape: Index, dtype: object = f32, name: str = "", strides: tuple[Index, ...] | None = None) -> Tensor:
     """Describe an array of any rank in global memory.
 

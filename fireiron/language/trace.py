@@ -40,7 +40,7 @@ from fireiron.algebra.expr import (
 )
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Coordinate, Scalar, Select, parts, placed, renumbered
 from fireiron.algebra.simplify import peeled, simplify
-from fireiron.base.contract import checks, shown
+from fireiron.base.contract import asked, checks, shown
 from fireiron.base.errors import SpecError
 from fireiron.base.link import Link, here
 from fireiron.base.text import count
@@ -240,8 +240,19 @@ def refs_of(value: Value) -> tuple[Ref, ...]:
 
 
 def dims_of_value(value: Value) -> tuple[Dim, ...]:
-    """List the dims of an expression: in the order of a read that has all of them, else as the program names them."""
+    """List the dims of an expression: in the order of a read that has all of them, else as the program names them.
+
+    Raises:
+        SpecError: `bad-operand` where it reads what is no array of the function that is traced.
+    """
     refs = refs_of(value)
+    if len(refs) < len(value.tensors):
+        other = next(t for t in value.tensors if not isinstance(t, Ref))
+        raise SpecError(
+            "bad-operand",
+            f"{other} is no array of the program's function",
+            fix="make it a parameter of the function, and name its dims in program(...)",
+        )
     found = dict.fromkeys((*(d for ref in refs for d in ref.dims), *dims_in(_of_reads(value.tree), refs)))
     whole = next((ref.dims for ref in refs if len(ref.dims) == len(found)), None)
     if whole is not None:
@@ -354,7 +365,7 @@ def subscripted(value: Value, subscripts: object) -> Value:
 
 def _place(subscript: object, old: Expr, extent: Index) -> Expr:
     """Give the index expression that a subscript says."""
-    if subscript == slice(None):
+    if _is_all(subscript):
         return old
     if isinstance(subscript, int) and not isinstance(subscript, bool):
         return as_expr(extent) + subscript if subscript < 0 else as_expr(subscript)
@@ -367,6 +378,11 @@ def _place(subscript: object, old: Expr, extent: Index) -> Expr:
             fix='use sums of index("i") times a number, with // and % by numbers; `:` keeps a dimension',
         )
     return _bounded(place, extent)
+
+
+def _is_all(subscript: object) -> bool:
+    """Say whether a subscript is `:`; what arrays make of `==` is no answer."""
+    return isinstance(subscript, slice) and subscript == slice(None)
 
 
 def _index_of(tree: Scalar, tensors: Sequence[Tensor]) -> Expr | None:
@@ -760,7 +776,7 @@ def _state(
     function: Callable[..., object], given: tuple[Value, ...], wanted: int | None, what: str
 ) -> tuple[Scalar, ...]:
     """Call a function of a fold's scalars, and give the trees of what it returns."""
-    result = function(*given)
+    result = asked(function, *given, said=f"{what} of fold_by")
     found = cast("tuple[object, ...]", result if isinstance(result, tuple) else (result,))
     if (wanted is not None and len(found) != wanted) or any(not isinstance(x, Value | int | float) for x in found):
         raise SpecError(

@@ -32,7 +32,8 @@ import numpy as np
 import fireiron as fi
 from fireiron.front.state import State
 from fireiron.front.verbs import Schedule
-from tests.fuzz.programs import Make, programs
+from tests.fuzz.make import Make
+from tests.fuzz.programs import programs
 from tests.fuzz.values import shown, wrong
 
 FIREIRON = str(Path(fi.__file__).parent)

@@ -3,80 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-import attrs
 import numpy as np
 
 import fireiron as fi
-from tests.fuzz.values import shown
+from tests.fuzz.make import Make, call, chain
+from tests.fuzz.step_programs import step_programs
 
 # Programs that are refused as they stand: presets whose paper fixes other sizes or types.
 REFUSED = ("volta.listing3", "volta.tvm", "hopper.split_k")
 PRESETS = ("simt", "volta", "turing", "ampere", "ada", "hopper", "fused")
-
-
-@attrs.frozen
-class Make:
-    """Call a function, or a method of the first argument, with arguments that may be calls themselves.
-
-    Args:
-        function: a function, or a method's name.
-        args: by position; a method's object first.
-        named: by name.
-    """
-
-    function: Any
-    args: tuple[Any, ...] = ()
-    named: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
-
-    @property
-    def is_method(self) -> bool:
-        """Say whether the function is a method's name."""
-        return isinstance(self.function, str)
-
-    def run(self) -> Any:
-        """Do all calls, innermost first."""
-        args = [evaluated(x) for x in self.args]
-        named = {name: evaluated(x) for name, x in self.named.items()}
-        if self.is_method:
-            return getattr(args[0], self.function)(*args[1:], **named)
-        return self.function(*args, **named)
-
-    def __str__(self) -> str:
-        words = [written(x) for x in self.args] + [f"{name}={written(x)}" for name, x in self.named.items()]
-        if self.is_method:
-            return f"{words[0]}.{self.function}({', '.join(words[1:])})"
-        return f"{getattr(self.function, '__name__', self.function)}({', '.join(words)})"
-
-
-def written(value: Any) -> str:
-    """Write an argument as Python."""
-    return str(value) if isinstance(value, Make) else shown(value)
-
-
-def evaluated(value: Any) -> Any:
-    """Give an argument's value."""
-    if isinstance(value, Make):
-        return value.run()
-    return tuple(map(evaluated, value)) if isinstance(value, tuple) else value
-
-
-def call(function: Any, *args: Any, **named: Any) -> Make:
-    """Write a call of a function."""
-    return Make(function, args, named)
-
-
-def chain(start: Make, *links: tuple[Any, ...]) -> Make:
-    """Write a chain: each link a method's name and its arguments, the last a dictionary where they have names."""
-    made = start
-    for name, *args in links:
-        named = args.pop() if args and isinstance(args[-1], dict) else {}
-        made = Make(name, (made, *args), named)
-    return made
 
 
 def _simt(spec: Make, *epilog: Any, load: Any = None) -> Make:
@@ -558,7 +498,7 @@ def programs() -> dict[str, Make]:
     spec = call(fi.matmul, 64, 64, 32)
     ops = {f"op {name}": _simt(spec, op) for name, op in _ops().items()}
     ops |= {f"value {name}": call(_applied, value) for name, value in _values().items()}
-    found = {**_chains(), **_moves(), **_plain(), **_arrays(), **_presets(), **ops}
+    found = {**_chains(), **_moves(), **_plain(), **_arrays(), **_presets(), **ops, **step_programs()}
     return found | {f"spec {name}": spec for name, spec in _specs().items()}
 
 

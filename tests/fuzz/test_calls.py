@@ -33,7 +33,7 @@ def test_programs_work_as_they_stand() -> None:
 
 def test_a_raw_exception_is_a_finding() -> None:
     from tests.fuzz.calls import attempt
-    from tests.fuzz.programs import call
+    from tests.fuzz.make import call
 
     assert attempt(call(fi.Strided)) == ("python", None)
     assert attempt(call(fi.symbol)) == ("refused", None)
