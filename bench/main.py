@@ -59,6 +59,10 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") 
             from .attention import run as attention
 
             return attention(words[1:], command)
+        if words[:1] == ["networks"]:
+            from .networks import run as networks
+
+            return networks(words[1:], command)
         if words[:1] == ["plans"]:
             from .plans import run as plans
 
@@ -117,6 +121,7 @@ def _parser(prog: str) -> Parser:
         "  overhead        host time of calls over a bare cuda.core launch; without a GPU their host part\n"
         "  programs        kernels of several products: two sums, LSTM, SwiGLU, MLP, ReLU first\n"
         "  attention       attention against torch's SDPA by cuDNN and by flash\n"
+        "  networks        whole networks by torch.compile with this backend against eager torch and its compiler\n"
         "  conv            convolutions and their gradients against torch's by cuDNN\n"
         "  rows            softmax, the norms and their gradients against a copy, torch and torch.compile\n"
         "  reductions      sums over columns, rows, all and other dims, likewise\n"

@@ -6,7 +6,12 @@
     y = ft.layer_norm(y, y.shape[-1:], gain, offset)
 
 They are registered with `torch.library` as `torch.ops.fireiron`. Tensors on the CPU are simulated.
+
+`torch.compile(model, backend=fireiron.torch.backend)` makes plans of kernels of whole networks; where the package is
+installed, `backend="fireiron"` names it.
 """
+
+from typing import Any
 
 from fireiron.front.torch_conv import conv1d, conv2d, conv3d
 from fireiron.front.torch_ops import gemm
@@ -21,9 +26,18 @@ from fireiron.front.torch_rows import (
     softmax,
 )
 
+
+def backend(module: Any, inputs: Any, *, options: Any = None) -> Any:
+    """Be a backend of `torch.compile`; see `fireiron.graph.torch_backend.backend`."""
+    from fireiron.graph.torch_backend import backend
+
+    return backend(module, inputs, options=options)
+
+
 __all__ = [
     "add_layer_norm",
     "add_rms_norm",
+    "backend",
     "conv1d",
     "conv2d",
     "conv3d",

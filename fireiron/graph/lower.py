@@ -155,14 +155,19 @@ class _Program:
 
     def lowered(self, arch: str | None) -> Lowered:
         """Trace, and choose a schedule."""
-        outputs = [self._output(number, place) for place, number in enumerate(self.part.outputs)]
         self._collect()
-        spec = trace.traced(
-            self._function, self.spoken, self.tensors, {}, self.name, tuple(tensor for tensor, _ in outputs)
-        )
-        chain: ProgramChain = FoldChain(task_of(spec, arch), (), start(spec))
-        schedule = best(chain, arch)
-        return Lowered(schedule, self.operands, tuple(operand for _, operand in outputs))
+        kinds = tuple(self.graph.nodes[n].dtype for n in self.part.outputs)
+        program = self._traced(kinds)
+        # The dims of a result come in the order of what it reads; its array has the same axes at its own strides.
+        orders = [next(o.dims for s in program.steps for o in s.outs if o.name == t.name) for t in program.outputs]
+        pairs = [self._output(n, t, o) for n, t, o in zip(self.part.outputs, program.outputs, orders, strict=True)]
+        if any(given.strides != t.strides for (given, _), t in zip(pairs, program.outputs, strict=True)):
+            program = self._traced(tuple(given for given, _ in pairs))
+        chain: ProgramChain = FoldChain(task_of(program, arch), (), start(program))
+        return Lowered(best(chain, arch), self.operands, tuple(operand for _, operand in pairs))
+
+    def _traced(self, out: tuple[object, ...]) -> steps.Program:
+        return trace.traced(self._function, self.spoken, self.tensors, {}, self.name, out)
 
     @property
     def name(self) -> str:
@@ -180,14 +185,15 @@ class _Program:
         """Say whether an output has no dims at all: all arrays then get one of one point."""
         return any(all(d is None for d in self._dims(n)) for n in self.part.outputs)
 
-    def _output(self, number: int, place: int) -> tuple[Tensor, Operand]:
+    def _output(self, number: int, like: Tensor, order: Sequence[steps.Dim]) -> tuple[Tensor, Operand]:
+        """Describe an array that the kernel writes, its axes in the order in which the program has them."""
         node, view = self.graph.nodes[number], self.views[number]
-        kept = [(n, s) for n, s, d in zip(view.shape, view.strides, self._dims(number), strict=True) if d is not None]
-        if self._pointless:
-            kept = [(1, max(1, prod(n for n, _ in kept))), *kept]
-        shape, strides = tuple(n for n, _ in kept), tuple(s for _, s in kept)
-        tensor = Tensor("y" if len(self.part.outputs) == 1 else f"y{place}", shape, node.dtype, strides, GL)
-        return tensor, Operand(attrs.evolve(view, shape=shape, strides=strides), node.dtype, tensor.name)
+        strides = {d: s for s, d in zip(view.strides, self._dims(number), strict=True) if d is not None}
+        whole = prod(view.shape)
+        steps_ = tuple(strides.get(d.name, max(1, whole)) for d in order)
+        shape = tuple(n for n in like.shape if isinstance(n, int))
+        tensor = Tensor(like.name, shape, node.dtype, steps_, GL)
+        return tensor, Operand(attrs.evolve(view, shape=shape, strides=steps_), node.dtype, like.name)
 
     def _collect(self) -> None:
         """Walk the expressions once without a trace, so that the arrays are known before it."""

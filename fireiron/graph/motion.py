@@ -40,6 +40,8 @@ def _moved(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:
         shape = b.nodes[source].shape
         if len(shape) > 1 and shape[-1] == given[0].shape[-1]:
             return b.add("reshape", b.add("matmul", source, inputs[1]), shape=node.shape)
+    if node.op == "matmul" and all(g.op == "reshape" for g in given):
+        return _behind_products(b, node, given)
     if node.kind == "fold" and given[0].op == "reshape":
         return _behind_fold(b, node, given[0])
     return None
@@ -114,6 +116,17 @@ def _behind_pointwise(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | 
         else:
             return None
     return b.add("reshape", b.add(node.op, *moved, **dict(node.attributes)), shape=node.shape)
+
+
+def _behind_products(b: Builder, node: Node, given: list[Node]) -> int | None:
+    """Multiply the matrices of a batch ahead of a reshape that takes the axes of the batch as one."""
+    sources = [g.inputs[0] for g in given]
+    shapes = [b.nodes[i].shape for i in sources]
+    leads = {shape[:-2] for shape in shapes}
+    kept = all(kept_axes(s, g.shape) >= 2 and len(g.shape) > 2 for s, g in zip(shapes, given, strict=True))
+    if len(leads) != 1 or not kept or min(map(len, shapes)) < 3:
+        return None
+    return b.add("reshape", b.add("matmul", *sources), shape=node.shape)
 
 
 def _behind_fold(b: Builder, node: Node, inner: Node) -> int | None:

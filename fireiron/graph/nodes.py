@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from fireiron.graph.plan import Plan
 
 
+BUNDLE = "bundle"  # the attribute of a foreign call whose result is several arrays, which further calls part
+
+
 @attrs.frozen(repr=False)
 class Data:
     """Hold the elements of a constant array: compared by value.

@@ -339,7 +339,8 @@ def ids_of(graph: Graph, number: int) -> tuple[int, ...]:
 def computable(areas: Areas, inside: Iterable[int]) -> bool:
     """Say whether kernels compute with the types of nodes and of what they read."""
     nodes = areas.graph.nodes
-    return all(nodes[i].dtype.name != "i64" for n in inside for i in (n, *nodes[n].inputs))
+    read = ((n, *(nodes[n].inputs[:1] if nodes[n].op == "gather" else nodes[n].inputs)) for n in inside)
+    return all(nodes[i].dtype.name != "i64" for each in read for i in each)
 
 
 def one_row(

@@ -8,15 +8,29 @@ from typing import Any, Protocol
 import numpy as np
 
 from fireiron.front.host import HostKernel, without_gpu
+from fireiron.graph.dims import free_nodes
 from fireiron.graph.evaluate import check_inputs, value_of
 from fireiron.graph.lower import Operand
-from fireiron.graph.nodes import Node
+from fireiron.graph.nodes import BUNDLE, Node
 from fireiron.graph.plan import Launch, Plan
 from fireiron.graph.views import View
+from fireiron.simulate import cost
 
 
 class Library(Protocol):
-    """Say what a plan asks of the library that its arrays come from."""
+    """Say what a plan asks of the library that its arrays come from.
+
+    Args:
+        on_host: whether the arrays are in host memory, and the library computes there.
+        patience_s: seconds of simulation of a kernel beyond which the library computes what the kernel would.
+    """
+
+    on_host: bool
+    patience_s: float
+
+    def given(self, array: Any) -> Any:
+        """Give an array as kernels take it."""
+        ...
 
     def empty(self, nbytes: int, like: Any) -> Any:
         """Make a block of bytes."""
@@ -48,7 +62,14 @@ class Library(Protocol):
 
 
 class NumPy:
-    """Be the library of NumPy arrays."""
+    """Be the library of NumPy arrays: kernels are simulated, or copy to the GPU."""
+
+    on_host = False
+    patience_s = 0.0
+
+    def given(self, array: Any) -> Any:
+        """Give an array as kernels take it."""
+        return array
 
     def empty(self, nbytes: int, like: Any) -> Any:
         """Make a block of bytes."""
@@ -91,7 +112,9 @@ class Runner:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.host = without_gpu()
+        self.free = free_nodes(plan.graph)
         self.calls: dict[int, Any] = {}
+        self.known: dict[tuple[int, str], Any] = {}
 
     def __call__(self, *arrays: Any) -> Any:
         """Compute the outputs."""
@@ -115,16 +138,8 @@ class Runner:
         return made if len(made) != 1 else made[0]
 
     def _launch(self, place: int, launch: Launch, lines: dict[int, Any], library: Library) -> None:
-        plan = self.plan
-        if launch.kernel is None:
-            (number,) = (n for n in launch.part.nodes if plan.graph.nodes[n].kind != "view")
-            node = plan.graph.nodes[number]
-            given = [
-                library.strided(self._line(plan.views[i].node, lines, library), plan.views[i]) for i in node.inputs
-            ]
-            line = library.typed(library.empty(node.nbytes, next(iter(given), None)), 0, node)
-            library.strided(line, plan.views[number])[...] = library.compute(node, given)
-            lines[number] = line
+        if launch.kernel is None or self._by_hand(launch, library):
+            self._compute(launch, lines, library)
             return
 
         def array(operand: Operand) -> Any:
@@ -137,14 +152,54 @@ class Runner:
         names: list[str] = [p.name for p in call.interface.inputs]
         inputs = [array(launch.kernel.inputs[name]) for name in names]
         outs = tuple(array(operand) for operand in launch.kernel.outputs)
-        call(*inputs, out=outs)
+        call(*map(library.given, inputs), out=tuple(map(library.given, outs)))
+
+    def _by_hand(self, launch: Launch, library: Library) -> bool:
+        """Say whether the library computes what a kernel would: its simulation takes long, or a GPU is there."""
+        assert launch.kernel is not None
+        if not library.on_host:
+            return False
+        if not self.host:
+            return True
+        kernel = launch.kernel.schedule.lowered()
+        return cost(kernel, {}) > library.patience_s
+
+    def _compute(self, launch: Launch, lines: dict[int, Any], library: Library) -> None:
+        """Compute a part's operations by the library, one by one."""
+        plan, values = self.plan, dict[int, Any]()
+
+        def value(number: int) -> Any:
+            if number not in values:
+                node = plan.graph.nodes[number]
+                inside = number in launch.part.nodes or (node.kind in ("pointwise", "view") and number in self.free)
+                if inside:
+                    values[number] = library.compute(node, [value(i) for i in node.inputs])
+                elif node.op == "foreign" and BUNDLE in dict(node.attributes):
+                    values[number] = lines[number]
+                else:
+                    view = plan.views[number]
+                    values[number] = library.strided(self._line(view.node, lines, library), view)
+            return values[number]
+
+        for number in launch.part.outputs or launch.part.nodes[-1:]:
+            node, made = plan.graph.nodes[number], value(number)
+            if node.op == "foreign" and BUNDLE in dict(node.attributes):
+                lines[number] = made
+                continue
+            if number not in lines:
+                like = next((x for x in lines.values() if hasattr(x, "dtype")), None)
+                lines[number] = library.typed(library.empty(node.nbytes, like), 0, node)
+            library.strided(lines[number], plan.views[number])[...] = made
 
     def _line(self, number: int, lines: dict[int, Any], library: Library) -> Any:
         """Give the elements of a node; what depends on no array of the call is computed when it is read first."""
         if number not in lines:
-            node, like = self.plan.graph.nodes[number], next(iter(lines.values()), None)
-            value = self._known(number).astype(node.dtype.numpy)
-            lines[number] = library.line(library.constant(value, like))
+            node, like = self.plan.graph.nodes[number], next((x for x in lines.values() if hasattr(x, "dtype")), None)
+            key = number, str(getattr(like, "device", ""))
+            if key not in self.known:
+                value = self._known(number).astype(node.dtype.numpy)
+                self.known[key] = library.line(library.constant(value, like))
+            lines[number] = self.known[key]
         return lines[number]
 
     def _known(self, number: int) -> Any:
@@ -164,5 +219,5 @@ def library_of(arrays: Sequence[Any]) -> Library:
     if arrays and is_torch(arrays[0]):
         from fireiron.graph.torch_library import Torch
 
-        return Torch()
+        return Torch(arrays[0].device.type != "cuda")
     return NumPy()

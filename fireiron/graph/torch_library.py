@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import Any
 
 from fireiron.algebra.dtypes import DType
-from fireiron.front.torch_ops import as_torch
-from fireiron.graph.nodes import Node
+from fireiron.front.torch_ops import as_numpy, as_torch
+from fireiron.graph.nodes import BUNDLE, Node
 from fireiron.graph.views import View
 
 torch: Any = import_module("torch")
@@ -21,6 +21,8 @@ _CALLED = {
     "matmul": "matmul", "neg": "neg", "exp2": "exp2",
 }  # fmt: skip
 _OTHERS: Mapping[str, Callable[..., Any]] = {
+    "reshape": lambda x, shape: x.reshape(shape),
+    "broadcast": lambda x, shape: x.broadcast_to(shape),
     "select": lambda c, x, y: torch.where(c != 0, x, y),
     "copy": lambda x: x,
     "cast": lambda x, dtype: x,
@@ -39,7 +41,20 @@ def torch_type(kind: DType) -> Any:
 
 
 class Torch:
-    """Be the library of torch's tensors."""
+    """Be the library of torch's tensors.
+
+    Args:
+        on_host: whether they are on the CPU.
+    """
+
+    patience_s = 0.5
+
+    def __init__(self, on_host: bool) -> None:
+        self.on_host = on_host
+
+    def given(self, array: Any) -> Any:
+        """Give a tensor as kernels take it."""
+        return as_numpy(array) if self.on_host else array
 
     def empty(self, nbytes: int, like: Any) -> Any:
         """Make a block of bytes."""
@@ -70,6 +85,8 @@ class Torch:
         return made if like is None else made.to(like.device)
 
     def compute(self, node: Node, inputs: Sequence[Any]) -> Any:
-        """Compute one operation."""
+        """Compute one operation; a call that gives several tensors gives them as they are."""
+        if node.op == "foreign" and BUNDLE in dict(node.attributes):
+            return node["call"](*inputs)
         call = _OTHERS.get(node.op) or getattr(torch, _CALLED.get(node.op, node.op))
         return call(*inputs, **dict(node.attributes)).to(torch_type(node.dtype))

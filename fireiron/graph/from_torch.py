@@ -1,0 +1,539 @@
+"""Graphs of torch's: what AOTAutograd hands to a backend becomes nodes; operators that have none stay calls of torch's.
+
+Sizes are numbers: a graph is imported for each set of shapes that its function is called with.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportUnknownParameterType=false
+# torch has no types that a strict checker knows.
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from fireiron.algebra.dtypes import DType, f32
+from fireiron.base.errors import FireironError
+from fireiron.graph.composites import Ops
+from fireiron.graph.nodes import BUNDLE, Builder, Graph
+from fireiron.graph.operations import Shape
+from fireiron.graph.trace import kind_of
+
+torch: Any = import_module("torch")
+
+
+class Stays(Exception):
+    """Say that an operator is left to torch."""
+
+
+class Importer:
+    """Turn torch's graph into one of ours.
+
+    Args:
+        module: what torch traced; its nodes say in `meta["val"]` what they give.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+        self.builder = Builder()
+        self.ops = Ops(self.builder)
+        self.env: dict[Any, Any] = {}
+        self.left: dict[str, int] = {}
+
+    def graph(self, name: str) -> tuple[Graph, list[Any]]:
+        """Import the graph; gives it, and for each result its place among the outputs, or the value that it is."""
+        results: list[Any] = []
+        for node in self.module.graph.nodes:
+            if node.op == "placeholder":
+                self.env[node] = self._placeholder(node)
+            elif node.op == "get_attr":
+                raise Stays(f"a constant tensor, {node.target}")
+            elif node.op == "output":
+                results = list(node.args[0])
+            else:
+                self.env[node] = self._call(node)
+        outputs: list[int] = []
+        places: list[Any] = []
+        for result in results:
+            value = self._value(result)
+            if is_tensor(result):
+                places.append((len(outputs),))
+                outputs.append(value)
+            else:
+                places.append(value)
+        return self.builder.graph(name, outputs), places
+
+    def _placeholder(self, node: Any) -> Any:
+        value = node.meta["val"]
+        if not isinstance(value, torch.Tensor):
+            return value
+        return self.builder.input(node.name, tuple(value.shape), torch_kind(value.dtype))
+
+    def _value(self, x: Any) -> Any:
+        """Give what stands for an argument: the number of a node, or a Python value."""
+        if isinstance(x, torch.fx.Node):
+            return self.env[x]
+        if isinstance(x, list | tuple):
+            return tuple(self._value(one) for one in x)
+        return x
+
+    def _call(self, node: Any) -> Any:
+        if node.target is operator.getitem:
+            return self._item(node)
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor | list | tuple):
+            if all(not is_tensor(a) for a in node.all_input_nodes):  # arithmetic of sizes
+                return value
+            raise Stays(f"{node.target} gives no tensor")
+        name = str(getattr(node.target, "overloadpacket", node.target)).removeprefix("aten.")
+        known = _KNOWN.get(name)
+        if known is not None and self._ours(node):
+            try:
+                made = known(
+                    self, node, *map(self._value, node.args), **{k: self._value(v) for k, v in node.kwargs.items()}
+                )
+                return self._checked(made, value)
+            except (Stays, FireironError):
+                pass
+        return self._foreign(node, name, value)
+
+    def _ours(self, node: Any) -> bool:
+        """Say whether kernels compute with the types of what a call reads and gives."""
+        name = str(node.target)
+        values = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
+        kinds = {v.dtype for v in values if isinstance(v, torch.Tensor)}
+        if "embedding" in name:
+            kinds.discard(torch.int64)
+        return not kinds & {torch.int64, torch.float64, torch.complex64, torch.int16}
+
+    def _checked(self, made: Any, value: Any) -> Any:
+        """Give a result torch's type; refuse one of another shape."""
+        if isinstance(value, list | tuple):
+            if not isinstance(made, tuple):
+                raise Stays("several results")
+            return tuple(None if m is None else self._checked(m, v) for m, v in zip(made, value, strict=False))
+        shape, kind = tuple(value.shape), torch_kind(value.dtype)
+        if self.ops.shape(made) != shape:
+            raise Stays(f"shapes {self.ops.shape(made)} and {shape}")
+        return self.ops.like(made, kind)
+
+    def _item(self, node: Any) -> Any:
+        source, place = node.args
+        made = self.env[source]
+        if isinstance(made, tuple):
+            if made[place] is None:
+                raise Stays("a result that is not computed")
+            return made[place]
+        value = node.meta["val"]
+        if not isinstance(value, torch.Tensor):
+            return value
+        return self._left("item", (made,), lambda x: x[place], value)
+
+    def _foreign(self, node: Any, name: str, value: Any) -> int:
+        """Keep a call of torch's operator."""
+        target, tensors = node.target, [n for n in node.all_input_nodes if is_tensor(n)]
+        types = [n.meta["val"].dtype for n in tensors]
+        others = {n: self.env[n] for n in node.all_input_nodes if not is_tensor(n)}
+        if any(isinstance(self.env[n], tuple) for n in tensors):
+            raise Stays(f"{name} of a list")
+        self.left[name] = self.left.get(name, 0) + 1
+
+        def run(*given: Any) -> Any:
+            seen = {
+                n: x.to(kind) if x.dtype != kind else x for n, x, kind in zip(tensors, given, types, strict=True)
+            } | others
+            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: seen[n])
+            return target(*args, **kwargs)
+
+        return self._left(name, tuple(self.env[n] for n in tensors), run, value)
+
+    def _left(self, name: str, inputs: tuple[int, ...], call: Callable[..., Any], value: Any) -> int:
+        one = isinstance(value, torch.Tensor)
+        shape = tuple(value.shape) if one else (1,)
+        kind = torch_kind(value.dtype) if one else f32
+        several: dict[str, Any] = {} if one else {BUNDLE: True}
+        return self.builder.add("foreign", *inputs, label=name, call=call, shape=shape, dtype=kind, **several)
+
+    def constant(self, value: float | int, like: int) -> int:
+        """Add a number beside an array: a fraction beside integers is a f32."""
+        kind = self.ops.dtype(like)
+        return self.builder.constant(value, f32 if isinstance(value, float) and kind.kind == "int" else kind)
+
+
+def is_tensor(x: Any) -> bool:
+    """Say whether a node of torch's graph gives a tensor, or several."""
+    return isinstance(x, torch.fx.Node) and isinstance(x.meta.get("val"), torch.Tensor | list | tuple)
+
+
+def torch_kind(dtype: Any) -> DType:
+    """Find our element type of torch's.
+
+    Raises:
+        Stays: where there is none.
+    """
+    try:
+        return kind_of(dtype)
+    except FireironError:
+        raise Stays(f"elements of {dtype}") from None
+
+
+Known = Callable[..., Any]
+_KNOWN: dict[str, Known] = {}
+
+
+def _known(*names: str) -> Callable[[Known], Known]:
+    def note(function: Known) -> Known:
+        for name in names:
+            _KNOWN[name] = function
+        return function
+
+    return note
+
+
+def _unary(op: str) -> Known:
+    return lambda i, node, x: getattr(i.ops, op)(_wide(i, x))
+
+
+def _wide(i: Importer, x: int) -> int:
+    """Compute functions of integers in f32."""
+    return i.ops.cast(x, dtype=f32) if i.ops.dtype(x).kind == "int" else x
+
+
+def _plain(op: str) -> Known:
+    return lambda i, node, x, **_: getattr(i.ops, op)(x)
+
+
+def _pair(i: Importer, node: Any, x: Any, y: Any) -> tuple[int, int]:
+    tensors = [is_tensor(a) for a in node.args[:2]]
+    if not any(tensors):
+        raise Stays("no tensor")
+    return (
+        x if tensors[0] else i.constant(x, y),
+        y if len(tensors) > 1 and tensors[1] else i.constant(y, x),
+    )
+
+
+def _binary(op: str) -> Known:
+    def call(i: Importer, node: Any, x: Any, y: Any) -> int:
+        return getattr(i.ops, op)(*_pair(i, node, x, y))
+
+    return call
+
+
+def _turned(op: str) -> Known:
+    def call(i: Importer, node: Any, x: Any, y: Any) -> int:
+        return getattr(i.ops, op)(*reversed(_pair(i, node, x, y)))
+
+    return call
+
+
+for _name in ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "floor", "ceil"):
+    _KNOWN[_name] = _unary(_name)
+for _name in ("neg", "abs", "relu", "silu", "sigmoid"):
+    _KNOWN[_name] = _plain(_name)
+for _name, _op in (
+    ("mul", "mul"),
+    ("maximum", "maximum"),
+    ("minimum", "minimum"),
+    ("lt", "lt"),
+    ("le", "le"),
+    ("eq", "eq"),
+):
+    _KNOWN[_name] = _binary(_op)
+_KNOWN["gt"], _KNOWN["ge"] = _turned("lt"), _turned("le")
+
+
+@_known("add")
+def _add(i: Importer, node: Any, x: Any, y: Any, alpha: float = 1) -> int:
+    a, b = _pair(i, node, x, y)
+    return i.ops.add(a, b if alpha == 1 else i.ops.mul(b, i.constant(alpha, b)))
+
+
+@_known("sub")
+def _sub(i: Importer, node: Any, x: Any, y: Any, alpha: float = 1) -> int:
+    a, b = _pair(i, node, x, y)
+    return i.ops.sub(a, b if alpha == 1 else i.ops.mul(b, i.constant(alpha, b)))
+
+
+@_known("rsub")
+def _rsub(i: Importer, node: Any, x: Any, y: Any, alpha: float = 1) -> int:
+    a, b = _pair(i, node, x, y)
+    return i.ops.sub(b, a if alpha == 1 else i.ops.mul(a, i.constant(alpha, a)))
+
+
+@_known("div")
+def _div(i: Importer, node: Any, x: Any, y: Any, rounding_mode: str | None = None) -> int:
+    if rounding_mode is not None:
+        raise Stays("a quotient that is rounded")
+    a, b = _pair(i, node, x, y)
+    return i.ops.div(_wide(i, a), _wide(i, b))
+
+
+@_known("pow")
+def _pow(i: Importer, node: Any, x: Any, y: Any) -> int:
+    a, b = _pair(i, node, x, y)
+    return i.ops.pow(a, b)
+
+
+@_known("reciprocal")
+def _reciprocal(i: Importer, node: Any, x: int) -> int:
+    return i.ops.div(i.constant(1.0, x), x)
+
+
+@_known("ne")
+def _ne(i: Importer, node: Any, x: Any, y: Any) -> int:
+    return i.ops.eq(i.ops.eq(*_pair(i, node, x, y)), 0)
+
+
+@_known("logical_not", "bitwise_not")
+def _not(i: Importer, node: Any, x: int) -> int:
+    if node.args[0].meta["val"].dtype != torch.bool:
+        raise Stays("bits")
+    return i.ops.eq(x, 0)
+
+
+@_known("logical_and", "bitwise_and")
+def _and(i: Importer, node: Any, x: int, y: int) -> int:
+    if any(n.meta["val"].dtype != torch.bool for n in node.all_input_nodes):
+        raise Stays("bits")
+    return i.ops.mul(x, y)
+
+
+@_known("where")
+def _where(i: Importer, node: Any, condition: int, x: Any, y: Any) -> int:
+    a, b = (v if is_tensor(n) else None for v, n in zip((x, y), node.args[1:], strict=True))
+    like = a if a is not None else b
+    if like is None:
+        raise Stays("numbers alone")
+    return i.ops.select(
+        condition, x if a is not None else i.constant(x, like), y if b is not None else i.constant(y, like)
+    )
+
+
+@_known("masked_fill")
+def _masked_fill(i: Importer, node: Any, x: int, mask: int, value: Any) -> int:
+    filled = value if is_tensor(node.args[2]) else i.constant(value, x)
+    return i.ops.select(mask, filled, x)
+
+
+@_known("clamp", "clamp_min", "clamp_max", "hardtanh")
+def _clamp(i: Importer, node: Any, x: int, low: Any = None, high: Any = None, **named: Any) -> int:
+    if "clamp_max" in str(node.target):
+        low, high = None, low
+    low, high = named.get("min", low), named.get("max", high)
+    if any(is_tensor(a) for a in node.args[1:]):
+        raise Stays("bounds that are tensors")
+    x = x if low is None else i.ops.maximum(x, i.constant(low, x))
+    return x if high is None else i.ops.minimum(x, i.constant(high, x))
+
+
+@_known("gelu")
+def _gelu(i: Importer, node: Any, x: int, approximate: str = "none") -> int:
+    return i.ops.gelu(x, approximate=approximate)
+
+
+@_known("_to_copy", "prims.convert_element_type", "clone", "alias", "detach", "contiguous", "lift_fresh_copy")
+def _copied(i: Importer, node: Any, x: int, *_: Any, **named: Any) -> int:
+    value = node.meta["val"]
+    if value.device != node.args[0].meta["val"].device:
+        raise Stays("another device")
+    kind = torch_kind(value.dtype)
+    if value.dtype == torch.bool and node.args[0].meta["val"].dtype != torch.bool:
+        return i.ops.eq(i.ops.eq(x, 0), 0)
+    return i.ops.like(x, kind)
+
+
+@_known("view", "_unsafe_view", "reshape", "squeeze", "unsqueeze")
+def _reshape(i: Importer, node: Any, x: int, *_: Any) -> int:
+    return i.ops.reshape(x, shape=tuple(node.meta["val"].shape))
+
+
+@_known("expand")
+def _expand(i: Importer, node: Any, x: int, *_: Any, **__: Any) -> int:
+    return i.ops.broadcast(x, shape=tuple(node.meta["val"].shape))
+
+
+@_known("permute")
+def _permute(i: Importer, node: Any, x: int, axes: Sequence[int]) -> int:
+    rank = len(i.ops.shape(x))
+    return i.ops.transpose(x, axes=tuple(a % rank for a in axes))
+
+
+@_known("t")
+def _t(i: Importer, node: Any, x: int) -> int:
+    return i.ops.transpose(x, axes=tuple(reversed(range(len(i.ops.shape(x))))))
+
+
+@_known("transpose")
+def _transpose(i: Importer, node: Any, x: int, one: int, other: int) -> int:
+    axes = list(range(len(i.ops.shape(x))))
+    axes[one], axes[other] = axes[other], axes[one]
+    return i.ops.transpose(x, axes=tuple(axes))
+
+
+def _cut(i: Importer, x: int, axis: int, start: int, stop: int, step: int = 1) -> int:
+    shape: Shape = i.ops.shape(x)
+    axis %= len(shape)
+    bounds = slice(start, stop, step).indices(shape[axis])
+    if not len(range(*bounds)):
+        raise Stays("nothing is left")
+    at = [bounds if a == axis else (0, n, 1) for a, n in enumerate(shape)]
+    if all((a, b, c) == (0, n, 1) for (a, b, c), n in zip(at, shape, strict=True)):
+        return x
+    starts, stops, steps = zip(*at, strict=True)
+    return i.ops.slice(x, starts=starts, stops=stops, steps=steps)
+
+
+@_known("slice")
+def _slice(
+    i: Importer, node: Any, x: int, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> int:
+    return _cut(i, x, dim, start or 0, 1 << 62 if end is None else end, step)
+
+
+@_known("select")
+def _select(i: Importer, node: Any, x: int, dim: int, index: int) -> int:
+    size = i.ops.shape(x)[dim]
+    at = index % size
+    return i.ops.reshape(_cut(i, x, dim, at, at + 1), shape=tuple(node.meta["val"].shape))
+
+
+@_known("split", "split_with_sizes")
+def _split(i: Importer, node: Any, x: int, sizes: Any, dim: int = 0) -> tuple[int, ...]:
+    extent = i.ops.shape(x)[dim]
+    parts = sizes if isinstance(sizes, tuple) else [min(sizes, extent - a) for a in range(0, extent, sizes)]
+    made: list[int] = []
+    at = 0
+    for size in parts:
+        made.append(_cut(i, x, dim, at, at + size))
+        at += size
+    return tuple(made)
+
+
+@_known("cat")
+def _cat(i: Importer, node: Any, arrays: tuple[int, ...], dim: int = 0) -> int:
+    if not all(is_tensor(n) and len(n.meta["val"].shape) > 1 for n in node.args[0]):
+        raise Stays("lines")
+    return i.ops.concatenate(*arrays, axis=dim % len(i.ops.shape(arrays[0])))
+
+
+def _fold(op: str) -> Known:
+    def call(
+        i: Importer, node: Any, x: int, axes: Any = None, keepdim: bool = False, dtype: Any = None, **_: Any
+    ) -> int:
+        rank = len(i.ops.shape(x))
+        given = range(rank) if axes is None or axes == () else (axes,) if isinstance(axes, int) else axes
+        wide = i.ops.wide(_wide(i, x) if dtype is not None or op == "mean" else x)
+        return getattr(i.ops, op)(wide, axes=tuple(sorted(a % rank for a in given)), keepdims=keepdim)
+
+    return call
+
+
+for _name, _op in (("sum", "sum"), ("mean", "mean"), ("amax", "max"), ("amin", "min")):
+    _KNOWN[_name] = _fold(_op)
+
+
+@_known("var")
+def _var(i: Importer, node: Any, x: int, axes: Any = None, correction: float | None = 1, keepdim: bool = False) -> int:
+    rank = len(i.ops.shape(x))
+    given = range(rank) if axes is None else (axes,) if isinstance(axes, int) else axes
+    found = tuple(sorted(a % rank for a in given))
+    return i.ops.variance(
+        i.ops.wide(x), axes=found, keepdims=keepdim, correction=1 if correction is None else correction
+    )
+
+
+@_known("var_mean")
+def _var_mean(
+    i: Importer, node: Any, x: int, axes: Any = None, correction: float | None = 1, keepdim: bool = False
+) -> Any:
+    mean = _fold("mean")(i, node, x, axes, keepdim)
+    return _var(i, node, x, axes, correction, keepdim), mean
+
+
+@_known("mm", "bmm", "matmul")
+def _matmul(i: Importer, node: Any, a: int, b: int) -> int:
+    return i.ops.matmul(a, b)
+
+
+@_known("addmm", "baddbmm")
+def _addmm(i: Importer, node: Any, c: int, a: int, b: int, beta: float = 1, alpha: float = 1) -> int:
+    product = i.ops.matmul(a, b)
+    product = product if alpha == 1 else i.ops.mul(product, i.constant(alpha, product))
+    return i.ops.add(product, c if beta == 1 else i.ops.mul(c, i.constant(beta, c)))
+
+
+@_known("_softmax", "softmax", "_safe_softmax")
+def _softmax(i: Importer, node: Any, x: int, dim: int, *_: Any) -> int:
+    return i.ops.softmax(x, axis=dim % len(i.ops.shape(x)))
+
+
+@_known("_log_softmax")
+def _log_softmax(i: Importer, node: Any, x: int, dim: int, *_: Any) -> int:
+    return i.ops.log_softmax(x, axis=dim % len(i.ops.shape(x)))
+
+
+@_known("native_layer_norm")
+def _layer_norm(i: Importer, node: Any, x: int, shape: Sequence[int], gain: Any, bias: Any, eps: float) -> Any:
+    o, rank = i.ops, len(i.ops.shape(x))
+    axes = tuple(range(rank - len(shape), rank))
+    wide = o.wide(x)
+    number = math.prod(shape)
+    mean = o.mul(o.sum(wide, axes=axes, keepdims=True), 1.0 / number)
+    away = o.sub(wide, mean)
+    deviation = o.rsqrt(o.add(o.mul(o.sum(o.mul(away, away), axes=axes, keepdims=True), 1.0 / number), float(eps)))
+    y = o.mul(away, deviation)
+    y = y if gain is None else o.mul(y, gain)
+    y = y if bias is None else o.add(y, bias)
+    return o.like(y, o.dtype(x)), mean, deviation
+
+
+@_known("embedding")
+def _embedding(i: Importer, node: Any, table: int, ids: int, *_: Any, **__: Any) -> int:
+    return i.ops.gather(table, ids)
+
+
+@_known(
+    "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention",
+    "_scaled_dot_product_fused_attention_overrideable", "scaled_dot_product_attention",
+    "_scaled_dot_product_attention_math_for_mps",
+)  # fmt: skip
+def _attention(i: Importer, node: Any, q: int, k: int, v: int, *rest: Any, **named: Any) -> Any:
+    target = node.target
+    known = dict(zip([a.name for a in target._schema.arguments][3:], rest, strict=False)) | named
+    used = {n.args[1] for n in node.users if n.target is operator.getitem}
+    several = isinstance(node.meta["val"], list | tuple)
+    if known.get("dropout_p", 0.0) or known.get("return_debug_mask") or (several and used - {0}):
+        raise Stays("what the gradient of torch's attention needs")
+    mask = known.get("attn_mask")
+    mask = known.get("attn_bias") if mask is None else mask
+    scale = known.get("scale")
+    scale = 1 / math.sqrt(i.ops.shape(q)[-1]) if scale is None else scale
+    groups = i.ops.shape(q)[-3] != i.ops.shape(k)[-3]
+    if groups:
+        raise Stays("grouped heads")
+    made = i.ops.attention(
+        q, k, v, *([] if mask is None else [mask]), scale=float(scale), causal=bool(known.get("is_causal"))
+    )
+    return (made, *[None] * (len(node.meta["val"]) - 1)) if several else made
+
+
+def imported(module: Any, name: str = "graph") -> tuple[Graph, list[Any], Mapping[str, int]]:
+    """Import what torch traced.
+
+    Args:
+        module: torch's graph, whose nodes say what they give.
+        name: of the graph.
+
+    Returns:
+        The graph; where each result is; how often an operator was left to torch.
+
+    Raises:
+        Stays: where the graph needs what there is no node for.
+    """
+    importer = Importer(module)
+    graph, places = importer.graph(name)
+    return graph, places, importer.left

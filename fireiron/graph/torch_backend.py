@@ -1,0 +1,164 @@
+"""The backend of `torch.compile`: torch's graphs become plans, for inference and, through AOTAutograd, for training.
+
+    import fireiron.torch
+
+    fast = torch.compile(model, backend="fireiron")
+
+A plan is made for each set of shapes. On a GPU its launches are captured in a CUDA graph where gradients are not asked
+for. Tensors on the CPU are computed by torch's operators, but for kernels that are simulated within a second.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportUnknownParameterType=false, reportMissingImports=false
+# torch has no types that a strict checker knows.
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from fireiron.base.errors import UsageError
+from fireiron.base.link import here
+from fireiron.graph.captured import Captured
+from fireiron.graph.from_torch import Stays, imported
+from fireiron.graph.plan import Plan, plan
+
+torch: Any = import_module("torch")
+
+OPTIONS = {
+    "arch": "the target, the GPU's by default",
+    "capture": "whether launches are captured in a CUDA graph, True by default for inference",
+    "strict": "whether an operator that is left to torch is an error",
+    "rounding": "whether simplifications may change roundings",
+    "range": "whether simplifications may change what overflows or is NaN",
+}
+_plans: list[Plan] = []
+
+
+def plans() -> tuple[Plan, ...]:
+    """List the plans that the backend made in this process, the last one last."""
+    return tuple(_plans)
+
+
+def backend(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None) -> Any:
+    """Be a backend of `torch.compile`.
+
+    Args:
+        module: what Dynamo traced.
+        inputs: examples.
+        options: `torch.compile(options=...)`: arch, capture, strict, rounding, range.
+
+    Raises:
+        UsageError: `backend-options`.
+    """
+    chosen = dict(options or {})
+    unknown = [name for name in chosen if name not in OPTIONS]
+    if unknown:
+        raise UsageError(
+            "backend-options",
+            f"the backend has no option {unknown[0]!r}",
+            fix="options: " + ", ".join(OPTIONS),
+            link=here(),
+        )
+    from torch._decomp import core_aten_decompositions
+    from torch._dynamo.backends.common import aot_autograd
+
+    table = {op: f for op, f in core_aten_decompositions().items() if "scaled_dot_product" not in str(op)}
+
+    def forward(made: Any, examples: Sequence[Any]) -> Any:
+        return Compiled(made, chosen, False)
+
+    def inference(made: Any, examples: Sequence[Any]) -> Any:
+        return Compiled(made, chosen, bool(chosen.get("capture", True)))
+
+    compiler: Any = aot_autograd(
+        fw_compiler=_boxed(forward),
+        bw_compiler=_boxed(forward),
+        inference_compiler=_boxed(inference),
+        decompositions=table,
+    )
+    return compiler(module, inputs)
+
+
+def _boxed(compiler: Callable[..., Compiled]) -> Callable[..., Any]:
+    from functorch.compile import make_boxed_func
+
+    return lambda made, examples: make_boxed_func(compiler(made, examples))
+
+
+class Compiled:
+    """Run a graph of torch's by plans, one for each set of shapes.
+
+    Args:
+        module: the graph.
+        options: of the backend.
+        capture: whether launches are captured in a CUDA graph.
+    """
+
+    def __init__(self, module: Any, options: Mapping[str, Any], capture: bool) -> None:
+        self.module = module
+        self.options = options
+        self.capture = capture
+        self.made: dict[Any, Any] = {}
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Compute the results."""
+        key = tuple((tuple(x.shape), x.dtype, x.device) if isinstance(x, torch.Tensor) else x for x in inputs)
+        run = self.made.get(key)
+        if run is None:
+            run = self.made[key] = self._made(inputs)
+        return run(*inputs)
+
+    def _made(self, inputs: Sequence[Any]) -> Any:
+        devices = {x.device for x in inputs if isinstance(x, torch.Tensor)}
+        if len(devices) != 1 or any(isinstance(x, torch.Tensor) and 0 in x.shape for x in inputs):
+            return self.module
+        (device,) = devices
+        try:
+            module = self._with_numbers(inputs)
+            graph, places, _ = imported(module)
+        except Stays as error:
+            warnings.warn(f"fireiron leaves a graph to torch: {error}", stacklevel=2)
+            return self.module
+        switched = {k: bool(self.options[k]) for k in ("rounding", "range") if k in self.options}
+        made = plan(graph, self.options.get("arch"), bool(self.options.get("strict", False)), **switched)
+        _plans.append(made)
+        tensors = [n for n, x in enumerate(inputs) if isinstance(x, torch.Tensor)]
+        run: Any = Captured(made) if self.capture and device.type == "cuda" else made
+
+        def call(*given: Any) -> list[Any]:
+            results = run(*(given[n] for n in tensors))
+            several = results if isinstance(results, tuple) else (results,)
+            return [_typed(several[p[0]], t) if isinstance(p, tuple) else p for p, t in zip(places, types, strict=True)]
+
+        output = next(n for n in module.graph.nodes if n.op == "output")
+        types = [getattr(getattr(r, "meta", {}).get("val"), "dtype", None) for r in output.args[0]]
+        return call
+
+    def _with_numbers(self, inputs: Sequence[Any]) -> Any:
+        """Say of each node what it gives for inputs of these shapes, where the graph was traced for others too."""
+        module = self.module
+        if all(not isinstance(x, torch.SymInt | int) for x in inputs) and not _symbolic(module):
+            return module
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+        mode = FakeTensorMode(allow_non_fake_inputs=True)
+        copied = torch.fx.GraphModule(module, module.graph)
+        given = [mode.from_tensor(x.detach(), static_shapes=True) if isinstance(x, torch.Tensor) else x for x in inputs]
+        FakeTensorProp(copied, mode).propagate_dont_convert_inputs(*given)
+        return copied
+
+
+def _symbolic(module: Any) -> bool:
+    for node in module.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and any(isinstance(n, torch.SymInt) for n in value.shape):
+            return True
+    return False
+
+
+def _typed(x: Any, dtype: Any) -> Any:
+    """Give a result torch's type: conditions are bytes in a plan."""
+    return x if dtype is None or x.dtype == dtype else x.to(dtype)

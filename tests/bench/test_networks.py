@@ -1,0 +1,30 @@
+"""The bench of networks, on a machine without a GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.main import main
+from bench.networks import NETWORKS, said
+
+
+def test_it_says_that_nothing_is_timed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["networks", "--network", "bert-base"]) == 0
+    assert "nothing was timed" in capsys.readouterr().out
+
+
+def test_networks_that_are_not_there_are_refused() -> None:
+    assert main(["networks", "--network", "alexnet"]) == 2
+
+
+def test_heads_have_64_columns() -> None:
+    assert all(width == 64 * heads for _, _, width, heads, _, _ in NETWORKS.values())
+
+
+def test_a_line_in_words() -> None:
+    line = {"program": "bert-base 32x384 f16", "kernels": 108, "left": ["arange"], "compiled_s": 9.0, "error": 0.01,
+            "error of eager": 0.02}  # fmt: skip
+    head = "bert-base 32x384 f16: 108 kernels, 1 operators left to torch, compiled in 9.0 s, error 0.01 (eager 0.02)"
+    assert said({**line, "problem": "wrong"}) == f"{head}; wrong"
+    times = {"fireiron": {"median_us": 4000.0}}
+    assert said({**line, "times": times, "ratios": {"eager": 2.0}}) == f"{head}; 4.000 ms; over eager 2.000"

@@ -1,0 +1,168 @@
+"""The backend of torch.compile, on the CPU: plans are simulated, and agree with torch in f32."""
+# pyright: reportMissingImports=false
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import pytest
+
+from fireiron import FireironError
+
+if importlib.util.find_spec("torch") is None:
+    pytest.skip("torch is not installed", allow_module_level=True)
+
+import torch
+from torch import nn
+
+import fireiron.torch
+from fireiron.graph.torch_backend import plans
+
+functional: Any = nn.functional
+
+
+class Attention(nn.Module):
+    """Project, attend, project: with torch's attention, or written out as transformers do without it."""
+
+    def __init__(self, written: bool) -> None:
+        super().__init__()
+        self.written = written
+        self.q, self.k, self.v, self.o = (nn.Linear(32, 32) for _ in range(4))
+
+    def forward(self, x: Any, mask: Any) -> Any:
+        q, k, v = (f(x).view(*x.shape[:2], 2, 16).transpose(1, 2) for f in (self.q, self.k, self.v))
+        if self.written:
+            scores = torch.matmul(q, k.transpose(-1, -2)) / 4 + mask
+            seen = torch.matmul(torch.softmax(scores, -1), v)
+        else:
+            seen = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.o(seen.transpose(1, 2).reshape(x.shape))
+
+
+class Encoder(nn.Module):
+    """Be a layer of BERT."""
+
+    def __init__(self, written: bool = True) -> None:
+        super().__init__()
+        self.attention = Attention(written)
+        self.up, self.down = nn.Linear(32, 64), nn.Linear(64, 32)
+        self.norm, self.last = nn.LayerNorm(32), nn.LayerNorm(32)
+
+    def forward(self, x: Any, mask: Any) -> Any:
+        y = self.norm(self.attention(x, mask) + x)
+        return self.last(self.down(functional.gelu(self.up(y))) + y)
+
+
+class Odd(nn.Module):
+    """Need an operator that no kernel has."""
+
+    def forward(self, x: Any) -> Any:
+        return torch.cumsum(x * 2, -1).relu() + 1
+
+
+def compiled(model: Any, **options: Any) -> Any:
+    torch._dynamo.reset()
+    return torch.compile(model, backend=fireiron.torch.backend, options={"arch": "sm_90a", **options})
+
+
+def drawn(*shape: int) -> Any:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def forms() -> list[str]:
+    return [x.part.kind if x.kernel is not None else "left over" for x in plans()[-1].launches]
+
+
+def agrees(model: Any, *inputs: Any) -> list[str]:
+    """Compare a model in f16 with torch in f32, and hold its error to that of torch in f16."""
+    torch.manual_seed(0)
+    model = model.eval()
+    with torch.no_grad():
+        exact = model(*inputs)
+        short = [x.half() for x in inputs]
+        model = model.half()
+        eager = model(*short).float()
+        made = compiled(model)(*short)
+    assert made.dtype == torch.float16
+    error, theirs = (made.float() - exact).abs().max(), (eager - exact).abs().max()
+    assert error <= 1.5 * theirs + 1e-3, (error, theirs)
+    return forms()
+
+
+def test_a_layer_of_bert() -> None:
+    mask = torch.zeros(2, 1, 1, 16)
+    mask[1, ..., 12:] = -10000.0
+    wanted = ["product"] * 3 + ["attention", "product", "rows", "product", "product", "rows"]
+    for written in (True, False):
+        torch.manual_seed(1)
+        assert agrees(Encoder(written), drawn(2, 16, 32), mask) == wanted
+
+
+def test_a_perceptron() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32), nn.SiLU(), nn.Linear(32, 8))
+    assert agrees(model, drawn(24, 32)) == ["product"] * 3
+
+
+def test_a_norm_and_a_product() -> None:
+    torch.manual_seed(0)
+    assert agrees(nn.Sequential(nn.LayerNorm(64), nn.Linear(64, 32), nn.Softmax(-1)), drawn(16, 64)) == [
+        "rows", "product", "rows",
+    ]  # fmt: skip
+
+
+def test_an_embedding_with_a_norm() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(50, 32), nn.LayerNorm(32)).eval()
+    ids = torch.randint(0, 50, (3, 8))
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(model)(ids), model(ids), rtol=1e-5, atol=1e-5)
+    assert forms() == ["pointwise", "rows"]
+
+
+def test_what_no_kernel_computes_is_left_to_torch() -> None:
+    x = drawn(4, 32)
+    torch.testing.assert_close(compiled(Odd())(x), Odd()(x))
+    assert forms() == ["pointwise", "left over", "pointwise"]
+    with pytest.raises(Exception, match="graph-strict"):
+        compiled(Odd(), strict=True)(x)
+
+
+def test_a_plan_for_each_set_of_shapes() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(32, 16), nn.ReLU()).eval()
+    run = compiled(model)
+    with torch.no_grad():
+        for rows in (8, 24, 40, 8):
+            x = drawn(rows, 32)
+            torch.testing.assert_close(run(x), model(x), rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_of_a_perceptron() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 8))
+    x = drawn(16, 32)
+    model(x).square().mean().backward()
+    wanted = [p.grad.clone() for p in model.parameters()]  # type: ignore[union-attr]
+    model.zero_grad()
+    compiled(model)(x).square().mean().backward()
+    for p, w in zip(model.parameters(), wanted, strict=True):
+        torch.testing.assert_close(p.grad, w, rtol=1e-3, atol=1e-5)
+
+
+def test_options_that_are_not_there_are_refused() -> None:
+    with pytest.raises(Exception, match="backend-options"):
+        compiled(Odd(), speed=9)(drawn(4, 32))
+    from fireiron.graph.torch_backend import backend
+
+    with pytest.raises(FireironError, match="options: arch, capture"):
+        backend(None, [], options={"speed": 9})
+
+
+def test_large_kernels_are_computed_by_torch_on_the_cpu() -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(512, 512).eval()
+    x = drawn(512, 512)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(model)(x), model(x), rtol=1e-4, atol=1e-4)
