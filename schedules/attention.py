@@ -15,13 +15,10 @@ from fireiron import (
     ProgramChain,
     Schedule,
     StepChain,
-    Strategy,
-    Swizzle,
     Thread,
     Value,
     Warp,
     Warpgroup,
-    cp_async,
     einsum,
     exp2,
     ldmatrix,
@@ -36,13 +33,11 @@ from fireiron import (
 )
 from fireiron import max as largest
 from fireiron import sum as summed
+from fireiron.schedules._heads import ROWS, SHARED, heads, tile_to_shared
 from fireiron.schedules._scores import Function, Scores, columns, grouped
 
-VECTOR_NBYTES = 16
-SHARED = 96 * 1024  # bytes of a block that sm_86 and later have
 HOPPER_SHARED = 226 * 1024  # of a block, beside barriers
 WIDE = 64  # columns
-ROWS = 16  # of an mma
 GROUP_ROWS = 64  # of a wgmma
 
 
@@ -85,11 +80,6 @@ def attention(
     weight = part * where(total <= 0.0, 0.0, 1.0 / total).named("inverse")  # a query that sees no key has zeros
     result = einsum(f"{rows}j,bhje->{rows}e", weight.cast(v.dtype), v, name="o")
     return (result, ((top + log2(total)) * log(2)).named("lse")) if lse else result
-
-
-def heads(spec: ProgramChain) -> dict[str, int]:
-    """Give a tile of one head: one of queries too, where several share keys and values."""
-    return {name: 1 for name in "bhg" if name in spec.residual.extents}
 
 
 @preset
@@ -203,15 +193,3 @@ def wgmma(
         return o.split(j=16).unroll().done("wgmma")
 
     return chain.tile(i=GROUP_ROWS).to(Warpgroup).each(s=scores, o=values)
-
-
-def tile_to_shared(chain: ProgramChain, name: str, columns: int, nbytes: int) -> ProgramChain:
-    """Bring a tile to shared memory by asynchronous copies; eight lines that ldmatrix reads start in as many banks."""
-    copy: Strategy = cp_async()
-    loaded = chain.load(name, SH, copy)
-    pieces = columns * nbytes // VECTOR_NBYTES
-    vector_bits = (VECTOR_NBYTES // nbytes).bit_length() - 1
-    if pieces & (pieces - 1):  # lines that are no power of two
-        return loaded.pad(VECTOR_NBYTES // nbytes)
-    bits = pieces.bit_length() - 1
-    return loaded.swizzle(Swizzle(min(3, bits), vector_bits, max(3, bits)))

@@ -28,8 +28,8 @@ from fireiron import (
     where,
 )
 from fireiron import sum as summed
+from fireiron.schedules._heads import ROWS, SHARED, heads, tile_to_shared
 from fireiron.schedules._scores import LOG2E, Function, Scores, columns, grouped
-from fireiron.schedules.attention import ROWS, SHARED, heads, tile_to_shared
 
 
 @program(o="b h i e", dy="b h i e")
