@@ -55,6 +55,7 @@ from fireiron.language.functions import (
     custom,
     debug,
     dequantise,
+    derivative,
     dropout,
     equal,
     erf,
@@ -108,6 +109,7 @@ if TYPE_CHECKING:
     from fireiron.algebra.arch import machine
     from fireiron.algebra.machine import ProductClocks
     from fireiron.estimate.tiling import Tiling
+    from fireiron.front.attention import attention
     from fireiron.front.best import best, gemm
     from fireiron.front.convolutions import conv1d, conv2d, conv3d
     from fireiron.front.layers import layers
@@ -198,6 +200,7 @@ __all__ = [
     "add",
     "argmax",
     "argmin",
+    "attention",
     "b1",
     "best",
     "bf16",
@@ -216,6 +219,7 @@ __all__ = [
     "custom",
     "debug",
     "dequantise",
+    "derivative",
     "dim",
     "dropout",
     "e4m3",
@@ -294,7 +298,7 @@ __all__ = [
 # Modules that few programs need, loaded when a name of theirs is first asked for: an import takes milliseconds each.
 _LATER = {
     "best": "front.best", "gemm": "front.best", "layers": "front.layers", "products": "front.products",
-    "space": "tune.space", "program": "front.program", "trace_graph": "graph.trace",
+    "attention": "front.attention", "space": "tune.space", "program": "front.program", "trace_graph": "graph.trace",
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), "front.convolutions"),
     **dict.fromkeys(
         ("argmax", "argmin", "dim", "einsum", "extent", "fold_by", "index", "max", "min", "outside", "prod", "sum",

@@ -1,4 +1,4 @@
-"""Operators for torch: products and convolutions with what follows, softmax, the norms; all compile and have gradients.
+"""Operators for torch: products, convolutions, attention, softmax, the norms; all compile and have gradients.
 
     import fireiron.torch as ft
 
@@ -13,6 +13,7 @@ installed, `backend="fireiron"` names it.
 
 from typing import Any
 
+from fireiron.front.torch_attention import attention, scaled_dot_product_attention
 from fireiron.front.torch_conv import conv1d, conv2d, conv3d
 from fireiron.front.torch_ops import gemm
 from fireiron.front.torch_rows import (
@@ -37,6 +38,7 @@ def backend(module: Any, inputs: Any, *, options: Any = None) -> Any:
 __all__ = [
     "add_layer_norm",
     "add_rms_norm",
+    "attention",
     "backend",
     "conv1d",
     "conv2d",
@@ -47,5 +49,6 @@ __all__ = [
     "layer_norm",
     "log_softmax",
     "rms_norm",
+    "scaled_dot_product_attention",
     "softmax",
 ]

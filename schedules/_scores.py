@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import attrs
 
-from fireiron import FireironError, ProgramChain, Value, einsum, extent, index
+from fireiron import FireironError, ProgramChain, Value, derivative, einsum, extent, index
 
 Function: TypeAlias = Callable[..., Value]
 LOG2E = log2(EULER)  # scores are in units of log2, so that their exponentials are powers of 2
@@ -30,7 +30,6 @@ class Scores:
         causal: whether the last query sees the last key, and each one before it a key less.
         mask: a condition on points, by a function.
         score: makes another score of one.
-        slope: the derivative of `score`, for gradients.
         grouped: whether several heads of queries, along a dim g, share one head of keys and values.
         arrays: what the functions read.
     """
@@ -39,7 +38,6 @@ class Scores:
     causal: bool
     mask: Function | None
     score: Function | None
-    slope: Function | None = None
     grouped: bool = False
     arrays: Mapping[str, Value] = {}
 
@@ -76,10 +74,9 @@ class Scores:
         return self.called(self.score, products * self.factor) * LOG2E
 
     def slopes(self, products: Value) -> Value | float:
-        """Give the derivative of scores with respect to the products of queries and keys."""
-        if self.slope is None:
-            return self.factor
-        return self.called(self.slope, products * self.factor) * self.factor
+        """Give the derivative of scores with respect to the scaled products of queries and keys."""
+        score = self.score
+        return 1.0 if score is None else derivative(lambda s: self.called(score, s), products * self.factor)
 
     def seen(self) -> Value | None:
         """Give the condition under which a score counts; None where all do."""
@@ -98,7 +95,10 @@ class Scores:
         head = index("h") * extent("g") + index("g") if self.grouped else index("h")
         known = {"b": index("b"), "h": head, "i": index("i"), "j": index("j"), **self.arrays}
         known |= {} if s is None else {"s": s}
-        names = [p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty]
+        parameters = inspect.signature(function).parameters.values()
+        if any(p.kind is p.VAR_KEYWORD for p in parameters):
+            return function(**known)
+        names = [p.name for p in parameters if p.default is p.empty]
         missing = [name for name in names if name not in known]
         if missing:
             what = "mask" if s is None else "score"

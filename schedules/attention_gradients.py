@@ -55,7 +55,6 @@ def of_queries(
     causal: bool = False,
     mask: Function | None = None,
     score: Function | None = None,
-    slope: Function | None = None,
     **arrays: Value,
 ) -> Value:
     """Compute the gradient of attention's queries.
@@ -66,20 +65,19 @@ def of_queries(
         lse: its second output, in f32.
         delta: what `delta` computes, less the gradient of `lse` where that has one, in f32.
         scale, causal, mask, score: as attention takes them.
-        slope: the derivative of `score` with respect to `s`, where there is a score function.
         arrays: what the functions read.
 
     Raises:
         FireironError: as attention does.
     """
-    scores = Scores(scale, causal, mask, score, slope, grouped(q), arrays)
+    scores = Scores(scale, causal, mask, score, grouped(q), arrays)
     rows, seen = scores.rows, scores.seen()
     products = scores.products(q, k)
     weight = exp2(scores.logarithms(products) - lse * LOG2E)
     weight = weight if seen is None else where(seen, weight, 0.0)
     by_weight = einsum(f"{rows}e,bhje->{rows}j", dy, v, name="dp")
-    by_product = (weight * (by_weight - delta) * _slopes(scores, products)).named("ds")
-    return einsum(f"{rows}j,bhjd->{rows}d", by_product.cast(k.dtype), k, name="dq") * _scale(scores)
+    by_product = (weight * (by_weight - delta) * scores.slopes(products)).named("ds")
+    return einsum(f"{rows}j,bhjd->{rows}d", by_product.cast(k.dtype), k, name="dq") * scores.factor
 
 
 @program(q="b h i d", k="b h j d", v="b h j e", dy="b h i e", lse="b h i", delta="b h i")
@@ -94,37 +92,27 @@ def of_keys(
     causal: bool = False,
     mask: Function | None = None,
     score: Function | None = None,
-    slope: Function | None = None,
     **arrays: Value,
 ) -> tuple[Value, Value]:
     """Compute the gradients of attention's keys and of its values; heads of queries that share them are added up.
 
     Args:
-        q, k, v, dy, lse, delta, scale, causal, mask, score, slope, arrays: as `of_queries` takes them.
+        q, k, v, dy, lse, delta, scale, causal, mask, score, arrays: as `of_queries` takes them.
 
     Raises:
         FireironError: as attention does.
     """
-    scores = Scores(scale, causal, mask, score, slope, grouped(q), arrays)
+    scores = Scores(scale, causal, mask, score, grouped(q), arrays)
     rows, seen = scores.rows, scores.seen()
     columns = f"{rows[:-1]}ji"
     products = scores.products(q, k, turned=True)
     weight = exp2(scores.logarithms(products) - lse * LOG2E)
     weight = (weight if seen is None else where(seen, weight, 0.0)).named("p")
     by_weight = einsum(f"bhje,{rows}e->{columns}", v, dy, name="dp")
-    by_product = (weight * (by_weight - delta) * _slopes(scores, products)).named("ds")
-    keys = einsum(f"{columns},{rows}d->bhjd", by_product.cast(q.dtype), q, name="dk") * _scale(scores)
+    by_product = (weight * (by_weight - delta) * scores.slopes(products)).named("ds")
+    keys = einsum(f"{columns},{rows}d->bhjd", by_product.cast(q.dtype), q, name="dk") * scores.factor
     values = einsum(f"{columns},{rows}e->bhje", weight.cast(dy.dtype), dy, name="dv")
     return keys, values
-
-
-def _slopes(scores: Scores, products: Value) -> Value | float:
-    """Give what a product's gradient takes beside the scale, which is multiplied by once an element of the result."""
-    return 1.0 if scores.slope is None else scores.slopes(products)
-
-
-def _scale(scores: Scores) -> float:
-    return scores.factor
 
 
 @preset

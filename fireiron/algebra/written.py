@@ -3,10 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from math import prod
 from typing import Any, cast
 
 from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.algebra.expr import (
+    Bitwise,
+    Compare,
+    Const,
+    Element,
+    Expr,
+    Extremum,
+    FloorDiv,
+    Logic,
+    Mod,
+    Product,
+    Shift,
+    Sum,
+    Symbol,
+    Var,
+    and_,
+    as_expr,
+    closed,
+    eq,
+    free,
+    lt,
+    maximum,
+    minimum,
+    ne,
+    or_,
+    select,
+    symbol,
+)
+from fireiron.algebra.expr import Select as IndexSelect
 from fireiron.algebra.scalar import (
     Arg,
     Binary,
@@ -25,6 +55,14 @@ from fireiron.algebra.scalar import (
 )
 from fireiron.base.errors import SpecError
 
+
+class _Symbols(dict[str, Expr]):
+    """Make the symbol of a name."""
+
+    def __missing__(self, name: str) -> Expr:
+        return symbol(name, minimum=0)
+
+
 _known: dict[tuple[str, str], Callable[..., Any]] = {}  # NumPy functions of this process, by name and source
 
 
@@ -32,7 +70,7 @@ def write(trees: tuple[Scalar, ...]) -> str:
     """Write expressions.
 
     Raises:
-        SpecError: `bad-op` for index expressions, which belong to a program.
+        SpecError: `bad-op` for index expressions over dims, which belong to a program; those over symbols are written.
 
     Example:
         >>> from fireiron.algebra.dtypes import f32
@@ -72,13 +110,86 @@ def _written(tree: Scalar) -> list[Any]:
             return ["custom", kind, name, source, list(parameters), *inside]
         case Debug(name, only=only):
             return ["debug", kind, name, only, *inside]
+        case Coordinate(value) if all(isinstance(leaf, Symbol) for leaf in free(value)):
+            return ["index", kind, written_index(value)]
         case Coordinate():
             raise SpecError("bad-op", "an index belongs to a program, and this is an epilog", fix="write a program")
+
+
+def written_index(e: Expr) -> list[Any] | int | str:
+    """Write an index expression over symbols as lists, numbers and names.
+
+    Raises:
+        SpecError: `bad-op` for an element of an array.
+
+    Example:
+        >>> from fireiron.algebra.expr import symbol
+        >>> written_index(symbol("i") // 16 * 2 - symbol("j"))
+        ['+', 0, [2, ['//', 'i', 16]], [-1, 'j']]
+    """
+    match closed(e):
+        case Const(value):
+            return value
+        case Symbol(name) | Var(name):
+            return name
+        case Sum(terms, constant):
+            return ["+", constant, *([factor, written_index(x)] for x, factor in terms)]
+        case Product(factors):
+            return ["*", *map(written_index, factors)]
+        case FloorDiv(x, y):
+            return ["//", written_index(x), written_index(y)]
+        case Mod(x, y):
+            return ["%", written_index(x), written_index(y)]
+        case Compare(op, x, y):
+            return [op, written_index(x), written_index(y)]
+        case Logic(op, operands) | Extremum(op, operands):
+            return [op, *map(written_index, operands)]
+        case IndexSelect(condition, x, y):
+            return ["?", written_index(condition), written_index(x), written_index(y)]
+        case Bitwise() | Shift() | Element():
+            raise SpecError(
+                "bad-op", f"{e} cannot be kept as text", fix="use +, -, *, //, % and comparisons of indices"
+            )
+
+
+def index_of(record: list[Any] | int | str, names: Mapping[str, Expr]) -> Expr:
+    """Read what `written_index` wrote, with other expressions in the place of names."""
+    if isinstance(record, int):
+        return as_expr(record)
+    if isinstance(record, str):
+        return names[record]
+    op, *rest = record
+    if op == "+":
+        total = as_expr(rest[0])
+        for factor, x in rest[1:]:
+            total = total + index_of(x, names) * factor
+        return total
+    return _BUILT[op](*(index_of(x, names) for x in rest))
+
+
+def _divided(x: Expr, y: Expr) -> Expr:
+    return x // y
+
+
+def _remainder(x: Expr, y: Expr) -> Expr:
+    return x % y
+
+
+def _multiplied(*factors: Expr) -> Expr:
+    return prod(factors, start=as_expr(1))
+
+
+_BUILT: Mapping[str, Callable[..., Expr]] = {
+    "*": _multiplied, "//": _divided, "%": _remainder, "<": lt, "==": eq, "!=": ne, "&&": and_, "||": or_,
+    "min": minimum, "max": maximum, "?": select,
+}  # fmt: skip
 
 
 def _tree(record: list[Any]) -> Scalar:
     what, kind, rest = record[0], find_dtype(record[1]), record[2:]
     match what:
+        case "index":
+            return Coordinate(index_of(rest[0], _Symbols()))
         case "arg":
             return Arg(rest[0], kind)
         case "number":

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from fireiron.algebra.derivative import derivative as slope_of
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.dtypes import f32
 from fireiron.algebra.scalar import Custom, Debug
@@ -21,10 +22,13 @@ from fireiron.language.pointwise import (
     Op,
     Operand,
     Value,
+    accumulator,
     binary,
     cast_to,
+    expression,
     lifted,
     merged,
+    substituted,
     unary,
     where,
 )
@@ -226,6 +230,26 @@ def normalise(mean: Operand, rstd: Operand, gain: Operand | None = None, bias: O
         return cast_to(y if bias is None else y + bias, x.dtype)
 
     return op
+
+
+@checked
+def derivative(function: Callable[[Value], Value], at: Value) -> Value:
+    """Give the derivative of a function at a value, as an expression.
+
+    Args:
+        function: of an expression of floats, to one.
+        at: the value, in f32 or f64.
+
+    Raises:
+        SpecError: `no-derivative` for a function of C's of the argument; `bad-op` where no expression is returned.
+
+    Example:
+        >>> from fireiron.language.pointwise import accumulator
+        >>> print(derivative(lambda s: s * s * 0.5 + 3, accumulator(f32)))
+        (acc + acc) * 0.5
+    """
+    made = expression((function,), accumulator(at.dtype))
+    return substituted(Value(slope_of(made.tree, 0), made.tensors), at)
 
 
 @checked

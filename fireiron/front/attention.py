@@ -1,0 +1,301 @@
+"""Attention of arrays, for those who have arrays and no wish to schedule: forward, and gradients for torch.
+
+Arrays have torch's dims: batch, heads, sequence, elements of a head, in any order in memory whose elements of a head
+lie together. Programs and schedules are those of `fireiron.schedules.attention` and `attention_gradients`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+import attrs
+
+from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.base.errors import CallError, CheckError, FireironError
+from fireiron.base.link import here
+from fireiron.front.cli.find import PRESETS
+from fireiron.front.host import HostKernel, without_gpu
+from fireiron.front.score_text import Function, array_name, functions_of, text_of
+from fireiron.jit.arrays import describe, is_torch
+from fireiron.language.tensor import Tensor, tensor
+
+MOST_KERNELS = 1024
+SIMULATED = "sm_89"  # copies by threads are simulated quickest
+LINE_NBYTES = 16  # that vectors and tensor maps start at
+FEW_ROWS = 32  # of which a simulated block has no more
+GROUPED = {"q": "b h g i d", "o": "b h g i e", "dy": "b h g i e", "lse": "b h g i", "delta": "b h g i"}
+
+
+@attrs.frozen
+class Array:
+    """Describe an array: shape, elements from one to the next along each dim, element type."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+
+    def described(self, name: str) -> Tensor:
+        """Describe it as programs take it."""
+        return tensor(*self.shape, dtype=self.dtype, name=name, strides=self.strides)
+
+    @property
+    def taken(self) -> bool:
+        """Say whether kernels take the array as it lies: elements of a line together, lines at whole vectors."""
+        nbytes = find_dtype(self.dtype).nbytes
+        steps = [s for s, n in zip(self.strides[:-1], self.shape[:-1], strict=True) if n > 1]
+        together = self.strides[-1] == 1 or self.shape[-1] == 1
+        return together and all(s > 0 and s * nbytes % LINE_NBYTES == 0 for s in steps)
+
+
+@attrs.frozen
+class Attention:
+    """Describe a call of attention.
+
+    Args:
+        q, k, v: queries, keys and values. Queries have five dims where several of their heads share one of keys.
+        functions: mask and score function as text; "" for neither.
+        arrays: what they read, by name.
+        scale: of the scores.
+        causal: whether query i sees keys 0 to i alone.
+    """
+
+    q: Array
+    k: Array
+    v: Array
+    functions: str
+    arrays: tuple[tuple[str, Array], ...]
+    scale: float
+    causal: bool
+
+    @property
+    def grouped(self) -> bool:
+        """Say whether several heads of queries share one of keys."""
+        return len(self.q.shape) == 5
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Give a program's arguments."""
+        found = functions_of(self.functions)
+        given = {array_name(name): array.described(array_name(name)) for name, array in self.arrays}
+        return {"scale": self.scale, "score": found.score, "mask": _masked(found.mask, self.causal), **given}
+
+
+def strides_like(array: Array, shape: Sequence[int]) -> tuple[int, ...]:
+    """Give the strides of a whole array of a shape whose dims lie in the order of another's.
+
+    Example:
+        >>> strides_like(Array((2, 4, 10, 64), (2560, 64, 256, 1), "f16"), (2, 4, 10, 32))
+        (1280, 32, 128, 1)
+    """
+    order = sorted(range(len(shape) - 1), key=lambda n: (array.strides[n], -n))
+    found, step = [1] * len(shape), shape[-1]
+    for n in order:
+        found[n] = step
+        step *= shape[n]
+    return tuple(found)
+
+
+def _masked(mask: Function | None, causal: bool) -> Function | None:
+    """Join a mask and torch's causal one, in which query i sees keys 0 to i."""
+    if not causal:
+        return mask
+
+    def seen(**known: Any) -> Any:
+        below = known["j"] <= known["i"]
+        return below if mask is None else below & mask(**known)
+
+    return seen
+
+
+@lru_cache(MOST_KERNELS)
+def forward(what: Attention, y: Array, host: bool) -> Any:
+    """Give the kernel of attention, whose outputs are the result y and the logarithm of each row's sum, in f32."""
+    programs = _programs("attention")
+    program = programs.attention.on(q=GROUPED["q"]) if what.grouped else programs.attention
+    out = y.described("y"), tensor(*what.q.shape[:-1], dtype="f32")
+    given = (array.described(name) for name, array in (("q", what.q), ("k", what.k), ("v", what.v)))
+    spec = program(*given, **what.options, lse=True, out=out, arch=_arch(host))
+    few = {} if not host else {"simt": {"rows": FEW_ROWS}, "mma": {"warps": 1, "keys": FEW_ROWS}}
+    return _kernel(programs, spec, host, ("wgmma", "mma", "simt"), few)
+
+
+@lru_cache(MOST_KERNELS)
+def gradient(what: Attention, dy: Array, made: tuple[Array, ...], host: bool) -> Any:
+    """Give the kernel of one gradient, that of queries, or of two, those of keys and values.
+
+    Args:
+        what: attention.
+        dy: the gradient of its result.
+        made: describes the gradients.
+        host: whether arrays lie in host memory.
+    """
+    programs = _programs("attention_gradients")
+    program = programs.of_queries if len(made) == 1 else programs.of_keys
+    if what.grouped:
+        program = program.on(**{name: dims for name, dims in GROUPED.items() if name != "o"})
+    rows = (tensor(*what.q.shape[:-1], dtype="f32", name=name) for name in ("lse", "delta"))
+    named = (("q", what.q), ("k", what.k), ("v", what.v), ("dy", dy))
+    given = (array.described(name) for name, array in named)
+    out = tuple(x.described("y") for x in made)
+    spec = program(*given, *rows, **what.options, out=single(out), arch=_arch(host))
+    few = {} if not host else {"simt": {"rows": FEW_ROWS}, "mma": {"warps": 1, "chunk": FEW_ROWS}}
+    return _kernel(programs, spec, host, ("mma", "simt"), few)
+
+
+@lru_cache(MOST_KERNELS)
+def delta(o: Array, dy: Array, host: bool) -> Any:
+    """Give the kernel that adds up the products of the result and its gradient."""
+    program = _programs("attention_gradients").delta
+    if len(o.shape) == 5:
+        program = program.on(o=GROUPED["o"], dy=GROUPED["o"])
+    spec = program(o.described("o"), dy.described("dy"), out="f32", arch=_arch(host))
+    return _kernel(_programs("rows"), spec, host, ("row",), {})
+
+
+def _programs(name: str) -> Any:
+    return import_module(f"{PRESETS}.{name}")
+
+
+def _arch(host: bool) -> str | None:
+    return SIMULATED if host and without_gpu() else None
+
+
+def _kernel(presets: Any, spec: Any, host: bool, names: Sequence[str], plans: Mapping[str, Mapping[str, int]]) -> Any:
+    """Build the first preset that takes a program.
+
+    Raises:
+        CheckError: `nothing-legal`.
+    """
+    refused: list[str] = []
+    for name in names:
+        try:
+            schedule = getattr(presets, name)(spec, **plans.get(name, {}))
+            if host and without_gpu():
+                return HostKernel(schedule.lowered())
+            return schedule.compile()
+        except FireironError as error:
+            refused.append(f"{name}: {error.message}")
+    said = "; ".join(refused)
+    raise CheckError("nothing-legal", f"no preset takes {spec.computed.name}: {said}", fix="write a schedule for it")
+
+
+def single(results: Sequence[Any]) -> Any:
+    """Give a lone result, or several as they are."""
+    return results if len(results) > 1 else results[0]
+
+
+def check_shapes(q: Sequence[int], k: Sequence[int], v: Sequence[int], gqa: bool) -> int:
+    """Give how many heads of queries share one of keys.
+
+    Raises:
+        CallError: `wrong-shape`; `attention-heads`.
+    """
+    fits = len(q) == len(k) == len(v) == 4 and q[0] == k[0] == v[0] and q[3] == k[3] and k[1:3] == v[1:3]
+    if not fits:
+        raise CallError(
+            "wrong-shape",
+            f"attention of q {list(q)}, k {list(k)} and v {list(v)}",
+            fix="give q (B, H, I, D), k (B, H, J, D) and v (B, H, J, E)",
+        )
+    if q[1] == k[1]:
+        return 1
+    if not gqa or k[1] == 0 or q[1] % k[1]:
+        raise CallError(
+            "attention-heads",
+            f"{q[1]} heads of queries and {k[1]} of keys",
+            fix="give as many, or enable_gqa=True where keys' heads divide queries'",
+        )
+    return q[1] // k[1]
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    /,
+    *,
+    mask: Callable[..., Any] | None = None,
+    score: Callable[..., Any] | None = None,
+    scale: float | None = None,
+    is_causal: bool = False,
+    enable_gqa: bool = False,
+    lse: bool = False,
+    **arrays: Any,
+) -> Any:
+    """Compute softmax(q k' * scale) v of each head, by one kernel.
+
+    Tensors of torch go through an operator that torch.compile and torch.export trace, and that has gradients; arrays of
+    NumPy are simulated where there is no GPU. A query that sees no key gives zeros.
+
+    Args:
+        q: queries (B, H, I, D) of torch, CuPy or NumPy, in any order in memory.
+        k, v: keys (B, H, J, D) and values (B, H, J, E).
+        mask: says which keys a query sees: a function of indices (`b`, `h`, `i`, `j`) and of `arrays` by name, which
+            gives a condition: `lambda i, j: (j <= i) & (i - j < 128)`. Blocks of keys that a mask of indices leaves out
+            are not visited.
+        score: makes another score of one: a function of it (`s`, scaled), of indices and of `arrays`:
+            `lambda s, h, i, j, slope: s - slope[h] * (i - j)`.
+        scale: of the products of queries and keys, 1 / sqrt(D) by default.
+        is_causal: whether query i sees keys 0 to i alone, as in torch.
+        enable_gqa: whether several heads of queries may share one of keys and values.
+        lse: whether the logarithm of each row's sum of exponentials is a second result, in f32; -inf of no key.
+        arrays: what the functions read, by subscripts.
+
+    Raises:
+        CallError: `wrong-shape`, `attention-heads`, `attention-function`, and as a kernel's call does. CheckError:
+            `nothing-legal`.
+
+    Example:
+        >>> import numpy as np
+        >>> q, k = np.zeros((1, 2, 4, 8), np.float32), np.ones((1, 2, 6, 8), np.float32)
+        >>> v = np.arange(6, dtype=np.float32)[:, None] * np.ones((1, 2, 6, 8), np.float32)
+        >>> attention(q, k, v)[0, 0, :, 0].tolist()
+        [2.5, 2.5, 2.5, 2.5]
+        >>> attention(q, k, v, mask=lambda i, j: j <= i)[0, 0, :, 0].tolist()
+        [0.0, 0.5, 1.0, 1.5]
+    """
+    if is_torch(q) or is_torch(k):
+        from fireiron.front.torch_attention import attention as by_torch
+
+        return by_torch(q, k, v, mask=mask, score=score, scale=scale, is_causal=is_causal, enable_gqa=enable_gqa,
+                        lse=lse, **arrays)  # fmt: skip
+    try:
+        made = _of_arrays(q, k, v, mask, score, scale, is_causal, enable_gqa, arrays)
+    except FireironError as error:
+        raise error.located(here()) from None
+    return made if lse else made[0]
+
+
+def _of_arrays(
+    q: Any, k: Any, v: Any, mask: Any, score: Any, scale: float | None, causal: bool, gqa: bool,
+    arrays: Mapping[str, Any],
+) -> tuple[Any, Any]:  # fmt: skip
+    """Attend with arrays of NumPy, CuPy and others that are like them."""
+    arrays = {name: x.view("uint8") if str(getattr(x, "dtype", "")) == "bool" else x for name, x in arrays.items()}
+    facts = {name: describe(x, name) for name, x in (("q", q), ("k", k), ("v", v), *arrays.items())}
+    group = check_shapes(facts["q"].shape, facts["k"].shape, facts["v"].shape, gqa)
+    named = tuple((name, len(facts[name].shape), find_dtype(facts[name].dtype).name) for name in arrays)
+    text = text_of(mask, score, named)
+    parted = q if group == 1 else q.reshape(q.shape[0], k.shape[1], group, *q.shape[2:])
+    given = [x if facts_of(x).taken else x.copy(order="C") for x in (parted, k, v)]
+    beside = [x if x.flags.c_contiguous else x.copy(order="C") for x in arrays.values()]
+    named_facts = tuple((name, facts_of(x)) for name, x in zip(arrays, beside, strict=True))
+    factor = q.shape[-1] ** -0.5 if scale is None else float(scale)
+    what = Attention(facts_of(given[0]), facts_of(given[1]), facts_of(given[2]), text, named_facts, factor, causal)
+    shape = (*parted.shape[:-1], v.shape[-1])
+    y = Array(shape, strides_like(Array(shape, (1,) * len(shape), ""), shape), what.q.dtype)
+    o, sums = forward(what, y, facts["q"].is_host)(*given, *beside)
+    return o.reshape(*q.shape[:-1], v.shape[-1]), sums.reshape(q.shape[:-1])
+
+
+def facts_of(array: Any) -> Array:
+    """Describe an array of NumPy's kind, or a tensor."""
+    facts = describe(array, "")
+    shape = tuple(facts.shape)
+    strides = tuple(facts.strides)
+    usual = strides_like(Array(shape, strides, ""), shape) if shape else ()
+    strides = tuple(u if n == 1 else s for n, s, u in zip(shape, strides, usual, strict=True))
+    return Array(shape, strides, find_dtype(facts.dtype).name)

@@ -1,0 +1,260 @@
+"""Attention as an operator of torch, with gradients: torch.compile and torch.export trace it.
+
+Masks and score functions travel as text. Gradients are the programs of `schedules.attention_gradients`, the same in
+every run. Tensors on the CPU are simulated. This file is imported where torch is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.base.errors import CallError
+from fireiron.front import attention as programs
+from fireiron.front.attention import Array, Attention, check_shapes, single, strides_like
+from fireiron.front.score_text import text_of
+from fireiron.front.torch_ops import as_numpy, as_torch
+from fireiron.jit.kernel import as_tuple
+
+torch: Any = import_module("torch")
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    /,
+    *,
+    mask: Callable[..., Any] | None = None,
+    score: Callable[..., Any] | None = None,
+    scale: float | None = None,
+    is_causal: bool = False,
+    enable_gqa: bool = False,
+    lse: bool = False,
+    **arrays: Any,
+) -> Any:
+    """Attend with tensors; see `fireiron.attention`."""
+    check_shapes(tuple(q.shape), tuple(k.shape), tuple(v.shape), enable_gqa)
+    if torch.is_grad_enabled() and any(x.requires_grad for x in arrays.values()):
+        name = next(name for name, x in arrays.items() if x.requires_grad)
+        refuse_gradient(name)
+    named = tuple((name, x.dim(), _kind(x)) for name, x in arrays.items())
+    text = _text(mask, score, named)
+    given = [x.view(torch.uint8) if x.dtype == torch.bool else x for x in arrays.values()]
+    factor = q.shape[-1] ** -0.5 if scale is None else scale
+    made, sums = torch.ops.fireiron.attention(q, k, v, given, ",".join(arrays), text, factor, is_causal)
+    return (made, sums) if lse else made
+
+
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """Attend as `torch.nn.functional.scaled_dot_product_attention` does, with its arguments.
+
+    Args:
+        query, key, value: tensors of 3 or 4 dims, or more, of which the leading ones are a batch.
+        attn_mask: of booleans: which keys a query sees; of numbers: what is added to scores. It has no gradient.
+        dropout_p: 0.
+        is_causal: whether query i sees keys 0 to i alone.
+        scale: of the products of queries and keys, 1 / sqrt(D) by default.
+        enable_gqa: whether several heads of queries may share one of keys and values.
+
+    Raises:
+        CallError: `attention-dropout`; `requires-grad` for a mask of numbers that needs a gradient; as
+            `fireiron.attention` does.
+    """
+    if dropout_p:
+        refuse_dropout(dropout_p)
+    lead = query.shape[:-3]
+    q, k, v = (x.reshape(-1, *x.shape[-3:]) if x.dim() != 4 else x for x in (query, key, value))
+    options: dict[str, Any] = {"scale": scale, "is_causal": is_causal, "enable_gqa": enable_gqa}
+    if attn_mask is not None:
+        adds = attn_mask.dtype != torch.bool
+        given = attn_mask
+        if query.dim() != 4 and attn_mask.dim() > 3:
+            given = attn_mask.expand(*lead, *attn_mask.shape[-3:]).reshape(-1, *attn_mask.shape[-3:])
+        given = given.reshape((1,) * (4 - given.dim()) + tuple(given.shape))
+        options |= {"attn_mask": given, "score" if adds else "mask": _of_mask(*(n == 1 for n in given.shape), adds)}
+    made = attention(q, k, v, **options)
+    return made if query.dim() == 4 else made.reshape(*lead, *made.shape[1:])
+
+
+@torch.compiler.assume_constant_result
+def _of_mask(batch: bool, head: bool, row: bool, column: bool, adds: bool) -> Callable[..., Any]:
+    """Make the function of a mask, whose dims of extent 1 serve all indices."""
+
+    def at(b: Any, h: Any, i: Any, j: Any, attn_mask: Any) -> Any:
+        return attn_mask[0 if batch else b, 0 if head else h, 0 if row else i, 0 if column else j]
+
+    def mask(b: Any, h: Any, i: Any, j: Any, attn_mask: Any) -> Any:
+        return at(b, h, i, j, attn_mask) > 0
+
+    def score(s: Any, b: Any, h: Any, i: Any, j: Any, attn_mask: Any) -> Any:
+        return s + at(b, h, i, j, attn_mask)
+
+    return score if adds else mask
+
+
+_text = torch.compiler.assume_constant_result(text_of)
+
+
+@torch.compiler.assume_constant_result
+def refuse_dropout(dropout_p: float) -> None:
+    """Refuse dropout.
+
+    Raises:
+        CallError: `attention-dropout`.
+    """
+    raise CallError(
+        "attention-dropout", f"dropout_p={dropout_p}: attention drops no weights", fix="leave dropout_p out, or 0"
+    )
+
+
+@torch.compiler.assume_constant_result
+def refuse_gradient(name: str) -> None:
+    """Refuse gradients of what a mask or a score function reads.
+
+    Raises:
+        CallError: `requires-grad`.
+    """
+    raise CallError("requires-grad", f"no gradient goes to {name}", fix=f"give {name}.detach()")
+
+
+def _kind(x: Any) -> str:
+    """Name a tensor's element type; booleans are bytes."""
+    return "u8" if x.dtype == torch.bool else find_dtype(str(x.dtype).removeprefix("torch.")).name
+
+
+def _facts(x: Any) -> Array:
+    """Describe a tensor; the strides of dims of one element are what they would be of a whole tensor."""
+    shape = tuple(x.shape)
+    usual = strides_like(Array(shape, tuple(x.stride()), ""), shape)
+    strides = tuple(u if n == 1 else s for n, s, u in zip(shape, x.stride(), usual, strict=True))
+    return Array(shape, strides, _kind(x))
+
+
+def _taken(x: Any) -> Any:
+    """Give a tensor as kernels take it: a copy where lines are apart, or start at odd places."""
+    return x if _facts(x).taken and x.data_ptr() % programs.LINE_NBYTES == 0 else x.contiguous()
+
+
+def _parted(q: Any, heads: int) -> Any:
+    """Give heads of queries that share one of keys a dim of their own."""
+    return q if q.shape[1] == heads else q.unflatten(1, (heads, q.shape[1] // heads))
+
+
+def _like(q: Any, *shape: int) -> Any:
+    """Make a tensor without contents whose dims lie in memory as the queries' do."""
+    return q.new_empty_strided(shape, strides_like(Array(tuple(q.shape), tuple(q.stride()), ""), shape))
+
+
+def _described(
+    q: Any, k: Any, v: Any, arrays: Sequence[Any], names: str, functions: str, scale: float, causal: bool
+) -> Attention:
+    facts = tuple((name, _facts(x)) for name, x in zip(names.split(",") if names else (), arrays, strict=True))
+    return Attention(_facts(q), _facts(k), _facts(v), functions, facts, scale, causal)
+
+
+def _called(kernel: Any, host: bool, *tensors: Any, out: tuple[Any, ...]) -> None:
+    """Run a kernel, which writes tensors."""
+    if host:
+        for mine, array in zip(out, as_tuple(kernel(*map(as_numpy, tensors))), strict=True):
+            mine.copy_(as_torch(array))
+    else:
+        kernel(*tensors, out=single(out))
+
+
+def _run(
+    q: Any, k: Any, v: Any, arrays: Sequence[Any], names: str, functions: str, scale: float, is_causal: bool
+) -> tuple[Any, Any]:
+    host = q.device.type != "cuda"
+    made, sums = _fake(q, k, v, arrays, names, functions, scale, is_causal)
+    if 0 in (*q.shape, *k.shape, *v.shape):
+        return made.zero_(), sums.fill_(-torch.inf if k.shape[2] == 0 else 0.0)
+    heads = k.shape[1]
+    q, k, v = map(_taken, (_parted(q, heads), k, v))
+    beside = [x.contiguous() for x in arrays]
+    what = _described(q, k, v, beside, names, functions, scale, is_causal)
+    out = _parted(made, heads), _parted(sums, heads)
+    _called(programs.forward(what, _facts(out[0]), host), host, q, k, v, *beside, out=out)
+    return made, sums
+
+
+def _fake(
+    q: Any, k: Any, v: Any, arrays: Sequence[Any], names: str, functions: str, scale: float, is_causal: bool
+) -> tuple[Any, Any]:
+    return _like(q, *q.shape[:-1], v.shape[-1]), q.new_empty(q.shape[:-1], dtype=torch.float32)
+
+
+def _run_backward(
+    dy: Any, by_sums: Any, q: Any, k: Any, v: Any, o: Any, lse: Any, arrays: Sequence[Any], names: str,
+    functions: str, scale: float, is_causal: bool,
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    host = q.device.type != "cuda"
+    results = _fake_backward(dy, by_sums, q, k, v, o, lse, arrays, names, functions, scale, is_causal)
+    if 0 in (*q.shape, *k.shape, *v.shape):
+        return tuple(x.zero_() for x in results)
+    heads = k.shape[1]
+    q, k, v, dy = map(_taken, (_parted(q, heads), k, v, _parted(dy.to(q.dtype), heads)))
+    beside = [x.contiguous() for x in arrays]
+    what = _described(q, k, v, beside, names, functions, scale, is_causal)
+    rows = _parted(o, heads).contiguous(), dy.contiguous()
+    gains = torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device)
+    _called(programs.delta(_facts(rows[0]), _facts(rows[1]), host), host, *rows, out=(gains,))
+    if by_sums is not None:
+        gains -= _parted(by_sums, heads)
+    sums = _parted(lse, heads).contiguous()
+    for out in ((_parted(results[0], heads),), results[1:]):
+        kernel = programs.gradient(what, _facts(dy), tuple(map(_facts, out)), host)
+        _called(kernel, host, q, k, v, dy, sums, gains, *beside, out=out)
+    return results
+
+
+def _fake_backward(
+    dy: Any, by_sums: Any, q: Any, k: Any, v: Any, o: Any, lse: Any, arrays: Sequence[Any], names: str,
+    functions: str, scale: float, is_causal: bool,
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    return _like(q, *q.shape), _like(k, *k.shape), _like(v, *v.shape)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    q, k, v, arrays, names, functions, scale, is_causal = inputs
+    ctx.save_for_backward(q, k, v, *output, *arrays)
+    ctx.names, ctx.functions, ctx.scale, ctx.is_causal = names, functions, scale, is_causal
+    ctx.set_materialize_grads(False)
+
+
+def _gradient(ctx: Any, dy: Any, by_sums: Any) -> tuple[Any, ...]:
+    q, k, v, o, lse, *arrays = ctx.saved_tensors
+    dy = torch.zeros_like(o) if dy is None else dy
+    made = torch.ops.fireiron.attention_backward(
+        dy, by_sums, q, k, v, o, lse, arrays, ctx.names, ctx.functions, ctx.scale, ctx.is_causal
+    )
+    return *made, [None] * len(arrays), None, None, None, None
+
+
+_BESIDE = "Tensor[] arrays, str names, str functions, float scale, bool is_causal"
+_attention = torch.library.custom_op(
+    "fireiron::attention",
+    _run,
+    mutates_args=(),
+    schema=f"(Tensor q, Tensor k, Tensor v, {_BESIDE}) -> (Tensor, Tensor)",
+)
+_attention.register_fake(_fake)
+_attention.register_autograd(_gradient, setup_context=_keep)
+torch.library.custom_op(
+    "fireiron::attention_backward",
+    _run_backward,
+    mutates_args=(),
+    schema="(Tensor dy, Tensor? by_sums, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, "
+    f"{_BESIDE}) -> (Tensor, Tensor, Tensor)",
+).register_fake(_fake_backward)

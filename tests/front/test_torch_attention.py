@@ -1,0 +1,159 @@
+"""Attention as an operator of torch, simulated: values and gradients against torch's own, compiled and exported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import fireiron
+from fireiron import FireironError, equal, tanh
+
+torch: Any = pytest.importorskip("torch", reason="torch is not installed")
+ft: Any = __import__("fireiron.torch", fromlist=["attention"])
+sdpa: Any = torch.nn.functional.scaled_dot_product_attention
+
+
+def drawn(*shape: int, dtype: str = "float32", turned: bool = False) -> Any:
+    """Draw numbers; turned ones lie as (batch, sequence, heads, elements)."""
+    made = torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+    made = made.transpose(1, 2).contiguous().transpose(1, 2) if turned else made
+    return made.to(getattr(torch, dtype)).requires_grad_()
+
+
+def agree(ours: Any, torchs: Any, *inputs: Any, within: float = 1e-4) -> None:
+    made, wanted = ours(*inputs), torchs(*inputs)
+    assert made.dtype == wanted.dtype
+    assert torch.allclose(made, wanted, rtol=within, atol=within)
+    weights = torch.linspace(-1, 1, wanted.numel()).reshape(wanted.shape).to(wanted.dtype)
+    pairs = zip(torch.autograd.grad(made, inputs, weights), torch.autograd.grad(wanted, inputs, weights), strict=True)
+    for x, (got, want) in zip(inputs, pairs, strict=True):
+        assert got.dtype == want.dtype
+        assert got.stride() == x.stride()
+        assert torch.allclose(got, want, rtol=within, atol=within)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("heads", [2, 4])
+def test_tensor_cores(heads: int, causal: bool, turned: bool) -> None:
+    """Half precision is multiplied by tensor cores; heads may share keys, and lie in any order."""
+    q, k, v = (
+        drawn(1, n, length, width, dtype="float16", turned=turned)
+        for n, length, width in ((heads, 24, 32), (2, 40, 32), (2, 40, 16))
+    )
+    options = {"is_causal": causal, "enable_gqa": heads > 2}
+    agree(lambda *x: fireiron.attention(*x, **options), lambda *x: sdpa(*x, **options), q, k, v, within=1e-2)
+
+
+def test_f32() -> None:
+    q, k, v = drawn(1, 2, 10, 8), drawn(1, 2, 12, 8), drawn(1, 2, 12, 4)
+    agree(ft.scaled_dot_product_attention, sdpa, q, k, v)
+
+
+@pytest.mark.parametrize(("adds", "shape"), [(False, (6, 8)), (True, (2, 1, 6, 8)), (False, (1, 2, 1, 8))])
+def test_masks_of_tensors(adds: bool, shape: tuple[int, ...]) -> None:
+    q, k, v = drawn(2, 2, 6, 8), drawn(2, 2, 8, 8), drawn(2, 2, 8, 8)
+    mask = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    mask = mask if adds else mask > -0.5
+    agree(lambda *x: ft.scaled_dot_product_attention(*x, attn_mask=mask), lambda *x: sdpa(*x, attn_mask=mask), q, k, v)
+
+
+def test_other_numbers_of_dims() -> None:
+    for lead in ((2,), (2, 2, 1)):
+        q, k, v = (drawn(*lead, n, 8) for n in (6, 8, 8))
+        assert torch.allclose(ft.scaled_dot_product_attention(q, k, v), sdpa(q, k, v), atol=1e-5)
+
+
+def test_functions() -> None:
+    """A score function's gradient is derived from it; documents and slopes are tensors beside."""
+    q, k, v = drawn(1, 2, 12, 8), drawn(1, 2, 12, 8), drawn(1, 2, 12, 8)
+    documents, slope = torch.tensor([[0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2]]), torch.tensor([0.5, 0.25])
+    i, j = torch.arange(12)[:, None], torch.arange(12)
+    seen = (documents[0, :, None] == documents[0]) & (j <= i)
+
+    def ours(q: Any, k: Any, v: Any) -> Any:
+        return fireiron.attention(
+            q, k, v, scale=0.5, documents=documents.int(), slope=slope,
+            mask=lambda b, i, j, documents: equal(documents[b, i], documents[b, j]) & (j <= i),
+            score=lambda s, h, i, j, slope: tanh(s / 2) * 2 - slope[h] * (i - j),
+        )  # fmt: skip
+
+    def torchs(q: Any, k: Any, v: Any) -> Any:
+        scores = torch.tanh(q @ k.mT * 0.5 / 2) * 2 - slope[:, None, None] * (i - j)
+        return scores.masked_fill(~seen, -torch.inf).softmax(-1) @ v
+
+    agree(ours, torchs, q, k, v)
+
+
+def test_logarithms_have_gradients() -> None:
+    """A loss of the logarithms of the sums goes back to queries and keys; a row without keys gives -inf."""
+    q, k, v = drawn(1, 1, 6, 8), drawn(1, 1, 8, 8), drawn(1, 1, 8, 8)
+    made, sums = fireiron.attention(q, k, v, lse=True)
+    scores = q @ k.mT * 8**-0.5
+    want = scores.logsumexp(-1)
+    assert torch.allclose(sums, want, atol=1e-5)
+    ours = torch.autograd.grad((made.sum() + (sums**2).sum()), (q, k, v))
+    theirs = torch.autograd.grad(((scores.softmax(-1) @ v).sum() + (want**2).sum()), (q, k, v))
+    for got, wanted in zip(ours, theirs, strict=True):
+        assert torch.allclose(got, wanted, atol=1e-4)
+    made, sums = fireiron.attention(q, k, v, mask=lambda i, j: j < i - 3, lse=True)
+    assert (made[:, :, :4] == 0).all()
+    assert torch.isneginf(sums[:, :, :4]).all()
+    back = torch.autograd.grad(made.sum(), (q, k, v))
+    assert all(torch.isfinite(x).all() for x in back)
+
+
+def test_compiled_and_exported() -> None:
+    q, k, v = (drawn(1, 2, n, 16, dtype="float16") for n in (16, 24, 24))
+
+    def model(q: Any, k: Any, v: Any) -> Any:
+        return fireiron.attention(q * 2, k, v, is_causal=True, mask=lambda i, j: i - j < 9) + 1
+
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(q, k, v), model(q, k, v))
+    compiled(q, k, v).sum().backward()
+    assert q.grad is not None
+
+    class Module(torch.nn.Module):
+        def forward(self, q: Any, k: Any, v: Any) -> Any:
+            return ft.scaled_dot_product_attention(q, k, v)
+
+    exported = torch.export.export(Module(), (q.detach(), k.detach(), v.detach()))
+    assert "fireiron.attention" in exported.graph_module.code
+    assert torch.equal(exported.module()(q, k, v), ft.scaled_dot_product_attention(q, k, v))
+
+
+def test_fake_tensors() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        q, k, v = (torch.empty(2, n, 128, 64, dtype=torch.bfloat16, device="cuda") for n in (8, 2, 2))
+        made, sums = fireiron.attention(q, k, v, enable_gqa=True, lse=True)
+    assert (made.shape, made.dtype, made.device.type) == (q.shape, q.dtype, "cuda")
+    assert (sums.shape, sums.dtype) == ((2, 8, 128), torch.float32)
+
+
+def test_without_elements() -> None:
+    q = drawn(1, 2, 4, 8)
+    none = torch.empty(1, 2, 0, 8)
+    made, sums = fireiron.attention(q, none, none, lse=True)
+    assert (made == 0).all()
+    assert torch.isneginf(sums).all()
+
+
+def test_operators_keep_to_torchs_rules() -> None:
+    q, k, v = (drawn(1, 1, n, 16, dtype="float16") for n in (16, 24, 24))
+    checks = ("test_schema", "test_faketensor", "test_autograd_registration")
+    torch.library.opcheck(torch.ops.fireiron.attention, (q, k, v, [], "", "", 0.25, False), test_utils=checks)
+
+
+def test_refusals() -> None:
+    q, k, v = drawn(1, 4, 6, 8), drawn(1, 2, 6, 8), drawn(1, 2, 6, 8)
+    with pytest.raises(FireironError, match="attention-heads"):
+        fireiron.attention(q, k, v)
+    with pytest.raises(FireironError, match="attention-dropout"):
+        ft.scaled_dot_product_attention(k, k, v, dropout_p=0.1)
+    bias = drawn(1, 2, 6, 6)
+    with pytest.raises(FireironError, match="requires-grad"):
+        ft.scaled_dot_product_attention(k, k, v, attn_mask=bias)
