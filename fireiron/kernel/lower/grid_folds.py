@@ -9,6 +9,7 @@ in the order of their arrival.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import gcd
 
 import attrs
 
@@ -33,12 +34,12 @@ from fireiron.kernel.lower.folds import (
     tabulated,
 )
 from fireiron.kernel.lower.parallel import numbered
-from fireiron.kernel.lower.pointwise import temporary
-from fireiron.kernel.lower.reduce import loop, move
+from fireiron.kernel.lower.reduce import loop, move, temporary, vector, widest
 from fireiron.kernel.lower.workspace import last_of, workspace
 from fireiron.language.decompositions import ByAtomics, Split
 from fireiron.language.levels import GL, RF, Thread
 
+MOST_VECTORS = 8  # of a state that a thread asks for together
 MOST_AT_ONCE = 64  # registers that one thread's states are read to together
 
 
@@ -61,6 +62,7 @@ class _Place:
         group: whose state the thread holds, of `groups`, each of `seats` warps; `seat` 0 writes.
         lanes: that hold states of their own: 1 where a whole warp has one.
         size: registers of a state.
+        width: registers that one access moves, which lie together.
         ways: that share a tile, and `way` of this block.
         lane: of the thread.
     """
@@ -74,15 +76,20 @@ class _Place:
     seats: int
     lanes: int
     size: Expr
+    width: int
     ways: Index
     way: Expr
     lane: Expr
 
-    def at(self, way: Expr, r: Expr) -> Expr:
-        """Give the place of a register of this thread's state, in the part of a way."""
+    def at(self, way: Expr, v: Expr) -> Expr:
+        """Give the place of a vector of registers of this thread's state, in the part of a way."""
         number = self.first * self.ways + way
-        place = (number * self.groups + self.group) * self.size + r
-        return place if self.lanes == 1 else place * LANES + self.lane
+        place = (number * self.groups + self.group) * (self.size // self.width) + v
+        return place * self.width if self.lanes == 1 else (place * LANES + self.lane) * self.width
+
+    def each_vector(self, context: Context, body: Callable[[Expr], Body]) -> Body:
+        """Do something for each vector of registers."""
+        return loop(context, "i", simplest(self.size // self.width), body)
 
     def written(self, body: Body) -> Body:
         """Let those threads run a body that write a state."""
@@ -152,48 +159,66 @@ def _place(opened: Open, seat: Expr, seats: Index, atomic: bool, context: Contex
         sums.append(workspace(f"{storage.name}_parts", storage.dtype, total, context, zero=atomic))
     way = as_expr(0) if atomic else as_expr(context.way)
     lane = context.thread % LANES
-    return _Place(table, tuple(sums), seat, group, groups, mine, warps, lanes, first.size, ways, way, lane)
+    held = as_int(first.size)
+    wide = 1 if atomic or held is None else gcd(*(widest(held, s.dtype) for s in opened.storages))
+    return _Place(table, tuple(sums), seat, group, groups, mine, warps, lanes, first.size, wide, ways, way, lane)
 
 
 def _left(opened: Open, place: _Place, context: Context) -> Body:
     """Write the states of this block."""
+    wide = place.width
 
-    def put(r: Expr) -> Body:
+    def put(v: Expr) -> Body:
         return tuple(
-            Call(move(RF, GL, s.dtype, 1), (View(buffer_of(s), r), View(to, place.at(place.way, r))), link=opened.link)
+            Call(
+                move(RF, GL, s.dtype, wide),
+                (vector(buffer_of(s), v * wide, wide), vector(to, place.at(place.way, v), wide)),
+                link=opened.link,
+            )
             for to, s in zip(place.sums, opened.storages, strict=True)
         )
 
-    return place.written(each_register(opened.storages[0], context, put))
+    return place.written(place.each_vector(context, put))
 
 
 def _collected(opened: Open, place: _Place, state: State, context: Context) -> Body:
     """Combine the states of all ways: each warp, or each lane, some of them, then all of these."""
-    others = [View(temporary("other", s.dtype, 1, context), as_expr(0)) for s in opened.storages]
     (first, *_) = opened.storages
+    size, wide = as_int(first.size) or 1, place.width
+    batch = gcd(size // wide, MOST_VECTORS)  # vectors that are asked for before any is added
+    others = [temporary("other", s, batch * wide, context) for s in opened.storages]
     units = place.seats * (LANES if place.lanes == 1 else 1)
     mine = place.seat * LANES + place.lane if place.lanes == 1 else place.seat
 
     def of(turn: Expr) -> Body:
         way = turn * units + mine
 
-        def get(r: Expr) -> Body:
-            held = [View(buffer_of(s), r) for s in opened.storages]
-            taken = tuple(
-                Call(move(GL, RF, source.dtype, 1), (View(source, place.at(way, r)), other), link=opened.link)
-                for other, source in zip(others, place.sums, strict=True)
-            )
-            return (*taken, *joined(opened, held, others, context))
+        def get(several: Expr) -> Body:
+            def ask(v: Expr) -> Body:
+                return tuple(
+                    Call(
+                        move(GL, RF, s.dtype, wide),
+                        (vector(source, place.at(way, several * batch + v), wide), vector(other, v * wide, wide)),
+                        link=opened.link,
+                    )
+                    for other, source, s in zip(others, place.sums, opened.storages, strict=True)
+                )
 
-        body = each_register(first, context, get)
+            def add(r: Expr) -> Body:
+                held = [View(buffer_of(s), several * (batch * wide) + r) for s in opened.storages]
+                return joined(opened, held, [View(other, r) for other in others], context)
+
+            return (*loop(context, "v", batch, ask), *loop(context, "i", batch * wide, add))
+
+        body = loop(context, "i", size // (wide * batch), get)
         there = lt(way, place.ways)
         return body if proves(there) else (If(there, body),)
 
-    turns, size = simplest(ceil_div(place.ways, units)), as_int(first.size) or 1
+    turns = simplest(ceil_div(place.ways, units))
     several = max(1, MOST_AT_ONCE // size)  # asked for at once
     rounds = loop(
         context, "w", simplest(ceil_div(turns, several)), lambda w: loop(
-            context, "v", min(several, turns) if isinstance(turns, int) else several, lambda v: of(w * several + v)
+            context, "u", min(several, turns) if isinstance(turns, int) else several, lambda u: of(w * several + u)
         ), unroll=False, kind="sums",
     )  # fmt: skip
     met: Body = ()
@@ -226,7 +251,7 @@ def _added(link: Split, opened: Open, place: _Place, context: Context) -> Body:
 def _took(opened: Open, place: _Place, context: Context) -> Body:
     """Take over what atomics have added, and leave zeros for the next launch."""
     (storage, *_) = opened.storages
-    zero = View(temporary("zero", storage.dtype, 1, context), as_expr(0))
+    zero = View(temporary("zero", storage, 1, context), as_expr(0))
 
     def get(r: Expr) -> Body:
         there = View(place.sums[0], place.at(place.way, r))

@@ -95,8 +95,8 @@ __device__ __forceinline__ void wgmma_m64n128k16_f32_f16(
         : "l"(a), "l"(b), "r"(accumulate), "n"(a_major), "n"(b_major));
 }
 
-__device__ __forceinline__ void copy_4B(void* dst, const void* src) {
-    *static_cast<unsigned*>(dst) = *static_cast<const unsigned*>(src);
+__device__ __forceinline__ void copy_16B(void* dst, const void* src) {
+    *static_cast<uint4*>(dst) = *static_cast<const uint4*>(src);
 }
 
 __device__ __forceinline__ int count_in(int* counter, int count, bool first, int barrier, int threads) {
@@ -111,6 +111,10 @@ __device__ __forceinline__ int count_in(int* counter, int count, bool first, int
         "barrier.red.or.pred q, %2, %3, p; selp.s32 %0, 1, 0, q; }"
         : "=r"(any) : "r"(last), "r"(barrier), "r"(threads) : "memory");
     return any;
+}
+
+__device__ __forceinline__ void copy_4B(void* dst, const void* src) {
+    *static_cast<unsigned*>(dst) = *static_cast<const unsigned*>(src);
 }
 
 extern "C" __global__ void __launch_bounds__(384)
@@ -133,7 +137,7 @@ at_one_tap_128x1x1x128x1_k14_f16(
     unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 131104);
     alignas(16) float product[64];
     alignas(16) half out_y_rf[64];
-    float other[1];
+    alignas(16) float other[32];
     if (threadIdx.x == 0) {
         prefetch_map(&y_map);
         prefetch_map(&x_map);
@@ -221,8 +225,8 @@ at_one_tap_128x1x1x128x1_k14_f16(
 
         // product over 14 blocks
         #pragma unroll
-        for (int i2 = 0; i2 < 64; ++i2) {
-            copy_4B(&product_parts[tile * 229376 + way * 16384 + thread / 32 * 2048 + i2 * 32 + thread % 32], &product[i2]);
+        for (int i2 = 0; i2 < 16; ++i2) {
+            copy_16B(&product_parts[tile * 229376 + way * 16384 + thread / 32 * 2048 + i2 * 128 + thread % 32 * 4], &product[i2 * 4]);
         }
         barrier_sync<0, 256>();  // all threads have written product_parts
         const int last = count_in(&arrived[tile], 14, thread == 0, 0, 256);
@@ -230,15 +234,21 @@ at_one_tap_128x1x1x128x1_k14_f16(
 
             // product over 14 blocks: the last block combines them
             #pragma unroll
-            for (int i4 = 0; i4 < 64; ++i4) {
-                product[i4] = 0.0f;
+            for (int i5 = 0; i5 < 64; ++i5) {
+                product[i5] = 0.0f;
             }
             #pragma unroll 1
             for (int w = 0; w < 14; ++w) {
                 #pragma unroll
-                for (int i3 = 0; i3 < 64; ++i3) {
-                    copy_4B(&other[0], &product_parts[tile * 229376 + w * 16384 + thread / 32 * 2048 + i3 * 32 + thread % 32]);
-                    product[i3] = product[i3] + other[0];
+                for (int i3 = 0; i3 < 2; ++i3) {
+                    #pragma unroll
+                    for (int v = 0; v < 8; ++v) {
+                        copy_16B(&other[v * 4], &product_parts[tile * 229376 + w * 16384 + thread / 32 * 2048 + i3 * 1024 + v * 128 + thread % 32 * 4]);
+                    }
+                    #pragma unroll
+                    for (int i4 = 0; i4 < 32; ++i4) {
+                        product[i3 * 32 + i4] = product[i3 * 32 + i4] + other[i4];
+                    }
                 }
             }
 
