@@ -7,6 +7,7 @@ held against f64 first, on a part of the images.
 from __future__ import annotations
 
 import argparse
+from ast import literal_eval
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -88,7 +89,7 @@ def run(words: Sequence[str], command: str = "", laboratory: Laboratory | None =
         shapes = [tuple(map(int, word.split("x"))) for word in options.shape]
     if any(len(shape) != 7 for shape in shapes):
         parser.error("a shape is NxHxCxKxRxSxP: images, side, channels, filters, taps, stride, padding")
-    plan = {key: int(value) for key, value in (word.split("=") for word in options.plan)}
+    plan = {key: literal_eval(value) for key, value in (word.split("=") for word in options.plan)}
     why = why_not_timed() if laboratory is None else ""
 
     def line(work: tuple[str, Sequence[int]]) -> dict[str, Any]:

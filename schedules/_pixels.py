@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import product
 from math import gcd, prod
@@ -79,7 +79,7 @@ def window_of(spec: ProgramChain) -> Window:
     )
 
 
-def box_of(spec: ProgramChain, dims: tuple[str, ...], pixels: int, parts: int = 1, most: int = 64) -> dict[str, int]:
+def box_of(spec: ProgramChain, dims: tuple[str, ...], pixels: int, parts: int = 1) -> dict[str, int]:
     """Choose a box of as many pixels: the one that reaches least beyond the ends.
 
     Of equal ones, the box with the fewest images has the most pixels in common between its windows.
@@ -89,24 +89,22 @@ def box_of(spec: ProgramChain, dims: tuple[str, ...], pixels: int, parts: int = 
         dims: images first, then their sides.
         pixels: of a box.
         parts: units that share the box, of each a box that lies together.
-        most: pixels along one side: of every fourth, a box of a tensor map has 64.
 
     Raises:
         FireironError: `conv-tile` where there is no such box.
     """
     extents = spec.residual.extents
     known = tuple(n if isinstance(n := extents[d], int) else None for d in dims)
-    return dict(zip(dims, _best(known, pixels, parts, most), strict=True))
+    return dict(zip(dims, _best(known, pixels, parts), strict=True))
+
+
+MOST_IMAGES = 256  # of a box of a tensor map
+MOST_SIDE = 64  # pixels along a side of it, where every fourth is taken
 
 
 @cache
-def _best(extents: tuple[int | None, ...], pixels: int, parts: int, most: int) -> tuple[int, ...]:
-    sides = [n for n in range(1, most + 1) if pixels % n == 0]
-    found = [
-        sizes
-        for sizes in product(sides, repeat=len(extents))
-        if prod(sizes) == pixels and prod(cut_slowest(sizes, parts)) * parts == pixels
-    ]
+def _best(extents: tuple[int | None, ...], pixels: int, parts: int) -> tuple[int, ...]:
+    found = [sizes for sizes in _boxes(len(extents), pixels) if prod(cut_slowest(sizes, parts)) * parts == pixels]
 
     def cost(sizes: tuple[int, ...]) -> tuple[float, tuple[int, ...]]:
         visited = prod(
@@ -117,10 +115,38 @@ def _best(extents: tuple[int | None, ...], pixels: int, parts: int, most: int) -
     if not found:
         raise FireironError(
             "conv-tile",
-            f"no box of {pixels} pixels has {parts} equal parts that lie together, and sides of at most {most}",
+            f"no box of {pixels} pixels has {parts} equal parts that lie together, and sides of at most {MOST_SIDE}",
             fix="let pixels= be a power of two, of as many a warp or warpgroup as its instructions take",
         )
     return min(found, key=cost)
+
+
+@cache
+def _boxes(rank: int, pixels: int) -> tuple[tuple[int, ...], ...]:
+    """List the boxes of so many pixels: images first, then sides."""
+    sides = [n for n in range(1, max(MOST_IMAGES, MOST_SIDE) + 1) if pixels % n == 0]
+    every = product(sides, *([n for n in sides if n <= MOST_SIDE] for _ in range(rank - 1)))
+    return tuple(sizes for sizes in every if prod(sizes) == pixels)
+
+
+def whole_boxes(extents: Sequence[int], pixels: Sequence[int]) -> list[tuple[tuple[int, ...], int]]:
+    """List boxes of some numbers of pixels, of each number the best: those whose images divide the images there are.
+
+    Args:
+        extents: images first, then sides.
+        pixels: numbers of pixels, each of a box.
+
+    Returns:
+        The boxes, and how many such boxes visit all pixels.
+    """
+    found: list[tuple[tuple[int, ...], int]] = []
+    for count in pixels:
+        boxes = [box for box in _boxes(len(extents), count) if extents[0] % box[0] == 0]
+        visits = [(prod(-(-n // size) for n, size in zip(extents, box, strict=True)), box) for box in boxes]
+        if visits:
+            trips, box = min(visits)
+            found.append((box, trips))
+    return found
 
 
 def cut_slowest(sizes: tuple[int, ...], parts: int) -> tuple[int, ...]:

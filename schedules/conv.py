@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from math import gcd, prod
+from math import gcd
+from typing import Any
+
+import attrs
 
 from fireiron import (
     FR,
     RF,
     SH,
+    SRC,
     Block,
     Cluster,
     FireironError,
+    MoveChain,
     ProgramChain,
     Schedule,
     StepChain,
+    Strategy,
     Thread,
     Value,
     Warp,
@@ -32,7 +38,6 @@ from fireiron import (
     extent,
     index,
     ldmatrix,
-    machine,
     maximum,
     minimum,
     outside,
@@ -40,15 +45,14 @@ from fireiron import (
     program,
     through_shared,
     tma,
+    vector,
     where,
 )
 from fireiron import max as _max
 from fireiron import sum as _sum
+from fireiron.schedules._pixel_clocks import Tiles, pad_of, ranked, span_of, swizzled
 from fireiron.schedules._pixels import Window, box_of, part_of, spread_lines, window_of
 from fireiron.schedules._windows import Pads, Sizes, one, pair, places, whole
-
-SHARED = 226 * 1024  # bytes of a block on Hopper, less those of barriers
-HALF_TILE = 0.56  # the time of 64 channels over that of 128, measured on an H200
 
 
 @program(x="n w channel", f="k s c", bias="k", residual="n q k", scale="k")
@@ -315,37 +319,41 @@ def mma(
 @preset
 def wgmma(
     spec: ProgramChain, pixels: int | None = None, channels: int | None = None, stages: int | None = None,
-    cluster: int | None = None, groups: int = 2, persistent: bool = True,
+    cluster: int | None = None, groups: int | None = None, persistent: bool | None = None, ways: int | None = None,
 ) -> Schedule:  # fmt: skip
     """Schedule a convolution for Hopper: boxes of pixels by bulk copies, wgmma, roles, persistent blocks.
 
     A box is cut out of the images by a tensor map of as many dimensions as they have, which gives zeros outside and
-    takes every second pixel for a stride of 2.
+    takes every second pixel for a stride of 2. What is left open is chosen by a count of clocks: `_pixel_clocks`.
 
     Args:
         spec: a program of this module without groups, of a type that wgmma multiplies, or `conv2d_grouped`; channels
             in multiples of 16 bytes, strides up to 4.
-        pixels: of a block's tile, a power of two, 64 or more for each warpgroup.
-        channels: of a block's tile, filters: up to 256. By default 128, or 64 where tiles of that size fill the SMs so
-            much better that their larger share of loads pays.
+        pixels: of a block's tile, 64 or more for each warpgroup.
+        channels: of a block's tile, filters: up to 256.
         stages: chunks in shared memory, as many as fit by default, at most 8.
-        cluster: blocks that share their loads: of pixels where there are several tiles of filters, else of filters. By
-            default 2 for tiles of 64 channels beside each other, else 1.
+        cluster: blocks that share their loads: of pixels where there are several tiles of filters, else of filters.
         groups: warpgroups that compute.
         persistent: whether blocks loop over tiles, so that loads of the next one run under the stores of one.
+        ways: blocks that share a tile, each with a part of the channels, whose sums meet in order; such blocks are not
+            persistent.
     """
     w = window_of(spec)
-    filters, whole = (spec.residual.extents[d] for d in (w.column, w.depth))
-    pixels = pixels or 128
+    given = {
+        name: x
+        for name, x in (
+            ("pixels", pixels), ("channels", channels), ("cluster", cluster), ("groups", groups),
+            ("persistent", persistent), ("ways", ways),
+        )
+        if x is not None
+    }  # fmt: skip
+    plan = attrs.evolve(_plan(spec, w, given), **given)
+    plan = attrs.evolve(plan, persistent=plan.persistent and plan.ways == 1)
+    pixels, channels, groups, cluster = plan.pixels, plan.channels, plan.groups, plan.cluster
+    filters = spec.residual.extents[w.column]
     box = box_of(spec, w.pixels, pixels, groups)
-    channels = channels or _columns(spec, w, box)
-    if cluster is None:
-        cluster = 2 if channels == 64 and isinstance(filters, int) and -(-filters // 64) % 2 == 0 else 1
-    span = next((n for n in (32, 64) if isinstance(whole, int) and w.nbytes * whole <= n), 128)
-    depth, pad = span // w.nbytes, max(8, 16 // w.stored)
-    chunk = span * (pixels + channels)
-    if stages is None:
-        stages = min(8, (SHARED - w.stored * pixels * (channels + pad)) // chunk)
+    span = span_of(spec, w, plan.ways)
+    depth = span // w.nbytes
     tile = {**dict.fromkeys(w.batch, 1), **box, w.column: channels}
     if cluster > 1:
         several = isinstance(filters, int) and -(-filters // channels) % cluster == 0
@@ -353,10 +361,12 @@ def wgmma(
         chain = spec.tile(**_times(tile, along, cluster)).to(Cluster)
     else:
         chain = spec.tile(**tile).to(Block)
-    chain = chain.persistent() if persistent else chain
+    chain = chain.persistent() if plan.persistent else chain
     chain = chain if cluster == 1 else chain.tile(**tile).to(Block)
-    chain = chain.epilog(memory=FR, store=through_shared(pad=pad))
-    chain = chain.split(None, **dict.fromkeys(w.taps, 1), **{w.depth: depth}).pipeline(stages, inflight=1)
+    chain = chain.epilog(memory=FR, store=_by_panels(w, plan.panel(span, w.stored), channels))
+    chain = chain.split(w.depth, ways=plan.ways).parallel(Block) if plan.ways > 1 else chain
+    chain = chain.split(None, **dict.fromkeys(w.taps, 1), **{w.depth: depth})
+    chain = chain.pipeline(stages or max(2, plan.stages(span, w.stored)), inflight=1)
     chain = chain.specialize(registers=(24, 240) if groups == 2 else (32, 160) if groups == 3 else None)
     chain = chain.load(w.images, SH, tma(span)).load(w.filters, SH, tma(_span(spec, w, span, channels)))
     rows, columns = pixels // groups, channels
@@ -368,16 +378,25 @@ def wgmma(
     return chain.tile(**part_of(box, groups)).to(Warpgroup).each(**{w.step: by_groups})
 
 
-def _columns(spec: ProgramChain, w: Window, box: dict[str, int]) -> int:
-    """Choose the channels of a tile: those whose waves of tiles take the shortest time."""
-    sms = machine("sm_90a").sms
-    extents = spec.residual.extents
-    tiles = prod(-(-n // size) for d, size in box.items() if isinstance(n := extents[d], int))
-    filters = extents[w.column]
-    if not isinstance(filters, int) or filters <= 64:
-        return 64 if isinstance(filters, int) else 128
-    whole, half = (-(-tiles * -(-filters // n) // sms) for n in (128, 64))
-    return 64 if half * HALF_TILE < whole else 128
+def _by_panels(w: Window, columns: int, channels: int) -> Strategy:
+    """Store so many columns of a tile at once, whole lines by way of shared memory."""
+    if columns == channels:
+        return through_shared(pad=pad_of(w.stored))
+
+    def store(move: MoveChain) -> Schedule:
+        staged = move.tile(**{w.column: columns}).unroll().load(SRC, SH, conform())
+        if swizzled(columns, channels, w.stored):
+            return vector()(staged.swizzle(spread_lines(columns)))
+        return vector()(staged.pad(pad_of(w.stored)))
+
+    return store
+
+
+def _plan(spec: ProgramChain, w: Window, given: dict[str, Any]) -> Tiles:
+    """Choose the fastest of the tiles that have what is given, else those of the usual sizes."""
+    found = ranked(spec, w)
+    fits = (tiles for tiles in found if all(getattr(tiles, name) == x for name, x in given.items()))
+    return next(fits, Tiles())
 
 
 def _span(spec: ProgramChain, w: Window, span: int, channels: int) -> int:

@@ -38,7 +38,7 @@ from fireiron import (
     tensor,
     tma,
 )
-from fireiron.schedules._pixels import box_of, spread_lines
+from fireiron.schedules._pixels import box_of, spread_lines, whole_boxes
 from fireiron.schedules._windows import Pads, Sizes, one, pair, places, whole
 
 
@@ -126,6 +126,7 @@ def _residue(
     return einsum(f"n{inner}{taps}k,k{taps}c->n{inner}c", y[(slice(None), *read)], f)
 
 
+SHARED = 226 * 1024  # bytes of a block on Hopper, less those of barriers
 # By the number of sides: the gradient of filters, and a part of that of images.
 FILTER_GRADIENTS = {1: conv1d_filter_gradient, 2: conv2d_filter_gradient, 3: conv3d_filter_gradient}
 RESIDUES = {1: conv1d_residue, 2: conv2d_residue, 3: conv3d_residue}
@@ -292,29 +293,80 @@ def filters_mma(
 
 @preset
 def filters_wgmma(
-    spec: ProgramChain, filters: int | None = None, channels: int | None = None, pixels: int = 64, stages: int = 4,
-    ways: int | None = None,
+    spec: ProgramChain, filters: int | None = None, channels: int | None = None, pixels: int | None = None,
+    stages: int | None = None, ways: int | None = None,
 ) -> Schedule:  # fmt: skip
     """Schedule the gradient of a convolution's filters for Hopper: bulk copies, wgmma with both operands transposed.
 
     Args:
-        spec: `conv2d_filter_gradient` of 16-bit floats, channels and filters in multiples of 8.
+        spec: a gradient of filters of 16-bit floats, channels and filters in multiples of 8.
         filters, channels: of a block's tile, at one tap: 64 or 128 each by default.
         pixels: of a chunk, a multiple of 16.
-        stages: chunks in shared memory.
-        ways: blocks that share a tile, each with a part of the images, whose sums meet in order; by default as many as
-            fill an H200 once.
+        stages: chunks in shared memory, as many as fit by default, at most 6.
+        ways: blocks that share a tile, each with a part of the images, whose sums meet in order. Pixels and ways are by
+            default those that a count of clocks finds fastest on an H200: chunks of whole boxes, and the sums' meeting.
     """
     w, extents = _gradient_of(spec), spec.residual.extents
     filters, channels = (
         n or (64 if isinstance(size := extents[d], int) and size <= 64 else 128)
         for n, d in ((filters, w.filter), (channels, w.channel))
     )
-    chain, box = _at_one_tap(spec, w, filters, channels, pixels, ways, machine("sm_90a").sms)
+    tile = {w.filter: filters, **dict.fromkeys(w.taps, 1), w.channel: channels}
+    share = _share(spec, w, tile, pixels, ways)
+    box = dict(zip(w.pixels, share.box, strict=True))
+    stages = stages or max(2, min(6, SHARED // (2 * prod(share.box) * (filters + channels))))
+    chain = spec.tile(**tile).to(Block).epilog(memory=FR)
+    chain = chain.split(w.pixels[0], ways=share.ways).parallel(Block) if share.ways > 1 else chain
     chain = chain.split(None, **box).pipeline(stages, inflight=1).specialize()
     chain = chain.load(w.gradient, SH, tma()).load(w.images, SH, tma())
     chain = chain.tile(**{w.filter: 64}).to(Warpgroup)
     return chain.each(**{w.step: lambda f: f.split(16).unroll().done("wgmma")})
+
+
+@attrs.frozen
+class _Share:
+    """Hold how the pixels of a gradient are shared out.
+
+    Args:
+        ways: blocks that share a tile.
+        box: pixels of a chunk, images first.
+    """
+
+    ways: int
+    box: tuple[int, ...]
+
+
+MULTIPLY_ADDS = 2048  # of 16-bit floats, that an SM of Hopper does in a clock
+L2_RATE = 40  # bytes a clock that an SM is sent from the L2 cache where all ask
+HANDING, CHUNK = 2500, 40  # clocks of a block's counting in at a tile, and of a chunk beside its products
+SUMS_RATE = 24  # bytes of others' sums that a block reads in a clock
+
+
+def _share(spec: ProgramChain, w: _Gradient, tile: dict[str, int], pixels: int | None, ways: int | None) -> _Share:
+    """Choose how many blocks share a tile, and the box of pixels of a chunk, by a count of clocks."""
+    sizes = [n if isinstance(n := spec.residual.extents[d], int) else 64 for d in w.pixels]
+    tiles = prod(-(-n // size) for d, size in tile.items() if isinstance(n := spec.residual.extents[d], int))
+    filters, channels, sms = tile[w.filter], tile[w.channel], machine("sm_90a").sms
+    wanted = (pixels,) if pixels else tuple(range(32, 257, 16))
+    found: list[tuple[float, _Share]] = []
+    for count in (ways,) if ways else range(1, max(1, min(sizes[0], 2 * sms // tiles)) + 1):
+        part = -(-sizes[0] // count)
+        for box, trips in whole_boxes((part, *sizes[1:]), wanted):
+            volume = prod(box)
+            if 6 * volume * (filters + channels) > SHARED:  # three chunks
+                continue
+            moved = 2 * volume * (filters + channels)
+            chunk = CHUNK + max(filters * channels * volume / MULTIPLY_ADDS, moved / L2_RATE)
+            used = -(-sizes[0] // part)
+            meeting = used * 4 * filters * channels / SUMS_RATE + HANDING if used > 1 else 0
+            found.append((-(-tiles * used // sms) * trips * chunk + meeting, _Share(used, box)))
+    if not found:
+        raise FireironError(
+            "conv-sizes",
+            f"no box of {pixels} pixels cuts {sizes[0]} images in {ways} parts",
+            fix="give a multiple of 16 pixels, or leave pixels and ways out",
+        )
+    return min(found, key=lambda each: each[0])[1]
 
 
 @attrs.frozen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import attrs
@@ -14,7 +15,7 @@ from fireiron.base.errors import SimulationError
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import Call, Statement, Sync
-from fireiron.language.decompositions import Tile
+from fireiron.language.decompositions import Split, Tile
 from fireiron.schedules import conv, conv_gradients
 from fireiron.simulate import simulate
 from fireiron.verify.random_data import random_arrays
@@ -85,6 +86,8 @@ BULK: dict[str, dict[str, Any]] = {
     "large boxes, pairs": {"pixels": 256, "cluster": 2},
     "pairs of filters": {"channels": 64},
     "three groups": {"pixels": 192, "groups": 3},
+    "wide, by panels": {"pixels": 256, "channels": 128},
+    "shared sums": {"ways": 2},
 }
 
 
@@ -92,7 +95,8 @@ BULK: dict[str, dict[str, Any]] = {
     ("case", "form"),
     [
         *((case, "two groups") for case in CASES),
-        *((case, form) for case in ("ragged, bias, relu", "volumes") for form in BULK),
+        *(("ragged, bias, relu", form) for form in BULK),
+        ("volumes", "pairs of blocks"),
     ],
 )
 def test_bulk_copies_and_wgmma(case: str, form: str) -> None:
@@ -192,19 +196,43 @@ def test_goldens_of_gradients(golden: Callable[[str, str], None]) -> None:
     golden(filters_gradient.cuda("sm_90a"), "schedules/conv_filter_gradient.cu")
 
 
-def test_tiles_are_halved_where_they_fill_waves_better() -> None:
-    """196 tiles of 128 filters are two waves on 132 SMs, 392 of 64 are three that take half as long each."""
+def tiles_of(n: int, side: int, c: int, k: int) -> tuple[int, int, int]:
+    """Give pixels and channels of a block's tile of a 3x3 convolution, and the blocks that share it."""
+    chain = conv.wgmma(conv.conv2d(images(n, side, side, c), filters(k, 3, 3, c), pad=1))
+    tiles = [dict(link.sizes) for link in chain.links if isinstance(link, Tile) and link.level in (Cluster, Block)]
+    ways = [link.ways for link in chain.links if isinstance(link, Split) and link.level is not None]
+    return prod(tiles[-1][d] for d in "npq"), tiles[-1]["k"], next((n for n in ways if n is not None), 1)
 
-    def tile(n: int, side: int, c: int, k: int) -> tuple[int, int]:
-        chain = conv.wgmma(conv.conv2d(images(n, side, side, c), filters(k, 3, 3, c), pad=1))
-        tiles = [dict(link.sizes) for link in chain.links if isinstance(link, Tile) and link.level in (Cluster, Block)]
-        return tiles[-1]["k"], tiles[0]["k"] // tiles[-1]["k"]
 
-    assert tile(32, 28, 128, 128) == (64, 2)
-    assert tile(32, 14, 256, 256) == (128, 1)
-    assert tile(256, 14, 256, 256) == (128, 1)
-    assert tile(32, 56, 64, 64) == (64, 1)
-    assert tile(32, 7, 512, 512) == (64, 2)
+def test_the_model_chooses_tiles() -> None:
+    """Wide tiles where shared memory would be the limit, no wider than fills the SMs; two blocks share one of few."""
+    assert tiles_of(32, 28, 128, 128) == (256, 128, 1)  # 98 tiles
+    assert tiles_of(32, 14, 256, 256) == (128, 128, 1)  # 98 tiles
+    assert tiles_of(256, 14, 256, 256) == (128, 256, 1)  # 392 tiles
+    assert tiles_of(32, 56, 64, 64) == (256, 64, 1)
+    assert tiles_of(32, 7, 512, 512) == (128, 128, 2)  # 56 tiles
+
+
+def test_what_is_given_is_kept() -> None:
+    spec = conv.conv2d(images(32, 28, 28, 128), filters(128, 3, 3, 128), pad=1)
+    tile = dict(conv.wgmma(spec, pixels=128, channels=64, cluster=2).links[0].sizes)
+    assert tile == {"n": 8, "p": 4, "q": 4, "k": 128}
+    assert conv.wgmma(spec, channels=128, ways=2, persistent=True).links[0].persistent is False
+
+
+@pytest.mark.parametrize(("n", "sides"), [(32, (14, 14)), (7, (9, 5)), (1, (56, 56)), (32, (7, 7)), (3, (1, 1))])
+def test_gradients_of_filters_share_images_whole(n: int, sides: tuple[int, int]) -> None:
+    """No chunk's box reaches from one block's images into another's."""
+    y, x = tensor(n, *sides, 64, name="y", dtype="f16"), images(n, *sides, 64)
+    schedule = conv_gradients.filters_wgmma(conv_gradients.conv2d_filter_gradient(y, x, 3, pad=1))
+    part, box = n, 1
+    for link in schedule.links:
+        if isinstance(link, Split) and link.level is not None:
+            part = int(str(link.size))
+        elif isinstance(link, Split):
+            box = int(str(link.size))
+    assert part % box == 0
+    schedule.lowered("sm_90a")
 
 
 def test_blocks_read_boxes_with_few_wasted_pixels() -> None:

@@ -24,7 +24,7 @@ __device__ __forceinline__ int count_in(int* counter, int count) {
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-reduction_512x4_k33_k8_bf16_f32(
+reduction_256x8_k17_k8_bf16_f32(
     const bf16* __restrict__ x,
     float* __restrict__ y,
     float* sum_parts,
@@ -37,119 +37,116 @@ reduction_512x4_k33_k8_bf16_f32(
     __builtin_assume(blocks >= 0);
     extern __shared__ __align__(1024) unsigned char shared[];
     float* sum_sh = reinterpret_cast<float*>(shared);
-    float* sum_sh2 = reinterpret_cast<float*>(shared + 16384);
-    alignas(16) float sum[16];
+    float* sum_sh2 = reinterpret_cast<float*>(shared + 8192);
+    alignas(16) float sum[8];
     alignas(16) bf16 x_rf[64];
     float other[1];
-    alignas(16) float other2[16];
+    alignas(16) float other2[8];
     float other3[1];
-    const int way = block % 33;
-    const int tile = block / 33;
+    const int way = block % 17;
+    const int tile = block / 17;
     const int warp = thread / 32;
     const int lane = thread % 32;
 
-    // Program(512, 8192)(GL, GL)(Block)
+    // Program(256, 8192)(GL, GL)(Block)
 
-    // Program(512, 32)(GL, GL)(Warp)
+    // Program(256, 61)(GL, GL)(Warp)
     #pragma unroll
-    for (int i = 0; i < 16; ++i) {
+    for (int i = 0; i < 8; ++i) {
         sum[i] = 0.0f;
     }
     #pragma unroll 1
     for (int m = 0; m < 8; ++m) {
 
-        // load x to x_rf: Move(4, 512)(GL, RF)(Warp)
+        // load x to x_rf: Move(8, 256)(GL, RF)(Warp)
         #pragma unroll
         for (int r = 0; r < 8; ++r) {
-            copy_or_zero_16B(&x_rf[r * 8], &x[way * 2039808 + warp * 262144 + m * 32768 + r / 2 * 8192 + tile * 512 + r % 2 * 256 + lane * 8], way * 249 + warp * 32 + m * 4 + r / 2 < 8192 && warp * 32 + m * 4 + r / 2 < 249);
+            copy_or_zero_16B(&x_rf[r * 8], &x[way * 3948544 + warp * 499712 + m * 65536 + r * 8192 + tile * 256 + lane * 8], way * 482 + warp * 61 + m * 8 + r < 8192 && warp * 61 + m * 8 + r < 482 && m * 8 + r < 61);
         }
 
         // sum: add over m
         #pragma unroll
-        for (int n = 0; n < 16; ++n) {
+        for (int n = 0; n < 8; ++n) {
             #pragma unroll
-            for (int m2 = 0; m2 < 4; ++m2) {
-                if (way * 249 + warp * 32 + m * 4 + m2 < 8192 && warp * 32 + m * 4 + m2 < 249) sum[n] = sum[n] + bf16_to_float(x_rf[n + m2 * 16]);
+            for (int m2 = 0; m2 < 8; ++m2) {
+                if (way * 482 + warp * 61 + m * 8 + m2 < 8192 && warp * 61 + m * 8 + m2 < 482 && m * 8 + m2 < 61) sum[n] = sum[n] + bf16_to_float(x_rf[n + m2 * 8]);
             }
         }
     }
 
     // sum over 8 warps
     #pragma unroll
-    for (int i2 = 0; i2 < 16; ++i2) {
-        sum_sh[thread / 32 * 512 + i2 * 32 + thread % 32] = sum[i2];
+    for (int i2 = 0; i2 < 8; ++i2) {
+        sum_sh[thread / 32 * 256 + i2 * 32 + thread % 32] = sum[i2];
     }
     #pragma unroll
-    for (int i3 = 0; i3 < 16; ++i3) {
+    for (int i3 = 0; i3 < 8; ++i3) {
         sum[i3] = 0.0f;
     }
     __syncthreads();  // sum_sh is written before it is read
     #pragma unroll
-    for (int i4 = 0; i4 < 16; ++i4) {
+    for (int i4 = 0; i4 < 8; ++i4) {
         #pragma unroll
         for (int w = 0; w < 8; ++w) {
-            other[0] = sum_sh[w * 512 + i4 * 32 + thread % 32];
+            other[0] = sum_sh[w * 256 + i4 * 32 + thread % 32];
             sum[i4] = sum[i4] + other[0];
         }
     }
 
-    // sum over 33 blocks
+    // sum over 17 blocks
     if (thread / 32 == 0) {
         #pragma unroll
-        for (int i5 = 0; i5 < 4; ++i5) {
-            copy_16B(&sum_parts[tile * 16896 + way * 512 + i5 * 128 + thread % 32 * 4], &sum[i5 * 4]);
+        for (int i5 = 0; i5 < 2; ++i5) {
+            copy_16B(&sum_parts[tile * 4352 + way * 256 + i5 * 128 + thread % 32 * 4], &sum[i5 * 4]);
         }
     }
     __syncthreads();  // all threads have written sum_parts
-    const int last = count_in(&arrived[tile], 33);
+    const int last = count_in(&arrived[tile], 17);
     if (last) {
 
-        // sum over 33 blocks: the last block combines them
+        // sum over 17 blocks: the last block combines them
         #pragma unroll
-        for (int i7 = 0; i7 < 16; ++i7) {
+        for (int i7 = 0; i7 < 8; ++i7) {
             sum[i7] = 0.0f;
         }
-        #pragma unroll 1
-        for (int w2 = 0; w2 < 2; ++w2) {
-            #pragma unroll
-            for (int u = 0; u < 4; ++u) {
-                if (w2 * 32 + u * 8 + thread / 32 < 33) {
-                    #pragma unroll
-                    for (int v = 0; v < 4; ++v) {
-                        copy_16B(&other2[v * 4], &sum_parts[tile * 16896 + w2 * 16384 + u * 4096 + thread / 32 * 512 + v * 128 + thread % 32 * 4]);
-                    }
-                    #pragma unroll
-                    for (int i6 = 0; i6 < 16; ++i6) {
-                        sum[i6] = sum[i6] + other2[i6];
-                    }
+        #pragma unroll
+        for (int u = 0; u < 3; ++u) {
+            if (u * 8 + thread / 32 < 17) {
+                #pragma unroll
+                for (int v = 0; v < 2; ++v) {
+                    copy_16B(&other2[v * 4], &sum_parts[tile * 4352 + u * 2048 + thread / 32 * 256 + v * 128 + thread % 32 * 4]);
+                }
+                #pragma unroll
+                for (int i6 = 0; i6 < 8; ++i6) {
+                    sum[i6] = sum[i6] + other2[i6];
                 }
             }
         }
 
         // sum over 8 warps
         #pragma unroll
-        for (int i8 = 0; i8 < 16; ++i8) {
-            sum_sh2[thread / 32 * 512 + i8 * 32 + thread % 32] = sum[i8];
+        for (int i8 = 0; i8 < 8; ++i8) {
+            sum_sh2[thread / 32 * 256 + i8 * 32 + thread % 32] = sum[i8];
         }
         #pragma unroll
-        for (int i9 = 0; i9 < 16; ++i9) {
+        for (int i9 = 0; i9 < 8; ++i9) {
             sum[i9] = 0.0f;
         }
         __syncthreads();  // sum_sh2 is written before it is read
         #pragma unroll
-        for (int i10 = 0; i10 < 16; ++i10) {
+        for (int i10 = 0; i10 < 8; ++i10) {
             #pragma unroll
-            for (int w3 = 0; w3 < 8; ++w3) {
-                other3[0] = sum_sh2[w3 * 512 + i10 * 32 + thread % 32];
+            for (int w2 = 0; w2 < 8; ++w2) {
+                other3[0] = sum_sh2[w2 * 256 + i10 * 32 + thread % 32];
                 sum[i10] = sum[i10] + other3[0];
             }
         }
 
-        // store y: Move(512)(RF, GL)(Warp)
+        // store y: Move(256)(RF, GL)(Warp)
         if (warp == 0) {
             #pragma unroll
-            for (int n3 = 0; n3 < 4; ++n3) {
-                copy_16B(&y[tile * 512 + lane * 8 + n3 % 2 * 4 + n3 / 2 * 256], &sum[n3 * 4]);
+            for (int n3 = 0; n3 < 2; ++n3) {
+                copy_16B(&y[tile * 256 + lane * 8 + n3 * 4], &sum[n3 * 4]);
             }
         }
     }

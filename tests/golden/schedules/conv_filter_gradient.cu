@@ -118,7 +118,7 @@ __device__ __forceinline__ void copy_4B(void* dst, const void* src) {
 }
 
 extern "C" __global__ void __launch_bounds__(384)
-at_one_tap_128x1x1x128x1_k14_f16(
+filters_wgmma_128x1x1x128x1_k11_f16(
     const half* __restrict__ y,
     const half* __restrict__ x,
     half* __restrict__ out_y,
@@ -132,9 +132,9 @@ at_one_tap_128x1x1x128x1_k14_f16(
     __builtin_assume(blocks >= 0);
     extern __shared__ __align__(1024) unsigned char shared[];
     half* y_sh = reinterpret_cast<half*>(shared);
-    half* x_sh = reinterpret_cast<half*>(shared + 65536);
-    unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 131072);
-    unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 131104);
+    half* x_sh = reinterpret_cast<half*>(shared + 114688);
+    unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 229376);
+    unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 229408);
     alignas(16) float product[64];
     alignas(16) half out_y_rf[64];
     alignas(16) float other[32];
@@ -158,28 +158,28 @@ at_one_tap_128x1x1x128x1_k14_f16(
         int ring_slot = 0, ring_parity = 0;
         __builtin_assume(ring_slot >= 0);
         barrier_arrive<7, 384>();  // barriers are initialised before they are used
-        const int way = block % 14;
-        const int tile = block / 14;
+        const int way = block % 11;
+        const int tile = block / 11;
         const int block_r = tile / 3;
         const int block_s = tile % 3;
         if (thread == 0) {
 
             // Program(128, 1, 1, 128, 32, 28, 28)(GL, GL, GL)(Block)
             #pragma unroll 1
-            for (int chunk = 0; chunk < 42; ++chunk) {
+            for (int chunk = 0; chunk < 21; ++chunk) {
                 mbarrier_wait(&empty[ring_slot], 1 - ring_parity);
-                mbarrier_expect(&full[ring_slot], 32768);
+                mbarrier_expect(&full[ring_slot], 57344);
 
-                // load y to y_sh: Move(1, 2, 32, 128)(GL, SH)(Block)
+                // load y to y_sh: Move(1, 4, 28, 128)(GL, SH)(Block)
                 #pragma unroll
                 for (int k = 0; k < 2; ++k) {
-                    tma_load_4d(&y_sh[ring_slot * 8192 + k * 4096], &y_map, &full[ring_slot], k * 64, 0, chunk % 14 * 2, way * 3 + chunk / 14);
+                    tma_load_4d(&y_sh[ring_slot * 14336 + k * 7168], &y_map, &full[ring_slot], k * 64, 0, chunk % 7 * 4, way * 3 + chunk / 7);
                 }
 
-                // load x to x_sh: Move(1, 2, 32, 128)(GL, SH)(Block)
+                // load x to x_sh: Move(1, 4, 28, 128)(GL, SH)(Block)
                 #pragma unroll
                 for (int c = 0; c < 2; ++c) {
-                    tma_load_4d(&x_sh[ring_slot * 8192 + c * 4096], &x_map, &full[ring_slot], c * 64, block_s - 1, chunk % 14 * 2 + block_r - 1, way * 3 + chunk / 14);
+                    tma_load_4d(&x_sh[ring_slot * 14336 + c * 7168], &x_map, &full[ring_slot], c * 64, block_s - 1, chunk % 7 * 4 + block_r - 1, way * 3 + chunk / 7);
                 }
                 if (++ring_slot == 4) ring_slot = 0, ring_parity ^= 1;
             }
@@ -190,8 +190,8 @@ at_one_tap_128x1x1x128x1_k14_f16(
         int ring_slot = 0, ring_parity = 0;
         __builtin_assume(ring_slot >= 0);
         barrier_sync<7, 384>();  // barriers are initialised before they are used
-        const int way = block % 14;
-        const int tile = block / 14;
+        const int way = block % 11;
+        const int tile = block / 11;
         const int block_r = tile / 3;
         const int block_s = tile % 3;
         const int warpgroup = __shfl_sync(0xffffffff, thread / 128, 0);
@@ -202,14 +202,14 @@ at_one_tap_128x1x1x128x1_k14_f16(
             product[i] = 0.0f;
         }
         #pragma unroll 1
-        for (int chunk = 0; chunk < 42; ++chunk) {
+        for (int chunk = 0; chunk < 21; ++chunk) {
             mbarrier_wait(&full[ring_slot], ring_parity);
             wgmma_fence();  // accumulators are registers
 
             // product: add by atoms
             #pragma unroll
-            for (int k = 0; k < 4; ++k) {
-                wgmma_m64n128k16_f32_f16<1, 1>(&product[0], wgmma_operand<1, 16, 1024>(&y_sh[ring_slot * 8192 + warpgroup * 4096], k * 2048), wgmma_operand<1, 8192, 1024>(&x_sh[ring_slot * 8192], k * 2048), 1);
+            for (int k = 0; k < 7; ++k) {
+                wgmma_m64n128k16_f32_f16<1, 1>(&product[0], wgmma_operand<1, 16, 1024>(&y_sh[ring_slot * 14336 + warpgroup * 7168], k * 2048), wgmma_operand<1, 14336, 1024>(&x_sh[ring_slot * 14336], k * 2048), 1);
             }
             wgmma_commit();
             wgmma_wait<1>();
@@ -223,27 +223,27 @@ at_one_tap_128x1x1x128x1_k14_f16(
             mbarrier_arrive(&empty[ring_slot < 1 ? ring_slot + 3 : ring_slot - 1]);
         }
 
-        // product over 14 blocks
+        // product over 11 blocks
         #pragma unroll
         for (int i2 = 0; i2 < 16; ++i2) {
-            copy_16B(&product_parts[tile * 229376 + way * 16384 + thread / 32 * 2048 + i2 * 128 + thread % 32 * 4], &product[i2 * 4]);
+            copy_16B(&product_parts[tile * 180224 + way * 16384 + thread / 32 * 2048 + i2 * 128 + thread % 32 * 4], &product[i2 * 4]);
         }
         barrier_sync<0, 256>();  // all threads have written product_parts
-        const int last = count_in(&arrived[tile], 14, thread == 0, 0, 256);
+        const int last = count_in(&arrived[tile], 11, thread == 0, 0, 256);
         if (last) {
 
-            // product over 14 blocks: the last block combines them
+            // product over 11 blocks: the last block combines them
             #pragma unroll
             for (int i5 = 0; i5 < 64; ++i5) {
                 product[i5] = 0.0f;
             }
             #pragma unroll 1
-            for (int w = 0; w < 14; ++w) {
+            for (int w = 0; w < 11; ++w) {
                 #pragma unroll
                 for (int i3 = 0; i3 < 2; ++i3) {
                     #pragma unroll
                     for (int v = 0; v < 8; ++v) {
-                        copy_16B(&other[v * 4], &product_parts[tile * 229376 + w * 16384 + thread / 32 * 2048 + i3 * 1024 + v * 128 + thread % 32 * 4]);
+                        copy_16B(&other[v * 4], &product_parts[tile * 180224 + w * 16384 + thread / 32 * 2048 + i3 * 1024 + v * 128 + thread % 32 * 4]);
                     }
                     #pragma unroll
                     for (int i4 = 0; i4 < 32; ++i4) {
