@@ -184,7 +184,7 @@ def test_gradient_of_filters_of_other_ranks(preset: Any) -> None:
 
 def test_gradient_of_filters_on_cuda_cores() -> None:
     y, x = tensor(3, 7, 5, 12, name="y"), tensor(3, 7, 9, 5)
-    spec = conv_gradients.conv2d_filter_gradient(y, x, (3, 2), stride=(1, 2), pad=(1, (1, 0)))
+    spec = conv_gradients.conv2d_filter_gradient(y, x, (3, 2), stride=(1, 2), pad=((1, 1), (1, 0)))
     right(conv_gradients.filters_simt(spec))
     right(conv_gradients.filters_simt(spec, ways=3))
 
