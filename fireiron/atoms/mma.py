@@ -2,67 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import attrs
 
 from fireiron.algebra.dtypes import DType, b1, bf16, e4m3, e5m2, f16, f32, f64, i4, i8, i32, tf32, u4, u8
-from fireiron.algebra.elements import read
-from fireiron.algebra.layout import Layout
 from fireiron.atoms.fragments import fragment_a, fragment_b, fragment_c, together
-from fireiron.language.atom import Atom, Meaning, Operand, Product
+from fireiron.language.atom import Atom, Operand, Product
 from fireiron.language.levels import FR, Warp
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]
 
 _SECTION = "PTX ISA 9.7.14.5, mma"
 _PTX = {d: d.name.replace("i", "s") for d in (f16, bf16, f32, f64, tf32, e4m3, e5m2, i8, u8, i4, u4, b1, i32)}
 _CONSTRAINTS = {f32: "f", f64: "d", i32: "r"}
-
-
-def meaning(
-    shape: tuple[int, int, int],
-    layouts: tuple[Layout, Layout, Layout],
-    inputs: tuple[DType, DType],
-    acc: DType,
-    product: Product = "mul",
-) -> Meaning:
-    """Give the instruction's meaning on registers, packed elements in bytes.
-
-    Products are exact, summed in double, which holds every sum of integers, and rounded once to C's type.
-    """
-    m, n, k = shape
-    extents = ((m, k), (k, n), (m, n))
-
-    def places(layout: Layout, rows: int) -> tuple[Array, Array]:
-        import numpy as np
-
-        threads, registers = layout[0].size, layout[1].size
-        assert isinstance(threads, int) and isinstance(registers, int)
-        flat = layout[0](np.arange(threads))[:, None] + np.asarray(layout[1](np.arange(registers)))[None, :]
-        return flat % rows, flat // rows
-
-    def numpy(a: Array, b: Array, c: Array) -> Array:
-        import numpy as np
-
-        full: list[Array] = []
-        held = (read(a, inputs[0]), read(b, inputs[1]), c)
-        for x, layout, (rows, cols) in zip(held, layouts, extents, strict=True):
-            matrix = np.empty((len(x), rows, cols), np.float64)
-            row, col = places(layout, rows)
-            matrix[:, row, col] = x
-            full.append(matrix)
-        total = full[0] @ full[1]
-        if product == "xor":  # bits that differ: those of both, without the common ones on either side
-            total = full[0].sum(2, keepdims=True) + full[1].sum(1, keepdims=True) - 2 * total
-        row, col = places(layouts[2], m)
-        result = (total + full[2])[:, row, col]
-        return (result.astype(np.int64) if acc.kind == "int" else result).astype(c.dtype)
-
-    return numpy
 
 
 def _wrapper(name: str, instruction: str, nbytes: tuple[int, int, int], inputs: DType, acc: DType) -> str:
@@ -155,7 +104,7 @@ def _row(
         source=_SECTION,
         cuda=_wrapper(function, instruction, (nbytes[0], nbytes[1], nbytes[2]), kinds[0], acc),
         call=f"{function}(&{{C}}, &{{A}}, &{{B}});",
-        numpy=meaning(shape, layouts, kinds, acc, product),
+        rounding="once",
         clocks=own,
         emulated=None if slower is None else (EMULATES, slower * own),
         product=product,

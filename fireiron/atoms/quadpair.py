@@ -10,7 +10,6 @@ from itertools import product
 
 from fireiron.algebra.dtypes import DType, f16, f32
 from fireiron.algebra.layout import Layout
-from fireiron.atoms.mma import meaning
 from fireiron.language.atom import Atom, Operand
 from fireiron.language.levels import FR, QuadPair, Warp
 
@@ -59,7 +58,7 @@ def _row(a_order: str, b_order: str, acc: DType) -> Atom:
         source="PTX ISA 9.7.14.5.1, mma.m8n8k4 with .f16",
         cuda=_wrapper(function, instruction, acc),
         call=f"{function}(&{{C}}, &{{A}}, &{{B}});",
-        numpy=meaning(_SHAPE, (a, b, c), (f16, f16), acc),
+        rounding="once",
         # 125 TFLOP/s of a V100 are 128 products a clock on each of its 320 sub-partitions.
         clocks=8,
         # "Substantially reduced performance" on other targets (PTX ISA): 17.5 TFLOP/s on an H200, where 62.7 of FFMA

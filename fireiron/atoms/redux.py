@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from fireiron.algebra.dtypes import i32
 from fireiron.algebra.layout import Layout
-from fireiron.language.atom import Atom, Fold, Meaning, Operand
+from fireiron.language.atom import Atom, Fold, Operand
 from fireiron.language.levels import RF, Warp
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]
 
 # What each folds, and PTX's type for it.
 _FOLDS: dict[Fold, str] = {"add": "s32", "min": "s32", "max": "s32", "and": "b32", "or": "b32", "xor": "b32"}
-_NUMPY: dict[Fold, str] = {
-    "add": "add", "min": "minimum", "max": "maximum", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
-}  # fmt: skip
-
 _REDUCE = """\
 __device__ __forceinline__ int reduce_{fold}(int x) {{
     int all;
@@ -27,18 +16,6 @@ __device__ __forceinline__ int reduce_{fold}(int x) {{
     return all;
 }}
 """
-
-
-def _meaning(fold: Fold) -> Meaning:
-    """Give the meaning on (units, lanes, 1): sums wrap."""
-
-    def numpy(x: Array) -> Array:
-        import numpy as np
-
-        all_lanes = getattr(np, _NUMPY[fold]).reduce(x, axis=1, keepdims=True)
-        return np.broadcast_to(all_lanes.astype(x.dtype), x.shape)
-
-    return numpy
 
 
 def _row(fold: Fold) -> Atom:
@@ -54,7 +31,6 @@ def _row(fold: Fold) -> Atom:
         cuda=_REDUCE.format(fold=fold, kind=_FOLDS[fold]),
         call=f"{{dst}} = reduce_{fold}({{src}});",
         fold=fold,
-        numpy=_meaning(fold),
         # CUDA programming guide, arithmetic instructions: 16 results a clock and SM, half as many as of shuffles.
         clocks=8,
     )

@@ -97,20 +97,6 @@ def fma_bf16_through_f32(a: Array, b: Array, c: Array) -> Array:
         return fma_f32(*exact).astype(c.dtype)
 
 
-def imad(a: Array, b: Array, c: Array) -> Array:
-    """Give a * b + c in i32, wrapping; a and b may be narrower."""
-    import numpy as np
-
-    return np.multiply(a, b, dtype=np.int32) + c
-
-
-def dp4a(a: Array, b: Array, c: Array) -> Array:
-    """Add the dot product of four 8-bit registers to an i32, wrapping."""
-    import numpy as np
-
-    return np.multiply(a, b, dtype=np.int32).sum(axis=-1, keepdims=True, dtype=np.int32) + c
-
-
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     """Split a + b into its rounded value and what rounding lost (Knuth)."""
     total = a + b

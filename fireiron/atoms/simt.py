@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from fireiron.algebra.dtypes import DType, bf16, f16, f32, f64, i8, i32, u8
 from fireiron.algebra.layout import Layout
-from fireiron.atoms.rounding import dp4a, fma_bf16, fma_bf16_through_f32, fma_f16, fma_f32, fma_f64, imad
-from fireiron.language.atom import Atom, Meaning, Operand
+from fireiron.language.atom import Atom, Operand, Rounding
 from fireiron.language.levels import RF, Thread
 
 _FMA_F16 = """\
@@ -46,12 +45,12 @@ def _row(
     inputs: DType,
     accumulator: DType,
     call: str,
-    numpy: Meaning,
     clocks: float,
     section: str,
     shape: tuple[int, int, int] = (1, 1, 1),
     cuda: str = "",
     arch: int = 70,
+    rounding: Rounding = "each",
 ) -> Atom:
     """Describe C += A * B in one thread: every operand's registers are consecutive, in colexicographic order."""
     m, n, k = shape
@@ -76,7 +75,7 @@ def _row(
         source=f"PTX ISA, {section}",
         cuda=cuda,
         call=call,
-        numpy=numpy,
+        rounding=rounding,
         clocks=clocks,
         lanes="fp32" if accumulator == f32 else "",
     )
@@ -92,20 +91,20 @@ _VIA_F32 = "{C} = float_to_bf16(fmaf(bf16_to_float({A}), bf16_to_float({B}), bf1
 
 # Clocks are those of compute capability 9.0: CUDA programming guide, throughput of native arithmetic instructions.
 SIMT: tuple[Atom, ...] = (
-    _row("fma.f64", f64, f64, "{C} = fma({A}, {B}, {C});", fma_f64, 2, _FLOAT),
-    _row("fma.f32", f32, f32, "{C} = fmaf({A}, {B}, {C});", fma_f32, 1, _FLOAT),
-    _row("fma.f16x2", f16, f16, "fma_f16x2({A}, &{B}, &{C});", fma_f16, 1, _HALF, (1, 2, 1), _FMA_F16X2),
-    _row("fma.f16", f16, f16, "{C} = fma_f16({A}, {B}, {C});", fma_f16, 1, _HALF, cuda=_FMA_F16),
-    _row("fma.bf16", bf16, bf16, "{C} = fma_bf16({A}, {B}, {C});", fma_bf16, 1, _HALF, cuda=_FMA_BF16, arch=80),
+    _row("fma.f64", f64, f64, "{C} = fma({A}, {B}, {C});", 2, _FLOAT),
+    _row("fma.f32", f32, f32, "{C} = fmaf({A}, {B}, {C});", 1, _FLOAT),
+    _row("fma.f16x2", f16, f16, "fma_f16x2({A}, &{B}, &{C});", 1, _HALF, (1, 2, 1), _FMA_F16X2),
+    _row("fma.f16", f16, f16, "{C} = fma_f16({A}, {B}, {C});", 1, _HALF, cuda=_FMA_F16),
+    _row("fma.bf16", bf16, bf16, "{C} = fma_bf16({A}, {B}, {C});", 1, _HALF, cuda=_FMA_BF16, arch=80),
     # Rounds twice, first to f32: for sm_70 to sm_75, which have no bf16 arithmetic.
-    _row("fma.bf16.via.f32", bf16, bf16, _VIA_F32, fma_bf16_through_f32, 8, _CONVERT),
-    _row("fma.f32.f16", f16, f32, _TO_FLOAT.format("half"), fma_f32, 5, _CONVERT),
-    _row("fma.f32.bf16", bf16, f32, _TO_FLOAT.format("bf16"), fma_f32, 3, _CONVERT),
-    _row("dp4a.i8", i8, i32, "{C} = dp4a_i8(&{A}, &{B}, {C});", dp4a, 2, _DOT, (1, 1, 4),
+    _row("fma.bf16.via.f32", bf16, bf16, _VIA_F32, 8, _CONVERT, rounding="each, through f32"),
+    _row("fma.f32.f16", f16, f32, _TO_FLOAT.format("half"), 5, _CONVERT),
+    _row("fma.f32.bf16", bf16, f32, _TO_FLOAT.format("bf16"), 3, _CONVERT),
+    _row("dp4a.i8", i8, i32, "{C} = dp4a_i8(&{A}, &{B}, {C});", 2, _DOT, (1, 1, 4),
          _DP4A.format(name="i8", c="signed char", ptx="s32")),
-    _row("dp4a.u8", u8, i32, "{C} = dp4a_u8(&{A}, &{B}, {C});", dp4a, 2, _DOT, (1, 1, 4),
+    _row("dp4a.u8", u8, i32, "{C} = dp4a_u8(&{A}, &{B}, {C});", 2, _DOT, (1, 1, 4),
          _DP4A.format(name="u8", c="unsigned char", ptx="u32")),
-    _row("imad.i32", i32, i32, "{C} += {A} * {B};", imad, 2, _INTEGER),
-    _row("imad.i32.i8", i8, i32, "{C} += {A} * {B};", imad, 2, _INTEGER),
-    _row("imad.i32.u8", u8, i32, "{C} += {A} * {B};", imad, 2, _INTEGER),
+    _row("imad.i32", i32, i32, "{C} += {A} * {B};", 2, _INTEGER),
+    _row("imad.i32.i8", i8, i32, "{C} += {A} * {B};", 2, _INTEGER),
+    _row("imad.i32.u8", u8, i32, "{C} += {A} * {B};", 2, _INTEGER),
 )  # fmt: skip

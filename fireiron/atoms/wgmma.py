@@ -7,18 +7,11 @@ operands lie in rows of `span` bytes of K; 16-bit ones may also be MN-major, in 
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
 
 from fireiron.algebra.dtypes import DType, bf16, e4m3, e5m2, f16, f32, i8, i32, tf32, u8
-from fireiron.algebra.elements import read
 from fireiron.algebra.layout import Layout
-from fireiron.language.atom import Atom, Flight, Meaning, Operand
+from fireiron.language.atom import Atom, Flight, Operand
 from fireiron.language.levels import FR, SH, Warpgroup
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]
 
 FAMILY = "wgmma"
 _HELPERS = (
@@ -110,37 +103,6 @@ def _wrapper(name: str, n: int, inputs: DType, acc: DType, held: bool) -> str:
 """
 
 
-def _meaning(inputs: DType, held: Layout | None, d: Layout) -> Meaning:
-    """Give the meaning on A (units, 64, k) or its registers, B (units, k, n) and C's registers.
-
-    Products are exact, summed in double (or int64), and rounded once to C's type.
-    """
-
-    def numpy(a: Array, b: Array, c: Array) -> Array:
-        import numpy as np
-
-        wide = np.int64 if b.dtype.kind in "iu" else np.float64
-        a, b = read(a, inputs), read(b, inputs)
-        if held is not None:
-            full = np.empty((len(a), ROWS, b.shape[1]), wide)
-            place = _places(held)
-            full[:, place % ROWS, place // ROWS] = a
-            a = full
-        place = _places(d)
-        product = a.astype(wide) @ b.astype(wide)
-        return (product[:, place % ROWS, place // ROWS] + c.astype(wide)).astype(c.dtype)
-
-    return numpy
-
-
-def _places(layout: Layout) -> Array:
-    import numpy as np
-
-    threads, registers = layout[0].size, layout[1].size
-    assert isinstance(threads, int) and isinstance(registers, int)
-    return np.asarray(layout[0](np.arange(threads))[:, None] + np.asarray(layout[1](np.arange(registers)))[None, :])
-
-
 def _whole(rows: int, columns: int) -> Layout:
     """Lay out a tile that no thread holds: its elements in shared memory, the row fastest."""
     return Layout((1, rows * columns), (0, 1))
@@ -181,7 +143,7 @@ def _row(n: int, inputs: DType, acc: DType, held: bool) -> Atom:
         before="registers",
         zeroes=True,
         kept=KEPT_OF_FP8 if inputs in (e4m3, e5m2) else 0,
-        numpy=_meaning(inputs, fragment if held else None, d),
+        rounding="once",
         clocks=max(n / 2, 16 + n / 4),
     )
 

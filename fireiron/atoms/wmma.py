@@ -15,7 +15,6 @@ import attrs
 
 from fireiron.algebra.dtypes import DType, bf16, f16, f32, i8, i32, u8
 from fireiron.algebra.layout import Layout
-from fireiron.atoms.mma import meaning
 from fireiron.language.atom import Atom, Operand
 from fireiron.language.levels import FR, GL, SH, Memory, Warp
 
@@ -168,7 +167,7 @@ __device__ __forceinline__ void {function}(void* c_registers, const void* a_regi
 }}
 """,
         call=f"{function}(&{{C}}, &{{A}}, &{{B}});",
-        numpy=meaning(size, (a.layout, b.layout, c.layout), (inputs, inputs), acc),
+        rounding="once",
         # As two mma of half the width, which is what it becomes; on sm_70 it takes twice as long.
         clocks=32 if inputs in (f16, bf16) else 16,
     )

@@ -14,6 +14,7 @@ import attrs
 from fireiron.algebra.dtypes import DType, default_accumulator, f64
 from fireiron.algebra.expr import Expr, Index, Var, as_expr, as_int, ceil_div, const, simplest
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, parts, renumbered, substituted
+from fireiron.language.atom import summand
 from fireiron.language.decompositions import Decomposition, Done, Epilog, Load, Output, Prolog
 from fireiron.language.levels import RF
 from fireiron.language.ops import Rows, apart, scaled, stages
@@ -238,7 +239,7 @@ class _Product:
             trees.append(_converted(Arg(i, ref.dtype), self.links, role))
         epilog = next((link for link in self.links if isinstance(link, Epilog)), None)
         kind = self._kind(epilog, reads[0])
-        body = _term(spec.product, *(_wider(tree, kind) for tree in trees))
+        body = summand(spec.product, *(_wider(tree, kind) for tree in trees))
         out = made.at(spec.C, dims.of("C", spec.C))
         epilog = self._epilog(kind) if epilog is None else epilog
         made.values += epilog.values
@@ -347,13 +348,6 @@ class _Product:
         return simplest(ceil_div(whole, tiles)) if found is None else found
 
 
-def _term(product: str, left: Scalar, right: Scalar) -> Scalar:
-    """Give what is summed: a product, or of bits whether they differ."""
-    if product != "xor":
-        return Binary("mul", left, right)
-    return Binary("sub", Constant(1, left.dtype), Binary("eq", left, right))
-
-
 def _prolog(links: Links, role: str) -> Value | None:
     """Find what is made of an operand's elements: by a load, or of the sums of their products."""
     loaded = (link.ops for link in links if isinstance(link, Load) and link.role == role and link.ops is not None)
@@ -374,7 +368,7 @@ def _of_products(spec: Products, links: Links) -> Program:
             k = inner[a.shape[-1]]
             reads = [made.at(a, (*batch, m, k)), made.at(b, (*batch, k, n))]
             trees = [_converted(Arg(j, t.dtype), links, places[t.name]) for j, t in enumerate((a, b))]
-            body = _term("mul", *(_wider(tree, kind) for tree in trees))
+            body = summand("mul", *(_wider(tree, kind) for tree in trees))
             title = one.name if len(one.products) == 1 else f"{one.name}_{i}"
             terms.append(made.fold(made.held(title, kind, whole), reads, body, add_of(kind), k))
         sums[one.name] = terms[0]
@@ -408,7 +402,7 @@ def _of_layers(spec: Layers) -> Program:
         acc = made.held("acc", kind, (m, behind))
         terms = [_wider(Arg(i, t.dtype), kind) for i, t in enumerate((spec.X, layer.weights))]
         made.fold(
-            acc, [given, made.at(layer.weights, (*stack, before, behind))], _term("mul", *terms), add_of(kind), before
+            acc, [given, made.at(layer.weights, (*stack, before, behind))], summand("mul", *terms), add_of(kind), before
         )
         tree = _cast(layer.value.tree, spec.X.dtype)
         title = out.name

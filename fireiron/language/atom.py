@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import attrs
 
-from fireiron.algebra.dtypes import DType
+from fireiron.algebra.dtypes import DType, u8
+from fireiron.algebra.expr import Var, simplest
 from fireiron.algebra.layout import Layout
+from fireiron.algebra.scalar import Arg, Binary, Constant, Scalar
 from fireiron.language.levels import Level, Memory
+from fireiron.language.steps import Ref, Step, add_of, dense, max_of, min_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,6 +22,9 @@ Meaning: TypeAlias = "Callable[..., np.ndarray[Any, Any]]"
 Product: TypeAlias = Literal["mul", "xor", "and"]
 
 
+# Where a product's sum is rounded: once, behind the exact sum of all products, or at each product that is added, in C's
+# type, there through f32 where the hardware has no such arithmetic; "" where `numpy` says it.
+Rounding: TypeAlias = Literal["", "once", "each", "each, through f32"]
 # What a Reduce makes of the values of all lanes.
 Fold: TypeAlias = Literal["add", "min", "max", "and", "or", "xor"]
 # Bytes of the rows in which shared memory may be swizzled, 0 for plain rows.
@@ -29,6 +35,13 @@ POLICIES: tuple[Policy, ...] = get_args(Policy)
 # What is in flight: copies that a thread starts and sees first itself; products that hold registers of their unit;
 # boxes that a thread stores; boxes whose bytes an mbarrier counts as they land.
 Flying: TypeAlias = Literal["copies", "products", "stores", "loads"]
+
+
+def summand(product: Product, left: Scalar, right: Scalar) -> Scalar:
+    """Give what a MatMul sums over K: a product, or of bits whether they differ."""
+    if product != "xor":
+        return Binary("mul", left, right)
+    return Binary("sub", Constant(1, left.dtype), Binary("eq", left, right))
 
 
 @attrs.frozen
@@ -120,9 +133,10 @@ class Atom:
         lanes: which lanes of an SM issue it, where architectures have different numbers of them (`fp32`), or "".
         zeroes: whether a MatMul can take C for zero, by the Call's `accumulate`.
         kept: bits of the sum's mantissa that the hardware keeps in one instruction, 0 for all of the accumulator's.
-        numpy: meaning of a MatMul: numpy(a, b, c) -> new c, and of a Reduce: numpy(x). An operand in registers is an
-            array (units, threads, registers); one in shared memory is the tile itself, (units, rows, columns) as the
-            operand's shape says, read through its view, whose layout lists the tile with the row fastest. Moves move.
+        rounding: where the sum of a MatMul is rounded; what it computes follows from that and from its `step`.
+        numpy: meaning of a MatMul whose sum no `rounding` describes: numpy(a, b, c) -> new c. An operand in registers
+            is an array (units, threads, registers); one in shared memory is the tile itself, (units, rows, columns)
+            as the operand's shape says, read through its view, whose layout lists the tile with the row fastest.
             Packed elements come as the bytes that hold them.
         clocks: issue clocks of one warp instruction on one SM sub-partition, for the cost model.
         emulated: the first architecture on which other instructions stand in for it, and its clocks there.
@@ -155,6 +169,7 @@ class Atom:
     lanes: Literal["", "fp32"] = ""
     zeroes: bool = False
     kept: int = 0
+    rounding: Rounding = ""
     numpy: Meaning | None = attrs.field(default=None, eq=False, repr=False)
     clocks: float = 1.0
     converge: Level | None = None
@@ -162,6 +177,44 @@ class Atom:
     fold: Fold | Literal[""] = ""
     last: int = 0
     emulated: tuple[int, float] | None = None
+
+    @property
+    def step(self) -> Step | None:
+        """Give what it computes, as a step over dims of its own; None for folds of bits, which no expression says.
+
+        The dim `e` counts the elements of a Move (bytes where any type will do, any number of a box); `t` the threads
+        of a unit.
+
+        Example:
+            >>> from fireiron.atoms.table import find
+            >>> print(find("mma.m16n8k16.f32.f16").step, find("copy.16B.GL.SH").step, sep="; ")
+            C[m, n] = add over k of A[m, k] * B[k, n]; dst[e] = src[e]
+        """
+
+        def ref(role: str, *dims: Var) -> Ref:
+            o = self.operand(role)
+            shape = tuple(1 if d.extent is None else simplest(d.extent) for d in dims)
+            t = dense(role, shape, o.dtype or u8, o.memory)
+            return Ref(t.name, t.shape, t.dtype, t.strides, o.memory, dims)
+
+        if self.kind == "MatMul":
+            m, n, k = (Var(name, size) for name, size in zip("mnk", self.shape, strict=True))
+            a, b, c = ref("A", m, k), ref("B", k, n), ref("C", m, n)
+            body = summand(self.product, Arg(0, a.dtype), Arg(1, b.dtype))
+            return Step("C", (c,), (a, b), body, add_of(c.dtype), (k,))
+        if self.kind == "Reduce":
+            made = {"add": add_of, "min": min_of, "max": max_of}.get(self.fold)
+            src, dst = ref("src", Var("other", self.unit.size)), ref("dst", Var("t", self.unit.size))
+            folded = None if made is None else made(src.dtype)
+            return folded and Step("dst", (dst,), (src,), Arg(0, src.dtype), folded, src.dims)
+        if self.kind == "Shuffle":
+            src, dst = ref("src", Var("lane", self.unit.size)), ref("dst", Var("t", self.unit.size))
+            return Step("dst", (dst,), (src,), Arg(0, src.dtype))
+        e = Var("e", self.nbytes or self.shape[0] or None)
+        src, dst = ref("src", e), ref("dst", e)
+        if self.kind == "Add":
+            return Step("dst", (dst,), (dst, src), Binary("add", Arg(0, dst.dtype), Arg(1, src.dtype)))
+        return Step("dst", (dst,), (src,), Arg(0, src.dtype))
 
     def clocks_on(self, arch: int) -> float:
         """Give its issue clocks on an architecture."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from fireiron.atoms.meaning import meaning_of
 from fireiron.kernel.analysis.traffic import Traffic
 from fireiron.kernel.ir.statements import Call
 from fireiron.language.atom import Operand as Taken
@@ -137,9 +138,11 @@ class DeferredMatMul:
         self.accumulate = compiler.predicate(statement.accumulate)
         self.flops = 2 * prod(statement.atom.shape)
         self.tiles: dict[tuple[int, int], Tile] = {}
-        if self.atom.numpy is None:
+        meaning = meaning_of(self.atom)
+        if meaning is None:
             text = f"{self.place}: the atom {self.atom.name} has no NumPy meaning"
-            raise self.team.error(self.place, "atom-numpy", text, "give its row a `numpy`")
+            raise self.team.error(self.place, "atom-numpy", text, "give its row a `rounding`, or a `numpy`")
+        self.meaning = meaning
 
     def run(self, state: State, act: Act) -> None:
         """Start it in each unit."""
@@ -182,7 +185,7 @@ class DeferredMatMul:
         assert c.storage.fragment is not None and c.storage.initialised is not None
         c.storage.fragment.busy[c.place] += 1
         c.storage.initialised[c.place] = True
-        product = Product(self.place, team, unit, a, b, c, keeps, self.atom.numpy, self.flops)
+        product = Product(self.place, team, unit, a, b, c, keeps, self.meaning, self.flops)
         team.groups.setdefault((self.atom.completion, int(unit[0])), Groups()).open.append(product)
 
     def _operand(self, number: int, operand: Operand, taken: Taken, env: Env, unit: Array) -> Tile | Held:

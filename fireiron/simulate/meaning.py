@@ -11,6 +11,7 @@ import numpy as np
 
 from fireiron.algebra.expr import Expr, as_expr, evaluate
 from fireiron.algebra.scalar import Binary, Custom, Debug, Scalar, Unary, debug_line, parts, prints
+from fireiron.atoms.meaning import meaning_of
 from fireiron.base.errors import SimulationError
 from fireiron.kernel.ir.statements import Compute, Micro
 from fireiron.language.atom import Atom
@@ -132,15 +133,16 @@ class MatMulMeaning(Meaning):
     def __init__(self, team: Team, place: Place, atom: Atom) -> None:
         super().__init__(team, place)
         self.atom = atom
+        self.meaning = meaning_of(atom)
         self.alone = atom.unit.size == 1
         self.flops = 2 * prod(atom.shape)
 
     def compute(self, plan: Plan, values: Values) -> tuple[Array, ...]:
         """Give the new C."""
-        assert self.atom.numpy is not None
+        assert self.meaning is not None
         threads: Array = plan.extra
         shaped = [self._units(value, threads) for value in values if value is not None]
-        result = self.atom.numpy(*shaped)
+        result = self.meaning(*shaped)
         if self.team.machine.exact and result.dtype == np.int32:
             self._fits(shaped, result, plan)
         count, _, lanes = values[-1].shape if values[-1] is not None else (1, 1, 1)
@@ -158,8 +160,8 @@ class MatMulMeaning(Meaning):
         """Refuse sums that wrap; one call adds less than 32 bits hold, unless it multiplies 32 bits itself."""
         wide = [x.astype(np.int64) for x in shaped]
         if len(shaped) == 1 or shaped[0].dtype == np.int32:
-            assert self.atom.numpy is not None
-            total = self.atom.numpy(*wide) if len(shaped) == 1 else wide[0] * wide[1] + wide[2]
+            assert self.meaning is not None
+            total = self.meaning(*wide) if len(shaped) == 1 else wide[0] * wide[1] + wide[2]
         else:
             total = wide[-1] + (result - shaped[-1].reshape(result.shape))
         mask = None
@@ -170,8 +172,9 @@ class MatMulMeaning(Meaning):
 
     def finish(self, plan: Plan, env: Env) -> None:
         """Find the units that run."""
-        if self.atom.numpy is None:
-            raise self.error("atom-numpy", f"the atom {self.atom.name} has no NumPy meaning", "give its row a `numpy`")
+        if self.meaning is None:
+            fix = "give its row a `rounding`, or a `numpy`"
+            raise self.error("atom-numpy", f"the atom {self.atom.name} has no NumPy meaning", fix)
         if not self.alone:
             # Masks may differ between iterations: then they run one by one.
             plan.together &= plan.mask is None or len(plan.mask) == 1

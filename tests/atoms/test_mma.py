@@ -9,6 +9,7 @@ from fireiron.algebra.arch import arch
 from fireiron.algebra.elements import pack
 from fireiron.atoms.cp_async import CP_ASYNC
 from fireiron.atoms.ldmatrix import LDMATRIX
+from fireiron.atoms.meaning import meaning_of
 from fireiron.atoms.mma import MMA
 from fireiron.jit.compile import compile_source
 
@@ -35,7 +36,7 @@ def test_the_meaning_is_a_product(row):
         for m, o in zip(full, row.operands, strict=True)
     ]
     a, b, c = full
-    got = row.numpy(*held)[0]
+    got = meaning_of(row)(*held)[0]
     terms = {"mul": np.multiply, "xor": np.bitwise_xor, "and": np.bitwise_and}[row.product]
     wanted = (terms(a[:, :, None], b[None]).sum(1) + c).ravel(order="F")
     assert all(got[t][r] == wanted[x] for t, thread in enumerate(places(row.operands[2])) for r, x in enumerate(thread))

@@ -8,6 +8,7 @@ from warp_rows import CASES, kernel_of, numbers
 
 from fireiron.algebra.arch import ARCHS
 from fireiron.algebra.arch import arch as arch_of
+from fireiron.atoms.meaning import meaning_of
 from fireiron.atoms.quadpair import QUADPAIR
 from fireiron.atoms.wmma import WMMA, WMMA_MOVES
 from fireiron.cuda.printer import source
@@ -55,7 +56,7 @@ def test_the_meaning_is_a_product(row):
     ]
     a, b, c = (x.astype(np.float64) for x in full)
     wanted = (a @ b + c).swapaxes(1, 2).reshape(QUADPAIRS, -1)
-    got = row.numpy(*held)
+    got = meaning_of(row)(*held)
     for unit in range(QUADPAIRS):
         for t, thread in enumerate(places(row.operands[2])):
             assert got[unit, t].tolist() == wanted[unit, thread].tolist()

@@ -11,6 +11,7 @@ from fireiron.algebra.elements import TF32_READ, pack
 from fireiron.algebra.expr import Var, as_expr
 from fireiron.algebra.layout import Layout
 from fireiron.atoms.ldmatrix import LDMATRIX
+from fireiron.atoms.meaning import meaning_of
 from fireiron.atoms.mma import MMA
 from fireiron.atoms.table import find
 from fireiron.cuda.printer import source
@@ -88,7 +89,7 @@ def test_a_row_means_what_the_hardware_does(row):
         pair = View(buffers[2], as_expr(i)), View(result.buffer, LANE * c.registers + i)
         body.append(Call(find(f"copy.{c.dtype.nbytes}B.RF.GL"), pair))
     got = run(row.name, [*parameters, result], buffers, body, arrays)
-    wanted = row.numpy(*(x.reshape(1, LANES, -1) for x in arrays))
+    wanted = meaning_of(row)(*(x.reshape(1, LANES, -1) for x in arrays))
     assert np.array_equal(got, wanted.ravel())
 
 

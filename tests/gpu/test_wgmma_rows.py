@@ -14,6 +14,7 @@ from hopper_kernels import Tile, boxed, bulk_kernel, wgmma_arrays, wgmma_kernel
 
 from fireiron.algebra.arch import native
 from fireiron.algebra.dtypes import bf16, e4m3, f16, f32, i8, i32, tf32
+from fireiron.atoms.meaning import meaning_of
 from fireiron.atoms.tma import POLICIES
 from fireiron.atoms.wgmma import WIDTHS, wgmma
 from fireiron.cuda.printer import source
@@ -40,7 +41,7 @@ def multiplies(row, a, b, accumulate=True):
     """Run one product, and compare every register with the row's meaning."""
     given, (x, y, z) = wgmma_arrays(row, a, b, np.random.default_rng(row.shape[1]))
     got = np.asarray(built(wgmma_kernel(row, a, b, accumulate))(*given))
-    wanted = row.numpy(x, y, z if accumulate else np.zeros_like(z))
+    wanted = meaning_of(row)(x, y, z if accumulate else np.zeros_like(z))
     assert np.array_equal(got.astype("f8"), wanted.ravel().astype("f8")), row.name
 
 
