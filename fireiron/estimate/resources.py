@@ -17,7 +17,20 @@ from fireiron.base.text import nbytes
 from fireiron.check.limits import DEPENDENT, WITHOUT_CLUSTER, first_with, without
 from fireiron.estimate.registers import ADDRESSING, least_registers, register_cap, registers_of, roles_of
 from fireiron.kernel.analysis.sampling import Site, reads_and_writes, sample, sites, symbols, typical_sizes
-from fireiron.kernel.ir.statements import BLOCK, Await, Buffer, Call, Compute, FindGroup, Kernel, Region, Role, walk
+from fireiron.kernel.ir.statements import (
+    BLOCK,
+    THREAD,
+    Await,
+    Buffer,
+    Call,
+    Compute,
+    FindGroup,
+    Kernel,
+    Region,
+    Role,
+    walk,
+)
+from fireiron.language.levels import GL
 
 FEW_WARPS = 8  # two for each scheduler: fewer leave every stall exposed
 FULL = 0.9  # of the machine's block slots, above which a last wave is not worth a word
@@ -300,12 +313,33 @@ def notes(kernel: Kernel, arch: Arch, least: int, sizes: Mapping[str, int] | Non
         )
 
 
+def _cuts(condition: Expr, site: Site, reaches_gl: bool) -> bool:
+    """Tell whether a condition holds a tile to the sizes: it reads the block's place, a size, or both a loop's
+    variable and a thread's place along a tensor in GL.
+
+    A condition of loops alone ends a pipeline's loads ahead; one of threads and loops off GL says who holds what.
+    """
+    values = {let.var.name: let.value for let in site.lets}
+    loops = {loop.var.name for loop in site.loops}
+    found: set[str] = set()
+    rest = [leaf.name for leaf in free(condition)]
+    while rest:
+        name = rest.pop()
+        if name not in found:
+            found.add(name)
+            rest += [leaf.name for leaf in free(values[name])] if name in values else []
+    if found - loops - {THREAD, *values}:  # the block's place, or a size
+        return True
+    return reaches_gl and THREAD in found and bool(found & loops)
+
+
 def _predicated(site: Site, passing: set[Expr]) -> bool:
     statement = site.statement
     if not isinstance(statement, Call | Compute):
         return False
     own = (statement.read, statement.write) if isinstance(statement, Call) else (statement.write,)
-    if any(condition is not None for condition in own):
+    reaches_gl = any(view.buffer.memory == GL for view, _ in reads_and_writes(statement))
+    if any(condition is not None and _cuts(condition, site, reaches_gl) for condition in own):
         return True
     outside = {BLOCK, *(let.var.name for let in site.lets if any(x.name == BLOCK for x in free(let.value)))}
     return any(leaf.name in outside for guard in site.guards if guard not in passing for leaf in free(guard))

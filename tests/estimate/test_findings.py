@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from fireiron import RF, SH, A, B, Block, Thread, Warp, by_cluster, matmul, symbol, through_shared
+from fireiron import RF, SH, A, B, Block, Schedule, Thread, Warp, by_cluster, matmul, symbol, through_shared
 from fireiron.algebra.arch import arch
 from fireiron.base.errors import CheckError, Finding
 from fireiron.estimate.facts import Facts, facts
 from fireiron.estimate.findings import findings
 from fireiron.estimate.registers import least_registers
 from fireiron.kernel.analysis.access import accesses
-from fireiron.schedules import hopper, simt
+from fireiron.schedules import ampere, hopper, simt
 
 HOPPER = arch(90)
 
@@ -124,6 +124,21 @@ def test_low_occupancy_names_what_limits() -> None:
     found = only(facts(chain.done(), HOPPER), "low-occupancy")
     assert "4 warps (1 block of 128 threads)" in found.message
     assert "shared memory stops one more block" in found.message
+
+
+@pytest.mark.parametrize(
+    ("schedule", "titles"),
+    [
+        (ampere.gemm(matmul(4096, 4096, 4096, "f16", layout="TN")), []),  # its loads ahead end with the loop
+        (ampere.gemm(matmul(4096, 4096, 4096, "f64")), []),
+        (simt.listing2(matmul(1024, 4096, 500)), ["load A", "load B"]),
+        (simt.listing2(matmul(1000, 4096, 512)), ["load A", "store C"]),
+        (simt.listing2(matmul(symbol("M"), 512, 512)), ["load A", "store C"]),
+    ],
+)
+def test_partial_tiles_are_those_that_sizes_cut(schedule: Schedule, titles: list[str]) -> None:
+    found = [f.message for f in facts(schedule, HOPPER).findings if f.code == "partial-tiles"]
+    assert [message[: len(title)] for message, title in zip(found, titles, strict=True)] == titles
 
 
 def test_partial_tiles_and_waves_are_notes() -> None:
