@@ -314,10 +314,11 @@ def notes(kernel: Kernel, arch: Arch, least: int, sizes: Mapping[str, int] | Non
 
 
 def _cuts(condition: Expr, site: Site, reaches_gl: bool) -> bool:
-    """Tell whether a condition holds a tile to the sizes: it reads the block's place, a size, or both a loop's
-    variable and a thread's place along a tensor in GL.
+    """Tell whether a condition is there because tiles do not divide a size.
 
-    A condition of loops alone ends a pipeline's loads ahead; one of threads and loops off GL says who holds what.
+    Such a condition reads the block's place, or a size, or both a loop's variable and a thread's place along a tensor
+    in GL. One that reads loops alone ends the loads ahead of a pipeline; one of threads and loops that does not reach
+    GL says which thread holds what.
     """
     values = {let.var.name: let.value for let in site.lets}
     loops = {loop.var.name for loop in site.loops}
