@@ -32,6 +32,7 @@ from fireiron.schedules import (
     akg,
     ampere,
     attention,
+    attention_gradients,
     conv,
     conv_gradients,
     fused,
@@ -50,7 +51,7 @@ from fireiron.verify.reference import mathematical, references
 PRESETS = {
     module.__name__.rpartition(".")[2]: module
     for module in (
-        ada, akg, ampere, attention, conv, conv_gradients, fused, hopper, pointwise, reductions, rows, simt, turing,
+        ada, akg, ampere, attention, attention_gradients, conv, conv_gradients, fused, hopper, pointwise, reductions, rows, simt, turing,
         volta,
     )
 }  # fmt: skip

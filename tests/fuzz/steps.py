@@ -136,13 +136,41 @@ class OfSteps(Parts):
     # Attention.
 
     def heads(self, arches: tuple[str, ...], depth: int, width: int) -> str:
-        """Draw the program of attention."""
+        """Draw the program of attention, with masks, score functions, shared keys, and logarithms beside the result."""
         d = self.one
         kind, heads = d(("f16", "bf16")), d(("1, 1", "1, 2", "2, 1"))
         queries, keys = self.extent(d((8, 16, 48, 64))), self.extent(d((8, 16, 32, 64)))
-        sizes = (("q", queries, depth), ("k", keys, depth), ("v", keys, width))
-        arrays = ", ".join(f'tensor({heads}, {n}, {of}, dtype="{kind}", name="{name}")' for name, n, of in sizes)
-        return f"attention.attention({arrays}{d(('', '', ', causal=True'))}{self.of_arch(arches)})"
+        shared = ", 2" if self.chance(0.15) else ""
+        q = f'tensor({heads}{shared}, {queries}, {depth}, dtype="{kind}", name="q")'
+        sizes = (("k", keys, depth), ("v", keys, width))
+        arrays = ", ".join(
+            (q, *(f'tensor({heads}, {n}, {of}, dtype="{kind}", name="{name}")' for name, n, of in sizes))
+        )
+        more = d(("", "", ", causal=True", ", mask=lambda i, j: j <= i + 3", ", score=lambda s: s * 2"))
+        more += ", lse=True" if self.chance(0.15) else ""
+        name = 'attention.on(q="b h g i d")' if shared else "attention"
+        return f"attention.{name}({arrays}{more}{self.of_arch(arches)})"
+
+    def gradient(self) -> list[str]:
+        """Draw a gradient of attention by its presets."""
+        d = self.one
+        kind, heads, n, m = (
+            d(("f16", "bf16")),
+            d(("1, 1", "1, 2")),
+            self.extent(d((8, 16, 32))),
+            self.extent(d((8, 16))),
+        )
+        depth, width = d((16, 32)), d((16, 32))
+        inner = (("q", n, depth), ("k", m, depth), ("v", m, width), ("dy", n, width))
+        arrays = [f'tensor({heads}, {rows}, {of}, dtype="{kind}", name="{name}")' for name, rows, of in inner]
+        arrays += [f'tensor({heads}, {n}, name="{name}")' for name in ("lse", "delta")]
+        of = f"{d(('of_queries', 'of_keys'))}({', '.join(arrays)}{d(('', ', causal=True'))}"
+        if self.chance(0.3):
+            return [
+                f"attention_gradients.simt(attention_gradients.{of}{self.of_arch(ARCHES)}), rows={d((16, 32))}, chunk=4)"
+            ]
+        more = f"warps={d((1, 2))}, chunk={d((16, 32))}, stages={d((1, 2))}"
+        return [f"attention_gradients.mma(attention_gradients.{of}{self.of_arch(ARCHES[2:])}), {more})"]
 
     def attention(self) -> list[str]:
         """Draw attention by its presets."""
@@ -228,7 +256,7 @@ class OfSteps(Parts):
     def convolution(self) -> list[str]:
         """Draw a convolution, or the gradient of its filters, by their presets."""
         d = self.one
-        kind = d(("f16", "f16", "bf16"))
+        kind = d(("f16", "f16", "bf16", "tf32", "i8", "e4m3"))
         match d(("simt", "simt", "mma", "mma", "wgmma", "wgmma", "gradient", "akg")):
             case "simt":
                 spec = self.images(ARCHES, d(("f32", "f32", "f16", "i8")), d((1, 3, 4, 8)), d((1, 5, 8, 12)))
