@@ -29,8 +29,8 @@ class Drawer(OfSteps):
         kinds: dict[Callable[[], list[str]], int] = {
             self.simt: 26, self.mma: 18, self.wgmma: 10, self.micro: 6, self.volta: 3, self.preset: 14, self.move: 10,
             self.elementwise: 5, self.products: 4, self.layers: 3, self.wild: 4, self.rows: 5, self.program: 8,
-            self.attention: 2, self.attention_links: 2, self.gradient: 2, self.convolution: 6, self.convolution_links: 3,
-            self.window: 2, self.columns: 4, self.plain: 4,
+            self.attention: 2, self.attention_links: 2, self.gradient: 2, self.convolution: 6,
+            self.convolution_links: 3, self.window: 2, self.columns: 4, self.plain: 4,
         }  # fmt: skip
         (kind,) = self.rng.choices(list(kinds), list(kinds.values()))
         links = kind()

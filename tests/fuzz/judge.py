@@ -51,8 +51,8 @@ from fireiron.verify.reference import mathematical, references
 PRESETS = {
     module.__name__.rpartition(".")[2]: module
     for module in (
-        ada, akg, ampere, attention, attention_gradients, conv, conv_gradients, fused, hopper, pointwise, reductions, rows, simt, turing,
-        volta,
+        ada, akg, ampere, attention, attention_gradients, conv, conv_gradients, fused, hopper, pointwise, reductions,
+        rows, simt, turing, volta,
     )
 }  # fmt: skip
 ROOT = str(Path(fireiron.__file__).resolve().parent.parent)

@@ -166,9 +166,8 @@ class OfSteps(Parts):
         arrays += [f'tensor({heads}, {n}, name="{name}")' for name in ("lse", "delta")]
         of = f"{d(('of_queries', 'of_keys'))}({', '.join(arrays)}{d(('', ', causal=True'))}"
         if self.chance(0.3):
-            return [
-                f"attention_gradients.simt(attention_gradients.{of}{self.of_arch(ARCHES)}), rows={d((16, 32))}, chunk=4)"
-            ]
+            spec = f"attention_gradients.{of}{self.of_arch(ARCHES)})"
+            return [f"attention_gradients.simt({spec}, rows={d((16, 32))}, chunk=4)"]
         more = f"warps={d((1, 2))}, chunk={d((16, 32))}, stages={d((1, 2))}"
         return [f"attention_gradients.mma(attention_gradients.{of}{self.of_arch(ARCHES[2:])}), {more})"]
 

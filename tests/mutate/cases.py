@@ -10,8 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fireiron import ColMajor, Matrix, Vector, add, matmul, products, relu, row_sum, save, symbol, tensor
-from fireiron.schedules import ada, ampere, fused, hopper, pointwise, rows, simt, turing, volta
+from fireiron import ColMajor, Matrix, Vector, add, matmul, products, program, relu, row_sum, save, sum, symbol, tensor
+from fireiron.schedules import (
+    ada,
+    akg,
+    ampere,
+    attention,
+    attention_gradients,
+    conv,
+    conv_gradients,
+    fused,
+    hopper,
+    pointwise,
+    reductions,
+    rows,
+    simt,
+    turing,
+    volta,
+)
 from fireiron.schedules._programs import hopper as on_hopper
 from fireiron.schedules.hopper import Plan
 
@@ -41,6 +57,35 @@ def _two_sums(m: int, n: int, k: int, k2: int) -> Any:
 def _gather(m: int, v: int, n: int) -> Any:
     """Give lines of a table by their numbers."""
     return pointwise.pointwise(rows.embedding(tensor(m, dtype="i32"), tensor(v, n, dtype="f16")))
+
+
+def _columns(*sizes: int) -> Any:
+    """Give sums over the first of three dims."""
+    return program(x="a b c")(lambda x: sum(x, "a"))(tensor(*sizes))
+
+
+def _heads(queries: int, keys: int, depth: int, width: int, **options: Any) -> Any:
+    """Give attention of one head."""
+    sizes = (("q", queries, depth), ("k", keys, depth), ("v", keys, width))
+    arrays = (tensor(1, 1, n, of, dtype="f16", name=name) for name, n, of in sizes)
+    return attention.attention(*arrays, **options)
+
+
+def _gradient(queries: int, keys: int, depth: int, width: int) -> Any:
+    """Give the gradients of the keys and values of one head."""
+    sizes = (("q", queries, depth), ("k", keys, depth), ("v", keys, width), ("dy", queries, width))
+    arrays = [tensor(1, 1, n, of, dtype="f16", name=name) for name, n, of in sizes]
+    return attention_gradients.of_keys(*arrays, *(tensor(1, 1, queries, name=name) for name in ("lse", "delta")))
+
+
+def _images(x: tuple[int, ...], f: tuple[int, ...], dtype: str = "f16", **options: Any) -> Any:
+    """Give a convolution."""
+    return conv.conv2d(tensor(*x, dtype=dtype), tensor(*f, dtype=dtype, name="f"), **options)
+
+
+def _filters(y: tuple[int, ...], x: tuple[int, ...]) -> Any:
+    """Give the gradient of the filters of a convolution, whose taps are 2 x 2."""
+    return conv_gradients.conv2d_filter_gradient(tensor(*y, dtype="f16"), tensor(*x, dtype="f16"), (2, 2), out="f32")
 
 
 SMALL: dict[str, Any] = {"m": 32, "n": 32, "warp": (16, 16)}
@@ -89,6 +134,36 @@ CASES: dict[str, Callable[[], Any]] = {
     "mlp": lambda: fused.mlp(200, 48, 9, path="hopper"),
     "gather": lambda: _gather(37, 50, 24),
     "mlp, mma": lambda: fused.mlp(200, 32, 9, path="ampere"),
+    "softmax": lambda: rows.row(rows.softmax(tensor(5, 200)), warps=2),
+    "softmax ahead": lambda: rows.row(rows.softmax(tensor(9, 512, dtype="f16")), blocks=3, stages=2),
+    "layernorm's gradients": lambda: rows.row(
+        rows.layernorm_gradients(tensor(9, 64), tensor(9, 64, name="dy"), tensor(64, name="gain"))
+    ),
+    "top": lambda: rows.row(rows.top(tensor(3, 40), k=2), warps=1),
+    "sums of columns": lambda: reductions.reduction(_columns(70, 3, 40), ways=3),
+    "attention, cores": lambda: attention.simt(_heads(37, 13, 8, 8, causal=True), rows=32, keys=4),
+    "attention, mma": lambda: attention.mma(_heads(37, 90, 32, 32, causal=True), warps=2, keys=32),
+    "attention, wgmma": lambda: attention.wgmma(
+        _heads(130, 75, 64, 64, causal=True), groups=1, keys=32, stages=2, persistent=True, bulk_store=True
+    ),
+    "attention's gradient": lambda: attention_gradients.mma(_gradient(37, 40, 16, 32), warps=1, chunk=16),
+    "conv, cores": lambda: conv.simt(_images((2, 5, 7, 6), (5, 3, 2, 6), "f32", stride=2, pad=1), 8, 4, 4),
+    "conv, mma": lambda: conv.mma(
+        _images((2, 5, 7, 24), (24, 3, 2, 24), stride=2, pad=1),
+        pixels=32,
+        channels=32,
+        depth=16,
+        warp=(16, 32),
+        stages=2,
+    ),
+    "conv, wgmma": lambda: conv.wgmma(
+        _images((3, 7, 9, 24), (72, 2, 2, 24), pad=1), pixels=64, channels=32, groups=1, stages=2, cluster=2
+    ),
+    "akg.conv": lambda: akg.conv(_images((17, 1, 3, 16), (40, 1, 2, 16), arch="sm_70"), images=16, filters=32, depth=8),
+    "filters' gradient, mma": lambda: conv_gradients.filters_mma(
+        _filters((3, 4, 5, 24), (3, 5, 6, 24)), filters=32, channels=32, pixels=16, ways=2, stages=2
+    ),
+    "filters' gradient, wgmma": lambda: conv_gradients.filters_wgmma(_filters((3, 4, 5, 72), (3, 5, 6, 24)), ways=2),
 }
 # Blocks of persistent kernels that are launched, where two would hide something: uneven trips, tiles that are shared.
 LAUNCHED = {
@@ -100,6 +175,8 @@ LAUNCHED = {
     "hopper swapped": 4,
     "hopper groups": 3,
     "hopper dependent": 3,
+    "attention, wgmma": 2,
+    "conv, wgmma": 2,
 }
 
 

@@ -9,9 +9,9 @@ from typing import get_args
 import pytest
 
 from fireiron.kernel.ir.statements import Region, Statement
-from tests.mutate.__main__ import Run, in_turn, judge_of, summary
 from tests.mutate.cases import CASES
 from tests.mutate.plant import mutants
+from tests.mutate.score import Run, in_turn, judge_of, summary
 
 QUICK = ("listing1", "listing2", "sgemm 3", "turing", "ampere 3 whole", "volta wmma", "hopper dependent", "mlp")
 PLANTED = 48
