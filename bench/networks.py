@@ -68,6 +68,7 @@ def network(name: str, attention: str, layers: int = 0) -> Any:
             vocab_size=vocabulary, max_position_embeddings=514,
         )  # fmt: skip
     config._attn_implementation = attention
+    config.use_cache = False
     torch_module().manual_seed(0)
     return getattr(transformers, f"{family}Model")(config).eval()
 

@@ -16,12 +16,15 @@ from typing import Any
 
 from fireiron.algebra.dtypes import DType, f32
 from fireiron.base.errors import FireironError
+from fireiron.front.torch_ops import as_numpy
 from fireiron.graph.composites import Ops
-from fireiron.graph.nodes import BUNDLE, Builder, Graph
+from fireiron.graph.nodes import BUNDLE, Builder, Data, Graph
 from fireiron.graph.operations import Shape
 from fireiron.graph.trace import kind_of
 
 torch: Any = import_module("torch")
+
+MOST_KNOWN = 1 << 20  # bytes of a tensor that a graph holds
 
 
 class Stays(Exception):
@@ -49,7 +52,7 @@ class Importer:
             if node.op == "placeholder":
                 self.env[node] = self._placeholder(node)
             elif node.op == "get_attr":
-                raise Stays(f"a constant tensor, {node.target}")
+                self.env[node] = self._known_tensor(node)
             elif node.op == "output":
                 results = list(node.args[0])
             else:
@@ -70,6 +73,16 @@ class Importer:
         if not isinstance(value, torch.Tensor):
             return value
         return self.builder.input(node.name, tuple(value.shape), torch_kind(value.dtype))
+
+    def _known_tensor(self, node: Any) -> int:
+        """Add a tensor that the graph itself holds."""
+        found = getattr(self.module, node.target)
+        if not isinstance(found, torch.Tensor) or found.numel() * found.element_size() > MOST_KNOWN:
+            raise Stays(f"a large tensor that the graph holds, {node.target}")
+        node.meta["val"] = node.meta.get("val", found)
+        kind = torch_kind(found.dtype)
+        array = as_numpy((found.to(torch.uint8) if found.dtype == torch.bool else found).detach().cpu())
+        return self.builder.array(Data.of(array, kind))
 
     def _value(self, x: Any) -> Any:
         """Give what stands for an argument: the number of a node, or a Python value."""
@@ -104,7 +117,8 @@ class Importer:
         name = str(node.target)
         values = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
         kinds = {v.dtype for v in values if isinstance(v, torch.Tensor)}
-        if "embedding" in name:
+        packet = name.removeprefix("aten.").partition(".")[0]
+        if packet in _OF_ANY_TYPE or _KNOWN[packet] in (_reshape, _expand, _permute, _slice, _select, _t, _transpose):
             kinds.discard(torch.int64)
         return not kinds & {torch.int64, torch.float64, torch.complex64, torch.int16}
 
@@ -181,6 +195,7 @@ def torch_kind(dtype: Any) -> DType:
 
 Known = Callable[..., Any]
 _KNOWN: dict[str, Known] = {}
+_OF_ANY_TYPE = ("embedding", "split", "split_with_sizes")  # and views: they compute nothing
 
 
 def _known(*names: str) -> Callable[[Known], Known]:
@@ -414,9 +429,11 @@ def _split(i: Importer, node: Any, x: int, sizes: Any, dim: int = 0) -> tuple[in
 
 @_known("cat")
 def _cat(i: Importer, node: Any, arrays: tuple[int, ...], dim: int = 0) -> int:
-    if not all(is_tensor(n) and len(n.meta["val"].shape) > 1 for n in node.args[0]):
-        raise Stays("lines")
-    return i.ops.concatenate(*arrays, axis=dim % len(i.ops.shape(arrays[0])))
+    # torch lets a line without elements stand beside arrays of any rank.
+    full = [x for x, n in zip(arrays, node.args[0], strict=True) if n.meta["val"].numel()]
+    if not full:
+        raise Stays("no elements")
+    return full[0] if len(full) == 1 else i.ops.concatenate(*full, axis=dim % len(i.ops.shape(full[0])))
 
 
 def _fold(op: str) -> Known:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import e as EULER
-from math import log2, prod
+from math import inf, log2, prod
 from typing import Any, cast
 
 import attrs
@@ -27,13 +27,14 @@ from fireiron.graph.views import View, dense, reshaped
 from fireiron.language import steps, trace
 from fireiron.language.levels import GL
 from fireiron.language.ops import Known, save
-from fireiron.language.pointwise import Value, accumulator, binary, cast_to, read, unary, where
+from fireiron.language.pointwise import Value, accumulator, binary, cast_to, power, read, unary, where
 from fireiron.language.residual import start
 from fireiron.language.specs import task_of
 from fireiron.language.tensor import Tensor
 
 _BINARY = {"maximum": "max", "minimum": "min"}
 _FOLDS: Mapping[str, Callable[..., Value]] = {"sum": trace.sum, "max": trace.max, "min": trace.min, "prod": trace.prod}
+COSTLY = frozenset({"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "div", "pow"})
 ONE = "one"  # the dim of a result without axes
 LOG2E = log2(EULER)
 
@@ -66,6 +67,15 @@ class Lowered:
     schedule: Schedule
     inputs: Mapping[str, Operand]
     outputs: tuple[Operand, ...]
+
+
+def stored(view: View, tensor: Tensor) -> Operand:
+    """Say which array a kernel takes for a tensor: a matrix whose columns lie together is an array of its transpose."""
+    shape, strides = tuple(n for n in tensor.shape if isinstance(n, int)), tensor.strides
+    steps_ = tuple(int(s) for s in strides if isinstance(s, int))
+    turned = tensor.storage
+    found = attrs.evolve(view, shape=tuple(shape[t] for t in turned), strides=tuple(steps_[t] for t in turned))
+    return Operand(found, tensor.dtype, tensor.name)
 
 
 class Misfit(Exception):
@@ -105,6 +115,8 @@ def pointwise(op: str, inputs: Sequence[Value | float], node: Node) -> Value:
     kinds = {v.dtype.kind for v in inputs if isinstance(v, Value)}
     if len(kinds) > 1 or any(isinstance(v, float) for v in inputs):
         inputs = [cast_to(v, f32) if isinstance(v, Value) and v.dtype.kind == "int" else v for v in inputs]
+    if op == "pow":  # whole numbers are products
+        return power(*inputs)
     return binary(cast(Any, _BINARY.get(op, op)), *inputs)
 
 
@@ -193,7 +205,7 @@ class _Program:
         steps_ = tuple(strides.get(d.name, max(1, whole)) for d in order)
         shape = tuple(n for n in like.shape if isinstance(n, int))
         tensor = Tensor(like.name, shape, node.dtype, steps_, GL)
-        return tensor, Operand(attrs.evolve(view, shape=shape, strides=steps_), node.dtype, like.name)
+        return tensor, stored(view, tensor)
 
     def _collect(self) -> None:
         """Walk the expressions once without a trace, so that the arrays are known before it."""
@@ -218,7 +230,8 @@ class _Program:
             return self.labels[number, dims]
         node, view = self.graph.nodes[number], self.views[number]
         kept = [(n, s, d) for n, s, d in zip(view.shape, view.strides, dims, strict=True) if d is not None]
-        kept.sort(key=lambda each: -each[1])  # what lies together comes last; axes of equal strides keep their order
+        # What lies together comes last, what repeats first; axes of equal strides keep their order.
+        kept.sort(key=lambda each: (each[1] != 0, -each[1]))
         if self._pointless and kept:
             kept = [(1, max(1, prod(n for n, _, _ in kept)), ONE), *kept]
         name = self.roles.get(number, "") or f"x{len(self.tensors)}"
@@ -231,7 +244,7 @@ class _Program:
         self.spoken[name] = " ".join(str(d) for _, _, d in kept) or f"{name}_one"
         if not kept:
             self.scalars.add(name)
-        self.operands[name] = Operand(attrs.evolve(view, shape=shape, strides=strides), kind, name)
+        self.operands[name] = stored(view, self.tensors[name])
         return name
 
     def _of_inputs(self, number: int, dims: tuple[str | None, ...]) -> list[tuple[str | None, ...]]:
@@ -279,8 +292,20 @@ class _Program:
     def _value(self, number: int, dims: tuple[str | None, ...]) -> Value | float:
         key = number, dims
         if key not in self.known:
-            self.known[key] = self._made(number, dims)
+            made = self._made(number, dims)
+            if isinstance(made, Value) and self._kept(number) and trace.dims_of_value(made):
+                made = trace.step_named(made, self.graph.nodes[number].op)
+            self.known[key] = made
         return self.known[key]
+
+    def _kept(self, number: int) -> bool:
+        """Say whether a value is computed once, and not wherever it is read: functions read twice, or once a row."""
+        node = self.graph.nodes[number]
+        if number not in self.inside or node.op not in COSTLY or not self.dims.folded:
+            return False
+        readers = [u for u in self.graph.users[number] if u in self.inside]
+        points = sum(d is not None for d in self.dims.names[number])
+        return len(readers) > 1 or any(sum(d is not None for d in self.dims.names[r]) > points for r in readers)
 
     def _made(self, number: int, dims: tuple[str | None, ...]) -> Value | float:
         node = self.graph.nodes[number]
@@ -346,9 +371,25 @@ class _Program:
         if fold.op != "max" or fold.inputs != (x,) or top not in self.inside:
             return None
         (place,) = self._of_inputs(top, self._of_inputs(node.inputs[0], self._of_inputs(number, dims)[0])[1])
-        scaled = self._scaled(x, place, LOG2E)
         over = [d for d in (place[a] for a in _axes(fold)) if d is not None]
+        masked = self._masked(x, place)
+        if masked is not None:  # points that are left out are no points of the folds: loops skip what has none
+            seen, scaled = masked
+            return where(seen, unary("exp2", scaled - trace.max(scaled, over, seen)), 0.0)
+        scaled = self._scaled(x, place, LOG2E)
         return unary("exp2", scaled - trace.max(scaled, over))
+
+    def _masked(self, number: int, dims: tuple[str | None, ...]) -> tuple[Value, Value] | None:
+        """Part scores that a condition replaces by -inf into the condition and the scores."""
+        node = self.graph.nodes[number]
+        if number not in self.inside or node.op != "select":
+            return None
+        condition, score, other = node.inputs
+        nothing = self.graph.nodes[other]
+        if nothing.op != "constant" or nothing["value"] != -inf or score not in self.inside:
+            return None
+        places = self._of_inputs(number, dims)
+        return cast(Value, self._value(condition, places[0])), self._scaled(score, places[1], LOG2E)
 
     def _scaled(self, number: int, dims: tuple[str | None, ...], factor: float) -> Value:
         """Multiply a value by a number; a number that it is multiplied by already is multiplied with it."""
@@ -402,9 +443,7 @@ def _product(graph: Graph, part: Part, views: Mapping[int, View], arch: str | No
         if strides is None:
             raise Misfit(f"{name} does not lie as a matrix")
         described = Tensor(name, shape, graph.nodes[i].dtype, strides, GL)
-        turned = described.storage
-        stored = attrs.evolve(view, shape=tuple(shape[t] for t in turned), strides=tuple(strides[t] for t in turned))
-        operands[name] = Operand(stored, graph.nodes[i].dtype, name)
+        operands[name] = stored(view, described)
         return described
 
     left = tensor(a, "a", (*outer, rows, depth))

@@ -40,6 +40,10 @@ def _moved(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:
         shape = b.nodes[source].shape
         if len(shape) > 1 and shape[-1] == given[0].shape[-1]:
             return b.add("reshape", b.add("matmul", source, inputs[1]), shape=node.shape)
+        lead = leading_axes(shape, given[0].shape[:-1])
+        if lead > len(given[0].shape) - 1:  # the axes that the rows are made of come back behind the product
+            rows = b.add("reshape", source, shape=(*shape[:lead], given[0].shape[-1]))
+            return b.add("reshape", b.add("matmul", rows, inputs[1]), shape=node.shape)
     if node.op == "matmul" and all(g.op == "reshape" for g in given):
         return _behind_products(b, node, given)
     if node.kind == "fold" and given[0].op == "reshape":
@@ -93,6 +97,21 @@ def kept_axes(before: Shape, after: Shape) -> int:
     while same and prod(before[: len(before) - same]) != prod(after[: len(after) - same]):
         same -= 1
     return same
+
+
+def leading_axes(before: Shape, rows: Shape) -> int:
+    """Count the first axes of a shape that hold as many elements as the axes of rows; 0 where none do.
+
+    Example:
+        >>> leading_axes((2, 128, 12, 64), (256,)), leading_axes((2, 128), (64,))
+        (2, 0)
+    """
+    total, count = 1, 0
+    for n in before:
+        total, count = total * n, count + 1
+        if total == prod(rows):
+            return count
+    return 0
 
 
 def _behind_pointwise(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:

@@ -375,7 +375,41 @@ def ordered(areas: Areas) -> tuple[Part, ...]:
         left.remove(area)
         done.add(area)
         made.append(part_of(areas, area))
+    return casts_at_readers(areas, made)
+
+
+def casts_at_readers(areas: Areas, parts: list[Part]) -> tuple[Part, ...]:
+    """Convert to wider floats where values are read: the shorter ones are stored."""
+    graph = areas.graph
+    sets = [set(part.nodes) for part in parts]
+    outputs = [set(part.outputs) for part in parts]
+    for place, part in enumerate(parts):
+        for c in part.outputs:
+            node, readers = graph.nodes[c], [r for r in range(len(parts)) if r != place and c in parts[r].inputs]
+            if node.op != "cast" or not _widens(graph, c) or c in graph.outputs or not readers:
+                continue
+            (source,) = node.inputs
+            if source not in sets[place] or graph.nodes[source].kind == "view":
+                continue
+            if any(graph.nodes[u].kind not in ("pointwise", "fold") for u in graph.users[c]):
+                continue
+            outputs[place] = {*outputs[place], source} - {c}
+            if not any(c in graph.nodes[n].inputs for n in sets[place]):
+                sets[place].discard(c)
+            for r in readers:
+                sets[r].add(c)
+    made: list[Part] = []
+    for part, inside, given in zip(parts, sets, outputs, strict=True):
+        nodes = tuple(sorted(inside))
+        read = dict.fromkeys(i for n in nodes for i in graph.nodes[n].inputs if i not in inside and i not in areas.free)
+        made.append(attrs.evolve(part, nodes=nodes, inputs=tuple(read), outputs=tuple(sorted(given))))
     return tuple(made)
+
+
+def _widens(graph: Graph, number: int) -> bool:
+    node = graph.nodes[number]
+    before = graph.nodes[node.inputs[0]].dtype
+    return before.kind == node.dtype.kind == "float" and before.bits < node.dtype.bits
 
 
 def part_of(areas: Areas, area: int) -> Part:

@@ -143,8 +143,8 @@ class Runner:
             return
 
         def array(operand: Operand) -> Any:
-            found = library.strided(self._line(operand.view.node, lines, library), operand.view)
-            return library.converted(found, operand.dtype)
+            line = library.converted(self._line(operand.view.node, lines, library), operand.dtype)
+            return library.strided(line, operand.view)
 
         call = self.calls.get(place)
         if call is None:

@@ -47,7 +47,7 @@ class Torch:
         on_host: whether they are on the CPU.
     """
 
-    patience_s = 0.5
+    patience_s = 0.1
 
     def __init__(self, on_host: bool) -> None:
         self.on_host = on_host

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fireiron import nn, trace_graph
+from fireiron import nn, tensor, trace_graph
 from fireiron.graph.memory import Interval, plan_memory
 from fireiron.graph.partition import Areas, partition
 from fireiron.graph.views import dense, materialised, orders_of, reshaped, views_of
@@ -73,6 +73,27 @@ def test_an_epilog_ends_where_least_is_stored() -> None:
         ("product", 3),
         ("rows", 11),
     ]
+
+
+def test_short_floats_are_stored_and_converted_where_they_are_read() -> None:
+    def function(x: Any, y: Any) -> Any:
+        wide = (x + y).astype("float32")
+        return wide.sum(axis=0), wide.sum(axis=1)
+
+    half = tensor(8, 32, dtype="f16")
+    graph = trace_graph(function, half, half).optimised()
+    parts = partition(graph)
+    assert [part.kind for part in parts] == ["rows", "reduction"]
+    assert [graph.nodes[n].dtype.name for n in parts[0].outputs] == ["f16", "f32"]
+    assert [graph.nodes[n].op for part in parts for n in part.nodes] == ["add", "cast", "sum", "cast", "sum"]
+
+
+def test_rows_of_joined_heads_come_back_behind_the_product() -> None:
+    def function(x: Any, w: Any, r: Any) -> Any:
+        heads = np.exp(x).transpose(0, 2, 1, 3).reshape(16, 32)
+        return (heads @ w).reshape(2, 8, 16) + r
+
+    assert forms(function, (2, 4, 8, 8), (32, 16), (2, 8, 16)) == [("pointwise", 1), ("product", 2)]
 
 
 @given(st.lists(st.tuples(st.integers(1, 4000), st.integers(0, 20), st.integers(0, 6)), max_size=24))

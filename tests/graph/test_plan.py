@@ -109,6 +109,10 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any], list[str]]] = {
     "a mask": (lambda m, x: np.where(m, x, -1.0), [tensor(1, 64, dtype="u8"), (4, 64)], ["pointwise"]),
     "transposed results": (lambda x: np.exp(x).T, [(16, 32)], ["pointwise"]),
     "an input as it is": (lambda x: (x, x + 1), [(4, 32)], ["pointwise", "pointwise"]),
+    "values that repeat": (
+        lambda x, y: np.broadcast_to(x, (3, 64)) * y.T + np.broadcast_to(x[0], (3, 64)),
+        [(1, 64), (64, 3)], ["pointwise"],
+    ),
     "halves": (lambda x: x[:, :32] * nn.silu(x[:, 32:]), [(4, 64)], ["pointwise"]),
     "what is left to NumPy": (
         lambda x: np.exp(np.cumsum(x + 1, axis=1) * 0.01), [(4, 32)], ["pointwise", "left over", "pointwise"],
