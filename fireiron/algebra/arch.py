@@ -16,6 +16,11 @@ KIB = 1024
 
 GUIDE = "CUDA programming guide 13, section 5.1, tables 30 and 31"
 GUIDE12 = "CUDA programming guide 12.9, section 17.2, tables 27 and 28"
+# Limits that all targets share. Source: CUDA programming guide, compute capabilities and thread block clusters.
+MAX_CLUSTER = 8  # blocks of a cluster that every GPU with clusters runs
+MAX_THREADS = 1024  # of a block
+# Registers that a role may give each of its threads. Source: PTX ISA, setmaxnreg.
+LEAST_BUDGET, MOST_BUDGET, BUDGET_STEP = 24, 256, 8
 SAFE = "not in the CUDA programming guide's tables: the smallest limits of compute capability 8.x"
 
 
@@ -57,7 +62,7 @@ class Arch:
     registers_per_sm: int = 65536
     registers_per_thread: int = 255
     register_unit: int = 256
-    threads_per_block: int = 1024
+    threads_per_block: int = MAX_THREADS
     shared_without_opt_in: int = 48 * KIB
     partitions: int = 4
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fireiron.algebra.arch import ARCHS, Arch, Feature
+from fireiron.algebra.arch import ARCHS, MAX_THREADS, Arch, Feature
 from fireiron.algebra.arch import arch as find_arch
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import nbytes as human
@@ -14,8 +14,6 @@ from fireiron.language.programs import Products
 from fireiron.language.residual import Residual
 from fireiron.language.specs import Spec
 
-MAX_CLUSTER = 8  # blocks, on every GPU that has clusters
-MAX_THREADS = 1024  # of a block, on every architecture (CUDA programming guide, compute capabilities)
 DEPENDENT = "launches that begin while the one before ends"
 WITHOUT_CLUSTER = "drop reduce=by_cluster(): the sums then meet in a workspace"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from fireiron.algebra.arch import BUDGET_STEP, LEAST_BUDGET, MOST_BUDGET
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
@@ -485,11 +486,12 @@ def specialised(residual: Residual, producers: int, registers: tuple[int, int] |
             f"specialize(prefetch={prefetch}) prefetches {prefetch} chunks into the L2 cache",
             fix=f"give 0 to {MOST_PREFETCHED} chunks; more than two or three delay those that products wait for",
         )
-    wrong = [r for r in registers or () if r % 8 or not 24 <= r <= 256]
+    wrong = [r for r in registers or () if r % BUDGET_STEP or not LEAST_BUDGET <= r <= MOST_BUDGET]
     if producers < 1 or wrong:
         raise DecompositionError(
             "role-registers",
             f"specialize(producers={producers}, registers={registers}): "
             + (f"a budget of {wrong[0]} registers" if wrong else "no warpgroup loads"),
-            fix="give at least one producer, and budgets that are multiples of 8 from 24 to 256",
+            fix=f"give at least one producer, and budgets that are multiples of {BUDGET_STEP} from {LEAST_BUDGET} to "
+            f"{MOST_BUDGET}",
         )

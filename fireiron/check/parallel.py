@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fireiron.algebra.arch import MAX_CLUSTER, MAX_THREADS
 from fireiron.algebra.expr import Index, ceil_div, simplest
 from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
-from fireiron.check.limits import MAX_CLUSTER, MAX_THREADS
 from fireiron.language.decompositions import (
     ByAtomics,
     ByCluster,

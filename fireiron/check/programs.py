@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from fireiron.algebra.arch import MAX_CLUSTER
 from fireiron.algebra.expr import Index, as_expr, ceil_div, simplest
 from fireiron.base.errors import DecompositionError
-from fireiron.check.limits import MAX_CLUSTER
 from fireiron.language.decompositions import (
     ByCluster,
     ByTma,

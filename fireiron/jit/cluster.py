@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ctypes
 
+from fireiron.algebra.arch import MAX_CLUSTER
 from fireiron.base.errors import CallError
-
-MAX_CLUSTER = 8  # blocks of a cluster that every GPU with clusters runs (CUDA programming guide, thread block clusters)
 
 _CLUSTER_DIMENSION = 4  # CUlaunchAttributeID
 _PROGRAMMATIC_STREAM_SERIALIZATION = 6

@@ -34,6 +34,8 @@ ALLOWED = {
     ("front/moves.py", "movmatrix"): "as above",
     ("front/moves.py", "wmma"): "as above",
     ("front/moves.py", "cp.async"): "as above",
+    ("front/attention.py", "mma"): "presets of attention are named for their instruction",
+    ("front/attention.py", "wgmma"): "as above",
     ("jit/diagnose.py", "setmaxnreg"): "the word that ptxas prints",
 }
 

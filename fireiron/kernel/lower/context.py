@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
+from fireiron.algebra.arch import MAX_THREADS
 from fireiron.algebra.expr import FALSE, Expr, Index, Substitution, Var, as_expr, free, simplest
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.layout_compose import complement, compose
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from fireiron.kernel.lower.flow import Flow
     from fireiron.kernel.lower.progress import Progress
 
-MAX_THREADS = 1024
 MapKey: TypeAlias = tuple[str, tuple[int, ...], int, tuple[int, ...]]
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
+from fireiron.algebra.arch import BUDGET_STEP, MAX_THREADS, MOST_BUDGET, native
 from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, ge, lt, select
 from fireiron.atoms.flights import flying
 from fireiron.base.errors import DecompositionError, FireironError
@@ -27,7 +28,7 @@ from fireiron.kernel.ir.statements import (
     Statement,
     walk,
 )
-from fireiron.kernel.lower.context import MAX_THREADS, Body, Context, Recur, Ring, State
+from fireiron.kernel.lower.context import Body, Context, Recur, Ring, State
 from fireiron.kernel.lower.flow import leading_loads
 from fireiron.kernel.lower.move import lower_copy, open_load
 from fireiron.kernel.lower.promote import close_chunk, open_chunk
@@ -39,8 +40,6 @@ from fireiron.language.levels import SH, Level, Warp, Warpgroup
 from fireiron.language.programs import Layers
 
 WARPGROUP = Warpgroup.size or 128
-REGISTERS = 65536  # of an SM, 32 bits each
-MOST_REGISTERS = 256  # of a thread, as setmaxnreg counts them
 
 
 def lower_specialised(
@@ -266,13 +265,14 @@ def _budgets(link: Split, context: Context) -> None:
     load, math = context.registers
     total = load * context.loaders + math * context.threads
     blocks = max(1, context.resident)
-    given = min(MOST_REGISTERS, REGISTERS // (blocks * everyone) // 8 * 8)
+    held = native(context.arch).registers_per_sm
+    given = min(MOST_BUDGET, held // (blocks * everyone) // BUDGET_STEP * BUDGET_STEP)
     if total > given * everyone:
-        most = (given * everyone - load * context.loaders) // context.threads // 8 * 8
+        most = (given * everyone - load * context.loaders) // context.threads // BUDGET_STEP * BUDGET_STEP
         raise DecompositionError(
             "role-registers",
             f"{context.loaders} threads of {load} registers and {context.threads} of {math} take {total}, "
-            f"above the {given * everyone} that a launch of {everyone} threads gets of an SM's {REGISTERS}"
+            f"above the {given * everyone} that a launch of {everyone} threads gets of an SM's {held}"
             + (f", {blocks} blocks sharing them" if blocks > 1 else ""),
             fix=f"give the threads that compute at most {most} registers",
             link=link.link,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fireiron.algebra.arch import native
+from fireiron.algebra.arch import MAX_CLUSTER, native
 from fireiron.algebra.expr import (
     Expr,
     Index,
@@ -22,7 +22,6 @@ from fireiron.algebra.expr import (
 )
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.base.records import evolve
-from fireiron.check.limits import MAX_CLUSTER
 from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.ir.rewrite import mentions
 from fireiron.kernel.ir.statements import BLOCK, BLOCKS, RANK, For, If, Let, Region
