@@ -13,11 +13,12 @@ VECTOR_NBYTES = 16
 MOST_OF_A_WARP = 2048  # bytes of a row that one warp keeps
 MOST_WARPS = 32
 BYTES_OF_A_LANE = 64  # of a row, where few warps are enough for that
-FEW_WARPS = 8  # of a block, three of which share an SM; in larger ones a lane has twice the bytes
+FEW_WARPS = 8  # of a block, three of which share an SM while a lane has 1.5 times as many bytes; in larger ones, twice
 REGISTERS = 65536  # of a block
 MOST_REGISTERS = 128  # of a thread
 OTHERS = 16  # of a thread: addresses, folds
 GUARDS = 4  # of a thread, for each further input
+RING = 8  # of a thread, for the places of a ring's rows
 MOST_THREADS = 1024  # of an SM, with the registers that a row takes
 IN_LOOPS = 3 / 4  # of a thread's registers hold columns where chunks are loaded in loops
 MOST_STAGES = 4
@@ -41,6 +42,7 @@ class Row:
         lane: columns of a vector.
         inputs, vectors: by role, bytes of an element of the arrays that have rows, and of those of a value a column.
         registers: that one column takes of its thread where most of its values are held at once.
+        live: that it takes between folds.
         states: registers of a thread for the largest state of a fold, another one, and the one that both become.
         arch: number of the architecture that the program is for, Hopper's where it leaves that open.
         copied: whether both kinds of arrays can be copied to shared memory while threads compute.
@@ -55,6 +57,7 @@ class Row:
     inputs: dict[str, int]
     vectors: dict[str, int]
     registers: float
+    live: float
     states: int
     arch: int
     copied: bool
@@ -124,18 +127,24 @@ def row_of(spec: ProgramChain) -> Row:
     given = {t.name for t in spec.computed.inputs}
     dims = {d.name for s in spec.computed.steps for ref in s.reads if ref.name in given for d in ref.dims}
     lines = tuple(d.name for d in spec.computed.dims if d.name in dims - beside)
-    registers = deep * _registers(spec, column, sizes, of_vectors, 4 // lane)
+    registers, live = (deep * n for n in _registers(spec, column, sizes, of_vectors, 4 // lane))
     summed = tuple(x for x in lines if x in folded)
     copied = arch >= 80 and all(aligned)
-    return Row(column, lines, summed, width, deep, lane, sizes, of_vectors, registers, _states(spec), arch, copied)
+    states = _states(spec)
+    return Row(column, lines, summed, width, deep, lane, sizes, of_vectors, registers, live, states, arch, copied)
 
 
 def _states(spec: ProgramChain) -> int:
     return 3 * max(len(step.fold.dtypes) for step in spec.computed.steps if step.fold is not None)
 
 
-def _registers(spec: ProgramChain, column: str, inputs: dict[str, int], vectors: dict[str, int], least: int) -> float:
+def _registers(
+    spec: ProgramChain, column: str, inputs: dict[str, int], vectors: dict[str, int], least: int
+) -> tuple[float, ...]:
     """Give the registers that one column takes: arrays are packed, results that several steps read are f32.
+
+    The first is the count where most is held at once; the second that between folds, where a vector takes the place
+    of what it is made of.
 
     What is not loaded in vectors of four bytes takes `least` bytes an element.
 
@@ -152,11 +161,16 @@ def _registers(spec: ProgramChain, column: str, inputs: dict[str, int], vectors:
     again = any(ref.name in inputs for step in steps if set(step.outs) & set(last) for ref in step.reads)
     of_inputs, of_vectors = (sum(max(least, nbytes) for nbytes in some.values()) for some in (inputs, vectors))
     widened = sum(4 for nbytes in inputs.values() if max(least, nbytes) < 4)  # the folds read them so
-    stored, kept = (sum(max(least, out.dtype.nbytes) for out in some) for some in (last, between))
+    stored, kept = (sum(max(most, out.dtype.nbytes) for out in some) for some, most in ((last, least), (between, 4)))
     sums = 4 * sum(out in made for step in steps if step.fold is not None for out in step.outs)
     conditions = sums + (4 if any(step.where is not None for step in steps) else 0)
-    folding = of_inputs + max(kept, widened if again or _states(spec) > OTHERS else 0)
-    return (max(folding, kept + of_vectors + stored + (of_inputs if again else 0)) + conditions) / 4
+    # The compiler computes all exponentials of a fold before it adds them up.
+    waiting = 4 * any(step.functions for step in steps if step.over)
+    folding = of_inputs + max(kept, waiting + (widened if again or _states(spec) > OTHERS else 0))
+    behind = kept + (of_inputs if again else 0)
+    most = max(folding, behind + of_vectors + stored)
+    live = max(of_inputs, max(kept, waiting) + (max(of_inputs, widened) if again else 0))
+    return tuple((nbytes + conditions) / 4 for nbytes in (most, live))
 
 
 def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:
@@ -192,7 +206,8 @@ def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:
         registers, held = _registers_of(wanted, others), _held(row, wanted, others)
         if width <= held * wanted * LANES:
             each_lane = ceil(width / (wanted * LANES * row.lane)) * row.lane
-            taken = int(each_lane * row.registers) + others
+            beside = 2 * others + (RING if stages > 1 else 0)
+            taken = ceil(max(each_lane * row.live + beside, each_lane * row.registers) / 8) * 8
             resident = REGISTERS // (wanted * LANES * taken) if MOST_THREADS * taken >= REGISTERS else 0
             return Part(count, wanted, stages, vectors=vectors, resident=resident)
         lane = LANES * row.lane
@@ -225,11 +240,12 @@ def _held(row: Row, warps: int, others: int) -> int:
 def _warps(nbytes: int) -> int:
     """Count the warps of a block that has so many bytes of a row.
 
-    Blocks of many warps wait at barriers together. Twice the bytes a lane gained on an H200 at 10240 columns (softmax,
-    layer norm, RMS norm: 0.81, 0.91, 0.95 of a copy became 0.97, 0.94, 1.00) and from 65536 on (by 0.02 to 0.05).
+    Blocks of many warps wait at barriers together. More bytes a lane gained on an H200 at 10240 columns (softmax, layer
+    norm, RMS norm: 0.81, 0.91, 0.95 of a copy became 0.97, 0.94, 1.00) and from 65536 on (by 0.02 to 0.05).
     """
-    each = ceil(nbytes / (LANES * BYTES_OF_A_LANE))
-    return max(2, power(min(each, FEW_WARPS), MOST_WARPS), power(ceil(each / 2), MOST_WARPS))
+    each = nbytes / (LANES * BYTES_OF_A_LANE)
+    few = each <= 1.5 * FEW_WARPS
+    return max(2, power(ceil(min(each, FEW_WARPS) if few else max(each / 2, 2 * FEW_WARPS)), MOST_WARPS))
 
 
 def _stages(shared: int, warps: int, each: int, kept: int) -> int:

@@ -25,8 +25,8 @@ from fireiron import (
 from fireiron.schedules import rows
 from fireiron.schedules._rows import LANES, MOST_OF_A_WARP, VECTOR_NBYTES, power
 
-BLOCKS = 528  # that fill an H200: 4 an SM
-WARPS = 8  # of a block
+BLOCKS = 264  # that fill an H200: 2 an SM
+WARPS = 16  # of a block
 VECTORS = 8  # that a lane has on their way
 LEAST = 2  # vectors of a lane for which another block is worth its start
 COLUMNS = 1  # vectors of a lane's columns that a warp reads side by side: 512 bytes

@@ -255,7 +255,8 @@ def row(
             for name in given.inputs if part.stages else ():
                 chain = chain.load(name, SH, cp_async())
             chain = _in_chunks(chain, column, part.chunk, kept=part.stages > 0)
-        chain = chain.split(column, ways=part.warps, multiple_of=given.lane).parallel(Warp)
+        unit = given.lane if stages > 1 or part.chunk else given.lane * LANES  # lanes are idle in one warp alone
+        chain = chain.split(column, ways=part.warps, multiple_of=unit).parallel(Warp)
         for name in (*given.inputs, *list(given.vectors)[: part.vectors]) if stages > 1 and not part.chunk else ():
             chain = chain.load(name, SH, cp_async())
         if part.inner:

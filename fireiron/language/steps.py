@@ -16,7 +16,19 @@ import attrs
 
 from fireiron.algebra.dtypes import DType, i32
 from fireiron.algebra.expr import Element, Expr, Index, Var, as_expr, free, operands, simplest, to_python
-from fireiron.algebra.scalar import Arg, Binary, BinaryOp, Cast, Constant, Coordinate, Scalar, Select, exactly, parts
+from fireiron.algebra.scalar import (
+    Arg,
+    Binary,
+    BinaryOp,
+    Cast,
+    Constant,
+    Coordinate,
+    Scalar,
+    Select,
+    Unary,
+    exactly,
+    parts,
+)
 from fireiron.base.errors import SpecError
 from fireiron.language.levels import Memory
 from fireiron.language.tensor import Tensor
@@ -264,6 +276,11 @@ class Step:
     def dims(self) -> tuple[Dim, ...]:
         """List all dims: those of the outputs, then those that are folded."""
         return (*self.kept, *self.over)
+
+    @property
+    def functions(self) -> frozenset[str]:
+        """Name the functions of one value that the body computes: "exp", "log"."""
+        return frozenset(tree.op for tree in parts(self.body) if isinstance(tree, Unary))
 
     @property
     def is_product(self) -> bool:

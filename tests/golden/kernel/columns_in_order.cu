@@ -23,8 +23,8 @@ __device__ __forceinline__ int count_in(int* counter, int count) {
     return __syncthreads_or(threadIdx.x == 0 && (int)before == count - 1);
 }
 
-extern "C" __global__ void __launch_bounds__(256)
-reduction_256x8_k17_k8_bf16_f32(
+extern "C" __global__ void __launch_bounds__(512)
+reduction_256x8_k9_k16_bf16_f32(
     const bf16* __restrict__ x,
     float* __restrict__ y,
     float* sum_parts,
@@ -37,20 +37,20 @@ reduction_256x8_k17_k8_bf16_f32(
     __builtin_assume(blocks >= 0);
     extern __shared__ __align__(1024) unsigned char shared[];
     float* sum_sh = reinterpret_cast<float*>(shared);
-    float* sum_sh2 = reinterpret_cast<float*>(shared + 8192);
+    float* sum_sh2 = reinterpret_cast<float*>(shared + 16384);
     alignas(16) float sum[8];
     alignas(16) bf16 x_rf[64];
     float other[1];
     alignas(16) float other2[8];
     float other3[1];
-    const int way = block % 17;
-    const int tile = block / 17;
+    const int way = block % 9;
+    const int tile = block / 9;
     const int warp = thread / 32;
     const int lane = thread % 32;
 
     // Program(256, 8192)(GL, GL)(Block)
 
-    // Program(256, 61)(GL, GL)(Warp)
+    // Program(256, 57)(GL, GL)(Warp)
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
         sum[i] = 0.0f;
@@ -61,7 +61,7 @@ reduction_256x8_k17_k8_bf16_f32(
         // load x to x_rf: Move(8, 256)(GL, RF)(Warp)
         #pragma unroll
         for (int r = 0; r < 8; ++r) {
-            copy_or_zero_16B(&x_rf[r * 8], &x[way * 3948544 + warp * 499712 + m * 65536 + r * 8192 + tile * 256 + lane * 8], way * 482 + warp * 61 + m * 8 + r < 8192 && warp * 61 + m * 8 + r < 482 && m * 8 + r < 61);
+            copy_or_zero_16B(&x_rf[r * 8], &x[way * 7462912 + warp * 466944 + m * 65536 + r * 8192 + tile * 256 + lane * 8], way * 911 + warp * 57 + m * 8 + r < 8192 && warp * 57 + m * 8 + r < 911 && m * 8 + r < 57);
         }
 
         // sum: add over m
@@ -69,12 +69,12 @@ reduction_256x8_k17_k8_bf16_f32(
         for (int n = 0; n < 8; ++n) {
             #pragma unroll
             for (int m2 = 0; m2 < 8; ++m2) {
-                if (way * 482 + warp * 61 + m * 8 + m2 < 8192 && warp * 61 + m * 8 + m2 < 482 && m * 8 + m2 < 61) sum[n] = sum[n] + bf16_to_float(x_rf[n + m2 * 8]);
+                if (way * 911 + warp * 57 + m * 8 + m2 < 8192 && warp * 57 + m * 8 + m2 < 911 && m * 8 + m2 < 57) sum[n] = sum[n] + bf16_to_float(x_rf[n + m2 * 8]);
             }
         }
     }
 
-    // sum over 8 warps
+    // sum over 16 warps
     #pragma unroll
     for (int i2 = 0; i2 < 8; ++i2) {
         sum_sh[thread / 32 * 256 + i2 * 32 + thread % 32] = sum[i2];
@@ -87,43 +87,40 @@ reduction_256x8_k17_k8_bf16_f32(
     #pragma unroll
     for (int i4 = 0; i4 < 8; ++i4) {
         #pragma unroll
-        for (int w = 0; w < 8; ++w) {
+        for (int w = 0; w < 16; ++w) {
             other[0] = sum_sh[w * 256 + i4 * 32 + thread % 32];
             sum[i4] = sum[i4] + other[0];
         }
     }
 
-    // sum over 17 blocks
+    // sum over 9 blocks
     if (thread / 32 == 0) {
         #pragma unroll
         for (int i5 = 0; i5 < 2; ++i5) {
-            copy_16B(&sum_parts[tile * 4352 + way * 256 + i5 * 128 + thread % 32 * 4], &sum[i5 * 4]);
+            copy_16B(&sum_parts[tile * 2304 + way * 256 + i5 * 128 + thread % 32 * 4], &sum[i5 * 4]);
         }
     }
     __syncthreads();  // all threads have written sum_parts
-    const int last = count_in(&arrived[tile], 17);
+    const int last = count_in(&arrived[tile], 9);
     if (last) {
 
-        // sum over 17 blocks: the last block combines them
+        // sum over 9 blocks: the last block combines them
         #pragma unroll
         for (int i7 = 0; i7 < 8; ++i7) {
             sum[i7] = 0.0f;
         }
-        #pragma unroll
-        for (int u = 0; u < 3; ++u) {
-            if (u * 8 + thread / 32 < 17) {
-                #pragma unroll
-                for (int v = 0; v < 2; ++v) {
-                    copy_16B(&other2[v * 4], &sum_parts[tile * 4352 + u * 2048 + thread / 32 * 256 + v * 128 + thread % 32 * 4]);
-                }
-                #pragma unroll
-                for (int i6 = 0; i6 < 8; ++i6) {
-                    sum[i6] = sum[i6] + other2[i6];
-                }
+        if (thread / 32 < 9) {
+            #pragma unroll
+            for (int v = 0; v < 2; ++v) {
+                copy_16B(&other2[v * 4], &sum_parts[tile * 2304 + thread / 32 * 256 + v * 128 + thread % 32 * 4]);
+            }
+            #pragma unroll
+            for (int i6 = 0; i6 < 8; ++i6) {
+                sum[i6] = sum[i6] + other2[i6];
             }
         }
 
-        // sum over 8 warps
+        // sum over 16 warps
         #pragma unroll
         for (int i8 = 0; i8 < 8; ++i8) {
             sum_sh2[thread / 32 * 256 + i8 * 32 + thread % 32] = sum[i8];
@@ -136,7 +133,7 @@ reduction_256x8_k17_k8_bf16_f32(
         #pragma unroll
         for (int i10 = 0; i10 < 8; ++i10) {
             #pragma unroll
-            for (int w2 = 0; w2 < 8; ++w2) {
+            for (int w2 = 0; w2 < 16; ++w2) {
                 other3[0] = sum_sh2[w2 * 256 + i10 * 32 + thread % 32];
                 sum[i10] = sum[i10] + other3[0];
             }
