@@ -116,7 +116,7 @@ def _best(extents: tuple[int | None, ...], pixels: int, parts: int) -> tuple[int
         raise FireironError(
             "conv-tile",
             f"no box of {pixels} pixels has {parts} equal parts that lie together, and sides of at most {MOST_SIDE}",
-            fix="let pixels= be a power of two, of as many a warp or warpgroup as its instructions take",
+            fix="give pixels= a power of two that each warp or warpgroup can cut into rows of its instruction",
         )
     return min(found, key=cost)
 

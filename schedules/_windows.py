@@ -25,7 +25,7 @@ def places(inner: str, taps: str, outer: str, stride: Sizes, pad: Pads, dilation
         if isinstance(left, int) and left < 0:
             raise FireironError(
                 "conv-window",
-                f"windows of {reach} along {t} are larger than {i}, {extent(i)} and padding of {before} and {behind}",
+                f"windows of {reach} along {t} are larger than {i}: {extent(i)}, padded by {before} and {behind}",
                 fix="pad more, or give filters that fit",
             )
         found.append(step * dim(o, left // step + 1) + apart * index(t) - before)

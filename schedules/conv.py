@@ -221,7 +221,7 @@ def _windows(
         if isinstance(left, int) and left < 0:
             raise FireironError(
                 "conv-window",
-                f"windows of {size} are larger than {i}, {extent(i)} and padding of {before} and {behind}",
+                f"windows of {size} are larger than {i}: {extent(i)}, padded by {before} and {behind}",
                 fix="pad more, or use smaller windows",
             )
         places.append(step * dim(o, left // step + 1) + dim(t, size) - before)

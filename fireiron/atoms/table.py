@@ -340,9 +340,9 @@ def _differences(
         yield f"its shape is {_by(atom.shape)}, not {_by(shape)}"
     for operand, dtype, memory in zip(atom.operands, dtypes, memories, strict=True):
         if operand.dtype is not None and operand.dtype != dtype:
-            yield f"{operand.role} is {operand.dtype}, not {dtype}"
+            yield f"it takes {operand.role} in {operand.dtype}, not {dtype}"
         if operand.memory != memory:
-            yield f"{operand.role} lies in {operand.memory}, not {memory}"
+            yield f"it takes {operand.role} in {operand.memory}, not {memory}"
     if atom.product != product:
         yield f"it sums {_SUMS[atom.product]}, not {_SUMS[product]}"
     if atom.unit != level:

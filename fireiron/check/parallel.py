@@ -126,7 +126,7 @@ def parallel(links: Sequence[Decomposition], before: Residual, split: Split, lev
         first = "blocks" if level == Block else "units of the block"
         raise DecompositionError(
             "second-parallel",
-            f"K is given to {level}s, and {first} have it from a split above",
+            f"this split gives chunks of K to {level}s, and a split above gives K to {first} already",
             fix="split K once over blocks, and once inside the block",
         )
     if level == Block and above:

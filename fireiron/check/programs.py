@@ -40,7 +40,8 @@ def tile(program: Program, sizes: Mapping[str, int]) -> None:
         if folders and not whole:
             raise DecompositionError(
                 "tile-folded",
-                f"step {folders[0]} folds {dim}, and a tile would leave each unit a part of its result",
+                f"step {folders[0]} folds {dim}, and with a tile of {dim} each unit would have only a part of its "
+                "result",
                 fix=f'split({dim}={size}) for a loop, or split("{dim}", ways=n).parallel(level)',
             )
 
@@ -145,7 +146,7 @@ def online(program: Program, split: Split) -> None:
     if split.level is not None:
         raise DecompositionError(
             "online-parallel",
-            f"online() is about a loop over {split.dim}, and units of {split.level} take its chunks at once",
+            f"online() needs a loop over {split.dim}, and units of {split.level} take its chunks at once",
             fix=f"split({split.dim}=...).online() above, and split again below it for the units",
         )
     as_one_loop(program, split.dim)
@@ -162,7 +163,7 @@ def skew(program: Program, split: Split, name: str) -> None:
     if split.specialised is None:
         raise DecompositionError(
             "skew-roles",
-            f"skew({name!r}) is about products that run on their own, and warps of this loop load and compute in turn",
+            f"skew({name!r}) needs warps that only load, and here each warp loads and computes in turn",
             fix=f'split({split.dim}=...).pipeline(2).specialize().skew("{name}")',
         )
 
@@ -176,7 +177,7 @@ def _one_dim(split: Split, what: str) -> None:
     if split.further:
         raise DecompositionError(
             "split-together",
-            f"{what} is about chunks of one dim, and this split cuts {split.dim} and "
+            f"{what} takes chunks of one dim, and this split cuts {split.dim} and "
             f"{' and '.join(dim for dim, _ in split.further)}",
             fix=f'split one dim alone for it: split("{split.dim}", ways=n)',
         )
@@ -207,7 +208,7 @@ def placed(residual: Residual, links: Sequence[Decomposition], step: Step, memor
     (out,) = step.outs[:1]
     if memory.registers:
         raise DecompositionError(
-            "already-there", f"threads compute {out.name}: it lies in registers already", fix="drop this load"
+            "already-there", f"{out.name} lies in registers already: threads compute it there", fix="drop this load"
         )
     if memory != SH:
         raise DecompositionError("load-memory", f"{out.name} cannot be kept in {memory}", fix="load to SH")

@@ -140,7 +140,7 @@ def facts(schedule: Schedule, arch: Arch, kernel: Kernel | None = None) -> Facts
         raise UsageError(
             "nested-chain",
             f"{schedule.origin} is a Move inside another schedule",
-            fix="ask the schedule that loads it",
+            fix="call this on the whole schedule",
         )
     spec = schedule.program.spec
     whole = complete(spec, schedule.links)

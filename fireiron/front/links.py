@@ -151,5 +151,5 @@ def moved(chain: State, move: Residual, strategy: Strategy, path: str = "") -> t
         ("strategy", "unfinished-move"),
         f"strategy {name} leaves {{}}: a Move must be decomposed to atoms",
         "end the strategy's chain by .done()",
-        uncalled=(f"{name} makes a strategy, and is none itself", f"call it: {name}()"),
+        uncalled=(f"{name} is a function that makes a strategy", f"call it: {name}()"),
     )

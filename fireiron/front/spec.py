@@ -130,7 +130,8 @@ def matmul(
         if batch is not None and groups is not None:
             raise SpecError(
                 "batch-groups",
-                f"batch={batch} gives each product its own rows of A, and groups={groups} shares them out",
+                f"batch={batch} gives each product rows of A of its own, and groups={groups} divides one A among "
+                "products",
                 fix="give one of the two",
             )
         try:

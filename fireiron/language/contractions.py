@@ -169,7 +169,8 @@ def contraction(step: Step, extents: Mapping[str, Index | None]) -> Contraction:
     if whole:
         raise DecompositionError(
             "each-dims",
-            f"both factors of step {step.name} have {whole[0]}, of which {extents[whole[0]]} are left here",
+            f"both factors of step {step.name} have the dim {whole[0]}, and a tile here is {extents[whole[0]]} wide "
+            "along it",
             fix=f"tile({whole[0]}=1) above each(...): an atom multiplies two matrices",
         )
     letters: dict[Letter, tuple[Dim, ...]] = {}

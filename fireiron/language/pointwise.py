@@ -412,7 +412,7 @@ def _divided(sign: str, x: Value, by: object) -> Value:
     """
     place = integer(x.tree)
     if place is None or not isinstance(by, int) or isinstance(by, bool) or by < 1:
-        what = "of what is no index" if place is None else f"by {by!r}"
+        what = "takes an index, and this is a value" if place is None else f"by {by!r}"
         raise SpecError(
             "index-division",
             f"{sign} {what}",

@@ -185,7 +185,8 @@ def _check_groups(spec: MatMul, groups: Tensor) -> None:
     if (len(a.shape), len(b.shape), len(c.shape)) != (2, 3, 2):
         raise SpecError(
             "group-ranks",
-            f"{a}, {b} and {c} are no groups: these share A and C row by row, and each has a matrix of B",
+            f"{a}, {b} and {c} are no groups: groups follow one another in the rows of A and C, and each has a matrix "
+            "of B",
             fix="give A and C no batch, and B one matrix a group: Matrix(K, N, batch=groups)",
         )
     if groups.dtype != i32:

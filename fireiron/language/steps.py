@@ -448,7 +448,9 @@ def check_program(program: Program, updated: frozenset[str] = frozenset()) -> No
         for out in step.outs:
             if out.name in made - updated:
                 raise SpecError(
-                    "same-name", f"step {step.name} writes {out.name}, which is there already", fix="rename one of them"
+                    "same-name",
+                    f"step {step.name} writes {out.name}, which another array is called already",
+                    fix="rename one of them",
                 )
             made.add(out.name)
     extents: dict[str, Expr | None] = {}

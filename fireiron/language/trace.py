@@ -464,7 +464,7 @@ def outside(value: Value, number: float) -> Value:
     if ref is None:
         raise SpecError(
             "outside-computed",
-            "outside is said of an array, and this is an expression",
+            "outside() takes an array, and this is an expression",
             fix="use where(condition, expression, number)",
         )
     if ref.dtype.kind == "int":
@@ -582,7 +582,7 @@ def dims_over(value: Value, over: Over, what: str) -> tuple[Dim, ...]:
     if missing or not names:
         raise SpecError(
             "fold-over",
-            f"{what} over {missing[0]}, and the expression has the dims {', '.join(mine) or '(none)'}"
+            f"{what} cannot fold over {missing[0]}: the expression has the dims {', '.join(mine) or '(none)'}"
             if missing
             else f"{what} folds over nothing",
             fix=f'write over="{next(iter(mine), "n")}", or other dims of the expression',
@@ -676,7 +676,9 @@ def _where_along(value: Operand, over: str, op: Literal["max", "min"], where: Op
     dims = dims_over(value, over, f"arg{op}")
     if len(dims) != 1:
         raise SpecError(
-            "fold-over", f"arg{op} over {' and '.join(d.name for d in dims)} has no one index", fix="fold over one dim"
+            "fold-over",
+            f"arg{op} finds an index along one dim, not {' and '.join(d.name for d in dims)}",
+            fix="fold over one dim",
         )
     return fold(value, over, lambda dtype: arg_of(dtype, dims[0], op), f"arg{op}", where)[0]
 
@@ -705,7 +707,7 @@ def topk(value: Operand, over: Over, k: int, into: str = "k") -> tuple[Value, Va
         )
     if len(dims) != 1:
         names = " and ".join(d.name for d in dims)
-        raise SpecError("fold-over", f"topk over {names} has no one index", fix="fold over one dim")
+        raise SpecError("fold-over", f"topk finds indices along one dim, not {names}", fix="fold over one dim")
     size = 1 << (k - 1).bit_length()
     found = fold(value, over, lambda dtype: top_of(dtype, dims[0], size), "top")
     place = dim(into, k)
@@ -880,7 +882,7 @@ def _subscripted(value: Value, letters: Sequence[str], subscripts: str, trace: T
         raise SpecError(
             "einsum-subscripts",
             f"{''.join(letters) if builtins.all(len(x) == 1 for x in letters) else ' '.join(letters)!r} of "
-            f"{subscripts!r} stands for an expression of the dims {', '.join(sorted(mine)) or '(none)'}",
+            f"{subscripts!r} names other dims than its expression has, {', '.join(sorted(mine)) or '(none)'}",
             fix="name just these dims",
         )
     return value

@@ -26,7 +26,7 @@ MOST_NBYTES = 16
 
 
 class Fault(Exception):
-    """Carry a bad access to the statement that can name it.
+    """Carry a bad access to the statement whose error names it.
 
     Args:
         code: the error's code.

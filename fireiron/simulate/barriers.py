@@ -71,16 +71,16 @@ class Slot:
 
     @property
     def who(self) -> int:
-        """Give the agent as trackers record it."""
+        """Return the agent's number, as trackers record it."""
         return AGENT - self.agent
 
     @property
     def column(self) -> int:
-        """Give the agent's column in what threads know."""
+        """Return the agent's column in vector clocks."""
         return self.order.threads + self.agent
 
     def begin(self) -> None:
-        """Forget everything."""
+        """Reset the barrier to its state before initialisation."""
         self.phase, self.pending, self.nbytes = 0, self.count, 0
         self.flights = []
         self.told, self.completed = np.zeros(self.order.width, np.int32), np.zeros(self.order.width, np.int32)
@@ -88,7 +88,7 @@ class Slot:
         self.initialised = self.fenced = None
 
     def initialise(self, team: Team, place: Place, thread: int) -> None:
-        """Set it up.
+        """Initialise the barrier.
 
         Raises:
             SimulationError: `barrier-in-use` if it was set up before.
@@ -103,7 +103,7 @@ class Slot:
         self.initialiser, self.initialised = thread, self.order.tick(place.number)
 
     def usable(self, team: Team, place: Place, threads: Array, asynchronous: bool = False) -> None:
-        """See that threads may use it: initialised, and that fenced and known to them.
+        """Check that threads may use the barrier: it is initialised, and that was fenced and has reached them.
 
         Raises:
             SimulationError: `uninitialised-barrier`.
@@ -127,7 +127,7 @@ class Slot:
             )
 
     def arrive(self, team: Team, place: Place, threads: Array, nbytes: int, wide: bool) -> None:
-        """Let threads arrive, each announcing bytes; those of other blocks see what they wrote where it is `wide`.
+        """Let threads arrive and announce bytes. Where the arrival is `wide`, other blocks also see what they wrote.
 
         Raises:
             SimulationError: `too-many-arrivals`, `transaction-bytes`.
@@ -150,11 +150,11 @@ class Slot:
         self.settle(team.machine, place)
 
     def seen(self, wide: bool) -> Array:
-        """Give what those know who have awaited the last completed phase."""
+        """Return the vector clock that a thread has after a wait for the last completed phase."""
         return self.completed if wide else self.order.within(self.completed, self.initialiser)
 
     def land(self, machine: Machine) -> bool:
-        """Let the next copy arrive, where there is one."""
+        """Let the next copy in flight arrive, if there is one."""
         if not self.flights:
             return False
         flight = self.flights.pop(0)
@@ -188,7 +188,7 @@ class Slot:
             self.pending = self.count
 
     def awaits(self, parity: int) -> str:
-        """Say what a waiter for a parity lacks."""
+        """Return in words which arrivals and bytes a wait for a parity still needs."""
         parts: list[str] = []
         if self.pending:
             parts.append(f"{self.pending} of {self.count} arrivals from {self.arrivers}")
@@ -219,7 +219,7 @@ class Turnstile:
     completed: Array | None = None
 
     def arrive(self, order: Order, threads: Array) -> None:
-        """Let threads come; the last ones open it."""
+        """Let threads arrive; the last ones open the barrier."""
         row = order.released(threads)
         self.told = row if self.told is None else np.maximum(self.told, row)
         self.arrived.update(threads.tolist())
@@ -230,5 +230,5 @@ class Turnstile:
 
 
 def unfinished(place: Place, machine: Machine, message: str, fix: str) -> SimulationError:
-    """Make the error of work that is still going on where its block ends."""
+    """Make the error of a copy or product that has not ended when its block ends."""
     return machine.error(place, "unfinished-flight", f"{place}: {message}", fix)

@@ -10,7 +10,7 @@ from fireiron.simulate.state import Place, Team
 
 
 def has_waited(team: Team, lanes: Array) -> None:
-    """Note that threads of a team have waited."""
+    """Record that threads of a team have waited for the launch before."""
     team.member.waited.update((lanes + team.first).tolist())
 
 

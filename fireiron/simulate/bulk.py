@@ -39,7 +39,7 @@ _ALIGN = 16  # bytes to which plain copies are aligned; boxes are to 128
 
 @attrs.define(eq=False)
 class Load:
-    """Fly to one block.
+    """Hold a bulk load on its way to one block.
 
     Args:
         place: the statement.
@@ -67,7 +67,7 @@ class Load:
         return len(self.index) * self.near.itemsize
 
     def land(self) -> None:
-        """Write, with zeros where the tensor has nothing."""
+        """Write the box to shared memory, with zeros for elements outside the tensor."""
         values = np.zeros(len(self.index), self.near.data.dtype)
         values[self.inside] = self.far.data[self.source]
         self.near.data[self.index] = values
@@ -81,7 +81,7 @@ class Load:
 
 @attrs.define(eq=False)
 class Store:
-    """Fly from a block.
+    """Hold a bulk store on its way from a block.
 
     Args:
         place: the statement.
@@ -206,7 +206,7 @@ class BulkCopy:
         tracker.mark(source, False, 1)
 
     def _written(self, storage: Storage, granules: Array, lane: int) -> None:
-        """See that what is read holds values."""
+        """Check that every element of the source was written."""
         assert storage.tracker is not None
         written = storage.tracker.written(granules)
         if storage.must_write and not written.all():
@@ -215,7 +215,7 @@ class BulkCopy:
             raise self.team.error(self.place, "uninitialised-read", text, "load it first, or initialise it")
 
     def store(self, env: Env, lane: int) -> None:
-        """Start a store, of what the tensor has of the box."""
+        """Start a store of the box's elements that lie inside the tensor."""
         team, near, far = self.team, self.near.storage, self.far.storage
         index, inside, target = self.box(env, lane)
         index = index[inside]
@@ -298,7 +298,7 @@ class BulkCopy:
         return index
 
     def _issuer(self, lane: int) -> tuple[int, Array]:
-        """Give the issuing thread in the cluster, and what it knows."""
+        """Return the number of the issuing thread in the cluster, and its vector clock."""
         thread = self.team.offset + lane
         row = self.team.order.common(np.array([thread])) if self.team.machine.check else np.zeros(0, np.int32)
         return thread, row

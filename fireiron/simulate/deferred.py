@@ -68,7 +68,7 @@ class Held:
 
 @attrs.define(eq=False)
 class Product:
-    """Be in flight.
+    """Hold a product that was started and has not ended.
 
     Args:
         place: the statement.
@@ -98,10 +98,10 @@ class Product:
         return self.team.member.engine + (self.team.first + int(self.unit[0])) // WARPGROUP
 
     def read(self) -> None:
-        """Read with the result: nothing tells the two apart."""
+        """Do nothing: sources are read together with the result."""
 
     def land(self) -> None:
-        """Multiply, and let the unit know that the operands were read."""
+        """Multiply, and record for the unit that the operands were read."""
         order = self.team.order
         order.tick(self.place.number)
         old = self.c.gather()
@@ -214,7 +214,7 @@ class DeferredMatMul:
             raise self.team.error(self.place, "out-of-bounds", text, "check the tile's offset and strides")
 
     def _reads(self, tile: Tile, row: Array, threads: Array) -> None:
-        """See that a tile in shared memory is there, and visible."""
+        """Check that a tile in shared memory was written, and that asynchronous instructions can see it."""
         team, storage, tracker = self.team, tile.storage, tile.storage.tracker
         if tracker is None:
             return
@@ -230,7 +230,7 @@ class DeferredMatMul:
             raise team.machine.race(self.place, race, storage, tile.granules, threads + 1) from None
 
     def _takes(self, held: Held, reads: bool) -> None:
-        """See that registers are fenced, hold values, and are not in a conflicting use."""
+        """Check that registers are fenced, were written, and are not used by another instruction in flight."""
         storage, fragment = held.storage, held.storage.fragment
         assert fragment is not None and storage.initialised is not None
         is_target = held.storage is self.operands[2].storage

@@ -23,7 +23,7 @@ class Touch:
 
 @attrs.frozen
 class Event:
-    """Say one thing that a block did.
+    """Hold one thing that a block did.
 
     Args:
         kind: an instruction; a group closed, or awaited; coming to a meeting, and going on after it; arriving at a

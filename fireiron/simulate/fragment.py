@@ -24,7 +24,7 @@ class Fragment:
 
     @staticmethod
     def of(rows: int, threads: int) -> Fragment:
-        """Make the state of a buffer of which nothing was used."""
+        """Make the state of a buffer that no instruction has used."""
         shape = (rows, threads)
         return Fragment(np.ones(shape, bool), np.zeros(shape, np.int16), np.zeros(shape, np.int16))
 

@@ -15,7 +15,7 @@ def deferred(group: str) -> bool:
 
 
 class Work(Protocol):
-    """What can be in flight."""
+    """Describe work that can be in flight."""
 
     place: Any
 

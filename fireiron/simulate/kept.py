@@ -20,7 +20,7 @@ from fireiron.simulate.units import unit_threads
 
 @attrs.frozen
 class Holder:
-    """Say who holds an element.
+    """Hold which thread and register hold an element.
 
     Args:
         thread: its number in the block.

@@ -232,7 +232,7 @@ class Leaf:
             refuse_early(self.team, self.place, np.unique(access.who) - 1)
 
     def _landed(self, storage: Storage, granules: Array, verb: str) -> None:
-        """Refuse to touch what an asynchronous access has not finished with."""
+        """Refuse to access elements that an asynchronous access still uses."""
         assert storage.tracker is not None
         refuse_flying(self.team, self.place, storage, granules, verb)
 
@@ -351,7 +351,7 @@ class Leaf:
 def refuse_flying(
     team: Team, place: Place, storage: Storage, granules: Array, verb: str, exempt: Array | None = None
 ) -> None:
-    """Refuse to touch places that an asynchronous access has not finished with.
+    """Refuse to access places that an asynchronous access still uses.
 
     Args:
         team: who touches them.
@@ -402,7 +402,7 @@ def at_peer(operand: Operand, team: Team, place: Place, env: Env) -> Operand:
 
 
 def visit(team: Team, place: Place, access: Access) -> None:
-    """Note who reads a peer's shared memory: that block must not end, or write there, before it sees that."""
+    """Record who reads a peer's shared memory: the peer must synchronise before it ends or writes there."""
     storage = access.storage
     member = next(m for m in team.machine.members if m.shared.get(storage.buffer.name) is storage)
     if member is not team.member:
@@ -411,7 +411,7 @@ def visit(team: Team, place: Place, access: Access) -> None:
 
 
 def uncommitted(team: Team, lane: int) -> str:
-    """Say so where the work that a lane's unit started was never committed."""
+    """Return a note for the error where the lane's unit never committed the work."""
     queues = [groups for (_, first), groups in team.groups.items() if first == lane // WARPGROUP * WARPGROUP]
     return ": its group was not committed" if any(queue.open for queue in queues) else ""
 
@@ -425,7 +425,7 @@ def gather(access: Access) -> Array:
 
 
 def asking(operand: Operand, place: Place, team: Team) -> Callable[[State, Any], None]:
-    """Compile requests to the L2 cache: their lines lie in the array, and nothing else of them shows."""
+    """Compile prefetches to the L2 cache: the simulator only checks that their lines lie in the array."""
 
     def run(state: State, act: Any) -> None:
         mask = both(act, None, (1, team.threads))
@@ -458,7 +458,7 @@ def both(first: Any, second: Any, lanes: tuple[int, int]) -> Any:
 
 
 def independent(plan: Plan) -> bool:
-    """Say whether no iteration touches what another iteration of the same thread writes in the same memory."""
+    """Return whether iterations of a thread are independent: none accesses an element that another one writes."""
     (write,) = plan.writes
     storage = write.storage
     inside = [a for a in plan.reads if a is not None and a.storage.kind == storage.kind]

@@ -24,7 +24,7 @@ from fireiron.simulate.units import unit_threads
 
 @attrs.frozen(eq=False)
 class Arrival:
-    """Reach a barrier.
+    """Hold that a unit waits at a barrier.
 
     Args:
         statement: the barrier.
@@ -43,7 +43,7 @@ class Arrival:
 
 @attrs.frozen(eq=False)
 class Waiting:
-    """Wait for a phase of an mbarrier.
+    """Hold that threads wait for a phase of an mbarrier.
 
     Args:
         team: who waits.
@@ -81,7 +81,7 @@ class Waiting:
         return self.slot.phase & 1 != self.parity
 
     def resume(self) -> None:
-        """Know what the phase's arrivals told."""
+        """Merge what the phase's arrivals released into the threads' vector clocks."""
         if self.team.machine.check:
             self.team.order.learn(self.threads, self.slot.seen(self.wide))
 
@@ -91,7 +91,7 @@ class Waiting:
 
 @attrs.frozen(eq=False)
 class Standing:
-    """Wait at a numbered barrier.
+    """Hold that threads wait at a numbered barrier.
 
     Args:
         team: who waits.
@@ -115,7 +115,7 @@ class Standing:
         return self.turnstile.generation > self.generation
 
     def resume(self) -> None:
-        """Know what those who came told."""
+        """Merge what the arriving threads released into the threads' vector clocks."""
         assert self.turnstile.completed is not None
         self.team.order.learn(self.threads, self.turnstile.completed)
 
@@ -126,17 +126,17 @@ class Standing:
 
 @attrs.frozen(eq=False)
 class Fork:
-    """Part into coroutines, and go on once all of them ended."""
+    """Hold coroutines of roles, which must all end before the block goes on."""
 
     children: list[Coroutine]
 
     @property
     def ready(self) -> bool:
-        """Say whether all of them ended."""
+        """Return whether all roles ended."""
         return all(child.finished for child in self.children)
 
     def resume(self) -> None:
-        """Go on without knowing more: roles end one by one."""
+        """Do nothing: the end of a role orders no accesses."""
 
 
 Event: TypeAlias = Arrival | Waiting | Standing | Fork
@@ -168,7 +168,7 @@ class Coroutine:
 
     @property
     def stopped(self) -> bool:
-        """Say whether it waits."""
+        """Return whether the coroutine waits."""
         return self.arrival is not None or self.event is not None
 
 
@@ -280,7 +280,7 @@ def _release(machine: Machine, coroutines: list[Coroutine]) -> None:
 
 
 def _tell_of_barriers(machine: Machine, units: list[Array]) -> None:
-    """Let the threads that met know of the mbarriers whose initialisation was fenced, and of nothing else."""
+    """Show the threads that met at a barrier the mbarriers whose initialisation was fenced, and nothing else."""
     known, threads = machine.order.matrix(), np.concatenate(units)
     for member in machine.members:
         for slot in (slot for ring in member.barriers.values() for slot in ring):

@@ -28,7 +28,7 @@ Values = list[Array | None]
 
 
 class Meaning:
-    """Say what a statement computes, and which executions of it make no sense."""
+    """Hold what a statement computes, and which executions of it are errors."""
 
     def __init__(self, team: Team, place: Place) -> None:
         self.team = team
@@ -105,7 +105,7 @@ class CollectiveMeaning(MoveMeaning):
         self.speaks = np.array([row not in rows[:t] for t, row in enumerate(rows)])
 
     def compute(self, plan: Plan, values: Values) -> tuple[Array, ...]:
-        """Give what each thread receives."""
+        """Return the value that each thread receives."""
         (value,) = values
         assert value is not None
         units = plan.extra
@@ -201,7 +201,7 @@ class ShuffleMeaning(Meaning):
         self.leaf: Leaf | None = None
 
     def compute(self, plan: Plan, values: Values) -> tuple[Array, ...]:
-        """Give what the source lanes hold, which must be something."""
+        """Return the values of the source lanes, which must have been written."""
         access = plan.reads[0]
         assert access is not None
         assert self.leaf is not None

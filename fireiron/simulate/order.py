@@ -73,7 +73,7 @@ class Order:
         self.acquired = np.zeros(0, np.int32)
 
     def matrix(self) -> Array:
-        """Give what each thread knows, which is nothing at first."""
+        """Return the vector clocks of all threads, all zeros at first."""
         if self.known is None:
             self.known = np.zeros((self.threads, self.width), np.int32)
         return self.known
@@ -107,13 +107,13 @@ class Order:
         return found
 
     def join(self, units: list[Array]) -> None:
-        """Let the threads of each unit know all that any of them knows, and what each has done."""
+        """Give each thread of a unit the union of their vector clocks: they met at a barrier."""
         known = self.matrix()
         for threads in units:
             known[threads] = self.released(threads)
 
     def released(self, threads: Array) -> Array:
-        """Give what any of these threads knows, and all that they did: what an arrival of theirs tells."""
+        """Return the union of these threads' vector clocks and own accesses: what their arrival releases."""
         merged = self.matrix()[threads].max(axis=0)
         merged[threads] = self.now
         if self.peers:
@@ -121,7 +121,7 @@ class Order:
         return merged
 
     def within(self, row: Array, thread: int) -> Array:
-        """Give what is left of what threads told where they show their writes to those of a thread's block alone."""
+        """Return the part of a vector clock that an arrival releases within a thread's block alone."""
         if not self.peers:
             return row
         row = row.copy()
@@ -130,13 +130,13 @@ class Order:
         return row
 
     def common(self, threads: Array) -> Array:
-        """Give what every one of these threads knows: what something that they start together may rely on."""
+        """Return the intersection of vector clocks: the order that an instruction of all threads relies on."""
         rows = self.matrix()[threads]
         rows[np.arange(len(threads)), threads] = self.now
         return rows.min(axis=0)
 
     def learn(self, threads: Array, row: Array) -> None:
-        """Let threads know what others released."""
+        """Merge released vector clocks into those of threads."""
         known = self.matrix()
         known[threads] = np.maximum(known[threads], row)
 
@@ -160,7 +160,7 @@ class Order:
         return found
 
     def unordered(self, row: Array, other: Array, time: Array) -> Array:
-        """Say which accesses are not ordered before something that knows `row`."""
+        """Return which accesses are not ordered before an agent with the vector clock `row`."""
         return (time > self.base) & (time > row[self._column(other)])
 
     def unfenced(self, row: Array, other: Array, time: Array) -> Array:

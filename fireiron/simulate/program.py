@@ -114,7 +114,7 @@ class Compiler:
         return self.whole(self.team.machine.kernel.body, scope)
 
     def whole(self, statements: tuple[Statement, ...], scope: Scope) -> Step:
-        """Compile all that the team runs, after a check of what its expressions take for granted."""
+        """Compile all statements that the team runs, behind a check of the ranges that its expressions assume."""
         inner, first = self.body(statements, scope), promised(self)
         if inner.run is not None:
             body = inner.run
@@ -416,7 +416,7 @@ class Compiler:
         return None if expr is None or as_true(expr) else self.value(expr)
 
     def place(self, statement: Call | Compute | Micro | Sync | Await | Arrive | None, what: str, scope: Scope) -> Place:
-        """Find the row of an instruction in its region; reports have none for what only orders others."""
+        """Find the row of an instruction in its region. Statements that only order others have no row."""
         region = scope.region
         path = region.path if region is not None and region.path else " > ".join(scope.titles)
         title = region.title if region is not None else ""

@@ -1,4 +1,4 @@
-"""See that variables keep to the ranges that they promise: simplification and the width of integers rely on them."""
+"""Check that variables keep to their declared ranges, which simplification and the width of integers rely on."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def kept(compiler: Compiler, var: Var, scope: Scope) -> Run:
 
 
 def promised(compiler: Compiler) -> Run:
-    """Compile the check of what expressions say of their thread, block, blocks and rank."""
+    """Compile the check of the ranges of thread, block, blocks and rank."""
     checks = [kept(compiler, var, Scope()) for var in compiler.given]
 
     def run(state: State, act: Act) -> None:
@@ -66,4 +66,4 @@ def promised(compiler: Compiler) -> Run:
 
 
 def _nothing(state: State, act: Act) -> None:
-    """Pass."""
+    """Check nothing."""

@@ -1,4 +1,4 @@
-"""What a simulation found out, beside the outputs."""
+"""Reports: what a simulation counts beside the outputs."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ def run_cluster(machine: Machine, programs: list[Step], first: int) -> None:
 
 
 def _watched(machine: Machine, programs: list[Step], first: int, watch: Watch | None) -> None:
-    """Run the blocks of one cluster, and tell a watch of the one that it looks at."""
+    """Run the blocks of one cluster, and report the watched one to the watch."""
     if watch is None or not first <= watch.block < first + machine.kernel.cluster:
         run_cluster(machine, programs, first)
         return
@@ -232,7 +232,7 @@ def _watched(machine: Machine, programs: list[Step], first: int, watch: Watch | 
 
 
 def _restored(machine: Machine) -> None:
-    """Make sure that the next launch finds what this one found."""
+    """Check that the workspace is left as the next launch needs it."""
     for parameter in machine.kernel.parameters:
         if isinstance(parameter, Workspace) and parameter.zero:
             left = machine.storages[parameter.buffer.name].data
@@ -247,7 +247,7 @@ def _restored(machine: Machine) -> None:
 
 
 def _covered(machine: Machine) -> None:
-    """Make sure that every element of every output was written, except rows behind the last group's end."""
+    """Check that every element of every output was written, except rows behind the last group's end."""
     pointers = [p for p in machine.kernel.parameters if isinstance(p, Pointer)]
     ends = next((machine.storages[p.buffer.name] for p in pointers if p.shares is not None), None)
     for output in pointers:

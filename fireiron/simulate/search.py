@@ -77,7 +77,7 @@ def fetcher(statement: Fetch, array: Array, value: Callable[..., Value]) -> Call
 
 
 def _check(name: str, ends: Array, rows: int) -> None:
-    """Refuse ends that go back, or beyond the rows: kernels take such groups for empty, or for shorter."""
+    """Refuse ends of groups that decrease or exceed the rows: a GPU would take such groups for empty, or cut them."""
     begins = np.concatenate([[0], ends[:-1]])
     wrong = np.flatnonzero((ends < begins) | (ends > rows))
     if len(wrong):

@@ -199,7 +199,7 @@ class Machine:
 
 @attrs.define(eq=False)
 class Look:
-    """Note a read of a block's shared memory by threads of another block.
+    """Record a read of a block's shared memory by threads of another block.
 
     Args:
         place: the statement.
@@ -359,7 +359,7 @@ class Team:
 
 @attrs.define(eq=False)
 class State:
-    """Hold what one coroutine sees.
+    """Hold the variables of one coroutine.
 
     Args:
         team: its threads.

@@ -1,4 +1,4 @@
-"""Compiled statements, and what surrounds a statement."""
+"""Compiled statements, and the loops and regions around a statement."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Step:
 
 @attrs.frozen
 class Scope:
-    """Say what surrounds a statement.
+    """Hold the loops and regions around a statement.
 
     Args:
         region: the innermost one.
@@ -58,5 +58,5 @@ class Scope:
         return attrs.evolve(self, needs=(*(pair for pair in self.needs if pair[0] != name), (name, needs)))
 
     def enter(self, region: Region) -> Scope:
-        """Go into a region."""
+        """Return the surroundings inside a region."""
         return attrs.evolve(self, region=region, titles=(*self.titles, region.title))

@@ -36,7 +36,7 @@ WARPGROUP = 128
 
 
 def has_partial_barriers(body: tuple[Statement, ...], threads: int) -> bool:
-    """Say whether some barrier orders less than a whole block."""
+    """Return whether some barrier orders fewer threads than a whole block."""
     return any(isinstance(s, Sync) and s.level.size is not None and s.level.size < threads for s in walk(body))
 
 
@@ -165,7 +165,7 @@ def _views(body: tuple[Statement, ...]) -> Iterator[View]:
 
 
 def finish(machine: Machine) -> None:
-    """End a cluster: stores land, and nothing else may be going on.
+    """End a cluster: bulk stores land, and no other asynchronous work may be in flight.
 
     Raises:
         SimulationError: `unfinished-flight`, `peer-exited`, `narrow-barrier`.

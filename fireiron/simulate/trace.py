@@ -131,14 +131,14 @@ class Recorder:
     visits: dict[tuple[object, ...], int] = attrs.field(factory=dict[tuple[object, ...], int])
 
     def visit(self, rank: int, label: str, meeting: tuple[object, ...]) -> Point:
-        """Name the meeting that a team comes to now: the n-th of its kind."""
+        """Number the barrier at which a team waits now: the n-th of its kind."""
         key = (rank, label, *meeting)
         self.visits[key] = self.visits.get(key, 0) + 1
         return (*meeting, self.visits[key])
 
 
 class Tracing(Compiler):
-    """Compile a team's statements so that they also say that they ran."""
+    """Compile a team's statements so that each one also records an event."""
 
     def __init__(self, team: Team, recorder: Recorder) -> None:
         super().__init__(team)
@@ -262,7 +262,7 @@ class Tracing(Compiler):
         )  # fmt: skip
 
     def _around(self, step: Step, event: Event, scope: Scope) -> Step:
-        """Note an event, then do what it names."""
+        """Record an event, then run its statement."""
 
         def before(state: State, act: Act) -> None:
             self._tell(event, scope, state)

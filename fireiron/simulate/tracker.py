@@ -21,7 +21,7 @@ from fireiron.simulate.order import MANY, Array, Order
 
 
 class Race(Exception):
-    """Carry a race to the statement that can name it.
+    """Carry a race to the statement whose error names it.
 
     Args:
         kind: the earlier access, then the later one.
@@ -196,7 +196,7 @@ class Tracker:
                 self._raise(kind, place, who[mine], add.who[which], time, bad)
 
     def start_read(self, granules: Array, row: Array, who: int) -> None:
-        """Check an asynchronous read whose issuers know `row`; `who` stands for them.
+        """Check an asynchronous read whose issuers have the vector clock `row`; `who` is their agent.
 
         Raises:
             Race: if a write is not ordered before it, or is generic and not fenced.
@@ -205,7 +205,7 @@ class Tracker:
             self._start(granules, row, who, "write-read", self.writer[granules], self.write_time[granules])
 
     def start_write(self, granules: Array, row: Array, who: int, adds: bool = False) -> None:
-        """Check an asynchronous write whose issuers know `row`; additions to what others add are no conflict.
+        """Check an asynchronous write whose issuers have the vector clock `row`; two additions do not conflict.
 
         Raises:
             Race: if an earlier access is not ordered before it, or is generic and not fenced.
@@ -234,7 +234,7 @@ class Tracker:
         self.reads = [read for read in self.reads if len(read.granules)]
 
     def finish_read(self, granules: Array, who: int) -> None:
-        """Record the end of an asynchronous read, by the agent or thread that learns of it."""
+        """Record the end of an asynchronous read, for the agent or thread that waited for it."""
         if not self.check:
             return
         everyone = self.identify(np.full(len(granules), who, np.int32))
@@ -329,7 +329,7 @@ class Tracker:
             self._raise("read-write", granules, who, other, time, bad)
 
     def _kept(self) -> list[_Read]:
-        """Give the reads that may still matter: a barrier of all threads orders them, but fences nothing."""
+        """Return the reads that later writes are checked against; a barrier orders them, but fences nothing."""
         since = self.order.start if self.order.proxies else self.order.base
         if self.reads_since != since:
             self.reads.clear()
@@ -340,7 +340,7 @@ class Tracker:
         self._kept().append(_Read(granules, who, self.order.now, generic))
 
     def _forget(self, granules: Array) -> None:
-        """Drop the reads that a write is ordered after: whoever is ordered after it is after them too."""
+        """Drop the reads that a write is ordered after: later accesses are checked against the write."""
         if not self.order.proxies or not self._kept():
             return
         self.marked[granules] = True

@@ -88,7 +88,7 @@ class Waits:
                 assert_never(never)
 
     def sync(self, statement: Sync) -> Step:
-        """Meet at a barrier of a level; inside a role, its units are those of the role."""
+        """Wait at a barrier of a level; inside a role, its units are those of the role."""
         team = self.team
         place = self.compiler.place(statement, f"Sync({statement.level})", self.scope)
         each_block = team.machine.kernel.threads
@@ -208,7 +208,7 @@ class Waits:
         return 1 if level.size is None else max(1, self.team.threads // level.size)
 
     def _tell(self, place: tuple[str, int], releases: bool, acquires: bool) -> None:
-        """Pass on what the first thread knows at a place in global memory: units of one cluster may meet there."""
+        """Give the team the vector clock of its first thread after a flag or counter in global memory."""
         team, order = self.team, self.team.order
         if not team.machine.check:
             return
@@ -221,7 +221,7 @@ class Waits:
             order.learn(first, known)
 
     def commit(self, group: str, act: Act) -> None:
-        """Close groups: of every thread or unit that is here, or of the whole team."""
+        """Commit groups: of every active thread or unit, or of the whole team."""
         if deferred(group):
             for queue in self._queues(group, act):
                 queue.commit()
@@ -229,7 +229,7 @@ class Waits:
             self.team.flights.setdefault(group, Flights(self.team.machine)).commit()
 
     def wait(self, group: str, pending: int, reads_only: bool, act: Act) -> None:
-        """Land what must have landed, as late as this."""
+        """Land the writes of the awaited groups: they land as late as is legal."""
         if not deferred(group):
             self.team.flights.setdefault(group, Flights(self.team.machine)).wait(pending)
             return
@@ -240,7 +240,7 @@ class Waits:
                 queue.land(pending)
 
     def _queues(self, group: str, act: Act) -> Iterator[Groups]:
-        """Find the queues of who is here; a unit must be here as a whole."""
+        """Return the queues of the active units; each must be active as a whole."""
         for (name, first), queue in self.team.groups.items():
             if name != group:
                 continue
@@ -315,7 +315,7 @@ class Waits:
         return ring[at]
 
     def _in_step(self, slot: Slot, phase: int, threads: Array, place: Place) -> None:
-        """See that a parity tells the awaited phase from all that can run meanwhile.
+        """Check that a parity distinguishes the awaited phase from every phase that can run meanwhile.
 
         Raises:
             SimulationError: `phase-ahead`.
@@ -395,7 +395,7 @@ class Waits:
         return Step(run)
 
     def fence(self, statement: Fence) -> Step:
-        """Order accesses of the threads that are here."""
+        """Order accesses of the active threads."""
         team, kind = self.team, statement.kind
         place = self.compiler.place(None, f"Fence({kind})", self.scope)
 
@@ -419,7 +419,7 @@ class Waits:
         return Step(run)
 
     def turn(self, statement: Turn) -> Step:
-        """Come to a numbered barrier."""
+        """Arrive at a numbered barrier, and wait at it if the statement does."""
         team, number = self.team, statement.number
         place = self.compiler.place(None, f"Turn({number})", self.scope)
 

@@ -44,7 +44,7 @@ Orders = Sync | CountIn | Wait | Await | Turn
 
 @attrs.frozen(field_transformer=checked_fields)
 class At:
-    """Choose a moment of a simulation: before the first statement that fits.
+    """Choose a moment of a simulation: just before the first statement that fits.
 
     Args:
         what: a part of what the CUDA says above the statement (`load A`), of an instruction's name (`mma`), or of a
@@ -156,7 +156,7 @@ class Watch:
         return self.at is not None and self.at.step is not None
 
     def compiler(self, team: Team) -> Compiler:
-        """Give the compiler that makes statements tell of themselves."""
+        """Return the compiler whose statements report to the watch."""
         return Watching(team, self) if self.everywhere else Compiler(team)
 
     def begin(self) -> None:
@@ -176,7 +176,7 @@ class Watch:
             raise Stopped
 
     def comes(self, team: Team, statement: Works, scope: Scope, state: State) -> None:
-        """Come to a statement that touches data."""
+        """Check whether a statement that accesses data is the moment."""
         if team.member.block != self.block:
             return
         title = _title(scope)
@@ -194,7 +194,7 @@ class Watch:
             )
 
     def ends(self, team: Team, statement: Orders, scope: Scope, state: State) -> None:
-        """Come to the end of a step, unless nothing ran in it."""
+        """Count a step at its end, unless no statement ran in it."""
         if team.member.block != self.block or Itself(team) not in self.did:
             return
         did = self.did.pop(Itself(team))
@@ -208,7 +208,7 @@ class Watch:
             self.take(team, moment)
 
     def finish(self, team: Team) -> None:
-        """Come to the end of the watched block.
+        """Keep the tiles at the end of the watched block, where that is the moment.
 
         Raises:
             UsageError: `no-such-moment`.
@@ -223,7 +223,7 @@ class Watch:
         if self.moment is None and self.at is not None:
             raise UsageError(
                 "no-such-moment",
-                f"block {self.block} never comes to {self.at}: it takes {self.step} steps",
+                f"block {self.block} never reaches {self.at}: it takes {self.step} steps",
                 fix="choose a smaller trip or step",
             )
 
@@ -330,7 +330,7 @@ class Watching(Compiler):
         return step
 
     def nest(self, statement: Statement, scope: Scope, found: Nest | None = None) -> Nest | None:
-        """Read a nest, unless a trip of one of its loops is looked for."""
+        """Compile a nest as one statement, unless the watch looks for a trip of one of its loops."""
         at = self.watch.at
         if at is not None and isinstance(statement, For) and statement.var.name in at.trips:
             return None
@@ -348,7 +348,7 @@ class Watching(Compiler):
 
 
 def before(step: Step, tell: Callable[[State], None]) -> Step:
-    """Tell of a compiled statement before it runs."""
+    """Report a compiled statement to the watch before it runs."""
     if step.run is not None:
         inner: Run = step.run
 

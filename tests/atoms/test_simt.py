@@ -243,9 +243,9 @@ def test_nothing_matches_what_no_row_does() -> None:
 def test_the_nearest_rows_say_what_differs() -> None:
     found = nearest("MatMul", (1, 1, 1), (f16, f16, f16), (SH, RF, RF), Thread, arch=75)
     assert [str(near) for near in found] == [
-        "fma.f16: A lies in RF, not SH",
-        "fma.f16x2: its shape is 1x2x1, not 1x1x1; A lies in RF, not SH",
-        "fma.f32.f16: A lies in RF, not SH; C is f32, not f16",
+        "fma.f16: it takes A in RF, not SH",
+        "fma.f16x2: its shape is 1x2x1, not 1x1x1; it takes A in RF, not SH",
+        "fma.f32.f16: it takes A in RF, not SH; it takes C in f32, not f16",
     ]
     found = nearest("MatMul", (1, 1, 1), (bf16, bf16, bf16), (RF, RF, RF), Warp, arch=75, most=2)
     assert [str(near) for near in found] == [

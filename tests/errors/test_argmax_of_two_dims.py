@@ -23,7 +23,7 @@ def test_argmax_of_two_dims(refused: Callable[..., Any]) -> None:
         "fold-over",
         'argmax(x, "m n")',
         """\
-SpecError[fold-over]: argmax over m and n has no one index
+SpecError[fold-over]: argmax finds an index along one dim, not m and n
   --> test_argmax_of_two_dims.py:13:15
 13 |     return fi.argmax(x, "m n")
    |               ^^^^^^^^^^^^^^^^

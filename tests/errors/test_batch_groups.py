@@ -18,7 +18,7 @@ def test_batch_groups(refused: Callable[..., Any]) -> None:
         "batch-groups",
         "matmul(64, 48, 32, batch=2, groups=3)",
         """\
-SpecError[batch-groups]: batch=2 gives each product its own rows of A, and groups=3 shares them out
+SpecError[batch-groups]: batch=2 gives each product rows of A of its own, and groups=3 divides one A among products
   --> test_batch_groups.py:12:12
 12 |     return matmul(64, 48, 32, batch=2, groups=3)
    |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

@@ -18,7 +18,7 @@ def test_break_at_late(refused: Callable[..., Any], product: Callable[..., Any])
         "no-such-moment",
         'simulate(break_at=At("fma", trips={"k": 9}))',
         """\
-UsageError[no-such-moment]: block 0 never comes to 'fma', k = 9: it takes 4 steps
+UsageError[no-such-moment]: block 0 never reaches 'fma', k = 9: it takes 4 steps
   --> test_break_at_late.py:12:22
 12 |     return product().simulate(break_at=At("fma", trips={"k": 9}))
    |                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

@@ -22,7 +22,7 @@ def test_conv_step(refused: Callable[..., Any]) -> None:
         "bulk-box",
         'load("x", SH, tma())',
         """\
-DecompositionError[bulk-box]: tma.load.4d.128B takes one of at most 8 elements along a dimension, not one of 9
+DecompositionError[bulk-box]: tma.load.4d.128B copies every n-th element along a dimension for n up to 8, not 9
   --> test_conv_step.py:15:65
 15 |     chunk = spec.split(r=1, s=1, c=64).pipeline(2).specialize().load("x", SH, tma()).load("f", SH, tma())
    |                                                                 ^^^^^^^^^^^^^^^^^^^^

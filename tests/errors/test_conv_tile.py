@@ -24,5 +24,5 @@ FireironError[conv-tile]: no box of 3 pixels has 2 equal parts that lie together
   --> test_conv_tile.py:14:17
 14 |     return conv.wgmma(conv.conv2d(images, filters), pixels=3)
    |                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-fix: let pixels= be a power of two, of as many a warp or warpgroup as its instructions take""",
+fix: give pixels= a power of two that each warp or warpgroup can cut into rows of its instruction""",
     )

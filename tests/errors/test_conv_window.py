@@ -19,7 +19,7 @@ def test_conv_window(refused: Callable[..., Any]) -> None:
         "conv-window",
         'conv2d(tensor(1, 4, 4, 8), tensor(8, 7, 7, 8, name="f"), pad=1)',
         """\
-FireironError[conv-window]: windows of 7 along r are larger than h, 4 and padding of 1 and 1
+FireironError[conv-window]: windows of 7 along r are larger than h: 4, padded by 1 and 1
   --> test_conv_window.py:13:12
 13 |     return conv2d(tensor(1, 4, 4, 8), tensor(8, 7, 7, 8, name="f"), pad=1)
    |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

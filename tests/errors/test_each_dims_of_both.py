@@ -24,7 +24,7 @@ def test_each_dims_of_both(refused: Callable[..., Any]) -> None:
         "each-dims",
         "each(s=lambda s: s.done())",
         """\
-DecompositionError[each-dims]: both factors of step s have b, of which 4 are left here
+DecompositionError[each-dims]: both factors of step s have the dim b, and a tile here is 4 wide along it
   --> test_each_dims_of_both.py:18:86
 18 |     return computed(tensor(4, 32, 32), tensor(4, 32, 32)).tile(m=16, n=16).to(Block).each(s=lambda s: s.done())
    |                                                                                      ^^^^^^^^^^^^^^^^^^^^^^^^^^

@@ -25,10 +25,10 @@ def test_each_merge(refused: Callable[..., Any]) -> None:
         "each-merge",
         "each(s=lambda s: s.done())",
         """\
-DecompositionError[each-merge]: b and m of step s are M together, and m ends inside a tile
+DecompositionError[each-merge]: b and m of step s together are M of its product, and the tiles of m do not divide its extent
   --> test_each_merge.py:19:66
 19 |     return chunk.load("x", SH).load("w", SH).tile(m=16).to(Warp).each(s=lambda s: s.done())
    |                                                                  ^^^^^^^^^^^^^^^^^^^^^^^^^^
 at:  Program 4x48x32x32 @ Kernel > tile 2x24x16 to Block > split k 16 > load x to SH > load w to SH > tile 16 to Warp
-fix: tile m by a number that divides what is above it""",
+fix: tile m by a number that divides what is above it""",  # noqa: E501
     )

@@ -24,7 +24,7 @@ def test_einsum_expression(refused: Callable[..., Any]) -> None:
         "einsum-subscripts",
         'einsum("ik,jk->ij", x * 2.0, x)',
         """\
-SpecError[einsum-subscripts]: 'ik' of 'ik,jk->ij' stands for an expression of the dims m, n
+SpecError[einsum-subscripts]: 'ik' of 'ik,jk->ij' names other dims than its expression has, m, n
   --> test_einsum_expression.py:14:15
 14 |     return fi.einsum("ik,jk->ij", x * 2.0, x)
    |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

@@ -19,7 +19,7 @@ def test_element_types(refused: Callable[..., Any]) -> None:
         "no-atom",
         "done()",
         """\
-DecompositionError[no-atom]: no atom executes MatMul(16, 8, 8)(FR, FR, FR)(Warp): nearest: mma.m16n8k8.f32.f16 (A is f16, not f32, B is f16, not f32); mma.m16n8k8.f32.bf16 (A is bf16, not f32, B is bf16, not f32); mma.m16n8k8.f32.tf32 (A is tf32, not f32, B is tf32, not f32)
+DecompositionError[no-atom]: no atom executes MatMul(16, 8, 8)(FR, FR, FR)(Warp): nearest: mma.m16n8k8.f32.f16 (it takes A in f16, not f32, it takes B in f16, not f32); mma.m16n8k8.f32.bf16 (it takes A in bf16, not f32, it takes B in bf16, not f32); mma.m16n8k8.f32.tf32 (it takes A in tf32, not f32, it takes B in tf32, not f32)
    --> _tensor_cores.py:157:80
 157 |     return (chain if sizes.step == atom[2] else chain.split(atom[2]).unroll()).done()
     |                                                                                ^^^^^^

@@ -24,7 +24,7 @@ def test_fold_lanes(refused: Callable[..., Any]) -> None:
         "fold-lanes",
         "done()",
         """\
-DecompositionError[fold-lanes]: lanes of a warp hold parts of sum along n at places that no bits of their numbers tell
+DecompositionError[fold-lanes]: the lanes that hold parts of sum along n differ in no whole bits of their numbers
   --> test_fold_lanes.py:18:91
 18 |     return total(Matrix(64, 24)).tile(m=1).to(Block).split("n", ways=24).parallel(Thread).done()
    |                                                                                           ^^^^^^

@@ -24,7 +24,7 @@ def test_fold_over(refused: Callable[..., Any]) -> None:
         "fold-over",
         'sum(x, "k")',
         """\
-SpecError[fold-over]: sum over k, and the expression has the dims m, n
+SpecError[fold-over]: sum cannot fold over k: the expression has the dims m, n
   --> test_fold_over.py:14:15
 14 |     return fi.sum(x, "k")
    |               ^^^^^^^^^^^

@@ -38,7 +38,7 @@ def test_parts_in_different_lanes(refused: Callable[..., Any]) -> None:
         "fold-warps",
         "split(a=2)",
         """\
-DecompositionError[fold-warps]: parts of sum along a, c lie in different warps and in different lanes of theirs
+DecompositionError[fold-warps]: parts of sum along a, c lie in several warps, and in each warp at other lanes
   --> test_fold_warps.py:31:53
 31 |     return planes(x, out="f32").tile(b=5).to(Block).split(a=2).load("x", RF, vector(4)).done()
    |                                                     ^^^^^^^^^^

@@ -33,7 +33,7 @@ def test_grid_fold_read(refused: Callable[..., Any]) -> None:
         "grid-fold-read",
         "parallel(Block)",
         """\
-DecompositionError[grid-fold-read]: step part has n and reads top, which only the last block to arrive knows
+DecompositionError[grid-fold-read]: step part has n and reads top, which only the last block to arrive has
   --> test_grid_fold_read.py:23:10
 23 |         .parallel(Block)
    |          ^^^^^^^^^^^^^^^

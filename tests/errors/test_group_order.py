@@ -26,7 +26,7 @@ def test_group_order(refused: Callable[..., Any]) -> None:
         "group-order",
         "layout(Layout((2, 3), (3, 1)))",
         """\
-DecompositionError[group-order]: layout (2,3):(3,1) permutes a number of tiles that only the kernel knows
+DecompositionError[group-order]: layout (2,3):(3,1) needs the number of tiles, which the groups of a call decide
   --> test_group_order.py:16:10
 16 |         .layout(Layout((2, 3), (3, 1)))
    |          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

@@ -19,10 +19,10 @@ def test_group_share(refused: Callable[..., Any]) -> None:
         "group-share",
         "persistent(Grouped(8), stream_k(132))",
         """\
-DecompositionError[group-share]: stream-K over 132 shares out chunks of tiles, whose number only the kernel knows
+DecompositionError[group-share]: stream-K over 132 divides the chunks of all tiles, and the groups of a call decide how many there are
   --> test_group_share.py:12:75
 12 |     blocks = matmul(64, 48, 32, groups=3).tile(32, 16, batch=1).to(Block).persistent(Grouped(8), stream_k(132))
    |                                                                           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 at:  MatMul 3x64x48x32 @ Kernel
-fix: drop the shares of K: persistent(order)""",
+fix: drop the shares of K: persistent(order)""",  # noqa: E501
     )

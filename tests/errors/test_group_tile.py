@@ -18,7 +18,7 @@ def test_group_tile(refused: Callable[..., Any]) -> None:
         "group-tile",
         "to(Block)",
         """\
-DecompositionError[group-tile]: a tile of 3 groups and 32 along M is no tile of neighbours in one group
+DecompositionError[group-tile]: a tile of 3 groups and 32 along M does not lie in one group
   --> test_group_tile.py:12:63
 12 |     return matmul(64, 48, 32, groups=3).tile(32, 16, batch=3).to(Block).tile(1, 1).to(Thread).done()
    |                                                               ^^^^^^^^^

@@ -33,7 +33,7 @@ def test_index_division(refused: Callable[..., Any]) -> None:
         "index-division",
         "x // 2",
         """\
-SpecError[index-division]: // of what is no index
+SpecError[index-division]: // takes an index, and this is a value
   --> test_index_division.py:14:12
 14 |     return x // 2
    |            ^^^^^^

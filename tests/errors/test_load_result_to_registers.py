@@ -25,7 +25,7 @@ def test_load_result_to_registers(refused: Callable[..., Any]) -> None:
         "already-there",
         'load("part", RF)',
         """\
-DecompositionError[already-there]: threads compute part: it lies in registers already
+DecompositionError[already-there]: part lies in registers already: threads compute it there
   --> test_load_result_to_registers.py:19:57
 19 |     return computed(Matrix(64, 64)).tile(m=4).to(Block).load("part", RF)
    |                                                         ^^^^^^^^^^^^^^^^

@@ -18,7 +18,7 @@ def test_no_atom_level(refused: Callable[..., Any]) -> None:
         "no-atom",
         "done()",
         """\
-DecompositionError[no-atom]: no atom executes MatMul(1, 1, 1)(SH, GL, GL)(Block): nearest: fma.f32 (A lies in RF, not SH, B lies in RF, not GL, C lies in RF, not GL, a Thread executes it, not a Block)
+DecompositionError[no-atom]: no atom executes MatMul(1, 1, 1)(SH, GL, GL)(Block): nearest: fma.f32 (it takes A in RF, not SH, it takes B in RF, not GL, it takes C in RF, not GL, a Thread executes it, not a Block)
   --> test_no_atom_level.py:12:63
 12 |     return matmul(64, 64, 1).tile(1, 1).to(Block).load(A, SH).done()
    |                                                               ^^^^^^

@@ -33,7 +33,7 @@ def test_no_atom_memory(refused: Callable[..., Any]) -> None:
         "no-atom",
         "done()",
         """\
-DecompositionError[no-atom]: no atom executes MatMul(1, 1, 1)(SH, SH, RF)(Thread): nearest: fma.f32 (A lies in RF, not SH, B lies in RF, not SH)
+DecompositionError[no-atom]: no atom executes MatMul(1, 1, 1)(SH, SH, RF)(Thread): nearest: fma.f32 (it takes A in RF, not SH, it takes B in RF, not SH)
   --> test_no_atom_memory.py:26:10
 26 |         .done()
    |          ^^^^^^

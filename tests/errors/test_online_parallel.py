@@ -24,7 +24,7 @@ def test_online_parallel(refused: Callable[..., Any]) -> None:
         "online-parallel",
         "online()",
         """\
-DecompositionError[online-parallel]: online() is about a loop over n, and units of Warp take its chunks at once
+DecompositionError[online-parallel]: online() needs a loop over n, and units of Warp take its chunks at once
   --> test_online_parallel.py:18:92
 18 |     return computed(Matrix(64, 512)).tile(m=4).to(Block).split("n", ways=4).parallel(Warp).online()
    |                                                                                            ^^^^^^^^

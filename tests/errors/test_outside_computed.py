@@ -24,7 +24,7 @@ def test_outside_computed(refused: Callable[..., Any]) -> None:
         "outside-computed",
         "outside(x * 2.0, 1.0)",
         """\
-SpecError[outside-computed]: outside is said of an array, and this is an expression
+SpecError[outside-computed]: outside() takes an array, and this is an expression
   --> test_outside_computed.py:14:15
 14 |     return fi.outside(x * 2.0, 1.0)
    |               ^^^^^^^^^^^^^^^^^^^^^

@@ -21,10 +21,10 @@ def test_parallel_twice(refused: Callable[..., Any]) -> None:
         "second-parallel",
         "parallel(Warp)",
         """\
-DecompositionError[second-parallel]: K is given to Warps, and units of the block have it from a split above
+DecompositionError[second-parallel]: this split gives chunks of K to Warps, and a split above gives K to units of the block already
   --> test_parallel_twice.py:14:49
 14 |         .split(32).parallel(Warpgroup).split(8).parallel(Warp)
    |                                                 ^^^^^^^^^^^^^^
 at:  MatMul 64x64x64 @ Kernel > tile 32x32 to Block > epilog RF > split 32 to Warpgroup > split 8
-fix: split K once over blocks, and once inside the block""",
+fix: split K once over blocks, and once inside the block""",  # noqa: E501
     )

@@ -19,7 +19,7 @@ def test_pool_window(refused: Callable[..., Any]) -> None:
         "conv-window",
         "max_pool2d(tensor(1, 4, 4, 8), 5)",
         """\
-FireironError[conv-window]: windows of 5 are larger than h, 4 and padding of 0 and 0
+FireironError[conv-window]: windows of 5 are larger than h: 4, padded by 0 and 0
   --> test_pool_window.py:13:12
 13 |     return max_pool2d(tensor(1, 4, 4, 8), 5)
    |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

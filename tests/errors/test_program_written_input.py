@@ -24,7 +24,7 @@ def test_program_written_input(refused: Callable[..., Any]) -> None:
         "same-name",
         "function(Matrix(64, 64))",
         """\
-SpecError[same-name]: step x writes x, which is there already
+SpecError[same-name]: step x writes x, which another array is called already
   --> test_program_written_input.py:18:12
 18 |     return function(Matrix(64, 64))
    |            ^^^^^^^^^^^^^^^^^^^^^^^^

@@ -21,10 +21,10 @@ def test_skew_roles(refused: Callable[..., Any]) -> None:
         "skew-roles",
         'skew("s")',
         """\
-DecompositionError[skew-roles]: skew('s') is about products that run on their own, and warps of this loop load and compute in turn
+DecompositionError[skew-roles]: skew('s') needs warps that only load, and here each warp loads and computes in turn
   --> test_skew_roles.py:15:101
 15 |     return attention(*arrays).tile(b=1, h=1, i=64).to(Block).epilog(memory=FR).split(j=64).online().skew("s")
    |                                                                                                     ^^^^^^^^^
 at:  Program 1x1x256x256x64x64 @ Kernel > tile 1x1x64 to Block > epilog FR > split j 64
-fix: split(j=...).pipeline(2).specialize().skew("s")""",  # noqa: E501
+fix: split(j=...).pipeline(2).specialize().skew("s")""",
     )

@@ -24,7 +24,7 @@ def test_split_together_parallel(refused: Callable[..., Any]) -> None:
         "split-together",
         "parallel(Warp)",
         """\
-DecompositionError[split-together]: parallel(Warp) is about chunks of one dim, and this split cuts i and j
+DecompositionError[split-together]: parallel(Warp) takes chunks of one dim, and this split cuts i and j
   --> test_split_together_parallel.py:18:74
 18 |     return total(tensor(4, 32, 64)).tile(m=1).to(Block).split(i=8, j=64).parallel(Warp)
    |                                                                          ^^^^^^^^^^^^^^

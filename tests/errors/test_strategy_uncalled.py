@@ -18,7 +18,7 @@ def test_strategy_uncalled(refused: Callable[..., Any]) -> None:
         "unfinished-move",
         "load(A, SH, cp_async)",
         """\
-DecompositionError[unfinished-move]: cp_async makes a strategy, and is none itself
+DecompositionError[unfinished-move]: cp_async is a function that makes a strategy
   --> test_strategy_uncalled.py:12:63
 12 |     return matmul(64, 64, 64).tile(32, 32).to(Block).split(8).load(A, SH, cp_async)
    |                                                               ^^^^^^^^^^^^^^^^^^^^^

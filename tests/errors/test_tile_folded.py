@@ -24,7 +24,7 @@ def test_tile_folded(refused: Callable[..., Any]) -> None:
         "tile-folded",
         "tile(n=8)",
         """\
-DecompositionError[tile-folded]: step sum folds n, and a tile would leave each unit a part of its result
+DecompositionError[tile-folded]: step sum folds n, and with a tile of n each unit would have only a part of its result
   --> test_tile_folded.py:18:34
 18 |     return total(Matrix(64, 64)).tile(n=8)
    |                                  ^^^^^^^^^

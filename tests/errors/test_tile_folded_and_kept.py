@@ -24,7 +24,7 @@ def test_tile_folded_and_kept(refused: Callable[..., Any]) -> None:
         "tile-folded",
         "tile(m=8, n=8)",
         """\
-DecompositionError[tile-folded]: step top folds n, and a tile would leave each unit a part of its result
+DecompositionError[tile-folded]: step top folds n, and with a tile of n each unit would have only a part of its result
   --> test_tile_folded_and_kept.py:18:36
 18 |     return softmax(Matrix(64, 64)).tile(m=8, n=8)
    |                                    ^^^^^^^^^^^^^^

@@ -32,7 +32,7 @@ def test_wrong_atom(refused: Callable[..., Any]) -> None:
         "no-atom",
         'done(find("fma.f64"))',
         """\
-DecompositionError[no-atom]: fma.f64 does not execute MatMul(1, 1, 1)(RF, RF, RF)(Thread): A is f64, not f32; B is f64, not f32; C is f64, not f32
+DecompositionError[no-atom]: fma.f64 does not execute MatMul(1, 1, 1)(RF, RF, RF)(Thread): it takes A in f64, not f32; it takes B in f64, not f32; it takes C in f64, not f32
   --> test_wrong_atom.py:25:10
 25 |         .done(find("fma.f64"))
    |          ^^^^^^^^^^^^^^^^^^^^^

@@ -47,7 +47,7 @@ def test_two_steps_of_one_name() -> None:
 
 def test_two_tensors_of_one_name() -> None:
     again = attrs.evolve(FOLD, name="again")
-    refused(program(FOLD, again, COPY), "same-name", "step again writes sum, which is there already")
+    refused(program(FOLD, again, COPY), "same-name", "step again writes sum, which another array is called already")
     refused(program(FOLD, COPY, inputs=(X, X)), "same-name", "two inputs are named x")
 
 

@@ -78,7 +78,7 @@ def load(world: World, s: Call, made: Event, agent: Agent, mask: Array | None) -
 
 
 def conflicts(world: World, made: Event, agent: Agent, mask: Array | None, rank: int) -> None:
-    """See that every earlier access that an access conflicts with is complete, and known to be."""
+    """Check that every earlier access that an access conflicts with is complete, and known to be."""
     buffer = made.view.buffer
     names = [buffer.name] if buffer.memory.registers else world.beside[buffer.name]
     known, proxied = agent.known, agent.proxied
@@ -130,7 +130,7 @@ def lacks(
 
 
 def held(world: World, made: Event, agent: Agent) -> None:
-    """See that a fence stands between the last access of a product's registers and the product."""
+    """Check that a fence stands between the last access of a product's registers and the product."""
     table = world.events.get(place(world, made.view.buffer, agent.rank, agent), {})
     last = max((e for e in table.values() if e.proxy == "generic" and _meets(e, made)), key=_tick, default=None)
     if agent.registers == 0 or (last is not None and last.tick > agent.registers):
@@ -192,7 +192,7 @@ def _scope(a: Event, b: Event, agent: Agent) -> int:
 
 
 def read_by_peers(world: World, agents: list[Agent]) -> None:
-    """See that peers have read what a block shares where it ends."""
+    """Check that peers have read what a block shares where it ends."""
     for (rank, _, _), table in world.events.items():
         here = [a for a in agents if a.rank == rank]
         for event in (e for e in table.values() if e.view.peer is not None):

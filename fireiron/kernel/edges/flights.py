@@ -33,7 +33,7 @@ def wait(world: World, s: Wait, agent: Agent) -> None:
 
 
 def landed(world: World, agents: list[Agent]) -> None:
-    """See that nothing is in flight where a block ends."""
+    """Check that nothing is in flight where a block ends."""
     for agent in agents:
         for name, group in agent.groups.items():
             for event in (*group.open, *(e for part in group.committed for e in part)):

@@ -8,13 +8,13 @@ from fireiron.language.levels import Level
 
 
 def global_access(world: World, agent: Agent, words: str) -> None:
-    """See that an agent has waited for the launch before."""
+    """Check that an agent has waited for the launch before."""
     if world.kernel.dependent and not agent.launched:
         world.report("the launch before", words, "no grid.wait stands between them")
 
 
 def tell(world: World, agent: Agent, level: Level, words: str) -> None:
-    """See that a barrier stands between what a unit wrote and what tells other blocks of it."""
+    """Check that a barrier stands between what a unit wrote and what tells other blocks of it."""
     global_access(world, agent, words)
     if agent.since(level.size or agent.threads)[0] < agent.wrote:
         world.report("a write of global memory", words, "no barrier stands between them")

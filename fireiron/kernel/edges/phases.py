@@ -13,7 +13,7 @@ from fireiron.kernel.ir.statements import Arrive, Await, Barrier
 
 
 def usable(world: World, barrier: Barrier, rank: int, agent: Agent) -> None:
-    """See that an mbarrier was initialised, and this agent told so."""
+    """Check that an mbarrier was initialised, and this agent told so."""
     if rank not in agent.initialised or (rank, barrier.name) not in world.made:
         world.report(f"{barrier.name} is initialised", f"{agent.label} uses it", "no fence and barrier between them")
 
@@ -52,7 +52,7 @@ def arrive(world: World, s: Arrive, agent: Agent, mask: Array | None) -> None:
 
 
 def all_awaited(world: World) -> None:
-    """See that peers arrive at no block that has ended."""
+    """Check that peers arrive at no block that has ended."""
     for (_, name), ring in world.barriers.items():
         if any(p.remote and p.phase > p.awaited for p in ring):
             world.report(f"peers arrive at {name}", "the end of the block", "nothing awaits them")

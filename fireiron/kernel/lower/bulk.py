@@ -148,7 +148,7 @@ def _extent(axis: Axis, tensor: Tensor, dim: int, atom: Atom, loose: bool) -> in
     if not step:
         raise DecompositionError(
             "bulk-box",
-            f"{atom.name} takes one of at most {MOST_STEP} elements along a dimension, not one of {axis.steps.stride}"
+            f"{atom.name} copies every n-th element along a dimension for n up to {MOST_STEP}, not {axis.steps.stride}"
             if axis.steps is not None and isinstance(axis.steps.stride, int)
             else f"{atom.name} takes elements at one distance along a dimension, not {axis.steps}",
             fix="load by cp_async()",

@@ -273,7 +273,7 @@ def _irregular(opened: Open) -> DecompositionError:
     dims = ", ".join(d.name for d in opened.step.over)
     return DecompositionError(
         "fold-lanes",
-        f"lanes of a warp hold parts of {opened.step.name} along {dims} at places that no bits of their numbers tell",
+        f"the lanes that hold parts of {opened.step.name} along {dims} differ in no whole bits of their numbers",
         fix="give lanes a power of two of equal parts",
         link=opened.link,
     )
@@ -349,7 +349,7 @@ def _require_met(opened: Open, table: Table, groups: Any) -> None:
         dims = ", ".join(d.name for d in opened.step.over)
         raise DecompositionError(
             "fold-warps",
-            f"parts of {opened.step.name} along {dims} lie in different warps and in different lanes of theirs",
+            f"parts of {opened.step.name} along {dims} lie in several warps, and in each warp at other lanes",
             fix="give whole warps to every value: parallel(Warp) along what is folded, or tiles of 32 threads",
             link=opened.link,
         )

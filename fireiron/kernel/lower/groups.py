@@ -61,20 +61,19 @@ def open_groups(link: Tile, parts: dict[str, Cut], state: State, context: Contex
     if parts[BATCH].size != 1 or not isinstance(size, int) or parts[ragged].inner.stride != 1:
         raise DecompositionError(
             "group-tile",
-            f"a tile of {parts[BATCH].size} groups and {sizes[ragged]} along {ragged} is no tile of neighbours in one "
-            "group",
+            f"a tile of {parts[BATCH].size} groups and {sizes[ragged]} along {ragged} does not lie in one group",
             fix="tile one group at a time, by plain extents: tile(m, n, batch=1)",
         )
     if isinstance(link.order, Layout):
         raise DecompositionError(
             "group-order",
-            f"layout {link.order} permutes a number of tiles that only the kernel knows",
+            f"layout {link.order} needs the number of tiles, which the groups of a call decide",
             fix="use RowMajor, ColMajor, Grouped(n) or Hilbert(n)",
         )
     if link.share is not None:
         raise DecompositionError(
             "group-share",
-            f"{link.share} shares out chunks of tiles, whose number only the kernel knows",
+            f"{link.share} divides the chunks of all tiles, and the groups of a call decide how many there are",
             fix="drop the shares of K: persistent(order)",
         )
     items = as_expr(1)

@@ -101,8 +101,12 @@ def _merged(name: str, axes: Sequence[Axis], shape: Sequence[Index], storage: St
         if axis.bounds or not isinstance(size, int) or not isinstance(extent, int):
             raise DecompositionError(
                 "each-merge",
-                f"{' and '.join(a.dim for a in axes)} of step {step.name} are {name} together, and "
-                + (f"{axis.dim} ends inside a tile" if axis.bounds else f"the extent of {axis.dim} is not known"),
+                f"{' and '.join(a.dim for a in axes)} of step {step.name} together are {name} of its product, and "
+                + (
+                    f"the tiles of {axis.dim} do not divide its extent"
+                    if axis.bounds
+                    else f"the extent of {axis.dim} is not known"
+                ),
                 fix=f"tile {axis.dim} by a number that divides what is above it",
             )
         offset = offset + axis.offset * weight

@@ -55,7 +55,7 @@ def _over_blocks(
         if late and has_dim(step, link.dim):
             raise DecompositionError(
                 "grid-fold-read",
-                f"step {step.name} has {link.dim} and reads {late[0].name}, which only the last block to arrive knows",
+                f"step {step.name} has {link.dim} and reads {late[0].name}, which only the last block to arrive has",
                 fix=f"let one block or a cluster have {link.dim}, or compute {step.name} by a kernel of its own",
                 link=link.link,
             )

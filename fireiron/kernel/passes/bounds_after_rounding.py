@@ -20,7 +20,7 @@ PAIRED = (f16, bf16)  # that instructions bound in pairs
 
 
 def round_first(ops: Body, store: Region, held: Buffer, arch: int) -> tuple[Body, Region]:
-    """Take the last bounds out of what ops compute, and apply them to what a store makes of it.
+    """Move the last bounds of ops behind the store's rounding.
 
     Both stay as they are where one element is computed or read in several places, or leaves without being rounded to
     a 16-bit float in registers.

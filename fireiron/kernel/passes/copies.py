@@ -61,7 +61,7 @@ def await_copies(body: Body) -> Body:
 
 @attrs.define
 class _Pass:
-    """Hold what is known at a place of the walk.
+    """Hold the state of the walk at a place.
 
     Args:
         group: the name of groups.
@@ -153,7 +153,7 @@ class _Pass:
         return any(as_int(substitute(r, {loop.var: loop.var + 1}) - r) == 1 for r in self.reads(loop))
 
     def loop(self, loop: For) -> For:
-        """Walk a loop after the trip before; where its first trip finds something else, nothing is taken as known."""
+        """Walk a loop as it is after its first trip. Where the first trip starts from another state, assume nothing."""
         starts = self.copies(loop)
         entry, apart = (self.newest, self.landed), dict(self.apart)
         if not starts:

@@ -54,7 +54,7 @@ def dependent(body: Body) -> Body:
 
 
 def _roles(roles: Roles) -> Roles:
-    """Let each role wait for itself, and the first one, which loads, tell."""
+    """Let each role wait for the launch before; the first role, which loads, releases the next launch."""
     load, *others = (attrs.evolve(role, body=_ahead(role.body, _touches, WAIT)) for role in roles.roles)
     return Roles((attrs.evolve(load, body=_behind(load.body, LAUNCH)), *others))
 
@@ -62,7 +62,7 @@ def _roles(roles: Roles) -> Roles:
 def _ahead(
     body: Body, wanted: Callable[[Statement], bool], mark: Fence, last: bool = False, alone: bool = True
 ) -> Body:
-    """Put a statement ahead of the first one that is wanted, outside conditions that others of them do not stand under.
+    """Insert a statement ahead of the first of some statements, outside of conditions that do not hold for all of them.
 
     Args:
         body: where.

@@ -98,7 +98,7 @@ class _Walk:
         self.body = self.needed(kernel.body)
 
     def needed(self, body: Body) -> Body:
-        """Leave out what touches neither shared memory nor, where products are in flight, registers."""
+        """Leave out statements that access neither shared memory nor registers of products in flight."""
         out: list[Statement] = []
         for s in body:
             match s:
@@ -117,7 +117,7 @@ class _Walk:
         return tuple(out) if any(not isinstance(s, Let) for s in out) else ()
 
     def once(self, loop: For) -> bool:
-        """Say whether all trips of a loop touch the same: one stands for all."""
+        """Return whether all trips of a loop access the same places, so that checking one trip is enough."""
         inside = tuple(walk(loop.body))
         plain = all(isinstance(s, Call | Compute | Micro | For | If | Region | Let) for s in inside)
         counted = ("products", "loads")

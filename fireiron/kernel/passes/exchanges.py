@@ -122,7 +122,7 @@ def _inside(body: Body, exchange: Exchange) -> Body:
 
 
 def _handed(body: Body, exchange: Exchange) -> Body:
-    """Tell behind the last write, and await ahead of the first read."""
+    """Insert an arrival behind the last write, and a wait ahead of the first read."""
     last = max(i for i, s in enumerate(body) if exchange.writes(s))
     first = min(i for i, s in enumerate(body) if exchange.reads(s))
     told = (exchange.meet("the warp has written its sums"), exchange.tell(exchange.written, exchange.readers))

@@ -36,7 +36,7 @@ Body = tuple[Statement, ...]
 
 @attrs.frozen
 class Handed:
-    """Say which workspace units hand sums on through.
+    """Hold the workspace through which units pass sums on.
 
     Args:
         buffer: its name.
@@ -60,7 +60,7 @@ class Handed:
 
 
 def raise_flags(body: Body, handed: Handed | None) -> Body:
-    """Insert what tells units of the grid that others have written.
+    """Insert the flags by which units of the grid wait for the writes of others.
 
     Args:
         body: the kernel's statements.

@@ -92,7 +92,7 @@ class _Copy:
 
 
 def first_lines(link: Split, load: Body, context: Context) -> Body:
-    """Ask for the lines of a block's first chunks.
+    """Prefetch the lines of a block's first chunks.
 
     Args:
         link: the split, which says how many chunks.
@@ -241,7 +241,7 @@ def _ask(
     start: _Start,
     context: Context,
 ) -> Body:
-    """Let threads from a first one on ask for a line each, and again where lines are more than threads."""
+    """Let consecutive threads prefetch a line each, and loop where there are more lines than threads."""
     assert context.threads is not None
     place = _thread(context) - (context.loaders + first)
     again = -(-lines // context.threads)
@@ -283,7 +283,7 @@ def _ask(
 
 
 def next_lines(link: Each, rows: Axis, context: Context) -> Body:
-    """Ask for the lines of X that this unit's next tile has.
+    """Prefetch the lines of X in this unit's next tile.
 
     Args:
         link: says whether to.

@@ -115,7 +115,7 @@ _NOTHING = _Facts()
 
 @attrs.define
 class _Pass:
-    """Hold what is known at a place of the walk.
+    """Hold the state of the walk at a place.
 
     Args:
         cursors: rings of the role.
@@ -287,7 +287,7 @@ class _Pass:
         return _word([b for flight in done for b in flight.sums if b.name in touched])
 
     def passes(self, s: Statement) -> None:
-        """Note what a statement that holds no products touches, spins for, names or moves on."""
+        """Record what a statement without products accesses, waits for, names and advances."""
         facts = self.facts(s)
         for x in facts.marks:
             match x:

@@ -52,7 +52,7 @@ READY = 7  # the numbered barrier at which roles learn that their barriers are t
 
 @attrs.frozen
 class Ring:
-    """Say who walks a ring, and who tells whom.
+    """Hold which roles use a ring, and which role arrives at which mbarrier.
 
     Args:
         cursor: each role walks the ring by one of its own.
@@ -167,7 +167,7 @@ def _signals(s: Statement) -> set[str]:
 
 
 def hand_over(body: Body, rings: Sequence[Ring], once: Sequence[Once], others: Sequence[Barrier], cluster: int) -> Body:
-    """Insert what orders the roles of a kernel.
+    """Insert the mbarrier waits and arrivals that order the roles of a kernel.
 
     Args:
         body: the kernel's statements, `Roles` among them where it has rings.
@@ -273,7 +273,7 @@ def _straight(body: Body, ring: Ring) -> Body:
 
 
 def _guarded_slot(body: Body, ring: Ring, release: Statement) -> Body:
-    """Await a slot's bytes ahead of its first reader, and tell that it is read behind the last."""
+    """Insert a wait for a slot's bytes ahead of its first reader, and an arrival behind its last."""
     first = next((i for i, s in enumerate(body) if ring.read(s)), 0)
     last: list[Statement] = []
     if any(not _flies(x) for s in body for x in ring.readers(s)):
@@ -301,7 +301,7 @@ def _filled_slot(body: Body, ring: Ring) -> Body:
 
 
 def _reading(loop: For, ring: Ring, late: int) -> For:
-    """Await a slot's bytes ahead of its readers, and tell that they are done ahead of the next slot."""
+    """Insert a wait for a slot's bytes ahead of its readers, and an arrival behind them, ahead of the next slot."""
     end = next(i for i, s in enumerate(loop.body) if isinstance(s, Advance) and s.cursor == ring.cursor)
     release = ring.release(ring.behind(late), ge(loop.var, late) if late else None)
     return attrs.evolve(loop, body=(*_guarded_slot(loop.body[:end], ring, release), *loop.body[end:]))

@@ -71,7 +71,7 @@ def _whole(body: Body, threads: int, over: frozenset[str]) -> Body:
 
 @attrs.define
 class _Pass:
-    """Hold what is known at a place of the walk.
+    """Hold the state of the walk at a place.
 
     Args:
         threads: of the block or role.

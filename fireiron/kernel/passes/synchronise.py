@@ -114,7 +114,7 @@ class Edge:
         return met is None or not (self.scope.name == met.name or self.scope.is_inside(met))
 
     def words(self) -> str:
-        """Say why a barrier stands."""
+        """Return the reason of a barrier, as the CUDA says it."""
         a, b = self.first.view.buffer.name, self.then.view.buffer.name
         if self.first.kind == "write" and self.then.of_peer:
             return f"{b} is written before peers read it"
@@ -295,13 +295,13 @@ class _Pass:
         return out, pending
 
     def meets(self, pending: list[Touch], level: Level) -> list[Touch]:
-        """Give what still waits after a barrier."""
+        """Return the accesses that are still unordered after a barrier."""
         if self.met is not None:
             self.met = (*self.met, level)
         return _after(pending, level)
 
     def told(self, out: list[Statement], level: Level, link: Link | None, pending: list[Touch]) -> list[Touch]:
-        """Let a unit meet before it tells others what its threads left in global memory."""
+        """Insert a barrier of the unit before it raises a flag for what its threads wrote to global memory."""
         if self.met is None or any(level == met or level.is_inside(met) for met in self.met):
             return pending
         out.append(Sync(level, f"all threads have written {' and '.join(self.left)}", link))
@@ -425,7 +425,7 @@ def _enters(statement: Statement) -> bool:
 
 
 def _syncs(body: tuple[Statement, ...]) -> list[Level]:
-    """List the barriers that stand in a body whatever happens."""
+    """List the barriers of a body that no condition skips."""
     found: list[Level] = []
     for s in body:
         if isinstance(s, Sync):
@@ -436,7 +436,7 @@ def _syncs(body: tuple[Statement, ...]) -> list[Level]:
 
 
 def _after(pending: list[Touch], level: Level) -> list[Touch]:
-    """Give what still waits after a barrier: after one of the block, what its peers share with it."""
+    """Return the accesses that are still unordered after a barrier: after one of the block, those of its peers."""
     if level == Cluster:
         return []
     if level == Block:

@@ -81,7 +81,7 @@ def _role(role: Role, turns: Turns) -> Role:
 
 
 def _around(body: Body, turns: Turns) -> Body:
-    """Put a wait ahead of each turn, and tell behind it."""
+    """Insert a wait ahead of each turn, and an arrival behind it."""
     out: list[Statement] = []
     for s in body:
         match s:
