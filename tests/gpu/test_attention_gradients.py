@@ -1,0 +1,112 @@
+"""Attention's gradients on the GPU: the schedules bit by bit, and the operator of torch against f64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from verified import verified
+
+import fireiron
+from fireiron import equal, tensor
+from fireiron.schedules import attention_gradients as gradients
+
+GROUPED = {"q": "b h g i d", "dy": "b h g i e", "lse": "b h g i", "delta": "b h g i"}
+
+
+@pytest.mark.parametrize("function", ["of_queries", "of_keys"])
+@pytest.mark.parametrize("group", [1, 3])
+@pytest.mark.parametrize(("queries", "keys", "depth", "width"), [(300, 500, 64, 64), (200, 70, 128, 64)])
+def test_mma(gpu: int, queries: int, keys: int, depth: int, width: int, group: int, function: str) -> None:
+    lead = (2, 2) if group == 1 else (2, 2, group)
+    shapes = (*lead, queries, depth), (2, 2, keys, depth), (2, 2, keys, width), (*lead, queries, width)
+    rows = [tensor(*lead, queries, dtype="f32") for _ in range(2)]
+    program = getattr(gradients, function).on(**GROUPED if group > 1 else {})
+    spec = program(*(tensor(*shape, dtype="bf16") for shape in shapes), *rows, causal=True)
+    verified(gradients.mma(spec), repeats=2)
+
+
+def wanted(torch: Any, q: Any, k: Any, v: Any, dy: Any, seen: Any, scores: Any = None) -> tuple[Any, ...]:
+    """Compute attention, the logarithms of its sums and its gradients in f64 by torch's autograd."""
+    q, k, v = (x.detach().double().requires_grad_() for x in (q, k, v))
+    group = q.shape[1] // k.shape[1]
+    keys, values = (x.repeat_interleave(group, 1) for x in (k, v))
+    products = q @ keys.mT * q.shape[-1] ** -0.5
+    products = products if scores is None else scores(products)
+    masked = products.masked_fill(~seen, -torch.inf)
+    weights = masked.softmax(-1).nan_to_num(0.0)
+    made = weights @ values
+    return (made.detach(), masked.logsumexp(-1).detach(), *torch.autograd.grad(made, (q, k, v), dy.double()))
+
+
+def near(got: Any, want: Any, within: float) -> None:
+    assert (got.double() - want).abs().max() <= within * want.abs().max() + 1e-6
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("heads", "shared", "queries", "keys", "depth", "dtype"),
+    [
+        (4, 4, 512, 512, 64, "bfloat16"),
+        (4, 4, 300, 700, 128, "float16"),
+        (8, 2, 257, 129, 64, "bfloat16"),
+        (3, 1, 64, 1000, 96, "float16"),
+        (2, 2, 100, 150, 32, "float32"),
+    ],
+)
+def test_operator(
+    gpu: int, heads: int, shared: int, queries: int, keys: int, depth: int, causal: bool, dtype: str
+) -> None:
+    """Queries and keys of any number; tensors that lie as (batch, sequence, heads, elements)."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    kind = getattr(torch, dtype)
+    q, k, v = (
+        torch.randn(2, n, h, depth, device="cuda", dtype=kind).transpose(1, 2).requires_grad_()
+        for n, h in ((queries, heads), (keys, shared), (keys, shared))
+    )
+    dy = torch.randn(2, queries, heads, depth, device="cuda", dtype=kind).transpose(1, 2)
+    made, sums = fireiron.attention(q, k, v, is_causal=causal, enable_gqa=True, lse=True)
+    found = made, sums, *torch.autograd.grad(made, (q, k, v), dy)
+    i, j = torch.arange(queries, device="cuda")[:, None], torch.arange(keys, device="cuda")
+    want = wanted(torch, q, k, v, dy, j <= i if causal else i >= 0)
+    for got, right in zip(found, want, strict=True):
+        near(got, right, 2.0**-14 if dtype == "float32" else 2.0**-6)
+    again = torch.autograd.grad(fireiron.attention(q, k, v, is_causal=causal, enable_gqa=True), (q, k, v), dy)
+    assert all(map(torch.equal, found[2:], again))
+
+
+def test_functions(gpu: int) -> None:
+    """Documents, a soft cap and slopes; rows without keys have zeros, -inf and no gradient."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, 4, 500, 64, device="cuda", dtype=torch.bfloat16).requires_grad_() for _ in range(3))
+    dy = torch.randn_like(q)
+    documents = (torch.arange(500, device="cuda", dtype=torch.int32) // 90)[None]
+    slope = torch.tensor([0.5, 0.25, 0.125, 0.0625], device="cuda")
+    made, sums = fireiron.attention(
+        q, k, v, lse=True, documents=documents, slope=slope,
+        mask=lambda b, i, j, documents: equal(documents[b, i], documents[b, j]) & (j <= i - 3),
+        score=lambda s, h, i, j, slope: fireiron.tanh(s / 4) * 4 - slope[h] * (i - j),
+    )  # fmt: skip
+    i, j = torch.arange(500, device="cuda")[:, None], torch.arange(500, device="cuda")
+    seen = (documents[0, :, None] == documents[0]) & (j <= i - 3)
+    want = wanted(torch, q, k, v, dy, seen, lambda s: torch.tanh(s / 4) * 4 - slope.double()[:, None, None] * (i - j))
+    assert (made[:, :, :3] == 0).all()
+    assert torch.equal(torch.isneginf(sums), torch.isneginf(want[1]))
+    near(sums.nan_to_num(neginf=0), want[1].nan_to_num(neginf=0), 2.0**-10)
+    for got, right in zip((made, *torch.autograd.grad(made, (q, k, v), dy)), (want[0], *want[2:]), strict=True):
+        near(got, right, 2.0**-6)
+
+
+def test_compiled(gpu: int) -> None:
+    torch = pytest.importorskip("torch")
+    q, k, v = (torch.randn(1, 2, 200, 64, device="cuda", dtype=torch.float16).requires_grad_() for _ in range(3))
+
+    def model(q: Any, k: Any, v: Any) -> Any:
+        return fireiron.attention(q * 0.5, k, v, mask=lambda i, j: i - j < 50).float().square()
+
+    compiled = torch.compile(model, fullgraph=True)
+    assert torch.allclose(compiled(q, k, v), model(q, k, v), atol=1e-3)
+    ours, theirs = (torch.autograd.grad(f(q, k, v).sum(), (q, k, v)) for f in (compiled, model))
+    assert all(torch.allclose(x, y, atol=1e-2) for x, y in zip(ours, theirs, strict=True))
