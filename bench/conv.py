@@ -42,7 +42,13 @@ SHAPES = (
 CHECKED = 2  # images of a batch
 ERROR = 2.0**-9  # the share of the largest value by which 16 bits of a result may move it
 FORMS = ("forward", "data", "filters")
-PRESETS: dict[str, Callable[..., Any]] = {"simt": conv.simt, "mma": conv.mma, "wgmma": conv.wgmma, "akg": akg.conv}
+PRESETS: dict[str, Callable[..., Any]] = {
+    "simt": conv.simt,
+    "mma": conv.mma,
+    "wgmma": conv.wgmma,
+    "akg": akg.conv,
+    "packed": conv.packed,
+}
 FILTERS: dict[str, Callable[..., Any]] = {"mma": conv_gradients.filters_mma, "wgmma": conv_gradients.filters_wgmma}
 
 
@@ -120,6 +126,10 @@ def schedules(form: str, shape: Sequence[int], preset: str, plan: Mapping[str, i
     made = PRESETS[preset]
     if form == "forward":
         bias, op = (tensor(k, name="bias"), relu) if fused else (None, None)
+        if preset == "packed":
+            x, f = tensor(n, side, side * c, dtype="f16"), tensor(k, taps, taps * c, dtype="f16", name="f")
+            spec = conv.conv2d_packed(x, f, bias, stride=stride, pad=pad, op=op, channels=c)
+            return [(None, made(spec, **plan))]
         return [(None, made(conv.conv2d(x, f, bias, stride=stride, pad=pad, op=op), **plan))]
     if form == "filters":
         spec = conv_gradients.conv2d_filter_gradient(y, x, (taps, taps), stride=stride, pad=pad)
@@ -152,7 +162,9 @@ def _timed(
     dy = torch.randn_like(y)
     masks = [form == "data", form == "filters", False]
     if form == "forward":
-        out, arrays = torch.empty_like(y.permute(0, 2, 3, 1)), (x, f) if bias is None else (x, f, bias)
+        out = torch.empty_like(y.permute(0, 2, 3, 1))
+        packed = len(chosen[0][1].computed.inputs[0].shape) == 3  # columns and channels are one dim
+        arrays = [a.flatten(2) if packed else a for a in (x, f)] + ([] if bias is None else [bias])
         half = None if bias is None else bias.half()
 
         def ours() -> None:

@@ -43,6 +43,7 @@ from fireiron import (
     outside,
     preset,
     program,
+    staged,
     through_shared,
     tma,
     vector,
@@ -99,6 +100,30 @@ def conv3d(
     return _convolved(
         "dhw", "trs", "opq", x, f, bias, residual, stride, pad, dilation, groups, op, channels_first, scale
     )
+
+
+@program(x="n h l", f="k r m", bias="k", residual="n p q k", scale="k")
+def conv2d_packed(
+    x: Value, f: Value, bias: Value | None = None, residual: Value | None = None, stride: Sizes = 1, pad: Pads = 0,
+    op: Callable[[Value], Value] | None = None, scale: Value | None = None, channels: int = 3,
+) -> Value:  # fmt: skip
+    """Convolve images of few channels, whose columns and channels are one dim, as those of filters are.
+
+    On views of the arrays (N, H, W C and K, R, S C) this is `conv2d`: a filter's columns and channels, which lie
+    together in both arrays, are folded as one dim, so that an instruction's K is full.
+
+    Args:
+        x: images.
+        f: filters.
+        bias, residual, stride, pad, op, scale: as of `conv2d`.
+        channels: of a pixel.
+    """
+    whole("channels", channels, 1)
+    strides = [one(stride, axis, 2) for axis in range(2)]
+    pads = [pair(pad, axis, 2) for axis in range(2)]
+    lines = (pads[0], (pads[1][0] * channels, pads[1][1] * channels))
+    read = places("hl", "rm", "pq", (strides[0], strides[1] * channels), lines, 1)
+    return _behind(einsum("n p q r m, k r m -> n p q k", x[(slice(None), *read)], f), scale, bias, residual, op)
 
 
 @program(x="n h w g c", f="g k r s c", bias="g k", residual="n p q g k", scale="g k")
@@ -312,6 +337,41 @@ def mma(
     def by_fragments(y: StepChain) -> Schedule:
         y = y.split(step).unroll().pipeline(2).load("A", FR, ldmatrix()).load("B", FR, ldmatrix())
         return y.tile(16, 8).unroll().done()
+
+    return chain.tile(**part_of(box, pixels // rows), **{w.column: columns}).to(Warp).each(**{w.step: by_fragments})
+
+
+@preset
+def packed(
+    spec: ProgramChain, pixels: int = 128, channels: int | None = None, depth: int | None = None, stages: int = 2,
+) -> Schedule:  # fmt: skip
+    """Schedule a convolution of few channels for tensor cores by mma.sync, from sm_80 on.
+
+    The box of pixels that a chunk's windows read lies in shared memory once; each thread gathers the fragments of its
+    windows from there, zeros beyond the last channel. Filters come as in `mma`.
+
+    Args:
+        spec: `conv2d_packed` of 16-bit floats.
+        pixels: of a block's tile, a power of two.
+        channels: of a block's tile, filters.
+        depth: of a chunk, a multiple of 16: a filter's columns and channels by default.
+        stages: chunks in shared memory.
+    """
+    w = window_of(spec)
+    filters, whole = spec.residual.extents[w.column], spec.residual.extents[w.depth]
+    if channels is None:
+        channels = 64 if isinstance(filters, int) and filters <= 64 else 128
+    if depth is None:
+        depth = min(64, -(-whole // 16) * 16) if isinstance(whole, int) else 32
+    rows, columns = 64 if channels > 64 else 32, min(64, channels)
+    box = box_of(spec, w.pixels, pixels, pixels // rows)
+    chain = spec.tile(**dict.fromkeys(w.batch, 1), **box, **{w.column: channels}).to(Block)
+    chain = chain.epilog(memory=FR, store=through_shared(pad=8, reuse=True))
+    chain = chain.split(None, **dict.fromkeys(w.taps, 1), **{w.depth: depth}).pipeline(stages)
+    chain = chain.load(w.images, SH, staged()).load(w.filters, SH, staged()).pad(8)
+
+    def by_fragments(y: StepChain) -> Schedule:
+        return y.split(16).unroll().load("B", FR, ldmatrix()).tile(16, 8).unroll().done()
 
     return chain.tile(**part_of(box, pixels // rows), **{w.column: columns}).to(Warp).each(**{w.step: by_fragments})
 

@@ -59,6 +59,7 @@ def test_results_and_gradients_are_held_against_torch(preset: str, capsys: pytes
     assert conv.run(words, laboratory=stand_in()) == 0
     assert capsys.readouterr().out.count("us, ") == 6
     assert conv.run([*words[:2], "--fused", "--preset", preset], laboratory=stand_in()) == 0
+    assert conv.run(["--shape", "2x9x3x16x3x2x1", "--fused", "--preset", "packed"], laboratory=stand_in()) == 0
 
 
 def test_wrong_results_are_not_timed(capsys: pytest.CaptureFixture[str]) -> None:

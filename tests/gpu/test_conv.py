@@ -84,3 +84,10 @@ def test_akg(gpu: int, pad: int) -> None:
     """Instructions of sm_70 run on every later architecture, if slower."""
     x, f = tensor(32, 12, 12, 64, dtype="f16"), tensor(128, 5, 5, 64, dtype="f16", name="f")
     verified(akg.conv(conv.conv2d(x, f, tensor(128, name="bias"), pad=pad, op=relu)))
+
+
+@pytest.mark.parametrize(("channels", "taps", "stride", "pad"), [(3, 7, 2, 3), (4, 3, 1, 1), (1, 5, 3, 0)])
+def test_packed(gpu: int, channels: int, taps: int, stride: int, pad: int) -> None:
+    x = tensor(3, 29, 31 * channels, dtype="f16")
+    f = tensor(72, taps, taps * channels, dtype="f16", name="f")
+    verified(conv.packed(conv.conv2d_packed(x, f, tensor(72, name="bias"), stride=stride, pad=pad, channels=channels)))

@@ -80,6 +80,26 @@ def test_right_in_every_form(case: str) -> None:
     assert max(site.conflict_degree for site in report.sites) <= 1.0
 
 
+@pytest.mark.parametrize(
+    ("channels", "taps", "stride", "pad"), [(3, 7, 2, 3), (4, 3, 1, 1), (1, 5, 3, 0), (12, 2, 1, 1)]
+)
+def test_few_channels_are_packed(channels: int, taps: int, stride: int, pad: int) -> None:
+    """Columns and channels of filters are one dim, of which an instruction takes 16: as conv2d computes."""
+    sides = (11, 12)
+    p, q = ((n + 2 * pad - taps) // stride + 1 for n in sides)
+    x, f = images(2, sides[0], sides[1] * channels), filters(24, taps, taps * channels)
+    spec = conv.conv2d_packed(x, f, tensor(24, name="bias"), stride=stride, pad=pad, op=relu, channels=channels)
+    report = right(conv.packed(spec)).report
+    assert max(site.conflict_degree for site in report.sites) <= 2.0  # pixels of odd strides share banks
+    rng = np.random.default_rng(3)
+    x, f = (rng.integers(-2, 3, size=t.shape).astype(np.float16) for t in (x, f))
+    bias = np.zeros(24, np.float32)
+    plain = conv.conv2d(images(2, *sides, channels), filters(24, taps, taps, channels), stride=stride, pad=pad, op=relu)
+    wanted = conv.simt(plain).simulate(x.reshape(2, *sides, channels), f.reshape(24, taps, taps, channels)).out
+    assert wanted.shape == (2, p, q, 24)
+    np.testing.assert_array_equal(conv.packed(spec).simulate(x, f, bias).out, wanted)
+
+
 BULK: dict[str, dict[str, Any]] = {
     "two groups": {},
     "pairs of blocks": {"cluster": 2, "persistent": False},
@@ -263,6 +283,14 @@ def test_planted_mistakes_are_found(what: str) -> None:
     with pytest.raises(SimulationError) as caught:
         simulate(broken, random_arrays(Interface.of(kernel), {}))
     assert caught.value.code == {"edges": "out-of-bounds", "order": "race"}[what]
+
+
+def test_the_stem_compiles(golden: Callable[[str, str], None]) -> None:
+    spec = conv.conv2d_packed(images(32, 224, 672), filters(64, 7, 21), stride=2, pad=3, channels=3)
+    schedule = conv.packed(spec)
+    for arch in ("sm_80", "sm_90a", "sm_120"):
+        assert not schedule.compile(arch).resources.spills
+    golden(schedule.cuda("sm_80"), "schedules/conv_packed.cu")
 
 
 def test_compiles(golden: Callable[[str, str], None]) -> None:

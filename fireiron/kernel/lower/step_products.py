@@ -21,7 +21,7 @@ from fireiron.kernel.lower.maps import boxed
 from fireiron.kernel.lower.matrices import as_matrix, unmerge
 from fireiron.kernel.lower.reduce import fill
 from fireiron.kernel.lower.storage import register_storage
-from fireiron.kernel.lower.window import POINTS, Axis, Window
+from fireiron.kernel.lower.window import POINTS, Axis, Storage, Window
 from fireiron.language.contractions import Side, contraction
 from fireiron.language.decompositions import Decomposition
 from fireiron.language.levels import RF
@@ -77,12 +77,14 @@ def lower_product(
     found = contraction(step, state.residual.extents)
     windows: dict[str, Window] = {}
     sides: list[Step] = []
+    computed: dict[str, Storage] = {}
     for side in (found.left, found.right):
         if side.ref is None:
             made = _factor(step, side)
             (out,) = made.outs
             state = _held_as(out, side.dims, state, context)
             sides.append(made)
+            computed[side.role] = state.windows[out.name].storage
             windows[side.role] = as_matrix(state.windows[out.name], side.axes, side.order, found.named, step)
             continue
         state, name = _placed(step, side, side.ref, steps, state, context)
@@ -104,6 +106,9 @@ def lower_product(
     inner = inner.under(step.name, state.link)
     body = recur(links, inner, context)
     unmerge(windows["C"].storage, sums.storage, axes, order, found.named)
+    for side in (found.left, found.right):
+        if side.role in computed:
+            unmerge(windows[side.role].storage, computed[side.role], side.axes, side.order, found.named)
     begin: Body = ()
     if not kept and sums.storage.name not in context.zeroed:
         title = f"Init(0)({sums.storage.memory})({state.level})"
