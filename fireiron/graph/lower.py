@@ -9,6 +9,7 @@ are an operand of a product.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from math import e as EULER
 from math import inf, log2, prod
 from typing import Any, cast
@@ -18,6 +19,8 @@ import attrs
 from fireiron.algebra.dtypes import default_accumulator, f32, i32
 from fireiron.front.best import best
 from fireiron.front.chain import FoldChain, ProgramChain
+from fireiron.front.cli.find import PRESETS
+from fireiron.front.products import products as several
 from fireiron.front.spec import MatMul
 from fireiron.front.verbs import Schedule
 from fireiron.graph.dims import Dims, dims_of, free_nodes
@@ -27,7 +30,7 @@ from fireiron.graph.views import View, dense, reshaped
 from fireiron.language import steps, trace
 from fireiron.language.levels import GL
 from fireiron.language.ops import Known, save
-from fireiron.language.pointwise import Value, accumulator, binary, cast_to, power, read, unary, where
+from fireiron.language.pointwise import Op, Value, accumulator, binary, cast_to, power, read, unary, where
 from fireiron.language.residual import start
 from fireiron.language.specs import task_of
 from fireiron.language.tensor import Tensor
@@ -82,7 +85,7 @@ class Misfit(Exception):
     """Say why a part is no kernel in this form."""
 
 
-def lowered(graph: Graph, part: Part, views: Mapping[int, View], arch: str | None) -> Lowered:
+def lowered(graph: Graph, part: Part, views: Mapping[int, View], arch: str) -> Lowered:
     """Give a part's schedule.
 
     Args:
@@ -94,8 +97,8 @@ def lowered(graph: Graph, part: Part, views: Mapping[int, View], arch: str | Non
     Raises:
         Misfit: where no kernel of this form computes it. FireironError: where no preset takes it.
     """
-    if part.kind == "product":
-        return _product(graph, part, views, arch)
+    if part.kind in ("product", "products"):
+        return _Products(graph, part, views).lowered(arch)
     return _Program(graph, part, views).lowered(arch)
 
 
@@ -420,81 +423,161 @@ def _axes(node: Node) -> tuple[int, ...]:
     return tuple(node["axes"])
 
 
-def _product(graph: Graph, part: Part, views: Mapping[int, View], arch: str | None) -> Lowered:
-    """Give the schedule of a product of two matrices, or of batches of them, with what follows it."""
-    (number,) = (n for n in part.nodes if graph.nodes[n].op == "matmul")
-    node = graph.nodes[number]
-    a, b = node.inputs
-    kinds = {graph.nodes[a].dtype, graph.nodes[b].dtype}
-    if len(kinds) > 1:
-        raise Misfit(f"the operands are of {' and '.join(sorted(map(str, kinds)))}")
-    (kind,) = kinds
-    flat = len(graph.nodes[b].shape) == 2 or prod(graph.nodes[b].shape[:-2]) == 1
-    rows, columns = node.shape[-2:]
-    batch = prod(node.shape[:-2])
-    outer: tuple[int, ...] = () if flat or batch == 1 else (batch,)
-    rows = rows if outer else rows * batch
-    depth = graph.nodes[a].shape[-1]
-    operands: dict[str, Operand] = {}
+class _Products:
+    """Write a part as a product of two matrices, or of batches of them, or as several of one shape, with an epilog."""
 
-    def tensor(i: int, name: str, shape: tuple[int, ...]) -> Tensor:
-        view = views[i]
+    def __init__(self, graph: Graph, part: Part, views: Mapping[int, View]) -> None:
+        self.graph, self.part, self.views = graph, part, views
+        self.products = [n for n in part.nodes if graph.nodes[n].op == "matmul"]
+        node = graph.nodes[self.products[0]]
+        sides = [graph.nodes[i] for n in self.products for i in graph.nodes[n].inputs]
+        kinds = {side.dtype for side in sides}
+        if len(kinds) > 1:
+            raise Misfit(f"the operands are of {' and '.join(sorted(map(str, kinds)))}")
+        (self.kind,) = kinds
+        flat = len(sides[1].shape) == 2 or prod(sides[1].shape[:-2]) == 1
+        batch = prod(node.shape[:-2])
+        self.outer: tuple[int, ...] = () if flat or batch == 1 else (batch,)
+        rows, self.columns = node.shape[-2:]
+        self.rows = rows if self.outer else rows * batch
+        self.shape = node.shape
+        self.operands: dict[str, Operand] = {}
+        self.described: dict[tuple[int, tuple[int, ...]], Tensor] = {}
+        self.acc = default_accumulator(self.kind)
+        self.known: dict[int, Value | float] = {}
+
+    @property
+    def result(self) -> tuple[int, ...]:
+        """Give the shape of what the kernel computes."""
+        return (*self.outer, self.rows, self.columns)
+
+    def tensor(self, number: int, name: str, shape: tuple[int, ...]) -> Tensor:
+        """Describe an operand, once."""
+        if (number, shape) in self.described:
+            return self.described[number, shape]
+        view = self.views[number]
         strides = _matrix(view, shape)
         if strides is None:
             raise Misfit(f"{name} does not lie as a matrix")
-        described = Tensor(name, shape, graph.nodes[i].dtype, strides, GL)
-        operands[name] = stored(view, described)
-        return described
+        found = Tensor(name, shape, self.graph.nodes[view.node].dtype, strides, GL)
+        self.operands[name] = stored(view, found)
+        self.described[number, shape] = found
+        return found
 
-    left = tensor(a, "a", (*outer, rows, depth))
-    right = tensor(b, "b", (*outer, depth, columns))
-    acc = default_accumulator(kind)
-    known: dict[int, Value | float] = {number: accumulator(acc)}
+    def pair(self, number: int, place: int) -> tuple[Tensor, Tensor]:
+        """Describe the operands of a product."""
+        a, b = self.graph.nodes[number].inputs
+        depth = self.graph.nodes[a].shape[-1]
+        mark = str(place) if place else ""
+        left = self.tensor(self._source(a), f"a{mark}", (*self.outer, self.rows, depth))
+        return left, self.tensor(self._source(b), f"b{mark}", (*self.outer, depth, self.columns))
 
-    def value(i: int) -> Value | float:
-        if i not in known:
-            known[i] = made(i)
-        return known[i]
+    def _source(self, operand: int) -> int:
+        """Give the array that an operand is computed of: itself, where nothing is computed with it."""
+        node = self.graph.nodes[operand]
+        if operand not in self.part.nodes:
+            return operand
+        left, found = [operand], set[int]()
+        while left:
+            for i in self.graph.nodes[left.pop()].inputs:
+                if i in self.part.nodes:
+                    left.append(i)
+                elif self.graph.nodes[i].shape == node.shape:
+                    found.add(i)
+        if len(found) != 1:
+            raise Misfit("a prolog reads two arrays of the operand's shape")
+        return found.pop()
 
-    def made(i: int) -> Value | float:
-        one = graph.nodes[i]
+    def prolog(self, operand: int, tensor: Tensor) -> Op | None:
+        """Give what is computed with an operand on its way, None for nothing."""
+        if operand not in self.part.nodes:
+            return None
+        source, shape = self._source(operand), self.graph.nodes[operand].shape
+
+        def op(x: Value) -> Value:
+            known: dict[int, Value | float] = {source: x}
+
+            def value(i: int) -> Value | float:
+                if i not in known:
+                    one = self.graph.nodes[i]
+                    if one.op == "constant":
+                        known[i] = one["value"]
+                    elif i in self.part.nodes:
+                        known[i] = pointwise(one.op, [value(j) for j in one.inputs], one)
+                    else:
+                        flat = _epilog_shape(one.shape, shape, tuple(n for n in tensor.shape if isinstance(n, int)))
+                        known[i] = read(self.tensor(i, f"x{len(self.operands)}", flat))
+                return known[i]
+
+            return cast_to(value(operand), tensor.dtype)
+
+        return op
+
+    def value(self, number: int) -> Value | float:
+        """Write a node as an expression of the accumulators and of arrays."""
+        if number not in self.known:
+            self.known[number] = self._made(number)
+        return self.known[number]
+
+    def _made(self, number: int) -> Value | float:
+        one = self.graph.nodes[number]
         if one.op == "constant":
             return one["value"]
-        if i in part.nodes:
-            return pointwise(one.op, [value(j) for j in one.inputs], one)
+        if number in self.part.nodes:
+            return pointwise(one.op, [self.value(j) for j in one.inputs], one)
         if one.op == "iota":
             raise Misfit("an epilog reads coordinates")
-        name = f"x{len(operands)}"
-        shape = _epilog_shape(one.shape, node.shape, (*outer, rows, columns))
-        extra = tensor(i, name, shape)
-        return read(extra)
+        shape = _epilog_shape(one.shape, self.shape, self.result)
+        return read(self.tensor(number, f"x{len(self.operands)}", shape))
 
-    outs: list[Tensor] = []
-    results: list[Operand] = []
-    values: list[Value] = []
-    for place, i in enumerate(part.outputs):
-        found = value(i)
-        assert isinstance(found, Value)
-        values.append(found)
-        shape = (*outer, rows, columns)
-        view = views[i]
-        strides = reshaped(view.shape, view.strides, shape)
-        if strides is None:
-            raise Misfit("the result does not lie as a matrix")
-        strides = tuple(s if n != 1 else max(1, s) for s, n in zip(strides, shape, strict=True))
-        outs.append(Tensor("out" if not place else f"out{place}", shape, graph.nodes[i].dtype, dense(shape), GL))
-        if strides != dense(shape) and any(
-            n != 1 and s != t for n, s, t in zip(shape, strides, dense(shape), strict=True)
-        ):
-            raise Misfit("the result does not lie in rows")
-        results.append(
-            Operand(attrs.evolve(view, shape=shape, strides=dense(shape)), graph.nodes[i].dtype, outs[-1].name)
-        )
-    spec = MatMul(left, right, outs[0])
-    first, *others = (Known(v if v.dtype == acc else cast_to(v, acc), acc) for v in values)
-    if len(part.nodes) > 1:
-        spec = spec.then(*(save(t, of=op) for t, op in zip(outs[1:], others, strict=True)), first)
-    return Lowered(best(spec, arch), operands, tuple(results))
+    def outputs(self) -> tuple[list[Tensor], list[Operand]]:
+        """Describe the results."""
+        outs: list[Tensor] = []
+        results: list[Operand] = []
+        for place, number in enumerate(self.part.outputs):
+            view, kind = self.views[number], self.graph.nodes[number].dtype
+            strides = reshaped(view.shape, view.strides, self.result)
+            if strides is None:
+                raise Misfit("the result does not lie as a matrix")
+            plain = dense(self.result)
+            if any(n != 1 and s != t for n, s, t in zip(self.result, strides, plain, strict=True)):
+                raise Misfit("the result does not lie in rows")
+            outs.append(Tensor("out" if not place else f"out{place}", self.result, kind, plain, GL))
+            results.append(Operand(attrs.evolve(view, shape=self.result, strides=plain), kind, outs[-1].name))
+        return outs, results
+
+    def values(self) -> list[Value]:
+        """Give the results' expressions, in the accumulators' type."""
+        found = [self.value(i) for i in self.part.outputs]
+        return [v if v.dtype == self.acc else cast_to(v, self.acc) for v in found if isinstance(v, Value)]
+
+    def lowered(self, arch: str) -> Lowered:
+        """Choose a schedule."""
+        if len(self.products) > 1:
+            return self._several(arch)
+        left, right = self.pair(self.products[0], 0)
+        self.known[self.products[0]] = accumulator(self.acc)
+        outs, results = self.outputs()
+        spec = MatMul(left, right, outs[0])
+        for operand, tensor in zip(self.graph.nodes[self.products[0]].inputs, (left, right), strict=True):
+            op = self.prolog(operand, tensor)
+            spec = spec if op is None else spec.prolog(tensor, op)
+        if self.part.outputs != tuple(self.products):
+            first, *others = (Known(v, self.acc) for v in self.values())
+            spec = spec.then(*(save(t, of=op) for t, op in zip(outs[1:], others, strict=True)), first)
+        return Lowered(best(spec, arch), self.operands, tuple(results))
+
+    def _several(self, arch: str) -> Lowered:
+        outs, results = self.outputs()
+        pairs = [self.pair(number, place) for place, number in enumerate(self.products)]
+
+        def op(*sums: Value) -> tuple[Value, ...]:
+            self.known |= dict(zip(self.products, sums, strict=True))
+            return tuple(self.values())
+
+        spec = several(tuple(outs), *pairs, op=op, arch=arch)
+        schedule = import_module(f"{PRESETS}._programs").schedule(spec)
+        return Lowered(schedule, self.operands, tuple(results))
 
 
 def _matrix(view: View, shape: tuple[int, ...]) -> tuple[int, ...] | None:

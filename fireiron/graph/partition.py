@@ -17,10 +17,11 @@ import attrs
 from fireiron.graph.dims import dims_of, folded_by, free_nodes, transparent
 from fireiron.graph.nodes import Graph
 
-PartKind: TypeAlias = Literal["attention", "product", "rows", "reduction", "pointwise", "foreign"]
+PartKind: TypeAlias = Literal["attention", "product", "products", "rows", "reduction", "pointwise", "foreign"]
 
 MOST_OPS = 200
 MOST_OUTPUTS = 8
+MOST_SUMS = 4  # accumulators side by side in a block's registers
 MOST_OF_A_FOLD = 1 << 20  # elements that one row's folds read
 
 
@@ -158,7 +159,9 @@ def partition(graph: Graph) -> tuple[Part, ...]:
     areas = Areas(graph)
     attention(areas)
     epilogs(areas)
+    joined_products(areas)
     rows(areas)
+    prologs(areas)
     return ordered(areas)
 
 
@@ -234,16 +237,22 @@ def _reaches(areas: Areas, number: int, goal: int, inside: set[int]) -> bool:
     return False
 
 
-def epilogs(areas: Areas) -> None:
-    """Let products be followed by pointwise operations of their shape, as far as that stores the fewest bytes."""
+def epilogs(areas: Areas, only: Iterable[int] | None = None) -> None:
+    """Let products be followed by pointwise operations of their shape, as far as that stores the fewest bytes.
+
+    Args:
+        areas: the partition.
+        only: the nodes that may join; all where None.
+    """
     graph = areas.graph
+    allowed = set(areas.of if only is None else only)
     for number, node in enumerate(graph.nodes):
-        if node.op != "matmul" or areas.of[number] != number or len(areas.members[number]) > 1:
+        if number not in allowed or node.op != "matmul" or areas.of[number] != number or len(areas.members[number]) > 1:
             continue
         inside, chosen = {number}, {number}
         least = _stored(areas, inside)
         for other in range(number + 1, len(graph.nodes)):
-            if other not in areas.of or len(areas.members.get(areas.of[other], ())) != 1:
+            if other not in allowed or other not in areas.of or len(areas.members.get(areas.of[other], ())) != 1:
                 continue
             if not _follows(areas, other, inside):
                 continue
@@ -253,6 +262,56 @@ def epilogs(areas: Areas) -> None:
                 least, chosen = now, inside
         for other in sorted(chosen - {number}):
             areas.merge(other, number, f"{graph.nodes[other].op} in the product's registers")
+
+
+def prologs(areas: Areas) -> None:
+    """Let a product compute pointwise with an operand that nothing else reads."""
+    graph = areas.graph
+    for number, node in enumerate(graph.nodes):
+        if node.op != "matmul" or number not in areas.of or _products(areas, areas.of[number]) > 1:
+            continue
+        for operand in dict.fromkeys(node.inputs):
+            if operand not in areas.of:
+                continue
+            one, other = areas.of[operand], areas.of[number]
+            inside = areas.members[one]
+            plain = all(graph.nodes[n].kind == "pointwise" and graph.nodes[n].op != "copy" for n in inside)
+            shape = graph.nodes[operand].shape
+            whole = [
+                i for n in inside for i in graph.nodes[n].inputs if i not in inside and graph.nodes[i].shape == shape
+            ]
+            alone = areas.outputs(one) == (operand,) and set(areas.consumers(operand)) == {number}
+            same = all(graph.nodes[n].shape == shape for n in inside)
+            if plain and alone and same and len(set(whole)) == 1 and node.inputs.count(operand) == 1:
+                areas.merge(one, other, f"{graph.nodes[operand].op} on an operand's way to the product")
+
+
+def joined_products(areas: Areas) -> None:
+    """Join products of one shape that meet in a pointwise operation: A B + C D, and gates (silu(X W) * (X U))."""
+    graph = areas.graph
+    for number, node in enumerate(graph.nodes):
+        if node.op != "matmul" or number not in areas.of or len(node.shape) - len(graph.nodes[node.inputs[0]].shape):
+            continue
+        one = areas.of[number]
+        outputs = areas.outputs(one)
+        if len(outputs) != 1 or _products(areas, one) != 1:
+            continue
+        others = {areas.of[u] for u in areas.consumers(outputs[0])} - {one}
+        if len(others) != 1:
+            continue
+        (other,) = others
+        match = [n for n in areas.members[other] if graph.nodes[n].op == "matmul"]
+        read = [n for n in areas.members[other] if outputs[0] in graph.nodes[n].inputs]
+        fits = 0 < len(match) < MOST_SUMS and graph.nodes[match[0]].shape == node.shape
+        fits = fits and all(graph.nodes[n].kind == "pointwise" and graph.nodes[n].shape == node.shape for n in read)
+        same = {graph.nodes[i].dtype for n in (number, *match) for i in graph.nodes[n].inputs}
+        flat = all(len(graph.nodes[graph.nodes[n].inputs[1]].shape) == 2 for n in (number, *match))
+        if read and fits and flat and len(same) == 1 and not areas.makes_cycle(one, other):
+            areas.merge(one, other, "matmul beside another of its shape")
+
+
+def _products(areas: Areas, area: int) -> int:
+    return sum(areas.graph.nodes[n].op == "matmul" for n in areas.members[area])
 
 
 def _follows(areas: Areas, number: int, inside: set[int]) -> bool:
@@ -424,8 +483,11 @@ def kind_of(areas: Areas, inside: set[int]) -> PartKind:
     """Name the form of an area."""
     nodes = areas.graph.nodes
     products = sum(nodes[n].op == "matmul" for n in inside)
+    if products == 1:
+        return "product"
     if products:
-        return "attention" if products > 1 else "product"
+        folds = any(nodes[n].kind == "fold" for n in inside)
+        return "attention" if folds else "products"
     if any(nodes[n].kind not in ("pointwise", "fold", "gather") for n in inside) or not computable(areas, inside):
         return "foreign"
     dims = dims_of(areas.graph, areas.with_views(inside), areas.free)
@@ -438,18 +500,28 @@ def kind_of(areas: Areas, inside: set[int]) -> PartKind:
 
 
 def apart(graph: Graph, part: Part) -> tuple[Part, ...]:
-    """Part the operations of a part again: folds with what feeds them, or each alone."""
+    """Part the operations of a part again: products with what follows each, what follows a product, or each alone."""
     areas = Areas(graph)
     inside = {n for n in part.nodes if graph.nodes[n].kind != "view"}
     if len(inside) < 2:
         return (part,)
     products = [n for n in inside if graph.nodes[n].op == "matmul"]
-    for number in sorted(areas.members):
-        if number not in inside:
-            continue
-        if len(products) == 1 and number != products[0]:  # what follows a product is one pointwise part
-            others = sorted(inside - set(products))
-            if number != others[-1]:
-                areas.merge(number, others[-1], f"{graph.nodes[number].op} behind a product that takes no epilog")
-    mine = sorted({areas.of[n] for n in inside})
-    return tuple(part_of(areas, area) for area in mine)
+    before = [n for n in sorted(inside) if products and n < products[0]]
+    if part.kind == "products" or (before and len(products) == 1):
+        epilogs(areas, inside)
+        for number in before[:-1]:
+            areas.merge(number, before[-1], f"{graph.nodes[number].op} at points that its reader has")
+    elif len(products) == 1:  # what follows a product is one pointwise part
+        others = sorted(inside - set(products))
+        for number in others[:-1]:
+            areas.merge(number, others[-1], f"{graph.nodes[number].op} behind a product that takes no epilog")
+    mine = sorted({areas.of[n] for n in inside}, key=lambda a: min(areas.members[a]))
+    waits = {a: {areas.of[p] for n in areas.members[a] for p in areas.producers(n)} & set(mine) - {a} for a in mine}
+    made: list[Part] = []
+    done: set[int] = set()
+    while mine:
+        area = next(a for a in mine if waits[a] <= done)
+        mine.remove(area)
+        done.add(area)
+        made.append(part_of(areas, area))
+    return tuple(made)

@@ -177,7 +177,8 @@ def _launches(graph: Graph, part: Part, views: Mapping[int, View], arch: str) ->
     why = STRICT
     if part.kind != "foreign":
         try:
-            return [Launch(part, lowered(graph, part, views, arch))]
+            made = Launch(part, lowered(graph, part, views, arch))
+            return _faster(graph, made, views, arch) if _doubtful(graph, part) else [made]
         except Misfit as error:
             why = str(error)
         except FireironError as error:
@@ -187,6 +188,23 @@ def _launches(graph: Graph, part: Part, views: Mapping[int, View], arch: str) ->
         found = [launch for one in smaller for launch in _launches(graph, one, views, arch)]
         return [attrs.evolve(x, why=x.why or f"not one kernel: {why}") for x in found]
     return [Launch(part, None, why)]
+
+
+def _doubtful(graph: Graph, part: Part) -> bool:
+    """Say whether the model decides between one kernel and several: of several products, and of prologs."""
+    first = next((n for n in part.nodes if graph.nodes[n].kind != "view"), -1)
+    return part.kind == "products" or (part.kind == "product" and graph.nodes[first].op != "matmul")
+
+
+def _faster(graph: Graph, whole: Launch, views: Mapping[int, View], arch: str) -> list[Launch]:
+    """Give one kernel or several, whichever the model finds faster."""
+    parted = [launch for one in apart(graph, whole.part) for launch in _launches(graph, one, views, arch)]
+    times = [launch.modelled_us for launch in parted]
+    if whole.modelled_us is None or None in times or whole.modelled_us <= sum(t for t in times if t is not None):
+        return [whole]
+    total = sum(t for t in times if t is not None)
+    said = f"one kernel would take {whole.modelled_us:.1f} us, these {total:.1f} us by the model"
+    return [attrs.evolve(x, why=said) for x in parted]
 
 
 def _memory(graph: Graph, launches: Sequence[Launch], views: Mapping[int, View]) -> Memory:

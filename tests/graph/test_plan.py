@@ -86,6 +86,16 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any], list[str]]] = {
         ["product"],
     ),
     "weights that lie transposed": (lambda x, w: x @ w.T, [half(32, 64), half(32, 64)], ["product"]),
+    "two products in one sum": (
+        lambda x, w, h, u, b: nn.relu(x @ w + h @ u + b),
+        [half(64, 32), half(32, 64), half(64, 48), half(48, 64), half(64)], ["products"],
+    ),
+    "what is computed with an operand": (
+        lambda x, w, g: nn.relu(x * g) @ w * 2, [half(32, 64), half(64, 32), half(64)], ["product"],
+    ),
+    "a gate": (
+        lambda x, w, u: nn.silu(x @ w.T) * (x @ u.T), [half(2, 32, 64), half(64, 64), half(64, 64)], ["products"],
+    ),
     "products of a batch": (
         lambda x, y, z: (x @ y) * z, [half(3, 16, 32), half(3, 32, 16), half(3, 16, 16)],
         ["product"],
@@ -167,6 +177,15 @@ def test_a_plan_runs_again(layer: tuple[Graph, Plan]) -> None:
     graph, plan = layer
     arrays = drawn(graph, 3)
     assert np.array_equal(plan(*arrays), plan(*arrays))
+
+
+def test_the_model_decides_between_one_kernel_and_several() -> None:
+    def gate(x: Any, w: Any, u: Any) -> Any:
+        return nn.silu(x @ w.T) * (x @ u.T)
+
+    plan = trace_graph(gate, half(12288, 768), half(768, 768), half(768, 768)).plan(ARCH)
+    assert kinds(plan) == ["product", "product"]
+    assert "one kernel would take" in plan.launches[0].why
 
 
 def test_results_share_memory(layer: tuple[Graph, Plan]) -> None:
