@@ -32,6 +32,7 @@ GIVEN = {
     "cross_entropy": (1, 0),
     "cross_entropy_with_gradient": (1, 0),
     "top": (1, 0),
+    "cumsum": (1, 0),
 }
 LARGEST = 8  # values of a row that `top` finds
 USUAL = ("softmax", "layernorm", "rms_norm")
@@ -80,7 +81,7 @@ def work(name: str, m: int, n: int) -> Work:
         inputs = (*inputs, ((m,), "int32"))
     # A gradient is a difference of sums that may cancel, as a loss is; a residual's sum is rounded before its norm.
     slack = 2.0**-7 if name.endswith(("backward", "gradient")) or name.startswith("add") else 0.0
-    slack = 2.0**-18 if name == "cross_entropy" else slack
+    slack = 2.0**-18 if name in ("cross_entropy", "cumsum") else slack
     return Work(f"{name} {m}x{n}", partial(schedule, name, m, n), inputs, outs, partial(_eager, name), slack, most=n)
 
 
@@ -149,6 +150,9 @@ def _eager(name: str, torch: Any) -> Callable[..., Any]:
         loss = -logs.gather(-1, chosen)[:, 0]
         return loss, logs.exp().scatter_add(-1, chosen, -torch.ones_like(loss)[:, None]).to(x.dtype)
 
+    def cumsum(x: Any) -> Any:
+        return torch.cumsum(x, -1)
+
     def top(x: Any) -> Any:
         found = torch.topk(x, LARGEST, -1)
         return found.values, found.indices
@@ -166,5 +170,6 @@ def _eager(name: str, torch: Any) -> Callable[..., Any]:
         "cross_entropy": cross_entropy,
         "cross_entropy_with_gradient": cross_entropy_with_gradient,
         "top": top,
+        "cumsum": cumsum,
     }
     return made[name]

@@ -120,6 +120,8 @@ if TYPE_CHECKING:
     from fireiron.language.trace import (
         argmax,
         argmin,
+        cumprod,
+        cumsum,
         dim,
         einsum,
         extent,
@@ -216,6 +218,8 @@ __all__ = [
     "conv2d",
     "conv3d",
     "cp_async",
+    "cumprod",
+    "cumsum",
     "custom",
     "debug",
     "dequantise",
@@ -301,8 +305,8 @@ _LATER = {
     "attention": "front.attention", "space": "tune.space", "program": "front.program", "trace_graph": "graph.trace",
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), "front.convolutions"),
     **dict.fromkeys(
-        ("argmax", "argmin", "dim", "einsum", "extent", "fold_by", "index", "max", "min", "outside", "prod", "sum",
-         "topk"),
+        ("argmax", "argmin", "cumprod", "cumsum", "dim", "einsum", "extent", "fold_by", "index", "max", "min",
+         "outside", "prod", "sum", "topk"),
         "language.trace",
     ),
     **dict.fromkeys(

@@ -45,6 +45,7 @@ class Row:
         live: that it takes between folds.
         states: registers of a thread for the largest state of a fold, another one, and the one that both become.
         arch: number of the architecture that the program is for, Hopper's where it leaves that open.
+        running: whether a step keeps running results along the columns: one block has a row, and folds it in order.
         copied: whether both kinds of arrays can be copied to shared memory while threads compute.
     """
 
@@ -61,6 +62,7 @@ class Row:
     states: int
     arch: int
     copied: bool
+    running: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -130,8 +132,9 @@ def row_of(spec: ProgramChain) -> Row:
     registers, live = (deep * n for n in _registers(spec, column, sizes, of_vectors, 4 // lane))
     summed = tuple(x for x in lines if x in folded)
     copied = arch >= 80 and all(aligned)
-    states = _states(spec)
-    return Row(column, lines, summed, width, deep, lane, sizes, of_vectors, registers, live, states, arch, copied)
+    states, running = _states(spec), any(step.running for step in spec.computed.steps)
+    arrays, taken = (sizes, of_vectors), (registers, live, states)
+    return Row(column, lines, summed, width, deep, lane, *arrays, *taken, arch, copied, running)
 
 
 def _states(spec: ProgramChain) -> int:
@@ -169,6 +172,8 @@ def _registers(
     folding = of_inputs + max(kept, waiting + (widened if again or _states(spec) > OTHERS else 0))
     behind = kept + (of_inputs if again else 0)
     most = max(folding, behind + of_vectors + stored)
+    if any(step.running for step in steps):  # every column has a sum of its own
+        most = max(most, of_inputs + kept + stored)
     live = max(of_inputs, max(kept, waiting) + (max(of_inputs, widened) if again else 0))
     return tuple((nbytes + conditions) / 4 for nbytes in (most, live))
 
@@ -181,7 +186,7 @@ def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:
         warps, blocks: what the author wants, or 0.
     """
     shared = SHARED.get(row.arch, 100 << 10) - FOLDS
-    clusters = [blocks] if blocks else CLUSTERS if row.arch >= 90 else [1]
+    clusters = [blocks] if blocks else CLUSTERS if row.arch >= 90 and not row.running else [1]
     part = Part(1, 1, 0)
     for count in clusters:
         width = -(-row.width // (count * row.lane)) * row.lane
@@ -212,7 +217,7 @@ def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:
             return Part(count, wanted, stages, vectors=vectors, resident=resident)
         lane = LANES * row.lane
         few = max(1, int(registers * IN_LOOPS / row.registers) // row.lane) * lane  # columns of a warp at a time
-        if stages > 1:
+        if stages > 1 and not row.running:  # else chunks stand above the warps, which take them in order
             of_warp = ceil(width / wanted)
             inner = ceil(of_warp / ceil(of_warp / few) / lane) * lane  # chunks of one size, as few as there can be
             return Part(count, wanted, stages, 0, inner, vectors, 1)

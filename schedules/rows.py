@@ -38,6 +38,9 @@ from fireiron import (
     where,
 )
 from fireiron import (
+    cumsum as _cumsum,
+)
+from fireiron import (
     log_softmax as _log_softmax,
 )
 from fireiron import (
@@ -183,6 +186,12 @@ def cross_entropy_with_gradient(x: Value, target: Value, scale: float = 1.0) -> 
     here = equal(index("n"), target)
     every = logsumexp(x, "n").named("every")
     return every - _sum(x, "n", where=here), (exp(x - every) - where(here, 1.0, 0.0)) * scale
+
+
+@program(x="m n")
+def cumsum(x: Value) -> Value:
+    """Take the sum of all values of a row up to each."""
+    return _cumsum(x, "n")
 
 
 @program(x="m n")

@@ -76,6 +76,13 @@ def online(program: Program, dim: str) -> tuple[Program, Law]:
     Raises:
         DecompositionError: `online-law` where a fold's expression has no factor of its own for the fold that it needs.
     """
+    scan = next((s for s in program.steps if s.running and _folds(s, dim)), None)
+    if scan is not None:
+        raise DecompositionError(
+            "online-law",
+            f"step {scan.name} keeps running results along {dim}, which no later value corrects",
+            fix=f"leave .online() out: a plain loop over {dim} hands on what it has folded",
+        )
     program = _factored(program, dim)
     folds = [s for s in program.steps if _folds(s, dim)]
     makers = {out.name: s for s in program.steps for out in s.outs}

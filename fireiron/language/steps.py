@@ -257,6 +257,8 @@ class Step:
         fold: None for a pointwise step.
         over: the dims that are folded.
         where: a condition of the reads: points where it is 0 are not folded. None for all points.
+        running: whether each point of the one folded dim has a result of its own: the fold of all points up to it, as a
+            cumulative sum has.
     """
 
     name: str
@@ -266,6 +268,7 @@ class Step:
     fold: Fold | None = None
     over: tuple[Dim, ...] = ()
     where: Scalar | None = None
+    running: bool = False
 
     @property
     def kept(self) -> tuple[Dim, ...]:
@@ -275,7 +278,7 @@ class Step:
     @property
     def dims(self) -> tuple[Dim, ...]:
         """List all dims: those of the outputs, then those that are folded."""
-        return (*self.kept, *self.over)
+        return (*self.kept, *(d for d in self.over if not self.running))
 
     @property
     def functions(self) -> frozenset[str]:
@@ -290,7 +293,7 @@ class Step:
     @property
     def factors(self) -> tuple[Scalar, Scalar] | None:
         """Part what is summed into two factors that each lack a dim of the other; of bits the sides that may differ."""
-        if self.fold is None or self.fold.name != "add" or self.where is not None:
+        if self.fold is None or self.fold.name != "add" or self.where is not None or self.running:
             return None
         match self.body:
             case Binary("mul", x, y) | Binary("sub", Constant(1), Binary("eq", x, y)):
@@ -484,7 +487,13 @@ def _check_fold(step: Step) -> None:
             fix="give a fold, and the dims that it folds",
         )
     kept = [d.name for d in step.over if d in step.kept]
-    if kept:
+    if step.running and (len(step.over) > 1 or not kept):
+        raise SpecError(
+            "fold-over",
+            f"step {step.name} keeps running results over {', '.join(d.name for d in step.over)}",
+            fix="fold over one dim, which the output keeps",
+        )
+    if kept and not step.running:
         raise SpecError(
             "fold-over",
             f"step {step.name} folds {kept[0]}, which its output keeps",

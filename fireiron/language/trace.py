@@ -547,6 +547,7 @@ def _result(
     kept: Sequence[Dim],
     dtypes: Sequence[DType],
     where: Scalar | None = None,
+    running: bool = False,
 ) -> tuple[Value, ...]:
     """Make a step, and the expressions that read its results."""
     if not kept:
@@ -561,7 +562,7 @@ def _result(
         Ref(t.name, t.shape, t.dtype, t.strides, t.memory, tuple(kept))
         for t in (dense(n, shape, dtype, RF) for n, dtype in zip(names, dtypes, strict=True))
     )
-    step = Step(name, outs, tuple(reads), simplify(body), fold, tuple(over), where)
+    step = Step(name, outs, tuple(reads), simplify(body), fold, tuple(over), where, running)
     return tuple(Value(Arg(1, out.dtype), (attrs.evolve(out, made=step),)) for out in outs)
 
 
@@ -592,7 +593,12 @@ def dims_over(value: Value, over: Over, what: str) -> tuple[Dim, ...]:
 
 @checks(locate=True)
 def fold(
-    value: Operand, over: Over, make: Callable[[DType], Fold], name: str, where: Operand | None = None
+    value: Operand,
+    over: Over,
+    make: Callable[[DType], Fold],
+    name: str,
+    where: Operand | None = None,
+    running: bool = False,
 ) -> tuple[Value, ...]:
     """Fold an expression over dims.
 
@@ -602,6 +608,7 @@ def fold(
         make: gives the fold for the expression's element type.
         name: of the step.
         where: a condition: points where it is 0 are not folded.
+        running: whether each point of the one dim has a result of its own: the fold of all points up to it.
 
     Raises:
         SpecError: `fold-over`, `bad-operand`.
@@ -615,10 +622,13 @@ def fold(
     # The dims of the condition count too: a mask of another array may have more of them.
     whole = Value(trees[0] if kept_where is None else Select(trees[1], trees[0], trees[0]), tensors)
     dims = dims_over(whole, over, name)
-    kept = [d for d in dims_of_value(whole) if d not in dims]
+    if running and len(dims) > 1:
+        names = " and ".join(d.name for d in dims)
+        raise SpecError("fold-over", f"running results over {names} have no one order", fix="fold over one dim")
+    kept = [d for d in dims_of_value(whole) if running or d not in dims]
     made = make(value.dtype)
     kinds = tuple(x.dtype for x in made.finish)
-    return _result(name, refs_of(whole), body, made, dims, kept, kinds, kept_where)
+    return _result(name, refs_of(whole), body, made, dims, kept, kinds, kept_where, running)
 
 
 def condition_of(where: Operand) -> Value:
@@ -648,6 +658,33 @@ def min(value: Operand, over: Over, where: Operand | None = None) -> Value:
 def prod(value: Operand, over: Over, where: Operand | None = None) -> Value:
     """Multiply over dims; `where` says which points."""
     return fold(value, over, mul_of, "prod", where)[0]
+
+
+@checks(locate=True)
+def cumsum(value: Operand, over: str, where: Operand | None = None) -> Value:
+    """Add up along a dim, and keep what every point finds: the sum of all values up to it, as NumPy's `cumsum`.
+
+    Args:
+        value: of arrays.
+        over: one dim.
+        where: a condition on points: the others add nothing.
+
+    Raises:
+        SpecError: `fold-over`, `bad-operand`.
+
+    Example:
+        >>> from fireiron.language.tensor import Matrix
+        >>> def sums(x): return cumsum(x, "n")
+        >>> print(traced(sums, {"x": "m n"}, {"x": Matrix(64, 32, name="x")}, {}, "sums").steps[0])
+        y[m, n] = running add over n of x[m, n]
+    """
+    return fold(value, over, add_of, "cumsum", where, running=True)[0]
+
+
+@checks(locate=True)
+def cumprod(value: Operand, over: str, where: Operand | None = None) -> Value:
+    """Multiply along a dim, and keep what every point finds, as `cumsum` does."""
+    return fold(value, over, mul_of, "cumprod", where, running=True)[0]
 
 
 @checks(locate=True)
@@ -732,6 +769,7 @@ def fold_by(
     finish: Callable[..., object] | None = None,
     name: str = "fold",
     where: Operand | None = None,
+    running: bool = False,
 ) -> Value | tuple[Value, ...]:
     """Fold an expression over dims by a monoid of the caller's: any grouping of points gives the same.
 
@@ -744,6 +782,7 @@ def fold_by(
         finish: makes results of the state; by default all of it.
         name: of the step.
         where: a condition on points.
+        running: whether each point of the one dim has a result of its own, as `cumsum`'s have. Order counts then.
 
     Raises:
         SpecError: `fold-state` where a function gives another number of scalars; `fold-over`, `bad-operand`.
@@ -764,7 +803,7 @@ def fold_by(
         ends = tuple(Arg(i, dtype) for i in range(count_)) if finish is None else _state(finish, first, None, "finish")
         return Fold(name, (dtype,) * count_, states, lifts, _state(combine, (*first, *second), count_, "combine"), ends)
 
-    made = fold(value, over, make, name, where)
+    made = fold(value, over, make, name, where, running)
     return made[0] if len(made) == 1 else made
 
 

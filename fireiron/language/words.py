@@ -95,7 +95,8 @@ def step_in_words(step: Step) -> str:
     if step.fold is None:
         return f"{outs} = {body}{tail}"
     kept = "" if step.where is None else f" where {scalar_in_words(step.where, [str(r) for r in step.reads])}"
-    return f"{outs} = {step.fold.name} over {', '.join(d.name for d in step.over)}{kept} of {body}{tail}"
+    running = "running " if step.running else ""
+    return f"{outs} = {running}{step.fold.name} over {', '.join(d.name for d in step.over)}{kept} of {body}{tail}"
 
 
 def steps_in_words(program: Program) -> tuple[str, ...]:

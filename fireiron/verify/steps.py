@@ -219,13 +219,22 @@ class _Evaluation:
         kind = joined_by(step)
         if kind is not None:
             return [self._sum(step, kind, shape, rounding, step.fold)]
-        inputs = [self._spread(ref, step.dims) for ref in step.reads]
-        whole = tuple(len(self._range(d)) for d in step.dims)
+        # Running results stand along the dim that is folded, which comes last here and goes back to its place.
+        dims = (*(d for d in step.dims if d not in step.over), *step.over)
+        inputs = [self._spread(ref, dims) for ref in step.reads]
+        whole = tuple(len(self._range(d)) for d in dims)
         points = [step.body] if step.fold.plain else [substituted(tree, (step.body,)) for tree in step.fold.lift]
-        state = [broadcast(self._evaluated(tree, inputs, step.dims), whole) for tree in points]
+        state = [broadcast(self._evaluated(tree, inputs, dims), whole) for tree in points]
         if step.where is not None:
-            present = broadcast(self._evaluated(step.where, inputs, step.dims), whole)
+            present = broadcast(self._evaluated(step.where, inputs, dims), whole)
             state = [_present(present, x, nothing) for x, nothing in zip(state, step.fold.identity, strict=True)]
+        if step.running:
+            at = step.kept.index(step.over[0])
+            held = _cumulated(state, step.fold, self.numbers)
+            return [
+                cast(Bounded(*(np.moveaxis(y, -1, at) for y in (x.value, x.error))), out.dtype, f.dtype)
+                for x, out, f in zip(held, step.outs, step.fold.finish, strict=True)
+            ]
         flat = [Bounded(x.value.reshape((*shape, -1)), x.error.reshape((*shape, -1))) for x in state]
         found = zip(_folded(flat, step.fold, self.numbers), step.outs, step.fold.finish, strict=True)
         return [cast(x, out.dtype, f.dtype) for x, out, f in found]
@@ -422,6 +431,39 @@ def _folded(state: list[Bounded], fold: Fold, numbers: Mapping[str, float]) -> l
     return [Bounded(y.value, y.error * deep) for y in (evaluate(tree, state, numbers) for tree in fold.finish)]
 
 
+def _cumulated(state: list[Bounded], fold: Fold, numbers: Mapping[str, float]) -> list[Bounded]:
+    """Keep what each point of the last axis finds of the points up to it; bounds are those of any grouping."""
+    (dtype, *_), (x, *_) = fold.dtypes, state
+    n = x.value.shape[-1]
+    if fold.plain == "add":
+        total, error = x.value.cumsum(-1), x.error.cumsum(-1)
+        if dtype.kind == "int":
+            return [Bounded(wrapped(total, dtype), error)]
+        return [Bounded(total, error + _lost(np.arange(n, dtype=np.float64), x.size.cumsum(-1), dtype, x))]
+    made: list[list[Bounded]] = []
+    held = [Bounded(s.value[..., 0], s.error[..., 0]) for s in state]
+    for i in range(n):
+        if i:
+            one = [Bounded(s.value[..., i], s.error[..., i]) for s in state]
+            held = [evaluate(tree, (*held, *one), numbers) for tree in fold.combine]
+            for stage in fold.settle:
+                held = [evaluate(tree, held, numbers) for tree in stage]
+        made.append([evaluate(tree, held, numbers) for tree in fold.finish])
+    shape = x.value.shape[:-1]
+    return [
+        Bounded(*(np.stack([np.broadcast_to(part(y), shape) for y in some], -1) for part in (_value, _error)))
+        for some in zip(*made, strict=True)
+    ]
+
+
+def _value(x: Bounded) -> Array:
+    return x.value
+
+
+def _error(x: Bounded) -> Array:
+    return x.error
+
+
 def _largest(x: Bounded) -> Bounded:
     """Take the maximum of the last axis: what lies below it by more than its error does not count."""
     value = x.value.max(-1)
@@ -430,7 +472,7 @@ def _largest(x: Bounded) -> Bounded:
     return Bounded(value, np.where(np.isfinite(value), error, x.error.max(-1)))
 
 
-def _lost(roundings: int, size: Array, dtype: DType, *summed: Bounded) -> Array:
+def _lost(roundings: int | Array, size: Array, dtype: DType, *summed: Bounded) -> Array:
     """Bound what sums lose: nothing where all partial sums are whole numbers that the type holds."""
     lost = roundings * (unit(dtype) * size + smallest(dtype))
     if any(x.error.any() or (np.rint(x.value) != x.value).any() for x in summed):

@@ -428,6 +428,13 @@ def _staging(
     return buffer_of(made)
 
 
+def staging(like: Buffer, total: Expr, context: Context, word: str, link: Link | None) -> Buffer:
+    """Make shared memory through which values of a register tensor go."""
+    made = Storage(context.name(f"{like.name}_{word}"), SH, like.dtype, (), (1,), total, Block, link=link)
+    context.storages[made.name] = made
+    return buffer_of(made)
+
+
 def over_warps(opened: Open, table: Table, state: State, context: Context) -> Body:
     """Fold over the warps of a block: each leaves its state in shared memory, and reads those of its group.
 

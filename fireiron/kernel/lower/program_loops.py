@@ -15,8 +15,9 @@ from fireiron.kernel.lower.chunks import parts_of
 from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.folds import begin, open_fold
 from fireiron.kernel.lower.pipeline import lower_split
-from fireiron.kernel.lower.progress import Progress, folds_dim, has_dim
+from fireiron.kernel.lower.progress import Progress, folds_dim, has_dim, runs_over
 from fireiron.kernel.lower.reached import reached
+from fireiron.kernel.lower.scans import carry, started
 from fireiron.kernel.lower.skewed import skewed
 from fireiron.kernel.lower.step_results import closed
 from fireiron.kernel.lower.steps import lower_active
@@ -144,14 +145,17 @@ def _lower_loop(
         out.name: opened[s.name].windows[opened[s.name].roles[0]]
         for s in mine if progress.law is not None and s.name in progress.law.factors for out in s.outs
     }  # fmt: skip
+    scans = [s for s in progress.active if runs_over(s, link.dim) and s.name not in progress.carried]
+    carried = {s.name: carry(s, state, context, link.link) for s in scans}
     inside = evolve(
         around,
         windows={**around.windows, **moving},
-        progress=evolve(progress, open={**progress.open, **opened}),
+        progress=evolve(progress, open={**progress.open, **opened}, carried={**progress.carried, **carried}),
     )
 
     def opening() -> Body:
-        return tuple(x for o in opened.values() for x in begin(o, context))
+        folds = tuple(x for o in opened.values() for x in begin(o, context))
+        return (*folds, *(x for s in scans for x in started(s, carried[s.name], context, link.link)))
 
     loop = lower_split(link, rest, inside, context, recur, chunks, opening)
     active = {s.name for s in progress.active}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from fireiron.algebra.expr import Expr
+from fireiron.kernel.ir.statements import Buffer
 from fireiron.kernel.lower.folds import Open
 from fireiron.kernel.lower.grid_folds import Shared
 from fireiron.language.decompositions import EachStep, Load, Results
@@ -14,6 +15,17 @@ from fireiron.language.levels import RF
 from fireiron.language.online import Law
 from fireiron.language.residual import named_reads
 from fireiron.language.steps import Program, Ref, Step
+
+
+@attrs.define(eq=False)
+class Carried:
+    """Hold what a loop over chunks hands on: the fold of all chunks so far.
+
+    Args:
+        buffers: registers of each scalar of the state, a value for each row of the thread; made with the first chunk.
+    """
+
+    buffers: tuple[Buffer, ...] = ()
 
 
 @attrs.frozen
@@ -30,6 +42,7 @@ class Progress:
         each: the chains of steps that have their own.
         placed: results that lie in shared memory, with the loads that say so.
         law: how the folds of the loop around this place follow each other, where it is one for all of them.
+        carried: by step that keeps running results, what a loop over its dim hands from chunk to chunk.
         spread: the dim of which blocks of the grid have parts each, and the folds over it, whose results only the last
             block to arrive has.
     """
@@ -42,6 +55,7 @@ class Progress:
     each: EachStep | None = None
     placed: dict[str, Load] = attrs.field(factory=dict[str, Load])
     law: Law | None = None
+    carried: dict[str, Carried] = attrs.field(factory=dict[str, Carried])
     spread: tuple[str, list[Shared]] | None = None
 
     def shares(self, step: Step) -> bool:
@@ -59,8 +73,13 @@ def has_dim(step: Step, dim: str) -> bool:
 
 
 def folds_dim(step: Step, dim: str) -> bool:
-    """Say whether a step folds a dim."""
-    return any(d.name == dim for d in step.over)
+    """Say whether a step folds a dim, and has its result behind the last point alone."""
+    return not step.running and any(d.name == dim for d in step.over)
+
+
+def runs_over(step: Step, dim: str) -> bool:
+    """Say whether a step keeps running results along a dim."""
+    return step.running and any(d.name == dim for d in step.over)
 
 
 def beside(out: Ref, word: str) -> Ref:

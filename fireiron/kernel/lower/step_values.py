@@ -26,7 +26,7 @@ def lower_value(step: Step, state: State, context: Context, recur: Recur) -> tup
     dtype = out.dtype
     placed = progress.placed.get(out.name)
     wanted = None if placed is not None else state.windows.get(out.name)  # as an atom takes it
-    window = _held(step, state, context) if wanted is None else wanted
+    window = held_at(step, state, context) if wanted is None else wanted
     owner = owner_of(step.dims, state, required=False)
     if owner is not None and owner.storage.name in progress.places:
         progress.places[window.storage.name] = progress.places[owner.storage.name]
@@ -62,7 +62,7 @@ def _brought(out: Ref, window: Window, link: Load, state: State, context: Contex
     return (Region(title, recur(link.move, inner, context), inner.path, link.link, "load"),)
 
 
-def _held(step: Step, state: State, context: Context) -> Window:
+def held_at(step: Step, state: State, context: Context) -> Window:
     """Make registers for a step's result at this place."""
     (out,) = step.outs
     axes = tuple(Axis(d.name, _extent(d, state), as_expr(0)) for d in out.dims)

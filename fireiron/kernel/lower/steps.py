@@ -23,6 +23,7 @@ from fireiron.kernel.lower.move import lower_copy, open_load
 from fireiron.kernel.lower.online_folds import corrected, lower_lead
 from fireiron.kernel.lower.own_points import own_points
 from fireiron.kernel.lower.progress import Progress
+from fireiron.kernel.lower.scans import lower_scan
 from fireiron.kernel.lower.step_points import accumulate, assign, over_points
 from fireiron.kernel.lower.step_products import Product, lower_product
 from fireiron.kernel.lower.step_results import closed, stored_name, stores_here
@@ -205,6 +206,8 @@ def _lower_step(step: Step, state: State, context: Context, recur: Recur) -> tup
     progress = state.progress
     assert progress is not None
     link = state.link
+    if step.running:
+        return lower_scan(step, state, context, recur)
     carried = progress.open.get(step.name)
     if carried is not None and progress.law is not None and step.name in progress.law.factors:
         return lower_lead(step, carried, state, context, recur)
