@@ -37,10 +37,6 @@ __device__ __forceinline__ void shuffle_4B(void* dst, const void* src, int lane)
     *static_cast<unsigned*>(dst) = __shfl_sync(0xffffffff, *static_cast<const unsigned*>(src), lane);
 }
 
-__device__ __forceinline__ void copy_4B(void* dst, const void* src) {
-    *static_cast<unsigned*>(dst) = *static_cast<const unsigned*>(src);
-}
-
 __device__ __forceinline__ int count_in(int* counter, int count) {
     unsigned before = 0;
     if (threadIdx.x == 0) {
@@ -102,7 +98,7 @@ with_sums_4096x1_k132_k2_k8_bf16_f32(
     float other17[1];
     float other18[1];
     float other19[1];
-    float other20[1];
+    alignas(16) float other20[16];
     float other21[1];
     const int group_warp__8_ = thread / 256;
     const int warp = thread / 32 % 8;
@@ -289,8 +285,8 @@ with_sums_4096x1_k132_k2_k8_bf16_f32(
     // by_gain over 132 blocks
     if (thread / 256 == 0) {
         #pragma unroll
-        for (int i5 = 0; i5 < 16; ++i5) {
-            copy_4B(&by_gain_parts[block * 4096 + thread / 32 % 8 * 512 + i5 * 32 + thread % 32], &by_gain[i5]);
+        for (int i5 = 0; i5 < 4; ++i5) {
+            copy_16B(&by_gain_parts[block * 4096 + thread / 32 % 8 * 512 + i5 * 128 + thread % 32 * 4], &by_gain[i5 * 4]);
         }
     }
     __syncthreads();  // all threads have written by_gain_parts
@@ -305,12 +301,15 @@ with_sums_4096x1_k132_k2_k8_bf16_f32(
         #pragma unroll 1
         for (int w2 = 0; w2 < 17; ++w2) {
             #pragma unroll
-            for (int v = 0; v < 4; ++v) {
-                if (w2 * 8 + v * 2 + thread / 256 < 132) {
+            for (int u = 0; u < 4; ++u) {
+                if (w2 * 8 + u * 2 + thread / 256 < 132) {
+                    #pragma unroll
+                    for (int v = 0; v < 4; ++v) {
+                        copy_16B(&other20[v * 4], &by_gain_parts[w2 * 32768 + u * 8192 + thread / 32 * 512 + v * 128 + thread % 32 * 4]);
+                    }
                     #pragma unroll
                     for (int i6 = 0; i6 < 16; ++i6) {
-                        copy_4B(&other20[0], &by_gain_parts[w2 * 32768 + v * 8192 + thread / 32 * 512 + i6 * 32 + thread % 32]);
-                        by_gain[i6] = by_gain[i6] + other20[0];
+                        by_gain[i6] = by_gain[i6] + other20[i6];
                     }
                 }
             }
