@@ -93,8 +93,10 @@ def presets_of_windows(windows: Ref, program: Program, arch: Arch) -> tuple[str,
     if not step.is_product:
         return ("conv.simt",)
     newest = ("wgmma",) * (arch.name == "sm_90a") + ("mma",) * (arch.number >= 80) + ("simt",)
-    folded = {d.name for d in step.over}
-    if dims_of(windows, len(windows.index) - 1) & folded:  # channels are folded, else pixels
+    folded, last = {d.name for d in step.over}, dims_of(windows, len(windows.index) - 1)
+    if last & folded and last - folded:  # columns and channels are one dim
+        return (*("conv.packed",) * (arch.number >= 80), "conv.simt")
+    if last & folded:  # channels are folded, else pixels
         volta = ("akg.conv",) * (70 <= arch.number < 80)
         return (*volta, *(f"conv.{name}" for name in newest))
     return tuple(f"conv_gradients.filters_{name}" for name in newest)

@@ -30,6 +30,7 @@ Padding: TypeAlias = int | str | Sequence[int] | Sequence[tuple[int, int]]
 Windows: TypeAlias = tuple[tuple[int, ...], tuple[tuple[int, int], ...], tuple[int, ...]]
 """Strides, padding before and behind, dilation, of each side."""
 MOST_KERNELS = 1024
+MOST_PACKED = 32  # channels that share a dim with columns
 SIMULATED = "sm_89"  # copies by threads are simulated quickest
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh")
 
@@ -83,6 +84,12 @@ class Convolution:
         whole = self.channels // self.groups * self.kind.nbytes % 16 == 0 and self.filters // self.groups >= 8
         return self.groups > 1 and self.rank == 2 and whole and self.kind.bits <= 16
 
+    @property
+    def packed(self) -> bool:
+        """Say whether columns and channels are one dim, since a pixel's channels fill no vector of 16 bytes."""
+        few = self.channels * self.kind.nbytes % 16 != 0 and self.channels <= MOST_PACKED
+        return few and self.groups == 1 and self.rank == 2 and self.dilation[1] == 1 and self.kind.bits == 16
+
     def described(self, name: str, *shape: int, dtype: str | None = None) -> Tensor:
         """Describe an array of this convolution."""
         return tensor(*shape, dtype=dtype or self.dtype, name=name)
@@ -131,9 +138,14 @@ def forward(
     options: dict[str, Any] = {"stride": what.stride, "pad": what.pads, "dilation": what.dilation}
     if not what.parted:
         options["groups"] = what.groups
-    if activation:
-        options["op"] = getattr(functions, activation)
+    options |= _applied(activation)
     program = programs.conv2d_grouped if what.parted else getattr(programs, f"conv{what.rank}d")
+    if what.packed:
+        (h, w), (r, s) = what.sides, what.taps
+        x = what.described("x", what.images, h, w * what.channels)
+        f = what.described("f", what.filters, r, s * what.channels)
+        program = programs.conv2d_packed
+        options = {"stride": what.stride, "pad": what.pads, "channels": what.channels, **_applied(activation)}
     return _kernel(program(x, f, **given, **options, arch=_arch(host)), host)
 
 
@@ -165,6 +177,11 @@ def filter_gradient(what: Convolution, host: bool = False) -> Any:
     x = what.described("x", what.images, *what.sides, what.channels)
     program = _programs("conv_gradients").FILTER_GRADIENTS[what.rank]
     return _kernel(program(y, x, what.taps, what.stride, what.pads, what.dilation, arch=_arch(host)), host)
+
+
+def _applied(activation: str) -> dict[str, Any]:
+    """Give the argument of a program that applies an activation."""
+    return {"op": getattr(functions, activation)} if activation else {}
 
 
 def _programs(name: str) -> ModuleType:
@@ -199,7 +216,10 @@ def run(
     pixels = (what.images, *what.outer)
     shaped = {n: a.reshape(*pixels, *filters) if n == "residual" else a.reshape(filters) for n, a in beside.items()}
     given = [shaped[name] for name in ("bias", "residual", "scale") if name in beside]
-    made = kernel(x.reshape(what.images, *what.sides, *channels), f.reshape(*filters, *f.shape[1:]), *given)
+    x, f = x.reshape(what.images, *what.sides, *channels), f.reshape(*filters, *f.shape[1:])
+    if what.packed:
+        x, f = (a.reshape(*a.shape[:2], -1) for a in (x, f))
+    made = kernel(x, f, *given)
     return made.reshape(*pixels, what.filters)
 
 

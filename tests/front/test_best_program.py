@@ -52,6 +52,8 @@ def test_convolutions_take_the_newest_preset_that_fits(arch: str) -> None:
     assert links(best(CONVOLUTIONS["gradient of filters"], arch)) == links(filters(CONVOLUTIONS["gradient of filters"]))
     part = CONVOLUTIONS["gradient of images"]
     assert links(best(part, arch)) == links((conv.simt if arch == "sm_70" else NEWEST[arch])(part))
+    lines = conv.conv2d_packed(tensor(2, 9, 24, dtype="f16"), tensor(8, 3, 9, dtype="f16", name="f"))
+    assert links(best(lines, arch)) == links((conv.simt if arch == "sm_70" else conv.packed)(lines))
     for form in ("pooling", "depthwise", "few channels"):
         assert links(best(CONVOLUTIONS[form], arch)) == links(conv.simt(CONVOLUTIONS[form]))
 

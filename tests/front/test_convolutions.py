@@ -48,6 +48,13 @@ def test_groups_and_types() -> None:
     np.testing.assert_array_equal(conv2d(x, f, dtype="tf32"), summed(x, f))
 
 
+@pytest.mark.parametrize("channels", [1, 3, 12])
+def test_few_channels(channels: int) -> None:
+    x, f = whole(2, channels, 9, 8), whole(16, channels, 3, 3)
+    np.testing.assert_array_equal(conv2d(x, f, stride=2, padding=1), summed(x, f, 2, 1))
+    np.testing.assert_array_equal(conv2d(x, f, dilation=2), summed(x, f, dilation=2))
+
+
 def test_results_lie_as_images_do() -> None:
     x, f = whole(1, 16, 6, 6), whole(8, 16, 3, 3)
     assert conv2d(x, f).flags.c_contiguous
@@ -77,7 +84,7 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
         'padding="same" with a stride of (2, 2)',
     ),
     "word": (lambda x, f: conv2d(x, f, padding="full"), "conv-sizes", "no padding is called 'full'"),
-    "window": (lambda x, f: conv2d(x[:, :, :2], f), "conv-window", "windows of 3 along r are larger than h, 2"),
+    "window": (lambda x, f: conv2d(x[:, :, :2], f), "conv-window", "windows of 3 along r are larger than h: 2"),
     "channels": (
         lambda x, f: conv2d(x, f[:, :4]),
         "conv-groups",

@@ -142,6 +142,11 @@ def test_images_that_lie_channels_last_are_not_copied() -> None:
     assert not [name for name in seen if "copy" in name or "clone" in name]
 
 
+def test_few_channels_and_their_gradients() -> None:
+    x, w = drawn(1, 3, 9, 9), drawn(16, 3, 3, 3)
+    agree(lambda x, w: conv2d(x, w, stride=2, padding=1), lambda x, w: F.conv2d(x, w, stride=2, padding=1), x, w)
+
+
 def test_empty_batches() -> None:
     assert conv2d(drawn(0, 8, 5, 5, learns=False), drawn(16, 8, 3, 3, learns=False)).shape == (0, 16, 3, 3)
 
