@@ -21,6 +21,7 @@ from fireiron import (
     Warpgroup,
     einsum,
     exp2,
+    f16,
     ldmatrix,
     log2,
     preset,
@@ -141,6 +142,8 @@ def wgmma(
     stages: int | None = None,
     persistent: bool | None = None,
     bulk_store: bool | None = None,
+    slack: float | None = None,
+    speculate: bool = True,
 ) -> Schedule:
     """Schedule attention for Hopper: bulk copies by a role of their own, wgmma in warpgroups of 64 queries each.
 
@@ -156,12 +159,17 @@ def wgmma(
             not with masks and values of more than 64 columns, which leave no registers for it.
         bulk_store: whether results leave through shared memory by bulk copies; by default where values have more than
             64 columns, and shared memory holds them.
+        slack: powers of 2 that weights may grow to before sums are rescaled; by default as many as their type holds
+            exactly, 24 at most.
+        speculate: whether the largest score is looked for only in chunks whose weights outgrow the slack.
     """
     depth, width = columns(spec)
     extents = spec.residual.extents
     queries = extents["i"]
     assert queries is not None
     nbytes = spec.computed.inputs[0].dtype.nbytes
+    if slack is None:
+        slack = 10.0 if spec.computed.inputs[2].dtype == f16 else 24.0
     masked = any(step.where is not None for step in spec.computed.steps)
     rows = groups * GROUP_ROWS
     if keys is None:
@@ -182,7 +190,7 @@ def wgmma(
     chain = chain.persistent() if persistent else chain
     result = spec.computed.outputs[0].name
     chain = chain.epilog(memory=FR, store={result: through_shared(stmatrix(), tma())} if bulk_store else None)
-    chain = chain.load("q", SH, tma()).split(j=keys).online().pipeline(stages)
+    chain = chain.load("q", SH, tma()).split(j=keys).online(slack, speculate).pipeline(stages)
     chain = chain.specialize(registers=(24, 240) if groups <= 2 else (32, 160)).skew("s")
     chain = chain.load("k", SH, tma()).load("v", SH, tma())
 

@@ -18,6 +18,7 @@ from fireiron.language.decompositions import (
     Split,
     Tile,
 )
+from fireiron.language.lazy import lazy
 from fireiron.language.levels import SH, Block, Kernel, Level, Memory
 from fireiron.language.maps import box_of_tile
 from fireiron.language.online import online as as_one_loop
@@ -136,11 +137,11 @@ def pipeline(link: Tile, stages: int) -> None:
         )
 
 
-def online(program: Program, split: Split) -> None:
-    """Refuse folds that no factor makes one loop, and chunks that units take at once.
+def online(program: Program, split: Split, slack: float, speculate: bool) -> None:
+    """Refuse folds that no factor makes one loop, chunks that units take at once, and slack that nothing allows.
 
     Raises:
-        DecompositionError: `online-law`, `online-parallel`, `split-together`.
+        DecompositionError: `online-law`, `online-parallel`, `split-together`, `online-slack`, `online-speculate`.
     """
     _one_dim(split, "online()")
     if split.level is not None:
@@ -149,7 +150,7 @@ def online(program: Program, split: Split) -> None:
             f"online() needs a loop over {split.dim}, and units of {split.level} take its chunks at once",
             fix=f"split({split.dim}=...).online() above, and split again below it for the units",
         )
-    as_one_loop(program, split.dim)
+    lazy(*as_one_loop(program, split.dim), slack, speculate)
 
 
 def skew(program: Program, split: Split, name: str) -> None:

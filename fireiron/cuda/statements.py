@@ -63,6 +63,7 @@ from fireiron.kernel.ir.statements import (
     Statement,
     Sync,
     Turn,
+    Vote,
     Wait,
     walk,
 )
@@ -123,6 +124,9 @@ class Body:
                 write(f"const int {var.name} = {there};")
                 if self.bounded and var.extent is not None:
                     write(f"check_index({var.name}, {number(var.extent)}, {_what(view.buffer.name, statement.link)});")
+            case Vote(var=var, flag=flag, present=present):
+                asked = f"__any_sync(0xffffffff, {Element(flag, number)})"
+                write(f"const int {var.name} = {asked if proves(present) else f'{number(present)} ? {asked} : 1'};")
             case For(pairs=True):
                 pair = pair_of(statement)
                 assert pair is not None

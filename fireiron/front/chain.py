@@ -717,26 +717,37 @@ class SplitFold(FoldChain[S]):
         assert isinstance(link, Split)
         return self._loops(promoted=promoted(self, link), link=here())
 
-    def online(self: SplitFold[Program]) -> SplitFold[Program]:
+    def online(self: SplitFold[Program], slack: float = 0.0, speculate: bool = False) -> SplitFold[Program]:
         """Fold everything in one loop, also what needs the result of another fold over the dim.
 
         When the value of a fold moves, what later folds have summed is multiplied by a factor that is found on their
         expressions: of exp(x - m), exp(m - m'). What a sum is multiplied or divided by, and needs the finished fold,
         leaves the loop.
 
+        With a slack, the value that others follow stays as it is until summands outgrow it: the results are the same,
+        and sums are rescaled rarely. With `speculate`, chunks behind the first are computed with the old value at once,
+        and not folded: their own sums tell whether a summand outgrew it. Then the warp computes the chunk again, with
+        its value folded; where that happens often in a tile, the rest of the tile is folded first.
+
+        Args:
+            slack: powers of 2 by which summands may outgrow what they are scaled by, 0 to 64; types that summands are
+                rounded to must hold 2**slack. 0 rescales whenever the value moves.
+            speculate: whether to fold only chunks that outgrow the slack.
+
         Shapes:
             (i, j) -> (i, chunk of j)
 
         Raises:
-            DecompositionError: `online-law` where an expression has no such factor; `online-parallel`.
+            DecompositionError: `online-law` where an expression has no such factor; `online-parallel`; `online-slack`;
+                `online-speculate`; when the schedule is finished `online-vote`.
 
         Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018.
         """
         self._only("online")
         (*_, link) = self.links
         assert isinstance(link, Split)
-        self._check(program_rules.online, self.program.spec, link)
-        return self._refine(online=True, link=here())
+        self._check(program_rules.online, self.program.spec, link, slack, speculate)
+        return self._refine(online=True, slack=slack, speculative=speculate, link=here())
 
     def skew(self: SplitFold[Program], step: str) -> SplitFold[Program]:
         """Issue a step's product of the next chunk ahead of the products behind it of this one.

@@ -207,6 +207,8 @@ class Split:
         further: dims that the same loop cuts too, with the extents of their chunks; the last one is fastest.
         skewed: the step whose product is issued a trip ahead, "" for none.
         online: whether folds that need each other's results run in this one loop, and are rescaled as these move.
+        slack: powers of 2 by which summands may outgrow what they are scaled by before sums are rescaled.
+        speculative: whether the fold that others follow is left out of chunks that stay within the slack.
     """
 
     size: Index
@@ -222,6 +224,8 @@ class Split:
     promoted: DType | None = None
     dim: str = "K"
     online: bool = False
+    slack: float = 0.0
+    speculative: bool = False
     skewed: str = ""
     further: tuple[tuple[str, int], ...] = ()
     link: Link | None = _link

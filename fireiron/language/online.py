@@ -63,11 +63,15 @@ class Law:
         factors: for each fold whose value others need in the loop, the corrections that follow from it.
         corrected: for each fold that needs others' values, whose corrections it takes: the fold, and the number of the
             correction among those of that fold.
+        slack: powers of 2 that a factor may fall to before sums are corrected by it; 0 where they always are.
+        speculative: whether the value that others follow is folded only where sums outgrow the slack.
     """
 
     dim: str
     factors: Mapping[str, tuple[Factor, ...]]
     corrected: Mapping[str, tuple[tuple[str, int], ...]]
+    slack: float = 0.0
+    speculative: bool = False
 
 
 def online(program: Program, dim: str) -> tuple[Program, Law]:
@@ -89,7 +93,7 @@ def online(program: Program, dim: str) -> tuple[Program, Law]:
     factors: dict[str, tuple[Factor, ...]] = {}
     corrected: dict[str, tuple[tuple[str, int], ...]] = {}
     for step in folds:
-        tree, reads = _spelled(step, makers)
+        tree, reads = spelled(step, makers)
         for number, ref in enumerate(reads):
             lead = makers.get(ref.name)
             if lead is None or lead not in folds:
@@ -115,7 +119,7 @@ def _folds(step: Step, dim: str) -> bool:
     return any(d.name == dim for d in step.over)
 
 
-def _spelled(step: Step, makers: Mapping[str, Step]) -> tuple[Scalar, tuple[Ref, ...]]:
+def spelled(step: Step, makers: Mapping[str, Step]) -> tuple[Scalar, tuple[Ref, ...]]:
     """Write a step's expression in terms of inputs and of folds' results: pointwise steps are put in."""
     reads: list[Ref] = []
 
@@ -124,17 +128,17 @@ def _spelled(step: Step, makers: Mapping[str, Step]) -> tuple[Scalar, tuple[Ref,
             reads.append(ref)
         return reads.index(ref)
 
-    def spelled(body: Scalar, refs: Sequence[Ref]) -> Scalar:
+    def put_in(body: Scalar, refs: Sequence[Ref]) -> Scalar:
         trees: list[Scalar] = []
         for ref in refs:
             maker = makers.get(ref.name)
             if maker is not None and maker.fold is None and maker.outs[0].index == ref.index:
-                trees.append(spelled(maker.body, maker.reads))
+                trees.append(put_in(maker.body, maker.reads))
             else:
                 trees.append(Arg(number(ref), ref.dtype))
         return substituted(body, trees)
 
-    return spelled(step.body, step.reads), tuple(reads)
+    return put_in(step.body, step.reads), tuple(reads)
 
 
 def _correction(step: Step, lead: Step, number: int, tree: Scalar, reads: tuple[Ref, ...], dim: str) -> Factor:

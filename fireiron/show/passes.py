@@ -34,6 +34,7 @@ from fireiron.kernel.ir.statements import (
     Statement,
     Sync,
     Turn,
+    Vote,
     Wait,
 )
 from fireiron.kernel.lower.kernel import Passed
@@ -149,6 +150,8 @@ def _words(s: Statement) -> str:
             return title
         case Let(var=var, value=value):
             return f"{var.name} = {value}"
+        case Vote(var=var, flag=flag):
+            return f"let {var.name} be whether {flag.buffer.name} is set in a lane of the warp"
         case Fetch(var=var, view=view):
             return f"{var.name} = {view.buffer.name}[{view.offset}]"
         case Call(atom=atom, views=views):

@@ -132,6 +132,8 @@ def refinements(link: Decomposition) -> dict[str, str]:
             said["stages"] = f"pipeline {link.stages}" if link.stages > 1 else ""
             said["promote"] = f"promote from {link.promoted}" if link.promoted else ""
             said["online"] = "online" if link.online else ""
+            said["slack"] = f"slack {link.slack:g}" if link.slack else ""
+            said["speculative"] = "speculate" if link.speculative else ""
             said["skew"] = f"skew {link.skewed}" if link.skewed else ""
             said["drain"] = "drain" if link.drain else ""
             said["inflight"] = f"inflight {link.inflight}" if link.inflight else ""

@@ -33,6 +33,7 @@ from fireiron.kernel.ir.statements import (
     Statement,
     Sync,
     Turn,
+    Vote,
     Wait,
 )
 from fireiron.simulate.groups import deferred
@@ -73,7 +74,7 @@ def _body(body: tuple[Statement, ...], env: Mapping[str, int], threads: int) -> 
 
 def _statement(statement: Statement, env: Mapping[str, int], threads: int) -> float:
     match statement:
-        case Let() | FindGroup() | Fetch():
+        case Let() | FindGroup() | Fetch() | Vote():
             return LET_S
         case (
             Sync() | CountIn() | Raise() | Lower()

@@ -45,6 +45,7 @@ from fireiron.kernel.ir.statements import (
     Sync,
     Turn,
     View,
+    Vote,
     Wait,
 )
 from fireiron.simulate.access import Env, Value
@@ -68,6 +69,7 @@ from fireiron.simulate.ranges import GIVEN, kept, promised
 from fireiron.simulate.search import fetcher, finder
 from fireiron.simulate.state import ITERATIONS, Place, State, Team
 from fireiron.simulate.steps import Act, Needs, Run, Scope, Step
+from fireiron.simulate.votes import voting, ways_of
 from fireiron.simulate.waits import Waits
 
 MOST_LANES = 1 << 20  # of one execution of a nest
@@ -144,6 +146,8 @@ class Compiler:
                 groups, needs = statement.groups, scope.of(statement.item)
                 for var in (groups.group, groups.first, groups.begin, groups.length):
                     scope = scope.bind(var.name, needs)
+            if isinstance(statement, Vote):
+                scope = scope.bind(statement.var.name, frozenset([ways_of(statement)]))
             if isinstance(statement, Fetch):
                 scope = scope.bind(statement.var.name, scope.of(statement.view.offset, statement.present))
         if len(steps) == 1:
@@ -195,6 +199,8 @@ class Compiler:
                     fetch(state.env, act)
 
                 return Step(fetched)
+            case Vote():
+                return Step(voting(statement, self.operand(statement.flag), self.value(statement.present), self.team))
             case For():
                 return self.loop(statement, scope)
             case If(condition=condition, body=body):
@@ -315,7 +321,7 @@ class Compiler:
             case Call() | Compute():
                 return attrs.evolve(nest, leaf=self.leaf(statement, scope, nest.varying))
             case (
-                Let() | FindGroup() | Fetch() | Sync() | CountIn() | Raise() | Lower()
+                Let() | FindGroup() | Fetch() | Vote() | Sync() | CountIn() | Raise() | Lower()
                 | Micro() | Commit() | Wait() | InitBarriers() | Await() | Arrive()
                 | Advance() | Fence() | Prefetch() | Ask() | Turn() | Roles()
             ):  # fmt: skip

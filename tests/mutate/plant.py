@@ -43,6 +43,7 @@ from fireiron.kernel.ir.statements import (
     Statement,
     Sync,
     Turn,
+    Vote,
     Wait,
 )
 from fireiron.language.levels import SH, Block, Cluster, Level, Warp, Warpgroup
@@ -193,6 +194,9 @@ def changes(statement: Statement) -> Iterator[Change]:
             yield from (evolved("value", how, new) for how, new in indices(value))
         case Fetch(view=view, present=present):
             yield from (evolved("view", how, new[0]) for how, new in views((view,)))
+            yield from (evolved("present", how, new) for how, new in conditions(present))
+        case Vote(flag=flag, present=present):
+            yield from (evolved("flag", how, new[0]) for how, new in views((flag,)))
             yield from (evolved("present", how, new) for how, new in conditions(present))
         case FindGroup(groups=groups, item=item):
             yield from (evolved("item", how, new) for how, new in indices(item))
@@ -404,6 +408,6 @@ def _everywhere(kernel: Kernel, old: Buffer | Barrier, new: Buffer | Barrier) ->
 
 
 STATEMENTS = (
-    Let, Fetch, FindGroup, For, If, Call, Compute, Sync, CountIn, Raise, Lower, Commit, Wait, Micro, Region,
+    Let, Fetch, Vote, FindGroup, For, If, Call, Compute, Sync, CountIn, Raise, Lower, Commit, Wait, Micro, Region,
     InitBarriers, Await, Arrive, Advance, Fence, Prefetch, Ask, Turn, Roles,
 )  # fmt: skip

@@ -46,6 +46,7 @@ from fireiron.kernel.ir.statements import (
     Sync,
     Turn,
     View,
+    Vote,
     Wait,
 )
 
@@ -115,6 +116,8 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
             case Fetch(var=var, view=view):  # as if each element was its own place
                 value = view.offset if var.extent is None else view.offset % var.extent
                 around = attrs.evolve(around, lets=(*around.lets, Let(var, value)))
+            case Vote(var=var):  # as if each warp went every way
+                around = attrs.evolve(around, lets=(*around.lets, Let(var, as_expr(1))))
             case For(body=inner):
                 yield from _sites(inner, attrs.evolve(around, loops=(*around.loops, statement)))
             case If(condition=condition, body=inner):

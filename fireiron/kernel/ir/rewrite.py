@@ -37,6 +37,7 @@ from fireiron.kernel.ir.statements import (
     Sync,
     Turn,
     View,
+    Vote,
     Wait,
     walk,
 )
@@ -145,6 +146,8 @@ def replaced(body: Body, values: Mapping[Var, Expr] | Mapping[Element, Var]) -> 
                 return attrs.evolve(s, ends=view(s.ends), item=one(s.item))
             case Fetch():
                 return attrs.evolve(s, view=view(s.view), present=one(s.present))
+            case Vote():
+                return attrs.evolve(s, flag=view(s.flag), present=one(s.present))
             case Await():
                 return attrs.evolve(s, slot=one(s.slot), parity=one(s.parity))
             case Arrive():

@@ -79,6 +79,22 @@ class Fetch:
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
 
 
+@attrs.frozen
+class Vote:
+    """Set a variable, for all lanes of each warp, to whether any of them says yes.
+
+    Args:
+        var: 1 in warps of which a lane says yes, else 0.
+        flag: a 32-bit register, which is not 0 in lanes that say yes.
+        present: where false, nobody is asked and the variable is 1; the same for all lanes of a warp.
+    """
+
+    var: Var
+    flag: View
+    present: Expr
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+
 # What a loop goes over: the work items of a persistent unit; the tiles that a unit takes in turn, or that no unit
 # takes; the chunks of a split; the layers of a stack; the partial sums of units; the slots of a ring; the elements of a
 # tile, or vectors of them.
@@ -450,7 +466,7 @@ class Region:
 
 
 Statement: TypeAlias = (
-    Let | FindGroup | Fetch | For | If | Call | Compute | Sync | CountIn | Raise | Lower | Commit | Wait | Micro
+    Let | FindGroup | Fetch | Vote | For | If | Call | Compute | Sync | CountIn | Raise | Lower | Commit | Wait | Micro
     | Region | InitBarriers | Await | Arrive | Advance | Fence | Prefetch | Ask | Turn | Roles
 )  # fmt: skip
 

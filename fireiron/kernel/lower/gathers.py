@@ -24,6 +24,7 @@ from fireiron.kernel.ir.statements import (
     Roles,
     Statement,
     View,
+    Vote,
     walk,
 )
 from fireiron.kernel.lower.context import Body, Context, buffer_of
@@ -80,7 +81,7 @@ def _bound(body: Body) -> set[Expr]:
     found: set[Expr] = set()
     for s in walk(body):
         match s:
-            case For(var=var) | Let(var=var) | CountIn(var=var):
+            case For(var=var) | Let(var=var) | CountIn(var=var) | Vote(var=var):
                 found.add(var)
             case FindGroup(groups=groups):
                 found |= {groups.group, groups.first, groups.begin, groups.length, groups.sought}

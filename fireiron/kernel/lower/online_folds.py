@@ -21,10 +21,22 @@ from fireiron.language.steps import Ref, Step, identity_of
 
 def lower_lead(step: Step, opened: Open, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
     """Lower a fold whose value others need while it moves: fold a chunk, and say by what the others are corrected."""
+    folded, state = fold_chunk(step, opened, state, context)
+    moved, state = move(step, opened, state, context, recur)
+    return (Region(title_of(step), (*folded, *moved), state.path, state.link),), state
+
+
+def title_of(step: Step) -> str:
+    """Say what a fold folds."""
+    assert step.fold is not None
+    return f"{step.name}: {step.fold.name} over {', '.join(d.name for d in step.over)}"
+
+
+def fold_chunk(step: Step, opened: Open, state: State, context: Context) -> tuple[Body, State]:
+    """Fold a chunk's points alone; gives the state in which their value can be read."""
     progress, link = state.progress, state.link
-    assert progress is not None and progress.law is not None and step.fold is not None
-    (out,), role = step.outs, opened.roles[0]
-    title = f"{step.name}: {step.fold.name} over {', '.join(d.name for d in step.over)}"
+    assert progress is not None
+    (out,) = step.outs
     chunk = factor_outside(attrs.evolve(step, name=f"{step.name}_chunk", outs=(beside(out, "chunk"),)))
     part = open_fold(chunk, state, context, link)
     inside = evolve(
@@ -37,11 +49,18 @@ def lower_lead(step: Step, opened: Open, state: State, context: Context, recur: 
     body += finish(part, inside, context)
     note_places(opened, part.places, evolve(inside, guards=part.guards))
     opened.whole = True
-    state = evolve(state, windows={**state.windows, **part.results})
+    return body, evolve(state, windows={**state.windows, **part.results})
+
+
+def move(step: Step, opened: Open, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
+    """Move a fold's value on by that of a chunk; gives the state in which the factors for others can be read."""
+    progress = state.progress
+    assert progress is not None and progress.law is not None and step.fold is not None
+    (out,), role = step.outs, opened.roles[0]
     before = beside(out, "before")
     made, state = lower_value(Step(before.name, (before,), (out,), Arg(0, out.dtype)), state, context, recur)
-    body += (*made, *corrected(step, opened, state, context))
-    update = Step(step.name, (out,), (out, *chunk.outs), step.fold.combine[0])
+    body: Body = (*made, *corrected(step, opened, state, context))
+    update = Step(step.name, (out,), (out, beside(out, "chunk")), step.fold.combine[0])
     body += over_points(update, state, context, lambda at: assign(update, role, at, context), state.windows[role])
     (identity,) = identity_of(step.fold)
     nothing = Binary("eq", Arg(0, out.dtype), identity)
@@ -56,7 +75,7 @@ def lower_lead(step: Step, opened: Open, state: State, context: Context, recur: 
         made, state = lower_value(Step(seen.name, (seen,), (out,), tree), state, context, recur)
         body += made
         state = evolve(state, windows={**state.windows, out.name: state.windows[seen.name]})
-    return (Region(title, body, state.path, link),), state
+    return body, state
 
 
 def corrected(step: Step, opened: Open, state: State, context: Context) -> Body:

@@ -67,6 +67,8 @@ def lower_split(
         loops=(*state.loops, RegisterLoop(k, trips, link.unrolled, link.link)),
         begun=or_(state.begun, ne(k, 0)),
     )
+    if link.online and looped.progress is not None:
+        looped = evolve(looped, progress=evolve(looped.progress, trip=as_expr(k)))
 
     each = as_int(trips)
     number: Expr = k if layers is None or each is None else layers.var * each + k

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeGuard
 
+import attrs
+
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import For, Statement
 from fireiron.kernel.lower.chunks import parts_of
@@ -35,7 +37,7 @@ def lower_program_split(
     assert progress is not None
     phase = phases(progress.active, link.dim)
     if link.online:
-        progress = _as_one_loop(progress, link.dim)
+        progress = _as_one_loop(progress, link)
         state = evolve(state, progress=progress)
         phase = _of_one_loop(progress.active, link.dim)
     body: Body = ()
@@ -64,9 +66,10 @@ def phases(active: Sequence[Step], dim: str) -> dict[str, int]:
     return found
 
 
-def _as_one_loop(progress: Progress, dim: str) -> Progress:
+def _as_one_loop(progress: Progress, link: Split) -> Progress:
     """Let all folds over a dim run in one loop, what leaves their sums behind it."""
-    program, law = online(progress.program, dim)
+    program, law = online(progress.program, link.dim)
+    law = attrs.evolve(law, slack=link.slack, speculative=link.speculative)
     before = {s.name for s in progress.program.steps}
     names = {s.name for s in progress.active}
     made = {out.name for s in program.steps if s.name in names for out in s.outs}

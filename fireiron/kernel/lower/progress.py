@@ -43,6 +43,7 @@ class Progress:
         placed: results that lie in shared memory, with the loads that say so.
         law: how the folds of the loop around this place follow each other, where it is one for all of them.
         carried: by step that keeps running results, what a loop over its dim hands from chunk to chunk.
+        trip: the number of a chunk among those that the online loop around this place visits.
         spread: the dim of which blocks of the grid have parts each, and the folds over it, whose results only the last
             block to arrive has.
     """
@@ -56,6 +57,7 @@ class Progress:
     placed: dict[str, Load] = attrs.field(factory=dict[str, Load])
     law: Law | None = None
     carried: dict[str, Carried] = attrs.field(factory=dict[str, Carried])
+    trip: Expr | None = None
     spread: tuple[str, list[Shared]] | None = None
 
     def shares(self, step: Step) -> bool:

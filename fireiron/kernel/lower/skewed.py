@@ -5,8 +5,8 @@ tail of each chunk the loop runs
 
     head(0) middle(0)   head(1) tail(0) middle(1)   head(2) tail(1) middle(2)   ...   tail(last)
 
-so that only a tail and the next head change places. A ring slot is passed on where its product's registers are touched
-next: the product is awaited there anyway.
+so that only a tail and the next head change places. A ring slot is passed on ahead of what touches its product's
+registers next: the product is awaited there anyway.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from fireiron.kernel.analysis.sampling import reads_and_writes
 from fireiron.kernel.ir.rewrite import replaced
 from fireiron.kernel.ir.statements import Advance, Call, Compute, Cursor, For, If, Micro, Region, Statement, walk
 from fireiron.kernel.lower.context import Body
+from fireiron.kernel.lower.lazy_folds import settled
 from fireiron.language.decompositions import Split
 
 
@@ -59,7 +60,7 @@ def skewed(loop: For, link: Split) -> Body:
     trips, k = as_expr(loop.extent), loop.var
     inner = (*replaced(head, {k: k + 1}), *tail, *replaced(both, {k: k + 1}))
     count = as_expr(simplest(trips - 1))
-    body: Body = replaced((*head, *whole), {k: as_expr(0)})
+    body: Body = settled(replaced((*head, *whole), {k: as_expr(0)}))
     body += () if as_int(count) == 0 else (attrs.evolve(loop, extent=count, body=inner),)
     body += (*replaced(tail, {k: count}), *(Advance(c, as_expr(1)) for c in behind))
     some = lt(0, trips)
@@ -105,7 +106,7 @@ def _reads(body: Sequence[Statement], cursor: Cursor) -> bool:
 
 
 def _passing(middle: Body, registers: frozenset[str], cursors: Sequence[Cursor]) -> Body:
-    """Go on to rings' next slots behind the first statement that touches a product's registers."""
+    """Go on to rings' next slots ahead of the first statement that touches a product's registers."""
     one: Expr = as_expr(1)
-    place = next((i + 1 for i, s in enumerate(middle) if _registers((s,)) & registers), len(middle))
+    place = next((i for i, s in enumerate(middle) if _registers((s,)) & registers), len(middle))
     return (*middle[:place], *(Advance(c, one) for c in cursors), *middle[place:])

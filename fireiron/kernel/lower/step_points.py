@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from fireiron.algebra.branches import without_branches
 from fireiron.algebra.expr import Compare, Expr, Var, and_, as_expr, free, lt, proves, simplest, substitute, terms_of
 from fireiron.algebra.fused import fused
 from fireiron.algebra.scalar import (
@@ -190,9 +191,24 @@ def _beside(role: str, state: State, context: Context) -> View | None:
     return None
 
 
-def _exists(step: Step, state: State) -> Expr | None:
-    """Say whether the point is one of the step's: tiles may reach beyond the dims' ends."""
-    mine = {d.name for d in step.dims}
+def _in_registers(views: Sequence[View]) -> bool:
+    return all(view.buffer.memory.registers for view in views)
+
+
+def _rows_apart(state: State) -> bool:
+    """Say whether what is folded at points that do not exist is seen nowhere: it is not stored, and stays apart."""
+    return state.progress is not None and state.progress.law is not None
+
+
+def _exists(step: Step, state: State, folded: bool = False) -> Expr | None:
+    """Say whether the point is one of the step's: tiles may reach beyond the dims' ends.
+
+    Args:
+        step: whose points.
+        state: at the point.
+        folded: whether to ask of the dims alone that the step folds.
+    """
+    mine = {d.name for d in (step.over if folded else step.dims)}
     conditions = [_coarse(b.condition()) for a in state.windows[POINTS].axes if a.dim in mine for b in a.bounds]
     condition = and_(*conditions) if conditions else as_expr(1)
     return None if proves(condition) else condition
@@ -246,10 +262,10 @@ def _placed(tree: Scalar, state: State) -> Scalar:
 def accumulate(step: Step, opened: Open, state: State, context: Context) -> Body:
     """Fold one point into the state."""
     held = tuple(register_view(context, state.windows[name], state, f"step {step.name}") for name in opened.roles)
-    trees = [fused(_placed(tree, state)) for tree in operands_of(step, len(held))]
+    trees = [fused(without_branches(_placed(tree, state))) for tree in operands_of(step, len(held))]
     before, read = views_at(step, state, context)
     views = (*held, *read)
-    mask = _exists(step, state)
+    mask = _exists(step, state, folded=_in_registers(views) and _rows_apart(state))
     present = condition_of(step)
     if present is not None:
         present = substitute(present, _coordinates(state))
@@ -278,7 +294,7 @@ def assign(step: Step, role: str, state: State, context: Context, masked: bool =
     )
     tree = step.body
     kind = window.storage.dtype
-    tree = fused(_placed(tree if tree.dtype == kind else Cast(tree, kind), state))
+    tree = fused(without_branches(_placed(tree if tree.dtype == kind else Cast(tree, kind), state)))
     mask = _exists(step, state) if masked or filled or _lacks_reads(step, state) else None
     zero: Body = ()
     if filled and mask is not None and all(v.buffer.memory.registers for v in views):  # nothing is read elsewhere

@@ -18,6 +18,7 @@ from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import If, Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.folds import begin, note_places, open_fold
+from fireiron.kernel.lower.lazy_folds import Lazily, is_lazy, lower_lazily
 from fireiron.kernel.lower.maps import is_mapped
 from fireiron.kernel.lower.move import lower_copy, open_load
 from fireiron.kernel.lower.online_folds import corrected, lower_lead
@@ -77,15 +78,23 @@ def lower_active(state: State, context: Context, recur: Recur, keep: bool = Fals
     state, loads = _auto_loads(plain, state, context)
     body: Body = ()
     ahead: dict[Load, int] = {}  # how much of the body stands before each load: it stands right before its first reader
-    for step in steps:
+    lazily: Lazily | None = None
+    for i, step in enumerate(steps):
         product = products.get(step.name)
+        if lazily is not None and product is None:
+            continue
         for part in (step,) if product is None else product.sides:
             read = named_reads(progress.program, part)
             ahead.update({link: len(body) for link in loads if link not in ahead and link.role in read})
-            made, state = _lower_step(part, state, context, recur)
+            if lazily is not None:
+                continue
+            if is_lazy(part, state):
+                made, state, lazily = lower_lazily(part, steps[i + 1 :], products, state, context, recur, _lower_step)
+            else:
+                made, state = _lower_step(part, state, context, recur)
             body += made
         if product is not None:
-            made, state = _finish_product(step, product, state, context, recur)
+            made, state = _finish_product(step, product, state, context, recur, lazily)
             body += made
     for link, place in reversed(ahead.items()):  # places rise: what stands before one stays where it is
         before, storage = loads[link]
@@ -124,14 +133,19 @@ def _lower_products(
     return state, made
 
 
-def _finish_product(step: Step, product: Product, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
+def _finish_product(
+    step: Step, product: Product, state: State, context: Context, recur: Recur, lazily: Lazily | None
+) -> tuple[Body, State]:
     """Put what an atom computes behind what its sum is corrected by, and make one value of what units have summed."""
     opened, title = product.opened, f"{step.name}: {step.fold.name if step.fold else ''} by atoms"
     if product.kept:
         factors = corrected(step, opened, state, context)
-        before = (Region(f"{step.name}: what was summed is corrected", factors, state.path, state.link),)
+        before: Body = (Region(f"{step.name}: what was summed is corrected", factors, state.path, state.link),)
+        before = before if factors else ()
+        if lazily is not None:
+            before = (*((If(lazily.again, before),) if before else ()), *lazily.carried.get(step.name, ()))
         body = Region(title, product.body, state.path, state.link, "product", step.name)
-        return (*(before if factors else ()), body), state
+        return (*before, body), state
     made, after = closed(opened, state, context, recur)
     body = (*product.begin, *product.body)
     return (Region(title, body, state.path, state.link, "product", step.name), *made), after

@@ -94,6 +94,32 @@ def _parted(body: Body, whole: Expr, held: set[Expr]) -> Body:
             run.append(s)
             continue
         close()
+        if isinstance(s, If):
+            s = attrs.evolve(s, body=_branch(s.body, whole, held))
+        out.append(attrs.evolve(s, body=_parted(s.body, whole, held)) if isinstance(s, Region) else s)
+    close()
+    return tuple(out)
+
+
+def _branch(body: Body, whole: Expr, held: set[Expr]) -> Body:
+    """Put runs of statements of a branch there twice, all that threads compute for themselves around what is masked.
+
+    Nothing that they compute on the way is then kept in registers from one of two branches to the next.
+    """
+    out: list[Statement] = []
+    run: list[Statement] = []
+
+    def close() -> None:
+        alone = tuple(run)
+        touched = any(_touched(s, held) for s in alone)
+        out.extend((If(whole, _unmasked(alone, held)), If(not_(whole), alone)) if touched else alone)
+        run.clear()
+
+    for s in body:
+        if all(isinstance(x, Compute | For | If | Region) for x in walk((s,))):
+            run.append(s)
+            continue
+        close()
         out.append(attrs.evolve(s, body=_parted(s.body, whole, held)) if isinstance(s, Region) else s)
     close()
     return tuple(out)

@@ -26,6 +26,7 @@ from fireiron.kernel.ir.statements import (
     Roles,
     Statement,
     View,
+    Vote,
     Wait,
 )
 from fireiron.kernel.lower.window import Storage
@@ -150,6 +151,8 @@ def rebind(body: tuple[Statement, ...], buffers: Mapping[str, Buffer]) -> tuple[
                 return attrs.evolve(s, ends=final(ends))
             case Fetch(view=view):
                 return attrs.evolve(s, view=final(view))
+            case Vote(flag=flag):
+                return attrs.evolve(s, flag=final(flag))
             case Wait(holds=holds) if holds is not None:
                 return attrs.evolve(s, holds=buffers[holds.name])
             case Raise(flag=flag) | Lower(flag=flag):

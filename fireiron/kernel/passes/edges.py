@@ -57,6 +57,7 @@ from fireiron.kernel.ir.statements import (
     Statement,
     Sync,
     Turn,
+    Vote,
     Wait,
     walk,
 )
@@ -197,6 +198,8 @@ class _Walk:
                     self.find(s, agent)
                 case Fetch(var=var):
                     agent.env[var.name] = 0
+                case Vote(var=var):  # every way is gone
+                    agent.env[var.name] = 1
                 case Region(body=inner):
                     yield from self.walk(inner, agent, mask, whole)
                 case If(condition=condition, body=inner):

@@ -47,6 +47,7 @@ from fireiron.kernel.ir.statements import (
     Sync,
     Turn,
     View,
+    Vote,
     Wait,
 )
 
@@ -113,6 +114,7 @@ def _statement(statement: Statement) -> Statement:
             | Let()
             | FindGroup()
             | Fetch()
+            | Vote()
             | Sync()
             | CountIn()
             | Raise()

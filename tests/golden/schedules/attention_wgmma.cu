@@ -212,11 +212,16 @@ wgmma_1x1x128x128_f16(
     float top_before_rf[2];
     float top_factor_rf[2];
     float top_finite_rf[2];
-    float part_rf[64];
+    float part_rf[1];
+    float total_chunk[2];
+    half part_a_next[64];
     float inverse_rf[2];
     alignas(16) half y_rf[64];
     float other[1];
     float other2[1];
+    int failed[1];
+    int trusting[1];
+    int outgrown[1];
     float other3[1];
     float other4[1];
     if (threadIdx.x == 0) {
@@ -321,16 +326,16 @@ wgmma_1x1x128x128_f16(
             const int tile_h = tile / 4;
             const int tile_i = 3 - tile % 4;
             #pragma unroll
-            for (int i15 = 0; i15 < 2; ++i15) {
-                top[i15] = __int_as_float(0xff800000);
+            for (int i19 = 0; i19 < 2; ++i19) {
+                top[i19] = __int_as_float(0xff800000);
             }
             #pragma unroll
-            for (int i16 = 0; i16 < 2; ++i16) {
-                total[i16] = 0.0f;
+            for (int i20 = 0; i20 < 2; ++i20) {
+                total[i20] = 0.0f;
             }
             #pragma unroll
-            for (int i17 = 0; i17 < 64; ++i17) {
-                o[i17] = 0.0f;
+            for (int i21 = 0; i21 < 64; ++i21) {
+                o[i21] = 0.0f;
             }
             mbarrier_wait(&k_full[k_ring_slot], k_ring_parity);
             mbarrier_wait(&q_sh_full[q_ring_slot], q_ring_parity);
@@ -344,6 +349,11 @@ wgmma_1x1x128x128_f16(
             wgmma_commit();
             wgmma_wait<0>();
             hold(s);
+            if (thread % 128 == 0) {
+                mbarrier_arrive(&k_empty[k_ring_slot]);
+            }
+            if (++k_ring_slot == 2) k_ring_slot = 0, k_ring_parity ^= 1;
+            failed[0] = 0;
 
             // top: max over j
             #pragma unroll
@@ -393,49 +403,49 @@ wgmma_1x1x128x128_f16(
             for (int i9 = 0; i9 < 2; ++i9) {
                 top_finite_rf[i9] = top[i9] == __int_as_float(0xff800000) ? 0.0f : top[i9];
             }
-            if (thread % 128 == 0) {
-                mbarrier_arrive(&k_empty[k_ring_slot]);
+            #pragma unroll
+            for (int i16 = 0; i16 < 2; ++i16) {
+                total[i16] = __fmul_rn(total[i16], top_factor_rf[i16]);
             }
-            if (++k_ring_slot == 2) k_ring_slot = 0, k_ring_parity ^= 1;
-
-            // part: f32 in part_rf
+            #pragma unroll
+            for (int i13 = 0; i13 < 2; ++i13) {
+                total_chunk[i13] = 0.0f;
+            }
             #pragma unroll
             for (int i10 = 0; i10 < 2; ++i10) {
                 #pragma unroll
                 for (int j3 = 0; j3 < 32; ++j3) {
-                    part_rf[i10 * 2 + j3 % 2 + j3 / 2 * 4] = exp2_approx(fmaf(s[i10 * 2 + j3 % 2 + j3 / 2 * 4], 0.12751743f, -top_finite_rf[i10]));
+
+                    // part: f32 in part_rf
+                    part_rf[0] = exp2_approx(fmaf(s[i10 * 2 + j3 % 2 + j3 / 2 * 4], 0.12751743f, -top_finite_rf[i10]));
+
+                    // total: add over j
+                    total_chunk[i10] = total_chunk[i10] + part_rf[0];
+
+                    // part_a: f16 in part_a_next
+                    part_a_next[i10 * 2 + j3 % 2 + j3 / 2 * 4] = float_to_half(part_rf[0]);
                 }
             }
 
-            // total: add over j
+            // total: the chunk's is added
             #pragma unroll
             for (int i12 = 0; i12 < 2; ++i12) {
-                total[i12] = __fmul_rn(total[i12], top_factor_rf[i12]);
-            }
-            #pragma unroll
-            for (int i11 = 0; i11 < 2; ++i11) {
-                #pragma unroll
-                for (int j4 = 0; j4 < 32; ++j4) {
-                    total[i11] = total[i11] + part_rf[i11 * 2 + j4 % 2 + j4 / 2 * 4];
-                }
-            }
-
-            // part_a: f16 in part_a_fr
-            #pragma unroll
-            for (int i13 = 0; i13 < 2; ++i13) {
-                #pragma unroll
-                for (int j5 = 0; j5 < 32; ++j5) {
-                    part_a_fr[i13 * 2 + j5 % 2 + j5 / 2 * 4] = float_to_half(1 != 0 ? part_rf[i13 * 2 + j5 % 2 + j5 / 2 * 4] : 0.0f);
-                }
+                total[i12] = total[i12] + total_chunk[i12];
             }
 
             // o: what was summed is corrected
             #pragma unroll
-            for (int i14 = 0; i14 < 2; ++i14) {
+            for (int i18 = 0; i18 < 2; ++i18) {
                 #pragma unroll
                 for (int e = 0; e < 32; ++e) {
-                    o[i14 * 2 + e % 2 + e / 2 * 4] = __fmul_rn(o[i14 * 2 + e % 2 + e / 2 * 4], top_factor_rf[i14]);
+                    o[i18 * 2 + e % 2 + e / 2 * 4] = __fmul_rn(o[i18 * 2 + e % 2 + e / 2 * 4], top_factor_rf[i18]);
                 }
+            }
+
+            // part_a_next to part_a_fr
+            #pragma unroll
+            for (int i14 = 0; i14 < 64; ++i14) {
+                part_a_fr[i14] = part_a_next[i14];
             }
             #pragma unroll 1
             for (int j = 0; j < 7; ++j) {
@@ -457,128 +467,209 @@ wgmma_1x1x128x128_f16(
                     wgmma_m64n128k16_f32_f16_ra<1>(&o[0], &part_a_fr[k3 * 8], wgmma_operand<1, 16384, 1024>(&v_sh[v_ring_slot * 16384], k3 * 2048), 1);
                 }
                 wgmma_commit();
+                trusting[0] = failed[0] < 2 ? 1 : 0;
+                const int trusts = __any_sync(0xffffffff, trusting[0]);
                 wgmma_wait<1>();
                 hold(s);
-
-                // top: max over j
-                #pragma unroll
-                for (int i2 = 0; i2 < 2; ++i2) {
-                    top_chunk[i2] = __int_as_float(0xff800000);
-                }
-                if (j < 6) {
-                    #pragma unroll
-                    for (int i = 0; i < 2; ++i) {
-                        #pragma unroll
-                        for (int j2 = 0; j2 < 32; ++j2) {
-                            top_chunk[i] = fmaxf_nan(top_chunk[i], s[i * 2 + j2 % 2 + j2 / 2 * 4]);
-                        }
-                    }
-                }
-                if (j > 5) {
-                    #pragma unroll
-                    for (int i = 0; i < 2; ++i) {
-                        #pragma unroll
-                        for (int j2 = 0; j2 < 32; ++j2) {
-                            if (j * 16 + j2 / 2 < 109) top_chunk[i] = fmaxf_nan(top_chunk[i], s[i * 2 + j2 % 2 + j2 / 2 * 4]);
-                        }
-                    }
-                }
-                #pragma unroll
-                for (int i3 = 0; i3 < 2; ++i3) {
-                    shuffle_4B(&other[0], &top_chunk[i3], thread % 32 ^ 2);
-                    top_chunk[i3] = fmaxf_nan(top_chunk[i3], other[0]);
-                }
-                #pragma unroll
-                for (int i4 = 0; i4 < 2; ++i4) {
-                    shuffle_4B(&other2[0], &top_chunk[i4], thread % 32 ^ 1);
-                    top_chunk[i4] = fmaxf_nan(top_chunk[i4], other2[0]);
-                }
-                #pragma unroll
-                for (int i5 = 0; i5 < 2; ++i5) {
-                    top_chunk2[i5] = __fmul_rn(top_chunk[i5], 0.12751743f);
-                }
-
-                // top_before: f32 in top_before_rf
-                #pragma unroll
-                for (int i6 = 0; i6 < 2; ++i6) {
-                    top_before_rf[i6] = top[i6];
-                }
-                #pragma unroll
-                for (int i7 = 0; i7 < 2; ++i7) {
-                    top[i7] = fmaxf_nan(top[i7], top_chunk2[i7]);
-                }
-
-                // top_factor: f32 in top_factor_rf
-                #pragma unroll
-                for (int i8 = 0; i8 < 2; ++i8) {
-                    top_factor_rf[i8] = top_before_rf[i8] == __int_as_float(0xff800000) ? 0.0f : exp2_approx(top_before_rf[i8] - top[i8]);
-                }
-
-                // top_finite: f32 in top_finite_rf
-                #pragma unroll
-                for (int i9 = 0; i9 < 2; ++i9) {
-                    top_finite_rf[i9] = top[i9] == __int_as_float(0xff800000) ? 0.0f : top[i9];
-                }
                 if (thread % 128 == 0) {
                     mbarrier_arrive(&k_empty[k_ring_slot]);
                 }
                 if (++k_ring_slot == 2) k_ring_slot = 0, k_ring_parity ^= 1;
+                if (trusts == 1) {
+                    if (j < 6) {
 
-                // part: f32 in part_rf
-                #pragma unroll
-                for (int i10 = 0; i10 < 2; ++i10) {
+                        // top: a chunk under the old value
+                        #pragma unroll
+                        for (int i17 = 0; i17 < 2; ++i17) {
+                            top_finite_rf[i17] = top[i17];
+                        }
+                        #pragma unroll
+                        for (int i13 = 0; i13 < 2; ++i13) {
+                            total_chunk[i13] = 0.0f;
+                        }
+                        #pragma unroll
+                        for (int i10 = 0; i10 < 2; ++i10) {
+                            #pragma unroll
+                            for (int j3 = 0; j3 < 32; ++j3) {
+
+                                // part: f32 in part_rf
+                                part_rf[0] = exp2_approx(fmaf(s[i10 * 2 + j3 % 2 + j3 / 2 * 4], 0.12751743f, -top_finite_rf[i10]));
+
+                                // total: add over j
+                                total_chunk[i10] = total_chunk[i10] + part_rf[0];
+
+                                // part_a: f16 in part_a_next
+                                part_a_next[i10 * 2 + j3 % 2 + j3 / 2 * 4] = float_to_half(part_rf[0]);
+                            }
+                        }
+                    }
+                    if (j > 5) {
+
+                        // top: a chunk under the old value
+                        #pragma unroll
+                        for (int i17 = 0; i17 < 2; ++i17) {
+                            top_finite_rf[i17] = top[i17];
+                        }
+                        #pragma unroll
+                        for (int i13 = 0; i13 < 2; ++i13) {
+                            total_chunk[i13] = 0.0f;
+                        }
+                        #pragma unroll
+                        for (int i10 = 0; i10 < 2; ++i10) {
+                            #pragma unroll
+                            for (int j3 = 0; j3 < 32; ++j3) {
+
+                                // part: f32 in part_rf
+                                part_rf[0] = exp2_approx(fmaf(s[i10 * 2 + j3 % 2 + j3 / 2 * 4], 0.12751743f, -top_finite_rf[i10]));
+
+                                // total: add over j
+                                if (j * 16 + j3 / 2 < 109) total_chunk[i10] = total_chunk[i10] + part_rf[0];
+
+                                // part_a: f16 in part_a_next
+                                part_a_next[i10 * 2 + j3 % 2 + j3 / 2 * 4] = float_to_half((j * 16 + j3 / 2 < 109) != 0 ? part_rf[0] : 0.0f);
+                            }
+                        }
+                    }
+                }
+                outgrown[0] = (trusts == 1) != 0 ? (total_chunk[0] <= 1024.0f ? (total_chunk[1] <= 1024.0f ? 0 : 1) : 1) : 1;
+                const int again = __any_sync(0xffffffff, outgrown[0]);
+                if (again == 1) {
+                    failed[0] = failed[0] + 1;
+
+                    // top: max over j
                     #pragma unroll
-                    for (int j3 = 0; j3 < 32; ++j3) {
-                        part_rf[i10 * 2 + j3 % 2 + j3 / 2 * 4] = exp2_approx(fmaf(s[i10 * 2 + j3 % 2 + j3 / 2 * 4], 0.12751743f, -top_finite_rf[i10]));
+                    for (int i2 = 0; i2 < 2; ++i2) {
+                        top_chunk[i2] = __int_as_float(0xff800000);
+                    }
+                    if (j < 6) {
+                        #pragma unroll
+                        for (int i = 0; i < 2; ++i) {
+                            #pragma unroll
+                            for (int j2 = 0; j2 < 32; ++j2) {
+                                top_chunk[i] = fmaxf_nan(top_chunk[i], s[i * 2 + j2 % 2 + j2 / 2 * 4]);
+                            }
+                        }
+                    }
+                    if (j > 5) {
+                        #pragma unroll
+                        for (int i = 0; i < 2; ++i) {
+                            #pragma unroll
+                            for (int j2 = 0; j2 < 32; ++j2) {
+                                if (j * 16 + j2 / 2 < 109) top_chunk[i] = fmaxf_nan(top_chunk[i], s[i * 2 + j2 % 2 + j2 / 2 * 4]);
+                            }
+                        }
+                    }
+                    #pragma unroll
+                    for (int i3 = 0; i3 < 2; ++i3) {
+                        shuffle_4B(&other[0], &top_chunk[i3], thread % 32 ^ 2);
+                        top_chunk[i3] = fmaxf_nan(top_chunk[i3], other[0]);
+                    }
+                    #pragma unroll
+                    for (int i4 = 0; i4 < 2; ++i4) {
+                        shuffle_4B(&other2[0], &top_chunk[i4], thread % 32 ^ 1);
+                        top_chunk[i4] = fmaxf_nan(top_chunk[i4], other2[0]);
+                    }
+                    #pragma unroll
+                    for (int i5 = 0; i5 < 2; ++i5) {
+                        top_chunk2[i5] = __fmul_rn(top_chunk[i5], 0.12751743f);
+                    }
+
+                    // top_before: f32 in top_before_rf
+                    #pragma unroll
+                    for (int i6 = 0; i6 < 2; ++i6) {
+                        top_before_rf[i6] = top[i6];
+                    }
+                    #pragma unroll
+                    for (int i7 = 0; i7 < 2; ++i7) {
+                        top[i7] = fmaxf_nan(top[i7], top_chunk2[i7]);
+                    }
+
+                    // top_factor: f32 in top_factor_rf
+                    #pragma unroll
+                    for (int i8 = 0; i8 < 2; ++i8) {
+                        top_factor_rf[i8] = top_before_rf[i8] == __int_as_float(0xff800000) ? 0.0f : exp2_approx(top_before_rf[i8] - top[i8]);
+                    }
+
+                    // top_finite: f32 in top_finite_rf
+                    #pragma unroll
+                    for (int i9 = 0; i9 < 2; ++i9) {
+                        top_finite_rf[i9] = top[i9] == __int_as_float(0xff800000) ? 0.0f : top[i9];
+                    }
+                    #pragma unroll
+                    for (int i16 = 0; i16 < 2; ++i16) {
+                        total[i16] = __fmul_rn(total[i16], top_factor_rf[i16]);
+                    }
+                    if (j < 6) {
+                        #pragma unroll
+                        for (int i13 = 0; i13 < 2; ++i13) {
+                            total_chunk[i13] = 0.0f;
+                        }
+                        #pragma unroll
+                        for (int i10 = 0; i10 < 2; ++i10) {
+                            #pragma unroll
+                            for (int j3 = 0; j3 < 32; ++j3) {
+
+                                // part: f32 in part_rf
+                                part_rf[0] = exp2_approx(fmaf(s[i10 * 2 + j3 % 2 + j3 / 2 * 4], 0.12751743f, -top_finite_rf[i10]));
+
+                                // total: add over j
+                                total_chunk[i10] = total_chunk[i10] + part_rf[0];
+
+                                // part_a: f16 in part_a_next
+                                part_a_next[i10 * 2 + j3 % 2 + j3 / 2 * 4] = float_to_half(part_rf[0]);
+                            }
+                        }
+                    }
+                    if (j > 5) {
+                        #pragma unroll
+                        for (int i13 = 0; i13 < 2; ++i13) {
+                            total_chunk[i13] = 0.0f;
+                        }
+                        #pragma unroll
+                        for (int i10 = 0; i10 < 2; ++i10) {
+                            #pragma unroll
+                            for (int j3 = 0; j3 < 32; ++j3) {
+
+                                // part: f32 in part_rf
+                                part_rf[0] = exp2_approx(fmaf(s[i10 * 2 + j3 % 2 + j3 / 2 * 4], 0.12751743f, -top_finite_rf[i10]));
+
+                                // total: add over j
+                                if (j * 16 + j3 / 2 < 109) total_chunk[i10] = total_chunk[i10] + part_rf[0];
+
+                                // part_a: f16 in part_a_next
+                                part_a_next[i10 * 2 + j3 % 2 + j3 / 2 * 4] = float_to_half((j * 16 + j3 / 2 < 109) != 0 ? part_rf[0] : 0.0f);
+                            }
+                        }
                     }
                 }
 
-                // total: add over j
+                // total: the chunk's is added
                 #pragma unroll
                 for (int i12 = 0; i12 < 2; ++i12) {
-                    total[i12] = __fmul_rn(total[i12], top_factor_rf[i12]);
-                }
-                if (j < 6) {
-                    #pragma unroll
-                    for (int i11 = 0; i11 < 2; ++i11) {
-                        #pragma unroll
-                        for (int j4 = 0; j4 < 32; ++j4) {
-                            total[i11] = total[i11] + part_rf[i11 * 2 + j4 % 2 + j4 / 2 * 4];
-                        }
-                    }
-                }
-                if (j > 5) {
-                    #pragma unroll
-                    for (int i11 = 0; i11 < 2; ++i11) {
-                        #pragma unroll
-                        for (int j4 = 0; j4 < 32; ++j4) {
-                            if (j * 16 + j4 / 2 < 109) total[i11] = total[i11] + part_rf[i11 * 2 + j4 % 2 + j4 / 2 * 4];
-                        }
-                    }
+                    total[i12] = total[i12] + total_chunk[i12];
                 }
                 wgmma_wait<0>();
                 hold(o);
-
-                // part_a: f16 in part_a_fr
-                #pragma unroll
-                for (int i13 = 0; i13 < 2; ++i13) {
-                    #pragma unroll
-                    for (int j5 = 0; j5 < 32; ++j5) {
-                        part_a_fr[i13 * 2 + j5 % 2 + j5 / 2 * 4] = float_to_half((j * 16 + j5 / 2 < 109) != 0 ? part_rf[i13 * 2 + j5 % 2 + j5 / 2 * 4] : 0.0f);
-                    }
-                }
                 if (thread % 128 == 0) {
                     mbarrier_arrive(&v_empty[v_ring_slot]);
                 }
                 if (++v_ring_slot == 2) v_ring_slot = 0, v_ring_parity ^= 1;
+                if (again == 1) {
 
-                // o: what was summed is corrected
-                #pragma unroll
-                for (int i14 = 0; i14 < 2; ++i14) {
+                    // o: what was summed is corrected
                     #pragma unroll
-                    for (int e = 0; e < 32; ++e) {
-                        o[i14 * 2 + e % 2 + e / 2 * 4] = __fmul_rn(o[i14 * 2 + e % 2 + e / 2 * 4], top_factor_rf[i14]);
+                    for (int i18 = 0; i18 < 2; ++i18) {
+                        #pragma unroll
+                        for (int e = 0; e < 32; ++e) {
+                            o[i18 * 2 + e % 2 + e / 2 * 4] = __fmul_rn(o[i18 * 2 + e % 2 + e / 2 * 4], top_factor_rf[i18]);
+                        }
                     }
+                }
+
+                // part_a_next to part_a_fr
+                #pragma unroll
+                for (int i14 = 0; i14 < 64; ++i14) {
+                    part_a_fr[i14] = part_a_next[i14];
                 }
             }
             mbarrier_wait(&v_full[v_ring_slot], v_ring_parity);
@@ -597,28 +688,28 @@ wgmma_1x1x128x128_f16(
             }
             if (++v_ring_slot == 2) v_ring_slot = 0, v_ring_parity ^= 1;
             #pragma unroll
-            for (int i18 = 0; i18 < 2; ++i18) {
-                shuffle_4B(&other3[0], &total[i18], thread % 32 ^ 2);
-                total[i18] = total[i18] + other3[0];
+            for (int i22 = 0; i22 < 2; ++i22) {
+                shuffle_4B(&other3[0], &total[i22], thread % 32 ^ 2);
+                total[i22] = total[i22] + other3[0];
             }
             #pragma unroll
-            for (int i19 = 0; i19 < 2; ++i19) {
-                shuffle_4B(&other4[0], &total[i19], thread % 32 ^ 1);
-                total[i19] = total[i19] + other4[0];
+            for (int i23 = 0; i23 < 2; ++i23) {
+                shuffle_4B(&other4[0], &total[i23], thread % 32 ^ 1);
+                total[i23] = total[i23] + other4[0];
             }
 
             // inverse: f32 in inverse_rf
             #pragma unroll
-            for (int i20 = 0; i20 < 2; ++i20) {
-                inverse_rf[i20] = total[i20] <= 0.0f ? 0.0f : 1.0f / total[i20];
+            for (int i24 = 0; i24 < 2; ++i24) {
+                inverse_rf[i24] = total[i24] <= 0.0f ? 0.0f : 1.0f / total[i24];
             }
 
             // y: f16 in y_rf
             #pragma unroll
-            for (int i21 = 0; i21 < 2; ++i21) {
+            for (int i25 = 0; i25 < 2; ++i25) {
                 #pragma unroll
                 for (int e2 = 0; e2 < 32; ++e2) {
-                    y_rf[i21 * 2 + e2 % 2 + e2 / 2 * 4] = float_to_half(__fmul_rn(o[i21 * 2 + e2 % 2 + e2 / 2 * 4], inverse_rf[i21]));
+                    y_rf[i25 * 2 + e2 % 2 + e2 / 2 * 4] = float_to_half(__fmul_rn(o[i25 * 2 + e2 % 2 + e2 / 2 * 4], inverse_rf[i25]));
                 }
             }
 

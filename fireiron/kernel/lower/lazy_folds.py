@@ -1,0 +1,365 @@
+"""Online folds with slack: what others follow stays old, and a vote of the warp says when it moves.
+
+With slack alone a chunk is folded, and moves the value where this outgrows it. With speculation a chunk behind the
+first is computed under the old value at once, into sums of its own, which tell whether a term outgrew the slack; then
+the chunk is folded, the value moves, and the chunk is computed again from what it read. A warp to which that happens
+`FAILURES` times in a tile folds each chunk first from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from fireiron.algebra.dtypes import i32
+from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, eq, ne
+from fireiron.algebra.scalar import Arg, Binary, Constant, Coordinate, Scalar, Select, substituted
+from fireiron.atoms.flights import flying
+from fireiron.base.errors import DecompositionError
+from fireiron.base.records import evolve
+from fireiron.kernel.analysis.sampling import reads_and_writes
+from fireiron.kernel.ir.rewrite import replaced
+from fireiron.kernel.ir.statements import Buffer, Call, Compute, If, Micro, Region, Statement, View, Vote, walk
+from fireiron.kernel.lower.context import Body, Context, Recur, State, buffer_of, register_view
+from fireiron.kernel.lower.folds import begin, each_register, joined, note_places, open_fold
+from fireiron.kernel.lower.loop_fusion import fused, in_one_register
+from fireiron.kernel.lower.online_folds import corrected, fold_chunk, move, title_of
+from fireiron.kernel.lower.pointwise import temporary
+from fireiron.kernel.lower.progress import beside
+from fireiron.kernel.lower.step_points import accumulate, over_points
+from fireiron.kernel.lower.step_products import Product
+from fireiron.kernel.lower.window import Storage
+from fireiron.language.lazy import witnesses
+from fireiron.language.levels import SH, Thread
+from fireiron.language.steps import Step
+
+FAILURES = 2  # of speculation in a tile, after which its chunks are folded first
+
+LowerStep: TypeAlias = Callable[[Step, State, Context, Recur], "tuple[Body, State]"]
+
+
+@attrs.frozen
+class Lazily:
+    """Say what products behind lazy folds do.
+
+    Args:
+        again: whether the value that their sums follow has moved.
+        carried: by product, what brings the factors that threads have computed to the registers that its atoms read.
+    """
+
+    again: Expr
+    carried: Mapping[str, Body]
+
+
+def is_lazy(step: Step, state: State) -> bool:
+    """Say whether a step is a fold that others follow with slack."""
+    progress = state.progress
+    assert progress is not None
+    return (
+        progress.law is not None
+        and progress.law.slack > 0
+        and step.name in progress.law.factors
+        and step.name in progress.open
+    )
+
+
+def lower_lazily(
+    lead: Step,
+    later: Sequence[Step],
+    products: Mapping[str, Product],
+    state: State,
+    context: Context,
+    recur: Recur,
+    lower_step: LowerStep,
+) -> tuple[Body, State, Lazily]:
+    """Lower a fold that others follow with slack, and all that threads compute of a chunk behind it.
+
+    Args:
+        lead: the fold.
+        later: the steps behind it.
+        products: those of them that atoms compute; these follow the statements given back.
+        state: the place in the tree.
+        context: the kernel's.
+        recur: lowers the chains of Moves.
+        lower_step: lowers a step that no loop carries.
+
+    Raises:
+        DecompositionError: `online-vote` where threads of several warps decide together, or a thread alone.
+    """
+    progress = state.progress
+    assert progress is not None and progress.law is not None and progress.trip is not None
+    law, opened = progress.law, progress.open[lead.name]
+    _votes(lead, later, products, state)
+    folded, state = fold_chunk(lead, opened, state, context)
+    moved, state = move(lead, opened, state, context, recur)
+    before = frozenset(context.storages)
+    carried: dict[str, Body] = {}
+    begins: Body = ()
+    attempt: Body = ()
+    apart: dict[str, tuple[Storage, ...]] = {}
+    joins: Body = ()
+    inside = state
+    for step in later:
+        product = products.get(step.name)
+        if product is None and step.name in progress.open:
+            start, made, inside, sums, join = _summed_apart(step, inside, context, law.speculative)
+            begins, attempt, joins = (*begins, *start), (*attempt, *made), (*joins, *join)
+            apart[step.name] = sums
+            continue
+        if product is not None and _flies(product.body):
+            inside, carried[step.name] = _beside(product, inside, context)
+        for part in (step,) if product is None else product.sides:
+            made, inside = lower_step(part, inside, context, recur)
+            attempt += made
+    moved += tuple(x for s in later if s.name not in products for x in _corrected(s, state, context))
+    attempt = fused(attempt)
+    outside = (
+        *joins,
+        *moved,
+        *(s for body in carried.values() for s in body),
+        *(s for p in products.values() for s in p.body),
+    )
+    for storage in (context.storages[name] for name in context.storages if name not in before):
+        storage.follows = ""  # what it is made of is read again
+        alone = None if _seen(storage, outside) else in_one_register(attempt, storage.name)
+        if alone is not None:
+            attempt, storage.size = alone, as_expr(1)
+    attempt = (*begins, *attempt)
+    _alone((*folded, *moved, *attempt), lead, state)
+    asks = ne(progress.trip, 0)
+    again = context.variable("again", 2)
+    if not law.speculative:
+        flag = temporary("outgrown", i32, 1, context)
+        asked = (Compute(View(flag, as_expr(0)), *_outgrown(lead, state), link=state.link),)
+        body: Body = (
+            Region(title_of(lead), folded, state.path, state.link),
+            If(asks, asked),
+            Vote(again, View(flag, as_expr(0)), asks, state.link),
+            If(eq(again, 1), (Region(f"{lead.name}: the value that others follow", moved, state.path, state.link),)),
+            *attempt,
+        )
+        return body, inside, Lazily(eq(again, 1), carried)
+    fast, told = (*_under_old_value(lead, state, context), *attempt), _sums(lead, apart, state)
+    body = _speculated(lead, (*folded, *moved), fast, attempt, told, again, state, context)
+    return (*body, *joins), inside, Lazily(eq(again, 1), carried)
+
+
+def settled(body: Body) -> Body:
+    """Leave out votes that nobody is asked for, with what hangs on them."""
+    out: list[Statement] = []
+    for i, s in enumerate(body):
+        if isinstance(s, Vote) and as_int(s.present) == 0:
+            return (*out, *settled(replaced(body[i + 1 :], {s.var: as_expr(1)})))
+        if isinstance(s, If | Region):
+            s = attrs.evolve(s, body=settled(s.body))
+        out.append(s)
+    return tuple(out)
+
+
+def _speculated(
+    lead: Step,
+    moved: Body,
+    fast: Body,
+    attempt: Body,
+    sums: Sequence[View],
+    again: Var,
+    state: State,
+    context: Context,
+) -> Body:
+    """Try a chunk under the old value, and compute it again where its sums say that something outgrew this."""
+    progress, path, link = state.progress, state.path, state.link
+    assert progress is not None and progress.law is not None and progress.trip is not None
+    first, behind = eq(progress.trip, 0), ne(progress.trip, 0)
+    failed, trusting, outgrown = (
+        View(temporary(name, i32, 1, context), as_expr(0)) for name in ("failed", "trusting", "outgrown")
+    )
+    trusts = context.variable("trusts", 2)
+    few = Binary("lt", Arg(0, i32), Constant(FAILURES, i32))
+    most = Constant(2.0**progress.law.slack, sums[0].buffer.dtype)
+    small = [Binary("le", Arg(n, view.buffer.dtype), most) for n, view in enumerate(sums)]
+    wrong = Select(Coordinate(eq(trusts, 1)), _any_not(small), Constant(1, i32))
+    counted = Binary("add", Arg(0, i32), Constant(1, i32))
+    return (
+        If(behind, (Compute(trusting, few, (failed,), link=link),)),
+        Vote(trusts, trusting, behind, link),
+        If(
+            and_(behind, eq(trusts, 1)),
+            (Region(f"{lead.name}: a chunk under the old value", fast, path, link),),
+        ),
+        If(behind, (Compute(outgrown, wrong, tuple(sums), link=link),)),
+        Vote(again, outgrown, behind, link),
+        If(
+            eq(again, 1),
+            (
+                If(first, (Compute(failed, Constant(0, i32), link=link),)),
+                If(behind, (Compute(failed, counted, (failed,), link=link),)),
+                Region(title_of(lead), moved, path, link),
+                *attempt,
+            ),
+        ),
+    )
+
+
+def _any_not(conditions: Sequence[Scalar]) -> Scalar:
+    """Give 1 where one of the conditions is false, else 0."""
+    tree: Scalar = Constant(0, i32)
+    for condition in reversed(conditions):
+        tree = Select(condition, tree, Constant(1, i32))
+    return tree
+
+
+def _outgrown(lead: Step, state: State) -> tuple[Scalar, tuple[View, ...]]:
+    """Say whether a chunk's value would let a factor fall below the slack."""
+    progress = state.progress
+    assert progress is not None and progress.law is not None and lead.fold is not None
+    (out,), opened = lead.outs, progress.open[lead.name]
+    held, chunk = opened.storages[0], state.windows[beside(out, "chunk").name].storage
+    views: list[View] = []
+    conditions: list[Scalar] = []
+    for r in range(as_int(held.size) or 1):
+        old, other = Arg(len(views), out.dtype), Arg(len(views) + 1, out.dtype)
+        views += [View(buffer_of(held), as_expr(r)), View(buffer_of(chunk), as_expr(r))]
+        new = substituted(lead.fold.combine[0], (old, other))
+        for factor in progress.law.factors[lead.name]:
+            tree = substituted(factor.tree, (old, new))
+            conditions.append(Binary("le", Constant(2.0**-progress.law.slack, tree.dtype), tree))
+    return _any_not(conditions), tuple(views)
+
+
+def _under_old_value(lead: Step, state: State, context: Context) -> Body:
+    """Let what follows a fold read its old value: where nothing was folded yet, what follows overflows, and tells."""
+    progress = state.progress
+    assert progress is not None
+    (out,) = lead.outs
+    held, read = progress.open[lead.name].storages[0], state.windows[out.name].storage
+    if read is held:
+        return ()
+    kind = held.dtype
+    return each_register(
+        held, context, lambda r: (Compute(View(buffer_of(read), r), Arg(0, kind), (View(buffer_of(held), r),)),)
+    )
+
+
+def _corrected(step: Step, state: State, context: Context) -> Body:
+    assert state.progress is not None
+    opened = state.progress.open.get(step.name)
+    return () if opened is None else corrected(step, opened, state, context)
+
+
+def _summed_apart(
+    step: Step, state: State, context: Context, apart: bool
+) -> tuple[Body, Body, State, tuple[Storage, ...], Body]:
+    """Fold a chunk's points into a state of their own, where the chunk may be computed again.
+
+    Gives first values, the statements, the state, the registers of the chunk's sums, and what adds these to the loop's.
+    """
+    progress, link = state.progress, state.link
+    assert progress is not None and step.fold is not None
+    opened = progress.open[step.name]
+    if not apart:
+        main = over_points(step, state, context, lambda at: accumulate(step, opened, at, context))
+        return (), (Region(title_of(step), main, state.path, link),), state, (), ()
+    chunk = attrs.evolve(step, name=f"{step.name}_chunk", outs=tuple(beside(out, "chunk") for out in step.outs))
+    part = open_fold(chunk, state, context, link)
+    inside = evolve(
+        state,
+        windows={**state.windows, **part.windows},
+        progress=evolve(progress, open={**progress.open, chunk.name: part}),
+    )
+    main = over_points(chunk, inside, context, lambda at: accumulate(chunk, part, at, context))
+    note_places(opened, part.places, evolve(inside, guards=part.guards))
+    pseudo = Step(f"{step.name}_joined", step.outs, (), Constant(0.0, step.outs[0].dtype))
+
+    def join(at: State) -> Body:
+        held, others = (
+            [register_view(context, at.windows[role], at, f"step {step.name}") for role in x.roles]
+            for x in (opened, part)
+        )
+        return joined(opened, held, others, context)
+
+    joins = over_points(pseudo, inside, context, join, inside.windows[part.roles[0]])
+    title = f"{step.name}: the chunk's is added"
+    body = (Region(title_of(step), main, state.path, link),)
+    return begin(part, context), body, state, part.storages, (Region(title, joins, state.path, link),)
+
+
+def _beside(product: Product, state: State, context: Context) -> tuple[State, Body]:
+    """Let threads compute factors into registers beside those that atoms in flight read; gives the copies to these."""
+    copies: Body = ()
+    for side in product.sides:
+        (out,) = side.outs
+        window = state.windows[out.name]
+        storage = window.storage
+        made = attrs.evolve(storage, name=context.name(f"{out.name}_next"), partials=[])
+        context.storages[made.name] = made
+        state = evolve(state, windows={**state.windows, out.name: attrs.evolve(window, storage=made)})
+        main = each_register(
+            storage,
+            context,
+            lambda r, a=storage, b=made: (Compute(View(buffer_of(a), r), Arg(0, a.dtype), (View(buffer_of(b), r),)),),
+        )
+        copies += (Region(f"{made.name} to {storage.name}", main, state.path, state.link, "load", storage.name),)
+    return state, copies
+
+
+def _sums(lead: Step, apart: Mapping[str, tuple[Storage, ...]], state: State) -> list[View]:
+    """List the registers of the sum that tells what outgrew the slack."""
+    progress = state.progress
+    assert progress is not None and progress.law is not None
+    name = next((n for n in witnesses(progress.program, progress.law) if n in apart), None)
+    if name is None:
+        raise DecompositionError(
+            "online-vote",
+            f"atoms compute all sums that follow {lead.name}, and one is needed that tells what outgrew its slack",
+            fix="leave one of the sums out of each(...), or online(slack=...) without speculate=True",
+            link=state.link,
+        )
+    (storage,) = apart[name]
+    return [View(buffer_of(storage), as_expr(r)) for r in range(as_int(storage.size) or 1)]
+
+
+def _seen(storage: Storage, body: Body) -> bool:
+    """Say whether statements touch registers."""
+    touching = (s for s in walk(body) if isinstance(s, Call | Compute | Micro))
+    return any(view.buffer.name == storage.name for s in touching for view, _ in reads_and_writes(s))
+
+
+def _flies(body: Body) -> bool:
+    return any(isinstance(s, Call) and flying(s.atom.completion) == "products" for s in walk(body))
+
+
+def _votes(lead: Step, later: Sequence[Step], products: Mapping[str, Product], state: State) -> None:
+    """Refuse places where no warp can vote."""
+    law = state.progress.law if state.progress is not None else None
+    assert law is not None
+    another = next((s.name for s in later if s.name in law.factors), None)
+    chained = next((s.name for s in later if s.name in products and not products[s.name].kept), None)
+    why = (
+        "a thread alone computes it, and a warp votes"
+        if state.level.name == Thread.name
+        else f"step {another} behind it has followers too"
+        if another is not None
+        else f"atoms compute step {chained} of each chunk behind it"
+        if chained is not None
+        else None
+    )
+    if why is not None:
+        raise DecompositionError(
+            "online-vote", f"step {lead.name} cannot stay old: {why}", fix="online() without slack", link=state.link
+        )
+
+
+def _alone(body: Body, lead: Step, state: State) -> None:
+    """Refuse folds that warps make together: one of them may go on without the others."""
+    for s in walk(body):
+        if isinstance(s, Call | Compute):
+            buffers: list[Buffer] = [v.buffer for v in s.views] if isinstance(s, Call) else [s.dst.buffer]
+            if any(b.memory == SH for b in buffers):
+                raise DecompositionError(
+                    "online-vote",
+                    f"step {lead.name} cannot stay old: several warps fold a row together, and each warp votes alone",
+                    fix="give rows to warps, tile(...).to(Warp), or online() without slack",
+                    link=state.link,
+                )

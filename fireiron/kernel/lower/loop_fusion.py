@@ -1,0 +1,124 @@
+"""Loops over the same points, one behind another, as one loop: what goes from one to the next takes one register.
+
+Nests of unrolled loops of equal extents are joined where each point of the later one needs its own point of the earlier
+one alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from fireiron.algebra.expr import Expr, Var, as_expr
+from fireiron.kernel.analysis.sampling import reads_and_writes
+from fireiron.kernel.ir.rewrite import replaced, rewrite
+from fireiron.kernel.ir.statements import Call, Compute, For, Micro, Region, Statement, View, walk
+from fireiron.kernel.lower.context import Body
+
+MOST_LOOPS = 8
+
+
+@attrs.frozen
+class _Nest:
+    """Hold unrolled loops around statements that threads compute for themselves.
+
+    Args:
+        loops: outermost first.
+        body: inside the innermost one.
+        title: of the region around.
+    """
+
+    loops: tuple[For, ...]
+    body: Body
+    title: Region | None
+
+    @property
+    def extents(self) -> tuple[Expr, ...]:
+        """Give the loops' extents."""
+        return tuple(as_expr(loop.extent) for loop in self.loops)
+
+    @property
+    def statements(self) -> Body:
+        """Give the loops."""
+        body = self.body if self.title is None else (attrs.evolve(self.title, body=self.body),)
+        for loop in reversed(self.loops):
+            body = (attrs.evolve(loop, body=body),)
+        return body
+
+
+def fused(body: Body) -> Body:
+    """Join neighbouring nests of loops over the same points."""
+    out: list[Statement | _Nest] = []
+    for s in body:
+        nest = _nest(s)
+        last = out[-1] if out else None
+        if nest is None:
+            out.append(s)
+        elif isinstance(last, _Nest) and (joined := _joined(last, nest)) is not None:
+            out[-1] = joined
+        else:
+            out.append(nest)
+    return tuple(x for s in out for x in (s.statements if isinstance(s, _Nest) else (s,)))
+
+
+def in_one_register(body: Body, name: str) -> Body | None:
+    """Keep a register tensor in one register, where each of its elements is read in the trip alone that writes it.
+
+    Args:
+        body: all that touches the tensor.
+        name: of its buffer.
+    """
+    inner = [s.body for s in walk(body) if isinstance(s, For) and not any(isinstance(x, For) for x in walk(s.body))]
+    counts = [sum(v.buffer.name == name for v, _ in _views(x)) for x in inner]
+    if sum(counts) != sum(v.buffer.name == name for v, _ in _views(body)):
+        return None
+    for trip in (x for x, count in zip(inner, counts, strict=True) if count):
+        found = [(v.offset, way) for v, way in _views(trip) if v.buffer.name == name]
+        if found[0][1] != "write" or len({offset for offset, _ in found}) != 1:
+            return None
+
+    def view(v: View) -> View:
+        return attrs.evolve(v, offset=as_expr(0)) if v.buffer.name == name else v
+
+    def statement(s: Statement) -> Statement:
+        if not isinstance(s, Compute):
+            return s
+        return attrs.evolve(s, dst=view(s.dst), inputs=tuple(map(view, s.inputs)))
+
+    return rewrite(body, statement)
+
+
+def _nest(s: Statement) -> _Nest | None:
+    title = s if isinstance(s, Region) else None
+    body: Body = s.body if isinstance(s, Region) else (s,)
+    loops: list[For] = []
+    while len(body) == 1 and isinstance(body[0], For) and body[0].unroll and len(loops) < MOST_LOOPS:
+        loops.append(body[0])
+        body = body[0].body
+    if not loops or not all(isinstance(x, Compute) for x in walk(body)):
+        return None
+    return _Nest(tuple(loops), body, title)
+
+
+def _joined(first: _Nest, then: _Nest) -> _Nest | None:
+    """Join two nests; None where a point of the later one touches another point of the earlier one."""
+    if first.extents != then.extents:
+        return None
+    values: dict[Var, Expr] = {b.var: a.var for a, b in zip(first.loops, then.loops, strict=True)}
+    body = replaced(then.body, values)
+    mine, others = list(_views(first.body)), list(_views(body))
+    for v, way in others:
+        for w, other in mine:
+            apart = way == other == "read" or v.buffer.name != w.buffer.name
+            if not apart and (way == "write" or v.offset != w.offset):
+                return None
+    heads = [x if n.title is None else attrs.evolve(n.title, body=x) for n, x in ((first, first.body), (then, body))]
+    parts = tuple(p for h in heads for p in (h if isinstance(h, tuple) else (h,)))
+    return _Nest(first.loops, parts, None)
+
+
+def _views(body: Sequence[Statement]) -> Iterator[tuple[View, str]]:
+    for s in walk(tuple(body)):
+        if isinstance(s, Call | Compute | Micro):
+            yield from reads_and_writes(s)

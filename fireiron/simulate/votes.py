@@ -1,0 +1,78 @@
+"""Votes of warps: which way the lanes of each go follows from their registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fireiron.base.errors import SimulationError
+from fireiron.kernel.ir.statements import Vote
+from fireiron.simulate.access import Value
+from fireiron.simulate.leaves import Operand, gather
+from fireiron.simulate.order import Array
+from fireiron.simulate.state import State, Team
+from fireiron.simulate.steps import Act
+
+WARP = 32
+
+
+def ways_of(statement: Vote) -> str:
+    """Name the entry of the environment that tells a vote's outcomes apart: plans are kept by it."""
+    return f"{statement.var.name} of each warp"
+
+
+def voting(statement: Vote, flag: Operand, present: Value, team: Team) -> Callable[[State, Act], None]:
+    """Compile a vote: it sets the statement's variable, and what `ways_of` names.
+
+    Args:
+        statement: what is asked.
+        flag: the register that answers.
+        present: whether anybody is asked.
+        team: who.
+
+    Raises:
+        SimulationError: `divergent-vote`, `uninitialised-read`, when it runs.
+    """
+    name, ways = statement.var.name, ways_of(statement)
+
+    def vote(state: State, act: Act) -> None:
+        asked = np.broadcast_to(np.asarray(present(state.env)) != 0, (1, team.threads))[0]
+        here = np.ones(team.threads, bool) if act is None else np.broadcast_to(act, (1, team.threads))[0]
+        found = np.ones(team.threads, np.int64)
+        if (asked & here).any():
+            access = flag.access(state.env, (1, team.threads), None)
+            held = np.broadcast_to(gather(access).reshape(1, -1), (1, team.threads))[0]
+            _refuse(statement, asked & here, here, _written(access.storage.initialised, team), team)
+            yes = np.pad((held != 0) & here, (0, -team.threads % WARP)).reshape(-1, WARP).max(1)
+            found = np.where(asked, np.repeat(yes, WARP)[: team.threads], 1).astype(np.int64)
+        alike = bool((found == found[0]).all())
+        state.env[name] = int(found[0]) if alike else found
+        state.env[ways] = int(found[0]) if alike else found.tobytes()
+
+    return vote
+
+
+def _written(initialised: Array | None, team: Team) -> Array:
+    if initialised is None:
+        return np.ones(team.threads, bool)
+    return np.asarray(initialised).reshape(-1, team.threads).min(0)
+
+
+def _refuse(statement: Vote, asked: Array, here: Array, written: Array, team: Team) -> None:
+    """Refuse warps of which some lanes are elsewhere, and flags that nothing has set."""
+    warps = np.pad(here, (0, -team.threads % WARP), mode="edge").reshape(-1, WARP)
+    parted = np.repeat(warps.any(1) & ~warps.all(1), WARP)[: team.threads] & asked
+    if parted.any():
+        raise SimulationError(
+            "divergent-vote",
+            f"{team.who(int(np.argmax(parted)))} votes on {statement.var.name}, and lanes of its warp are elsewhere",
+            fix="let all lanes of a warp come to the vote",
+        )
+    unset = asked & ~written
+    if unset.any():
+        raise SimulationError(
+            "uninitialised-read",
+            f"{team.who(int(np.argmax(unset)))} votes by {statement.flag.buffer.name}, which nothing has set",
+            fix="set the flag ahead of the vote",
+        )
