@@ -58,7 +58,8 @@ def _dot_in_numpy(a: Any, b: Any, c: Any) -> Any:
     """Multiply in the accumulator's type, and round once to the result's; integers saturate."""
     import numpy as np
 
-    wide = np.float64 if a.dtype == np.float64 else np.int32 if a.dtype.kind in "iu" else np.float32
+    whole = np.int64 if a.dtype == np.int64 else np.int32  # 64 bits show which sums 32 do not hold
+    wide = np.float64 if a.dtype == np.float64 else whole if a.dtype.kind in "iu" else np.float32
     total = a.astype(wide) @ b.astype(wide)
     if c.dtype.kind in "iu":
         limits = np.iinfo(c.dtype)

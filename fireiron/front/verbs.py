@@ -138,7 +138,7 @@ class Schedule(State):
             launched: how many blocks of a persistent kernel share its work; two clusters where None, or one block a
                 tile where blocks are chosen.
             overflow: what sums of integers do that 32 bits do not hold: `wrap`, as on every GPU, or `error`, with
-                the place and the number. What a microkernel of the author sums inside is not looked at.
+                the place and the number. Of a microkernel its NumPy function is called in 64 bits too.
             keep: names of tiles in shared memory and registers, as in the CUDA; `.kept` of the result holds them as
                 they were at a moment, with the thread that holds each element of registers.
             at: the moment: a word of a statement, or `At(...)` with a block, trips and a step; block 0's end if None.

@@ -151,7 +151,7 @@ def scale(factor: Operand) -> Op:
 
 
 def clamp_to(low: Operand, high: Operand) -> Op:
-    """Make the op that keeps values between two others."""
+    """Make the op that keeps values between two others; NaN stays NaN, as `clamp` says."""
     return lambda x: clamp(x, low, high)
 
 

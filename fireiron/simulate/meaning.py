@@ -305,6 +305,11 @@ class ComputeMeaning(Meaning):
         plan.extra = [value[:, None, :].astype(np.int32) for value in found]
 
 
+def _widened(array: Array) -> Array:
+    """Give integers in 64 bits."""
+    return array.astype(np.int64) if array.dtype.kind in "iu" else array
+
+
 class MicroMeaning(Meaning):
     """Call a user's own meaning once a unit, on matrices."""
 
@@ -330,7 +335,10 @@ class MicroMeaning(Meaning):
         for thread in threads:
             shapes = [(int(rows[thread]), int(columns[thread])) for rows, columns in present]
             outputs = self._called(arrays, thread, whole, shapes)
-            for result, output, at in zip(results, outputs, self.targets, strict=True):
+            wide = outputs
+            if self.team.machine.exact and any(result.dtype == np.int32 for result in results):
+                wide = self._called([_widened(x) for x in arrays], thread, whole, shapes)
+            for result, output, exact, at in zip(results, outputs, wide, self.targets, strict=True):
                 new = np.asarray(output)
                 if new.shape != shapes[at]:
                     raise self.error(
@@ -339,6 +347,8 @@ class MicroMeaning(Meaning):
                         f"of {shapes[at]}",
                         "return the whole new matrix",
                     )
+                if exact is not output and result.dtype == np.int32:
+                    self.team.machine.refuse_wrapped(self.place, np.asarray(exact), new.astype(np.int32))
                 rows, columns = whole[at]
                 result[0, :, thread].reshape(columns, rows).T[: shapes[at][0], : shapes[at][1]] = new
         return tuple(results)

@@ -11,10 +11,13 @@ import numpy as np
 from fireiron.algebra.elements import strided
 from fireiron.algebra.expr import evaluate
 from fireiron.base.errors import SimulationError
+from fireiron.base.text import nbytes as nbytes_in_words
 from fireiron.kernel.ir.statements import Buffer, Kernel, Pointer, Workspace
 from fireiron.simulate.fragment import Fragment
 from fireiron.simulate.order import Array, Order
 from fireiron.simulate.tracker import Tracker
+
+MOST_SHARED = 1 << 20  # bytes of a block: a few times what any machine has
 
 
 @attrs.define(eq=False)
@@ -120,11 +123,18 @@ def shared(kernel: Kernel, sizes: Mapping[str, int], order: Order, check: bool) 
     """Lay the SH buffers over one block's bytes; overlaid buffers share them, and what is known of them.
 
     Raises:
-        SimulationError: `out-of-bounds` where a buffer does not fit the block's shared memory.
+        SimulationError: `out-of-bounds` where a buffer does not fit the block's shared memory, `shared-memory` where no
+            machine has as much.
     """
     buffers = [buffer for buffer in kernel.buffers if buffer.memory.name == "SH"]
     if not buffers:
         return []
+    if kernel.shared_nbytes > MOST_SHARED:
+        raise SimulationError(
+            "shared-memory",
+            f"a block takes {nbytes_in_words(kernel.shared_nbytes)} of shared memory, and no machine has as much",
+            fix="use smaller tiles and pads, shorter chunks or fewer stages",
+        )
     granule = gcd(*(buffer.offset for buffer in buffers), *(buffer.dtype.nbytes for buffer in buffers))
     content = np.zeros(max(kernel.shared_nbytes, 1), np.uint8)
     tracker = Tracker(-(-kernel.shared_nbytes // granule), order, "SH", check)
