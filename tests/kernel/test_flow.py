@@ -8,13 +8,16 @@ from typing import Any
 import attrs
 import pytest
 
+import fireiron as fi
 from fireiron import (
     FR,
     SH,
     A,
     B,
     Block,
+    ColMajor,
     FireironError,
+    Matrix,
     Thread,
     Warp,
     conform,
@@ -25,7 +28,7 @@ from fireiron import (
     symbol,
 )
 from fireiron.jit.interface import Interface
-from fireiron.kernel.ir.statements import Commit, For, If, Region, Sync, Wait, walk
+from fireiron.kernel.ir.statements import Call, Commit, For, If, Region, Sync, Wait, walk
 from fireiron.schedules import simt
 from fireiron.simulate import simulate
 from fireiron.verify.random_data import random_arrays
@@ -59,6 +62,45 @@ def test_an_operand_that_the_inner_pipeline_does_not_fetch_keeps_its_slot(right,
     chain = chain.load(A, SH, cp_async()).pad(8).load(B, SH, cp_async()).pad(8).tile(16, 16).to(Warp)
     chain = chain.split(16).unroll().pipeline(2).load(early, FR, ldmatrix())
     right(chain.tile(16, 8).unroll().load(late, FR, ldmatrix()).done())
+
+
+@fi.program(a="m k", b="k n")
+def product(a: Any, b: Any) -> Any:
+    return fi.einsum("mk,kn->mn", a, b, name="c")
+
+
+def steps_of(k: int, ops: bool = False) -> Any:
+    """Give the chain of `gemm` on a program, whose product has a chain of its own."""
+    a, b = Matrix(32, k, "f16", name="a"), Matrix(k, 32, "f16", ColMajor, name="b")
+    chain = product(a, b).tile(m=32, n=32).to(Block).epilog(memory=FR).split(k=32).pipeline(3)
+    chain = chain.load(a, SH, cp_async()).pad(8).load(b, SH, cp_async()).pad(8).tile(m=16, n=16).to(Warp)
+
+    def by_fragments(c: Any) -> Any:
+        c = c.split(16).unroll().pipeline(2).load("A", FR, ldmatrix())
+        return (c.tile(16, 8).unroll().load("B", FR, ldmatrix()) if ops else
+                c.load("B", FR, ldmatrix()).tile(16, 8).unroll()).done()  # fmt: skip
+
+    return chain.each(c=by_fragments)
+
+
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_the_only_product_of_a_program_flows_as_a_matmul_does(count: int) -> None:
+    """Both copy, fetch and multiply equally often in each loop: the same schedule on the same sums."""
+    ours, theirs = (s.lowered("sm_80") for s in (steps_of(32 * count), gemm(chunks(2, count))))
+
+    def multiplied(kernel: Any) -> list[tuple[str, str]]:
+        loops = [s for s in walk(kernel.body) if isinstance(s, For) and s.kind == "chunks" and not s.unroll]
+        return [(str(s.extent), c.atom.name) for s in loops for c in walk(s.body) if isinstance(c, Call)]
+
+    assert multiplied(ours) == multiplied(theirs)
+    assert steps_of(32 * count).simulate().comparison.passed
+
+
+def test_a_product_that_reads_shared_memory_in_its_last_steps_keeps_its_slot() -> None:
+    kernel = steps_of(96, ops=True).lowered("sm_80")
+    loop = next(s for s in walk(kernel.body) if isinstance(s, For) and s.kind == "chunks" and not s.unroll)
+    assert isinstance(loop.body[0], Wait)
+    assert steps_of(96, ops=True).simulate().comparison.passed
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fireiron.algebra.expr import Expr, Var, as_expr, as_int, lt, ne, or_, proves, simplest
+from fireiron.algebra.scalar import Arg, Cast
 from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import RegisterLoop
@@ -15,11 +16,13 @@ from fireiron.kernel.lower.context import Body, Context, Recur, State, descend
 from fireiron.kernel.lower.epilog import initialise
 from fireiron.kernel.lower.flow import Flow, leading_loads, lower_flowing
 from fireiron.kernel.lower.move import Copy, lower_copy, open_load
+from fireiron.kernel.lower.progress import Progress
 from fireiron.kernel.lower.promote import close_chunk, open_chunk
 from fireiron.kernel.lower.roles import lower_specialised
 from fireiron.kernel.lower.window import substituted
-from fireiron.language.decompositions import Decomposition, Load, Split, Tile
+from fireiron.language.decompositions import Decomposition, EachStep, Load, Split, Tile
 from fireiron.language.residual import apply
+from fireiron.language.steps import Step
 
 
 def lower_split(
@@ -113,11 +116,12 @@ def lower_split(
         return (*first, *opening(), For(k, trips, body, link.unrolled, link.together, kind="chunks"))
 
     below_loads = rest[len(loads) :]
-    if layers is not None or progress is not None or not _flows_into(link, loads, below_loads):
+    if layers is not None or not _flows_into(link, loads, below_loads, progress):
         first, body = _chunk(link, below_loads, at, number, inner, context, recur)
         return (*before, *first, *around(body))
     flow = Flow(k, trips, link, lambda: copies(k), around)
-    return (*before, *recur(below_loads, evolve(inner, flow=flow), context))
+    body = recur(below_loads, evolve(inner, flow=flow), context)
+    return (*before, *opening(), *body)
 
 
 def staged(link: Split, copies: Callable[[Expr], list[Copy]], number: Expr, every: Expr) -> tuple[Body, Body, Body]:
@@ -210,11 +214,19 @@ def _takes_part(link: Split, rest: Sequence[Decomposition]) -> bool:
     )
 
 
-def _flows_into(link: Split, loads: Sequence[Load], rest: Sequence[Decomposition]) -> bool:
+def _flows_into(link: Split, loads: Sequence[Load], rest: Sequence[Decomposition], progress: Progress | None) -> bool:
     """Say whether only links that map to units stand between a pipeline of shared memory and one of registers.
 
-    The slot of a chunk is given away before its last steps compute: these may read nothing but registers.
+    The slot of a chunk is given away before its last steps compute: these may read nothing but registers. In a program
+    the inner pipeline stands in the chain of the only step of the loop.
     """
+    read = {load.role for load in loads}
+    if progress is not None:
+        last, steps = rest[-1] if rest else None, progress.active
+        chain = last.of(steps[0].name) if isinstance(last, EachStep) and len(steps) == 1 else None
+        if chain is None or link.online or link.skewed or not _of_tensors(steps[0]):
+            return False
+        rest, read = (*rest[:-1], *chain), {"A", "B"}
     mapped = [isinstance(x, Tile | Split) and x.level is not None for x in rest]
     between = mapped.index(False) if False in mapped else len(rest)
     inner = rest[between] if between < len(rest) else None
@@ -223,5 +235,11 @@ def _flows_into(link: Split, loads: Sequence[Load], rest: Sequence[Decomposition
         and not any(load.memory.registers for load in loads)
         and isinstance(inner, Split)
         and _takes_part(inner, rest[between + 1 :])
-        and {load.role for load in loads} <= {load.role for load in leading_loads(rest[between + 1 :])}
+        and read <= {load.role for load in leading_loads(rest[between + 1 :])}
     )
+
+
+def _of_tensors(step: Step) -> bool:
+    """Say whether both factors of a product are tensors: nothing else is computed in a chunk."""
+    sides = step.factors or ()
+    return len(sides) == 2 and all(isinstance(x.x if isinstance(x, Cast) else x, Arg) for x in sides)

@@ -41,6 +41,11 @@ __device__ __forceinline__ void mma_m16n8k16_f32_f16(void* c_registers, const vo
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+__device__ __forceinline__ void cp_async_if_16B(void* dst, const void* src, bool write) {
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %2, 0; @p cp.async.cg.shared.global [%0], [%1], 16; }"
+        : : "r"(static_cast<unsigned>(__cvta_generic_to_shared(dst))), "l"(src), "r"((int)write) : "memory");
+}
+
 __device__ __forceinline__ void copy_4B(void* dst, const void* src) {
     *static_cast<unsigned*>(dst) = *static_cast<const unsigned*>(src);
 }
@@ -78,6 +83,12 @@ mma_8x4x4x128x1_f16(
     const int thread_k = thread % 16;
 
     // Program(8, 4, 4, 128, 3, 3, 128)(GL, GL, GL)(Block)
+    #pragma unroll
+    for (int i = 0; i < 128; ++i) {
+        product[i] = 0.0f;
+    }
+
+    // product: add by atoms
 
     // load x to x_sh: Move(8, 4, 4, 64)(GL, SH)(Block)
     #pragma unroll
@@ -104,58 +115,48 @@ mma_8x4x4x128x1_f16(
         cp_async_16B(&f_sh[r2 * 1024 + thread / 8 * 64 + (thread_c ^ thread / 8 % 8) * 8 + 8192], &f[r2 * 18432 + thread / 8 * 1152 + thread_c * 8 + 64]);
     }
     cp_async_commit();
+    cp_async_wait<1>();
+
+    // load x to x_sh: Move(8, 4, 4, 64)(GL, SH)(Block)
     #pragma unroll
-    for (int i = 0; i < 128; ++i) {
-        product[i] = 0.0f;
+    for (int r = 0; r < 8; ++r) {
+        cp_async_or_zero_16B(&x_sh[r * 1024 + warp * 256 + thread_q_s * 64 + (thread_c ^ warp % 2 * 4 + thread_q_s) * 8 + 16384], &x[block_n * 802816 + r * 100352 + block_p * 14336 + warp * 3584 + block_q * 512 + thread_q_s * 128 + thread_c * 8 - 3584], block_p * 4 + warp > 0);
+    }
+
+    // load f to f_sh: Move(128, 1, 1, 64)(GL, SH)(Block)
+    #pragma unroll
+    for (int r2 = 0; r2 < 8; ++r2) {
+        cp_async_16B(&f_sh[r2 * 1024 + thread / 8 * 64 + (thread_c ^ thread / 8 % 8) * 8 + 16384], &f[r2 * 18432 + thread / 8 * 1152 + thread_c * 8 + 128]);
+    }
+    cp_async_commit();
+
+    // load x_sh to x_fr: Move(64, 16)(SH, FR)(Warp)
+    __syncthreads();  // x_sh is written before it is read
+    #pragma unroll
+    for (int m4 = 0; m4 < 4; ++m4) {
+        ldmatrix_x4(&x_fr[m4 * 8], &x_sh[warp_n * 4096 + m4 * 1024 + thread % 16 * 64 + (thread / 16 % 2 ^ thread % 8) * 8]);
+    }
+
+    // load f_sh to f_fr: Move(1, 1, 16, 64)(SH, FR)(Warp)
+    #pragma unroll
+    for (int n3 = 0; n3 < 4; ++n3) {
+        ldmatrix_x4(&f_fr[n3 * 8], &f_sh[warp_k * 4096 + n3 * 1024 + thread % 8 * 64 + thread / 16 % 2 * 512 + (thread / 8 % 2 ^ thread % 8) * 8]);
     }
     #pragma unroll 1
-    for (int chunk = 0; chunk < 18; ++chunk) {
-        cp_async_wait<1>();
-        __syncthreads();  // x_sh is written before it is read
-        if (chunk < 16) {
+    for (int chunk = 0; chunk < 17; ++chunk) {
+        #pragma unroll
+        for (int k = 0; k < 3; ++k) {
 
-            // load x to x_sh: Move(8, 4, 4, 64)(GL, SH)(Block)
+            // load x_sh to x_fr: Move(64, 16)(SH, FR)(Warp)
             #pragma unroll
-            for (int r = 0; r < 8; ++r) {
-                cp_async_or_zero_16B(&x_sh[(chunk + 2) % 3 * 8192 + r * 1024 + warp * 256 + thread_q_s * 64 + (thread_c ^ warp % 2 * 4 + thread_q_s) * 8], &x[block_n * 802816 + r * 100352 + block_p * 14336 + (chunk + 2) / 6 * 3584 + warp * 3584 + block_q * 512 + (chunk + 2) % 6 * 64 + thread_q_s * 128 + thread_c * 8 - 3712], block_p * 4 + (chunk + 2) / 6 + warp > 0 && block_p * 4 + (chunk + 2) / 6 + warp < 29 && block_q * 4 + (chunk / 2 + 1) % 3 + thread_q_s > 0 && block_q * 4 + (chunk / 2 + 1) % 3 + thread_q_s < 29);
+            for (int m4 = 0; m4 < 4; ++m4) {
+                ldmatrix_x4(&x_fr[(k + 1) % 2 * 32 + m4 * 8], &x_sh[chunk % 3 * 8192 + warp_n * 4096 + m4 * 1024 + thread % 16 * 64 + (k * 2 + thread / 16 % 2 + 2 ^ thread % 8) * 8]);
             }
 
-            // load f to f_sh: Move(128, 1, 1, 64)(GL, SH)(Block)
+            // load f_sh to f_fr: Move(1, 1, 16, 64)(SH, FR)(Warp)
             #pragma unroll
-            for (int r2 = 0; r2 < 8; ++r2) {
-                cp_async_16B(&f_sh[(chunk + 2) % 3 * 8192 + r2 * 1024 + thread / 8 * 64 + (thread_c ^ thread / 8 % 8) * 8], &f[r2 * 18432 + thread / 8 * 1152 + chunk * 64 + thread_c * 8 + 128]);
-            }
-        }
-        cp_async_commit();
-
-        // product: add by atoms
-
-        // load x_sh to x_fr: Move(64, 16)(SH, FR)(Warp)
-        #pragma unroll
-        for (int m4 = 0; m4 < 4; ++m4) {
-            ldmatrix_x4(&x_fr[m4 * 8], &x_sh[chunk % 3 * 8192 + warp_n * 4096 + m4 * 1024 + thread % 16 * 64 + (thread / 16 % 2 ^ thread % 8) * 8]);
-        }
-
-        // load f_sh to f_fr: Move(1, 1, 16, 64)(SH, FR)(Warp)
-        #pragma unroll
-        for (int n3 = 0; n3 < 4; ++n3) {
-            ldmatrix_x4(&f_fr[n3 * 8], &f_sh[chunk % 3 * 8192 + warp_k * 4096 + n3 * 1024 + thread % 8 * 64 + thread / 16 % 2 * 512 + (thread / 8 % 2 ^ thread % 8) * 8]);
-        }
-        #pragma unroll
-        for (int k = 0; k < 4; ++k) {
-            if (k < 3) {
-
-                // load x_sh to x_fr: Move(64, 16)(SH, FR)(Warp)
-                #pragma unroll
-                for (int m4 = 0; m4 < 4; ++m4) {
-                    ldmatrix_x4(&x_fr[(k + 1) % 2 * 32 + m4 * 8], &x_sh[chunk % 3 * 8192 + warp_n * 4096 + m4 * 1024 + thread % 16 * 64 + (k * 2 + thread / 16 % 2 + 2 ^ thread % 8) * 8]);
-                }
-
-                // load f_sh to f_fr: Move(1, 1, 16, 64)(SH, FR)(Warp)
-                #pragma unroll
-                for (int n3 = 0; n3 < 4; ++n3) {
-                    ldmatrix_x4(&f_fr[(k + 1) % 2 * 32 + n3 * 8], &f_sh[chunk % 3 * 8192 + warp_k * 4096 + n3 * 1024 + thread % 8 * 64 + thread / 16 % 2 * 512 + (k * 2 + thread / 8 % 2 + 2 ^ thread % 8) * 8]);
-                }
+            for (int n3 = 0; n3 < 4; ++n3) {
+                ldmatrix_x4(&f_fr[(k + 1) % 2 * 32 + n3 * 8], &f_sh[chunk % 3 * 8192 + warp_k * 4096 + n3 * 1024 + thread % 8 * 64 + thread / 16 % 2 * 512 + (k * 2 + thread / 8 % 2 + 2 ^ thread % 8) * 8]);
             }
             #pragma unroll
             for (int m = 0; m < 4; ++m) {
@@ -164,6 +165,69 @@ mma_8x4x4x128x1_f16(
                     mma_m16n8k16_f32_f16(&product[m * 32 + n * 4], &x_fr[k % 2 * 32 + m * 8], &f_fr[k % 2 * 32 + n * 4]);
                 }
             }
+        }
+        cp_async_wait<1>();
+
+        // load x to x_sh: Move(8, 4, 4, 64)(GL, SH)(Block)
+        __syncthreads();  // x_sh is read before it is overwritten
+        #pragma unroll
+        for (int r = 0; r < 8; ++r) {
+            if (chunk < 15) cp_async_or_zero_16B(&x_sh[chunk % 3 * 8192 + r * 1024 + warp * 256 + thread_q_s * 64 + (thread_c ^ warp % 2 * 4 + thread_q_s) * 8], &x[block_n * 802816 + r * 100352 + block_p * 14336 + (chunk + 3) / 6 * 3584 + warp * 3584 + block_q * 512 + (chunk + 3) % 6 * 64 + thread_q_s * 128 + thread_c * 8 - 3712], block_p * 4 + (chunk + 3) / 6 + warp > 0 && block_p * 4 + (chunk + 3) / 6 + warp < 29 && block_q * 4 + ((chunk + 1) / 2 + 1) % 3 + thread_q_s > 0 && block_q * 4 + ((chunk + 1) / 2 + 1) % 3 + thread_q_s < 29);
+        }
+
+        // load f to f_sh: Move(128, 1, 1, 64)(GL, SH)(Block)
+        #pragma unroll
+        for (int r2 = 0; r2 < 8; ++r2) {
+            cp_async_if_16B(&f_sh[chunk % 3 * 8192 + r2 * 1024 + thread / 8 * 64 + (thread_c ^ thread / 8 % 8) * 8], &f[r2 * 18432 + thread / 8 * 1152 + chunk * 64 + thread_c * 8 + 192], chunk < 15);
+        }
+        cp_async_commit();
+
+        // load x_sh to x_fr: Move(64, 16)(SH, FR)(Warp)
+        #pragma unroll
+        for (int m4 = 0; m4 < 4; ++m4) {
+            ldmatrix_x4(&x_fr[m4 * 8], &x_sh[(chunk + 1) % 3 * 8192 + warp_n * 4096 + m4 * 1024 + thread % 16 * 64 + (thread / 16 % 2 ^ thread % 8) * 8]);
+        }
+
+        // load f_sh to f_fr: Move(1, 1, 16, 64)(SH, FR)(Warp)
+        #pragma unroll
+        for (int n3 = 0; n3 < 4; ++n3) {
+            ldmatrix_x4(&f_fr[n3 * 8], &f_sh[(chunk + 1) % 3 * 8192 + warp_k * 4096 + n3 * 1024 + thread % 8 * 64 + thread / 16 % 2 * 512 + (thread / 8 % 2 ^ thread % 8) * 8]);
+        }
+        #pragma unroll
+        for (int m = 0; m < 4; ++m) {
+            #pragma unroll
+            for (int n = 0; n < 8; ++n) {
+                mma_m16n8k16_f32_f16(&product[m * 32 + n * 4], &x_fr[m * 8 + 32], &f_fr[n * 4 + 32]);
+            }
+        }
+    }
+    #pragma unroll
+    for (int k = 0; k < 3; ++k) {
+
+        // load x_sh to x_fr: Move(64, 16)(SH, FR)(Warp)
+        #pragma unroll
+        for (int m4 = 0; m4 < 4; ++m4) {
+            ldmatrix_x4(&x_fr[(k + 1) % 2 * 32 + m4 * 8], &x_sh[warp_n * 4096 + m4 * 1024 + thread % 16 * 64 + (k * 2 + thread / 16 % 2 + 2 ^ thread % 8) * 8 + 16384]);
+        }
+
+        // load f_sh to f_fr: Move(1, 1, 16, 64)(SH, FR)(Warp)
+        #pragma unroll
+        for (int n3 = 0; n3 < 4; ++n3) {
+            ldmatrix_x4(&f_fr[(k + 1) % 2 * 32 + n3 * 8], &f_sh[warp_k * 4096 + n3 * 1024 + thread % 8 * 64 + thread / 16 % 2 * 512 + (k * 2 + thread / 8 % 2 + 2 ^ thread % 8) * 8 + 16384]);
+        }
+        #pragma unroll
+        for (int m = 0; m < 4; ++m) {
+            #pragma unroll
+            for (int n = 0; n < 8; ++n) {
+                mma_m16n8k16_f32_f16(&product[m * 32 + n * 4], &x_fr[k % 2 * 32 + m * 8], &f_fr[k % 2 * 32 + n * 4]);
+            }
+        }
+    }
+    #pragma unroll
+    for (int m = 0; m < 4; ++m) {
+        #pragma unroll
+        for (int n = 0; n < 8; ++n) {
+            mma_m16n8k16_f32_f16(&product[m * 32 + n * 4], &x_fr[m * 8 + 32], &f_fr[n * 4 + 32]);
         }
     }
 
