@@ -1,4 +1,6 @@
 """Facts: what is known of a schedule after any of its links, on any architecture."""
+# pyright: reportPrivateUsage=false
+# What a chain holds for fireiron alone is private, so that completion leaves it out.
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ class Schedule(Protocol):
         ...
 
     @property
-    def origin(self) -> Residual:
+    def _origin(self) -> Residual:
         """Give the residual spec before the first link."""
         ...
 
@@ -136,10 +138,10 @@ def facts(schedule: Schedule, arch: Arch, kernel: Kernel | None = None) -> Facts
     Raises:
         UsageError: `nested-chain` for the chain of a Move inside another schedule.
     """
-    if schedule.origin.level.name != KernelLevel.name:
+    if schedule._origin.level.name != KernelLevel.name:
         raise UsageError(
             "nested-chain",
-            f"{schedule.origin} is a Move inside another schedule",
+            f"{schedule._origin} is a Move inside another schedule",
             fix="call this on the whole schedule",
         )
     spec = schedule.program.spec
@@ -163,7 +165,7 @@ def facts(schedule: Schedule, arch: Arch, kernel: Kernel | None = None) -> Facts
                 problems.append(Finding(error.code, error.message, "error", error.fix, error.link, error.path))
             continue
         return _measure(spec, lowered, completion, arch, (*problems, *notes), tuple(unknown), whole)
-    spec = str(schedule.origin if whole is None else whole.residual)
+    spec = str(schedule._origin if whole is None else whole.residual)
     unknown.append(f"blocks, threads, shared memory and registers: {LATER}, which tiles to Block")
     return Facts(spec, arch.name, False, None, 0, None, None, (), (), tuple(problems), tuple(unknown))
 

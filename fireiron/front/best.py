@@ -19,6 +19,7 @@ from fireiron.base.link import here
 from fireiron.front.best_program import best_program
 from fireiron.front.chain import MatMulChain, ProgramChain
 from fireiron.front.repeat import NUMBERS, Call, launches
+from fireiron.front.state import kind_in
 from fireiron.front.verbs import Schedule
 from fireiron.jit.arrays import is_torch
 from fireiron.jit.kernel import as_tuple
@@ -161,11 +162,11 @@ def best(spec: MatMulChain | ProgramChain, arch: str | None = None) -> Any:
         True
     """
     given = cast(object, spec)
-    if not isinstance(given, Schedule) or given.kind.spec not in (MatMul, Program):
+    if not isinstance(given, Schedule) or kind_in(given).spec not in (MatMul, Program):
         raise refused("best", ("a product or a program", "what matmul(M, N, K) gives"), spec, UsageError)
     if not isinstance(cast(object, arch), str | int | None):
         raise refused("arch=", ("an architecture", '"sm_90a"'), arch, UsageError)
-    if given.kind.spec is Program:
+    if kind_in(given).spec is Program:
         try:
             return best_program(cast(ProgramChain, spec), arch)
         except FireironError as error:

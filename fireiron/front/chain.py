@@ -74,7 +74,7 @@ class Chain(Schedule, Generic[S]):
             DecompositionError: `wrong-spec`.
         """
         self._only(link)
-        return getattr(import_module(f"fireiron.front.{self.kind.own.get(link, 'links')}"), link)
+        return getattr(import_module(f"fireiron.front.{self._kind.own.get(link, 'links')}"), link)
 
     def tile(self, *sizes: int | Strided, batch: int | None = None, **named: int) -> Tiled[S]:
         """Cut what is written into tiles, and with it the operands; dims that a step folds stay whole.
@@ -197,7 +197,7 @@ class Chain(Schedule, Generic[S]):
                 `fold-warps`, `fold-registers`, `symbolic-tiles`, `symbolic-buffer`.
         """
         self._only("done")
-        if "done" in self.kind.own:
+        if "done" in self._kind.own:
             self._own("done")(self, atom)
         if atom is not None and not isinstance(cast(object, atom), Atom | Microkernel | str):
             from fireiron.atoms.table import chosen_from
@@ -208,7 +208,7 @@ class Chain(Schedule, Generic[S]):
     def _closed_by(self, link: Done | Each | EachStep) -> Schedule:
         """Close the chain; what is nested is elaborated with the schedule that it belongs to."""
         closed = self._as(Schedule, link)
-        if not self.path:
+        if not self._path:
             closed.lowered()
         return closed
 
@@ -222,7 +222,7 @@ class FoldChain(Chain[S]):
     def tile(self, *sizes: int | Strided, batch: int | None = None, **named: int) -> TiledFold[S]: ...
     def tile(self, *sizes: Any, batch: int | None = None, **named: int) -> Any:
         """Cut what is written into tiles, as `Chain.tile` does."""
-        cls = TiledProgram if self.kind.spec is Program else TiledFold
+        cls = TiledProgram if self._kind.spec is Program else TiledFold
         return self._as(cls, self._tile_link(sizes, batch, named))
 
     def split(
@@ -433,14 +433,14 @@ class FoldChain(Chain[S]):
     @property
     def weights(self: LayerChain) -> Tensor:
         """Give a layer's weights: K x N, or a batch of them."""
-        b = self.origin.operand("B")
+        b = self._origin.operand("B")
         assert b is not None
         return b.tensor
 
     @property
     def sizes(self: LayerChain) -> tuple[int, int, int]:
         """Give rows of a block, width of the result, and width of A."""
-        found = tuple(size for dim, size in self.origin.sizes if dim != BATCH)
+        found = tuple(size for dim, size in self._origin.sizes if dim != BATCH)
         return cast("tuple[int, int, int]", found)
 
 
@@ -640,9 +640,9 @@ class SplitFold(FoldChain[S]):
     @property
     def _shares(self) -> Callable[..., None]:
         """Give the rules of chunks that units take at once."""
-        if self.kind.spec is Program:
+        if self._kind.spec is Program:
             return program_rules.parallel
-        return parallel_rules.of_products if self.kind.spec is Products else parallel_rules.parallel
+        return parallel_rules.of_products if self._kind.spec is Products else parallel_rules.parallel
 
     def _loops(self: S_, **changes: Any) -> S_:
         """Refine the loop over chunks, where there is one."""

@@ -19,6 +19,7 @@ from fireiron.language.decompositions import Decomposition, Load
 from fireiron.language.levels import SH
 from fireiron.language.residual import Residual, apply
 from fireiron.language.tensor import ColMajor, RowMajor
+from fireiron.show.scheduled import origin_of, trail_of
 
 if TYPE_CHECKING:
     from fireiron.front.verbs import Schedule
@@ -79,7 +80,7 @@ def _clean(schedule: Schedule, place: int, buffer: str, kernel: Kernel, arch: st
     for words, changes in _candidates(load, next(b.dtype.nbytes for b in kernel.buffers if b.name == buffer)):
         refined = attrs.evolve(load, **changes)
         try:
-            rules.swizzle(schedule.trail[place - 1] if place else schedule.origin, refined)
+            rules.swizzle(trail_of(schedule)[place - 1] if place else origin_of(schedule), refined)
             other = _replayed(schedule, place, refined)
             now = [row for row in accesses(other.lowered(arch)) if row.buffer == buffer]
         except FireironError:
@@ -121,5 +122,5 @@ def _replayed(schedule: Schedule, place: int, load: Decomposition) -> Schedule:
     links = (*schedule.links[:place], load, *schedule.links[place + 1 :])
     trail: list[Residual] = []
     for link in links:
-        trail.append(apply(link, trail[-1] if trail else schedule.origin))
-    return evolve(schedule, links=links, trail=tuple(trail))
+        trail.append(apply(link, trail[-1] if trail else origin_of(schedule)))
+    return evolve(schedule, links=links, _trail=tuple(trail))

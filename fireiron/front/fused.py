@@ -22,6 +22,7 @@ from fireiron.front.digest import digest
 from fireiron.front.fingerprint import fingerprint
 from fireiron.front.repeat import Call
 from fireiron.front.spec import MatMul
+from fireiron.front.state import kind_in
 from fireiron.front.verbs import Schedule
 from fireiron.jit.kernel import as_tuple
 from fireiron.language import specs
@@ -211,7 +212,7 @@ def _compiled(spec: MatMulChain, schedule: Scheduler | None, made: Schedule | No
 
 def _scheduled(schedule: Scheduler, spec: MatMulChain) -> Schedule:
     made = cast(object, asked(schedule, spec, said="schedule"))
-    if not isinstance(made, Schedule) or made.kind.spec is not specs.MatMul:
+    if not isinstance(made, Schedule) or kind_in(made).spec is not specs.MatMul:
         raise CallError(
             "bad-schedule", f"schedule= gives {shown(made)}", fix="return what the spec's chain gives: simt.sgemm"
         )

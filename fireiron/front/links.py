@@ -33,14 +33,14 @@ def tile(chain: State, *sizes: int | Strided, batch: int | None = None, **named:
         DecompositionError: `tile-arguments`.
     """
     for name in named:
-        together = [d for d, letter in chain.letters.items() if letter == chain.letters.get(name)]
+        together = [d for d, letter in chain._letters.items() if letter == chain._letters.get(name)]
         if len(together) > 1:
             raise chain._wrong(
                 "tile-arguments",
-                f"{', '.join(together)} are {chain.letters[name]} of {chain.residual.short} together",
+                f"{', '.join(together)} are {chain._letters[name]} of {chain.residual.short} together",
                 "tile(16, 8): rows and columns",
             )
-    dims = {chain.letters.get(name, name): size for name, size in named.items()}
+    dims = {chain._letters.get(name, name): size for name, size in named.items()}
     known = chain.residual.extents
     dims = {dim if dim in known else dim.upper(): size for dim, size in dims.items()}
     summed = chain.residual.kind == "MatMul"
@@ -81,12 +81,12 @@ def split(
         DecompositionError: `split-arguments`, `split-above-epilog`, `split-extent`; `wrong-spec` for a number of chunks
             of anything but a MatMul.
     """
-    residual, spec = chain.residual, chain.kind.spec
+    residual, spec = chain.residual, chain._kind.spec
     if spec is Products:
         chain._check(rules.split_of_sums, residual)
     names = [*named, *([k] if isinstance(k, str) else [])]
     several = len(names) > 1 or (bool(named) and k is not None)
-    if several or any(chain.letters.get(name, name.upper()) != "K" for name in names):
+    if several or any(chain._letters.get(name, name.upper()) != "K" for name in names):
         raise _one_dim(chain)
     size = named[names[0]] if named else k if isinstance(k, int) else None
     if spec is not MatMul:
@@ -100,7 +100,7 @@ def split(
 
 
 def _one_dim(chain: State) -> DecompositionError:
-    folded = next((name for name, letter in chain.letters.items() if letter == "K"), "k")
+    folded = next((name for name, letter in chain._letters.items() if letter == "K"), "k")
     return chain._wrong(
         "split-arguments",
         f"a split of {chain.residual.short} cuts {folded}, the dim that the step folds",
@@ -115,7 +115,7 @@ def load(chain: State, operand: Role | Tensor | str, memory: Memory, strategy: S
         DecompositionError: see `Chain.load`.
     """
     residual = chain.residual
-    if chain.kind.spec is Step:  # a step's operands are views of the program's tensors
+    if chain._kind.spec is Step:  # a step's operands are views of the program's tensors
         given = operand if isinstance(operand, str) else operand.name
         operand = next((o.role for o in residual.operands[:2] if o.tensor.name == given), operand)
     found = chain._operand(operand)

@@ -19,10 +19,7 @@ LINKS = frozenset({*DECOMPOSE, "each", "then", "swap"})  # links that a finished
 # What completion leaves out: a chain's own data, and verbs that need a finished schedule.
 _DATA = {
     "links",
-    "origin",
-    "path",
     "program",
-    "trail",
     "where",
     "matmul",
     "batch",
@@ -31,16 +28,13 @@ _DATA = {
     "left",
     "right",
     "steps",
-    "kind",
     "products",
     "layers",
     "computed",
     "function",
     "weights",
     "sizes",
-    "fallback",
     "residual",
-    "letters",
 }
 _FINISHED = {"compile", "cuda", "estimate", "simulate", "time"}
 

@@ -60,11 +60,11 @@ class State:
 
     program: Task
     links: tuple[Decomposition, ...]
-    origin: Residual
-    trail: tuple[Residual, ...] = ()
-    path: str = ""
-    fallback: Callable[[str, Compiler], Any] | None = None
-    letters: Mapping[str, str] = NO_LETTERS
+    _origin: Residual
+    _trail: tuple[Residual, ...] = ()
+    _path: str = ""
+    _fallback: Callable[[str, Compiler], Any] | None = None
+    _letters: Mapping[str, str] = attrs.field(default=NO_LETTERS, alias="letters")
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -73,14 +73,14 @@ class State:
     @classmethod
     def __fits__(cls, value: object, kinds: tuple[Any, ...]) -> bool:
         """Tell whether a value is a schedule of what `FoldChain[MatMul]` and its kin name, finished or not."""
-        return isinstance(value, State) and value.kind.spec in {
+        return isinstance(value, State) and value._kind.spec in {
             one for kind in kinds for one in get_args(kind) or (kind,)
         }
 
     @property
-    def kind(self) -> Kind:
+    def _kind(self) -> Kind:
         """Give the kind of what the chain decomposes: it says which links there are."""
-        return kind_of(self.program.spec, self.origin)
+        return kind_of(self.program.spec, self._origin)
 
     @property
     def matmul(self) -> MatMul:
@@ -110,7 +110,7 @@ class State:
     @property
     def residual(self) -> Residual:
         """Give the spec that remains."""
-        return self.trail[-1] if self.trail else self.origin
+        return self._trail[-1] if self._trail else self._origin
 
     @property
     def steps(self) -> Program:
@@ -129,7 +129,7 @@ class State:
     @property
     def where(self) -> str:
         """Give the path in the tree, for errors."""
-        words = [self.path] if self.path else [f"{self.origin.short} @ {self.origin.level}"]
+        words = [self._path] if self._path else [f"{self._origin.short} @ {self._origin.level}"]
         return " > ".join((*words, *(describe(link) for link in self.links)))
 
     def _check(self, rule: Callable[..., Any], *args: Any) -> Any:
@@ -145,9 +145,9 @@ class State:
 
     def _as(self, cls: type[State], link: Decomposition) -> Any:
         """Add a link; the chain's class says what may come next."""
-        trail = (*self.trail, apply(link, self.residual))
+        trail = (*self._trail, apply(link, self.residual))
         links = (*self.links, link)
-        return cls(self.program, links, self.origin, trail, self.path, letters=self.letters)._within_limits()
+        return cls(self.program, links, self._origin, trail, self._path, letters=self._letters)._within_limits()
 
     def _within_limits(self) -> Self:
         """Apply the rules of blocks and of the spec's architecture to what the last link asks for."""
@@ -156,27 +156,27 @@ class State:
             self._check(limits.features_fit, link, arch)
         if isinstance(link, Tile):
             self._check(limits.threads_fit, link, self._before, self.residual)
-        elif isinstance(link, Load | Split) and arch is not None and not self.path:
-            self._check(limits.shared_fits, self.program.spec, self.links, (self.origin, *self.trail[:-1]), arch)
+        elif isinstance(link, Load | Split) and arch is not None and not self._path:
+            self._check(limits.shared_fits, self.program.spec, self.links, (self._origin, *self._trail[:-1]), arch)
         return self
 
     def _refine(self, **changes: Any) -> Self:
         """Replace the last link by one with these changes."""
         link = attrs.evolve(self.links[-1], **changes)
-        before = self.trail[-2] if len(self.trail) > 1 else self.origin
-        trail = (*self.trail[:-1], apply(link, before))
-        return evolve(self, links=(*self.links[:-1], link), trail=trail)._within_limits()
+        before = self._trail[-2] if len(self._trail) > 1 else self._origin
+        trail = (*self._trail[:-1], apply(link, before))
+        return evolve(self, links=(*self.links[:-1], link), _trail=trail)._within_limits()
 
     @property
     def _before(self) -> Residual:
-        return self.trail[-2] if len(self.trail) > 1 else self.origin
+        return self._trail[-2] if len(self._trail) > 1 else self._origin
 
     def _has(self, name: str) -> bool:
         """Tell whether chains of this kind have a link, or a refinement of the last one."""
         if name in LINKS:
-            return name in self.kind.links
+            return name in self._kind.links
         of_some = name in SOME or (name == "pipeline" and isinstance(self.links[-1], Tile))
-        return not of_some or name in self.kind.refinements
+        return not of_some or name in self._kind.refinements
 
     def _next_may_come(self, name: str = "") -> str:
         """Write the fix of a link that is not there: one of a name like this one, and all."""
@@ -227,17 +227,17 @@ class State:
         return offered(filter(self._has, super().__dir__()), self.residual, self.links)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, State) and (self.program, self.links, self.origin) == (
+        return isinstance(other, State) and (self.program, self.links, self._origin) == (
             other.program,
             other.links,
-            other.origin,
+            other._origin,
         )
 
     def __hash__(self) -> int:
-        return hash((self.program, self.links, self.origin))
+        return hash((self.program, self.links, self._origin))
 
     def __str__(self) -> str:
-        if self.path or any(not isinstance(link, Prolog) for link in self.links):
+        if self._path or any(not isinstance(link, Prolog) for link in self.links):
             return self._words
         from fireiron.language.words import steps_in_words
 
@@ -248,7 +248,7 @@ class State:
 
     @property
     def _words(self) -> str:
-        return " ".join((str(self.origin), *(f".{describe(link)}" for link in self.links)))
+        return " ".join((str(self._origin), *(f".{describe(link)}" for link in self.links)))
 
     def _operand(self, operand: Role | Tensor | str) -> Operand:
         """Find the operand that a link names."""
@@ -284,12 +284,17 @@ class State:
         # A strategy is a user's function: nothing but this check holds it to its type.
         result = cast(object, asked(strategy, part, said=called[0]))
         if isinstance(result, State):
-            if result.kind is part.kind and result.residual.closed:
+            if result._kind is part._kind and result.residual.closed:
                 return result.links
             raise self._wrong(called[1], message.format(result.residual), fix)
         if uncalled is not None and callable(result):
             raise self._wrong(called[1], *uncalled)
         raise self._wrong(called[1], message.format(repr(result)), fix)
+
+
+def kind_in(chain: State) -> Kind:
+    """Give the kind of what a chain decomposes."""
+    return chain._kind  # pyright: ignore[reportPrivateUsage]
 
 
 def where_of(chain: State) -> str:

@@ -21,6 +21,7 @@ from fireiron.kernel.analysis.sampling import typical_sizes
 from fireiron.kernel.ir.statements import Kernel, Region
 from fireiron.show import lowered, pictures
 from fireiron.show.picture import Picture
+from fireiron.show.scheduled import origin_of, path_of
 from fireiron.show.steps import steps
 from fireiron.show.studio import Cells, Frame, LinkRow, Remark, Studio, Tiles
 from fireiron.simulate import cost
@@ -59,13 +60,13 @@ def studio(
         >>> page.title, len(page.frames), page.frames[0].did[1][:14]
         ('listing2_128x128x8_f32', 5, 'load A to a_sh')
     """
-    kernel = schedule.lowered(arch) if schedule.residual.closed and not schedule.path else None
+    kernel = schedule.lowered(arch) if schedule.residual.closed and not path_of(schedule) else None
     explained = schedule.explain(arch)
     paths = [step.path for step in steps(schedule)]
     found = schedule.facts(arch)
     remarks = tuple(_remark(one, paths) for one in advised(schedule, found.findings, arch))
-    title = str(schedule.origin) if kernel is None else schedule.name
-    subtitle = str(schedule.program.spec) if kernel is None else f"{schedule.origin}, {found.arch}"
+    title = str(origin_of(schedule)) if kernel is None else schedule.name
+    subtitle = str(schedule.program.spec) if kernel is None else f"{origin_of(schedule)}, {found.arch}"
     rows = tuple(LinkRow(row.link, row.after, _about(row.change, row.sentences), row.lines) for row in explained.rows)
     page = Studio(
         title, subtitle, (), rows, schedule.tree(), explained.left, remarks=remarks, block=block,

@@ -226,9 +226,9 @@ class Schedule(State):
                 digest(self.program, self.links, self.name), lower, target, options, simulator=simulator, cache=cache
             )
         except CompileError as error:
-            if self.fallback is None or error.code not in POORLY_BUILT:
+            if self._fallback is None or error.code not in POORLY_BUILT:
                 raise
-            other = self.fallback(target.name, compiler())
+            other = self._fallback(target.name, compiler())
             if other is None:
                 raise
         return other.compile(
@@ -341,7 +341,7 @@ class Schedule(State):
 
     def _kernel(self, arch: str | int | None = None) -> Kernel | None:
         """Give the lowered kernel of a finished schedule."""
-        return self.lowered(arch) if self.residual.closed and not self.path else None
+        return self.lowered(arch) if self.residual.closed and not self._path else None
 
     def tree(self, width: int = 80) -> str:
         """Print the decomposition tree as plain text."""

@@ -10,6 +10,7 @@ from fireiron.show.align import align
 from fireiron.show.diff import Diff, diff
 from fireiron.show.lowering import Lowers, lowered_of
 from fireiron.show.picture import Picture, wrapped
+from fireiron.show.scheduled import origin_of
 from fireiron.show.svg import Drawing, width_of
 from fireiron.show.words import words
 
@@ -39,7 +40,7 @@ def compare(first: Lowers, second: Lowers, names: tuple[str, str] = ("before", "
     drawing = Drawing(f"{names[0]} and {names[1]}")
     for name, spec, x in ((names[0], first, 0.0), (names[1], second, COLUMN + MIDDLE)):
         drawing.text(x, 12, name, bold=True)
-        drawing.text(x, 28, str(spec.origin), "faint", SIZE)
+        drawing.text(x, 28, str(origin_of(spec)), "faint", SIZE)
     y = _links(drawing, 38.0, first.links, second.links, 0)
     y += 10
     for part in ("spec", "kernel"):

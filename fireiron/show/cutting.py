@@ -21,6 +21,7 @@ from fireiron.show.halo import Halo, halos
 from fireiron.show.halo import draw as draw_halo
 from fireiron.show.page import WIDTH
 from fireiron.show.picture import Picture, wrapped
+from fireiron.show.scheduled import origin_of
 from fireiron.show.steps import Step, layers, product, steps
 from fireiron.show.svg import Drawing, hue, width_of
 from fireiron.show.waves import draw as draw_waves
@@ -76,7 +77,7 @@ def cuts(schedule: Estimated) -> Picture:
     Args:
         schedule: finished or not.
     """
-    drawing = Drawing(f"how {schedule.origin.short} is cut")
+    drawing = Drawing(f"how {origin_of(schedule).short} is cut")
     said: list[str] = []
     x, y, lowest = 0.0, 22.0, 0.0
     chain = [(step, name) for step, name in _tiled(steps(schedule)) if pieces(step).unit.size]
@@ -97,7 +98,7 @@ def cuts(schedule: Estimated) -> Picture:
             said.append(_halo_panel(drawing, x, y + 13 * (tall - 1), reads, found))
             panel, lowest = panel + 1, max(lowest, drawing.height)
     if not chain:
-        drawing.text(0, 12, f"{schedule.origin.short}: no tile yet", "faint")
+        drawing.text(0, 12, f"{origin_of(schedule).short}: no tile yet", "faint")
         said.append("no tile yet")
     return Picture(drawing.title, drawing, wrapped(*said))
 

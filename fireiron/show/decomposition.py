@@ -13,6 +13,7 @@ from fireiron.language.residual import Residual
 from fireiron.show import tree as lines
 from fireiron.show.lowering import Lowers, lowered_of
 from fireiron.show.picture import Picture
+from fireiron.show.scheduled import origin_of
 from fireiron.show.steps import Nested, Step, layers, left, nested, steps, stores
 from fireiron.show.svg import Drawing, width_of
 
@@ -39,21 +40,23 @@ def decomposition(schedule: Lowers) -> Picture:
     """
     kernel = lowered_of(schedule)
     chain = steps(schedule)
-    widest = max(_wide(spec) for spec in (schedule.origin, *(step.after for step in chain)))
+    widest = max(_wide(spec) for spec in (origin_of(schedule), *(step.after for step in chain)))
     lanes = sum(len(beside(step, kernel)) for step in chain)
-    drawing = Drawing(f"decomposition of {schedule.origin}")
+    drawing = Drawing(f"decomposition of {origin_of(schedule)}")
     page = _Page(drawing, kernel, max(SIDE, widest + GAP) + LANE * min(lanes, LANES))
     y = 5.0
     for said in () if kernel is None else (lines.summary(kernel), lines.parted(kernel)):
         if said:
             page.drawing.text(0, y + 6, said, "faint", 11)
             y += 15
-    y = page.box(0, y, schedule.origin)
+    y = page.box(0, y, origin_of(schedule))
     y = page.chain(y, chain)
     rest = left(schedule)
     if not rest.closed:
         page.drawing.text(12, y + 16, f"… left to do: {rest}", "note")
-    return Picture(f"decomposition of {schedule.origin}", page.drawing, lines.text(schedule, kernel=kernel).rstrip())
+    return Picture(
+        f"decomposition of {origin_of(schedule)}", page.drawing, lines.text(schedule, kernel=kernel).rstrip()
+    )
 
 
 @attrs.frozen

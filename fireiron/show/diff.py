@@ -19,7 +19,7 @@ from fireiron.show import page
 from fireiron.show.align import align
 from fireiron.show.consequences import AccessRow, Difference, Part, arrow, consequences, traffic
 from fireiron.show.page import LINK, NOTEBOOK_WIDTH, SPEC, WIDTH, Row
-from fireiron.show.scheduled import Scheduled
+from fireiron.show.scheduled import Scheduled, origin_of
 from fireiron.show.tree import result, tensors
 from fireiron.show.words import by, coefficient, computed, head, refinements, words
 
@@ -79,7 +79,7 @@ def diff(
         kernels: both lowered, for what follows from the differences; None leaves that out.
         rows: the accesses of both kernels, for bank conflicts and sectors.
     """
-    found = [*_sizes(a.origin, b.origin), *_programs(a.program, b.program), *_links(a.links, b.links)]
+    found = [*_sizes(origin_of(a), origin_of(b)), *_programs(a.program, b.program), *_links(a.links, b.links)]
     if kernels is not None:
         found += consequences(a, b, kernels)
     if rows is not None:

@@ -16,7 +16,7 @@ from fireiron.show import lowered, page
 from fireiron.show.emits import change, emits, loops
 from fireiron.show.page import LINK, NOTEBOOK_WIDTH, SPEC, WIDTH
 from fireiron.show.passes import Change, changes, verdict
-from fireiron.show.scheduled import Scheduled
+from fireiron.show.scheduled import Scheduled, origin_of
 from fireiron.show.steps import Step, left, steps
 from fireiron.show.traffic import Traffic, traffic
 from fireiron.show.words import words
@@ -181,7 +181,7 @@ def explain(
     )
     rest = left(schedule)
     edges = verdict(unordered(kernel)) if passed and kernel is not None else ""
-    return Explanation(str(schedule.origin), rows, "" if rest.closed else str(rest), changes(passed), edges)
+    return Explanation(str(origin_of(schedule)), rows, "" if rest.closed else str(rest), changes(passed), edges)
 
 
 def _lines(chain: tuple[Step, ...], kernel: Kernel, source: str) -> tuple[tuple[Range, ...], ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from fireiron.kernel.ir.statements import Kernel
-from fireiron.show.scheduled import Scheduled
+from fireiron.show.scheduled import Scheduled, origin_of, path_of, trail_of
 
 
 class Lowers(Scheduled, Protocol):
@@ -18,5 +18,5 @@ class Lowers(Scheduled, Protocol):
 
 def lowered_of(schedule: Lowers) -> Kernel | None:
     """Give the kernel of a finished schedule, None of an unfinished one or of a Move inside another chain."""
-    last = schedule.trail[-1] if schedule.trail else schedule.origin
-    return schedule.lowered() if last.closed and not schedule.path else None
+    last = trail_of(schedule)[-1] if trail_of(schedule) else origin_of(schedule)
+    return schedule.lowered() if last.closed and not path_of(schedule) else None

@@ -1,4 +1,6 @@
 """What is shown: anything with a program, links, and the specs that they leave."""
+# pyright: reportPrivateUsage=false
+# What a chain holds for fireiron alone is private, so that completion leaves it out.
 
 from __future__ import annotations
 
@@ -23,16 +25,31 @@ class Scheduled(Protocol):
         ...
 
     @property
-    def origin(self) -> Residual:
+    def _origin(self) -> Residual:
         """Give the spec before the first link."""
         ...
 
     @property
-    def trail(self) -> tuple[Residual, ...]:
+    def _trail(self) -> tuple[Residual, ...]:
         """Give the specs after each link."""
         ...
 
     @property
-    def path(self) -> str:
+    def _path(self) -> str:
         """Give the links that led to `origin`, empty for a whole schedule."""
         ...
+
+
+def origin_of(schedule: Scheduled) -> Residual:
+    """Give the spec before the first link."""
+    return schedule._origin
+
+
+def trail_of(schedule: Scheduled) -> tuple[Residual, ...]:
+    """Give the specs after each link."""
+    return schedule._trail
+
+
+def path_of(schedule: Scheduled) -> str:
+    """Give the links that led to the first spec, empty for a whole schedule."""
+    return schedule._path

@@ -27,7 +27,7 @@ from fireiron.language.decompositions import (
 from fireiron.language.levels import SH, Block
 from fireiron.language.residual import Operand, Residual, apply, layer_of, move_of, result_of, store_of
 from fireiron.language.tensor import ColMajor, Order, RowMajor
-from fireiron.show.scheduled import Scheduled
+from fireiron.show.scheduled import Scheduled, origin_of, path_of, trail_of
 
 
 @attrs.frozen
@@ -119,17 +119,17 @@ def tiles(size: Extent | Index, extent: Index | None) -> Index:
 
 def steps(schedule: Scheduled) -> tuple[Step, ...]:
     """List the steps of a schedule, outermost first."""
-    return chain(schedule.origin, schedule.links, root(schedule))
+    return chain(origin_of(schedule), schedule.links, root(schedule))
 
 
 def root(schedule: Scheduled) -> str:
     """Give the path of a schedule's origin."""
-    return schedule.path or f"{schedule.origin.short} @ {schedule.origin.level}"
+    return path_of(schedule) or f"{origin_of(schedule).short} @ {origin_of(schedule).level}"
 
 
 def left(schedule: Scheduled) -> Residual:
     """Give the spec that a schedule leaves to do."""
-    return schedule.trail[-1] if schedule.trail else schedule.origin
+    return trail_of(schedule)[-1] if trail_of(schedule) else origin_of(schedule)
 
 
 def chain(

@@ -18,7 +18,7 @@ from fireiron.language.tensor import Tensor
 from fireiron.language.words import steps_in_words
 from fireiron.show import lowered, page
 from fireiron.show.page import ATOM, LINK, MEMORY, NOTEBOOK_WIDTH, OPEN, SPEC, WIDTH, Row
-from fireiron.show.scheduled import Scheduled
+from fireiron.show.scheduled import Scheduled, origin_of
 from fireiron.show.steps import Nested, Step, layers, left, nested, shared_nbytes, steps, stores
 from fireiron.show.words import amount, by, computed, infix, tensor, words
 
@@ -39,7 +39,7 @@ def tree(schedule: Scheduled, kernel: Kernel | None = None) -> Tree:
     from rich.text import Text
     from rich.tree import Tree
 
-    top = Tree(Text(str(schedule.origin), SPEC))
+    top = Tree(Text(str(origin_of(schedule)), SPEC))
     for said in steps_in_words(steps_of(schedule.program.spec, schedule.links)):
         top.add(Row(Text(said), Text()))
     for operand in tensors(schedule.program.spec):

@@ -19,7 +19,7 @@ HOPPER = arch(90)
 
 def prefixes(schedule: Any) -> list[Any]:
     return [
-        attrs.evolve(schedule, links=schedule.links[:i], trail=schedule.trail[:i])
+        attrs.evolve(schedule, links=schedule.links[:i], trail=schedule._trail[:i])
         for i in range(len(schedule.links) + 1)
     ]
 

@@ -31,7 +31,7 @@ def chains() -> dict[str, Any]:
     found: dict[str, Any] = {}
 
     def keep(part: Any) -> Any:
-        found[part.kind.word] = part
+        found[part._kind.word] = part
         raise KeyError
 
     stack = layers(Y, Matrix(64, 64, name="X"), Matrix(64, 64, name="W")).tile(16).to(Block).load(A, SH)
@@ -74,7 +74,7 @@ def test_a_kind_has_the_links_of_its_table_alone(word: str) -> None:
     one = chains()[word]
     codes = {name: code_of(one, name) for name in LINKS}
     refused = {name for name, code in codes.items() if code in ("wrong-spec", "no-such-link")}
-    assert refused == LINKS - one.kind.links
+    assert refused == LINKS - one._kind.links
 
 
 def code_of(one: Any, link: str) -> str:

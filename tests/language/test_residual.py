@@ -30,7 +30,7 @@ from fireiron.language.levels import Kernel
 
 
 def texts(chain: Any) -> list[str]:
-    return [str(chain.origin), *(str(residual) for residual in chain.trail)]
+    return [str(chain._origin), *(str(residual) for residual in chain._trail)]
 
 
 def test_residuals_link_by_link() -> None:

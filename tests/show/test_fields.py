@@ -62,11 +62,11 @@ class Shown:
 
     program: Any
     links: tuple[Decomposition, ...]
-    origin: Any
-    path: str = ""
+    _origin: Any
+    _path: str = ""
 
     @property
-    def trail(self) -> tuple[Any, ...]:
+    def _trail(self) -> tuple[Any, ...]:
         return tuple(after(self.program.spec, self.links[: i + 1]) for i in range(len(self.links)))
 
 
@@ -214,7 +214,7 @@ def pair(kind: type[Any], field: str) -> tuple[Shown, Shown]:
     new = attrs.evolve(old, **{field: change(present) if isfunction(change) and field != "permute" else change})
     assert getattr(new, field) != present
     other = put(links, old, new, [])
-    return Shown(chain.program, links, chain.origin), Shown(chain.program, other, chain.origin)
+    return Shown(chain.program, links, chain._origin), Shown(chain.program, other, chain._origin)
 
 
 FIELDS = [

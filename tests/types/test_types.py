@@ -9,6 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jedi
+
+from fireiron.front.offers import LINKS, REFINES
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 FILE = HERE / "mistakes.py"
@@ -40,3 +44,25 @@ def test_mypy(tmp_path: Path) -> None:
 
 def test_enough_mistakes_are_there() -> None:
     assert len(WRONG) >= 12
+
+
+# What an editor offers on a chain besides links and refinements: data for those who write presets, and verbs.
+DATA = {
+    "batch", "computed", "flops", "function", "layers", "left", "links", "matmul", "meaning", "name", "portable",
+    "products", "program", "residual", "right", "served_along_k", "sizes", "steps", "weights", "where",
+    "whole_operands",
+}  # fmt: skip
+VERBS = {
+    "check", "compile", "cuda", "diff", "estimate", "explain", "export", "facts", "lowered", "simulate", "studio",
+    "time", "tree",
+}  # fmt: skip
+
+
+def test_editors_offer_no_internals() -> None:
+    """Static completion reads annotations, and no `__dir__`."""
+    source = "from fireiron import matmul\nfrom fireiron.schedules import simt\n"
+    for chain in ("matmul(64, 64, 32)", "matmul(64, 64, 32).tile(32, 32)", "simt.sgemm(matmul(64, 64, 32))"):
+        script = jedi.Script(f"{source}{chain}.", project=jedi.Project(str(ROOT)))
+        offered = {found.name for found in script.complete() if not found.name.startswith("_")}
+        assert offered >= {"check", "tree"}
+        assert offered <= DATA | VERBS | LINKS | {*REFINES}, chain

@@ -17,6 +17,7 @@ from fireiron.front.simulation import simulate_schedule
 from fireiron.front.verbs import Schedule
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.statements import Kernel
+from fireiron.show.scheduled import origin_of
 from fireiron.verify.comparison import Comparison
 from fireiron.verify.reference import bound_in_words
 from fireiron.verify.verification import KINDS, Data, Kind, Verdict, expected, held, make
@@ -53,7 +54,7 @@ class Run:
 
     def described(self, data: Data) -> dict[str, str]:
         """Say what ran, for people."""
-        facts = {"schedule": f"{self.kernel.name}: {self.schedule.origin}"}
+        facts = {"schedule": f"{self.kernel.name}: {origin_of(self.schedule)}"}
         if scalars := _scalars(data):
             facts["with"] = ", ".join(f"{name} = {value}" for name, value in scalars.items())
         return facts
@@ -172,7 +173,7 @@ def _data(run: Run, data: Data, found: Verdict) -> dict[str, Any]:
         "right": found.passed,
         "verdict": found.word,
         "kernel": run.kernel.name,
-        "spec": str(run.schedule.origin),
+        "spec": str(origin_of(run.schedule)),
         "scalars": _scalars(data),
         "comparison": attrs.asdict(found.decisive),
         "exact": None if found.exact is None else attrs.asdict(found.exact),
