@@ -15,6 +15,14 @@ from typing import Any
 
 from fireiron.front.torch_attention import attention, scaled_dot_product_attention
 from fireiron.front.torch_conv import conv1d, conv2d, conv3d
+from fireiron.front.torch_more_rows import (
+    apply_rotary_emb,
+    cumsum,
+    dropout_add_layer_norm,
+    group_norm,
+    quantized_rms_norm,
+    topk,
+)
 from fireiron.front.torch_ops import gemm
 from fireiron.front.torch_rows import (
     add_layer_norm,
@@ -38,17 +46,23 @@ def backend(module: Any, inputs: Any, *, options: Any = None) -> Any:
 __all__ = [
     "add_layer_norm",
     "add_rms_norm",
+    "apply_rotary_emb",
     "attention",
     "backend",
     "conv1d",
     "conv2d",
     "conv3d",
     "cross_entropy",
+    "cumsum",
+    "dropout_add_layer_norm",
     "embedding",
     "gemm",
+    "group_norm",
     "layer_norm",
     "log_softmax",
+    "quantized_rms_norm",
     "rms_norm",
     "scaled_dot_product_attention",
     "softmax",
+    "topk",
 ]

@@ -225,3 +225,85 @@ def test_gradients_of_gain_and_bias_come_from_the_kernel_of_the_inputs() -> None
     )
     agree(lambda *a: ft.layer_norm(a[0], (96,), *a[1:]), lambda *a: F.layer_norm(a[0], (96,), *a[1:]), x, gain, bias)
     agree(lambda *a: ft.rms_norm(a[0], (96,), a[1], 1e-6), lambda *a: F.rms_norm(a[0], (96,), a[1], 1e-6), x, gain)
+
+
+def test_running_sums() -> None:
+    agree(lambda x: ft.cumsum(x), lambda x: torch.cumsum(x, -1), drawn(3, 5, 40))
+    agree(lambda x: ft.cumsum(x, 1), lambda x: torch.cumsum(x, 1), drawn(3, 5, 40))
+
+
+def test_the_largest_of_rows() -> None:
+    x = drawn(4, 5, 100)
+    values, indices = ft.topk(x, 5)
+    wanted = torch.topk(x, 5)
+    assert torch.equal(values, wanted.values)
+    assert torch.equal(indices, wanted.indices)
+    agree(lambda x: ft.topk(x, 5)[0], lambda x: torch.topk(x, 5).values, x)
+    with pytest.raises(FireironError) as caught:
+        ft.topk(x, 9)
+    assert caught.value.code == "wrong-shape"
+
+
+def test_groups_of_channels() -> None:
+    x, w, b = drawn(2, 12, 4, 6), drawn(12), drawn(12)
+    agree(lambda x, w, b: ft.group_norm(x, 3, w, b), lambda x, w, b: F.group_norm(x, 3, w, b), x, w, b)
+    agree(lambda x: ft.group_norm(x, 4), lambda x: F.group_norm(x, 4), x)
+    with pytest.raises(FireironError) as caught:
+        ft.group_norm(x, 5)
+    assert caught.value.code == "wrong-shape"
+
+
+def test_dropout_before_a_norm() -> None:
+    x, r, w, b = drawn(6, 40), drawn(6, 40), drawn(40), drawn(40)
+
+    def ours(x: Any, r: Any, w: Any, b: Any) -> Any:
+        torch.manual_seed(5)
+        return ft.dropout_add_layer_norm(x, r, (40,), w, b, p=0.25)
+
+    def wanted(x: Any, r: Any, w: Any, b: Any) -> Any:
+        torch.manual_seed(5)
+        mask = torch.empty_like(x, dtype=torch.uint8).bernoulli_(0.75)
+        total = x * mask / 0.75 + r
+        return F.layer_norm(total, (40,), w, b), total
+
+    agree(ours, wanted, x, r, w, b)
+    made = ft.dropout_add_layer_norm(x, r, (40,), w, b, training=False)
+    assert torch.allclose(made[1], x + r)
+
+
+def test_rows_in_eight_bits() -> None:
+    x, w = drawn(6, 64), drawn(64)
+    values, scales = ft.quantized_rms_norm(x, w, 1e-6)
+    normed = F.rms_norm(x, (64,), w, 1e-6)
+    assert values.dtype == torch.int8
+    assert ((values * scales[:, None] - normed).abs() <= 0.51 * scales[:, None]).all()
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_heads_turn(interleaved: bool) -> None:
+    x, turn = drawn(2, 5, 3, 32), torch.rand(5, 16) * 6
+    cos, sin = turn.cos(), turn.sin()
+
+    def wanted(x: Any) -> Any:
+        a, b = (x[..., ::2], x[..., 1::2]) if interleaved else x.chunk(2, -1)
+        c, s = cos[:, None], sin[:, None]
+        both = (a * c - b * s, b * c + a * s)
+        return torch.stack(both, -1).flatten(-2) if interleaved else torch.cat(both, -1)
+
+    agree(lambda x: ft.apply_rotary_emb(x, cos, sin, interleaved), wanted, x)
+
+
+def test_more_operators_pass_torchs_own_checks() -> None:
+    x, w = drawn(4, 32), drawn(32)
+    tests = ("test_schema", "test_faketensor", "test_autograd_registration")
+    ops = torch.ops.fireiron
+    torch.library.opcheck(ops.cumsum, (x,), test_utils=tests)
+    torch.library.opcheck(ops.topk, (x, 4), test_utils=tests)
+    torch.library.opcheck(ops.quantized_rms_norm, (x.detach(), w.detach(), 1e-6), test_utils=tests)
+    angles = torch.rand(3, 16)
+    torch.library.opcheck(ops.rotary, (drawn(2, 3, 2, 32), angles, angles, False), test_utils=tests)
+
+    def both(x: Any) -> Any:
+        return ft.cumsum(ft.topk(x, 4)[0])
+
+    agree(torch.compile(both, fullgraph=True, backend="aot_eager"), both, x)

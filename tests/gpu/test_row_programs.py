@@ -70,3 +70,14 @@ def test_gradients_of_what_all_rows_share(gpu: int, width: int) -> None:
 @pytest.mark.parametrize("k", [2, 8])
 def test_the_largest_of_rows(gpu: int, k: int) -> None:
     verified(rows.row(rows.top(Matrix(300, 4000, "bf16"), k, out=("bf16", "i32"))))
+
+
+@pytest.mark.parametrize("width", [8, 384, 1000, 8192, 70000])
+def test_running_sums(gpu: int, width: int) -> None:
+    verified(rows.row(rows.cumsum(Matrix(300, width, "bf16"))))
+
+
+@pytest.mark.parametrize("width", [64, 80, 128])
+def test_rotary_embeddings(gpu: int, width: int) -> None:
+    cos, sin = (tensor(100, width // 2, name=name) for name in ("cos", "sin"))
+    verified(pointwise.pointwise(rows.rotary_pairs(tensor(2, 100, 8, width, dtype="bf16", name="x"), cos, sin)))

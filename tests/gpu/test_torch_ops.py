@@ -67,6 +67,21 @@ def test_rows_of_any_number_share_a_kernel():
     assert torch_rows._kernel.cache_info().misses == before
 
 
+def test_rows_with_results_of_their_own():
+    agree(lambda x: ft.cumsum(x), lambda x: torch.cumsum(x, -1), drawn(64, 1000))
+    agree(lambda x: ft.topk(x, 8)[0], lambda x: torch.topk(x, 8).values, drawn(64, 1000))
+    x, w, b = drawn(4, 32, 8, 8), drawn(32), drawn(32)
+    agree(lambda *a: ft.group_norm(a[0], 8, *a[1:]), lambda *a: F.group_norm(a[0], 8, *a[1:]), x, w, b)
+    turn = 6 * torch.rand(33, 64, device="cuda")
+    c, s = turn.cos()[:, None], turn.sin()[:, None]
+
+    def turned(x):
+        a, b = x.chunk(2, -1)
+        return torch.cat((a * c - b * s, b * c + a * s), -1)
+
+    agree(lambda x: ft.apply_rotary_emb(x, turn.cos(), turn.sin()), turned, drawn(2, 33, 4, 128))
+
+
 def images(*shape, dtype=torch.float16):
     return torch.randn(*shape, device="cuda").to(dtype).to(memory_format=torch.channels_last).requires_grad_()
 

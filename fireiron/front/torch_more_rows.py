@@ -1,0 +1,378 @@
+"""Operators of torch on rows with results or arrays of their own: running sums, the largest, groups, heads, dropout.
+
+Each is a program of `fireiron.schedules.rows`. Tensors on the CPU are simulated.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from importlib import import_module
+from math import prod
+from typing import Any
+
+from fireiron.algebra.expr import symbol
+from fireiron.base.errors import CallError
+from fireiron.front.cli.find import PRESETS
+from fireiron.front.host import HostKernel, without_gpu
+from fireiron.front.torch_ops import as_numpy, as_torch
+from fireiron.jit.kernel import as_tuple
+from fireiron.language.tensor import Matrix, Tensor, Vector, tensor
+
+torch: Any = import_module("torch")
+
+MOST_OF_TOP = 8
+
+
+@functools.lru_cache(maxsize=512)
+def _kernel(name: str, sizes: tuple[int, ...], kinds: tuple[str, ...], numbers: tuple[float, ...], host: bool) -> Any:
+    """Make the kernel of a program for any number of rows.
+
+    Args:
+        name: of the program among the presets.
+        sizes: of a row: its width; groups, channels of one, and its other extents; heads and their width.
+        kinds: element types of the rows and of what stands beside them.
+        numbers: eps, k, the share that is kept.
+        host: whether it is simulated.
+    """
+    rows, pointwise = (import_module(f"{PRESETS}.{word}") for word in ("rows", "pointwise"))
+    lines, arch = symbol("M"), "sm_89" if host else None
+    kind, beside = kinds[0], next((k for k in reversed(kinds) if k != "uint8"), kinds[0])
+
+    def matrix(word: str, dtype: str = kind) -> Tensor:
+        return Matrix(lines, sizes[0], dtype, name=word)
+
+    match name:
+        case "cumsum":
+            schedule = rows.row(rows.cumsum(matrix("x"), arch=arch))
+        case "top":
+            schedule = rows.row(rows.top(matrix("x"), int(numbers[0]), out=(kind, "i32"), arch=arch))
+        case "group_norm":
+            x = tensor(lines, *sizes, dtype=kind, name="x")
+            gain, bias = (tensor(*sizes[:2], dtype=beside, name=word) for word in ("gain", "bias"))
+            schedule = rows.row(rows.group_norm(x, gain, bias, eps=numbers[0], arch=arch))
+        case "dropped_add_layernorm":
+            gain, bias = (Vector(sizes[0], beside, name=word) for word in ("gain", "bias"))
+            given = (matrix("x"), matrix("residual"), gain, bias, matrix("mask", "u8"))
+            schedule = rows.row(rows.dropped_add_layernorm(*given, keep=numbers[0], eps=numbers[1], arch=arch))
+        case "quantised_rms_norm":
+            gain = Vector(sizes[0], beside, name="gain")
+            spec = rows.quantised_rms_norm(matrix("x"), gain, eps=numbers[0], out=("i8", "f32"), arch=arch)
+            schedule = rows.row(spec)
+        case "rotary_pairs":
+            x = tensor(1, lines, *sizes, dtype=kind, name="x")
+            schedule = pointwise.pointwise(rows.rotary_pairs(x, *_angles(lines, sizes, beside), arch=arch))
+        case _:
+            heads, width = sizes
+            strides = (lines * heads * width, heads * width, width, 1)
+            a, b, *out = (
+                tensor(1, lines, heads, width // 2, dtype=kind, name=word, strides=strides) for word in "abcd"
+            )
+            spec = rows.rotary(a, b, *_angles(lines, sizes, beside), out=tuple(out), arch=arch)
+            schedule = pointwise.pointwise(spec)
+    return HostKernel(schedule.lowered()) if host and without_gpu() else schedule.compile()
+
+
+def _angles(lines: Any, sizes: Sequence[int], kind: str) -> tuple[Tensor, Tensor]:
+    return tensor(lines, sizes[1] // 2, dtype=kind, name="cos"), tensor(lines, sizes[1] // 2, dtype=kind, name="sin")
+
+
+def _run(
+    name: str, sizes: Sequence[int], arrays: Sequence[Any], numbers: Sequence[float] = (), out: Sequence[Any] = ()
+) -> tuple[Any, ...]:
+    """Run a program on tensors; gives its results, which `out` are where they are given."""
+    host = arrays[0].device.type != "cuda"
+    kinds = tuple(str(x.dtype).removeprefix("torch.") for x in arrays)
+    kernel = _kernel(name, tuple(sizes), kinds, tuple(numbers), host)
+    given = [as_numpy(x) for x in arrays] if host else arrays
+    if out:
+        into = tuple(as_numpy(x) if host else x for x in out)
+        kernel(*given, out=into)
+        return tuple(out)
+    made = as_tuple(kernel(*given))
+    return tuple(as_torch(x) if host else x for x in made)
+
+
+def _flat(x: Any) -> Any:
+    return x.reshape(-1, x.shape[-1]).contiguous()
+
+
+def cumsum(input: Any, dim: int = -1) -> Any:
+    """Add up along a dim and keep what every element finds, as `torch.cumsum` does.
+
+    Args:
+        input: a tensor of floats.
+        dim: any; another one than the last takes a copy.
+    """
+    last = dim in (-1, input.dim() - 1)
+    if last:
+        return torch.ops.fireiron.cumsum(input)
+    return torch.ops.fireiron.cumsum(input.movedim(dim, -1).contiguous()).movedim(-1, dim)
+
+
+def topk(input: Any, k: int, dim: int = -1) -> tuple[Any, Any]:
+    """Find the k largest elements of each row and their indices, in falling order, as `torch.topk` does.
+
+    Args:
+        input: rows of floats. Of equal elements the first come first.
+        k: 2 to 8.
+        dim: the last one.
+
+    Raises:
+        CallError: `wrong-shape`.
+    """
+    if dim not in (-1, input.dim() - 1) or not 2 <= k <= min(MOST_OF_TOP, input.shape[-1]):
+        raise CallError(
+            "wrong-shape",
+            f"topk takes 2 to {MOST_OF_TOP} elements of rows along the last dim, not {k} of {list(input.shape)} "
+            f"along {dim}",
+            fix="use torch.topk",
+        )
+    values, indices = torch.ops.fireiron.topk(input, k)
+    return values, indices.long()
+
+
+def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    """Normalise groups of channels, as `torch.nn.functional.group_norm` does.
+
+    Raises:
+        CallError: `wrong-shape` where groups do not divide the channels.
+    """
+    channels = input.shape[1]
+    if channels % num_groups or any(w is not None and tuple(w.shape) != (channels,) for w in (weight, bias)):
+        raise CallError(
+            "wrong-shape",
+            f"{num_groups} groups, and weights of each channel, do not fit {channels} channels",
+            fix="give a number of groups that divides the channels, and weights of one value a channel",
+        )
+    weight = input.new_ones(channels) if weight is None else weight
+    bias = input.new_zeros(channels) if bias is None else bias
+    return torch.ops.fireiron.group_norm(input, num_groups, weight, bias, eps)
+
+
+def dropout_add_layer_norm(
+    input: Any,
+    residual: Any,
+    normalized_shape: Sequence[int],
+    weight: Any,
+    bias: Any,
+    p: float = 0.5,
+    training: bool = True,
+    eps: float = 1e-5,
+) -> tuple[Any, Any]:
+    """Drop elements of `input` with probability p, add a residual; gives the sum's layer norm, and the sum.
+
+    Args:
+        input, residual: rows.
+        normalized_shape: the last dim.
+        weight, bias: of each column.
+        p: the probability, below 1; torch's generator draws what is dropped.
+        training: whether anything is dropped.
+        eps: added to the variance.
+
+    Raises:
+        CallError: `wrong-shape`.
+    """
+    if tuple(normalized_shape) != tuple(input.shape[-1:]) or not 0 <= p < 1:
+        raise CallError(
+            "wrong-shape",
+            f"normalized_shape={list(normalized_shape)}, p={p} for rows of {input.shape[-1]}",
+            fix=f"normalized_shape={list(input.shape[-1:])}, and p from 0 to below 1",
+        )
+    keep = 1 - p if training else 1.0
+    mask = torch.empty_like(input, dtype=torch.uint8).bernoulli_(keep)
+    return torch.ops.fireiron.dropout_add_layer_norm(input, residual, weight, bias, mask, keep, eps)
+
+
+def quantized_rms_norm(input: Any, weight: Any, eps: float = 1e-6) -> tuple[Any, Any]:
+    """Take the RMS norm of rows in int8 and the scale of each row: the norm is about `values * scales[..., None]`."""
+    values, scales = torch.ops.fireiron.quantized_rms_norm(input, weight, eps)
+    return values, scales
+
+
+def apply_rotary_emb(x: Any, cos: Any, sin: Any, interleaved: bool = False) -> Any:
+    """Turn heads by the angles of their places.
+
+    Args:
+        x: batch x places x heads x width.
+        cos, sin: places x width / 2.
+        interleaved: whether neighbours make a pair, x[..., 2p] and x[..., 2p + 1]; by default halves of a head do.
+
+    Raises:
+        CallError: `wrong-shape`.
+    """
+    places, width = x.shape[-3], x.shape[-1]
+    if x.dim() != 4 or any(tuple(t.shape) != (places, width // 2) for t in (cos, sin)) or width % 2:
+        raise CallError(
+            "wrong-shape",
+            f"x is {list(x.shape)}, cos {list(cos.shape)} and sin {list(sin.shape)}",
+            fix="give x as batch x places x heads x width, cos and sin as places x width / 2",
+        )
+    return torch.ops.fireiron.rotary(x, cos, sin, interleaved)
+
+
+def _cumsum(input: Any) -> Any:
+    if input.numel() == 0:
+        return torch.empty_like(input)
+    return _run("cumsum", input.shape[-1:], [_flat(input)])[0].reshape(input.shape)
+
+
+def _cumsum_gradient(ctx: Any, gradient: Any) -> Any:
+    return torch.ops.fireiron.cumsum(gradient.flip(-1).contiguous()).flip(-1)
+
+
+def _topk(input: Any, k: int) -> Any:
+    if input.numel() == 0:
+        return _k_of(input, k)
+    values, indices = _run("top", input.shape[-1:], [_flat(input)], [k])
+    shape = (*input.shape[:-1], k)
+    return values.reshape(shape), indices.reshape(shape)
+
+
+def _k_of(input: Any, k: int) -> Any:
+    shape = (*input.shape[:-1], k)
+    return input.new_empty(shape), input.new_empty(shape, dtype=torch.int32)
+
+
+def _keep_indices(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(output[1])
+    ctx.shape = inputs[0].shape
+    ctx.mark_non_differentiable(output[1])
+
+
+def _topk_gradient(ctx: Any, gradient: Any, _: Any) -> Any:
+    (indices,) = ctx.saved_tensors
+    return gradient.new_zeros(ctx.shape).scatter(-1, indices.long(), gradient), None
+
+
+def _group_norm(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
+    if input.numel() == 0:
+        return torch.empty_like(input)
+    each = input.shape[1] // groups
+    sizes = (groups, each, prod(input.shape[2:]))
+    arrays = [input.reshape(-1, *sizes).contiguous(), *(w.reshape(groups, each).contiguous() for w in (weight, bias))]
+    return _run("group_norm", sizes, arrays, [eps])[0].reshape(input.shape)
+
+
+def _group_norm_gradient(ctx: Any, gradient: Any) -> Any:
+    x, weight = ctx.saved_tensors
+    groups, shape = ctx.groups, x.shape
+    wide, g = (t.float().reshape(shape[0], groups, shape[1] // groups, -1) for t in (x, gradient))
+    gain = weight.float().reshape(1, groups, -1, 1)
+    variance, mean = torch.var_mean(wide, (2, 3), correction=0, keepdim=True)
+    deviation = torch.rsqrt(variance + ctx.eps)
+    normed, scaled = (wide - mean) * deviation, g * gain
+    pull = (scaled * normed).mean((2, 3), keepdim=True)
+    by_x = (scaled - scaled.mean((2, 3), keepdim=True) - normed * pull) * deviation
+    by_weights = ((g * normed).sum((0, 3)).reshape(-1), g.sum((0, 3)).reshape(-1))
+    return by_x.reshape(shape).to(x.dtype), None, *(t.to(weight.dtype) for t in by_weights), None
+
+
+def _keep_groups(ctx: Any, inputs: Any, output: Any) -> None:
+    x, ctx.groups, weight, _, ctx.eps = inputs
+    ctx.save_for_backward(x, weight)
+
+
+def _dropout_add_layer_norm(
+    input: Any, residual: Any, weight: Any, bias: Any, mask: Any, keep: float, eps: float
+) -> Any:
+    if input.numel() == 0:
+        return torch.empty_like(input), torch.empty_like(input)
+    arrays = [_flat(input), _flat(residual), weight, bias, _flat(mask)]
+    made = _run("dropped_add_layernorm", input.shape[-1:], arrays, [keep, eps])
+    return tuple(x.reshape(input.shape) for x in made)
+
+
+def _two_like(input: Any, *others: Any) -> Any:
+    return torch.empty_like(input), torch.empty_like(input)
+
+
+def _keep_dropped(ctx: Any, inputs: Any, output: Any) -> None:
+    _, _, weight, _, mask, ctx.keep, ctx.eps = inputs
+    ctx.save_for_backward(output[1], weight, mask)
+
+
+def _dropped_gradient(ctx: Any, gradient: Any, by_sum: Any) -> Any:
+    total, weight, mask = ctx.saved_tensors
+    flat = (total.reshape(-1, total.shape[-1]), gradient.contiguous().reshape(-1, total.shape[-1]))
+    by_x = torch.ops.fireiron.rows_backward("layernorm_backward", list(flat), weight, ctx.eps).reshape(total.shape)
+    by_x = by_x + by_sum
+    variance, mean = torch.var_mean(flat[0].float(), -1, correction=0, keepdim=True)
+    normed = (flat[0].float() - mean) * torch.rsqrt(variance + ctx.eps)
+    g = flat[1].float()
+    by_weights = ((g * normed).sum(0).to(weight.dtype), g.sum(0).to(weight.dtype))
+    return by_x * mask / ctx.keep, by_x, *by_weights, None, None, None
+
+
+def _quantized_rms_norm(input: Any, weight: Any, eps: float) -> Any:
+    if input.numel() == 0:
+        return _quantized(input, weight, eps)
+    values, scales = _run("quantised_rms_norm", input.shape[-1:], [_flat(input), weight], [eps])
+    return values.reshape(input.shape), scales.reshape(input.shape[:-1])
+
+
+def _quantized(input: Any, weight: Any, eps: float) -> Any:
+    return input.new_empty(input.shape, dtype=torch.int8), input.new_empty(input.shape[:-1], dtype=torch.float32)
+
+
+def _rotary(x: Any, cos: Any, sin: Any, interleaved: bool) -> Any:
+    if x.numel() == 0:
+        return _like(x)
+    batch, places, heads, width = x.shape
+    lines = x.contiguous().reshape(1, batch * places, heads, width)
+    angles = [t.repeat(batch, 1).contiguous() for t in (cos, sin)]
+    if interleaved:
+        return _run("rotary_pairs", (heads, width), [lines, *angles])[0].reshape(x.shape)
+    made, half = torch.empty_like(lines), width // 2
+    _run(
+        "rotary",
+        (heads, width),
+        [lines[..., :half], lines[..., half:], *angles],
+        (),
+        [made[..., :half], made[..., half:]],
+    )
+    return made.reshape(x.shape)
+
+
+def _like(x: Any, *others: Any) -> Any:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def _keep_angles(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs[1:3])
+    ctx.interleaved = inputs[3]
+
+
+def _rotary_gradient(ctx: Any, gradient: Any) -> Any:
+    cos, sin = ctx.saved_tensors
+    return torch.ops.fireiron.rotary(gradient.contiguous(), cos, -sin, ctx.interleaved), None, None, None
+
+
+def _nothing(ctx: Any, inputs: Any, output: Any) -> None:
+    """Keep nothing for the gradient."""
+
+
+def _register(name: str, run: Any, schema: str, fake: Any, keep: Any = None, gradient: Any = None) -> None:
+    op = torch.library.custom_op(f"fireiron::{name}", run, mutates_args=(), schema=schema)
+    op.register_fake(fake)
+    if gradient is not None:
+        op.register_autograd(gradient, setup_context=keep)
+
+
+TWO = "(Tensor, Tensor)"
+_register("cumsum", _cumsum, "(Tensor input) -> Tensor", _like, _nothing, _cumsum_gradient)
+_register("topk", _topk, f"(Tensor input, int k) -> {TWO}", _k_of, _keep_indices, _topk_gradient)
+_register(
+    "group_norm", _group_norm, "(Tensor input, int groups, Tensor weight, Tensor bias, float eps) -> Tensor",
+    _like, _keep_groups, _group_norm_gradient,
+)  # fmt: skip
+_register(
+    "dropout_add_layer_norm", _dropout_add_layer_norm,
+    f"(Tensor input, Tensor residual, Tensor weight, Tensor bias, Tensor mask, float keep, float eps) -> {TWO}",
+    _two_like, _keep_dropped, _dropped_gradient,
+)  # fmt: skip
+_register("quantized_rms_norm", _quantized_rms_norm, f"(Tensor input, Tensor weight, float eps) -> {TWO}", _quantized)
+_register(
+    "rotary", _rotary, "(Tensor x, Tensor cos, Tensor sin, bool interleaved) -> Tensor", _like, _keep_angles,
+    _rotary_gradient,
+)  # fmt: skip
