@@ -20,11 +20,10 @@ FEW_WAVES = 3  # in which the order of tiles that share bytes within a GPC shows
 def clocks(plan: Plan, spec: MatMulChain, fit: ProductClocks = FIT) -> float:
     """Estimate the clocks of a product.
 
-    A chunk takes what its products take (m * n / 32 clocks for 128 bytes of K) and what its bytes for the SMs of a GPC
-    take, or, where too few chunks are in flight, its share of the latency, or what handing it over takes; a tile adds
-    its store, unless another tile's products hide it. Rows of tiles outside the tensors come slowly, and delay their
-    blocks.
-    The constants are the machine's: they were fitted to timings by `python -m fireiron.bench fit`.
+    The time of a chunk is the largest of three: its products (m * n / 32 clocks for 128 bytes of K) plus its bytes for
+    the SMs of a GPC; its share of the latency, where few chunks are in flight; its handover between roles. A tile adds
+    the time of its store, unless the products of another tile run meanwhile. A tile's rows outside the tensors load
+    slowly and delay its block. The machine's constants were fitted to timings by `python -m fireiron.bench fit`.
     """
     sizes = dict(spec.matmul.sizes)
     rows, cols, depth, count = (size_of(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))

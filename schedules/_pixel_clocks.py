@@ -81,8 +81,8 @@ def span_of(spec: ProgramChain, w: Window, ways: int = 1) -> int:
 def clocks(tiles: Tiles, spec: ProgramChain, w: Window) -> float:
     """Estimate the clocks of a convolution; infinity where the tiles do not fit.
 
-    A chunk takes what its products take, or what shared memory takes to hand them to the instructions beside what
-    arrives, or its share of the latency; rows of boxes beyond the images' ends cost more.
+    The time of a chunk is the largest of three: its products; its traffic in shared memory, operands read and boxes
+    written; its share of the latency. Rows of boxes outside the images take longer.
     """
     assert FIT is not None
     extents = spec.residual.extents

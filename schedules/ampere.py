@@ -13,11 +13,12 @@ STEP_NBYTES = 32  # of K that ldmatrix loads at once, and that the widest mma ta
 
 @preset
 def sizes(spec: MatMulChain) -> Sizes:
-    """Give what suits the element type, in the shared memory of every architecture: 99 KiB.
+    """Choose sizes for the element type that fit the shared memory of every architecture: 99 KiB.
 
-    Sums of 128 registers a thread leave room for two slots of fragments, but not for what converts on the way in, what
-    is stored beside C, ops on tiles that the sizes cut, lines that are copied piece by piece, or the instructions that
-    stand in for mma of 8-bit floats, 4-bit integers and bits from sm_90 on: then tiles are half as wide.
+    Beside 128 registers of sums, a thread has registers for two slots of fragments and for little else. So tiles are
+    half as wide where loads convert, where tensors are stored beside C, where ops run on tiles that the sizes cut,
+    where lines are copied in pieces, and where other instructions stand in for mma (8-bit floats, 4-bit integers and
+    bits from sm_90 on).
     """
     kind = spec.left.dtype
     step = kind.count_in(STEP_NBYTES)

@@ -1,7 +1,7 @@
 """Schedules for folds over any dims: rows, columns, all, and dims in the middle.
 
-What is folded goes to blocks, to the warps of a block, to a loop, and to the vectors of lanes, in this order, as far as
-it reaches; what is kept goes to blocks, and along the innermost dim to lanes.
+Folded dims are shared out, in this order, to blocks, to the warps of a block, to a loop, and to the vectors of lanes.
+Kept dims are shared out to blocks; the innermost one goes to lanes.
 """
 
 from __future__ import annotations

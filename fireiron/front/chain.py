@@ -1,8 +1,8 @@
 """Chains: immutable schedules that grow by one decomposition a call, and refine the last one.
 
-A chain is (program, links). Each method checks what it can know, and returns a new chain whose type offers what may
-come next. `Chain` has the links of all specs, `FoldChain` also those of specs that sum or fold. A type parameter names
-the spec, and methods that few specs have say so of `self`.
+A chain is (program, links). Each method checks its link against the links before it, and returns a new chain; the new
+chain's type has the methods that may follow. `Chain` has the links of all specs, `FoldChain` also those of specs that
+sum or fold. A type parameter names the spec; methods for few specs restrict the type of `self`.
 """
 
 from __future__ import annotations

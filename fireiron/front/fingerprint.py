@@ -32,11 +32,11 @@ class _UnknownError(Exception):
 
 
 def fingerprint(value: object) -> object:
-    """Give what is equal for two functions, or values, only where both always do the same; None where none can tell.
+    """Give a key of a function or value: equal keys mean equal behaviour; None where no such key exists.
 
-    A function counts by its code object, its defaults, and the values of its closure and of the globals that it reads,
-    functions and attributes of modules among them, at the time of asking. Functions of this library are constants.
-    Values that may change unseen, as lists and most objects, and code that reaches for others unseen make it None.
+    The key of a function holds its code object, its defaults, and the present values of its closure and of the globals
+    that it reads, functions and attributes of modules included. Functions of this library are constants. The key is
+    None for values that can change without notice (lists, most objects) and for code that reads such values.
 
     Example:
         >>> make = lambda factor: lambda acc: acc * factor

@@ -39,7 +39,7 @@ def tile(chain: LayersChain, m: int) -> tuple[tuple[str, int], ...]:
 def load(
     chain: LayersChain, operand: Role | Tensor | str, memory: Memory, strategy: Strategy | None, dtype: object
 ) -> Load:
-    """Bring X on chip, where every layer then finds its A and leaves its result.
+    """Load X to on-chip memory, from which every layer reads its A and to which it writes its result.
 
     Raises:
         DecompositionError: `layers-too-wide`, and those of other loads.

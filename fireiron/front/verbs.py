@@ -285,12 +285,12 @@ class Schedule(State):
         return total
 
     def explain(self, arch: str | int | None = None, passes: bool = False) -> Explanation:
-        """Say of each link what it changed, which bytes it moves and reuses, and which CUDA lines it made.
+        """Explain each link: what remains after it, the bytes that it moves and reuses, and its lines of CUDA.
 
         Args:
             arch: the architecture.
-            passes: whether to say too, of a finished schedule, what each pass over the kernel's statements inserted or
-                changed, such as barriers and waits, in the passes' order, and whether any access is unordered.
+            passes: whether to list, for a finished schedule, the statements that each pass inserted or changed
+                (barriers, waits), in the passes' order, and accesses that nothing orders.
 
         Example:
             >>> import fireiron as fi

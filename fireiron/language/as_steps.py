@@ -340,7 +340,7 @@ class _Product:
         made.fold(made.at(tensor, (*dims.batch, dims.m, tile)), [part], Arg(0, acc.dtype), fold, column)
 
     def _width(self, tiles: Index) -> Index:
-        """Give the columns of a block, as it holds them where its epilog begins."""
+        """Give the number of columns that a block holds above its epilog."""
         spec = self.spec
         dim, whole = ("M", spec.C.shape[-2]) if spec.swapped else ("N", spec.C.shape[-1])
         above = next((i for i, link in enumerate(self.links) if isinstance(link, Epilog)), None)

@@ -327,7 +327,7 @@ class Epilog:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """List the expressions, each of what the one before it left."""
+        """List the expressions; each reads the value of the one before it, the first the accumulator."""
         return (*(output.value for output in self.outputs), self.value)
 
     @property

@@ -9,7 +9,7 @@ from fireiron.language.pointwise import Value
 
 
 def factor(value: Value) -> Scalar | None:
-    """Give what an expression multiplies its element by, None where it does anything else with it.
+    """Give the factor of an expression that only multiplies its element; None for every other expression.
 
     The result numbers its arguments as the expression does. Conversions of the element to types that hold all its
     values change nothing.

@@ -1,7 +1,7 @@
-"""Slack of online loops: how far summands may outgrow what they are scaled by, and what tells that they did.
+"""Slack of online loops: how far summands may exceed the scale that they are divided by, and how excess is found.
 
-What follows a fold is right under any of its values, as long as nothing overflows: a value may stay old. Sums of terms
-that are never negative bound each term, so a chunk's own sum tells whether some term outgrew the slack.
+Results do not depend on the scale as long as nothing overflows, so the scale (a maximum) may be an old one. Where no
+term is negative, a chunk's sum bounds each of its terms: a sum beyond the slack shows that some term exceeds it.
 """
 
 from __future__ import annotations

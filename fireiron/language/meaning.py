@@ -27,9 +27,9 @@ SIMULATED = "numpy"  # field of what the simulator computes with: the machine's 
 
 @attrs.frozen
 class Stored:
-    """Hold what an epilog stores on the way: a value, where it goes, what folds its rows, and how it goes there.
+    """Hold one output of an epilog beside C: the value, its tensor, the fold of its rows, and the links that store it.
 
-    What is stored apart is not seen by the ops behind it.
+    Ops behind an output that is stored apart do not read it.
     """
 
     value: Value
@@ -220,7 +220,7 @@ def _fields(kind: type[Any]) -> tuple[str, ...]:
 
 
 def _function(value: Any, writer: _Writer, depth: int) -> str:
-    """Write a function by its name, its code and what it holds; what it reads from elsewhere is not seen."""
+    """Write a function by its name, its code, its defaults and its closure; globals that it reads are left out."""
     name = f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
     code = getattr(value, "__code__", None)
     if code is None or depth > DEEPEST:

@@ -171,7 +171,7 @@ Refused: TypeAlias = Callable[[Scalar, str], DecompositionError]
 
 @attrs.frozen
 class _Factoring:
-    """Part expressions into what lacks an argument, and what has it alone."""
+    """Part expressions into a factor without an argument, and a factor that has no other argument."""
 
     number: int
     refused: Refused

@@ -39,7 +39,7 @@ class Save:
 
 @checked
 def save(tensor: Tensor, store: Strategy | None = None, of: Op | None = None) -> Save:
-    """Make the op that also stores what the ops before it made, and hands it on unchanged.
+    """Make the op that stores the value so far to a tensor beside C; the ops behind it go on with the same value.
 
     Args:
         tensor: of C's shape; conversion to its type saturates as C's does.
@@ -64,7 +64,7 @@ class Rows:
 
 @checked
 def row_sum(tensor: Tensor) -> Rows:
-    """Make the op that also stores the sum of each row of what the ops before it made, and hands it on unchanged.
+    """Make the op that stores the sum of each row of the value so far; the ops behind it go on with the value.
 
     Sums are of the accumulator's type, and equal in every run.
 
@@ -116,9 +116,9 @@ def apart(op: Beside) -> bool:
 
 
 def stages(ops: Iterable[Op | Beside], value: Value) -> tuple[tuple[tuple[Value, Beside], ...], Value]:
-    """Part ops behind each `save`: every expression starts from what the one before it left; the last one goes to C.
+    """Part ops behind each `save`: each expression reads the value of the one before it; the last is stored to C.
 
-    What is stored apart is an expression of what the output before it left, and leaves it as it is.
+    An expression that is stored apart (`save(tensor, of=op)`) does not change the value that the next one reads.
 
     Raises:
         SpecError: as the ops do.

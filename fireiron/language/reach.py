@@ -1,8 +1,8 @@
-"""Reach: which points of a dim the folds of a loop can need at all, from their masks.
+"""Reach: the points of a dim that the folds of a loop can need, derived from their masks.
 
-A fold with `where=` needs no point at which the condition fails, and a sum none at which its summand is a product with
-0. What all folds of a loop have in common bounds the loop. A value that is 0 there is not multiplied: an infinity on
-the other side of a product does not make it NaN, as it would if the point were visited.
+A fold with `where=` needs no point where the condition fails. A sum needs no point where a factor of its summand is 0.
+The loop visits the points that some fold needs. At a point that is not visited, 0 times an infinity counts as 0; it
+would be NaN if the point were visited.
 """
 
 from __future__ import annotations

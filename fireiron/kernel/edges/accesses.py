@@ -1,4 +1,4 @@
-"""Accesses: each comes behind those that it conflicts with, and its agent knows that they are complete."""
+"""Accesses: where two conflict, the earlier one is complete before the later one begins, for the later one's agent."""
 
 from __future__ import annotations
 

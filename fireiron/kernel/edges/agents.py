@@ -1,4 +1,4 @@
-"""Agents of a kernel, what they know to be complete, and what they make: the records of the walk of edges."""
+"""Records of the walk of edges: agents of a kernel, their clocks of complete accesses, and the events they cause."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Event:
         view: what it touched.
         way: how.
         proxy: generic accesses are fenced before asynchronous ones; what was awaited needs no fence.
-        flight: what it is in until it is awaited, "" where it is complete.
+        flight: the group of asynchronous operations that it belongs to until it is awaited, "" where it is complete.
         span: first register and the one behind the last, or the ring's slot; None for all.
         words: it, for messages.
         id: of its statement.

@@ -1,4 +1,4 @@
-"""The grid: agents wait for the launch before, and meet before they tell other blocks what they wrote."""
+"""The grid: agents wait for the launch before; a barrier stands between writes and the flag that publishes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def global_access(world: World, agent: Agent, words: str) -> None:
 
 
 def tell(world: World, agent: Agent, level: Level, words: str) -> None:
-    """Check that a barrier stands between what a unit wrote and what tells other blocks of it."""
+    """Check that a barrier stands between a unit's writes and the flag that publishes them to other blocks."""
     global_access(world, agent, words)
     if agent.since(level.size or agent.threads)[0] < agent.wrote:
         world.report("a write of global memory", words, "no barrier stands between them")

@@ -64,7 +64,7 @@ def together(world: World, agents: list[Agent]) -> None:
 
 
 def released(world: World, agent: Agent, mask: Array | None) -> tuple[dict[int, int], dict[int, int]]:
-    """Give what those of an agent's threads that are here know, and what they did themselves."""
+    """Give the clocks of the threads of an agent that a mask selects, with their own latest accesses."""
     known, proxied = dict(agent.known), dict(agent.proxied)
     if mask is not None and mask.tobytes() in agent.partly:
         more = agent.partly[mask.tobytes()]
@@ -77,7 +77,7 @@ def released(world: World, agent: Agent, mask: Array | None) -> tuple[dict[int, 
 
 
 def learn(world: World, agent: Agent, mask: Array | None, told: tuple[dict[int, int], dict[int, int]]) -> None:
-    """Let those of an agent's threads that are here know what they were told."""
+    """Merge the clocks that others released into those of the threads of an agent that a mask selects."""
     into = (agent.known, agent.proxied)
     if mask is not None:
         into = agent.partly.setdefault(mask.tobytes(), ({}, {}))

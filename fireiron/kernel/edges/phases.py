@@ -1,4 +1,4 @@
-"""Phases of mbarriers: each is used where it was initialised, counts what arrives, and tells those who await it."""
+"""Phases of mbarriers: each mbarrier is initialised before its use, and each wait has the arrivals that complete it."""
 
 from __future__ import annotations
 

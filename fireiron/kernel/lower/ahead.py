@@ -1,7 +1,7 @@
-"""Loads ahead of tiles: in a loop over tiles, what goes to shared memory is loaded trips before it is computed with.
+"""Loads ahead of tiles: in a loop over tiles, loads to shared memory start trips before the compute that reads them.
 
-With n ring slots, the loads of tile t + n - 1 start where tile t's would stand, and finish behind its compute; those of
-the first n - 1 tiles stand before the loop. What does not move with the tiles is loaded once, with the first of them.
+With n ring slots, trip t starts the loads of tile t + n - 1, computes tile t, and finishes the loads. The loads of the
+first n - 1 tiles stand before the loop. Operands that all tiles share are loaded once, with the first tile.
 """
 
 from __future__ import annotations

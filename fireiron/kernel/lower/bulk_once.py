@@ -1,8 +1,8 @@
 """Bulk loads above a ring: the role that loads starts them once for a tile, ahead of the ring's.
 
-An mbarrier counts their bytes; `passes/rings.py` announces these, and awaits them. Where a block has one tile, its
-buffer is written once, and nothing tells that it was read. Blocks that loop over tiles have two slots, a ring of their
-own: the next tile's box lands while this one's is read.
+An mbarrier counts the bytes of these loads; `passes/rings.py` announces and awaits them. A block of one tile writes
+the buffer once, so no reader signals that it is free. Blocks that loop over tiles use a ring of two slots: the next
+tile's box lands while this tile's box is read.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def lower_load_once(link: Load, rest: Sequence[Decomposition], state: State, con
 
 
 def _ringed(link: Load, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
-    """Let a loop over tiles go through slots, as a split goes through those of its chunks."""
+    """Lower a load of each tile of a loop through a ring of slots, as a split loads its chunks."""
     split = _split(rest)
     assert split is not None
     cursor = Cursor(context.name(f"{link.role}_ring"), SLOTS)

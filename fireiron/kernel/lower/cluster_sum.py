@@ -1,9 +1,9 @@
 """Sums of a cluster: blocks that hold partial sums of one tile read each other's, and each finishes a share of it.
 
-Every thread writes its registers to its block's shared memory. Threads of equal index hold the same elements in all
-blocks; so each adds, for the share of its block, what the threads of its index wrote in the others. Two mbarriers order
-this (`passes/exchanges.py`), both counting warps: one is complete when all blocks have written, the other when all have
-read.
+Each thread writes its registers to its block's shared memory. Threads of equal index hold the same elements in all
+blocks, so each thread reads and adds, for its block's share, the registers of the threads of its index in the other
+blocks. Two mbarriers, which count warps, order this (`passes/exchanges.py`): one completes when all blocks have
+written, the other when all blocks have read.
 """
 
 from __future__ import annotations

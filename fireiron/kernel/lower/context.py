@@ -124,12 +124,12 @@ class Context:
             number `tile` of `tiles`.
         joined: number of blocks in a cluster that share one tile's K (1 if none). Not included in `ways`.
         trip: number of trips of the persistent loop before this one.
-        following: of a persistent unit, whether it has a further tile, and the values that the names of this tile's
-            place have for that tile.
+        following: for a persistent unit, the condition that a next tile exists, and the next tile's values of the
+            variables that name this tile's place. Example: (trip + 1 < trips, {tile: tile + units}).
         barriers: mbarriers that belong to no ring.
         turns: the loops that units execute one after the other, None where there are none.
         handed: the workspace in which a unit of the grid leaves partial sums for the next one, None where none does.
-        exchanges: buffers of other blocks of the cluster that blocks read, ordered by mbarriers.
+        exchanges: buffers that blocks of a cluster read in each other's shared memory, with their mbarriers.
         once: buffers that the role `load` fills once for a tile, the mbarrier of each, and the ring of a loop
             over tiles, by operand.
         workspaces: buffers in global memory that the kernel uses and no caller passes.

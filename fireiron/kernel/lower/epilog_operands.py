@@ -1,7 +1,7 @@
-"""Operands that come early: a thread loads what ops read for its elements before the products, under which they fly.
+"""Operands of ops that are loaded before the products: each thread loads the elements that its ops will read.
 
-They wait in registers of their own, of the accumulators' ownership. So the latency of global memory is not exposed once
-a tile, when the last product is done.
+The loads run while the products run. Their results stay in registers, with the accumulators' ownership. Without this,
+each tile would wait for global memory once, behind its last product.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Layers in one kernel: each one's MatMul finds its A on chip, and its epilog leaves the result there for the next.
+"""Layers in one kernel: each layer's MatMul reads its A on chip, and its epilog writes its result there.
 
-A stack of equal layers is a loop, through which the pipeline of its weights runs on.
+A stack of equal layers is a loop. The pipeline of the weights does not stop between two layers.
 """
 
 from __future__ import annotations

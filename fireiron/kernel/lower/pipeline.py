@@ -195,7 +195,11 @@ def _chunk(
     context: Context,
     recur: Recur,
 ) -> tuple[Body, Body]:
-    """Lower what is done with chunk k, and add its sums where they are apart; and what is before the loop."""
+    """Lower the compute of chunk k, with its sums added where `promote` keeps them apart; and its part before the loop.
+
+    Returns:
+        The statements before the loop, and those of the trip.
+    """
     inside = open_chunk(link, state, context)
     body = recur(rest, inside, context)
     made = close_chunk(link, k, at, inside, context)

@@ -1,8 +1,8 @@
 """Promotion: the products of each chunk of K are summed in registers of their own, which are then added to the sums.
 
-So sums of low precision stay short, and what prologs multiply operands by is multiplied with the sum of a chunk in
-which it is the same for all products, once an element of C instead of once an element of A and B. What a thread
-multiplies by is read a chunk ahead.
+So sums of low precision stay short. A prolog's factor that is the same for all products of a chunk multiplies the
+chunk's sum: one multiplication for each element of C, not one for each element of A and B. Factors are read a chunk
+ahead.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Sums and maxima of rows of what an epilog computes: threads fold what they hold, then meet in shared memory.
+"""Sums and maxima of the rows of an epilog's value: each thread folds its elements, then shared memory joins threads.
 
-Every thread leaves one value for each of its rows beside those of the others that hold parts of the same rows; one
-thread a row folds these in a fixed order, so that every run gives the same bits.
+Each thread writes one value for each of its rows to shared memory. One thread for each row folds the values of all
+threads that hold parts of the row, in a fixed order, so every run gives the same bits.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Stream-K: persistent units take equal runs of all tiles' chunks of K, and hand on the sums of tiles that they begin.
+"""Stream-K: each persistent unit computes an equal run of all tiles' chunks of K; parts of one tile are added.
 
-Units walk their runs from the last tile to the first. So what a unit begins, and another ends, comes first, and what it
-ends comes last, when the units below it have long handed on their part. A unit waits for lower ones alone, so that
-blocks which start in order never wait for one that cannot start.
+A unit computes its tiles from the last to the first. Its last tile, which a higher unit finishes, comes first. Its
+first tile, which lower units began, comes last: by then they have written their partial sums. A unit waits for lower
+units alone, so blocks that start in order never wait for a block that has not started.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lowering, link by link: each decomposition emits its piece of code around what the rest of its chain emits."""
+"""Lowering, link by link: each link emits its statements around those that the links behind it emit."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Workspaces: memory of a launch in which blocks leave parts of a value; the last block to count in goes on.
+"""Workspaces: global memory of a launch to which blocks write parts of a value; the last block combines them.
 
-Nobody waits: the last block knows that all parts are there, and that it alone makes the value of them.
+Each block counts itself in after it has written its part. The block that counts last finds all parts written. No block
+waits for another.
 """
 
 from __future__ import annotations

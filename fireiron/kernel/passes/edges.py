@@ -6,8 +6,9 @@ agent has clocks (vector clocks) of the accesses that are complete for it; barri
 agent to agent. An edge that nothing orders is an access that conflicts with an earlier one that is not complete for its
 agent.
 
-What the walk proves stands in `kernel/edges`, a file an idea: accesses come behind those that they conflict with,
-flights land, phases of mbarriers are used as they were made, agents meet, and a launch waits for the one before.
+The rules stand in `kernel/edges`, one in a file: order of conflicting accesses (accesses.py), asynchronous operations
+that must be awaited (flights.py), phases of mbarriers (phases.py), barriers (meetings.py), and the launch before
+(launches.py).
 
 Loops with many trips are walked for two rounds of every ring at their beginning and at their end. Accesses of global
 memory are not followed; only the wait for the launch before is.

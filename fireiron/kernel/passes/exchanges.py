@@ -1,10 +1,10 @@
 """Exchanges of a cluster: the mbarriers by which blocks order their writes of a buffer and their peers' reads of it.
 
-A barrier of the whole cluster is impossible where roles, or staggered units, run beside each other. Such blocks
-exchange a buffer with two mbarriers that count warps. A warp arrives at the first behind its last write, and waits for
-it ahead of its first read. It arrives at the second when it has read, and waits for it at the end of the trip: until
-then no block overwrites the buffer, or ends. The arrival after a read stands behind the computations with the values,
-so that its fence delays nothing.
+Where roles or staggered units run at the same time, no barrier of the whole cluster is possible. Two mbarriers that
+count warps take its place. A warp arrives at the first mbarrier behind its last write, and waits for it ahead of its
+first read. The warp arrives at the second mbarrier behind its reads, and waits for it at the end of the trip; until
+then no block overwrites the buffer or ends. The arrival after the reads stands behind the computations with the values
+that were read, so the fence of the arrival delays nothing.
 """
 
 from __future__ import annotations

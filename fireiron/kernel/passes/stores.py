@@ -1,8 +1,9 @@
 """Bulk stores in flight: the fences ahead of them, the commits behind them, and the waits for their sources, derived.
 
-A bulk store reads shared memory as late as it likes. What threads wrote there is fenced, and its unit meets, ahead of
-the store; one thread closes the store's group, and waits for groups before it lets its unit fill a slot of the staging
-ring that an earlier store may still read. Blocks end when all sources have been read.
+A bulk store reads shared memory at any time after its issue. A fence and a barrier of the unit stand between the
+threads' writes there and the store. One thread commits the store's group. That thread also waits for earlier groups
+before its unit refills a slot of the staging ring that an earlier store may still read. A block ends after all sources
+have been read.
 """
 
 from __future__ import annotations

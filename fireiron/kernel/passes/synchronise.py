@@ -1,13 +1,13 @@
 """Derived barriers: each is placed where it is needed first.
 
-Every read after a write, write after a read and write after a write of shared memory gets one.
+A barrier separates each read after a write, write after a read and write after a write of shared memory.
 
-Statements are walked in order. Accesses since the last barrier are pending; a statement that conflicts with one gets a
-barrier before it, and a barrier clears everything pending in its scope. A loop's end meets its own beginning: what
-conflicts there gets a barrier at the end.
+Statements are walked in order. Accesses since the last barrier are pending. A statement that conflicts with a pending
+access gets a barrier before it, and that barrier clears all pending accesses in its scope. A loop's last statements are
+compared with its first ones: a conflict gets a barrier at the loop's end.
 
-An access of a peer's shared memory conflicts with accesses in all blocks of the cluster, so these meet. A block ends
-when its peers have read what it shares.
+An access of a peer's shared memory conflicts with accesses in all blocks of the cluster; its barrier is the cluster's.
+A block ends after its peers have read its shared memory.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class Touch:
     """Note one access of shared memory.
 
     Args:
-        view: what it touches.
-        kind: how.
+        view: the elements.
+        kind: read or write.
         place: the number of its statement.
-        ordered: the level whose units have met since; what they share with others still waits for a wider barrier.
-        landed: whether it stands for all asynchronous writes of its buffer, just awaited by those who issued them.
+        ordered: the widest level whose barrier stands behind it, None for no barrier. Wider units are not ordered yet.
+        landed: whether it stands for all asynchronous writes of its buffer, which their issuers have just awaited.
         far: whether blocks of the cluster read the buffer in each other's shared memory.
     """
 
