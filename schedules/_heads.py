@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fireiron import SH, ProgramChain, Strategy, Swizzle, cp_async
+from math import prod
+
+from fireiron import SH, Expr, ProgramChain, Strategy, Swizzle, cp_async
 
 VECTOR_NBYTES = 16
 SHARED = 96 * 1024  # bytes of a block that sm_86 and later have
@@ -24,3 +26,24 @@ def tile_to_shared(chain: ProgramChain, name: str, columns: int, nbytes: int) ->
         return loaded.pad(VECTOR_NBYTES // nbytes)
     bits = pieces.bit_length() - 1
     return loaded.swizzle(Swizzle(min(3, bits), vector_bits, max(3, bits)))
+
+
+def beside(spec: ProgramChain, most: int) -> int:
+    """Count heads whose tiles are taken together: a number that divides all of them, and `most` at most."""
+    extents = [spec.residual.extents[name] for name in heads(spec)]
+    count = prod(e for e in extents if isinstance(e, int)) if all(isinstance(e, int) for e in extents) else 1
+    return max(n for n in range(1, max(1, min(count, most)) + 1) if count % n == 0)
+
+
+def longest_first(t: Expr, tiles: int | Expr, together: int) -> Expr:
+    """Give the tile of a turn: of some heads, the last queries first, which causal masks leave the most keys.
+
+    Blocks that take every n-th tile then have as much to do as their neighbours.
+
+    Args:
+        t: the turn.
+        tiles: of a head.
+        together: heads whose tiles are taken together.
+    """
+    section, turn = t // (together * tiles), t % (together * tiles)
+    return (section * together + turn % together) * tiles + (tiles - 1 - turn // together)

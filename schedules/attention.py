@@ -34,12 +34,13 @@ from fireiron import (
 )
 from fireiron import max as largest
 from fireiron import sum as summed
-from fireiron.schedules._heads import ROWS, SHARED, heads, tile_to_shared
+from fireiron.schedules._heads import ROWS, SHARED, beside, heads, longest_first, tile_to_shared
 from fireiron.schedules._scores import Function, Scores, columns, grouped
 
 HOPPER_SHARED = 226 * 1024  # of a block, beside barriers
 WIDE = 64  # columns
 GROUP_ROWS = 64  # of a wgmma
+CACHED = 32 * 1024**2  # bytes of keys and values that stay in Hopper's L2 cache beside the rest
 
 
 @program(q="b h i d", k="b h j d", v="b h j e")
@@ -185,8 +186,10 @@ def wgmma(
     taken += tile if persistent else 0
     stages = stages or max(2, min(4, (HOPPER_SHARED - taken) // chunk))
     tiles = -(-queries // rows)
-    # The last queries' tiles come first: causal masks leave these the most keys.
-    chain = spec.tile(**heads(spec), i=rows).to(Block).permute(lambda t: t - t % tiles + (tiles - 1 - t % tiles))
+    keyed = extents["j"]
+    held = keyed * (depth + width) * nbytes if isinstance(keyed, int) else CACHED
+    together = beside(spec, CACHED // held) if masked else 1
+    chain = spec.tile(**heads(spec), i=rows).to(Block).permute(lambda t: longest_first(t, tiles, together))
     chain = chain.persistent() if persistent else chain
     result = spec.computed.outputs[0].name
     chain = chain.epilog(memory=FR, store={result: through_shared(stmatrix(), tma())} if bulk_store else None)

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import fireiron as fi
+from fireiron.algebra.expr import Var, evaluate
 from fireiron.base.errors import FireironError
 from fireiron.schedules import attention as schedules
+from fireiron.schedules._heads import longest_first
 from fireiron.verify.verification import Data, verify
 
 
@@ -127,3 +129,17 @@ def test_scale_of_unknown_depth() -> None:
     depth = fi.symbol("D", multiple_of=8)
     with pytest.raises(FireironError, match="attention-scale"):
         schedules.attention(*(fi.tensor(1, 1, 64, depth, dtype="f16") for _ in range(3)))
+
+
+@pytest.mark.parametrize(("heads_", "together"), [(6, 3), (4, 1), (5, 5)])
+def test_tiles_with_the_most_keys_come_first(heads_: int, together: int) -> None:
+    """Blocks that take every n-th tile of causal attention have as much to do as each other."""
+    tiles, blocks = 16, 5
+    t = Var("t", tiles * heads_)
+    order = [int(evaluate(longest_first(t, tiles, together), {"t": i})) for i in range(tiles * heads_)]
+    assert sorted(order) == list(range(tiles * heads_))
+    section = order[: tiles * together]
+    assert {tile // tiles for tile in section} == set(range(together))
+    assert [tile % tiles for tile in section] == sorted((tile % tiles for tile in section), reverse=True)
+    work = [sum(tile % tiles + 1 for tile in order[b::blocks]) for b in range(blocks)]
+    assert max(work) - min(work) <= tiles * (heads_ // together)
