@@ -132,7 +132,9 @@ def _dims(spec: ProgramChain) -> tuple[list[str], list[Tensor], list[tuple[Tenso
     names = {d.name for d in program.dims}
     refs = {ref.name: ref for ref in sorted(every_ref, key=lambda ref: names.issuperset(map(str, ref.index)))}
     every = {d.name for d in program.dims}
-    whole = [t for t in program.inputs if t.name in refs and {d.name for d in refs[t.name].dims} == every]
+    # What is read at shifted places (`x[i - 8]`) is loaded there; lines that an array says (`x[ids[i]]`) count.
+    plain = {n for n, ref in refs.items() if all(str(e) in names or "[" in str(e) for e in ref.index)}
+    whole = [t for t in program.inputs if t.name in plain and {d.name for d in refs[t.name].dims} == every]
     (first, *_) = program.outputs
     dims = [str(refs[first.name].index[i]) for i in first.storage]
     lines = [(t, str(refs[t.name].index[t.storage[-1]])) for t in whole]

@@ -102,7 +102,7 @@ class Importer:
             raise Stays(f"{node.target} gives no tensor")
         name = str(getattr(node.target, "overloadpacket", node.target)).removeprefix("aten.")
         known = _KNOWN.get(name)
-        if known is not None and self._ours(node):
+        if known is not None and self._ours(node, name):
             try:
                 made = known(
                     self, node, *map(self._value, node.args), **{k: self._value(v) for k, v in node.kwargs.items()}
@@ -112,13 +112,12 @@ class Importer:
                 pass
         return self._foreign(node, name, value)
 
-    def _ours(self, node: Any) -> bool:
+    def _ours(self, node: Any, name: str) -> bool:
         """Say whether kernels compute with the types of what a call reads and gives."""
-        name = str(node.target)
         values = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
         kinds = {v.dtype for v in values if isinstance(v, torch.Tensor)}
-        packet = name.removeprefix("aten.").partition(".")[0]
-        if packet in _OF_ANY_TYPE or _KNOWN[packet] in (_reshape, _expand, _permute, _slice, _select, _t, _transpose):
+        views = (_reshape, _expand, _permute, _slice, _select, _t, _transpose)
+        if name in _OF_ANY_TYPE or _KNOWN[name] in views:
             kinds.discard(torch.int64)
         return not kinds & {torch.int64, torch.float64, torch.complex64, torch.int16}
 
@@ -510,6 +509,18 @@ def _layer_norm(i: Importer, node: Any, x: int, shape: Sequence[int], gain: Any,
 @_known("embedding")
 def _embedding(i: Importer, node: Any, table: int, ids: int, *_: Any, **__: Any) -> int:
     return i.ops.gather(table, ids)
+
+
+@_known("fireiron.kept_attention")
+def _kept_attention(
+    i: Importer, node: Any, q: int, k: int, v: int, mask: Any, dropout: float, causal: bool, scale: Any, grouped: bool
+) -> int:
+    o = i.ops
+    if dropout or o.shape(q)[:-2] != o.shape(k)[:-2]:
+        raise Stays("dropout, or grouped heads")
+    mask_ = () if mask is None else (mask,)
+    scale = 1 / math.sqrt(o.shape(q)[-1]) if scale is None else float(scale)
+    return o.attention(q, k, v, *mask_, scale=scale, causal=bool(causal))
 
 
 @_known(

@@ -277,6 +277,12 @@ class _Program:
         if node.op == "gather":
             ids = len(shapes[1])
             return [(self._dims(node.inputs[0])[0], *dims[ids:]), dims[:ids]]
+        if node.op == "concatenate":  # each part has a dim of its own along the axis, which is read at a shifted index
+            axis = int(node["axis"])
+            return [
+                tuple(f"part{number}_{place}" if a == axis else None if n == 1 else dims[a] for a, n in enumerate(s))
+                for place, s in enumerate(shapes)
+            ]
         return [tuple(None if n == 1 else dims[len(dims) - len(s) + a] for a, n in enumerate(s)) for s in shapes]
 
     def _function(self, **arrays: Value) -> tuple[Value, ...]:
@@ -329,6 +335,8 @@ class _Program:
         inputs = [self._value(i, mine) for i, mine in zip(node.inputs, places, strict=True)]
         if node.kind == "view":
             return inputs[0]
+        if node.op == "concatenate":
+            return self._joined(node, inputs, places, dims)
         if node.op == "matmul":
             return self._einsum(number, inputs, places, dims)
         if node.kind == "fold":
@@ -342,6 +350,31 @@ class _Program:
             if based is not None:
                 return based
         return pointwise(node.op, inputs, node)
+
+    def _joined(
+        self,
+        node: Node,
+        inputs: list[Value | float],
+        places: list[tuple[str | None, ...]],
+        dims: tuple[str | None, ...],
+    ) -> Value:
+        """Choose between the parts of a concatenation by the coordinate along its axis."""
+        axis = int(node["axis"])
+        along = dims[axis]
+        if along is None:
+            raise Misfit("parts of one element")
+        at, start, made = trace.dim(along, node.shape[axis]), 0, None
+        for i, value, place in zip(node.inputs, inputs, places, strict=True):
+            if not isinstance(value, Value):
+                raise Misfit("a part that is a number")
+            names = [d.name for d in trace.dims_of_value(value)]
+            if place[axis] not in names:
+                raise Misfit("a part that does not depend on its axis")
+            moved = value[tuple(at - start if name == place[axis] else slice(None) for name in names)]
+            made = moved if made is None else where(at < start, made, moved)
+            start += self.graph.nodes[i].shape[axis]
+        assert made is not None
+        return made
 
     def _einsum(
         self,

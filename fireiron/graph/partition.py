@@ -371,7 +371,7 @@ def _fits(areas: Areas, one: int, other: int) -> bool:
     graph = areas.graph
     inside = areas.members[one] | areas.members[other]
     forms = {graph.nodes[n].kind for n in inside}
-    if not forms <= {"pointwise", "fold"} and not forms <= {"pointwise", "gather"}:
+    if not forms <= {"pointwise", "fold"} and not forms <= {"pointwise", "gather", "copy"}:
         return False
     if len(inside) > MOST_OPS or any(
         i in inside for n in inside if graph.nodes[n].op == "gather" for i in ids_of(graph, n)
@@ -488,7 +488,9 @@ def kind_of(areas: Areas, inside: set[int]) -> PartKind:
     if products:
         folds = any(nodes[n].kind == "fold" for n in inside)
         return "attention" if folds else "products"
-    if any(nodes[n].kind not in ("pointwise", "fold", "gather") for n in inside) or not computable(areas, inside):
+    if any(nodes[n].kind not in ("pointwise", "fold", "gather", "copy") for n in inside) or not computable(
+        areas, inside
+    ):
         return "foreign"
     dims = dims_of(areas.graph, areas.with_views(inside), areas.free)
     if dims is None:

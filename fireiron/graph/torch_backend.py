@@ -61,6 +61,8 @@ def backend(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | 
             fix="options: " + ", ".join(OPTIONS),
             link=here(),
         )
+    if not torch.is_grad_enabled():
+        keep_attention(module)
     from torch._decomp import core_aten_decompositions
     from torch._dynamo.backends.common import aot_autograd
 
@@ -79,6 +81,44 @@ def backend(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | 
         decompositions=table,
     )
     return compiler(module, inputs)
+
+
+def _attend(q: Any, k: Any, v: Any, mask: Any, dropout: float, causal: bool, scale: float | None, grouped: bool) -> Any:
+    return torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=grouped
+    )
+
+
+def _attended(q: Any, k: Any, v: Any, *_: Any) -> Any:
+    lead = torch.broadcast_shapes(q.shape[:-2], v.shape[:-2]) if q.shape[:-2] != v.shape[:-2] else q.shape[:-2]
+    return q.new_empty((*lead, q.shape[-2], v.shape[-1]))
+
+
+_kept = torch.library.custom_op(
+    "fireiron::kept_attention",
+    _attend,
+    mutates_args=(),
+    schema="(Tensor q, Tensor k, Tensor v, Tensor? mask, float dropout, bool causal, float? scale, bool grouped)"
+    " -> Tensor",
+)
+_kept.register_fake(_attended)
+
+
+def keep_attention(module: Any) -> None:
+    """Let torch's attention stay one operator: AOTAutograd would expand it where it cannot know the fastest kernel."""
+    wanted = (torch.nn.functional.scaled_dot_product_attention, torch._C._nn.scaled_dot_product_attention)
+    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+    for node in module.graph.nodes:
+        if node.op != "call_function" or node.target not in wanted:
+            continue
+        given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+        node.args = (
+            given["query"], given["key"], given["value"], given.get("attn_mask"), float(given.get("dropout_p", 0.0)),
+            given.get("is_causal", False), given.get("scale"), given.get("enable_gqa", False),
+        )  # fmt: skip
+        node.kwargs = {}
+        node.target = torch.ops.fireiron.kept_attention.default
+    module.recompile()
 
 
 def _boxed(compiler: Callable[..., Compiled]) -> Callable[..., Any]:

@@ -58,6 +58,12 @@ def normed(x: Any, gain: Any) -> Any:
 F = "f16"
 
 
+def rotated(x: Any, cos: Any, sin: Any) -> Any:
+    size = x.shape[-1] // 2
+    turned = np.concatenate([-x[..., size:], x[..., :size]], axis=-1)
+    return x * cos + turned * sin
+
+
 def half(*shape: int) -> Any:
     return tensor(*shape, dtype=F)
 
@@ -123,6 +129,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any], list[str]]] = {
         lambda x, y: np.broadcast_to(x, (3, 64)) * y.T + np.broadcast_to(x[0], (3, 64)),
         [(1, 64), (64, 3)], ["pointwise"],
     ),
+    "rotary embedding": (rotated, [(2, 4, 8, 16), (8, 16), (8, 16)], ["pointwise"]),
     "halves": (lambda x: x[:, :32] * nn.silu(x[:, 32:]), [(4, 64)], ["pointwise"]),
     "what is left to NumPy": (
         lambda x: np.exp(np.cumsum(x + 1, axis=1) * 0.01), [(4, 32)], ["pointwise", "left over", "pointwise"],

@@ -99,6 +99,30 @@ def test_a_layer_of_bert() -> None:
         assert agrees(Encoder(written), drawn(2, 16, 32), mask) == wanted
 
 
+class Seen(nn.Module):
+    """Be torch's attention alone."""
+
+    def forward(self, q: Any, k: Any, v: Any, mask: Any) -> Any:
+        return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+@pytest.mark.parametrize("mask", ["none", "keys", "pairs", "added"])
+def test_attention_of_torch_is_one_kernel(mask: str) -> None:
+    given = {
+        "none": None,
+        "keys": (drawn(2, 1, 1, 32) > -1).expand(2, 1, 32, 32),
+        "pairs": drawn(2, 1, 32, 32) > -1,
+        "added": drawn(2, 1, 1, 32).half(),
+    }[mask]
+    q, k, v = (drawn(2, 2, 32, 16).half() * i for i in (1, 2, 3))
+    wide = given.float() if mask == "added" else given
+    with torch.no_grad():
+        made = compiled(Seen())(q, k, v, given)
+        wanted = Seen()(q.float(), k.float(), v.float(), wide)
+    torch.testing.assert_close(made.float(), wanted, rtol=2e-3, atol=2e-3)
+    assert forms() == ["attention"]
+
+
 def test_a_perceptron() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32), nn.SiLU(), nn.Linear(32, 8))
