@@ -66,7 +66,7 @@ def reduction(spec: ProgramChain, ways: int = 0, atomics: bool = False) -> Sched
     most = max(1, of_result * columns // (WARPS * lanes))
     if columns > lane:  # the last block reads as many states of its columns as there are ways, the others their rows
         most = min(most, ceil(sqrt(of_result)))
-    ways = ways or max(1, min(ceil(BLOCKS / tiles), most))
+    ways = ways or max(1, min(BLOCKS // tiles, most))
     outer, pieces = _shared(left, inner, lane, ways)
     ways = min(ways, pieces)
     narrow = [dim for dim in order if dim not in folded and extents[dim] >= WARPS][-1:] if inner in folded else []
@@ -81,9 +81,10 @@ def reduction(spec: ProgramChain, ways: int = 0, atomics: bool = False) -> Sched
         chain = chain.tile(**tile).to(Warp)
     else:
         warps = min(WARPS, power(ceil(prod(left.values()) * columns / lanes), WARPS))
-        dim = max(left, key=lambda d: left[d] // (lane if d == inner else 1))
+        dim, pieces = _shared(left, inner, lane, warps)
         unit = lane if dim == inner else 1
-        warps = min(warps, 1 << (max(1, left[dim] // unit).bit_length() - 1))
+        most_warps = max(pieces, left[dim] // unit) if pieces < 2 else pieces
+        warps = min(warps, 1 << (most_warps.bit_length() - 1))
         chain = chain.split(dim, ways=warps, multiple_of=unit).parallel(Warp)
         left[dim] = _part(left[dim], warps, unit)
     for dim in left:  # from outside
@@ -100,14 +101,17 @@ def reduction(spec: ProgramChain, ways: int = 0, atomics: bool = False) -> Sched
 
 
 def _shared(left: dict[str, int], inner: str, lane: int, ways: int) -> tuple[str, int]:
-    """Choose the dim that blocks share: the outermost one with a piece for each, else the one of most pieces.
+    """Choose the dim that units share: the one of which most units have a piece, the outermost of equal ones.
 
     A piece of the innermost dim is what a warp's lanes read side by side.
+
+    Returns:
+        The dim, and how many units have a piece.
     """
-    pieces = {dim: extent // (LANES * lane) if dim == inner else extent for dim, extent in left.items()}
-    enough = [dim for dim in left if pieces[dim] >= ways]
-    dim = enough[0] if enough else max(pieces, key=lambda d: pieces[d])
-    return dim, max(1, pieces[dim])
+    pieces = {dim: max(1, extent // (LANES * lane) if dim == inner else extent) for dim, extent in left.items()}
+    busy = {dim: ceil(n / ceil(n / ways)) for dim, n in pieces.items()}
+    dim = max(busy, key=lambda d: busy[d])
+    return dim, busy[dim]
 
 
 def _part(extent: int, ways: int, unit: int) -> int:

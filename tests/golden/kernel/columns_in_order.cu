@@ -4,12 +4,6 @@ __device__ __forceinline__ float bf16_to_float(bf16 x) {
     return __uint_as_float(x.bits << 16);
 }
 
-__device__ __forceinline__ void copy_or_zero_16B(void* dst, const void* src, bool read) {
-    uint4 value = {};
-    if (read) value = *static_cast<const uint4*>(src);
-    *static_cast<uint4*>(dst) = value;
-}
-
 __device__ __forceinline__ void copy_16B(void* dst, const void* src) {
     *static_cast<uint4*>(dst) = *static_cast<const uint4*>(src);
 }
@@ -24,7 +18,7 @@ __device__ __forceinline__ int count_in(int* counter, int count) {
 }
 
 extern "C" __global__ void __launch_bounds__(512)
-reduction_256x8_k9_k16_bf16_f32(
+reduction_256x8_k8_k16_bf16_f32(
     const bf16* __restrict__ x,
     float* __restrict__ y,
     float* sum_parts,
@@ -43,14 +37,14 @@ reduction_256x8_k9_k16_bf16_f32(
     float other[1];
     alignas(16) float other2[8];
     float other3[1];
-    const int way = block % 9;
-    const int tile = block / 9;
+    const int way = block % 8;
+    const int tile = block / 8;
     const int warp = thread / 32;
     const int lane = thread % 32;
 
     // Program(256, 8192)(GL, GL)(Block)
 
-    // Program(256, 57)(GL, GL)(Warp)
+    // Program(256, 64)(GL, GL)(Warp)
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
         sum[i] = 0.0f;
@@ -61,7 +55,7 @@ reduction_256x8_k9_k16_bf16_f32(
         // load x to x_rf: Move(8, 256)(GL, RF)(Warp)
         #pragma unroll
         for (int r = 0; r < 8; ++r) {
-            copy_or_zero_16B(&x_rf[r * 8], &x[way * 7462912 + warp * 466944 + m * 65536 + r * 8192 + tile * 256 + lane * 8], way * 911 + warp * 57 + m * 8 + r < 8192 && warp * 57 + m * 8 + r < 911 && m * 8 + r < 57);
+            copy_16B(&x_rf[r * 8], &x[way * 8388608 + warp * 524288 + m * 65536 + r * 8192 + tile * 256 + lane * 8]);
         }
 
         // sum: add over m
@@ -69,7 +63,7 @@ reduction_256x8_k9_k16_bf16_f32(
         for (int n = 0; n < 8; ++n) {
             #pragma unroll
             for (int m2 = 0; m2 < 8; ++m2) {
-                if (way * 911 + warp * 57 + m * 8 + m2 < 8192 && warp * 57 + m * 8 + m2 < 911 && m * 8 + m2 < 57) sum[n] = sum[n] + bf16_to_float(x_rf[n + m2 * 8]);
+                sum[n] = sum[n] + bf16_to_float(x_rf[n + m2 * 8]);
             }
         }
     }
@@ -93,26 +87,26 @@ reduction_256x8_k9_k16_bf16_f32(
         }
     }
 
-    // sum over 9 blocks
+    // sum over 8 blocks
     if (thread / 32 == 0) {
         #pragma unroll
         for (int i5 = 0; i5 < 2; ++i5) {
-            copy_16B(&sum_parts[tile * 2304 + way * 256 + i5 * 128 + thread % 32 * 4], &sum[i5 * 4]);
+            copy_16B(&sum_parts[tile * 2048 + way * 256 + i5 * 128 + thread % 32 * 4], &sum[i5 * 4]);
         }
     }
     __syncthreads();  // all threads have written sum_parts
-    const int last = count_in(&arrived[tile], 9);
+    const int last = count_in(&arrived[tile], 8);
     if (last) {
 
-        // sum over 9 blocks: the last block combines them
+        // sum over 8 blocks: the last block combines them
         #pragma unroll
         for (int i7 = 0; i7 < 8; ++i7) {
             sum[i7] = 0.0f;
         }
-        if (thread / 32 < 9) {
+        if (thread / 32 < 8) {
             #pragma unroll
             for (int v = 0; v < 2; ++v) {
-                copy_16B(&other2[v * 4], &sum_parts[tile * 2304 + thread / 32 * 256 + v * 128 + thread % 32 * 4]);
+                copy_16B(&other2[v * 4], &sum_parts[tile * 2048 + thread / 32 * 256 + v * 128 + thread % 32 * 4]);
             }
             #pragma unroll
             for (int i6 = 0; i6 < 8; ++i6) {
