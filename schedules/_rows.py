@@ -175,6 +175,7 @@ def _registers(
     if any(step.running for step in steps):  # every column has a sum of its own
         most = max(most, of_inputs + kept + stored)
     live = max(of_inputs, max(kept, waiting) + (max(of_inputs, widened) if again else 0))
+    live += 4 * max(0, len(between) - 1)  # folds of several of them read further ones
     return tuple((nbytes + conditions) / 4 for nbytes in (most, live))
 
 
@@ -189,7 +190,8 @@ def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:
     clusters = [blocks] if blocks else CLUSTERS if row.arch >= 90 and not row.running else [1]
     part = Part(1, 1, 0)
     for count in clusters:
-        width = -(-row.width // (count * row.lane)) * row.lane
+        unit = LANES * row.lane  # columns that a warp reads at once
+        width = ceil(row.width / (count * unit)) * unit
         each = width * row.deep * sum(row.inputs.values())
         sizes = [width * nbytes for nbytes in row.vectors.values()]
         # Two rows need room first: what they leave is for the vectors.
@@ -207,13 +209,19 @@ def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:
             stages = _stages(shared, wanted, each, kept) if row.copied else 0
         while not warps and row.states > OTHERS and wanted * LANES * (2 * row.states + OTHERS) > REGISTERS:
             wanted //= 2
+        vectors_each = ceil(width / unit / wanted)
+        if not warps:  # as few as have equally many vectors a lane
+            wanted = ceil(width / unit / vectors_each)
+        over = wanted * vectors_each * unit / width  # warps have whole vectors of their lanes
+        stages = min(stages, _stages(shared, wanted, ceil(each * over), ceil(kept * over))) if row.copied else 0
         others = _others(row, wanted, count, width)
         registers, held = _registers_of(wanted, others), _held(row, wanted, others)
         if width <= held * wanted * LANES:
             each_lane = ceil(width / (wanted * LANES * row.lane)) * row.lane
             beside = 2 * others + (RING if stages > 1 else 0)
             taken = ceil(max(each_lane * row.live + beside, each_lane * row.registers) / 8) * 8
-            resident = REGISTERS // (wanted * LANES * taken) if MOST_THREADS * taken >= REGISTERS else 0
+            threads = ceil(wanted / 4) * 4 * LANES  # registers are given to four warps at a time
+            resident = REGISTERS // (threads * taken) if MOST_THREADS * taken >= REGISTERS else 0
             return Part(count, wanted, stages, vectors=vectors, resident=resident)
         lane = LANES * row.lane
         few = max(1, int(registers * IN_LOOPS / row.registers) // row.lane) * lane  # columns of a warp at a time

@@ -254,17 +254,16 @@ def row(
         chain = spec.tile(**of_block).to(Block, resident=resident).tile(**single).to(Group(Thread, lanes))
     else:
         part = part_of(given, warps, blocks)
-        stages = stages or part.stages
+        stages, unit = stages or part.stages, given.lane * LANES  # lanes are idle in one warp alone
         chain = spec.tile(**single).to(Block, resident=resident or part.resident)
         if stages > 1:
             chain = chain.persistent().pipeline(stages)
         if part.blocks > 1:
-            chain = chain.split(column, ways=part.blocks, multiple_of=given.lane).parallel(Block, reduce=by_cluster())
+            chain = chain.split(column, ways=part.blocks, multiple_of=unit).parallel(Block, reduce=by_cluster())
         if part.chunk:
             for name in given.inputs if part.stages else ():
                 chain = chain.load(name, SH, cp_async())
             chain = _in_chunks(chain, column, part.chunk, kept=part.stages > 0)
-        unit = given.lane if stages > 1 or part.chunk else given.lane * LANES  # lanes are idle in one warp alone
         chain = chain.split(column, ways=part.warps, multiple_of=unit).parallel(Warp)
         for name in (*given.inputs, *list(given.vectors)[: part.vectors]) if stages > 1 and not part.chunk else ():
             chain = chain.load(name, SH, cp_async())
