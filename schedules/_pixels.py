@@ -24,7 +24,7 @@ class Window:
         taps: folded dims but the last.
         depth: the last of them, along which arrays are contiguous.
         images, filters: the roles of the arrays.
-        nbytes: of an element of them as it is multiplied.
+        nbytes: bytes of an element of images and filters in the product.
         stored: bytes of an element of the result.
     """
 

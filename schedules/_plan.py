@@ -1,4 +1,4 @@
-"""A plan for Hopper: the degrees of freedom of a schedule, what they take of a block, what products plans can serve."""
+"""A plan for Hopper: the degrees of freedom of a schedule, the resources of a block they take, and their limits."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class Plan:
             of a cluster of at most 8 blocks, of which each finishes a part of the tile.
         dependent: begin while the launch before in the stream ends, and let the one behind begin early.
         stream: blocks take equal shares of all tiles' chunks of K.
-        promote: sum each chunk of K on its own, and add the sums to others, with what prologs multiply by.
+        promote: sum each chunk of K in registers of its own, multiply by the prologs' factors, and add to the total.
         early: load whole operands of ops before the products, where registers hold them.
-        keep: the operand of the product as it is scheduled (behind swap(), if any) that the L2 cache is asked to keep,
-            `evict_last`, while the other passes through it, `evict_first`; "" asks nothing.
+        keep: the operand, "A" or "B" behind any swap(), whose loads have the L2 policy `evict_last`; the loads of the
+            other one have `evict_first`. "" gives no hints.
         prefetch: number of a block's first chunks that the computing threads prefetch into the L2 cache. Of 0 to 3, one
             was fastest with cold operands; notebooks/numbers.md has the times.
 
@@ -105,7 +105,7 @@ class Plan:
             raise FireironError("plan-sizes", f"no schedule has such a plan: {broken[0]}", fix="change that number")
 
     def fits(self) -> Plan:
-        """Give the plan as it is, when the consumers can share its tile.
+        """Return the plan unchanged if its consumers can share its tile.
 
         Raises:
             FireironError: `plan-sizes`.

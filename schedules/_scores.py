@@ -1,8 +1,8 @@
-"""What attention and its gradients share: scores, what a caller's functions make of them, and which of them count.
+"""Scores of attention, shared with its gradients: the product of queries and keys, score functions, and masks.
 
-A mask and a score function name what they read by their parameters: `b`, `h`, `i` and `j` are the indices of batch,
-query's head, query and key, `s` is the score, and other names are those of arrays, which the functions read by
-subscripts: `lambda s, h, i, j, slope: s - slope[h] * (i - j)`.
+The parameters of a mask or a score function name their values: `b`, `h`, `i` and `j` are the indices of batch, query's
+head, query and key, and `s` is the score. Other names are arrays, which the functions read by subscripts:
+`lambda s, h, i, j, slope: s - slope[h] * (i - j)`.
 """
 
 from __future__ import annotations

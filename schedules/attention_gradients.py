@@ -181,7 +181,7 @@ def mma(
 
 
 def _sides(spec: ProgramChain) -> tuple[str, str, tuple[str, str], tuple[str, str]]:
-    """Give the dim that results have, the one that is folded, the arrays along the first and those along the other."""
+    """Give the dim of the results, the folded dim, the arrays along the first dim, and those along the second."""
     if any(step.name == "dq" for step in spec.computed.steps):
         return "i", "j", ("q", "dy"), ("k", "v")
     return "j", "i", ("k", "v"), ("q", "dy")

@@ -148,7 +148,7 @@ def conv2d_grouped(
 
 @program(y="n p q k", f="k r s c")
 def conv2d_transposed(y: Value, f: Value, stride: Sizes = 1, pad: Pads = 0, more: Sizes = 0) -> Value:
-    """Compute what `conv2d` would have convolved to y with these filters, as its gradient of the data does.
+    """Compute a transposed convolution: the gradient of the images of the `conv2d` whose result has y's shape.
 
     Args:
         y: images of K channels.
@@ -453,7 +453,7 @@ def _by_panels(w: Window, columns: int, channels: int) -> Strategy:
 
 
 def _plan(spec: ProgramChain, w: Window, given: dict[str, Any]) -> Tiles:
-    """Choose the fastest of the tiles that have what is given, else those of the usual sizes."""
+    """Choose the fastest tiles with the given numbers; tiles of the usual sizes if there are none."""
     found = ranked(spec, w)
     fits = (tiles for tiles in found if all(getattr(tiles, name) == x for name, x in given.items()))
     return next(fits, Tiles())

@@ -1,8 +1,8 @@
 """Products fused with what stands around them in networks, on the schedule that suits the architecture.
 
-Each preset of one product says what is computed, by ops behind it (`then`) and on its operands (`prolog`); the schedule
-is the architecture's own: of wgmma on Hopper, of mma.sync from Turing on, of CUDA cores elsewhere. Those of several
-products, and of layers whose activations stay on chip, make their specs themselves.
+A preset of one product adds ops behind the product (`then`) and on its operands (`prolog`), and uses the
+architecture's usual schedule: wgmma on Hopper, mma.sync from Turing on, CUDA cores elsewhere. Presets of several
+products, and of layers whose activations stay on chip, make their own specs.
 
 Source: Graphene (ASPLOS 2023), Figure 12, for the LSTM pattern: two GEMMs, their sum, a bias, an activation.
 """

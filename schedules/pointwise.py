@@ -1,7 +1,7 @@
 """Schedules for programs without folds, and for Moves in global memory: vectors of 16 bytes on both sides.
 
-As many vectors are on their way as hide the latency. Where two sides' lines run along different dims, a tile goes
-through shared memory, swizzled so that neither side's accesses meet in a bank.
+Enough vectors are in flight to hide the latency. Where inputs and outputs are contiguous along different dims, a tile
+goes through shared memory, swizzled so that neither side has bank conflicts.
 """
 
 from __future__ import annotations

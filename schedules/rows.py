@@ -1,8 +1,8 @@
 """Schedules for rows: softmax and the norms, read once and written once, a row kept in registers.
 
-A row goes to some lanes of a warp, to a warp, to the warps of a block or of a cluster, by its width. Blocks with a row
-each are persistent: the next rows are on their way to shared memory while a row is folded, and what is read for every
-row (gain, bias) stays there. Wider rows go through registers chunk by chunk, once for each fold that needs another.
+The width of a row decides who computes it: some lanes of a warp, a warp, the warps of a block, or a cluster. Blocks of
+one row each are persistent: they load the next rows to shared memory while they fold a row, and keep arrays that all
+rows read (gain, bias) there. Wider rows go through registers in chunks, once for each fold that needs an earlier one.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def quantised_rms_norm(x: Value, gain: Value, eps: float = 1e-6, most: float = 1
 
 @program(y="m n", dy="m n")
 def softmax_backward(y: Value, dy: Value) -> Value:
-    """Take the gradient of a softmax's input from its output and that one's gradient."""
+    """Compute the gradient of a softmax's input from the softmax's output y and the gradient dy of y."""
     return y * (dy - _sum(y * dy, "n"))
 
 

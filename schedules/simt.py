@@ -163,7 +163,7 @@ SCHEDULER_LANES = 32  # multiply-adds of f32 that a scheduler issues in a clock
 
 
 def _tiling(spec: MatMulChain, keywords: Mapping[str, Any]) -> Tiling:
-    """Give what the quick model asks of a point."""
+    """Describe a point of the space to the quick model of tiles."""
     known = {name: value for name, value in keywords.items() if value is not None}
     wide = spec.matmul.accumulator.nbytes == 8
     block = known.get("m", 128), known.get("n", 128)

@@ -157,14 +157,15 @@ class Chain(Schedule, Generic[S]):
     def each(self, *layer: Any, **chains: Any) -> Schedule:
         """Schedule each layer, or steps that sum products, by a chain of its own, and close the schedule.
 
-        A step that is not named is computed by the threads that hold what it reads. What an atom takes from registers,
-        and another atom left there, must lie as both want it.
+        A step that is not named is computed by the threads that hold its operands. Where one atom writes registers
+        that another atom reads, both atoms must have the same layout of them.
 
         Args:
-            layer: of layers, a function from a layer to its finished chain, called once for a stack of equal layers;
-                then `store`, how the last result goes to Y (vector() or conform() by default), and `prefetch`, whether
-                persistent blocks prefetch their next rows of X into the L2 cache before they store these.
-            chains: of a program, by a step's name, a function from the step's MatMul to its finished chain.
+            layer: for layers, a function from a layer to its finished chain, called once for a stack of equal layers;
+                then `store`, the strategy that stores the last result to Y (vector() or conform() by default), and
+                `prefetch`, whether persistent blocks prefetch their next rows of X into the L2 cache before they store
+                the rows of Y.
+            chains: for a program, by a step's name, a function from the step's MatMul to its finished chain.
 
         Raises:
             FireironError: located at the link that is wrong; `layers-on-chip` where X was not loaded,
@@ -299,18 +300,18 @@ class FoldChain(Chain[S]):
     @overload
     def epilog(self: LayerChain, *, store: Strategy | None = None) -> LayerChain: ...
     def epilog(self, *ops: Any, **options: Any) -> Any:
-        """Accumulate in registers; at the end compute what follows the sums, pointwise, and store.
+        """Accumulate in registers; behind the sums, apply pointwise ops to them and store the results.
 
         Args:
-            ops: of a MatMul: functions from the accumulator's expression to a new one, first to last (`relu`,
-                `add(bias)`), and `save(tensor)` where what they made so far is stored too.
+            ops: for a MatMul: functions from the accumulator's expression to a new one, first to last (`relu`,
+                `add(bias)`), and `save(tensor)` where the value so far is stored too.
             memory: FR or RF.
-            dtype: of a MatMul: the accumulator's element type; f32 for 16-bit floats, i32 for integers by default.
-            init: of a MatMul: the accumulator's first value.
-            store: how each result is stored, conform() by default; that of a layer goes where A lies. Of a program also
-                strategies by the outputs' names.
-            early: of a MatMul: of the tensors that ops read, those of C's shape that each thread loads to registers of
-                its own before the products, under which they arrive; `whole_operands` lists them.
+            dtype: for a MatMul: the accumulator's element type; f32 for 16-bit floats, i32 for integers by default.
+            init: for a MatMul: the accumulator's first value.
+            store: the strategy that stores each result, conform() by default; a layer's result goes where A lies. For a
+                program also strategies by the outputs' names.
+            early: for a MatMul: tensors of C's shape, read by ops, that each thread loads to registers before the
+                products, so that the loads run while the products do; `whole_operands` lists such tensors.
 
         Raises:
             DecompositionError: `second-epilog`, `epilog-memory`, `epilog-store`, `accumulator-dtype`, `load-level`,
@@ -750,10 +751,10 @@ class SplitFold(FoldChain[S]):
         return self._refine(online=True, slack=slack, speculative=speculate, link=here())
 
     def skew(self: SplitFold[Program], step: str) -> SplitFold[Program]:
-        """Issue a step's product of the next chunk ahead of the products behind it of this one.
+        """Issue a step's product of chunk j + 1 ahead of the later products of chunk j.
 
-        What threads compute of a chunk then runs while the products of its neighbours do. Each array has mbarriers of
-        its own, so that its slots are filled again as soon as its own product has read them.
+        The pointwise steps of a chunk then run at the same time as products of its neighbours. Each array has its own
+        mbarriers, so a slot of an array is refilled as soon as the product that reads this array has finished.
 
         Args:
             step: the first of the loop's products.

@@ -24,11 +24,11 @@ NUMBERS = frozenset({bool, float, int})
 
 
 class Call(NamedTuple):
-    """Hold what a product of arrays comes to: a call of a kernel.
+    """Hold the call of a kernel that computes a product of arrays.
 
     Args:
-        kernel: compiled.
-        inputs: arrays as it takes them: the product's and its operands', or views of them.
+        kernel: the compiled kernel.
+        inputs: arrays as the kernel takes them: the product's and its operands', or views of them.
         order: which of the product's arrays, and then of its operands, each input is.
         out: what it writes, as it takes it; allocated where None.
         numbers: by the names that the kernel has for them.

@@ -34,11 +34,11 @@ class Simulation:
         out: the array written, a tuple of them where there are several.
         report: traffic, conflicts, barriers, findings.
         arrays: all arrays by name.
-        verify: compares the outputs with a reference in higher precision; None where nothing says what is right, and
-            where the simulation stopped before its end.
-        kept: tiles that were kept, by name.
-        moment: when they were; None where none were asked for.
-        stopped: whether the simulation ended there.
+        verify: compares the outputs with a reference in higher precision; None where there is no reference, and where
+            the simulation stopped before its end.
+        kept: tiles that `keep=` copied, by name.
+        moment: the moment at which they were copied; None without `keep=`.
+        stopped: whether the simulation ended at this moment.
     """
 
     out: Any

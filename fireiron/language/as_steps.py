@@ -182,7 +182,7 @@ def _along(dim: Dim, size: Index) -> Expr:
 
 @attrs.frozen
 class _Dims:
-    """Hold the dims of a product, as its author knows them, and of its operands as the spec does."""
+    """Hold the dims of a product by their names before swap(); `of` gives those of the spec's operands."""
 
     swapped: bool
     batch: tuple[Dim, ...]

@@ -137,8 +137,8 @@ class InOrder:
     """Add the sums of a parallel split's units in a fixed order: the same bits in every run.
 
     Args:
-        nbytes: shared memory that units of a block may exchange sums through, None for what the operands' buffers, dead
-            by then, leave free; where it holds less than all sums, they go through it panel by panel.
+        nbytes: bytes of shared memory through which units of a block exchange sums; None for the size of the operands'
+            buffers, which are no longer used then. If all sums do not fit, they are exchanged in panels.
     """
 
     nbytes: int | None = None
@@ -285,14 +285,15 @@ class Prolog:
 
 @attrs.frozen
 class Output:
-    """Store what an epilog has made of the accumulator so far; the ops behind it go on from there.
+    """Store an epilog's value to a tensor beside C; the ops behind it read that value.
 
     Args:
-        value: an expression of what the output before it left, or of the accumulator; of several products, of the sums.
-        tensor: where it goes.
+        value: an expression of the value of the output before it, or of the accumulator; for several products, of the
+            sums.
+        tensor: the tensor that is written.
         store: the links of the Move that stores.
-        rows: None where every element is stored; else what folds each row of a tile to the one value that is.
-        apart: whether the ops behind it go on from what the output before it left.
+        rows: the fold of each row of a tile to the one value that is stored; None where every element is stored.
+        apart: whether the ops behind it read the value of the output before it instead of this one.
     """
 
     value: Value

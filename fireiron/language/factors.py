@@ -45,7 +45,7 @@ def _factor(tree: Scalar) -> Scalar | None:
 
 
 def _converted(tree: Scalar) -> bool:
-    """Say whether an expression is its element, whatever exact conversions it goes through."""
+    """Say whether an expression is its element, perhaps converted to types that hold all its values."""
     if isinstance(tree, Cast):
         return _converted(tree.x) and holds(tree.dtype, tree.x.dtype)
     return isinstance(tree, Arg) and tree.index == 0

@@ -82,7 +82,7 @@ MOST_OF_TOP = 8
 
 @attrs.define
 class Trace:
-    """Collect what a function knows while it is traced.
+    """Collect the dims, subscripts and named steps of a function while it is traced.
 
     Args:
         dims: by name.

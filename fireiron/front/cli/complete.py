@@ -65,7 +65,7 @@ def candidates(words: list[str]) -> list[str]:
 
 
 def _actions(verb: str, schedule: str | None) -> dict[str, argparse.Action]:
-    """Map the options of a verb, and of the schedule that it is given, to what argparse knows of them."""
+    """Map the options of a verb, and of its schedule, to their argparse actions."""
     from fireiron.base.errors import FireironError
     from fireiron.front.cli.find import find
 

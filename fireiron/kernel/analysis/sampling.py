@@ -92,7 +92,7 @@ class Site:
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """Give what tells the region from others, whatever its title."""
+        """Give a key of the region that does not depend on its title."""
         return self.region.place if self.region else ("", "", "")
 
     @property

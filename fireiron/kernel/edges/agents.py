@@ -158,7 +158,7 @@ class Agent:
 
 @attrs.define(eq=False)
 class Gate:
-    """Hold a barrier where agents meet: how often it opened, who came since, and what they tell, and then know."""
+    """Hold a barrier of agents: how often it opened, the agents that arrived since, and the clocks it hands on."""
 
     opened: int = 0
     threads: int = 0
@@ -169,7 +169,7 @@ class Gate:
 
 
 def merge(into: dict[int, int], other: Mapping[int, int]) -> None:
-    """Let an agent know the later of two ticks of each clock."""
+    """Keep the later of two ticks of each clock."""
     for key, tick in other.items():
         if into.get(key, 0) < tick:
             into[key] = tick

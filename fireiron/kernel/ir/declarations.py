@@ -205,8 +205,8 @@ class Pointer:
         shape: its extents, ints or symbols, outermost dimension first as the user's array has it.
         strides: element strides in the same order.
         role: input, output (written only), or update (read and written).
-        shares: where it says before which row each group ends, how many rows they share; None for other tensors.
-        below: where its elements index another tensor, what they stay below; None for other tensors.
+        shares: for the offsets of a grouped product, the number of rows that all groups share. None for other tensors.
+        below: for a tensor of subscripts, the extent that its elements must stay below. None for other tensors.
         ragged: for an output of a grouped product, the dimension of `shape` that the groups share. Elements behind the
             last group's end are not written. None for other tensors.
     """

@@ -334,14 +334,14 @@ class Advance:
 
 @attrs.frozen
 class Fence:
-    """Order memory accesses of the threads that are here.
+    """Order memory accesses of the threads that execute it.
 
     Args:
-        kind: `proxy.async` (generic accesses before, asynchronous ones after), `registers` (registers written before,
-            products in flight that use them after), `barrier.init` (initialised mbarriers before, others' use after),
-            `grid.wait` (all of the launch before, these threads' accesses of global memory after), `grid.launch` (which
-            orders nothing: the launch behind may begin, and must wait itself).
-        reason: which edge needs it.
+        kind: what it orders. `proxy.async`: generic accesses before asynchronous ones. `registers`: writes of registers
+            before asynchronous products that use them. `barrier.init`: the initialisation of mbarriers before their use
+            by other threads. `grid.wait`: the whole launch before ahead of these threads' accesses of global memory.
+            `grid.launch` orders nothing: it lets the next launch begin, which must wait by its own `grid.wait`.
+        reason: the edge that needs it.
     """
 
     kind: Literal["proxy.async", "registers", "barrier.init", "grid.wait", "grid.launch"]

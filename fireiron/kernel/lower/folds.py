@@ -356,7 +356,7 @@ def _require_met(opened: Open, table: Table, groups: Any) -> None:
 
 
 def _over_cluster(opened: Open, table: Table, state: State, context: Context) -> Body:
-    """Fold over the blocks of a cluster: one warp of each group leaves its state, and all read those of all blocks."""
+    """Fold over the blocks of a cluster: one warp of a group writes its state, all warps read all blocks' states."""
     ranked = any(v.name == RANK for d in opened.step.over for v in free(context.expanded(opened.places[d.name])))
     if not ranked:
         return ()
@@ -436,10 +436,10 @@ def staging(like: Buffer, total: Expr, context: Context, word: str, link: Link |
 
 
 def over_warps(opened: Open, table: Table, state: State, context: Context) -> Body:
-    """Fold over the warps of a block: each leaves its state in shared memory, and reads those of its group.
+    """Fold over the warps of a block: each warp writes its state to shared memory and reads the states of its group.
 
-    Where a warp has one state, its lanes read those of the group's warps, one each, and fold them as lanes do. Else
-    each lane reads what the same lane of the other warps left, in their order.
+    Where all lanes of a warp have one state, each lane reads the state of one warp of the group, and lanes fold these
+    by shuffles. Otherwise each lane reads the states of the same lane of all warps, in the order of the warps.
     """
     count, ways, group, seat = seated(opened, table)
     if ways == 1:

@@ -111,8 +111,8 @@ def visit(
         ownership: the tensor's.
         output: the window of the tile in the whole tensor.
         context: names variables.
-        widths: from an axis, the neighbours along it that a thread holds in one run, and the first one's coordinate,
-            how many of them to take at once.
+        widths: a function that chooses the width of a vector, from the axis, the number of neighbours along the axis
+            that a thread holds in one run, and the coordinate of the first of them.
     """
     access, written = ownership.access, ownership.written
     fresh: dict[Expr, Expr] = {}

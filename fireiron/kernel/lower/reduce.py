@@ -96,10 +96,10 @@ def widest(size: int, dtype: DType) -> int:
 
 
 def gather(window: Window, state: State, context: Context) -> tuple[Window, Body]:
-    """Add the sums of the units of a block; gives the window of the sum, which the units own in shares.
+    """Add the partial sums of the units of a block; gives the window of the sum, of which each unit owns a share.
 
-    Each way writes the portions of the others to shared memory, and adds what they wrote of its own to that: its own
-    sum first, then those of the ways that follow it.
+    Each unit writes the other units' shares of its partial sum to shared memory. It then adds their partial sums of its
+    own share to its registers: its own partial sum first, then those of the units that follow it.
 
     Raises:
         DecompositionError: `opaque-fragment`, since a share is of known elements.

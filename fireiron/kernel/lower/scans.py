@@ -1,9 +1,8 @@
 """Running results: each point of a dim has the fold of all points up to it, in the order of the dim.
 
-A thread folds its runs of neighbouring points one after another; what the lanes below it found comes by shuffles, what
-the warps before its own found through shared memory, and what the chunks before found in registers of the loop. That
-registers, lanes and warps lie in the order of the dim is tried on intervals of its points: an order in which two
-neighbours do not meet is refused.
+A thread folds its runs of neighbouring points one after another. It receives the folds of lower lanes by shuffles, the
+folds of lower warps through shared memory, and the folds of earlier chunks in registers that the loop carries. A check
+on intervals of points proves that registers, lanes and warps follow the order of the dim; any other order is refused.
 """
 
 from __future__ import annotations
@@ -231,7 +230,7 @@ class _Scan:
         return body
 
     def _over_warps(self, row: Expr, total: Values, before: Values) -> Body:
-        """Let every warp fold what those before it found in front of its own."""
+        """Combine the folds of all warps before a warp with that warp's own, theirs first."""
         context, order, ways = self.context, self.order, self.order.ways
         lane = Var(THREAD, context.threads) % LANES
         rows = order.rows[0]

@@ -136,7 +136,7 @@ def _lower_products(
 def _finish_product(
     step: Step, product: Product, state: State, context: Context, recur: Recur, lazily: Lazily | None
 ) -> tuple[Body, State]:
-    """Put what an atom computes behind what its sum is corrected by, and make one value of what units have summed."""
+    """Put an atom's statements behind the correction of its sum, and fold the sums of several units to one."""
     opened, title = product.opened, f"{step.name}: {step.fold.name if step.fold else ''} by atoms"
     if product.kept:
         factors = corrected(step, opened, state, context)

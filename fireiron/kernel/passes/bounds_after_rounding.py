@@ -22,8 +22,8 @@ PAIRED = (f16, bf16)  # that instructions bound in pairs
 def round_first(ops: Body, store: Region, held: Buffer, arch: int) -> tuple[Body, Region]:
     """Move the last bounds of ops behind the store's rounding.
 
-    Both stay as they are where one element is computed or read in several places, or leaves without being rounded to
-    a 16-bit float in registers.
+    Ops and store stay as they are where an element is computed or read in several places, and where the store does not
+    round to a 16-bit float in registers.
 
     Args:
         ops: compute elements of a register tensor.
