@@ -33,6 +33,8 @@ from fireiron.base.errors import SpecError
 from fireiron.language.levels import Memory
 from fireiron.language.tensor import Tensor
 
+COMPENSATED = "compensated add"  # the fold that `compensated_add_of` gives
+
 # A dim of a program: a name, and an extent that is an int or a symbol.
 Dim: TypeAlias = Var
 
@@ -151,6 +153,21 @@ def simple_fold(name: str, op: BinaryOp, dtype: DType, identity: float) -> Fold:
 def add_of(dtype: DType) -> Fold:
     """Give the fold that sums."""
     return simple_fold("add", "add", dtype, 0.0)
+
+
+def compensated_add_of(dtype: DType) -> Fold:
+    """Give the fold that sums, and keeps beside the sum what its roundings lose.
+
+    Source: Knuth, The Art of Computer Programming, volume 2, section 4.2.2, theorem B; Neumaier, 1974.
+    """
+    first, lost, second, lost2 = (Arg(i, dtype) for i in range(4))
+    total = Binary("add", first, second)
+    taken = Binary("sub", total, first)  # what of the second the sum holds
+    rest = Binary("add", Binary("sub", first, Binary("sub", total, taken)), Binary("sub", second, taken))
+    both = Binary("add", Binary("add", lost, lost2), rest)
+    nothing = Constant(0.0, dtype)
+    end = Binary("add", first, lost)
+    return Fold(COMPENSATED, (dtype, dtype), (0.0, 0.0), (Arg(0, dtype), nothing), (total, both), (end,))
 
 
 def max_of(dtype: DType) -> Fold:

@@ -66,6 +66,7 @@ from fireiron.language.steps import (
     add_of,
     arg_of,
     check_program,
+    compensated_add_of,
     dense,
     dims_in,
     max_of,
@@ -637,9 +638,25 @@ def condition_of(where: Operand) -> Value:
 
 
 @checks(locate=True)
-def sum(value: Operand, over: Over, where: Operand | None = None) -> Value:
-    """Add up over dims; `where` says which points."""
-    return fold(value, over, add_of, "sum", where)[0]
+def sum(value: Operand, over: Over, where: Operand | None = None, compensated: bool = False) -> Value:
+    """Add up over dims.
+
+    Args:
+        value: of arrays.
+        over: names of dims.
+        where: a condition on points.
+        compensated: whether what roundings lose is kept beside the sum and added at the end: the result is as good as
+            if twice as many digits were summed. Each point takes six additions more; sums of infinities are NaN.
+
+    Raises:
+        SpecError: `fold-over`, `bad-operand`; `bad-op` for compensated integers, which lose nothing.
+    """
+    if not compensated:
+        return fold(value, over, add_of, "sum", where)[0]
+    (value,) = lifted(value)
+    if value.dtype.kind == "int":
+        raise SpecError("bad-op", f"a sum of {value.dtype} loses nothing", fix="leave compensated out")
+    return fold(value, over, compensated_add_of, "sum", where)[0]
 
 
 @checks(locate=True)

@@ -21,7 +21,7 @@ from fireiron.algebra.expr import evaluate as index_at
 from fireiron.algebra.scalar import Arg, Binary, Cast, Scalar, parts, substituted, without_coordinates
 from fireiron.language import atom
 from fireiron.language.maps import is_plain
-from fireiron.language.steps import Dim, Fold, For, Program, Ragged, Ref, Step, dims_in
+from fireiron.language.steps import COMPENSATED, Dim, Fold, For, Program, Ragged, Ref, Step, dims_in
 from fireiron.language.tensor import Tensor
 from fireiron.verify.bounded import Array, Bounded, broadcast, cast, evaluate, exact, smallest, unit
 from fireiron.verify.sums import Rounding, Summing, product, spread, wrapped
@@ -400,6 +400,10 @@ def _present(present: Bounded, x: Bounded, nothing: float) -> Bounded:
 def _folded(state: list[Bounded], fold: Fold, numbers: Mapping[str, float]) -> list[Bounded]:
     """Fold the last axis of lifted points: known folds by their own bounds, others by a tree of their combine."""
     (dtype, *_), (x, *_) = fold.dtypes, state
+    if fold.name == COMPENSATED:
+        total, size = x.value.sum(-1), x.size.sum(-1)
+        twice = (2 * x.value.shape[-1] * unit(dtype)) ** 2 * size
+        return [Bounded(total, x.error.sum(-1) + 2 * (unit(dtype) * np.abs(total) + smallest(dtype)) + twice)]
     match fold.plain:
         case "add":
             total = x.value.sum(-1)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fireiron import FireironError, Matrix, Vector, program, symbol, tensor
+from fireiron import RF, Block, FireironError, Matrix, Vector, Warp, index, program, softmax, symbol, tensor, vector
 from fireiron.algebra.expr import as_expr
 from fireiron.schedules import pointwise, rows
 from fireiron.schedules._rows import LANES, part_of, row_of
@@ -253,3 +253,45 @@ def test_turning_is_that_of_complex_numbers() -> None:
     pointwise.pointwise(spec).simulate(given, cos, sin, out=got)
     wanted = (x[..., ::2] + 1j * x[..., 1::2]) * np.exp(1j * turn)[:, None]
     assert np.allclose(got[..., ::2] + 1j * got[..., 1::2], wanted, atol=1e-5)
+
+
+SOFTMAX: dict[str, Callable[[Any], Any]] = {
+    "lanes": lambda s: rows.row(s),
+    "a loop": lambda s: (
+        s.tile(m=1).to(Block).split(n=64).split("n", ways=2, multiple_of=4).parallel(Warp)
+        .load("x", RF, vector()).epilog(memory=RF).done()
+    ),
+    "online": lambda s: (
+        s.tile(m=1).to(Block).split(n=64).online().split("n", ways=2, multiple_of=4).parallel(Warp)
+        .load("x", RF, vector()).epilog(memory=RF).done()
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", SOFTMAX)
+def test_infinities_and_nan_as_torch_has_them(way: str) -> None:
+    """A row with NaN or inf is NaN throughout, so is one of -inf alone; single -inf are 0."""
+    x = np.random.default_rng(1).standard_normal((6, 200)).astype(np.float32)
+    x[1, 150], x[2, 3], x[3], x[4, :100], x[5, 70:] = np.nan, np.inf, -np.inf, -np.inf, -np.inf
+    got = np.zeros_like(x)
+    SOFTMAX[way](rows.softmax(Matrix(6, 200))).simulate(x, out=got)
+    with np.errstate(invalid="ignore"):
+        part = np.exp(x - x.max(-1, keepdims=True))
+        wanted = part / part.sum(-1, keepdims=True)
+    assert np.isnan(wanted[1:4]).all()
+    assert np.allclose(got, wanted, atol=1e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize("way", SOFTMAX)
+def test_rows_that_are_masked_throughout_are_zeros(way: str) -> None:
+    @program(x="m n", seen="m")
+    def masked(x: Any, seen: Any) -> Any:
+        return softmax(x, "n", where=index("n") < seen)
+
+    x = np.random.default_rng(1).standard_normal((4, 200)).astype(np.float32)
+    seen, got = np.array([200, 0, 70, 1], np.int32), np.ones_like(x)
+    x[2, 70:], x[1, 5] = np.inf, np.nan  # what is masked does not count
+    SOFTMAX[way](masked(Matrix(4, 200), Vector(4, "i32", name="seen"))).simulate(x, seen, out=got)
+    for row, n in enumerate(seen):
+        part = np.exp(x[row, :n] - x[row, :n].max(initial=-np.inf))
+        assert np.allclose(got[row], np.pad(part / part.sum() if n else part, (0, 200 - n)), atol=1e-6)
