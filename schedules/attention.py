@@ -34,12 +34,19 @@ from fireiron import (
 )
 from fireiron import max as largest
 from fireiron import sum as summed
-from fireiron.schedules._heads import ROWS, SHARED, beside, heads, longest_first, tile_to_shared
+from fireiron.schedules._heads import (
+    GROUP_ROWS,
+    HOPPER_SHARED,
+    ROWS,
+    SHARED,
+    WIDE,
+    beside,
+    heads,
+    longest_first,
+    tile_to_shared,
+)
 from fireiron.schedules._scores import Function, Scores, columns, grouped
 
-HOPPER_SHARED = 226 * 1024  # of a block, beside barriers
-WIDE = 64  # columns
-GROUP_ROWS = 64  # of a wgmma
 CACHED = 32 * 1024**2  # bytes of keys and values that stay in Hopper's L2 cache beside the rest
 
 

@@ -11,6 +11,7 @@ from math import gcd
 
 from fireiron import (
     FR,
+    RF,
     SH,
     Block,
     ProgramChain,
@@ -19,16 +20,27 @@ from fireiron import (
     Thread,
     Value,
     Warp,
+    Warpgroup,
     einsum,
     exp2,
     ldmatrix,
     preset,
     program,
+    tma,
     vector,
     where,
 )
 from fireiron import sum as summed
-from fireiron.schedules._heads import ROWS, SHARED, heads, tile_to_shared
+from fireiron.schedules._heads import (
+    GROUP_ROWS,
+    HOPPER_SHARED,
+    ROWS,
+    SHARED,
+    VECTOR_NBYTES,
+    WIDE,
+    heads,
+    tile_to_shared,
+)
 from fireiron.schedules._scores import LOG2E, Function, Scores, columns, grouped
 
 
@@ -133,6 +145,47 @@ def simt(spec: ProgramChain, rows: int = 64, chunk: int = 8) -> Schedule:
 
 
 @preset
+def squares(spec: ProgramChain, rows: int | None = None, chunk: int = 32, piece: int = 4) -> Schedule:
+    """Schedule a gradient of attention of f32 on CUDA cores, for every architecture: a thread has squares of products.
+
+    Weights and their gradients reach the threads of the other products through shared memory.
+
+    Args:
+        spec: `of_queries` or `of_keys` of four-dimensional arrays of f32.
+        rows: queries or keys of a block; 64 by default, 32 where heads are wide.
+        chunk: of keys or queries, that are in shared memory at a time.
+        piece: rows and columns of a thread's square.
+    """
+    row, other, held, moving = _sides(spec)
+    depth, width = columns(spec)
+    rows = rows or (64 if depth + width <= 2 * WIDE else 32)
+    chain: ProgramChain = spec.tile(**_whole(spec, row), **{row: rows}).to(Block).epilog(memory=RF)
+    pad = VECTOR_NBYTES // spec.computed.inputs[0].dtype.nbytes  # rows that threads read together lie in other banks
+    for name in held:
+        chain = chain.load(name, SH, vector()).pad(pad)
+    chain = _over_heads(chain, other).split(**{other: chunk})
+    for name in moving:
+        chain = chain.load(name, SH, vector()).pad(pad)
+    for name in ("ds",) if row == "i" else ("ds", "p"):
+        chain = chain.load(name, SH)
+
+    def product(left: str, right: str, column: str, over: str) -> Callable[[StepChain], Schedule]:
+        def made(s: StepChain) -> Schedule:
+            s = s.tile(**{row: piece, column: piece}).to(Thread).split(**{over: 1}).load(left, RF).load(right, RF)
+            return s.tile(**{row: 1, column: 1}).unroll().done()
+
+        return made
+
+    first = {"s": product(held[0], moving[0], other, "d"), "dp": product(held[1], moving[1], other, "e")}
+    second = (
+        {"dq": product("ds", "k", "d", "j")}
+        if row == "i"
+        else {"dk": product("ds", "q", "d", "i"), "dv": product("p", "dy", "e", "i")}
+    )
+    return chain.each(**first, **second)
+
+
+@preset
 def mma(
     spec: ProgramChain, warps: int | None = None, chunk: int | None = None, stages: int = 2, step: int = 16
 ) -> Schedule:
@@ -178,6 +231,55 @@ def mma(
     first = {"s": scores("d", held[0], moving[0]), "dp": scores("e", held[1], moving[1])}
     second = {"dq": sums("d", "k")} if row == "i" else {"dk": sums("d", "q"), "dv": sums("e", "dy")}
     return chain.tile(**{row: ROWS}).to(Warp).each(**first, **second)
+
+
+@preset
+def wgmma(
+    spec: ProgramChain,
+    groups: int = 2,
+    chunk: int | None = None,
+    stages: int | None = None,
+) -> Schedule:
+    """Schedule a gradient of attention for Hopper: bulk copies by a role of their own, wgmma by warpgroups of 64 rows.
+
+    Weights and their gradients stay in the registers where the first products leave them, and are operands of the
+    others there.
+
+    Args:
+        spec: `of_queries` or `of_keys` of four-dimensional arrays of 16-bit floats.
+        groups: warpgroups that compute, 64 queries or keys each.
+        chunk: of keys or queries; 64 by default.
+        stages: chunks in shared memory; 2 to 4 by default, as many as it holds.
+    """
+    row, other, held, moving = _sides(spec)
+    depth, width = columns(spec)
+    nbytes = spec.computed.inputs[0].dtype.nbytes
+    chunk = chunk or 64
+    taken = groups * GROUP_ROWS * (depth + width) * nbytes
+    stages = stages or max(2, min(4, (HOPPER_SHARED - taken) // (chunk * (depth + width) * nbytes)))
+    # The tiles that masks leave most chunks come first: of causal ones the last queries' and the first keys'.
+    rows = spec.residual.extents[row]
+    assert rows is not None
+    tiles = -(-rows // (groups * GROUP_ROWS))
+    chain: ProgramChain = spec.tile(**_whole(spec, row), **{row: groups * GROUP_ROWS}).to(Block)
+    if row == "i":
+        chain = chain.permute(lambda t: t - t % tiles + (tiles - 1 - t % tiles))
+    chain = chain.epilog(memory=FR)
+    for name in held:
+        chain = chain.load(name, SH, tma())
+    chain = _over_heads(chain, other).split(**{other: chunk}).pipeline(stages)
+    chain = chain.specialize(registers=(24, 240) if groups <= 2 else (32, 160))
+    for name in moving:
+        chain = chain.load(name, SH, tma())
+
+    def scores(dim: str) -> Callable[[StepChain], Schedule]:
+        return lambda s: s.split(**{dim: ROWS}).unroll().done("wgmma")
+
+    def sums(s: StepChain) -> Schedule:
+        return s.split(**{other: ROWS}).unroll().done("wgmma")
+
+    second = {"dq": sums} if row == "i" else {"dk": sums, "dv": sums}
+    return chain.tile(**{row: GROUP_ROWS}).to(Warpgroup).each(s=scores("d"), dp=scores("e"), **second)
 
 
 def _sides(spec: ProgramChain) -> tuple[str, str, tuple[str, str], tuple[str, str]]:

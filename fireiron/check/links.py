@@ -181,7 +181,8 @@ def storage(residual: Residual, role: str, layout: Layout, pad: int) -> None:
 def swizzle(residual: Residual, link: Load) -> None:
     """Refuse a swizzle that would take elements out of their row of the buffer."""
     found = residual.operand(link.role)
-    assert found is not None
+    if found is None:  # a step's result, which has rows where its points are held
+        return
     order = link.storage or (found.tensor.order if found.memory.name == "GL" else None)
     if link.swizzle is None or isinstance(order, Layout) or order is None or len(found.dims) < 2:
         return

@@ -141,8 +141,8 @@ def gradient(what: Attention, dy: Array, made: tuple[Array, ...], host: bool) ->
     given = (array.described(name) for name, array in named)
     out = tuple(x.described("y") for x in made)
     spec = program(*given, *rows, **what.options, out=single(out), arch=_arch(host))
-    few = {} if not host else {"simt": {"rows": FEW_ROWS}, "mma": {"warps": 1, "chunk": FEW_ROWS}}
-    return _kernel(programs, spec, host, ("mma", "simt"), few)
+    few = {name: {"rows": FEW_ROWS} for name in ("squares", "simt")} | {"mma": {"warps": 1, "chunk": FEW_ROWS}}
+    return _kernel(programs, spec, host, ("wgmma", "mma", "squares", "simt"), few if host else {})
 
 
 @lru_cache(MOST_KERNELS)

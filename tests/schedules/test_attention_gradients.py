@@ -46,8 +46,7 @@ def wanted(given: dict[str, Any], seen: Any, slopes: float = 0.0) -> dict[str, A
 
 
 def check(preset: str, sizes: Any, group: int, dtype: str, seen: Any, slopes: float = 0.0, **options: Any) -> None:
-    plan = {"simt": {"rows": 32}, "mma": {"warps": 2}}[preset]
-    chunk = {} if preset == "simt" else {"chunk": 32}
+    plan = {"simt": {"rows": 32}, "squares": {"rows": 32}, "mma": {"warps": 2}, "wgmma": {"groups": 1}}[preset]
     given = arrays(sizes, group, dtype)
     want = wanted(given, seen, slopes)
     q, k, v, dy = (fi.tensor(*x.shape, dtype=dtype.replace("float", "f"), name=n) for n, x in given.items())
@@ -56,14 +55,17 @@ def check(preset: str, sizes: Any, group: int, dtype: str, seen: Any, slopes: fl
     forward = schedules.attention.on(**{n: on[n] for n in on if n == "q"})
     kind = str(q.dtype)
     spec = forward(q, k, v, lse=True, out=(kind, "f32"), **options)
-    o, lse = list(getattr(schedules, preset)(spec, **plan).simulate(*list(given.values())[:3]).arrays.values())[:2]
+    forward_preset = "simt" if preset == "squares" else preset
+    o, lse = list(getattr(schedules, forward_preset)(spec, **plan).simulate(*list(given.values())[:3]).arrays.values())[
+        :2
+    ]
     within = 1e-4 if dtype == "float32" else 4e-3
     np.testing.assert_allclose(o, want["o"], rtol=within, atol=within)
     np.testing.assert_allclose(lse, want["lse"], rtol=within, atol=within)
     sums = [want["lse"].astype(np.float32), want["delta"].astype(np.float32)]
     for function, names in ((gradients.of_queries, ("dq",)), (gradients.of_keys, ("dk", "dv"))):
         spec = function.on(**on)(q, k, v, dy, *rows, **options)
-        made = getattr(gradients, preset)(spec, **plan, **chunk).simulate(*given.values(), *sums)
+        made = getattr(gradients, preset)(spec, **plan, chunk=32).simulate(*given.values(), *sums)
         for name, array in zip(names, made.arrays.values(), strict=False):
             np.testing.assert_allclose(array, want[name], rtol=within, atol=within)
 
@@ -77,8 +79,10 @@ def places(queries: int, keys: int) -> tuple[Any, Any]:
     [
         ("mma", (90, 70, 64, 32), 1, "float16"),
         ("mma", (40, 70, 32, 32), 3, "float16"),
-        ("simt", (20, 13, 8, 8), 1, "float32"),
-        ("simt", (9, 12, 8, 8), 2, "float32"),
+        ("wgmma", (100, 70, 64, 64), 1, "float16"),
+        ("squares", (36, 13, 16, 8), 1, "float32"),
+        ("squares", (9, 34, 8, 16), 2, "float32"),
+        ("simt", (9, 12, 8, 8), 1, "float16"),
     ],
 )
 @pytest.mark.parametrize("causal", [False, True])
@@ -131,8 +135,10 @@ def test_functions_of_arrays() -> None:
 def test_compile_without_spills(depth: int, function: str, arch: str) -> None:
     four = [fi.tensor(1, 2, 4096, depth, dtype="bf16") for _ in range(4)]
     rows = [fi.tensor(1, 2, 4096, dtype="f32") for _ in range(2)]
-    made = gradients.mma(getattr(gradients, function)(*four, *rows, causal=True)).compile(arch)
+    preset = gradients.wgmma if arch == "sm_90a" else gradients.mma
+    made = preset(getattr(gradients, function)(*four, *rows, causal=True)).compile(arch)
     assert made.resources.spills == 0
+    assert not made.resources.warnings
 
 
 def test_wgmma_stores_logarithms_beside_bulk_copies() -> None:
@@ -150,3 +156,4 @@ def test_kernels(golden: Callable[[str, str], None]) -> None:
     of_queries, of_keys = (f(*four, *rows, causal=True) for f in (gradients.of_queries, gradients.of_keys))
     golden(gradients.mma(of_queries, warps=4).cuda("sm_80"), "schedules/attention_of_queries_mma.cu")
     golden(gradients.mma(of_keys, warps=4).cuda("sm_80"), "schedules/attention_of_keys_mma.cu")
+    golden(gradients.wgmma(of_keys).cuda("sm_90a"), "schedules/attention_of_keys_wgmma.cu")

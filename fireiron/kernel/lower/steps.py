@@ -165,6 +165,8 @@ def _auto_loads(
         window = state.windows.get(role)
         if window is None or window.storage.memory.registers or window.storage.name in makers or is_mapped(window):
             continue
+        if role in progress.placed:  # its maker's threads hold it in registers too
+            continue
         move = (Own(Thread), Tile(Widest(), unrolled=True), Done(None))
         link = Load(role, RF, move, link=state.link)
         before = state
