@@ -192,7 +192,7 @@ mma_1x1x64x64_f16(
         for (int j = 0; j < 2; ++j) {
             #pragma unroll
             for (int i4 = 0; i4 < 16; ++i4) {
-                p_rf[j * 2 + i4 % 2 + i4 / 2 * 4] = (warp * 16 + thread / 4 % 8 + j * 8 <= i * 64 + thread % 4 * 2 + i4 % 2 + i4 / 2 * 8) != 0 ? exp2_approx(fmaf(s[j * 2 + i4 % 2 + i4 / 2 * 4], 0.18033688f, -__fmul_rn(lse_rf[i4], 1.442695f))) : 0.0f;
+                p_rf[j * 2 + i4 % 2 + i4 / 2 * 4] = exp2_approx((warp * 16 + thread / 4 % 8 + j * 8 <= i * 64 + thread % 4 * 2 + i4 % 2 + i4 / 2 * 8) != 0 ? fmaf(s[j * 2 + i4 % 2 + i4 / 2 * 4], 0.18033688f, -__fmul_rn(lse_rf[i4], 1.442695f)) : __int_as_float(0xff800000));
             }
         }
 

@@ -285,7 +285,7 @@ wgmma_1x1x128x64_f16(
             for (int j = 0; j < 2; ++j) {
                 #pragma unroll
                 for (int i2 = 0; i2 < 16; ++i2) {
-                    p_rf[j * 2 + i2 % 2 + i2 / 2 * 4] = (warpgroup * 64 + thread / 4 % 8 + thread / 32 % 4 * 16 + j * 8 <= i * 64 + thread % 4 * 2 + i2 % 2 + i2 / 2 * 8) != 0 ? exp2_approx(fmaf(s[j * 2 + i2 % 2 + i2 / 2 * 4], 0.18033688f, -__fmul_rn(lse_rf[i2], 1.442695f))) : 0.0f;
+                    p_rf[j * 2 + i2 % 2 + i2 / 2 * 4] = exp2_approx((warpgroup * 64 + thread / 4 % 8 + thread / 32 % 4 * 16 + j * 8 <= i * 64 + thread % 4 * 2 + i2 % 2 + i2 / 2 * 8) != 0 ? fmaf(s[j * 2 + i2 % 2 + i2 / 2 * 4], 0.18033688f, -__fmul_rn(lse_rf[i2], 1.442695f)) : __int_as_float(0xff800000));
                 }
             }
 

@@ -216,7 +216,7 @@ mma_1x1x64x64_f16(
         for (int i3 = 0; i3 < 2; ++i3) {
             #pragma unroll
             for (int j2 = 0; j2 < 16; ++j2) {
-                ds_rf[i3 * 2 + j2 % 2 + j2 / 2 * 4] = __fmul_rn((j * 64 + thread % 4 * 2 + j2 % 2 + j2 / 2 * 8 <= block_i * 64 + warp * 16 + thread / 4 % 8 + i3 * 8) != 0 ? exp2_approx(fmaf(s[i3 * 2 + j2 % 2 + j2 / 2 * 4], 0.18033688f, -__fmul_rn(lse_rf[i3], 1.442695f))) : 0.0f, dp[i3 * 2 + j2 % 2 + j2 / 2 * 4] - delta_rf[i3]);
+                ds_rf[i3 * 2 + j2 % 2 + j2 / 2 * 4] = __fmul_rn(exp2_approx((j * 64 + thread % 4 * 2 + j2 % 2 + j2 / 2 * 8 <= block_i * 64 + warp * 16 + thread / 4 % 8 + i3 * 8) != 0 ? fmaf(s[i3 * 2 + j2 % 2 + j2 / 2 * 4], 0.18033688f, -__fmul_rn(lse_rf[i3], 1.442695f)) : __int_as_float(0xff800000)), dp[i3 * 2 + j2 % 2 + j2 / 2 * 4] - delta_rf[i3]);
             }
         }
 
