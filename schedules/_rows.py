@@ -174,8 +174,9 @@ def _registers(
     most = max(folding, behind + of_vectors + stored)
     if any(step.running for step in steps):  # every column has a sum of its own
         most = max(most, of_inputs + kept + stored)
-    live = max(of_inputs, max(kept, waiting) + (max(of_inputs, widened) if again else 0))
+    live = max(of_inputs, kept + (max(of_inputs, widened) if again else 0))
     live += 4 * max(0, len(between) - 1)  # folds of several of them read further ones
+    live += least if least == 4 else 0  # of elements that are loaded alone, the guards are held too
     return tuple((nbytes + conditions) / 4 for nbytes in (most, live))
 
 
