@@ -39,6 +39,7 @@ class Function:
             arguments do.
         ones: arguments of which the result is exactly 1.
         vanishes: whether results are exactly 0 where they are far below the smallest number of their type.
+        slots: instructions of a call on a float that CUDA 13 compiles for sm_90, on the way that most arguments take.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Function:
     monotone: bool = True
     ones: tuple[float, ...] = ()
     vanishes: bool = False
+    slots: int = 1
 
     @property
     def roundings(self) -> int:
@@ -118,24 +120,26 @@ FUNCTIONS: dict[str, Function] = {
             lambda x: Select(Binary("lt", x, _number(0.0, x)), _number(-1.0, x), _number(1.0, x)),
             integers="abs", exact=True, monotone=False,
         ),
-        Function("exp", "exp", _lazily("exp"), lambda x: Unary("exp", x), ones=(0.0,), vanishes=True),
-        Function("log", "log", _lazily("log"), lambda x: _over(1.0, x), start=0.0),
+        Function("exp", "exp", _lazily("exp"), lambda x: Unary("exp", x), ones=(0.0,), vanishes=True, slots=10),
+        Function("log", "log", _lazily("log"), lambda x: _over(1.0, x), start=0.0, slots=28),
         Function(
-            "tanh", "tanh", _lazily("tanh"), lambda x: Binary("sub", _number(1.0, x), _square(Unary("tanh", x)))
+            "tanh", "tanh", _lazily("tanh"), lambda x: Binary("sub", _number(1.0, x), _square(Unary("tanh", x))),
+            slots=17,
         ),
-        Function("sqrt", "sqrt", _lazily("sqrt"), lambda x: _over(0.5, Unary("sqrt", x)), start=0.0),
+        Function("sqrt", "sqrt", _lazily("sqrt"), lambda x: _over(0.5, Unary("sqrt", x)), start=0.0, slots=8),
         Function(
-            "rsqrt", "rsqrt", _rsqrt, lambda x: Binary("div", _times(-0.5, Unary("rsqrt", x)), x), start=0.0
+            "rsqrt", "rsqrt", _rsqrt, lambda x: Binary("div", _times(-0.5, Unary("rsqrt", x)), x), start=0.0, slots=4
         ),
         Function(
-            "erf", "erf", _erf, lambda x: _times(2 / math.sqrt(math.pi), Unary("exp", Unary("neg", _square(x))))
+            "erf", "erf", _erf, lambda x: _times(2 / math.sqrt(math.pi), Unary("exp", Unary("neg", _square(x)))),
+            slots=29,
         ),
         # One instruction, off by 2^-22 of the result at most, four roundings of f32: PTX ISA 9.7.3.21, ex2.
         Function(
             "exp2", "exp2", _lazily("exp2"), lambda x: _times(math.log(2), Unary("exp2", x)), "exp2_approx",
-            flushes=True, ones=(0.0,), vanishes=True,
+            flushes=True, ones=(0.0,), vanishes=True, slots=4,
         ),
-        Function("log2", "log2", _lazily("log2"), lambda x: _over(1 / math.log(2), x), start=0.0),
+        Function("log2", "log2", _lazily("log2"), lambda x: _over(1 / math.log(2), x), start=0.0, slots=30),
         Function("floor", "floor", _lazily("floor"), lambda x: _number(0.0, x), exact=True),
         Function("ceil", "ceil", _lazily("ceil"), lambda x: _number(0.0, x), exact=True),
     )

@@ -195,6 +195,17 @@ def test_the_model_decides_between_one_kernel_and_several() -> None:
     assert "one kernel would take" in plan.launches[0].why
 
 
+def test_costly_functions_behind_large_products_have_a_kernel_of_their_own() -> None:
+    def up(x: Any, w: Any, b: Any) -> Any:
+        return nn.gelu(x @ w + b)
+
+    plan = trace_graph(up, half(12288, 768), half(768, 3072), half(3072)).plan(ARCH)
+    assert kinds(plan) == ["product", "pointwise"]
+    assert "one kernel would take" in plan.launches[0].why
+    small = trace_graph(up, half(256, 768), half(768, 3072), half(3072)).plan(ARCH)
+    assert kinds(small) == ["product"]
+
+
 def test_results_share_memory(layer: tuple[Graph, Plan]) -> None:
     _, plan = layer
     assert plan.memory.nbytes < plan.memory.apart / 2
