@@ -54,6 +54,8 @@ def _language() -> dict[str, Make]:
         "logsumexp once": call(traced, fi.logsumexp, X, "n", once=True),
         "mean_and_variance": call(traced, fi.mean_and_variance, X, "n", False),
         "topk": call(traced, fi.topk, X, "n", 2, into="j"),
+        "cumsum": call(traced, fi.cumsum, X, "n", None),
+        "cumprod": call(traced, fi.cumprod, X, "n"),
         "fold_by": call(
             traced, fi.fold_by, X, "n", 0.0, lambda a, b: a + b, lambda x: x * x, lambda s: fi.sqrt(s), "norm", None
         ),
@@ -72,11 +74,12 @@ def _language() -> dict[str, Make]:
 def _programs() -> dict[str, Make]:
     """Write calls of the programs that come with the library."""
     rows, conv, attention = (import_module(f"fireiron.schedules.{name}") for name in ("rows", "conv", "attention"))
-    gradients: Any = import_module("fireiron.schedules.conv_gradients")
+    gradients, slopes = (import_module(f"fireiron.schedules.{name}_gradients") for name in ("conv", "attention"))
     x, gain, bias = _tensor(8, 64, name="x"), _tensor(64, name="gain"), _tensor(64, name="bias")
     images = _tensor(1, 6, 8, 16, dtype="f16", name="x")
     filters = _tensor(16, 3, 3, 16, dtype="f16", name="f")
     heads = [_tensor(1, 2, 64, 64, dtype="f16", name=name) for name in "qkv"]
+    lines = [_tensor(1, 2, 64, name=name) for name in ("lse", "delta")]
     y = _tensor(1, 4, 6, 16, dtype="f16", name="y")
     return {
         "rows.softmax": call(rows.softmax, x),
@@ -88,6 +91,13 @@ def _programs() -> dict[str, Make]:
         "rows.embedding": call(rows.embedding, _tensor(8, dtype="i32", name="ids"), _tensor(50, 64, name="table")),
         "conv.conv2d": call(conv.conv2d, images, filters, stride=2, pad=1, dilation=1, op=fi.relu),
         "conv.conv2d plain": call(conv.conv2d, images, filters),
+        "conv.conv2d_packed": call(
+            conv.conv2d_packed,
+            _tensor(1, 9, 24, dtype="f16"),
+            _tensor(8, 3, 9, dtype="f16", name="f"),
+            channels=3,
+            stride=2,
+        ),
         "conv.conv2d_grouped": call(
             conv.conv2d_grouped, _tensor(1, 6, 8, 2, 16, dtype="f16"), _tensor(2, 16, 3, 3, 16, dtype="f16", name="f")
         ),
@@ -101,6 +111,10 @@ def _programs() -> dict[str, Make]:
         ),
         "attention.attention": call(attention.attention, *heads, scale=0.125, causal=True),
         "attention.attention plain": call(attention.attention, *heads),
+        "attention_gradients.of_keys": call(
+            slopes.of_keys, *heads, _tensor(1, 2, 64, 64, dtype="f16", name="dy"), *lines, scale=0.125, causal=False
+        ),
+        "attention_gradients.delta": call(slopes.delta, heads[0], heads[1]),
     }  # fmt: skip
 
 
@@ -125,6 +139,12 @@ def _presets() -> dict[str, Make]:
         "conv.wgmma": call(
             of("conv").wgmma, conv, pixels=128, channels=32, stages=2, cluster=1, groups=2, persistent=True
         ),
+        "conv.packed": call(of("conv").packed, found["conv.conv2d_packed"], pixels=32, channels=32, depth=32, stages=2),
+        "attention_gradients.mma": call(
+            of("attention_gradients").mma, found["attention_gradients.of_keys"], warps=1, chunk=16, stages=1, step=16
+        ),
+        "attention_gradients.simt": call(of("attention_gradients").simt, found["attention_gradients.of_keys"], 32, 8),
+        "rows.row cumsum": call(of("rows").row, call(of("rows").cumsum, _tensor(8, 64, name="x"))),
         "akg.conv": call(of("akg").conv, conv, images=16, filters=32, depth=16),
         "conv_gradients.filters_mma": call(
             of("conv_gradients").filters_mma, gradients, filters=64, channels=64, pixels=32, stages=2, ways=1

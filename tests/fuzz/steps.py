@@ -111,7 +111,7 @@ class OfSteps(Parts):
         m, n = self.extent(d((1, 4, 16))), self.extent(d((8, 32, 64)))
         kind, out = d(("f32", "f16", "bf16", "i32")), d(("f32", "f16", "bf16"))
         arch, vectors = self.of_arch(ARCHES), d(("", "", ", vectors=1", ", vectors=3"))
-        match d(("pointwise", "pointwise", "embedding", "top", "top", "move")):
+        match d(("pointwise", "pointwise", "embedding", "top", "top", "scan", "scan", "move")):
             case "pointwise":
                 body = d(("x + v", "relu(x) * 2", "(x + v, x - v)", "where(x < v, x, v)", "clamp(x, -1, v).named('y')"))
                 arrays = f'tensor({m}, {n}, dtype="{kind}", name="x"), tensor({n}, dtype="{kind}", name="v")'
@@ -121,6 +121,13 @@ class OfSteps(Parts):
                 table = f'tensor({d((1, 7, 50))}, {n}, dtype="{out}", name="table")'
                 spec = f'rows.embedding(tensor({m}, dtype="i32", name="ids"), {table}{arch})'
                 return [f"pointwise.pointwise({spec}{vectors})"]
+            case "scan":
+                array = f'tensor({m}, {n}, dtype="{d((kind, out))}", name="x")'
+                body = d(
+                    ('fi.cumsum(x, "n")', 'fi.cumsum(x, "n", where=fi.index("n") % 3 > 0)', 'fi.cumsum(x, "n") * 2')
+                )
+                more = "".join(f", {name}={d((1, 2, 4))}" for name in ("warps", "rows") if self.chance(0.3))
+                return [f'rows.row(program(x="m n")(lambda x: {body})({array}{arch}){more})']
             case "top":
                 spec = f'rows.top(tensor({m}, {n}, dtype="{out}", name="x"), k={d((1, 2, 3, 8))}{arch})'
                 more = "".join(f", {name}={d((1, 2, 4))}" for name in ("warps", "rows") if self.chance(0.3))
@@ -256,7 +263,7 @@ class OfSteps(Parts):
         """Draw a convolution, or the gradient of its filters, by their presets."""
         d = self.one
         kind = d(("f16", "f16", "bf16", "tf32", "i8", "e4m3"))
-        match d(("simt", "simt", "mma", "mma", "wgmma", "wgmma", "gradient", "akg")):
+        match d(("simt", "simt", "mma", "mma", "wgmma", "wgmma", "gradient", "akg", "packed")):
             case "simt":
                 spec = self.images(ARCHES, d(("f32", "f32", "f16", "i8")), d((1, 3, 4, 8)), d((1, 5, 8, 12)))
                 more = f", pixels={d((8, 16, 64))}, channels={d((4, 8, 32))}, depth={d((2, 4, 8))}"
@@ -271,6 +278,14 @@ class OfSteps(Parts):
                 more = f", pixels={64 * groups}, groups={groups}, channels={d((32, 64))}, stages={d((1, 2, 3))}"
                 more += f", cluster={d((1, 2))}, persistent={d((True, False))}"
                 return [f"conv.wgmma({spec}{more if self.chance(0.8) else ''})"]
+            case "packed":
+                c, k, (r, s_) = d((1, 3, 4, 5)), d((8, 16, 24)), d(((3, 3), (2, 5), (7, 7)))
+                kind = d(("f16", "bf16"))
+                images = f'tensor({d((1, 2))}, 9, {d((8, 11)) * c}, dtype="{kind}", name="x")'
+                filters = f'tensor({k}, {r}, {s_ * c}, dtype="{kind}", name="f")'
+                more = f"channels={c}, stride={d((1, 2))}, pad={d((0, 1, 3))}"
+                spec = f"conv.conv2d_packed({images}, {filters}, {more})"
+                return [f"conv.packed({spec}, pixels={d((32, 64))}, channels=32, stages={d((1, 2))})"]
             case "akg":
                 images = f'tensor({d((2, 16, 18))}, {d((3, 4))}, {d((3, 4))}, {d((8, 24))}, dtype="f16", name="x")'
                 filters = f'tensor({d((8, 40))}, 2, 2, {d((8, 24))}, dtype="f16", name="f")'
