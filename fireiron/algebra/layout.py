@@ -134,8 +134,20 @@ class Layout:
         return all(isinstance(extent, int) and isinstance(stride, int) for extent, stride in self.leaves)
 
     def __getitem__(self, mode: int) -> Layout:
-        """Give one top-level mode."""
-        return self.modes[mode]
+        """Give one top-level mode.
+
+        Raises:
+            LayoutError: `layout-mode` where there is none of this number.
+        """
+        number, modes = whole(mode), self.modes
+        if number is None or not -len(modes) <= number < len(modes):
+            raise LayoutError(
+                "layout-mode",
+                f"{self} has no mode {shown(mode)}",
+                fix=f"give a number from 0 to {len(modes) - 1}",
+                link=here(),
+            )
+        return modes[number]
 
     def __iter__(self) -> Iterator[Layout]:
         return iter(self.modes)
